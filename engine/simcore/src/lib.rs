@@ -1,0 +1,1 @@
+//! SIMT bytecode executor.

@@ -1,0 +1,184 @@
+//! The data of a fusion. Built only by [`super::FusionBuilder`], which checks
+//! and infers; the fields are public for reading.
+
+#![allow(missing_docs, reason = "fields of a variant are described by the variant")]
+
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
+use crate::util::{PrimaryMap, entity_id};
+
+entity_id!(
+    /// A tensor of a fusion.
+    pub struct TensorId, "t"
+);
+entity_id!(
+    /// A scalar of a fusion: an input, a constant, a size, or arithmetic on them.
+    pub struct ScalarId, "s"
+);
+entity_id!(
+    /// An operation of a fusion.
+    pub struct OpId, "op"
+);
+
+/// A whole program.
+#[derive(Clone, Debug)]
+pub struct Fusion {
+    /// The name after `@`.
+    pub name: String,
+    /// All tensors, in order of definition.
+    pub tensors: PrimaryMap<TensorId, Tensor>,
+    /// All scalars; operands come before their users.
+    pub scalars: PrimaryMap<ScalarId, Scalar>,
+    /// All operations; definitions come before uses.
+    pub ops: PrimaryMap<OpId, Op>,
+    /// What the caller passes, in order: tensors and scalars.
+    pub inputs: Vec<Operand>,
+    /// What the caller receives, in order.
+    pub outputs: Vec<TensorId>,
+}
+
+/// A tensor: its type and its logical axes, outer to inner.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tensor {
+    /// The name without `%`; unique among tensors and scalar inputs. Names of
+    /// unnamed values are their decimal number in order of definition.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Logical axes.
+    pub axes: Vec<Axis>,
+    /// Where it comes from.
+    pub def: TensorDef,
+}
+
+/// Where a tensor comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TensorDef {
+    /// `fusion.inputs[n]`.
+    Input(u32),
+    /// The result of an operation.
+    Op(OpId),
+}
+
+/// One axis of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Axis {
+    /// Number of elements, an `i64` scalar. The constant 1 for broadcasts.
+    pub extent: ScalarId,
+    /// Iteration or broadcast.
+    pub kind: AxisKind,
+}
+
+/// The kind of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AxisKind {
+    /// Iterates over its extent.
+    Iteration,
+    /// Size 1, pairs with any axis.
+    Broadcast,
+}
+
+/// A scalar and its type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scalar {
+    /// The type; sizes are `i64`.
+    pub dtype: DType,
+    /// Where it comes from.
+    pub def: ScalarDef,
+}
+
+/// Where a scalar comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ScalarDef {
+    /// `fusion.inputs[index]`, with its name.
+    Input { index: u32, name: String },
+    /// A constant.
+    Const(Value),
+    /// The extent of an axis of the input tensor `fusion.inputs[input]`.
+    Size { input: u32, axis: u32 },
+    /// Arithmetic on a scalar.
+    Unary(UnaryOp, ScalarId),
+    /// Arithmetic on scalars.
+    Binary(BinaryOp, ScalarId, ScalarId),
+    /// Conversion to the type of this scalar.
+    Cast(ScalarId),
+}
+
+/// A tensor or a scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operand {
+    /// A tensor.
+    Tensor(TensorId),
+    /// A scalar.
+    Scalar(ScalarId),
+}
+
+/// An operation with one tensor result.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Op {
+    /// What it does.
+    pub kind: OpKind,
+    /// What it reads.
+    pub inputs: Vec<Operand>,
+    /// What it defines.
+    pub output: TensorId,
+}
+
+/// What an operation does. Shapes: `x` is the first tensor operand.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum OpKind {
+    /// Elementwise on one operand.
+    Unary(UnaryOp),
+    /// Elementwise on two operands of one type.
+    Binary(BinaryOp),
+    /// Elementwise on three operands.
+    Ternary(TernaryOp),
+    /// Elementwise conversion.
+    Cast(DType),
+    /// Elementwise copy.
+    Set,
+    /// Inserts size-1 axes: result axis `i` is new where `flags[i]`, the others
+    /// are the axes of `x` in order.
+    Broadcast { flags: Vec<bool> },
+    /// Removes the broadcast axes of `x` where `flags[i]`.
+    Squeeze { flags: Vec<bool> },
+    /// Result axis `i` is axis `perm[i]` of `x`.
+    Permute { perm: Vec<u32> },
+    /// Combines over `axes` (ascending, not empty) and drops them.
+    Reduce { op: ReduceOp, axes: Vec<u32> },
+    /// A tensor of the given extents (the output's axes) filled with the scalar operand.
+    Full,
+}
+
+impl Fusion {
+    /// The operation that defines a tensor, if it is not an input.
+    pub fn definition(&self, tensor: TensorId) -> Option<OpId> {
+        match self.tensors[tensor].def {
+            TensorDef::Input(_) => None,
+            TensorDef::Op(op) => Some(op),
+        }
+    }
+
+    /// The input tensors with their position among the inputs.
+    pub fn input_tensors(&self) -> impl Iterator<Item = (usize, TensorId)> + '_ {
+        self.inputs.iter().enumerate().filter_map(|(i, operand)| match operand {
+            Operand::Tensor(t) => Some((i, *t)),
+            Operand::Scalar(_) => None,
+        })
+    }
+
+    /// The tensor operands of an operation, in order.
+    pub fn tensor_inputs(&self, op: OpId) -> impl Iterator<Item = TensorId> + '_ {
+        self.ops[op].inputs.iter().filter_map(|operand| match operand {
+            Operand::Tensor(t) => Some(*t),
+            Operand::Scalar(_) => None,
+        })
+    }
+
+    /// The constant value of a scalar, if it is one.
+    pub fn const_scalar(&self, scalar: ScalarId) -> Option<Value> {
+        match self.scalars[scalar].def {
+            ScalarDef::Const(value) => Some(value),
+            _ => None,
+        }
+    }
+}

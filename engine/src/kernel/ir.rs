@@ -1,0 +1,296 @@
+//! The data of a kernel.
+
+#![allow(missing_docs, reason = "fields of a variant are described by the variant")]
+
+use super::exprs::ExprArena;
+use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
+use crate::util::{PrimaryMap, entity_id};
+
+entity_id!(
+    /// A pure expression.
+    pub struct ExprId, "e"
+);
+entity_id!(
+    /// A variable: bound by one statement, or the counter of a loop.
+    pub struct VarId, "v"
+);
+entity_id!(
+    /// A buffer in global, shared or local memory.
+    pub struct BufId, "b"
+);
+entity_id!(
+    /// A kernel argument.
+    pub struct ParamId, "p"
+);
+
+/// One GPU kernel.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Function name: a C identifier derived from content, never a counter.
+    pub name: String,
+    /// The type of every index expression: `i32` or `i64`.
+    pub index_type: DType,
+    /// Arguments in order.
+    pub params: PrimaryMap<ParamId, Param>,
+    /// All memory.
+    pub buffers: PrimaryMap<BufId, Buffer>,
+    /// All variables.
+    pub vars: PrimaryMap<VarId, Var>,
+    /// All expressions.
+    pub exprs: ExprArena,
+    /// What each thread does.
+    pub body: Block,
+    /// How it is launched.
+    pub launch: Launch,
+}
+
+/// A sequence of statements.
+pub type Block = Vec<Stmt>;
+
+/// A kernel argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// A C identifier.
+    pub name: String,
+    /// `None` for a pointer (the buffer has the element type).
+    pub dtype: Option<DType>,
+    /// Where the launch takes its value from.
+    pub kind: ParamKind,
+}
+
+/// Where an argument's value comes from. Inputs and outputs are numbered as in
+/// the fusion (`fusion.inputs`, `fusion.outputs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// Pointer to the data of an input tensor.
+    Input { input: u32, buffer: BufId },
+    /// Pointer to the data of an output tensor.
+    Output { output: u32, buffer: BufId },
+    /// Pointer to scratch memory that lives for one launch.
+    Workspace { buffer: BufId },
+    /// The size of an axis of an input tensor.
+    Size { input: u32, axis: u32 },
+    /// The stride, in elements, of an axis of an input tensor.
+    Stride { input: u32, axis: u32 },
+    /// An input scalar.
+    Scalar { input: u32 },
+    /// An expression over earlier parameters, evaluated once on the host.
+    Derived(ExprId),
+}
+
+/// A memory object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// A C identifier, from the tensor it holds.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Where it is.
+    pub space: Space,
+    /// Number of elements: an expression over parameters for global buffers, a
+    /// constant for shared and local ones.
+    pub len: ExprId,
+    /// Alignment of element 0 in bytes: a fact that the launch guarantees for
+    /// global buffers, a demand for the others.
+    pub align: u32,
+    /// Whether the launch provides it filled with zero bytes (workspace only).
+    pub zeroed: bool,
+}
+
+/// A memory space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Space {
+    /// Device memory, reached through an argument.
+    Global,
+    /// Memory of a block.
+    Shared,
+    /// An array of one thread.
+    Local,
+}
+
+/// A variable's facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Var {
+    /// A C identifier, from the value it holds; the printer makes it unique.
+    pub name: String,
+    /// Its type.
+    pub dtype: DType,
+}
+
+/// A pure expression. Its type is kept beside it by [`ExprArena`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Expr {
+    /// A constant of the node's type.
+    Const(Value),
+    /// A scalar argument.
+    Param(ParamId),
+    /// A thread's place; always `i32`.
+    Special(Special),
+    /// A variable.
+    Var(VarId),
+    /// Elementwise operation; operand and result types as in `num`.
+    Unary(UnaryOp, ExprId),
+    /// Elementwise operation on operands of one type.
+    Binary(BinaryOp, ExprId, ExprId),
+    /// Elementwise operation on three operands.
+    Ternary(TernaryOp, ExprId, ExprId, ExprId),
+    /// Conversion to the node's type.
+    Cast(ExprId),
+}
+
+/// A dimension of a grid or block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dim {
+    /// Fastest.
+    X,
+    /// Middle.
+    Y,
+    /// Slowest.
+    Z,
+}
+
+/// A thread's place in the launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Special {
+    /// `threadIdx`.
+    ThreadIdx(Dim),
+    /// `blockIdx`.
+    BlockIdx(Dim),
+    /// `blockDim`.
+    BlockDim(Dim),
+    /// `gridDim`.
+    GridDim(Dim),
+}
+
+/// An element of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Access {
+    /// The buffer.
+    pub buffer: BufId,
+    /// Linear element index, of the kernel's index type (any integer type for
+    /// local and shared buffers).
+    pub index: ExprId,
+}
+
+/// A statement and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stmt {
+    /// What it does.
+    pub kind: StmtKind,
+    /// Which fusion op or pass made it.
+    pub origin: Origin,
+}
+
+/// Where a statement came from: the fusion tensor whose computation it belongs
+/// to, if any, and the lowering pass that made it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Index of the tensor in the fusion.
+    pub tensor: Option<crate::fusion::TensorId>,
+    /// The pass.
+    pub pass: &'static str,
+}
+
+/// What a statement does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StmtKind {
+    /// Names a value: `const T var = value;`.
+    Let { var: VarId, value: ExprId },
+    /// Reads one element.
+    Load { var: VarId, from: Access, hint: CacheHint },
+    /// Writes one element.
+    Store { to: Access, value: ExprId, hint: CacheHint },
+    /// Moves `lanes` consecutive elements as one access. Exactly one side is
+    /// local, both have one type. The other side is aligned to the whole size,
+    /// which is a power of two of at most 16 bytes.
+    Move { to: Access, from: Access, lanes: u32, hint: CacheHint },
+    /// `for (var = start; var < end; var += step)`, `step` a positive constant.
+    For { var: VarId, start: ExprId, end: ExprId, step: i64, unroll: Unroll, body: Block },
+    /// Two-way branch.
+    If { condition: ExprId, then: Block, otherwise: Block },
+    /// Exchanges a value among the 32 lanes of a warp; all lanes take part.
+    /// `lane` is the mask of `Xor`, the distance of `Up` and `Down` and the
+    /// source lane of `Index`; an out-of-range source gives the own value.
+    Shuffle { var: VarId, value: ExprId, mode: ShuffleMode, lane: ExprId },
+    /// Barrier of all threads of the scope; orders all memory accesses in it.
+    Sync(Scope),
+    /// Orders this thread's accesses before it and after it, seen from the scope.
+    Fence(Scope),
+    /// Atomic read-modify-write, relaxed, device scope; `var` gets the old value.
+    Atomic { var: Option<VarId>, op: AtomicOp, to: Access, value: ExprId },
+}
+
+/// How a loop is unrolled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unroll {
+    /// Not at all.
+    No,
+    /// Completely; bounds are constant.
+    Full,
+    /// By a factor.
+    By(u32),
+}
+
+/// The direction of a shuffle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ShuffleMode {
+    /// From lane `id ^ mask`.
+    Xor,
+    /// From lane `id - distance`.
+    Up,
+    /// From lane `id + distance`.
+    Down,
+    /// From the given lane.
+    Index,
+}
+
+/// A set of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// The 32 threads of a warp.
+    Warp,
+    /// The threads of a block.
+    Block,
+    /// All threads of the launch; a `Sync` of it needs a cooperative launch.
+    Grid,
+}
+
+/// An atomic operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AtomicOp {
+    /// Addition (`i32`, `f32`, `f64`).
+    Add,
+    /// Addition that wraps to 0 after reaching the value: CUDA's `atomicInc`, `i32` read as unsigned.
+    Inc,
+    /// Maximum (`i32`).
+    Max,
+    /// Minimum (`i32`).
+    Min,
+}
+
+/// Which caches a global access should use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CacheHint {
+    /// The default.
+    #[default]
+    Default,
+    /// Read or written once: evict first.
+    Streaming,
+    /// Bypasses the first-level cache; sees what other blocks wrote.
+    Global,
+}
+
+/// How a kernel is launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Blocks in x, y, z: expressions over parameters.
+    pub grid: [ExprId; 3],
+    /// Threads in x, y, z: expressions over parameters.
+    pub block: [ExprId; 3],
+    /// The largest number of threads of a block for which the kernel is compiled.
+    pub max_threads: u32,
+    /// Blocks that should fit a multiprocessor at once, for the register budget.
+    pub min_blocks: u32,
+    /// Whether all blocks must be resident at once (`Sync(Grid)`).
+    pub cooperative: bool,
+}

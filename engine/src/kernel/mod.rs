@@ -1,0 +1,33 @@
+//! Kernel IR: what one GPU kernel does, and the only thing both back ends read.
+//!
+//! **Expressions** are pure, typed and hash-consed in an arena; they form a DAG
+//! and have no place in time. **Statements** have effects and form a tree; the
+//! order of statements is the order of execution in each thread. A value that
+//! depends on memory enters an expression through the variable that a statement
+//! bound ([`StmtKind::Load`], [`StmtKind::Let`], [`StmtKind::Shuffle`], ...).
+//! A variable is assigned by exactly one statement and is visible in the rest
+//! of that statement's block.
+//!
+//! **Memory** is a set of buffers with linear element indices: kernel arguments
+//! in *global* memory, block-wide *shared* arrays, and per-thread *local* arrays
+//! (registers when every index is constant after unrolling). Mutable state, such
+//! as an accumulator, is a local buffer.
+//!
+//! **Types.** Index arithmetic is `i32` or `i64` throughout one kernel
+//! ([`Kernel::index_type`]). Operands of an operation have one type. `f16` and
+//! `bf16` values only move and convert. Integer division and remainder in index
+//! expressions have non-negative operands and a positive divisor.
+//!
+//! **Launch.** Grid, block and parameters derived from sizes are expressions
+//! over parameters, evaluated on the host by [`bind`](crate::kernel::bind) once for each set of shapes.
+//!
+//! A kernel that passed [`verify`](crate::kernel::verify) never makes a back end fail or panic.
+
+mod exprs;
+mod ir;
+
+pub use exprs::{ExprArena, ExprNode};
+pub use ir::{
+    Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, Kernel, Launch, Origin, Param, ParamId,
+    ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, Var, VarId,
+};

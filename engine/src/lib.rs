@@ -1,0 +1,15 @@
+//! GPU fusion compiler and runtime.
+//!
+//! See `ARCHITECTURE.md` for the map. The stages, in order: a [`fusion`] says
+//! what is computed; a schedule says how; lowering turns both into a
+//! [`kernel`]; the back ends print it as CUDA C++ or run it on the simulator.
+
+#![warn(missing_docs)]
+
+pub mod diag;
+pub mod fusion;
+pub mod kernel;
+pub mod num;
+pub mod options;
+pub mod tensor;
+pub mod util;

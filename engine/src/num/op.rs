@@ -1,0 +1,207 @@
+//! The scalar operations, one table each. Fusions, kernels, the reference
+//! evaluator and both back ends name operations by these enums; what an
+//! operation means is stated here and implemented once, in `eval`.
+//!
+//! Operands of one operation have one type (the promotion happens in the
+//! fusion builder, as explicit casts). `f16` and `bf16` are storage formats:
+//! no arithmetic is defined on them, only casts and moves.
+
+macro_rules! ops {
+    ($(#[$meta:meta])* $enum:ident { $($variant:ident = $name:literal, $doc:literal;)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $enum {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl $enum {
+            /// Every operation of this table.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+            /// The textual name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+            /// One line on what it computes.
+            pub const fn doc(self) -> &'static str {
+                match self { $(Self::$variant => $doc),* }
+            }
+            /// The operation with this textual name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|op| op.name() == name)
+            }
+        }
+
+        impl std::fmt::Display for $enum {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+ops! {
+    /// Operations of one operand.
+    UnaryOp {
+        Abs = "abs", "Magnitude; for signed integers the most negative value stays.";
+        Acos = "acos", "Inverse cosine.";
+        Acosh = "acosh", "Inverse hyperbolic cosine.";
+        Asin = "asin", "Inverse sine.";
+        Asinh = "asinh", "Inverse hyperbolic sine.";
+        Atan = "atan", "Inverse tangent.";
+        Atanh = "atanh", "Inverse hyperbolic tangent.";
+        Ceil = "ceil", "Least integer not below.";
+        Cos = "cos", "Cosine.";
+        Cosh = "cosh", "Hyperbolic cosine.";
+        Exp = "exp", "Natural exponential.";
+        Exp2 = "exp2", "Power of two.";
+        Expm1 = "expm1", "exp(x) - 1.";
+        Erf = "erf", "Error function.";
+        Erfc = "erfc", "Complementary error function.";
+        Erfinv = "erfinv", "Inverse of erf on (-1, 1).";
+        Erfcinv = "erfcinv", "Inverse of erfc on (0, 2).";
+        Floor = "floor", "Greatest integer not above.";
+        Frac = "frac", "x - trunc(x).";
+        Lgamma = "lgamma", "Logarithm of the magnitude of the gamma function.";
+        Log = "log", "Natural logarithm.";
+        Log10 = "log10", "Decimal logarithm.";
+        Log1p = "log1p", "log(1 + x).";
+        Log2 = "log2", "Binary logarithm.";
+        Neg = "neg", "Negation.";
+        LogicalNot = "logical_not", "True where the operand is zero; bool result.";
+        BitwiseNot = "bitwise_not", "Complement of every bit; logical not for bool.";
+        Relu = "relu", "max(x, 0), NaN stays.";
+        Reciprocal = "reciprocal", "1 / x.";
+        Round = "round", "Nearest integer, ties to even.";
+        Rsqrt = "rsqrt", "1 / sqrt(x).";
+        Sign = "sign", "-1, 0 or 1; NaN gives 0.";
+        Sigmoid = "sigmoid", "1 / (1 + exp(-x)).";
+        Signbit = "signbit", "True where the sign bit is set; bool result.";
+        Silu = "silu", "x * sigmoid(x).";
+        Sin = "sin", "Sine.";
+        Sinh = "sinh", "Hyperbolic sine.";
+        Sqrt = "sqrt", "Square root.";
+        Tan = "tan", "Tangent.";
+        Tanh = "tanh", "Hyperbolic tangent.";
+        Trunc = "trunc", "Integer part.";
+        IsFinite = "isfinite", "True where finite; bool result.";
+        IsInf = "isinf", "True where infinite; bool result.";
+        IsNan = "isnan", "True where NaN; bool result.";
+        IsNegInf = "isneginf", "True where negative infinity; bool result.";
+        IsPosInf = "isposinf", "True where positive infinity; bool result.";
+        IsReal = "isreal", "True where the imaginary part is zero; always, for real types; bool result.";
+        Real = "real", "The real part; the operand itself, for real types.";
+    }
+}
+
+ops! {
+    /// Operations of two operands of one type.
+    BinaryOp {
+        Add = "add", "Sum; integers wrap.";
+        Atan2 = "atan2", "Angle of the point (y, x), first operand y.";
+        Div = "div", "Quotient; truncated for integers. Integer division by zero is undefined: 0 in the reference.";
+        Truediv = "truediv", "Quotient as a float.";
+        Fmod = "fmod", "Remainder with the sign of the dividend.";
+        Mul = "mul", "Product; integers wrap.";
+        Nextafter = "nextafter", "Next representable value of the first operand towards the second.";
+        Pow = "pow", "Power; integer powers wrap, negative exponents truncate.";
+        Remainder = "remainder", "Remainder with the sign of the divisor.";
+        Sub = "sub", "Difference; integers wrap.";
+        Minimum = "minimum", "Smaller one; NaN wins.";
+        Maximum = "maximum", "Larger one; NaN wins.";
+        Mod = "mod", "C remainder of integers: the sign of the dividend.";
+        Eq = "eq", "Equal; bool result.";
+        Ge = "ge", "Greater or equal; bool result.";
+        Gt = "gt", "Greater; bool result.";
+        Le = "le", "Less or equal; bool result.";
+        Lt = "lt", "Less; bool result.";
+        Ne = "ne", "Not equal; bool result.";
+        LogicalAnd = "logical_and", "Both non-zero; bool result.";
+        LogicalOr = "logical_or", "Either non-zero; bool result.";
+        BitwiseAnd = "bitwise_and", "Bitwise and.";
+        BitwiseOr = "bitwise_or", "Bitwise or.";
+        BitwiseXor = "bitwise_xor", "Bitwise exclusive or.";
+        ShiftLeft = "bitwise_left_shift", "Left shift; 0 when the amount is not below the width.";
+        ShiftRight = "bitwise_right_shift", "Arithmetic right shift; amounts saturate at the width.";
+        LogicalShiftRight = "logical_right_shift", "Right shift that brings in zeros.";
+        Gcd = "gcd", "Greatest common divisor, never negative.";
+        CeilDiv = "ceildiv", "Quotient of non-negative integers, rounded up.";
+    }
+}
+
+ops! {
+    /// Operations of three operands.
+    TernaryOp {
+        Where = "where", "Second operand where the first (bool) is true, else the third.";
+        Clamp = "clamp", "min(max(x, low), high); NaN stays.";
+        Lerp = "lerp", "start + weight * (end - start), the form that is exact at both ends.";
+        Threshold = "threshold", "x where x > t, else v; operands x, t, v.";
+    }
+}
+
+ops! {
+    /// Combining operations of reductions. Associative and commutative up to
+    /// rounding; each has a neutral element.
+    ReduceOp {
+        Sum = "sum", "Sum; neutral 0.";
+        Prod = "prod", "Product; neutral 1.";
+        Max = "max", "Maximum, NaN wins; neutral the least value.";
+        Min = "min", "Minimum, NaN wins; neutral the greatest value.";
+    }
+}
+
+impl UnaryOp {
+    /// Whether the result is `bool` whatever the operand.
+    pub const fn is_predicate(self) -> bool {
+        use UnaryOp::*;
+        matches!(self, LogicalNot | Signbit | IsFinite | IsInf | IsNan | IsNegInf | IsPosInf | IsReal)
+    }
+    /// Whether an integer operand is promoted to `f32` first.
+    pub const fn promotes_int_to_float(self) -> bool {
+        use UnaryOp::*;
+        !(self.is_predicate()
+            || matches!(self, Abs | Ceil | Floor | Neg | BitwiseNot | Relu | Round | Sign | Trunc | Real))
+    }
+}
+
+impl BinaryOp {
+    /// Whether the result is `bool` whatever the operands.
+    pub const fn is_predicate(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, Eq | Ge | Gt | Le | Lt | Ne | LogicalAnd | LogicalOr)
+    }
+    /// Whether integer operands are promoted to `f32` first.
+    pub const fn promotes_int_to_float(self) -> bool {
+        matches!(self, BinaryOp::Truediv | BinaryOp::Atan2)
+    }
+}
+
+impl ReduceOp {
+    /// The operation that combines two partial results.
+    pub const fn combine(self) -> BinaryOp {
+        match self {
+            ReduceOp::Sum => BinaryOp::Add,
+            ReduceOp::Prod => BinaryOp::Mul,
+            ReduceOp::Max => BinaryOp::Maximum,
+            ReduceOp::Min => BinaryOp::Minimum,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_over_all_tables() {
+        let names = UnaryOp::ALL
+            .iter()
+            .map(|op| op.name())
+            .chain(BinaryOp::ALL.iter().map(|op| op.name()))
+            .chain(TernaryOp::ALL.iter().map(|op| op.name()))
+            .chain(ReduceOp::ALL.iter().map(|op| op.name()));
+        let mut seen = std::collections::BTreeSet::new();
+        for name in names {
+            assert!(seen.insert(name), "{name} is declared twice");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Options and the compile context. Options are one immutable value, parsed by
+//! the caller and hashed into every cache key; nothing here or below reads the
+//! environment.
+
+use crate::util::{Hash128, StableHasher};
+use std::hash::Hash;
+
+/// What the caller may choose. Plain data.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Force the kernel's index type to 64 bits.
+    pub force_index64: bool,
+    /// Contract `a * b + c` to a fused multiply-add in generated code.
+    pub fmad: bool,
+    /// Check `parse(print(x)) == x` and re-verify after each stage.
+    pub self_check: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { force_index64: false, fmad: true, self_check: cfg!(debug_assertions) }
+    }
+}
+
+impl Options {
+    /// The options' part of a cache key.
+    pub fn key(&self) -> Hash128 {
+        let mut hasher = StableHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish128()
+    }
+}
+
+/// A device as data. Heuristics ask this, never a live device, so that
+/// schedules for any device are computed and tested on any machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DeviceDesc {
+    /// Product name.
+    pub name: String,
+    /// Compute capability, for example (9, 0).
+    pub compute_capability: (u32, u32),
+    /// Multiprocessors.
+    pub sm_count: u32,
+    /// Threads resident on a multiprocessor.
+    pub max_threads_per_sm: u32,
+    /// Threads in a block.
+    pub max_threads_per_block: u32,
+    /// Blocks resident on a multiprocessor.
+    pub max_blocks_per_sm: u32,
+    /// 32-bit registers of a multiprocessor.
+    pub registers_per_sm: u32,
+    /// Shared memory a block may use, opt-in included, in bytes.
+    pub shared_per_block: u32,
+    /// Shared memory of a multiprocessor in bytes.
+    pub shared_per_sm: u32,
+    /// Second-level cache in bytes.
+    pub l2_bytes: u64,
+    /// Device memory bandwidth in bytes per second, by the datasheet.
+    pub memory_bandwidth: u64,
+}
+
+impl DeviceDesc {
+    /// NVIDIA H200 (SXM): figures as its driver reports them.
+    pub fn h200() -> Self {
+        Self {
+            name: "NVIDIA H200".into(),
+            compute_capability: (9, 0),
+            sm_count: 132,
+            max_threads_per_sm: 2048,
+            max_threads_per_block: 1024,
+            max_blocks_per_sm: 32,
+            registers_per_sm: 65_536,
+            shared_per_block: 227 << 10,
+            shared_per_sm: 228 << 10,
+            l2_bytes: 60 << 20,
+            memory_bandwidth: 4_800_000_000_000,
+        }
+    }
+}
+
+/// A phase of work on a fusion, for traces and breadcrumbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+pub enum Phase {
+    /// Reading text and building the fusion.
+    Parse = 1,
+    /// Choosing and applying a schedule.
+    Schedule = 2,
+    /// Lowering to kernel IR and verifying it.
+    Lower = 3,
+    /// Printing and compiling for a device.
+    Codegen = 4,
+    /// Loading a compiled kernel.
+    Load = 5,
+    /// Running.
+    Launch = 6,
+    /// Copying results and comparing.
+    Verify = 7,
+}
+
+impl Phase {
+    /// The stable name used in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Phase::Parse => "parse",
+            Phase::Schedule => "schedule",
+            Phase::Lower => "lower",
+            Phase::Codegen => "codegen",
+            Phase::Load => "load",
+            Phase::Launch => "launch",
+            Phase::Verify => "verify",
+        }
+    }
+}
+
+/// Receives spans. One implementation writes breadcrumbs, another the timing
+/// report. Called from any thread; must not block.
+pub trait Trace: Send + Sync {
+    /// A span begins: the phase, the pass or kernel name, and a number that
+    /// identifies the object (segment index or kernel hash).
+    fn enter(&self, phase: Phase, name: &str, id: u64);
+    /// The innermost open span of this phase ends.
+    fn exit(&self, phase: Phase);
+}
+
+/// A trace that records nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTrace;
+
+impl Trace for NoTrace {
+    fn enter(&self, _phase: Phase, _name: &str, _id: u64) {}
+    fn exit(&self, _phase: Phase) {}
+}
+
+/// Everything a compilation depends on besides the fusion. First argument of
+/// every stage; there is no ambient state.
+#[derive(Clone, Copy)]
+pub struct CompileCx<'a> {
+    /// Options.
+    pub options: &'a Options,
+    /// The target.
+    pub device: &'a DeviceDesc,
+    /// Where spans go.
+    pub trace: &'a dyn Trace,
+}
+
+impl CompileCx<'_> {
+    /// Runs `body` inside a span.
+    pub fn span<T>(&self, phase: Phase, name: &str, id: u64, body: impl FnOnce() -> T) -> T {
+        self.trace.enter(phase, name, id);
+        let result = body();
+        self.trace.exit(phase);
+        result
+    }
+}
