@@ -23,9 +23,13 @@
 //!
 //! A kernel that passed [`verify`](crate::kernel::verify) never makes a back end fail or panic.
 
+mod bind;
+mod build;
 mod exprs;
 mod ir;
 
+pub use bind::{BoundLaunch, BoundParam, bind, shared_layout};
+pub use build::KernelBuilder;
 pub use exprs::{ExprArena, ExprNode};
 pub use ir::{
     Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, Kernel, Launch, Origin, Param, ParamId,
