@@ -56,6 +56,9 @@ pub struct Param {
     pub dtype: Option<DType>,
     /// Where the launch takes its value from.
     pub kind: ParamKind,
+    /// A fact that the launch checks: an integer argument is a multiple of this
+    /// (1 when nothing is known). Alignment proofs start here.
+    pub multiple_of: i64,
 }
 
 /// Where an argument's value comes from. Inputs and outputs are numbered as in

@@ -5,8 +5,10 @@
 
 mod dtype;
 mod op;
+mod promote;
 mod value;
 
 pub use dtype::{DType, DTypeClass};
 pub use op::{BinaryOp, ReduceOp, TernaryOp, UnaryOp};
+pub use promote::{promote, promote_all};
 pub use value::Value;
