@@ -97,6 +97,7 @@ pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
         let dtype = param.dtype.ok_or_else(|| Diagnostic::bug(format!("scalar parameter {id} has no type")))?;
         let value = fit(value, dtype, || format!("parameter {id} ({})", param.name))?;
         if let Value::Int(number) = value
+            && param.multiple_of > 1
             && number % param.multiple_of != 0
         {
             return Err(Diagnostic::bug(format!(

@@ -62,7 +62,13 @@ impl Printer<'_> {
                 ParamKind::Derived(expr) => self.exprs.root(expr),
             };
             let text = match param.dtype {
-                Some(dtype) => format!("param {}: {dtype} = {source}", self.exprs.names.param(id)),
+                Some(dtype) => {
+                    let fact = match param.multiple_of {
+                        1 => String::new(),
+                        factor => format!(" multiple of {factor}"),
+                    };
+                    format!("param {}: {dtype} = {source}{fact}", self.exprs.names.param(id))
+                }
                 None => format!("param *{source}"),
             };
             self.line(&text);
@@ -246,6 +252,7 @@ mod tests {
     fn every_statement_has_a_text() {
         let mut b = KernelBuilder::new("all", DType::I64);
         let n = b.size("n", 0, 0);
+        b.assume_multiple_of(n, 8);
         let alpha = b.scalar("alpha", 1, DType::F32);
         let x = b.input("x", 0, DType::BF16, n, 16);
         let y = b.output("y", 0, DType::F32, n, 16);
@@ -285,7 +292,7 @@ mod tests {
             &b.finish_1d(n, 32),
             expect![[r#"
             kernel all index i64 {
-              param n: i64 = size(0, 0)
+              param n: i64 = size(0, 0) multiple of 8
               param alpha: f32 = scalar(1)
               param *x = input(0)
               param *y = output(0)
