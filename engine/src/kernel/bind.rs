@@ -96,6 +96,15 @@ pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
         };
         let dtype = param.dtype.ok_or_else(|| Diagnostic::bug(format!("scalar parameter {id} has no type")))?;
         let value = fit(value, dtype, || format!("parameter {id} ({})", param.name))?;
+        if let Value::Int(number) = value
+            && param.multiple_of > 1
+            && number % param.multiple_of != 0
+        {
+            return Err(Diagnostic::bug(format!(
+                "parameter {id} ({}) is {number}; the kernel assumes a multiple of {}",
+                param.name, param.multiple_of
+            )));
+        }
         host.params.set(id, Some(value));
         params.push(BoundParam::Scalar { dtype, value });
     }

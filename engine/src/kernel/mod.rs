@@ -27,6 +27,7 @@ mod bind;
 mod build;
 mod exprs;
 mod ir;
+mod print;
 
 pub use bind::{BoundLaunch, BoundParam, bind, shared_layout};
 pub use build::KernelBuilder;
@@ -35,3 +36,4 @@ pub use ir::{
     Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, Kernel, Launch, Origin, Param, ParamId,
     ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, Var, VarId,
 };
+pub use print::{print, print_stmt};
