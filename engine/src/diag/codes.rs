@@ -94,6 +94,7 @@ codes! {
     TOO_LONG_ROW = "U0104", "a row does not fit the registers of one block", "split the reduction";
     OP_NOT_LOWERED = "U0105", "the operation has no kernel form yet", "run it on the reference";
     SIM_FEATURE = "U0106", "the simulator does not execute this construct yet", "run on a GPU";
+    LAUNCH_LIMIT = "U0107", "a launch exceeds what the device accepts", "use smaller extents";
     // Bugs.
     BUG = "B0001", "an internal invariant broke", "report it with the case that the run wrote";
     VERIFY = "B0002", "the kernel verifier rejected generated code", "report it with the case that the run wrote";

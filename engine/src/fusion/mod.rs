@@ -20,6 +20,7 @@
 //! builder into the primitives of [`OpKind`].
 
 mod ir;
+pub mod meta;
 
 pub use ir::{
     Axis, AxisKind, Fusion, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef, TensorId,

@@ -23,11 +23,17 @@
 //!
 //! A kernel that passed [`verify`](crate::kernel::verify) never makes a back end fail or panic.
 
+mod bind;
+mod build;
 mod exprs;
 mod ir;
+mod print;
 
+pub use bind::{BoundLaunch, BoundParam, bind, shared_layout};
+pub use build::KernelBuilder;
 pub use exprs::{ExprArena, ExprNode};
 pub use ir::{
     Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, Kernel, Launch, Origin, Param, ParamId,
     ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, Var, VarId,
 };
+pub use print::{print, print_stmt};

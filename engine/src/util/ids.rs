@@ -173,6 +173,7 @@ impl<K: EntityId, V: Clone + Default> IndexMut<K> for SecondaryMap<K, V> {
 }
 
 #[cfg(test)]
+#[allow(unreachable_pub, reason = "the macro declares public ids")]
 mod tests {
     use super::*;
 

@@ -1,0 +1,390 @@
+//! Binds a kernel to arguments: evaluates parameters, grid, block and buffer
+//! lengths on the host.
+//!
+//! Input: a kernel and what is known of the fusion's inputs, in order. Output:
+//! a [`BoundLaunch`], the whole of what a back end needs besides memory. All
+//! arithmetic is checked: an overflow of 64 bits is the caller's
+//! (`E0307`), one of a narrower type is ours, since lowering chose that type by
+//! proof. Integer division by zero gives 0, as in `num`, so that the strides of
+//! empty tensors bind.
+//!
+//! A grid with a zero is legal and means that nothing is launched.
+
+use super::ir::{BufId, Expr, ExprId, Kernel, ParamId, ParamKind, Space};
+use crate::diag::{Diagnostic, Result, code};
+use crate::num::{BinaryOp, DType, DTypeClass, TernaryOp, UnaryOp, Value};
+use crate::tensor::{ArgMeta, TensorMeta};
+use crate::util::{PrimaryMap, SecondaryMap};
+
+/// A kernel's launch with every number known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundLaunch {
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Arguments, one for each parameter of the kernel.
+    pub params: Vec<BoundParam>,
+    /// Length in elements of every buffer of the kernel.
+    pub buffer_lens: PrimaryMap<BufId, u64>,
+    /// Shared memory of a block in bytes, laid out by [`shared_layout`].
+    pub shared_bytes: u32,
+}
+
+/// The value of a kernel argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoundParam {
+    /// The address of element 0 of a global buffer, as the back end placed it.
+    Pointer(BufId),
+    /// A number of the given type.
+    Scalar {
+        /// The type of the argument.
+        dtype: DType,
+        /// Its value.
+        value: Value,
+    },
+}
+
+impl BoundLaunch {
+    /// Whether the grid has no block: there is nothing to launch.
+    pub fn is_empty(&self) -> bool {
+        self.grid.contains(&0)
+    }
+    /// Threads of a block.
+    pub fn threads(&self) -> u32 {
+        self.block.iter().product()
+    }
+    /// Blocks of the grid.
+    pub fn blocks(&self) -> u64 {
+        self.grid.iter().map(|&n| u64::from(n)).product()
+    }
+}
+
+/// Where each shared buffer starts in a block's shared memory, in bytes, and
+/// the total. Buffers follow each other in id order, each aligned as it demands.
+/// Both back ends use this layout. Fails if a length is not constant.
+pub fn shared_layout(kernel: &Kernel) -> Result<(SecondaryMap<BufId, u32>, u32)> {
+    let mut offsets = SecondaryMap::new();
+    let mut end = 0u64;
+    for (id, buffer) in kernel.buffers.iter().filter(|(_, b)| b.space == Space::Shared) {
+        let too_big = || Diagnostic::bug(format!("shared buffer {id} ({}) has no constant length", buffer.name));
+        let len = kernel.exprs.as_int(buffer.len).and_then(|n| u64::try_from(n).ok()).ok_or_else(too_big)?;
+        let start = end.next_multiple_of(u64::from(buffer.align.max(1)));
+        let bytes = len.checked_mul(buffer.dtype.bytes() as u64).ok_or_else(too_big)?;
+        end = start.checked_add(bytes).filter(|&end| end <= u64::from(u32::MAX)).ok_or_else(too_big)?;
+        offsets.set(id, start as u32);
+    }
+    Ok((offsets, end as u32))
+}
+
+/// Evaluates everything of a launch that depends on the arguments. `args` are
+/// the fusion's inputs in order; their agreement with the fusion was checked
+/// by [`fusion::bind`](crate::fusion), so a mismatch here is a bug.
+pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
+    let mut host = HostEval { kernel, params: SecondaryMap::new(), memo: SecondaryMap::new() };
+    let mut params = Vec::with_capacity(kernel.params.len());
+    for (id, param) in kernel.params.iter() {
+        let value = match param.kind {
+            ParamKind::Input { buffer, .. } | ParamKind::Output { buffer, .. } | ParamKind::Workspace { buffer } => {
+                params.push(BoundParam::Pointer(buffer));
+                continue;
+            }
+            ParamKind::Size { input, axis } => Value::Int(axis_of(&tensor_arg(args, input)?.sizes, input, axis)?),
+            ParamKind::Stride { input, axis } => Value::Int(axis_of(&tensor_arg(args, input)?.strides, input, axis)?),
+            ParamKind::Scalar { input } => scalar_arg(args, input)?,
+            ParamKind::Derived(expr) => host.eval(expr)?,
+        };
+        let dtype = param.dtype.ok_or_else(|| Diagnostic::bug(format!("scalar parameter {id} has no type")))?;
+        let value = fit(value, dtype, || format!("parameter {id} ({})", param.name))?;
+        if let Value::Int(number) = value
+            && param.multiple_of > 1
+            && number % param.multiple_of != 0
+        {
+            return Err(Diagnostic::bug(format!(
+                "parameter {id} ({}) is {number}; the kernel assumes a multiple of {}",
+                param.name, param.multiple_of
+            )));
+        }
+        host.params.set(id, Some(value));
+        params.push(BoundParam::Scalar { dtype, value });
+    }
+    let grid = host.dims(kernel.launch.grid, [i32::MAX as u32, 65_535, 65_535], "grid")?;
+    let block = if grid.contains(&0) { [1; 3] } else { host.dims(kernel.launch.block, [1024, 1024, 64], "block")? };
+    let threads: u64 = block.iter().map(|&n| u64::from(n)).product();
+    if threads == 0 || threads > u64::from(kernel.launch.max_threads.min(1024)) {
+        return Err(Diagnostic::bug(format!(
+            "block {block:?} of kernel {} has {threads} threads; it is compiled for 1 to {}",
+            kernel.name, kernel.launch.max_threads
+        )));
+    }
+    let mut buffer_lens = PrimaryMap::new();
+    for (id, buffer) in kernel.buffers.iter() {
+        let len = host.eval(buffer.len)?.as_i64();
+        let len = u64::try_from(len)
+            .map_err(|_| Diagnostic::bug(format!("buffer {id} ({}) has length {len}", buffer.name)))?;
+        buffer_lens.push(len);
+    }
+    let (_, shared_bytes) = shared_layout(kernel)?;
+    Ok(BoundLaunch { grid, block, params, buffer_lens, shared_bytes })
+}
+
+fn tensor_arg(args: &[ArgMeta], input: u32) -> Result<&TensorMeta> {
+    match args.get(input as usize) {
+        Some(ArgMeta::Tensor(meta)) => Ok(meta),
+        Some(ArgMeta::Scalar(_)) => {
+            Err(Diagnostic::bug(format!("argument {input} is a scalar, the kernel wants a tensor")))
+        }
+        None => Err(Diagnostic::bug(format!("argument {input} is missing: {} were given", args.len()))),
+    }
+}
+
+fn scalar_arg(args: &[ArgMeta], input: u32) -> Result<Value> {
+    match args.get(input as usize) {
+        Some(ArgMeta::Scalar(value)) => Ok(*value),
+        Some(ArgMeta::Tensor(_)) => {
+            Err(Diagnostic::bug(format!("argument {input} is a tensor, the kernel wants a scalar")))
+        }
+        None => Err(Diagnostic::bug(format!("argument {input} is missing: {} were given", args.len()))),
+    }
+}
+
+fn axis_of(numbers: &[i64], input: u32, axis: u32) -> Result<i64> {
+    numbers.get(axis as usize).copied().ok_or_else(|| {
+        Diagnostic::bug(format!("argument {input} has rank {}, the kernel asks for axis {axis}", numbers.len()))
+    })
+}
+
+/// Checks that a value belongs to a type: class and integer range.
+fn fit(value: Value, dtype: DType, what: impl Fn() -> String) -> Result<Value> {
+    if value.class() != dtype.class() {
+        return Err(Diagnostic::bug(format!("{} is {value:?}, its type is {dtype}", what())));
+    }
+    let Value::Int(number) = value else { return Ok(value) };
+    let fits = match dtype {
+        DType::I32 => i32::try_from(number).is_ok(),
+        DType::I8 => i8::try_from(number).is_ok(),
+        DType::U8 => u8::try_from(number).is_ok(),
+        _ => true,
+    };
+    if fits { Ok(value) } else { Err(Diagnostic::bug(format!("{} is {number}, beyond its type {dtype}", what()))) }
+}
+
+/// Evaluates expressions over parameters. Values are computed once.
+struct HostEval<'a> {
+    kernel: &'a Kernel,
+    params: SecondaryMap<ParamId, Option<Value>>,
+    memo: SecondaryMap<ExprId, Option<Value>>,
+}
+
+impl HostEval<'_> {
+    fn dims(&mut self, exprs: [ExprId; 3], limits: [u32; 3], what: &str) -> Result<[u32; 3]> {
+        let mut dims = [0; 3];
+        for (i, name) in ["x", "y", "z"].into_iter().enumerate() {
+            let size = self.eval(exprs[i])?.as_i64();
+            dims[i] = u32::try_from(size).ok().filter(|&n| n <= limits[i]).ok_or_else(|| {
+                let message =
+                    format!("{what} size {size} in {name} of kernel {} exceeds {}", self.kernel.name, limits[i]);
+                if size < 0 { Diagnostic::bug(message) } else { Diagnostic::unsupported(code::LAUNCH_LIMIT, message) }
+            })?;
+        }
+        Ok(dims)
+    }
+
+    fn eval(&mut self, id: ExprId) -> Result<Value> {
+        if let Some(value) = self.memo[id] {
+            return Ok(value);
+        }
+        let node = self.kernel.exprs[id];
+        let value = match node.expr {
+            Expr::Const(value) => value,
+            Expr::Param(param) => self.params[param]
+                .ok_or_else(|| Diagnostic::bug(format!("parameter {param} is used before it has a value")))?,
+            Expr::Special(_) | Expr::Var(_) => {
+                return Err(Diagnostic::bug(format!("expression {id} of the launch depends on a thread")));
+            }
+            Expr::Unary(op, a) => self.unary(op, a)?,
+            Expr::Binary(op, a, b) => {
+                let operand = self.kernel.exprs.dtype(a);
+                let (a, b) = (self.eval(a)?, self.eval(b)?);
+                binary(op, operand, a, b)?
+            }
+            Expr::Ternary(TernaryOp::Where, condition, a, b) => {
+                if self.eval(condition)?.as_bool() {
+                    self.eval(a)?
+                } else {
+                    self.eval(b)?
+                }
+            }
+            Expr::Ternary(op, ..) => return Err(no_host_form(op.name(), node.dtype)),
+            Expr::Cast(a) => cast(self.eval(a)?, node.dtype)?,
+        };
+        let value = fit(value, node.dtype, || format!("expression {id} of the launch"))?;
+        self.memo.set(id, Some(value));
+        Ok(value)
+    }
+
+    fn unary(&mut self, op: UnaryOp, a: ExprId) -> Result<Value> {
+        let dtype = self.kernel.exprs.dtype(a);
+        match (op, self.eval(a)?) {
+            (UnaryOp::LogicalNot, value) => Ok(Value::Bool(!value.as_bool())),
+            (UnaryOp::Neg, Value::Int(v)) => v.checked_neg().map(Value::Int).ok_or_else(|| overflow("neg", v, 0)),
+            (UnaryOp::Abs, Value::Int(v)) => v.checked_abs().map(Value::Int).ok_or_else(|| overflow("abs", v, 0)),
+            _ => Err(no_host_form(op.name(), dtype)),
+        }
+    }
+}
+
+fn cast(value: Value, to: DType) -> Result<Value> {
+    Ok(match (value, to.class()) {
+        (Value::Int(_), DTypeClass::Int) | (Value::Bool(_), DTypeClass::Bool) => value,
+        (_, DTypeClass::Bool) => Value::Bool(value.as_bool()),
+        (_, DTypeClass::Int) => Value::Int(value.as_i64()),
+        (_, DTypeClass::Float) => match to {
+            DType::F64 => Value::Float(value.as_f64()),
+            DType::F32 => Value::Float(f64::from(value.as_f64() as f32)),
+            _ => return Err(no_host_form("cast", to)),
+        },
+    })
+}
+
+fn binary(op: BinaryOp, operand: DType, a: Value, b: Value) -> Result<Value> {
+    match (a, b) {
+        (Value::Int(x), Value::Int(y)) => int_binary(op, x, y),
+        (Value::Bool(x), Value::Bool(y)) => match op {
+            BinaryOp::LogicalAnd => Ok(Value::Bool(x && y)),
+            BinaryOp::LogicalOr => Ok(Value::Bool(x || y)),
+            BinaryOp::Eq => Ok(Value::Bool(x == y)),
+            BinaryOp::Ne => Ok(Value::Bool(x != y)),
+            _ => Err(no_host_form(op.name(), operand)),
+        },
+        _ => Err(no_host_form(op.name(), operand)),
+    }
+}
+
+fn int_binary(op: BinaryOp, x: i64, y: i64) -> Result<Value> {
+    use BinaryOp::*;
+    let number = match op {
+        Add => x.checked_add(y),
+        Sub => x.checked_sub(y),
+        Mul => x.checked_mul(y),
+        Div => {
+            if y == 0 {
+                Some(0)
+            } else {
+                x.checked_div(y)
+            }
+        }
+        Mod => {
+            if y == 0 {
+                Some(0)
+            } else {
+                x.checked_rem(y)
+            }
+        }
+        // ceil(x / y) = x / y + (x % y > 0) for x >= 0 and y > 0.
+        CeilDiv => {
+            if y == 0 {
+                Some(0)
+            } else {
+                x.checked_div(y).map(|q| q + i64::from(x % y > 0))
+            }
+        }
+        Minimum => Some(x.min(y)),
+        Maximum => Some(x.max(y)),
+        BitwiseAnd => Some(x & y),
+        BitwiseOr => Some(x | y),
+        BitwiseXor => Some(x ^ y),
+        Eq => return Ok(Value::Bool(x == y)),
+        Ne => return Ok(Value::Bool(x != y)),
+        Lt => return Ok(Value::Bool(x < y)),
+        Le => return Ok(Value::Bool(x <= y)),
+        Gt => return Ok(Value::Bool(x > y)),
+        Ge => return Ok(Value::Bool(x >= y)),
+        LogicalAnd => return Ok(Value::Bool(x != 0 && y != 0)),
+        LogicalOr => return Ok(Value::Bool(x != 0 || y != 0)),
+        _ => return Err(no_host_form(op.name(), DType::I64)),
+    };
+    number.map(Value::Int).ok_or_else(|| overflow(op.name(), x, y))
+}
+
+fn overflow(op: &str, x: i64, y: i64) -> Box<Diagnostic> {
+    Diagnostic::user(code::SIZE_OVERFLOW, format!("{op} of {x} and {y} overflows 64 bits while computing the launch"))
+}
+
+fn no_host_form(op: &str, dtype: DType) -> Box<Diagnostic> {
+    Diagnostic::bug(format!("operation {op} on {dtype} has no host form in a launch expression"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::build::KernelBuilder;
+    use super::super::ir::Dim;
+    use super::*;
+
+    fn tensor(sizes: &[i64], strides: &[i64]) -> ArgMeta {
+        ArgMeta::Tensor(TensorMeta { dtype: DType::F32, sizes: sizes.into(), strides: strides.into() })
+    }
+
+    /// y[i] = x[i * stride] for i < n, 128 threads a block.
+    fn strided_copy() -> Kernel {
+        let mut b = KernelBuilder::new("copy", DType::I32);
+        let n = b.size("n", 0, 0);
+        let stride = b.stride("stride", 0, 0);
+        let span = b.exprs().mul(n, stride);
+        let x = b.input("x", 0, DType::F32, span, 4);
+        let y = b.output("y", 0, DType::F32, n, 4);
+        let width = b.int(128);
+        let blocks = b.exprs().binary(BinaryOp::CeilDiv, n, width);
+        let blocks = b.derived("blocks", blocks);
+        let (bx, tx) = (b.exprs().block_idx(Dim::X), b.exprs().thread_idx(Dim::X));
+        let base = b.exprs().mul(bx, width);
+        let i = b.exprs().add(base, tx);
+        let inside = b.exprs().lt(i, n);
+        b.if_(inside, |b| {
+            let from = b.exprs().mul(i, stride);
+            let value = b.load("v", x, from);
+            b.store(y, i, value);
+        });
+        b.finish_1d(blocks, 128)
+    }
+
+    #[test]
+    fn launch_numbers_follow_the_arguments() {
+        let launch = bind(&strided_copy(), &[tensor(&[1000], &[3])]).unwrap();
+        assert_eq!((launch.grid, launch.block), ([8, 1, 1], [128, 1, 1]));
+        assert_eq!(launch.buffer_lens.values().copied().collect::<Vec<_>>(), [3000, 1000]);
+        let blocks = launch.params.last().unwrap();
+        assert_eq!(*blocks, BoundParam::Scalar { dtype: DType::I32, value: Value::Int(8) });
+        assert!(!launch.is_empty());
+    }
+
+    #[test]
+    fn an_empty_tensor_gives_an_empty_launch() {
+        assert!(bind(&strided_copy(), &[tensor(&[0], &[1])]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn numbers_beyond_the_index_type_are_bugs_and_never_wrap() {
+        let error = bind(&strided_copy(), &[tensor(&[1 << 20], &[1 << 20])]).unwrap_err();
+        assert!(error.message.contains("beyond its type i32"), "{error}");
+        let error = bind(&strided_copy(), &[ArgMeta::Scalar(Value::Int(1))]).unwrap_err();
+        assert!(error.message.contains("is a scalar"), "{error}");
+        assert!(bind(&strided_copy(), &[]).unwrap_err().message.contains("missing"));
+    }
+
+    #[test]
+    fn blocks_beyond_the_limits_are_refused() {
+        let mut b = KernelBuilder::new("wide", DType::I64);
+        let n = b.size("n", 0, 0);
+        let one = b.int(1);
+        let kernel = b.finish(super::super::ir::Launch {
+            grid: [one, n, one],
+            block: [one; 3],
+            max_threads: 1,
+            min_blocks: 1,
+            cooperative: false,
+        });
+        assert_eq!(bind(&kernel, &[tensor(&[65_535], &[1])]).unwrap().blocks(), 65_535);
+        assert_eq!(bind(&kernel, &[tensor(&[65_536], &[1])]).unwrap_err().code, code::LAUNCH_LIMIT);
+    }
+}
