@@ -1,0 +1,15 @@
+//! The worker process: runs cases one after the other on one device, and says
+//! so. It keeps its device open between cases and reads no files.
+
+mod args;
+mod compare;
+mod device;
+mod execute;
+mod facts;
+mod fault;
+mod refusal;
+mod serve;
+
+pub(crate) use device::Device;
+pub(crate) use execute::{Stage, show};
+pub(crate) use serve::main;
