@@ -234,6 +234,44 @@ impl HostEval<'_> {
     }
 }
 
+/// Whether the host can evaluate a node, given its operands.
+pub(super) fn has_host_form(kernel: &Kernel, id: ExprId) -> bool {
+    use BinaryOp::*;
+    let node = kernel.exprs[id];
+    match node.expr {
+        Expr::Const(_) | Expr::Param(_) | Expr::Ternary(TernaryOp::Where, ..) => true,
+        Expr::Special(_) | Expr::Var(_) | Expr::Ternary(..) => false,
+        Expr::Cast(_) => !node.dtype.is_reduced_float(),
+        Expr::Unary(UnaryOp::LogicalNot, _) => true,
+        Expr::Unary(op, a) => matches!(op, UnaryOp::Neg | UnaryOp::Abs) && kernel.exprs.dtype(a).is_int(),
+        Expr::Binary(op, a, _) => match kernel.exprs.dtype(a).class() {
+            DTypeClass::Float => false,
+            DTypeClass::Bool => matches!(op, LogicalAnd | LogicalOr | Eq | Ne),
+            DTypeClass::Int => matches!(
+                op,
+                Add | Sub
+                    | Mul
+                    | Div
+                    | Mod
+                    | CeilDiv
+                    | Minimum
+                    | Maximum
+                    | BitwiseAnd
+                    | BitwiseOr
+                    | BitwiseXor
+                    | Eq
+                    | Ne
+                    | Lt
+                    | Le
+                    | Gt
+                    | Ge
+                    | LogicalAnd
+                    | LogicalOr
+            ),
+        },
+    }
+}
+
 fn cast(value: Value, to: DType) -> Result<Value> {
     Ok(match (value, to.class()) {
         (Value::Int(_), DTypeClass::Int) | (Value::Bool(_), DTypeClass::Bool) => value,
