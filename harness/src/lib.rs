@@ -9,6 +9,12 @@
 pub mod case;
 mod crc;
 mod crumb;
+mod dispatch;
+mod exit;
 pub mod filter;
 mod os;
+mod proto;
+pub mod record;
 mod units;
+pub mod verdict;
+mod worker;

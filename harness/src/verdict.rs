@@ -111,7 +111,9 @@ pub struct Outcome {
 pub struct Bless {
     /// Line of the case file.
     pub line: usize,
-    /// What stands there now, after substitution.
+    /// The fact, or `error`.
+    pub key: String,
+    /// The value that stands there now.
     pub old: String,
     /// What it should be.
     pub new: String,

@@ -2,11 +2,13 @@
 //! so. It keeps its device open between cases and reads no files.
 
 mod args;
+mod bench;
 mod compare;
 mod device;
 mod execute;
 mod facts;
-mod fault;
+pub(crate) mod fault;
+mod pipeline;
 mod refusal;
 mod serve;
 

@@ -1,0 +1,27 @@
+//! The engine's stages as a case goes through them.
+
+use crate::case::Case;
+use engine::diag::{Diagnostic, Result, code};
+use engine::fusion::Fusion;
+use engine::tensor::{Arg, HostTensor};
+
+/// Parses the one fusion of a case. All errors come at once.
+pub(crate) fn parse(case: &Case) -> Result<Fusion, Vec<Diagnostic>> {
+    let _ = case;
+    Err(vec![*Diagnostic::unsupported(code::OP_NOT_LOWERED, "this build has no reader of fusion text")])
+}
+
+/// The meaning of a fusion on these arguments.
+pub(super) fn reference(fusion: &Fusion, _args: &[Arg]) -> Result<Vec<HostTensor>> {
+    Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, format!("this build has no reference evaluator for @{}", fusion.name)))
+}
+
+/// A fusion as text.
+pub(super) fn print(fusion: &Fusion) -> String {
+    format!("{fusion:?}")
+}
+
+/// The CUDA C++ of a plan's kernel; it needs no GPU.
+pub(super) fn cuda_text(_plan: &engine::runtime::Plan) -> Option<String> {
+    None
+}
