@@ -12,5 +12,6 @@ pub mod fusion;
 pub mod kernel;
 pub mod num;
 pub mod options;
+pub mod runtime;
 pub mod tensor;
 pub mod util;

@@ -78,6 +78,39 @@ impl DeviceDesc {
     }
 }
 
+/// The order in which the simulator lets threads run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SimSchedule {
+    /// All warps advance together.
+    #[default]
+    Lockstep,
+    /// A random warp at each visible operation.
+    Random,
+    /// Random priorities with this many changes of priority.
+    Pct(u32),
+    /// The worst legal moment for everything, one warp starved.
+    Adversary,
+}
+
+/// How the simulator runs a kernel. Same options, same trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SimOptions {
+    /// The order of threads.
+    pub schedule: SimSchedule,
+    /// Seed of the random choices.
+    pub seed: u64,
+    /// Whether races, reads of unwritten memory and misalignment are looked for.
+    pub detect: bool,
+    /// Host threads for the blocks of a grid; 0 for one on each core.
+    pub threads: u32,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        Self { schedule: SimSchedule::Lockstep, seed: 0, detect: true, threads: 0 }
+    }
+}
+
 /// A phase of work on a fusion, for traces and breadcrumbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]

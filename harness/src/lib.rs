@@ -1,1 +1,14 @@
-//! Case harness.
+//! Case harness of the fusion compiler.
+//!
+//! A *dispatcher* (this process: no CUDA, NVML only) finds cases, selects
+//! them, hands them to warm *worker* processes, one for each device, and turns
+//! what comes back, or what does not, into verdicts and records.
+
+#![warn(missing_docs)]
+
+pub mod case;
+mod crc;
+mod crumb;
+pub mod filter;
+mod os;
+mod units;

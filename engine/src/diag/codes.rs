@@ -69,6 +69,8 @@ codes! {
     INPUT_STRIDE = "E0305", "an argument's strides reach outside its storage", "pass sizes and strides that fit the buffer";
     EXTRA_INPUT = "E0306", "more arguments than inputs were given", "pass one argument for each input, in order";
     SIZE_OVERFLOW = "E0307", "a size computation overflows", "use smaller extents";
+    TENSOR_TOO_LARGE = "E0308", "a tensor exceeds the memory limit of the host", "use smaller extents";
+    INPUT_KIND = "E0309", "a tensor was given where a scalar is declared, or the reverse", "pass the kind of argument that is declared";
     // Case files.
     CASE_HEADER = "E0401", "the front matter of a case file is wrong", "see cases/README.md for the fields";
     CASE_DIRECTIVE = "E0402", "a directive of a case file is unknown or malformed", "see cases/README.md for the directives";

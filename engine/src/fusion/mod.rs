@@ -19,8 +19,13 @@
 //! Composite operations (`var`, `gelu`, `softmax`, ...) are expanded by the
 //! builder into the primitives of [`OpKind`].
 
+mod bind;
 mod ir;
+pub mod meta;
+#[cfg(test)]
+pub(crate) mod sketch;
 
+pub use bind::{Bindings, bind, bind_args};
 pub use ir::{
     Axis, AxisKind, Fusion, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef, TensorId,
 };

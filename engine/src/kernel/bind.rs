@@ -96,6 +96,15 @@ pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
         };
         let dtype = param.dtype.ok_or_else(|| Diagnostic::bug(format!("scalar parameter {id} has no type")))?;
         let value = fit(value, dtype, || format!("parameter {id} ({})", param.name))?;
+        if let Value::Int(number) = value
+            && param.multiple_of > 1
+            && number % param.multiple_of != 0
+        {
+            return Err(Diagnostic::bug(format!(
+                "parameter {id} ({}) is {number}; the kernel assumes a multiple of {}",
+                param.name, param.multiple_of
+            )));
+        }
         host.params.set(id, Some(value));
         params.push(BoundParam::Scalar { dtype, value });
     }
@@ -222,6 +231,44 @@ impl HostEval<'_> {
             (UnaryOp::Abs, Value::Int(v)) => v.checked_abs().map(Value::Int).ok_or_else(|| overflow("abs", v, 0)),
             _ => Err(no_host_form(op.name(), dtype)),
         }
+    }
+}
+
+/// Whether the host can evaluate a node, given its operands.
+pub(super) fn has_host_form(kernel: &Kernel, id: ExprId) -> bool {
+    use BinaryOp::*;
+    let node = kernel.exprs[id];
+    match node.expr {
+        Expr::Const(_) | Expr::Param(_) | Expr::Ternary(TernaryOp::Where, ..) => true,
+        Expr::Special(_) | Expr::Var(_) | Expr::Ternary(..) => false,
+        Expr::Cast(_) => !node.dtype.is_reduced_float(),
+        Expr::Unary(UnaryOp::LogicalNot, _) => true,
+        Expr::Unary(op, a) => matches!(op, UnaryOp::Neg | UnaryOp::Abs) && kernel.exprs.dtype(a).is_int(),
+        Expr::Binary(op, a, _) => match kernel.exprs.dtype(a).class() {
+            DTypeClass::Float => false,
+            DTypeClass::Bool => matches!(op, LogicalAnd | LogicalOr | Eq | Ne),
+            DTypeClass::Int => matches!(
+                op,
+                Add | Sub
+                    | Mul
+                    | Div
+                    | Mod
+                    | CeilDiv
+                    | Minimum
+                    | Maximum
+                    | BitwiseAnd
+                    | BitwiseOr
+                    | BitwiseXor
+                    | Eq
+                    | Ne
+                    | Lt
+                    | Le
+                    | Gt
+                    | Ge
+                    | LogicalAnd
+                    | LogicalOr
+            ),
+        },
     }
 }
 

@@ -94,8 +94,15 @@ impl KernelBuilder {
         self.scalar_param(name.into(), dtype, ParamKind::Derived(value))
     }
     fn scalar_param(&mut self, name: String, dtype: DType, kind: ParamKind) -> ExprId {
-        let id = self.params.push(Param { name, dtype: Some(dtype), kind });
+        let id = self.params.push(Param { name, dtype: Some(dtype), kind, multiple_of: 1 });
         self.exprs.param(id, dtype)
+    }
+
+    /// States that a parameter is a multiple of `factor`; the launch checks it.
+    pub fn assume_multiple_of(&mut self, param: ExprId, factor: i64) {
+        if let Expr::Param(id) = self.exprs[param].expr {
+            self.params[id].multiple_of = factor;
+        }
     }
 
     // Memory.
@@ -122,7 +129,7 @@ impl KernelBuilder {
         kind: impl FnOnce(BufId) -> ParamKind,
     ) -> BufId {
         let buffer = self.buffers.push(Buffer { name: name.clone(), dtype, space: Space::Global, len, align, zeroed });
-        self.params.push(Param { name, dtype: None, kind: kind(buffer) });
+        self.params.push(Param { name, dtype: None, kind: kind(buffer), multiple_of: 1 });
         buffer
     }
     /// An array of a block.

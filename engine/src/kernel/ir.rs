@@ -56,6 +56,9 @@ pub struct Param {
     pub dtype: Option<DType>,
     /// Where the launch takes its value from.
     pub kind: ParamKind,
+    /// A fact that the launch checks: an integer argument is a multiple of this
+    /// (1 when nothing is known). Alignment proofs start here.
+    pub multiple_of: i64,
 }
 
 /// Where an argument's value comes from. Inputs and outputs are numbered as in
@@ -136,6 +139,19 @@ pub enum Expr {
     Ternary(TernaryOp, ExprId, ExprId, ExprId),
     /// Conversion to the node's type.
     Cast(ExprId),
+}
+
+impl Expr {
+    /// The operands, in order.
+    pub fn operands(self) -> impl Iterator<Item = ExprId> {
+        let operands = match self {
+            Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_) => [None; 3],
+            Expr::Unary(_, a) | Expr::Cast(a) => [Some(a), None, None],
+            Expr::Binary(_, a, b) => [Some(a), Some(b), None],
+            Expr::Ternary(_, a, b, c) => [Some(a), Some(b), Some(c)],
+        };
+        operands.into_iter().flatten()
+    }
 }
 
 /// A dimension of a grid or block.

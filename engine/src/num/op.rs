@@ -4,7 +4,10 @@
 //!
 //! Operands of one operation have one type (the promotion happens in the
 //! fusion builder, as explicit casts). `f16` and `bf16` are storage formats:
-//! no arithmetic is defined on them, only casts and moves.
+//! no arithmetic is defined on them, only casts and moves. `accepts` of each
+//! table says which types an operation is defined on.
+
+use super::DType;
 
 macro_rules! ops {
     ($(#[$meta:meta])* $enum:ident { $($variant:ident = $name:literal, $doc:literal;)* }) => {
@@ -161,6 +164,20 @@ impl UnaryOp {
         !(self.is_predicate()
             || matches!(self, Abs | Ceil | Floor | Neg | BitwiseNot | Relu | Round | Sign | Trunc | Real))
     }
+    /// Whether the operation is defined on operands of this type.
+    pub const fn accepts(self, dtype: DType) -> bool {
+        use UnaryOp::*;
+        if dtype.is_reduced_float() {
+            return false;
+        }
+        match self {
+            BitwiseNot => !dtype.is_float(),
+            Real => true,
+            _ if self.is_predicate() => true,
+            _ if self.promotes_int_to_float() => dtype.is_float(),
+            _ => dtype.is_float() || dtype.is_int(),
+        }
+    }
 }
 
 impl BinaryOp {
@@ -173,9 +190,46 @@ impl BinaryOp {
     pub const fn promotes_int_to_float(self) -> bool {
         matches!(self, BinaryOp::Truediv | BinaryOp::Atan2)
     }
+    /// Whether the operation is defined on operands of this type. On `bool`,
+    /// sum and maximum are "or", product and minimum are "and".
+    pub const fn accepts(self, dtype: DType) -> bool {
+        use BinaryOp::*;
+        if dtype.is_reduced_float() {
+            return false;
+        }
+        match self {
+            Truediv | Atan2 | Nextafter => dtype.is_float(),
+            Mod | ShiftLeft | ShiftRight | LogicalShiftRight | Gcd | CeilDiv => dtype.is_int(),
+            BitwiseAnd | BitwiseOr | BitwiseXor => !dtype.is_float(),
+            Add | Mul | Minimum | Maximum => true,
+            _ if self.is_predicate() => true,
+            _ => dtype.is_float() || dtype.is_int(),
+        }
+    }
+}
+
+impl TernaryOp {
+    /// Whether the operation is defined on values of this type; the condition
+    /// of `where` is `bool` besides.
+    pub const fn accepts(self, dtype: DType) -> bool {
+        match self {
+            TernaryOp::Where => true,
+            TernaryOp::Lerp => dtype.is_float() && !dtype.is_reduced_float(),
+            TernaryOp::Clamp | TernaryOp::Threshold => {
+                (dtype.is_float() && !dtype.is_reduced_float()) || dtype.is_int()
+            }
+        }
+    }
 }
 
 impl ReduceOp {
+    /// Whether the operation is defined on elements of this type.
+    pub const fn accepts(self, dtype: DType) -> bool {
+        match self {
+            ReduceOp::Sum | ReduceOp::Prod => !dtype.is_reduced_float() && !matches!(dtype, DType::Bool),
+            ReduceOp::Max | ReduceOp::Min => !dtype.is_reduced_float(),
+        }
+    }
     /// The operation that combines two partial results.
     pub const fn combine(self) -> BinaryOp {
         match self {

@@ -1,30 +1,17 @@
 //! Host tensors: sizes, strides and bytes. What callers pass to and get from
 //! the runtime and the reference evaluator.
+//!
+//! Layouts are checked where a tensor enters: a [`HostTensor`] made by its
+//! constructors has every element inside its storage. Its fields are public,
+//! so users of foreign ones call [`HostTensor::check`] first.
 
-use crate::num::{DType, Value};
+mod host;
+mod layout;
 
-/// The type and layout of a tensor. Strides are in elements, may be 0 (an
-/// expanded axis) and are never negative; the layout need not be dense.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct TensorMeta {
-    /// Element type.
-    pub dtype: DType,
-    /// Sizes, outer to inner.
-    pub sizes: Vec<i64>,
-    /// Strides in elements, one for each size.
-    pub strides: Vec<i64>,
-}
+pub use host::HostTensor;
+pub use layout::{MAX_BYTES, Offsets, TensorMeta};
 
-/// A tensor in host memory: a view of `data` that starts at element `offset`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostTensor {
-    /// Type and layout.
-    pub meta: TensorMeta,
-    /// Storage, little endian, element 0 first.
-    pub data: Vec<u8>,
-    /// Element of the storage at which the view starts.
-    pub offset: usize,
-}
+use crate::num::Value;
 
 /// What is known of an argument before its values are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -42,4 +29,14 @@ pub enum Arg {
     Tensor(HostTensor),
     /// A scalar.
     Scalar(Value),
+}
+
+impl Arg {
+    /// The argument without its values.
+    pub fn meta(&self) -> ArgMeta {
+        match self {
+            Arg::Tensor(tensor) => ArgMeta::Tensor(tensor.meta.clone()),
+            Arg::Scalar(value) => ArgMeta::Scalar(*value),
+        }
+    }
 }

@@ -1,0 +1,82 @@
+//! Measuring a kernel on a GPU.
+
+/// How to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BenchOptions {
+    /// Runs before measuring.
+    pub warmup: u32,
+    /// Measured runs.
+    pub samples: u32,
+    /// Whether the second-level cache is overwritten before each run.
+    pub flush_l2: bool,
+    /// Whether a plain copy of the same traffic is measured beside each run.
+    pub copy_ceiling: bool,
+}
+
+impl Default for BenchOptions {
+    fn default() -> Self {
+        Self { warmup: 5, samples: 50, flush_l2: true, copy_ceiling: true }
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BenchReport {
+    /// Time of each run of the kernel in nanoseconds, by device events.
+    pub kernel_ns: Vec<f64>,
+    /// Time of each copy of the same traffic, in the same order; empty if not asked for.
+    pub copy_ns: Vec<f64>,
+    /// Bytes of the inputs, each element once.
+    pub bytes_read: u64,
+    /// Bytes of the outputs.
+    pub bytes_written: u64,
+}
+
+impl BenchReport {
+    /// Median time of the kernel in nanoseconds.
+    pub fn kernel_median_ns(&self) -> Option<f64> {
+        median(&self.kernel_ns)
+    }
+    /// Median time of the copy in nanoseconds.
+    pub fn copy_median_ns(&self) -> Option<f64> {
+        median(&self.copy_ns)
+    }
+    /// Bytes moved for each nanosecond, which is GB/s, at the median.
+    pub fn gigabytes_per_second(&self) -> Option<f64> {
+        Some((self.bytes_read + self.bytes_written) as f64 / self.kernel_median_ns()?)
+    }
+    /// The kernel's speed as a share of the copy's.
+    pub fn share_of_copy(&self) -> Option<f64> {
+        Some(self.copy_median_ns()? / self.kernel_median_ns()?)
+    }
+}
+
+fn median(samples: &[f64]) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_come_from_medians() {
+        let report = BenchReport {
+            kernel_ns: vec![400.0, 100.0, 200.0],
+            copy_ns: vec![90.0, 110.0],
+            bytes_read: 600,
+            bytes_written: 400,
+        };
+        assert_eq!(report.kernel_median_ns(), Some(200.0));
+        assert_eq!(report.gigabytes_per_second(), Some(5.0));
+        assert_eq!(report.share_of_copy(), Some(0.5));
+        assert_eq!(BenchReport::default().share_of_copy(), None);
+    }
+}

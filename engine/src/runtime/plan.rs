@@ -1,0 +1,48 @@
+//! A compiled fusion.
+
+use crate::diag::Result;
+use crate::fusion::Fusion;
+use crate::kernel::{self, BoundLaunch, Kernel};
+use crate::tensor::ArgMeta;
+
+/// A fusion compiled for one class of arguments: every stage's text, and the
+/// kernel. Immutable and shared.
+#[derive(Debug)]
+pub struct Plan {
+    pub(super) fusion: Fusion,
+    pub(super) scheduler: &'static str,
+    pub(super) params_text: String,
+    pub(super) schedule_text: String,
+    pub(super) kernel: Kernel,
+}
+
+impl Plan {
+    /// The fusion.
+    pub fn fusion(&self) -> &Fusion {
+        &self.fusion
+    }
+    /// The name of the heuristic that took it.
+    pub fn scheduler(&self) -> &'static str {
+        self.scheduler
+    }
+    /// The heuristic's parameters as text.
+    pub fn params_text(&self) -> &str {
+        &self.params_text
+    }
+    /// The schedule as text.
+    pub fn schedule_text(&self) -> &str {
+        &self.schedule_text
+    }
+    /// The kernel.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+    /// The kernel as text.
+    pub fn kernel_text(&self) -> String {
+        kernel::print(&self.kernel)
+    }
+    /// The launch for arguments of this plan's class.
+    pub fn bind(&self, args: &[ArgMeta]) -> Result<BoundLaunch> {
+        kernel::bind(&self.kernel, args)
+    }
+}

@@ -1,0 +1,78 @@
+//! Time spent in each phase.
+
+use crate::options::{Phase, Trace};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// A trace that adds up the time of each phase. The caller brings the clock:
+/// `let start = Instant::now(); PhaseTimes::new(move || start.elapsed())`.
+/// Nested spans of different phases each count their whole length; for use by
+/// one thread at a time.
+pub struct PhaseTimes<C> {
+    clock: C,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Vec<(Phase, Duration)>,
+    total: BTreeMap<Phase, Duration>,
+}
+
+impl<C: Fn() -> Duration + Send + Sync> PhaseTimes<C> {
+    /// No time spent yet.
+    pub fn new(clock: C) -> Self {
+        Self { clock, state: Mutex::default() }
+    }
+    /// The time of each phase that was entered, in order of phases.
+    pub fn totals(&self) -> Vec<(Phase, Duration)> {
+        self.lock().total.iter().map(|(&phase, &time)| (phase, time)).collect()
+    }
+    /// The time of one phase.
+    pub fn total(&self, phase: Phase) -> Duration {
+        self.lock().total.get(&phase).copied().unwrap_or_default()
+    }
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl<C: Fn() -> Duration + Send + Sync> Trace for PhaseTimes<C> {
+    fn enter(&self, phase: Phase, _name: &str, _id: u64) {
+        let now = (self.clock)();
+        self.lock().open.push((phase, now));
+    }
+    fn exit(&self, phase: Phase) {
+        let now = (self.clock)();
+        let mut state = self.lock();
+        if let Some(position) = state.open.iter().rposition(|(open, _)| *open == phase) {
+            let (_, start) = state.open.remove(position);
+            // A span inside another of its phase is already part of that one.
+            if !state.open.iter().any(|(open, _)| *open == phase) {
+                *state.total.entry(phase).or_default() += now.saturating_sub(start);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn spans_of_a_phase_add_up_once() {
+        let ticks = AtomicU64::new(0);
+        let times = PhaseTimes::new(|| Duration::from_millis(ticks.fetch_add(1, Ordering::Relaxed)));
+        times.enter(Phase::Lower, "a", 0); // 0
+        times.enter(Phase::Lower, "b", 0); // 1
+        times.enter(Phase::Codegen, "c", 0); // 2
+        times.exit(Phase::Codegen); // 3
+        times.exit(Phase::Lower); // 4
+        times.exit(Phase::Lower); // 5
+        times.exit(Phase::Load); // never entered
+        let expected = [(Phase::Lower, Duration::from_millis(5)), (Phase::Codegen, Duration::from_millis(1))];
+        assert_eq!(times.totals(), expected);
+    }
+}

@@ -1,0 +1,214 @@
+//! One case file: split into front matter and fusions, and expanded into cases.
+
+use super::directive::{self, Raw};
+use super::header::{self, Axis, Header};
+use super::model::Case;
+use super::source::{Bindings, CaseError, Fault, Source, Text, variable};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Expanded ids of one file.
+pub const MAX_IDS_PER_FILE: usize = 4096;
+/// Characters of an id.
+const MAX_ID_LEN: usize = 200;
+
+/// For which kind of device a file is expanded: `[sim]` replaces axes on the
+/// simulator, and the reference follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The simulator or the reference.
+    Sim,
+    /// A GPU.
+    Cuda,
+}
+
+/// A fusion of a file with its comments.
+struct Block {
+    name: String,
+    range: Range<usize>,
+    directives: Vec<Raw>,
+}
+
+/// Expands a file. Every error that can be found is reported.
+pub(crate) fn expand(source: &Source, target: Target) -> (Vec<Case>, Vec<CaseError>) {
+    let mut faults = Vec::new();
+    let cases = expand_file(source, target, &mut faults);
+    let unique: BTreeSet<CaseError> = faults.into_iter().map(|fault| source.error(fault)).collect();
+    (cases, unique.into_iter().collect())
+}
+
+fn expand_file(source: &Source, target: Target, faults: &mut Vec<Fault>) -> Vec<Case> {
+    let Some((front, body)) = split(source, faults) else { return Vec::new() };
+    let header = header::parse(&source.text[front.clone()], front.start, faults);
+    let blocks = blocks(source, body.clone(), faults);
+    if blocks.is_empty() {
+        faults.push(Fault::header(body.start, "the file has no `fusion @Name(...)`"));
+    }
+    check_axes_used(source, &header, &blocks, faults);
+    if !faults.is_empty() {
+        // Expansion on top of a broken header would only repeat the same complaint.
+        return check_directives(source, &header, &blocks, faults);
+    }
+    let mut cases = Vec::new();
+    for block in &blocks {
+        let axes = axes_of(source, &header, block, target);
+        let count = axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.points.len()));
+        if count.is_none_or(|n| n + cases.len() > MAX_IDS_PER_FILE) {
+            let message = format!("the file expands to more than {MAX_IDS_PER_FILE} ids");
+            faults.push(Fault::limit(block.range.start, message).note("split the file or its axes"));
+            return Vec::new();
+        }
+        for point in product(&axes) {
+            cases.extend(build(source, &header, block, &point, faults));
+        }
+    }
+    cases
+}
+
+/// Reads every directive once, so that a file's errors come at once even when
+/// its header is broken. Directives that use axes are left for the next run.
+fn check_directives(source: &Source, header: &Header, blocks: &[Block], faults: &mut Vec<Fault>) -> Vec<Case> {
+    let first: Bindings = header.axes.iter().filter_map(|axis| axis.points.first().cloned()).flatten().collect();
+    for block in blocks {
+        let mut case = Case::default();
+        for raw in &block.directives {
+            let result = Text::substitute(source, raw.body.clone(), &first);
+            if let Ok(text) = result {
+                faults.extend(directive::read(&mut case, raw, &text, source).err());
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// The ranges of the front matter and of the body.
+fn split(source: &Source, faults: &mut Vec<Fault>) -> Option<(Range<usize>, Range<usize>)> {
+    let mut fences = source.lines(0..source.text.len()).filter(|(_, line)| line.trim_end() == "---").map(|(at, _)| at);
+    if fences.next() != Some(0) {
+        let fault = Fault::header(0, "the first line must be `---`, the start of the front matter");
+        faults.push(fault.note("---\\nversion = 1\\nsuite = \"PointwiseTest\"\\n---"));
+        return None;
+    }
+    let Some(end) = fences.next() else {
+        faults.push(Fault::header(0, "the front matter is not closed by a second `---` line"));
+        return None;
+    };
+    let start = source.text.find('\n').map_or(0, |i| i + 1);
+    let body = source.text[end..].find('\n').map_or(source.text.len(), |i| end + i + 1);
+    Some((start..end, body..source.text.len()))
+}
+
+/// Cuts the body at lines that start with `fusion @Name`.
+fn blocks(source: &Source, body: Range<usize>, faults: &mut Vec<Fault>) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut names = BTreeSet::new();
+    for (at, line) in source.lines(body.clone()) {
+        if let Some(name) = fusion_name(line) {
+            if !names.insert(name.to_string()) {
+                faults.push(Fault::header(at, format!("the file has two fusions named `@{name}`")));
+            }
+            if let Some(last) = blocks.last_mut() {
+                last.range.end = at;
+            }
+            blocks.push(Block { name: name.to_string(), range: at..body.end, directives: Vec::new() });
+        }
+        match (directive::find(at, line), blocks.last_mut()) {
+            (None, _) => {}
+            (Some(Err(fault)), _) => faults.push(fault),
+            (Some(Ok(raw)), Some(block)) => block.directives.push(raw),
+            (Some(Ok(raw)), None) => faults.push(
+                Fault::directive(raw.body.start, "a directive stands before the first fusion")
+                    .note("directives follow the fusion that they belong to"),
+            ),
+        }
+    }
+    blocks
+}
+
+fn fusion_name(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("fusion")?;
+    let name = rest.trim_start().strip_prefix('@')?;
+    let len = name.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+    (rest.starts_with([' ', '\t']) && len > 0).then(|| &name[..len])
+}
+
+fn variables<'a>(source: &'a Source, range: &Range<usize>) -> BTreeSet<&'a str> {
+    let text = &source.text[range.clone()];
+    text.match_indices('$').filter_map(|(at, _)| variable(&text[at..])).map(|(name, _)| name).collect()
+}
+
+fn check_axes_used(source: &Source, header: &Header, blocks: &[Block], faults: &mut Vec<Fault>) {
+    let used: BTreeSet<&str> = blocks.iter().flat_map(|block| variables(source, &block.range)).collect();
+    for axis in &header.axes {
+        if !axis.points.is_empty() && !axis.names().any(|name| used.contains(name)) {
+            faults.push(Fault::header(axis.offset, format!("no fusion of the file uses the axis `{}`", axis.name)));
+        }
+    }
+}
+
+/// The axes that a block mentions: the others would only repeat it.
+fn axes_of<'h>(source: &Source, header: &'h Header, block: &Block, target: Target) -> Vec<&'h Axis> {
+    let used = variables(source, &block.range);
+    let replaced = |axis: &'h Axis| match target {
+        Target::Sim => header.sim_axes.iter().find(|other| other.name == axis.name).unwrap_or(axis),
+        Target::Cuda => axis,
+    };
+    header.axes.iter().map(replaced).filter(|axis| axis.names().any(|name| used.contains(name))).collect()
+}
+
+/// The points of the cartesian product, the last axis fastest.
+fn product(axes: &[&Axis]) -> Vec<Bindings> {
+    let mut points: Vec<Bindings> = vec![Vec::new()];
+    for axis in axes {
+        points = points
+            .iter()
+            .flat_map(|point| axis.points.iter().map(move |more| [point.as_slice(), more.as_slice()].concat()))
+            .collect();
+    }
+    points
+}
+
+fn build(source: &Source, header: &Header, block: &Block, point: &Bindings, faults: &mut Vec<Fault>) -> Option<Case> {
+    let text = match Text::substitute(source, block.range.clone(), point) {
+        Ok(text) => text.text,
+        Err(fault) => {
+            faults.push(fault);
+            return None;
+        }
+    };
+    let mut case = Case {
+        id: id(&header.suite, &block.name, point),
+        suite: header.suite.clone(),
+        name: block.name.clone(),
+        tags: header.tags.clone(),
+        about: header.about.clone(),
+        file: source.display.clone(),
+        line: source.line(block.range.start),
+        text,
+        timeout_ms: header.timeout_ms,
+        require: header.require.clone(),
+        ..Case::default()
+    };
+    if case.id.len() > MAX_ID_LEN {
+        faults.push(Fault::limit(
+            block.range.start,
+            format!("the id has {} characters, more than {MAX_ID_LEN}: {}", case.id.len(), case.id),
+        ));
+        return None;
+    }
+    let before = faults.len();
+    for raw in &block.directives {
+        let read = Text::substitute(source, raw.body.clone(), point)
+            .and_then(|text| directive::read(&mut case, raw, &text, source));
+        faults.extend(read.err());
+    }
+    (faults.len() == before).then_some(case)
+}
+
+/// `Suite.Name/axis=value,...`; names that start with `_` are left out.
+fn id(suite: &str, name: &str, point: &Bindings) -> String {
+    let shown: Vec<String> =
+        point.iter().filter(|(key, _)| !key.starts_with('_')).map(|(key, value)| format!("{key}={value}")).collect();
+    let slash = if shown.is_empty() { "" } else { "/" };
+    format!("{suite}.{name}{slash}{}", shown.join(","))
+}

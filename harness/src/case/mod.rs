@@ -1,0 +1,28 @@
+//! Case files: text in, expanded [`Case`] values or places of errors out.
+//!
+//! A file is `---`, TOML front matter, `---`, then fusions, each followed by
+//! its directives (see the modules `header`, `directive` and `inputs` for
+//! the grammar). `$axis` and `${axis}` are replaced in the fusion and in its
+//! directives; a fusion is repeated for each point of the axes that it names.
+
+mod cursor;
+mod directive;
+mod discover;
+mod expand;
+mod header;
+mod inputs;
+mod model;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use directive::FACTS;
+pub use discover::{Loaded, MAX_FILE_BYTES, MAX_IDS, load};
+pub use expand::{MAX_IDS_PER_FILE, Target};
+pub(crate) use inputs::{layout_span, strides};
+pub use model::{
+    Case, Check, Dist, ErrorSpec, Expect, InputSpec, Layout, Number, PerfSpec, Real, Relation, Require, SCHEDULES,
+    SimSpec, TensorSpec, TextSpec, Xfail,
+};
+pub use source::CaseError;
+pub(crate) use source::suggest;

@@ -1,0 +1,166 @@
+//! What the operating system must do for us: shared pages, and children that
+//! never outlive this process. All `unsafe` of the crate is here.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use rustix::fs::MemfdFlags;
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+
+/// A page that this process and its children see, as 64-bit words. Everyone
+/// accesses it through relaxed atomics only.
+pub(crate) struct SharedWords {
+    words: NonNull<AtomicU64>,
+    len: usize,
+    fd: OwnedFd,
+}
+
+// SAFETY: the memory is only reached through `&[AtomicU64]`, which is `Sync`,
+// and the mapping lives until the value is dropped.
+unsafe impl Send for SharedWords {}
+// SAFETY: as above.
+unsafe impl Sync for SharedWords {}
+
+impl SharedWords {
+    /// A new zeroed area, not visible in any file system.
+    pub(crate) fn create(words: usize) -> io::Result<Self> {
+        let fd = rustix::fs::memfd_create("harness-crumbs", MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&fd, (words * 8) as u64)?;
+        Self::map(fd, words)
+    }
+
+    /// Maps an area that was inherited as an open file.
+    pub(crate) fn map(fd: OwnedFd, words: usize) -> io::Result<Self> {
+        let size = rustix::fs::fstat(&fd)?.st_size;
+        if size < (words * 8) as i64 {
+            return Err(io::Error::other(format!("the shared area has {size} bytes, {} are needed", words * 8)));
+        }
+        // SAFETY: a fresh shared mapping of a file that is large enough (checked
+        // above; nobody truncates it), at an address the kernel chooses.
+        let address = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                words * 8,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &fd,
+                0,
+            )?
+        };
+        let words_at = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
+        Ok(Self { words: words_at, len: words, fd })
+    }
+
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping has `len` words, is page aligned, lives as long as
+        // `self`, and is only ever accessed atomically.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `map` mapped; no reference outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.words.as_ptr().cast(), self.len * 8) };
+    }
+}
+
+/// Spawns a child in a process group of its own that inherits exactly the
+/// given descriptors besides its standard ones, and that the kernel kills when
+/// the *thread* that called this ends. So call it from a thread that lives as
+/// long as the child should.
+pub(crate) fn spawn_tied(command: &mut Command, inherit: &[RawFd]) -> io::Result<Child> {
+    let parent = rustix::process::getpid();
+    let inherit = inherit.to_vec();
+    let setup = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        if rustix::process::getppid() != Some(parent) {
+            // The parent died before the line above took effect.
+            return Err(io::Error::from(rustix::io::Errno::SRCH));
+        }
+        rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+        for fd in &inherit {
+            // SAFETY: the descriptors are open in the parent for the whole spawn,
+            // so they are open in the forked child.
+            let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(*fd) };
+            rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
+        }
+        Ok(())
+    };
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    // SAFETY: the closure only makes system calls that are safe between fork and
+    // exec, and allocates nothing.
+    unsafe { command.pre_exec(setup) };
+    command.spawn()
+}
+
+/// Takes ownership of a descriptor that was passed by number on the command line.
+pub(crate) fn inherited_fd(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd < 3 {
+        return Err(io::Error::other("a standard descriptor is not an inherited one"));
+    }
+    // SAFETY: only borrowed to ask whether it is open at all.
+    let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
+    // SAFETY: open (checked above), and the caller is its only owner: the number
+    // was given to this process by its parent for this purpose and used once.
+    Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) })
+}
+
+/// Signals a child's whole process group.
+pub(crate) fn signal_group(child: &Child, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(child.id() as i32) {
+        let _ = rustix::process::kill_process_group(pid, signal);
+    }
+}
+
+/// Holds an exclusive lock on a file while it lives.
+pub(crate) struct FileLock(#[expect(dead_code, reason = "held for its lock")] std::fs::File);
+
+impl FileLock {
+    /// Waits for the lock.
+    pub(crate) fn acquire(path: &std::path::Path) -> io::Result<Self> {
+        let file = std::fs::File::options().create(true).truncate(false).write(true).open(path)?;
+        rustix::fs::flock(file.as_fd(), rustix::fs::FlockOperation::LockExclusive)?;
+        Ok(Self(file))
+    }
+}
+
+/// The stable lowercase name of a signal.
+pub(crate) fn signal_name(signal: i32) -> String {
+    let names = [
+        (1, "sighup"),
+        (2, "sigint"),
+        (3, "sigquit"),
+        (4, "sigill"),
+        (5, "sigtrap"),
+        (6, "sigabrt"),
+        (7, "sigbus"),
+        (8, "sigfpe"),
+        (9, "sigkill"),
+        (11, "sigsegv"),
+        (13, "sigpipe"),
+        (14, "sigalrm"),
+        (15, "sigterm"),
+        (24, "sigxcpu"),
+        (31, "sigsys"),
+    ];
+    names
+        .iter()
+        .find(|(number, _)| *number == signal)
+        .map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).into())
+}
