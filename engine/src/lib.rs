@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+pub mod backend;
 pub mod diag;
 pub mod fusion;
 pub mod kernel;

@@ -63,8 +63,12 @@ impl ExprArena {
         self.ids.insert(node, id);
         id
     }
-    /// A constant.
+    /// A constant. Floats are rounded to what an `f32` holds unless the type is wider.
     pub fn value(&mut self, value: Value, dtype: DType) -> ExprId {
+        let value = match value {
+            Value::Float(number) if dtype != DType::F64 && !number.is_nan() => Value::Float(f64::from(number as f32)),
+            other => other,
+        };
         self.intern(Expr::Const(value), dtype)
     }
     /// An integer constant.

@@ -26,14 +26,18 @@
 mod bind;
 mod build;
 mod exprs;
+mod facts;
 mod ir;
 mod print;
+mod verify;
 
 pub use bind::{BoundLaunch, BoundParam, bind, shared_layout};
 pub use build::KernelBuilder;
 pub use exprs::{ExprArena, ExprNode};
+pub use facts::{Multiples, gcd};
 pub use ir::{
     Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, Kernel, Launch, Origin, Param, ParamId,
     ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, Var, VarId,
 };
 pub use print::{print, print_stmt};
+pub use verify::{MAX_EXPR_DEPTH, MAX_EXPR_NODES, verify};

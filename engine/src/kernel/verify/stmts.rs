@@ -1,0 +1,319 @@
+//! Rules of statements.
+
+use super::checker::Checker;
+use super::uniform::{Class, Fact};
+use crate::kernel::facts::gcd;
+use crate::kernel::ir::{
+    Access, AtomicOp, Block, CacheHint, Expr, ExprId, ParamKind, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll,
+    VarId,
+};
+use crate::num::DType;
+
+/// The widest access.
+const MAX_MOVE_BYTES: usize = 16;
+/// The longest loop that may be unrolled completely.
+const MAX_FULL_UNROLL: i64 = 4096;
+
+impl Checker<'_> {
+    pub(super) fn check_body(&mut self) {
+        self.block(&self.kernel.body, Class::Grid);
+    }
+
+    fn block(&mut self, block: &Block, condition: Class) {
+        let outer = self.control;
+        self.control = outer.max(condition);
+        self.scopes.open.push(Vec::new());
+        for stmt in block {
+            self.stmt(stmt);
+        }
+        self.close_scope();
+        self.control = outer;
+    }
+
+    fn close_scope(&mut self) {
+        for var in self.scopes.open.pop().unwrap_or_default() {
+            self.scopes.visible.set(var, false);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match stmt.kind {
+            StmtKind::Let { var, value } => {
+                if self.used(stmt, value) {
+                    self.want(stmt, "the value", value, self.kernel.vars[var].dtype);
+                    let fact = self.uniform.fact(value, &mut self.multiples);
+                    let divisor = self.multiples.of(value);
+                    self.bind(stmt, var, fact, divisor);
+                } else {
+                    self.bind(stmt, var, Fact::default(), 1);
+                }
+            }
+            StmtKind::Load { var, from, hint } => {
+                let fact = if self.access(stmt, from, hint) { self.load_fact(from) } else { Fact::default() };
+                let (variable, element) = (self.kernel.vars[var].dtype, self.kernel.buffers[from.buffer].dtype);
+                if variable != element {
+                    self.report_at(stmt, || format!("variable of type {variable} gets an element of type {element}"));
+                }
+                self.bind(stmt, var, fact, 1);
+            }
+            StmtKind::Store { to, value, hint } => {
+                self.access(stmt, to, hint);
+                self.written(stmt, to);
+                if self.used(stmt, value) {
+                    self.want(stmt, "the value", value, self.kernel.buffers[to.buffer].dtype);
+                }
+            }
+            StmtKind::Move { to, from, lanes, hint } => self.vector_move(stmt, to, from, lanes, hint),
+            StmtKind::For { var, start, end, step, unroll, ref body } => {
+                self.for_loop(stmt, var, [start, end], step, unroll, body);
+            }
+            StmtKind::If { condition, ref then, ref otherwise } => {
+                let mut class = Class::Thread;
+                if self.used(stmt, condition) {
+                    self.want(stmt, "the condition", condition, DType::Bool);
+                    class = self.uniform.class(condition, &mut self.multiples);
+                }
+                self.block(then, class);
+                self.block(otherwise, class);
+            }
+            StmtKind::Shuffle { var, value, mode, lane } => self.shuffle(stmt, var, value, mode, lane),
+            StmtKind::Sync(scope) => self.sync(stmt, scope),
+            StmtKind::Fence(_) => {}
+            StmtKind::Atomic { var, op, to, value } => self.atomic(stmt, var, op, to, value),
+        }
+    }
+
+    /// Checks an expression where it is used.
+    fn used(&mut self, stmt: &Stmt, id: ExprId) -> bool {
+        self.check_use(id, &mut |checker, message| checker.report_at(stmt, || message))
+    }
+
+    fn want(&mut self, stmt: &Stmt, what: &str, id: ExprId, expected: DType) {
+        let dtype = self.kernel.exprs.dtype(id);
+        if dtype != expected {
+            self.report_at(stmt, || format!("{what} has type {dtype}, not {expected}"));
+        }
+    }
+
+    fn bind(&mut self, stmt: &Stmt, var: VarId, fact: Fact, divisor: i64) {
+        if self.scopes.depth[var] != 0 {
+            self.report_at(stmt, || format!("variable {var} is bound a second time"));
+            return;
+        }
+        self.scopes.depth.set(var, self.scopes.open.len() as u32);
+        self.scopes.visible.set(var, true);
+        if let Some(block) = self.scopes.open.last_mut() {
+            block.push(var);
+        }
+        self.uniform.set_var(var, fact);
+        self.multiples.set_var(var, divisor);
+    }
+
+    /// Rules of every access; returns whether the index is sound.
+    fn access(&mut self, stmt: &Stmt, access: Access, hint: CacheHint) -> bool {
+        let space = self.kernel.buffers[access.buffer].space;
+        if hint != CacheHint::Default && space != Space::Global {
+            self.report_at(stmt, || format!("cache hint {hint:?} on {space:?} memory"));
+        }
+        if !self.used(stmt, access.index) {
+            return false;
+        }
+        let dtype = self.kernel.exprs.dtype(access.index);
+        let fits = match space {
+            Space::Global => dtype == self.kernel.index_type,
+            Space::Shared | Space::Local => matches!(dtype, DType::I32 | DType::I64),
+        };
+        if !fits {
+            self.report_at(stmt, || {
+                format!("index of {space:?} memory has type {dtype}, the kernel's is {}", self.kernel.index_type)
+            });
+        }
+        fits
+    }
+
+    fn is_input(&self, access: Access) -> bool {
+        let points_here = |kind| matches!(kind, ParamKind::Input { buffer, .. } if buffer == access.buffer);
+        self.kernel.params.values().any(|p| points_here(p.kind))
+    }
+
+    fn written(&mut self, stmt: &Stmt, to: Access) {
+        if self.is_input(to) {
+            self.report_at(stmt, || "writes to an input".to_owned());
+        }
+    }
+
+    /// Inputs never change, so an element is as uniform as its index. An element
+    /// of shared memory too, if all threads of the class come by together: when
+    /// there are no races, nobody writes it between two barriers in which
+    /// another thread reads it.
+    fn load_fact(&mut self, from: Access) -> Fact {
+        let index = self.uniform.class(from.index, &mut self.multiples);
+        let class = match self.kernel.buffers[from.buffer].space {
+            Space::Global if self.is_input(from) => index,
+            Space::Shared => index.max(self.control).max(Class::Block),
+            Space::Global | Space::Local => Class::Thread,
+        };
+        Fact { class, linear: false }
+    }
+
+    fn vector_move(&mut self, stmt: &Stmt, to: Access, from: Access, lanes: u32, hint: CacheHint) {
+        let space = |access: Access| self.kernel.buffers[access.buffer].space;
+        let locals = [to, from].into_iter().filter(|&a| space(a) == Space::Local).count();
+        if locals != 1 {
+            self.report_at(stmt, || format!("{locals} sides are local, not one"));
+        }
+        // The hint is for the side that is not local.
+        let hint_of = |access| if space(access) == Space::Local { CacheHint::Default } else { hint };
+        let (to_hint, from_hint) = (hint_of(to), hint_of(from));
+        let sound = [self.access(stmt, to, to_hint), self.access(stmt, from, from_hint)];
+        self.written(stmt, to);
+        let dtypes = [to, from].map(|access| self.kernel.buffers[access.buffer].dtype);
+        if dtypes[0] != dtypes[1] {
+            self.report_at(stmt, || format!("moves {} to {}", dtypes[1], dtypes[0]));
+        }
+        let bytes = dtypes[0].bytes() * lanes as usize;
+        if !lanes.is_power_of_two() || bytes > MAX_MOVE_BYTES {
+            self.report_at(stmt, || {
+                format!(
+                    "{lanes} lanes of {} bytes are not 1 to {MAX_MOVE_BYTES} bytes in a power of two",
+                    dtypes[0].bytes()
+                )
+            });
+            return;
+        }
+        for (access, sound) in [to, from].into_iter().zip(sound) {
+            let buffer = &self.kernel.buffers[access.buffer];
+            if (buffer.align as usize) < bytes {
+                let (name, align) = (&buffer.name, buffer.align);
+                self.report_at(stmt, || format!("{bytes} bytes of {name}, which is aligned to {align}"));
+            }
+            if sound && !self.multiples.is_multiple(access.index, lanes.into()) {
+                let divisor = self.multiples.of(access.index);
+                self.report_at(stmt, || {
+                    format!("index of {} is a multiple of {divisor}, not provably of {lanes}", buffer.name)
+                });
+            }
+        }
+    }
+
+    fn for_loop(&mut self, stmt: &Stmt, var: VarId, bounds: [ExprId; 2], step: i64, unroll: Unroll, body: &Block) {
+        let dtype = self.kernel.vars[var].dtype;
+        if !matches!(dtype, DType::I32 | DType::I64) {
+            self.report_at(stmt, || format!("counter has type {dtype}"));
+        }
+        let max = if dtype == DType::I32 { i32::MAX.into() } else { i64::MAX };
+        if step < 1 || step > max {
+            self.report_at(stmt, || format!("step {step} is not positive or beyond {dtype}"));
+        }
+        let sound = bounds.map(|bound| self.used(stmt, bound)) == [true; 2];
+        let (mut fact, mut divisor) = (Fact::default(), 1);
+        if sound {
+            self.want(stmt, "the start", bounds[0], dtype);
+            self.want(stmt, "the end", bounds[1], dtype);
+            let classes = bounds.map(|bound| self.uniform.class(bound, &mut self.multiples));
+            fact.class = classes[0].max(classes[1]);
+            // start + k step.
+            divisor = gcd(self.multiples.of(bounds[0]), step);
+        }
+        let constant = bounds.map(|bound| self.kernel.exprs.as_int(bound));
+        match (unroll, constant) {
+            (Unroll::Full, [Some(start), Some(end)]) => {
+                let trips = end.saturating_sub(start) / step.max(1);
+                if trips > MAX_FULL_UNROLL {
+                    self.report_at(stmt, || format!("unrolls {trips} iterations, at most {MAX_FULL_UNROLL}"));
+                }
+            }
+            (Unroll::Full, _) => self.report_at(stmt, || "unrolled completely without constant bounds".to_owned()),
+            (Unroll::By(0), _) => self.report_at(stmt, || "unrolled by 0".to_owned()),
+            _ => {}
+        }
+        if let [_, Some(end)] = constant
+            && end.checked_add(step).is_none_or(|last| last > max)
+        {
+            self.report_at(stmt, || format!("the counter leaves {dtype} before it reaches {end}"));
+        }
+        // The counter lives in a scope around the body.
+        self.scopes.open.push(Vec::new());
+        self.bind(stmt, var, fact, divisor);
+        self.block(body, fact.class);
+        self.close_scope();
+    }
+
+    fn whole_warps(&mut self, stmt: &Stmt) {
+        let block = self.kernel.launch.block;
+        let divisors = block.map(|extent| self.multiples.of(extent));
+        let threads = divisors.iter().try_fold(1i64, |product, &n| product.checked_mul(n));
+        // A product beyond 64 bits is refused at launch.
+        if threads.is_some_and(|n| n % 32 != 0) {
+            self.report_at(stmt, || "blocks are not provably made of whole warps".to_owned());
+        }
+    }
+
+    fn shuffle(&mut self, stmt: &Stmt, var: VarId, value: ExprId, mode: ShuffleMode, lane: ExprId) {
+        if self.used(stmt, value) {
+            self.want(stmt, "the value", value, self.kernel.vars[var].dtype);
+        }
+        if self.used(stmt, lane) {
+            self.want(stmt, "the lane", lane, DType::I32);
+        }
+        self.converged(stmt, Class::Warp);
+        self.whole_warps(stmt);
+        let one_source = mode == ShuffleMode::Index
+            && matches!(self.kernel.exprs[lane].expr, Expr::Const(_))
+            && self.kernel.exprs.as_int(lane).is_some_and(|lane| (0..32).contains(&lane));
+        let class = if one_source { Class::Warp } else { Class::Thread };
+        self.bind(stmt, var, Fact { class, linear: false }, 1);
+    }
+
+    fn sync(&mut self, stmt: &Stmt, scope: Scope) {
+        match scope {
+            Scope::Warp => {
+                self.converged(stmt, Class::Warp);
+                self.whole_warps(stmt);
+            }
+            Scope::Block => self.converged(stmt, Class::Block),
+            Scope::Grid => {
+                self.converged(stmt, Class::Grid);
+                if !self.kernel.launch.cooperative {
+                    self.report_at(stmt, || "grid barrier in a launch that is not cooperative".to_owned());
+                }
+            }
+        }
+    }
+
+    fn converged(&mut self, stmt: &Stmt, needed: Class) {
+        let control = self.control;
+        if control > needed {
+            self.report_at(stmt, || {
+                format!("control flow is uniform per {control:?}, not per {needed:?}").to_lowercase()
+            });
+        }
+    }
+
+    fn atomic(&mut self, stmt: &Stmt, var: Option<VarId>, op: AtomicOp, to: Access, value: ExprId) {
+        self.access(stmt, to, CacheHint::Default);
+        self.written(stmt, to);
+        let buffer = &self.kernel.buffers[to.buffer];
+        if buffer.space == Space::Local {
+            self.report_at(stmt, || "atomic on local memory".to_owned());
+        }
+        let element = buffer.dtype;
+        let accepted = match op {
+            AtomicOp::Add => matches!(element, DType::I32 | DType::F32 | DType::F64),
+            AtomicOp::Inc | AtomicOp::Max | AtomicOp::Min => element == DType::I32,
+        };
+        if !accepted {
+            self.report_at(stmt, || format!("atomic {op:?} on {element}"));
+        }
+        if self.used(stmt, value) {
+            self.want(stmt, "the value", value, element);
+        }
+        if let Some(var) = var {
+            let variable = self.kernel.vars[var].dtype;
+            if variable != element {
+                self.report_at(stmt, || format!("variable of type {variable} gets an element of type {element}"));
+            }
+            self.bind(stmt, var, Fact::default(), 1);
+        }
+    }
+}
