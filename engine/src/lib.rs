@@ -14,4 +14,5 @@ pub mod num;
 pub mod options;
 pub mod runtime;
 pub mod tensor;
+pub mod text;
 pub mod util;
