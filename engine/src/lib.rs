@@ -12,6 +12,7 @@ pub mod fusion;
 pub mod kernel;
 pub mod num;
 pub mod options;
+pub mod refeval;
 pub mod runtime;
 pub mod tensor;
 pub mod text;
