@@ -15,4 +15,5 @@ pub mod options;
 pub mod refeval;
 pub mod runtime;
 pub mod tensor;
+pub mod text;
 pub mod util;
