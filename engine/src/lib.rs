@@ -6,11 +6,14 @@
 
 #![warn(missing_docs)]
 
+pub mod backend;
 pub mod diag;
 pub mod fusion;
 pub mod kernel;
 pub mod num;
 pub mod options;
+pub mod refeval;
 pub mod runtime;
 pub mod tensor;
+pub mod text;
 pub mod util;

@@ -19,8 +19,10 @@ entity_id!(
     pub struct OpId, "op"
 );
 
-/// A whole program.
-#[derive(Clone, Debug)]
+/// A whole program, in canonical form: inputs come first among the tensors,
+/// every operation leads to an output, outputs are distinct results of
+/// operations, scalars stand in order of first use. So equality is structural.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fusion {
     /// The name after `@`.
     pub name: String,

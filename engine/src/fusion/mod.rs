@@ -20,12 +20,23 @@
 //! builder into the primitives of [`OpKind`].
 
 mod bind;
+mod builder;
+pub mod catalog;
+mod composite;
+mod finish;
+pub mod hash;
+mod infer;
 mod ir;
 pub mod meta;
+mod methods;
+mod scalars;
 #[cfg(test)]
 pub(crate) mod sketch;
+#[cfg(test)]
+mod tests;
 
 pub use bind::{Bindings, bind, bind_args};
+pub use builder::{Dim, FusionBuilder, MAX_OPS, MAX_RANK, Src, is_name};
 pub use ir::{
     Axis, AxisKind, Fusion, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef, TensorId,
 };

@@ -2,17 +2,17 @@
 //! lengths on the host.
 //!
 //! Input: a kernel and what is known of the fusion's inputs, in order. Output:
-//! a [`BoundLaunch`], the whole of what a back end needs besides memory. All
-//! arithmetic is checked: an overflow of 64 bits is the caller's
-//! (`E0307`), one of a narrower type is ours, since lowering chose that type by
-//! proof. Integer division by zero gives 0, as in `num`, so that the strides of
+//! a [`BoundLaunch`], the whole of what a back end needs besides memory. Index
+//! arithmetic is exact in 64 bits, whatever its type: an overflow of those is
+//! the caller's (`E0307`); an argument that then does not fit its type is ours,
+//! since lowering chose that type by proof. Integer division by zero gives 0, as in `num`, so that the strides of
 //! empty tensors bind.
 //!
 //! A grid with a zero is legal and means that nothing is launched.
 
 use super::ir::{BufId, Expr, ExprId, Kernel, ParamId, ParamKind, Space};
 use crate::diag::{Diagnostic, Result, code};
-use crate::num::{BinaryOp, DType, DTypeClass, TernaryOp, UnaryOp, Value};
+use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::{PrimaryMap, SecondaryMap};
 
@@ -122,6 +122,10 @@ pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
         let len = host.eval(buffer.len)?.as_i64();
         let len = u64::try_from(len)
             .map_err(|_| Diagnostic::bug(format!("buffer {id} ({}) has length {len}", buffer.name)))?;
+        if kernel.index_type == DType::I32 && len > i32::MAX as u64 {
+            let name = &buffer.name;
+            return Err(Diagnostic::bug(format!("buffer {id} ({name}) has {len} elements, its indices are i32")));
+        }
         buffer_lens.push(len);
     }
     let (_, shared_bytes) = shared_layout(kernel)?;
@@ -202,11 +206,21 @@ impl HostEval<'_> {
             Expr::Special(_) | Expr::Var(_) => {
                 return Err(Diagnostic::bug(format!("expression {id} of the launch depends on a thread")));
             }
-            Expr::Unary(op, a) => self.unary(op, a)?,
+            Expr::Unary(op, a) => match (op, self.eval(a)?) {
+                (UnaryOp::Neg, Value::Int(v)) => {
+                    v.checked_neg().map(Value::Int).ok_or_else(|| overflow("neg", v, 0))?
+                }
+                (UnaryOp::Abs, Value::Int(v)) => {
+                    v.checked_abs().map(Value::Int).ok_or_else(|| overflow("abs", v, 0))?
+                }
+                (op, value) => eval::unary(op, self.kernel.exprs.dtype(a), value),
+            },
             Expr::Binary(op, a, b) => {
-                let operand = self.kernel.exprs.dtype(a);
-                let (a, b) = (self.eval(a)?, self.eval(b)?);
-                binary(op, operand, a, b)?
+                let (x, y) = (self.eval(a)?, self.eval(b)?);
+                match checked(op, x, y)? {
+                    Some(number) => Value::Int(number),
+                    None => eval::binary(op, self.kernel.exprs.dtype(a), x, y),
+                }
             }
             Expr::Ternary(TernaryOp::Where, condition, a, b) => {
                 if self.eval(condition)?.as_bool() {
@@ -215,142 +229,45 @@ impl HostEval<'_> {
                     self.eval(b)?
                 }
             }
-            Expr::Ternary(op, ..) => return Err(no_host_form(op.name(), node.dtype)),
-            Expr::Cast(a) => cast(self.eval(a)?, node.dtype)?,
+            Expr::Ternary(op, a, b, c) => {
+                let (x, y, z) = (self.eval(a)?, self.eval(b)?, self.eval(c)?);
+                eval::ternary(op, node.dtype, x, y, z)
+            }
+            Expr::Cast(a) => {
+                let (from, value) = (self.kernel.exprs.dtype(a), self.eval(a)?);
+                match value {
+                    // Exact: whether it fits is asked of the argument.
+                    Value::Int(_) if matches!(node.dtype, DType::I32 | DType::I64) => value,
+                    _ => eval::cast(from, node.dtype, value),
+                }
+            }
         };
-        let value = fit(value, node.dtype, || format!("expression {id} of the launch"))?;
         self.memo.set(id, Some(value));
         Ok(value)
     }
-
-    fn unary(&mut self, op: UnaryOp, a: ExprId) -> Result<Value> {
-        let dtype = self.kernel.exprs.dtype(a);
-        match (op, self.eval(a)?) {
-            (UnaryOp::LogicalNot, value) => Ok(Value::Bool(!value.as_bool())),
-            (UnaryOp::Neg, Value::Int(v)) => v.checked_neg().map(Value::Int).ok_or_else(|| overflow("neg", v, 0)),
-            (UnaryOp::Abs, Value::Int(v)) => v.checked_abs().map(Value::Int).ok_or_else(|| overflow("abs", v, 0)),
-            _ => Err(no_host_form(op.name(), dtype)),
-        }
-    }
 }
 
-/// Whether the host can evaluate a node, given its operands.
-pub(super) fn has_host_form(kernel: &Kernel, id: ExprId) -> bool {
+/// The exact result of an integer operation that index arithmetic uses; `None`
+/// for all other operations.
+fn checked(op: BinaryOp, a: Value, b: Value) -> Result<Option<i64>> {
     use BinaryOp::*;
-    let node = kernel.exprs[id];
-    match node.expr {
-        Expr::Const(_) | Expr::Param(_) | Expr::Ternary(TernaryOp::Where, ..) => true,
-        Expr::Special(_) | Expr::Var(_) | Expr::Ternary(..) => false,
-        Expr::Cast(_) => !node.dtype.is_reduced_float(),
-        Expr::Unary(UnaryOp::LogicalNot, _) => true,
-        Expr::Unary(op, a) => matches!(op, UnaryOp::Neg | UnaryOp::Abs) && kernel.exprs.dtype(a).is_int(),
-        Expr::Binary(op, a, _) => match kernel.exprs.dtype(a).class() {
-            DTypeClass::Float => false,
-            DTypeClass::Bool => matches!(op, LogicalAnd | LogicalOr | Eq | Ne),
-            DTypeClass::Int => matches!(
-                op,
-                Add | Sub
-                    | Mul
-                    | Div
-                    | Mod
-                    | CeilDiv
-                    | Minimum
-                    | Maximum
-                    | BitwiseAnd
-                    | BitwiseOr
-                    | BitwiseXor
-                    | Eq
-                    | Ne
-                    | Lt
-                    | Le
-                    | Gt
-                    | Ge
-                    | LogicalAnd
-                    | LogicalOr
-            ),
-        },
-    }
-}
-
-fn cast(value: Value, to: DType) -> Result<Value> {
-    Ok(match (value, to.class()) {
-        (Value::Int(_), DTypeClass::Int) | (Value::Bool(_), DTypeClass::Bool) => value,
-        (_, DTypeClass::Bool) => Value::Bool(value.as_bool()),
-        (_, DTypeClass::Int) => Value::Int(value.as_i64()),
-        (_, DTypeClass::Float) => match to {
-            DType::F64 => Value::Float(value.as_f64()),
-            DType::F32 => Value::Float(f64::from(value.as_f64() as f32)),
-            _ => return Err(no_host_form("cast", to)),
-        },
-    })
-}
-
-fn binary(op: BinaryOp, operand: DType, a: Value, b: Value) -> Result<Value> {
-    match (a, b) {
-        (Value::Int(x), Value::Int(y)) => int_binary(op, x, y),
-        (Value::Bool(x), Value::Bool(y)) => match op {
-            BinaryOp::LogicalAnd => Ok(Value::Bool(x && y)),
-            BinaryOp::LogicalOr => Ok(Value::Bool(x || y)),
-            BinaryOp::Eq => Ok(Value::Bool(x == y)),
-            BinaryOp::Ne => Ok(Value::Bool(x != y)),
-            _ => Err(no_host_form(op.name(), operand)),
-        },
-        _ => Err(no_host_form(op.name(), operand)),
-    }
-}
-
-fn int_binary(op: BinaryOp, x: i64, y: i64) -> Result<Value> {
-    use BinaryOp::*;
+    let (Value::Int(x), Value::Int(y)) = (a, b) else { return Ok(None) };
     let number = match op {
         Add => x.checked_add(y),
         Sub => x.checked_sub(y),
         Mul => x.checked_mul(y),
-        Div => {
-            if y == 0 {
-                Some(0)
-            } else {
-                x.checked_div(y)
-            }
-        }
-        Mod => {
-            if y == 0 {
-                Some(0)
-            } else {
-                x.checked_rem(y)
-            }
-        }
+        Div | Mod | CeilDiv if y == 0 => Some(0),
+        Div => x.checked_div(y),
+        Mod => x.checked_rem(y),
         // ceil(x / y) = x / y + (x % y > 0) for x >= 0 and y > 0.
-        CeilDiv => {
-            if y == 0 {
-                Some(0)
-            } else {
-                x.checked_div(y).map(|q| q + i64::from(x % y > 0))
-            }
-        }
-        Minimum => Some(x.min(y)),
-        Maximum => Some(x.max(y)),
-        BitwiseAnd => Some(x & y),
-        BitwiseOr => Some(x | y),
-        BitwiseXor => Some(x ^ y),
-        Eq => return Ok(Value::Bool(x == y)),
-        Ne => return Ok(Value::Bool(x != y)),
-        Lt => return Ok(Value::Bool(x < y)),
-        Le => return Ok(Value::Bool(x <= y)),
-        Gt => return Ok(Value::Bool(x > y)),
-        Ge => return Ok(Value::Bool(x >= y)),
-        LogicalAnd => return Ok(Value::Bool(x != 0 && y != 0)),
-        LogicalOr => return Ok(Value::Bool(x != 0 || y != 0)),
-        _ => return Err(no_host_form(op.name(), DType::I64)),
+        CeilDiv => x.checked_div(y).and_then(|q| q.checked_add(i64::from(x % y > 0))),
+        _ => return Ok(None),
     };
-    number.map(Value::Int).ok_or_else(|| overflow(op.name(), x, y))
+    number.map(Some).ok_or_else(|| overflow(op.name(), x, y))
 }
 
 fn overflow(op: &str, x: i64, y: i64) -> Box<Diagnostic> {
     Diagnostic::user(code::SIZE_OVERFLOW, format!("{op} of {x} and {y} overflows 64 bits while computing the launch"))
-}
-
-fn no_host_form(op: &str, dtype: DType) -> Box<Diagnostic> {
-    Diagnostic::bug(format!("operation {op} on {dtype} has no host form in a launch expression"))
 }
 
 #[cfg(test)]
@@ -404,10 +321,30 @@ mod tests {
     #[test]
     fn numbers_beyond_the_index_type_are_bugs_and_never_wrap() {
         let error = bind(&strided_copy(), &[tensor(&[1 << 20], &[1 << 20])]).unwrap_err();
+        assert!(error.message.contains("1099511627776 elements, its indices are i32"), "{error}");
+        let error = bind(&strided_copy(), &[tensor(&[1 << 32], &[1])]).unwrap_err();
         assert!(error.message.contains("beyond its type i32"), "{error}");
         let error = bind(&strided_copy(), &[ArgMeta::Scalar(Value::Int(1))]).unwrap_err();
         assert!(error.message.contains("is a scalar"), "{error}");
         assert!(bind(&strided_copy(), &[]).unwrap_err().message.contains("missing"));
+    }
+
+    #[test]
+    fn derived_numbers_may_be_floats() {
+        let mut b = KernelBuilder::new("mean", DType::I64);
+        let n = b.size("n", 0, 0);
+        let count = b.exprs().cast(n, DType::F32);
+        let factor = b.exprs().unary(UnaryOp::Reciprocal, count);
+        b.derived("factor", factor);
+        let low = b.exprs().cast(factor, DType::BF16);
+        b.derived("low", low);
+        let kernel = b.finish_1d(n, 32);
+        let launch = bind(&kernel, &[tensor(&[3], &[1])]).unwrap();
+        let value = |i: usize| match launch.params[i] {
+            BoundParam::Scalar { value, .. } => value.as_f64(),
+            BoundParam::Pointer(_) => panic!("a number is expected"),
+        };
+        assert_eq!((value(1), value(2)), (f64::from(1.0f32 / 3.0), 0.333_984_375));
     }
 
     #[test]

@@ -149,8 +149,7 @@ impl Checker<'_> {
                 Expr::Special(_) => Some("depends on a thread's place".to_owned()),
                 Expr::Var(var) => Some(format!("reads variable {var}")),
                 Expr::Param(param) if param >= limit => Some(format!("reads {param}, which comes later")),
-                _ => (!crate::kernel::bind::has_host_form(self.kernel, id))
-                    .then(|| "uses an operation that the host does not evaluate".to_owned()),
+                _ => None,
             };
             if let Some(message) = message.or_else(|| type_error(self.kernel, id)) {
                 sound = false;

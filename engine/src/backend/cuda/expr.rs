@@ -1,0 +1,506 @@
+//! Prints expressions as formulas with the parentheses that C++ needs.
+//!
+//! Index arithmetic prints as plain C++ arithmetic, which tells the compiler
+//! that it neither wraps nor divides a negative number. Arithmetic on data of
+//! integer type goes through library functions that wrap as `num` demands.
+
+use super::literal::{literal, literal_section, type_name, type_section};
+use super::plan::Plan;
+use crate::kernel::{Expr, ExprId, Kernel, ParamId, Special, VarId};
+use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
+use crate::util::SecondaryMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How tightly an operator binds, tightest last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Prec {
+    Conditional,
+    LogicalOr,
+    LogicalAnd,
+    BitOr,
+    BitXor,
+    BitAnd,
+    Equality,
+    Relation,
+    Sum,
+    Product,
+    Prefix,
+    Primary,
+}
+
+/// A printed formula.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    pub(super) code: String,
+    prec: Prec,
+}
+
+impl Text {
+    fn new(code: impl Into<String>, prec: Prec) -> Self {
+        Self { code: code.into(), prec }
+    }
+    fn primary(code: impl Into<String>) -> Self {
+        Self::new(code, Prec::Primary)
+    }
+    fn call(function: &str, args: &[&Text]) -> Self {
+        let args: Vec<_> = args.iter().map(|arg| arg.code.as_str()).collect();
+        Self::primary(format!("{function}({})", args.join(", ")))
+    }
+    /// The formula, in parentheses unless it binds at least that tightly.
+    fn at(&self, prec: Prec) -> String {
+        if self.prec >= prec { self.code.clone() } else { format!("({})", self.code) }
+    }
+}
+
+/// Prints expressions; knows the name of everything.
+#[derive(Debug)]
+pub(super) struct Exprs<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) plan: &'a Plan,
+    pub(super) params: SecondaryMap<ParamId, String>,
+    pub(super) vars: SecondaryMap<VarId, String>,
+    /// Names of the expressions that have a local in force.
+    pub(super) locals: SecondaryMap<ExprId, Option<String>>,
+    pub(super) specials: BTreeMap<Special, String>,
+    /// Library sections in use.
+    pub(super) used: BTreeSet<&'static str>,
+}
+
+impl Exprs<'_> {
+    /// Notes the use of a library section and returns its name.
+    pub(super) fn lib(&mut self, section: &'static str) -> &'static str {
+        self.used.insert(section);
+        section
+    }
+
+    /// The C++ type, its definition noted as used.
+    pub(super) fn type_name(&mut self, dtype: DType) -> &'static str {
+        self.used.extend(type_section(dtype));
+        type_name(dtype)
+    }
+
+    /// An expression where it stands alone: an initialiser, argument or index.
+    pub(super) fn code(&mut self, id: ExprId) -> String {
+        self.text(id).code
+    }
+
+    /// An expression: its local's name if it has one, its formula otherwise.
+    pub(super) fn text(&mut self, id: ExprId) -> Text {
+        match &self.locals[id] {
+            Some(name) => Text::primary(name.clone()),
+            None => self.formula(id),
+        }
+    }
+
+    /// The formula, even if the expression has a name.
+    pub(super) fn formula(&mut self, id: ExprId) -> Text {
+        let node = self.kernel.exprs[id];
+        match node.expr {
+            Expr::Const(value) => self.constant(value, node.dtype),
+            Expr::Param(param) => Text::primary(self.params[param].clone()),
+            Expr::Special(special) => Text::primary(self.specials.get(&special).cloned().unwrap_or_default()),
+            Expr::Var(var) => Text::primary(self.vars[var].clone()),
+            Expr::Unary(op, a) => self.unary(op, a),
+            Expr::Binary(op, a, b) => self.binary(op, a, b),
+            Expr::Ternary(op, a, b, c) => self.ternary(op, a, b, c),
+            Expr::Cast(a) => {
+                let from = self.kernel.exprs.dtype(a);
+                let a = self.text(a);
+                self.cast(a, from, node.dtype)
+            }
+        }
+    }
+
+    fn constant(&mut self, value: Value, dtype: DType) -> Text {
+        self.used.extend(literal_section(value, dtype));
+        let (code, primary) = literal(value, dtype);
+        Text::new(code, if primary { Prec::Primary } else { Prec::Prefix })
+    }
+
+    fn zero(&mut self, dtype: DType) -> Text {
+        self.constant(Value::Float(0.0), dtype)
+    }
+
+    /// A conversion between types with the meaning of `num`.
+    pub(super) fn cast(&mut self, a: Text, from: DType, to: DType) -> Text {
+        use DType::*;
+        if from == to {
+            return a;
+        }
+        match (from, to) {
+            (BF16, _) => {
+                self.lib("bf16_to_float");
+                let a = Text::call("to_float", &[&a]);
+                self.cast(a, F32, to)
+            }
+            (F16, _) => {
+                self.lib("half_to_float");
+                let a = Text::call("to_float", &[&a]);
+                self.cast(a, F32, to)
+            }
+            (F64 | I64, BF16 | F16) => {
+                let a = Text::call(self.lib("round_to_odd"), &[&a]);
+                self.cast(a, F32, to)
+            }
+            (I32, BF16) => {
+                let wide = self.cast(a, I32, I64);
+                self.cast(wide, I64, BF16)
+            }
+            (_, BF16) => {
+                let a = self.cast(a, from, F32);
+                Text::call(self.lib("to_bf16"), &[&a])
+            }
+            (_, F16) => {
+                let a = self.cast(a, from, F32);
+                Text::call(self.lib("to_half"), &[&a])
+            }
+            (_, Bool) => {
+                let zero = self.zero(from);
+                compare("!=", Prec::Equality, &a, &zero)
+            }
+            (F32 | F64, I64) => Text::call(self.lib("to_long"), &[&a]),
+            (F32 | F64, I32) => Text::call(self.lib("to_int"), &[&a]),
+            (F32 | F64, I8 | U8) => {
+                let wide = Text::call(self.lib("to_long"), &[&a]);
+                self.cast(wide, I64, to)
+            }
+            _ => {
+                let name = self.type_name(to);
+                Text::new(format!("({name}){}", a.at(Prec::Prefix)), Prec::Prefix)
+            }
+        }
+    }
+
+    fn unary(&mut self, op: UnaryOp, operand: ExprId) -> Text {
+        use UnaryOp::*;
+        let dtype = self.kernel.exprs.dtype(operand);
+        let index = self.plan.is_index(operand);
+        let a = self.text(operand);
+        if dtype.is_reduced_float() {
+            // Storage formats compute in f32.
+            let wide = self.cast(a, dtype, DType::F32);
+            let result = self.unary_on(op, wide, DType::F32, index);
+            return if op.is_predicate() { result } else { self.cast(result, DType::F32, dtype) };
+        }
+        match dtype {
+            DType::F32 | DType::F64 => self.unary_on(op, a, dtype, index),
+            _ if op.is_predicate()
+                || matches!(op, Abs | Ceil | Floor | Neg | BitwiseNot | Relu | Round | Sign | Trunc | Real) =>
+            {
+                self.unary_int(op, a, dtype, index)
+            }
+            _ => {
+                let wide = self.cast(a, dtype, DType::F32);
+                let result = self.unary_on(op, wide, DType::F32, index);
+                self.cast(result, DType::F32, dtype)
+            }
+        }
+    }
+
+    /// Integers and truth values.
+    fn unary_int(&mut self, op: UnaryOp, a: Text, dtype: DType, index: bool) -> Text {
+        use UnaryOp::*;
+        let signed = matches!(dtype, DType::I64 | DType::I32 | DType::I8);
+        match op {
+            Ceil | Floor | Round | Trunc | Real => a,
+            IsFinite | IsReal => Text::primary("true"),
+            IsInf | IsNan | IsNegInf | IsPosInf => Text::primary("false"),
+            LogicalNot => not(&a, dtype),
+            BitwiseNot if dtype == DType::Bool => not(&a, dtype),
+            BitwiseNot => {
+                let result = Text::new(format!("~{}", a.at(Prec::Prefix)), Prec::Prefix);
+                self.narrow(result, dtype)
+            }
+            Abs | Relu if !signed => a,
+            Abs => Text::call(self.lib("wrap_abs"), &[&a]),
+            Relu => {
+                let zero = self.zero(dtype);
+                select(&compare("<", Prec::Relation, &a, &zero), &zero, &a)
+            }
+            Neg if index => negate(&a),
+            Neg if dtype == DType::Bool => a,
+            Neg => Text::call(self.lib("wrap_neg"), &[&a]),
+            Sign if dtype == DType::Bool => a,
+            Sign => Text::call(self.lib("sign_of"), &[&a]),
+            Signbit if signed => {
+                let zero = self.zero(dtype);
+                compare("<", Prec::Relation, &a, &zero)
+            }
+            Signbit => Text::primary("false"),
+            // The caller converts the others to floats.
+            _ => a,
+        }
+    }
+
+    /// `f32` and `f64`.
+    fn unary_on(&mut self, op: UnaryOp, a: Text, dtype: DType, index: bool) -> Text {
+        use UnaryOp::*;
+        let suffix = if dtype == DType::F32 { "f" } else { "" };
+        let infinity = |this: &mut Self, sign: f64| this.constant(Value::Float(f64::INFINITY * sign), dtype);
+        let function = match op {
+            Acos | Acosh | Asin | Asinh | Atan | Atanh | Ceil | Cos | Cosh | Exp | Exp2 | Expm1 | Erf | Erfc
+            | Floor | Lgamma | Log | Log10 | Log1p | Log2 | Rsqrt | Sin | Sinh | Sqrt | Tan | Tanh | Trunc => op.name(),
+            Erfinv => "erfinv",
+            Erfcinv => "erfcinv",
+            Abs => "fabs",
+            Round => "rint",
+            Sigmoid => return Text::call(self.lib("sigmoid"), &[&a]),
+            Silu => return Text::call(self.lib("silu"), &[&a]),
+            Sign => return Text::call(self.lib("sign_of"), &[&a]),
+            Signbit => return Text::call(self.lib("sign_bit"), &[&a]),
+            Frac => {
+                let whole = Text::primary(format!("trunc{suffix}({})", a.code));
+                return Text::new(format!("{} - {}", a.at(Prec::Sum), whole.code), Prec::Sum);
+            }
+            Neg => return negate(&a),
+            LogicalNot => return not(&a, dtype),
+            Relu => {
+                let zero = self.zero(dtype);
+                return Text::call(self.lib("max_nan"), &[&a, &zero]);
+            }
+            Reciprocal => {
+                let one = self.constant(Value::Float(1.0), dtype);
+                return Text::new(format!("{} / {}", one.code, a.at(Prec::Prefix)), Prec::Product);
+            }
+            IsFinite => {
+                let (magnitude, limit) = (Text::call(&format!("fabs{suffix}"), &[&a]), infinity(self, 1.0));
+                return compare("<", Prec::Relation, &magnitude, &limit);
+            }
+            IsInf => {
+                let (magnitude, limit) = (Text::call(&format!("fabs{suffix}"), &[&a]), infinity(self, 1.0));
+                return compare("==", Prec::Equality, &magnitude, &limit);
+            }
+            IsNan => return compare("!=", Prec::Equality, &a, &a),
+            IsNegInf => return compare("==", Prec::Equality, &a, &infinity(self, -1.0)),
+            IsPosInf => return compare("==", Prec::Equality, &a, &infinity(self, 1.0)),
+            IsReal => return Text::primary("true"),
+            Real => return a,
+            BitwiseNot => return self.unary_int(op, a, DType::I64, index),
+        };
+        Text::primary(format!("{function}{suffix}({})", a.code))
+    }
+
+    /// Brings the result of integer arithmetic on a type narrower than `int` back to it.
+    fn narrow(&mut self, result: Text, dtype: DType) -> Text {
+        match dtype {
+            DType::I8 | DType::U8 => {
+                let name = self.type_name(dtype);
+                Text::new(format!("({name}){}", result.at(Prec::Prefix)), Prec::Prefix)
+            }
+            _ => result,
+        }
+    }
+
+    fn binary(&mut self, op: BinaryOp, left: ExprId, right: ExprId) -> Text {
+        let dtype = self.kernel.exprs.dtype(left);
+        let index = self.plan.is_index(left) && self.plan.is_index(right);
+        let (a, b) = (self.text(left), self.text(right));
+        match dtype {
+            DType::F16 | DType::BF16 => {
+                let (a, b) = (self.cast(a, dtype, DType::F32), self.cast(b, dtype, DType::F32));
+                let result = self.binary_float(op, a, b, DType::F32);
+                if op.is_predicate() { result } else { self.cast(result, DType::F32, dtype) }
+            }
+            DType::F32 | DType::F64 => self.binary_float(op, a, b, dtype),
+            DType::Bool => self.binary_bool(op, a, b),
+            _ => self.binary_int(op, a, b, dtype, index),
+        }
+    }
+
+    fn binary_float(&mut self, op: BinaryOp, a: Text, b: Text, dtype: DType) -> Text {
+        use BinaryOp::*;
+        let suffix = if dtype == DType::F32 { "f" } else { "" };
+        if let Some(text) = comparison(op, &a, &b) {
+            return text;
+        }
+        let function = match op {
+            Add => return infix("+", Prec::Sum, &a, &b),
+            Sub => return infix("-", Prec::Sum, &a, &b),
+            Mul => return infix("*", Prec::Product, &a, &b),
+            Div | Truediv => return infix("/", Prec::Product, &a, &b),
+            LogicalAnd | LogicalOr => {
+                let (a, b) = (self.cast(a, dtype, DType::Bool), self.cast(b, dtype, DType::Bool));
+                return self.binary_bool(op, a, b);
+            }
+            Minimum => return Text::call(self.lib("min_nan"), &[&a, &b]),
+            Maximum => return Text::call(self.lib("max_nan"), &[&a, &b]),
+            Remainder => return Text::call(self.lib("float_rem"), &[&a, &b]),
+            Atan2 => "atan2",
+            Fmod | Mod => "fmod",
+            Nextafter => "nextafter",
+            Pow => "pow",
+            CeilDiv => {
+                let quotient = infix("/", Prec::Product, &a, &b);
+                return Text::primary(format!("ceil{suffix}({})", quotient.code));
+            }
+            // Bit operations have no meaning for floats; the verifier refuses them.
+            _ => {
+                let (a, b) = (self.cast(a, dtype, DType::I64), self.cast(b, dtype, DType::I64));
+                let result = self.binary_int(op, a, b, DType::I64, false);
+                return self.cast(result, DType::I64, dtype);
+            }
+        };
+        Text::call(&format!("{function}{suffix}"), &[&a, &b])
+    }
+
+    fn binary_bool(&mut self, op: BinaryOp, a: Text, b: Text) -> Text {
+        use BinaryOp::*;
+        if let Some(text) = comparison(op, &a, &b) {
+            return text;
+        }
+        match op {
+            LogicalAnd | BitwiseAnd | Mul | Minimum => chain("&&", Prec::LogicalAnd, &a, &b),
+            LogicalOr | BitwiseOr | Add | Maximum => chain("||", Prec::LogicalOr, &a, &b),
+            BitwiseXor => compare("!=", Prec::Equality, &a, &b),
+            _ => {
+                let (a, b) = (self.cast(a, DType::Bool, DType::I32), self.cast(b, DType::Bool, DType::I32));
+                let result = self.binary_int(op, a, b, DType::I32, false);
+                self.cast(result, DType::I32, DType::Bool)
+            }
+        }
+    }
+
+    fn binary_int(&mut self, op: BinaryOp, a: Text, b: Text, dtype: DType, index: bool) -> Text {
+        use BinaryOp::*;
+        if let Some(text) = comparison(op, &a, &b) {
+            return text;
+        }
+        let function = match op {
+            Add if index => return add(&a, &b),
+            Sub if index => return infix("-", Prec::Sum, &a, &b),
+            Mul if index => return chain("*", Prec::Product, &a, &b),
+            Div | Truediv if index => return infix("/", Prec::Product, &a, &b),
+            Mod | Fmod | Remainder if index => return infix("%", Prec::Product, &a, &b),
+            Add => "wrap_add",
+            Sub => "wrap_sub",
+            Mul => "wrap_mul",
+            Div => "int_div",
+            Fmod | Mod => "int_rem",
+            Remainder => "int_mod",
+            CeilDiv => "ceil_div",
+            Pow => "int_pow",
+            Gcd => "int_gcd",
+            ShiftLeft => "shift_left",
+            ShiftRight => "shift_right",
+            // Comparisons returned above.
+            LogicalShiftRight | Eq | Ge | Gt | Le | Lt | Ne => "shift_right_zero",
+            Minimum => return select(&compare("<", Prec::Relation, &b, &a), &b, &a),
+            Maximum => return select(&compare("<", Prec::Relation, &a, &b), &b, &a),
+            LogicalAnd | LogicalOr => {
+                let (a, b) = (self.cast(a, dtype, DType::Bool), self.cast(b, dtype, DType::Bool));
+                return self.binary_bool(op, a, b);
+            }
+            BitwiseAnd => return self.narrow(chain("&", Prec::BitAnd, &a, &b), dtype),
+            BitwiseOr => return self.narrow(chain("|", Prec::BitOr, &a, &b), dtype),
+            BitwiseXor => return self.narrow(chain("^", Prec::BitXor, &a, &b), dtype),
+            Truediv | Atan2 | Nextafter => {
+                let (a, b) = (self.cast(a, dtype, DType::F32), self.cast(b, dtype, DType::F32));
+                let result = self.binary_float(op, a, b, DType::F32);
+                return self.cast(result, DType::F32, dtype);
+            }
+        };
+        Text::call(self.lib(function), &[&a, &b])
+    }
+
+    fn ternary(&mut self, op: TernaryOp, a: ExprId, b: ExprId, c: ExprId) -> Text {
+        let dtype = self.kernel.exprs.dtype(c);
+        let (a, b, c) = (self.text(a), self.text(b), self.text(c));
+        if op == TernaryOp::Where {
+            return select(&a, &b, &c);
+        }
+        if dtype.is_reduced_float() {
+            let [a, b, c] = [a, b, c].map(|x| self.cast(x, dtype, DType::F32));
+            let result = self.ternary_on(op, a, b, c, DType::F32);
+            return self.cast(result, DType::F32, dtype);
+        }
+        self.ternary_on(op, a, b, c, dtype)
+    }
+
+    fn ternary_on(&mut self, op: TernaryOp, a: Text, b: Text, c: Text, dtype: DType) -> Text {
+        match op {
+            TernaryOp::Where => select(&a, &b, &c),
+            TernaryOp::Clamp if dtype.is_float() => {
+                let low = Text::call(self.lib("max_nan"), &[&a, &b]);
+                Text::call(self.lib("min_nan"), &[&low, &c])
+            }
+            TernaryOp::Clamp => Text::call(self.lib("int_clamp"), &[&a, &b, &c]),
+            TernaryOp::Lerp => {
+                if dtype.is_float() {
+                    return Text::call(self.lib("lerp"), &[&a, &b, &c]);
+                }
+                let [a, b, c] = [a, b, c].map(|x| self.cast(x, dtype, DType::F32));
+                let result = Text::call(self.lib("lerp"), &[&a, &b, &c]);
+                self.cast(result, DType::F32, dtype)
+            }
+            TernaryOp::Threshold => select(&compare(">", Prec::Relation, &a, &b), &a, &c),
+        }
+    }
+}
+
+/// Comparisons look the same for all types.
+fn comparison(op: BinaryOp, a: &Text, b: &Text) -> Option<Text> {
+    let (sign, prec) = match op {
+        BinaryOp::Eq => ("==", Prec::Equality),
+        BinaryOp::Ne => ("!=", Prec::Equality),
+        BinaryOp::Lt => ("<", Prec::Relation),
+        BinaryOp::Le => ("<=", Prec::Relation),
+        BinaryOp::Gt => (">", Prec::Relation),
+        BinaryOp::Ge => (">=", Prec::Relation),
+        _ => return None,
+    };
+    Some(compare(sign, prec, a, b))
+}
+
+/// Comparisons do not chain: both sides must bind tighter than any of them.
+fn compare(sign: &str, prec: Prec, a: &Text, b: &Text) -> Text {
+    Text::new(format!("{} {sign} {}", a.at(Prec::Sum), b.at(Prec::Sum)), prec)
+}
+
+/// A left-associative operator whose grouping matters.
+fn infix(sign: &str, prec: Prec, a: &Text, b: &Text) -> Text {
+    let tighter = if prec == Prec::Sum { Prec::Product } else { Prec::Prefix };
+    Text::new(format!("{} {sign} {}", a.at(prec), b.at(tighter)), prec)
+}
+
+/// An operator whose grouping does not matter: a right operand of the same
+/// operator needs no parentheses. `*` keeps them on the right, since `/` and
+/// `%` bind alike; bit operators and `||` keep them around other operators.
+fn chain(sign: &str, prec: Prec, a: &Text, b: &Text) -> Text {
+    let side = |text: &Text| match prec {
+        Prec::Product => text.at(Prec::Prefix),
+        _ if text.prec == prec => text.code.clone(),
+        Prec::LogicalAnd => text.at(Prec::Equality),
+        _ => text.at(Prec::Sum),
+    };
+    let left = if prec == Prec::Product { a.at(prec) } else { side(a) };
+    Text::new(format!("{left} {sign} {}", side(b)), prec)
+}
+
+/// A sum of indices; `a + -3` prints as `a - 3`.
+fn add(a: &Text, b: &Text) -> Text {
+    match b.code.strip_prefix('-') {
+        Some(digits) if b.prec == Prec::Prefix && digits.starts_with(|c: char| c.is_ascii_digit()) => {
+            Text::new(format!("{} - {digits}", a.at(Prec::Sum)), Prec::Sum)
+        }
+        _ => Text::new(format!("{} + {}", a.at(Prec::Sum), b.at(Prec::Sum)), Prec::Sum),
+    }
+}
+
+fn negate(a: &Text) -> Text {
+    // `--x` would be another operator.
+    let inner = if a.code.starts_with('-') { format!("({})", a.code) } else { a.at(Prec::Prefix) };
+    Text::new(format!("-{inner}"), Prec::Prefix)
+}
+
+fn not(a: &Text, dtype: DType) -> Text {
+    if dtype == DType::Bool {
+        Text::new(format!("!{}", a.at(Prec::Prefix)), Prec::Prefix)
+    } else {
+        Text::new(format!("{} == 0", a.at(Prec::Sum)), Prec::Equality)
+    }
+}
+
+fn select(condition: &Text, yes: &Text, no: &Text) -> Text {
+    let code = format!("{} ? {} : {}", condition.at(Prec::LogicalOr), yes.at(Prec::LogicalOr), no.at(Prec::LogicalOr));
+    Text::new(code, Prec::Conditional)
+}

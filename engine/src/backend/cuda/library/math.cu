@@ -1,0 +1,135 @@
+//@ max_nan :
+// The larger one; NaN wins.
+__device__ inline float max_nan(float a, float b) {
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+__device__ inline double max_nan(double a, double b) { return a != a || a > b ? a : b; }
+//@ min_nan :
+// The smaller one; NaN wins.
+__device__ inline float min_nan(float a, float b) {
+  float r;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+__device__ inline double min_nan(double a, double b) { return a != a || a < b ? a : b; }
+//@ sign_of :
+template <class T> __device__ inline T sign_of(T x) { return (T)((x > T(0)) - (x < T(0))); }
+//@ sign_bit :
+__device__ inline bool sign_bit(float x) { return __float_as_int(x) < 0; }
+__device__ inline bool sign_bit(double x) { return __double_as_longlong(x) < 0; }
+//@ exp_neg :
+// exp(-x) for the logistic functions: 2^(-x log2 e), relative error below
+// 2^-22 + |x| 2^-24; exact at 0 and at both infinities.
+__device__ inline float exp_neg(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * -1.4426950408889634f));
+  return r;
+}
+__device__ inline double exp_neg(double x) { return exp(-x); }
+//@ recip_1p :
+// 1 / (1 + x) for x >= 0; 1 + x is at least 1, so the approximation has no special case.
+__device__ inline float recip_1p(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + x));
+  return r;
+}
+__device__ inline double recip_1p(double x) { return 1.0 / (1.0 + x); }
+//@ sigmoid : exp_neg recip_1p
+template <class T> __device__ inline T sigmoid(T x) { return recip_1p(exp_neg(x)); }
+//@ silu : sigmoid
+template <class T> __device__ inline T silu(T x) { return x * sigmoid(x); }
+//@ float_rem :
+// Remainder with the sign of the divisor.
+__device__ inline float float_rem(float a, float b) {
+  const float r = fmodf(a, b);
+  return r != 0.0f && (r < 0.0f) != (b < 0.0f) ? r + b : r;
+}
+__device__ inline double float_rem(double a, double b) {
+  const double r = fmod(a, b);
+  return r != 0.0 && (r < 0.0) != (b < 0.0) ? r + b : r;
+}
+//@ lerp :
+// Exact at both ends.
+template <class T> __device__ inline T lerp(T start, T end, T weight) {
+  const T span = end - start;
+  return weight < T(0.5) ? start + weight * span : end - (T(1) - weight) * span;
+}
+//@ wrap_add :
+// Integer arithmetic that wraps: the low bits of an unsigned result.
+template <class T> __device__ inline T wrap_add(T a, T b) { return (T)((unsigned long long)a + (unsigned long long)b); }
+//@ wrap_sub :
+template <class T> __device__ inline T wrap_sub(T a, T b) { return (T)((unsigned long long)a - (unsigned long long)b); }
+//@ wrap_mul :
+template <class T> __device__ inline T wrap_mul(T a, T b) { return (T)((unsigned long long)a * (unsigned long long)b); }
+//@ wrap_neg :
+template <class T> __device__ inline T wrap_neg(T a) { return (T)(0ULL - (unsigned long long)a); }
+//@ wrap_abs : wrap_neg
+template <class T> __device__ inline T wrap_abs(T a) { return a < T(0) ? wrap_neg(a) : a; }
+//@ int_div : wrap_neg
+// Truncates; 0 for a zero divisor; wraps for the most negative value by -1.
+template <class T> __device__ inline T int_div(T a, T b) {
+  if (b == T(0)) return T(0);
+  return T(-1) < T(0) && b == T(-1) ? wrap_neg(a) : (T)(a / b);
+}
+//@ int_rem :
+// Sign of the dividend; 0 for a zero divisor.
+template <class T> __device__ inline T int_rem(T a, T b) {
+  return b == T(0) || (T(-1) < T(0) && b == T(-1)) ? T(0) : (T)(a % b);
+}
+//@ int_mod : int_rem
+// Sign of the divisor; 0 for a zero divisor.
+template <class T> __device__ inline T int_mod(T a, T b) {
+  const T r = int_rem(a, b);
+  return r != T(0) && (r < T(0)) != (b < T(0)) ? (T)(r + b) : r;
+}
+//@ ceil_div :
+template <class T> __device__ inline T ceil_div(T a, T b) { return b == T(0) ? T(0) : (T)(a / b + (a % b != T(0))); }
+//@ int_pow : wrap_mul
+// Wraps; a negative exponent gives the truncated reciprocal.
+template <class T> __device__ inline T int_pow(T base, T exponent) {
+  if (exponent < T(0)) {
+    return base == T(1) ? T(1) : base == T(-1) ? ((exponent & T(1)) != T(0) ? T(-1) : T(1)) : T(0);
+  }
+  T result = T(1);
+  while (exponent > T(0)) {
+    if ((exponent & T(1)) != T(0)) result = wrap_mul(result, base);
+    base = wrap_mul(base, base);
+    exponent = (T)(exponent >> 1);
+  }
+  return result;
+}
+//@ int_gcd : wrap_abs
+template <class T> __device__ inline T int_gcd(T a, T b) {
+  unsigned long long x = a < T(0) ? 0ULL - (unsigned long long)a : (unsigned long long)a;
+  unsigned long long y = b < T(0) ? 0ULL - (unsigned long long)b : (unsigned long long)b;
+  while (y != 0) {
+    const unsigned long long r = x % y;
+    x = y;
+    y = r;
+  }
+  return (T)x;
+}
+//@ shift_left :
+// 0 when the amount is negative or not below the width.
+template <class T> __device__ inline T shift_left(T a, T b) {
+  return (unsigned long long)b < 8 * sizeof(T) ? (T)((unsigned long long)a << (unsigned)b) : T(0);
+}
+//@ shift_right :
+// Arithmetic; amounts that are negative or not below the width saturate.
+template <class T> __device__ inline T shift_right(T a, T b) {
+  const unsigned last = 8 * sizeof(T) - 1;
+  return (T)(a >> ((unsigned long long)b < last ? (unsigned)b : last));
+}
+//@ shift_right_zero :
+// Brings in zeros; 0 when the amount is negative or not below the width.
+template <class T> __device__ inline T shift_right_zero(T a, T b) {
+  const unsigned long long mask = ~0ULL >> (64 - 8 * sizeof(T));
+  return (unsigned long long)b < 8 * sizeof(T) ? (T)(((unsigned long long)a & mask) >> (unsigned)b) : T(0);
+}
+//@ int_clamp :
+template <class T> __device__ inline T int_clamp(T x, T low, T high) {
+  const T raised = x < low ? low : x;
+  return high < raised ? high : raised;
+}

@@ -1,0 +1,106 @@
+//@ load_streaming :
+// Reads once: the line is the first to leave the caches. Only for memory that the launch never writes.
+template <class T> __device__ inline T load_streaming(const T* p) {
+  T r;
+  if constexpr (sizeof(T) == 1) {
+    *reinterpret_cast<unsigned char*>(&r) = __ldcs(reinterpret_cast<const unsigned char*>(p));
+  } else if constexpr (sizeof(T) == 2) {
+    *reinterpret_cast<unsigned short*>(&r) = __ldcs(reinterpret_cast<const unsigned short*>(p));
+  } else {
+    r = __ldcs(p);
+  }
+  return r;
+}
+//@ store_streaming :
+// Written once: the line is the first to leave the caches.
+template <class T> __device__ inline void store_streaming(T* p, T x) {
+  if constexpr (sizeof(T) == 1) {
+    __stcs(reinterpret_cast<unsigned char*>(p), *reinterpret_cast<unsigned char*>(&x));
+  } else if constexpr (sizeof(T) == 2) {
+    __stcs(reinterpret_cast<unsigned short*>(p), *reinterpret_cast<unsigned short*>(&x));
+  } else {
+    __stcs(p, x);
+  }
+}
+//@ load_global :
+// Reads past the first-level cache: sees what other blocks wrote. Never moved or merged by the compiler.
+__device__ inline void load_words(unsigned char* r, const unsigned char* p) {
+  unsigned x;
+  asm volatile("ld.global.cg.u8 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  *r = (unsigned char)x;
+}
+__device__ inline void load_words(unsigned short* r, const unsigned short* p) {
+  asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(*r) : "l"(p) : "memory");
+}
+__device__ inline void load_words(unsigned* r, const unsigned* p) {
+  asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(*r) : "l"(p) : "memory");
+}
+__device__ inline void load_words(uint2* r, const uint2* p) {
+  asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];" : "=r"(r->x), "=r"(r->y) : "l"(p) : "memory");
+}
+__device__ inline void load_words(uint4* r, const uint4* p) {
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r->x), "=r"(r->y), "=r"(r->z), "=r"(r->w)
+               : "l"(p)
+               : "memory");
+}
+template <int bytes> struct word_of;
+template <> struct word_of<1> { using type = unsigned char; };
+template <> struct word_of<2> { using type = unsigned short; };
+template <> struct word_of<4> { using type = unsigned; };
+template <> struct word_of<8> { using type = uint2; };
+template <> struct word_of<16> { using type = uint4; };
+template <class T> __device__ inline T load_global(const T* p) {
+  using word = typename word_of<sizeof(T)>::type;
+  T r;
+  load_words(reinterpret_cast<word*>(&r), reinterpret_cast<const word*>(p));
+  return r;
+}
+//@ shuffle :
+// Lane exchange of a whole warp for any type of at most 8 bytes.
+enum shuffle_mode { shuffle_xor, shuffle_up, shuffle_down, shuffle_index };
+template <shuffle_mode mode, class W> __device__ inline W shuffle_word(W x, int lane) {
+  if constexpr (mode == shuffle_xor) return __shfl_xor_sync(0xffffffffu, x, lane);
+  if constexpr (mode == shuffle_up) return __shfl_up_sync(0xffffffffu, x, lane);
+  if constexpr (mode == shuffle_down) return __shfl_down_sync(0xffffffffu, x, lane);
+  if constexpr (mode == shuffle_index) return __shfl_sync(0xffffffffu, x, lane);
+}
+template <shuffle_mode mode, class T> __device__ inline T shuffle(T x, int lane) {
+  T r;
+  if constexpr (sizeof(T) == 1) {
+    *reinterpret_cast<unsigned char*>(&r) =
+        (unsigned char)shuffle_word<mode>((unsigned)*reinterpret_cast<unsigned char*>(&x), lane);
+  } else if constexpr (sizeof(T) == 2) {
+    *reinterpret_cast<unsigned short*>(&r) =
+        (unsigned short)shuffle_word<mode>((unsigned)*reinterpret_cast<unsigned short*>(&x), lane);
+  } else {
+    r = shuffle_word<mode>(x, lane);
+  }
+  return r;
+}
+//@ shuffle_checked : shuffle
+// As shuffle; a lane or distance outside 0..31 gives the own value.
+template <shuffle_mode mode, class T> __device__ inline T shuffle_checked(T x, int lane) {
+  const T other = shuffle<mode>(x, lane & 31);
+  return (unsigned)lane < 32u ? other : x;
+}
+//@ grid_sync :
+// Barrier of all blocks of a cooperative launch. The counter starts at zero and
+// its low bits return to zero each time, so it serves any number of barriers and
+// launches in a row: block 0 adds 2^31 - (blocks - 1), the others 1, and the top
+// bit flips when the last one has arrived.
+__device__ inline void grid_sync(unsigned* counter) {
+  __syncthreads();
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+    const bool first = blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0;
+    const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
+    __threadfence();
+    const unsigned before = atomicAdd(counter, first ? 0x80000000u - (blocks - 1) : 1u);
+    unsigned now;
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    } while (((before ^ now) & 0x80000000u) == 0);
+    __threadfence();
+  }
+  __syncthreads();
+}

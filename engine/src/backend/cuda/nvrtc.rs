@@ -1,0 +1,371 @@
+//! NVRTC: CUDA C++ text to machine code, without a GPU or a CUDA toolkit.
+//!
+//! Input: the places to look for the library (the engine reads no environment,
+//! so the caller gathers them) and a text. Output: a cubin for one
+//! architecture, the compiler's log and its resource figures. The text includes
+//! no header, so the library alone is enough: a Python wheel will do.
+//!
+//! The library loads a companion with CUDA's built-in functions by bare name,
+//! which the loader finds only on its own path; hence the companion beside the
+//! library is loaded first.
+
+use super::print::CudaSource;
+use crate::diag::{Diagnostic, Result, code};
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+
+/// Sonames, newest first.
+const NAMES: &[&str] = &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+
+/// Where a Python environment keeps the library, below `site-packages`.
+const WHEEL_FOLDERS: &[&str] = &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"];
+
+/// Where installers put the toolkit's libraries.
+const INSTALL_FOLDERS: &[&str] = &[
+    "/usr/local/cuda/lib64",
+    "/usr/local/cuda/targets/x86_64-linux/lib",
+    "/opt/cuda/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+];
+
+/// Where to look for the library, in this order: `path`, the loader's own path,
+/// the folders where installers put it, `folders`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NvrtcSearch {
+    /// The library's file or its folder. If given, nothing else is tried.
+    pub path: Option<PathBuf>,
+    /// Folders with the library, or `site-packages` folders with a wheel of it.
+    pub folders: Vec<PathBuf>,
+}
+
+impl NvrtcSearch {
+    /// Every file that would be tried, in order; a bare name goes to the loader.
+    pub fn candidates(&self) -> Vec<PathBuf> {
+        let in_folder = |folder: &Path| NAMES.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
+        if let Some(path) = &self.path {
+            return if path.is_dir() { in_folder(path) } else { vec![path.clone()] };
+        }
+        let mut files: Vec<PathBuf> = NAMES.iter().map(PathBuf::from).collect();
+        files.extend(INSTALL_FOLDERS.iter().flat_map(|folder| in_folder(Path::new(folder))));
+        for folder in &self.folders {
+            files.extend(in_folder(folder));
+            files.extend(WHEEL_FOLDERS.iter().flat_map(|wheel| in_folder(&folder.join(wheel))));
+        }
+        files
+    }
+}
+
+/// What to compile for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NvrtcOptions {
+    /// The architecture, such as `sm_90a`.
+    pub arch: String,
+    /// Contract `a * b + c` to a fused multiply-add.
+    pub fmad: bool,
+    /// Map instructions to lines of the text, for profilers.
+    pub line_info: bool,
+}
+
+impl NvrtcOptions {
+    /// Options for a compute capability. From 9.0 on, with the instructions
+    /// that are specific to the architecture.
+    pub fn new(compute_capability: (u32, u32), fmad: bool) -> Self {
+        let (major, minor) = compute_capability;
+        let specific = if major >= 9 { "a" } else { "" };
+        Self { arch: format!("sm_{major}{minor}{specific}"), fmad, line_info: false }
+    }
+}
+
+/// What the compiler says about a kernel's resources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resources {
+    /// 32-bit registers of a thread.
+    pub registers: u32,
+    /// Bytes of stack of a thread: arrays with indices that are not constant.
+    pub stack_bytes: u32,
+    /// Bytes of register spills written.
+    pub spill_stores: u32,
+    /// Bytes of register spills read.
+    pub spill_loads: u32,
+}
+
+/// A compiled kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cubin {
+    /// The machine code, an ELF file.
+    pub bytes: Vec<u8>,
+    /// The compiler's log: warnings and the assembler's report.
+    pub log: String,
+    /// Resource figures, where the log has them.
+    pub resources: Option<Resources>,
+}
+
+type Program = *mut c_void;
+type Status = c_int;
+
+/// The functions of the library that are used here.
+struct Functions {
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
+    error_string: unsafe extern "C" fn(Status) -> *const c_char,
+    create: unsafe extern "C" fn(
+        *mut Program,
+        *const c_char,
+        *const c_char,
+        c_int,
+        *const *const c_char,
+        *const *const c_char,
+    ) -> Status,
+    destroy: unsafe extern "C" fn(*mut Program) -> Status,
+    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status,
+    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+    cubin: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    log_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+    log: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+}
+
+/// A loaded NVRTC library. May be used from any thread.
+pub struct Nvrtc {
+    functions: Functions,
+    path: PathBuf,
+    version: (u32, u32),
+    // Dropped last: the functions live in it.
+    _libraries: Vec<Library>,
+}
+
+impl std::fmt::Debug for Nvrtc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nvrtc").field("path", &self.path).field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+impl Nvrtc {
+    /// Loads the first library found. Fails with `E0503` if there is none.
+    pub fn open(search: &NvrtcSearch) -> Result<Self> {
+        let candidates = search.candidates();
+        let mut failures = Vec::new();
+        for file in &candidates {
+            let is_bare = file.components().count() == 1 && search.path.is_none();
+            if !is_bare && !file.exists() {
+                continue;
+            }
+            match Self::load(file) {
+                Ok(nvrtc) => return Ok(nvrtc),
+                Err(reason) if is_bare => drop(reason),
+                Err(reason) => failures.push(format!("{}: {reason}", file.display())),
+            }
+        }
+        let places = match &search.path {
+            Some(path) => path.display().to_string(),
+            None => format!(
+                "the loader's path, {} install folders and {} folders given",
+                INSTALL_FOLDERS.len(),
+                search.folders.len()
+            ),
+        };
+        let mut error = Diagnostic::user(code::NO_NVRTC, format!("no usable {} in {places}", NAMES[0]));
+        for failure in failures {
+            error = error.note(failure);
+        }
+        Err(error.note("pip install 'nvidia-cuda-nvrtc==13.0.*' brings it; no toolkit is needed"))
+    }
+
+    fn load(file: &Path) -> std::result::Result<Self, libloading::Error> {
+        let mut libraries = Vec::new();
+        for companion in companions(file) {
+            // SAFETY: the file is a library of NVIDIA's compiler whose initialisers
+            // have no requirement. A companion that fails to load is not fatal:
+            // the main library then looks for it by itself.
+            libraries.extend(unsafe { Library::open(Some(companion), RTLD_NOW | RTLD_GLOBAL) });
+        }
+        // SAFETY: as above; the library's initialisers have no requirement.
+        let library = unsafe { Library::open(Some(file), RTLD_NOW)? };
+        // SAFETY: the types are those of nvrtc.h, unchanged since CUDA 11.
+        let functions = unsafe {
+            Functions {
+                version: *library.get(b"nvrtcVersion\0")?,
+                error_string: *library.get(b"nvrtcGetErrorString\0")?,
+                create: *library.get(b"nvrtcCreateProgram\0")?,
+                destroy: *library.get(b"nvrtcDestroyProgram\0")?,
+                compile: *library.get(b"nvrtcCompileProgram\0")?,
+                cubin_size: *library.get(b"nvrtcGetCUBINSize\0")?,
+                cubin: *library.get(b"nvrtcGetCUBIN\0")?,
+                log_size: *library.get(b"nvrtcGetProgramLogSize\0")?,
+                log: *library.get(b"nvrtcGetProgramLog\0")?,
+            }
+        };
+        libraries.push(library);
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: both pointers are valid for a write.
+        unsafe { (functions.version)(&mut major, &mut minor) };
+        let version = (major.unsigned_abs(), minor.unsigned_abs());
+        Ok(Self { functions, path: file.to_path_buf(), version, _libraries: libraries })
+    }
+
+    /// The file that was loaded; a bare name was found on the loader's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+    /// The library's version.
+    pub fn version(&self) -> (u32, u32) {
+        self.version
+    }
+
+    /// Compiles a kernel to machine code. Fails with `E0601` and the compiler's
+    /// log if it rejects the text.
+    pub fn compile(&self, source: &CudaSource, options: &NvrtcOptions) -> Result<Cubin> {
+        self.compile_text(&source.text(), &source.entry, options)
+    }
+
+    /// Compiles any text; `name` stands for it in messages.
+    pub fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin> {
+        let c_string = |text: &str| {
+            CString::new(text).map_err(|_| Diagnostic::bug(format!("the text of kernel {name} has a zero byte")))
+        };
+        let program = ProgramHandle::new(self, &c_string(text)?, &c_string(&format!("{name}.cu"))?)?;
+        let mut flags = vec![
+            format!("--gpu-architecture={}", options.arch),
+            "--std=c++17".into(),
+            "-default-device".into(),
+            format!("--fmad={}", options.fmad),
+            "--ptxas-options=-v".into(),
+            // Printed kernels may declare more than they use, and the library compares
+            // unsigned numbers with zero.
+            "--diag-suppress=177,186,550".into(),
+        ];
+        if options.line_info {
+            flags.push("-lineinfo".into());
+        }
+        let flags = flags.iter().map(|flag| c_string(flag)).collect::<Result<Vec<_>>>()?;
+        let pointers: Vec<_> = flags.iter().map(|flag| flag.as_ptr()).collect();
+        // SAFETY: the program is alive and the flags are zero-terminated strings.
+        let status = unsafe { (self.functions.compile)(program.raw, pointers.len() as c_int, pointers.as_ptr()) };
+        let log = String::from_utf8_lossy(&program.read(self.functions.log_size, self.functions.log)?)
+            .trim_end_matches('\0')
+            .to_string();
+        if status != 0 {
+            let message = format!("{} rejected kernel {name} for {}: {}", self, options.arch, self.error(status));
+            return Err(Diagnostic::bug_code(code::NVRTC, message).note(log));
+        }
+        let bytes = program.read(self.functions.cubin_size, self.functions.cubin)?;
+        let resources = parse_resources(&log);
+        Ok(Cubin { bytes, log, resources })
+    }
+
+    fn error(&self, status: Status) -> String {
+        // SAFETY: the function returns a static zero-terminated string for any number.
+        unsafe { CStr::from_ptr((self.functions.error_string)(status)) }.to_string_lossy().into_owned()
+    }
+
+    fn check(&self, status: Status, what: &str) -> Result<()> {
+        if status == 0 {
+            return Ok(());
+        }
+        Err(Diagnostic::bug_code(code::NVRTC, format!("{self} failed to {what}: {}", self.error(status))))
+    }
+}
+
+impl std::fmt::Display for Nvrtc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NVRTC {}.{}", self.version.0, self.version.1)
+    }
+}
+
+/// A program of the library, destroyed when dropped.
+struct ProgramHandle<'a> {
+    nvrtc: &'a Nvrtc,
+    raw: Program,
+}
+
+impl<'a> ProgramHandle<'a> {
+    fn new(nvrtc: &'a Nvrtc, text: &CStr, name: &CStr) -> Result<Self> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` is valid for a write, both strings are zero-terminated, and there are no headers.
+        let status = unsafe {
+            (nvrtc.functions.create)(&mut raw, text.as_ptr(), name.as_ptr(), 0, std::ptr::null(), std::ptr::null())
+        };
+        nvrtc.check(status, "create a program")?;
+        Ok(Self { nvrtc, raw })
+    }
+
+    /// Reads one of the library's results: its size first, then the bytes.
+    fn read(
+        &self,
+        size_of: unsafe extern "C" fn(Program, *mut usize) -> Status,
+        get: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    ) -> Result<Vec<u8>> {
+        let mut size = 0;
+        // SAFETY: the program is alive and `size` is valid for a write.
+        self.nvrtc.check(unsafe { size_of(self.raw, &mut size) }, "size a result")?;
+        let mut bytes = vec![0u8; size];
+        // SAFETY: the buffer has the size that the library asked for.
+        self.nvrtc.check(unsafe { get(self.raw, bytes.as_mut_ptr().cast()) }, "read a result")?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for ProgramHandle<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the program was created by this library and is destroyed once.
+        unsafe { (self.nvrtc.functions.destroy)(&mut self.raw) };
+    }
+}
+
+/// The libraries beside the given one that hold CUDA's built-in functions.
+fn companions(file: &Path) -> Vec<PathBuf> {
+    let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let is_companion = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.starts_with("libnvrtc-builtins.so")
+    };
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_companion).collect();
+    files.sort();
+    files
+}
+
+/// Reads the assembler's report: `Used 39 registers` and
+/// `0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads`.
+fn parse_resources(log: &str) -> Option<Resources> {
+    let number_before = |unit: &str| -> Option<u32> {
+        let head = &log[..log.find(unit)?];
+        let digits = head.trim_end().rsplit(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    };
+    Some(Resources {
+        registers: number_before("registers")?,
+        stack_bytes: number_before("bytes stack frame")?,
+        spill_stores: number_before("bytes spill stores")?,
+        spill_loads: number_before("bytes spill loads")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resource_figures_are_read_from_the_log() {
+        let log = "ptxas info    : Function properties for k\n\
+                   ptxas         .     16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n\
+                   ptxas info    : Used 39 registers, used 0 barriers\n";
+        let expected = Resources { registers: 39, stack_bytes: 16, spill_stores: 4, spill_loads: 8 };
+        assert_eq!(parse_resources(log), Some(expected));
+        assert_eq!(parse_resources(""), None);
+    }
+
+    #[test]
+    fn a_given_path_is_the_only_place_searched() {
+        let search = NvrtcSearch { path: Some("/nowhere/libnvrtc.so.13".into()), folders: Vec::new() };
+        assert_eq!(search.candidates(), [PathBuf::from("/nowhere/libnvrtc.so.13")]);
+        let error = Nvrtc::open(&search).expect_err("there is no such file");
+        assert_eq!(error.code, code::NO_NVRTC);
+        assert!(error.message.contains("/nowhere/libnvrtc.so.13"), "{error}");
+    }
+
+    #[test]
+    fn architectures_from_hopper_on_use_their_specific_instructions() {
+        assert_eq!(NvrtcOptions::new((9, 0), true).arch, "sm_90a");
+        assert_eq!(NvrtcOptions::new((8, 6), true).arch, "sm_86");
+    }
+}

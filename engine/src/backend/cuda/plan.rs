@@ -1,0 +1,360 @@
+//! Decides which expressions get a name in the printed text, and where.
+//!
+//! Input: a kernel. Output: for each statement position, the expressions that
+//! are bound to a `const` local just before it.
+//!
+//! An expression gets a name when it is used more than once and is more than
+//! one cheap index operation, or when its formula would grow too long. The
+//! local stands before the first statement that contains all uses, and outside
+//! every loop that binds none of the variables in it; it is never moved out of
+//! a branch that contains all its uses. Expressions are pure, so evaluating one
+//! early changes nothing.
+//!
+//! Blocks are numbered in the order of a pre-order walk, the kernel's body
+//! first; the printer walks in the same order.
+
+use crate::kernel::{Block, BufId, Expr, ExprId, Kernel, ParamKind, Special, Stmt, StmtKind, VarId};
+use crate::num::BinaryOp;
+use crate::util::SecondaryMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A formula of more operations than this is broken up.
+const MAX_OPS: u32 = 12;
+
+/// A position: before statement `stmt` of block `block`.
+type Site = (usize, usize);
+
+/// What is known of an expression.
+#[derive(Clone, Copy, Debug, Default)]
+struct Facts {
+    /// Whether a statement needs it, directly or through others.
+    reached: bool,
+    /// Whether it is index arithmetic: built from sizes, places and counters
+    /// only, hence non-negative where divided and never wrapping.
+    index: bool,
+    /// The innermost block that binds a variable in it.
+    home: usize,
+    /// How many operands and statements name it.
+    uses: u32,
+    /// Operations in its printed formula.
+    ops: u32,
+    /// Whether it gets a local.
+    named: bool,
+    /// Before which position it is needed.
+    site: Option<Site>,
+}
+
+/// A block's place in the tree.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The position of the statement that contains it.
+    owner: Site,
+    depth: usize,
+    is_loop: bool,
+}
+
+/// The plan of a kernel's text.
+#[derive(Debug)]
+pub(super) struct Plan {
+    facts: SecondaryMap<ExprId, Facts>,
+    places: Vec<Place>,
+    bindings: BTreeMap<Site, Vec<ExprId>>,
+    /// The thread's coordinates that the text mentions.
+    pub(super) specials: BTreeSet<Special>,
+    /// Buffers that some statement writes.
+    pub(super) written: BTreeSet<BufId>,
+    /// Buffers with a vector access.
+    pub(super) vector: BTreeSet<BufId>,
+}
+
+impl Plan {
+    /// Plans a kernel's text.
+    pub(super) fn new(kernel: &Kernel) -> Self {
+        let mut walk = Walk {
+            kernel,
+            facts: SecondaryMap::new(),
+            vars: SecondaryMap::new(),
+            places: vec![Place { owner: (0, 0), depth: 0, is_loop: false }],
+            slots: Vec::new(),
+            written: BTreeSet::new(),
+            vector: BTreeSet::new(),
+        };
+        walk.block(&kernel.body, 0);
+        let Walk { facts, places, slots, written, vector, .. } = walk;
+        let mut plan = Self { facts, places, bindings: BTreeMap::new(), specials: BTreeSet::new(), written, vector };
+        plan.count(kernel, &slots);
+        plan.measure(kernel);
+        plan.place(kernel, &slots);
+        plan
+    }
+
+    /// The expressions to bind before a statement, operands first.
+    pub(super) fn bindings(&self, block: usize, stmt: usize) -> &[ExprId] {
+        self.bindings.get(&(block, stmt)).map_or(&[], Vec::as_slice)
+    }
+    /// Whether the expression is index arithmetic.
+    pub(super) fn is_index(&self, expr: ExprId) -> bool {
+        self.facts[expr].index
+    }
+
+    /// Counts uses, and names what is used more than once.
+    fn count(&mut self, kernel: &Kernel, slots: &[(ExprId, Site)]) {
+        for &(expr, _) in slots {
+            self.facts[expr].uses += 1;
+        }
+        for (id, node) in kernel.exprs.iter() {
+            if !self.facts[id].reached {
+                continue;
+            }
+            if let Expr::Special(special) = node.expr {
+                self.specials.insert(special);
+            }
+            operands(node.expr, |operand| self.facts[operand].uses += 1);
+        }
+        for (id, _) in kernel.exprs.iter() {
+            let facts = self.facts[id];
+            // Operands come first, so whether they have names is known.
+            self.facts[id].named = facts.reached && facts.uses > 1 && !self.is_cheap(kernel, id);
+        }
+    }
+
+    /// Whether repeating the formula reads better than a name for it: one index
+    /// operation on two words.
+    fn is_cheap(&self, kernel: &Kernel, id: ExprId) -> bool {
+        let is_word = |id: ExprId| is_leaf(kernel.exprs[id].expr) || self.facts[id].named;
+        let index = self.facts[id].index;
+        match kernel.exprs[id].expr {
+            Expr::Cast(a) => index && is_word(a),
+            Expr::Binary(op, a, b) => {
+                index
+                    && is_word(a)
+                    && is_word(b)
+                    && !matches!(op, BinaryOp::Div | BinaryOp::Mod | BinaryOp::CeilDiv | BinaryOp::LogicalAnd)
+            }
+            expr => is_leaf(expr),
+        }
+    }
+
+    /// Computes the length of formulas, and names operands of those that are too long.
+    fn measure(&mut self, kernel: &Kernel) {
+        for (id, node) in kernel.exprs.iter() {
+            if !self.facts[id].reached {
+                continue;
+            }
+            let own = u32::from(!is_leaf(node.expr));
+            loop {
+                let (mut total, mut longest) = (own, None);
+                operands(node.expr, |operand| {
+                    let facts = self.facts[operand];
+                    if !facts.named {
+                        total += facts.ops;
+                        if facts.ops > longest.map_or(0, |(ops, _)| ops) {
+                            longest = Some((facts.ops, operand));
+                        }
+                    }
+                });
+                self.facts[id].ops = total;
+                match longest {
+                    Some((_, operand)) if total > MAX_OPS => self.facts[operand].named = true,
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    /// Finds where each named expression is bound.
+    fn place(&mut self, kernel: &Kernel, slots: &[(ExprId, Site)]) {
+        for &(expr, site) in slots {
+            self.need(expr, site);
+        }
+        let ids: Vec<ExprId> = kernel.exprs.iter().map(|(id, _)| id).collect();
+        for &id in ids.iter().rev() {
+            let facts = self.facts[id];
+            let Some(mut site) = facts.site else { continue };
+            if facts.named {
+                site = self.hoist(site, facts.home);
+                self.bindings.entry(site).or_default().push(id);
+            }
+            operands(kernel.exprs[id].expr, |operand| self.need(operand, site));
+        }
+        for bound in self.bindings.values_mut() {
+            bound.sort();
+        }
+    }
+
+    fn need(&mut self, expr: ExprId, site: Site) {
+        let merged = self.facts[expr].site.map_or(site, |old| self.join(old, site));
+        self.facts[expr].site = Some(merged);
+    }
+
+    /// The last position that comes before both.
+    fn join(&self, mut a: Site, mut b: Site) -> Site {
+        while a.0 != b.0 {
+            if self.places[a.0].depth >= self.places[b.0].depth {
+                a = self.places[a.0].owner;
+            } else {
+                b = self.places[b.0].owner;
+            }
+        }
+        (a.0, a.1.min(b.1))
+    }
+
+    /// Moves a position out of loops, as far as the block `home` allows.
+    fn hoist(&self, mut site: Site, home: usize) -> Site {
+        while self.places[site.0].is_loop && self.places[site.0].depth > self.places[home].depth {
+            site = self.places[site.0].owner;
+        }
+        site
+    }
+}
+
+/// The walk over statements that collects what the plan starts from.
+struct Walk<'a> {
+    kernel: &'a Kernel,
+    facts: SecondaryMap<ExprId, Facts>,
+    // Where each variable is bound, and whether it holds index arithmetic.
+    vars: SecondaryMap<VarId, (usize, bool)>,
+    places: Vec<Place>,
+    slots: Vec<(ExprId, Site)>,
+    written: BTreeSet<BufId>,
+    vector: BTreeSet<BufId>,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: &Block, number: usize) {
+        for (position, stmt) in block.iter().enumerate() {
+            self.stmt(stmt, (number, position));
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, site: Site) {
+        for_each_expr(&stmt.kind, |expr| {
+            self.reach(expr);
+            self.slots.push((expr, site));
+        });
+        match &stmt.kind {
+            StmtKind::Let { var, value } => self.vars.set(*var, (site.0, self.facts[*value].index)),
+            StmtKind::Load { var, .. } | StmtKind::Shuffle { var, .. } => self.vars.set(*var, (site.0, false)),
+            StmtKind::Store { to, .. } => {
+                self.written.insert(to.buffer);
+            }
+            StmtKind::Move { to, from, .. } => {
+                self.written.insert(to.buffer);
+                self.vector.extend([to.buffer, from.buffer]);
+            }
+            StmtKind::Atomic { var, to, .. } => {
+                self.written.insert(to.buffer);
+                if let Some(var) = var {
+                    self.vars.set(*var, (site.0, false));
+                }
+            }
+            StmtKind::For { var, body, .. } => {
+                let number = self.open(site, true);
+                self.vars.set(*var, (number, true));
+                self.block(body, number);
+            }
+            StmtKind::If { then, otherwise, .. } => {
+                for branch in [then, otherwise] {
+                    let number = self.open(site, false);
+                    self.block(branch, number);
+                }
+            }
+            StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+        }
+    }
+
+    fn open(&mut self, owner: Site, is_loop: bool) -> usize {
+        let depth = self.places[owner.0].depth + 1;
+        self.places.push(Place { owner, depth, is_loop });
+        self.places.len() - 1
+    }
+
+    /// Computes the facts of an expression and its operands. With an own stack:
+    /// a chain of operations may be as long as a fusion.
+    fn reach(&mut self, root: ExprId) {
+        let mut stack = vec![root];
+        while let Some(&id) = stack.last() {
+            if self.facts[id].reached {
+                stack.pop();
+                continue;
+            }
+            let expr = self.kernel.exprs[id].expr;
+            let waiting = stack.len();
+            operands(expr, |operand| {
+                if !self.facts[operand].reached {
+                    stack.push(operand);
+                }
+            });
+            if stack.len() == waiting {
+                stack.pop();
+                self.facts[id] = self.judge(expr);
+            }
+        }
+    }
+
+    fn judge(&self, expr: Expr) -> Facts {
+        let mut facts = Facts { reached: true, index: true, ..Facts::default() };
+        match expr {
+            Expr::Param(param) => {
+                facts.index = !matches!(self.kernel.params[param].kind, ParamKind::Scalar { .. });
+            }
+            Expr::Var(var) => (facts.home, facts.index) = self.vars[var],
+            _ => {}
+        }
+        operands(expr, |operand| {
+            let operand = self.facts[operand];
+            facts.index &= operand.index;
+            if self.places[operand.home].depth > self.places[facts.home].depth {
+                facts.home = operand.home;
+            }
+        });
+        facts
+    }
+}
+
+/// Calls `f` with each expression that a statement itself evaluates.
+fn for_each_expr(kind: &StmtKind, mut f: impl FnMut(ExprId)) {
+    match kind {
+        StmtKind::Let { value, .. } => f(*value),
+        StmtKind::Load { from, .. } => f(from.index),
+        StmtKind::Store { to, value, .. } | StmtKind::Atomic { to, value, .. } => {
+            f(to.index);
+            f(*value);
+        }
+        StmtKind::Move { to, from, .. } => {
+            f(to.index);
+            f(from.index);
+        }
+        StmtKind::For { start, end, .. } => {
+            f(*start);
+            f(*end);
+        }
+        StmtKind::If { condition, .. } => f(*condition),
+        StmtKind::Shuffle { value, lane, .. } => {
+            f(*value);
+            f(*lane);
+        }
+        StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+    }
+}
+
+/// Calls `f` with each operand.
+pub(super) fn operands(expr: Expr, mut f: impl FnMut(ExprId)) {
+    match expr {
+        Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_) => {}
+        Expr::Unary(_, a) | Expr::Cast(a) => f(a),
+        Expr::Binary(_, a, b) => {
+            f(a);
+            f(b);
+        }
+        Expr::Ternary(_, a, b, c) => {
+            f(a);
+            f(b);
+            f(c);
+        }
+    }
+}
+
+fn is_leaf(expr: Expr) -> bool {
+    matches!(expr, Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_))
+}

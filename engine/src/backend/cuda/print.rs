@@ -1,0 +1,490 @@
+//! Kernel IR to CUDA C++.
+//!
+//! Input: a verified kernel. Output: the text of one `extern "C"` function and
+//! the device library that it uses, with what a launch must know besides the
+//! kernel itself ([`CudaSource`]). The text follows the tree of statements one
+//! to one; [`Plan`] adds locals for expressions that are used more than once.
+
+use super::expr::Exprs;
+use super::library;
+use super::literal::word_name;
+use super::names::Names;
+use super::plan::Plan;
+use crate::fusion::TensorId;
+use crate::kernel::{
+    Access, AtomicOp, Block, BufId, CacheHint, Dim, ExprId, Kernel, ParamKind, Scope, ShuffleMode, Space, Special,
+    Stmt, StmtKind, Unroll, VarId, shared_layout,
+};
+use crate::num::DType;
+use crate::util::SecondaryMap;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Shared memory that a kernel may declare statically.
+const STATIC_SHARED_LIMIT: u32 = 48 << 10;
+
+/// A kernel as CUDA C++.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaSource {
+    /// The library functions that the kernel calls, and what they need.
+    pub library: String,
+    /// The kernel's function.
+    pub kernel: String,
+    /// The function's name.
+    pub entry: String,
+    /// Bytes of dynamic shared memory that the launch must provide.
+    pub dynamic_shared: u32,
+    /// Whether the function takes one more argument, the last: the address of a
+    /// grid barrier's counter, a `u32` that is zero before its first use and
+    /// that no other launch in flight uses.
+    pub grid_barrier: bool,
+    /// Whether all blocks must be resident at once.
+    pub cooperative: bool,
+}
+
+impl CudaSource {
+    /// The whole text, ready to compile.
+    pub fn text(&self) -> String {
+        if self.library.is_empty() { self.kernel.clone() } else { format!("{}\n{}", self.library, self.kernel) }
+    }
+}
+
+/// The kernel's text with its library functions.
+pub fn print_cuda(kernel: &Kernel) -> String {
+    emit(kernel).text()
+}
+
+/// Prints a kernel.
+pub fn emit(kernel: &Kernel) -> CudaSource {
+    let plan = Plan::new(kernel);
+    let mut printer = Printer::new(kernel, &plan);
+    printer.function();
+    CudaSource {
+        library: library::collect(&printer.exprs.used),
+        kernel: printer.out,
+        entry: printer.entry,
+        dynamic_shared: printer.dynamic_shared,
+        grid_barrier: printer.barrier.is_some(),
+        cooperative: kernel.launch.cooperative,
+    }
+}
+
+/// How a local buffer of one element is written: as a variable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Shape {
+    #[default]
+    Array,
+    Scalar,
+}
+
+struct Printer<'a> {
+    kernel: &'a Kernel,
+    plan: &'a Plan,
+    exprs: Exprs<'a>,
+    names: Names,
+    buffers: SecondaryMap<BufId, String>,
+    shapes: SecondaryMap<BufId, Shape>,
+    entry: String,
+    dynamic_shared: u32,
+    barrier: Option<String>,
+    // The tensor that the last comment named.
+    tensor: Option<TensorId>,
+    // The number that the next block of the pre-order walk gets.
+    next_block: usize,
+    out: String,
+    depth: usize,
+}
+
+impl<'a> Printer<'a> {
+    fn new(kernel: &'a Kernel, plan: &'a Plan) -> Self {
+        let mut names = Names::new();
+        let entry = names.take(&kernel.name);
+        let exprs = Exprs {
+            kernel,
+            plan,
+            params: SecondaryMap::new(),
+            vars: SecondaryMap::new(),
+            locals: SecondaryMap::new(),
+            specials: BTreeMap::new(),
+            used: Default::default(),
+        };
+        Self {
+            kernel,
+            plan,
+            exprs,
+            names,
+            buffers: SecondaryMap::new(),
+            shapes: SecondaryMap::new(),
+            entry,
+            dynamic_shared: 0,
+            barrier: None,
+            tensor: None,
+            next_block: 1,
+            out: String::new(),
+            depth: 0,
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        let _ = writeln!(self.out, "{:width$}{text}", "", width = 2 * self.depth);
+    }
+
+    // The function's frame.
+
+    fn function(&mut self) {
+        let params = self.params();
+        let launch = &self.kernel.launch;
+        let bounds = format!("__launch_bounds__({}, {})", launch.max_threads.max(1), launch.min_blocks.max(1));
+        self.line(&format!("extern \"C\" __global__ void {bounds} {}(", self.entry));
+        let last = params.len().saturating_sub(1);
+        for (i, param) in params.iter().enumerate() {
+            self.line(&format!("    {param}{}", if i == last { "" } else { "," }));
+        }
+        self.line(") {");
+        self.depth += 1;
+        self.places();
+        self.shared();
+        self.locals();
+        self.block(&self.kernel.body, 0);
+        self.depth -= 1;
+        self.line("}");
+    }
+
+    fn params(&mut self) -> Vec<String> {
+        let mut params = Vec::new();
+        for (id, param) in self.kernel.params.iter() {
+            let name = self.names.take(&param.name);
+            let (buffer, is_scratch) = match param.kind {
+                ParamKind::Input { buffer, .. } | ParamKind::Output { buffer, .. } => (Some(buffer), false),
+                ParamKind::Workspace { buffer } => (Some(buffer), true),
+                _ => (None, false),
+            };
+            params.push(match buffer {
+                Some(buffer) => {
+                    let dtype = self.exprs.type_name(self.kernel.buffers[buffer].dtype);
+                    let access = if self.plan.written.contains(&buffer) { "" } else { "const " };
+                    // Other blocks write scratch memory while this one reads it.
+                    let alias = if is_scratch { "" } else { " __restrict__" };
+                    self.buffers.set(buffer, name.clone());
+                    format!("{access}{dtype}*{alias} {name}")
+                }
+                None => {
+                    let dtype = self.exprs.type_name(param.dtype.unwrap_or(self.kernel.index_type));
+                    format!("const {dtype} {name}")
+                }
+            });
+            self.exprs.params.set(id, name);
+        }
+        if uses_grid_sync(&self.kernel.body) {
+            let name = self.names.take("grid_barrier");
+            params.push(format!("unsigned* {name}"));
+            self.barrier = Some(name);
+        }
+        params
+    }
+
+    /// The thread's coordinates, as signed numbers.
+    fn places(&mut self) {
+        for &special in &self.plan.specials {
+            let (wish, source) = match special {
+                Special::ThreadIdx(dim) => ("thread", format!("threadIdx.{}", letter(dim))),
+                Special::BlockIdx(dim) => ("block", format!("blockIdx.{}", letter(dim))),
+                Special::BlockDim(dim) => ("threads", format!("blockDim.{}", letter(dim))),
+                Special::GridDim(dim) => ("blocks", format!("gridDim.{}", letter(dim))),
+            };
+            let dim = source.rsplit('.').next().unwrap_or_default();
+            let name = self.names.take(&format!("{wish}_{dim}"));
+            self.line(&format!("const int {name} = {source};"));
+            self.exprs.specials.insert(special, name);
+        }
+    }
+
+    fn shared(&mut self) {
+        // A kernel whose layout cannot be computed does not bind, so it never launches.
+        let Ok((offsets, total)) = shared_layout(self.kernel) else { return };
+        let dynamic = (total > STATIC_SHARED_LIMIT).then(|| self.names.take("shared_memory"));
+        if let Some(memory) = &dynamic {
+            self.dynamic_shared = total;
+            let memory = memory.clone();
+            self.line(&format!("extern __shared__ __align__(128) unsigned char {memory}[];"));
+        }
+        for (id, buffer) in self.kernel.buffers.iter().filter(|(_, b)| b.space == Space::Shared) {
+            let name = self.names.take(&buffer.name);
+            let dtype = self.exprs.type_name(buffer.dtype);
+            match &dynamic {
+                Some(memory) => {
+                    let offset = offsets[id];
+                    self.line(&format!("{dtype}* const {name} = reinterpret_cast<{dtype}*>({memory} + {offset});"));
+                }
+                None => {
+                    let align = alignment(buffer.align, buffer.dtype);
+                    let len = self.length(buffer.len);
+                    self.line(&format!("__shared__ {align}{dtype} {name}[{len}];"));
+                }
+            }
+            self.buffers.set(id, name);
+        }
+    }
+
+    fn locals(&mut self) {
+        for (id, buffer) in self.kernel.buffers.iter().filter(|(_, b)| b.space == Space::Local) {
+            let name = self.names.take(&buffer.name);
+            let dtype = self.exprs.type_name(buffer.dtype);
+            let len = self.length(buffer.len);
+            let is_vector = self.plan.vector.contains(&id);
+            if len == 1 && !is_vector {
+                self.shapes.set(id, Shape::Scalar);
+                self.line(&format!("{dtype} {name};"));
+            } else {
+                // Only vector accesses need more than the natural alignment.
+                let align = if is_vector { alignment(buffer.align, buffer.dtype) } else { String::new() };
+                self.line(&format!("{align}{dtype} {name}[{len}];"));
+            }
+            self.buffers.set(id, name);
+        }
+    }
+
+    /// A constant number of elements; C++ has no empty arrays.
+    fn length(&self, len: ExprId) -> i64 {
+        self.kernel.exprs.as_int(len).unwrap_or(1).max(1)
+    }
+
+    // Statements.
+
+    fn block(&mut self, block: &Block, number: usize) {
+        self.names.open();
+        for (position, stmt) in block.iter().enumerate() {
+            if stmt.origin.tensor != self.tensor {
+                self.tensor = stmt.origin.tensor;
+                if let Some(tensor) = self.tensor {
+                    self.line(&format!("// {tensor}"));
+                }
+            }
+            self.bindings(number, position);
+            self.stmt(stmt);
+        }
+        self.names.close();
+    }
+
+    /// Binds the expressions that the plan places here.
+    fn bindings(&mut self, block: usize, position: usize) {
+        for &id in self.plan.bindings(block, position) {
+            let dtype = self.kernel.exprs.dtype(id);
+            let wish = match dtype {
+                DType::Bool => "p",
+                _ if self.plan.is_index(id) => "i",
+                _ => "v",
+            };
+            let text = self.exprs.formula(id).code;
+            let name = self.names.take_numbered(wish);
+            let dtype = self.exprs.type_name(dtype);
+            self.line(&format!("const {dtype} {name} = {text};"));
+            self.exprs.locals.set(id, Some(name));
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Let { var, value } => {
+                let value = self.exprs.code(*value);
+                self.define(*var, &value);
+            }
+            StmtKind::Load { var, from, hint } => {
+                let value = self.load(*from, *hint);
+                self.define(*var, &value);
+            }
+            StmtKind::Store { to, value, hint } => {
+                let value = self.exprs.code(*value);
+                let is_streamed = *hint == CacheHint::Streaming && self.space(to.buffer) == Space::Global;
+                let element = self.element(*to);
+                if is_streamed {
+                    let function = self.exprs.lib("store_streaming");
+                    let dtype = self.exprs.type_name(self.kernel.buffers[to.buffer].dtype);
+                    self.line(&format!("{function}<{dtype}>(&{element}, {value});"));
+                } else {
+                    self.line(&format!("{element} = {value};"));
+                }
+            }
+            StmtKind::Move { to, from, lanes, hint } => self.vector_move(*to, *from, *lanes, *hint),
+            StmtKind::For { var, start, end, step, unroll, body } => {
+                self.for_loop(*var, (*start, *end, *step), *unroll, body);
+            }
+            StmtKind::If { condition, then, otherwise } => self.branch(*condition, then, otherwise),
+            StmtKind::Shuffle { var, value, mode, lane } => self.shuffle(*var, *value, *mode, *lane),
+            StmtKind::Sync(scope) => self.sync(*scope),
+            StmtKind::Fence(scope) => self.line(match scope {
+                Scope::Grid => "__threadfence();",
+                Scope::Warp | Scope::Block => "__threadfence_block();",
+            }),
+            StmtKind::Atomic { var, op, to, value } => self.atomic(*var, *op, *to, *value),
+        }
+    }
+
+    /// Binds a variable of the kernel.
+    fn define(&mut self, var: VarId, value: &str) {
+        let facts = &self.kernel.vars[var];
+        let name = self.names.take(&facts.name);
+        let dtype = self.exprs.type_name(facts.dtype);
+        self.line(&format!("const {dtype} {name} = {value};"));
+        self.exprs.vars.set(var, name);
+    }
+
+    fn space(&self, buffer: BufId) -> Space {
+        self.kernel.buffers[buffer].space
+    }
+
+    /// An element of a buffer as an lvalue.
+    fn element(&mut self, access: Access) -> String {
+        let name = self.buffers[access.buffer].clone();
+        match self.shapes[access.buffer] {
+            Shape::Scalar => name,
+            // A constant index needs no suffix: it converts to whatever it must be.
+            Shape::Array => match self.kernel.exprs.as_int(access.index) {
+                Some(index) => format!("{name}[{index}]"),
+                None => format!("{name}[{}]", self.exprs.code(access.index)),
+            },
+        }
+    }
+
+    fn load(&mut self, from: Access, hint: CacheHint) -> String {
+        let element = self.element(from);
+        match self.load_function(from.buffer, hint) {
+            Some(function) => format!("{function}(&{element})"),
+            None => element,
+        }
+    }
+
+    /// The function that reads a buffer with a hint, if plain C++ does not.
+    fn load_function(&mut self, buffer: BufId, hint: CacheHint) -> Option<&'static str> {
+        let is_written = self.plan.written.contains(&buffer);
+        match hint {
+            _ if self.space(buffer) != Space::Global => None,
+            CacheHint::Global => Some(self.exprs.lib("load_global")),
+            CacheHint::Streaming if !is_written => Some(self.exprs.lib("load_streaming")),
+            CacheHint::Default | CacheHint::Streaming => None,
+        }
+    }
+
+    fn vector_move(&mut self, to: Access, from: Access, lanes: u32, hint: CacheHint) {
+        let word = word_name(lanes as usize * self.kernel.buffers[to.buffer].dtype.bytes());
+        let target = self.element(to);
+        let source = self.element(from);
+        let source = format!("reinterpret_cast<const {word}*>(&{source})");
+        let value = match self.load_function(from.buffer, hint) {
+            Some(function) => format!("{function}({source})"),
+            None => format!("*{source}"),
+        };
+        let target = format!("reinterpret_cast<{word}*>(&{target})");
+        if hint == CacheHint::Streaming && self.space(to.buffer) == Space::Global {
+            let function = self.exprs.lib("store_streaming");
+            self.line(&format!("{function}({target}, {value});"));
+        } else {
+            self.line(&format!("*{target} = {value};"));
+        }
+    }
+
+    fn for_loop(&mut self, var: VarId, (start, end, step): (ExprId, ExprId, i64), unroll: Unroll, body: &Block) {
+        let (start, end) = (self.exprs.code(start), self.exprs.text(end).code);
+        match unroll {
+            Unroll::Full => self.line("#pragma unroll"),
+            Unroll::By(factor) => self.line(&format!("#pragma unroll {factor}")),
+            Unroll::No => self.line("#pragma unroll 1"),
+        }
+        let facts = &self.kernel.vars[var];
+        self.names.open();
+        let name = self.names.take(&facts.name);
+        let dtype = self.exprs.type_name(facts.dtype);
+        let advance = if step == 1 { format!("++{name}") } else { format!("{name} += {step}") };
+        self.line(&format!("for ({dtype} {name} = {start}; {name} < {end}; {advance}) {{"));
+        self.exprs.vars.set(var, name);
+        self.nested(body);
+        self.line("}");
+        self.names.close();
+    }
+
+    fn branch(&mut self, condition: ExprId, then: &Block, otherwise: &Block) {
+        let condition = self.exprs.code(condition);
+        self.line(&format!("if ({condition}) {{"));
+        self.nested(then);
+        if otherwise.is_empty() {
+            // The empty branch has a number too.
+            self.next_block += 1;
+        } else {
+            self.line("} else {");
+            self.nested(otherwise);
+        }
+        self.line("}");
+    }
+
+    fn nested(&mut self, block: &Block) {
+        let number = self.next_block;
+        self.next_block += 1;
+        self.depth += 1;
+        self.block(block, number);
+        self.depth -= 1;
+    }
+
+    fn shuffle(&mut self, var: VarId, value: ExprId, mode: ShuffleMode, lane: ExprId) {
+        let in_range = self.kernel.exprs.as_int(lane).is_some_and(|lane| (0..32).contains(&lane));
+        let function = self.exprs.lib(if in_range { "shuffle" } else { "shuffle_checked" });
+        let mode = match mode {
+            ShuffleMode::Xor => "shuffle_xor",
+            ShuffleMode::Up => "shuffle_up",
+            ShuffleMode::Down => "shuffle_down",
+            ShuffleMode::Index => "shuffle_index",
+        };
+        let (value, lane) = (self.exprs.code(value), self.exprs.code(lane));
+        self.define(var, &format!("{function}<{mode}>({value}, {lane})"));
+    }
+
+    fn sync(&mut self, scope: Scope) {
+        match (scope, &self.barrier) {
+            (Scope::Warp, _) => self.line("__syncwarp();"),
+            (Scope::Grid, Some(barrier)) => {
+                let call = format!("grid_sync({barrier});");
+                self.exprs.lib("grid_sync");
+                self.line(&call);
+            }
+            (Scope::Block | Scope::Grid, _) => self.line("__syncthreads();"),
+        }
+    }
+
+    fn atomic(&mut self, var: Option<VarId>, op: AtomicOp, to: Access, value: ExprId) {
+        let value = self.exprs.code(value);
+        let element = self.element(to);
+        let call = match op {
+            AtomicOp::Add => format!("atomicAdd(&{element}, {value})"),
+            AtomicOp::Max => format!("atomicMax(&{element}, {value})"),
+            AtomicOp::Min => format!("atomicMin(&{element}, {value})"),
+            AtomicOp::Inc => {
+                format!("(int)atomicInc(reinterpret_cast<unsigned*>(&{element}), {value})")
+            }
+        };
+        match var {
+            Some(var) => self.define(var, &call),
+            None => self.line(&format!("{call};")),
+        }
+    }
+}
+
+fn letter(dim: Dim) -> char {
+    match dim {
+        Dim::X => 'x',
+        Dim::Y => 'y',
+        Dim::Z => 'z',
+    }
+}
+
+/// `alignas(n) ` where the type alone guarantees less.
+fn alignment(align: u32, dtype: DType) -> String {
+    if align as usize > dtype.bytes() { format!("alignas({align}) ") } else { String::new() }
+}
+
+fn uses_grid_sync(block: &Block) -> bool {
+    block.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Sync(scope) => *scope == Scope::Grid,
+        StmtKind::For { body, .. } => uses_grid_sync(body),
+        StmtKind::If { then, otherwise, .. } => uses_grid_sync(then) || uses_grid_sync(otherwise),
+        _ => false,
+    })
+}

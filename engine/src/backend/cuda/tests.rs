@@ -1,0 +1,360 @@
+//! Golden texts of printed kernels, and their compilation by NVRTC where it is
+//! found: `FUSEWRIGHT_NVRTC` names the library, its folder or a `site-packages`
+//! folder. Without NVRTC the compile tests say so and pass.
+
+use super::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
+use super::{emit, samples};
+use crate::kernel::Kernel;
+use crate::num::DType;
+use expect_test::{Expect, expect};
+use std::path::PathBuf;
+
+/// The library that the environment of the test names, or one on the usual paths.
+pub(super) fn nvrtc() -> Option<Nvrtc> {
+    let place = std::env::var_os("FUSEWRIGHT_NVRTC").map(PathBuf::from);
+    let (path, folders) = match place {
+        Some(place) if place.is_file() => (Some(place), Vec::new()),
+        Some(place) => (None, vec![place]),
+        None => (None, Vec::new()),
+    };
+    match Nvrtc::open(&NvrtcSearch { path, folders }) {
+        Ok(nvrtc) => Some(nvrtc),
+        Err(error) => {
+            println!("not compiled: {error}");
+            None
+        }
+    }
+}
+
+fn check_text(kernel: &Kernel, expected: Expect) {
+    expected.assert_eq(&emit(kernel).kernel);
+}
+
+/// Compiles for the architecture that has all features; no kernel here may spill.
+fn check_compiles(kernels: &[Kernel]) {
+    let Some(nvrtc) = nvrtc() else { return };
+    for kernel in kernels {
+        let source = emit(kernel);
+        let cubin = match nvrtc.compile(&source, &NvrtcOptions::new((9, 0), true)) {
+            Ok(cubin) => cubin,
+            Err(error) => panic!("{error}\n{}", source.text()),
+        };
+        assert!(cubin.bytes.starts_with(b"\x7fELF"), "{} is no ELF file", kernel.name);
+        let resources = cubin.resources.expect("the log has the assembler's report");
+        println!("{}: {resources:?}, {} bytes of text", kernel.name, source.text().len());
+        assert!(resources.registers > 0);
+        assert_eq!((resources.spill_loads, resources.spill_stores), (0, 0), "{}", kernel.name);
+        assert!(!cubin.log.contains("warning"), "{}", cubin.log);
+    }
+}
+
+#[test]
+fn text_of_vector_moves_and_a_scalar_tail() {
+    check_text(
+        &samples::vector_add(),
+        expect![[r#"
+            extern "C" __global__ void __launch_bounds__(128, 1) vector_add(
+                const int n,
+                const bf16_t* __restrict__ x,
+                const bf16_t* __restrict__ w,
+                bf16_t* __restrict__ y
+            ) {
+              const int thread_x = threadIdx.x;
+              const int block_x = blockIdx.x;
+              alignas(16) bf16_t xs[8];
+              alignas(16) bf16_t ws[8];
+              alignas(16) bf16_t ys[8];
+              // t2
+              const int i0 = (block_x * 128 + thread_x) * 8;
+              if (i0 + 8 <= n) {
+                // t0
+                *reinterpret_cast<uint4*>(&xs[0]) = load_streaming(reinterpret_cast<const uint4*>(&x[i0]));
+                // t1
+                *reinterpret_cast<uint4*>(&ws[0]) = *reinterpret_cast<const uint4*>(&w[i0]);
+                // t2
+                #pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                  const bf16_t x_j = xs[j];
+                  const bf16_t w_j = ws[j];
+                  ys[j] = to_bf16(to_float(x_j) + to_float(w_j));
+                }
+                store_streaming(reinterpret_cast<uint4*>(&y[i0]), *reinterpret_cast<const uint4*>(&ys[0]));
+              } else {
+                #pragma unroll 1
+                for (int i = i0; i < n; ++i) {
+                  const bf16_t x_1 = load_streaming(&x[i]);
+                  const bf16_t w_1 = w[i];
+                  store_streaming<bf16_t>(&y[i], to_bf16(to_float(x_1) + to_float(w_1)));
+                }
+              }
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn text_of_a_block_reduction() {
+    check_text(
+        &samples::row_sum(),
+        expect![[r#"
+            extern "C" __global__ void __launch_bounds__(256, 1) row_sum(
+                const int rows,
+                const int columns,
+                const float* __restrict__ x,
+                float* __restrict__ y
+            ) {
+              const int thread_x = threadIdx.x;
+              const int block_x = blockIdx.x;
+              __shared__ alignas(16) float warp_sums[8];
+              float acc;
+              float total;
+              // t1
+              acc = 0.0f;
+              #pragma unroll 4
+              for (int i = thread_x; i < columns; i += 256) {
+                const float value = x[block_x * columns + i];
+                const float old = acc;
+                acc = old + value;
+              }
+              const float partial = acc;
+              const float other = shuffle<shuffle_xor>(partial, 16);
+              const float warp_sum = partial + other;
+              const float other_1 = shuffle<shuffle_xor>(warp_sum, 8);
+              const float warp_sum_1 = warp_sum + other_1;
+              const float other_2 = shuffle<shuffle_xor>(warp_sum_1, 4);
+              const float warp_sum_2 = warp_sum_1 + other_2;
+              const float other_3 = shuffle<shuffle_xor>(warp_sum_2, 2);
+              const float warp_sum_3 = warp_sum_2 + other_3;
+              const float other_4 = shuffle<shuffle_xor>(warp_sum_3, 1);
+              const float warp_sum_4 = warp_sum_3 + other_4;
+              if (thread_x % 32 == 0) {
+                warp_sums[thread_x / 32] = warp_sum_4;
+              }
+              __syncthreads();
+              total = 0.0f;
+              #pragma unroll
+              for (int w = 0; w < 8; ++w) {
+                const float old = total;
+                const float more = warp_sums[w];
+                total = old + more;
+              }
+              const float block_total = total;
+              if (thread_x == 0) {
+                y[block_x] = block_total;
+              }
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn text_of_a_grid_reduction_with_atomics() {
+    check_text(
+        &samples::sum_all(),
+        expect![[r#"
+            extern "C" __global__ void __launch_bounds__(256, 1) sum_all(
+                const long long n,
+                const long long blocks,
+                const float* __restrict__ x,
+                float* __restrict__ y,
+                float* partials,
+                int* arrivals
+            ) {
+              const int thread_x = threadIdx.x;
+              const int block_x = blockIdx.x;
+              __shared__ alignas(16) float warp_sums[8];
+              __shared__ bool is_last[1];
+              float acc;
+              // t1
+              acc = 0.0f;
+              #pragma unroll
+              for (long long k = 0LL; k < 4LL; ++k) {
+                const long long i0 = (long long)block_x * 1024LL + k * 256LL + (long long)thread_x;
+                if (i0 < n) {
+                  const float value = x[i0];
+                  const float old = acc;
+                  acc = old + value;
+                }
+              }
+              const float partial = acc;
+              const float other = shuffle<shuffle_down>(partial, 16);
+              const float warp_sum = partial + other;
+              const float other_1 = shuffle<shuffle_down>(warp_sum, 8);
+              const float warp_sum_1 = warp_sum + other_1;
+              const float other_2 = shuffle<shuffle_down>(warp_sum_1, 4);
+              const float warp_sum_2 = warp_sum_1 + other_2;
+              const float other_3 = shuffle<shuffle_down>(warp_sum_2, 2);
+              const float warp_sum_3 = warp_sum_2 + other_3;
+              const float other_4 = shuffle<shuffle_down>(warp_sum_3, 1);
+              const float warp_sum_4 = warp_sum_3 + other_4;
+              if (thread_x % 32 == 0) {
+                warp_sums[thread_x / 32] = warp_sum_4;
+              }
+              __syncthreads();
+              const float sum_0 = warp_sums[0];
+              const float sum_1 = warp_sums[1];
+              const float sum_2 = warp_sums[2];
+              const float sum_3 = warp_sums[3];
+              const float sum_4 = warp_sums[4];
+              const float sum_5 = warp_sums[5];
+              const float sum_6 = warp_sums[6];
+              const float sum_7 = warp_sums[7];
+              const float block_total = sum_0 + sum_1 + sum_2 + sum_3 + sum_4 + sum_5 + sum_6 + sum_7;
+              if (thread_x == 0) {
+                partials[(long long)block_x] = block_total;
+                __threadfence();
+                const int i0 = (int)blocks - 1;
+                const int before = (int)atomicInc(reinterpret_cast<unsigned*>(&arrivals[0]), i0);
+                is_last[0] = before == i0;
+              }
+              __syncthreads();
+              const bool last = is_last[0];
+              if (last) {
+                __threadfence();
+                if (thread_x == 0) {
+                  acc = 0.0f;
+                  #pragma unroll 1
+                  for (long long p = 0LL; p < blocks; ++p) {
+                    const float more = load_global(&partials[p]);
+                    const float old = acc;
+                    acc = old + more;
+                  }
+                  const float sum = acc;
+                  y[0] = sum;
+                }
+              }
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn text_of_atomics() {
+    check_text(
+        &samples::count_above(),
+        expect![[r#"
+        extern "C" __global__ void __launch_bounds__(256, 1) count_above(
+            const int n,
+            const int limit,
+            const int* __restrict__ x,
+            int* __restrict__ count,
+            int* __restrict__ largest
+        ) {
+          const int thread_x = threadIdx.x;
+          const int block_x = blockIdx.x;
+          const int i0 = block_x * 256 + thread_x;
+          if (i0 < n) {
+            const int value = x[i0];
+            if (value > limit) {
+              atomicAdd(&count[0], 1);
+              atomicMax(&largest[0], value);
+            }
+          }
+        }
+    "#]],
+    );
+}
+
+#[test]
+fn text_of_a_grid_barrier_and_dynamic_shared_memory() {
+    let source = emit(&samples::grid_reverse());
+    assert_eq!((source.grid_barrier, source.cooperative, source.dynamic_shared), (true, true, 50_176));
+    check_text(
+        &samples::grid_reverse(),
+        expect![[r#"
+            extern "C" __global__ void __launch_bounds__(256, 2) grid_reverse(
+                const int n,
+                const int* __restrict__ x,
+                int* __restrict__ y,
+                int* copy,
+                unsigned* grid_barrier
+            ) {
+              const int thread_x = threadIdx.x;
+              const int block_x = blockIdx.x;
+              extern __shared__ __align__(128) unsigned char shared_memory[];
+              int* const stage = reinterpret_cast<int*>(shared_memory + 0);
+              double* const unused = reinterpret_cast<double*>(shared_memory + 1024);
+              const int i0 = block_x * 256 + thread_x;
+              if (i0 < n) {
+                const int value = x[i0];
+                stage[thread_x] = value;
+                const int staged = stage[thread_x];
+                copy[i0] = staged;
+              }
+              grid_sync(grid_barrier);
+              if (i0 < n) {
+                const int value = copy[i0];
+                const int other = load_global(&copy[n - 1 - i0]);
+                y[i0] = wrap_add(value, other);
+              }
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn text_of_formulas() {
+    check_text(
+        &samples::formulas(),
+        expect![[r#"
+        extern "C" __global__ void __launch_bounds__(64, 1) formulas(
+            const int n,
+            const float scale,
+            const float* __restrict__ float_1,
+            float* __restrict__ y
+        ) {
+          const int thread_x = threadIdx.x;
+          const int block_x = blockIdx.x;
+          #pragma unroll 1
+          for (int j = 0; j < 10; ++j) {
+            const int i0 = (block_x * 10 + j) / 3 % 7 * n - (thread_x - j);
+            if (i0 >= 3 && i0 < n) {
+              const float v = float_1[i0];
+              const int i1 = block_x * n + thread_x;
+              const float w = float_1[i1];
+              const float v0 = v * v;
+              const float v1 = ((((v - (-(-v0) - w)) / v0 * scale + w) * scale + w) * scale + w) * scale;
+              const float v2 = ((((((v1 + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale;
+              const float v3 = ((((((v2 + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale;
+              const float v4 = ((((v3 + w) * scale + w) * scale + w) * scale + w) * scale + w;
+              y[i1] = v4 > scale ? v4 : -inf_f32;
+            }
+          }
+        }
+    "#]],
+    );
+}
+
+#[test]
+fn text_is_a_function_of_the_kernel() {
+    let text = emit(&samples::sum_all()).text();
+    for _ in 0..20 {
+        assert_eq!(emit(&samples::sum_all()).text(), text);
+    }
+}
+
+#[test]
+fn only_used_library_functions_are_printed() {
+    let library = emit(&samples::vector_add()).library;
+    for (name, is_used) in [("to_bf16", true), ("to_float", true), ("sigmoid", false), ("half_t", false)] {
+        assert_eq!(library.contains(name), is_used, "{name} in\n{library}");
+    }
+}
+
+#[test]
+fn samples_compile() {
+    check_compiles(&[
+        samples::vector_add(),
+        samples::row_sum(),
+        samples::sum_all(),
+        samples::count_above(),
+        samples::grid_reverse(),
+        samples::formulas(),
+    ]);
+}
+
+#[test]
+fn every_operation_compiles_for_every_data_type() {
+    let kernels: Vec<_> = DType::ALL.iter().map(|&dtype| samples::all_ops(dtype)).collect();
+    check_compiles(&kernels);
+}

@@ -1,0 +1,3 @@
+//! Back ends: they read a verified [`Kernel`](crate::kernel::Kernel) and nothing else.
+
+pub mod cuda;

@@ -1,0 +1,508 @@
+//! Builds fusions: infers types and axes, inserts promoting casts, refuses
+//! what makes no sense, with the operation, the axes and the numbers named.
+
+use super::infer::{
+    SymbolicExtents, accumulation_type, check_number, common_type, literal_default, literal_exact, working_type,
+};
+use super::meta::{self, AxisMeta, OperandMeta, Shape};
+use super::scalars::ScalarPool;
+use super::{Axis, AxisKind, Fusion, Op, OpId, OpKind, Operand, ScalarDef, ScalarId, Tensor, TensorDef, TensorId};
+use crate::diag::{Diagnostic, Result, code};
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
+use crate::util::PrimaryMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// The most axes that a tensor has.
+pub const MAX_RANK: usize = 32;
+/// The most operations that a fusion has, before unused ones are dropped.
+pub const MAX_OPS: usize = 100_000;
+
+/// The declaration of one axis of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dim {
+    /// Any number of elements: `?`. Even when it is 1 at run time, it does not broadcast.
+    Symbolic,
+    /// This many elements. 1 declares a broadcast axis.
+    Const(i64),
+    /// Size 1, pairs with any axis.
+    Broadcast,
+}
+
+/// What a builder method takes: a value of the fusion or a plain number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Src {
+    /// A tensor.
+    Tensor(TensorId),
+    /// A scalar with its type.
+    Scalar(ScalarId),
+    /// A number without a type: it takes the type of what it meets.
+    Number(Value),
+}
+
+macro_rules! src_from {
+    ($($from:ty => |$v:ident| $to:expr;)*) => {
+        $(impl From<$from> for Src {
+            fn from($v: $from) -> Self {
+                $to
+            }
+        })*
+    };
+}
+
+src_from! {
+    TensorId => |v| Src::Tensor(v);
+    ScalarId => |v| Src::Scalar(v);
+    Value => |v| Src::Number(v);
+    f64 => |v| Src::Number(Value::Float(v));
+    i64 => |v| Src::Number(Value::Int(v));
+    i32 => |v| Src::Number(Value::Int(v.into()));
+    bool => |v| Src::Number(Value::Bool(v));
+    Operand => |v| match v {
+        Operand::Tensor(t) => Src::Tensor(t),
+        Operand::Scalar(s) => Src::Scalar(s),
+    };
+}
+
+/// A fusion under construction. Methods return the [`Operand`] they define,
+/// which later methods take. An operation on scalars alone gives a scalar.
+#[derive(Clone, Debug, Default)]
+pub struct FusionBuilder {
+    pub(super) name: String,
+    pub(super) tensors: PrimaryMap<TensorId, Tensor>,
+    pub(super) scalars: ScalarPool,
+    pub(super) ops: PrimaryMap<OpId, Op>,
+    pub(super) inputs: Vec<Operand>,
+    pub(super) outputs: Vec<TensorId>,
+    pub(super) names: FxHashSet<String>,
+    /// The conversions made so far, so that none is made twice.
+    casts: FxHashMap<(TensorId, DType), TensorId>,
+}
+
+impl FusionBuilder {
+    /// An empty fusion.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    // ---- inputs, constants, names, outputs ----
+
+    /// Declares an input tensor.
+    pub fn tensor(&mut self, name: &str, dtype: DType, dims: &[Dim]) -> Result<Operand> {
+        check_rank(name, dims.len())?;
+        self.claim_name(name)?;
+        let input = self.inputs.len() as u32;
+        let mut axes = Vec::with_capacity(dims.len());
+        for (axis, dim) in dims.iter().enumerate() {
+            let extent = match *dim {
+                Dim::Symbolic => self.scalars.intern(DType::I64, ScalarDef::Size { input, axis: axis as u32 }),
+                Dim::Const(n) if n < 0 => {
+                    let message = format!("{name}: axis {axis} has the negative extent {n}");
+                    return Err(Diagnostic::user(code::EXTENT, message));
+                }
+                Dim::Const(n) => self.scalars.size_const(n),
+                Dim::Broadcast => self.scalars.size_const(1),
+            };
+            let kind = match *dim {
+                Dim::Const(1) | Dim::Broadcast => AxisKind::Broadcast,
+                _ => AxisKind::Iteration,
+            };
+            axes.push(Axis { extent, kind });
+        }
+        let id = self.tensors.push(Tensor { name: name.into(), dtype, axes, def: TensorDef::Input(input) });
+        self.inputs.push(Operand::Tensor(id));
+        Ok(Operand::Tensor(id))
+    }
+
+    /// Declares an input scalar.
+    pub fn scalar(&mut self, name: &str, dtype: DType) -> Result<Operand> {
+        self.claim_name(name)?;
+        let def = ScalarDef::Input { index: self.inputs.len() as u32, name: name.into() };
+        let operand = Operand::Scalar(self.scalars.intern(dtype, def));
+        self.inputs.push(operand);
+        Ok(operand)
+    }
+
+    /// A constant of a type, rounded to it.
+    pub fn constant(&mut self, value: Value, dtype: DType) -> Result<Operand> {
+        check_number("constant", value, dtype)?;
+        Ok(Operand::Scalar(self.scalars.constant(value, dtype)))
+    }
+
+    /// The extent of an axis (negative ones count from the end) as an `i64` scalar.
+    pub fn size(&mut self, x: impl Into<Src>, axis: i64) -> Result<Operand> {
+        let x = self.tensor_operand("size", x.into())?;
+        let axis = normal_axis("size", axis, self.rank(x))?;
+        Ok(Operand::Scalar(self.tensors[x].axes[axis].extent))
+    }
+
+    /// Names a value that has no name yet; scalars and named tensors keep theirs.
+    pub fn set_name(&mut self, x: Operand, name: &str) -> Result<()> {
+        let Operand::Tensor(t) = x else { return Ok(()) };
+        self.check_operand("name", x.into())?;
+        if self.tensors[t].name.is_empty() {
+            self.claim_name(name)?;
+            self.tensors[t].name = name.into();
+        }
+        Ok(())
+    }
+
+    fn claim_name(&mut self, name: &str) -> Result<()> {
+        if !is_name(name) {
+            return Err(Diagnostic::user(code::SYNTAX, format!("`{name}` is not a name"))
+                .note("names have 1 to 128 letters, digits and underscores"));
+        }
+        if !self.names.insert(name.into()) {
+            return Err(Diagnostic::user(code::DUPLICATE_NAME, format!("`%{name}` is defined twice")));
+        }
+        Ok(())
+    }
+
+    /// Returns a tensor to the caller. An input, and a tensor that is returned
+    /// already, is returned as a copy: outputs are distinct results of operations.
+    pub fn output(&mut self, x: impl Into<Src>) -> Result<()> {
+        let mut x = self.tensor_operand("return", x.into())?;
+        if matches!(self.tensors[x].def, TensorDef::Input(_)) || self.outputs.contains(&x) {
+            x = self.push(OpKind::Set, vec![Operand::Tensor(x)])?;
+        }
+        self.outputs.push(x);
+        Ok(())
+    }
+
+    /// Checks that something is returned, drops what no output depends on, and
+    /// names what has no name.
+    pub fn finish(self) -> Result<Fusion> {
+        super::finish::finish(self)
+    }
+
+    // ---- elementwise ----
+
+    /// An elementwise operation on one operand.
+    pub fn unary(&mut self, op: UnaryOp, x: impl Into<Src>) -> Result<Operand> {
+        let operands = self.promoted(op.name(), &[x.into()], op.promotes_int_to_float())?;
+        match operands[0] {
+            Operand::Scalar(s) => {
+                self.check_scalar_op(op.name(), op.accepts(self.scalars.dtype(s)), s)?;
+                Ok(Operand::Scalar(self.scalars.unary(op, s)))
+            }
+            Operand::Tensor(_) => Ok(Operand::Tensor(self.push(OpKind::Unary(op), operands)?)),
+        }
+    }
+
+    /// An elementwise operation on two operands.
+    pub fn binary(&mut self, op: BinaryOp, a: impl Into<Src>, b: impl Into<Src>) -> Result<Operand> {
+        let operands = self.promoted(op.name(), &[a.into(), b.into()], op.promotes_int_to_float())?;
+        if let [Operand::Scalar(a), Operand::Scalar(b)] = operands[..] {
+            self.check_scalar_op(op.name(), op.accepts(self.scalars.dtype(a)), a)?;
+            return Ok(Operand::Scalar(self.scalars.binary(op, a, b)));
+        }
+        Ok(Operand::Tensor(self.push(OpKind::Binary(op), operands)?))
+    }
+
+    /// An elementwise operation on three operands, at least one of them a tensor.
+    pub fn ternary(
+        &mut self,
+        op: TernaryOp,
+        a: impl Into<Src>,
+        b: impl Into<Src>,
+        c: impl Into<Src>,
+    ) -> Result<Operand> {
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        let operands = if let TernaryOp::Where = op {
+            self.check_operand(op.name(), a)?;
+            let condition = self.as_operand(a);
+            let mut operands = vec![condition];
+            operands.extend(self.promoted_as(op.name(), &[b, c], false, literal_default)?);
+            operands
+        } else {
+            self.promoted(op.name(), &[a, b, c], matches!(op, TernaryOp::Lerp))?
+        };
+        Ok(Operand::Tensor(self.push(OpKind::Ternary(op), operands)?))
+    }
+
+    /// Conversion. A value that has the type already is returned as it is.
+    pub fn cast(&mut self, x: impl Into<Src>, to: DType) -> Result<Operand> {
+        match self.check_operand("cast", x.into())? {
+            Src::Tensor(t) => Ok(Operand::Tensor(self.cast_tensor(t, to)?)),
+            Src::Scalar(s) => Ok(Operand::Scalar(self.scalars.cast(s, to))),
+            Src::Number(value) => self.constant(value, to),
+        }
+    }
+
+    /// A copy.
+    pub fn set(&mut self, x: impl Into<Src>) -> Result<Operand> {
+        self.move_axes("set", x.into(), OpKind::Set)
+    }
+
+    // ---- axes ----
+
+    /// Inserts an axis of size 1 where a flag is true.
+    pub fn broadcast(&mut self, x: impl Into<Src>, flags: &[bool]) -> Result<Operand> {
+        check_rank("broadcast", flags.len())?;
+        self.move_axes("broadcast", x.into(), OpKind::Broadcast { flags: flags.to_vec() })
+    }
+
+    /// Removes the broadcast axes where a flag is true.
+    pub fn squeeze(&mut self, x: impl Into<Src>, flags: &[bool]) -> Result<Operand> {
+        self.move_axes("squeeze", x.into(), OpKind::Squeeze { flags: flags.to_vec() })
+    }
+
+    /// Result axis `i` is axis `dims[i]`; negative axes count from the end.
+    pub fn permute(&mut self, x: impl Into<Src>, dims: &[i64]) -> Result<Operand> {
+        let x = self.tensor_operand("permute", x.into())?;
+        let rank = self.rank(x);
+        if dims.len() != rank {
+            let message = format!("permute: {} axes are named, the operand has rank {rank}", dims.len());
+            return Err(Diagnostic::user(code::RANK, message));
+        }
+        let perm: Result<Vec<u32>> =
+            dims.iter().map(|&axis| normal_axis("permute", axis, rank).map(|axis| axis as u32)).collect();
+        self.move_axes("permute", Src::Tensor(x), OpKind::Permute { perm: perm? })
+    }
+
+    /// Combines over `axes` (negative ones count from the end; none means all)
+    /// and drops them, or leaves axes of size 1 with `keepdim`. `dtype` is the
+    /// result's; unless given, `sum` and `prod` of small integers and `bool`
+    /// give `i64`, and `f16` and `bf16` give `f32`.
+    pub fn reduce(
+        &mut self,
+        op: ReduceOp,
+        x: impl Into<Src>,
+        axes: &[i64],
+        keepdim: bool,
+        dtype: Option<DType>,
+    ) -> Result<Operand> {
+        let name = op.name();
+        let x = self.tensor_operand(name, x.into())?;
+        let rank = self.rank(x);
+        let axes = normal_axes(name, axes, rank)?;
+        let own = self.tensors[x].dtype;
+        let working = match (op, dtype) {
+            (_, Some(dtype)) => dtype.compute(),
+            (ReduceOp::Sum | ReduceOp::Prod, None) => accumulation_type(own),
+            (ReduceOp::Max | ReduceOp::Min, None) => own.compute(),
+        };
+        let mut result = self.cast_tensor(x, working)?;
+        // A tensor without axes is its own reduction.
+        if rank > 0 {
+            result = self.push(OpKind::Reduce { op, axes: axes.clone() }, vec![Operand::Tensor(result)])?;
+        }
+        result = self.cast_tensor(result, dtype.unwrap_or(working))?;
+        if keepdim && rank > 0 {
+            let flags = (0..rank as u32).map(|axis| axes.contains(&axis)).collect();
+            result = self.push(OpKind::Broadcast { flags }, vec![Operand::Tensor(result)])?;
+        }
+        Ok(Operand::Tensor(result))
+    }
+
+    /// A tensor of the given extents filled with a scalar.
+    pub fn full(&mut self, extents: &[Src], value: impl Into<Src>, dtype: DType) -> Result<Operand> {
+        check_rank("full", extents.len())?;
+        let value = value.into();
+        if let Src::Number(number) = value {
+            check_number("full", number, dtype)?;
+        }
+        let value = match self.check_operand("full", value)? {
+            Src::Number(number) => self.scalars.constant(number, dtype),
+            Src::Scalar(s) => self.scalars.cast(s, dtype),
+            Src::Tensor(_) => {
+                let message = "full: the fill value is a tensor, a scalar is needed";
+                return Err(Diagnostic::user(code::NOT_TENSOR, message).note("broadcast the tensor instead"));
+            }
+        };
+        let axes: Result<Vec<Axis>> =
+            extents.iter().enumerate().map(|(i, &extent)| self.extent_axis(i, extent)).collect();
+        Ok(Operand::Tensor(self.push_full(axes?, Operand::Scalar(value))?))
+    }
+
+    fn extent_axis(&mut self, position: usize, extent: Src) -> Result<Axis> {
+        let id = match self.check_operand("full", extent)? {
+            Src::Number(Value::Int(n)) => self.scalars.size_const(n),
+            Src::Scalar(s) if self.scalars.dtype(s).is_int() => self.scalars.cast(s, DType::I64),
+            _ => {
+                let message = format!("full: extent {position} is not an integer scalar");
+                return Err(Diagnostic::user(code::DTYPE, message));
+            }
+        };
+        let known = self.scalars.const_value(id).map(Value::as_i64);
+        match known {
+            Some(n) if n < 0 => {
+                Err(Diagnostic::user(code::EXTENT, format!("full: extent {position} is {n}, which is negative")))
+            }
+            Some(1) => Ok(Axis { extent: id, kind: AxisKind::Broadcast }),
+            _ => Ok(Axis { extent: id, kind: AxisKind::Iteration }),
+        }
+    }
+
+    // ---- the common parts ----
+
+    /// The type of a value.
+    pub fn dtype(&self, x: Operand) -> DType {
+        match x {
+            Operand::Tensor(t) => self.tensors[t].dtype,
+            Operand::Scalar(s) => self.scalars.dtype(s),
+        }
+    }
+
+    pub(super) fn rank(&self, x: TensorId) -> usize {
+        self.tensors[x].axes.len()
+    }
+
+    /// Refuses handles that this builder did not give out.
+    fn check_operand(&self, name: &str, x: Src) -> Result<Src> {
+        let known = match x {
+            Src::Tensor(t) => self.tensors.get(t).is_some(),
+            Src::Scalar(s) => self.scalars.get(s).is_some(),
+            Src::Number(_) => true,
+        };
+        if known {
+            return Ok(x);
+        }
+        Err(Diagnostic::user(code::UNKNOWN_NAME, format!("{name}: the operand belongs to another fusion")))
+    }
+
+    pub(super) fn tensor_operand(&self, name: &str, x: Src) -> Result<TensorId> {
+        match self.check_operand(name, x)? {
+            Src::Tensor(t) => Ok(t),
+            Src::Scalar(_) | Src::Number(_) => {
+                Err(Diagnostic::user(code::NOT_TENSOR, format!("{name}: the operand is a scalar, a tensor is needed"))
+                    .note("turn a scalar into a tensor with full"))
+            }
+        }
+    }
+
+    fn check_scalar_op(&self, name: &str, accepted: bool, s: ScalarId) -> Result<()> {
+        if accepted {
+            return Ok(());
+        }
+        let message = format!("{name}: not defined on {}", self.scalars.dtype(s));
+        Err(Diagnostic::user(code::DTYPE, message).note("cast the operands first"))
+    }
+
+    /// A number by itself has the type that represents it exactly.
+    fn as_operand(&mut self, x: Src) -> Operand {
+        match x {
+            Src::Tensor(t) => Operand::Tensor(t),
+            Src::Scalar(s) => Operand::Scalar(s),
+            Src::Number(value) => Operand::Scalar(self.scalars.constant(value, literal_exact(value))),
+        }
+    }
+
+    /// The operands cast to the type in which an operation works.
+    fn promoted(&mut self, name: &str, operands: &[Src], int_to_float: bool) -> Result<Vec<Operand>> {
+        self.promoted_as(name, operands, int_to_float, literal_exact)
+    }
+
+    fn promoted_as(
+        &mut self,
+        name: &str,
+        operands: &[Src],
+        int_to_float: bool,
+        literal: fn(Value) -> DType,
+    ) -> Result<Vec<Operand>> {
+        for operand in operands {
+            self.check_operand(name, *operand)?;
+        }
+        let common = common_type(&self.tensors, &self.scalars, operands, literal);
+        let working = working_type(common, int_to_float);
+        operands
+            .iter()
+            .map(|operand| match *operand {
+                Src::Tensor(t) => Ok(Operand::Tensor(self.cast_tensor(t, working)?)),
+                Src::Scalar(s) => Ok(Operand::Scalar(self.scalars.cast(s, working))),
+                Src::Number(value) => {
+                    check_number(name, value, working)?;
+                    Ok(Operand::Scalar(self.scalars.constant(value, working)))
+                }
+            })
+            .collect()
+    }
+
+    fn cast_tensor(&mut self, x: TensorId, to: DType) -> Result<TensorId> {
+        if self.tensors[x].dtype == to {
+            return Ok(x);
+        }
+        if let Some(done) = self.casts.get(&(x, to)) {
+            return Ok(*done);
+        }
+        let result = self.push(OpKind::Cast(to), vec![Operand::Tensor(x)])?;
+        self.casts.insert((x, to), result);
+        Ok(result)
+    }
+
+    fn move_axes(&mut self, name: &str, x: Src, kind: OpKind) -> Result<Operand> {
+        let x = self.tensor_operand(name, x)?;
+        Ok(Operand::Tensor(self.push(kind, vec![Operand::Tensor(x)])?))
+    }
+
+    /// Adds an operation whose operands have their final types.
+    fn push(&mut self, kind: OpKind, inputs: Vec<Operand>) -> Result<TensorId> {
+        let metas: Vec<_> = inputs.iter().map(|operand| self.operand_meta(*operand)).collect();
+        let one = self.scalars.size_const(1);
+        let shape = meta::infer(&kind, &metas, &SymbolicExtents { scalars: &self.scalars, one })?;
+        let axes = shape.axes.into_iter().map(|axis| Axis { extent: axis.extent, kind: axis.kind }).collect();
+        self.define(kind, inputs, shape.dtype, axes)
+    }
+
+    fn push_full(&mut self, axes: Vec<Axis>, value: Operand) -> Result<TensorId> {
+        let dtype = self.dtype(value);
+        self.define(OpKind::Full, vec![value], dtype, axes)
+    }
+
+    fn define(&mut self, kind: OpKind, inputs: Vec<Operand>, dtype: DType, axes: Vec<Axis>) -> Result<TensorId> {
+        if self.ops.len() >= MAX_OPS {
+            return Err(Diagnostic::user(code::TOO_LARGE, format!("a fusion has at most {MAX_OPS} operations")));
+        }
+        let output = self.tensors.next_id();
+        let op = self.ops.push(Op { kind, inputs, output });
+        Ok(self.tensors.push(Tensor { name: String::new(), dtype, axes, def: TensorDef::Op(op) }))
+    }
+
+    fn operand_meta(&self, operand: Operand) -> OperandMeta<ScalarId> {
+        match operand {
+            Operand::Scalar(s) => OperandMeta::Scalar(self.scalars.dtype(s)),
+            Operand::Tensor(t) => {
+                let tensor = &self.tensors[t];
+                let axes = tensor.axes.iter().map(|axis| AxisMeta { extent: axis.extent, kind: axis.kind }).collect();
+                OperandMeta::Tensor(Shape { dtype: tensor.dtype, axes })
+            }
+        }
+    }
+}
+
+/// Whether a text can name a value: kernels print it as part of an identifier.
+pub fn is_name(name: &str) -> bool {
+    (1..=128).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+fn check_rank(name: &str, rank: usize) -> Result<()> {
+    if rank <= MAX_RANK {
+        return Ok(());
+    }
+    Err(Diagnostic::user(code::TOO_LARGE, format!("{name}: rank {rank} is above the limit of {MAX_RANK}")))
+}
+
+/// An axis counted from the start.
+pub(super) fn normal_axis(name: &str, axis: i64, rank: usize) -> Result<usize> {
+    let from_start = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
+    match from_start.and_then(|axis| usize::try_from(axis).ok()) {
+        Some(axis) if axis < rank => Ok(axis),
+        _ => Err(Diagnostic::user(code::AXIS, format!("{name}: axis {axis} of an operand of rank {rank}"))),
+    }
+}
+
+/// Axes counted from the start, ascending; all of them if none is named.
+pub(super) fn normal_axes(name: &str, axes: &[i64], rank: usize) -> Result<Vec<u32>> {
+    if axes.is_empty() {
+        return Ok((0..rank as u32).collect());
+    }
+    let mut normal = Vec::with_capacity(axes.len());
+    for &axis in axes {
+        let from_start = normal_axis(name, axis, rank)? as u32;
+        if normal.contains(&from_start) {
+            return Err(Diagnostic::user(code::AXIS, format!("{name}: axis {axis} is named twice")));
+        }
+        normal.push(from_start);
+    }
+    normal.sort_unstable();
+    Ok(normal)
+}

@@ -1,0 +1,122 @@
+//! Promotion: the common type of an operation's operands, and the type in
+//! which the operation is done. The shape rule itself is [`super::meta`].
+//!
+//! A tensor's type wins over a scalar's unless the scalar's class is higher. A
+//! number without a type (a literal) is weaker still: next to a typed scalar
+//! it takes that scalar's type, alone the default type of its class.
+
+use super::builder::Src;
+use super::meta::ExtentRule;
+use super::scalars::{ScalarPool, home_type};
+use super::{ScalarId, Tensor, TensorId};
+use crate::diag::{Diagnostic, Result, code};
+use crate::num::{DType, DTypeClass, Value, promote, promote_all};
+use crate::util::PrimaryMap;
+
+/// The common type of operands, before any rule of an operation. `literal`
+/// gives the type of a lone number.
+pub(super) fn common_type(
+    tensors: &PrimaryMap<TensorId, Tensor>,
+    scalars: &ScalarPool,
+    operands: &[Src],
+    literal: fn(Value) -> DType,
+) -> DType {
+    let mut strong = Vec::new();
+    let mut typed = Vec::new();
+    let mut numbers = Vec::new();
+    for operand in operands {
+        match *operand {
+            Src::Tensor(t) => strong.push(tensors[t].dtype),
+            Src::Scalar(s) => typed.push(scalars.dtype(s)),
+            Src::Number(value) => numbers.push(literal(value)),
+        }
+    }
+    if strong.is_empty() {
+        strong = std::mem::take(&mut typed);
+    }
+    let weak: Vec<DType> = typed.into_iter().chain(numbers).collect();
+    promote_all(&strong, &weak).unwrap_or(DType::F32)
+}
+
+/// The type of a number that meets no typed operand but shapes a tensor.
+pub(super) fn literal_default(value: Value) -> DType {
+    match value.class() {
+        DTypeClass::Float => DType::F32,
+        DTypeClass::Int => DType::I64,
+        DTypeClass::Bool => DType::Bool,
+    }
+}
+
+/// The type of a number in arithmetic on numbers alone: exact.
+pub(super) fn literal_exact(value: Value) -> DType {
+    home_type(value)
+}
+
+/// The type in which an operation works: reduced floats compute in `f32`, and
+/// so do integers where the operation is one on floats.
+pub(super) fn working_type(common: DType, int_to_float: bool) -> DType {
+    match common.class() {
+        DTypeClass::Float => common.compute(),
+        _ if int_to_float => DType::F32,
+        _ => common,
+    }
+}
+
+/// The type in which `sum` and `prod` accumulate: small integers and `bool`
+/// widen to `i64`, reduced floats to `f32`.
+pub(super) fn accumulation_type(dtype: DType) -> DType {
+    match dtype.class() {
+        DTypeClass::Float => dtype.compute(),
+        _ => promote(DType::I64, dtype),
+    }
+}
+
+/// Refuses a number that its type cannot hold.
+pub(super) fn check_number(name: &str, value: Value, dtype: DType) -> Result<()> {
+    let (low, high) = match dtype {
+        DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        DType::I8 => (i64::from(i8::MIN), i64::from(i8::MAX)),
+        DType::U8 => (0, i64::from(u8::MAX)),
+        DType::I64 => (i64::MIN, i64::MAX),
+        _ => return Ok(()),
+    };
+    let fits = match value {
+        Value::Int(v) => (low..=high).contains(&v),
+        Value::Float(v) => v.fract() == 0.0 && v >= low as f64 && v <= high as f64,
+        Value::Bool(_) => true,
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(Diagnostic::user(code::BAD_NUMBER, format!("{name}: {} is not a number of {dtype}", shown(value)))
+        .note(format!("{dtype} holds the integers from {low} to {high}")))
+}
+
+/// A value for a message.
+pub(super) fn shown(value: Value) -> String {
+    match value {
+        Value::Float(v) => format!("{v:?}"),
+        Value::Int(v) => v.to_string(),
+        Value::Bool(v) => v.to_string(),
+    }
+}
+
+/// The shape rule on symbolic extents: constants must agree; a constant says
+/// more than a symbol; of two symbols the first stands for both.
+pub(super) struct SymbolicExtents<'a> {
+    pub(super) scalars: &'a ScalarPool,
+    pub(super) one: ScalarId,
+}
+
+impl ExtentRule<ScalarId> for SymbolicExtents<'_> {
+    fn one(&self) -> ScalarId {
+        self.one
+    }
+    fn unify(&self, a: &ScalarId, b: &ScalarId) -> Result<ScalarId, (String, String)> {
+        match (self.scalars.const_value(*a), self.scalars.const_value(*b)) {
+            (Some(x), Some(y)) if x != y => Err((shown(x), shown(y))),
+            (None, Some(_)) => Ok(*b),
+            _ => Ok(*a),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Hash-consed scalars: equal definitions get one id, and arithmetic on
+//! constants folds, so that a fusion never holds a scalar that is known.
+
+use super::{Scalar, ScalarDef, ScalarId};
+use crate::num::{BinaryOp, DType, DTypeClass, UnaryOp, Value, eval};
+use crate::util::PrimaryMap;
+use rustc_hash::FxHashMap;
+
+/// The scalars of a fusion under construction.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ScalarPool {
+    scalars: PrimaryMap<ScalarId, Scalar>,
+    /// Only looked up, never iterated.
+    ids: FxHashMap<(DType, ScalarDef), ScalarId>,
+}
+
+impl ScalarPool {
+    /// The id of a scalar with this type and definition.
+    pub(super) fn intern(&mut self, dtype: DType, def: ScalarDef) -> ScalarId {
+        if let Some(id) = self.ids.get(&(dtype, def.clone())) {
+            return *id;
+        }
+        let id = self.scalars.push(Scalar { dtype, def: def.clone() });
+        self.ids.insert((dtype, def), id);
+        id
+    }
+
+    /// A constant, brought to the values that its type has.
+    pub(super) fn constant(&mut self, value: Value, dtype: DType) -> ScalarId {
+        let value = canonical(eval::cast(home_type(value), dtype, value));
+        self.intern(dtype, ScalarDef::Const(value))
+    }
+
+    /// A size: an `i64` constant.
+    pub(super) fn size_const(&mut self, size: i64) -> ScalarId {
+        self.intern(DType::I64, ScalarDef::Const(Value::Int(size)))
+    }
+
+    pub(super) fn get(&self, id: ScalarId) -> Option<&Scalar> {
+        self.scalars.get(id)
+    }
+
+    pub(super) fn dtype(&self, id: ScalarId) -> DType {
+        self.scalars[id].dtype
+    }
+
+    /// The value of a scalar that is a constant.
+    pub(super) fn const_value(&self, id: ScalarId) -> Option<Value> {
+        match self.scalars[id].def {
+            ScalarDef::Const(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Conversion; none where the type is right already.
+    pub(super) fn cast(&mut self, id: ScalarId, to: DType) -> ScalarId {
+        let from = self.dtype(id);
+        if from == to {
+            return id;
+        }
+        match self.const_value(id) {
+            Some(value) => self.intern(to, ScalarDef::Const(canonical(eval::cast(from, to, value)))),
+            None => self.intern(to, ScalarDef::Cast(id)),
+        }
+    }
+
+    /// Arithmetic on a scalar of a type that the operation accepts.
+    pub(super) fn unary(&mut self, op: UnaryOp, x: ScalarId) -> ScalarId {
+        let dtype = self.dtype(x);
+        let result = if op.is_predicate() { DType::Bool } else { dtype };
+        match self.const_value(x) {
+            Some(value) => self.intern(result, ScalarDef::Const(canonical(eval::unary(op, dtype, value)))),
+            None => self.intern(result, ScalarDef::Unary(op, x)),
+        }
+    }
+
+    /// Arithmetic on two scalars of one type that the operation accepts.
+    pub(super) fn binary(&mut self, op: BinaryOp, a: ScalarId, b: ScalarId) -> ScalarId {
+        let dtype = self.dtype(a);
+        let result = if op.is_predicate() { DType::Bool } else { dtype };
+        match (self.const_value(a), self.const_value(b)) {
+            (Some(x), Some(y)) => self.intern(result, ScalarDef::Const(canonical(eval::binary(op, dtype, x, y)))),
+            _ => self.intern(result, ScalarDef::Binary(op, a, b)),
+        }
+    }
+}
+
+/// The widest type of a value's class, which represents it exactly.
+pub(super) fn home_type(value: Value) -> DType {
+    match value.class() {
+        DTypeClass::Float => DType::F64,
+        DTypeClass::Int => DType::I64,
+        DTypeClass::Bool => DType::Bool,
+    }
+}
+
+/// One NaN for all: its payload has no meaning and no textual form.
+fn canonical(value: Value) -> Value {
+    match value {
+        Value::Float(v) if v.is_nan() => Value::Float(f64::NAN),
+        other => other,
+    }
+}
