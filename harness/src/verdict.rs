@@ -52,8 +52,8 @@ pub struct Numerics {
     pub wrong: u64,
     /// Largest absolute error of finite elements.
     pub max_abs: f64,
-    /// Largest error in units of the tolerance.
-    pub worst: f64,
+    /// Largest relative error of finite elements whose reference is not 0.
+    pub max_rel: f64,
 }
 
 /// One row of `perf.csv`; absent figures are `None`, never 0.

@@ -121,21 +121,16 @@ impl Judge<'_> {
         spans: &Spans<'_>,
     ) -> Result<Option<RunOutcome>, Vec<Diagnostic>> {
         let run = result.map_err(|error| one(error.note(format!("this happened {what}"))))?;
-        let length = engine::fusion::bind_args(self.fusion, self.args).map_or(1.0, |b| compare::reduction_length(self.fusion, &b));
+        let bindings = engine::fusion::bind_args(self.fusion, self.args).map_err(one)?;
         let numerics = outcome.numerics.get_or_insert_default();
         let mut complaints = Vec::new();
         if run.outputs.len() != self.wanted.len() {
             complaints.push(format!("{} outputs expected, {} given", self.wanted.len(), run.outputs.len()));
         }
         spans.own(Own::Compare, what, || {
-            for ((id, wanted), got) in self.fusion.outputs.iter().zip(self.wanted).zip(&run.outputs) {
-                let name = &self.fusion.tensors[*id].name;
-                let (more, complaint) = compare::compare(name, wanted, got, &self.case.check, length);
-                numerics.elements += more.elements;
-                numerics.wrong += more.wrong;
-                numerics.max_abs = numerics.max_abs.max(more.max_abs);
-                numerics.worst = numerics.worst.max(more.worst);
-                complaints.extend(complaint);
+            for ((output, wanted), got) in self.fusion.outputs.iter().zip(self.wanted).zip(&run.outputs) {
+                let pair = (wanted, got);
+                complaints.extend(compare::compare(self.fusion, &bindings, *output, pair, &self.case.check, numerics));
             }
         });
         if !complaints.is_empty() && outcome.verdict == Verdict::Pass {

@@ -12,6 +12,5 @@ mod pipeline;
 mod refusal;
 mod serve;
 
-pub(crate) use device::Device;
 pub(crate) use execute::{Stage, show};
 pub(crate) use serve::main;
