@@ -12,6 +12,8 @@ pub mod fusion;
 pub mod kernel;
 pub mod num;
 pub mod options;
+pub mod refeval;
 pub mod runtime;
 pub mod tensor;
+pub mod text;
 pub mod util;

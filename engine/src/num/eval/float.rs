@@ -72,12 +72,12 @@ pub fn predicate_f64(op: UnaryOp) -> fn(f64) -> bool {
 }
 
 /// The larger one; NaN wins.
-pub(super) fn maximum(a: f64, b: f64) -> f64 {
+pub fn maximum(a: f64, b: f64) -> f64 {
     if a.is_nan() || a >= b { a } else { b }
 }
 
 /// The smaller one; NaN wins.
-pub(super) fn minimum(a: f64, b: f64) -> f64 {
+pub fn minimum(a: f64, b: f64) -> f64 {
     if a.is_nan() || a <= b { a } else { b }
 }
 

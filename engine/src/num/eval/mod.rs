@@ -10,7 +10,7 @@ mod float;
 mod int;
 mod special;
 
-pub use float::{binary_f64, predicate_f64, relation_f64, ternary_f64, unary_f64};
+pub use float::{binary_f64, maximum, minimum, predicate_f64, relation_f64, ternary_f64, unary_f64};
 pub use int::wrap;
 
 use super::convert::{bf16_to_f64, f16_to_f64, f64_to_bf16, f64_to_f16, i64_to_f64_odd};

@@ -1,0 +1,310 @@
+//! Compares a result with the reference.
+//!
+//! An element matches if `|actual - expected| <= abs + rel * |expected|`, or
+//! both are NaN, or both the same infinity. Integers and `bool` match exactly.
+//!
+//! The default tolerance follows the error of a well-made kernel on data of
+//! magnitude around 1, with `e` the spacing of the computing type at 1 (`f32`
+//! for all but `f64`): a chain of functions is good to 16 `e` relative; where
+//! terms cancel, their rounding stays, 32 `e`; a sum of `n` terms adds
+//! `4 sqrt(n) e`. A rounding to `f16` or `bf16` on the way may fall to either
+//! side, which is one spacing of that type: 2 are allowed.
+
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::{Bindings, Fusion, OpKind, TensorId};
+use crate::num::{DType, Value, storage};
+use crate::tensor::HostTensor;
+use crate::util::EntityId;
+use rayon::prelude::*;
+
+/// How far a result may be from the reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Absolute part.
+    pub abs: f64,
+    /// Part that grows with the expected magnitude.
+    pub rel: f64,
+}
+
+/// Spacing of a floating-point type at 1; 0 for exact types.
+fn spacing(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::EPSILON,
+        DType::F32 => f32::EPSILON.into(),
+        DType::F16 => 1.0 / 1024.0,
+        DType::BF16 => 1.0 / 128.0,
+        DType::I64 | DType::I32 | DType::I8 | DType::U8 | DType::Bool => 0.0,
+    }
+}
+
+impl Tolerance {
+    /// No difference at all.
+    pub const EXACT: Self = Self { abs: 0.0, rel: 0.0 };
+
+    /// The default for an element type and a longest reduction.
+    pub fn default_for(dtype: DType, reduction: i64) -> Self {
+        let compute = spacing(dtype.compute());
+        let stored = if dtype.is_reduced_float() { 2.0 * spacing(dtype) } else { 0.0 };
+        let terms = reduction.max(0) as f64;
+        Self { abs: compute * (32.0 + 4.0 * terms.sqrt()), rel: 16.0 * compute + stored }
+    }
+
+    /// The default for an output of a fusion: by its type, the longest
+    /// reduction and the coarsest type that it was computed through.
+    pub fn for_output(fusion: &Fusion, bindings: &Bindings, output: TensorId) -> Self {
+        let dtype = fusion.tensors[output].dtype;
+        if !dtype.is_float() {
+            return Self::EXACT;
+        }
+        let cone = Cone::of(fusion, bindings, output);
+        let mut tolerance = Self::default_for(dtype, cone.reduction);
+        // Computing in f32 for an f64 result is as good as f32.
+        if let Some(coarse) = cone.coarsest.filter(|&coarse| spacing(coarse) > spacing(dtype)) {
+            let coarse_tolerance = Self::default_for(coarse, cone.reduction);
+            tolerance.abs = tolerance.abs.max(coarse_tolerance.abs);
+            tolerance.rel = tolerance.rel.max(coarse_tolerance.rel);
+        }
+        if let Some(inner) = cone.coarsest_inside.filter(|inner| inner.is_reduced_float()) {
+            tolerance.abs += 2.0 * spacing(inner);
+            tolerance.rel += 2.0 * spacing(inner);
+        }
+        tolerance
+    }
+}
+
+/// What an output is computed through.
+struct Cone {
+    /// Most elements that one result of a reduction combines.
+    reduction: i64,
+    /// The coarsest floating-point type of an operation's result.
+    coarsest: Option<DType>,
+    /// The same, not counting the output itself.
+    coarsest_inside: Option<DType>,
+}
+
+impl Cone {
+    fn of(fusion: &Fusion, bindings: &Bindings, output: TensorId) -> Self {
+        let mut needed = vec![false; fusion.tensors.len()];
+        needed[output.index()] = true;
+        let mut cone = Self { reduction: 1, coarsest: None, coarsest_inside: None };
+        let coarser = |known: Option<DType>, new: DType| match known {
+            Some(known) if spacing(known) >= spacing(new) => Some(known),
+            _ => Some(new),
+        };
+        for (id, op) in fusion.ops.iter().rev() {
+            if !needed[op.output.index()] {
+                continue;
+            }
+            let dtype = fusion.tensors[op.output].dtype;
+            // Moving elements does not round them.
+            if dtype.is_float() && (op.kind.is_elementwise() || matches!(op.kind, OpKind::Reduce { .. })) {
+                cone.coarsest = coarser(cone.coarsest, dtype);
+                if op.output != output {
+                    cone.coarsest_inside = coarser(cone.coarsest_inside, dtype);
+                }
+            }
+            for operand in fusion.tensor_inputs(id) {
+                needed[operand.index()] = true;
+                if let OpKind::Reduce { axes, .. } = &op.kind {
+                    let sizes = bindings.sizes(fusion, operand);
+                    let terms = axes.iter().fold(1i64, |n, &axis| n.saturating_mul(sizes[axis as usize]));
+                    cone.reduction = cone.reduction.max(terms);
+                }
+            }
+        }
+        cone
+    }
+}
+
+/// An element that does not match.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mismatch {
+    /// Its index.
+    pub index: Vec<i64>,
+    /// What was computed.
+    pub actual: Value,
+    /// What the reference has.
+    pub expected: Value,
+}
+
+/// The outcome of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// The tolerance that was applied.
+    pub tolerance: Tolerance,
+    /// Elements compared.
+    pub elements: usize,
+    /// Elements that do not match.
+    pub mismatches: usize,
+    /// Of these, how many because one side is NaN or infinite.
+    pub nonfinite_mismatches: usize,
+    /// Largest absolute difference of finite elements.
+    pub max_abs: f64,
+    /// Largest relative difference of finite elements whose expected value is not 0.
+    pub max_rel: f64,
+    /// The first mismatch in row-major order.
+    pub first: Option<Mismatch>,
+    /// The mismatch that exceeds the tolerance most.
+    pub worst: Option<Mismatch>,
+}
+
+impl Comparison {
+    /// Whether everything matches.
+    pub fn passed(&self) -> bool {
+        self.mismatches == 0
+    }
+}
+
+impl std::fmt::Display for Comparison {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { elements, mismatches, max_abs, max_rel, tolerance, .. } = self;
+        if self.passed() {
+            return write!(f, "{elements} elements match, max abs error {max_abs:.3e}, max rel error {max_rel:.3e}");
+        }
+        write!(f, "{mismatches} of {elements} elements differ")?;
+        if self.nonfinite_mismatches > 0 {
+            write!(f, " ({} by NaN or infinity)", self.nonfinite_mismatches)?;
+        }
+        write!(f, ", max abs error {max_abs:.3e}, max rel error {max_rel:.3e}")?;
+        write!(f, ", tolerance abs {:.3e} rel {:.3e}", tolerance.abs, tolerance.rel)?;
+        for (what, mismatch) in [("first", &self.first), ("worst", &self.worst)] {
+            if let Some(Mismatch { index, actual, expected }) = mismatch {
+                let (actual, expected) = (Plain(*actual), Plain(*expected));
+                write!(f, "; {what} at {index:?}: {actual}, expected {expected}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value without its class.
+struct Plain(Value);
+
+impl std::fmt::Display for Plain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Value::Float(v) => write!(f, "{v:?}"),
+            Value::Int(v) => write!(f, "{v}"),
+            Value::Bool(v) => write!(f, "{v}"),
+        }
+    }
+}
+
+/// Partial outcome over a range of elements.
+#[derive(Clone, Copy, Default)]
+struct Partial {
+    mismatches: usize,
+    nonfinite: usize,
+    max_abs: f64,
+    max_rel: f64,
+    first: Option<usize>,
+    worst: Option<(f64, usize)>,
+}
+
+impl Partial {
+    /// Joins a later range.
+    fn join(self, later: Self) -> Self {
+        Self {
+            mismatches: self.mismatches + later.mismatches,
+            nonfinite: self.nonfinite + later.nonfinite,
+            max_abs: self.max_abs.max(later.max_abs),
+            max_rel: self.max_rel.max(later.max_rel),
+            first: self.first.or(later.first),
+            worst: match (self.worst, later.worst) {
+                (Some(a), Some(b)) => Some(if b.0 > a.0 { b } else { a }),
+                (a, b) => a.or(b),
+            },
+        }
+    }
+
+    fn miss(&mut self, position: usize, excess: f64) {
+        self.mismatches += 1;
+        self.first = self.first.or(Some(position));
+        if self.worst.is_none_or(|(worst, _)| excess > worst) {
+            self.worst = Some((excess, position));
+        }
+    }
+
+    fn add(&mut self, position: usize, actual: Value, expected: Value, tolerance: Tolerance) {
+        let (Value::Float(a), Value::Float(e)) = (actual, expected) else {
+            let error = actual.as_i64().abs_diff(expected.as_i64()) as f64;
+            self.max_abs = self.max_abs.max(error);
+            if actual != expected {
+                self.miss(position, error);
+            }
+            return;
+        };
+        if !(a.is_finite() && e.is_finite()) {
+            if a != e && !(a.is_nan() && e.is_nan()) {
+                self.nonfinite += 1;
+                self.miss(position, f64::INFINITY);
+            }
+            return;
+        }
+        let error = (a - e).abs();
+        self.max_abs = self.max_abs.max(error);
+        if e != 0.0 {
+            self.max_rel = self.max_rel.max(error / e.abs());
+        }
+        let allowed = tolerance.abs + tolerance.rel * e.abs();
+        if error > allowed {
+            self.miss(position, error / allowed);
+        }
+    }
+}
+
+/// Compares element by element. An error if type or sizes differ: then there is
+/// nothing to compare.
+pub fn compare(actual: &HostTensor, expected: &HostTensor, tolerance: Tolerance) -> Result<Comparison> {
+    actual.check()?;
+    expected.check()?;
+    let describe = |t: &HostTensor| format!("{} {:?}", t.dtype(), t.sizes());
+    if actual.dtype() != expected.dtype() || actual.sizes() != expected.sizes() {
+        let (actual, expected) = (describe(actual), describe(expected));
+        return Err(Diagnostic::bug(format!("the result is {actual}, the reference {expected}")));
+    }
+    const RANGE: usize = 1 << 16;
+    let (dtype, elements) = (expected.dtype(), expected.numel());
+    let (a, e) = (actual.dense_bytes(), expected.dense_bytes());
+    let partials: Vec<_> = (0..elements.div_ceil(RANGE))
+        .into_par_iter()
+        .map(|range| {
+            let mut partial = Partial::default();
+            for position in range * RANGE..elements.min((range + 1) * RANGE) {
+                if let (Some(a), Some(e)) = (storage::read(dtype, &a, position), storage::read(dtype, &e, position)) {
+                    partial.add(position, a, e, tolerance);
+                }
+            }
+            partial
+        })
+        .collect();
+    let total = partials.into_iter().fold(Partial::default(), Partial::join);
+    let mismatch = |position: usize| {
+        let index = unflatten(position, expected.sizes());
+        Some(Mismatch { actual: actual.try_get(&index)?, expected: expected.try_get(&index)?, index })
+    };
+    Ok(Comparison {
+        tolerance,
+        elements,
+        mismatches: total.mismatches,
+        nonfinite_mismatches: total.nonfinite,
+        max_abs: total.max_abs,
+        max_rel: total.max_rel,
+        first: total.first.and_then(mismatch),
+        worst: total.worst.and_then(|(_, position)| mismatch(position)),
+    })
+}
+
+/// The index of a row-major position.
+fn unflatten(position: usize, sizes: &[i64]) -> Vec<i64> {
+    let mut rest = position as i64;
+    let mut index = vec![0; sizes.len()];
+    for (i, &size) in index.iter_mut().zip(sizes).rev() {
+        *i = rest % size.max(1);
+        rest /= size.max(1);
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests;

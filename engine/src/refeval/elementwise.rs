@@ -1,0 +1,170 @@
+//! Elementwise operations on whole tensors. The common operations on `f32` are
+//! written out: IEEE `f32` arithmetic is what `f64` arithmetic rounded once
+//! gives. The others call `num::eval` through a function pointer, or per
+//! element for integers.
+
+use super::data::{Data, Element, View};
+use super::nest::{Nest, map1, map2, map3};
+use crate::diag::{Diagnostic, Result};
+use crate::num::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_bf16, f64_to_f16};
+use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
+use std::sync::Arc;
+
+/// `op(x)`.
+pub(super) fn unary(op: UnaryOp, x: &View) -> Result<View> {
+    if op == UnaryOp::Real {
+        return Ok(x.clone());
+    }
+    let dtype = if op.is_predicate() { DType::Bool } else { x.dtype };
+    let nest = Nest::new(&x.sizes, [&x.strides]);
+    let data = match &*x.data {
+        Data::F32(a) if op.is_predicate() => {
+            let f = eval::predicate_f64(op);
+            Data::Bool(map1(&nest, a, |v| f(v.into())))
+        }
+        Data::F64(a) if op.is_predicate() => Data::Bool(map1(&nest, a, eval::predicate_f64(op))),
+        Data::F32(a) => Data::F32(unary_f32(op, &nest, a)),
+        Data::F64(a) => Data::F64(map1(&nest, a, eval::unary_f64(op))),
+        Data::Int(a) if op.is_predicate() => {
+            Data::Bool(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Int(v)).as_bool()))
+        }
+        Data::Int(a) => Data::Int(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Int(v)).as_i64())),
+        Data::Bool(a) => Data::Bool(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Bool(v)).as_bool())),
+    };
+    Ok(View::dense(dtype, x.sizes.clone(), data))
+}
+
+fn unary_f32(op: UnaryOp, nest: &Nest<1>, a: &[f32]) -> Vec<f32> {
+    match op {
+        UnaryOp::Neg => map1(nest, a, |v| -v),
+        UnaryOp::Abs => map1(nest, a, f32::abs),
+        UnaryOp::Sqrt => map1(nest, a, f32::sqrt),
+        UnaryOp::Reciprocal => map1(nest, a, |v| 1.0 / v),
+        UnaryOp::Relu => map1(nest, a, |v| if v <= 0.0 { 0.0 } else { v }),
+        UnaryOp::Exp => map1(nest, a, |v| f64::from(v).exp() as f32),
+        UnaryOp::Tanh => map1(nest, a, |v| f64::from(v).tanh() as f32),
+        _ => {
+            let f = eval::unary_f64(op);
+            map1(nest, a, |v| f(v.into()) as f32)
+        }
+    }
+}
+
+/// `op(a, b)` over `sizes`.
+pub(super) fn binary(op: BinaryOp, sizes: &[usize], a: &View, b: &View) -> Result<View> {
+    let dtype = if op.is_predicate() { DType::Bool } else { a.dtype };
+    let (sa, sb) = (a.strides_in(sizes), b.strides_in(sizes));
+    let nest = Nest::new(sizes, [&sa, &sb]);
+    let data = match (&*a.data, &*b.data) {
+        (Data::F32(x), Data::F32(y)) if op.is_predicate() => {
+            let f = eval::relation_f64(op);
+            Data::Bool(map2(&nest, x, y, |x, y| f(x.into(), y.into())))
+        }
+        (Data::F64(x), Data::F64(y)) if op.is_predicate() => Data::Bool(map2(&nest, x, y, eval::relation_f64(op))),
+        (Data::F32(x), Data::F32(y)) => Data::F32(binary_f32(op, &nest, x, y)),
+        (Data::F64(x), Data::F64(y)) => Data::F64(map2(&nest, x, y, eval::binary_f64(op, a.dtype))),
+        (Data::Int(x), Data::Int(y)) => {
+            let f = |x, y| eval::binary(op, a.dtype, Value::Int(x), Value::Int(y));
+            if op.is_predicate() {
+                Data::Bool(map2(&nest, x, y, |x, y| f(x, y).as_bool()))
+            } else {
+                Data::Int(map2(&nest, x, y, |x, y| f(x, y).as_i64()))
+            }
+        }
+        (Data::Bool(x), Data::Bool(y)) => {
+            let f = |x, y| eval::binary(op, DType::Bool, Value::Bool(x), Value::Bool(y));
+            Data::Bool(map2(&nest, x, y, |x, y| f(x, y).as_bool()))
+        }
+        _ => return Err(mixed(op.name())),
+    };
+    Ok(View::dense(dtype, sizes.to_vec(), data))
+}
+
+fn mixed(name: &str) -> Box<Diagnostic> {
+    Diagnostic::bug(format!("operands of {name} differ in type after binding"))
+}
+
+fn binary_f32(op: BinaryOp, nest: &Nest<2>, x: &[f32], y: &[f32]) -> Vec<f32> {
+    match op {
+        BinaryOp::Add => map2(nest, x, y, |x, y| x + y),
+        BinaryOp::Sub => map2(nest, x, y, |x, y| x - y),
+        BinaryOp::Mul => map2(nest, x, y, |x, y| x * y),
+        BinaryOp::Div | BinaryOp::Truediv => map2(nest, x, y, |x, y| x / y),
+        _ => {
+            let f = eval::binary_f64(op, DType::F32);
+            map2(nest, x, y, |x, y| f(x.into(), y.into()) as f32)
+        }
+    }
+}
+
+/// `op(a, b, c)` over `sizes`.
+pub(super) fn ternary(op: TernaryOp, sizes: &[usize], a: &View, b: &View, c: &View) -> Result<View> {
+    let strides = [a, b, c].map(|v| v.strides_in(sizes));
+    let nest = Nest::new(sizes, std::array::from_fn(|n| strides[n].as_slice()));
+    let data = match (&*a.data, &*b.data, &*c.data) {
+        (Data::Bool(_), Data::Bool(_), Data::Bool(_)) if op == TernaryOp::Where => select::<bool>(&nest, a, b, c)?,
+        (Data::Bool(_), Data::F32(_), _) if op == TernaryOp::Where => select::<f32>(&nest, a, b, c)?,
+        (Data::Bool(_), Data::F64(_), _) if op == TernaryOp::Where => select::<f64>(&nest, a, b, c)?,
+        (Data::Bool(_), Data::Int(_), _) if op == TernaryOp::Where => select::<i64>(&nest, a, b, c)?,
+        (Data::F32(x), Data::F32(y), Data::F32(z)) => {
+            let f = eval::ternary_f64(op);
+            Data::F32(map3(&nest, x, y, z, |x, y, z| f(x.into(), y.into(), z.into()) as f32))
+        }
+        (Data::F64(x), Data::F64(y), Data::F64(z)) => Data::F64(map3(&nest, x, y, z, eval::ternary_f64(op))),
+        (Data::Int(x), Data::Int(y), Data::Int(z)) => {
+            let f = |x, y, z| eval::ternary(op, a.dtype, Value::Int(x), Value::Int(y), Value::Int(z));
+            Data::Int(map3(&nest, x, y, z, |x, y, z| f(x, y, z).as_i64()))
+        }
+        _ => return Err(mixed(op.name())),
+    };
+    Ok(View::dense(c.dtype, sizes.to_vec(), data))
+}
+
+fn select<T: Element>(nest: &Nest<3>, condition: &View, a: &View, b: &View) -> Result<Data> {
+    let (a, b) = (a.slice::<T>()?, b.slice::<T>()?);
+    Ok(T::wrap(map3(nest, condition.slice::<bool>()?, a, b, |c, a, b| if c { a } else { b })))
+}
+
+/// Conversion.
+pub(super) fn cast(to: DType, x: &View) -> Result<View> {
+    let from = x.dtype;
+    // The elements of f16 and bf16 are held as f32 already.
+    if from == to || (from.is_reduced_float() && to == DType::F32) {
+        return Ok(View { dtype: to, data: Arc::clone(&x.data), sizes: x.sizes.clone(), strides: x.strides.clone() });
+    }
+    let nest = Nest::new(&x.sizes, [&x.strides]);
+    let data = match &*x.data {
+        Data::F32(a) => cast_f32(to, &nest, a),
+        Data::F64(a) => cast_f64(to, &nest, a),
+        Data::Int(a) => cast_value(to, &nest, a, |v| eval::cast(from, to, Value::Int(v))),
+        Data::Bool(a) => cast_value(to, &nest, a, |v| eval::cast(from, to, Value::Bool(v))),
+    };
+    Ok(View::dense(to, x.sizes.clone(), data))
+}
+
+fn cast_f32(to: DType, nest: &Nest<1>, a: &[f32]) -> Data {
+    match to {
+        DType::F64 => Data::F64(map1(nest, a, f64::from)),
+        DType::F16 => Data::F32(map1(nest, a, |v| f16_to_f32(f32_to_f16(v)))),
+        DType::BF16 => Data::F32(map1(nest, a, |v| bf16_to_f32(f32_to_bf16(v)))),
+        _ => cast_value(to, nest, a, |v| eval::cast(DType::F32, to, Value::Float(v.into()))),
+    }
+}
+
+fn cast_f64(to: DType, nest: &Nest<1>, a: &[f64]) -> Data {
+    match to {
+        DType::F32 => Data::F32(map1(nest, a, |v| v as f32)),
+        DType::F16 => Data::F32(map1(nest, a, |v| f16_to_f32(f64_to_f16(v)))),
+        DType::BF16 => Data::F32(map1(nest, a, |v| bf16_to_f32(f64_to_bf16(v)))),
+        _ => cast_value(to, nest, a, |v| eval::cast(DType::F64, to, Value::Float(v))),
+    }
+}
+
+fn cast_value<A: Copy + Sync>(to: DType, nest: &Nest<1>, a: &[A], f: impl Fn(A) -> Value + Sync) -> Data {
+    match to {
+        DType::F64 => Data::F64(map1(nest, a, |v| f(v).as_f64())),
+        _ if to.is_float() => Data::F32(map1(nest, a, |v| f(v).as_f64() as f32)),
+        DType::Bool => Data::Bool(map1(nest, a, |v| f(v).as_bool())),
+        _ => Data::Int(map1(nest, a, |v| f(v).as_i64())),
+    }
+}

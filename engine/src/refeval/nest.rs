@@ -1,0 +1,239 @@
+//! Loop nests over strided operands, split into chunks that run in parallel.
+//!
+//! A nest visits the elements of a dense result in row-major order, and with
+//! each the element `sum(index[d] * stride[d])` of each of `N` operands.
+//! Adjacent axes that all operands step through uniformly are merged, so that
+//! most nests are one or two loops deep.
+
+use rayon::prelude::*;
+
+/// Elements of one parallel task.
+const CHUNK: usize = 1 << 14;
+
+/// A loop nest: sizes, and each operand's strides, outer to inner.
+#[derive(Clone, Debug)]
+pub(super) struct Nest<const N: usize> {
+    axes: Vec<(usize, [usize; N])>,
+    len: usize,
+}
+
+impl<const N: usize> Nest<N> {
+    /// The nest over `sizes`; `strides[n]` are those of operand `n`.
+    pub(super) fn new(sizes: &[usize], strides: [&[usize]; N]) -> Self {
+        let mut axes: Vec<(usize, [usize; N])> = Vec::new();
+        for (axis, &size) in sizes.iter().enumerate() {
+            let inner: [usize; N] = std::array::from_fn(|n| strides[n][axis]);
+            if size == 1 {
+                continue;
+            }
+            match axes.last_mut() {
+                // i * outer + j * inner is (i * size + j) * inner.
+                Some((outer, stride)) if (0..N).all(|n| stride[n] == inner[n] * size) => {
+                    *outer *= size;
+                    *stride = inner;
+                }
+                _ => axes.push((size, inner)),
+            }
+        }
+        if axes.is_empty() {
+            axes.push((1, [0; N]));
+        }
+        Self { axes, len: sizes.iter().product() }
+    }
+
+    /// The number of elements.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Strides of the innermost loop.
+    pub(super) fn inner_strides(&self) -> [usize; N] {
+        self.axes.last().map_or([0; N], |(_, strides)| *strides)
+    }
+
+    /// Calls `row(position, length, offsets)` for each run along the innermost
+    /// axis within elements `start .. start + len`; positions count from `start`.
+    pub(super) fn rows(&self, start: usize, len: usize, mut row: impl FnMut(usize, usize, [usize; N])) {
+        if len == 0 {
+            return;
+        }
+        let depth = self.axes.len();
+        let mut index = vec![0; depth];
+        let mut offsets = [0; N];
+        let mut rest = start;
+        for (d, (size, strides)) in self.axes.iter().enumerate().rev() {
+            index[d] = rest % size;
+            rest /= size;
+            for n in 0..N {
+                offsets[n] += index[d] * strides[n];
+            }
+        }
+        let (inner_size, inner_strides) = self.axes[depth - 1];
+        let mut position = 0;
+        loop {
+            let run = (inner_size - index[depth - 1]).min(len - position);
+            row(position, run, offsets);
+            position += run;
+            if position == len {
+                return;
+            }
+            for n in 0..N {
+                offsets[n] -= index[depth - 1] * inner_strides[n];
+            }
+            index[depth - 1] = 0;
+            self.carry(&mut index, &mut offsets);
+        }
+    }
+
+    /// Advances the axes outside the innermost one.
+    fn carry(&self, index: &mut [usize], offsets: &mut [usize; N]) {
+        for d in (0..index.len() - 1).rev() {
+            let (size, strides) = self.axes[d];
+            index[d] += 1;
+            if index[d] < size {
+                for n in 0..N {
+                    offsets[n] += strides[n];
+                }
+                return;
+            }
+            index[d] = 0;
+            for n in 0..N {
+                offsets[n] -= (size - 1) * strides[n];
+            }
+        }
+    }
+
+    /// Fills a dense result: `row(out, offsets)` writes one run.
+    pub(super) fn fill<R: Copy + Default + Send>(&self, row: impl Fn(&mut [R], [usize; N]) + Sync) -> Vec<R> {
+        let mut result = vec![R::default(); self.len];
+        result.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, out)| {
+            let len = out.len();
+            self.rows(chunk * CHUNK, len, |position, run, offsets| row(&mut out[position..position + run], offsets));
+        });
+        result
+    }
+
+    /// Fills a dense result of `W`-byte elements.
+    pub(super) fn fill_bytes<const W: usize>(&self, row: impl Fn(&mut [[u8; W]], [usize; N]) + Sync) -> Vec<u8> {
+        let mut result = vec![0; self.len * W];
+        result.par_chunks_mut(CHUNK * W).enumerate().for_each(|(chunk, bytes)| {
+            let (out, _) = bytes.as_chunks_mut::<W>();
+            let len = out.len();
+            self.rows(chunk * CHUNK, len, |position, run, offsets| row(&mut out[position..position + run], offsets));
+        });
+        result
+    }
+}
+
+/// The elements `offset, offset + stride, ...` of a slice; `count` of them.
+fn run<A: Copy>(a: &[A], offset: usize, stride: usize, count: usize) -> impl Iterator<Item = A> + '_ {
+    // A stride of 0 repeats one element; `step_by` cannot.
+    (0..count).map(move |i| a[offset + i * stride])
+}
+
+/// Applies a function to each element.
+pub(super) fn map1<A, R>(nest: &Nest<1>, a: &[A], f: impl Fn(A) -> R + Sync) -> Vec<R>
+where
+    A: Copy + Sync,
+    R: Copy + Default + Send,
+{
+    let [stride] = nest.inner_strides();
+    nest.fill(|out, [offset]| match stride {
+        1 => {
+            let a = &a[offset..offset + out.len()];
+            out.iter_mut().zip(a).for_each(|(r, &a)| *r = f(a));
+        }
+        0 => out.fill(f(a[offset])),
+        _ => {
+            let count = out.len();
+            out.iter_mut().zip(run(a, offset, stride, count)).for_each(|(r, a)| *r = f(a));
+        }
+    })
+}
+
+/// Applies a function to each pair of elements.
+pub(super) fn map2<A, B, R>(nest: &Nest<2>, a: &[A], b: &[B], f: impl Fn(A, B) -> R + Sync) -> Vec<R>
+where
+    A: Copy + Sync,
+    B: Copy + Sync,
+    R: Copy + Default + Send,
+{
+    let [sa, sb] = nest.inner_strides();
+    nest.fill(|out, [oa, ob]| {
+        let count = out.len();
+        match (sa, sb) {
+            (1, 1) => {
+                let (a, b) = (&a[oa..oa + count], &b[ob..ob + count]);
+                out.iter_mut().zip(a.iter().zip(b)).for_each(|(r, (&a, &b))| *r = f(a, b));
+            }
+            (1, 0) => {
+                let b = b[ob];
+                out.iter_mut().zip(&a[oa..oa + count]).for_each(|(r, &a)| *r = f(a, b));
+            }
+            (0, 1) => {
+                let a = a[oa];
+                out.iter_mut().zip(&b[ob..ob + count]).for_each(|(r, &b)| *r = f(a, b));
+            }
+            _ => {
+                let pairs = run(a, oa, sa, count).zip(run(b, ob, sb, count));
+                out.iter_mut().zip(pairs).for_each(|(r, (a, b))| *r = f(a, b));
+            }
+        }
+    })
+}
+
+/// Applies a function to each triple of elements.
+pub(super) fn map3<A, B, C, R>(nest: &Nest<3>, a: &[A], b: &[B], c: &[C], f: impl Fn(A, B, C) -> R + Sync) -> Vec<R>
+where
+    A: Copy + Sync,
+    B: Copy + Sync,
+    C: Copy + Sync,
+    R: Copy + Default + Send,
+{
+    let [sa, sb, sc] = nest.inner_strides();
+    nest.fill(|out, [oa, ob, oc]| {
+        for (i, r) in out.iter_mut().enumerate() {
+            *r = f(a[oa + i * sa], b[ob + i * sb], c[oc + i * sc]);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uniform_axes_merge() {
+        let dense = Nest::new(&[2, 3, 4], [&[12, 4, 1], &[12, 4, 1]]);
+        assert_eq!(dense.axes, [(24, [1, 1])]);
+        let row = Nest::new(&[2, 3, 4], [&[12, 4, 1], &[0, 0, 1]]);
+        assert_eq!(row.axes, [(6, [4, 0]), (4, [1, 1])]);
+        let scalar = Nest::new(&[2, 3], [&[0, 0]]);
+        assert_eq!(scalar.axes, [(6, [0])]);
+        assert_eq!(Nest::new(&[], [&[]]).axes, [(1, [0])]);
+        assert_eq!(Nest::new(&[1, 5, 1], [&[9, 2, 9]]).axes, [(5, [2])]);
+    }
+
+    #[test]
+    fn any_chunk_of_any_nest_visits_the_right_elements() {
+        arbtest::arbtest(|u| {
+            let rank = u.int_in_range(0..=4)?;
+            let mut draw = |least, most| (0..rank).map(|_| u.int_in_range(least..=most)).collect::<Result<Vec<_>, _>>();
+            let (sizes, strides) = (draw(1usize, 4)?, draw(0usize, 5)?);
+            let nest = Nest::new(&sizes, [&strides]);
+            let mut expected = vec![0];
+            for (size, stride) in sizes.iter().zip(&strides) {
+                expected = expected.iter().flat_map(|base| (0..*size).map(move |i| base + i * stride)).collect();
+            }
+            let start = u.int_in_range(0..=expected.len())?;
+            let len = u.int_in_range(0..=expected.len() - start)?;
+            let mut visited = Vec::new();
+            nest.rows(start, len, |position, run, [offset]| {
+                assert_eq!(position, visited.len());
+                visited.extend((0..run).map(|i| offset + i * nest.inner_strides()[0]));
+            });
+            assert_eq!(visited, expected[start..start + len], "{sizes:?} {strides:?}");
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,355 @@
+//! Hand-computed fusions, and random ones against a naive element-by-element
+//! evaluation through `num::eval`.
+
+use super::{Comparison, Tolerance, compare, evaluate};
+use crate::fusion::sketch::Sketch;
+use crate::fusion::{Fusion, OpKind, Operand, TensorId, bind_args};
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value, eval};
+use crate::tensor::{Arg, HostTensor, TensorMeta};
+use Operand::{Scalar as S, Tensor as T};
+
+fn tensor(dtype: DType, sizes: &[i64], values: &[f64]) -> Arg {
+    Arg::Tensor(HostTensor::from_f64(dtype, sizes, values).unwrap())
+}
+
+fn check_output(fusion: &Fusion, args: &[Arg], sizes: &[i64], expected: &[f64]) {
+    let outputs = evaluate(fusion, args).unwrap();
+    assert_eq!(outputs.len(), 1);
+    assert_eq!(outputs[0].sizes(), sizes);
+    assert!(outputs[0].is_contiguous());
+    assert_eq!(outputs[0].to_f64(), expected);
+}
+
+fn reduce(op: ReduceOp, axes: &[u32]) -> OpKind {
+    OpKind::Reduce { op, axes: axes.to_vec() }
+}
+
+fn binary(op: BinaryOp) -> OpKind {
+    OpKind::Binary(op)
+}
+
+#[test]
+fn broadcasts_pair_rows_and_columns() {
+    let mut s = Sketch::new();
+    let (x, y) = (s.input("x", DType::F32, "m b"), s.input("y", DType::F32, "n"));
+    let y = s.op(OpKind::Broadcast { flags: vec![true, false] }, &[T(y)]);
+    s.op(binary(BinaryOp::Sub), &[T(x), T(y)]);
+    let args = [tensor(DType::F32, &[2, 1], &[10.0, 20.0]), tensor(DType::F32, &[3], &[1.0, 2.0, 3.0])];
+    check_output(&s.fusion, &args, &[2, 3], &[9.0, 8.0, 7.0, 19.0, 18.0, 17.0]);
+}
+
+#[test]
+fn permutes_squeezes_and_scalars() {
+    let mut s = Sketch::new();
+    let x = s.input("x", DType::I32, "b m n");
+    let a = s.scalar_input("a", DType::I32);
+    let x = s.op(OpKind::Squeeze { flags: vec![true, false, false] }, &[T(x)]);
+    let x = s.op(OpKind::Permute { perm: vec![1, 0] }, &[T(x)]);
+    s.op(binary(BinaryOp::Mul), &[S(a), T(x)]);
+    let args = [tensor(DType::I32, &[1, 2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), Arg::Scalar(Value::Int(-2))];
+    check_output(&s.fusion, &args, &[3, 2], &[-2.0, -8.0, -4.0, -10.0, -6.0, -12.0]);
+}
+
+#[test]
+fn reductions_over_each_axis() {
+    let values: Vec<f64> = (0..24).map(f64::from).collect();
+    for (op, axes, sizes, expected) in [
+        (ReduceOp::Sum, &[2u32][..], &[2i64, 3][..], vec![6.0, 22.0, 38.0, 54.0, 70.0, 86.0]),
+        (ReduceOp::Sum, &[0], &[3, 4], (0..12).map(|i| f64::from(2 * i + 12)).collect()),
+        (ReduceOp::Sum, &[0, 2], &[3], vec![60.0, 92.0, 124.0]),
+        (ReduceOp::Sum, &[0, 1, 2], &[], vec![276.0]),
+        (ReduceOp::Max, &[1], &[2, 4], vec![8.0, 9.0, 10.0, 11.0, 20.0, 21.0, 22.0, 23.0]),
+        (ReduceOp::Min, &[1, 2], &[2], vec![0.0, 12.0]),
+        (ReduceOp::Prod, &[1, 2], &[2], vec![0.0, (12..24).map(f64::from).product::<f64>()]),
+    ] {
+        let mut s = Sketch::new();
+        let x = s.input("x", DType::F64, "? ? ?");
+        s.op(reduce(op, axes), &[T(x)]);
+        check_output(&s.fusion, &[tensor(DType::F64, &[2, 3, 4], &values)], sizes, &expected);
+    }
+}
+
+#[test]
+fn empty_and_single_tensors() {
+    let mut s = Sketch::new();
+    let x = s.input("x", DType::F32, "? ?");
+    s.op(reduce(ReduceOp::Max, &[1]), &[T(x)]);
+    let run = |sizes: &[i64], out: &[i64], expected: &[f64]| {
+        let count = sizes.iter().product::<i64>() as usize;
+        check_output(&s.fusion, &[tensor(DType::F32, sizes, &vec![3.0; count])], out, expected);
+    };
+    run(&[2, 0], &[2], &[f64::NEG_INFINITY; 2]);
+    run(&[0, 5], &[0], &[]);
+    run(&[1, 1], &[1], &[3.0]);
+    let mut s = Sketch::new();
+    let x = s.input("x", DType::F32, "");
+    s.op(OpKind::Unary(UnaryOp::Neg), &[T(x)]);
+    check_output(&s.fusion, &[tensor(DType::F32, &[], &[3.0])], &[], &[-3.0]);
+    // An empty view may point anywhere.
+    let mut s = Sketch::new();
+    s.input("x", DType::F32, "? ?");
+    let x = s.fusion.input_tensors().next().unwrap().1;
+    s.fusion.outputs.push(x);
+    let meta = TensorMeta { dtype: DType::F32, sizes: vec![3, 0], strides: vec![0, 7] };
+    let empty = HostTensor { meta, data: Vec::new(), offset: 99 };
+    check_output(&s.fusion, &[Arg::Tensor(empty)], &[3, 0], &[]);
+}
+
+#[test]
+fn results_are_rounded_to_their_type() {
+    let mut s = Sketch::new();
+    let x = s.input("x", DType::F32, "?");
+    let half = s.op(OpKind::Cast(DType::BF16), &[T(x)]);
+    s.op(OpKind::Cast(DType::F32), &[T(half)]);
+    check_output(&s.fusion, &[tensor(DType::F32, &[2], &[1.003, 1.01])], &[2], &[1.0, 1.0078125]);
+    let mut s = Sketch::new();
+    let x = s.input("x", DType::I8, "?");
+    s.op(reduce(ReduceOp::Sum, &[0]), &[T(x)]);
+    check_output(&s.fusion, &[tensor(DType::I8, &[3], &[100.0, 100.0, 100.0])], &[], &[44.0]);
+    // 2^24 + 1 + 1 ... is exact in f64 and would stick at 2^24 in f32.
+    let mut s = Sketch::new();
+    let x = s.input("x", DType::F32, "?");
+    s.op(reduce(ReduceOp::Sum, &[0]), &[T(x)]);
+    let mut values = vec![1.0; 5000];
+    values[0] = 16_777_216.0;
+    check_output(&s.fusion, &[tensor(DType::F32, &[5000], &values)], &[], &[16_782_216.0]);
+}
+
+#[test]
+fn where_and_full_and_predicates() {
+    let mut s = Sketch::new();
+    let x = s.input("x", DType::BF16, "n");
+    let zero = s.constant(DType::BF16, Value::Float(0.5));
+    let n = s.fusion.tensors[x].axes[0].extent;
+    let fill = s.full(zero, &[n]);
+    let wide = s.op(OpKind::Cast(DType::F32), &[T(x)]);
+    let nan = s.op(OpKind::Unary(UnaryOp::IsNan), &[T(wide)]);
+    s.op(OpKind::Ternary(TernaryOp::Where), &[T(nan), T(fill), T(x)]);
+    check_output(&s.fusion, &[tensor(DType::BF16, &[3], &[1.0, f64::NAN, -2.0])], &[3], &[1.0, 0.5, -2.0]);
+}
+
+/// `x - max`, `exp`, `/ sum`, over the last axis of a matrix, in f32.
+fn softmax(dtype: DType) -> Fusion {
+    let mut s = Sketch::new();
+    let x = s.input("x", dtype, "? ?");
+    let row = || OpKind::Broadcast { flags: vec![false, true] };
+    let x = s.op(OpKind::Cast(DType::F32), &[T(x)]);
+    let max = s.op(reduce(ReduceOp::Max, &[1]), &[T(x)]);
+    let max = s.op(row(), &[T(max)]);
+    let shifted = s.op(binary(BinaryOp::Sub), &[T(x), T(max)]);
+    let exp = s.op(OpKind::Unary(UnaryOp::Exp), &[T(shifted)]);
+    let sum = s.op(reduce(ReduceOp::Sum, &[1]), &[T(exp)]);
+    let sum = s.op(row(), &[T(sum)]);
+    let result = s.op(binary(BinaryOp::Div), &[T(exp), T(sum)]);
+    s.op(OpKind::Cast(dtype), &[T(result)]);
+    s.fusion
+}
+
+#[test]
+fn softmax_matches_its_formula_within_the_default_tolerance() {
+    let (rows, columns) = (3, 1500);
+    let x = HostTensor::from_fn(DType::BF16, &[rows, columns], |i| {
+        Value::Float(((i[0] * 7919 + i[1] * 104_729) % 1000) as f64 / 100.0 - 5.0)
+    })
+    .unwrap();
+    let fusion = softmax(DType::BF16);
+    let args = [Arg::Tensor(x.clone())];
+    let result = &evaluate(&fusion, &args).unwrap()[0];
+    let mut values = x.to_f64();
+    for row in values.chunks_mut(columns as usize) {
+        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
+        row.iter_mut().for_each(|v| *v = (*v - max).exp() / sum);
+    }
+    let expected = HostTensor::from_f64(DType::BF16, &[rows, columns], &values).unwrap();
+    let bindings = bind_args(&fusion, &args).unwrap();
+    let tolerance = Tolerance::for_output(&fusion, &bindings, fusion.outputs[0]);
+    let report = compare(result, &expected, tolerance).unwrap();
+    assert!(report.passed(), "{report}");
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    let fusion = softmax(DType::F32);
+    let x = HostTensor::from_fn(DType::F32, &[3, 40_000], |i| Value::Float((i[1] as f64 * 0.37 + i[0] as f64).sin()))
+        .unwrap();
+    let args = [Arg::Tensor(x)];
+    let mut results = [1, 2, 7].map(|threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| evaluate(&fusion, &args)).unwrap().remove(0)
+    });
+    let first = results[0].clone();
+    assert!(results.iter_mut().all(|other| other.bits_equal(&first)));
+}
+
+#[test]
+fn reduction_order_does_not_depend_on_layout() {
+    // The same logical values, dense and transposed in memory, take the two
+    // loop orders of the reduction.
+    let value = |i: &[i64]| Value::Float(((i[0] * 31 + i[1] * 17) as f64).sin());
+    let dense = HostTensor::from_fn(DType::F64, &[5, 3000], value).unwrap();
+    let meta = TensorMeta { dtype: DType::F64, sizes: vec![5, 3000], strides: vec![1, 5] };
+    let transposed = HostTensor::strided(meta, value).unwrap();
+    for op in [ReduceOp::Sum, ReduceOp::Prod] {
+        let mut s = Sketch::new();
+        let x = s.input("x", DType::F64, "? ?");
+        s.op(reduce(op, &[1]), &[T(x)]);
+        let run = |x: &HostTensor| evaluate(&s.fusion, &[Arg::Tensor(x.clone())]).unwrap().remove(0);
+        assert!(run(&dense).bits_equal(&run(&transposed)), "{op}");
+    }
+}
+
+#[test]
+fn tensors_beyond_the_limit_are_refused() {
+    let mut s = Sketch::new();
+    let (x, y) = (s.input("x", DType::I8, "? b"), s.input("y", DType::I8, "b ?"));
+    s.op(binary(BinaryOp::Add), &[T(x), T(y)]);
+    let long = |sizes: &[i64], strides: &[i64]| {
+        let meta = TensorMeta { dtype: DType::I8, sizes: sizes.to_vec(), strides: strides.to_vec() };
+        Arg::Tensor(HostTensor::new(meta, vec![0], 0).unwrap())
+    };
+    let error = evaluate(&s.fusion, &[long(&[1 << 20, 1], &[0, 0]), long(&[1, 1 << 20], &[0, 0])]).unwrap_err();
+    assert_eq!(error.code.0, "E0308");
+    assert!(error.message.starts_with("`%0`: a tensor of f64 [1048576, 1048576] takes 8796093022208 bytes"));
+}
+
+/// Evaluates one operation element by element.
+fn naive(fusion: &Fusion, kind: &OpKind, operands: &[HostTensor], output: TensorId, sizes: &[i64]) -> HostTensor {
+    let dtype = operands.last().unwrap().dtype();
+    let at = |operand: &HostTensor, index: &[i64]| {
+        let clamped: Vec<_> = index.iter().zip(operand.sizes()).map(|(&i, &size)| i.min(size - 1)).collect();
+        operand.get(&clamped)
+    };
+    HostTensor::from_fn(fusion.tensors[output].dtype, sizes, |i| match kind {
+        OpKind::Unary(op) => eval::unary(*op, dtype, at(&operands[0], i)),
+        OpKind::Binary(op) => eval::binary(*op, dtype, at(&operands[0], i), at(&operands[1], i)),
+        OpKind::Ternary(op) => eval::ternary(*op, dtype, at(&operands[0], i), at(&operands[1], i), at(&operands[2], i)),
+        OpKind::Cast(to) => eval::cast(dtype, *to, at(&operands[0], i)),
+        other => panic!("{other:?} is not elementwise"),
+    })
+    .unwrap()
+}
+
+type Unstructured<'a> = arbtest::arbitrary::Unstructured<'a>;
+
+/// A tensor whose strides leave gaps, repeat, or are permuted.
+fn arbitrary_tensor(u: &mut Unstructured<'_>, dtype: DType, sizes: &[i64]) -> arbtest::arbitrary::Result<HostTensor> {
+    let mut strides = vec![0; sizes.len()];
+    let mut stride = u.int_in_range(1..=2)?;
+    let mut axes: Vec<_> = (0..sizes.len()).collect();
+    if u.arbitrary()? {
+        axes.reverse();
+    }
+    for axis in axes {
+        if !u.ratio(1, 4)? {
+            strides[axis] = stride;
+            stride *= sizes[axis].max(1) + i64::from(u.ratio(1, 4)?);
+        }
+    }
+    let meta = TensorMeta { dtype, sizes: sizes.to_vec(), strides };
+    let mut words = Vec::new();
+    for _ in 0..16 {
+        words.push(u.arbitrary::<u64>()?);
+    }
+    let mut next = 0;
+    let tensor = HostTensor::strided(meta, |_| {
+        next += 1;
+        let small = (words[next % 16] % 19) as i64 - 9;
+        let bits = words[next % 16].rotate_left(next as u32 / 16);
+        let any = crate::num::storage::read(dtype, &bits.to_le_bytes(), 0).unwrap();
+        if next % 3 == 0 { any } else { Value::Float(small as f64 / 2.0) }
+    });
+    Ok(tensor.unwrap())
+}
+
+/// Equal bit for bit, but that any NaN equals any.
+fn check_same(actual: &HostTensor, expected: &HostTensor, what: &OpKind) {
+    let report: Comparison = compare(actual, expected, Tolerance::EXACT).unwrap();
+    assert!(report.passed(), "{what:?}: {report}");
+}
+
+#[test]
+fn every_elementwise_operation_agrees_with_the_scalar_meaning() {
+    arbtest::arbtest(|u| {
+        let mut sizes = Vec::new();
+        for _ in 0..u.int_in_range(0..=3)? {
+            sizes.push(u.int_in_range(0..=4)?);
+        }
+        let kind = match u.int_in_range(0..=3)? {
+            0 => OpKind::Unary(*u.choose(UnaryOp::ALL)?),
+            1 => OpKind::Binary(*u.choose(BinaryOp::ALL)?),
+            2 => OpKind::Ternary(*u.choose(TernaryOp::ALL)?),
+            _ => OpKind::Cast(*u.choose(DType::ALL)?),
+        };
+        let dtype = *u.choose(DType::ALL)?;
+        let (accepted, arity) = match &kind {
+            OpKind::Unary(op) => (op.accepts(dtype), 1),
+            OpKind::Binary(op) => (op.accepts(dtype), 2),
+            OpKind::Ternary(op) => (op.accepts(dtype), 3),
+            _ => (true, 1),
+        };
+        if !accepted {
+            return Ok(());
+        }
+        let mut s = Sketch::new();
+        let (mut operands, mut arguments) = (Vec::new(), Vec::new());
+        for n in 0..arity {
+            let condition = n == 0 && kind == OpKind::Ternary(TernaryOp::Where);
+            let dtype = if condition { DType::Bool } else { dtype };
+            let (mut words, mut own) = (Vec::new(), Vec::new());
+            for (axis, &size) in sizes.iter().enumerate() {
+                // At least one operand iterates.
+                let repeats = n > 0 && u.ratio(1, 4)?;
+                words.push(if repeats { "b".to_owned() } else { format!("s{axis}") });
+                own.push(if repeats { 1 } else { size });
+            }
+            operands.push(T(s.input(&format!("x{n}"), dtype, &words.join(" "))));
+            arguments.push(arbitrary_tensor(u, dtype, &own)?);
+        }
+        let output = s.op(kind.clone(), &operands);
+        let expected = naive(&s.fusion, &kind, &arguments, output, &sizes);
+        let args: Vec<_> = arguments.into_iter().map(Arg::Tensor).collect();
+        check_same(&evaluate(&s.fusion, &args).unwrap()[0], &expected, &kind);
+        Ok(())
+    });
+}
+
+#[test]
+fn integer_reductions_agree_with_the_scalar_meaning() {
+    arbtest::arbtest(|u| {
+        let rank = u.int_in_range(1..=3)?;
+        let mut sizes = Vec::new();
+        for _ in 0..rank {
+            sizes.push(u.int_in_range(0..=5)?);
+        }
+        let (op, dtype) =
+            (*u.choose(ReduceOp::ALL)?, *u.choose(&[DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool])?);
+        let mut axes: Vec<u32> = Vec::new();
+        for axis in 0..rank {
+            if u.arbitrary()? {
+                axes.push(axis);
+            }
+        }
+        if axes.is_empty() || !op.accepts(dtype) {
+            return Ok(());
+        }
+        let argument = arbitrary_tensor(u, dtype, &sizes)?;
+        let mut s = Sketch::new();
+        let x = s.input("x", dtype, &vec!["?"; rank as usize].join(" "));
+        let kind = reduce(op, &axes);
+        s.op(kind.clone(), &[T(x)]);
+        let kept = |i: &[i64]| -> Vec<i64> {
+            (0..i.len()).filter(|axis| !axes.contains(&(*axis as u32))).map(|axis| i[axis]).collect()
+        };
+        let mut expected = HostTensor::filled(dtype, &kept(&sizes), eval::reduce_identity(op, dtype)).unwrap();
+        HostTensor::from_fn(dtype, &sizes, |index| {
+            let place = kept(index);
+            let value = eval::binary(op.combine(), dtype, expected.get(&place), argument.get(index));
+            expected.set(&place, value);
+            value
+        })
+        .unwrap();
+        check_same(&evaluate(&s.fusion, &[Arg::Tensor(argument)]).unwrap()[0], &expected, &kind);
+        Ok(())
+    });
+}
