@@ -10,6 +10,7 @@
 mod bench;
 mod cache;
 mod key;
+mod on_cuda;
 mod plan;
 mod session;
 mod times;

@@ -1,9 +1,11 @@
 //! A compiled fusion.
 
+use crate::backend::cuda;
 use crate::diag::Result;
 use crate::fusion::Fusion;
 use crate::kernel::{self, BoundLaunch, Kernel};
 use crate::tensor::ArgMeta;
+use crate::util::Hash128;
 
 /// A fusion compiled for one class of arguments: every stage's text, and the
 /// kernel. Immutable and shared.
@@ -14,6 +16,7 @@ pub struct Plan {
     pub(super) params_text: String,
     pub(super) schedule_text: String,
     pub(super) kernel: Kernel,
+    pub(super) kernel_hash: Hash128,
 }
 
 impl Plan {
@@ -37,9 +40,17 @@ impl Plan {
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
+    /// The hash of the kernel's text: plans with one hash run the same code.
+    pub fn kernel_hash(&self) -> Hash128 {
+        self.kernel_hash
+    }
     /// The kernel as text.
     pub fn kernel_text(&self) -> String {
         kernel::print(&self.kernel)
+    }
+    /// The kernel as CUDA C++, with the part of the device library that it uses.
+    pub fn cuda_text(&self) -> String {
+        cuda::print_cuda(&self.kernel)
     }
     /// The launch for arguments of this plan's class.
     pub fn bind(&self, args: &[ArgMeta]) -> Result<BoundLaunch> {
