@@ -8,8 +8,6 @@
 //! [`PhaseTimes`], or from the device.
 
 mod bench;
-mod cache;
-mod key;
 mod plan;
 mod session;
 mod times;
