@@ -13,6 +13,8 @@ mod key;
 mod on_cuda;
 mod plan;
 mod session;
+#[cfg(test)]
+mod tests;
 mod times;
 
 pub use bench::{BenchOptions, BenchReport};

@@ -125,7 +125,10 @@ impl Gpu {
             match param.kind {
                 ParamKind::Input { input, buffer } => {
                     let Some(Arg::Tensor(tensor)) = args.get(input as usize) else {
-                        return Err(Diagnostic::bug(format!("argument {input} of kernel {} is no tensor", kernel.name)));
+                        return Err(Diagnostic::bug(format!(
+                            "argument {input} of kernel {} is no tensor",
+                            kernel.name
+                        )));
                     };
                     let mut storage = self.device.alloc(tensor.data.len())?;
                     storage.upload(0, &tensor.data)?;
@@ -142,7 +145,10 @@ impl Gpu {
                     memory.addresses.set(buffer, storage.address());
                     memory.workspaces.push((buffer, storage));
                 }
-                ParamKind::Size { .. } | ParamKind::Stride { .. } | ParamKind::Scalar { .. } | ParamKind::Derived(_) => {}
+                ParamKind::Size { .. }
+                | ParamKind::Stride { .. }
+                | ParamKind::Scalar { .. }
+                | ParamKind::Derived(_) => {}
             }
         }
         Ok(memory)

@@ -7,8 +7,8 @@ use crate::kernel::{self, BoundLaunch, Kernel};
 use crate::tensor::ArgMeta;
 use crate::util::Hash128;
 
-/// A fusion compiled for one class of arguments: every stage's text, and the
-/// kernel. Immutable and shared.
+/// A fusion compiled for arguments of given sizes, strides and alignments: every
+/// stage's text, and the kernel. Immutable and shared.
 #[derive(Debug)]
 pub struct Plan {
     pub(super) fusion: Fusion,
@@ -52,7 +52,8 @@ impl Plan {
     pub fn cuda_text(&self) -> String {
         cuda::print_cuda(&self.kernel)
     }
-    /// The launch for arguments of this plan's class.
+    /// The launch for the arguments that the plan was compiled for; values of
+    /// scalars may differ as long as they decide no size.
     pub fn bind(&self, args: &[ArgMeta]) -> Result<BoundLaunch> {
         kernel::bind(&self.kernel, args)
     }

@@ -225,7 +225,6 @@ impl Session {
         };
         Ok(RunOutcome { outputs, plan, launch })
     }
-
 }
 
 /// Compiles a fusion into a plan.
