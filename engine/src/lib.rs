@@ -18,4 +18,5 @@ pub mod refeval;
 pub mod runtime;
 pub mod schedule;
 pub mod tensor;
+pub mod text;
 pub mod util;
