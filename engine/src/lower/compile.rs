@@ -53,6 +53,7 @@ pub fn lower(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str) -> 
     if computed.len() + lowering_inputs(scheduled) != scheduled.tensors.len() {
         return Err(Diagnostic::bug("tensors of the schedule depend on each other in a circle"));
     }
+    lowering.choose_fill();
     lowering.emit_level(&computed, 0)?;
     let launch = lowering.launch()?;
     let mut kernel = lowering.b.finish(launch);

@@ -3,7 +3,7 @@
 use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{CacheHint, ExprId};
-use crate::num::{ReduceOp, Value, eval};
+use crate::num::{ReduceOp, eval};
 use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand};
 
 impl Lowering<'_> {
@@ -27,14 +27,10 @@ impl Lowering<'_> {
         Ok(self.b.exprs().value(eval::reduce_identity(op, dtype), dtype))
     }
 
-    /// Zero of a tensor's type, which stands for elements outside the tensor.
-    pub(super) fn zero(&mut self, tv: TvId) -> ExprId {
+    /// What a register of a tensor holds for elements outside.
+    pub(super) fn outside_value(&mut self, tv: TvId) -> ExprId {
         let dtype = self.scheduled.tensors[tv].dtype;
-        let value = match dtype.class() {
-            crate::num::DTypeClass::Float => Value::Float(0.0),
-            crate::num::DTypeClass::Int => Value::Int(0),
-            crate::num::DTypeClass::Bool => Value::Bool(false),
-        };
+        let value = self.fill_value(dtype, self.fill);
         self.b.exprs().value(value, dtype)
     }
 
@@ -154,7 +150,7 @@ impl Lowering<'_> {
         Ok(self.b.load(name, array, index))
     }
 
-    /// `array = inside ? memory : 0`, one element.
+    /// `array = inside ? memory : fill`, one element.
     pub(super) fn emit_load(&mut self, tv: TvId, from: TvId) -> Result<()> {
         self.origin(tv, "load");
         let terms = self.access_terms(tv)?;
@@ -170,7 +166,7 @@ impl Lowering<'_> {
         }
         let array = self.local_array(tv)?;
         let index = self.array_index(tv)?;
-        let zero = self.zero(tv);
+        let zero = self.outside_value(tv);
         self.b.if_else(
             inside,
             |b| {
@@ -207,7 +203,8 @@ impl Lowering<'_> {
         let combine = self.reduce_op(tv)?.combine();
         let value = self.read(from)?;
         self.origin(tv, "accumulate");
-        let terms = if self.scheduled.tensors[from].partial.is_empty() { self.access_terms(from)? } else { Vec::new() };
+        let tested = self.scheduled.tensors[from].partial.is_empty() && !self.untested.contains(&tv);
+        let terms = if tested { self.access_terms(from)? } else { Vec::new() };
         let inside = self.conjunction(&terms);
         let array = self.local_array(tv)?;
         let index = self.array_index(tv)?;

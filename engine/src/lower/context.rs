@@ -3,7 +3,7 @@
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ScalarId;
 use crate::kernel::{BufId, ExprId, KernelBuilder};
-use crate::num::DType;
+use crate::num::{DType, ReduceOp};
 use crate::schedule::{ArgClass, AxisId, Memory, ParallelType, ScheduledFusion, TvId};
 use crate::util::SecondaryMap;
 use std::collections::BTreeSet;
@@ -27,6 +27,10 @@ pub(super) struct Lowering<'a> {
     pub(super) last_block: BTreeSet<AxisId>,
     /// Leaves bound to threads or blocks, in order of binding.
     pub(super) parallel: Vec<AxisId>,
+    /// The reduction whose neutral element fills registers outside the tensor.
+    pub(super) fill: Option<ReduceOp>,
+    /// Accumulations that the fill makes harmless outside.
+    pub(super) untested: BTreeSet<TvId>,
     /// Number of loops open now that run more than once.
     pub(super) open_loops: u32,
 }
@@ -45,6 +49,8 @@ impl<'a> Lowering<'a> {
             values: SecondaryMap::new(),
             last_block: BTreeSet::new(),
             parallel: Vec::new(),
+            fill: None,
+            untested: BTreeSet::new(),
             open_loops: 0,
         }
     }

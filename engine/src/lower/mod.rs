@@ -7,6 +7,7 @@
 //! * `index` turns the indices of leaves into indices of roots and addresses,
 //!   and finds the predicates that indivisible splits need;
 //! * `compute` emits elementwise operations, accumulations and scalar accesses;
+//! * `fill` decides what registers hold outside the tensor;
 //! * `vector` emits wide accesses with a checked tail;
 //! * `block_reduce` and `grid_reduce` combine across threads and blocks;
 //! * `cleanup` joins equal predicates.
@@ -18,6 +19,7 @@ mod cleanup;
 mod compile;
 mod compute;
 mod context;
+mod fill;
 mod grid_reduce;
 mod index;
 mod nest;

@@ -90,7 +90,7 @@ impl Lowering<'_> {
             (true, false) => Ok(()),
             (true, true) => self.emit_loop(leaf, |lowering| {
                 let (array, index) = (copy.array.0, lowering.array_index(tv)?);
-                let zero = lowering.zero(tv);
+                let zero = lowering.outside_value(tv);
                 lowering.b.store(array, index, zero);
                 Ok(())
             }),
@@ -170,7 +170,7 @@ impl Lowering<'_> {
     }
 
     /// The roots that an axis derives from.
-    fn roots_of(&self, axis: AxisId) -> Vec<AxisId> {
+    pub(super) fn roots_of(&self, axis: AxisId) -> Vec<AxisId> {
         match self.scheduled.axes[axis].def.map(|x| self.scheduled.xforms[x]) {
             None => vec![axis],
             Some(Xform::Split { input, .. } | Xform::Align { input, .. }) => self.roots_of(input),
