@@ -9,10 +9,14 @@
 pub mod backend;
 pub mod diag;
 pub mod fusion;
+pub mod idgraph;
 pub mod kernel;
+pub mod lower;
 pub mod num;
 pub mod options;
 pub mod refeval;
 pub mod runtime;
+pub mod schedule;
 pub mod tensor;
+pub mod text;
 pub mod util;

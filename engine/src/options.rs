@@ -3,6 +3,7 @@
 //! environment.
 
 use crate::util::{Hash128, StableHasher};
+use std::collections::BTreeMap;
 use std::hash::Hash;
 
 /// What the caller may choose. Plain data.
@@ -14,11 +15,14 @@ pub struct Options {
     pub fmad: bool,
     /// Check `parse(print(x)) == x` and re-verify after each stage.
     pub self_check: bool,
+    /// Parameters of heuristics that the caller sets instead of the heuristic,
+    /// for example `pointwise.unroll`; for tuning by measurement.
+    pub tuning: BTreeMap<String, i64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { force_index64: false, fmad: true, self_check: cfg!(debug_assertions) }
+        Self { force_index64: false, fmad: true, self_check: cfg!(debug_assertions), tuning: BTreeMap::new() }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Rules of the source text that no compiler checks: modules use only modules
 //! above them, and nothing in the engine has ambient state.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

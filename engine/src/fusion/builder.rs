@@ -286,11 +286,12 @@ impl FusionBuilder {
         if rank > 0 {
             result = self.push(OpKind::Reduce { op, axes: axes.clone() }, vec![Operand::Tensor(result)])?;
         }
+        result = self.cast_tensor(result, dtype.unwrap_or(working))?;
         if keepdim && rank > 0 {
             let flags = (0..rank as u32).map(|axis| axes.contains(&axis)).collect();
             result = self.push(OpKind::Broadcast { flags }, vec![Operand::Tensor(result)])?;
         }
-        Ok(Operand::Tensor(self.cast_tensor(result, dtype.unwrap_or(working))?))
+        Ok(Operand::Tensor(result))
     }
 
     /// A tensor of the given extents filled with a scalar.

@@ -122,6 +122,10 @@ pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
         let len = host.eval(buffer.len)?.as_i64();
         let len = u64::try_from(len)
             .map_err(|_| Diagnostic::bug(format!("buffer {id} ({}) has length {len}", buffer.name)))?;
+        if kernel.index_type == DType::I32 && len > i32::MAX as u64 {
+            let name = &buffer.name;
+            return Err(Diagnostic::bug(format!("buffer {id} ({name}) has {len} elements, its indices are i32")));
+        }
         buffer_lens.push(len);
     }
     let (_, shared_bytes) = shared_layout(kernel)?;
@@ -317,6 +321,8 @@ mod tests {
     #[test]
     fn numbers_beyond_the_index_type_are_bugs_and_never_wrap() {
         let error = bind(&strided_copy(), &[tensor(&[1 << 20], &[1 << 20])]).unwrap_err();
+        assert!(error.message.contains("1099511627776 elements, its indices are i32"), "{error}");
+        let error = bind(&strided_copy(), &[tensor(&[1 << 32], &[1])]).unwrap_err();
         assert!(error.message.contains("beyond its type i32"), "{error}");
         let error = bind(&strided_copy(), &[ArgMeta::Scalar(Value::Int(1))]).unwrap_err();
         assert!(error.message.contains("is a scalar"), "{error}");

@@ -24,14 +24,17 @@
 //! A kernel that passed [`verify`](crate::kernel::verify) never makes a back end fail or panic.
 
 mod bind;
+mod bounds;
 mod build;
 mod exprs;
 mod facts;
 mod ir;
 mod print;
+mod ranges;
 mod verify;
 
 pub use bind::{BoundLaunch, BoundParam, bind, shared_layout};
+pub use bounds::{BoundsReport, check_bounds};
 pub use build::KernelBuilder;
 pub use exprs::{ExprArena, ExprNode};
 pub use facts::{Multiples, gcd};

@@ -265,7 +265,7 @@ pub fn compare(actual: &HostTensor, expected: &HostTensor, tolerance: Tolerance)
     }
     const RANGE: usize = 1 << 16;
     let (dtype, elements) = (expected.dtype(), expected.numel());
-    let (a, e) = (actual.to_bytes(), expected.to_bytes());
+    let (a, e) = (actual.dense_bytes(), expected.dense_bytes());
     let partials: Vec<_> = (0..elements.div_ceil(RANGE))
         .into_par_iter()
         .map(|range| {

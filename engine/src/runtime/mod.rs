@@ -8,6 +8,8 @@
 //! [`PhaseTimes`], or from the device.
 
 mod bench;
+mod cache;
+mod key;
 mod plan;
 mod session;
 mod times;

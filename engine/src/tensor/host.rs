@@ -3,6 +3,7 @@
 use super::{Offsets, TensorMeta};
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{DType, Value, eval, storage};
+use std::borrow::Cow;
 
 /// A tensor in host memory: a view of `data` that starts at element `offset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,28 +181,27 @@ impl HostTensor {
         self.values().map(Value::as_f64).collect()
     }
 
-    /// The elements' bytes in row-major order.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// The elements' bytes in row-major order; copied only if they do not lie so.
+    pub fn dense_bytes(&self) -> Cow<'_, [u8]> {
         let width = self.meta.dtype.bytes();
-        let mut bytes = Vec::with_capacity(self.numel() * width);
         if self.is_contiguous() {
-            let start = self.offset * width;
-            let end = start + self.numel() * width;
-            bytes.extend_from_slice(self.data.get(start..end).unwrap_or(&[]));
-            return bytes;
+            let start = self.offset.saturating_mul(width);
+            let bytes = self.data.get(start..).and_then(|rest| rest.get(..self.numel() * width));
+            return Cow::Borrowed(bytes.unwrap_or(&[]));
         }
+        let mut bytes = Vec::with_capacity(self.numel() * width);
         for offset in Offsets::new(&self.meta) {
             let start = (self.offset + offset) * width;
             bytes.extend_from_slice(&self.data[start..start + width]);
         }
-        bytes
+        Cow::Owned(bytes)
     }
 
     /// A dense copy.
     #[must_use]
     pub fn to_contiguous(&self) -> Self {
         let meta = TensorMeta::contiguous(self.meta.dtype, self.sizes());
-        Self { meta, data: self.to_bytes(), offset: 0 }
+        Self { meta, data: self.dense_bytes().into_owned(), offset: 0 }
     }
 
     /// A view whose axis `i` is axis `perm[i]` of this one.
@@ -238,19 +238,8 @@ impl HostTensor {
     pub fn bits_equal(&self, other: &Self) -> bool {
         self.meta.dtype == other.meta.dtype
             && self.sizes() == other.sizes()
-            && if self.is_contiguous() && other.is_contiguous() {
-                dense_slice(self) == dense_slice(other)
-            } else {
-                self.to_bytes() == other.to_bytes()
-            }
+            && self.dense_bytes() == other.dense_bytes()
     }
-}
-
-/// The bytes of a dense tensor's elements.
-fn dense_slice(tensor: &HostTensor) -> Option<&[u8]> {
-    let width = tensor.meta.dtype.bytes();
-    let start = tensor.offset * width;
-    tensor.data.get(start..start + tensor.numel() * width)
 }
 
 /// A value of any class in the type's class and range.

@@ -53,7 +53,7 @@ fn wrong_arguments_are_named() {
     let fusion = sum_of_two();
     let x = dense(DType::F32, &[2, 3]);
     let check = |args: &[ArgMeta], expected: &str| check_refused(&fusion, args, &[expected]);
-    check(&[x.clone()], "E0301: fusion `@sketch` takes 2 arguments, 1 were given; input 1 `%y` is missing");
+    check(std::slice::from_ref(&x), "E0301: fusion `@sketch` takes 2 arguments, 1 were given; input 1 `%y` is missing");
     check(&[x.clone(), x.clone(), x.clone()], "E0306: fusion `@sketch` takes 2 arguments, 3 were given");
     check(&[x.clone(), dense(DType::F16, &[2, 3])], "E0302: input 1 `%y`: declared as f32, the argument is f16");
     check(&[x.clone(), dense(DType::F32, &[3])], "E0303: input 1 `%y`: declared with rank 2, the argument has rank 1");

@@ -1,0 +1,216 @@
+//! An independent checker: which accesses to shared and local memory are in
+//! range for every thread, whatever the arguments.
+//!
+//! Input: a verified kernel. Output: a [`BoundsReport`]. It shares no code with
+//! lowering, which made the indices. An access that it cannot prove is not
+//! wrong for that; one whose index can never be in range is.
+
+use super::ir::{Access, Block, Kernel, Space, Stmt, StmtKind};
+use super::print::print_stmt;
+use super::ranges::{Range, Ranges};
+
+/// What the checker found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BoundsReport {
+    /// Accesses proven in range.
+    pub proven: usize,
+    /// Accesses that may leave their buffer, as far as the checker can tell.
+    pub open: Vec<String>,
+    /// Accesses whose index is never in range.
+    pub outside: Vec<String>,
+}
+
+/// Checks all accesses to buffers of constant length.
+pub fn check_bounds(kernel: &Kernel) -> BoundsReport {
+    let mut checker = Checker { kernel, ranges: Ranges::new(kernel), report: BoundsReport::default() };
+    checker.block(&kernel.body);
+    checker.report
+}
+
+struct Checker<'a> {
+    kernel: &'a Kernel,
+    ranges: Ranges<'a>,
+    report: BoundsReport,
+}
+
+impl Checker<'_> {
+    fn block(&mut self, block: &Block) {
+        for stmt in block {
+            self.stmt(stmt);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match stmt.kind {
+            StmtKind::Let { var, value } => {
+                if self.kernel.exprs.dtype(value).is_int() {
+                    let range = self.ranges.of(value);
+                    self.ranges.set_var(var, range);
+                }
+            }
+            StmtKind::Load { from, .. } => self.access(stmt, from, 1),
+            StmtKind::Store { to, .. } | StmtKind::Atomic { to, .. } => self.access(stmt, to, 1),
+            StmtKind::Move { to, from, lanes, .. } => {
+                self.access(stmt, to, lanes);
+                self.access(stmt, from, lanes);
+            }
+            StmtKind::For { var, start, end, step, ref body, .. } => {
+                let (first, last) = (self.ranges.of(start), self.ranges.of(end));
+                let mut hi = last.hi.saturating_sub(1);
+                if first.lo == first.hi && hi >= first.lo {
+                    // The counter is start + k step <= end - 1.
+                    hi -= (hi - first.lo) % step.max(1);
+                }
+                if hi < first.lo {
+                    return; // The body never runs.
+                }
+                self.ranges.set_var(var, Range { lo: first.lo, hi });
+                self.block(body);
+            }
+            StmtKind::If { condition, ref then, ref otherwise } => {
+                for (block, holds) in [(then, true), (otherwise, false)] {
+                    let mark = self.ranges.assume(condition, holds);
+                    self.block(block);
+                    self.ranges.forget(mark);
+                }
+            }
+            StmtKind::Shuffle { .. } | StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+        }
+    }
+
+    fn access(&mut self, stmt: &Stmt, access: Access, lanes: u32) {
+        let buffer = &self.kernel.buffers[access.buffer];
+        let Some(len) = self.kernel.exprs.as_int(buffer.len).filter(|_| buffer.space != Space::Global) else { return };
+        let index = self.ranges.of(access.index);
+        let last = len - i64::from(lanes);
+        if index.lo > index.hi {
+            // No thread comes here.
+            self.report.proven += 1;
+        } else if index.lo >= 0 && index.hi <= last {
+            self.report.proven += 1;
+        } else {
+            let found = format!(
+                "index of {} in {}..={}, elements 0..{len}: `{}`",
+                buffer.name,
+                index.lo,
+                index.hi,
+                print_stmt(self.kernel, stmt)
+            );
+            let never = index.hi < 0 || index.lo > last;
+            if never { self.report.outside.push(found) } else { self.report.open.push(found) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{Dim, ExprId, KernelBuilder, Unroll};
+    use crate::num::{BinaryOp, DType, Value};
+
+    /// Stores to element `index` of a shared array of 64 in blocks of 128 threads.
+    fn check(
+        expected: (usize, usize, usize),
+        build: impl FnOnce(&mut KernelBuilder, &dyn Fn(&mut KernelBuilder, ExprId)),
+    ) {
+        let mut b = KernelBuilder::new("k", DType::I32);
+        let tile = b.shared("tile", DType::F32, 64, 16);
+        let store = |b: &mut KernelBuilder, index| {
+            let zero = b.exprs().value(Value::Float(0.0), DType::F32);
+            b.store(tile, index, zero);
+        };
+        build(&mut b, &store);
+        let one = b.int(1);
+        let report = check_bounds(&b.finish_1d(one, 128));
+        assert_eq!((report.proven, report.open.len(), report.outside.len()), expected, "{report:?}");
+    }
+
+    #[test]
+    fn indices_are_proven_from_launch_loops_and_conditions() {
+        let tx = |b: &mut KernelBuilder| b.exprs().thread_idx(Dim::X);
+        check((0, 1, 0), |b, store| {
+            let x = tx(b);
+            store(b, x);
+        });
+        check((2, 0, 0), |b, store| {
+            let (x, two, limit) = (tx(b), b.int(2), b.int(64));
+            let half = b.exprs().div(x, two);
+            store(b, half);
+            let wrapped = b.exprs().rem(x, limit);
+            store(b, wrapped);
+        });
+        check((2, 1, 0), |b, store| {
+            let (x, limit) = (tx(b), b.int(64));
+            let inside = b.exprs().lt(x, limit);
+            let rest = b.exprs().sub(x, limit);
+            b.if_else(inside, |b| store(b, x), |b| store(b, rest));
+            store(b, x);
+        });
+        check((1, 0, 1), |b, store| {
+            let (zero, sixteen, four) = (b.int(0), b.int(16), b.int(4));
+            b.for_("i", (zero, sixteen, 4), Unroll::Full, |b, i| {
+                let scaled = b.exprs().mul(i, four);
+                let low = b.int(3);
+                let inner = b.exprs().add(scaled, low);
+                store(b, inner);
+                let far = b.int(64);
+                let outside = b.exprs().add(inner, far);
+                store(b, outside);
+            });
+        });
+        check((1, 0, 0), |b, store| {
+            let far = b.int(99);
+            b.for_("i", (far, far, 1), Unroll::No, |b, i| store(b, i));
+            let (x, limit) = (tx(b), b.int(64));
+            let never = b.exprs().binary(BinaryOp::Ge, x, limit);
+            let never = b.exprs().and(never, never);
+            let small = b.exprs().lt(x, limit);
+            b.if_(never, |b| b.if_(small, |b| store(b, x)));
+        });
+    }
+
+    #[test]
+    fn ranges_hold_every_value() {
+        arbtest::arbtest(|u| {
+            let mut b = KernelBuilder::new("k", DType::I32);
+            // Thread 0..8, and constants; brute force over all threads.
+            let mut pool = vec![(b.exprs().thread_idx(Dim::X), (0..8).collect::<Vec<i64>>())];
+            for _ in 0..u.int_in_range(1..=8)? {
+                let value = u.int_in_range(-9i64..=9)?;
+                pool.push((b.int(value), vec![value; 8]));
+                let (x, y) = (u.choose(&pool)?.clone(), u.choose(&pool)?.clone());
+                let op = *u.choose(&[
+                    BinaryOp::Add,
+                    BinaryOp::Sub,
+                    BinaryOp::Mul,
+                    BinaryOp::Div,
+                    BinaryOp::Mod,
+                    BinaryOp::CeilDiv,
+                    BinaryOp::Minimum,
+                    BinaryOp::Maximum,
+                    BinaryOp::BitwiseAnd,
+                ])?;
+                let natural = x.1.iter().all(|&v| v >= 0) && y.1.iter().all(|&v| v > 0);
+                if !natural && matches!(op, BinaryOp::Div | BinaryOp::Mod | BinaryOp::CeilDiv) {
+                    continue;
+                }
+                let values =
+                    x.1.iter().zip(&y.1).map(|(&a, &b)| {
+                        crate::num::eval::binary(op, DType::I64, Value::Int(a), Value::Int(b)).as_i64()
+                    });
+                let values: Vec<i64> = values.collect();
+                if values.iter().all(|v| v.abs() < 1 << 20) {
+                    pool.push((b.exprs().binary(op, x.0, y.0), values));
+                }
+            }
+            let one = b.int(1);
+            let kernel = b.finish_1d(one, 8);
+            let mut ranges = Ranges::new(&kernel);
+            for (expr, values) in pool {
+                let range = ranges.of(expr);
+                assert!(values.iter().all(|v| (range.lo..=range.hi).contains(v)), "{range:?} misses one of {values:?}");
+            }
+            Ok(())
+        });
+    }
+}

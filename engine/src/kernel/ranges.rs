@@ -1,0 +1,206 @@
+//! Ranges of integer expressions: an interval that holds every value a thread
+//! can see, from launch sizes, loop bounds and the conditions around a place.
+//!
+//! Index arithmetic is taken not to overflow. Sizes and strides are not
+//! negative. Intervals are exact for expressions that read each variable once.
+
+use super::ir::{Expr, ExprId, Kernel, ParamKind, Special, VarId};
+use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
+use crate::util::SecondaryMap;
+use std::collections::BTreeMap;
+
+/// All integers from `lo` to `hi`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The smallest.
+    pub lo: i64,
+    /// The largest.
+    pub hi: i64,
+}
+
+impl Range {
+    /// One value.
+    pub const fn exactly(value: i64) -> Self {
+        Self { lo: value, hi: value }
+    }
+    /// All values of an integer type; all of `i64` for others.
+    pub const fn of_type(dtype: DType) -> Self {
+        match dtype {
+            DType::I32 => Self { lo: i32::MIN as i64, hi: i32::MAX as i64 },
+            DType::I8 => Self { lo: -128, hi: 127 },
+            DType::U8 => Self { lo: 0, hi: 255 },
+            _ => Self { lo: i64::MIN, hi: i64::MAX },
+        }
+    }
+    /// The values in both.
+    #[must_use]
+    pub fn meet(self, other: Self) -> Self {
+        Self { lo: self.lo.max(other.lo), hi: self.hi.min(other.hi) }
+    }
+    /// The smallest interval around both.
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        Self { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }
+    }
+    fn corners(self, other: Self, op: impl Fn(i64, i64) -> i64) -> Self {
+        let values = [op(self.lo, other.lo), op(self.lo, other.hi), op(self.hi, other.lo), op(self.hi, other.hi)];
+        values.into_iter().map(Self::exactly).reduce(Self::join).unwrap_or(Self::of_type(DType::I64))
+    }
+}
+
+/// Ranges at one place of a kernel, which moves: facts of variables are set when
+/// they are bound, conditions are assumed on entering a branch and dropped on leaving.
+pub(super) struct Ranges<'a> {
+    kernel: &'a Kernel,
+    vars: SecondaryMap<VarId, Option<Range>>,
+    assumed: Vec<(ExprId, Range)>,
+    memo: BTreeMap<ExprId, Range>,
+}
+
+impl<'a> Ranges<'a> {
+    pub(super) fn new(kernel: &'a Kernel) -> Self {
+        Self { kernel, vars: SecondaryMap::new(), assumed: Vec::new(), memo: BTreeMap::new() }
+    }
+
+    pub(super) fn set_var(&mut self, var: VarId, range: Range) {
+        self.vars.set(var, Some(range));
+    }
+
+    /// Assumes a condition, or that it does not hold. The result undoes it.
+    pub(super) fn assume(&mut self, condition: ExprId, holds: bool) -> usize {
+        let mark = self.assumed.len();
+        self.push_facts(condition, holds);
+        self.memo.clear();
+        mark
+    }
+
+    pub(super) fn forget(&mut self, mark: usize) {
+        self.assumed.truncate(mark);
+        self.memo.clear();
+    }
+
+    fn push_facts(&mut self, condition: ExprId, holds: bool) {
+        use BinaryOp::*;
+        match self.kernel.exprs[condition].expr {
+            Expr::Unary(UnaryOp::LogicalNot, a) => self.push_facts(a, !holds),
+            Expr::Binary(LogicalAnd, a, b) if holds => {
+                self.push_facts(a, true);
+                self.push_facts(b, true);
+            }
+            Expr::Binary(LogicalOr, a, b) if !holds => {
+                self.push_facts(a, false);
+                self.push_facts(b, false);
+            }
+            Expr::Binary(op @ (Lt | Le | Gt | Ge | Eq | Ne), a, b) if self.kernel.exprs.dtype(a).is_int() => {
+                let op = match (op, holds) {
+                    (op, true) => op,
+                    (Lt, false) => Ge,
+                    (Le, false) => Gt,
+                    (Gt, false) => Le,
+                    (Ge, false) => Lt,
+                    (Eq, false) => Ne,
+                    (_, false) => Eq,
+                };
+                match op {
+                    Lt => self.below(a, b, 1),
+                    Le => self.below(a, b, 0),
+                    Gt => self.below(b, a, 1),
+                    Ge => self.below(b, a, 0),
+                    Eq => {
+                        self.below(a, b, 0);
+                        self.below(b, a, 0);
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `a + gap <= b`.
+    fn below(&mut self, a: ExprId, b: ExprId, gap: i64) {
+        let (x, y) = (self.of(a), self.of(b));
+        let all = Range::of_type(DType::I64);
+        self.assumed.push((a, Range { hi: y.hi.saturating_sub(gap), ..all }));
+        self.assumed.push((b, Range { lo: x.lo.saturating_add(gap), ..all }));
+        self.memo.clear();
+    }
+
+    /// The range of an expression here.
+    pub(super) fn of(&mut self, id: ExprId) -> Range {
+        if let Some(&known) = self.memo.get(&id) {
+            return known;
+        }
+        let mut range = self.compute(id).meet(Range::of_type(self.kernel.exprs.dtype(id)));
+        for &(_, fact) in self.assumed.iter().filter(|(expr, _)| *expr == id) {
+            range = range.meet(fact);
+        }
+        self.memo.insert(id, range);
+        range
+    }
+
+    fn compute(&mut self, id: ExprId) -> Range {
+        let node = self.kernel.exprs[id];
+        let any = Range::of_type(node.dtype);
+        match node.expr {
+            Expr::Const(Value::Int(value)) => Range::exactly(value),
+            Expr::Param(param) => match self.kernel.params[param].kind {
+                ParamKind::Size { .. } | ParamKind::Stride { .. } => Range { lo: 0, ..any },
+                ParamKind::Derived(value) => self.of(value),
+                _ => any,
+            },
+            Expr::Special(special) => self.special(special),
+            Expr::Var(var) => self.vars[var].unwrap_or(any),
+            Expr::Unary(UnaryOp::Neg, a) if node.dtype.is_int() => {
+                let x = self.of(a);
+                Range { lo: x.hi.saturating_neg(), hi: x.lo.saturating_neg() }
+            }
+            Expr::Cast(a) if self.kernel.exprs.dtype(a).is_int() => self.of(a),
+            Expr::Binary(op, a, b) if node.dtype.is_int() => {
+                let (x, y) = (self.of(a), self.of(b));
+                binary(op, x, y).unwrap_or(any)
+            }
+            Expr::Ternary(TernaryOp::Where, _, a, b) => self.of(a).join(self.of(b)),
+            _ => any,
+        }
+    }
+
+    fn special(&mut self, special: Special) -> Range {
+        let launch = &self.kernel.launch;
+        let threads = Range { lo: 1, hi: 1024 };
+        let blocks = Range { lo: 1, hi: i32::MAX.into() };
+        let extent = match special {
+            Special::ThreadIdx(dim) | Special::BlockDim(dim) => self.of(launch.block[dim as usize]).meet(threads),
+            Special::BlockIdx(dim) | Special::GridDim(dim) => self.of(launch.grid[dim as usize]).meet(blocks),
+        };
+        match special {
+            Special::ThreadIdx(_) | Special::BlockIdx(_) => Range { lo: 0, hi: extent.hi - 1 },
+            Special::BlockDim(_) | Special::GridDim(_) => extent,
+        }
+    }
+}
+
+fn binary(op: BinaryOp, x: Range, y: Range) -> Option<Range> {
+    use BinaryOp::*;
+    let natural = x.lo >= 0 && y.lo > 0;
+    Some(match op {
+        Add => Range { lo: x.lo.saturating_add(y.lo), hi: x.hi.saturating_add(y.hi) },
+        Sub => Range { lo: x.lo.saturating_sub(y.hi), hi: x.hi.saturating_sub(y.lo) },
+        Mul => x.corners(y, i64::saturating_mul),
+        Div if natural => Range { lo: x.lo / y.hi, hi: x.hi / y.lo },
+        CeilDiv if natural => {
+            let up = |a: i64, b: i64| a / b + i64::from(a % b > 0);
+            Range { lo: up(x.lo, y.hi), hi: up(x.hi, y.lo) }
+        }
+        // x mod y is x where x is always below y.
+        Mod if natural && x.hi < y.lo => x,
+        Mod if natural => Range { lo: 0, hi: x.hi.min(y.hi - 1) },
+        Minimum => Range { lo: x.lo.min(y.lo), hi: x.hi.min(y.hi) },
+        Maximum => Range { lo: x.lo.max(y.lo), hi: x.hi.max(y.hi) },
+        BitwiseAnd if x.lo >= 0 && y.lo >= 0 => Range { lo: 0, hi: x.hi.min(y.hi) },
+        ShiftRight if x.lo >= 0 && y.lo == y.hi && (0..63).contains(&y.lo) => {
+            Range { lo: x.lo >> y.lo, hi: x.hi >> y.lo }
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,210 @@
+//! Tokens with their places. Comments are tokens' neighbours, kept apart,
+//! because directives live in them.
+
+use crate::diag::{Diagnostic, Span, code};
+use crate::num::Value;
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Token<'a> {
+    /// `%name`.
+    Value(&'a str),
+    /// `@name`.
+    Global(&'a str),
+    /// A bare word.
+    Word(&'a str),
+    /// A number, `inf` and `nan` included.
+    Number(Value),
+    /// One of `( ) [ ] { } , : = ?`.
+    Punct(char),
+    /// The end of a line.
+    Newline,
+    /// The end of the text.
+    End,
+}
+
+/// A comment's place, marker included.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawComment {
+    pub(super) span: Span,
+    /// How many tokens precede it.
+    pub(super) tokens_before: usize,
+}
+
+/// The result of lexing: always complete, whatever the text.
+#[derive(Debug, Default)]
+pub(super) struct Lexed<'a> {
+    pub(super) tokens: Vec<(Token<'a>, Span)>,
+    pub(super) comments: Vec<RawComment>,
+    pub(super) errors: Vec<Diagnostic>,
+}
+
+/// Splits a text of at most [`super::MAX_BYTES`].
+pub(super) fn lex(source: &str) -> Lexed<'_> {
+    let mut lexer = Lexer { source, at: 0, out: Lexed::default() };
+    while let Some(c) = lexer.source[lexer.at..].chars().next() {
+        lexer.step(c);
+    }
+    let end = span(source.len(), source.len());
+    lexer.out.tokens.push((Token::Newline, end));
+    lexer.out.tokens.push((Token::End, end));
+    lexer.out
+}
+
+fn span(start: usize, end: usize) -> Span {
+    Span { start: start as u32, end: end as u32 }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+struct Lexer<'a> {
+    source: &'a str,
+    at: usize,
+    out: Lexed<'a>,
+}
+
+impl<'a> Lexer<'a> {
+    fn step(&mut self, c: char) {
+        let rest = &self.source[self.at..];
+        match c {
+            '\n' => self.push(Token::Newline, 1),
+            c if c.is_whitespace() => self.at += c.len_utf8(),
+            ';' => self.comment(),
+            '/' if rest.starts_with("//") => self.comment(),
+            '(' | ')' | '[' | ']' | '{' | '}' | ',' | ':' | '=' | '?' => self.push(Token::Punct(c), 1),
+            '%' | '@' => self.sigil(c),
+            c if c.is_ascii_alphabetic() || c == '_' => {
+                let len = self.run(self.at, is_word);
+                self.word(&rest[..len]);
+            }
+            c if c.is_ascii_digit() || c == '-' || c == '.' || c == '+' => self.number(),
+            other => self.stray(other),
+        }
+    }
+
+    fn push(&mut self, token: Token<'a>, len: usize) {
+        self.out.tokens.push((token, span(self.at, self.at + len)));
+        self.at += len;
+    }
+
+    fn error(&mut self, code: crate::diag::Code, message: String, len: usize, note: &str) {
+        let mut error = Diagnostic::user(code, message).label(span(self.at, self.at + len), "");
+        if !note.is_empty() {
+            error = error.note(note);
+        }
+        self.out.errors.push(*error);
+        self.at += len;
+    }
+
+    /// Bytes from `start` while the characters satisfy `keep`.
+    fn run(&self, start: usize, keep: impl Fn(char) -> bool) -> usize {
+        let rest = &self.source[start..];
+        rest.find(|c| !keep(c)).unwrap_or(rest.len())
+    }
+
+    fn comment(&mut self) {
+        let len = self.run(self.at, |c| c != '\n');
+        let tokens_before = self.out.tokens.len();
+        self.out.comments.push(RawComment { span: span(self.at, self.at + len), tokens_before });
+        self.at += len;
+    }
+
+    fn sigil(&mut self, sigil: char) {
+        let len = self.run(self.at + 1, is_word);
+        let name = &self.source[self.at + 1..self.at + 1 + len];
+        match (len, sigil) {
+            (0, _) => self.error(code::SYNTAX, format!("`{sigil}` without a name"), 1, ""),
+            (129.., _) => {
+                let message = format!("a name of {len} characters is too long");
+                self.error(code::TOO_LARGE, message, len + 1, "names have at most 128 characters");
+            }
+            (_, '%') => self.push(Token::Value(name), len + 1),
+            _ => self.push(Token::Global(name), len + 1),
+        }
+    }
+
+    fn word(&mut self, word: &'a str) {
+        let token = match word {
+            "inf" => Token::Number(Value::Float(f64::INFINITY)),
+            "nan" => Token::Number(Value::Float(f64::NAN)),
+            "true" => Token::Number(Value::Bool(true)),
+            "false" => Token::Number(Value::Bool(false)),
+            _ => Token::Word(word),
+        };
+        self.push(token, word.len());
+    }
+
+    /// `[+-] (digits [. digits] [e [+-] digits] | inf | nan)`.
+    fn number(&mut self) {
+        let bytes = self.source.as_bytes();
+        let mut end = self.at;
+        if matches!(bytes[end], b'-' | b'+') {
+            end += 1;
+        }
+        while let Some(&byte) = bytes.get(end) {
+            let exponent_sign =
+                matches!(byte, b'-' | b'+') && matches!(bytes[end - 1], b'e' | b'E') && end > self.at + 1;
+            if !(byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'_' || exponent_sign) {
+                break;
+            }
+            end += 1;
+        }
+        let text = &self.source[self.at..end];
+        match parse_number(text) {
+            Some(value) => self.push(Token::Number(value), text.len()),
+            None => {
+                let note = "integers fit 64 bits; floats look like 1.5, -2e-3, inf or nan";
+                self.error(code::BAD_NUMBER, format!("`{text}` is not a number"), text.len(), note);
+                // A number is what stood here: the statement goes on.
+                self.out.tokens.push((Token::Number(Value::Int(0)), span(self.at - text.len(), self.at)));
+            }
+        }
+    }
+
+    fn stray(&mut self, c: char) {
+        let note = if c == '$' { "`$axis` is replaced by the harness, from the axes of the case file" } else { "" };
+        let shown: String = c.escape_debug().collect();
+        self.error(code::SYNTAX, format!("unexpected character `{shown}`"), c.len_utf8(), note);
+    }
+}
+
+fn parse_number(text: &str) -> Option<Value> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    match digits {
+        "inf" | "nan" => return text.parse().ok().map(Value::Float),
+        _ if !digits.starts_with(|c: char| c.is_ascii_digit()) => return None,
+        _ => {}
+    }
+    if digits.bytes().all(|b| b.is_ascii_digit()) {
+        return text.parse().ok().map(Value::Int);
+    }
+    // What is left is a float of finite value: Rust's own grammar, less its words.
+    let plain = digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'-' | b'+'));
+    let value: f64 = if plain { text.parse().ok()? } else { return None };
+    value.is_finite().then_some(Value::Float(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_exact_or_refused() {
+        for (text, expected) in [
+            ("-9223372036854775808", Some(Value::Int(i64::MIN))),
+            ("9223372036854775808", None),
+            ("1e-5", Some(Value::Float(1e-5))),
+            ("-2.5", Some(Value::Float(-2.5))),
+            ("-inf", Some(Value::Float(f64::NEG_INFINITY))),
+            ("1e999", None),
+            ("1.2.3", None),
+            ("0x10", None),
+            ("-", None),
+            ("1_000", None),
+        ] {
+            assert_eq!(parse_number(text), expected, "{text}");
+        }
+    }
+}

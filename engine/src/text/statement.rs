@@ -1,0 +1,284 @@
+//! One line of a fusion: `%a, %b = op operands attributes`.
+
+use super::apply::{Call, apply};
+use super::attrs::{AttrArg, Attrs, RawAttr, dtype};
+use super::cursor::Cursor;
+use super::lexer::Token;
+use super::suggest::nearest;
+use crate::diag::{Diagnostic, Result, Span, code};
+use crate::fusion::catalog::{self, OpInfo};
+use crate::fusion::{Dim, FusionBuilder, Operand, Src};
+use std::collections::BTreeMap;
+
+/// A fusion being read: its builder and the names defined so far.
+pub(super) struct Body {
+    pub(super) builder: FusionBuilder,
+    /// `None` for a name whose definition was refused: its uses are not
+    /// refused again.
+    scope: BTreeMap<String, Option<Operand>>,
+    /// Nearest names are looked up only so often, or a hostile text takes minutes.
+    suggestions_left: u32,
+}
+
+/// A statement as written.
+struct Parsed<'a> {
+    results: Vec<(&'a str, Span)>,
+    info: OpInfo,
+    shape: Vec<Item<'a>>,
+    operands: Vec<Item<'a>>,
+    attrs: Vec<RawAttr<'a>>,
+    /// From the operation's name to the end.
+    span: Span,
+}
+
+#[derive(Clone, Copy)]
+enum Item<'a> {
+    Name(&'a str, Span),
+    Number(Src),
+}
+
+impl Body {
+    pub(super) fn new(name: &str) -> Self {
+        Self { builder: FusionBuilder::new(name), scope: BTreeMap::new(), suggestions_left: 100 }
+    }
+
+    // ---- parameters ----
+
+    /// `%name: type`, where a type is `dtype` or `dtype[dim, ...]`.
+    pub(super) fn parameter(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+        let start = cursor.span();
+        let Token::Value(name) = cursor.peek() else {
+            return Err(cursor.unexpected("a parameter such as `%x: f32[?]`"));
+        };
+        cursor.next();
+        let declared = self.parameter_type(cursor, name, start);
+        let operand = declared.as_ref().ok().copied();
+        if operand.is_some() || !self.scope.contains_key(name) {
+            self.scope.insert(name.into(), operand);
+        }
+        declared.map(|_| ())
+    }
+
+    fn parameter_type(&mut self, cursor: &mut Cursor<'_>, name: &str, start: Span) -> Result<Operand> {
+        cursor.expect(':', "and a type after the parameter's name")?;
+        let Token::Word(word) = cursor.peek() else { return Err(cursor.unexpected("a data type")) };
+        let dtype = dtype(word, cursor.span())?;
+        cursor.next();
+        let declared = if cursor.eat('[') {
+            let dims = dims(cursor)?;
+            self.builder.tensor(name, dtype, &dims)
+        } else {
+            self.builder.scalar(name, dtype)
+        };
+        declared.map_err(|error| placed(error, cursor.since(start)))
+    }
+
+    // ---- statements ----
+
+    /// Reads and adds one statement; returns the names it defines.
+    pub(super) fn statement(&mut self, cursor: &mut Cursor<'_>) -> Result<Vec<String>> {
+        let results = results(cursor)?;
+        let outcome = self.right_side(cursor, &results);
+        let defined = outcome.as_ref().ok().cloned().flatten();
+        let mut duplicate = None;
+        for (i, (name, span)) in results.iter().enumerate() {
+            if self.scope.contains_key(*name) {
+                let error = Diagnostic::user(code::DUPLICATE_NAME, format!("`%{name}` is defined twice"));
+                duplicate = duplicate.or(Some(error.label(*span, "")));
+                continue;
+            }
+            let operand = defined.as_ref().and_then(|operands| operands.get(i)).copied();
+            if let Some(operand) = operand {
+                self.builder.set_name(operand, name).map_err(|error| placed(error, *span))?;
+            }
+            self.scope.insert((*name).into(), operand);
+        }
+        outcome?;
+        match duplicate {
+            Some(error) => Err(error),
+            None => Ok(results.iter().map(|(name, _)| (*name).into()).collect()),
+        }
+    }
+
+    /// The operation; `None` where an operand was refused before.
+    fn right_side<'a>(&mut self, cursor: &mut Cursor<'a>, results: &[(&'a str, Span)]) -> Result<Option<Vec<Operand>>> {
+        cursor.expect('=', "after the names that the statement defines")?;
+        let parsed = call(cursor, results)?;
+        let attrs = Attrs::check(&parsed.info, &parsed.attrs, parsed.span)?;
+        let (Some(shape), Some(operands)) = (self.resolve(&parsed.shape)?, self.resolve(&parsed.operands)?) else {
+            return Ok(None);
+        };
+        let expected = parsed.info.results;
+        if expected != parsed.results.len() {
+            let given = parsed.results.len();
+            let message = format!("{}: defines {expected} values, {given} are named", parsed.info.name);
+            return Err(Diagnostic::user(code::ARITY, message).label(parsed.span, ""));
+        }
+        let call = Call { info: parsed.info, shape, operands, attrs: &attrs };
+        apply(&mut self.builder, &call).map(Some).map_err(|error| placed(error, parsed.span))
+    }
+
+    /// The values of names; `None` where one of them was refused before.
+    fn resolve(&mut self, items: &[Item<'_>]) -> Result<Option<Vec<Src>>> {
+        let mut values = Vec::with_capacity(items.len());
+        let mut poisoned = false;
+        for item in items {
+            match *item {
+                Item::Number(number) => values.push(number),
+                Item::Name(name, span) => match self.scope.get(name) {
+                    Some(Some(operand)) => values.push((*operand).into()),
+                    Some(None) => poisoned = true,
+                    None => return Err(self.unknown(name, span)),
+                },
+            }
+        }
+        Ok((!poisoned).then_some(values))
+    }
+
+    fn unknown(&mut self, name: &str, span: Span) -> Box<Diagnostic> {
+        let error = Diagnostic::user(code::UNKNOWN_NAME, format!("`%{name}` is not defined"));
+        let mut near = None;
+        if self.suggestions_left > 0 {
+            self.suggestions_left -= 1;
+            near = nearest(name, self.scope.keys().map(String::as_str));
+        }
+        error.label(span, near.map(|near| format!("did you mean `%{near}`?")).unwrap_or_default())
+    }
+
+    /// `return %a, %b`, after the word.
+    pub(super) fn returns(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+        loop {
+            let span = cursor.span();
+            let Token::Value(name) = cursor.peek() else { return Err(cursor.unexpected("a value to return")) };
+            cursor.next();
+            if let Some(values) = self.resolve(&[Item::Name(name, span)])? {
+                for value in values {
+                    self.builder.output(value).map_err(|error| placed(error, span))?;
+                }
+            }
+            if !cursor.eat(',') {
+                return end_of_line(cursor);
+            }
+        }
+    }
+}
+
+/// A diagnostic of the builder at its place in the text.
+fn placed(error: Box<Diagnostic>, span: Span) -> Box<Diagnostic> {
+    if error.labels.is_empty() { error.label(span, "") } else { error }
+}
+
+fn end_of_line(cursor: &Cursor<'_>) -> Result<()> {
+    match cursor.peek() {
+        Token::Newline | Token::End | Token::Punct('}') => Ok(()),
+        _ => Err(cursor.unexpected("the end of the line")),
+    }
+}
+
+/// The axes of a type, after the opening bracket.
+fn dims(cursor: &mut Cursor<'_>) -> Result<Vec<Dim>> {
+    let mut dims = Vec::new();
+    if cursor.eat(']') {
+        return Ok(dims);
+    }
+    loop {
+        cursor.skip_newlines();
+        dims.push(match cursor.peek() {
+            Token::Punct('?') => Dim::Symbolic,
+            Token::Number(crate::num::Value::Int(1)) => Dim::Broadcast,
+            Token::Number(crate::num::Value::Int(n)) => Dim::Const(n),
+            _ => return Err(cursor.unexpected("an extent: `?` or a number")),
+        });
+        cursor.next();
+        if !cursor.eat(',') {
+            cursor.expect(']', "after the extents")?;
+            return Ok(dims);
+        }
+    }
+}
+
+/// `%a, %b`.
+fn results<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(&'a str, Span)>> {
+    let mut results = Vec::new();
+    loop {
+        let span = cursor.span();
+        let Token::Value(name) = cursor.peek() else {
+            return Err(cursor.unexpected("a statement such as `%y = add %x, 1`, or `return`"));
+        };
+        cursor.next();
+        results.push((name, span));
+        if !cursor.eat(',') {
+            return Ok(results);
+        }
+    }
+}
+
+/// The operation, its operands and attributes, to the end of the line.
+fn call<'a>(cursor: &mut Cursor<'a>, results: &[(&'a str, Span)]) -> Result<Parsed<'a>> {
+    let start = cursor.span();
+    let Token::Word(name) = cursor.peek() else { return Err(cursor.unexpected("the name of an operation")) };
+    let info = catalog::find(name).ok_or_else(|| unknown_op(name, start))?;
+    cursor.next();
+    let mut shape = Vec::new();
+    if info.shape {
+        cursor.expect('[', "and the extents")?;
+        shape = items(cursor, ']')?;
+        cursor.expect(']', "after the extents")?;
+    }
+    let operands = items(cursor, '\n')?;
+    let mut attrs = Vec::new();
+    while let Token::Word(name) = cursor.peek() {
+        attrs.push(attribute(cursor, name)?);
+    }
+    end_of_line(cursor)?;
+    Ok(Parsed { results: results.to_vec(), info, shape, operands, attrs, span: cursor.since(start) })
+}
+
+fn unknown_op(name: &str, span: Span) -> Box<Diagnostic> {
+    let shown: String = name.chars().take(40).collect();
+    let names = catalog::all();
+    let label = nearest(name, names.iter().map(|row| row.name)).map(|near| format!("did you mean `{near}`?"));
+    Diagnostic::user(code::UNKNOWN_OP, format!("unknown operation `{shown}`"))
+        .label(span, label.unwrap_or_default())
+        .note("operations are listed in cases/README.md")
+}
+
+/// Operands separated by commas; none if the first token is not one.
+fn items<'a>(cursor: &mut Cursor<'a>, close: char) -> Result<Vec<Item<'a>>> {
+    let mut items = Vec::new();
+    loop {
+        match cursor.peek() {
+            Token::Value(name) => items.push(Item::Name(name, cursor.span())),
+            Token::Number(value) => items.push(Item::Number(value.into())),
+            Token::Newline | Token::End if items.is_empty() => return Ok(items),
+            Token::Punct(punct) if punct == close && items.is_empty() => return Ok(items),
+            _ => return Err(cursor.unexpected("an operand: a value or a number")),
+        }
+        cursor.next();
+        if !cursor.eat(',') {
+            return Ok(items);
+        }
+    }
+}
+
+/// `name` or `name(arguments)`.
+fn attribute<'a>(cursor: &mut Cursor<'a>, name: &'a str) -> Result<RawAttr<'a>> {
+    let start = cursor.span();
+    cursor.next();
+    if !cursor.eat('(') {
+        return Ok(RawAttr { name, args: None, span: start });
+    }
+    let mut args = Vec::new();
+    while !cursor.eat(')') {
+        if !args.is_empty() {
+            cursor.expect(',', "between the arguments")?;
+        }
+        args.push(match cursor.peek() {
+            Token::Number(value) => AttrArg::Number(value),
+            Token::Word(word) => AttrArg::Word(word),
+            _ => return Err(cursor.unexpected("an argument: a number or a word")),
+        });
+        cursor.next();
+    }
+    Ok(RawAttr { name, args: Some(args), span: cursor.since(start) })
+}
