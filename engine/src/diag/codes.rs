@@ -89,6 +89,7 @@ codes! {
     NVRTC = "E0601", "NVRTC rejected the kernel", "this is a defect of the code generator: report the case";
     CUDA = "E0602", "a CUDA call failed", "see the driver's error name";
     DEVICE_MEMORY = "E0603", "the device is out of memory", "use smaller inputs or a freer device";
+    CUDA_STICKY = "E0604", "a kernel failed and broke the GPU's context", "start a new process; report the case";
     // Unsupported.
     NEEDS_SEGMENTS = "U0101", "the fusion needs more than one kernel", "split it into fusions that each need one";
     NO_SCHEDULER = "U0102", "no scheduler accepts the fusion", "see the notes for each scheduler's reason";

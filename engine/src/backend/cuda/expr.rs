@@ -161,8 +161,10 @@ impl Exprs<'_> {
             (F32 | F64, I64) => Text::call(self.lib("to_long"), &[&a]),
             (F32 | F64, I32) => Text::call(self.lib("to_int"), &[&a]),
             (F32 | F64, I8 | U8) => {
-                let wide = Text::call(self.lib("to_long"), &[&a]);
-                self.cast(wide, I64, to)
+                self.lib("saturate");
+                let range = if to == I8 { "-128, 127" } else { "0, 255" };
+                let wide = Text::call(&format!("saturate<{range}>"), &[&a]);
+                self.narrow(wide, to)
             }
             _ => {
                 let name = self.type_name(to);
@@ -425,12 +427,8 @@ impl Exprs<'_> {
             }
             TernaryOp::Clamp => Text::call(self.lib("int_clamp"), &[&a, &b, &c]),
             TernaryOp::Lerp => {
-                if dtype.is_float() {
-                    return Text::call(self.lib("lerp"), &[&a, &b, &c]);
-                }
-                let [a, b, c] = [a, b, c].map(|x| self.cast(x, dtype, DType::F32));
-                let result = Text::call(self.lib("lerp"), &[&a, &b, &c]);
-                self.cast(result, DType::F32, dtype)
+                let function = if dtype.is_float() { "lerp" } else { "int_lerp" };
+                Text::call(self.lib(function), &[&a, &b, &c])
             }
             TernaryOp::Threshold => select(&compare(">", Prec::Relation, &a, &b), &a, &c),
         }

@@ -1,5 +1,6 @@
 //! C++ types and literals.
 
+use crate::num::convert::{f64_to_bf16, f64_to_f16};
 use crate::num::{DType, Value};
 
 /// The C++ type of a value in registers and memory.
@@ -46,10 +47,8 @@ pub(super) fn literal(value: Value, dtype: DType) -> (String, bool) {
             let number = value.as_f64() as f32;
             float(number.into(), format!("{number:?}"), "f", "inf_f32", "nan_f32")
         }
-        DType::F16 | DType::BF16 => {
-            let (inner, _) = literal(value, DType::F32);
-            (format!("{}({inner})", if matches!(dtype, DType::F16) { "to_half" } else { "to_bf16" }), true)
-        }
+        DType::F16 => (format!("half_t{{0x{:04x}}}", f64_to_f16(value.as_f64())), true),
+        DType::BF16 => (format!("bf16_t{{0x{:04x}}}", f64_to_bf16(value.as_f64())), true),
         DType::I64 => match value.as_i64() {
             i64::MIN => ("(-9223372036854775807LL - 1)".into(), true),
             number => (format!("{number}LL"), number >= 0),
@@ -79,8 +78,7 @@ fn float(number: f64, digits: String, suffix: &str, inf: &str, nan: &str) -> (St
 pub(super) fn literal_section(value: Value, dtype: DType) -> Option<&'static str> {
     let number = value.as_f64();
     match dtype {
-        DType::F16 => Some("to_half"),
-        DType::BF16 => Some("to_bf16"),
+        DType::F16 | DType::BF16 => type_section(dtype),
         DType::F64 if !number.is_finite() => Some("special_f64"),
         DType::F32 if !(number as f32).is_finite() => Some("special_f32"),
         _ => None,
@@ -103,7 +101,7 @@ mod tests {
         check(Value::Int(i64::from(i32::MIN)), DType::I32, "(-2147483647 - 1)");
         check(Value::Int(-5), DType::I64, "-5LL");
         check(Value::Int(200), DType::U8, "(unsigned char)200");
-        check(Value::Float(1.0), DType::BF16, "to_bf16(1.0f)");
+        check(Value::Float(1.0), DType::BF16, "bf16_t{0x3f80}");
         check(Value::Bool(true), DType::Bool, "true");
     }
 }

@@ -1,14 +1,17 @@
 //! CUDA back end: kernel IR to CUDA C++, NVRTC to machine code, load, launch, time.
 //!
 //! [`emit`] prints a kernel together with the part of the device library that it
-//! uses; [`nvrtc`] compiles the text without a GPU; `device` loads and launches
-//! it through the driver; `timing` measures it. The first two run on any
+//! uses; [`nvrtc`] compiles the text without a GPU; [`Device`] loads and launches
+//! it through the driver; [`Timer`] measures it. The first two run on any
 //! machine, and neither touches a file of the CUDA toolkit besides the NVRTC
 //! library itself: the text includes no header.
 //!
 //! Invariant: the text is a function of the kernel alone. Same kernel, same text.
 
+mod device;
+mod driver;
 mod expr;
+mod launch;
 mod library;
 mod literal;
 mod names;
@@ -19,5 +22,10 @@ mod print;
 mod samples;
 #[cfg(test)]
 mod tests;
+mod timing;
 
+pub use device::{Device, DeviceBuffer, GuardedBuffer};
+pub use driver::{device_count, ready, version};
+pub use launch::{LaunchArgs, LoadedKernel};
 pub use print::{CudaSource, emit, print_cuda};
+pub use timing::{Samples, Timer, TimingOptions, quantile};

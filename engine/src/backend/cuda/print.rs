@@ -32,6 +32,8 @@ pub struct CudaSource {
     pub kernel: String,
     /// The function's name.
     pub entry: String,
+    /// The number of the kernel's parameters; the barrier's counter is not counted.
+    pub params: usize,
     /// Bytes of dynamic shared memory that the launch must provide.
     pub dynamic_shared: u32,
     /// Whether the function takes one more argument, the last: the address of a
@@ -63,6 +65,7 @@ pub fn emit(kernel: &Kernel) -> CudaSource {
         library: library::collect(&printer.exprs.used),
         kernel: printer.out,
         entry: printer.entry,
+        params: kernel.params.len(),
         dynamic_shared: printer.dynamic_shared,
         grid_barrier: printer.barrier.is_some(),
         cooperative: kernel.launch.cooperative,

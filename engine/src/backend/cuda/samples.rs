@@ -372,16 +372,14 @@ pub(super) fn all_ops(dtype: DType) -> Kernel {
     for &to in DType::ALL.iter().filter(|to| **to != dtype) {
         outputs.push(spec(format!("to_{to}"), move |b, v| b.exprs().cast(v[0], to)));
     }
-    if !dtype.is_reduced_float() {
-        for &op in UnaryOp::ALL.iter().filter(|op| is_defined_unary(**op, dtype)) {
-            outputs.push(spec(op.name(), move |b, v| b.exprs().unary(op, v[0])));
-        }
-        for &op in BinaryOp::ALL.iter().filter(|op| is_defined_binary(**op, dtype)) {
-            outputs.push(spec(op.name(), move |b, v| b.exprs().binary(op, v[0], v[1])));
-        }
-        for &op in TernaryOp::ALL.iter().filter(|op| **op != TernaryOp::Where && dtype != DType::Bool) {
-            outputs.push(spec(op.name(), move |b, v| b.exprs().ternary(op, v[0], v[1], v[2])));
-        }
+    for &op in UnaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {
+        outputs.push(spec(op.name(), move |b, v| b.exprs().unary(op, v[0])));
+    }
+    for &op in BinaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {
+        outputs.push(spec(op.name(), move |b, v| b.exprs().binary(op, v[0], v[1])));
+    }
+    for &op in TernaryOp::ALL.iter().filter(|op| **op != TernaryOp::Where && op.accepts(dtype)) {
+        outputs.push(spec(op.name(), move |b, v| b.exprs().ternary(op, v[0], v[1], v[2])));
     }
     outputs.push(spec("where", |b, v| {
         let zero = b.exprs().value(Value::Float(0.0), DType::F32);
@@ -390,23 +388,4 @@ pub(super) fn all_ops(dtype: DType) -> Kernel {
         b.exprs().ternary(TernaryOp::Where, is_below, v[1], v[2])
     }));
     op_kernel(&format!("all_ops_{dtype}"), dtype, outputs)
-}
-
-pub(super) fn is_defined_unary(op: UnaryOp, dtype: DType) -> bool {
-    match dtype {
-        DType::Bool => op.is_predicate() || matches!(op, UnaryOp::BitwiseNot | UnaryOp::Real),
-        _ if dtype.is_float() => op != UnaryOp::BitwiseNot,
-        _ => !op.promotes_int_to_float(),
-    }
-}
-
-pub(super) fn is_defined_binary(op: BinaryOp, dtype: DType) -> bool {
-    use BinaryOp::*;
-    let is_bits = matches!(op, BitwiseAnd | BitwiseOr | BitwiseXor);
-    let is_int_only = matches!(op, Mod | ShiftLeft | ShiftRight | LogicalShiftRight | Gcd | CeilDiv);
-    match dtype {
-        DType::Bool => op.is_predicate() || is_bits || matches!(op, Minimum | Maximum),
-        _ if dtype.is_float() => !is_bits && !is_int_only,
-        _ => !matches!(op, Truediv | Atan2 | Nextafter),
-    }
 }

@@ -5,7 +5,7 @@ __device__ inline float max_nan(float a, float b) {
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
   return r;
 }
-__device__ inline double max_nan(double a, double b) { return a != a || a > b ? a : b; }
+__device__ inline double max_nan(double a, double b) { return a != a || a >= b ? a : b; }
 //@ min_nan :
 // The smaller one; NaN wins.
 __device__ inline float min_nan(float a, float b) {
@@ -13,7 +13,7 @@ __device__ inline float min_nan(float a, float b) {
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
   return r;
 }
-__device__ inline double min_nan(double a, double b) { return a != a || a < b ? a : b; }
+__device__ inline double min_nan(double a, double b) { return a != a || a <= b ? a : b; }
 //@ sign_of :
 template <class T> __device__ inline T sign_of(T x) { return (T)((x > T(0)) - (x < T(0))); }
 //@ sign_bit :
@@ -54,7 +54,7 @@ __device__ inline double float_rem(double a, double b) {
 // Exact at both ends.
 template <class T> __device__ inline T lerp(T start, T end, T weight) {
   const T span = end - start;
-  return weight < T(0.5) ? start + weight * span : end - (T(1) - weight) * span;
+  return weight < T(0.5) && weight > T(-0.5) ? start + weight * span : end - span * (T(1) - weight);
 }
 //@ wrap_add :
 // Integer arithmetic that wraps: the low bits of an unsigned result.
@@ -119,8 +119,7 @@ template <class T> __device__ inline T shift_left(T a, T b) {
 //@ shift_right :
 // Arithmetic; amounts that are negative or not below the width saturate.
 template <class T> __device__ inline T shift_right(T a, T b) {
-  const unsigned last = 8 * sizeof(T) - 1;
-  return (T)(a >> ((unsigned long long)b < last ? (unsigned)b : last));
+  return (T)((long long)a >> ((unsigned long long)b < 8 * sizeof(T) ? (unsigned)b : 63u));
 }
 //@ shift_right_zero :
 // Brings in zeros; 0 when the amount is negative or not below the width.
@@ -132,4 +131,8 @@ template <class T> __device__ inline T shift_right_zero(T a, T b) {
 template <class T> __device__ inline T int_clamp(T x, T low, T high) {
   const T raised = x < low ? low : x;
   return high < raised ? high : raised;
+}
+//@ int_lerp : wrap_add wrap_sub wrap_mul
+template <class T> __device__ inline T int_lerp(T start, T end, T weight) {
+  return wrap_add(start, wrap_mul(weight, wrap_sub(end, start)));
 }

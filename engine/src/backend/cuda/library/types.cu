@@ -67,3 +67,9 @@ __device__ inline long long to_long(double x) {
   asm("cvt.rzi.s64.f64 %0, %1;" : "=l"(r) : "d"(x));
   return x != x ? 0 : r;
 }
+//@ saturate : to_int
+// Truncates; saturates; NaN gives 0.
+template <int low, int high, class T> __device__ inline int saturate(T x) {
+  const int r = to_int(x);
+  return r < low ? low : r > high ? high : r;
+}

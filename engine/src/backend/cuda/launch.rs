@@ -1,0 +1,222 @@
+//! Loaded kernels and their launches.
+//!
+//! Loading reads the machine code and sets what the function needs; a launch
+//! then only fills an array of pointers on the stack and calls the driver.
+
+use super::device::{Device, DeviceBuffer};
+use super::driver::check;
+use super::print::CudaSource;
+use crate::diag::{Diagnostic, Result};
+use crate::kernel::{BoundLaunch, BoundParam, BufId};
+use crate::num::storage;
+use cudarc::driver::sys::{self, CUfunction_attribute as Attribute};
+use smallvec::SmallVec;
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+/// A kernel in the memory of a device, ready to launch.
+pub struct LoadedKernel {
+    device: Arc<Device>,
+    module: sys::CUmodule,
+    function: sys::CUfunction,
+    name: String,
+    dynamic_shared: u32,
+    cooperative: bool,
+    params: usize,
+    // The counter of the grid barrier, which every launch leaves as it found it.
+    barrier: Option<DeviceBuffer>,
+}
+
+// SAFETY: module and function handles may be used from any thread while the
+// context is current there, which `launch` sees to; they never change.
+unsafe impl Send for LoadedKernel {}
+// SAFETY: as above.
+unsafe impl Sync for LoadedKernel {}
+
+impl std::fmt::Debug for LoadedKernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoadedKernel").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl LoadedKernel {
+    /// Loads machine code for the device; `source` is the text it was compiled from.
+    pub fn load(device: &Arc<Device>, cubin: &[u8], source: &CudaSource) -> Result<Self> {
+        let mut this = Self::load_entry(device, cubin, &source.entry, source.dynamic_shared, source.params)?;
+        this.cooperative = source.cooperative || source.grid_barrier;
+        if source.grid_barrier {
+            let mut counter = device.alloc(4)?;
+            counter.fill(0, 4, 0)?;
+            this.barrier = Some(counter);
+        }
+        Ok(this)
+    }
+
+    /// Loads a function of that many parameters that is no printed kernel.
+    pub(super) fn load_entry(
+        device: &Arc<Device>,
+        cubin: &[u8],
+        entry: &str,
+        dynamic_shared: u32,
+        params: usize,
+    ) -> Result<Self> {
+        device.enter()?;
+        let name =
+            CString::new(entry).map_err(|_| Diagnostic::bug(format!("kernel name {entry:?} has a zero byte")))?;
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the image is a whole cubin, whose size is in its header.
+        let status = unsafe { sys::cuModuleLoadData(&mut module, cubin.as_ptr().cast::<c_void>()) };
+        check(status, &format!("load kernel {entry}"))?;
+        // From here on the module is unloaded when `this` is dropped.
+        let mut this = Self {
+            device: Arc::clone(device),
+            module,
+            function: std::ptr::null_mut(),
+            name: entry.to_string(),
+            dynamic_shared,
+            cooperative: false,
+            params,
+            barrier: None,
+        };
+        // SAFETY: the module is loaded and the name is zero-terminated.
+        let status = unsafe { sys::cuModuleGetFunction(&mut this.function, module, name.as_ptr()) };
+        check(status, &format!("find kernel {entry} in its machine code"))?;
+        if dynamic_shared > 0 {
+            let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function is loaded.
+            let status = unsafe { sys::cuFuncSetAttribute(this.function, attribute, dynamic_shared as i32) };
+            check(status, &format!("give kernel {entry} {dynamic_shared} bytes of shared memory"))?;
+        }
+        Ok(this)
+    }
+
+    /// The device that it is loaded on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+    /// The function's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// 32-bit registers of a thread.
+    pub fn registers(&self) -> Result<u32> {
+        self.attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)
+    }
+    /// Bytes of local memory of a thread: spills and arrays with indices that are not constant.
+    pub fn local_bytes(&self) -> Result<u32> {
+        self.attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)
+    }
+    fn attribute(&self, attribute: Attribute) -> Result<u32> {
+        self.device.enter()?;
+        let mut value = 0;
+        // SAFETY: the function is loaded and `value` is valid for a write.
+        check(unsafe { sys::cuFuncGetAttribute(&mut value, attribute, self.function) }, "describe a kernel")?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    }
+    /// Blocks of that many threads that fit a multiprocessor at once.
+    pub fn blocks_per_sm(&self, threads: u32) -> Result<u32> {
+        self.device.enter()?;
+        let mut blocks = 0;
+        // SAFETY: the function is loaded and `blocks` is valid for a write.
+        let status = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut blocks,
+                self.function,
+                threads as i32,
+                self.dynamic_shared as usize,
+            )
+        };
+        check(status, "compute a kernel's occupancy")?;
+        Ok(u32::try_from(blocks).unwrap_or(0))
+    }
+
+    /// Issues a launch on the device's stream; returns before it is done. An
+    /// empty grid launches nothing.
+    ///
+    /// The caller answers for the arguments: every address must be that of
+    /// memory which is as long as the kernel's buffer and stays allocated until
+    /// the launch is done.
+    pub fn launch(&self, grid: [u32; 3], block: [u32; 3], args: &LaunchArgs) -> Result<()> {
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        if args.slots.len() != self.params {
+            let (given, wanted) = (args.slots.len(), self.params);
+            return Err(Diagnostic::bug(format!("kernel {} has {wanted} parameters, {given} were given", self.name)));
+        }
+        self.device.enter()?;
+        let mut barrier = self.barrier.as_ref().map_or(0, DeviceBuffer::address);
+        let mut pointers: SmallVec<[*mut c_void; 64]> =
+            args.slots.iter().map(|slot| std::ptr::from_ref(slot).cast_mut().cast()).collect();
+        if self.barrier.is_some() {
+            pointers.push(std::ptr::from_mut(&mut barrier).cast());
+        }
+        let [gx, gy, gz] = grid;
+        let [bx, by, bz] = block;
+        let (function, shared, stream) = (self.function, self.dynamic_shared, self.device.stream());
+        // SAFETY: the function is loaded on this device; there is one pointer for
+        // each of its parameters, each to 8 readable bytes, of which the driver
+        // reads as many as the parameter has and writes none.
+        let status = unsafe {
+            if self.cooperative {
+                sys::cuLaunchCooperativeKernel(function, gx, gy, gz, bx, by, bz, shared, stream, pointers.as_mut_ptr())
+            } else {
+                let extra = std::ptr::null_mut();
+                sys::cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, pointers.as_mut_ptr(), extra)
+            }
+        };
+        // The message is made only on failure: a launch allocates nothing.
+        if status == sys::CUresult::CUDA_SUCCESS {
+            return Ok(());
+        }
+        check(status, &format!("launch kernel {} with grid {grid:?} and block {block:?}", self.name))
+    }
+}
+
+impl Drop for LoadedKernel {
+    fn drop(&mut self) {
+        // Launches may still be running; unloading waits for them. Errors have nowhere to go.
+        if self.device.enter().is_ok() {
+            // SAFETY: the module was loaded by this value and is unloaded once.
+            let _ = unsafe { sys::cuModuleUnload(self.module) };
+        }
+    }
+}
+
+/// The values of a kernel's parameters, ready for any number of launches.
+#[derive(Clone, Debug, Default)]
+pub struct LaunchArgs {
+    // Each parameter's bytes, least significant first.
+    slots: Vec<u64>,
+    // Which slots are addresses, and of what.
+    pointers: Vec<(usize, BufId)>,
+}
+
+impl LaunchArgs {
+    /// The arguments of a bound launch; addresses come from `address`.
+    pub fn new(launch: &BoundLaunch, address: impl Fn(BufId) -> u64) -> Self {
+        let mut this = Self::default();
+        for param in &launch.params {
+            match *param {
+                BoundParam::Pointer(buffer) => {
+                    this.pointers.push((this.slots.len(), buffer));
+                    this.slots.push(address(buffer));
+                }
+                BoundParam::Scalar { dtype, value } => {
+                    this.slots.push(u64::from_le_bytes(storage::encode(dtype, value)));
+                }
+            }
+        }
+        this
+    }
+    /// Plain 64-bit words.
+    pub(super) fn words(words: &[u64]) -> Self {
+        Self { slots: words.to_vec(), pointers: Vec::new() }
+    }
+    /// Replaces the addresses, allocating nothing.
+    pub fn rebind(&mut self, address: impl Fn(BufId) -> u64) {
+        for &(slot, buffer) in &self.pointers {
+            self.slots[slot] = address(buffer);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Measures launches by device events.
+//!
+//! Before measuring, the device works until its clocks are up. Then, for each
+//! sample: the second-level cache is overwritten, and the launch is enclosed in
+//! two events; a copy of the same traffic follows in the same way, so that both
+//! see the same clocks. The overwriting takes longer than the host needs to
+//! issue the next launch, and a spinning kernel at the start gives the host its
+//! lead; so the time between two events is the device's alone.
+//!
+//! The copy is the faster, by median, of the driver's and a plain vectorised kernel.
+
+use super::device::{Device, DeviceBuffer};
+use super::driver::check;
+use super::launch::{LaunchArgs, LoadedKernel};
+use super::nvrtc::{Nvrtc, NvrtcOptions};
+use crate::diag::Result;
+use cudarc::driver::sys;
+use std::sync::Arc;
+
+/// Device time spent before measuring, in milliseconds.
+const RAMP_MS: f32 = 60.0;
+/// How long the device waits for the host at the start, in nanoseconds.
+const LEAD_NS: u64 = 400_000;
+
+/// How to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimingOptions {
+    /// Launches before measuring, besides those that raise the clocks.
+    pub warmup: u32,
+    /// Measured launches.
+    pub samples: u32,
+    /// Whether the second-level cache is overwritten before each.
+    pub flush_l2: bool,
+    /// Bytes that a launch moves, reads and writes together: the traffic of the copy. 0 for no copy.
+    pub copy_bytes: u64,
+}
+
+/// What was measured, in nanoseconds and in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples {
+    /// The launches.
+    pub launch_ns: Vec<f64>,
+    /// Copies of the same traffic, each after its launch.
+    pub copy_ns: Vec<f64>,
+}
+
+/// The value at a share of the sorted samples, for example 0.5 for the median;
+/// between two samples, the weighted mean.
+pub fn quantile(samples: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let position = share.clamp(0.0, 1.0) * (sorted.len().checked_sub(1)?) as f64;
+    let (below, above) = (position.floor() as usize, position.ceil() as usize);
+    Some(sorted[below] + (sorted[above] - sorted[below]) * position.fract())
+}
+
+/// The kernels that measuring itself needs, and the memory that it writes.
+#[derive(Debug)]
+pub struct Timer {
+    device: Arc<Device>,
+    spin: LoadedKernel,
+    copy: LoadedKernel,
+    flush: DeviceBuffer,
+}
+
+/// `spin` waits; `copy` moves 16 bytes per access, four accesses in flight.
+const TEXT: &str = r#"
+extern "C" __global__ void spin(unsigned long long nanoseconds) {
+  unsigned long long start, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+  do {
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  } while (now - start < nanoseconds);
+}
+
+extern "C" __global__ void __launch_bounds__(512) copy_words(
+    const uint4* __restrict__ from, uint4* __restrict__ to, unsigned long long words) {
+  const unsigned long long first = blockIdx.x * 2048ull + threadIdx.x;
+  if (first + 1536 < words) {
+    uint4 x[4];
+    #pragma unroll
+    for (int k = 0; k < 4; ++k) x[k] = __ldcs(&from[first + 512 * k]);
+    #pragma unroll
+    for (int k = 0; k < 4; ++k) __stcs(&to[first + 512 * k], x[k]);
+  } else {
+    for (unsigned long long i = first; i < words; i += 512) to[i] = from[i];
+  }
+}
+"#;
+
+/// Which copy is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copier {
+    Kernel,
+    Driver,
+}
+
+impl Timer {
+    /// Compiles and loads what measuring needs.
+    pub fn new(device: &Arc<Device>, nvrtc: &Nvrtc) -> Result<Self> {
+        let options = NvrtcOptions::new(device.desc().compute_capability, true);
+        let cubin = nvrtc.compile_text(TEXT, "timing", &options)?;
+        let flush_bytes = 2 * device.desc().l2_bytes.max(1 << 20) as usize;
+        Ok(Self {
+            device: Arc::clone(device),
+            spin: LoadedKernel::load_entry(device, &cubin.bytes, "spin", 0, 1)?,
+            copy: LoadedKernel::load_entry(device, &cubin.bytes, "copy_words", 0, 3)?,
+            flush: device.alloc(flush_bytes)?,
+        })
+    }
+
+    /// Measures `launch`, which issues one launch on the device and must not
+    /// wait for it. It gets the number of the launch, so that it can rotate its
+    /// buffers.
+    pub fn measure(&mut self, options: &TimingOptions, mut launch: impl FnMut(usize) -> Result<()>) -> Result<Samples> {
+        let mut copy_buffers = self.copy_buffers(options.copy_bytes)?;
+        self.ramp(&mut launch)?;
+        for number in 0..options.warmup as usize {
+            launch(number)?;
+        }
+        let copier = match &mut copy_buffers {
+            Some(buffers) => Some(self.faster_copier(buffers)?),
+            None => None,
+        };
+        self.device.synchronize()?;
+        let samples = options.samples.max(1) as usize;
+        let events = (0..4 * samples).map(|_| Event::new(&self.device)).collect::<Result<Vec<_>>>()?;
+        self.lead()?;
+        for (number, events) in events.chunks_exact(4).enumerate() {
+            self.flush(options.flush_l2)?;
+            events[0].record()?;
+            launch(number)?;
+            events[1].record()?;
+            if let (Some(copier), Some(buffers)) = (copier, &mut copy_buffers) {
+                self.flush(options.flush_l2)?;
+                events[2].record()?;
+                self.copy(copier, buffers)?;
+                events[3].record()?;
+            }
+        }
+        self.device.synchronize()?;
+        let mut result = Samples::default();
+        for events in events.chunks_exact(4) {
+            result.launch_ns.push(events[0].nanoseconds_to(&events[1])?);
+            if copier.is_some() {
+                result.copy_ns.push(events[2].nanoseconds_to(&events[3])?);
+            }
+        }
+        Ok(result)
+    }
+
+    /// Source and target of a copy that moves `bytes` in all.
+    fn copy_buffers(&self, bytes: u64) -> Result<Option<(DeviceBuffer, DeviceBuffer)>> {
+        let half = (bytes / 2).next_multiple_of(16) as usize;
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let (mut from, to) = (self.device.alloc(half)?, self.device.alloc(half)?);
+        from.fill(0, half, 0x3c)?;
+        Ok(Some((from, to)))
+    }
+
+    /// Works until the clocks are up: an idle device runs at a fraction of its speed.
+    fn ramp(&mut self, launch: &mut impl FnMut(usize) -> Result<()>) -> Result<()> {
+        let (start, end) = (Event::new(&self.device)?, Event::new(&self.device)?);
+        start.record()?;
+        for batch in 0.. {
+            for _ in 0..20 {
+                self.flush(true)?;
+            }
+            launch(batch)?;
+            end.record()?;
+            self.device.synchronize()?;
+            if start.nanoseconds_to(&end)? > f64::from(RAMP_MS) * 1e6 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the device wait, so that the host gets ahead of it.
+    fn lead(&self) -> Result<()> {
+        self.spin.launch([1; 3], [1; 3], &LaunchArgs::words(&[LEAD_NS]))
+    }
+
+    fn flush(&mut self, enabled: bool) -> Result<()> {
+        let bytes = self.flush.len();
+        if enabled { self.flush.fill(0, bytes, 0) } else { Ok(()) }
+    }
+
+    fn copy(&self, copier: Copier, (from, to): &mut (DeviceBuffer, DeviceBuffer)) -> Result<()> {
+        let bytes = from.len();
+        match copier {
+            Copier::Driver => to.copy_from(from, bytes),
+            Copier::Kernel => {
+                let words = (bytes / 16) as u64;
+                let blocks = u32::try_from(words.div_ceil(2048)).unwrap_or(u32::MAX);
+                let args = LaunchArgs::words(&[from.address(), to.address(), words]);
+                self.copy.launch([blocks, 1, 1], [512, 1, 1], &args)
+            }
+        }
+    }
+
+    fn faster_copier(&mut self, buffers: &mut (DeviceBuffer, DeviceBuffer)) -> Result<Copier> {
+        let mut best = (f64::INFINITY, Copier::Driver);
+        for copier in [Copier::Driver, Copier::Kernel] {
+            let mut times = Vec::new();
+            for _ in 0..7 {
+                let (start, end) = (Event::new(&self.device)?, Event::new(&self.device)?);
+                self.flush(true)?;
+                start.record()?;
+                self.copy(copier, buffers)?;
+                end.record()?;
+                self.device.synchronize()?;
+                times.push(start.nanoseconds_to(&end)?);
+            }
+            let median = quantile(&times, 0.5).unwrap_or(f64::INFINITY);
+            if median < best.0 {
+                best = (median, copier);
+            }
+        }
+        Ok(best.1)
+    }
+}
+
+/// A point in the device's stream, with its time.
+struct Event {
+    device: Arc<Device>,
+    raw: sys::CUevent,
+}
+
+impl Event {
+    fn new(device: &Arc<Device>) -> Result<Self> {
+        device.enter()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the context is current; the event is destroyed when dropped.
+        let status = unsafe { sys::cuEventCreate(&mut raw, sys::CUevent_flags::CU_EVENT_DEFAULT as u32) };
+        check(status, "create an event")?;
+        Ok(Self { device: Arc::clone(device), raw })
+    }
+    fn record(&self) -> Result<()> {
+        self.device.enter()?;
+        // SAFETY: the event and the stream are alive and of one context.
+        check(unsafe { sys::cuEventRecord(self.raw, self.device.stream()) }, "record an event")
+    }
+    /// Both events must have happened.
+    fn nanoseconds_to(&self, later: &Self) -> Result<f64> {
+        self.device.enter()?;
+        let mut milliseconds = 0.0;
+        // SAFETY: both events are alive and were recorded.
+        let status = unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, self.raw, later.raw) };
+        check(status, "read a time")?;
+        Ok(f64::from(milliseconds) * 1e6)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.device.enter().is_ok() {
+            // SAFETY: the event was created by this value and is destroyed once.
+            let _ = unsafe { sys::cuEventDestroy_v2(self.raw) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_interpolate() {
+        let samples = [4.0, 1.0, 3.0, 2.0];
+        assert_eq!(quantile(&samples, 0.0), Some(1.0));
+        assert_eq!(quantile(&samples, 0.5), Some(2.5));
+        assert_eq!(quantile(&samples, 1.0), Some(4.0));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+}
