@@ -2,14 +2,10 @@
 
 /// Everything selected is fine.
 pub(crate) const OK: u8 = 0;
-/// An error of the harness itself.
-pub(crate) const INTERNAL: u8 = 1;
 /// A malformed command line.
 pub(crate) const USAGE: u8 = 2;
 /// The filter selects nothing.
 pub(crate) const NOTHING_SELECTED: u8 = 4;
-/// A benchmark missed the goal its case states.
-pub(crate) const GOAL_MISSED: u8 = 10;
 /// The machine failed: results are not complete.
 pub(crate) const INFRA: u8 = 20;
 /// GPUs were asked for and there are not that many usable.

@@ -28,7 +28,8 @@ pub(crate) enum DeviceSpec {
     /// A simulated device.
     Sim { ordinal: usize, threads: u32 },
     /// The GPU that `CUDA_VISIBLE_DEVICES` leaves visible.
-    Cuda { uuid: String },
+    /// NVRTC may be in one of the folders.
+    Cuda { uuid: String, nvrtc: Vec<std::path::PathBuf> },
 }
 
 /// What to do with a case.
@@ -52,13 +53,32 @@ pub(crate) enum ToWorker {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FromWorker {
-    Hello { proto: u32, pid: u32 },
-    Ready { device: String, notes: Vec<String> },
+    Hello {
+        proto: u32,
+        pid: u32,
+    },
+    Ready {
+        device: String,
+        notes: Vec<String>,
+    },
     /// The device could not be opened; the worker ends.
-    Unusable { code: String, message: String },
-    Begin { case_id: String, attempt: u32 },
-    End { case_id: String, attempt: u32, outcome: Box<Outcome>, tainted: bool },
-    Bye { cases_run: u64 },
+    Unusable {
+        code: String,
+        message: String,
+    },
+    Begin {
+        case_id: String,
+        attempt: u32,
+    },
+    End {
+        case_id: String,
+        attempt: u32,
+        outcome: Box<Outcome>,
+        tainted: bool,
+    },
+    Bye {
+        cases_run: u64,
+    },
 }
 
 /// Sends one message.

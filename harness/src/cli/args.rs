@@ -111,7 +111,8 @@ const SEE_HELP: &str = "harness --help lists commands and options";
 
 /// Parses the arguments without the program's name.
 pub(super) fn parse(argv: &[String]) -> Result<Parsed, Failure> {
-    let mut args = Args { argv: argv.to_vec(), bless: std::env::var_os("BLESS").is_some_and(|v| v == "1"), ..Args::default() };
+    let mut args =
+        Args { argv: argv.to_vec(), bless: std::env::var_os("BLESS").is_some_and(|v| v == "1"), ..Args::default() };
     let (mut fd, mut crumb_fd) = (None, None);
     let mut command = None;
     let mut rest = argv.iter();
@@ -137,7 +138,9 @@ pub(super) fn parse(argv: &[String]) -> Result<Parsed, Failure> {
             (true, None) => String::new(),
             (true, Some(value)) => return Err(usage(format!("`{name}` takes no value, `{value}` given"), SEE_HELP)),
             (false, Some(value)) => value,
-            (false, None) => rest.next().cloned().ok_or_else(|| usage(format!("`{name}` needs a value: {wanted}"), SEE_HELP))?,
+            (false, None) => {
+                rest.next().cloned().ok_or_else(|| usage(format!("`{name}` needs a value: {wanted}"), SEE_HELP))?
+            }
         };
         match *name {
             "--help" => return Ok(Parsed::Help(help())),
@@ -182,7 +185,8 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
         Some(ms) if ms > 0 => Ok(Duration::from_millis(ms)),
         _ => Err(usage(format!("`{name}` needs a time such as 30s or 500ms, not `{value}`"), SEE_HELP)),
     };
-    let one_of = |known: &[&str]| usage(format!("`{name}` does not know `{value}`"), suggest(value, known.iter().copied()));
+    let one_of =
+        |known: &[&str]| usage(format!("`{name}` does not know `{value}`"), suggest(value, known.iter().copied()));
     match name {
         "--filter" => {
             let filter = Filter::parse(value).map_err(|d| Failure::diagnostic(exit::BAD_FILTER, &d))?;
@@ -241,7 +245,10 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
 
 fn check(args: &Args) -> Result<(), Failure> {
     match args.command {
-        Command::Show if args.case.is_none() => Err(usage("`show` needs the id of a case", "show CASE --stage fusion|schedule|kernel|cuda|sim|ref; `harness list` prints ids")),
+        Command::Show if args.case.is_none() => Err(usage(
+            "`show` needs the id of a case",
+            "show CASE --stage fusion|schedule|kernel|cuda|sim|ref; `harness list` prints ids",
+        )),
         Command::Show => Ok(()),
         _ if args.stage.is_some() => Err(usage("`--stage` belongs to `show`", SEE_HELP)),
         Command::Doctor => Ok(()),

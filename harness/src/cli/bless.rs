@@ -41,7 +41,8 @@ fn rewrite(file: &Path, line: usize, key: &str, old: &str, new: &str) -> Result<
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let mut lines: Vec<String> = text.split_inclusive('\n').map(String::from).collect();
     let content = lines.get_mut(line - 1).ok_or("the file has changed")?;
-    *content = edited(content, key, old, new).ok_or_else(|| format!("`{key}` with `{old}` does not stand there literally"))?;
+    *content =
+        edited(content, key, old, new).ok_or_else(|| format!("`{key}` with `{old}` does not stand there literally"))?;
     std::fs::write(file, lines.concat()).map_err(|error| error.to_string())
 }
 

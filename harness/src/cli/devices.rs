@@ -46,7 +46,8 @@ pub(super) fn resolve(args: &Args) -> Result<Devices, Failure> {
                 return Ok(simulated(args, cores().min(MAX_DEFAULT_SIM), vec![note], Some(nvidia)));
             }
             if find_nvrtc().found.is_empty() {
-                let note = "a GPU is here but no NVRTC library (see `harness doctor`): running on the simulator".to_string();
+                let note =
+                    "a GPU is here but no NVRTC library (see `harness doctor`): running on the simulator".to_string();
                 return Ok(simulated(args, cores().min(MAX_DEFAULT_SIM), vec![note], Some(nvidia)));
             }
             gpus(args, nvidia, Some(1))
@@ -110,24 +111,32 @@ fn gpus(args: &Args, nvidia: Nvidia, count: Option<usize>) -> Result<Devices, Fa
         for problem in &nvidia.problems {
             diagnostic = diagnostic.note(problem.clone());
         }
-        let way = format!("`--sim {wanted}` runs the same cases on {wanted} simulated device(s); `harness doctor` says what is missing");
+        let way = format!(
+            "`--sim {wanted}` runs the same cases on {wanted} simulated device(s); `harness doctor` says what is missing"
+        );
         return Err(Failure::diagnostic(exit::NO_GPU, &diagnostic.note(way)));
     }
-    let mut paths: Vec<String> = find_nvrtc().folders().iter().map(|p| p.display().to_string()).collect();
-    paths.extend(std::env::var("LD_LIBRARY_PATH").ok().filter(|path| !path.is_empty()));
+    let nvrtc = find_nvrtc().folders();
     let jobs = args.jobs.unwrap_or(wanted);
     let slots = labels("gpu", wanted, jobs).into_iter().map(|(i, label)| {
         let gpu = &choices[i].gpu;
         let label = label.replacen(&format!("gpu{i}"), &format!("gpu{}", gpu.index), 1);
-        let env = vec![
-            ("CUDA_VISIBLE_DEVICES".to_string(), gpu.uuid.clone()),
-            ("LD_LIBRARY_PATH".to_string(), paths.join(":")),
-        ];
-        SlotSpec { device: DeviceSpec::Cuda { uuid: gpu.uuid.clone() }, label, env }
+        let env = vec![("CUDA_VISIBLE_DEVICES".to_string(), gpu.uuid.clone())];
+        SlotSpec { device: DeviceSpec::Cuda { uuid: gpu.uuid.clone(), nvrtc: nvrtc.clone() }, label, env }
     });
     let slots = slots.collect();
-    let notes = choices.iter().map(|choice| format!("GPU {} {} {}: {}", choice.gpu.index, choice.gpu.name, choice.gpu.uuid, choice.why));
+    let notes = choices
+        .iter()
+        .map(|choice| format!("GPU {} {} {}: {}", choice.gpu.index, choice.gpu.name, choice.gpu.uuid, choice.why));
     let notes = notes.collect();
     let history = choices.first().map_or_else(String::new, |choice| choice.gpu.name.clone());
-    Ok(Devices { target: Target::Cuda, slots, notes, choices, nvidia: Some(nvidia), history, again: " --gpus 1".into() })
+    Ok(Devices {
+        target: Target::Cuda,
+        slots,
+        notes,
+        choices,
+        nvidia: Some(nvidia),
+        history,
+        again: " --gpus 1".into(),
+    })
 }

@@ -12,7 +12,8 @@ use std::fmt::Write;
 
 pub(super) fn doctor(args: &Args) -> u8 {
     if args.codes {
-        let lines: String = CODES.iter().map(|info| format!("{}  {}; {}\n", info.code, info.summary, info.help)).collect();
+        let lines: String =
+            CODES.iter().map(|info| format!("{}  {}; {}\n", info.code, info.summary, info.help)).collect();
         print(&lines);
         return exit::OK;
     }
@@ -36,7 +37,11 @@ fn machine(text: &mut String) {
     let dirty = if provenance.git_dirty == Some(true) { ", with changes" } else { "" };
     line(text, "sources", provenance.git_sha.map_or("not a git checkout".into(), |sha| format!("{sha}{dirty}")));
     let memory = show_bytes(provenance.mem_bytes);
-    line(text, "machine", format!("{} x {}, {memory}, Linux {}", provenance.cpus, provenance.cpu_model, provenance.kernel));
+    line(
+        text,
+        "machine",
+        format!("{} x {}, {memory}, Linux {}", provenance.cpus, provenance.cpu_model, provenance.kernel),
+    );
 }
 
 /// Whether there is a usable GPU.
@@ -53,7 +58,11 @@ fn nvidia(text: &mut String) -> bool {
     let ranked = quietest(&nvidia.gpus, nvidia.gpus.len());
     for choice in &ranked {
         let arch = choice.gpu.arch.map_or("?".into(), |arch| format!("{}.{}", arch / 10, arch % 10));
-        line(text, &format!("GPU {}", choice.gpu.index), format!("{}, sm {arch}, {}, {}", choice.gpu.name, choice.gpu.uuid, choice.why));
+        line(
+            text,
+            &format!("GPU {}", choice.gpu.index),
+            format!("{}, sm {arch}, {}, {}", choice.gpu.name, choice.gpu.uuid, choice.why),
+        );
     }
     !ranked.is_empty()
 }
@@ -84,8 +93,18 @@ fn folders(args: &Args, text: &mut String) {
     line(text, "cases", format!("{}: {state}", dir.display()));
     let results = session::results_dir(args);
     let probe = results.join(format!(".probe-{}", std::process::id()));
-    let writable = std::fs::create_dir_all(&results).and_then(|()| std::fs::write(&probe, b"x")).and_then(|()| std::fs::remove_file(&probe));
-    line(text, "results", format!("{}: {}", results.display(), writable.map_or_else(|e| format!("cannot be written: {e}"), |()| "writable".into())));
+    let writable = std::fs::create_dir_all(&results)
+        .and_then(|()| std::fs::write(&probe, b"x"))
+        .and_then(|()| std::fs::remove_file(&probe));
+    line(
+        text,
+        "results",
+        format!(
+            "{}: {}",
+            results.display(),
+            writable.map_or_else(|e| format!("cannot be written: {e}"), |()| "writable".into())
+        ),
+    );
 }
 
 fn features(gpu: bool, nvrtc: bool, text: &mut String) {

@@ -11,8 +11,6 @@ mod run;
 mod session;
 mod show;
 
-
-
 use crate::exit;
 use args::{Args, Command, Parsed};
 use engine::diag::Diagnostic;

@@ -39,7 +39,11 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     for note in &devices.notes {
         progress.say(note);
     }
-    progress.say(&format!("{} of {total} cases selected from {files} files, seed {}", plan.cases.len() + skipped.len(), args.seed));
+    progress.say(&format!(
+        "{} of {total} cases selected from {files} files, seed {}",
+        plan.cases.len() + skipped.len(),
+        args.seed
+    ));
     let mut view = View::new(args, &plan, &mut store, progress);
     for result in skipped {
         view.finished(result);
@@ -56,7 +60,8 @@ fn for_command(args: &Args, mut cases: Vec<Case>) -> Result<Vec<Case>, Failure> 
     if args.command == Command::Bench && !filtered {
         cases.retain(|case| case.perf.is_some());
         if cases.is_empty() {
-            let message = "error[E0505]: no case has a `; perf:` directive\n  note: `bench --filter '*'` measures any case";
+            let message =
+                "error[E0505]: no case has a `; perf:` directive\n  note: `bench --filter '*'` measures any case";
             return Err(Failure::new(exit::NOTHING_SELECTED, message));
         }
     }
@@ -217,7 +222,8 @@ impl<'a> View<'a> {
             }
             Event::Retired { slot, code, reason } => {
                 let label = self.label(slot).to_string();
-                self.store.append("slot", &json!({ "event": "retired", "slot": label, "code": code, "reason": reason }));
+                self.store
+                    .append("slot", &json!({ "event": "retired", "slot": label, "code": code, "reason": reason }));
                 self.progress.say(&format!("{label} takes no more cases: {reason}"));
                 self.refused.push(code);
             }
@@ -226,7 +232,7 @@ impl<'a> View<'a> {
 
     fn uuid(&self, slot: usize) -> Option<&str> {
         match &self.plan.slots.get(slot)?.device {
-            DeviceSpec::Cuda { uuid } => Some(uuid),
+            DeviceSpec::Cuda { uuid, .. } => Some(uuid),
             _ => None,
         }
     }
@@ -331,7 +337,10 @@ fn finish(
     let counts: BTreeMap<&str, usize> = summary.counts.iter().map(|(verdict, n)| (verdict.name(), *n)).collect();
     let status = if stopped == 0 { "complete" } else { "aborted" };
     let elapsed = started.elapsed().as_nanos() as u64;
-    store.finish(status, &json!({ "counts": counts, "exit_code": code, "elapsed_ns": elapsed, "ended": utc_stamp(false) }));
+    store.finish(
+        status,
+        &json!({ "counts": counts, "exit_code": code, "elapsed_ns": elapsed, "ended": utc_stamp(false) }),
+    );
     let mut text = String::new();
     if args.command == Command::Bench {
         text.push_str(&super::bench_table::table(&rows));

@@ -80,7 +80,8 @@ pub(super) fn select(args: &Args, cases: Vec<Case>) -> Result<Vec<Case>, Failure
 fn nearest_suite<'a>(id: &str, ids: &'a [String]) -> impl Iterator<Item = &'a str> {
     let stem = id.split('/').next().unwrap_or(id).to_string();
     let related: Vec<&str> = ids.iter().map(String::as_str).filter(|other| other.starts_with(&stem)).take(8).collect();
-    let list: Vec<&str> = if related.is_empty() { ids.iter().map(String::as_str).take(2000).collect() } else { related };
+    let list: Vec<&str> =
+        if related.is_empty() { ids.iter().map(String::as_str).take(2000).collect() } else { related };
     let shown = if list.len() > 8 { nearest(id, list) } else { list };
     shown.into_iter()
 }

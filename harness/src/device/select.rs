@@ -69,7 +69,13 @@ mod tests {
     use super::*;
 
     fn gpu(index: u32) -> Gpu {
-        Gpu { index, uuid: format!("GPU-{index}"), procs: Some(vec![]), mem_used_bytes: Some(600 << 20), ..Gpu::default() }
+        Gpu {
+            index,
+            uuid: format!("GPU-{index}"),
+            procs: Some(vec![]),
+            mem_used_bytes: Some(600 << 20),
+            ..Gpu::default()
+        }
     }
 
     #[track_caller]

@@ -28,7 +28,17 @@ const TICK: Duration = Duration::from_millis(50);
 const PRIOR_CASES: usize = 50;
 /// What a worker inherits of the environment.
 const ENV_ALLOWED: &[&str] = &[
-    "PATH", "HOME", "USER", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "RUST_BACKTRACE", "VIRTUAL_ENV", "SYSTEMROOT",
+    "PATH",
+    "HOME",
+    "USER",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "RUST_BACKTRACE",
+    "VIRTUAL_ENV",
+    "SYSTEMROOT",
 ];
 
 /// A live worker.
@@ -153,7 +163,9 @@ impl Worker {
                     begun = true;
                     continue;
                 }
-                Ok(FromWorker::End { case_id, attempt: n, outcome, tainted }) if begun && case_id == case.id && n == attempt => {
+                Ok(FromWorker::End { case_id, attempt: n, outcome, tainted })
+                    if begun && case_id == case.id && n == attempt =>
+                {
                     self.cases_run += 1;
                     self.prior.push(case_id);
                     return Attempt::Ended(*outcome, tainted);
@@ -168,7 +180,7 @@ impl Worker {
                     self.kill();
                     return Attempt::NotBegun("the worker died between two cases".into());
                 }
-                Err(Broken::Eof) => Cause::Died(None),
+                Err(Broken::Eof) => Cause::Died,
                 Err(Broken::Garbage(what)) => Cause::Protocol(what),
                 Ok(other) => Cause::Protocol(clip(format!("unexpected message {other:?}"), 300)),
             };
@@ -185,14 +197,14 @@ impl Worker {
                 self.terminate(plan.grace)
             }
             // A process whose socket is closed is about to end by itself.
-            Cause::Died(_) => self.wait(Duration::from_secs(2)).or_else(|| {
+            Cause::Died => self.wait(Duration::from_secs(2)).or_else(|| {
                 self.kill();
                 None
             }),
             Cause::Protocol(_) => self.kill(),
         };
         death.unkillable = matches!(self.child.try_wait(), Ok(None));
-        if matches!(cause, Cause::Died(_)) {
+        if matches!(cause, Cause::Died) {
             postmortem::fill(&mut death, status);
         }
         let wait = Duration::from_millis(200);

@@ -95,13 +95,35 @@ pub(crate) struct CaseResult {
 /// What happens during a run, in order for each slot.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    Spawned { slot: usize, worker: String, pid: u32 },
-    Ready { slot: usize, worker: String, device: String, notes: Vec<String>, ready_ns: u64 },
-    Started { slot: usize, case: Arc<Case> },
+    Spawned {
+        slot: usize,
+        worker: String,
+        pid: u32,
+    },
+    Ready {
+        slot: usize,
+        worker: String,
+        device: String,
+        notes: Vec<String>,
+        ready_ns: u64,
+    },
+    Started {
+        slot: usize,
+        case: Arc<Case>,
+    },
     Finished(Box<CaseResult>),
-    Ended { slot: usize, worker: String, reason: String, cases_run: u64 },
+    Ended {
+        slot: usize,
+        worker: String,
+        reason: String,
+        cases_run: u64,
+    },
     /// The slot takes no more cases.
-    Retired { slot: usize, code: String, reason: String },
+    Retired {
+        slot: usize,
+        code: String,
+        reason: String,
+    },
     /// Nothing happened for a while.
     Tick,
 }

@@ -39,11 +39,23 @@ pub(crate) fn run(plan: &RunPlan, on_event: &mut dyn FnMut(Event)) {
     while let Some(job) = queue.pop() {
         let outcome = match stopped {
             true => Outcome::of(Verdict::Skip, "not_run.cancelled", "the run was stopped before this case"),
-            false => Outcome::of(Verdict::Infra, "infra.worker_spawn", format!("no worker was left to run it: {}", reasons.join("; "))),
+            false => Outcome::of(
+                Verdict::Infra,
+                "infra.worker_spawn",
+                format!("no worker was left to run it: {}", reasons.join("; ")),
+            ),
         };
         let (slot, worker) = (0, String::new());
         on_event(Event::Finished(Box::new(CaseResult {
-            case: job.case, slot, worker, attempt: 0, position: 0, start_ns, dur_ns: 0, outcome, death: None,
+            case: job.case,
+            slot,
+            worker,
+            attempt: 0,
+            position: 0,
+            start_ns,
+            dur_ns: 0,
+            outcome,
+            death: None,
         })));
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) enum Cause {
     /// The socket was closed or the process ended.
-    Died(Option<ExitStatus>),
+    Died,
     /// The worker broke the protocol and was killed for it.
     Protocol(String),
     /// The deadline passed.
@@ -31,15 +31,23 @@ pub(super) fn outcome(cause: &Cause, death: &Death) -> Outcome {
             let name = hang_name(&death.threads);
             let seconds = limit.as_secs_f64();
             let more = if death.unkillable { "; the worker could not be killed" } else { "" };
-            Outcome::of(Verdict::Hang, name, format!("no end within {seconds} s, {place}; threads {}{more}", death.threads))
+            Outcome::of(
+                Verdict::Hang,
+                name,
+                format!("no end within {seconds} s, {place}; threads {}{more}", death.threads),
+            )
         }
-        Cause::Protocol(what) => {
-            Outcome::of(Verdict::Crash, "crash.protocol", format!("the worker broke the protocol {place}: {what}{}", tail(death)))
-        }
-        Cause::Died(_) => {
+        Cause::Protocol(what) => Outcome::of(
+            Verdict::Crash,
+            "crash.protocol",
+            format!("the worker broke the protocol {place}: {what}{}", tail(death)),
+        ),
+        Cause::Died => {
             let (name, how) = match (&death.signal, death.exit_code) {
                 (Some(signal), _) => signal_outcome(signal, &death.stderr_tail),
-                (None, Some(code)) => ("crash.exit_early", format!("the worker exited with code {code} before the end of the case")),
+                (None, Some(code)) => {
+                    ("crash.exit_early", format!("the worker exited with code {code} before the end of the case"))
+                }
                 (None, None) => ("crash.protocol", "the worker closed its socket and lived on".to_string()),
             };
             Outcome::of(Verdict::Crash, name, format!("{how} {place}{}", tail(death)))

@@ -92,7 +92,15 @@ impl Slot<'_> {
             let worker = live.id.clone();
             let case = job.case.clone();
             self.tell(Event::Finished(Box::new(CaseResult {
-                case, slot: self.index, worker, attempt: 0, position, start_ns, dur_ns, outcome, death,
+                case,
+                slot: self.index,
+                worker,
+                attempt: 0,
+                position,
+                start_ns,
+                dur_ns,
+                outcome,
+                death,
             })));
         };
         match attempt {

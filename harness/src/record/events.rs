@@ -99,7 +99,8 @@ pub fn read(path: &Path) -> io::Result<Events> {
 fn check(raw: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(raw).map_err(|_| "not UTF-8")?;
     let (head, tail) = text.rsplit_once(",\"crc\":\"").ok_or("no checksum")?;
-    let claimed = tail.strip_suffix("\"}").and_then(|hex| u32::from_str_radix(hex, 16).ok()).ok_or("malformed checksum")?;
+    let claimed =
+        tail.strip_suffix("\"}").and_then(|hex| u32::from_str_radix(hex, 16).ok()).ok_or("malformed checksum")?;
     if crc32(head.as_bytes()) != claimed {
         return Err("wrong checksum".into());
     }
@@ -116,7 +117,8 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let mut log = EventLog::create(&path).expect("creates");
         for i in 0..5 {
-            log.append("attempt", &json!({ "case_id": format!("A.b/ü={i}"), "detail": "x\n\",\"crc\":\"", "n": i })).expect("writes");
+            log.append("attempt", &json!({ "case_id": format!("A.b/ü={i}"), "detail": "x\n\",\"crc\":\"", "n": i }))
+                .expect("writes");
         }
         log.append("end", &json!({})).expect("writes");
         let bytes = std::fs::read(&path).expect("reads");

@@ -79,7 +79,8 @@ impl History {
             entry.dur_us = (3 * entry.dur_us + dur_us) / 4;
             entry.runs += 1;
             if entry.outcome != row.outcome {
-                changed.push([run_id, commit, &row.case_id, row.verdict, &entry.outcome, &row.outcome].map(String::from));
+                changed
+                    .push([run_id, commit, &row.case_id, row.verdict, &entry.outcome, &row.outcome].map(String::from));
                 entry.outcome = row.outcome.clone();
             }
         }
@@ -123,8 +124,24 @@ fn guard(cell: &str) -> String {
 }
 
 const PERF_COLUMNS: &[&str] = &[
-    "run_id", "commit", "case_id", "bytes", "samples", "median_ns", "p10_ns", "p90_ns", "gbps", "share_of_copy", "copy_gbps", "host_us",
-    "schedule_ms", "lower_ms", "codegen_ms", "load_ms", "kernel_crc", "counters",
+    "run_id",
+    "commit",
+    "case_id",
+    "bytes",
+    "samples",
+    "median_ns",
+    "p10_ns",
+    "p90_ns",
+    "gbps",
+    "share_of_copy",
+    "copy_gbps",
+    "host_us",
+    "schedule_ms",
+    "lower_ms",
+    "codegen_ms",
+    "load_ms",
+    "kernel_crc",
+    "counters",
 ];
 
 fn perf_row(run_id: &str, commit: &str, row: &Row) -> Option<Vec<String>> {
@@ -156,7 +173,8 @@ fn perf_row(run_id: &str, commit: &str, row: &Row) -> Option<Vec<String>> {
 
 /// `NVIDIA H200` as a folder: `nvidia-h200`.
 fn slug(device: &str) -> String {
-    let lower: String = device.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let lower: String =
+        device.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
     let words: Vec<&str> = lower.split('-').filter(|word| !word.is_empty()).collect();
     if words.is_empty() { "unknown".into() } else { words.join("-") }
 }
@@ -186,7 +204,13 @@ mod tests {
         assert_eq!(text.lines().count(), 3);
         text.push_str("r3,c,A.a,fa");
         std::fs::write(&path, text).expect("writes");
-        history.add("r4", "c", &[Row { perf: Some(Perf { median_ns: Some(1.5), ..Perf::default() }), ..row("A.a", "hang.host", 1) }]).expect("adds");
+        history
+            .add(
+                "r4",
+                "c",
+                &[Row { perf: Some(Perf { median_ns: Some(1.5), ..Perf::default() }), ..row("A.a", "hang.host", 1) }],
+            )
+            .expect("adds");
         let text = std::fs::read_to_string(&path).expect("reads");
         assert_eq!(text.lines().last(), Some("r4,c,A.a,fail,pass,hang.host"));
         assert_eq!(text.lines().count(), 4);

@@ -50,7 +50,14 @@ impl RunStore {
         let format = self.root.join("FORMAT");
         match std::fs::read_to_string(&format) {
             Ok(text) if text == FORMAT => {}
-            Ok(text) => return Err(io::Error::other(format!("{} says {:?}, this harness writes {:?}", format.display(), text.trim(), FORMAT.trim()))),
+            Ok(text) => {
+                return Err(io::Error::other(format!(
+                    "{} says {:?}, this harness writes {:?}",
+                    format.display(),
+                    text.trim(),
+                    FORMAT.trim()
+                )));
+            }
             Err(_) => std::fs::write(&format, FORMAT)?,
         }
         EventLog::create(&self.dir.join("events.jsonl"))

@@ -85,11 +85,13 @@ impl Progress {
             None => {
                 let width = self.total.to_string().len();
                 let label = self.labels.get(result.slot).map_or("", String::as_str);
-                let why = if verdict == Verdict::Pass { String::new() } else { format!("  ({})", result.outcome.outcome) };
+                let why =
+                    if verdict == Verdict::Pass { String::new() } else { format!("  ({})", result.outcome.outcome) };
                 let _ = writeln!(
                     std::io::stdout().lock(),
                     "[{:width$}/{}] {name:5} {seconds:6.2}s {label:5} {id}{why}",
-                    self.done, self.total
+                    self.done,
+                    self.total
                 );
                 self.plain_last = Instant::now();
             }
@@ -115,7 +117,8 @@ impl Progress {
 impl Bars {
     fn new(total: usize, labels: &[String]) -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(HZ));
-        let style = |template: &str| ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            |template: &str| ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = all.add(ProgressBar::new(total as u64));
         bar.set_style(style("[{elapsed_precise}] {bar:40} {pos}/{len} {per_sec:.0} eta {eta} {msg}"));
         bar.enable_steady_tick(Duration::from_millis(200));

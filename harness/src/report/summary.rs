@@ -89,6 +89,10 @@ impl Summary {
 
 /// The command that runs one case again. `tail` holds the device and the like.
 pub(crate) fn repro(id: &str, tail: &str) -> String {
-    let quoted = if id.chars().all(|c| c.is_ascii_alphanumeric() || "._/=,+-".contains(c)) { id.to_string() } else { format!("'{id}'") };
+    let quoted = if id.chars().all(|c| c.is_ascii_alphanumeric() || "._/=,+-".contains(c)) {
+        id.to_string()
+    } else {
+        format!("'{id}'")
+    };
     format!("cargo run -p harness -- --exact {quoted}{tail}")
 }

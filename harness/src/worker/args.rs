@@ -11,25 +11,39 @@ use engine::tensor::{Arg, HostTensor, TensorMeta};
 /// Builds the arguments of a fusion in order; an input that has no entry, and an
 /// entry that is no input, are refused.
 pub(super) fn build(fusion: &Fusion, case: &Case) -> Result<Vec<Arg>> {
-    let declared: Vec<(&str, DType, Operand)> = fusion.inputs.iter().map(|operand| declaration(fusion, *operand)).collect();
+    let declared: Vec<(&str, DType, Operand)> =
+        fusion.inputs.iter().map(|operand| declaration(fusion, *operand)).collect();
     for (name, _) in &case.inputs {
         if !declared.iter().any(|(other, ..)| other == name) {
             let hint = suggest(name, declared.iter().map(|(name, ..)| *name));
-            return Err(Diagnostic::user(code::EXTRA_INPUT, format!("`inputs:` gives `{name}`, which is no input of @{}", fusion.name)).note(hint));
+            return Err(Diagnostic::user(
+                code::EXTRA_INPUT,
+                format!("`inputs:` gives `{name}`, which is no input of @{}", fusion.name),
+            )
+            .note(hint));
         }
     }
     declared
         .into_iter()
         .map(|(name, dtype, operand)| {
             let spec = case.inputs.iter().find(|(other, _)| other == name).map(|(_, spec)| spec).ok_or_else(|| {
-                Diagnostic::user(code::MISSING_INPUT, format!("input `%{name}` of @{} has no entry in `inputs:`", fusion.name))
-                    .note(format!("add `; inputs: {name} = ...` behind the fusion"))
+                Diagnostic::user(
+                    code::MISSING_INPUT,
+                    format!("input `%{name}` of @{} has no entry in `inputs:`", fusion.name),
+                )
+                .note(format!("add `; inputs: {name} = ...` behind the fusion"))
             })?;
             match (spec, operand) {
                 (InputSpec::Scalar(number), Operand::Scalar(_)) => scalar(name, dtype, *number),
                 (InputSpec::Tensor(spec), Operand::Tensor(_)) => Ok(Arg::Tensor(tensor(name, dtype, spec)?)),
-                (InputSpec::Scalar(_), _) => Err(Diagnostic::user(code::NOT_TENSOR, format!("input `%{name}` is a tensor, `inputs:` gives a scalar"))),
-                (InputSpec::Tensor(_), _) => Err(Diagnostic::user(code::INPUT_RANK, format!("input `%{name}` is a scalar, `inputs:` gives a tensor"))),
+                (InputSpec::Scalar(_), _) => Err(Diagnostic::user(
+                    code::NOT_TENSOR,
+                    format!("input `%{name}` is a tensor, `inputs:` gives a scalar"),
+                )),
+                (InputSpec::Tensor(_), _) => Err(Diagnostic::user(
+                    code::INPUT_RANK,
+                    format!("input `%{name}` is a scalar, `inputs:` gives a tensor"),
+                )),
             }
         })
         .collect()
@@ -60,14 +74,20 @@ fn scalar(name: &str, dtype: DType, number: Number) -> Result<Arg> {
                 Number::Float(v) => v.get().to_string(),
                 Number::Bool(v) => v.to_string(),
             };
-            return Err(Diagnostic::user(code::INPUT_DTYPE, format!("input `%{name}` is {dtype}, `inputs:` gives {given}")));
+            return Err(Diagnostic::user(
+                code::INPUT_DTYPE,
+                format!("input `%{name}` is {dtype}, `inputs:` gives {given}"),
+            ));
         }
     };
     // What the type can hold is what every device sees.
     let bytes = storage::encode(dtype, value);
     let held = storage::read(dtype, &bytes, 0).unwrap_or(value);
     if dtype.is_int() && held != value {
-        return Err(Diagnostic::user(code::INPUT_DTYPE, format!("input `%{name}` is {dtype}, which cannot hold {}", value.as_i64())));
+        return Err(Diagnostic::user(
+            code::INPUT_DTYPE,
+            format!("input `%{name}` is {dtype}, which cannot hold {}", value.as_i64()),
+        ));
     }
     Ok(Arg::Scalar(held))
 }
@@ -87,7 +107,12 @@ fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
         .ok_or_else(overflow)?;
     // Storage outside the view is 0xff: NaN or -1, so that a stray read shows.
     let mut data = Vec::new();
-    data.try_reserve_exact(bytes).map_err(|_| Diagnostic::user(code::SIZE_OVERFLOW, format!("input `%{name}` needs {bytes} bytes of host memory, which are not there")))?;
+    data.try_reserve_exact(bytes).map_err(|_| {
+        Diagnostic::user(
+            code::SIZE_OVERFLOW,
+            format!("input `%{name}` needs {bytes} bytes of host memory, which are not there"),
+        )
+    })?;
     data.resize(bytes, 0xff);
     if meta.is_contiguous() {
         fill_dense(&mut data[offset * dtype.bytes()..], &draw);
@@ -191,7 +216,22 @@ impl Draw {
             _ => (f64::MAX, f64::MIN_POSITIVE, 5e-324),
         };
         let floats = [
-            f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, largest, -largest, tiny, -tiny, smallest, 3.0, -1e-3,
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            -2.5,
+            largest,
+            -largest,
+            tiny,
+            -tiny,
+            smallest,
+            3.0,
+            -1e-3,
         ];
         let bits = self.dtype.bytes() as u32 * 8;
         let unsigned = self.dtype == DType::U8;
@@ -246,7 +286,9 @@ mod tests {
         assert!(values.iter().all(|v| *v != 0.0));
         let values = draw(Dist::Randint(-3, 3), DType::I8);
         assert!((-3..=3).all(|v| values.contains(&f64::from(v))));
-        assert!(draw(Dist::Uniform(Real::new(2.0), Real::new(3.0)), DType::F32).iter().all(|v| (2.0..=3.0).contains(v)));
+        assert!(
+            draw(Dist::Uniform(Real::new(2.0), Real::new(3.0)), DType::F32).iter().all(|v| (2.0..=3.0).contains(v))
+        );
         assert_eq!(draw(Dist::Arange(Real::new(1.0), Real::new(2.0)), DType::I64)[..3], [1.0, 3.0, 5.0]);
         assert!(draw(Dist::Special, DType::BF16).iter().any(|v| v.is_nan()));
         assert_eq!(draw(Dist::Special, DType::I8)[..2], [-128.0, 127.0]);

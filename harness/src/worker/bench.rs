@@ -57,7 +57,9 @@ fn bytes_moved(case: &Case, fusion: &Fusion, args: &[Arg]) -> Result<u64> {
         [] => default.collect(),
         names => fusion.tensors.iter().filter(|(_, t)| names.contains(&t.name)).map(|(id, _)| id).collect(),
     };
-    let bytes = tensors.into_iter().map(|t| bindings.dense_meta(fusion, t).numel().unwrap_or(0) as u64 * fusion.tensors[t].dtype.bytes() as u64);
+    let bytes = tensors
+        .into_iter()
+        .map(|t| bindings.dense_meta(fusion, t).numel().unwrap_or(0) as u64 * fusion.tensors[t].dtype.bytes() as u64);
     Ok(bytes.sum())
 }
 

@@ -1,6 +1,7 @@
 //! The device of a worker, open for the worker's whole life.
 
 use crate::proto::DeviceSpec;
+use engine::backend::cuda::nvrtc::NvrtcSearch;
 use engine::diag::Result;
 use engine::options::{DeviceDesc, Options, SimOptions};
 use engine::runtime::Session;
@@ -23,7 +24,10 @@ impl Device {
                 (Session::simulator(DeviceDesc::h200(), sim, options), *threads)
             }
             // The environment leaves exactly one GPU visible.
-            DeviceSpec::Cuda { .. } => (Session::cuda(0, options)?, 0),
+            DeviceSpec::Cuda { nvrtc, .. } => {
+                let search = NvrtcSearch { folders: nvrtc.clone(), ..NvrtcSearch::default() };
+                (Session::cuda_with(0, options, &search)?, 0)
+            }
         };
         Ok(Device::Session { session: Box::new(session), threads })
     }

@@ -46,6 +46,7 @@ pub(crate) fn run(case: &Case, cx: &Cx<'_>) -> Outcome {
     outcome
 }
 
+#[expect(clippy::boxed_local, reason = "errors of the engine come boxed")]
 fn one(error: Box<Diagnostic>) -> Vec<Diagnostic> {
     vec![*error]
 }
@@ -77,7 +78,9 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     }
     judge.expectations(&plan, runs.first(), cx.bless, &mut outcome);
     if cx.mode == Mode::Bench && outcome.verdict == Verdict::Pass {
-        spans.own(Own::Bench, "bench", || bench::measure(case, &fusion, &args, session, &runs, &mut outcome)).map_err(one)?;
+        spans
+            .own(Own::Bench, "bench", || bench::measure(case, &fusion, &args, session, &runs, &mut outcome))
+            .map_err(one)?;
     }
     Ok(outcome)
 }
@@ -96,7 +99,13 @@ fn schedules(spec: &SimSpec, case: &Case, seed: u64, threads: u32) -> Vec<(Strin
         let seeds = if schedule == SimSchedule::Lockstep { 1 } else { spec.seeds };
         for k in 0..u64::from(seeds) {
             let key = u64::from(crate::crc::crc32(format!("{}/{name}/{k}", case.id).as_bytes()));
-            let options = SimOptions { schedule, seed: args::mix(seed ^ args::mix(key)), detect: true, threads };
+            let options = SimOptions {
+                schedule,
+                seed: args::mix(seed ^ args::mix(key)),
+                detect: true,
+                threads,
+                ..SimOptions::default()
+            };
             list.push((format!("{name}, seed {:#x}", options.seed), options));
         }
     }
@@ -258,7 +267,11 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
     let options: Vec<SimOptions> = list.iter().map(|(_, options)| *options).collect();
     for ((name, _), result) in list.iter().zip(session.run_many(&fusion, &args, &options, &NoTrace)) {
         let run = result.map_err(one)?;
-        text.push_str(&format!("schedule {name}\n{}{}", bench::counters_text(&run), outputs_text(&fusion, &run.outputs)));
+        text.push_str(&format!(
+            "schedule {name}\n{}{}",
+            bench::counters_text(&run),
+            outputs_text(&fusion, &run.outputs)
+        ));
     }
     Ok(text)
 }
@@ -270,7 +283,13 @@ fn outputs_text(fusion: &Fusion, outputs: &[HostTensor]) -> String {
     for (id, tensor) in fusion.outputs.iter().zip(outputs) {
         let values: Vec<String> = tensor.values().take(SHOWN).map(compare::show).collect();
         let more = if tensor.numel() > SHOWN { format!(", ... {} in all", tensor.numel()) } else { String::new() };
-        text.push_str(&format!("%{} {}{:?} = {}{more}\n", fusion.tensors[*id].name, tensor.dtype(), tensor.sizes(), values.join(", ")));
+        text.push_str(&format!(
+            "%{} {}{:?} = {}{more}\n",
+            fusion.tensors[*id].name,
+            tensor.dtype(),
+            tensor.sizes(),
+            values.join(", ")
+        ));
     }
     text
 }

@@ -62,7 +62,13 @@ pub(super) fn check(case: &Case, facts: &BTreeMap<String, String>) -> (Vec<Strin
             continue;
         }
         let wanted = expect.values.join(", ");
-        broken.push(format!("{}:{}: {} is {value}, expected {} {wanted}", case.file, expect.line, expect.fact, sign(expect.op)));
+        broken.push(format!(
+            "{}:{}: {} is {value}, expected {} {wanted}",
+            case.file,
+            expect.line,
+            expect.fact,
+            sign(expect.op)
+        ));
         if expect.op == Relation::Eq {
             bless.push(Bless { line: expect.line, key: expect.fact.clone(), old: wanted, new: value.clone() });
         }
@@ -106,7 +112,9 @@ pub(super) fn check_texts(case: &Case, text_of: impl Fn(&str) -> Option<String>)
         match text_of(stage) {
             None => broken.push(format!("{}:{line}: there is no {stage} text to look into", case.file)),
             Some(whole) if squeeze(&whole).contains(&squeeze(text)) == *present => {}
-            Some(_) if *present => broken.push(format!("{}:{line}: the {stage} text does not have \"{text}\"", case.file)),
+            Some(_) if *present => {
+                broken.push(format!("{}:{line}: the {stage} text does not have \"{text}\"", case.file))
+            }
             Some(_) => broken.push(format!("{}:{line}: the {stage} text has \"{text}\"", case.file)),
         }
     }

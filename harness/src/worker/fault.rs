@@ -3,9 +3,9 @@
 
 use crate::crumb::{CrumbWriter, Own};
 use crate::verdict::Outcome;
+use rustix::process::Signal;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

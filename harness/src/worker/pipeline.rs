@@ -1,14 +1,14 @@
 //! The engine's stages as a case goes through them.
 
 use crate::case::Case;
-use engine::diag::{Diagnostic, Result, code};
+use engine::diag::{Diagnostic, Result};
 use engine::fusion::Fusion;
+use engine::runtime::Plan;
 use engine::tensor::{Arg, HostTensor};
 
 /// Parses the one fusion of a case. All errors come at once.
 pub(crate) fn parse(case: &Case) -> Result<Fusion, Vec<Diagnostic>> {
-    let _ = case;
-    Err(vec![*Diagnostic::unsupported(code::OP_NOT_LOWERED, "this build has no reader of fusion text")])
+    engine::text::parse_one(&case.text)
 }
 
 /// The meaning of a fusion on these arguments.
@@ -18,10 +18,10 @@ pub(super) fn reference(fusion: &Fusion, args: &[Arg]) -> Result<Vec<HostTensor>
 
 /// A fusion as text.
 pub(super) fn print(fusion: &Fusion) -> String {
-    format!("{fusion:?}")
+    engine::text::print(fusion)
 }
 
 /// The CUDA C++ of a plan's kernel; it needs no GPU.
-pub(super) fn cuda_text(_plan: &engine::runtime::Plan) -> Option<String> {
-    None
+pub(super) fn cuda_text(plan: &Plan) -> Option<String> {
+    Some(engine::backend::cuda::print_cuda(plan.kernel()))
 }
