@@ -9,11 +9,19 @@
 pub mod backend;
 pub mod diag;
 pub mod fusion;
+pub mod idgraph;
 pub mod kernel;
+pub mod lower;
 pub mod num;
 pub mod options;
 pub mod refeval;
 pub mod runtime;
+pub mod schedule;
 pub mod tensor;
 pub mod text;
 pub mod util;
+
+/// The program of the README, which must keep compiling and running.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -3,6 +3,7 @@
 //! environment.
 
 use crate::util::{Hash128, StableHasher};
+use std::collections::BTreeMap;
 use std::hash::Hash;
 
 /// What the caller may choose. Plain data.
@@ -14,11 +15,14 @@ pub struct Options {
     pub fmad: bool,
     /// Check `parse(print(x)) == x` and re-verify after each stage.
     pub self_check: bool,
+    /// Parameters of heuristics that the caller sets instead of the heuristic,
+    /// for example `pointwise.unroll`; for tuning by measurement.
+    pub tuning: BTreeMap<String, i64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { force_index64: false, fmad: true, self_check: cfg!(debug_assertions) }
+        Self { force_index64: false, fmad: true, self_check: cfg!(debug_assertions), tuning: BTreeMap::new() }
     }
 }
 
@@ -103,11 +107,25 @@ pub struct SimOptions {
     pub detect: bool,
     /// Host threads for the blocks of a grid; 0 for one on each core.
     pub threads: u32,
+    /// Whether memory sectors and bank conflicts are counted.
+    pub count: bool,
+    /// Loop iterations of a warp after which it is taken to hang.
+    pub max_steps: u64,
+    /// Blocks that the device holds at once; a grid barrier needs all of them.
+    pub resident_blocks: u64,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { schedule: SimSchedule::Lockstep, seed: 0, detect: true, threads: 0 }
+        Self {
+            schedule: SimSchedule::Lockstep,
+            seed: 0,
+            detect: true,
+            threads: 0,
+            count: true,
+            max_steps: 1 << 30,
+            resident_blocks: u64::MAX,
+        }
     }
 }
 

@@ -144,10 +144,12 @@ impl FusionBuilder {
         self.tensor_operand(name, x.into())
     }
 
-    /// `exp(x - max) / sum(exp(x - max))` along one axis.
+    /// `exp(x - max) * (1 / sum(exp(x - max)))` along one axis: one division a
+    /// row instead of one an element.
     pub fn softmax(&mut self, x: impl Into<Src>, axis: i64) -> Result<Operand> {
         let (_, exp, sum) = self.softmax_parts("softmax", x.into(), axis)?;
-        self.binary(BinaryOp::Div, exp, sum)
+        let scale = self.unary(UnaryOp::Reciprocal, sum)?;
+        self.binary(BinaryOp::Mul, exp, scale)
     }
 
     /// `(x - max) - log(sum(exp(x - max)))` along one axis.

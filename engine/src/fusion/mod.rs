@@ -29,6 +29,7 @@ mod infer;
 mod ir;
 pub mod meta;
 mod methods;
+pub mod random;
 mod scalars;
 #[cfg(test)]
 pub(crate) mod sketch;

@@ -67,6 +67,23 @@ impl KernelBuilder {
     pub fn set_name(&mut self, name: impl Into<String>) {
         self.name = name.into();
     }
+    /// The parameters declared so far.
+    pub fn params(&self) -> impl Iterator<Item = (ParamId, &Param)> {
+        self.params.iter()
+    }
+    /// A declared parameter.
+    pub fn param(&self, param: ParamId) -> &Param {
+        &self.params[param]
+    }
+    /// Opens a block: what follows is emitted into it until [`Self::close`].
+    pub fn open(&mut self) {
+        self.open.push(Block::new());
+    }
+    /// Closes the innermost block and returns it, for callers that emit the
+    /// enclosing statement themselves.
+    pub fn close(&mut self) -> Block {
+        self.open.pop().expect("close pairs with open")
+    }
     /// A declared buffer.
     pub fn buffer(&self, buffer: BufId) -> &Buffer {
         &self.buffers[buffer]

@@ -268,33 +268,17 @@ fn check_same(actual: &HostTensor, expected: &HostTensor, what: &OpKind) {
     assert!(report.passed(), "{what:?}: {report}");
 }
 
-#[test]
-fn every_elementwise_operation_agrees_with_the_scalar_meaning() {
-    arbtest::arbtest(|u| {
+/// Draws sizes, layouts, broadcasts and elements for one operation on one type.
+fn check_elementwise(kind: &OpKind, arity: usize, dtype: DType) {
+    let property = |u: &mut Unstructured<'_>| {
         let mut sizes = Vec::new();
         for _ in 0..u.int_in_range(0..=3)? {
-            sizes.push(u.int_in_range(0..=4)?);
-        }
-        let kind = match u.int_in_range(0..=3)? {
-            0 => OpKind::Unary(*u.choose(UnaryOp::ALL)?),
-            1 => OpKind::Binary(*u.choose(BinaryOp::ALL)?),
-            2 => OpKind::Ternary(*u.choose(TernaryOp::ALL)?),
-            _ => OpKind::Cast(*u.choose(DType::ALL)?),
-        };
-        let dtype = *u.choose(DType::ALL)?;
-        let (accepted, arity) = match &kind {
-            OpKind::Unary(op) => (op.accepts(dtype), 1),
-            OpKind::Binary(op) => (op.accepts(dtype), 2),
-            OpKind::Ternary(op) => (op.accepts(dtype), 3),
-            _ => (true, 1),
-        };
-        if !accepted {
-            return Ok(());
+            sizes.push(i64::from(u.int_in_range(1..=5u8)?) % 5);
         }
         let mut s = Sketch::new();
         let (mut operands, mut arguments) = (Vec::new(), Vec::new());
         for n in 0..arity {
-            let condition = n == 0 && kind == OpKind::Ternary(TernaryOp::Where);
+            let condition = n == 0 && *kind == OpKind::Ternary(TernaryOp::Where);
             let dtype = if condition { DType::Bool } else { dtype };
             let (mut words, mut own) = (Vec::new(), Vec::new());
             for (axis, &size) in sizes.iter().enumerate() {
@@ -307,11 +291,25 @@ fn every_elementwise_operation_agrees_with_the_scalar_meaning() {
             arguments.push(arbitrary_tensor(u, dtype, &own)?);
         }
         let output = s.op(kind.clone(), &operands);
-        let expected = naive(&s.fusion, &kind, &arguments, output, &sizes);
+        let expected = naive(&s.fusion, kind, &arguments, output, &sizes);
         let args: Vec<_> = arguments.into_iter().map(Arg::Tensor).collect();
-        check_same(&evaluate(&s.fusion, &args).unwrap()[0], &expected, &kind);
+        check_same(&evaluate(&s.fusion, &args).unwrap()[0], &expected, kind);
         Ok(())
-    });
+    };
+    arbtest::arbtest(property).size_min(600).budget_ms(1);
+}
+
+#[test]
+fn every_elementwise_operation_agrees_with_the_scalar_meaning() {
+    for &dtype in DType::ALL {
+        let unary = UnaryOp::ALL.iter().filter(|op| op.accepts(dtype)).map(|&op| (OpKind::Unary(op), 1));
+        let binary = BinaryOp::ALL.iter().filter(|op| op.accepts(dtype)).map(|&op| (OpKind::Binary(op), 2));
+        let ternary = TernaryOp::ALL.iter().filter(|op| op.accepts(dtype)).map(|&op| (OpKind::Ternary(op), 3));
+        let casts = DType::ALL.iter().map(|&to| (OpKind::Cast(to), 1));
+        for (kind, arity) in unary.chain(binary).chain(ternary).chain(casts) {
+            check_elementwise(&kind, arity, dtype);
+        }
+    }
 }
 
 #[test]
@@ -351,5 +349,6 @@ fn integer_reductions_agree_with_the_scalar_meaning() {
         .unwrap();
         check_same(&evaluate(&s.fusion, &[Arg::Tensor(argument)]).unwrap()[0], &expected, &kind);
         Ok(())
-    });
+    })
+    .size_min(600);
 }

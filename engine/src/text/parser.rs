@@ -136,6 +136,7 @@ impl Parser<'_> {
         }
     }
 
+    #[expect(clippy::boxed_local, reason = "results carry boxed diagnostics")]
     fn error(&mut self, error: Box<Diagnostic>) {
         // The surplus is cut off later; this bounds the memory of hostile texts.
         if self.errors.len() <= 2 * MAX_ERRORS {

@@ -261,3 +261,47 @@ fn comments_know_the_line_that_they_follow() {
     let lines: Vec<_> = file.fusions[0].statements.iter().map(|s| (s.line, s.results.clone())).collect();
     assert_eq!(lines, [(2, vec!["0".to_string()]), (4, vec![])]);
 }
+
+#[test]
+fn printing_and_reading_give_the_fusion_back() {
+    use crate::fusion::{hash, random};
+    arbtest::arbtest(|u| {
+        let bytes = u.bytes(u.len())?;
+        let fusion = random::generate(bytes, &random::Limits::default()).fusion;
+        let printed = print(&fusion);
+        let read = parse_one(&printed).unwrap_or_else(|errors| panic!("{errors:?}\n{printed}"));
+        assert_eq!(read, fusion, "{printed}");
+        assert_eq!(hash::content(&read), hash::content(&fusion));
+        assert_eq!(print(&read), printed);
+        Ok(())
+    })
+    .size_min(64)
+    .size_max(400)
+    .budget_ms(1500);
+}
+
+#[test]
+fn no_text_makes_the_parser_panic() {
+    const WORDS: &[&str] = &[
+        "fusion", "@f", "(", ")", "{", "}", "[", "]", "%x", "%0", "%", "@", ":", "f32", "bf16", "?", ",", "=", "\n",
+        "\n", "add", "sum", "full", "softmax", "axes", "flags", "true", "keepdim", "return", "1", "-1", "1e-5", "inf",
+        "9e99999", ";c", "//c", "é", "\r", "$n", "size", "axis", "where", "cast", "dims", "i64",
+    ];
+    arbtest::arbtest(|u| {
+        let mut text = String::new();
+        if u.arbitrary()? {
+            text.push_str("fusion @f(%x: f32[?, 4]) {\n  %0 = ");
+        }
+        while !u.is_empty() {
+            text.push_str(u.choose(WORDS)?);
+            text.push(if u.arbitrary()? { ' ' } else { '\t' });
+        }
+        let (_, errors) = parse_lossy(&text);
+        for error in &errors {
+            render(error, "a.fuse", &text, 1);
+        }
+        Ok(())
+    })
+    .size_max(800)
+    .budget_ms(800);
+}

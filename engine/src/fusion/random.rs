@@ -1,0 +1,419 @@
+//! Test support: random valid fusions with matching sizes, drawn from bytes.
+//!
+//! The same bytes give the same fusion, fewer bytes a smaller one, so byte
+//! fuzzers and property tests shrink well. Draws that the builder refuses are
+//! counted: a generator that is mostly refused tests nothing.
+
+use super::{AxisKind, Dim, Fusion, FusionBuilder, Operand, Src, TensorId};
+use crate::diag::Result;
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
+
+/// What may be drawn.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The most operations, before composites are expanded.
+    pub ops: usize,
+    /// The most input tensors.
+    pub inputs: usize,
+    /// The highest rank.
+    pub rank: usize,
+    /// The sizes of iteration axes.
+    pub sizes: Vec<i64>,
+    /// The types of inputs and casts.
+    pub dtypes: Vec<DType>,
+    /// Only operations whose results do not depend on the last bit of their
+    /// operands: for comparing implementations with one another.
+    pub tame: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            ops: 12,
+            inputs: 4,
+            rank: 4,
+            sizes: vec![0, 1, 2, 3, 5, 7, 8, 16, 17, 31, 33, 64],
+            dtypes: DType::ALL.to_vec(),
+            tame: false,
+        }
+    }
+}
+
+/// A drawn fusion.
+#[derive(Clone, Debug)]
+pub struct Generated {
+    /// The fusion.
+    pub fusion: Fusion,
+    /// For each input the sizes of the tensor, or `None` for a scalar. They
+    /// agree wherever an operation pairs axes.
+    pub sizes: Vec<Option<Vec<i64>>>,
+    /// Draws that became part of the fusion.
+    pub accepted: u32,
+    /// Draws that the builder refused.
+    pub rejected: u32,
+}
+
+/// Draws a fusion.
+pub fn generate(bytes: &[u8], limits: &Limits) -> Generated {
+    let mut drawer = Drawer {
+        bytes: bytes.iter(),
+        limits,
+        builder: FusionBuilder::new("random"),
+        tensors: Vec::new(),
+        scalars: Vec::new(),
+        sizes: Vec::new(),
+        accepted: 0,
+        rejected: 0,
+    };
+    drawer.inputs();
+    let count = drawer.pick(limits.ops.max(1)) + 1;
+    for _ in 0..count {
+        match drawer.op() {
+            Ok(results) => {
+                drawer.accepted += 1;
+                drawer.keep(results);
+            }
+            Err(_) => drawer.rejected += 1,
+        }
+    }
+    drawer.finish()
+}
+
+/// Unary operations that are exact, or continuous and well conditioned.
+const TAME_UNARY: &[UnaryOp] = &[UnaryOp::Abs, UnaryOp::Neg, UnaryOp::Relu, UnaryOp::Sigmoid, UnaryOp::Tanh];
+/// The same of binary ones.
+const TAME_BINARY: &[BinaryOp] = &[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Maximum, BinaryOp::Minimum];
+
+struct Drawer<'a> {
+    bytes: std::slice::Iter<'a, u8>,
+    limits: &'a Limits,
+    builder: FusionBuilder,
+    tensors: Vec<TensorId>,
+    scalars: Vec<Operand>,
+    sizes: Vec<Option<Vec<i64>>>,
+    accepted: u32,
+    rejected: u32,
+}
+
+impl Drawer<'_> {
+    /// A number below `n`; 0 when the bytes are used up.
+    fn pick(&mut self, n: usize) -> usize {
+        let byte = self.bytes.next().copied().unwrap_or(0);
+        usize::from(byte) % n.max(1)
+    }
+
+    fn choose<T: Copy>(&mut self, items: &[T], fallback: T) -> T {
+        let index = self.pick(items.len());
+        items.get(index).copied().unwrap_or(fallback)
+    }
+
+    fn flip(&mut self) -> bool {
+        self.pick(2) == 1
+    }
+
+    fn dtype(&mut self) -> DType {
+        let dtypes = self.limits.dtypes.clone();
+        self.choose(&dtypes, DType::F32)
+    }
+
+    /// Inputs take their axes from one list of sizes, so that many of them pair.
+    fn inputs(&mut self) {
+        let rank = self.pick(self.limits.rank + 1);
+        let sizes = self.limits.sizes.clone();
+        let shape: Vec<i64> = (0..rank).map(|_| self.choose(&sizes, 4)).collect();
+        for index in 0..self.pick(self.limits.inputs.max(1)) + 1 {
+            let dtype = self.dtype();
+            // Mostly the whole shape, at times its last axes only.
+            let skipped = if self.pick(4) == 3 { self.pick(rank + 1) } else { 0 };
+            let mut actual = Vec::new();
+            let dims: Vec<Dim> = shape[skipped..]
+                .iter()
+                .map(|&size| match self.pick(8) {
+                    0..4 => (Dim::Symbolic, size),
+                    4..7 => (Dim::Const(size), size),
+                    _ => (Dim::Broadcast, 1),
+                })
+                .map(|(dim, size)| {
+                    actual.push(size);
+                    dim
+                })
+                .collect();
+            if let Ok(Operand::Tensor(t)) = self.builder.tensor(&format!("x{index}"), dtype, &dims) {
+                self.tensors.push(t);
+                self.sizes.push(Some(actual));
+            }
+        }
+        for index in 0..self.pick(3) {
+            let dtype = self.dtype();
+            if let Ok(scalar) = self.builder.scalar(&format!("a{index}"), dtype) {
+                self.scalars.push(scalar);
+                self.sizes.push(None);
+            }
+        }
+    }
+
+    /// A tensor, mostly a recent one, so that chains get long.
+    fn tensor(&mut self) -> TensorId {
+        let count = self.tensors.len();
+        let back = if self.flip() { self.pick(count.min(3)) } else { self.pick(count) };
+        self.tensors[count - 1 - back]
+    }
+
+    fn number(&mut self) -> Src {
+        const NUMBERS: &[f64] = &[0.5, -1.0, 2.0, 0.1, 3.75, -0.0];
+        match self.pick(4) {
+            0 => self.choose(NUMBERS, 1.0).into(),
+            1 => i64::from(self.pick(7) as i32 - 2).into(),
+            2 => self.flip().into(),
+            _ if self.scalars.is_empty() => 1.into(),
+            _ => {
+                let scalars = self.scalars.clone();
+                self.choose(&scalars, scalars[0]).into()
+            }
+        }
+    }
+
+    /// The sizes of a tensor. Extents are sizes of inputs or constants, since
+    /// nothing else is drawn.
+    fn shape(&self, t: TensorId) -> Vec<(AxisKind, i64)> {
+        let axes = &self.builder.tensors[t].axes;
+        axes.iter()
+            .map(|axis| {
+                let scalar = self.builder.scalars.get(axis.extent).map(|scalar| &scalar.def);
+                let size = match scalar {
+                    Some(super::ScalarDef::Const(value)) => value.as_i64(),
+                    Some(super::ScalarDef::Size { input, axis }) => {
+                        self.sizes[*input as usize].as_ref().map_or(0, |sizes| sizes[*axis as usize])
+                    }
+                    _ => 0,
+                };
+                (axis.kind, size)
+            })
+            .collect()
+    }
+
+    /// An operand that pairs with `x`: a tensor, with axes inserted where its
+    /// rank is lower, or a number.
+    fn partner(&mut self, x: TensorId) -> Result<Src> {
+        if self.pick(4) == 0 {
+            return Ok(self.number());
+        }
+        let y = self.tensor();
+        let (ours, theirs) = (self.shape(x), self.shape(y));
+        if theirs.len() > ours.len() {
+            return Ok(Src::Tensor(x));
+        }
+        let missing = ours.len() - theirs.len();
+        let paired = ours[missing..]
+            .iter()
+            .zip(&theirs)
+            .all(|(a, b)| a.1 == b.1 || a.0 == AxisKind::Broadcast || b.0 == AxisKind::Broadcast);
+        if !paired {
+            return Ok(Src::Tensor(x));
+        }
+        if missing == 0 {
+            return Ok(Src::Tensor(y));
+        }
+        let flags: Vec<bool> = (0..ours.len()).map(|axis| axis < missing).collect();
+        Ok(self.builder.broadcast(y, &flags)?.into())
+    }
+
+    fn op(&mut self) -> Result<Vec<Operand>> {
+        let result = match self.pick(16) {
+            0..3 => self.unary()?,
+            3..7 => self.binary()?,
+            7 => self.ternary()?,
+            8 => {
+                let (x, to) = (self.tensor(), self.dtype());
+                self.builder.cast(x, to)?
+            }
+            9 => self.broadcast_or_squeeze()?,
+            10 => self.permute()?,
+            11..14 => return self.reduce().map(|result| vec![result]),
+            14 => return self.composite(),
+            _ => self.full_or_scalar()?,
+        };
+        Ok(vec![result])
+    }
+
+    fn unary(&mut self) -> Result<Operand> {
+        let ops = if self.limits.tame { TAME_UNARY } else { UnaryOp::ALL };
+        let (op, x) = (self.choose(ops, UnaryOp::Neg), self.tensor());
+        self.builder.unary(op, x)
+    }
+
+    fn binary(&mut self) -> Result<Operand> {
+        let ops = if self.limits.tame { TAME_BINARY } else { BinaryOp::ALL };
+        let (op, x) = (self.choose(ops, BinaryOp::Add), self.tensor());
+        let y = self.partner(x)?;
+        if self.flip() { self.builder.binary(op, x, y) } else { self.builder.binary(op, y, x) }
+    }
+
+    fn ternary(&mut self) -> Result<Operand> {
+        let x = self.tensor();
+        let (a, b) = (self.partner(x)?, self.partner(x)?);
+        let op = self.choose(TernaryOp::ALL, TernaryOp::Where);
+        if op == TernaryOp::Where || self.limits.tame {
+            let condition = self.builder.binary(BinaryOp::Gt, x, 0)?;
+            return self.builder.where_(condition, a, b);
+        }
+        self.builder.ternary(op, x, a, b)
+    }
+
+    fn broadcast_or_squeeze(&mut self) -> Result<Operand> {
+        let x = self.tensor();
+        let shape = self.shape(x);
+        let thin: Vec<bool> = shape.iter().map(|(kind, _)| *kind == AxisKind::Broadcast).collect();
+        if thin.contains(&true) && self.flip() {
+            return self.builder.squeeze(x, &thin);
+        }
+        if shape.len() >= self.limits.rank {
+            return self.builder.set(x);
+        }
+        let place = self.pick(shape.len() + 1);
+        let flags: Vec<bool> = (0..=shape.len()).map(|axis| axis == place).collect();
+        self.builder.broadcast(x, &flags)
+    }
+
+    fn permute(&mut self) -> Result<Operand> {
+        let x = self.tensor();
+        let mut dims: Vec<i64> = (0..self.builder.rank(x) as i64).collect();
+        for last in (1..dims.len()).rev() {
+            let other = self.pick(last + 1);
+            dims.swap(last, other);
+        }
+        self.builder.permute(x, &dims)
+    }
+
+    fn axes(&mut self, x: TensorId) -> Vec<i64> {
+        let rank = self.builder.rank(x);
+        let chosen = self.pick(1 << rank.min(7));
+        (0..rank).filter(|axis| chosen >> axis & 1 == 1).map(|axis| axis as i64).collect()
+    }
+
+    fn reduce(&mut self) -> Result<Operand> {
+        let x = self.tensor();
+        let (axes, keepdim) = (self.axes(x), self.flip());
+        let mut op = self.choose(ReduceOp::ALL, ReduceOp::Sum);
+        if self.limits.tame && op == ReduceOp::Prod {
+            op = ReduceOp::Sum;
+        }
+        let dtype = if self.pick(4) == 3 { Some(self.dtype()) } else { None };
+        self.builder.reduce(op, x, &axes, keepdim, dtype)
+    }
+
+    fn composite(&mut self) -> Result<Vec<Operand>> {
+        let x = self.tensor();
+        let b = &mut self.builder;
+        let last = b.rank(x) as i64 - 1;
+        let kind = usize::from(self.bytes.next().copied().unwrap_or(0)) % 8;
+        let result = match kind {
+            0 => b.softmax(x, last)?,
+            1 => b.log_softmax(x, 0)?,
+            2 => b.rms_norm(x, None, 1e-5)?,
+            3 => b.layer_norm(x, None, None, 1e-5)?,
+            4 => {
+                let (var, mean) = b.var_mean(x, &[last], 1, true)?;
+                return Ok(vec![var, mean]);
+            }
+            5 => b.gelu(x)?,
+            6 => b.mean(x, &[0], false)?,
+            _ => b.softplus(x)?,
+        };
+        Ok(vec![result])
+    }
+
+    /// A tensor made of a scalar, with the axes of another tensor.
+    fn full_or_scalar(&mut self) -> Result<Operand> {
+        let x = self.tensor();
+        let (mut number, dtype) = (self.number(), self.dtype());
+        if let (Src::Scalar(_), true) = (number, self.flip()) {
+            number = self.builder.binary(BinaryOp::Add, number, 1)?.into();
+        }
+        let mut extents = Vec::new();
+        for axis in 0..self.builder.rank(x) {
+            extents.push(self.builder.size(x, axis as i64)?.into());
+        }
+        self.builder.full(&extents, number, dtype)
+    }
+
+    fn keep(&mut self, results: Vec<Operand>) {
+        for result in results {
+            if let Operand::Tensor(t) = result
+                && !self.tensors.contains(&t)
+            {
+                self.tensors.push(t);
+            }
+        }
+    }
+
+    /// Returns the last value and up to two others.
+    fn finish(mut self) -> Generated {
+        let mut outputs = vec![self.tensors[self.tensors.len() - 1]];
+        for _ in 0..self.pick(3) {
+            outputs.push(self.tensor());
+        }
+        outputs.dedup();
+        for output in outputs {
+            self.builder.output(output).expect("the tensor is this builder's");
+        }
+        let fusion = self.builder.finish().expect("it returns a tensor");
+        Generated { fusion, sizes: self.sizes, accepted: self.accepted, rejected: self.rejected }
+    }
+}
+
+/// A value of a type that a scalar input can have.
+pub fn scalar_value(dtype: DType, byte: u8) -> Value {
+    match dtype.class() {
+        crate::num::DTypeClass::Float => Value::Float(f64::from(byte % 9) * 0.25 - 1.0),
+        crate::num::DTypeClass::Int => Value::Int(i64::from(byte % 7)),
+        crate::num::DTypeClass::Bool => Value::Bool(byte % 2 == 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fusion::bind;
+    use crate::tensor::{ArgMeta, TensorMeta};
+
+    fn args(generated: &Generated) -> Vec<ArgMeta> {
+        let fusion = &generated.fusion;
+        let dtype = |operand: &Operand| match *operand {
+            Operand::Tensor(t) => fusion.tensors[t].dtype,
+            Operand::Scalar(s) => fusion.scalars[s].dtype,
+        };
+        let meta = |(operand, sizes): (&Operand, &Option<Vec<i64>>)| match sizes {
+            None => ArgMeta::Scalar(scalar_value(dtype(operand), 3)),
+            Some(sizes) => {
+                let stride = |axis: usize| sizes[axis + 1..].iter().map(|size| (*size).max(1)).product();
+                let strides = (0..sizes.len()).map(stride).collect();
+                ArgMeta::Tensor(TensorMeta { dtype: dtype(operand), sizes: sizes.clone(), strides })
+            }
+        };
+        fusion.inputs.iter().zip(&generated.sizes).map(meta).collect()
+    }
+
+    #[test]
+    fn drawn_fusions_are_valid_bind_to_their_sizes_and_are_seldom_refused() {
+        let (mut accepted, mut rejected) = (0, 0);
+        let mut seen = std::collections::BTreeSet::new();
+        let mut state = 1u64;
+        for round in 0..600 {
+            let bytes: Vec<u8> = (0..round % 200)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 56) as u8
+                })
+                .collect();
+            let generated = generate(&bytes, &Limits { tame: round % 3 == 0, ..Limits::default() });
+            bind(&generated.fusion, &args(&generated)).unwrap_or_else(|e| panic!("{e}\n{:?}", generated.fusion));
+            accepted += generated.accepted;
+            rejected += generated.rejected;
+            seen.extend(generated.fusion.ops.values().map(|op| op.kind.name()));
+        }
+        assert!(rejected * 3 < accepted, "{rejected} of {} draws were refused", accepted + rejected);
+        let all = UnaryOp::ALL.len() + BinaryOp::ALL.len();
+        assert!(seen.len() > all * 3 / 4, "only {} operations were drawn", seen.len());
+    }
+}

@@ -1,0 +1,97 @@
+//! The whole way from a fusion to a verified kernel.
+
+use super::cleanup::cleanup;
+use super::context::{Lowering, identifier};
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::{self, Fusion};
+use crate::kernel::{self, Kernel, Launch};
+use crate::options::{CompileCx, Phase};
+use crate::schedule::heuristic::{self, Sizes};
+use crate::schedule::{ArgClass, AxisId, Extent, ParallelType, ScheduledFusion, TvId};
+use crate::tensor::ArgMeta;
+use crate::util::Hash128;
+
+/// A fusion made into a kernel, with how.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The heuristic that took it.
+    pub scheduler: &'static str,
+    /// Its parameters.
+    pub params_text: String,
+    /// Its primitives.
+    pub schedule_text: String,
+    /// The kernel.
+    pub kernel: Kernel,
+}
+
+/// Schedules and lowers a fusion for arguments of the given sizes. `alignments`
+/// holds the alignment in bytes of each input's element 0.
+pub fn compile_fusion(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Compiled> {
+    let bindings = fusion::bind(fusion, args)?;
+    let sizes = Sizes::new(fusion, &bindings);
+    let class = ArgClass::new(fusion, args, alignments, sizes.most_elements(), cx.options);
+    let planned = cx.span(Phase::Schedule, "heuristic", 0, || heuristic::schedule(cx, fusion, &class, &sizes))?;
+    let kernel =
+        cx.span(Phase::Lower, planned.scheduler, 0, || lower(&planned.scheduled, &class, planned.scheduler))?;
+    cx.span(Phase::Lower, "verify", 0, || kernel::verify(&kernel))?;
+    Ok(Compiled {
+        scheduler: planned.scheduler,
+        params_text: planned.params_text,
+        schedule_text: planned.scheduled.schedule_text(),
+        kernel,
+    })
+}
+
+/// Lowers a scheduled fusion. The kernel's name is `scheduler_fusion_hash`.
+pub fn lower(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str) -> Result<Kernel> {
+    let mut lowering = Lowering::new(scheduled, class, scheduler);
+    for leaf in scheduled.axes.ids().filter(|axis| scheduled.is_leaf(*axis)) {
+        lowering.extent(leaf)?;
+    }
+    let computed: Vec<TvId> =
+        scheduled.topological().into_iter().filter(|tv| scheduled.tensors[*tv].op.is_some()).collect();
+    if computed.len() + lowering_inputs(scheduled) != scheduled.tensors.len() {
+        return Err(Diagnostic::bug("tensors of the schedule depend on each other in a circle"));
+    }
+    lowering.choose_fill();
+    lowering.emit_level(&computed, 0)?;
+    let launch = lowering.launch()?;
+    let mut kernel = lowering.b.finish(launch);
+    kernel.body = cleanup(kernel.body, &kernel.exprs);
+    let hash = Hash128::of(kernel::print(&kernel).as_bytes());
+    kernel.name = format!("{scheduler}_{}_{}", identifier(&scheduled.fusion.name), hash.short());
+    Ok(kernel)
+}
+
+fn lowering_inputs(scheduled: &ScheduledFusion) -> usize {
+    scheduled.tensors.values().filter(|tv| tv.op.is_none()).count()
+}
+
+impl Lowering<'_> {
+    fn launch(&mut self) -> Result<Launch> {
+        use ParallelType::{Bidx, Bidy, Bidz, Tidx, Tidy, Tidz};
+        let mut dims = [self.b.int(1); 6];
+        for (dim, parallel) in dims.iter_mut().zip([Bidx, Bidy, Bidz, Tidx, Tidy, Tidz]) {
+            if let Some(leaf) = self.bound_leaf(parallel) {
+                *dim = self.extent(leaf)?;
+            }
+        }
+        let threads = self.block_dim(Tidx)? * self.block_dim(Tidy)? * self.block_dim(Tidz)?;
+        let [gx, gy, gz, bx, by, bz] = dims;
+        Ok(Launch {
+            grid: [gx, gy, gz],
+            block: [bx, by, bz],
+            max_threads: u32::try_from(threads).map_err(|_| Diagnostic::bug("a block has too many threads"))?,
+            min_blocks: 1,
+            cooperative: false,
+        })
+    }
+
+    /// The leaf bound to a place in the launch; extents of threads are constant.
+    fn bound_leaf(&self, parallel: ParallelType) -> Option<AxisId> {
+        let (leaf, axis) =
+            self.scheduled.axes.iter().find(|(_, axis)| axis.consumer.is_none() && axis.parallel == parallel)?;
+        debug_assert!(!parallel.is_thread() || matches!(axis.extent, Extent::Const(_)));
+        Some(leaf)
+    }
+}

@@ -1,0 +1,245 @@
+//! Element operations: values, accumulation, scalar accesses.
+
+use super::context::{Lowering, identifier};
+use crate::diag::{Diagnostic, Result};
+use crate::kernel::{CacheHint, ExprId};
+use crate::num::{ReduceOp, eval};
+use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand};
+
+impl Lowering<'_> {
+    /// Whether a tensor is a reduction within each thread.
+    pub(super) fn accumulates(&self, tv: TvId) -> bool {
+        self.scheduled.is_reduction(tv) && !self.cross_thread(tv).any()
+    }
+
+    /// The operation of a reduction.
+    pub(super) fn reduce_op(&self, tv: TvId) -> Result<ReduceOp> {
+        match &self.scheduled.tensors[tv].op {
+            Some(TvOp { compute: Compute::Reduce { op, .. }, .. }) => Ok(*op),
+            _ => Err(Diagnostic::bug(format!("{} is not a reduction", self.scheduled.tensors[tv].name))),
+        }
+    }
+
+    /// The neutral element of a reduction.
+    pub(super) fn identity(&mut self, tv: TvId) -> Result<ExprId> {
+        let op = self.reduce_op(tv)?;
+        let dtype = self.scheduled.tensors[tv].dtype;
+        Ok(self.b.exprs().value(eval::reduce_identity(op, dtype), dtype))
+    }
+
+    /// What a register of a tensor holds for elements outside.
+    pub(super) fn outside_value(&mut self, tv: TvId) -> ExprId {
+        let dtype = self.scheduled.tensors[tv].dtype;
+        let value = self.fill_value(dtype, self.fill);
+        self.b.exprs().value(value, dtype)
+    }
+
+    /// Sets every element of a reduction's array to the neutral element.
+    pub(super) fn emit_identity(&mut self, tv: TvId) -> Result<()> {
+        self.origin(tv, "init");
+        let identity = self.identity(tv)?;
+        self.values.set(tv, None);
+        let array = self.local_array(tv)?;
+        let loops = self.array_loops(tv);
+        self.emit_array_nest(&loops, &mut |lowering| {
+            let index = lowering.array_index(tv)?;
+            lowering.b.store(array, index, identity);
+            Ok(())
+        })
+    }
+
+    /// Loops over the given leaves, outer to inner.
+    pub(super) fn emit_array_nest(
+        &mut self,
+        loops: &[AxisId],
+        body: &mut dyn FnMut(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        match loops.split_first() {
+            None => body(self),
+            Some((leaf, rest)) => self.emit_loop(*leaf, |lowering| lowering.emit_array_nest(rest, body)),
+        }
+    }
+
+    /// After the loops of an accumulation closed, a single value gets a name.
+    pub(super) fn finish_accumulators(&mut self, unit: &[TvId], depth: usize) -> Result<()> {
+        for tv in unit {
+            if self.accumulates(*tv)
+                && self.scheduled.tensors[*tv].inline_at == depth
+                && self.array_loops(*tv).is_empty()
+            {
+                self.origin(*tv, "accumulate");
+                let array = self.local_array(*tv)?;
+                let zero = self.b.int(0);
+                let value = self.b.load(identifier(&self.scheduled.tensors[*tv].name), array, zero);
+                self.values.set(*tv, Some(value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes one element of a tensor, all of whose loops are open.
+    pub(super) fn emit_value(&mut self, tv: TvId) -> Result<()> {
+        let data = &self.scheduled.tensors[tv];
+        let Some(op) = data.op.clone() else { return Ok(()) };
+        if let Compute::Reduce { .. } = op.compute {
+            return self.emit_accumulate(tv, &op);
+        }
+        if self.is_global(tv) {
+            return self.emit_store(tv, &op);
+        }
+        if let (Compute::Copy, [TvOperand::Tv(from)]) = (&op.compute, op.inputs.as_slice())
+            && self.is_global(*from)
+        {
+            return self.emit_load(tv, *from);
+        }
+        let value = self.value_of(tv, &op)?;
+        self.origin(tv, "compute");
+        self.define(tv, value)
+    }
+
+    /// Records a local tensor's value: a named variable, or an array element.
+    fn define(&mut self, tv: TvId, value: ExprId) -> Result<()> {
+        if self.array_loops(tv).is_empty() {
+            let name = identifier(&self.scheduled.tensors[tv].name);
+            let value = self.b.let_(name, value);
+            self.values.set(tv, Some(value));
+            return Ok(());
+        }
+        let array = self.local_array(tv)?;
+        let index = self.array_index(tv)?;
+        self.b.store(array, index, value);
+        Ok(())
+    }
+
+    /// The expression of an elementwise operation.
+    fn value_of(&mut self, tv: TvId, op: &TvOp) -> Result<ExprId> {
+        let mut operands = Vec::with_capacity(op.inputs.len());
+        for operand in &op.inputs {
+            operands.push(match operand {
+                TvOperand::Tv(producer) => self.read(*producer)?,
+                TvOperand::Scalar(scalar) => self.scalar(*scalar)?,
+            });
+        }
+        let dtype = self.scheduled.tensors[tv].dtype;
+        let exprs = self.b.exprs();
+        let value = match (&op.compute, operands.as_slice()) {
+            (Compute::Unary(op), [a]) => exprs.unary(*op, *a),
+            (Compute::Binary(op), [a, b]) => exprs.binary(*op, *a, *b),
+            (Compute::Ternary(op), [a, b, c]) => exprs.ternary(*op, *a, *b, *c),
+            (Compute::Cast | Compute::Copy, [a]) => exprs.cast(*a, dtype),
+            _ => {
+                let name = &self.scheduled.tensors[tv].name;
+                return Err(Diagnostic::bug(format!("{name} has {} operands", operands.len())));
+            }
+        };
+        Ok(value)
+    }
+
+    /// A tensor's element in the open loops. Global tensors are read in place.
+    pub(super) fn read(&mut self, tv: TvId) -> Result<ExprId> {
+        if let Some(value) = self.values[tv] {
+            return Ok(value);
+        }
+        let name = identifier(&self.scheduled.tensors[tv].name);
+        if self.is_global(tv) {
+            return Err(Diagnostic::bug(format!("{name} is read without a register copy")));
+        }
+        self.origin(tv, "read");
+        let array = self.local_array(tv)?;
+        let index = self.array_index(tv)?;
+        Ok(self.b.load(name, array, index))
+    }
+
+    /// `array = inside ? memory : fill`, one element.
+    pub(super) fn emit_load(&mut self, tv: TvId, from: TvId) -> Result<()> {
+        self.origin(tv, "load");
+        let terms = self.access_terms(tv)?;
+        let inside = self.conjunction(&terms);
+        let buffer = self.global(from)?;
+        let address = self.address(from)?;
+        let name = identifier(&self.scheduled.tensors[tv].name);
+        let unguarded = self.b.exprs().as_bool(inside) == Some(true);
+        if unguarded && self.array_loops(tv).is_empty() {
+            let value = self.b.load(name, buffer, address);
+            self.values.set(tv, Some(value));
+            return Ok(());
+        }
+        let array = self.local_array(tv)?;
+        let index = self.array_index(tv)?;
+        let zero = self.outside_value(tv);
+        self.b.if_else(
+            inside,
+            |b| {
+                let value = b.load(name.clone(), buffer, address);
+                b.store(array, index, value);
+            },
+            |b| b.store(array, index, zero),
+        );
+        if self.array_loops(tv).is_empty() {
+            let value = self.b.load(name, array, index);
+            self.values.set(tv, Some(value));
+        }
+        Ok(())
+    }
+
+    /// Writes one element of an output.
+    fn emit_store(&mut self, tv: TvId, op: &TvOp) -> Result<()> {
+        let value = self.value_of(tv, op)?;
+        self.origin(tv, "store");
+        let terms = self.store_terms(tv)?;
+        let inside = self.conjunction(&terms);
+        let buffer = self.global(tv)?;
+        let address = self.address(tv)?;
+        self.b.if_(inside, |b| b.store_hinted(buffer, address, value, CacheHint::Default));
+        Ok(())
+    }
+
+    /// `acc = acc op x`, where the indices are inside. Partial results are
+    /// complete by construction and need no test.
+    fn emit_accumulate(&mut self, tv: TvId, op: &TvOp) -> Result<()> {
+        let [TvOperand::Tv(from)] = *op.inputs.as_slice() else {
+            return Err(Diagnostic::bug("a reduction has one tensor operand"));
+        };
+        let combine = self.reduce_op(tv)?.combine();
+        let value = self.read(from)?;
+        self.origin(tv, "accumulate");
+        let tested = self.scheduled.tensors[from].partial.is_empty() && !self.untested.contains(&tv);
+        let terms = if tested { self.access_terms(from)? } else { Vec::new() };
+        let inside = self.conjunction(&terms);
+        let array = self.local_array(tv)?;
+        let index = self.array_index(tv)?;
+        let name = identifier(&self.scheduled.tensors[tv].name);
+        self.b.if_(inside, |b| {
+            let before = b.load(name, array, index);
+            let after = b.exprs().binary(combine, before, value);
+            b.store(array, index, after);
+        });
+        Ok(())
+    }
+
+    /// The terms under which a tensor's own indices are valid.
+    pub(super) fn access_terms(&mut self, tv: TvId) -> Result<Vec<ExprId>> {
+        let roots: Vec<AxisId> =
+            self.scheduled.tensors[tv].axes.iter().filter(|axis| axis.concrete).map(|axis| axis.root).collect();
+        self.predicate_terms(&roots)
+    }
+
+    /// The terms under which this thread writes an element: its indices are
+    /// valid, and of the threads and blocks that hold the same element it is
+    /// the first.
+    pub(super) fn store_terms(&mut self, tv: TvId) -> Result<Vec<ExprId>> {
+        let mut terms = self.access_terms(tv)?;
+        for leaf in self.parallel.clone() {
+            if self.scheduled.depends(tv, leaf) || self.last_block.contains(&leaf) {
+                continue;
+            }
+            if self.scheduled.axes[leaf].extent == crate::schedule::Extent::Const(1) {
+                continue;
+            }
+            let index = self.leaf(leaf)?;
+            let zero = self.b.int(0);
+            terms.push(self.b.exprs().binary(crate::num::BinaryOp::Eq, index, zero));
+        }
+        Ok(terms)
+    }
+}

@@ -1,0 +1,141 @@
+//! State of one lowering.
+
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::ScalarId;
+use crate::kernel::{BufId, ExprId, KernelBuilder};
+use crate::num::{DType, ReduceOp};
+use crate::schedule::{ArgClass, AxisId, Memory, ParallelType, ScheduledFusion, TvId};
+use crate::util::SecondaryMap;
+use std::collections::BTreeSet;
+
+/// Everything that the emitting parts share.
+pub(super) struct Lowering<'a> {
+    pub(super) scheduled: &'a ScheduledFusion,
+    pub(super) class: &'a ArgClass,
+    pub(super) b: KernelBuilder,
+    /// The index of each leaf in the loops that are open now.
+    pub(super) leaf_index: SecondaryMap<AxisId, Option<ExprId>>,
+    /// Extents of axes, as parameters or constants.
+    pub(super) extents: SecondaryMap<AxisId, Option<ExprId>>,
+    /// Scalars of the fusion as kernel expressions.
+    pub(super) scalars: SecondaryMap<ScalarId, Option<ExprId>>,
+    /// Arrays: global tensors, and local ones that are more than one value.
+    pub(super) buffers: SecondaryMap<TvId, Option<BufId>>,
+    /// Values that are one variable in the loops that are open now.
+    pub(super) values: SecondaryMap<TvId, Option<ExprId>>,
+    /// Block axes over which only the last block goes on.
+    pub(super) last_block: BTreeSet<AxisId>,
+    /// Leaves bound to threads or blocks, in order of binding.
+    pub(super) parallel: Vec<AxisId>,
+    /// The reduction whose neutral element fills registers outside the tensor.
+    pub(super) fill: Option<ReduceOp>,
+    /// Accumulations that the fill makes harmless outside.
+    pub(super) untested: BTreeSet<TvId>,
+    /// Number of loops open now that run more than once.
+    pub(super) open_loops: u32,
+}
+
+impl<'a> Lowering<'a> {
+    pub(super) fn new(scheduled: &'a ScheduledFusion, class: &'a ArgClass, name: &str) -> Self {
+        let index_type = if class.index64 { DType::I64 } else { DType::I32 };
+        Self {
+            scheduled,
+            class,
+            b: KernelBuilder::new(name, index_type),
+            leaf_index: SecondaryMap::new(),
+            extents: SecondaryMap::new(),
+            scalars: SecondaryMap::new(),
+            buffers: SecondaryMap::new(),
+            values: SecondaryMap::new(),
+            last_block: BTreeSet::new(),
+            parallel: Vec::new(),
+            fill: None,
+            untested: BTreeSet::new(),
+            open_loops: 0,
+        }
+    }
+
+    /// The parallel type of a leaf.
+    pub(super) fn parallel_type(&self, leaf: AxisId) -> ParallelType {
+        self.scheduled.axes[leaf].parallel
+    }
+
+    /// The loops of a local tensor's array, outer to inner: those inside its
+    /// inline position along which its value varies.
+    pub(super) fn array_loops(&self, tv: TvId) -> Vec<AxisId> {
+        let data = &self.scheduled.tensors[tv];
+        let reduced = self.scheduled.reduced_leaves(tv);
+        data.loops[data.inline_at..]
+            .iter()
+            .copied()
+            .filter(|leaf| {
+                self.parallel_type(*leaf).is_loop() && self.scheduled.depends(tv, *leaf) && !reduced.contains(leaf)
+            })
+            .collect()
+    }
+
+    /// The constant extent of a leaf that a local array runs over.
+    pub(super) fn constant_extent(&self, leaf: AxisId) -> Result<i64> {
+        match self.scheduled.axes[leaf].extent {
+            crate::schedule::Extent::Const(extent) => Ok(extent),
+            _ => Err(Diagnostic::bug(format!(
+                "axis {} has no constant extent, but a value is kept in registers along it",
+                self.scheduled.axes[leaf].name
+            ))),
+        }
+    }
+
+    /// The local array of a tensor, declared on first use.
+    pub(super) fn local_array(&mut self, tv: TvId) -> Result<BufId> {
+        if let Some(buffer) = self.buffers[tv] {
+            return Ok(buffer);
+        }
+        let mut len = 1;
+        for leaf in self.array_loops(tv) {
+            len *= self.constant_extent(leaf)?;
+        }
+        let data = &self.scheduled.tensors[tv];
+        let buffer = self.b.local(identifier(&data.name), data.dtype, len);
+        self.buffers.set(tv, Some(buffer));
+        Ok(buffer)
+    }
+
+    /// The element of a local tensor's array in the loops that are open now:
+    /// `((i0 * n1 + i1) * n2 + i2) ...` over its array loops.
+    pub(super) fn array_index(&mut self, tv: TvId) -> Result<ExprId> {
+        let mut index = self.b.int(0);
+        for leaf in self.array_loops(tv) {
+            let extent = self.constant_extent(leaf)?;
+            let extent = self.b.int(extent);
+            let position = self.leaf(leaf)?;
+            let scaled = self.b.exprs().mul(index, extent);
+            index = self.b.exprs().add(scaled, position);
+        }
+        Ok(index)
+    }
+
+    /// The index of a leaf that an open loop binds.
+    pub(super) fn leaf(&self, leaf: AxisId) -> Result<ExprId> {
+        self.leaf_index[leaf]
+            .ok_or_else(|| Diagnostic::bug(format!("no open loop binds axis {}", self.scheduled.axes[leaf].name)))
+    }
+
+    /// Whether a tensor is in global memory.
+    pub(super) fn is_global(&self, tv: TvId) -> bool {
+        self.scheduled.tensors[tv].memory == Memory::Global
+    }
+
+    /// Sets the origin of the statements that follow.
+    pub(super) fn origin(&mut self, tv: TvId, pass: &'static str) {
+        self.b.set_origin(Some(self.scheduled.tensors[tv].source), pass);
+    }
+}
+
+/// A C identifier for a tensor's name: decimal names get a letter.
+pub(super) fn identifier(name: &str) -> String {
+    let mut text: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit()) {
+        text.insert(0, 'T');
+    }
+    text
+}

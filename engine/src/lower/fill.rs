@@ -1,0 +1,114 @@
+//! What registers hold for elements outside the tensor.
+//!
+//! A load whose index is outside leaves a *fill* value in its register. If the
+//! fill makes the operand of a reduction neutral, the accumulation needs no
+//! test of its own. Fills are chosen for the whole kernel: the candidate under
+//! which most reductions need no test.
+//!
+//! The value of an expression outside is known when all its operands' are. One
+//! rule looks further: `x - max(x)` with `x` filled by minus infinity stays
+//! minus infinity outside. If the maximum itself is not finite, the elements
+//! inside are NaN (or the maximum of nothing), and so is every combination.
+
+use super::context::Lowering;
+use crate::num::{BinaryOp, DType, DTypeClass, ReduceOp, Value, eval};
+use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand};
+use std::collections::BTreeSet;
+
+impl Lowering<'_> {
+    /// Chooses the fill, and finds the accumulations that need no test.
+    pub(super) fn choose_fill(&mut self) {
+        let reductions: Vec<TvId> = self.scheduled.tensors.ids().filter(|tv| self.accumulates(*tv)).collect();
+        let mut candidates = vec![None];
+        for tv in &reductions {
+            let op = self.reduce_op(*tv).ok();
+            if !candidates.contains(&op) {
+                candidates.push(op);
+            }
+        }
+        let mut best: Option<(Option<ReduceOp>, BTreeSet<TvId>)> = None;
+        for candidate in candidates {
+            let neutral: BTreeSet<TvId> =
+                reductions.iter().copied().filter(|tv| self.is_neutral_outside(*tv, candidate)).collect();
+            if best.as_ref().is_none_or(|(_, known)| neutral.len() > known.len()) {
+                best = Some((candidate, neutral));
+            }
+        }
+        if let Some((fill, neutral)) = best {
+            self.fill = fill;
+            self.untested = neutral;
+        }
+    }
+
+    /// The fill of a load: the neutral element of the chosen reduction, or zero.
+    pub(super) fn fill_value(&self, dtype: DType, fill: Option<ReduceOp>) -> Value {
+        match (fill, dtype.class()) {
+            (Some(op), _) => eval::reduce_identity(op, dtype),
+            (None, DTypeClass::Float) => Value::Float(0.0),
+            (None, DTypeClass::Int) => Value::Int(0),
+            (None, DTypeClass::Bool) => Value::Bool(false),
+        }
+    }
+
+    fn is_neutral_outside(&self, tv: TvId, fill: Option<ReduceOp>) -> bool {
+        let (Some(TvOp { compute: Compute::Reduce { op, over }, inputs }), dtype) =
+            (&self.scheduled.tensors[tv].op, self.scheduled.tensors[tv].dtype)
+        else {
+            return false;
+        };
+        let [TvOperand::Tv(from)] = *inputs.as_slice() else { return false };
+        let roots: BTreeSet<AxisId> = over.iter().flat_map(|axis| self.roots_of(*axis)).collect();
+        self.outside(from, &roots, fill) == Some(eval::reduce_identity(*op, dtype))
+    }
+
+    /// The value of a tensor where an index of `roots` is outside, if known.
+    fn outside(&self, tv: TvId, roots: &BTreeSet<AxisId>, fill: Option<ReduceOp>) -> Option<Value> {
+        let data = &self.scheduled.tensors[tv];
+        let op = data.op.as_ref()?;
+        let operand = |operand: &TvOperand| match operand {
+            TvOperand::Tv(tv) => self.outside(*tv, roots, fill),
+            TvOperand::Scalar(scalar) => self.scheduled.fusion.const_scalar(*scalar),
+        };
+        match (&op.compute, op.inputs.as_slice()) {
+            (Compute::Copy, [TvOperand::Tv(from)]) if self.is_global(*from) => {
+                let covers = roots.iter().all(|root| data.axes.iter().any(|axis| axis.concrete && axis.root == *root));
+                covers.then(|| self.fill_value(data.dtype, fill))
+            }
+            (Compute::Copy, [a]) => operand(a),
+            (Compute::Cast, [a]) => {
+                let from = match a {
+                    TvOperand::Tv(tv) => self.scheduled.tensors[*tv].dtype,
+                    TvOperand::Scalar(scalar) => self.scheduled.fusion.scalars[*scalar].dtype,
+                };
+                Some(eval::cast(from, data.dtype, operand(a)?))
+            }
+            (Compute::Unary(op), [TvOperand::Tv(a)]) => {
+                let value = self.outside(*a, roots, fill)?;
+                Some(eval::unary(*op, self.scheduled.tensors[*a].dtype, value))
+            }
+            (Compute::Binary(BinaryOp::Sub), [a, TvOperand::Tv(b)]) if self.is_maximum(*b) => {
+                let value = operand(a)?;
+                (value == Value::Float(f64::NEG_INFINITY)).then_some(value)
+            }
+            (Compute::Binary(op), [a, b]) => {
+                let dtype = match (a, b) {
+                    (TvOperand::Tv(tv), _) | (_, TvOperand::Tv(tv)) => self.scheduled.tensors[*tv].dtype,
+                    _ => data.dtype,
+                };
+                Some(eval::binary(*op, dtype, operand(a)?, operand(b)?))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a tensor is a maximum over a row, perhaps broadcast.
+    fn is_maximum(&self, tv: TvId) -> bool {
+        match &self.scheduled.tensors[tv].op {
+            Some(TvOp { compute: Compute::Reduce { op, .. }, .. }) => *op == ReduceOp::Max,
+            Some(TvOp { compute: Compute::Copy, inputs }) => {
+                matches!(*inputs.as_slice(), [TvOperand::Tv(from)] if self.is_maximum(from))
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Reductions across blocks, without a grid barrier.
+//!
+//! Each block combines its threads' values, writes its partial result to
+//! scratch memory and counts itself. The block that counts last sees all
+//! partial results and combines them; what depends on the result runs there.
+//! The order of combination does not depend on which block is last, so the
+//! result is the same in every run. Counters wrap to zero, so the scratch
+//! memory is clean for the next launch.
+//!
+//! Layout of the scratch memory: for the blocks `r` of the reduced axis, blocks
+//! `o` of the others, values `k` of the batch and participants `p` (threads
+//! that hold distinct results): element `((r * O + o) * n + k) * P + p`.
+
+use super::block_reduce::{Batch, CrossThread};
+use super::context::Lowering;
+use crate::diag::{Diagnostic, Result, code};
+use crate::kernel::{AtomicOp, BufId, CacheHint, Dim, ExprId, Scope, Unroll};
+use crate::num::{BinaryOp, DType};
+use crate::schedule::{AxisId, ParallelType, TvId};
+
+/// One reduction's scratch memory.
+struct Partial {
+    tv: TvId,
+    batch: Batch,
+    threads: Vec<AxisId>,
+    scratch: BufId,
+}
+
+/// Where blocks and threads stand in a grid reduction.
+struct Place {
+    /// Index and number of blocks of the reduced axis.
+    block: ExprId,
+    blocks: ExprId,
+    /// Index and number of the other blocks.
+    other: ExprId,
+    others: ExprId,
+    /// The thread axis that is reduced too, if any.
+    reduced: Option<ParallelType>,
+    /// Index and number of threads with distinct results.
+    participant: ExprId,
+    participants: i64,
+    /// Index and number of threads that share a result.
+    sharer: ExprId,
+    sharers: i64,
+}
+
+impl Lowering<'_> {
+    /// Emits reductions over the same block axis together; `rest` emits what
+    /// follows, in the last block.
+    pub(super) fn emit_grid_reductions(
+        &mut self,
+        tvs: &[TvId],
+        rest: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let cross = self.cross_thread(tvs[0]);
+        for tv in tvs {
+            let theirs = self.cross_thread(*tv);
+            if theirs.block_axes != cross.block_axes || theirs.threads != cross.threads {
+                return Err(Diagnostic::bug("grid reductions of one kernel run over different axes"));
+            }
+        }
+        let place = self.place(&cross)?;
+        let mut partials = Vec::new();
+        for tv in tvs {
+            let batch = self.batch_of(*tv)?;
+            self.origin(*tv, "grid_reduce");
+            self.reduce_in_block(&batch, &cross.threads)?;
+            partials.push(self.write_partial(*tv, batch, &cross, &place)?);
+        }
+        let last = self.count_block(&place)?;
+        self.b.open();
+        let result = self.combine_partials(&partials, &place).and_then(|()| {
+            self.last_block.extend(&cross.block_axes);
+            rest(self)
+        });
+        let then = self.b.close();
+        result?;
+        self.b.emit(crate::kernel::StmtKind::If { condition: last, then, otherwise: Vec::new() });
+        Ok(())
+    }
+
+    fn place(&mut self, cross: &CrossThread) -> Result<Place> {
+        let [block_axis] = *cross.block_axes.as_slice() else {
+            return Err(Diagnostic::unsupported(code::SCHEDULE_VERB, "reduction over two block axes at once")
+                .note("merge the axes before binding them to blocks"));
+        };
+        let block = self.leaf(block_axis)?;
+        let blocks = self.extent(block_axis)?;
+        let (mut other, mut others) = (self.b.int(0), self.b.int(1));
+        let bound: Vec<AxisId> = self.parallel.clone();
+        for leaf in bound {
+            if leaf == block_axis || !self.parallel_type(leaf).is_block() {
+                continue;
+            }
+            let (index, extent) = (self.leaf(leaf)?, self.extent(leaf)?);
+            let scaled = self.b.exprs().mul(other, extent);
+            other = self.b.exprs().add(scaled, index);
+            others = self.b.exprs().mul(others, extent);
+        }
+        let reduced = match *cross.threads.as_slice() {
+            [] => None,
+            [leaf] => Some(self.parallel_type(leaf)),
+            _ => return Err(Diagnostic::bug("a grid reduction combines over at most one thread axis")),
+        };
+        let mut place = Place {
+            block,
+            blocks,
+            other,
+            others,
+            reduced,
+            participant: self.b.int(0),
+            participants: 1,
+            sharer: self.b.int(0),
+            sharers: 1,
+        };
+        for (parallel, dim) in
+            [(ParallelType::Tidz, Dim::Z), (ParallelType::Tidy, Dim::Y), (ParallelType::Tidx, Dim::X)]
+        {
+            let extent = self.block_dim(parallel)?;
+            if extent == 1 {
+                continue;
+            }
+            let index = self.b.exprs().thread_idx(dim);
+            let index = self.to_index(index);
+            if reduced == Some(parallel) {
+                (place.sharer, place.sharers) = (index, extent);
+            } else {
+                let scale = self.b.int(extent);
+                let scaled = self.b.exprs().mul(place.participant, scale);
+                place.participant = self.b.exprs().add(scaled, index);
+                place.participants *= extent;
+            }
+        }
+        Ok(place)
+    }
+
+    fn write_partial(&mut self, tv: TvId, batch: Batch, cross: &CrossThread, place: &Place) -> Result<Partial> {
+        let per_block = self.b.int(batch.len * place.participants);
+        let blocks = self.b.exprs().mul(place.blocks, place.others);
+        let len = self.b.exprs().mul(blocks, per_block);
+        let scratch = self.b.workspace(format!("{}_partial", batch.name), batch.dtype, len, 16, false);
+        let zero = self.b.int(0);
+        let first = self.b.exprs().binary(BinaryOp::Eq, place.sharer, zero);
+        self.b.open();
+        for k in 0..batch.len {
+            let k = self.b.int(k);
+            let element = self.scratch_element(place, batch.len, place.block, k);
+            let value = self.b.load(batch.name.clone(), batch.array, k);
+            self.b.store_hinted(scratch, element, value, CacheHint::Global);
+        }
+        let then = self.b.close();
+        if self.b.exprs().as_bool(first) == Some(true) {
+            then.into_iter().for_each(|stmt| self.b.emit(stmt.kind));
+        } else {
+            self.b.emit(crate::kernel::StmtKind::If { condition: first, then, otherwise: Vec::new() });
+        }
+        Ok(Partial { tv, batch, threads: cross.threads.clone(), scratch })
+    }
+
+    /// `((r * O + o) * n + k) * P + p`.
+    fn scratch_element(&mut self, place: &Place, len: i64, block: ExprId, k: ExprId) -> ExprId {
+        let scaled = self.b.exprs().mul(block, place.others);
+        let slot = self.b.exprs().add(scaled, place.other);
+        let (len, participants) = (self.b.int(len), self.b.int(place.participants));
+        let scaled = self.b.exprs().mul(slot, len);
+        let value = self.b.exprs().add(scaled, k);
+        let scaled = self.b.exprs().mul(value, participants);
+        self.b.exprs().add(scaled, place.participant)
+    }
+
+    /// Counts this block; true in the block that counts last.
+    fn count_block(&mut self, place: &Place) -> Result<ExprId> {
+        let counter = self.b.workspace("blocks_done", DType::I32, place.others, 4, true);
+        let flag = self.b.shared("blocks_before", DType::I32, 1, 4);
+        let zero32 = self.b.exprs().int(0, DType::I32);
+        let last = self.b.exprs().cast(place.blocks, DType::I32);
+        let one32 = self.b.exprs().int(1, DType::I32);
+        let last = self.b.exprs().sub(last, one32);
+        let mut first_thread = self.b.exprs().bool(true);
+        for (parallel, dim) in
+            [(ParallelType::Tidx, Dim::X), (ParallelType::Tidy, Dim::Y), (ParallelType::Tidz, Dim::Z)]
+        {
+            if self.block_dim(parallel)? > 1 {
+                let index = self.b.exprs().thread_idx(dim);
+                let is_zero = self.b.exprs().binary(BinaryOp::Eq, index, zero32);
+                first_thread = self.b.exprs().and(first_thread, is_zero);
+            }
+        }
+        // Every thread's partial results must be visible before the count is.
+        self.b.fence(Scope::Grid);
+        self.b.sync(Scope::Block);
+        let (zero, other) = (self.b.int(0), place.other);
+        self.b.if_(first_thread, |b| {
+            let before = b.atomic("before", AtomicOp::Inc, (counter, other), last);
+            b.store(flag, zero, before);
+        });
+        self.b.sync(Scope::Block);
+        let before = self.b.load("before", flag, zero);
+        Ok(self.b.exprs().binary(BinaryOp::Eq, before, last))
+    }
+
+    /// Threads that share a result take the blocks' partial results in turn,
+    /// then combine among themselves.
+    fn combine_partials(&mut self, partials: &[Partial], place: &Place) -> Result<()> {
+        self.b.fence(Scope::Grid);
+        for partial in partials {
+            self.origin(partial.tv, "grid_reduce");
+            let batch = &partial.batch;
+            let identity = self.identity(partial.tv)?;
+            for k in 0..batch.len {
+                let k = self.b.int(k);
+                self.b.store(batch.array, k, identity);
+            }
+            let dtype = self.b.index_type();
+            let (var, block) = self.b.var("block", dtype);
+            self.b.open();
+            for k in 0..batch.len {
+                let k = self.b.int(k);
+                let element = self.scratch_element(place, batch.len, block, k);
+                let value =
+                    self.b.load_hinted(format!("{}_b", batch.name), partial.scratch, element, CacheHint::Global);
+                let before = self.b.load(batch.name.clone(), batch.array, k);
+                let after = self.b.exprs().binary(batch.combine, before, value);
+                self.b.store(batch.array, k, after);
+            }
+            let body = self.b.close();
+            self.b.emit(crate::kernel::StmtKind::For {
+                var,
+                start: place.sharer,
+                end: place.blocks,
+                step: place.sharers,
+                unroll: Unroll::No,
+                body,
+            });
+            debug_assert_eq!(place.reduced.is_some(), !partial.threads.is_empty());
+            self.reduce_in_block(batch, &partial.threads)?;
+            self.publish(partial.tv, batch)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,231 @@
+//! Indices and predicates.
+//!
+//! The indices of leaves are known from the open loops. The index of any other
+//! axis follows from the transform that consumes it:
+//!
+//! * split `a = o * f + i`: `idx(a) = idx(o) * f + idx(i)`;
+//! * merge `m = o * n + i`: `idx(o) = idx(m) / n`, `idx(i) = idx(m) % n`;
+//! * align `a = p - shift(row)`: `idx(a) = idx(p) - shift(row)`.
+//!
+//! **Predicates.** An index *overflows* when it may reach its axis's extent. A
+//! leaf never does. A split overflows its input unless it is exact, or when its
+//! outer part overflows. Testing roots alone is not enough: an inner part that
+//! overflows its factor would alias the next outer index, and a merged axis that
+//! overflows would wrap into its outer part. So a test is placed at every inner
+//! part that overflows, at every merge result that overflows, and at every root
+//! that overflows; together they are sufficient, and each is the outermost place
+//! at which the overflow can be seen.
+
+use super::context::Lowering;
+use crate::diag::{Diagnostic, Result};
+use crate::kernel::ExprId;
+use crate::num::BinaryOp;
+use crate::schedule::{AxisId, Layout, TvId, Xform};
+
+/// An index, and whether it may reach the extent.
+#[derive(Clone, Copy)]
+struct Resolved {
+    index: ExprId,
+    overflows: bool,
+}
+
+impl Lowering<'_> {
+    /// The index of an axis in the loops that are open now.
+    pub(super) fn index_of(&mut self, axis: AxisId) -> Result<ExprId> {
+        let mut ignored = Vec::new();
+        Ok(self.resolve(axis, &mut ignored)?.index)
+    }
+
+    /// The condition under which the indices of the given roots are valid, as a
+    /// list of terms without repetition.
+    pub(super) fn predicate_terms(&mut self, roots: &[AxisId]) -> Result<Vec<ExprId>> {
+        let mut terms = Vec::new();
+        for root in roots {
+            let resolved = self.resolve(*root, &mut terms)?;
+            if resolved.overflows {
+                let extent = self.extent(*root)?;
+                self.test_below(resolved.index, extent, &mut terms);
+            }
+        }
+        Ok(terms)
+    }
+
+    /// The conjunction of terms.
+    pub(super) fn conjunction(&mut self, terms: &[ExprId]) -> ExprId {
+        let yes = self.b.exprs().bool(true);
+        terms.iter().fold(yes, |all, term| self.b.exprs().and(all, *term))
+    }
+
+    fn test_below(&mut self, index: ExprId, extent: ExprId, terms: &mut Vec<ExprId>) {
+        let term = self.b.exprs().lt(index, extent);
+        self.add_term(term, terms);
+    }
+
+    fn add_term(&mut self, term: ExprId, terms: &mut Vec<ExprId>) {
+        if self.b.exprs().as_bool(term) != Some(true) && !terms.contains(&term) {
+            terms.push(term);
+        }
+    }
+
+    fn resolve(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<Resolved> {
+        let Some(consumer) = self.scheduled.axes[axis].consumer else {
+            return Ok(Resolved { index: self.leaf(axis)?, overflows: false });
+        };
+        match self.scheduled.xforms[consumer] {
+            Xform::Split { outer, inner, factor, exact, .. } => {
+                let outer = self.resolve(outer, terms)?;
+                let inner = self.resolve(inner, terms)?;
+                let factor = self.b.int(factor);
+                if inner.overflows {
+                    self.test_below(inner.index, factor, terms);
+                }
+                let scaled = self.b.exprs().mul(outer.index, factor);
+                let index = self.b.exprs().add(scaled, inner.index);
+                Ok(Resolved { index, overflows: !exact || outer.overflows })
+            }
+            Xform::Merge { outer, inner, output } => {
+                let merged = self.resolve(output, terms)?;
+                if merged.overflows {
+                    let extent = self.extent(output)?;
+                    self.test_below(merged.index, extent, terms);
+                }
+                let divisor = self.extent(inner)?;
+                let index = if axis == outer {
+                    self.b.exprs().div(merged.index, divisor)
+                } else {
+                    self.b.exprs().rem(merged.index, divisor)
+                };
+                Ok(Resolved { index, overflows: false })
+            }
+            Xform::Align { output, vector, reference, .. } => {
+                let padded = self.resolve(output, terms)?;
+                let row = self.row_offset(reference, axis)?;
+                let vector = self.b.int(vector);
+                let shift = self.b.exprs().rem(row, vector);
+                let index = self.b.exprs().sub(padded.index, shift);
+                let zero = self.b.int(0);
+                let term = self.b.exprs().binary(BinaryOp::Ge, index, zero);
+                self.add_term(term, terms);
+                Ok(Resolved { index, overflows: true })
+            }
+        }
+    }
+
+    /// The linear offset of a global tensor at index 0 of a root.
+    fn row_offset(&mut self, tv: TvId, root: AxisId) -> Result<ExprId> {
+        let layout = self.layout(tv)?;
+        let (row, _) = self.linear_parts(tv, &layout, Some(root))?;
+        Ok(row)
+    }
+
+    /// The address of a global tensor's element in the open loops, in elements.
+    ///
+    /// Along an aligned axis the shift cancels: the index is
+    /// `row + (p - row % v) = (row / v) * v + p`, which is visibly aligned.
+    pub(super) fn address(&mut self, tv: TvId) -> Result<ExprId> {
+        let layout = self.layout(tv)?;
+        if let Some((root, output, vector)) = self.aligned_axis(tv, &layout) {
+            let (row, _) = self.linear_parts(tv, &layout, Some(root))?;
+            let mut terms = Vec::new();
+            let padded = self.resolve(output, &mut terms)?.index;
+            let vector = self.b.int(vector);
+            let whole = self.b.exprs().div(row, vector);
+            let base = self.b.exprs().mul(whole, vector);
+            return Ok(self.b.exprs().add(base, padded));
+        }
+        let (rest, last) = self.linear_parts(tv, &layout, None)?;
+        Ok(self.b.exprs().add(rest, last))
+    }
+
+    /// The innermost memory axis of a tensor, if it is dense and aligned to a
+    /// reference with the same row offset: root, aligned axis, vector.
+    fn aligned_axis(&mut self, tv: TvId, layout: &Layout) -> Option<(AxisId, AxisId, i64)> {
+        let innermost = layout.order.last().filter(|axis| axis.dense)?;
+        let source = self.scheduled.tensors[tv].axes[innermost.axis];
+        let consumer = self.scheduled.axes[source.root].consumer.filter(|_| source.concrete)?;
+        let Xform::Align { output, vector, reference, .. } = self.scheduled.xforms[consumer] else { return None };
+        let own = self.row_offset(tv, source.root).ok()?;
+        let theirs = self.row_offset(reference, source.root).ok()?;
+        (own == theirs).then_some((source.root, output, vector))
+    }
+
+    /// The address as a sum of two parts: the terms of all memory runs but the
+    /// innermost, and the innermost. With `without`, the index of that root is
+    /// taken as 0, and it must be a run of its own.
+    fn linear_parts(&mut self, tv: TvId, layout: &Layout, without: Option<AxisId>) -> Result<(ExprId, ExprId)> {
+        let runs = self.memory_runs(tv, layout, without)?;
+        let zero = self.b.int(0);
+        let (mut rest, mut last) = (zero, zero);
+        for run in runs {
+            rest = self.b.exprs().add(rest, last);
+            last = match run.axis {
+                Some(axis) => {
+                    let index = self.index_of(axis)?;
+                    self.b.exprs().mul(index, run.stride)
+                }
+                None => zero,
+            };
+        }
+        Ok((rest, last))
+    }
+
+    /// Groups a tensor's memory axes into runs: neighbours that are dense and
+    /// merged in this order by the schedule share one index and no division.
+    fn memory_runs(&mut self, tv: TvId, layout: &Layout, without: Option<AxisId>) -> Result<Vec<Run>> {
+        let axes = self.scheduled.tensors[tv].axes.clone();
+        let mut runs: Vec<Run> = Vec::new();
+        // From the innermost outwards, so that strides of dense axes are products.
+        let mut stride = self.b.int(1);
+        let mut inner_extent = self.b.int(1);
+        for memory_axis in layout.order.iter().rev() {
+            let source = axes[memory_axis.axis];
+            stride = if memory_axis.dense {
+                self.b.exprs().mul(stride, inner_extent)
+            } else {
+                let Some(crate::schedule::Io::Input(input)) = self.scheduled.tensors[tv].io else {
+                    return Err(Diagnostic::bug("a strided tensor is not an input"));
+                };
+                self.stride(input, *memory_axis)
+            };
+            inner_extent = if source.concrete { self.extent(source.root)? } else { self.b.int(1) };
+            if !source.concrete {
+                continue;
+            }
+            if without == Some(source.root) {
+                runs.push(Run { axis: None, dense: memory_axis.dense, stride });
+                continue;
+            }
+            runs.push(Run { axis: Some(source.root), dense: memory_axis.dense, stride });
+            self.join_runs(&mut runs);
+        }
+        runs.reverse();
+        Ok(runs)
+    }
+
+    /// Joins the two outermost runs while the schedule merged exactly their axes.
+    fn join_runs(&self, runs: &mut Vec<Run>) {
+        while let [.., inner, outer] = runs[..] {
+            if !outer.dense {
+                return;
+            }
+            let (Some(outer_axis), Some(inner_axis)) = (outer.axis, inner.axis) else { return };
+            let joined = match self.scheduled.axes[outer_axis].consumer.map(|x| self.scheduled.xforms[x]) {
+                Some(Xform::Merge { outer, inner, output }) if outer == outer_axis && inner == inner_axis => output,
+                _ => return,
+            };
+            runs.truncate(runs.len() - 2);
+            runs.push(Run { axis: Some(joined), dense: inner.dense, stride: inner.stride });
+        }
+    }
+}
+
+/// Memory axes that one index walks.
+#[derive(Clone, Copy)]
+struct Run {
+    /// The axis whose index it is; none where the index is taken as 0.
+    axis: Option<AxisId>,
+    /// Whether its innermost axis is dense with the next run inwards.
+    dense: bool,
+    /// Elements from one index to the next.
+    stride: ExprId,
+}

@@ -1,0 +1,32 @@
+//! Lowering: a scheduled fusion becomes kernel IR.
+//!
+//! Inputs: the [`ScheduledFusion`], and the class of the arguments. Output: a
+//! verified [`Kernel`]. The parts:
+//!
+//! * `nest` orders the tensors and opens the loops that they share;
+//! * `index` turns the indices of leaves into indices of roots and addresses,
+//!   and finds the predicates that indivisible splits need;
+//! * `compute` emits elementwise operations, accumulations and scalar accesses;
+//! * `fill` decides what registers hold outside the tensor;
+//! * `vector` emits wide accesses with a checked tail;
+//! * `block_reduce` and `grid_reduce` combine across threads and blocks;
+//! * `cleanup` joins equal predicates.
+//!
+//! Nothing here knows which heuristic made the schedule.
+
+mod block_reduce;
+mod cleanup;
+mod compile;
+mod compute;
+mod context;
+mod fill;
+mod grid_reduce;
+mod index;
+mod nest;
+mod params;
+mod vector;
+
+#[cfg(test)]
+mod tests;
+
+pub use compile::{Compiled, compile_fusion, lower};

@@ -1,0 +1,243 @@
+//! The loop nest: which tensors share which loops, and in what order.
+//!
+//! At each depth the tensors fall into *units*: a tensor whose loops are all
+//! open is a unit of its own; the others share the next loop with the
+//! consumers into which they are inlined (union-find). Units are emitted in
+//! dependency order. A reduction is initialised before the unit that
+//! accumulates it. Thread and block axes open no loop: they bind an index.
+
+use super::context::Lowering;
+use crate::diag::{Diagnostic, Result};
+use crate::kernel::{Dim, Expr};
+use crate::kernel::{ExprId, Special, Unroll};
+use crate::num::DType;
+use crate::schedule::{AxisId, Extent, ParallelType, TvId};
+use std::collections::BTreeMap;
+
+impl Lowering<'_> {
+    /// Emits the given tensors, whose first `depth` loops are open.
+    pub(super) fn emit_level(&mut self, tvs: &[TvId], depth: usize) -> Result<()> {
+        let units = self.units(tvs, depth)?;
+        let grid: Vec<usize> = (0..units.len()).filter(|unit| self.is_grid_unit(&units[*unit], depth)).collect();
+        if grid.is_empty() {
+            for unit in &units {
+                self.emit_unit(unit, depth)?;
+            }
+            return Ok(());
+        }
+        self.emit_around_grid(&units, &grid, depth)
+    }
+
+    /// Units that need no grid reduction first, then all grid reductions
+    /// together, then the rest in the last block only.
+    fn emit_around_grid(&mut self, units: &[Vec<TvId>], grid: &[usize], depth: usize) -> Result<()> {
+        let mut after = vec![false; units.len()];
+        for unit in 0..units.len() {
+            let reads_late = units[unit].iter().any(|tv| {
+                self.scheduled.producers(*tv).iter().any(|producer| {
+                    (0..unit).any(|other| units[other].contains(producer) && (after[other] || grid.contains(&other)))
+                })
+            });
+            if reads_late && grid.contains(&unit) {
+                return Err(Diagnostic::bug("a grid reduction depends on another one of the same kernel"));
+            }
+            after[unit] = reads_late;
+        }
+        for (unit, tvs) in units.iter().enumerate() {
+            if !after[unit] && !grid.contains(&unit) {
+                self.emit_unit(tvs, depth)?;
+            }
+        }
+        let reductions: Vec<TvId> = grid.iter().map(|unit| units[*unit][0]).collect();
+        self.emit_grid_reductions(&reductions, |lowering| {
+            for (unit, tvs) in units.iter().enumerate() {
+                if after[unit] {
+                    lowering.emit_unit(tvs, depth)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn is_grid_unit(&self, unit: &[TvId], depth: usize) -> bool {
+        unit.iter().any(|tv| self.cross_thread(*tv).blocks && self.is_batched_reduction(*tv, depth))
+    }
+
+    /// Whether a cross-thread reduction is emitted at this depth, with all its
+    /// remaining loops (over the values of each thread) taken as one batch.
+    fn is_batched_reduction(&self, tv: TvId, depth: usize) -> bool {
+        let loops = &self.scheduled.tensors[tv].loops;
+        self.cross_thread(tv).any() && loops[depth..].iter().all(|leaf| self.parallel_type(*leaf).is_loop())
+    }
+
+    fn units(&self, tvs: &[TvId], depth: usize) -> Result<Vec<Vec<TvId>>> {
+        // Union-find over positions in `tvs`, least member as root.
+        let mut parent: Vec<usize> = (0..tvs.len()).collect();
+        fn find(parent: &[usize], mut node: usize) -> usize {
+            while parent[node] != node {
+                node = parent[node];
+            }
+            node
+        }
+        let position: BTreeMap<TvId, usize> = tvs.iter().enumerate().map(|(i, tv)| (*tv, i)).collect();
+        for (index, tv) in tvs.iter().enumerate() {
+            if self.scheduled.tensors[*tv].inline_at <= depth {
+                continue;
+            }
+            for consumer in self.scheduled.consumers(*tv) {
+                let Some(other) = position.get(&consumer) else {
+                    return Err(Diagnostic::bug(format!(
+                        "{} is inlined into {}, which is not in the same loops",
+                        self.scheduled.tensors[*tv].name, self.scheduled.tensors[consumer].name
+                    )));
+                };
+                let (a, b) = (find(&parent, index), find(&parent, *other));
+                parent[a.max(b)] = a.min(b);
+            }
+        }
+        let mut members: BTreeMap<usize, Vec<TvId>> = BTreeMap::new();
+        for (index, tv) in tvs.iter().enumerate() {
+            members.entry(find(&parent, index)).or_default().push(*tv);
+        }
+        self.sort_units(members.into_values().collect())
+    }
+
+    /// Definitions before uses; ties by the least tensor.
+    fn sort_units(&self, units: Vec<Vec<TvId>>) -> Result<Vec<Vec<TvId>>> {
+        let unit_of: BTreeMap<TvId, usize> =
+            units.iter().enumerate().flat_map(|(i, unit)| unit.iter().map(move |tv| (*tv, i))).collect();
+        let needs: Vec<Vec<usize>> = units
+            .iter()
+            .enumerate()
+            .map(|(i, unit)| {
+                let mut needs: Vec<usize> = unit
+                    .iter()
+                    .flat_map(|tv| self.scheduled.producers(*tv))
+                    .filter_map(|producer| unit_of.get(&producer).copied())
+                    .filter(|other| *other != i)
+                    .collect();
+                needs.sort_unstable();
+                needs.dedup();
+                needs
+            })
+            .collect();
+        let mut done = vec![false; units.len()];
+        let mut order = Vec::with_capacity(units.len());
+        while order.len() < units.len() {
+            let next = (0..units.len()).find(|unit| !done[*unit] && needs[*unit].iter().all(|need| done[*need]));
+            let Some(next) = next else {
+                return Err(Diagnostic::bug("loops of the schedule depend on each other in a circle"));
+            };
+            done[next] = true;
+            order.push(units[next].clone());
+        }
+        Ok(order)
+    }
+
+    fn emit_unit(&mut self, unit: &[TvId], depth: usize) -> Result<()> {
+        let loops_of = |tv: TvId| &self.scheduled.tensors[tv].loops;
+        if let [tv] = *unit {
+            if self.is_batched_reduction(tv, depth) {
+                return self.emit_block_reduction(tv);
+            }
+            if loops_of(tv).len() == depth {
+                return self.emit_value(tv);
+            }
+        }
+        let leaf = loops_of(unit[0])[depth];
+        if let Some(stray) = unit.iter().find(|tv| loops_of(**tv).get(depth) != Some(&leaf)) {
+            return Err(Diagnostic::bug(format!(
+                "{} and {} share a loop at depth {depth} but iterate over different axes",
+                self.scheduled.tensors[unit[0]].name, self.scheduled.tensors[*stray].name
+            )));
+        }
+        for tv in unit {
+            if self.accumulates(*tv) && self.scheduled.tensors[*tv].inline_at == depth {
+                self.emit_identity(*tv)?;
+            }
+        }
+        let parallel = self.parallel_type(leaf);
+        if !parallel.is_loop() {
+            let single = self.scheduled.axes[leaf].extent == Extent::Const(1);
+            let index = if single { self.b.int(0) } else { self.launch_index(parallel)? };
+            self.with_leaf(leaf, index, |lowering| lowering.emit_level(unit, depth + 1))?;
+            return self.finish_accumulators(unit, depth);
+        }
+        if let [tv] = *unit
+            && self.try_emit_vector(tv, leaf, depth)?
+        {
+            return Ok(());
+        }
+        self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1))?;
+        self.finish_accumulators(unit, depth)
+    }
+
+    /// Opens a loop over a leaf.
+    pub(super) fn emit_loop(&mut self, leaf: AxisId, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let extent = self.extent(leaf)?;
+        let constant = self.b.exprs().as_int(extent);
+        if constant == Some(1) {
+            let zero = self.b.int(0);
+            return self.with_leaf(leaf, zero, body);
+        }
+        let unroll = match (self.parallel_type(leaf), constant) {
+            (ParallelType::Unroll | ParallelType::Vectorize, Some(_)) => Unroll::Full,
+            _ => Unroll::No,
+        };
+        let name = loop_name(self.parallel_type(leaf));
+        let dtype = self.b.index_type();
+        let (var, counter) = self.b.var(name, dtype);
+        // The body borrows the whole lowering, so the block is built by hand.
+        self.b.open();
+        self.open_loops += 1;
+        let result = self.with_leaf(leaf, counter, body);
+        self.open_loops -= 1;
+        let body = self.b.close();
+        result?;
+        let start = self.b.int(0);
+        self.b.emit(crate::kernel::StmtKind::For { var, start, end: extent, step: 1, unroll, body });
+        Ok(())
+    }
+
+    /// Binds a leaf to an index while `body` runs.
+    pub(super) fn with_leaf(
+        &mut self,
+        leaf: AxisId,
+        index: ExprId,
+        body: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let before = self.leaf_index[leaf];
+        self.leaf_index.set(leaf, Some(index));
+        let new_parallel = !self.parallel_type(leaf).is_loop() && !self.parallel.contains(&leaf);
+        if new_parallel {
+            self.parallel.push(leaf);
+        }
+        let result = body(self);
+        self.leaf_index.set(leaf, before);
+        result
+    }
+
+    /// The index of a thread or block axis, of the index type.
+    pub(super) fn launch_index(&mut self, parallel: ParallelType) -> Result<ExprId> {
+        let special = match parallel {
+            ParallelType::Tidx => Special::ThreadIdx(Dim::X),
+            ParallelType::Tidy => Special::ThreadIdx(Dim::Y),
+            ParallelType::Tidz => Special::ThreadIdx(Dim::Z),
+            ParallelType::Bidx => Special::BlockIdx(Dim::X),
+            ParallelType::Bidy => Special::BlockIdx(Dim::Y),
+            ParallelType::Bidz => Special::BlockIdx(Dim::Z),
+            _ => return Err(Diagnostic::bug(format!("{} is not a place in the launch", parallel.name()))),
+        };
+        let index = self.b.exprs().intern(Expr::Special(special), DType::I32);
+        Ok(self.to_index(index))
+    }
+}
+
+/// The counter's name.
+fn loop_name(parallel: ParallelType) -> &'static str {
+    match parallel {
+        ParallelType::Vectorize => "v",
+        ParallelType::Unroll => "u",
+        _ => "i",
+    }
+}

@@ -1,0 +1,227 @@
+//! Parameters: sizes, strides, scalars and pointers, each declared on first use.
+
+use super::context::{Lowering, identifier};
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::{ScalarDef, ScalarId};
+use crate::kernel::{BufId, Expr, ExprId};
+use crate::num::DType;
+use crate::schedule::{AxisId, Extent, Io, Layout, MemoryAxis, TvId};
+
+impl Lowering<'_> {
+    /// The extent of an axis: a constant or an expression over parameters.
+    pub(super) fn extent(&mut self, axis: AxisId) -> Result<ExprId> {
+        if let Some(extent) = self.extents[axis] {
+            return Ok(extent);
+        }
+        let extent = match self.scheduled.axes[axis].extent {
+            Extent::Const(value) => self.b.int(value),
+            Extent::Scalar(scalar) => {
+                let size = self.scalar(scalar)?;
+                let index_type = self.b.index_type();
+                // Sizes are i64 scalars; as an index the parameter itself is meant.
+                let size_expr = self.b.exprs()[size].expr;
+                match size_expr {
+                    Expr::Cast(inner) if self.b.dtype(inner) == index_type => inner,
+                    _ => {
+                        let cast = self.b.exprs().cast(size, index_type);
+                        self.hoist("size", cast)
+                    }
+                }
+            }
+            Extent::CeilDiv(of, factor) => {
+                let of = self.extent(of)?;
+                let less = self.b.int(factor - 1);
+                let factor = self.b.int(factor);
+                let sum = self.b.exprs().add(of, less);
+                let quotient = self.b.exprs().div(sum, factor);
+                self.hoist("parts", quotient)
+            }
+            Extent::Product(a, b) => {
+                let (a, b) = (self.extent(a)?, self.extent(b)?);
+                let product = self.b.exprs().mul(a, b);
+                self.hoist("elements", product)
+            }
+            Extent::Plus(of, more) => {
+                let of = self.extent(of)?;
+                let more = self.b.int(more);
+                let sum = self.b.exprs().add(of, more);
+                self.hoist("padded", sum)
+            }
+        };
+        self.extents.set(axis, Some(extent));
+        Ok(extent)
+    }
+
+    /// Turns an expression over parameters into a parameter computed on the
+    /// host, unless it is trivial.
+    fn hoist(&mut self, name: &str, value: ExprId) -> ExprId {
+        match self.b.exprs()[value].expr {
+            Expr::Const(_) | Expr::Param(_) => value,
+            _ => self.b.derived(name, value),
+        }
+    }
+
+    /// A scalar of the fusion, of the scalar's type.
+    pub(super) fn scalar(&mut self, scalar: ScalarId) -> Result<ExprId> {
+        if let Some(value) = self.scalars[scalar] {
+            return Ok(value);
+        }
+        let data = self.scheduled.fusion.scalars[scalar].clone();
+        let value = match data.def {
+            ScalarDef::Const(value) => self.b.exprs().value(value, data.dtype),
+            ScalarDef::Input { index, name } => self.b.scalar(identifier(&name), index, data.dtype),
+            ScalarDef::Size { input, axis } => {
+                let size = self.size(input, axis);
+                self.b.exprs().cast(size, data.dtype)
+            }
+            ScalarDef::Unary(op, operand) => {
+                let operand = self.scalar(operand)?;
+                let value = self.b.exprs().unary(op, operand);
+                self.hoist("s", value)
+            }
+            ScalarDef::Binary(op, a, b) => {
+                let (a, b) = (self.scalar(a)?, self.scalar(b)?);
+                let value = self.b.exprs().binary(op, a, b);
+                self.hoist("s", value)
+            }
+            ScalarDef::Cast(operand) => {
+                let operand = self.scalar(operand)?;
+                let value = self.b.exprs().cast(operand, data.dtype);
+                self.hoist("s", value)
+            }
+        };
+        self.scalars.set(scalar, Some(value));
+        Ok(value)
+    }
+
+    /// The size of an input's axis, with what the class knows of it.
+    fn size(&mut self, input: u32, axis: u32) -> ExprId {
+        let name = format!("{}_n{axis}", self.input_name(input));
+        let param = self.b.size(name, input, axis);
+        let fact = self.class.layouts[input as usize].as_ref().map_or(1, |layout| layout.size_facts[axis as usize]);
+        self.b.assume_multiple_of(param, fact);
+        param
+    }
+
+    fn input_name(&self, input: u32) -> String {
+        match self.scheduled.fusion.inputs[input as usize] {
+            crate::fusion::Operand::Tensor(tensor) => identifier(&self.scheduled.fusion.tensors[tensor].name),
+            crate::fusion::Operand::Scalar(_) => format!("in{input}"),
+        }
+    }
+
+    /// The stride of an input's axis, with what the class knows of it.
+    pub(super) fn stride(&mut self, input: u32, axis: MemoryAxis) -> ExprId {
+        let name = format!("{}_s{}", self.input_name(input), axis.axis);
+        if let Some(known) = self.find_stride(input, axis.axis as u32) {
+            return known;
+        }
+        let param = self.b.stride(name, input, axis.axis as u32);
+        self.b.assume_multiple_of(param, axis.stride_fact);
+        param
+    }
+
+    fn find_stride(&mut self, input: u32, axis: u32) -> Option<ExprId> {
+        let kind = crate::kernel::ParamKind::Stride { input, axis };
+        let (id, _) = self.b.params().find(|(_, param)| param.kind == kind)?;
+        let index_type = self.b.index_type();
+        Some(self.b.exprs().param(id, index_type))
+    }
+
+    /// The layout of a global tensor: the class's for inputs, dense row-major
+    /// for outputs.
+    pub(super) fn layout(&self, tv: TvId) -> Result<Layout> {
+        let data = &self.scheduled.tensors[tv];
+        match data.io {
+            Some(Io::Input(input)) => self.class.layouts[input as usize]
+                .clone()
+                .ok_or_else(|| Diagnostic::bug(format!("input {input} has no layout"))),
+            Some(Io::Output(_)) => {
+                let order = (0..data.axes.len())
+                    .filter(|axis| data.axes[*axis].concrete)
+                    .map(|axis| MemoryAxis { axis, dense: true, stride_fact: 1 })
+                    .collect();
+                Ok(Layout { align: 16, order, size_facts: vec![1; data.axes.len()] })
+            }
+            None => Err(Diagnostic::bug(format!("{} is not in global memory", data.name))),
+        }
+    }
+
+    /// The pointer of a global tensor. Tensors of one input share it.
+    pub(super) fn global(&mut self, tv: TvId) -> Result<BufId> {
+        if let Some(buffer) = self.buffers[tv] {
+            return Ok(buffer);
+        }
+        let data = &self.scheduled.tensors[tv];
+        let io = data.io;
+        let twin = self
+            .scheduled
+            .tensors
+            .iter()
+            .find(|(other, twin)| *other != tv && twin.io == io && self.buffers[*other].is_some())
+            .and_then(|(other, _)| self.buffers[other]);
+        if let Some(buffer) = twin {
+            self.buffers.set(tv, Some(buffer));
+            return Ok(buffer);
+        }
+        let layout = self.layout(tv)?;
+        let len = self.reach(tv, &layout)?;
+        let (name, dtype) = (identifier(&data.name), data.dtype);
+        let buffer = match io {
+            Some(Io::Input(input)) => self.b.input(name, input, dtype, len, layout.align),
+            Some(Io::Output(output)) => self.b.output(name, output, dtype, len, layout.align),
+            None => return Err(Diagnostic::bug(format!("{} is not in global memory", data.name))),
+        };
+        self.buffers.set(tv, Some(buffer));
+        Ok(buffer)
+    }
+
+    /// The number of elements from a tensor's first to its last:
+    /// `1 + sum (extent - 1) * stride`, or the product of the extents where the
+    /// tensor is dense; 0 where an extent is 0.
+    fn reach(&mut self, tv: TvId, layout: &Layout) -> Result<ExprId> {
+        let axes = self.scheduled.tensors[tv].axes.clone();
+        let io = self.scheduled.tensors[tv].io;
+        if layout.is_dense() {
+            let mut product = self.b.int(1);
+            for axis in &layout.order {
+                let extent = self.memory_extent(&axes, axis)?;
+                product = self.b.exprs().mul(product, extent);
+            }
+            return Ok(product);
+        }
+        let one = self.b.int(1);
+        let zero = self.b.int(0);
+        let mut reach = one;
+        let mut elements = one;
+        let mut inner: Option<(ExprId, ExprId)> = None;
+        for axis in layout.order.iter().rev() {
+            let extent = self.memory_extent(&axes, axis)?;
+            let stride = match (axis.dense, inner, io) {
+                (true, None, _) => one,
+                (true, Some((stride, extent)), _) => self.b.exprs().mul(stride, extent),
+                (false, _, Some(Io::Input(input))) => self.stride(input, *axis),
+                _ => return Err(Diagnostic::bug("a strided tensor is not an input")),
+            };
+            let steps = self.b.exprs().sub(extent, one);
+            let span = self.b.exprs().mul(steps, stride);
+            reach = self.b.exprs().add(reach, span);
+            elements = self.b.exprs().mul(elements, extent);
+            inner = Some((stride, extent));
+        }
+        let empty = self.b.exprs().binary(crate::num::BinaryOp::Eq, elements, zero);
+        Ok(self.b.exprs().ternary(crate::num::TernaryOp::Where, empty, zero, reach))
+    }
+
+    /// The extent of a memory axis: of its root where it is concrete, else 1.
+    fn memory_extent(&mut self, axes: &[crate::schedule::SourceAxis], axis: &MemoryAxis) -> Result<ExprId> {
+        let source = axes[axis.axis];
+        if source.concrete { self.extent(source.root) } else { Ok(self.b.int(1)) }
+    }
+
+    /// Converts a place in the launch to the index type.
+    pub(super) fn to_index(&mut self, value: ExprId) -> ExprId {
+        let index_type: DType = self.b.index_type();
+        self.b.exprs().cast(value, index_type)
+    }
+}

@@ -1,0 +1,203 @@
+//! Wide accesses. A copy between registers and global memory whose innermost
+//! loop is a vector axis becomes one access where the elements are consecutive
+//! and provably aligned, and all inside; at the ends of a row it falls back to
+//! single elements. Where alignment cannot be proved, an unrolled loop of
+//! single elements remains.
+
+use super::context::Lowering;
+use crate::diag::Result;
+use crate::kernel::{BufId, CacheHint, Expr, ExprId};
+use crate::num::BinaryOp;
+use crate::schedule::{AxisId, Compute, ParallelType, TvId, TvOp, TvOperand, Xform};
+
+/// The widest access of a thread.
+const MAX_ACCESS_BYTES: i64 = 16;
+
+/// A copy of one vector in the open loops.
+struct VectorCopy {
+    array: (BufId, ExprId),
+    memory: (BufId, ExprId),
+    /// Elements of the vector axis.
+    lanes: i64,
+    /// Elements of one access: a vector of more than 16 bytes takes several.
+    chunk: i64,
+    is_load: bool,
+}
+
+impl Lowering<'_> {
+    /// Emits a copy as a wide access, if `leaf` is its vector axis and the
+    /// access is provably aligned. Returns whether it did.
+    pub(super) fn try_emit_vector(&mut self, tv: TvId, leaf: AxisId, depth: usize) -> Result<bool> {
+        let data = &self.scheduled.tensors[tv];
+        let Some(TvOp { compute: Compute::Copy, inputs }) = &data.op else { return Ok(false) };
+        let [TvOperand::Tv(from)] = *inputs.as_slice() else { return Ok(false) };
+        let is_load = self.is_global(from);
+        let (global, local) = if is_load { (from, tv) } else { (tv, from) };
+        let innermost = depth + 1 == data.loops.len() && self.parallel_type(leaf) == ParallelType::Vectorize;
+        if !innermost || !self.is_global(global) || self.is_global(local) || !self.runs_along(global, leaf)? {
+            return Ok(false);
+        }
+        // The register side must be an array whose innermost loop is the vector.
+        if self.array_loops(local).last() != Some(&leaf) || self.values[local].is_some() {
+            return Ok(false);
+        }
+        let lanes = self.constant_extent(leaf)?;
+        let size = self.scheduled.tensors[tv].dtype.bytes() as i64;
+        let chunk = lanes.min(MAX_ACCESS_BYTES / size);
+        let zero = self.b.int(0);
+        let mut emitted = false;
+        self.with_leaf(leaf, zero, |lowering| {
+            let address = lowering.address(global)?;
+            let buffer = lowering.global(global)?;
+            let aligned = lowering.multiple_of(address) % chunk == 0
+                && i64::from(lowering.b.buffer(buffer).align) % (chunk * size) == 0;
+            if !aligned || chunk < 2 || lanes % chunk != 0 {
+                return Ok(());
+            }
+            let array = lowering.local_array(local)?;
+            let index = lowering.array_index(local)?;
+            let copy = VectorCopy { array: (array, index), memory: (buffer, address), lanes, chunk, is_load };
+            lowering.emit_vector(tv, leaf, &copy)?;
+            emitted = true;
+            Ok(())
+        })?;
+        Ok(emitted)
+    }
+
+    /// One wide access where the first and the last element are inside. The
+    /// leaf is bound to 0.
+    fn emit_vector(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy) -> Result<()> {
+        self.origin(tv, if copy.is_load { "load" } else { "store" });
+        let first = self.lane_terms(tv, copy.is_load)?;
+        let mut last = Vec::new();
+        let end = self.b.int(copy.lanes - 1);
+        self.with_leaf(leaf, end, |lowering| {
+            last = lowering.lane_terms(tv, copy.is_load)?;
+            Ok(())
+        })?;
+        let uniform = first == last;
+        let terms = self.range_terms(&first, &last);
+        let inside = self.conjunction(&terms);
+        self.b.open();
+        self.emit_accesses(copy);
+        let wide = self.b.close();
+        if self.b.exprs().as_bool(inside) == Some(true) {
+            wide.into_iter().for_each(|stmt| self.b.emit(stmt.kind));
+            return Ok(());
+        }
+        self.b.open();
+        let result = match (uniform, copy.is_load) {
+            (true, false) => Ok(()),
+            (true, true) => self.emit_loop(leaf, |lowering| {
+                let (array, index) = (copy.array.0, lowering.array_index(tv)?);
+                let zero = lowering.outside_value(tv);
+                lowering.b.store(array, index, zero);
+                Ok(())
+            }),
+            (false, _) => self.emit_loop(leaf, |lowering| lowering.emit_value(tv)),
+        };
+        let narrow = self.b.close();
+        result?;
+        self.origin(tv, if copy.is_load { "load" } else { "store" });
+        self.b.emit(crate::kernel::StmtKind::If { condition: inside, then: wide, otherwise: narrow });
+        Ok(())
+    }
+
+    /// The terms for a whole range of lanes from those of its ends: indices grow
+    /// with the lane, so upper bounds are tested at the last lane and lower
+    /// bounds at the first.
+    fn range_terms(&mut self, first: &[ExprId], last: &[ExprId]) -> Vec<ExprId> {
+        let mut terms = Vec::new();
+        for term in first {
+            let upper = matches!(self.b.exprs()[*term].expr, Expr::Binary(BinaryOp::Lt, ..));
+            if last.contains(term) || !upper {
+                terms.push(*term);
+            }
+        }
+        for term in last {
+            let upper = matches!(self.b.exprs()[*term].expr, Expr::Binary(BinaryOp::Lt, ..));
+            if upper && !terms.contains(term) {
+                terms.push(*term);
+            }
+        }
+        terms
+    }
+
+    fn emit_accesses(&mut self, copy: &VectorCopy) {
+        for first in (0..copy.lanes).step_by(copy.chunk as usize) {
+            let first = self.b.int(first);
+            let array = self.b.exprs().add(copy.array.1, first);
+            let address = self.b.exprs().add(copy.memory.1, first);
+            let (array, memory) = ((copy.array.0, array), (copy.memory.0, address));
+            let (to, from) = if copy.is_load { (array, memory) } else { (memory, array) };
+            self.b.mov(to, from, copy.chunk as u32, CacheHint::Default);
+        }
+    }
+
+    fn lane_terms(&mut self, tv: TvId, is_load: bool) -> Result<Vec<ExprId>> {
+        if is_load { self.access_terms(tv) } else { self.store_terms(tv) }
+    }
+
+    /// Whether neighbours along a leaf are neighbours in a tensor's memory: the
+    /// leaf is the innermost part of the tensor's innermost memory axis.
+    fn runs_along(&mut self, tv: TvId, leaf: AxisId) -> Result<bool> {
+        let layout = self.layout(tv)?;
+        let Some(last) = layout.order.last() else { return Ok(false) };
+        let source = self.scheduled.tensors[tv].axes[last.axis];
+        if !last.dense || !source.concrete {
+            return Ok(false);
+        }
+        let mut axis = source.root;
+        while let Some(consumer) = self.scheduled.axes[axis].consumer {
+            axis = match self.scheduled.xforms[consumer] {
+                Xform::Split { inner, .. } => inner,
+                Xform::Align { output, .. } => output,
+                // A merged axis must be walked by this tensor as one run.
+                Xform::Merge { inner, output, .. } if inner == axis && self.walks(tv, output) => output,
+                Xform::Merge { .. } => return Ok(false),
+            };
+        }
+        Ok(axis == leaf)
+    }
+
+    /// Whether a tensor's address uses the index of a merged axis itself. If
+    /// the innermost part of the merge divides into vectors the neighbours are
+    /// neighbours even so, but then the address is not provably aligned.
+    fn walks(&self, tv: TvId, merged: AxisId) -> bool {
+        let data = &self.scheduled.tensors[tv];
+        let roots = self.roots_of(merged);
+        roots.iter().all(|root| data.axes.iter().any(|axis| axis.concrete && axis.root == *root))
+    }
+
+    /// The roots that an axis derives from.
+    pub(super) fn roots_of(&self, axis: AxisId) -> Vec<AxisId> {
+        match self.scheduled.axes[axis].def.map(|x| self.scheduled.xforms[x]) {
+            None => vec![axis],
+            Some(Xform::Split { input, .. } | Xform::Align { input, .. }) => self.roots_of(input),
+            Some(Xform::Merge { outer, inner, .. }) => {
+                let mut roots = self.roots_of(outer);
+                roots.extend(self.roots_of(inner));
+                roots
+            }
+        }
+    }
+
+    /// A power of two (at most 16) that divides an index expression, from the
+    /// facts about parameters.
+    pub(super) fn multiple_of(&mut self, expr: ExprId) -> i64 {
+        const MOST: i64 = 16;
+        if let Some(value) = self.b.exprs().as_int(expr) {
+            return if value == 0 { MOST } else { 1 << value.trailing_zeros().min(4) };
+        }
+        match self.b.exprs()[expr].expr {
+            Expr::Param(param) => {
+                let fact = self.b.param(param).multiple_of;
+                if fact == 0 { MOST } else { 1 << fact.trailing_zeros().min(4) }
+            }
+            Expr::Binary(BinaryOp::Mul, a, b) => (self.multiple_of(a) * self.multiple_of(b)).min(MOST),
+            Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => self.multiple_of(a).min(self.multiple_of(b)),
+            Expr::Cast(a) => self.multiple_of(a),
+            _ => 1,
+        }
+    }
+}

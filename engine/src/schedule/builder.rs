@@ -1,0 +1,398 @@
+//! The scheduling primitives. Each checks its preconditions, transforms the
+//! working copy and records itself.
+
+use super::ir::{
+    Axis, AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduledFusion, Step, Tv, TvId, TvOp, TvOperand, Xform,
+};
+use super::stages::Stages;
+use crate::diag::{Diagnostic, Result, code};
+use crate::util::EntityId;
+
+/// Applies and records scheduling primitives.
+#[derive(Clone, Debug)]
+pub struct ScheduleBuilder {
+    scheduled: ScheduledFusion,
+}
+
+impl ScheduleBuilder {
+    /// Starts from an unscheduled working copy.
+    pub fn new(scheduled: ScheduledFusion) -> Self {
+        Self { scheduled }
+    }
+
+    /// The state so far.
+    pub fn state(&self) -> &ScheduledFusion {
+        &self.scheduled
+    }
+
+    /// The scheduled fusion.
+    pub fn finish(self) -> ScheduledFusion {
+        self.scheduled
+    }
+
+    // Axes.
+
+    /// Splits a leaf: `axis = outer * factor + inner`. `exact` promises that
+    /// the factor divides the extent.
+    pub fn split(&mut self, axis: AxisId, factor: i64, exact: bool) -> Result<(AxisId, AxisId)> {
+        self.split_with(axis, factor, None, exact)
+    }
+
+    /// Splits a leaf into a constant number of parts of a constant size, which
+    /// together cover it.
+    pub fn split_cover(&mut self, axis: AxisId, count: i64, factor: i64, exact: bool) -> Result<(AxisId, AxisId)> {
+        self.split_with(axis, factor, Some(count), exact)
+    }
+
+    fn split_with(&mut self, axis: AxisId, factor: i64, count: Option<i64>, exact: bool) -> Result<(AxisId, AxisId)> {
+        self.need_leaf(axis, "split")?;
+        if factor < 1 || count.is_some_and(|count| count < 1) {
+            return Err(Diagnostic::user(
+                code::ATTRIBUTE,
+                format!("split of {} by {factor}: parts are positive", self.name(axis)),
+            ));
+        }
+        let xform = self.scheduled.xforms.next_id();
+        let outer_extent = count.map_or(Extent::CeilDiv(axis, factor), Extent::Const);
+        let outer_extent = match (outer_extent, self.scheduled.axes[axis].extent) {
+            (Extent::CeilDiv(..), Extent::Const(n)) => Extent::Const((n + factor - 1) / factor),
+            (other, _) => other,
+        };
+        let outer = self.new_axis(format!("{}.o", self.name(axis)), outer_extent, xform);
+        let inner = self.new_axis(format!("{}.i", self.name(axis)), Extent::Const(factor), xform);
+        self.scheduled.steps.push(Step::Split { axis: self.name(axis), factor, count, exact });
+        self.scheduled.xforms.push(Xform::Split { input: axis, outer, inner, factor, count, exact });
+        self.scheduled.axes[axis].consumer = Some(xform);
+        Ok((outer, inner))
+    }
+
+    /// Merges two leaves: `result = outer * extent(inner) + inner`.
+    pub fn merge(&mut self, outer: AxisId, inner: AxisId) -> Result<AxisId> {
+        self.need_leaf(outer, "merge")?;
+        self.need_leaf(inner, "merge")?;
+        if outer == inner {
+            return Err(Diagnostic::user(code::AXIS, format!("merge of {} with itself", self.name(outer))));
+        }
+        let xform = self.scheduled.xforms.next_id();
+        let extent = match (self.scheduled.axes[outer].extent, self.scheduled.axes[inner].extent) {
+            (Extent::Const(a), Extent::Const(b)) => Extent::Const(a.saturating_mul(b)),
+            _ => Extent::Product(outer, inner),
+        };
+        let output = self.new_axis(format!("{}*{}", self.name(outer), self.name(inner)), extent, xform);
+        self.scheduled.steps.push(Step::Merge { outer: self.name(outer), inner: self.name(inner) });
+        self.scheduled.xforms.push(Xform::Merge { outer, inner, output });
+        self.scheduled.axes[outer].consumer = Some(xform);
+        self.scheduled.axes[inner].consumer = Some(xform);
+        Ok(output)
+    }
+
+    /// Shifts a root so that index 0 is a multiple of `vector` elements in the
+    /// memory of `reference`, for every row. See [`Xform::Align`].
+    pub fn align(&mut self, axis: AxisId, vector: i64, reference: TvId) -> Result<AxisId> {
+        self.need_leaf(axis, "align")?;
+        if self.scheduled.tensors[reference].memory != Memory::Global {
+            let name = &self.scheduled.tensors[reference].name;
+            return Err(Diagnostic::user(code::ATTRIBUTE, format!("align to {name}, which is not in global memory")));
+        }
+        let xform = self.scheduled.xforms.next_id();
+        let extent = match self.scheduled.axes[axis].extent {
+            Extent::Const(n) => Extent::Const(n + vector - 1),
+            _ => Extent::Plus(axis, vector - 1),
+        };
+        let output = self.new_axis(format!("{}.a", self.name(axis)), extent, xform);
+        let reference_name = self.scheduled.tensors[reference].name.clone();
+        self.scheduled.steps.push(Step::Align { axis: self.name(axis), vector, reference: reference_name });
+        self.scheduled.xforms.push(Xform::Align { input: axis, output, vector, reference });
+        self.scheduled.axes[axis].consumer = Some(xform);
+        Ok(output)
+    }
+
+    /// Binds a leaf to threads, blocks, or a kind of loop.
+    pub fn parallelize(&mut self, axis: AxisId, parallel: ParallelType) -> Result<()> {
+        self.need_leaf(axis, "parallelize")?;
+        let taken = self.scheduled.axes.iter().any(|(other, data)| {
+            other != axis && data.consumer.is_none() && !parallel.is_loop() && data.parallel == parallel
+        });
+        if taken {
+            return Err(Diagnostic::user(
+                code::ATTRIBUTE,
+                format!("{} is already taken by another axis", parallel.name()),
+            ));
+        }
+        let constant = matches!(self.scheduled.axes[axis].extent, Extent::Const(_));
+        if matches!(parallel, ParallelType::Unroll | ParallelType::Vectorize) && !constant {
+            return Err(Diagnostic::user(
+                code::EXTENT,
+                format!("{} of {}, whose extent is not constant", parallel.name(), self.name(axis)),
+            ));
+        }
+        self.scheduled.axes[axis].parallel = parallel;
+        self.scheduled.steps.push(Step::Parallelize { axis: self.name(axis), parallel });
+        Ok(())
+    }
+
+    fn new_axis(&mut self, name: String, extent: Extent, def: super::ir::XformId) -> AxisId {
+        self.scheduled.axes.push(Axis { name, extent, parallel: ParallelType::Serial, def: Some(def), consumer: None })
+    }
+
+    fn name(&self, axis: AxisId) -> String {
+        self.scheduled.axes[axis].name.clone()
+    }
+
+    fn need_leaf(&self, axis: AxisId, verb: &str) -> Result<()> {
+        if self.scheduled.is_leaf(axis) {
+            return Ok(());
+        }
+        Err(Diagnostic::user(code::AXIS, format!("{verb} of {}, which is already transformed", self.name(axis))))
+    }
+
+    // Tensors.
+
+    /// Reads a global input once into registers: all its users read the copy.
+    pub fn cache_after(&mut self, tv: TvId) -> TvId {
+        let data = self.scheduled.tensors[tv].clone();
+        self.scheduled.steps.push(Step::CacheAfter { tensor: data.name.clone() });
+        let consumers = self.scheduled.consumers(tv);
+        let cache = self.scheduled.tensors.push(Tv {
+            name: format!("{}_r", data.name),
+            memory: Memory::Local,
+            io: None,
+            op: Some(TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(tv)] }),
+            ..data
+        });
+        for consumer in consumers {
+            self.replace_operand(consumer, tv, cache);
+        }
+        cache
+    }
+
+    /// Computes a global output into registers first, and copies it out.
+    pub fn cache_before(&mut self, tv: TvId) -> TvId {
+        let data = self.scheduled.tensors[tv].clone();
+        self.scheduled.steps.push(Step::CacheBefore { tensor: data.name.clone() });
+        let cache = self.scheduled.tensors.push(Tv {
+            name: format!("{}_r", data.name),
+            memory: Memory::Local,
+            io: None,
+            ..data
+        });
+        self.scheduled.tensors[tv].op = Some(TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(cache)] });
+        cache
+    }
+
+    /// Gives one consumer its own computation of a tensor, so that the value
+    /// need not be kept for it.
+    pub fn cache_fork(&mut self, tv: TvId, consumer: TvId) -> TvId {
+        let data = self.scheduled.tensors[tv].clone();
+        let consumer_name = self.scheduled.tensors[consumer].name.clone();
+        self.scheduled.steps.push(Step::CacheFork { tensor: data.name.clone(), consumer: consumer_name });
+        let name = format!("{}_f{}", data.name, self.scheduled.tensors.len());
+        let fork = self.scheduled.tensors.push(Tv { name, ..data });
+        self.replace_operand(consumer, tv, fork);
+        fork
+    }
+
+    fn replace_operand(&mut self, consumer: TvId, from: TvId, to: TvId) {
+        if let Some(op) = &mut self.scheduled.tensors[consumer].op {
+            for operand in &mut op.inputs {
+                if *operand == TvOperand::Tv(from) {
+                    *operand = TvOperand::Tv(to);
+                }
+            }
+        }
+    }
+
+    /// Splits a reduction in two: a new tensor reduces over `leaves` and keeps
+    /// one element per index of the other reduced leaves, over which the
+    /// original then reduces. Returns the new tensor.
+    pub fn rfactor(&mut self, tv: TvId, leaves: &[AxisId]) -> Result<TvId> {
+        let data = self.scheduled.tensors[tv].clone();
+        let Some(TvOp { compute: Compute::Reduce { op, .. }, inputs }) = data.op.clone() else {
+            return Err(Diagnostic::user(
+                code::ATTRIBUTE,
+                format!("rfactor of {}, which is not a reduction", data.name),
+            ));
+        };
+        let all = self.scheduled.reduced_leaves(tv);
+        if let Some(stray) = leaves.iter().find(|leaf| !all.contains(leaf)) {
+            return Err(Diagnostic::user(
+                code::AXIS,
+                format!("rfactor of {} over {}, over which it does not reduce", data.name, self.name(*stray)),
+            ));
+        }
+        let rest: Vec<AxisId> = all.iter().copied().filter(|leaf| !leaves.contains(leaf)).collect();
+        if rest.is_empty() || leaves.is_empty() {
+            return Err(Diagnostic::user(
+                code::AXIS,
+                format!("rfactor of {} leaves one side without an axis", data.name),
+            ));
+        }
+        let names = leaves.iter().map(|leaf| self.name(*leaf)).collect();
+        self.scheduled.steps.push(Step::Rfactor { tensor: data.name.clone(), axes: names });
+        let partials = self.scheduled.tensors.values().filter(|other| other.source == data.source).count();
+        let mut partial = data.partial.clone();
+        partial.extend(&rest);
+        let factored = self.scheduled.tensors.push(Tv {
+            name: format!("{}_p{partials}", data.name),
+            partial,
+            op: Some(TvOp { compute: Compute::Reduce { op, over: leaves.to_vec() }, inputs }),
+            ..data
+        });
+        self.scheduled.tensors[tv].op =
+            Some(TvOp { compute: Compute::Reduce { op, over: rest }, inputs: vec![TvOperand::Tv(factored)] });
+        Ok(factored)
+    }
+
+    /// Moves a tensor to a memory. Inputs and outputs stay global.
+    pub fn set_memory(&mut self, tv: TvId, memory: Memory) -> Result<()> {
+        let data = &mut self.scheduled.tensors[tv];
+        match memory {
+            Memory::Local if data.io.is_none() => data.memory = memory,
+            _ => {
+                return Err(Diagnostic::unsupported(
+                    code::SCHEDULE_VERB,
+                    format!("set_memory of {} to {memory:?}", data.name),
+                )
+                .note("values stay in registers, inputs and outputs in global memory, in this version"));
+            }
+        }
+        let tensor = data.name.clone();
+        self.scheduled.steps.push(Step::SetMemory { tensor, memory });
+        Ok(())
+    }
+
+    // Loops.
+
+    /// Sets the loop order of every tensor: the leaves of `order` that it
+    /// iterates over, and all that are bound to threads or blocks.
+    pub fn propagate(&mut self, order: &[AxisId]) -> Result<()> {
+        for tv in self.scheduled.tensors.ids() {
+            let reduced = self.scheduled.reduced_leaves(tv);
+            let mut loops = Vec::new();
+            for leaf in order {
+                let parallel = !self.scheduled.axes[*leaf].parallel.is_loop();
+                if parallel || reduced.contains(leaf) || self.scheduled.depends(tv, *leaf) {
+                    loops.push(*leaf);
+                }
+            }
+            let covered = self.scheduled.tensors[tv]
+                .axes
+                .iter()
+                .filter(|axis| axis.concrete)
+                .flat_map(|axis| self.scheduled.leaves(axis.root))
+                .chain(reduced)
+                .all(|leaf| order.contains(&leaf) || !self.scheduled.tensors[tv].partial.is_empty());
+            if !covered {
+                let name = &self.scheduled.tensors[tv].name;
+                return Err(Diagnostic::user(code::AXIS, format!("propagate leaves out an axis of {name}")));
+            }
+            self.scheduled.tensors[tv].loops = loops;
+            self.scheduled.tensors[tv].inline_at = 0;
+        }
+        let order = order.iter().map(|leaf| self.name(*leaf)).collect();
+        self.scheduled.steps.push(Step::Propagate { order });
+        Ok(())
+    }
+
+    /// Permutes the loop order of one tensor.
+    pub fn reorder(&mut self, tv: TvId, loops: &[AxisId]) -> Result<()> {
+        let mut before = self.scheduled.tensors[tv].loops.clone();
+        let mut after = loops.to_vec();
+        before.sort();
+        after.sort();
+        if before != after {
+            let name = &self.scheduled.tensors[tv].name;
+            return Err(Diagnostic::user(code::AXIS, format!("reorder of {name} is not a permutation of its loops")));
+        }
+        self.scheduled.tensors[tv].loops = loops.to_vec();
+        let tensor = self.scheduled.tensors[tv].name.clone();
+        let axes = loops.iter().map(|leaf| self.name(*leaf)).collect();
+        self.scheduled.steps.push(Step::Reorder { tensor, axes });
+        Ok(())
+    }
+
+    /// Computes a tensor inside the first `position` loops of its consumers.
+    pub fn inline_at(&mut self, tv: TvId, position: usize) -> Result<()> {
+        let most = self.max_inline(tv);
+        if position > most {
+            return Err(Diagnostic::user(
+                code::AXIS,
+                format!(
+                    "{} can share {most} loops with its consumers, not {position}",
+                    self.scheduled.tensors[tv].name
+                ),
+            ));
+        }
+        self.scheduled.tensors[tv].inline_at = position;
+        let tensor = self.scheduled.tensors[tv].name.clone();
+        self.scheduled.steps.push(Step::InlineAt { tensor, position });
+        Ok(())
+    }
+
+    /// Inlines every tensor as deeply as the stages of the computation allow,
+    /// but those of `keep` only to the given position. A tensor that is used in
+    /// two stages is kept in registers between them.
+    pub fn inline_most(&mut self, keep: &[(TvId, usize)]) -> Result<()> {
+        let stages = Stages::new(&self.scheduled);
+        for tv in self.scheduled.tensors.ids() {
+            if self.scheduled.tensors[tv].io.is_some() {
+                continue;
+            }
+            let mut position = self.max_inline(tv);
+            if stages.crosses(tv) {
+                position = position.min(self.parallel_prefix(tv));
+            }
+            if let Some((_, limit)) = keep.iter().find(|(kept, _)| *kept == tv) {
+                position = position.min(*limit);
+            }
+            self.inline_at(tv, position)?;
+        }
+        Ok(())
+    }
+
+    /// The number of leading loops that are bound to threads or blocks.
+    pub fn parallel_prefix(&self, tv: TvId) -> usize {
+        let loops = &self.scheduled.tensors[tv].loops;
+        loops.iter().take_while(|leaf| !self.scheduled.axes[**leaf].parallel.is_loop()).count()
+    }
+
+    /// The number of outer loops that a tensor has in common with all its
+    /// consumers and does not reduce over.
+    fn max_inline(&self, tv: TvId) -> usize {
+        let reduced = self.scheduled.reduced_leaves(tv);
+        let loops = &self.scheduled.tensors[tv].loops;
+        let own = loops
+            .iter()
+            .take_while(|leaf| !reduced.contains(leaf) || !self.scheduled.axes[**leaf].parallel.is_loop())
+            .count();
+        self.scheduled.consumers(tv).into_iter().fold(own, |most, consumer| {
+            let theirs = &self.scheduled.tensors[consumer].loops;
+            most.min(loops.iter().zip(theirs).take_while(|(a, b)| a == b).count())
+        })
+    }
+
+    /// The outputs of the fusion, in order.
+    pub fn outputs(&self) -> Vec<TvId> {
+        let mut outputs: Vec<(u32, TvId)> = self
+            .scheduled
+            .tensors
+            .iter()
+            .filter_map(|(tv, data)| match data.io {
+                Some(Io::Output(position)) => Some((position, tv)),
+                _ => None,
+            })
+            .collect();
+        outputs.sort_by_key(|(position, tv)| (*position, tv.index()));
+        outputs.into_iter().map(|(_, tv)| tv).collect()
+    }
+
+    /// The input tensors, in order.
+    pub fn inputs(&self) -> Vec<TvId> {
+        self.scheduled
+            .tensors
+            .iter()
+            .filter(|(_, data)| matches!(data.io, Some(Io::Input(_))))
+            .map(|(tv, _)| tv)
+            .collect()
+    }
+}

@@ -1,0 +1,179 @@
+//! Makes the unscheduled working copy of a fusion: one tensor for each tensor
+//! of the fusion, with its axes labelled by root axes. Inputs that are read
+//! through several views are one tensor per view; each output of the fusion is
+//! a global tensor of its own, written by a copy, so that a value that is both
+//! read and returned is stored once and never read back.
+
+use super::ir::{
+    Axis, AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduledFusion, SourceAxis, Tv, TvId, TvOp, TvOperand,
+};
+use crate::diag::Result;
+use crate::fusion::{Fusion, OpKind, Operand, TensorDef, TensorId};
+use crate::idgraph::{AxisLabel, DimGraph, DimId, InputUse, analyze};
+use crate::num::Value;
+use crate::util::{PrimaryMap, SecondaryMap};
+
+/// The working copy. Dead operations are left out.
+pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
+    let graph = analyze(fusion)?;
+    let live = live_tensors(fusion);
+    let mut builder = GraphBuilder {
+        scheduled: ScheduledFusion {
+            fusion: fusion.clone(),
+            axes: PrimaryMap::new(),
+            xforms: PrimaryMap::new(),
+            tensors: PrimaryMap::new(),
+            steps: Vec::new(),
+        },
+        graph: &graph,
+        roots: SecondaryMap::new(),
+        tv_of: SecondaryMap::new(),
+    };
+    for (position, tensor) in fusion.input_tensors() {
+        if live[tensor] {
+            builder.input(position, tensor);
+        }
+    }
+    for op in fusion.ops.ids().filter(|op| live[fusion.ops[*op].output]) {
+        builder.op(op);
+    }
+    for (position, tensor) in fusion.outputs.iter().enumerate() {
+        builder.output(position, *tensor);
+    }
+    Ok(builder.scheduled)
+}
+
+/// Tensors that an output depends on.
+fn live_tensors(fusion: &Fusion) -> SecondaryMap<TensorId, bool> {
+    let mut live = SecondaryMap::new();
+    for output in &fusion.outputs {
+        live.set(*output, true);
+    }
+    for op in fusion.ops.ids().rev() {
+        if live[fusion.ops[op].output] {
+            for input in fusion.tensor_inputs(op) {
+                live.set(input, true);
+            }
+        }
+    }
+    live
+}
+
+struct GraphBuilder<'a> {
+    scheduled: ScheduledFusion,
+    graph: &'a DimGraph,
+    roots: SecondaryMap<DimId, Option<AxisId>>,
+    tv_of: SecondaryMap<TensorId, Option<TvId>>,
+}
+
+impl GraphBuilder<'_> {
+    /// The root axis of a dimension, made on first use so that unused
+    /// dimensions leave no trace.
+    fn root(&mut self, dim: DimId) -> AxisId {
+        if let Some(axis) = self.roots[dim] {
+            return axis;
+        }
+        let extent = self.graph.dims[dim].extent;
+        let extent = match self.scheduled.fusion.const_scalar(extent) {
+            Some(Value::Int(value)) => Extent::Const(value),
+            _ => Extent::Scalar(extent),
+        };
+        let name = format!("d{}", self.scheduled.axes.len());
+        let axis =
+            self.scheduled.axes.push(Axis { name, extent, parallel: ParallelType::Serial, def: None, consumer: None });
+        self.roots.set(dim, Some(axis));
+        axis
+    }
+
+    fn axes(&mut self, labels: &[AxisLabel]) -> Vec<SourceAxis> {
+        labels.iter().map(|label| SourceAxis { root: self.root(label.dim), concrete: label.concrete }).collect()
+    }
+
+    fn push(&mut self, name: String, source: TensorId, labels: &[AxisLabel], io: Option<Io>, op: Option<TvOp>) -> TvId {
+        let axes = self.axes(labels);
+        let memory = if io.is_some() { Memory::Global } else { Memory::Local };
+        self.scheduled.tensors.push(Tv {
+            name,
+            dtype: self.scheduled.fusion.tensors[source].dtype,
+            axes,
+            partial: Vec::new(),
+            io,
+            source,
+            memory,
+            op,
+            loops: Vec::new(),
+            inline_at: 0,
+        })
+    }
+
+    fn input(&mut self, position: usize, tensor: TensorId) {
+        if self.graph.use_labels.is_empty() || self.scheduled.fusion.outputs.contains(&tensor) {
+            let name = self.scheduled.fusion.tensors[tensor].name.clone();
+            let labels = self.graph.labels[tensor].clone();
+            let tv = self.push(name, tensor, &labels, Some(Io::Input(position as u32)), None);
+            self.tv_of.set(tensor, Some(tv));
+        }
+    }
+
+    /// The tensor that operand `operand` of `op` reads.
+    fn operand(&mut self, op: crate::fusion::OpId, operand: usize, tensor: TensorId) -> TvId {
+        let input_use = InputUse { op, operand };
+        let fusion = &self.scheduled.fusion;
+        match (self.graph.use_labels.get(&input_use), fusion.tensors[tensor].def) {
+            (Some(labels), TensorDef::Input(position)) => {
+                let name = format!("{}_{}", fusion.tensors[tensor].name, self.scheduled.tensors.len());
+                let labels = labels.clone();
+                self.push(name, tensor, &labels, Some(Io::Input(position)), None)
+            }
+            _ => self.tv_of[tensor].expect("operands are defined before their users"),
+        }
+    }
+
+    fn op(&mut self, op: crate::fusion::OpId) {
+        let data = self.scheduled.fusion.ops[op].clone();
+        let mut inputs = Vec::with_capacity(data.inputs.len());
+        for (position, operand) in data.inputs.iter().enumerate() {
+            inputs.push(match *operand {
+                Operand::Tensor(tensor) => TvOperand::Tv(self.operand(op, position, tensor)),
+                Operand::Scalar(scalar) => TvOperand::Scalar(scalar),
+            });
+        }
+        let compute = match &data.kind {
+            OpKind::Unary(op) => Compute::Unary(*op),
+            OpKind::Binary(op) => Compute::Binary(*op),
+            OpKind::Ternary(op) => Compute::Ternary(*op),
+            OpKind::Cast(_) => Compute::Cast,
+            OpKind::Set | OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. } | OpKind::Full => {
+                Compute::Copy
+            }
+            OpKind::Reduce { op, axes } => {
+                let TvOperand::Tv(input) = inputs[0] else { return };
+                let input_axes = &self.scheduled.tensors[input].axes;
+                // Reducing a broadcast axis combines one element: nothing to loop over.
+                let over = axes
+                    .iter()
+                    .map(|axis| input_axes[*axis as usize])
+                    .filter(|axis| axis.concrete)
+                    .map(|axis| axis.root)
+                    .collect();
+                Compute::Reduce { op: *op, over }
+            }
+        };
+        let labels = self.graph.labels[data.output].clone();
+        let name = self.scheduled.fusion.tensors[data.output].name.clone();
+        let compute = match compute {
+            Compute::Reduce { over, .. } if over.is_empty() => Compute::Copy,
+            other => other,
+        };
+        let tv = self.push(name, data.output, &labels, None, Some(TvOp { compute, inputs }));
+        self.tv_of.set(data.output, Some(tv));
+    }
+
+    fn output(&mut self, position: usize, tensor: TensorId) {
+        let from = self.tv_of[tensor].expect("outputs are live");
+        let labels = self.graph.labels[tensor].clone();
+        let name = format!("{}_out{}", self.scheduled.fusion.tensors[tensor].name, position);
+        let op = TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(from)] };
+        self.push(name, tensor, &labels, Some(Io::Output(position as u32)), Some(op));
+    }
+}

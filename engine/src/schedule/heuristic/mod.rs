@@ -1,0 +1,20 @@
+//! Heuristics: pure functions of the fusion, the device description and the
+//! sizes to a schedule. Each first computes its parameters (plain data, printed
+//! beside the schedule), then drives the [`ScheduleBuilder`](super::ScheduleBuilder).
+//!
+//! | name | takes | shape of the kernel |
+//! |---|---|---|
+//! | `pointwise` | no reduction | 1-D, or 2-D around a break point where broadcasts change |
+//! | `reduction` | reductions over one set of dimensions, nothing after them varies along it | rows of threads (inner), columns (outer); one block or several a result |
+//! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
+
+mod choose;
+mod norm_inner;
+mod pointwise;
+mod reduction;
+mod sizes;
+mod summary;
+mod tile;
+
+pub use choose::{Planned, schedule};
+pub use sizes::Sizes;

@@ -1,0 +1,212 @@
+//! Normalisations: a value that varies along the reduced dimensions is needed
+//! again after the reduction. Each row is held in the registers of one block,
+//! so memory is read once.
+//!
+//! What is held is chosen so that few registers are needed: a value that is
+//! cheap to recompute from one other value of the row is recomputed where it is
+//! used (a cast of the input costs nothing; an exponential is kept).
+
+use super::Sizes;
+use super::summary::{GlobalTensor, Summary};
+use super::tile::{
+    WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
+};
+use crate::diag::{Diagnostic, Result, code};
+use crate::num::{BinaryOp, UnaryOp};
+use crate::options::CompileCx;
+use crate::schedule::Stages;
+use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+
+/// Elements of a row that one thread may hold.
+const MAX_PER_THREAD: i64 = 64;
+
+/// The choices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Params {
+    /// Dimensions that stay.
+    kept: Vec<AxisId>,
+    /// Reduced dimensions, slowest first.
+    reduced: Vec<AxisId>,
+    vector: i64,
+    align: Option<TvId>,
+    exact_vector: bool,
+    /// Vectors that a thread holds.
+    batch: i64,
+    /// Whether the threads' vectors are exactly the row.
+    exact: bool,
+    /// Threads of a row, and rows of a block.
+    threads: (i64, i64),
+    /// Whether the rows divide into blocks.
+    exact_rows: bool,
+}
+
+impl std::fmt::Display for Params {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "vector {} batch {} threads {}x{}", self.vector, self.batch, self.threads.0, self.threads.1)?;
+        if self.align.is_some() { write!(f, " aligned") } else { Ok(()) }
+    }
+}
+
+/// Chooses for the given sizes.
+pub(super) fn params(
+    cx: &CompileCx<'_>,
+    scheduled: &ScheduledFusion,
+    summary: &Summary,
+    sizes: &Sizes,
+) -> Result<Params> {
+    let extent = |root: AxisId| sizes.extent(scheduled, root);
+    let product = |roots: &[AxisId]| roots.iter().map(|root| extent(*root)).fold(1i64, i64::saturating_mul);
+    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.reduced.contains(root));
+    let mut order: Vec<AxisId> = summary.largest(touches).map(|tensor| tensor.order.clone()).unwrap_or_default();
+    order.extend(summary.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
+    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) = order.iter().partition(|root| summary.reduced.contains(root));
+    let row = product(&reduced);
+
+    let last = reduced.last().copied();
+    let runs = |tensor: &GlobalTensor| touches(tensor) && last.is_some_and(|last| tensor.is_innermost(last));
+    let one_run = collapse(summary, &reduced).len() <= 1;
+    let mut vector = if one_run { vector_width(summary, runs) } else { 1 };
+    while vector > 1 && row < 2 * vector {
+        vector /= 2;
+    }
+    let full = |tensor: &GlobalTensor| runs(tensor) && tensor.order.len() == order.len();
+    let aligned = summary.globals.iter().filter(|tensor| full(tensor)).all(|t| t.rows_aligned(vector, row));
+    let mut align = None;
+    if !aligned && vector > 1 {
+        match summary.largest(full) {
+            Some(tensor) if reduced.len() == 1 => align = Some(tensor.tv),
+            _ => vector = 1,
+        }
+    }
+    let vectors = ceil_div(row + if align.is_some() { vector - 1 } else { 0 }, vector).max(1);
+    let (threads_x, batch) = tile(cx, vectors, vector)
+        .ok_or_else(|| too_long(row, MAX_PER_THREAD * i64::from(cx.device.max_threads_per_block)))?;
+    let rows = product(&kept);
+    let threads_y = (128 / threads_x).max(1).min(next_power_of_two(rows));
+    let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
+    let exact_vector = align.is_none() && row % vector == 0;
+    Ok(Params {
+        kept,
+        reduced,
+        vector,
+        align,
+        exact_vector,
+        batch,
+        exact: exact_vector && vectors == threads_x * batch,
+        threads: (threads_x, threads_y),
+        exact_rows: rows % threads_y == 0,
+    })
+}
+
+fn too_long(row: i64, most: i64) -> Box<Diagnostic> {
+    Diagnostic::unsupported(
+        code::TOO_LONG_ROW,
+        format!("a row of {row} elements is needed again after its reduction; one block holds at most {most}"),
+    )
+    .note("rows that do not fit the registers of one block need several kernels or a cluster of blocks")
+}
+
+/// Threads of a row and vectors of a thread: about 32 elements a thread, and of
+/// the thread counts that give it the one that leaves the fewest threads idle.
+fn tile(cx: &CompileCx<'_>, vectors: i64, vector: i64) -> Option<(i64, i64)> {
+    let most_threads = i64::from(cx.device.max_threads_per_block);
+    let wanted = tuned(cx.options, "norm.per_thread", 32);
+    if vectors <= WARP {
+        return Some((next_power_of_two(vectors), 1));
+    }
+    let mut best: Option<(i64, (i64, i64))> = None;
+    for batch in 1..=(MAX_PER_THREAD / vector).max(1) {
+        let threads = ceil_div(ceil_div(vectors, batch), WARP) * WARP;
+        if threads > most_threads {
+            continue;
+        }
+        let idle = (threads * batch - vectors) * 64 / vectors;
+        let distance = (batch * vector - wanted).abs();
+        let too_few = if threads < 4 * WARP { 4 * WARP - threads } else { 0 };
+        let cost = idle * 2 + distance + too_few / 8;
+        if best.is_none_or(|(known, _)| cost < known) {
+            best = Some((cost, (threads, batch)));
+        }
+    }
+    best.map(|(_, tile)| tile)
+}
+
+/// Applies the choices.
+pub(super) fn apply(builder: &mut ScheduleBuilder, _summary: &Summary, params: &Params) -> Result<()> {
+    let caches = cache_inputs(builder);
+    recompute_cheap(builder, &params.reduced);
+    let Some(row) = merge_all(builder, &params.reduced)? else {
+        return Err(Diagnostic::bug("a normalisation without a reduced axis"));
+    };
+    let row = match params.align {
+        Some(reference) => builder.align(row, params.vector, reference)?,
+        None => row,
+    };
+    let (vectors, lane) = builder.split(row, params.vector, params.exact_vector)?;
+    let (batch, thread) = builder.split_cover(vectors, params.batch, params.threads.0, params.exact)?;
+    builder.parallelize(lane, ParallelType::Vectorize)?;
+    builder.parallelize(batch, ParallelType::Unroll)?;
+    builder.parallelize(thread, ParallelType::Tidx)?;
+    let mut order = Vec::new();
+    if let Some(rows) = merge_all(builder, &params.kept)? {
+        let (block, row_thread) = builder.split(rows, params.threads.1, params.exact_rows)?;
+        builder.parallelize(block, ParallelType::Bidx)?;
+        builder.parallelize(row_thread, ParallelType::Tidy)?;
+        order.extend([block, row_thread]);
+    }
+    order.push(thread);
+    let prefix = order.len();
+    order.extend([batch, lane]);
+    let reductions: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();
+    for tv in reductions {
+        builder.rfactor(tv, &[batch])?;
+        builder.rfactor(tv, &[lane])?;
+    }
+    builder.propagate(&order)?;
+    let mut keep: Vec<_> = caches.into_iter().map(|cache| (cache, prefix)).collect();
+    keep.extend(keep_for_stores(builder, lane));
+    builder.inline_most(&keep)
+}
+
+/// Gives every later stage its own copy of values that are cheap to recompute,
+/// until only values that are worth keeping cross from stage to stage.
+fn recompute_cheap(builder: &mut ScheduleBuilder, reduced: &[AxisId]) {
+    loop {
+        let stages = Stages::new(builder.state());
+        let state = builder.state();
+        // Users first: forking a value may make its operand cross.
+        let candidate =
+            state.topological().into_iter().rev().find(|tv| stages.crosses(*tv) && is_cheap(state, *tv, reduced));
+        let Some(tv) = candidate else { return };
+        let own = stages.earliest(tv);
+        let mut users = state.consumers(tv);
+        users.sort_by_key(|user| (stages.placed(*user), *user));
+        let first = users.first().map_or(own, |user| stages.placed(*user));
+        for user in users {
+            if stages.placed(user) > first {
+                builder.cache_fork(tv, user);
+            }
+        }
+    }
+}
+
+/// Whether a value of the row is recomputed rather than kept: a few cheap
+/// instructions on one other value of the row.
+fn is_cheap(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
+    use BinaryOp::{Add, Maximum, Minimum, Mul, Sub};
+    use UnaryOp::{Abs, Neg, Relu};
+    let along_row = |tv: TvId| state.tensors[tv].axes.iter().any(|axis| axis.concrete && reduced.contains(&axis.root));
+    let Some(op) = &state.tensors[tv].op else { return false };
+    if !along_row(tv) {
+        return false;
+    }
+    let cheap = match op.compute {
+        Compute::Cast => true,
+        Compute::Copy => state.producers(tv).iter().all(|producer| state.tensors[*producer].io.is_none()),
+        Compute::Unary(op) => matches!(op, Abs | Neg | Relu),
+        Compute::Binary(op) => matches!(op, Add | Sub | Mul | Maximum | Minimum),
+        Compute::Ternary(_) => true,
+        Compute::Reduce { .. } => false,
+    };
+    cheap && state.producers(tv).into_iter().filter(|producer| along_row(*producer)).count() <= 1
+}

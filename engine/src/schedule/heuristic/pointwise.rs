@@ -1,0 +1,204 @@
+//! Elementwise fusions.
+//!
+//! The dimensions are taken in the memory order of the largest tensor and
+//! collapsed. One dimension is cut into vectors, threads, unrolled steps and
+//! blocks. With several (broadcasts, strides, permutations) a *break point*
+//! divides them in two merged axes: the inner one is cut like the 1-D case, the
+//! outer one gives rows to the block and the grid, so that a tensor that is
+//! broadcast along the rows is read once for several rows.
+
+use super::Sizes;
+use super::summary::Summary;
+use super::tile::{
+    WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
+};
+use crate::diag::Result;
+use crate::options::CompileCx;
+use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+
+/// Grid dimensions y and z end here.
+const MAX_GRID_Y: i64 = 65_535;
+
+/// The choices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Params {
+    /// Outer dimensions, slowest first; empty in the 1-D case.
+    outer: Vec<AxisId>,
+    /// Inner dimensions.
+    inner: Vec<AxisId>,
+    /// Elements of a vector.
+    vector: i64,
+    /// Rows that start at odd places are aligned to this tensor.
+    align: Option<TvId>,
+    /// Threads along the inner axis and along rows.
+    threads: (i64, i64),
+    /// Unrolled steps along the inner axis and along rows.
+    unroll: (i64, i64),
+    /// Whether the block tile divides the inner axis, and the rows.
+    exact: (bool, bool),
+    /// Whether the vector divides the inner axis.
+    exact_vector: bool,
+    /// Whether the blocks along the inner axis exceed a grid's y dimension and
+    /// share x with the rows.
+    one_grid_axis: bool,
+}
+
+impl std::fmt::Display for Params {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if self.outer.is_empty() { "1d" } else { "2d" };
+        write!(
+            f,
+            "{kind} break {} vector {} threads {}x{} unroll {}x{}",
+            self.outer.len(),
+            self.vector,
+            self.threads.0,
+            self.threads.1,
+            self.unroll.0,
+            self.unroll.1
+        )?;
+        if self.align.is_some() { write!(f, " aligned") } else { Ok(()) }
+    }
+}
+
+/// Chooses for the given sizes.
+pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &Summary, sizes: &Sizes) -> Params {
+    let extent = |root: AxisId| sizes.extent(scheduled, root);
+    let reference = summary.largest(|_| true);
+    let mut order: Vec<AxisId> = reference.map(|tensor| tensor.order.clone()).unwrap_or_default();
+    order.extend(summary.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
+    let groups = collapse(summary, &order);
+    let split = break_point(summary, &groups, &extent);
+    let (outer, inner) = (groups[..split].concat(), groups[split..].concat());
+    let inner_extent: i64 = inner.iter().map(|root| extent(*root)).fold(1, i64::saturating_mul);
+    let rows: i64 = outer.iter().map(|root| extent(*root)).fold(1, i64::saturating_mul);
+
+    let last = inner.last().copied();
+    let runs = |tensor: &super::summary::GlobalTensor| last.is_some_and(|last| tensor.is_innermost(last));
+    let mut vector = vector_width(summary, runs);
+    while vector > 1 && inner_extent < vector {
+        vector /= 2;
+    }
+    // Rows of the largest tensors that start anywhere are shifted into place.
+    let full = summary.globals.iter().filter(|tensor| runs(tensor) && tensor.order.len() == order.len());
+    let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner_extent));
+    let align = match full.clone().next() {
+        Some(first) if !aligned && vector > 1 && inner.len() == 1 && !outer.is_empty() => {
+            full.clone().find(|tensor| tensor.is_output).or(Some(first)).map(|tensor| tensor.tv)
+        }
+        _ => None,
+    };
+    let padded = inner_extent + if align.is_some() { vector - 1 } else { 0 };
+    let vectors = ceil_div(padded, vector).max(1);
+
+    let inputs = summary.globals.iter().filter(|tensor| !tensor.is_output && tensor.elements > 1).count().max(1) as i64;
+    let threads = tuned(cx.options, "pointwise.threads", 128);
+    let (threads_x, threads_y) = if outer.is_empty() {
+        (threads, 1)
+    } else {
+        let x = next_power_of_two(vectors).clamp(1, threads);
+        (x, (threads / x).max(1))
+    };
+    // Enough loads in flight for each thread; fewer if the device would idle.
+    let total_threads = vectors.saturating_mul(rows);
+    let fill = i64::from(cx.device.sm_count) * i64::from(cx.device.max_threads_per_sm);
+    let mut unroll = (4 / inputs).clamp(1, 4);
+    while unroll > 1 && total_threads / unroll < 4 * fill {
+        unroll /= 2;
+    }
+    let unroll = tuned(cx.options, "pointwise.unroll", unroll);
+    // Along rows, a broadcast row is reused; else along the inner axis.
+    let unroll = if outer.is_empty() { (unroll, 1) } else { (1, unroll) };
+    let exact_vector = align.is_none() && inner_extent % vector == 0;
+    Params {
+        exact: (exact_vector && vectors % (threads_x * unroll.0) == 0, rows % (threads_y * unroll.1) == 0),
+        outer,
+        inner,
+        vector,
+        align,
+        threads: (threads_x, threads_y),
+        unroll,
+        exact_vector,
+        one_grid_axis: ceil_div(vectors, threads_x * unroll.0) > MAX_GRID_Y,
+    }
+}
+
+/// The number of collapsed groups that form the outer axis: the cut that moves
+/// the fewest bytes, where a tensor that lacks one side is counted once for it.
+/// Of equals, the cut that leaves the most to the inner axis.
+fn break_point(summary: &Summary, groups: &[Vec<AxisId>], extent: &dyn Fn(AxisId) -> i64) -> usize {
+    if groups.len() < 2 {
+        return 0;
+    }
+    let size = |groups: &[Vec<AxisId>]| -> f64 { groups.iter().flatten().map(|root| extent(*root) as f64).product() };
+    let cost = |split: usize| -> f64 {
+        let (left, right) = groups.split_at(split);
+        summary
+            .globals
+            .iter()
+            .map(|tensor| {
+                let touches = |side: &[Vec<AxisId>]| side.iter().flatten().any(|root| tensor.order.contains(root));
+                let left_size = if touches(left) { size(left) } else { 1.0 };
+                let right_size = if touches(right) { size(right) } else { 1.0 };
+                tensor.bytes as f64 * left_size * right_size
+            })
+            .sum()
+    };
+    // A cut whose inner side does not fill a few warps serves nobody.
+    let wide = |split: usize| size(&groups[split..]) >= (4 * WARP) as f64;
+    (1..groups.len())
+        .filter(|split| wide(*split))
+        .min_by(|a, b| cost(*a).total_cmp(&cost(*b)))
+        .unwrap_or(groups.len() - 1)
+}
+
+/// Applies the choices.
+pub(super) fn apply(builder: &mut ScheduleBuilder, summary: &Summary, params: &Params) -> Result<()> {
+    let caches = cache_inputs(builder);
+    let inner = match merge_all(builder, &params.inner)? {
+        Some(inner) => inner,
+        // Scalars: a fusion without axes runs in one thread.
+        None => return builder.propagate(&[]),
+    };
+    let inner = match params.align {
+        Some(reference) => builder.align(inner, params.vector, reference)?,
+        None => inner,
+    };
+    let (vectors, lane) = builder.split(inner, params.vector, params.exact_vector)?;
+    let (steps, thread) = builder.split(vectors, params.threads.0, params.exact.0)?;
+    let (block, step) = builder.split(steps, params.unroll.0, params.exact.0)?;
+    builder.parallelize(thread, ParallelType::Tidx)?;
+    builder.parallelize(step, ParallelType::Unroll)?;
+    builder.parallelize(lane, ParallelType::Vectorize)?;
+    let mut order = Vec::new();
+    let mut loops = vec![step, lane];
+    match merge_all(builder, &params.outer)? {
+        None => {
+            builder.parallelize(block, ParallelType::Bidx)?;
+            order.push(block);
+        }
+        Some(rows) => {
+            let (row_steps, row_thread) = builder.split(rows, params.threads.1, params.exact.1)?;
+            let (row_block, row_step) = builder.split(row_steps, params.unroll.1, params.exact.1)?;
+            builder.parallelize(row_thread, ParallelType::Tidy)?;
+            builder.parallelize(row_step, ParallelType::Unroll)?;
+            if params.one_grid_axis {
+                let block = builder.merge(row_block, block)?;
+                builder.parallelize(block, ParallelType::Bidx)?;
+                order.extend([block, row_thread]);
+            } else {
+                builder.parallelize(row_block, ParallelType::Bidx)?;
+                builder.parallelize(block, ParallelType::Bidy)?;
+                order.extend([row_block, block, row_thread]);
+            }
+            loops.insert(0, row_step);
+        }
+    }
+    order.push(thread);
+    let prefix = order.len();
+    order.extend(loops);
+    builder.propagate(&order)?;
+    let mut keep: Vec<_> = caches.into_iter().map(|cache| (cache, prefix)).collect();
+    keep.extend(keep_for_stores(builder, lane));
+    debug_assert!(!summary.persistent);
+    builder.inline_most(&keep)
+}

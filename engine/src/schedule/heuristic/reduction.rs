@@ -1,0 +1,266 @@
+//! Reductions without a use of the result along the reduced dimensions.
+//!
+//! *Inner*: the fastest dimension of the largest input is reduced. A row is
+//! read by the threads of x in vectors; several rows share a block when they
+//! are short, several blocks share a row when there are few. *Outer*: the
+//! fastest dimension stays. Threads of x take columns, threads of y and blocks
+//! take parts of the rows.
+//!
+//! Each reduction is split in stages: a thread's own elements, lane by lane of
+//! the vector; the lanes; the threads; the blocks.
+
+use super::Sizes;
+use super::summary::{GlobalTensor, Summary};
+use super::tile::{WARP, cache_inputs, ceil_div, collapse, merge_all, next_power_of_two, tuned, vector_width};
+use crate::diag::{Diagnostic, Result};
+use crate::options::CompileCx;
+use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+
+/// The choices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Params {
+    /// Whether the fastest dimension is reduced.
+    inner: bool,
+    /// Dimensions that stay, slowest first; in the outer case without `fast`.
+    kept: Vec<AxisId>,
+    /// Slower reduced dimensions, read in a loop; in the outer case all reduced ones.
+    slow: Vec<AxisId>,
+    /// The fastest group of dimensions: reduced or kept.
+    fast: Vec<AxisId>,
+    vector: i64,
+    align: Option<TvId>,
+    exact_vector: bool,
+    /// Whether the tiles divide the reduced axis, and the threads the kept one.
+    exact: bool,
+    exact_kept: bool,
+    /// Threads in x and y.
+    threads: (i64, i64),
+    /// Loads in flight.
+    unroll: i64,
+    /// Whether one tile covers the reduced axis, so that no loop is left.
+    one_tile: bool,
+    /// Elements (outer) or vectors (inner) of the reduced axis for each block,
+    /// when several blocks share a result.
+    per_block: Option<i64>,
+}
+
+impl std::fmt::Display for Params {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} vector {} threads {}x{} unroll {}",
+            if self.inner { "inner" } else { "outer" },
+            self.vector,
+            self.threads.0,
+            self.threads.1,
+            self.unroll
+        )?;
+        if let Some(per_block) = self.per_block {
+            write!(f, " grid per_block {per_block}")?;
+        }
+        if self.align.is_some() { write!(f, " aligned") } else { Ok(()) }
+    }
+}
+
+/// Chooses for the given sizes.
+pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &Summary, sizes: &Sizes) -> Params {
+    let extent = |root: AxisId| sizes.extent(scheduled, root);
+    let product = |roots: &[AxisId]| roots.iter().map(|root| extent(*root)).fold(1i64, i64::saturating_mul);
+    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.reduced.contains(root));
+    let mut order: Vec<AxisId> = summary.largest(touches).map(|tensor| tensor.order.clone()).unwrap_or_default();
+    order.extend(summary.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
+    let fastest = order.last().copied();
+    let inner = fastest.is_none_or(|root| summary.reduced.contains(&root));
+    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) = order.iter().partition(|root| summary.reduced.contains(root));
+    let groups = collapse(summary, if inner { &reduced } else { &kept });
+    let fast = groups.last().cloned().unwrap_or_default();
+    let rest = groups[..groups.len().saturating_sub(1)].concat();
+    let (kept, slow) = if inner { (kept, rest) } else { (rest, reduced) };
+
+    let fast_extent = product(&fast);
+    let runs = |tensor: &GlobalTensor| touches(tensor) && fast.last().is_some_and(|last| tensor.is_innermost(*last));
+    let mut vector = vector_width(summary, runs);
+    while vector > 1 && fast_extent < 2 * vector {
+        vector /= 2;
+    }
+    let aligned = summary.globals.iter().filter(|t| runs(t)).all(|t| t.rows_aligned(vector, fast_extent));
+    let mut align = None;
+    if !aligned && vector > 1 {
+        if inner && fast.len() == 1 {
+            align = summary.largest(runs).map(|tensor| tensor.tv);
+        } else {
+            vector = 1;
+        }
+    }
+    let padded = fast_extent + if align.is_some() { vector - 1 } else { 0 };
+    let vectors = ceil_div(padded, vector).max(1);
+    let work = Work { vectors, slow: product(&slow), kept: product(&kept) };
+    let (threads, unroll, per_block) = if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work) };
+    let (length, along) = if inner { (work.vectors, threads.0) } else { (work.slow, threads.1) };
+    let (kept_length, kept_along) = if inner { (work.kept, threads.1) } else { (work.vectors, threads.0) };
+    let exact_vector = align.is_none() && fast_extent % vector == 0;
+    Params {
+        one_tile: per_block.unwrap_or(length) <= along * unroll,
+        inner,
+        kept,
+        slow,
+        exact: (!inner || exact_vector) && length % per_block.unwrap_or(along * unroll) == 0,
+        exact_kept: (inner || exact_vector) && kept_length % kept_along == 0,
+        exact_vector,
+        fast,
+        vector,
+        align,
+        threads,
+        unroll,
+        per_block,
+    }
+}
+
+/// Sizes of the collapsed iteration space.
+struct Work {
+    /// Vectors along the fastest axis.
+    vectors: i64,
+    /// Product of the slow axes.
+    slow: i64,
+    /// Product of the kept axes.
+    kept: i64,
+}
+
+type Tile = ((i64, i64), i64, Option<i64>);
+
+fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
+    let unroll = tuned(cx.options, "reduction.unroll", 4.min(next_power_of_two(ceil_div(work.vectors, WARP))));
+    let most = tuned(cx.options, "reduction.threads", 256);
+    let threads_x = next_power_of_two(ceil_div(work.vectors, unroll)).clamp(1, most);
+    let threads_y = (128 / threads_x).clamp(1, next_power_of_two(work.kept.max(1)));
+    // The block is whole warps.
+    let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
+    let tile = threads_x * unroll;
+    let blocks = ceil_div(work.kept, threads_y);
+    let wanted = tuned(cx.options, "reduction.blocks_per_sm", 8) * i64::from(cx.device.sm_count);
+    let steps = ceil_div(work.vectors, tile);
+    let parts = (wanted / blocks.max(1)).min(steps);
+    let per_block = (parts >= 2 && blocks * 2 <= wanted).then(|| ceil_div(steps, parts) * tile);
+    ((threads_x, if per_block.is_some() { 1 } else { threads_y }), unroll, per_block)
+}
+
+fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {
+    let threads_x = next_power_of_two(work.vectors).clamp(8, WARP);
+    let most_y = tuned(cx.options, "reduction.threads", 256) / threads_x;
+    let threads_y = next_power_of_two(work.slow).clamp(1, most_y);
+    let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
+    let unroll = tuned(cx.options, "reduction.unroll", 4.min(next_power_of_two(ceil_div(work.slow, threads_y))));
+    let blocks = ceil_div(work.vectors, threads_x) * work.kept;
+    let wanted = tuned(cx.options, "reduction.blocks_per_sm", 4) * i64::from(cx.device.sm_count);
+    let tile = threads_y * unroll;
+    let steps = ceil_div(work.slow, tile);
+    let parts = (wanted / blocks.max(1)).min(steps);
+    let per_block = (parts >= 2 && blocks * 2 <= wanted).then(|| ceil_div(steps, parts) * tile);
+    ((threads_x, threads_y), unroll, per_block)
+}
+
+/// Applies the choices.
+pub(super) fn apply(builder: &mut ScheduleBuilder, _summary: &Summary, params: &Params) -> Result<()> {
+    let caches = cache_inputs(builder);
+    let order = if params.inner { split_inner(builder, params)? } else { split_outer(builder, params)? };
+    // Stages: within a thread, over the lanes of the vector, over threads and blocks.
+    let reductions: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();
+    for tv in reductions {
+        let leaves = builder.state().reduced_leaves(tv);
+        let of = |wanted: &dyn Fn(ParallelType) -> bool, builder: &ScheduleBuilder| -> Vec<AxisId> {
+            leaves.iter().copied().filter(|leaf| wanted(builder.state().axes[*leaf].parallel)).collect()
+        };
+        let loops = of(&|p| p.is_loop() && p != ParallelType::Vectorize, builder);
+        builder.rfactor(tv, &loops)?;
+        let lanes = of(&|p| p == ParallelType::Vectorize, builder);
+        if !lanes.is_empty() {
+            builder.rfactor(tv, &lanes)?;
+        }
+    }
+    builder.propagate(&order.loops)?;
+    let keep: Vec<_> = caches
+        .into_iter()
+        .map(|cache| {
+            let loops = &builder.state().tensors[cache].loops;
+            (cache, loops.iter().position(|leaf| order.tile.contains(leaf)).unwrap_or(loops.len()))
+        })
+        .collect();
+    builder.inline_most(&keep)
+}
+
+/// The loop order, and the leaves of a thread's tile: loads are issued for a
+/// whole tile before its elements are used.
+struct Order {
+    loops: Vec<AxisId>,
+    tile: Vec<AxisId>,
+}
+
+fn split_inner(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> {
+    let Some(fast) = merge_all(builder, &params.fast)? else {
+        return Err(Diagnostic::bug("a reduction without a reduced axis"));
+    };
+    let slow = merge_all(builder, &params.slow)?;
+    let mut loops = Vec::new();
+    if let Some(rows) = merge_all(builder, &params.kept)? {
+        let (block, thread) = builder.split(rows, params.threads.1, params.exact_kept)?;
+        builder.parallelize(block, ParallelType::Bidx)?;
+        builder.parallelize(thread, ParallelType::Tidy)?;
+        loops.extend([block, thread]);
+    }
+    let fast = match params.align {
+        Some(reference) => builder.align(fast, params.vector, reference)?,
+        None => fast,
+    };
+    let (mut vectors, lane) = builder.split(fast, params.vector, params.exact_vector)?;
+    builder.parallelize(lane, ParallelType::Vectorize)?;
+    if let Some(per_block) = params.per_block {
+        let (block, rest) = builder.split(vectors, per_block, params.exact)?;
+        builder.parallelize(block, if loops.is_empty() { ParallelType::Bidx } else { ParallelType::Bidy })?;
+        loops.push(block);
+        vectors = rest;
+    }
+    let tile = params.threads.0 * params.unroll;
+    let (steps, in_tile) = split_steps(builder, params, vectors, tile)?;
+    let (unrolled, thread) = builder.split(in_tile, params.threads.0, true)?;
+    builder.parallelize(thread, ParallelType::Tidx)?;
+    builder.parallelize(unrolled, ParallelType::Unroll)?;
+    loops.push(thread);
+    loops.extend(slow);
+    loops.extend([steps, unrolled, lane]);
+    Ok(Order { loops, tile: vec![unrolled, lane] })
+}
+
+fn split_outer(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> {
+    let (Some(columns), Some(mut rows)) = (merge_all(builder, &params.fast)?, merge_all(builder, &params.slow)?) else {
+        return Err(Diagnostic::bug("an outer reduction without columns or rows"));
+    };
+    let (vectors, lane) = builder.split(columns, params.vector, params.exact_vector)?;
+    builder.parallelize(lane, ParallelType::Vectorize)?;
+    let (mut block, thread_x) = builder.split(vectors, params.threads.0, params.exact_kept)?;
+    builder.parallelize(thread_x, ParallelType::Tidx)?;
+    if let Some(kept) = merge_all(builder, &params.kept)? {
+        block = builder.merge(kept, block)?;
+    }
+    builder.parallelize(block, ParallelType::Bidx)?;
+    let mut loops = vec![block];
+    if let Some(per_block) = params.per_block {
+        let (part, rest) = builder.split(rows, per_block, params.exact)?;
+        builder.parallelize(part, ParallelType::Bidy)?;
+        loops.push(part);
+        rows = rest;
+    }
+    let tile = params.threads.1 * params.unroll;
+    let (steps, in_tile) = split_steps(builder, params, rows, tile)?;
+    let (unrolled, thread_y) = builder.split(in_tile, params.threads.1, true)?;
+    builder.parallelize(thread_y, ParallelType::Tidy)?;
+    builder.parallelize(unrolled, ParallelType::Unroll)?;
+    loops.extend([thread_y, thread_x, steps, unrolled, lane]);
+    Ok(Order { loops, tile: vec![unrolled, lane] })
+}
+
+/// Cuts an axis into tiles; where one tile is enough, into exactly one.
+fn split_steps(builder: &mut ScheduleBuilder, params: &Params, axis: AxisId, tile: i64) -> Result<(AxisId, AxisId)> {
+    // A block's part is a whole number of tiles by construction.
+    let exact = params.exact || params.per_block.is_some();
+    if params.one_tile { builder.split_cover(axis, 1, tile, exact) } else { builder.split(axis, tile, exact) }
+}

@@ -1,0 +1,52 @@
+//! Concrete sizes, for heuristics.
+
+use crate::fusion::{Bindings, Fusion, ScalarDef, ScalarId};
+use crate::num::{DType, Value};
+use crate::schedule::{AxisId, Extent, ScheduledFusion};
+use crate::util::SecondaryMap;
+
+/// The values of a fusion's integer scalars for one set of arguments.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    values: SecondaryMap<ScalarId, i64>,
+    most_elements: i64,
+}
+
+impl Sizes {
+    /// The sizes that the arguments give.
+    pub fn new(fusion: &Fusion, bindings: &Bindings) -> Self {
+        let mut values = SecondaryMap::new();
+        for (scalar, data) in fusion.scalars.iter() {
+            let needed = data.dtype == DType::I64 && !matches!(data.def, ScalarDef::Input { .. })
+                || fusion.tensors.values().any(|tensor| tensor.axes.iter().any(|axis| axis.extent == scalar));
+            if needed && let Value::Int(value) = bindings.scalar(scalar) {
+                values.set(scalar, value);
+            }
+        }
+        let most_elements = fusion
+            .tensors
+            .ids()
+            .map(|tensor| {
+                bindings.sizes(fusion, tensor).iter().fold(1i64, |product, size| product.saturating_mul(*size))
+            })
+            .max()
+            .unwrap_or(0);
+        Self { values, most_elements }
+    }
+
+    /// The number of elements of the largest tensor.
+    pub fn most_elements(&self) -> i64 {
+        self.most_elements
+    }
+
+    /// The extent of an axis.
+    pub fn extent(&self, scheduled: &ScheduledFusion, axis: AxisId) -> i64 {
+        match scheduled.axes[axis].extent {
+            Extent::Const(value) => value,
+            Extent::Scalar(scalar) => self.values[scalar],
+            Extent::CeilDiv(of, factor) => (self.extent(scheduled, of) + factor - 1) / factor,
+            Extent::Product(a, b) => self.extent(scheduled, a).saturating_mul(self.extent(scheduled, b)),
+            Extent::Plus(of, more) => self.extent(scheduled, of) + more,
+        }
+    }
+}

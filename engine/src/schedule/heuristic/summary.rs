@@ -1,0 +1,156 @@
+//! What heuristics ask of a fusion.
+
+use super::Sizes;
+use crate::diag::{Diagnostic, Result, code};
+use crate::schedule::Stages;
+use crate::schedule::{ArgClass, AxisId, Compute, Io, Layout, ScheduledFusion, TvId, TvOp};
+use std::collections::BTreeSet;
+
+/// A tensor in global memory.
+#[derive(Clone, Debug)]
+pub(super) struct GlobalTensor {
+    pub(super) tv: TvId,
+    /// Concrete root axes in memory order, slowest first.
+    pub(super) order: Vec<AxisId>,
+    /// For each, whether it is dense with the next (the last: stride 1).
+    pub(super) dense: Vec<bool>,
+    /// Facts: largest powers of two that divide the strides.
+    pub(super) stride_facts: Vec<i64>,
+    /// Alignment of element 0 in elements.
+    pub(super) align: i64,
+    /// Bytes of an element.
+    pub(super) bytes: i64,
+    /// Number of elements.
+    pub(super) elements: i64,
+    pub(super) is_output: bool,
+}
+
+/// Facts about an unscheduled fusion and its sizes.
+#[derive(Clone, Debug)]
+pub(super) struct Summary {
+    /// Root axes over which the fusion reduces, in id order.
+    pub(super) reduced: BTreeSet<AxisId>,
+    /// Whether some value varies along a reduced axis after a reduction.
+    pub(super) persistent: bool,
+    /// Inputs, then outputs.
+    pub(super) globals: Vec<GlobalTensor>,
+    /// All root axes that are in use.
+    pub(super) roots: Vec<AxisId>,
+}
+
+impl Summary {
+    /// Summarises an unscheduled fusion.
+    pub(super) fn new(scheduled: &ScheduledFusion, class: &ArgClass, sizes: &Sizes) -> Result<Self> {
+        let reduced = reduced_roots(scheduled)?;
+        let stages = Stages::new(scheduled);
+        let persistent = scheduled.tensors.iter().any(|(tv, data)| {
+            stages.earliest(tv) > 0 && data.axes.iter().any(|axis| axis.concrete && reduced.contains(&axis.root))
+        });
+        let mut globals = Vec::new();
+        for (tv, data) in scheduled.tensors.iter() {
+            let layout = match data.io {
+                Some(Io::Input(input)) => class.layouts[input as usize].clone(),
+                Some(Io::Output(_)) => {
+                    let sizes: Vec<i64> = data
+                        .axes
+                        .iter()
+                        .map(|axis| if axis.concrete { sizes.extent(scheduled, axis.root) } else { 1 })
+                        .collect();
+                    Some(Layout::row_major(&sizes))
+                }
+                None => None,
+            };
+            if let Some(layout) = layout {
+                globals.push(global_tensor(scheduled, sizes, tv, &layout));
+            }
+        }
+        let roots: BTreeSet<AxisId> = scheduled
+            .tensors
+            .values()
+            .flat_map(|tv| tv.axes.iter().filter(|axis| axis.concrete).map(|axis| axis.root))
+            .collect();
+        Ok(Self { reduced, persistent, globals, roots: roots.into_iter().collect() })
+    }
+
+    /// The global tensor with the most elements among those that satisfy a
+    /// condition; of equals the later one, so outputs come before inputs.
+    pub(super) fn largest(&self, condition: impl Fn(&GlobalTensor) -> bool) -> Option<&GlobalTensor> {
+        self.globals
+            .iter()
+            .filter(|tensor| condition(tensor))
+            .max_by_key(|tensor| (tensor.order.len(), tensor.elements))
+    }
+
+    /// Whether every global tensor either walks `a` then `b` as one dense run,
+    /// or has neither: then the two are one axis for all purposes.
+    pub(super) fn collapsible(&self, a: AxisId, b: AxisId) -> bool {
+        self.globals.iter().all(|tensor| {
+            let at = |root| tensor.order.iter().position(|axis| *axis == root);
+            match (at(a), at(b)) {
+                (None, None) => !tensor.varies(a) && !tensor.varies(b),
+                (Some(i), Some(j)) => i + 1 == j && tensor.dense[i],
+                _ => false,
+            }
+        })
+    }
+}
+
+impl GlobalTensor {
+    /// Whether the tensor has elements along a root, moving or not.
+    fn varies(&self, root: AxisId) -> bool {
+        self.order.contains(&root)
+    }
+
+    /// Whether neighbours along a root are neighbours in memory.
+    pub(super) fn is_innermost(&self, root: AxisId) -> bool {
+        self.order.last() == Some(&root) && self.dense.last() == Some(&true)
+    }
+
+    /// Whether rows along its innermost axis start at multiples of `vector` elements.
+    pub(super) fn rows_aligned(&self, vector: i64, inner_extent: i64) -> bool {
+        let mut stride_ok = self.align % vector == 0;
+        for index in 0..self.order.len().saturating_sub(1) {
+            stride_ok &= self.stride_facts[index] % vector.min(16) == 0;
+        }
+        stride_ok && (self.order.len() <= 1 || inner_extent % vector == 0 || !self.dense[self.order.len() - 2])
+    }
+}
+
+fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &Layout) -> GlobalTensor {
+    let data = &scheduled.tensors[tv];
+    let moving: Vec<_> = layout.order.iter().filter(|axis| data.axes[axis.axis].concrete).collect();
+    GlobalTensor {
+        tv,
+        order: moving.iter().map(|axis| data.axes[axis.axis].root).collect(),
+        dense: moving.iter().map(|axis| axis.dense).collect(),
+        stride_facts: moving.iter().map(|axis| axis.stride_fact).collect(),
+        align: i64::from(layout.align) / data.dtype.bytes() as i64,
+        bytes: data.dtype.bytes() as i64,
+        elements: moving
+            .iter()
+            .map(|axis| sizes.extent(scheduled, data.axes[axis.axis].root))
+            .fold(1i64, i64::saturating_mul),
+        is_output: matches!(data.io, Some(Io::Output(_))),
+    }
+}
+
+/// The roots over which all reductions reduce; refused unless all agree.
+fn reduced_roots(scheduled: &ScheduledFusion) -> Result<BTreeSet<AxisId>> {
+    let mut found: Option<(BTreeSet<AxisId>, &str)> = None;
+    for tv in scheduled.tensors.values() {
+        let Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) = &tv.op else { continue };
+        let over: BTreeSet<AxisId> = over.iter().copied().collect();
+        match &found {
+            None => found = Some((over, &tv.name)),
+            Some((known, _)) if *known == over => {}
+            Some((_, first)) => {
+                return Err(Diagnostic::unsupported(
+                    code::NEEDS_SEGMENTS,
+                    format!("%{first} and %{} reduce over different dimensions", tv.name),
+                )
+                .note("one kernel reduces over one set of dimensions; split the fusion"));
+            }
+        }
+    }
+    Ok(found.map(|(over, _)| over).unwrap_or_default())
+}

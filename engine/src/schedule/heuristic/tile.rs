@@ -1,0 +1,83 @@
+//! Small pieces that heuristics share.
+
+use super::summary::{GlobalTensor, Summary};
+use crate::diag::Result;
+use crate::options::Options;
+use crate::schedule::{AxisId, ScheduleBuilder, TvId};
+
+/// Threads of a warp.
+pub(super) const WARP: i64 = 32;
+/// Bytes of the widest access.
+pub(super) const ACCESS_BYTES: i64 = 16;
+
+/// `ceil(a / b)`.
+pub(super) fn ceil_div(a: i64, b: i64) -> i64 {
+    a / b + i64::from(a % b != 0)
+}
+
+/// The least power of two that is not below a positive number.
+pub(super) fn next_power_of_two(value: i64) -> i64 {
+    (value.max(1) as u64).next_power_of_two() as i64
+}
+
+/// A parameter, unless the caller's options set it.
+pub(super) fn tuned(options: &Options, name: &str, value: i64) -> i64 {
+    options.tuning.get(name).copied().unwrap_or(value)
+}
+
+/// Splits roots in memory order into groups of neighbours that every global
+/// tensor walks as one run.
+pub(super) fn collapse(summary: &Summary, roots: &[AxisId]) -> Vec<Vec<AxisId>> {
+    let mut groups: Vec<Vec<AxisId>> = Vec::new();
+    for root in roots {
+        match groups.last_mut() {
+            Some(group) if group.last().is_some_and(|last| summary.collapsible(*last, *root)) => group.push(*root),
+            _ => groups.push(vec![*root]),
+        }
+    }
+    groups
+}
+
+/// Merges axes, outer to inner, into one; none for none.
+pub(super) fn merge_all(builder: &mut ScheduleBuilder, axes: &[AxisId]) -> Result<Option<AxisId>> {
+    let mut merged: Option<AxisId> = None;
+    for axis in axes {
+        merged = Some(match merged {
+            None => *axis,
+            Some(outer) => builder.merge(outer, *axis)?,
+        });
+    }
+    Ok(merged)
+}
+
+/// Elements of one wide access for tensors that run along an axis: 16 bytes of
+/// the widest element type, 1 where nothing runs along it.
+pub(super) fn vector_width(summary: &Summary, innermost: impl Fn(&GlobalTensor) -> bool) -> i64 {
+    summary
+        .globals
+        .iter()
+        .filter(|tensor| innermost(tensor))
+        .map(|tensor| tensor.bytes)
+        .max()
+        .map_or(1, |bytes| (ACCESS_BYTES / bytes).max(1))
+}
+
+/// Reads every input into registers; returns the copies.
+pub(super) fn cache_inputs(builder: &mut ScheduleBuilder) -> Vec<TvId> {
+    builder.inputs().into_iter().map(|input| builder.cache_after(input)).collect()
+}
+
+/// The tensors that outputs copy from, with the loops outside the vector axis
+/// as their inline limit: so the copy finds a whole vector in registers.
+pub(super) fn keep_for_stores(builder: &ScheduleBuilder, vector: AxisId) -> Vec<(TvId, usize)> {
+    let state = builder.state();
+    builder
+        .outputs()
+        .into_iter()
+        .filter(|output| state.tensors[*output].loops.last() == Some(&vector))
+        .flat_map(|output| {
+            let limit = state.tensors[output].loops.len() - 1;
+            state.producers(output).into_iter().map(move |value| (value, limit))
+        })
+        .collect()
+}

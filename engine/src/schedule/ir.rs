@@ -1,0 +1,321 @@
+//! The data of a scheduled fusion.
+
+#![allow(missing_docs, reason = "fields of a variant are described by the variant")]
+
+use crate::fusion::{Fusion, ScalarId, TensorId};
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
+use crate::util::{PrimaryMap, entity_id};
+
+entity_id!(
+    /// An axis of the iteration space: a dimension, or derived from some by transforms.
+    pub struct AxisId, "i"
+);
+entity_id!(
+    /// A transform of axes.
+    pub struct XformId, "x"
+);
+entity_id!(
+    /// A tensor of the scheduled fusion.
+    pub struct TvId, "T"
+);
+
+/// A fusion with a schedule.
+#[derive(Clone, Debug)]
+pub struct ScheduledFusion {
+    /// The program it computes; scalars and names refer to it.
+    pub fusion: Fusion,
+    /// All axes.
+    pub axes: PrimaryMap<AxisId, Axis>,
+    /// All transforms, in the order in which they were made.
+    pub xforms: PrimaryMap<XformId, Xform>,
+    /// All tensors: those of the fusion, caches and partial reductions.
+    pub tensors: PrimaryMap<TvId, Tv>,
+    /// The primitives that were applied.
+    pub steps: Vec<Step>,
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// A readable name: `d0`, `d0.o`, `d0.i`, ...
+    pub name: String,
+    /// Number of indices.
+    pub extent: Extent,
+    /// What runs over it.
+    pub parallel: ParallelType,
+    /// The transform that made it; none for a root.
+    pub def: Option<XformId>,
+    /// The transform that consumes it; none for a leaf.
+    pub consumer: Option<XformId>,
+}
+
+/// The extent of an axis, over the sizes of the fusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Extent {
+    /// A constant of the schedule.
+    Const(i64),
+    /// A scalar of the fusion.
+    Scalar(ScalarId),
+    /// `ceil(extent / factor)`.
+    CeilDiv(AxisId, i64),
+    /// The product of two extents.
+    Product(AxisId, AxisId),
+    /// `extent + n`.
+    Plus(AxisId, i64),
+}
+
+/// What runs over an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ParallelType {
+    /// A loop.
+    Serial,
+    /// A loop that is unrolled; the extent is constant.
+    Unroll,
+    /// One wide access where memory allows, an unrolled loop elsewhere.
+    Vectorize,
+    /// `threadIdx.x`
+    Tidx,
+    /// `threadIdx.y`
+    Tidy,
+    /// `threadIdx.z`
+    Tidz,
+    /// `blockIdx.x`
+    Bidx,
+    /// `blockIdx.y`
+    Bidy,
+    /// `blockIdx.z`
+    Bidz,
+}
+
+impl ParallelType {
+    /// The name in printed schedules.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ParallelType::Serial => "serial",
+            ParallelType::Unroll => "unroll",
+            ParallelType::Vectorize => "vectorize",
+            ParallelType::Tidx => "block_x",
+            ParallelType::Tidy => "block_y",
+            ParallelType::Tidz => "block_z",
+            ParallelType::Bidx => "grid_x",
+            ParallelType::Bidy => "grid_y",
+            ParallelType::Bidz => "grid_z",
+        }
+    }
+    /// Whether indices are threads of a block.
+    pub const fn is_thread(self) -> bool {
+        matches!(self, ParallelType::Tidx | ParallelType::Tidy | ParallelType::Tidz)
+    }
+    /// Whether indices are blocks of the grid.
+    pub const fn is_block(self) -> bool {
+        matches!(self, ParallelType::Bidx | ParallelType::Bidy | ParallelType::Bidz)
+    }
+    /// Whether there is a loop to emit.
+    pub const fn is_loop(self) -> bool {
+        !self.is_thread() && !self.is_block()
+    }
+}
+
+/// A transform of axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Xform {
+    /// `input = outer * factor + inner`, `inner < factor`. `exact`: the factor
+    /// divides the extent, so no index overflows. With `count` the outer extent
+    /// is that constant and `count * factor` covers the input.
+    Split { input: AxisId, outer: AxisId, inner: AxisId, factor: i64, count: Option<i64>, exact: bool },
+    /// `output = outer * extent(inner) + inner`.
+    Merge { outer: AxisId, inner: AxisId, output: AxisId },
+    /// `input = output - shift`, where `shift` is the position of the row's
+    /// first element within a vector: the linear offset of `reference` at
+    /// `input = 0`, modulo `vector`. Index 0 of the output is then aligned in
+    /// memory, whatever the row. The output's extent covers every shift.
+    Align { input: AxisId, output: AxisId, vector: i64, reference: TvId },
+}
+
+/// Where a tensor lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Memory {
+    /// Device memory: fusion inputs and outputs.
+    Global,
+    /// Memory of a block.
+    Shared,
+    /// Registers of a thread.
+    Local,
+}
+
+/// A tensor's place among the arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Io {
+    /// `fusion.inputs[n]`.
+    Input(u32),
+    /// `fusion.outputs[n]`.
+    Output(u32),
+}
+
+/// A logical axis of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceAxis {
+    /// The root axis.
+    pub root: AxisId,
+    /// Whether the tensor has an element per index; otherwise it is broadcast.
+    pub concrete: bool,
+}
+
+/// A tensor of the scheduled fusion and the operation that defines it.
+#[derive(Clone, Debug)]
+pub struct Tv {
+    /// Unique name: the fusion's, with a suffix for caches and partial results.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Logical axes, outer to inner.
+    pub axes: Vec<SourceAxis>,
+    /// Leaves over which a partial reduction still has an element each.
+    pub partial: Vec<AxisId>,
+    /// Its place among the arguments.
+    pub io: Option<Io>,
+    /// The tensor of the fusion that it stems from.
+    pub source: TensorId,
+    /// Where it lives.
+    pub memory: Memory,
+    /// How it is computed; none for inputs.
+    pub op: Option<TvOp>,
+    /// Loop order, outer to inner.
+    pub loops: Vec<AxisId>,
+    /// Number of outer loops shared with the consumers.
+    pub inline_at: usize,
+}
+
+/// How a tensor is computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TvOp {
+    /// The operation.
+    pub compute: Compute,
+    /// What it reads.
+    pub inputs: Vec<TvOperand>,
+}
+
+/// An operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TvOperand {
+    /// A tensor.
+    Tv(TvId),
+    /// A scalar of the fusion.
+    Scalar(ScalarId),
+}
+
+/// An operation on elements. Moves of axes (broadcast, squeeze, permute) are
+/// copies here: axes are matched by root, not by position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compute {
+    /// One operand.
+    Unary(UnaryOp),
+    /// Two operands.
+    Binary(BinaryOp),
+    /// Three operands.
+    Ternary(TernaryOp),
+    /// Conversion to the tensor's type.
+    Cast,
+    /// The operand, or a scalar everywhere.
+    Copy,
+    /// Combination over `over`: root axes, or leaves once split by `rfactor`.
+    Reduce { op: ReduceOp, over: Vec<AxisId> },
+}
+
+/// A recorded primitive. Tensors and axes are named, so that a schedule reads
+/// and compares as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Split { axis: String, factor: i64, count: Option<i64>, exact: bool },
+    Merge { outer: String, inner: String },
+    Align { axis: String, vector: i64, reference: String },
+    Parallelize { axis: String, parallel: ParallelType },
+    CacheAfter { tensor: String },
+    CacheBefore { tensor: String },
+    CacheFork { tensor: String, consumer: String },
+    Rfactor { tensor: String, axes: Vec<String> },
+    SetMemory { tensor: String, memory: Memory },
+    Reorder { tensor: String, axes: Vec<String> },
+    InlineAt { tensor: String, position: usize },
+    Propagate { order: Vec<String> },
+}
+
+impl ScheduledFusion {
+    /// Whether nothing consumes the axis.
+    pub fn is_leaf(&self, axis: AxisId) -> bool {
+        self.axes[axis].consumer.is_none()
+    }
+
+    /// The leaves that an axis became, outer to inner.
+    pub fn leaves(&self, axis: AxisId) -> Vec<AxisId> {
+        let mut found = Vec::new();
+        let mut stack = vec![axis];
+        while let Some(axis) = stack.pop() {
+            match self.axes[axis].consumer.map(|x| self.xforms[x]) {
+                None => found.push(axis),
+                Some(Xform::Split { outer, inner, .. }) => stack.extend([inner, outer]),
+                Some(Xform::Merge { output, .. } | Xform::Align { output, .. }) => stack.push(output),
+            }
+        }
+        found
+    }
+
+    /// Whether a tensor's value varies along a leaf.
+    pub fn depends(&self, tv: TvId, leaf: AxisId) -> bool {
+        let data = &self.tensors[tv];
+        data.partial.contains(&leaf)
+            || data.axes.iter().any(|axis| axis.concrete && self.leaves(axis.root).contains(&leaf))
+    }
+
+    /// The leaves that a reduction combines over; empty for other tensors.
+    pub fn reduced_leaves(&self, tv: TvId) -> Vec<AxisId> {
+        match &self.tensors[tv].op {
+            Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => {
+                over.iter().flat_map(|axis| self.leaves(*axis)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a tensor is a reduction.
+    pub fn is_reduction(&self, tv: TvId) -> bool {
+        matches!(&self.tensors[tv].op, Some(TvOp { compute: Compute::Reduce { .. }, .. }))
+    }
+
+    /// Tensor operands.
+    pub fn producers(&self, tv: TvId) -> Vec<TvId> {
+        let Some(op) = &self.tensors[tv].op else { return Vec::new() };
+        op.inputs
+            .iter()
+            .filter_map(|operand| match operand {
+                TvOperand::Tv(tv) => Some(*tv),
+                TvOperand::Scalar(_) => None,
+            })
+            .collect()
+    }
+
+    /// The tensors that read a tensor, in id order.
+    pub fn consumers(&self, tv: TvId) -> Vec<TvId> {
+        self.tensors.ids().filter(|consumer| self.producers(*consumer).contains(&tv)).collect()
+    }
+
+    /// All tensors, definitions before uses; ties in id order.
+    pub fn topological(&self) -> Vec<TvId> {
+        let mut done = vec![false; self.tensors.len()];
+        let mut order = Vec::with_capacity(self.tensors.len());
+        // Few tensors, and nearly sorted: repeated sweeps end after a few rounds.
+        while order.len() < self.tensors.len() {
+            let before = order.len();
+            for (index, tv) in self.tensors.ids().enumerate() {
+                if !done[index] && self.producers(tv).iter().all(|p| done[crate::util::EntityId::index(*p)]) {
+                    done[index] = true;
+                    order.push(tv);
+                }
+            }
+            if order.len() == before {
+                break; // A cycle cannot be built; lowering reports the missing tensors.
+            }
+        }
+        order
+    }
+}

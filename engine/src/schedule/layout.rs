@@ -1,0 +1,163 @@
+//! The class of a call's arguments: everything about layouts that generated
+//! code depends on, and nothing else. Two calls of one class can share a kernel
+//! when their schedules agree. Sizes themselves are not part of it.
+
+use crate::fusion::{Fusion, Operand};
+use crate::options::Options;
+use crate::tensor::{ArgMeta, TensorMeta};
+
+/// Largest power of two that facts about sizes and strides record: the number
+/// of elements of the widest access.
+const MAX_FACT: i64 = 16;
+/// Largest pointer alignment that facts record, in bytes: one vector access.
+const MAX_ALIGN: u32 = 16;
+
+/// The class of all arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ArgClass {
+    /// One for each input; `None` for scalars.
+    pub layouts: Vec<Option<Layout>>,
+    /// Whether index arithmetic needs 64 bits.
+    pub index64: bool,
+}
+
+/// The class of one tensor's layout.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Alignment of element 0 in bytes, at most 16.
+    pub align: u32,
+    /// The axes that move in memory, slowest first. Axes of stride 0 are absent.
+    pub order: Vec<MemoryAxis>,
+    /// For each logical axis, a power of two (at most 16) that divides its size.
+    pub size_facts: Vec<i64>,
+}
+
+/// An axis in memory order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MemoryAxis {
+    /// The logical axis.
+    pub axis: usize,
+    /// Whether its stride is the extent times the stride of the next axis in
+    /// memory order; for the last one, whether its stride is 1.
+    pub dense: bool,
+    /// A power of two (at most 16) that divides the stride.
+    pub stride_fact: i64,
+}
+
+impl ArgClass {
+    /// The class of the given arguments. `alignments` holds the alignment of
+    /// each tensor's element 0 in bytes, in the order of the inputs.
+    pub fn new(fusion: &Fusion, args: &[ArgMeta], alignments: &[u32], max_elements: i64, options: &Options) -> Self {
+        let layouts = args
+            .iter()
+            .enumerate()
+            .map(|(input, arg)| match arg {
+                ArgMeta::Tensor(meta) => Some(Layout::new(meta, alignments.get(input).copied().unwrap_or(MAX_ALIGN))),
+                ArgMeta::Scalar(_) => None,
+            })
+            .collect();
+        debug_assert_eq!(args.len(), fusion.inputs.len());
+        let reach = args
+            .iter()
+            .filter_map(|arg| match arg {
+                ArgMeta::Tensor(meta) => Some(reach(meta)),
+                ArgMeta::Scalar(_) => None,
+            })
+            .max()
+            .unwrap_or(0)
+            .max(max_elements);
+        // Indices are formed before they are tested against an extent, so they
+        // may pass it by one tile; half the range is a safe margin.
+        let index64 = options.force_index64 || reach > i64::from(i32::MAX) / 2;
+        Self { layouts, index64 }
+    }
+
+    /// The layout of an input tensor.
+    pub fn layout(&self, fusion: &Fusion, input: u32) -> Option<&Layout> {
+        debug_assert!(matches!(fusion.inputs[input as usize], Operand::Tensor(_)));
+        self.layouts[input as usize].as_ref()
+    }
+}
+
+/// The number of elements from the first to the last, the last included.
+fn reach(meta: &TensorMeta) -> i64 {
+    if meta.sizes.contains(&0) {
+        return 0;
+    }
+    meta.sizes
+        .iter()
+        .zip(&meta.strides)
+        .fold(1i64, |reach, (size, stride)| reach.saturating_add((size - 1).saturating_mul(*stride)))
+}
+
+impl Layout {
+    /// The layout of a tensor.
+    pub fn new(meta: &TensorMeta, align: u32) -> Self {
+        let rank = meta.sizes.len();
+        let single = |axis: &usize| meta.sizes[*axis] == 1;
+        let mut order: Vec<usize> = (0..rank).filter(|axis| meta.strides[*axis] != 0 || single(axis)).collect();
+        // A size-1 axis never moves, whatever its stride: it keeps its logical
+        // place if the others are in logical order, else it goes first.
+        let moving: Vec<usize> = order.iter().copied().filter(|axis| !single(axis)).collect();
+        let row_major = moving.windows(2).all(|pair| meta.strides[pair[0]] >= meta.strides[pair[1]]);
+        if !row_major {
+            order.sort_by_key(|axis| (!single(axis), std::cmp::Reverse(meta.strides[*axis]), *axis));
+        }
+        let mut axes = Vec::with_capacity(order.len());
+        let mut expected = 1;
+        for axis in order.iter().rev() {
+            let dense = single(axis) || meta.strides[*axis] == expected;
+            let stride = if single(axis) { expected } else { meta.strides[*axis] };
+            axes.push(MemoryAxis { axis: *axis, dense, stride_fact: power_of_two_fact(stride) });
+            expected = stride.saturating_mul(meta.sizes[*axis]);
+        }
+        axes.reverse();
+        let align = 1 << align.max(1).min(MAX_ALIGN).trailing_zeros();
+        let size_facts = meta.sizes.iter().map(|size| power_of_two_fact(*size)).collect();
+        Self { align, order: axes, size_facts }
+    }
+
+    /// A dense row-major layout over all axes, as outputs have; `sizes` where known.
+    pub fn row_major(sizes: &[i64]) -> Self {
+        let mut strides = vec![1; sizes.len()];
+        for axis in (1..sizes.len()).rev() {
+            strides[axis - 1] = strides[axis].max(1) * sizes[axis].max(1);
+        }
+        let meta = TensorMeta { dtype: crate::num::DType::U8, sizes: sizes.to_vec(), strides };
+        Self::new(&meta, MAX_ALIGN)
+    }
+
+    /// Whether the whole tensor is one dense run.
+    pub fn is_dense(&self) -> bool {
+        self.order.iter().all(|axis| axis.dense)
+    }
+}
+
+/// The largest power of two, at most [`MAX_FACT`], that divides a number.
+fn power_of_two_fact(value: i64) -> i64 {
+    if value == 0 { MAX_FACT } else { 1 << value.trailing_zeros().min(MAX_FACT.trailing_zeros()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::num::DType;
+
+    #[track_caller]
+    fn check_order(sizes: &[i64], strides: &[i64], expected: &[(usize, bool)]) {
+        let meta = TensorMeta { dtype: DType::F32, sizes: sizes.to_vec(), strides: strides.to_vec() };
+        let layout = Layout::new(&meta, 16);
+        let order: Vec<_> = layout.order.iter().map(|axis| (axis.axis, axis.dense)).collect();
+        assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn memory_order_and_density() {
+        check_order(&[4, 8], &[8, 1], &[(0, true), (1, true)]);
+        check_order(&[4, 8], &[16, 1], &[(0, false), (1, true)]);
+        check_order(&[4, 8], &[1, 4], &[(1, true), (0, true)]);
+        check_order(&[4, 8], &[0, 1], &[(1, true)]);
+        check_order(&[4, 1, 8], &[8, 3, 1], &[(0, true), (1, true), (2, true)]);
+        check_order(&[4, 8], &[16, 2], &[(0, true), (1, false)]);
+    }
+}

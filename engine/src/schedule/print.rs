@@ -1,0 +1,43 @@
+//! Schedules as text: one primitive a line.
+
+use super::ir::{ScheduledFusion, Step};
+use std::fmt::{self, Display, Formatter};
+
+impl Display for Step {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Split { axis, factor, count, exact } => {
+                write!(f, "split {axis} by {factor}")?;
+                if let Some(count) = count {
+                    write!(f, " count {count}")?;
+                }
+                if *exact { write!(f, " exact") } else { Ok(()) }
+            }
+            Step::Merge { outer, inner } => write!(f, "merge {outer}, {inner}"),
+            Step::Align { axis, vector, reference } => write!(f, "align {axis} to {vector} of %{reference}"),
+            Step::Parallelize { axis, parallel } => write!(f, "parallelize {axis} {}", parallel.name()),
+            Step::CacheAfter { tensor } => write!(f, "cache_after %{tensor}"),
+            Step::CacheBefore { tensor } => write!(f, "cache_before %{tensor}"),
+            Step::CacheFork { tensor, consumer } => write!(f, "cache_fork %{tensor} for %{consumer}"),
+            Step::Rfactor { tensor, axes } => write!(f, "rfactor %{tensor} over {}", axes.join(", ")),
+            Step::SetMemory { tensor, memory } => {
+                write!(f, "set_memory %{tensor} {}", format!("{memory:?}").to_lowercase())
+            }
+            Step::Reorder { tensor, axes } => write!(f, "reorder %{tensor} {}", axes.join(", ")),
+            Step::InlineAt { tensor, position } => write!(f, "inline_at %{tensor} {position}"),
+            Step::Propagate { order } => write!(f, "propagate {}", order.join(", ")),
+        }
+    }
+}
+
+impl ScheduledFusion {
+    /// The schedule as text.
+    pub fn schedule_text(&self) -> String {
+        let mut text = String::new();
+        for step in &self.steps {
+            text.push_str(&step.to_string());
+            text.push('\n');
+        }
+        text
+    }
+}
