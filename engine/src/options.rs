@@ -107,11 +107,25 @@ pub struct SimOptions {
     pub detect: bool,
     /// Host threads for the blocks of a grid; 0 for one on each core.
     pub threads: u32,
+    /// Whether memory sectors and bank conflicts are counted.
+    pub count: bool,
+    /// Loop iterations of a warp after which it is taken to hang.
+    pub max_steps: u64,
+    /// Blocks that the device holds at once; a grid barrier needs all of them.
+    pub resident_blocks: u64,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { schedule: SimSchedule::Lockstep, seed: 0, detect: true, threads: 0 }
+        Self {
+            schedule: SimSchedule::Lockstep,
+            seed: 0,
+            detect: true,
+            threads: 0,
+            count: true,
+            max_steps: 1 << 30,
+            resident_blocks: u64::MAX,
+        }
     }
 }
 

@@ -1,3 +1,4 @@
 //! Back ends: they read a verified [`Kernel`](crate::kernel::Kernel) and nothing else.
 
 pub mod cuda;
+pub mod sim;

@@ -1,0 +1,288 @@
+//! The operations. The arithmetic ones are a table from which the enum and the
+//! dispatch are generated; each is a plain function of one lane.
+
+use crate::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::lanes::{Files, map1, map2, map3};
+use crate::program::Inst;
+
+macro_rules! operations {
+    (
+        control { $($(#[$cdoc:meta])* $control:ident;)* }
+        unary { $($u:ident: $ua:ty => $ud:ty = $uf:expr;)* }
+        binary { $($b:ident: $ba:ty => $bd:ty = $bf:expr;)* }
+        ternary { $($t:ident: $ta:ty, $tb:ty => $td:ty = $tf:expr;)* }
+    ) => {
+        /// An operation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u16)]
+        pub enum Op {
+            $($(#[$cdoc])* $control,)*
+            $(#[doc = concat!("`", stringify!($ua), " => ", stringify!($ud), "`")] $u,)*
+            $(#[doc = concat!("`", stringify!($ba), "` twice `=> ", stringify!($bd), "`")] $b,)*
+            $(#[doc = concat!("`", stringify!($ta), ", ", stringify!($tb), "` twice `=> ", stringify!($td), "`")] $t,)*
+        }
+
+        impl Op {
+            /// Whether this is arithmetic on registers only.
+            pub const fn is_arithmetic(self) -> bool {
+                !matches!(self, $(Op::$control)|*)
+            }
+
+            /// Whether the destination and the sources of an arithmetic
+            /// operation are in the 64-bit file.
+            pub const fn widths(self) -> (bool, [bool; 3]) {
+                match self {
+                    $(Op::$u => (wide::<$ud>(), [wide::<$ua>(), false, false]),)*
+                    $(Op::$b => (wide::<$bd>(), [wide::<$ba>(), wide::<$ba>(), false]),)*
+                    $(Op::$t => (wide::<$td>(), [wide::<$ta>(), wide::<$tb>(), wide::<$tb>()]),)*
+                    _ => (false, [false; 3]),
+                }
+            }
+
+            /// Number of register sources of an arithmetic operation.
+            pub const fn arity(self) -> usize {
+                match self {
+                    $(Op::$u => 1,)*
+                    $(Op::$b => 2,)*
+                    $(Op::$t => 3,)*
+                    _ => 0,
+                }
+            }
+        }
+
+        /// Executes an arithmetic operation in all lanes.
+        ///
+        /// # Safety
+        /// The registers of `inst` are below the sizes of `files`.
+        #[inline(always)]
+        pub(crate) unsafe fn arithmetic(files: Files, inst: Inst) {
+            // SAFETY: passed on to the caller.
+            unsafe {
+                match inst.op {
+                    $(Op::$u => map1::<$ua, $ud>(files, inst, $uf),)*
+                    $(Op::$b => map2::<$ba, $ba, $bd>(files, inst, $bf),)*
+                    $(Op::$t => map3::<$ta, $tb, $tb, $td>(files, inst, $tf),)*
+                    $(Op::$control => {})*
+                }
+            }
+        }
+    };
+}
+
+const fn wide<T>() -> bool {
+    size_of::<T>() == 8
+}
+
+#[inline(always)]
+fn max<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    // A NaN in `a` fails both comparisons with itself; one in `b` fails `a >= b`.
+    #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
+    if (a != a) | (a >= b) { a } else { b }
+}
+
+#[inline(always)]
+fn min<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
+    if (a != a) | (a <= b) { a } else { b }
+}
+
+/// Exact through `f64`: quotients of 32-bit integers that are no integers are
+/// at least 2^-31 away from one, the rounding error is below 2^-22 of that.
+#[inline(always)]
+fn div_i32(a: i32, b: i32) -> i32 {
+    let quotient = f64::from(a) / f64::from(if b == 0 { 1 } else { b });
+    // SAFETY: |quotient| <= 2^31; the one value 2^31 (MIN / -1) is replaced.
+    let result = unsafe { (if quotient >= 2147483648.0 { -2147483648.0 } else { quotient }).to_int_unchecked::<i32>() };
+    if b == 0 { 0 } else { result }
+}
+
+#[inline(always)]
+fn rem_i32(a: i32, b: i32) -> i32 {
+    if b == 0 { 0 } else { a.wrapping_sub(div_i32(a, b).wrapping_mul(b)) }
+}
+
+#[inline(always)]
+fn ceil_div_i32(a: i32, b: i32) -> i32 {
+    let quotient = div_i32(a, b);
+    let more = (b != 0) & (a != quotient.wrapping_mul(b));
+    quotient.wrapping_add(i32::from(more))
+}
+
+#[inline(always)]
+fn div_i64(a: i64, b: i64) -> i64 {
+    if b == 0 {
+        0
+    } else if (a | b) as u64 >> 32 == 0 {
+        i64::from(a as u32 / b as u32)
+    } else {
+        a.wrapping_div(b)
+    }
+}
+
+#[inline(always)]
+fn rem_i64(a: i64, b: i64) -> i64 {
+    if b == 0 { 0 } else { a.wrapping_sub(div_i64(a, b).wrapping_mul(b)) }
+}
+
+#[inline(always)]
+fn ceil_div_i64(a: i64, b: i64) -> i64 {
+    let quotient = div_i64(a, b);
+    let more = b != 0 && a != quotient.wrapping_mul(b);
+    quotient.wrapping_add(i64::from(more))
+}
+
+operations! {
+    control {
+        /// The warp is finished.
+        End;
+        /// Branch on `a`; the other side starts at `imm`, `c` is 1 if there is one.
+        If;
+        /// End of a side of a branch, which ends at `imm`.
+        Join;
+        /// `d = a`, lanes with `d < b` go on, the exit is at `imm`.
+        Loop;
+        /// `d += c`, lanes with `d < b` go back to `imm`.
+        Next;
+        /// `d = buffer b [a]`.
+        Load;
+        /// `buffer b [a] = c`.
+        Store;
+        /// Local registers `d..d+c` (slots from `imm`) = `buffer b [a..]`.
+        MoveIn;
+        /// `buffer b [a..]` = local registers `d..d+c` (slots from `imm`).
+        MoveOut;
+        /// `d = atomic(buffer b [a], c)`, kind `imm`.
+        Atomic;
+        /// `d = local register a`, slot `imm`.
+        LocalGet;
+        /// `local register d = a`, slot `imm`.
+        LocalSet;
+        /// `d = local registers from b [a]`, `c` of them, slots from `imm`.
+        LocalLoad;
+        /// `local registers from d [a] = b`, `c` of them, slots from `imm`.
+        LocalStore;
+        /// `d = a` of the lane that `b` selects in mode `imm`.
+        Shuffle;
+        /// Barrier of scope `imm`: 0 warp, 1 block, 2 grid.
+        Sync;
+        /// Fence of scope `imm`.
+        Fence;
+        /// `d = unary[imm](a)` computed in `f64`, rounded to `f32`.
+        CallF32;
+        /// `d = unary[imm](a)`.
+        CallF64;
+        /// `d = host[imm](a, b, c)`, on bits.
+        Host;
+    }
+    unary {
+        Mov32: u32 => u32 = |a| a;
+        Mov64: u64 => u64 = |a| a;
+        NegF32: f32 => f32 = |a| -a;
+        NegF64: f64 => f64 = |a| -a;
+        NegI32: i32 => i32 = |a| a.wrapping_neg();
+        NegI64: i64 => i64 = |a| a.wrapping_neg();
+        AbsF32: f32 => f32 = |a| a.abs();
+        AbsF64: f64 => f64 = |a| a.abs();
+        AbsI32: i32 => i32 = |a| a.wrapping_abs();
+        AbsI64: i64 => i64 = |a| a.wrapping_abs();
+        SqrtF32: f32 => f32 = |a| a.sqrt();
+        SqrtF64: f64 => f64 = |a| a.sqrt();
+        RsqrtF32: f32 => f32 = |a| (1.0 / f64::from(a).sqrt()) as f32;
+        RecipF32: f32 => f32 = |a| 1.0 / a;
+        RecipF64: f64 => f64 = |a| 1.0 / a;
+        FloorF32: f32 => f32 = |a| a.floor();
+        CeilF32: f32 => f32 = |a| a.ceil();
+        TruncF32: f32 => f32 = |a| a.trunc();
+        RoundF32: f32 => f32 = |a| a.round_ties_even();
+        ReluF32: f32 => f32 = |a| if a <= 0.0 { 0.0 } else { a };
+        ReluF64: f64 => f64 = |a| if a <= 0.0 { 0.0 } else { a };
+        NotI32: i32 => i32 = |a| !a;
+        NotI64: i64 => i64 = |a| !a;
+        IsZeroI32: i32 => u32 = |a| u32::from(a == 0);
+        IsZeroI64: i64 => u32 = |a| u32::from(a == 0);
+        IsZeroF32: f32 => u32 = |a| u32::from(a == 0.0);
+        IsZeroF64: f64 => u32 = |a| u32::from(a == 0.0);
+        NonZeroI32: i32 => u32 = |a| u32::from(a != 0);
+        NonZeroI64: i64 => u32 = |a| u32::from(a != 0);
+        NonZeroF32: f32 => u32 = |a| u32::from(a != 0.0);
+        NonZeroF64: f64 => u32 = |a| u32::from(a != 0.0);
+        IsNanF32: f32 => u32 = |a| u32::from(a.is_nan());
+        IsFiniteF32: f32 => u32 = |a| u32::from(a.is_finite());
+        SignExtend8: i32 => i32 = |a| i32::from(a as i8);
+        ZeroExtend8: i32 => i32 = |a| i32::from(a as u8);
+        F32ToF64: f32 => f64 = |a| f64::from(a);
+        F64ToF32: f64 => f32 = |a| a as f32;
+        I32ToF32: i32 => f32 = |a| a as f32;
+        I32ToF64: i32 => f64 = |a| f64::from(a);
+        I64ToF32: i64 => f32 = |a| a as f32;
+        I64ToF64: i64 => f64 = |a| a as f64;
+        F32ToI32: f32 => i32 = |a| a as i32;
+        F32ToI64: f32 => i64 = |a| a as i64;
+        F64ToI32: f64 => i32 = |a| a as i32;
+        F64ToI64: f64 => i64 = |a| a as i64;
+        F32ToI8: f32 => i32 = |a| i32::from(a as i8);
+        F32ToU8: f32 => i32 = |a| i32::from(a as u8);
+        I32ToI64: i32 => i64 = |a| i64::from(a);
+        I64ToI32: i64 => i32 = |a| a as i32;
+        F16ToF32: u32 => f32 = f16_to_f32;
+        F32ToF16: f32 => u32 = f32_to_f16;
+        Bf16ToF32: u32 => f32 = bf16_to_f32;
+        F32ToBf16: f32 => u32 = f32_to_bf16;
+    }
+    binary {
+        AddF32: f32 => f32 = |a, b| a + b;
+        SubF32: f32 => f32 = |a, b| a - b;
+        MulF32: f32 => f32 = |a, b| a * b;
+        DivF32: f32 => f32 = |a, b| a / b;
+        MinF32: f32 => f32 = min;
+        MaxF32: f32 => f32 = max;
+        AddF64: f64 => f64 = |a, b| a + b;
+        SubF64: f64 => f64 = |a, b| a - b;
+        MulF64: f64 => f64 = |a, b| a * b;
+        DivF64: f64 => f64 = |a, b| a / b;
+        MinF64: f64 => f64 = min;
+        MaxF64: f64 => f64 = max;
+        AddI32: i32 => i32 = |a, b| a.wrapping_add(b);
+        SubI32: i32 => i32 = |a, b| a.wrapping_sub(b);
+        MulI32: i32 => i32 = |a, b| a.wrapping_mul(b);
+        DivI32: i32 => i32 = div_i32;
+        RemI32: i32 => i32 = rem_i32;
+        CeilDivI32: i32 => i32 = ceil_div_i32;
+        MinI32: i32 => i32 = |a, b| a.min(b);
+        MaxI32: i32 => i32 = |a, b| a.max(b);
+        AndI32: i32 => i32 = |a, b| a & b;
+        OrI32: i32 => i32 = |a, b| a | b;
+        XorI32: i32 => i32 = |a, b| a ^ b;
+        AddI64: i64 => i64 = |a, b| a.wrapping_add(b);
+        SubI64: i64 => i64 = |a, b| a.wrapping_sub(b);
+        MulI64: i64 => i64 = |a, b| a.wrapping_mul(b);
+        DivI64: i64 => i64 = div_i64;
+        RemI64: i64 => i64 = rem_i64;
+        CeilDivI64: i64 => i64 = ceil_div_i64;
+        MinI64: i64 => i64 = |a, b| a.min(b);
+        MaxI64: i64 => i64 = |a, b| a.max(b);
+        AndI64: i64 => i64 = |a, b| a & b;
+        OrI64: i64 => i64 = |a, b| a | b;
+        XorI64: i64 => i64 = |a, b| a ^ b;
+        EqF32: f32 => u32 = |a, b| u32::from(a == b);
+        NeF32: f32 => u32 = |a, b| u32::from(a != b);
+        LtF32: f32 => u32 = |a, b| u32::from(a < b);
+        LeF32: f32 => u32 = |a, b| u32::from(a <= b);
+        EqF64: f64 => u32 = |a, b| u32::from(a == b);
+        NeF64: f64 => u32 = |a, b| u32::from(a != b);
+        LtF64: f64 => u32 = |a, b| u32::from(a < b);
+        LeF64: f64 => u32 = |a, b| u32::from(a <= b);
+        EqI32: i32 => u32 = |a, b| u32::from(a == b);
+        NeI32: i32 => u32 = |a, b| u32::from(a != b);
+        LtI32: i32 => u32 = |a, b| u32::from(a < b);
+        LeI32: i32 => u32 = |a, b| u32::from(a <= b);
+        EqI64: i64 => u32 = |a, b| u32::from(a == b);
+        NeI64: i64 => u32 = |a, b| u32::from(a != b);
+        LtI64: i64 => u32 = |a, b| u32::from(a < b);
+        LeI64: i64 => u32 = |a, b| u32::from(a <= b);
+    }
+    ternary {
+        Select32: u32, u32 => u32 = |c, a, b| if c != 0 { a } else { b };
+        Select64: u32, u64 => u64 = |c, a, b| if c != 0 { a } else { b };
+    }
+}

@@ -1,0 +1,253 @@
+//! Who accessed each element last, and whether that is ordered before now.
+//!
+//! Buffers never alias and are accessed in whole elements, so a cell for each
+//! element is as precise as one for each byte. A *cell* packs
+//! `event:28 | block:24 | thread:10 | many:2`, 0 for "never". Events number the
+//! accesses of warps in the order of execution, so "before the barrier" is one
+//! comparison with the event number that the next access had at the barrier.
+//!
+//! An access of thread `t'` in block `b'` is ordered before thread `t` of block
+//! `b` now if
+//! - it is before the last grid barrier, or
+//! - `b' = b` and it is before the block's last barrier, or `t' = t`, or both are
+//!   in one warp and it is before the warp's last barrier, or
+//! - a fence and an atomic after it were seen by an atomic and a fence before
+//!   now ([`crate::clocks`]).
+//!
+//! Plain writes have one cell: two unordered ones are a race at once. Reads and
+//! atomics do not exclude each other, so their cell keeps the latest event of
+//! those not ordered before it, and whether they come from several lanes of one
+//! warp, several warps of one block or several blocks (`many` 1, 2, 3). That
+//! loses no race within a block: a write conflicts with the set exactly if it
+//! conflicts with this summary.
+
+use crate::clocks::{BlockSync, Clocks};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const EVENT_SHIFT: u32 = 36;
+const BLOCK_SHIFT: u32 = 12;
+const THREAD_SHIFT: u32 = 2;
+/// Events, blocks and threads that a cell can name.
+pub(crate) const MAX_EVENT: u64 = (1 << 28) - 1;
+pub(crate) const MAX_BLOCKS: u64 = 1 << 24;
+
+/// A packed access; see the module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cell(pub(crate) u64);
+
+impl Cell {
+    #[inline(always)]
+    pub(crate) fn new(event: u64, block: u32, thread: u32) -> Self {
+        Self(event << EVENT_SHIFT | u64::from(block) << BLOCK_SHIFT | u64::from(thread) << THREAD_SHIFT)
+    }
+    #[inline(always)]
+    pub(crate) fn event(self) -> u64 {
+        self.0 >> EVENT_SHIFT
+    }
+    #[inline(always)]
+    pub(crate) fn block(self) -> u32 {
+        (self.0 >> BLOCK_SHIFT) as u32 & 0xff_ffff
+    }
+    #[inline(always)]
+    pub(crate) fn thread(self) -> u32 {
+        (self.0 >> THREAD_SHIFT) as u32 & 0x3ff
+    }
+    #[inline(always)]
+    pub(crate) fn many(self) -> u32 {
+        self.0 as u32 & 3
+    }
+}
+
+/// What is ordered before the running warp.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) block: u32,
+    pub(crate) grid_base: u64,
+    pub(crate) block_base: u64,
+    pub(crate) warp_base: u64,
+    pub(crate) clocks: Option<(&'a Clocks, &'a BlockSync)>,
+}
+
+impl View<'_> {
+    /// Whether the access of a cell is ordered before thread `thread` now.
+    #[inline(always)]
+    pub(crate) fn ordered(&self, cell: Cell, thread: u32) -> bool {
+        if cell.0 == 0 {
+            return true;
+        }
+        if cell.block() == self.block {
+            let event = cell.event();
+            if event < self.block_base {
+                return true;
+            }
+            let same_thread = cell.thread() == thread && cell.many() == 0;
+            let same_warp = cell.thread() / 32 == thread / 32 && cell.many() <= 1;
+            if same_thread || same_warp && event < self.warp_base {
+                return true;
+            }
+        } else if self.grid_base > 0 && cell.event() < self.grid_base {
+            return true;
+        }
+        self.clocks.is_some_and(|(clocks, sync)| clocks.ordered(sync, cell, thread))
+    }
+
+    /// The summary of a set of reads or atomics and one more.
+    fn join(&self, set: Cell, new: Cell, thread: u32) -> Cell {
+        if self.ordered(set, thread) {
+            return new;
+        }
+        let many = if set.block() != new.block() {
+            3
+        } else if set.thread() / 32 != thread / 32 {
+            set.many().max(2)
+        } else if set.thread() != thread {
+            set.many().max(1)
+        } else {
+            set.many()
+        };
+        Cell(new.0 | u64::from(many))
+    }
+}
+
+/// Why an access is wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    Uninitialised,
+    /// Races with the access of the cell: a write, an atomic or a read.
+    Race {
+        cell: Cell,
+        write: bool,
+        atomic: bool,
+    },
+}
+
+/// One cell for each element.
+struct Cells(Box<[AtomicU64]>);
+
+impl Cells {
+    fn new(len: u64) -> Self {
+        let zeros: Box<[u64]> = vec![0; len as usize].into();
+        // SAFETY: `AtomicU64` has the size, alignment and validity of `u64`, and
+        // the box is passed on whole. This keeps the allocator's zeroed pages.
+        Self(unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [AtomicU64]) })
+    }
+    #[inline(always)]
+    fn get(&self, i: usize) -> Cell {
+        Cell(self.0[i].load(Relaxed))
+    }
+    #[inline(always)]
+    fn set(&self, i: usize, cell: Cell) {
+        self.0[i].store(cell.0, Relaxed);
+    }
+    fn clear(&mut self) {
+        for cell in &mut self.0 {
+            *cell.get_mut() = 0;
+        }
+    }
+}
+
+/// The shadow of one buffer. Only the cells that some access needs exist.
+pub(crate) struct Shadow {
+    writes: Option<Cells>,
+    reads: Option<Cells>,
+    atomics: Option<Cells>,
+    filled: bool,
+}
+
+impl Shadow {
+    /// The shadow of a buffer, or none if no access to it can be wrong.
+    pub(crate) fn new(len: u64, read: bool, written: bool, atomic: bool, filled: bool) -> Option<Self> {
+        if filled && !written && !atomic {
+            return None;
+        }
+        Some(Self {
+            writes: written.then(|| Cells::new(len)),
+            reads: (read && (written || atomic)).then(|| Cells::new(len)),
+            atomics: atomic.then(|| Cells::new(len)),
+            filled,
+        })
+    }
+
+    /// Forgets all accesses.
+    pub(crate) fn clear(&mut self) {
+        for cells in [&mut self.writes, &mut self.reads, &mut self.atomics].into_iter().flatten() {
+            cells.clear();
+        }
+    }
+
+    /// Elements that nobody wrote.
+    pub(crate) fn unwritten(&self, len: u64) -> u64 {
+        if self.filled {
+            return 0;
+        }
+        let get = |cells: &Option<Cells>, i| cells.as_ref().map_or(0, |cells| cells.get(i).0);
+        (0..len as usize).filter(|&i| get(&self.writes, i) == 0 && get(&self.atomics, i) == 0).count() as u64
+    }
+
+    #[inline(always)]
+    fn against(cells: &Option<Cells>, i: usize, view: &View, thread: u32, write: bool, atomic: bool) -> Option<Wrong> {
+        let cell = cells.as_ref()?.get(i);
+        (!view.ordered(cell, thread)).then_some(Wrong::Race { cell, write, atomic })
+    }
+
+    /// Thread `thread` reads element `i`.
+    #[inline(always)]
+    pub(crate) fn read(&self, i: usize, view: &View, new: Cell, thread: u32) -> Option<Wrong> {
+        if !self.filled {
+            let get = |cells: &Option<Cells>| cells.as_ref().map_or(0, |cells| cells.get(i).0);
+            if get(&self.writes) == 0 && get(&self.atomics) == 0 {
+                return Some(Wrong::Uninitialised);
+            }
+        }
+        if let Some(wrong) = Self::against(&self.writes, i, view, thread, true, false) {
+            return Some(wrong);
+        }
+        if let Some(wrong) = Self::against(&self.atomics, i, view, thread, true, true) {
+            return Some(wrong);
+        }
+        if let Some(reads) = &self.reads {
+            reads.set(i, view.join(reads.get(i), new, thread));
+        }
+        None
+    }
+
+    /// Thread `thread` writes element `i`.
+    #[inline(always)]
+    pub(crate) fn write(&self, i: usize, view: &View, new: Cell, thread: u32) -> Option<Wrong> {
+        let writes = self.writes.as_ref()?;
+        let old = writes.get(i);
+        writes.set(i, new);
+        if !view.ordered(old, thread) {
+            return Some(Wrong::Race { cell: old, write: true, atomic: false });
+        }
+        if let Some(wrong) = Self::against(&self.atomics, i, view, thread, true, true) {
+            return Some(wrong);
+        }
+        Self::against(&self.reads, i, view, thread, false, false)
+    }
+
+    /// As `write`, while other host threads may write the same element: the
+    /// exchange makes sure that at least one of two racing writers sees the other.
+    #[inline(always)]
+    pub(crate) fn write_shared(&self, i: usize, view: &View, new: Cell, thread: u32) -> Option<Wrong> {
+        let old = Cell(self.writes.as_ref()?.0[i].swap(new.0, Relaxed));
+        (!view.ordered(old, thread)).then_some(Wrong::Race { cell: old, write: true, atomic: false })
+    }
+
+    /// Thread `thread` updates element `i` atomically.
+    pub(crate) fn atomic(&self, i: usize, view: &View, new: Cell, thread: u32) -> Option<Wrong> {
+        let atomics = self.atomics.as_ref()?;
+        let old = atomics.get(i);
+        if !self.filled && old.0 == 0 && self.writes.as_ref().is_none_or(|w| w.get(i).0 == 0) {
+            return Some(Wrong::Uninitialised);
+        }
+        if let Some(wrong) = Self::against(&self.writes, i, view, thread, true, false) {
+            return Some(wrong);
+        }
+        if let Some(wrong) = Self::against(&self.reads, i, view, thread, false, false) {
+            return Some(wrong);
+        }
+        atomics.set(i, view.join(old, new, thread));
+        None
+    }
+}

@@ -1,0 +1,609 @@
+//! Kernel IR to simulator bytecode.
+//!
+//! Local buffers become registers; loops whose counter indexes them are
+//! unrolled while that stays small, and other local indices are dynamic. The
+//! result keeps, for each instruction, the statement it came from, numbered in
+//! preorder.
+
+use super::code::{Assembler, Draft, Field, Item, Reg};
+use super::expr::{Call, Calls, Held, Known};
+use super::isel;
+use crate::diag::{Diagnostic, Result, code};
+use crate::kernel::{
+    Access, AtomicOp, Block, BufId, Expr, ExprId, Kernel, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll, VarId,
+    shared_layout,
+};
+use crate::num::{DType, UnaryOp, Value, eval};
+use crate::util::SecondaryMap;
+use rustc_hash::FxHashMap;
+use simcore::{AtomicKind, BufferDecl, Elem, Flags, HostFn, Op, PreloadSource, SpaceKind};
+
+/// Instructions up to which loops are unrolled for the sake of local memory.
+const UNROLL_BUDGET: u64 = 1 << 14;
+
+/// A kernel ready to run on the simulator.
+#[derive(Debug)]
+pub struct Program {
+    pub(super) core: simcore::Program,
+    /// The kernel's buffer of each of the program's.
+    pub(super) buffers: Vec<BufId>,
+    /// Local buffers with their first slot, ascending.
+    pub(super) locals: Vec<(u32, BufId)>,
+}
+
+/// A block of statements under compilation.
+#[derive(Debug, Default)]
+pub(super) struct Region {
+    items: Vec<Item>,
+    // Look-up only.
+    pub(super) memo: FxHashMap<ExprId, Known>,
+    /// Whether its statements run several times for one of the block around it.
+    pub(super) repeats: bool,
+}
+
+/// Where a local buffer is.
+#[derive(Clone, Copy, Debug)]
+struct Local {
+    reg: u16,
+    slot: u32,
+    len: u32,
+    wide: bool,
+}
+
+pub(super) struct Compiler<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) asm: Assembler,
+    pub(super) scopes: Vec<Region>,
+    pub(super) vars: SecondaryMap<VarId, Option<Known>>,
+    pub(super) functions: Calls<UnaryOp>,
+    pub(super) calls: Calls<Call>,
+    numbers: SecondaryMap<BufId, u16>,
+    decls: Vec<BufferDecl>,
+    locals: SecondaryMap<BufId, Option<Local>>,
+    slots: u32,
+    stmt: u32,
+    grid_sync: bool,
+    emitted: u64,
+}
+
+/// How elements of a type lie in memory.
+pub(super) fn elem(dtype: DType) -> Elem {
+    match dtype {
+        DType::F64 | DType::I64 => Elem::B64,
+        DType::F32 | DType::I32 => Elem::B32,
+        DType::F16 | DType::BF16 => Elem::U16,
+        DType::I8 => Elem::I8,
+        DType::U8 | DType::Bool => Elem::U8,
+    }
+}
+
+/// The byte of memory that nobody wrote: NaN for floats, a conspicuous number
+/// for integers.
+pub(super) fn poison(dtype: DType) -> u8 {
+    if dtype.is_float() { 0xff } else { 0xa5 }
+}
+
+/// Statements of a block, nested ones included.
+pub(super) fn count(block: &Block) -> u32 {
+    block.iter().map(size).sum()
+}
+
+fn size(stmt: &Stmt) -> u32 {
+    match &stmt.kind {
+        StmtKind::For { body, .. } => 1 + count(body),
+        StmtKind::If { then, otherwise, .. } => 1 + count(then) + count(otherwise),
+        _ => 1,
+    }
+}
+
+/// Compiles a kernel that passed [`verify`](crate::kernel::verify).
+pub fn compile(kernel: &Kernel) -> Result<Program> {
+    let mut compiler = Compiler {
+        kernel,
+        asm: Assembler::default(),
+        scopes: vec![Region::default()],
+        vars: SecondaryMap::new(),
+        functions: Calls::new(),
+        calls: Calls::new(),
+        numbers: SecondaryMap::new(),
+        decls: Vec::new(),
+        locals: SecondaryMap::new(),
+        slots: 0,
+        stmt: 0,
+        grid_sync: false,
+        emitted: 0,
+    };
+    let (buffers, shared_bytes, locals) = compiler.buffers()?;
+    compiler.block(&kernel.body, 0)?;
+    compiler.finish(buffers, shared_bytes, locals)
+}
+
+impl Compiler<'_> {
+    /// Numbers global buffers first, then shared ones; places local ones.
+    fn buffers(&mut self) -> Result<(Vec<BufId>, u32, Vec<(u32, BufId)>)> {
+        let (offsets, shared_bytes) = shared_layout(self.kernel)?;
+        let (mut buffers, mut locals) = (Vec::new(), Vec::new());
+        for space in [Space::Global, Space::Shared] {
+            for (id, buffer) in self.kernel.buffers.iter().filter(|(_, b)| b.space == space) {
+                let number = u16::try_from(buffers.len()).map_err(|_| {
+                    Diagnostic::unsupported(code::SIM_FEATURE, "the kernel has more than 65535 buffers")
+                })?;
+                self.numbers.set(id, number);
+                buffers.push(id);
+                let (space, len) = match space {
+                    Space::Shared => (SpaceKind::Shared { offset: offsets[id] }, self.constant_len(id)?),
+                    _ => (SpaceKind::Global, 0),
+                };
+                self.decls.push(BufferDecl {
+                    space,
+                    elem: elem(buffer.dtype),
+                    len: len.into(),
+                    read: false,
+                    written: false,
+                    atomic: false,
+                    poison: poison(buffer.dtype),
+                });
+            }
+        }
+        for (id, buffer) in self.kernel.buffers.iter().filter(|(_, b)| b.space == Space::Local) {
+            locals.push((self.slots, id));
+            let local = self.new_local(self.constant_len(id)?, isel::wide(buffer.dtype))?;
+            self.locals.set(id, Some(local));
+        }
+        Ok((buffers, shared_bytes, locals))
+    }
+
+    fn constant_len(&self, id: BufId) -> Result<u32> {
+        let buffer = &self.kernel.buffers[id];
+        let len = self.kernel.exprs.as_int(buffer.len).and_then(|n| u32::try_from(n).ok());
+        len.ok_or_else(|| Diagnostic::bug(format!("buffer {id} ({}) has no constant length", buffer.name)))
+    }
+
+    fn new_local(&mut self, len: u32, wide: bool) -> Result<Local> {
+        let local = Local { reg: self.asm.local(wide, len)?, slot: self.slots, len, wide };
+        self.slots += len;
+        Ok(local)
+    }
+
+    pub(super) fn draft(&self, op: Op) -> Draft {
+        Draft::new(op, self.stmt)
+    }
+
+    pub(super) fn push_into(&mut self, scope: usize, draft: Draft) {
+        self.emitted += 1;
+        self.scopes[scope].items.push(Item::Inst(draft));
+    }
+
+    fn push(&mut self, draft: Draft) {
+        self.push_into(self.scopes.len() - 1, draft);
+    }
+
+    fn bind(&mut self, var: VarId, held: Held) {
+        self.vars[var] = Some((held, self.scopes.len() - 1));
+    }
+
+    fn define(&mut self, var: VarId) -> Reg {
+        let reg = self.asm.temp(isel::wide(self.kernel.vars[var].dtype));
+        self.bind(var, Held::Reg(reg));
+        reg
+    }
+
+    /// Compiles statements, the first of which has number `first`.
+    fn block(&mut self, block: &Block, first: u32) -> Result<()> {
+        let mut number = first;
+        for stmt in block {
+            self.stmt = number;
+            self.statement(stmt, number)?;
+            number += size(stmt);
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, stmt: &Stmt, number: u32) -> Result<()> {
+        match &stmt.kind {
+            StmtKind::Let { var, value } => {
+                let known = self.expr(*value);
+                self.vars[*var] = Some(known);
+            }
+            StmtKind::Load { var, from, .. } => self.load(*var, from)?,
+            StmtKind::Store { to, value, .. } => self.store(to, *value)?,
+            StmtKind::Move { to, from, lanes, .. } => self.vector_move(to, from, *lanes)?,
+            StmtKind::For { var, start, end, step, unroll, body } => {
+                self.for_loop(*var, (*start, *end, *step), *unroll, body, number + 1)?;
+            }
+            StmtKind::If { condition, then, otherwise } => self.branch(*condition, then, otherwise, number)?,
+            StmtKind::Shuffle { var, value, mode, lane } => self.shuffle(*var, *value, *mode, *lane),
+            StmtKind::Sync(scope) => {
+                self.grid_sync |= *scope == Scope::Grid;
+                let mut draft = self.draft(Op::Sync);
+                draft.imm = scope_number(*scope);
+                self.push(draft);
+            }
+            StmtKind::Fence(scope) => {
+                let mut draft = self.draft(Op::Fence);
+                draft.imm = scope_number(*scope);
+                self.push(draft);
+            }
+            StmtKind::Atomic { var, op, to, value } => self.atomic(*var, *op, to, *value)?,
+        }
+        Ok(())
+    }
+
+    /// An index in a register, and the flag that tells its width.
+    fn index(&mut self, index: ExprId) -> (Field, u16) {
+        let dtype = self.kernel.exprs.dtype(index);
+        let reg = self.expr_reg(index);
+        (Field::Reg(reg), if isel::wide(dtype) { Flags::INDEX64 } else { 0 })
+    }
+
+    /// A local access: the buffer and the index if it is constant and in range.
+    fn local(&mut self, access: &Access) -> Option<(Local, Option<u32>)> {
+        let local = self.locals[access.buffer]?;
+        let index = match self.expr(access.index).0 {
+            Held::Const(value) => u32::try_from(value.as_i64()).ok().filter(|&i| i < local.len),
+            Held::Reg(_) => None,
+        };
+        Some((local, index))
+    }
+
+    fn load(&mut self, var: VarId, from: &Access) -> Result<()> {
+        if let Some((local, index)) = self.local(from) {
+            let draft = match index {
+                Some(index) => {
+                    let mut draft = self.draft(Op::LocalGet);
+                    (draft.a, draft.imm) = (Field::Raw(local.reg + index as u16), local.slot + index);
+                    draft
+                }
+                None => self.dynamic(Op::LocalLoad, local, from.index)?,
+            };
+            let d = Field::Reg(self.define(var));
+            self.push(Draft { d, flags: draft.flags | wide_flag(local.wide), ..draft });
+            return Ok(());
+        }
+        let buffer = self.numbers[from.buffer];
+        self.decls[buffer as usize].read = true;
+        let (a, flags) = self.index(from.index);
+        let d = Field::Reg(self.define(var));
+        let draft = self.draft(Op::Load);
+        self.push(Draft { d, a, flags, b: Field::Raw(buffer), ..draft });
+        Ok(())
+    }
+
+    /// A dynamic access to local registers; the value's field is still free.
+    fn dynamic(&mut self, op: Op, local: Local, index: ExprId) -> Result<Draft> {
+        let (a, flags) = self.index(index);
+        let count = u16::try_from(local.len)
+            .map_err(|_| Diagnostic::unsupported(code::SIM_FEATURE, "a local buffer has more than 65535 elements"))?;
+        let mut draft = self.draft(op);
+        (draft.a, draft.flags, draft.c, draft.imm) = (a, flags, Field::Raw(count), local.slot);
+        *(if op == Op::LocalLoad { &mut draft.b } else { &mut draft.d }) = Field::Raw(local.reg);
+        Ok(draft)
+    }
+
+    fn store(&mut self, to: &Access, value: ExprId) -> Result<()> {
+        let value = Field::Reg(self.expr_reg(value));
+        if let Some((local, index)) = self.local(to) {
+            let draft = match index {
+                Some(index) => {
+                    let mut draft = self.draft(Op::LocalSet);
+                    (draft.d, draft.a) = (Field::Raw(local.reg + index as u16), value);
+                    draft.imm = local.slot + index;
+                    draft
+                }
+                None => Draft { b: value, ..self.dynamic(Op::LocalStore, local, to.index)? },
+            };
+            self.push(Draft { flags: draft.flags | wide_flag(local.wide), ..draft });
+            return Ok(());
+        }
+        let buffer = self.numbers[to.buffer];
+        self.decls[buffer as usize].written = true;
+        let (a, flags) = self.index(to.index);
+        let draft = self.draft(Op::Store);
+        self.push(Draft { a, flags, b: Field::Raw(buffer), c: value, ..draft });
+        Ok(())
+    }
+
+    fn vector_move(&mut self, to: &Access, from: &Access, lanes: u32) -> Result<()> {
+        let inward = self.locals[to.buffer].is_some();
+        let (near, far) = if inward { (to, from) } else { (from, to) };
+        let Some((local, index)) = self.local(near) else {
+            return Err(Diagnostic::bug("a vector move has no local side"));
+        };
+        let fits = index.filter(|&i| i + lanes <= local.len);
+        // A dynamic place goes through registers of its own, element by element.
+        let (reg, slot) = match fits {
+            Some(index) => (local.reg + index as u16, local.slot + index),
+            None => {
+                let staging = self.new_local(lanes, local.wide)?;
+                if !inward {
+                    self.stage(local, staging, near.index, lanes, false)?;
+                }
+                (staging.reg, staging.slot)
+            }
+        };
+        let buffer = self.numbers[far.buffer];
+        let decl = &mut self.decls[buffer as usize];
+        decl.read |= inward;
+        decl.written |= !inward;
+        let (a, flags) = self.index(far.index);
+        let mut draft = self.draft(if inward { Op::MoveIn } else { Op::MoveOut });
+        (draft.d, draft.c) = (Field::Raw(reg), Field::Raw(lanes as u16));
+        (draft.a, draft.flags, draft.b, draft.imm) = (a, flags, Field::Raw(buffer), slot);
+        self.push(draft);
+        if inward && fits.is_none() {
+            let staging = Local { reg, slot, len: lanes, wide: local.wide };
+            self.stage(local, staging, near.index, lanes, true)?;
+        }
+        Ok(())
+    }
+
+    /// Copies between a dynamic place in a local buffer and staging registers.
+    fn stage(&mut self, local: Local, staging: Local, index: ExprId, lanes: u32, out: bool) -> Result<()> {
+        let dtype = self.kernel.exprs.dtype(index);
+        let wide = isel::wide(dtype);
+        let base = self.expr_reg(index);
+        for k in 0..lanes {
+            let offset = self.asm.pinned(PreloadSource::Const(k.into()), wide);
+            let place = self.asm.temp(wide);
+            let mut add = self.draft(if wide { Op::AddI64 } else { Op::AddI32 });
+            (add.d, add.a, add.b) = (Field::Reg(place), Field::Reg(base), Field::Reg(offset));
+            self.push(add);
+            let value = Field::Reg(self.asm.temp(local.wide));
+            let (own, slot) = (Field::Raw(staging.reg + k as u16), staging.slot + k);
+            let op = if out { Op::LocalStore } else { Op::LocalLoad };
+            let mut far = Draft { a: Field::Reg(place), ..self.dynamic(op, local, index)? };
+            let mut near = self.draft(if out { Op::LocalGet } else { Op::LocalSet });
+            near.imm = slot;
+            if out {
+                (near.d, near.a, far.b) = (value, own, value);
+            } else {
+                (near.d, near.a, far.d) = (own, value, value);
+            }
+            near.flags |= wide_flag(local.wide);
+            far.flags |= wide_flag(local.wide);
+            let order = if out { [near, far] } else { [far, near] };
+            order.into_iter().for_each(|draft| self.push(draft));
+        }
+        Ok(())
+    }
+
+    fn for_loop(
+        &mut self,
+        var: VarId,
+        (start, end, step): (ExprId, ExprId, i64),
+        unroll: Unroll,
+        body: &Block,
+        first: u32,
+    ) -> Result<()> {
+        let dtype = self.kernel.exprs.dtype(start);
+        let (from, to) = (self.expr(start).0, self.expr(end).0);
+        if let (Held::Const(from), Held::Const(to)) = (from, to) {
+            let (from, to) = (from.as_i64(), to.as_i64());
+            let trips = if to > from && step > 0 { ((to - from) as u64).div_ceil(step as u64) } else { 0 };
+            if trips == 0 {
+                return Ok(());
+            }
+            let cost = trips.saturating_mul(count(body).into());
+            let wanted = unroll == Unroll::Full || self.indexes_local(body);
+            if wanted && cost.saturating_add(self.emitted) <= UNROLL_BUDGET || trips == 1 {
+                for trip in 0..trips {
+                    let value = eval::cast(dtype, dtype, Value::Int(from + trip as i64 * step));
+                    self.scopes.push(Region { repeats: true, ..Region::default() });
+                    self.bind(var, Held::Const(value));
+                    self.block(body, first)?;
+                    let items = self.close();
+                    self.scopes.last_mut().expect("the scope around").items.extend(items);
+                }
+                return Ok(());
+            }
+        }
+        let number = self.stmt;
+        let (from, to) = (self.reg(from, dtype), self.reg(to, dtype));
+        let wide = isel::wide(dtype);
+        let step = self.asm.pinned(PreloadSource::Const(isel::to_bits(dtype, Value::Int(step))), wide);
+        let flags = if wide { Flags::INDEX64 } else { 0 };
+        self.scopes.push(Region { repeats: true, ..Region::default() });
+        let counter = self.define(var);
+        self.block(body, first)?;
+        let items = self.close();
+        self.stmt = number;
+        let (again, exit) = (self.label(), self.label());
+        let mut head = self.draft(Op::Loop);
+        (head.d, head.a, head.b) = (Field::Reg(counter), Field::Reg(from), Field::Reg(to));
+        (head.target, head.flags) = (Some(exit), flags);
+        let mut tail = self.draft(Op::Next);
+        (tail.d, tail.b, tail.c) = (Field::Reg(counter), Field::Reg(to), Field::Reg(step));
+        (tail.target, tail.flags) = (Some(again), flags);
+        self.emitted += 2;
+        let around = &mut self.scopes.last_mut().expect("the scope around").items;
+        around.extend([Item::Inst(head), Item::Label(again)]);
+        around.extend(items);
+        around.extend([Item::Inst(tail), Item::Label(exit)]);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Vec<Item> {
+        self.scopes.pop().map_or_else(Vec::new, |scope| scope.items)
+    }
+
+    /// Whether some access to local memory has an index that is no constant, so
+    /// that unrolling would help.
+    fn indexes_local(&self, block: &Block) -> bool {
+        let dynamic = |access: &Access| {
+            self.kernel.buffers[access.buffer].space == Space::Local
+                && !matches!(self.kernel.exprs[access.index].expr, Expr::Const(_))
+        };
+        block.iter().any(|stmt| match &stmt.kind {
+            StmtKind::Load { from, .. } => dynamic(from),
+            StmtKind::Store { to, .. } | StmtKind::Atomic { to, .. } => dynamic(to),
+            StmtKind::Move { to, from, .. } => dynamic(to) || dynamic(from),
+            StmtKind::For { body, .. } => self.indexes_local(body),
+            StmtKind::If { then, otherwise, .. } => self.indexes_local(then) || self.indexes_local(otherwise),
+            _ => false,
+        })
+    }
+
+    fn branch(&mut self, condition: ExprId, then: &Block, otherwise: &Block, number: u32) -> Result<()> {
+        let (first, second) = (number + 1, number + 1 + count(then));
+        let condition = match self.expr(condition).0 {
+            Held::Const(value) if value.as_bool() => return self.block(then, first),
+            Held::Const(_) => return self.block(otherwise, second),
+            Held::Reg(reg) => reg,
+        };
+        let (other, end) = (self.label(), self.label());
+        let mut items = Vec::new();
+        let mut head = self.draft(Op::If);
+        (head.a, head.c) = (Field::Reg(condition), Field::Raw(u16::from(!otherwise.is_empty())));
+        head.target = Some(other);
+        items.push(Item::Inst(head));
+        for (side, first, label) in [(then, first, other), (otherwise, second, end)] {
+            if !(side.is_empty() && label == end) {
+                self.scopes.push(Region::default());
+                self.block(side, first)?;
+                items.extend(self.close());
+                let mut join = self.draft(Op::Join);
+                join.target = Some(end);
+                items.push(Item::Inst(join));
+            }
+            items.push(Item::Label(label));
+        }
+        self.emitted += 3;
+        self.scopes.last_mut().expect("the scope around").items.extend(items);
+        Ok(())
+    }
+
+    fn shuffle(&mut self, var: VarId, value: ExprId, mode: ShuffleMode, lane: ExprId) {
+        let wide = isel::wide(self.kernel.exprs.dtype(value));
+        let value = Field::Reg(self.expr_reg(value));
+        let lane_type = self.kernel.exprs.dtype(lane);
+        let (held, _) = self.expr(lane);
+        let lane = match held {
+            Held::Const(value) => self.reg(Held::Const(value), DType::I32),
+            held => self.cast_reg(self.scopes.len() - 1, held, lane_type, DType::I32),
+        };
+        let d = Field::Reg(self.define(var));
+        let mut draft = self.draft(Op::Shuffle);
+        (draft.d, draft.a, draft.b, draft.flags) = (d, value, Field::Reg(lane), wide_flag(wide));
+        draft.imm = match mode {
+            ShuffleMode::Xor => 0,
+            ShuffleMode::Up => 1,
+            ShuffleMode::Down => 2,
+            ShuffleMode::Index => 3,
+        };
+        self.push(draft);
+    }
+
+    fn atomic(&mut self, var: Option<VarId>, op: AtomicOp, to: &Access, value: ExprId) -> Result<()> {
+        let dtype = self.kernel.buffers[to.buffer].dtype;
+        let kind = match (op, dtype) {
+            (AtomicOp::Add, DType::I32) => AtomicKind::AddI32,
+            (AtomicOp::Add, DType::F32) => AtomicKind::AddF32,
+            (AtomicOp::Add, DType::F64) => AtomicKind::AddF64,
+            (AtomicOp::Inc, DType::I32) => AtomicKind::Inc,
+            (AtomicOp::Max, DType::I32) => AtomicKind::MaxI32,
+            (AtomicOp::Min, DType::I32) => AtomicKind::MinI32,
+            _ => {
+                let message = format!("the simulator has no atomic {op:?} on {dtype}");
+                return Err(Diagnostic::unsupported(code::SIM_FEATURE, message));
+            }
+        };
+        if self.locals[to.buffer].is_some() {
+            return Err(Diagnostic::unsupported(code::SIM_FEATURE, "an atomic operation on local memory"));
+        }
+        let value = Field::Reg(self.expr_reg(value));
+        let buffer = self.numbers[to.buffer];
+        self.decls[buffer as usize].atomic = true;
+        let (a, flags) = self.index(to.index);
+        let mut draft = self.draft(Op::Atomic);
+        (draft.a, draft.b, draft.c, draft.flags) = (a, Field::Raw(buffer), value, flags);
+        draft.imm = kind as u32;
+        if let Some(var) = var {
+            draft.d = Field::Reg(self.define(var));
+            draft.flags |= Flags::RESULT;
+        }
+        self.push(draft);
+        Ok(())
+    }
+
+    fn finish(mut self, buffers: Vec<BufId>, shared_bytes: u32, locals: Vec<(u32, BufId)>) -> Result<Program> {
+        let items = self.close();
+        let code = self.asm.finish(items)?;
+        let mut unary: Vec<(u32, fn(f64) -> f64)> =
+            self.functions.iter().map(|(&op, &index)| (index, eval::unary_f64(op))).collect();
+        unary.sort_unstable_by_key(|&(index, _)| index);
+        let mut host: Vec<(u32, HostFn)> =
+            self.calls.iter().map(|(&call, &index)| (index, host_function(call))).collect();
+        host.sort_unstable_by_key(|&(index, _)| index);
+        let core = simcore::Program {
+            code: code.code,
+            origin: code.origin,
+            buffers: self.decls,
+            regs32: code.regs32,
+            regs64: code.regs64,
+            locals32: code.locals32,
+            locals64: code.locals64,
+            local_slots: self.slots,
+            preloads: code.preloads,
+            unary: unary.into_iter().map(|(_, f)| f).collect(),
+            host: host.into_iter().map(|(_, f)| f).collect(),
+            shared_bytes,
+            grid_sync: self.grid_sync,
+        };
+        Ok(Program { core, buffers, locals })
+    }
+}
+
+fn wide_flag(wide: bool) -> u16 {
+    if wide { Flags::WIDE } else { 0 }
+}
+
+fn scope_number(scope: Scope) -> u32 {
+    match scope {
+        Scope::Warp => 0,
+        Scope::Block => 1,
+        Scope::Grid => 2,
+    }
+}
+
+/// An operation of the host's evaluator, on register bits.
+fn host_function(call: Call) -> HostFn {
+    use isel::{from_bits, to_bits};
+    match call {
+        Call::Unary(op, dtype) => {
+            let to = if op.is_predicate() { DType::Bool } else { dtype };
+            Box::new(move |[a, _, _]| to_bits(to, eval::unary(op, dtype, from_bits(dtype, a))))
+        }
+        Call::Binary(op, dtype) => {
+            let to = if op.is_predicate() { DType::Bool } else { dtype };
+            Box::new(move |[a, b, _]| to_bits(to, eval::binary(op, dtype, from_bits(dtype, a), from_bits(dtype, b))))
+        }
+        Call::Ternary(op, dtype) => Box::new(move |bits| {
+            let [a, b, c] = bits.map(|bits| from_bits(dtype, bits));
+            to_bits(dtype, eval::ternary(op, dtype, a, b, c))
+        }),
+        Call::Cast(from, to) => Box::new(move |[a, _, _]| to_bits(to, eval::cast(from, to, from_bits(from, a)))),
+    }
+}
+
+/// The `number`-th statement in preorder.
+pub(super) fn statement(block: &Block, number: u32) -> Option<&Stmt> {
+    let mut rest = number;
+    for stmt in block {
+        let size = size(stmt);
+        if rest == 0 {
+            return Some(stmt);
+        }
+        if rest < size {
+            return match &stmt.kind {
+                StmtKind::For { body, .. } => statement(body, rest - 1),
+                StmtKind::If { then, otherwise, .. } => {
+                    let inner = count(then);
+                    if rest - 1 < inner { statement(then, rest - 1) } else { statement(otherwise, rest - 1 - inner) }
+                }
+                _ => None,
+            };
+        }
+        rest -= size;
+    }
+    None
+}

@@ -1,0 +1,29 @@
+//! The simulator back end: runs a kernel as a GPU would, and watches it.
+//!
+//! [`compile`] turns kernel IR into bytecode of `simcore`, which executes it
+//! with warps, masks, shared memory and barriers under a seeded schedule.
+//! Arithmetic is that of the reference: `f32` in `f32` without contraction,
+//! integers wrap, everything else as `num::eval` has it.
+//!
+//! Input: a kernel that passed [`verify`](crate::kernel::verify), its bound
+//! launch, [`Memory`] with the inputs filled in. Output: the memory, and a
+//! [`SimReport`]; or a [`Bug`](crate::diag::Kind::Bug) that names what the kernel does wrong: a data
+//! race, an access out of bounds, a read of unwritten memory, a misaligned
+//! move, a barrier under divergence, a deadlock.
+
+mod code;
+mod compile;
+mod expr;
+mod isel;
+mod memory;
+mod report;
+mod run;
+
+#[cfg(test)]
+mod tests;
+
+pub use compile::{Program, compile};
+pub use memory::Memory;
+pub use report::SimReport;
+pub use run::{run, run_program};
+pub use simcore::{Class, Counters};

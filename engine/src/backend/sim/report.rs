@@ -1,0 +1,204 @@
+//! What a run found, for people: traps as diagnostics, counters by name.
+
+use super::compile::{Program, statement};
+use super::memory::Memory;
+use crate::diag::{Code, Diagnostic, code};
+use crate::kernel::{BoundLaunch, BufId, Kernel, print_stmt};
+use simcore::{Counters, Other, Trap, TrapKind, Waiter};
+
+/// The outcome of a run without errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimReport {
+    /// Counts of instructions, memory traffic, conflicts and barriers.
+    pub counters: Counters,
+    /// Hash of all scheduling choices: equal for equal options.
+    pub trace: u64,
+    /// For each output of the fusion, its number, its buffer and how many of
+    /// its elements were never written. Zeros without detectors.
+    pub unwritten: Vec<(u32, BufId, u64)>,
+}
+
+impl SimReport {
+    pub(super) fn new(done: simcore::Report, memory: &Memory) -> Self {
+        let missing = |buffer| memory.slot(buffer).and_then(|slot| done.unwritten.get(slot)).copied().unwrap_or(0);
+        let unwritten = memory.outputs().iter().map(|&(output, buffer)| (output, buffer, missing(buffer))).collect();
+        Self { counters: done.counters, trace: done.trace, unwritten }
+    }
+
+    /// Nothing was launched, so nothing was written.
+    pub(super) fn empty(memory: &Memory, launch: &BoundLaunch) -> Self {
+        let len = |buffer| launch.buffer_lens.get(buffer).copied().unwrap_or(0);
+        let unwritten = memory.outputs().iter().map(|&(output, buffer)| (output, buffer, len(buffer))).collect();
+        Self { counters: Counters::default(), trace: 0, unwritten }
+    }
+}
+
+/// Turns a trap into a diagnostic that names kernel, statement, thread, buffer
+/// and index, and for races both sides.
+pub(super) fn diagnose(program: &Program, kernel: &Kernel, launch: &BoundLaunch, trap: &Trap) -> Box<Diagnostic> {
+    let naming = Naming { program, kernel, launch };
+    let place = naming.element(trap);
+    let who = naming.thread(trap.block, trap.warp * 32 + trap.lane);
+    let (code, what): (Code, String) = match &trap.kind {
+        TrapKind::OutOfBounds { len } => (code::OUT_OF_BOUNDS, format!("{place} is outside its {len} elements")),
+        TrapKind::Uninitialised => (code::UNINITIALISED, format!("{place} is read before it was written")),
+        TrapKind::Misaligned { bytes, offset } => {
+            let what = format!("a move of {bytes} bytes at {place} is {offset} bytes past its alignment");
+            (code::MISALIGNED, what)
+        }
+        TrapKind::Race { write, atomic, other } => {
+            let what = format!("{} {place} races with {}", verb(*write, *atomic), naming.other(other));
+            (code::RACE, what)
+        }
+        TrapKind::Divergence { active, expected } => {
+            let what = format!(
+                "only {} of {} threads of a warp are here, lanes {}",
+                active.count_ones(),
+                expected.count_ones(),
+                lanes(*active)
+            );
+            (code::DIVERGENCE, what)
+        }
+        TrapKind::ShuffleSource { source } => {
+            (code::DIVERGENCE, format!("a shuffle reads lane {source}, which the block does not have"))
+        }
+        TrapKind::SplitBarrier(_) => (code::DIVERGENCE, "threads wait at different barriers".into()),
+        TrapKind::Deadlock(_) => (code::DEADLOCK, "no thread can make progress".into()),
+        TrapKind::Residency { blocks, resident } => {
+            let what = format!("a grid barrier needs all {blocks} blocks resident, the device holds {resident}");
+            (code::DEADLOCK, what)
+        }
+        TrapKind::StepLimit { limit } => (code::DEADLOCK, format!("a warp exceeds the limit of {limit} steps")),
+    };
+    let mut diagnostic = Diagnostic::bug_code(code, format!("kernel {}: {what}", kernel.name))
+        .note(format!("at `{}`", naming.statement(trap.pc)))
+        .note(format!("by {who}"));
+    match &trap.kind {
+        TrapKind::Race { other, .. } => {
+            if let Some(pc) = other.pc {
+                diagnostic = diagnostic.note(format!("the other side is at `{}`", naming.statement(pc)));
+            }
+            diagnostic = diagnostic.note(format!("by {}", naming.thread(other.block, other.thread)));
+        }
+        TrapKind::SplitBarrier(waiters) | TrapKind::Deadlock(waiters) => {
+            for note in naming.waiters(waiters) {
+                diagnostic = diagnostic.note(note);
+            }
+        }
+        _ => {}
+    }
+    diagnostic
+}
+
+fn verb(write: bool, atomic: bool) -> &'static str {
+    match (write, atomic) {
+        (_, true) => "an atomic update of",
+        (true, false) => "a write to",
+        (false, false) => "a read of",
+    }
+}
+
+/// `0-3,7` for the lanes of a mask.
+fn lanes(mask: u32) -> String {
+    let mut parts = Vec::new();
+    let mut lane = 0;
+    while lane < 32 {
+        if mask >> lane & 1 == 0 {
+            lane += 1;
+            continue;
+        }
+        let first = lane;
+        while lane < 32 && mask >> lane & 1 == 1 {
+            lane += 1;
+        }
+        parts.push(if lane - first == 1 { first.to_string() } else { format!("{first}-{}", lane - 1) });
+    }
+    parts.join(",")
+}
+
+struct Naming<'a> {
+    program: &'a Program,
+    kernel: &'a Kernel,
+    launch: &'a BoundLaunch,
+}
+
+impl Naming<'_> {
+    fn statement(&self, pc: u32) -> String {
+        let number = self.program.core.origin.get(pc as usize).copied().unwrap_or(0);
+        let Some(stmt) = statement(&self.kernel.body, number) else { return "the end".into() };
+        let mut text = print_stmt(self.kernel, stmt);
+        if !stmt.origin.pass.is_empty() {
+            text.push_str(&format!(" from {}", stmt.origin.pass));
+        }
+        if let Some(tensor) = stmt.origin.tensor {
+            text.push_str(&format!(" for {tensor}"));
+        }
+        text
+    }
+
+    fn thread(&self, block: u32, thread: u32) -> String {
+        let split = |linear: u64, [x, y, _]: [u32; 3]| {
+            let (x, y) = (u64::from(x.max(1)), u64::from(y.max(1)));
+            format!("({}, {}, {})", linear % x, linear / x % y, linear / x / y)
+        };
+        format!(
+            "block {}, warp {}, lane {}, thread {}",
+            split(block.into(), self.launch.grid),
+            thread / 32,
+            thread % 32,
+            split(thread.into(), self.launch.block)
+        )
+    }
+
+    fn element(&self, trap: &Trap) -> String {
+        let name = |id: BufId| format!("{} ({id})", self.kernel.buffers[id].name);
+        let shared = trap.buffer.and_then(|buffer| self.program.buffers.get(buffer as usize));
+        if let Some(&id) = shared {
+            return format!("{}[{}]", name(id), trap.index);
+        }
+        let Some(slot) = trap.slot else { return "memory".into() };
+        let position = self.program.locals.partition_point(|&(first, _)| first <= slot);
+        match position.checked_sub(1).map(|p| self.program.locals[p]) {
+            Some((first, id)) => format!("{}[{}]", name(id), i64::from(slot - first) + trap.index),
+            None => "memory".into(),
+        }
+    }
+
+    fn other(&self, other: &Other) -> String {
+        let verb = match (other.write, other.atomic) {
+            (_, true) => "an atomic update",
+            (true, false) => "a write",
+            (false, false) => "a read",
+        };
+        if other.many { format!("{verb} by several threads") } else { verb.into() }
+    }
+
+    /// One line for each barrier of each block, and one for those who left.
+    fn waiters(&self, waiters: &[Waiter]) -> Vec<String> {
+        const SHOWN: usize = 8;
+        let mut groups: Vec<(u32, Option<u32>, Vec<u32>, &Waiter)> = Vec::new();
+        for waiter in waiters {
+            match groups.iter_mut().find(|g| g.0 == waiter.block && g.1 == waiter.pc) {
+                Some(group) => group.2.push(waiter.warp),
+                None => groups.push((waiter.block, waiter.pc, vec![waiter.warp], waiter)),
+            }
+        }
+        let mut notes: Vec<String> = groups
+            .iter()
+            .take(SHOWN)
+            .map(|(block, pc, warps, waiter)| match pc {
+                Some(pc) => format!(
+                    "block {block}: warps {warps:?} wait at `{}`, {} of {} warps arrived",
+                    self.statement(*pc),
+                    waiter.arrived,
+                    waiter.expected
+                ),
+                None => format!("block {block}: warps {warps:?} ended without arriving"),
+            })
+            .collect();
+        if groups.len() > SHOWN {
+            notes.push(format!("and {} more groups of waiting warps", groups.len() - SHOWN));
+        }
+        notes
+    }
+}

@@ -1,0 +1,58 @@
+//! Runs a compiled kernel.
+
+use super::compile::{Program, compile};
+use super::isel;
+use super::memory::Memory;
+use super::report::{self, SimReport};
+use crate::diag::{Diagnostic, Result, code};
+use crate::kernel::{BoundLaunch, BoundParam, Kernel};
+use crate::options::{SimOptions, SimSchedule};
+use simcore::{Config, Policy};
+
+/// Compiles and runs a kernel; see [`run_program`].
+pub fn run(kernel: &Kernel, launch: &BoundLaunch, memory: &mut Memory, options: &SimOptions) -> Result<SimReport> {
+    run_program(&compile(kernel)?, kernel, launch, memory, options)
+}
+
+/// Runs a program on the memory of a launch. The same arguments give the same
+/// memory, the same report and the same error, whatever the number of threads.
+/// An error found in the kernel is a [`Bug`](crate::diag::Kind::Bug); the
+/// contents of memory are then unspecified.
+pub fn run_program(
+    program: &Program,
+    kernel: &Kernel,
+    launch: &BoundLaunch,
+    memory: &mut Memory,
+    options: &SimOptions,
+) -> Result<SimReport> {
+    if launch.is_empty() {
+        return Ok(SimReport::empty(memory, launch));
+    }
+    let params = launch.params.iter().map(|param| match param {
+        BoundParam::Pointer(_) => 0,
+        BoundParam::Scalar { dtype, value } => isel::to_bits(*dtype, *value),
+    });
+    let core_launch = simcore::Launch { grid: launch.grid, block: launch.block, params: params.collect() };
+    if let Err(reason) = program.core.validate(&core_launch, &memory.core) {
+        let message = format!("kernel {} is beyond the simulator: {reason}", kernel.name);
+        return Err(Diagnostic::unsupported(code::SIM_FEATURE, message));
+    }
+    let config = Config {
+        policy: match options.schedule {
+            SimSchedule::Lockstep => Policy::Lockstep,
+            SimSchedule::Random => Policy::Random(options.seed),
+            SimSchedule::Pct(depth) => Policy::Pct { depth, seed: options.seed },
+            SimSchedule::Adversary => Policy::Adversary(options.seed),
+        },
+        detect: options.detect,
+        count: options.count,
+        threads: options.threads as usize,
+        max_steps: options.max_steps,
+        resident: options.resident_blocks,
+        ..Config::default()
+    };
+    match simcore::run(&program.core, &core_launch, &mut memory.core, &config) {
+        Ok(done) => Ok(SimReport::new(done, memory)),
+        Err(trap) => Err(report::diagnose(program, kernel, launch, &trap)),
+    }
+}
