@@ -266,7 +266,7 @@ fn broken_cases_are_told_with_code_place_and_way_out() {
         &place,
         &["--ref"],
         96,
-        &["cases/header.fuse:12:3", "did you mean `expect`", "cases/header.fuse:13:13", "2 error(s)"],
+        &["cases/header.fuse:12:3", "did you mean `expect`", "cases/header.fuse:13:14", "2 error(s)"],
     );
 }
 
