@@ -112,8 +112,21 @@ impl Session {
     /// The plan for a fusion and the class of these arguments, compiled if it
     /// is new. Tensors are taken to start at aligned addresses.
     pub fn compile(&self, fusion: &Fusion, args: &[ArgMeta], trace: &dyn Trace) -> Result<Arc<Plan>> {
+        self.compile_at(fusion, args, &vec![MAX_ALIGN; args.len()], trace)
+    }
+
+    /// The same for tensors that start at addresses aligned to the given
+    /// numbers of bytes, one for each argument: powers of two, more than one
+    /// vector access counts as one.
+    pub fn compile_at(
+        &self,
+        fusion: &Fusion,
+        args: &[ArgMeta],
+        alignments: &[u32],
+        trace: &dyn Trace,
+    ) -> Result<Arc<Plan>> {
         let bindings = fusion::bind(fusion, args)?;
-        let alignments = vec![MAX_ALIGN; args.len()];
+        let alignments: Vec<u32> = alignments.iter().map(|align| (*align).min(MAX_ALIGN)).collect();
         let keys = keys(self.key, fusion, &bindings, args, &alignments);
         self.plan(keys, fusion, args, &alignments, trace)
     }
