@@ -210,10 +210,10 @@ operations! {
         IsFiniteF32: f32 => u32 = |a| u32::from(a.is_finite());
         SignExtend8: i32 => i32 = |a| i32::from(a as i8);
         ZeroExtend8: i32 => i32 = |a| i32::from(a as u8);
-        F32ToF64: f32 => f64 = |a| f64::from(a);
+        F32ToF64: f32 => f64 = f64::from;
         F64ToF32: f64 => f32 = |a| a as f32;
         I32ToF32: i32 => f32 = |a| a as f32;
-        I32ToF64: i32 => f64 = |a| f64::from(a);
+        I32ToF64: i32 => f64 = f64::from;
         I64ToF32: i64 => f32 = |a| a as f32;
         I64ToF64: i64 => f64 = |a| a as f64;
         F32ToI32: f32 => i32 = |a| a as i32;
@@ -222,7 +222,7 @@ operations! {
         F64ToI64: f64 => i64 = |a| a as i64;
         F32ToI8: f32 => i32 = |a| i32::from(a as i8);
         F32ToU8: f32 => i32 = |a| i32::from(a as u8);
-        I32ToI64: i32 => i64 = |a| i64::from(a);
+        I32ToI64: i32 => i64 = i64::from;
         I64ToI32: i64 => i32 = |a| a as i32;
         F16ToF32: u32 => f32 = f16_to_f32;
         F32ToF16: f32 => u32 = f32_to_f16;
