@@ -20,3 +20,8 @@ pub mod schedule;
 pub mod tensor;
 pub mod text;
 pub mod util;
+
+/// The program of the README, which must keep compiling and running.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

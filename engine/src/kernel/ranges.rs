@@ -11,20 +11,20 @@ use std::collections::BTreeMap;
 
 /// All integers from `lo` to `hi`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub(super) struct Range {
     /// The smallest.
-    pub lo: i64,
+    pub(super) lo: i64,
     /// The largest.
-    pub hi: i64,
+    pub(super) hi: i64,
 }
 
 impl Range {
     /// One value.
-    pub const fn exactly(value: i64) -> Self {
+    pub(super) const fn exactly(value: i64) -> Self {
         Self { lo: value, hi: value }
     }
     /// All values of an integer type; all of `i64` for others.
-    pub const fn of_type(dtype: DType) -> Self {
+    pub(super) const fn of_type(dtype: DType) -> Self {
         match dtype {
             DType::I32 => Self { lo: i32::MIN as i64, hi: i32::MAX as i64 },
             DType::I8 => Self { lo: -128, hi: 127 },
@@ -34,12 +34,12 @@ impl Range {
     }
     /// The values in both.
     #[must_use]
-    pub fn meet(self, other: Self) -> Self {
+    pub(super) fn meet(self, other: Self) -> Self {
         Self { lo: self.lo.max(other.lo), hi: self.hi.min(other.hi) }
     }
     /// The smallest interval around both.
     #[must_use]
-    pub fn join(self, other: Self) -> Self {
+    pub(super) fn join(self, other: Self) -> Self {
         Self { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }
     }
     fn corners(self, other: Self, op: impl Fn(i64, i64) -> i64) -> Self {

@@ -10,8 +10,11 @@
 mod bench;
 mod cache;
 mod key;
+mod on_cuda;
 mod plan;
 mod session;
+#[cfg(test)]
+mod tests;
 mod times;
 
 pub use bench::{BenchOptions, BenchReport};

@@ -1,12 +1,14 @@
 //! A compiled fusion.
 
+use crate::backend::cuda;
 use crate::diag::Result;
 use crate::fusion::Fusion;
 use crate::kernel::{self, BoundLaunch, Kernel};
 use crate::tensor::ArgMeta;
+use crate::util::Hash128;
 
-/// A fusion compiled for one class of arguments: every stage's text, and the
-/// kernel. Immutable and shared.
+/// A fusion compiled for arguments of given sizes, strides and alignments: every
+/// stage's text, and the kernel. Immutable and shared.
 #[derive(Debug)]
 pub struct Plan {
     pub(super) fusion: Fusion,
@@ -14,6 +16,7 @@ pub struct Plan {
     pub(super) params_text: String,
     pub(super) schedule_text: String,
     pub(super) kernel: Kernel,
+    pub(super) kernel_hash: Hash128,
 }
 
 impl Plan {
@@ -37,11 +40,20 @@ impl Plan {
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
+    /// The hash of the kernel's text: plans with one hash run the same code.
+    pub fn kernel_hash(&self) -> Hash128 {
+        self.kernel_hash
+    }
     /// The kernel as text.
     pub fn kernel_text(&self) -> String {
         kernel::print(&self.kernel)
     }
-    /// The launch for arguments of this plan's class.
+    /// The kernel as CUDA C++, with the part of the device library that it uses.
+    pub fn cuda_text(&self) -> String {
+        cuda::print_cuda(&self.kernel)
+    }
+    /// The launch for the arguments that the plan was compiled for; values of
+    /// scalars may differ as long as they decide no size.
     pub fn bind(&self, args: &[ArgMeta]) -> Result<BoundLaunch> {
         kernel::bind(&self.kernel, args)
     }

@@ -1,19 +1,51 @@
 //! One device and the plans compiled for it.
 
 use super::bench::{BenchOptions, BenchReport};
+use super::cache::Cache;
+use super::key::{Keys, keys, session_key};
+use super::on_cuda::Gpu;
 use super::plan::Plan;
+use crate::backend::cuda::nvrtc::NvrtcSearch;
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::Fusion;
-use crate::kernel::BoundLaunch;
-use crate::options::{DeviceDesc, Options, SimOptions, Trace};
-use crate::tensor::{Arg, ArgMeta, HostTensor};
+use crate::fusion::{self, Fusion};
+use crate::kernel::{self, BoundLaunch, ParamKind};
+use crate::lower;
+use crate::options::{CompileCx, DeviceDesc, Options, SimOptions, Trace};
+use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
+use crate::util::Hash128;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+/// Plans that a session keeps.
+const MAX_PLANS: usize = 1024;
+/// Ready argument blocks that a session keeps.
+const MAX_LAUNCHES: usize = 4096;
+/// Alignment in bytes that is told apart: one vector access.
+const MAX_ALIGN: u32 = 16;
 
 /// A device, simulated or real, and the plans compiled for it.
 pub struct Session {
     device: DeviceDesc,
     options: Options,
-    sim: SimOptions,
+    backend: Backend,
+    key: Hash128,
+    plans: Cache<Plan>,
+    launches: Cache<Ready>,
+}
+
+/// What executes kernels.
+enum Backend {
+    Simulator(SimOptions),
+    Gpu(Box<Gpu>),
+}
+
+/// A call with every number known.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) plan: Arc<Plan>,
+    pub(super) launch: Arc<BoundLaunch>,
+    /// Type and layout of each output.
+    pub(super) outputs: Vec<TensorMeta>,
 }
 
 /// What a run gave.
@@ -30,15 +62,32 @@ pub struct RunOutcome {
 impl Session {
     /// A simulated device.
     pub fn simulator(device: DeviceDesc, sim: SimOptions, options: Options) -> Self {
-        Self { device, options, sim }
+        Self::new(device, options, Backend::Simulator(sim))
     }
-    /// The GPU with this ordinal among those the process sees.
-    pub fn cuda(ordinal: usize, _options: Options) -> Result<Self> {
-        Err(Diagnostic::user(
-            code::NO_DRIVER,
-            format!("GPU {ordinal} cannot be opened: this build has no CUDA back end"),
-        ))
+
+    /// The GPU with this ordinal among those that the process sees. NVRTC is
+    /// looked for where installers put it.
+    pub fn cuda(ordinal: usize, options: Options) -> Result<Self> {
+        Self::cuda_with(ordinal, options, &NvrtcSearch::default())
     }
+
+    /// The GPU with this ordinal, with NVRTC looked for where `search` says.
+    pub fn cuda_with(ordinal: usize, options: Options, search: &NvrtcSearch) -> Result<Self> {
+        let gpu = Gpu::open(ordinal, search)?;
+        Ok(Self::new(gpu.device.desc().clone(), options, Backend::Gpu(Box::new(gpu))))
+    }
+
+    /// The first GPU, or where there is none the simulator.
+    pub fn any(options: Options) -> Self {
+        Self::cuda(0, options.clone())
+            .unwrap_or_else(|_| Self::simulator(DeviceDesc::h200(), SimOptions::default(), options))
+    }
+
+    fn new(device: DeviceDesc, options: Options, backend: Backend) -> Self {
+        let key = session_key(&device, &options);
+        Self { device, options, backend, key, plans: Cache::new(MAX_PLANS), launches: Cache::new(MAX_LAUNCHES) }
+    }
+
     /// The device that schedules are computed for.
     pub fn device(&self) -> &DeviceDesc {
         &self.device
@@ -49,16 +98,32 @@ impl Session {
     }
     /// Whether the device is simulated.
     pub fn is_simulator(&self) -> bool {
-        true
+        matches!(self.backend, Backend::Simulator(_))
     }
-    /// The plan for a fusion and the class of these arguments, compiled if it is new.
-    pub fn compile(&self, fusion: &Fusion, _args: &[ArgMeta], _trace: &dyn Trace) -> Result<Arc<Plan>> {
-        Err(missing(fusion))
+    /// Plans kept at present.
+    pub fn cached_plans(&self) -> usize {
+        self.plans.len()
     }
+
+    /// The plan for a fusion and the class of these arguments, compiled if it
+    /// is new. Tensors are taken to start at aligned addresses.
+    pub fn compile(&self, fusion: &Fusion, args: &[ArgMeta], trace: &dyn Trace) -> Result<Arc<Plan>> {
+        let bindings = fusion::bind(fusion, args)?;
+        let alignments = vec![MAX_ALIGN; args.len()];
+        let keys = keys(self.key, fusion, &bindings, args, &alignments);
+        self.plan(keys, fusion, args, &alignments, trace)
+    }
+
     /// Compiles if needed and runs once.
     pub fn run(&self, fusion: &Fusion, args: &[Arg], trace: &dyn Trace) -> Result<RunOutcome> {
-        self.run_as(fusion, args, &self.sim, trace)
+        let ready = self.ready(fusion, args, trace)?;
+        let sim = match &self.backend {
+            Backend::Simulator(sim) => *sim,
+            Backend::Gpu(_) => SimOptions::default(),
+        };
+        self.execute(&ready, args, &sim, trace)
     }
+
     /// Runs under each of the given simulator options in turn: same plan, other
     /// orders of threads. One result for each; on a GPU they all do the same.
     pub fn run_many(
@@ -68,24 +133,206 @@ impl Session {
         schedules: &[SimOptions],
         trace: &dyn Trace,
     ) -> Vec<Result<RunOutcome>> {
-        schedules.iter().map(|sim| self.run_as(fusion, args, sim, trace)).collect()
+        schedules
+            .iter()
+            .map(|sim| {
+                let ready = self.ready(fusion, args, trace)?;
+                self.execute(&ready, args, sim, trace)
+            })
+            .collect()
     }
+
     /// Measures a fusion on a GPU. Counters of the simulator come with every run.
     pub fn bench(
         &self,
         fusion: &Fusion,
-        _args: &[Arg],
-        _options: &BenchOptions,
-        _trace: &dyn Trace,
+        args: &[Arg],
+        options: &BenchOptions,
+        trace: &dyn Trace,
     ) -> Result<BenchReport> {
-        Err(missing(fusion))
+        match &self.backend {
+            Backend::Gpu(gpu) => {
+                let ready = self.ready(fusion, args, trace)?;
+                gpu.bench(&self.cx(trace), &ready, args, options)
+            }
+            Backend::Simulator(_) => Err(Diagnostic::unsupported(
+                code::SIM_FEATURE,
+                format!("fusion @{} cannot be timed on a simulated device", fusion.name),
+            )
+            .note("the counters of a run are exact and repeatable, and serve as its record")),
+        }
     }
 
-    fn run_as(&self, fusion: &Fusion, _args: &[Arg], _sim: &SimOptions, _trace: &dyn Trace) -> Result<RunOutcome> {
-        Err(missing(fusion))
+    /// Facts about the device and its libraries, one a line, for provenance.
+    pub fn notes(&self) -> Vec<String> {
+        match &self.backend {
+            Backend::Simulator(sim) => vec![format!("simulator, schedule {:?}, seed {}", sim.schedule, sim.seed)],
+            Backend::Gpu(gpu) => {
+                let (major, minor) = gpu.nvrtc().version();
+                vec![
+                    format!("GPU {}", gpu.device.uuid()),
+                    format!("NVRTC {major}.{minor} from {}", gpu.nvrtc().path().display()),
+                ]
+            }
+        }
+    }
+
+    fn cx<'a>(&'a self, trace: &'a dyn Trace) -> CompileCx<'a> {
+        CompileCx { options: &self.options, device: &self.device, trace }
+    }
+
+    fn plan(
+        &self,
+        keys: Keys,
+        fusion: &Fusion,
+        args: &[ArgMeta],
+        alignments: &[u32],
+        trace: &dyn Trace,
+    ) -> Result<Arc<Plan>> {
+        self.plans.get_or_try(keys.plan, || {
+            let cx = self.cx(trace);
+            guard("compiling", fusion, || build_plan(&cx, fusion, args, alignments))
+        })
+    }
+
+    /// Everything about a call that does not depend on its data.
+    fn ready(&self, fusion: &Fusion, args: &[Arg], trace: &dyn Trace) -> Result<Arc<Ready>> {
+        let bindings = fusion::bind_args(fusion, args)?;
+        let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+        let alignments: Vec<u32> = args.iter().map(alignment).collect();
+        let keys = keys(self.key, fusion, &bindings, &metas, &alignments);
+        self.launches.get_or_try(keys.launch, || {
+            let plan = self.plan(keys, fusion, &metas, &alignments, trace)?;
+            let outputs: Vec<_> = fusion.outputs.iter().map(|&t| bindings.dense_meta(fusion, t)).collect();
+            let launch = bind_launch(&plan, &metas, &outputs)?;
+            Ok(Ready { plan, launch: Arc::new(launch), outputs })
+        })
+    }
+
+    fn execute(&self, ready: &Ready, args: &[Arg], sim: &SimOptions, trace: &dyn Trace) -> Result<RunOutcome> {
+        let (plan, launch) = (ready.plan.clone(), ready.launch.clone());
+        if launch.is_empty() {
+            let outputs = ready.outputs.iter().map(|meta| HostTensor::from_byte(meta.clone(), 0));
+            return Ok(RunOutcome { outputs: outputs.collect::<Result<_>>()?, plan, launch });
+        }
+        let outputs = match &self.backend {
+            Backend::Simulator(_) => {
+                let _ = sim;
+                let name = &ready.plan.kernel.name;
+                return Err(Diagnostic::unsupported(code::SIM_FEATURE, format!("the simulator cannot run {name} yet")));
+            }
+            Backend::Gpu(gpu) => gpu.run(&self.cx(trace), ready, args)?,
+        };
+        Ok(RunOutcome { outputs, plan, launch })
     }
 }
 
-fn missing(fusion: &Fusion) -> Box<Diagnostic> {
-    Diagnostic::unsupported(code::NO_SCHEDULER, format!("no scheduler is available for fusion @{}", fusion.name))
+/// Compiles a fusion into a plan.
+fn build_plan(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Plan> {
+    let compiled = lower::compile_fusion(cx, fusion, args, alignments)?;
+    let kernel_hash = Hash128::of(kernel::print(&compiled.kernel).as_bytes());
+    Ok(Plan {
+        fusion: fusion.clone(),
+        scheduler: compiled.scheduler,
+        params_text: compiled.params_text,
+        schedule_text: compiled.schedule_text,
+        kernel: compiled.kernel,
+        kernel_hash,
+    })
+}
+
+/// Binds a plan's launch and holds its numbers against the arguments and the
+/// predicted outputs: the kernel must not reach beyond either.
+fn bind_launch(plan: &Plan, args: &[ArgMeta], outputs: &[TensorMeta]) -> Result<BoundLaunch> {
+    let kernel = &plan.kernel;
+    if !outputs.is_empty() && outputs.iter().all(|meta| meta.numel() == Some(0)) {
+        return Ok(empty_launch(plan));
+    }
+    let launch = kernel::bind(kernel, args)?;
+    let mut written = vec![false; outputs.len()];
+    for param in kernel.params.values() {
+        let (what, buffer, limit) = match param.kind {
+            ParamKind::Input { input, buffer } => {
+                let Some(ArgMeta::Tensor(meta)) = args.get(input as usize) else { continue };
+                (format!("input {input}"), buffer, meta.span())
+            }
+            ParamKind::Output { output, buffer } => {
+                if let Some(written) = written.get_mut(output as usize) {
+                    *written = true;
+                }
+                (format!("output {output}"), buffer, outputs.get(output as usize).and_then(TensorMeta::numel))
+            }
+            _ => continue,
+        };
+        let len = launch.buffer_lens[buffer];
+        let exact = matches!(param.kind, ParamKind::Output { .. });
+        let limit = limit.and_then(|n| u64::try_from(n).ok());
+        if limit.is_none_or(|limit| if exact { len != limit } else { len > limit }) {
+            return Err(Diagnostic::bug(format!(
+                "{what} has {} elements, kernel {} takes it for {len}",
+                limit.unwrap_or(0),
+                kernel.name
+            )));
+        }
+    }
+    if let Some(output) = written.iter().position(|written| !written) {
+        let name = &plan.fusion.tensors[plan.fusion.outputs[output]].name;
+        return Err(Diagnostic::bug(format!("kernel {} does not write output {output} `%{name}`", kernel.name)));
+    }
+    Ok(launch)
+}
+
+/// The launch of nothing.
+fn empty_launch(plan: &Plan) -> BoundLaunch {
+    let mut buffer_lens = crate::util::PrimaryMap::new();
+    for _ in plan.kernel.buffers.ids() {
+        buffer_lens.push(0);
+    }
+    BoundLaunch { grid: [0; 3], block: [1; 3], params: Vec::new(), buffer_lens, shared_bytes: 0 }
+}
+
+/// The alignment of an argument's element 0 in bytes, at most [`MAX_ALIGN`].
+/// Storage itself starts aligned on every device.
+fn alignment(arg: &Arg) -> u32 {
+    match arg {
+        Arg::Tensor(tensor) => {
+            let start = tensor.offset.wrapping_mul(tensor.dtype().bytes());
+            1 << start.trailing_zeros().min(MAX_ALIGN.trailing_zeros())
+        }
+        Arg::Scalar(_) => MAX_ALIGN,
+    }
+}
+
+/// Turns a panic into a bug of the fusion at hand.
+fn guard<T>(doing: &str, fusion: &Fusion, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    // Work is given up as a whole: nothing that it borrowed is seen half done.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(Diagnostic::bug(format!("panic while {doing} fusion @{}: {text}", fusion.name)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::num::DType;
+
+    #[test]
+    fn alignment_is_that_of_the_first_element() {
+        let at = |offset| {
+            let mut tensor = HostTensor::zeros(DType::BF16, &[64]).unwrap();
+            tensor.offset = offset;
+            alignment(&Arg::Tensor(tensor))
+        };
+        assert_eq!([0, 1, 2, 3, 4, 8, 24].map(at), [16, 2, 4, 2, 8, 16, 16]);
+    }
+
+    #[test]
+    fn a_panic_is_a_bug_of_the_fusion() {
+        let fusion = crate::fusion::sketch::Sketch::new().fusion;
+        let error = guard::<()>("testing", &fusion, || panic!("index {} is wrong", 7)).unwrap_err();
+        assert_eq!(error.message, format!("panic while testing fusion @{}: index 7 is wrong", fusion.name));
+        assert_eq!(guard("testing", &fusion, || Ok(3)).unwrap(), 3);
+    }
 }

@@ -69,6 +69,118 @@ pub(super) fn vector_add() -> Kernel {
     b.finish_1d(blocks, 128)
 }
 
+/// How a chain is spread over threads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spread {
+    /// Threads of a block.
+    pub(super) threads: i64,
+    /// Accesses of 16 bytes that each thread makes to each tensor, a block apart.
+    pub(super) vectors: i64,
+    /// The caches that reads and writes use.
+    pub(super) hint: CacheHint,
+}
+
+/// A chain of operations on bf16 inputs, eight elements per access.
+pub(super) fn chain<const N: usize>(
+    name: &str,
+    spread: Spread,
+    formula: impl Fn(&mut KernelBuilder, [ExprId; N]) -> ExprId,
+) -> Kernel {
+    let Spread { threads, vectors, hint } = spread;
+    let mut b = KernelBuilder::new(name, DType::I32);
+    let n = b.size("n", 0, 0);
+    let inputs: [_; N] = std::array::from_fn(|i| b.input(format!("x{i}"), i as u32, DType::BF16, n, 16));
+    let out = b.output("out", 0, DType::BF16, n, 16);
+    let (eight, zero) = (b.int(8), b.int(0));
+    let locals: [_; N] = std::array::from_fn(|i| b.local(format!("xs{i}"), DType::BF16, 8 * vectors));
+    let outs = b.local("outs", DType::BF16, 8);
+    let (block, thread) = (b.exprs().block_idx(Dim::X), b.exprs().thread_idx(Dim::X));
+    let (per_block, per_vector) = (b.int(8 * threads * vectors), b.int(8 * threads));
+    let base = b.exprs().mul(block, per_block);
+    let offset = b.exprs().mul(thread, eight);
+    let first = b.exprs().add(base, offset);
+    let count = b.int(vectors);
+    let place = |b: &mut KernelBuilder, v: ExprId| {
+        let (step, slot) = (b.exprs().mul(v, per_vector), b.exprs().mul(v, eight));
+        (b.exprs().add(first, step), slot)
+    };
+    b.count("v", count, Unroll::Full, |b, v| {
+        let (element, slot) = place(b, v);
+        let is_inside = b.exprs().lt(element, n);
+        b.if_(is_inside, |b| {
+            for (local, input) in locals.iter().zip(inputs) {
+                b.mov((*local, slot), (input, element), 8, hint);
+            }
+        });
+    });
+    b.count("v", count, Unroll::Full, |b, v| {
+        let (element, slot) = place(b, v);
+        let is_inside = b.exprs().lt(element, n);
+        b.if_(is_inside, |b| {
+            b.count("j", eight, Unroll::Full, |b, j| {
+                let lane = b.exprs().add(slot, j);
+                let values = locals.map(|local| b.load("v", local, lane)).map(|v| b.exprs().cast(v, DType::F32));
+                let value = formula(b, values);
+                let value = b.exprs().cast(value, DType::BF16);
+                b.store(outs, j, value);
+            });
+            b.mov((out, element), (outs, zero), 8, hint);
+        });
+    });
+    let blocks = b.exprs().binary(BinaryOp::CeilDiv, n, per_block);
+    b.finish_1d(blocks, threads as u32)
+}
+
+/// One access per thread in blocks of 256.
+pub(super) const PLAIN: Spread = Spread { threads: 256, vectors: 1, hint: CacheHint::Streaming };
+
+/// `gelu(x * y + z)` by the error function.
+pub(super) fn gelu_chain(spread: Spread) -> Kernel {
+    chain("gelu_chain", spread, |b, [x, y, z]| {
+        let xy = b.exprs().mul(x, y);
+        let v = b.exprs().add(xy, z);
+        let number = |b: &mut KernelBuilder, v: f64| b.exprs().value(Value::Float(v), DType::F32);
+        let (half, one, root) = (number(b, 0.5), number(b, 1.0), number(b, std::f64::consts::FRAC_1_SQRT_2));
+        let scaled = b.exprs().mul(v, root);
+        let erf = b.exprs().unary(UnaryOp::Erf, scaled);
+        let erf = b.exprs().add(erf, one);
+        let halved = b.exprs().mul(v, half);
+        b.exprs().mul(halved, erf)
+    })
+}
+
+/// One unary operation of `x * y + z`.
+pub(super) fn unary_chain(op: UnaryOp) -> Kernel {
+    chain(&format!("{op}_chain"), PLAIN, move |b, [x, y, z]| {
+        let xy = b.exprs().mul(x, y);
+        let v = b.exprs().add(xy, z);
+        b.exprs().unary(op, v)
+    })
+}
+
+/// Writes one element behind the end of its output.
+pub(super) fn writes_behind_the_end() -> Kernel {
+    let mut b = KernelBuilder::new("writes_behind_the_end", DType::I32);
+    let n = b.size("n", 0, 0);
+    b.input("x", 0, DType::I32, n, 4);
+    let y = b.output("y", 0, DType::I32, n, 4);
+    let one = b.int(1);
+    b.store(y, n, one);
+    b.finish_1d(one, 1)
+}
+
+/// Reads far outside of any memory.
+pub(super) fn reads_nowhere() -> Kernel {
+    let mut b = KernelBuilder::new("reads_nowhere", DType::I64);
+    let n = b.size("n", 0, 0);
+    let x = b.input("x", 0, DType::I32, n, 4);
+    let y = b.output("y", 0, DType::I32, n, 4);
+    let (zero, far, one) = (b.int(0), b.int(1 << 44), b.int(1));
+    let value = b.load("value", x, far);
+    b.store(y, zero, value);
+    b.finish_1d(one, 1)
+}
+
 /// Sums the 256 partial values of a block with shuffles and shared memory;
 /// every thread gets the sum.
 fn block_sum(b: &mut KernelBuilder, partial: ExprId, warps: BufId) -> ExprId {

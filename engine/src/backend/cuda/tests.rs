@@ -2,10 +2,12 @@
 //! found: `FUSEWRIGHT_NVRTC` names the library, its folder or a `site-packages`
 //! folder. Without NVRTC the compile tests say so and pass.
 
+mod gpu;
+
 use super::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
 use super::{emit, samples};
 use crate::kernel::Kernel;
-use crate::num::DType;
+use crate::num::{DType, UnaryOp};
 use expect_test::{Expect, expect};
 use std::path::PathBuf;
 
@@ -40,6 +42,7 @@ fn check_compiles(kernels: &[Kernel]) {
             Err(error) => panic!("{error}\n{}", source.text()),
         };
         assert!(cubin.bytes.starts_with(b"\x7fELF"), "{} is no ELF file", kernel.name);
+        keep(kernel, &cubin.bytes);
         let resources = cubin.resources.expect("the log has the assembler's report");
         println!("{}: {resources:?}, {} bytes of text", kernel.name, source.text().len());
         assert!(resources.registers > 0);
@@ -341,6 +344,14 @@ fn only_used_library_functions_are_printed() {
     }
 }
 
+/// Where `FUSEWRIGHT_CUBINS` names a folder, leaves the machine code there for disassembly.
+fn keep(kernel: &Kernel, cubin: &[u8]) {
+    if let Some(folder) = std::env::var_os("FUSEWRIGHT_CUBINS") {
+        let file = PathBuf::from(folder).join(format!("{}.cubin", kernel.name));
+        std::fs::write(file, cubin).expect("the folder can be written");
+    }
+}
+
 #[test]
 fn samples_compile() {
     check_compiles(&[
@@ -350,6 +361,16 @@ fn samples_compile() {
         samples::count_above(),
         samples::grid_reverse(),
         samples::formulas(),
+        samples::gelu_chain(samples::PLAIN),
+        samples::unary_chain(UnaryOp::Exp),
+        samples::unary_chain(UnaryOp::Silu),
+        samples::unary_chain(UnaryOp::Tanh),
+        samples::unary_chain(UnaryOp::Rsqrt),
+        samples::unary_chain(UnaryOp::Reciprocal),
+        samples::unary_chain(UnaryOp::Log),
+        samples::unary_chain(UnaryOp::Sqrt),
+        samples::writes_behind_the_end(),
+        samples::reads_nowhere(),
     ]);
 }
 

@@ -19,6 +19,29 @@ template <class T> __device__ inline T sign_of(T x) { return (T)((x > T(0)) - (x
 //@ sign_bit :
 __device__ inline bool sign_bit(float x) { return __float_as_int(x) < 0; }
 __device__ inline bool sign_bit(double x) { return __double_as_longlong(x) < 0; }
+//@ erf_fast : min_nan
+// The error function as x P(x^2) / Q(x^2), fitted for the least relative error
+// on [0, 3.85], where it reaches 1 to within rounding. Relative error below
+// 2^-21; never beyond 1. No branch, and few instructions that run at half rate.
+__device__ inline float erf_fast(float x) {
+  const float a = min_nan(fabsf(x), 3.85f);
+  const float t = a * a;
+  float p = 2.1082613e-6f;
+  p = fmaf(p, t, 2.8567485e-4f);
+  p = fmaf(p, t, 3.6739712e-3f);
+  p = fmaf(p, t, 5.247983e-2f);
+  p = fmaf(p, t, 1.8789877e-1f);
+  p = fmaf(p, t, 1.1283792f);
+  float q = 3.8731727e-5f;
+  q = fmaf(q, t, 1.1455091e-3f);
+  q = fmaf(q, t, 1.4784975e-2f);
+  q = fmaf(q, t, 1.1312939e-1f);
+  q = fmaf(q, t, 4.9985382e-1f);
+  q = fmaf(q, t, 1.0f);
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(q));
+  return copysignf(min_nan(a * p * r, 1.0f), x);
+}
 //@ exp_neg :
 // exp(-x) for the logistic functions: 2^(-x log2 e), relative error below
 // 2^-22 + |x| 2^-24; exact at 0 and at both infinities.

@@ -1,0 +1,21 @@
+//! Defines a fusion, runs it on whatever device there is, and prints the kernel.
+
+use engine::fusion::{Dim, FusionBuilder};
+use engine::num::{DType, Value};
+use engine::options::{NoTrace, Options};
+use engine::runtime::Session;
+use engine::tensor::{Arg, HostTensor};
+
+#[allow(clippy::print_stdout, reason = "an example shows its result")]
+fn main() -> engine::diag::Result<()> {
+    let mut b = FusionBuilder::new("scaled_softmax");
+    let x = b.tensor("x", DType::F32, &[Dim::Symbolic, Dim::Symbolic])?;
+    let scaled = b.mul(x, 0.5)?;
+    let y = b.softmax(scaled, -1)?;
+    b.output(y)?;
+    let fusion = b.finish()?;
+    let x = HostTensor::from_fn(DType::F32, &[4, 1000], |i| Value::Int(i[0] * i[1] % 7))?;
+    let run = Session::any(Options::default()).run(&fusion, &[Arg::Tensor(x)], &NoTrace)?;
+    println!("{}\nrow 0 starts with {}", run.plan.cuda_text(), run.outputs[0].get(&[0, 0]).as_f64());
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Tests of sessions: plans, caches, determinism.
+
+use super::{PhaseTimes, Plan, Session};
+use crate::diag::Result;
+use crate::fusion::{Dim, Fusion, FusionBuilder, Operand};
+use crate::num::{DType, Value};
+use crate::options::{DeviceDesc, NoTrace, Options, Phase, SimOptions};
+use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
+use std::sync::Arc;
+
+const DYNAMIC: &[Dim] = &[Dim::Symbolic, Dim::Symbolic];
+
+fn session() -> Session {
+    Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default())
+}
+
+fn fusion(name: &str, build: impl FnOnce(&mut FusionBuilder) -> Result<Operand>) -> Fusion {
+    let mut b = FusionBuilder::new(name);
+    let y = build(&mut b).unwrap();
+    b.output(y).unwrap();
+    b.finish().unwrap()
+}
+
+/// One fusion of each kind, each with one input of two axes.
+fn samples() -> Vec<Fusion> {
+    let x = |b: &mut FusionBuilder| b.tensor("x", DType::BF16, DYNAMIC);
+    vec![
+        fusion("gelu", |b| {
+            let x = x(b)?;
+            let y = b.gelu(x)?;
+            b.cast(y, DType::BF16)
+        }),
+        fusion("sum_inner", |b| {
+            let x = x(b)?;
+            b.sum(x, &[1], false)
+        }),
+        fusion("softmax", |b| {
+            let x = x(b)?;
+            let y = b.softmax(x, -1)?;
+            b.cast(y, DType::BF16)
+        }),
+        fusion("rms_norm", |b| {
+            let x = x(b)?;
+            b.rms_norm(x, None, 1e-5)
+        }),
+    ]
+}
+
+fn metas(sizes: [i64; 2]) -> Vec<ArgMeta> {
+    vec![ArgMeta::Tensor(TensorMeta::contiguous(DType::BF16, &sizes))]
+}
+
+fn texts(session: &Session, fusion: &Fusion, sizes: [i64; 2]) -> String {
+    let plan = session.compile(fusion, &metas(sizes), &NoTrace).unwrap();
+    format!("{}\n{}\n{}\n{}", plan.params_text(), plan.schedule_text(), plan.kernel_text(), plan.cuda_text())
+}
+
+fn shares_nothing_mutable<T: Send + Sync>() {}
+
+#[test]
+fn sessions_and_plans_are_shared_between_threads() {
+    shares_nothing_mutable::<Session>();
+    shares_nothing_mutable::<Plan>();
+}
+
+#[test]
+fn plans_are_kept_by_everything_that_they_depend_on() {
+    let session = session();
+    let [gelu, sum, ..] = &samples()[..] else { panic!("there are samples") };
+    let compile = |fusion, sizes| session.compile(fusion, &metas(sizes), &NoTrace).unwrap();
+    let first = compile(gelu, [64, 256]);
+    assert!(Arc::ptr_eq(&first, &compile(gelu, [64, 256])));
+    assert!(!Arc::ptr_eq(&first, &compile(sum, [64, 256])));
+    assert_eq!(session.cached_plans(), 2);
+    compile(gelu, [64, 257]);
+    assert_eq!(session.cached_plans(), 3);
+    // Other rows, same schedule: another plan with the same code.
+    assert_eq!(compile(sum, [4096, 4096]).kernel_hash(), compile(sum, [8192, 4096]).kernel_hash());
+}
+
+#[test]
+fn texts_are_the_same_in_every_run_and_thread() {
+    let samples = samples();
+    let compile_all = |sizes: [i64; 2]| {
+        let session = session();
+        samples.iter().map(|fusion| texts(&session, fusion, sizes)).collect::<Vec<_>>()
+    };
+    let expected = compile_all([8192, 4097]);
+    for _ in 0..100 / samples.len() {
+        assert_eq!(compile_all([8192, 4097]), expected);
+    }
+    for threads in [1, 2, 8] {
+        let session = session();
+        let results: Vec<Vec<String>> = std::thread::scope(|scope| {
+            let work = |first: usize| {
+                let (session, samples) = (&session, &samples);
+                move || {
+                    // Each thread starts with another fusion, so that compilations interleave.
+                    let mut found = vec![String::new(); samples.len()];
+                    for i in 0..samples.len() {
+                        let at = (first + i) % samples.len();
+                        found[at] = texts(session, &samples[at], [8192, 4097]);
+                    }
+                    found
+                }
+            };
+            let handles: Vec<_> = (0..threads).map(|first| scope.spawn(work(first))).collect();
+            handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+        });
+        assert!(results.iter().all(|found| *found == expected), "with {threads} threads");
+    }
+}
+
+#[test]
+fn bad_arguments_are_refused_before_anything_is_compiled() {
+    let session = session();
+    let gelu = &samples()[0];
+    let wrong_type = Arg::Tensor(HostTensor::zeros(DType::F32, &[2, 2]).unwrap());
+    for (args, code) in [(vec![], "E0301"), (vec![wrong_type], "E0302"), (vec![Arg::Scalar(Value::Int(1))], "E0309")] {
+        let error = session.run(gelu, &args, &NoTrace).unwrap_err();
+        assert_eq!(error.code.0, code, "{error}");
+    }
+    assert_eq!(session.cached_plans(), 0);
+}
+
+#[test]
+fn empty_outputs_need_no_launch() {
+    let session = session();
+    for fusion in samples() {
+        let empty = Arg::Tensor(HostTensor::zeros(DType::BF16, &[0, 0]).unwrap());
+        let run = session.run(&fusion, &[empty], &NoTrace).unwrap();
+        assert!(run.launch.is_empty() && run.outputs[0].numel() == 0, "{}", fusion.name);
+    }
+}
+
+#[test]
+fn phases_are_traced() {
+    let start = std::time::Instant::now();
+    let times = PhaseTimes::new(move || start.elapsed());
+    let session = session();
+    for fusion in samples() {
+        session.compile(&fusion, &metas([16_384, 4096]), &times).unwrap();
+    }
+    let phases: Vec<Phase> = times.totals().into_iter().map(|(phase, _)| phase).collect();
+    assert_eq!(phases, [Phase::Schedule, Phase::Lower]);
+}
