@@ -14,11 +14,13 @@ fn samples(dtype: DType) -> Vec<Value> {
         state ^ (state >> 29)
     };
     let special: Vec<Value> = match dtype.class() {
-        DTypeClass::Float => [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 1e-40, 1e-310, 6e-8, 65519.9, 65520.0, 3e38, 1e300]
-            .into_iter()
-            .chain([f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 127.5, -128.9, 255.9, 2147483648.0, -9.3e18])
-            .map(Value::Float)
-            .collect(),
+        DTypeClass::Float => {
+            [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 1e-40, 1e-310, 6e-8, 65519.9, 65520.0, 3e38, 1e300]
+                .into_iter()
+                .chain([f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 127.5, -128.9, 255.9, 2147483648.0, -9.3e18])
+                .map(Value::Float)
+                .collect()
+        }
         DTypeClass::Int => [0, 1, -1, 2, 3, 7, 31, 32, 63, 64, 127, 128, 255, -128, i64::MAX, i64::MIN]
             .into_iter()
             .chain([i32::MAX.into(), i32::MIN.into(), 1 << 24, (1 << 24) + 1, (1 << 53) + 1, (1 << 62) + 3])
