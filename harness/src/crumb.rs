@@ -47,6 +47,12 @@ pub(crate) enum Own {
     Bench = 104,
 }
 
+impl Own {
+    pub(crate) fn name(self) -> &'static str {
+        phase_name(self as u32)
+    }
+}
+
 fn phase_name(phase: u32) -> &'static str {
     use Phase::{Codegen, Launch, Load, Lower, Parse, Schedule, Verify};
     let engine = [Parse, Schedule, Lower, Codegen, Load, Launch, Verify];

@@ -6,9 +6,19 @@
 
 #![warn(missing_docs)]
 
+pub mod background;
 pub mod case;
+pub mod cli;
 mod crc;
 mod crumb;
+mod device;
+mod dispatch;
+mod exit;
 pub mod filter;
 mod os;
+mod proto;
+pub mod record;
+mod report;
 mod units;
+pub mod verdict;
+mod worker;

@@ -128,6 +128,21 @@ pub(crate) fn signal_group(child: &Child, signal: Signal) {
     }
 }
 
+/// Writes to an address that is never mapped: a real segmentation fault.
+pub(crate) fn write_unmapped() {
+    let address = std::hint::black_box(4096usize) - 4088;
+    // SAFETY: none. It is the fault that the caller asks for, and ends the process.
+    unsafe { std::ptr::without_provenance_mut::<u64>(address).write_volatile(1) };
+}
+
+/// Reads a mapping behind the end of its file: a real bus error.
+pub(crate) fn read_past_end() {
+    if let Ok(area) = SharedWords::create(512) {
+        let _ = rustix::fs::ftruncate(&area.fd, 0);
+        std::hint::black_box(area.words()[0].load(std::sync::atomic::Ordering::Relaxed));
+    }
+}
+
 /// Holds an exclusive lock on a file while it lives.
 pub(crate) struct FileLock(#[expect(dead_code, reason = "held for its lock")] std::fs::File);
 

@@ -31,6 +31,10 @@ pub(super) struct Lowering<'a> {
     pub(super) fill: Option<ReduceOp>,
     /// Accumulations that the fill makes harmless outside.
     pub(super) untested: BTreeSet<TvId>,
+    /// Loads whose vectors reach outside and need a fix-up.
+    pub(super) to_fix: BTreeSet<TvId>,
+    /// The load whose fix-up is being emitted.
+    pub(super) fixing: Option<TvId>,
     /// Number of loops open now that run more than once.
     pub(super) open_loops: u32,
 }
@@ -51,6 +55,8 @@ impl<'a> Lowering<'a> {
             parallel: Vec::new(),
             fill: None,
             untested: BTreeSet::new(),
+            to_fix: BTreeSet::new(),
+            fixing: None,
             open_loops: 0,
         }
     }

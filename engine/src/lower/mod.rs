@@ -26,7 +26,4 @@ mod nest;
 mod params;
 mod vector;
 
-#[cfg(test)]
-mod tests;
-
 pub use compile::{Compiled, compile_fusion, lower};

@@ -135,6 +135,20 @@ impl Lowering<'_> {
     }
 
     fn emit_unit(&mut self, unit: &[TvId], depth: usize) -> Result<()> {
+        self.emit_unit_once(unit, depth)?;
+        // After all accesses of a load were issued, what they read outside is replaced.
+        match *unit {
+            [tv] if self.scheduled.tensors[tv].inline_at == depth && self.to_fix.remove(&tv) => {
+                self.fixing = Some(tv);
+                let result = self.emit_unit_once(unit, depth);
+                self.fixing = None;
+                result
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn emit_unit_once(&mut self, unit: &[TvId], depth: usize) -> Result<()> {
         let loops_of = |tv: TvId| &self.scheduled.tensors[tv].loops;
         if let [tv] = *unit {
             if self.is_batched_reduction(tv, depth) {

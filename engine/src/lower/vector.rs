@@ -1,13 +1,14 @@
 //! Wide accesses. A copy between registers and global memory whose innermost
 //! loop is a vector axis becomes one access where the elements are consecutive
-//! and provably aligned, and all inside; at the ends of a row it falls back to
-//! single elements. Where alignment cannot be proved, an unrolled loop of
-//! single elements remains.
+//! and provably aligned. At the ends of a row a store falls back to single
+//! elements, and a load reads over the end and replaces what is not its own.
+//! Where alignment cannot be proved, an unrolled loop of single elements
+//! remains.
 
 use super::context::Lowering;
 use crate::diag::Result;
-use crate::kernel::{BufId, CacheHint, Expr, ExprId};
-use crate::num::BinaryOp;
+use crate::kernel::{Block, BufId, CacheHint, Expr, ExprId, Origin, Stmt, StmtKind};
+use crate::num::{BinaryOp, UnaryOp};
 use crate::schedule::{AxisId, Compute, ParallelType, TvId, TvOp, TvOperand, Xform};
 
 /// The widest access of a thread.
@@ -75,48 +76,138 @@ impl Lowering<'_> {
             last = lowering.lane_terms(tv, copy.is_load)?;
             Ok(())
         })?;
-        let uniform = first == last;
-        let terms = self.range_terms(&first, &last);
-        let inside = self.conjunction(&terms);
-        self.b.open();
-        self.emit_accesses(copy);
-        let wide = self.b.close();
-        if self.b.exprs().as_bool(inside) == Some(true) {
-            wide.into_iter().for_each(|stmt| self.b.emit(stmt.kind));
+        let all = self.range_terms(&first, &last);
+        let all = self.conjunction(&all);
+        if self.b.exprs().as_bool(all) == Some(true) {
+            self.emit_accesses(copy);
             return Ok(());
         }
+        let any = self.range_terms(&last, &first);
+        let any = self.conjunction(&any);
+        match (copy.is_load, first == last) {
+            (true, true) => self.emit_uniform_load(tv, leaf, copy, all),
+            (true, false) => self.emit_partial_load(tv, leaf, copy, all, any),
+            (false, uniform) => self.emit_partial_store(tv, leaf, copy, all, uniform),
+        }
+    }
+
+    /// `if inside { wide } else { fill }`.
+    fn emit_uniform_load(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy, inside: ExprId) -> Result<()> {
+        let wide = self.accesses_block(copy);
         self.b.open();
-        let result = match (uniform, copy.is_load) {
-            (true, false) => Ok(()),
-            (true, true) => self.emit_loop(leaf, |lowering| {
-                let (array, index) = (copy.array.0, lowering.array_index(tv)?);
-                let zero = lowering.outside_value(tv);
-                lowering.b.store(array, index, zero);
-                Ok(())
-            }),
-            (false, _) => self.emit_loop(leaf, |lowering| lowering.emit_value(tv)),
-        };
-        let narrow = self.b.close();
+        let result = self.emit_fill(tv, leaf, copy);
+        let otherwise = self.b.close();
         result?;
-        self.origin(tv, if copy.is_load { "load" } else { "store" });
-        self.b.emit(crate::kernel::StmtKind::If { condition: inside, then: wide, otherwise: narrow });
+        self.b.emit(StmtKind::If { condition: inside, then: wide, otherwise });
         Ok(())
     }
 
+    /// A vector that reaches over the end of a row is read whole where it stays
+    /// within the buffer: its other elements belong to the neighbouring row.
+    /// So the wide accesses of all vectors are issued before any is waited for;
+    /// elements outside are replaced afterwards, by [`Self::emit_fix_up`].
+    fn emit_partial_load(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy, all: ExprId, any: ExprId) -> Result<()> {
+        if self.fixing == Some(tv) {
+            return self.emit_fix_up(tv, leaf, copy, all, any);
+        }
+        if !self.untested.is_empty() {
+            self.to_fix.insert(tv);
+        }
+        let lanes = self.b.int(copy.lanes);
+        let end = self.b.exprs().add(copy.memory.1, lanes);
+        let len = self.b.buffer(copy.memory.0).len;
+        let within = self.b.exprs().binary(BinaryOp::Le, end, len);
+        let readable = self.b.exprs().and(any, within);
+        let wide = self.accesses_block(copy);
+        self.b.open();
+        let result = self.emit_loop(leaf, |lowering| lowering.emit_value(tv));
+        let single = self.b.close();
+        result?;
+        self.b.open();
+        let result = self.emit_fill(tv, leaf, copy);
+        let mut otherwise = self.b.close();
+        result?;
+        let origin = Origin { tensor: Some(self.scheduled.tensors[tv].source), pass: "load" };
+        let at_end = Stmt { kind: StmtKind::If { condition: any, then: single, otherwise: Vec::new() }, origin };
+        otherwise.push(at_end);
+        self.origin(tv, "load");
+        self.b.emit(StmtKind::If { condition: readable, then: wide, otherwise });
+        Ok(())
+    }
+
+    /// Replaces what was read outside a row: `if some outside { for each lane
+    /// outside { array = fill } }`.
+    fn emit_fix_up(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy, all: ExprId, any: ExprId) -> Result<()> {
+        self.origin(tv, "fill");
+        let fill = self.outside_value(tv);
+        self.b.open();
+        let result = self.emit_loop(leaf, |lowering| {
+            let terms = lowering.access_terms(tv)?;
+            let inside = lowering.conjunction(&terms);
+            let outside = lowering.b.exprs().unary(UnaryOp::LogicalNot, inside);
+            let index = lowering.array_index(tv)?;
+            lowering.b.if_(outside, |b| b.store(copy.array.0, index, fill));
+            Ok(())
+        });
+        let then = self.b.close();
+        result?;
+        let not_all = self.b.exprs().unary(UnaryOp::LogicalNot, all);
+        let partly = self.b.exprs().and(any, not_all);
+        self.b.emit(StmtKind::If { condition: partly, then, otherwise: Vec::new() });
+        Ok(())
+    }
+
+    /// `if all inside { wide } else { single elements }`.
+    fn emit_partial_store(
+        &mut self,
+        tv: TvId,
+        leaf: AxisId,
+        copy: &VectorCopy,
+        all: ExprId,
+        uniform: bool,
+    ) -> Result<()> {
+        let wide = self.accesses_block(copy);
+        self.b.open();
+        let result = if uniform { Ok(()) } else { self.emit_loop(leaf, |lowering| lowering.emit_value(tv)) };
+        let otherwise = self.b.close();
+        result?;
+        self.origin(tv, "store");
+        self.b.emit(StmtKind::If { condition: all, then: wide, otherwise });
+        Ok(())
+    }
+
+    /// Sets all lanes to the fill.
+    fn emit_fill(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy) -> Result<()> {
+        let fill = self.outside_value(tv);
+        self.emit_loop(leaf, |lowering| {
+            let index = lowering.array_index(tv)?;
+            lowering.b.store(copy.array.0, index, fill);
+            Ok(())
+        })
+    }
+
+    fn accesses_block(&mut self, copy: &VectorCopy) -> Block {
+        self.b.open();
+        self.emit_accesses(copy);
+        self.b.close()
+    }
+
     /// The terms for a whole range of lanes from those of its ends: indices grow
-    /// with the lane, so upper bounds are tested at the last lane and lower
-    /// bounds at the first.
-    fn range_terms(&mut self, first: &[ExprId], last: &[ExprId]) -> Vec<ExprId> {
+    /// with the lane, so upper bounds are tested at the high end and lower
+    /// bounds at the low one. With the ends exchanged, the terms under which
+    /// some lane is inside.
+    fn range_terms(&mut self, low: &[ExprId], high: &[ExprId]) -> Vec<ExprId> {
+        let is_upper = |lowering: &mut Self, term: &ExprId| {
+            matches!(lowering.b.exprs()[*term].expr, Expr::Binary(BinaryOp::Lt, ..))
+        };
         let mut terms = Vec::new();
-        for term in first {
-            let upper = matches!(self.b.exprs()[*term].expr, Expr::Binary(BinaryOp::Lt, ..));
-            if last.contains(term) || !upper {
+        for term in low {
+            if high.contains(term) || !is_upper(self, term) {
                 terms.push(*term);
             }
         }
-        for term in last {
-            let upper = matches!(self.b.exprs()[*term].expr, Expr::Binary(BinaryOp::Lt, ..));
-            if upper && !terms.contains(term) {
+        for term in high {
+            if is_upper(self, term) && !terms.contains(term) {
                 terms.push(*term);
             }
         }

@@ -11,6 +11,7 @@ mod bench;
 mod cache;
 mod key;
 mod on_cuda;
+mod on_sim;
 mod plan;
 mod session;
 #[cfg(test)]

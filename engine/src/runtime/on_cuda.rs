@@ -54,7 +54,7 @@ impl Gpu {
     /// The plan's kernel on the device, compiled and loaded if its text is new.
     pub(super) fn load(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<LoadedKernel>> {
         self.loaded.get_or_try(plan.kernel_hash, || {
-            let id = (plan.kernel_hash.0 >> 64) as u64;
+            let id = plan.trace_id();
             let name = plan.kernel.name.as_str();
             let source = cx.span(Phase::Codegen, "cuda", id, || cuda::emit(&plan.kernel));
             let options = NvrtcOptions::new(self.device.desc().compute_capability, cx.options.fmad);
@@ -65,7 +65,7 @@ impl Gpu {
 
     pub(super) fn run(&self, cx: &CompileCx<'_>, ready: &Ready, args: &[Arg]) -> Result<Vec<HostTensor>> {
         let kernel = self.load(cx, &ready.plan)?;
-        let id = (ready.plan.kernel_hash.0 >> 64) as u64;
+        let id = ready.plan.trace_id();
         let memory = self.place(ready, args)?;
         cx.span(Phase::Launch, kernel.name(), id, || {
             let block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);

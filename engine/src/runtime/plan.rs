@@ -44,6 +44,10 @@ impl Plan {
     pub fn kernel_hash(&self) -> Hash128 {
         self.kernel_hash
     }
+    /// The number that identifies the kernel in traces.
+    pub fn trace_id(&self) -> u64 {
+        (self.kernel_hash.0 >> 64) as u64
+    }
     /// The kernel as text.
     pub fn kernel_text(&self) -> String {
         kernel::print(&self.kernel)

@@ -4,8 +4,10 @@ use super::bench::{BenchOptions, BenchReport};
 use super::cache::Cache;
 use super::key::{Keys, keys, session_key};
 use super::on_cuda::Gpu;
+use super::on_sim::Simulator;
 use super::plan::Plan;
 use crate::backend::cuda::nvrtc::NvrtcSearch;
+use crate::backend::sim::SimReport;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Fusion};
 use crate::kernel::{self, BoundLaunch, ParamKind};
@@ -35,7 +37,7 @@ pub struct Session {
 
 /// What executes kernels.
 enum Backend {
-    Simulator(SimOptions),
+    Simulator(Box<Simulator>),
     Gpu(Box<Gpu>),
 }
 
@@ -57,12 +59,14 @@ pub struct RunOutcome {
     pub plan: Arc<Plan>,
     /// How it was launched.
     pub launch: Arc<BoundLaunch>,
+    /// What the simulator counted; none on a GPU and where nothing was launched.
+    pub sim: Option<SimReport>,
 }
 
 impl Session {
     /// A simulated device.
     pub fn simulator(device: DeviceDesc, sim: SimOptions, options: Options) -> Self {
-        Self::new(device, options, Backend::Simulator(sim))
+        Self::new(device, options, Backend::Simulator(Box::new(Simulator::new(sim))))
     }
 
     /// The GPU with this ordinal among those that the process sees. NVRTC is
@@ -118,7 +122,7 @@ impl Session {
     pub fn run(&self, fusion: &Fusion, args: &[Arg], trace: &dyn Trace) -> Result<RunOutcome> {
         let ready = self.ready(fusion, args, trace)?;
         let sim = match &self.backend {
-            Backend::Simulator(sim) => *sim,
+            Backend::Simulator(simulator) => simulator.options,
             Backend::Gpu(_) => SimOptions::default(),
         };
         self.execute(&ready, args, &sim, trace)
@@ -166,7 +170,7 @@ impl Session {
     /// Facts about the device and its libraries, one a line, for provenance.
     pub fn notes(&self) -> Vec<String> {
         match &self.backend {
-            Backend::Simulator(sim) => vec![format!("simulator, schedule {:?}, seed {}", sim.schedule, sim.seed)],
+            Backend::Simulator(simulator) => vec![format!("simulator, {:?}", simulator.options)],
             Backend::Gpu(gpu) => {
                 let (major, minor) = gpu.nvrtc().version();
                 vec![
@@ -213,17 +217,17 @@ impl Session {
         let (plan, launch) = (ready.plan.clone(), ready.launch.clone());
         if launch.is_empty() {
             let outputs = ready.outputs.iter().map(|meta| HostTensor::from_byte(meta.clone(), 0));
-            return Ok(RunOutcome { outputs: outputs.collect::<Result<_>>()?, plan, launch });
+            return Ok(RunOutcome { outputs: outputs.collect::<Result<_>>()?, plan, launch, sim: None });
         }
-        let outputs = match &self.backend {
-            Backend::Simulator(_) => {
-                let _ = sim;
-                let name = &ready.plan.kernel.name;
-                return Err(Diagnostic::unsupported(code::SIM_FEATURE, format!("the simulator cannot run {name} yet")));
+        let cx = self.cx(trace);
+        let (outputs, sim) = match &self.backend {
+            Backend::Simulator(simulator) => {
+                let (outputs, report) = guard("simulating", &plan.fusion, || simulator.run(&cx, ready, args, sim))?;
+                (outputs, Some(report))
             }
-            Backend::Gpu(gpu) => gpu.run(&self.cx(trace), ready, args)?,
+            Backend::Gpu(gpu) => (gpu.run(&cx, ready, args)?, None),
         };
-        Ok(RunOutcome { outputs, plan, launch })
+        Ok(RunOutcome { outputs, plan, launch, sim })
     }
 }
 

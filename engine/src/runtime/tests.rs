@@ -4,7 +4,7 @@ use super::{PhaseTimes, Plan, Session};
 use crate::diag::Result;
 use crate::fusion::{Dim, Fusion, FusionBuilder, Operand};
 use crate::num::{DType, Value};
-use crate::options::{DeviceDesc, NoTrace, Options, Phase, SimOptions};
+use crate::options::{DeviceDesc, NoTrace, Options, Phase, SimOptions, SimSchedule};
 use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use std::sync::Arc;
 
@@ -143,4 +143,82 @@ fn phases_are_traced() {
     }
     let phases: Vec<Phase> = times.totals().into_iter().map(|(phase, _)| phase).collect();
     assert_eq!(phases, [Phase::Schedule, Phase::Lower]);
+}
+
+/// Runs a fusion on the simulator under every kind of schedule, against the reference.
+#[track_caller]
+fn check_run(fusion: &Fusion, args: &[Arg]) {
+    let expected = crate::refeval::evaluate(fusion, args).unwrap();
+    let schedules = [SimSchedule::Lockstep, SimSchedule::Random, SimSchedule::Pct(3), SimSchedule::Adversary];
+    let options = schedules.map(|schedule| SimOptions { schedule, seed: 7, ..SimOptions::default() });
+    for (run, schedule) in session().run_many(fusion, args, &options, &NoTrace).into_iter().zip(schedules) {
+        let run = run.unwrap_or_else(|error| panic!("{} under {schedule:?}: {error}", fusion.name));
+        for (found, expected) in run.outputs.iter().zip(&expected) {
+            assert_eq!(found.sizes(), expected.sizes());
+            for (a, b) in found.to_f64().into_iter().zip(expected.to_f64()) {
+                assert!((a - b).abs() <= 1e-2 * b.abs() + 1e-2, "{} under {schedule:?}: {a}, not {b}", fusion.name);
+            }
+        }
+    }
+}
+
+fn ramp(dtype: DType, sizes: &[i64]) -> HostTensor {
+    HostTensor::from_fn(dtype, sizes, |i| Value::Float((i.iter().sum::<i64>() % 13) as f64 / 4.0 - 1.0)).unwrap()
+}
+
+#[test]
+fn simulated_runs_agree_with_the_reference() {
+    for fusion in samples() {
+        for sizes in [[1, 1], [3, 129], [33, 64], [5, 1023]] {
+            check_run(&fusion, &[Arg::Tensor(ramp(DType::BF16, &sizes))]);
+        }
+    }
+}
+
+#[test]
+fn views_run_from_their_first_element() {
+    let storage = ramp(DType::BF16, &[5000]);
+    for (sizes, strides, offset) in [
+        ([4, 64], [64, 1], 8),
+        ([4, 64], [64, 1], 3),
+        ([4, 64], [100, 1], 0),
+        ([64, 4], [1, 64], 16),
+        ([8, 64], [0, 1], 1),
+    ] {
+        let meta = TensorMeta { dtype: DType::BF16, sizes: sizes.to_vec(), strides: strides.to_vec() };
+        let view = HostTensor::new(meta, storage.data.clone(), offset).unwrap();
+        for fusion in samples() {
+            check_run(&fusion, &[Arg::Tensor(view.clone())]);
+        }
+    }
+}
+
+#[test]
+fn scalars_may_change_between_calls_of_one_plan() {
+    let fusion = {
+        let mut b = FusionBuilder::new("scaled");
+        let x = b.tensor("x", DType::F32, DYNAMIC).unwrap();
+        let alpha = b.scalar("alpha", DType::F64).unwrap();
+        let y = b.mul(x, alpha).unwrap();
+        b.output(y).unwrap();
+        b.finish().unwrap()
+    };
+    let session = session();
+    let x = Arg::Tensor(ramp(DType::F32, &[2, 5]));
+    for alpha in [2.0, -0.5] {
+        let args = [x.clone(), Arg::Scalar(Value::Float(alpha))];
+        let run = session.run(&fusion, &args, &NoTrace).unwrap();
+        assert_eq!(run.outputs, crate::refeval::evaluate(&fusion, &args).unwrap());
+    }
+    assert_eq!(session.cached_plans(), 1);
+}
+
+#[test]
+fn tensors_without_axes_run() {
+    let fusion = fusion("total", |b| {
+        let x = b.tensor("x", DType::F32, &[Dim::Symbolic])?;
+        let sum = b.sum(x, &[0], false)?;
+        b.exp(sum)
+    });
+    check_run(&fusion, &[Arg::Tensor(ramp(DType::F32, &[9]))]);
 }

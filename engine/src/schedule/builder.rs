@@ -357,14 +357,17 @@ impl ScheduleBuilder {
     }
 
     /// The number of outer loops that a tensor has in common with all its
-    /// consumers and does not reduce over.
+    /// consumers, and does not reduce over within a thread.
     fn max_inline(&self, tv: TvId) -> usize {
         let reduced = self.scheduled.reduced_leaves(tv);
         let loops = &self.scheduled.tensors[tv].loops;
-        let own = loops
-            .iter()
-            .take_while(|leaf| !reduced.contains(leaf) || !self.scheduled.axes[**leaf].parallel.is_loop())
-            .count();
+        let across_threads = reduced.iter().any(|leaf| !self.scheduled.axes[*leaf].parallel.is_loop());
+        // Threads exchange all their values of a reduction at once.
+        let own = if across_threads {
+            self.parallel_prefix(tv)
+        } else {
+            loops.iter().take_while(|leaf| !reduced.contains(leaf)).count()
+        };
         self.scheduled.consumers(tv).into_iter().fold(own, |most, consumer| {
             let theirs = &self.scheduled.tensors[consumer].loops;
             most.min(loops.iter().zip(theirs).take_while(|(a, b)| a == b).count())

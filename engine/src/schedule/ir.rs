@@ -260,18 +260,42 @@ impl ScheduledFusion {
         found
     }
 
-    /// Whether a tensor's value varies along a leaf.
+    /// Whether what a thread holds of a tensor varies along a leaf: the tensor
+    /// has a dimension there, or one that is aligned by an amount that varies.
     pub fn depends(&self, tv: TvId, leaf: AxisId) -> bool {
         let data = &self.tensors[tv];
         data.partial.contains(&leaf)
-            || data.axes.iter().any(|axis| axis.concrete && self.leaves(axis.root).contains(&leaf))
+            || data.axes.iter().filter(|axis| axis.concrete).any(|axis| {
+                self.leaves(axis.root).contains(&leaf)
+                    || self.shift_roots(axis.root).any(|root| self.leaves(root).contains(&leaf))
+            })
+    }
+
+    /// The roots that decide by how much an aligned root is shifted.
+    fn shift_roots(&self, root: AxisId) -> impl Iterator<Item = AxisId> + '_ {
+        let reference = match self.axes[root].consumer.map(|x| self.xforms[x]) {
+            Some(Xform::Align { reference, .. }) => Some(reference),
+            _ => None,
+        };
+        reference
+            .into_iter()
+            .flat_map(|reference| &self.tensors[reference].axes)
+            .filter(|axis| axis.concrete)
+            .map(|axis| axis.root)
     }
 
     /// The leaves that a reduction combines over; empty for other tensors.
     pub fn reduced_leaves(&self, tv: TvId) -> Vec<AxisId> {
         match &self.tensors[tv].op {
             Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => {
-                over.iter().flat_map(|axis| self.leaves(*axis)).collect()
+                // Roots that were merged share their leaves.
+                let mut leaves: Vec<AxisId> = Vec::new();
+                for leaf in over.iter().flat_map(|axis| self.leaves(*axis)) {
+                    if !leaves.contains(&leaf) {
+                        leaves.push(leaf);
+                    }
+                }
+                leaves
             }
             _ => Vec::new(),
         }

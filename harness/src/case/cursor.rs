@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     fn int(text: &str) -> Result<i64, String> {
-        let source = Source::new("a".into(), "a".into(), text.into());
+        let source = Source::new("a".into(), text.into());
         let text = Text::substitute(&source, 0..source.text.len(), &[]).expect("no axes");
         let mut cursor = Cursor::new(&text);
         let value = cursor.int().map_err(|f| f.message)?;

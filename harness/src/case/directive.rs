@@ -74,14 +74,14 @@ pub(crate) fn read(case: &mut Case, raw: &Raw, text: &Text, source: &Source) -> 
     match raw.keyword {
         "inputs" => inputs::read(c, &mut case.inputs)?,
         "check" => comma_separated(c, |c| read_check(case, c))?,
-        "expect" => comma_separated(c, |c| Ok(case.expects.push(read_expect(c, line)?)))?,
+        "expect" => comma_separated(c, |c| read_expect(c, line).map(|expect| case.expects.push(expect)))?,
         "error" => {
             let on = (!raw.alone).then_some(line);
-            comma_separated(c, |c| Ok(case.errors.push(read_error(c, on, line)?)))?;
+            comma_separated(c, |c| read_error(c, on, line).map(|error| case.errors.push(error)))?;
         }
         "text" => {
             let mut stage = "cuda".to_string();
-            comma_separated(c, |c| Ok(case.texts.push(read_text(c, &mut stage, line)?)))?;
+            comma_separated(c, |c| read_text(c, &mut stage, line).map(|text| case.texts.push(text)))?;
         }
         "sim" => comma_separated(c, |c| read_sim(&mut case.sim, c))?,
         "perf" => {

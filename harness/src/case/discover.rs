@@ -162,7 +162,7 @@ fn read(path: &Path, errors: &mut Vec<CaseError>) -> Option<Source> {
         }
     };
     match String::from_utf8(bytes) {
-        Ok(text) => Some(Source::new(path.to_path_buf(), path.display().to_string(), text)),
+        Ok(text) => Some(Source::new(path.display().to_string(), text)),
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
             errors.push(whole(

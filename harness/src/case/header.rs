@@ -214,6 +214,13 @@ impl Reader<'_> {
             self.fault(at, format!("the axis name `{key}` may hold only letters, digits and `_`"));
             return None;
         }
+        if text.contains(['\n', '\r']) {
+            self.fault(
+                self.at(value),
+                format!("the value of `{key}` holds a line break, which would shift the places of errors"),
+            );
+            return None;
+        }
         let legal = |c: char| word(c) || matches!(c, '.' | '+' | '-');
         if !key.starts_with('_') && (text.is_empty() || !text.chars().all(legal)) {
             self.faults.push(

@@ -19,7 +19,7 @@ mod tests;
 pub use directive::FACTS;
 pub use discover::{Loaded, MAX_FILE_BYTES, MAX_IDS, load};
 pub use expand::{MAX_IDS_PER_FILE, Target};
-pub(crate) use inputs::{layout_span, strides};
+pub(crate) use inputs::strides;
 pub use model::{
     Case, Check, Dist, ErrorSpec, Expect, InputSpec, Layout, Number, PerfSpec, Real, Relation, Require, SCHEDULES,
     SimSpec, TensorSpec, TextSpec, Xfail,

@@ -5,7 +5,6 @@
 //! *file*, also when it was found in substituted text.
 
 use engine::diag::{Code, code};
-use std::path::PathBuf;
 
 /// One thing that is wrong with a case file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,16 +62,15 @@ impl Fault {
 /// A file in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    pub(crate) path: PathBuf,
     pub(crate) display: String,
     pub(crate) text: String,
     line_starts: Vec<usize>,
 }
 
 impl Source {
-    pub(crate) fn new(path: PathBuf, display: String, text: String) -> Self {
+    pub(crate) fn new(display: String, text: String) -> Self {
         let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
-        Self { path, display, text, line_starts }
+        Self { display, text, line_starts }
     }
 
     /// Line and column (in characters) of a byte offset, both from 1.
@@ -197,7 +195,7 @@ mod tests {
     use super::*;
 
     fn source(text: &str) -> Source {
-        Source::new("a.fuse".into(), "a.fuse".into(), text.into())
+        Source::new("a.fuse".into(), text.into())
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::source::Source;
 use expect_test::{Expect as Snapshot, expect};
 
 fn file(text: &str) -> Source {
-    Source::new("a.fuse".into(), "a.fuse".into(), text.into())
+    Source::new("a.fuse".into(), text.into())
 }
 
 fn check_ids(text: &str, target: Target, ids: Snapshot) {

@@ -16,8 +16,8 @@
 //! - a variable is bound once and read only where it is visible;
 //! - a vector move has one local side, 1 to 16 bytes, and provable alignment;
 //! - barriers and shuffles stand where control flow is uniform over their scope,
-//!   shuffles and warp barriers only in blocks of whole warps, grid barriers
-//!   only in cooperative launches.
+//!   shuffles and warp barriers only in blocks of whole warps, or of less than
+//!   one where every source exists; grid barriers only in cooperative launches.
 //!
 //! Not proven here: that indices are in range, that threads do not race, that
 //! memory is written before it is read. The simulator detects those. Uniformity

@@ -239,13 +239,41 @@ impl Checker<'_> {
         self.close_scope();
     }
 
-    fn whole_warps(&mut self, stmt: &Stmt) {
+    /// Lanes of which every warp has all: 32 in blocks of whole warps, or the
+    /// threads of a block that is less than one warp; 0 if neither is provable.
+    fn common_lanes(&mut self) -> i64 {
         let block = self.kernel.launch.block;
         let divisors = block.map(|extent| self.multiples.of(extent));
-        let threads = divisors.iter().try_fold(1i64, |product, &n| product.checked_mul(n));
         // A product beyond 64 bits is refused at launch.
-        if threads.is_some_and(|n| n % 32 != 0) {
+        if divisors.iter().try_fold(1i64, |product, &n| product.checked_mul(n)).is_none_or(|n| n % 32 == 0) {
+            return 32;
+        }
+        let sizes = block.map(|extent| self.kernel.exprs.as_int(extent));
+        let threads = sizes.into_iter().try_fold(1i64, |product, n| product.checked_mul(n?));
+        threads.filter(|n| *n < 32).unwrap_or(0)
+    }
+
+    fn whole_warps(&mut self, stmt: &Stmt) {
+        if self.common_lanes() == 0 {
             self.report_at(stmt, || "blocks are not provably made of whole warps".to_owned());
+        }
+    }
+
+    /// In a block of less than a warp, sources must provably exist.
+    fn sources_exist(&mut self, stmt: &Stmt, mode: ShuffleMode, lane: ExprId) {
+        let lanes = self.common_lanes();
+        if !(1..32).contains(&lanes) {
+            return;
+        }
+        let exists = match (mode, self.kernel.exprs.as_int(lane)) {
+            // id ^ mask stays below a power of two if the mask does.
+            (ShuffleMode::Xor, Some(mask)) => (lanes & (lanes - 1)) == 0 && (0..lanes).contains(&mask),
+            (ShuffleMode::Index, Some(source)) => (0..lanes).contains(&source),
+            (ShuffleMode::Up, Some(_)) => true,
+            _ => false,
+        };
+        if !exists {
+            self.report_at(stmt, || format!("a source may be outside a block of {lanes} threads"));
         }
     }
 
@@ -258,6 +286,7 @@ impl Checker<'_> {
         }
         self.converged(stmt, Class::Warp);
         self.whole_warps(stmt);
+        self.sources_exist(stmt, mode, lane);
         let one_source = mode == ShuffleMode::Index
             && matches!(self.kernel.exprs[lane].expr, Expr::Const(_))
             && self.kernel.exprs.as_int(lane).is_some_and(|lane| (0..32).contains(&lane));

@@ -444,6 +444,16 @@ fn shuffles_stand_where_their_warp_agrees() {
         let condition = k.less(k.ty, 1);
         shuffle(k, condition);
     });
+    check_sound(|k| {
+        k.block = [4, 2, 1];
+        let condition = k.less(k.bx, 1);
+        shuffle(k, condition);
+    });
+    check_refused("outside a block of 12 threads", |k| {
+        k.block = [12, 1, 1];
+        let condition = k.less(k.bx, 1);
+        shuffle(k, condition);
+    });
     check_refused("whole warps", |k| {
         k.block = [48, 1, 1];
         let condition = k.less(k.bx, 1);

@@ -79,7 +79,7 @@ pub(super) fn params(
         }
     }
     let vectors = ceil_div(row + if align.is_some() { vector - 1 } else { 0 }, vector).max(1);
-    let (threads_x, batch) = tile(cx, vectors, vector)
+    let (threads_x, batch) = tile(cx, vectors, vector, !kept.is_empty())
         .ok_or_else(|| too_long(row, MAX_PER_THREAD * i64::from(cx.device.max_threads_per_block)))?;
     let rows = product(&kept);
     let threads_y = (128 / threads_x).max(1).min(next_power_of_two(rows));
@@ -108,11 +108,12 @@ fn too_long(row: i64, most: i64) -> Box<Diagnostic> {
 
 /// Threads of a row and vectors of a thread: about 32 elements a thread, and of
 /// the thread counts that give it the one that leaves the fewest threads idle.
-fn tile(cx: &CompileCx<'_>, vectors: i64, vector: i64) -> Option<(i64, i64)> {
+fn tile(cx: &CompileCx<'_>, vectors: i64, vector: i64, has_rows: bool) -> Option<(i64, i64)> {
     let most_threads = i64::from(cx.device.max_threads_per_block);
     let wanted = tuned(cx.options, "norm.per_thread", 32);
     if vectors <= WARP {
-        return Some((next_power_of_two(vectors), 1));
+        // Without rows to share the block, a row has a whole warp.
+        return Some((if has_rows { next_power_of_two(vectors) } else { WARP }, 1));
     }
     let mut best: Option<(i64, (i64, i64))> = None;
     for batch in 1..=(MAX_PER_THREAD / vector).max(1) {

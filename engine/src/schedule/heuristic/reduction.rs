@@ -94,7 +94,7 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
     }
     let padded = fast_extent + if align.is_some() { vector - 1 } else { 0 };
     let vectors = ceil_div(padded, vector).max(1);
-    let work = Work { vectors, slow: product(&slow), kept: product(&kept) };
+    let work = Work { vectors, slow: product(&slow), kept: product(&kept), has_rows: !kept.is_empty() };
     let (threads, unroll, per_block) = if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work) };
     let (length, along) = if inner { (work.vectors, threads.0) } else { (work.slow, threads.1) };
     let (kept_length, kept_along) = if inner { (work.kept, threads.1) } else { (work.vectors, threads.0) };
@@ -124,6 +124,8 @@ struct Work {
     slow: i64,
     /// Product of the kept axes.
     kept: i64,
+    /// Whether there are kept axes.
+    has_rows: bool,
 }
 
 type Tile = ((i64, i64), i64, Option<i64>);
@@ -131,7 +133,9 @@ type Tile = ((i64, i64), i64, Option<i64>);
 fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
     let unroll = tuned(cx.options, "reduction.unroll", 4.min(next_power_of_two(ceil_div(work.vectors, WARP))));
     let most = tuned(cx.options, "reduction.threads", 256);
-    let threads_x = next_power_of_two(ceil_div(work.vectors, unroll)).clamp(1, most);
+    // Without rows to share the block, a row has whole warps.
+    let least = if work.has_rows { 1 } else { WARP };
+    let threads_x = next_power_of_two(ceil_div(work.vectors, unroll)).clamp(least, most);
     let threads_y = (128 / threads_x).clamp(1, next_power_of_two(work.kept.max(1)));
     // The block is whole warps.
     let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
@@ -141,7 +145,7 @@ fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
     let steps = ceil_div(work.vectors, tile);
     let parts = (wanted / blocks.max(1)).min(steps);
     let per_block = (parts >= 2 && blocks * 2 <= wanted).then(|| ceil_div(steps, parts) * tile);
-    ((threads_x, if per_block.is_some() { 1 } else { threads_y }), unroll, per_block)
+    ((threads_x, threads_y), unroll, per_block)
 }
 
 fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {

@@ -1,0 +1,260 @@
+//! Kernels of every heuristic against the reference, on the simulator with all
+//! detectors, over shapes that divide and shapes that do not.
+
+use engine::backend::sim;
+use engine::diag::Result;
+use engine::fusion::{Dim, Fusion, FusionBuilder, Operand};
+use engine::num::DType;
+use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
+use engine::tensor::{Arg, ArgMeta, HostTensor};
+use engine::{kernel, lower, refeval};
+
+const SYM2: &[Dim] = &[Dim::Symbolic, Dim::Symbolic];
+const SYM3: &[Dim] = &[Dim::Symbolic, Dim::Symbolic, Dim::Symbolic];
+
+fn fusion(build: impl FnOnce(&mut FusionBuilder) -> Result<Operand>) -> Fusion {
+    let mut b = FusionBuilder::new("f");
+    let y = build(&mut b).unwrap();
+    b.output(y).unwrap();
+    b.finish().unwrap()
+}
+
+fn input(dtype: DType, sizes: &[i64], seed: u64) -> HostTensor {
+    let mut state = seed | 1;
+    HostTensor::from_fn(dtype, sizes, |_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        engine::num::Value::Float((state >> 40) as f64 / (1u64 << 23) as f64 - 1.0)
+    })
+    .unwrap()
+}
+
+#[track_caller]
+fn check(fusion: &Fusion, sizes: &[&[i64]]) {
+    let args: Vec<Arg> = fusion
+        .input_tensors()
+        .zip(sizes)
+        .enumerate()
+        .map(|(i, ((_, tensor), sizes))| Arg::Tensor(input(fusion.tensors[tensor].dtype, sizes, 7 * i as u64 + 3)))
+        .collect();
+    check_args(fusion, &args);
+}
+
+#[track_caller]
+fn check_args(fusion: &Fusion, args: &[Arg]) {
+    let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+    let device = DeviceDesc::h200();
+    let options = Options::default();
+    let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+    let aligns: Vec<u32> = args
+        .iter()
+        .map(|arg| match arg {
+            Arg::Tensor(t) => {
+                let bytes = t.offset * t.meta.dtype.bytes();
+                if bytes == 0 { 16 } else { 1 << bytes.trailing_zeros().min(4) }
+            }
+            Arg::Scalar(_) => 1,
+        })
+        .collect();
+    let compiled = match lower::compile_fusion(&cx, fusion, &metas, &aligns) {
+        Ok(compiled) => compiled,
+        Err(error) => panic!("{metas:?}\n{error}"),
+    };
+    let launch = kernel::bind(&compiled.kernel, &metas).unwrap();
+    let mut memory = sim::Memory::new(&compiled.kernel, &launch);
+    for (i, arg) in args.iter().enumerate() {
+        if let Arg::Tensor(t) = arg {
+            let start = t.offset * t.meta.dtype.bytes();
+            let end = start + t.meta.span_bytes().unwrap();
+            memory.fill_input(i as u32, &t.data[start..end]).unwrap();
+        }
+    }
+    let context = || {
+        format!(
+            "{metas:?}\n{} {}\n{}\n{}",
+            compiled.scheduler,
+            compiled.params_text,
+            compiled.schedule_text,
+            kernel::print(&compiled.kernel)
+        )
+    };
+    let expected = refeval::evaluate(fusion, args).unwrap();
+    if !launch.is_empty() {
+        if let Err(error) = sim::run(&compiled.kernel, &launch, &mut memory, &SimOptions::default()) {
+            panic!("{}\n{error}", context());
+        }
+    }
+    for (i, expected) in expected.iter().enumerate() {
+        let mut actual = expected.clone();
+        if let Some(bytes) = memory.output(i as u32) {
+            let len = actual.data.len();
+            actual.data.copy_from_slice(&bytes[..len]);
+        }
+        let comparison = refeval::compare(&actual, expected, refeval::Tolerance { abs: 1e-4, rel: 1e-2 }).unwrap();
+        assert_eq!(comparison.mismatches, 0, "{}\n{comparison:?}", context());
+    }
+}
+
+fn sizes2() -> Vec<[i64; 2]> {
+    vec![
+        [1, 1],
+        [3, 5],
+        [4, 8],
+        [7, 13],
+        [1, 1000],
+        [16, 256],
+        [5, 4096],
+        [3, 4097],
+        [129, 33],
+        [1000, 1],
+        [64, 100],
+        [2, 1024],
+    ]
+}
+
+fn unary_chain(dtype: DType) -> Fusion {
+    fusion(|b| {
+        let x = b.tensor("x", dtype, SYM2)?;
+        let y = b.tensor("y", dtype, SYM2)?;
+        let p = b.mul(x, y)?;
+        let p = b.add(p, 1.0)?;
+        b.cast(p, dtype)
+    })
+}
+
+#[test]
+fn pointwise() {
+    for dtype in [DType::BF16, DType::F32, DType::F64] {
+        for s in sizes2() {
+            check(&unary_chain(dtype), &[&s, &s]);
+        }
+    }
+}
+
+#[test]
+fn pointwise_with_a_broadcast_row() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::BF16, SYM2)?;
+        let y = b.tensor("y", DType::BF16, &[Dim::Symbolic])?;
+        let y = b.broadcast(y, &[true, false])?;
+        let p = b.add(x, y)?;
+        b.cast(p, DType::BF16)
+    });
+    for s in sizes2() {
+        check(&f, &[&s, &s[1..]]);
+    }
+}
+
+#[test]
+fn pointwise_with_a_broadcast_column() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM2)?;
+        let y = b.tensor("y", DType::F32, &[Dim::Symbolic])?;
+        let y = b.broadcast(y, &[false, true])?;
+        b.mul(x, y)
+    });
+    for s in sizes2() {
+        check(&f, &[&s, &s[..1]]);
+    }
+}
+
+#[test]
+fn transposed_operand() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM2)?;
+        let y = b.permute(x, &[1, 0])?;
+        b.neg(y)
+    });
+    for s in sizes2() {
+        check(&f, &[&s]);
+    }
+    let twice = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM2)?;
+        let y = b.permute(x, &[1, 0])?;
+        b.add(x, y)
+    });
+    check(&twice, &[&[33, 33]]);
+}
+
+fn reduction(axes: &[i64], dtype: DType) -> Fusion {
+    fusion(|b| {
+        let x = b.tensor("x", dtype, SYM2)?;
+        let s = b.sum(x, axes, false)?;
+        let s = b.mul(s, 0.5)?;
+        b.cast(s, dtype)
+    })
+}
+
+#[test]
+fn inner_reduction() {
+    for dtype in [DType::BF16, DType::F32] {
+        for s in sizes2() {
+            check(&reduction(&[1], dtype), &[&s]);
+        }
+    }
+    check(&reduction(&[1], DType::F32), &[&[2, 50_000]]);
+}
+
+#[test]
+fn outer_reduction() {
+    for dtype in [DType::BF16, DType::F32] {
+        for s in sizes2() {
+            check(&reduction(&[0], dtype), &[&s]);
+        }
+    }
+    check(&reduction(&[0], DType::F32), &[&[5000, 64]]);
+}
+
+#[test]
+fn full_reduction() {
+    for s in sizes2() {
+        check(&reduction(&[0, 1], DType::F32), &[&s]);
+    }
+    check(&reduction(&[0, 1], DType::F32), &[&[300, 700]]);
+}
+
+#[test]
+fn reductions_over_some_of_three_axes() {
+    for axes in [&[0i64][..], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]] {
+        let f = fusion(|b| {
+            let x = b.tensor("x", DType::F32, SYM3)?;
+            b.max(x, axes, false)
+        });
+        for s in [[2, 3, 4], [1, 7, 64], [5, 33, 17], [8, 1, 100]] {
+            check(&f, &[&s]);
+        }
+    }
+}
+
+#[test]
+fn softmax() {
+    for dtype in [DType::BF16, DType::F32] {
+        let f = fusion(|b| {
+            let x = b.tensor("x", dtype, SYM2)?;
+            let y = b.softmax(x, -1)?;
+            b.cast(y, dtype)
+        });
+        for s in sizes2() {
+            check(&f, &[&s]);
+        }
+    }
+}
+
+#[test]
+fn normalisations() {
+    for (rms, dtype) in [(true, DType::BF16), (false, DType::BF16), (true, DType::F32), (false, DType::F32)] {
+        let f = fusion(|b| {
+            let x = b.tensor("x", dtype, SYM2)?;
+            let w = b.tensor("w", dtype, &[Dim::Symbolic])?;
+            let y = if rms {
+                b.rms_norm(x, Some(w.into()), 1e-5)?
+            } else {
+                let bias = b.tensor("b", dtype, &[Dim::Symbolic])?;
+                b.layer_norm(x, Some(w.into()), Some(bias.into()), 1e-5)?
+            };
+            b.cast(y, dtype)
+        });
+        for s in sizes2() {
+            check(&f, &[&s, &s[1..], &s[1..]][..if rms { 2 } else { 3 }].as_ref());
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The command line: parse, dispatch to a command, turn errors into messages
+//! and exit codes.
+
+mod args;
+mod bench_table;
+mod bless;
+mod devices;
+mod doctor;
+mod list;
+mod run;
+mod session;
+mod show;
+
+use crate::exit;
+use args::{Args, Command, Parsed};
+use engine::diag::Diagnostic;
+use std::io::Write;
+
+/// An error with its exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: u8,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: u8, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+    fn diagnostic(exit: u8, diagnostic: &Diagnostic) -> Self {
+        Self::new(exit, diagnostic.to_string())
+    }
+}
+
+/// Runs the harness with the given arguments (without the program's name).
+/// Returns the exit code.
+pub fn main(arguments: impl Iterator<Item = String>) -> u8 {
+    let arguments: Vec<String> = arguments.collect();
+    let result = args::parse(&arguments).and_then(|parsed| match parsed {
+        Parsed::Help(text) => {
+            print(&text);
+            Ok(exit::OK)
+        }
+        Parsed::Worker { fd, crumb_fd } => Ok(crate::worker::main(fd, crumb_fd)),
+        Parsed::Args(args) => command(&args),
+    });
+    result.unwrap_or_else(|failure| {
+        let _ = writeln!(std::io::stderr().lock(), "{}", failure.message.trim_end());
+        failure.exit
+    })
+}
+
+fn command(args: &Args) -> Result<u8, Failure> {
+    match args.command {
+        Command::Run | Command::Bench => run::run(args),
+        Command::List => list::list(args),
+        Command::Show => show::show(args),
+        Command::Doctor => Ok(doctor::doctor(args)),
+    }
+}
+
+/// Prints to standard output; a reader that went away is not an error.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

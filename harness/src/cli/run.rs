@@ -1,0 +1,359 @@
+//! `run` and `bench`: select, dispatch, record, report.
+
+use super::args::{Args, Command};
+use super::bless::Blessings;
+use super::devices::{self, Devices};
+use super::{Failure, session};
+use crate::case::Case;
+use crate::dispatch::{self, CaseResult, Event, RunPlan};
+use crate::exit;
+use crate::proto::{DeviceSpec, Mode};
+use crate::record::{History, Provenance, Row, RunStore, today, utc_stamp};
+use crate::report::{Progress, Summary, repro};
+use crate::units::show_seconds;
+use crate::verdict::{Outcome, Verdict, apply_xfail};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_GRACE: Duration = Duration::from_secs(2);
+
+pub(super) fn run(args: &Args) -> Result<u8, Failure> {
+    let started = Instant::now();
+    let devices = devices::resolve(args)?;
+    let loaded = session::load_all(args, devices.target)?;
+    let (files, fingerprint, total) = (loaded.files, loaded.fingerprint, loaded.cases.len());
+    let cases = for_command(args, session::select(args, loaded.cases)?)?;
+    let (mut cases, skipped) = split_required(cases, &devices);
+    let results = session::results_dir(args);
+    let history = History::of(&results, &devices.history);
+    dispatch::order(&mut cases, &history.known());
+    let header = header(args, &devices, files, fingerprint, cases.len());
+    let mut store = RunStore::create(&results, &header);
+    let plan = plan(args, &devices, cases, &store);
+    let labels = plan.slots.iter().map(|slot| slot.label.clone()).collect();
+    let progress = Progress::new(args.format, plan.cases.len() + skipped.len(), labels);
+    for note in &devices.notes {
+        progress.say(note);
+    }
+    progress.say(&format!(
+        "{} of {total} cases selected from {files} files, seed {}",
+        plan.cases.len() + skipped.len(),
+        args.seed
+    ));
+    let mut view = View::new(args, &plan, &mut store, progress);
+    for result in skipped {
+        view.finished(result);
+    }
+    dispatch::run(&plan, &mut |event| view.event(event));
+    let closing = view.close();
+    let stopped = plan.stop.load(Ordering::Relaxed);
+    Ok(finish(args, &devices, &history, store, closing, stopped, started))
+}
+
+/// Without a filter, `bench` takes the cases that state their traffic or a goal.
+fn for_command(args: &Args, mut cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
+    let filtered = !(args.filters.is_empty() && args.exact.is_empty());
+    if args.command == Command::Bench && !filtered {
+        cases.retain(|case| case.perf.is_some());
+        if cases.is_empty() {
+            let message =
+                "error[E0505]: no case has a `; perf:` directive\n  note: `bench --filter '*'` measures any case";
+            return Err(Failure::new(exit::NOTHING_SELECTED, message));
+        }
+    }
+    if args.command == Command::Bench {
+        // A refusal has nothing to measure.
+        cases.retain(|case| case.errors.is_empty());
+    }
+    Ok(cases)
+}
+
+/// Takes out the cases whose requirements no chosen device meets.
+fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<CaseResult>) {
+    let (mut kept, mut skipped) = (Vec::new(), Vec::new());
+    for case in cases {
+        match unmet(&case, devices) {
+            None => kept.push(Arc::new(case)),
+            Some((outcome, why)) => skipped.push(CaseResult {
+                case: Arc::new(case),
+                slot: usize::MAX,
+                worker: String::new(),
+                attempt: 0,
+                position: 0,
+                start_ns: 0,
+                dur_ns: 0,
+                outcome: Outcome::of(Verdict::Skip, outcome, why),
+                death: None,
+            }),
+        }
+    }
+    (kept, skipped)
+}
+
+fn unmet(case: &Case, devices: &Devices) -> Option<(&'static str, String)> {
+    let kind = match devices.slots.first().map(|slot| &slot.device) {
+        Some(DeviceSpec::Cuda { .. }) => "cuda",
+        Some(DeviceSpec::Reference) => "ref",
+        _ => "sim",
+    };
+    let require = &case.require;
+    if !require.device.is_empty() && !require.device.iter().any(|name| name == kind) {
+        return Some(("skip.requires.device", format!("needs device {}", require.device.join(" or "))));
+    }
+    // Every chosen GPU must do, since any slot may take the case.
+    let arch = devices.choices.iter().filter_map(|choice| choice.gpu.arch).min();
+    if let (Some(needed), Some(arch)) = (require.arch, arch)
+        && arch < needed
+    {
+        return Some(("skip.requires.arch", format!("needs compute capability {needed}, the GPU has {arch}")));
+    }
+    let free = devices.choices.iter().filter_map(|c| c.gpu.mem_total_bytes?.checked_sub(c.gpu.mem_used_bytes?)).min();
+    if let (Some(needed), Some(free)) = (require.memory, free)
+        && free < needed
+    {
+        return Some(("skip.requires.mem", format!("needs {needed} bytes of device memory, {free} are free")));
+    }
+    None
+}
+
+fn plan(args: &Args, devices: &Devices, cases: Vec<Arc<Case>>, store: &RunStore) -> RunPlan {
+    let mut slots = devices.slots.clone();
+    slots.truncate(cases.len().max(1));
+    RunPlan {
+        slots,
+        cases,
+        seed: args.seed,
+        default_timeout: DEFAULT_TIMEOUT,
+        forced_timeout: args.timeout,
+        grace: args.grace.unwrap_or(DEFAULT_GRACE),
+        mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
+        bless: args.bless,
+        isolation: args.isolation,
+        worker_exe: std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into()),
+        work_dir: store.work_dir(),
+        stop: stop_flag(),
+    }
+}
+
+/// The number of the signal that asks to stop. A second one ends at once.
+fn stop_flag() -> Arc<AtomicUsize> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicUsize::new(0));
+    let again = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let code = i32::from(exit::SIGNAL_BASE) + signal;
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, code, again.clone());
+        let _ = signal_hook::flag::register(signal, again.clone());
+        let _ = signal_hook::flag::register_usize(signal, stop.clone(), signal as usize);
+    }
+    stop
+}
+
+fn header(args: &Args, devices: &Devices, files: usize, fingerprint: u32, selected: usize) -> serde_json::Value {
+    json!({
+        "argv": args.argv,
+        "provenance": Provenance::gather(),
+        "seed": args.seed,
+        "mode": if args.command == Command::Bench { "bench" } else { "run" },
+        "isolation": format!("{:?}", args.isolation).to_lowercase(),
+        "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
+        "chosen": devices.choices.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
+        "nvidia": devices.nvidia,
+        "cases_dir": session::cases_dir(args).display().to_string(),
+        "case_files": files,
+        "cases_crc": format!("{fingerprint:08x}"),
+        "cases_selected": selected,
+    })
+}
+
+/// Turns events into records, progress and counts.
+struct View<'a> {
+    args: &'a Args,
+    plan: &'a RunPlan,
+    store: &'a mut RunStore,
+    progress: Progress,
+    summary: Summary,
+    blessings: Blessings,
+    rows: Vec<Row>,
+    today: String,
+    /// Codes with which slots refused their device.
+    refused: Vec<String>,
+}
+
+/// What is left when the run is over.
+struct Closing {
+    summary: Summary,
+    blessings: Blessings,
+    rows: Vec<Row>,
+    refused: Vec<String>,
+}
+
+impl<'a> View<'a> {
+    fn new(args: &'a Args, plan: &'a RunPlan, store: &'a mut RunStore, progress: Progress) -> Self {
+        let (summary, blessings) = (Summary::default(), Blessings::default());
+        Self { args, plan, store, progress, summary, blessings, rows: Vec::new(), today: today(), refused: Vec::new() }
+    }
+
+    fn label(&self, slot: usize) -> &str {
+        self.plan.slots.get(slot).map_or("", |slot| slot.label.as_str())
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Tick => self.progress.tick(),
+            Event::Started { slot, case } => self.progress.started(slot, &case.id),
+            Event::Finished(result) => self.finished(*result),
+            Event::Spawned { slot, worker, pid } => {
+                let fields = json!({ "event": "spawned", "worker_id": worker, "pid": pid, "slot": self.label(slot), "gpu_uuid": self.uuid(slot) });
+                self.store.append("worker", &fields);
+            }
+            Event::Ready { slot, worker, device, notes, ready_ns } => {
+                let fields = json!({ "event": "ready", "worker_id": worker, "device": device, "notes": notes, "ready_ns": ready_ns });
+                self.store.append("worker", &fields);
+                self.progress.idle(slot, "ready");
+            }
+            Event::Ended { slot, worker, reason, cases_run } => {
+                let fields = json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run });
+                self.store.append("worker", &fields);
+                self.progress.idle(slot, "");
+            }
+            Event::Retired { slot, code, reason } => {
+                let label = self.label(slot).to_string();
+                self.store
+                    .append("slot", &json!({ "event": "retired", "slot": label, "code": code, "reason": reason }));
+                self.progress.say(&format!("{label} takes no more cases: {reason}"));
+                self.refused.push(code);
+            }
+        }
+    }
+
+    fn uuid(&self, slot: usize) -> Option<&str> {
+        match &self.plan.slots.get(slot)?.device {
+            DeviceSpec::Cuda { uuid, .. } => Some(uuid),
+            _ => None,
+        }
+    }
+
+    fn finished(&mut self, mut result: CaseResult) {
+        apply_xfail(&mut result.outcome, result.case.xfail.as_ref(), &self.today);
+        let outcome = &result.outcome;
+        if self.args.bless {
+            self.blessings.add(&result.case.file, &outcome.bless);
+        }
+        let fields = json!({
+            "case_id": result.case.id,
+            "attempt": result.attempt,
+            "worker_id": result.worker,
+            "gpu_uuid": self.uuid(result.slot),
+            "position": result.position,
+            "start_ns": result.start_ns,
+            "dur_ns": result.dur_ns,
+            "verdict": outcome.verdict,
+            "outcome": outcome.outcome,
+            "detail": outcome.detail,
+            "phases": outcome.phases,
+            "facts": outcome.facts,
+            "kernel_crc": outcome.kernel_crc.map(|crc| format!("{crc:08x}")),
+            "numerics": outcome.numerics,
+            "perf": outcome.perf,
+            "death": result.death,
+        });
+        self.store.append("attempt", &fields);
+        if result.death.is_some() {
+            self.store.sync();
+        }
+        self.summary.add(&result);
+        self.progress.finished(&result);
+        if outcome.verdict != Verdict::Infra && !outcome.outcome.starts_with("not_run") && result.slot != usize::MAX {
+            self.rows.push(row(&result));
+        }
+    }
+
+    fn close(self) -> Closing {
+        self.progress.close();
+        Closing { summary: self.summary, blessings: self.blessings, rows: self.rows, refused: self.refused }
+    }
+}
+
+fn row(result: &CaseResult) -> Row {
+    let Outcome { verdict, outcome, perf, phases, kernel_crc, .. } = &result.outcome;
+    Row {
+        case_id: result.case.id.clone(),
+        verdict: verdict.name(),
+        outcome: outcome.clone(),
+        dur_ns: result.dur_ns,
+        perf: perf.clone(),
+        phases: phases.clone(),
+        kernel_crc: *kernel_crc,
+    }
+}
+
+fn finish(
+    args: &Args,
+    devices: &Devices,
+    history: &History,
+    mut store: RunStore,
+    closing: Closing,
+    stopped: usize,
+    started: Instant,
+) -> u8 {
+    let Closing { summary, blessings, rows, refused } = closing;
+    let commit = Provenance::gather().git_sha.unwrap_or_default();
+    let added = history.add(&store.id, &commit, &rows);
+    if let Err(error) = added {
+        store.fail("history", &error);
+    }
+    let device_refused = !refused.is_empty() && refused.iter().all(|code| code.starts_with("E05")) && rows.is_empty();
+    let code = match stopped {
+        0 if device_refused => exit::NO_GPU,
+        0 => summary.exit_code(),
+        signal => exit::SIGNAL_BASE + signal as u8,
+    };
+    let counts: BTreeMap<&str, usize> = summary.counts.iter().map(|(verdict, n)| (verdict.name(), *n)).collect();
+    let status = if stopped == 0 { "complete" } else { "aborted" };
+    let elapsed = started.elapsed().as_nanos() as u64;
+    store.finish(
+        status,
+        &json!({ "counts": counts, "exit_code": code, "elapsed_ns": elapsed, "ended": utc_stamp(false) }),
+    );
+    let mut text = String::new();
+    if args.command == Command::Bench {
+        text.push_str(&super::bench_table::table(&rows));
+    }
+    text.push_str(&summary.failures_text(|id| repro(id, &again(args, devices))));
+    for line in blessings.apply() {
+        text.push_str(&format!("blessed {line}\n"));
+    }
+    if stopped != 0 {
+        text.push_str(&format!("stopped by signal {stopped}\n"));
+    }
+    let code = match store.error() {
+        None => {
+            text.push_str(&format!("record {}\n", store.dir().display()));
+            code
+        }
+        Some(error) => {
+            text.push_str(&format!("the record in {} is not complete: {error}\n", store.root().display()));
+            if code == exit::OK { exit::NO_RECORD } else { code }
+        }
+    };
+    text.push_str(&format!("{} cases in {}\n{}\n", summary.total(), show_seconds(elapsed), summary.line()));
+    super::print(&text);
+    code
+}
+
+/// The options that make a repeated case the same one.
+fn again(args: &Args, devices: &Devices) -> String {
+    let mut tail = devices.again.clone();
+    if args.seed != 0 {
+        tail.push_str(&format!(" --seed {}", args.seed));
+    }
+    if let Some(dir) = &args.cases {
+        tail.push_str(&format!(" --cases {}", dir.display()));
+    }
+    tail
+}

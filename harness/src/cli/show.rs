@@ -1,0 +1,60 @@
+//! `show`: a stage of one case as text.
+
+use super::args::{Args, DeviceArg};
+use super::{Failure, session};
+use crate::case::{Case, Target};
+use crate::exit;
+use crate::worker::{self, Stage};
+use engine::diag::{Diagnostic, code, render};
+use engine::options::{DeviceDesc, Options, SimOptions};
+use engine::runtime::Session;
+
+pub(super) fn show(args: &Args) -> Result<u8, Failure> {
+    let target = match args.device {
+        DeviceArg::Gpus(_) | DeviceArg::AllGpus => Target::Cuda,
+        _ => Target::Sim,
+    };
+    let wanted = args.case.clone().unwrap_or_default();
+    let mut cases = session::load_all(args, target)?.cases;
+    // The ids differ where [sim] replaces sizes: a GPU's id is known too.
+    if !cases.iter().any(|case| case.id == wanted) {
+        let other = if target == Target::Sim { Target::Cuda } else { Target::Sim };
+        let known: std::collections::BTreeSet<String> = cases.iter().map(|case| case.id.clone()).collect();
+        cases.extend(session::load_all(args, other)?.cases.into_iter().filter(|case| !known.contains(&case.id)));
+    }
+    let case = find(&wanted, cases)?;
+    // Every text is the same for a simulated and a real H200.
+    let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
+    match worker::show(&case, args.stage.unwrap_or(Stage::Fusion), &session, args.seed) {
+        Ok(text) => {
+            super::print(&text);
+            if !text.ends_with('\n') {
+                super::print("\n");
+            }
+            Ok(exit::OK)
+        }
+        Err(diagnostics) => {
+            let shown: Vec<String> = diagnostics.iter().map(|d| render(d, &case.file, &case.text, case.line)).collect();
+            Err(Failure::new(exit::FAILED, shown.concat()))
+        }
+    }
+}
+
+/// The case with this id, or the only one that a pattern matches.
+fn find(wanted: &str, cases: Vec<Case>) -> Result<Case, Failure> {
+    if let Some(case) = cases.iter().find(|case| case.id == wanted) {
+        return Ok(case.clone());
+    }
+    let args = Args { filters: crate::filter::Filter::parse(wanted).into_iter().collect(), ..Args::default() };
+    let no_pattern = Args { exact: vec![wanted.into()], ..Args::default() };
+    let mut found = match args.filters.is_empty() || !wanted.contains(['*', '?']) {
+        true => session::select(&no_pattern, cases)?,
+        false => session::select(&args, cases)?,
+    };
+    if found.len() > 1 {
+        let some: Vec<&str> = found.iter().take(4).map(|case| case.id.as_str()).collect();
+        let message = format!("`{wanted}` matches {} cases, `show` takes one: {} ...", found.len(), some.join(" "));
+        return Err(Failure::new(exit::USAGE, Diagnostic::user(code::USAGE, message).to_string()));
+    }
+    Ok(found.swap_remove(0))
+}

@@ -1,0 +1,290 @@
+//! One worker process: spawn, run a case, end it one way or the other.
+
+use super::capture::Capture;
+use super::postmortem::{self, Cause};
+use super::queue::Job;
+use super::{Death, RunPlan, SlotSpec};
+use crate::case::Case;
+use crate::crumb::Page;
+use crate::os;
+use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
+use crate::verdict::{Outcome, clip};
+use rustix::process::Signal;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Opening a device may take this long: four CUDA initialisations at once take
+/// seconds, a cold driver longer.
+const READY_LIMIT: Duration = Duration::from_secs(120);
+/// A dead process is reaped within this, or it is unkillable.
+const REAP_LIMIT: Duration = Duration::from_secs(10);
+/// How often a stop request is looked for.
+const TICK: Duration = Duration::from_millis(50);
+const PRIOR_CASES: usize = 50;
+/// What a worker inherits of the environment.
+const ENV_ALLOWED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "RUST_BACKTRACE",
+    "VIRTUAL_ENV",
+    "SYSTEMROOT",
+];
+
+/// A live worker.
+pub(super) struct Worker {
+    pub(super) id: String,
+    child: Child,
+    receiver: Receiver,
+    page: Page,
+    stdout: Capture,
+    stderr: Capture,
+    prior: Vec<String>,
+    pub(super) cases_run: u64,
+    pub(super) ready_ns: u64,
+    pub(super) device: String,
+    pub(super) notes: Vec<String>,
+}
+
+/// Why there is no worker.
+pub(super) enum NoWorker {
+    /// Worth another try.
+    Failed(String),
+    /// The device itself was refused, with a diagnostic code.
+    Unusable(String, String),
+}
+
+/// How an attempt went.
+pub(super) enum Attempt {
+    /// The worker ended the case; whether the worker should be replaced.
+    Ended(Outcome, bool),
+    /// The worker is gone.
+    Lost(Outcome, Box<Death>),
+    /// The worker was gone before the case began: nobody's fault yet.
+    NotBegun(String),
+    /// The run is being stopped.
+    Stopped,
+}
+
+impl Worker {
+    /// Spawns from the calling thread, which must outlive the worker.
+    pub(super) fn spawn(id: String, slot: &SlotSpec, plan: &RunPlan) -> Result<Self, NoWorker> {
+        let failed = |what: &str, error: io::Error| NoWorker::Failed(format!("{what}: {error}"));
+        let start = Instant::now();
+        let (ours, theirs) = UnixStream::pair().map_err(|e| failed("cannot make a socket", e))?;
+        let _ = ours.set_write_timeout(Some(Duration::from_secs(10)));
+        let page = Page::create().map_err(|e| failed("cannot make a breadcrumb page", e))?;
+        let mut command = command(&id, slot, plan).map_err(|e| failed("cannot prepare a worker", e))?;
+        let fds = [theirs.as_raw_fd(), page.raw_fd()];
+        command.arg("--fd").arg(fds[0].to_string()).arg("--crumb-fd").arg(fds[1].to_string());
+        let mut child = os::spawn_tied(&mut command, &fds).map_err(|e| failed("cannot start a worker", e))?;
+        drop(theirs);
+        let stdout = Capture::start(child.stdout.take());
+        let stderr = Capture::start(child.stderr.take());
+        let mut worker = Self {
+            id,
+            child,
+            receiver: Receiver::new(ours),
+            page,
+            stdout,
+            stderr,
+            prior: Vec::new(),
+            cases_run: 0,
+            ready_ns: 0,
+            device: String::new(),
+            notes: Vec::new(),
+        };
+        worker.greet(slot, plan, start + READY_LIMIT)?;
+        worker.ready_ns = start.elapsed().as_nanos() as u64;
+        Ok(worker)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant) -> Result<(), NoWorker> {
+        let init = ToWorker::Init { device: slot.device.clone(), seed: plan.seed };
+        let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
+        while result.is_ok() {
+            match self.receiver.next(Some(deadline)) {
+                Ok(FromWorker::Hello { proto: PROTOCOL, .. }) => {}
+                Ok(FromWorker::Ready { device, notes }) => {
+                    (self.device, self.notes) = (device, notes);
+                    return Ok(());
+                }
+                Ok(FromWorker::Unusable { code, message }) => {
+                    self.kill();
+                    return Err(NoWorker::Unusable(code, message));
+                }
+                Ok(other) => result = Err(format!("unexpected message {other:?}")),
+                Err(Broken::Timeout) => result = Err("the device was not opened in time".into()),
+                Err(Broken::Eof) => result = Err("the worker ended before it was ready".into()),
+                Err(Broken::Garbage(what)) => result = Err(what),
+            }
+        }
+        let crumb = self.page.read();
+        let status = self.kill();
+        let mut death = Death { crumb, ..Death::default() };
+        postmortem::fill(&mut death, status);
+        let stderr = clip(self.stderr.text(Duration::from_millis(200)), 1000);
+        let how = death.signal.map_or_else(|| format!("{:?}", death.exit_code), |signal| signal.to_uppercase());
+        Err(NoWorker::Failed(format!("{} ({how}) {}", result.err().unwrap_or_default(), stderr.trim())))
+    }
+
+    /// Runs one case.
+    pub(super) fn run(&mut self, job: &Job, attempt: u32, plan: &RunPlan) -> Attempt {
+        self.stdout.mark();
+        self.stderr.mark();
+        let case = &job.case;
+        let own = case.timeout_ms.map(Duration::from_millis);
+        let limit = plan.forced_timeout.or(own).unwrap_or(plan.default_timeout);
+        let message = ToWorker::Run { case: Box::new(Case::clone(case)), attempt, mode: plan.mode, bless: plan.bless };
+        if let Err(error) = send(self.receiver.stream(), &message) {
+            self.kill();
+            return Attempt::NotBegun(format!("the worker was gone: {error}"));
+        }
+        let deadline = Instant::now() + limit;
+        let mut begun = false;
+        loop {
+            let tick = (Instant::now() + TICK).min(deadline);
+            let cause = match self.receiver.next(Some(tick)) {
+                Ok(FromWorker::Begin { case_id, attempt: n }) if !begun && case_id == case.id && n == attempt => {
+                    begun = true;
+                    continue;
+                }
+                Ok(FromWorker::End { case_id, attempt: n, outcome, tainted })
+                    if begun && case_id == case.id && n == attempt =>
+                {
+                    self.cases_run += 1;
+                    self.prior.push(case_id);
+                    return Attempt::Ended(*outcome, tainted);
+                }
+                Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit },
+                Err(Broken::Timeout) if plan.stop.load(Ordering::Relaxed) != 0 => {
+                    self.kill();
+                    return Attempt::Stopped;
+                }
+                Err(Broken::Timeout) => continue,
+                Err(Broken::Eof) if !begun => {
+                    self.kill();
+                    return Attempt::NotBegun("the worker died between two cases".into());
+                }
+                Err(Broken::Eof) => Cause::Died,
+                Err(Broken::Garbage(what)) => Cause::Protocol(what),
+                Ok(other) => Cause::Protocol(clip(format!("unexpected message {other:?}"), 300)),
+            };
+            return self.bury(cause, plan);
+        }
+    }
+
+    /// The case did not end: collect the evidence, end the worker.
+    fn bury(&mut self, cause: Cause, plan: &RunPlan) -> Attempt {
+        let mut death = Death { crumb: self.page.read(), ..Death::default() };
+        let status = match &cause {
+            Cause::Hung { .. } => {
+                death.threads = postmortem::thread_states(self.pid());
+                self.terminate(plan.grace)
+            }
+            // A process whose socket is closed is about to end by itself.
+            Cause::Died => self.wait(Duration::from_secs(2)).or_else(|| {
+                self.kill();
+                None
+            }),
+            Cause::Protocol(_) => self.kill(),
+        };
+        death.unkillable = matches!(self.child.try_wait(), Ok(None));
+        if matches!(cause, Cause::Died) {
+            postmortem::fill(&mut death, status);
+        }
+        let wait = Duration::from_millis(200);
+        death.stderr_tail = tail(&self.stderr.text(wait));
+        death.stdout_tail = tail(&self.stdout.text(wait));
+        let from = self.prior.len().saturating_sub(PRIOR_CASES);
+        death.prior_cases = self.prior[from..].to_vec();
+        Attempt::Lost(postmortem::outcome(&cause, &death), Box::new(death))
+    }
+
+    /// TERM, a moment of grace, KILL; never waits for a child that cannot die.
+    fn terminate(&mut self, grace: Duration) -> Option<ExitStatus> {
+        os::signal_group(&self.child, Signal::TERM);
+        self.wait(grace).or_else(|| self.kill())
+    }
+
+    /// Kills the worker with its whole group.
+    fn kill(&mut self) -> Option<ExitStatus> {
+        os::signal_group(&self.child, Signal::KILL);
+        self.wait(REAP_LIMIT)
+    }
+
+    fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + limit;
+        let mut pause = Duration::from_micros(200);
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(10));
+        }
+    }
+
+    /// Lets a healthy worker go. What its children left behind is killed.
+    pub(super) fn retire(mut self) {
+        let _ = send(self.receiver.stream(), &ToWorker::Drain);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let bye = self.receiver.next::<FromWorker>(Some(deadline));
+        if matches!(bye, Ok(FromWorker::Bye { .. })) {
+            self.wait(Duration::from_secs(5));
+        }
+        self.kill();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn tail(text: &str) -> String {
+    const TAIL: usize = 4096;
+    let mut from = text.len().saturating_sub(TAIL);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    text[from..].to_string()
+}
+
+fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {
+    let mut command = Command::new(&plan.worker_exe);
+    command.arg("__worker").env_clear();
+    for key in ENV_ALLOWED {
+        if let Some(value) = std::env::var_os(key) {
+            command.env(key, value);
+        }
+    }
+    let home = plan.work_dir.join(id);
+    for (key, folder) in [("TMPDIR", "tmp"), ("CUDA_CACHE_PATH", "cuda-cache")] {
+        let path = home.join(folder);
+        std::fs::create_dir_all(&path)?;
+        command.env(key, std::path::absolute(&path)?);
+    }
+    command.env("HARNESS", "1").env("HARNESS_WORKER", id).env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    command.envs(slot.env.iter().map(|(key, value)| (key, value)));
+    command.current_dir(Path::new(&home));
+    Ok(command)
+}

@@ -1,0 +1,131 @@
+//! The dispatcher: a queue, one thread and one worker process for each slot,
+//! and events for whoever records and shows them.
+
+mod capture;
+mod handle;
+mod pool;
+mod postmortem;
+mod queue;
+mod slot;
+
+pub(crate) use pool::run;
+pub(crate) use queue::{Known, order};
+
+use crate::case::Case;
+use crate::crumb::Crumb;
+use crate::proto::{DeviceSpec, Mode};
+use crate::verdict::Outcome;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+/// When a worker is replaced although it is well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    /// Never.
+    #[default]
+    Worker,
+    /// After each case.
+    Case,
+}
+
+/// Where cases run: one worker process at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct SlotSpec {
+    pub(crate) device: DeviceSpec,
+    /// Short name for people and records: `sim0`, `gpu2`.
+    pub(crate) label: String,
+    /// Environment of the worker besides the allow-list.
+    pub(crate) env: Vec<(String, String)>,
+}
+
+/// Everything a run needs.
+#[derive(Clone, Debug)]
+pub(crate) struct RunPlan {
+    pub(crate) slots: Vec<SlotSpec>,
+    /// In the order in which they are started.
+    pub(crate) cases: Vec<Arc<Case>>,
+    pub(crate) seed: u64,
+    /// Time of a case unless it has its own; the command line's wins over both.
+    pub(crate) default_timeout: Duration,
+    pub(crate) forced_timeout: Option<Duration>,
+    /// Between TERM and KILL.
+    pub(crate) grace: Duration,
+    pub(crate) mode: Mode,
+    pub(crate) bless: bool,
+    pub(crate) isolation: Isolation,
+    /// The binary that workers run: this harness.
+    pub(crate) worker_exe: PathBuf,
+    /// Private folders of workers are made here.
+    pub(crate) work_dir: PathBuf,
+    /// Not 0 when a signal asks the run to stop: the signal's number.
+    pub(crate) stop: Arc<AtomicUsize>,
+}
+
+/// How a worker that did not end its case ended itself.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Death {
+    pub(crate) signal: Option<String>,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) crumb: Crumb,
+    pub(crate) stderr_tail: String,
+    pub(crate) stdout_tail: String,
+    /// Cases the worker had run before, the last one last.
+    pub(crate) prior_cases: Vec<String>,
+    /// States of the threads of a hanging worker, as in `/proc`.
+    pub(crate) threads: String,
+    pub(crate) unkillable: bool,
+}
+
+/// One finished attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct CaseResult {
+    pub(crate) case: Arc<Case>,
+    pub(crate) slot: usize,
+    pub(crate) worker: String,
+    pub(crate) attempt: u32,
+    /// The how manyth case of its worker, from 0.
+    pub(crate) position: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) dur_ns: u64,
+    pub(crate) outcome: Outcome,
+    pub(crate) death: Option<Death>,
+}
+
+/// What happens during a run, in order for each slot.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Spawned {
+        slot: usize,
+        worker: String,
+        pid: u32,
+    },
+    Ready {
+        slot: usize,
+        worker: String,
+        device: String,
+        notes: Vec<String>,
+        ready_ns: u64,
+    },
+    Started {
+        slot: usize,
+        case: Arc<Case>,
+    },
+    Finished(Box<CaseResult>),
+    Ended {
+        slot: usize,
+        worker: String,
+        reason: String,
+        cases_run: u64,
+    },
+    /// The slot takes no more cases.
+    Retired {
+        slot: usize,
+        code: String,
+        reason: String,
+    },
+    /// Nothing happened for a while.
+    Tick,
+}

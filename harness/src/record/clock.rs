@@ -1,0 +1,52 @@
+//! Calendar time in UTC, from seconds since 1970.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Year, month and day of a day number since 1970-01-01 (proleptic Gregorian;
+/// era of 400 years = 146,097 days, years counted from March).
+fn civil(days: i64) -> (i64, u32, u32) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_index = (5 * day_of_year + 2) / 153;
+    let day = (day_of_year - (153 * month_index + 2) / 5 + 1) as u32;
+    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 } as u32;
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+fn seconds() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
+fn format(seconds: i64, compact: bool) -> String {
+    let (year, month, day) = civil(seconds.div_euclid(86_400));
+    let rest = seconds.rem_euclid(86_400);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    match compact {
+        true => format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z"),
+        false => format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"),
+    }
+}
+
+/// Now, as RFC 3339, or compact for names.
+pub(crate) fn utc_stamp(compact: bool) -> String {
+    format(seconds(), compact)
+}
+
+/// Today, `YYYY-MM-DD`.
+pub(crate) fn today() -> String {
+    utc_stamp(false)[..10].to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn known_instants() {
+        assert_eq!(super::format(0, false), "1970-01-01T00:00:00Z");
+        assert_eq!(super::format(951_782_399, false), "2000-02-28T23:59:59Z");
+        assert_eq!(super::format(951_782_400, true), "20000229T000000Z");
+        assert_eq!(super::format(4_107_542_399, false), "2100-02-28T23:59:59Z");
+    }
+}

@@ -1,0 +1,221 @@
+//! Derived tables of one kind of device, for people and spreadsheets, and for
+//! the order of the next run.
+//!
+//! * `durations.csv`: one row for each case ever run: runs, smoothed duration, last verdict.
+//! * `verdicts.csv`: a row whenever a case's outcome changes.
+//! * `perf.csv`: a row for each measurement.
+
+use super::store::replace;
+use crate::dispatch::Known;
+use crate::os::FileLock;
+use crate::verdict::Perf;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a run adds for one case.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) case_id: String,
+    pub(crate) verdict: &'static str,
+    pub(crate) outcome: String,
+    pub(crate) dur_ns: u64,
+    pub(crate) perf: Option<Perf>,
+    /// Nanoseconds of compile phases, for `perf.csv`.
+    pub(crate) phases: BTreeMap<String, u64>,
+    pub(crate) kernel_crc: Option<u32>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Duration {
+    case_id: String,
+    runs: u64,
+    dur_us: u64,
+    outcome: String,
+}
+
+/// The tables of one device.
+pub(crate) struct History {
+    dir: PathBuf,
+    lock: PathBuf,
+}
+
+impl History {
+    pub(crate) fn of(results: &Path, device: &str) -> Self {
+        Self { dir: results.join("history").join(slug(device)), lock: results.join("lock") }
+    }
+
+    /// What earlier runs say; nothing if there are none or the file is damaged.
+    pub(crate) fn known(&self) -> BTreeMap<String, Known> {
+        let known = |row: Duration| {
+            let failed = !(row.outcome == "pass" || row.outcome.starts_with("skip"));
+            (row.case_id, Known { dur_ns: Some(row.dur_us * 1000), failed })
+        };
+        self.durations().into_iter().map(known).collect()
+    }
+
+    fn durations(&self) -> Vec<Duration> {
+        let Ok(mut reader) = csv::Reader::from_path(self.dir.join("durations.csv")) else { return Vec::new() };
+        reader.deserialize().filter_map(Result::ok).collect()
+    }
+
+    /// Adds a run. Two harnesses may do so at once.
+    pub(crate) fn add(&self, run_id: &str, commit: &str, rows: &[Row]) -> io::Result<()> {
+        std::fs::create_dir_all(&self.dir)?;
+        let _lock = FileLock::acquire(&self.lock)?;
+        let mut table: BTreeMap<String, Duration> =
+            self.durations().into_iter().map(|row| (row.case_id.clone(), row)).collect();
+        let mut changed = Vec::new();
+        for row in rows {
+            let dur_us = row.dur_ns / 1000;
+            let entry = table.entry(row.case_id.clone()).or_insert_with(|| Duration {
+                case_id: row.case_id.clone(),
+                runs: 0,
+                dur_us,
+                outcome: String::new(),
+            });
+            // A smoothed mean: new = 3/4 old + 1/4 measured.
+            entry.dur_us = (3 * entry.dur_us + dur_us) / 4;
+            entry.runs += 1;
+            if entry.outcome != row.outcome {
+                changed
+                    .push([run_id, commit, &row.case_id, row.verdict, &entry.outcome, &row.outcome].map(String::from));
+                entry.outcome = row.outcome.clone();
+            }
+        }
+        self.append("verdicts.csv", &["run_id", "commit", "case_id", "verdict", "before", "outcome"], &changed)?;
+        let perf: Vec<Vec<String>> = rows.iter().filter_map(|row| perf_row(run_id, commit, row)).collect();
+        self.append("perf.csv", PERF_COLUMNS, &perf)?;
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        table.into_values().try_for_each(|row| writer.serialize(row))?;
+        replace(&self.dir.join("durations.csv"), &writer.into_inner().map_err(|error| error.into_error())?)
+    }
+
+    /// Appends rows in one write, with a header if the file is new. A torn last
+    /// line, as a kill in the middle of a write leaves it, is cut off first.
+    fn append<R: AsRef<[String]>>(&self, name: &str, columns: &[&str], rows: &[R]) -> io::Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let path = self.dir.join(name);
+        let old = std::fs::read(&path).unwrap_or_default();
+        let whole = old.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
+        let mut writer = csv::WriterBuilder::new().flexible(false).from_writer(Vec::new());
+        if whole == 0 {
+            writer.write_record(columns)?;
+        }
+        for row in rows {
+            writer.write_record(row.as_ref().iter().map(|cell| guard(cell)))?;
+        }
+        let bytes = writer.into_inner().map_err(|error| error.into_error())?;
+        let file = std::fs::File::options().create(true).append(true).open(&path)?;
+        if whole < old.len() {
+            file.set_len(whole as u64)?;
+        }
+        io::Write::write_all(&mut &file, &bytes)
+    }
+}
+
+/// A cell that a spreadsheet would take for a formula gets a quote in front.
+fn guard(cell: &str) -> String {
+    let number = cell.parse::<f64>().is_ok();
+    if !number && cell.starts_with(['=', '+', '-', '@']) { format!("'{cell}") } else { cell.to_string() }
+}
+
+const PERF_COLUMNS: &[&str] = &[
+    "run_id",
+    "commit",
+    "case_id",
+    "bytes",
+    "samples",
+    "median_ns",
+    "p10_ns",
+    "p90_ns",
+    "gbps",
+    "share_of_copy",
+    "copy_gbps",
+    "host_us",
+    "schedule_ms",
+    "lower_ms",
+    "codegen_ms",
+    "load_ms",
+    "kernel_crc",
+    "counters",
+];
+
+fn perf_row(run_id: &str, commit: &str, row: &Row) -> Option<Vec<String>> {
+    let perf = row.perf.as_ref()?;
+    let real = |value: Option<f64>, digits: usize| value.map_or(String::new(), |v| format!("{v:.digits$}"));
+    let phase = |name: &str| row.phases.get(name).map_or(String::new(), |ns| format!("{:.3}", *ns as f64 / 1e6));
+    let counters: Vec<String> = perf.counters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    Some(vec![
+        run_id.into(),
+        commit.into(),
+        row.case_id.clone(),
+        perf.bytes.to_string(),
+        perf.samples.to_string(),
+        real(perf.median_ns, 1),
+        real(perf.p10_ns, 1),
+        real(perf.p90_ns, 1),
+        real(perf.gbps, 2),
+        real(perf.share, 4),
+        real(perf.copy_gbps, 2),
+        real(perf.host_us, 2),
+        phase("schedule"),
+        phase("lower"),
+        phase("codegen"),
+        phase("load"),
+        row.kernel_crc.map_or(String::new(), |crc| format!("{crc:08x}")),
+        counters.join(" "),
+    ])
+}
+
+/// `NVIDIA H200` as a folder: `nvidia-h200`.
+fn slug(device: &str) -> String {
+    let lower: String =
+        device.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let words: Vec<&str> = lower.split('-').filter(|word| !word.is_empty()).collect();
+    if words.is_empty() { "unknown".into() } else { words.join("-") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(case_id: &str, outcome: &str, dur_ns: u64) -> Row {
+        let verdict = if outcome == "pass" { "pass" } else { "fail" };
+        let (perf, phases, kernel_crc) = (None, BTreeMap::new(), None);
+        Row { case_id: case_id.into(), verdict, outcome: outcome.into(), dur_ns, perf, phases, kernel_crc }
+    }
+
+    #[test]
+    fn tables_grow_by_changes_and_survive_a_torn_line() {
+        let root = std::env::temp_dir().join(format!("harness-history-{}", std::process::id()));
+        std::fs::create_dir_all(&root).expect("folder");
+        let history = History::of(&root, "NVIDIA H200");
+        history.add("r1", "c", &[row("A.a", "pass", 4_000_000), row("A.b", "fail.numerics", 8_000_000)]).expect("adds");
+        history.add("r2", "c", &[row("A.a", "pass", 8_000_000)]).expect("adds");
+        let known = history.known();
+        assert_eq!(known["A.a"], Known { dur_ns: Some(5_000_000), failed: false });
+        assert!(known["A.b"].failed);
+        let path = root.join("history/nvidia-h200/verdicts.csv");
+        let mut text = std::fs::read_to_string(&path).expect("reads");
+        assert_eq!(text.lines().count(), 3);
+        text.push_str("r3,c,A.a,fa");
+        std::fs::write(&path, text).expect("writes");
+        history
+            .add(
+                "r4",
+                "c",
+                &[Row { perf: Some(Perf { median_ns: Some(1.5), ..Perf::default() }), ..row("A.a", "hang.host", 1) }],
+            )
+            .expect("adds");
+        let text = std::fs::read_to_string(&path).expect("reads");
+        assert_eq!(text.lines().last(), Some("r4,c,A.a,fail,pass,hang.host"));
+        assert_eq!(text.lines().count(), 4);
+        let perf = std::fs::read_to_string(root.join("history/nvidia-h200/perf.csv")).expect("reads");
+        assert!(perf.lines().nth(1).is_some_and(|line| line.starts_with("r4,c,A.a,0,0,1.5,,,")), "{perf}");
+        std::fs::remove_dir_all(&root).expect("removes");
+    }
+}

@@ -1,0 +1,98 @@
+//! Counts, failures, and the exit code.
+
+use crate::dispatch::CaseResult;
+use crate::exit;
+use crate::verdict::{Outcome, Verdict};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// What a run comes to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) counts: BTreeMap<Verdict, usize>,
+    /// Id, file and line, outcome of each failure.
+    failures: Vec<(String, String, Outcome)>,
+    skips: BTreeMap<String, usize>,
+}
+
+/// Failures whose reason is printed; the others are in the record.
+const SHOWN: usize = 40;
+/// Lines of a reason.
+const REASON_LINES: usize = 24;
+
+impl Summary {
+    pub(crate) fn add(&mut self, result: &CaseResult) {
+        let outcome = &result.outcome;
+        *self.counts.entry(outcome.verdict).or_default() += 1;
+        if outcome.verdict.is_failure() {
+            let case = &result.case;
+            self.failures.push((case.id.clone(), format!("{}:{}", case.file, case.line), outcome.clone()));
+        }
+        if outcome.verdict == Verdict::Skip {
+            let reason = outcome.detail.lines().next().unwrap_or_default();
+            *self.skips.entry(format!("{}: {reason}", outcome.outcome)).or_default() += 1;
+        }
+    }
+
+    fn count(&self, verdict: Verdict) -> usize {
+        self.counts.get(&verdict).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.counts.values().sum()
+    }
+
+    pub(crate) fn failed(&self) -> usize {
+        self.failures.len()
+    }
+
+    /// The last line: exactly this form.
+    pub(crate) fn line(&self) -> String {
+        let (passed, skipped) = (self.count(Verdict::Pass), self.count(Verdict::Skip));
+        format!("{passed} passed, {} failed, {skipped} skipped", self.failed())
+    }
+
+    /// Each failure with its reason and the command that repeats it.
+    pub(crate) fn failures_text(&self, repro: impl Fn(&str) -> String) -> String {
+        let mut failures: Vec<_> = self.failures.iter().collect();
+        failures.sort_by(|a, b| (b.2.verdict, &a.0).cmp(&(a.2.verdict, &b.0)));
+        let mut text = String::new();
+        for (id, place, outcome) in failures.iter().take(SHOWN) {
+            let _ = writeln!(text, "\n{} {id}  ({}, {place})", outcome.verdict.name().to_uppercase(), outcome.outcome);
+            for line in outcome.detail.lines().take(REASON_LINES) {
+                let _ = writeln!(text, "  {line}");
+            }
+            let _ = writeln!(text, "  again: {}", repro(id));
+        }
+        if let Some(more) = failures.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            let _ = writeln!(text, "\n... and {more} more failures, all in the record");
+        }
+        for (reason, count) in &self.skips {
+            let _ = writeln!(text, "skipped {count}: {reason}");
+        }
+        text
+    }
+
+    /// The exit code by what happened to the cases alone.
+    pub(crate) fn exit_code(&self) -> u8 {
+        if self.count(Verdict::Infra) > 0 {
+            exit::INFRA
+        } else if self.count(Verdict::Crash) + self.count(Verdict::Hang) > 0 {
+            exit::CRASHED
+        } else if self.count(Verdict::Fail) > 0 {
+            exit::FAILED
+        } else {
+            exit::OK
+        }
+    }
+}
+
+/// The command that runs one case again. `tail` holds the device and the like.
+pub(crate) fn repro(id: &str, tail: &str) -> String {
+    let quoted = if id.chars().all(|c| c.is_ascii_alphanumeric() || "._/=,+-".contains(c)) {
+        id.to_string()
+    } else {
+        format!("'{id}'")
+    };
+    format!("cargo run -p harness -- --exact {quoted}{tail}")
+}

@@ -1,0 +1,202 @@
+//! Verdicts and what led to them.
+//!
+//! A *verdict* decides the exit code and the counts. Its *outcome* is a finer,
+//! stable name: `fail.numerics`, `crash.sigsegv`, `hang.host`, `skip.requires`.
+
+use crate::case::Xfail;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What became of a case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Everything that was asked for holds.
+    Pass,
+    /// A living worker judged against the case.
+    #[default]
+    Fail,
+    /// The worker died inside the case.
+    Crash,
+    /// The case did not end in time.
+    Hang,
+    /// Not run, or failed as declared.
+    Skip,
+    /// The machine failed, not the case.
+    Infra,
+}
+
+impl Verdict {
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Pass => "pass",
+            Verdict::Fail => "fail",
+            Verdict::Crash => "crash",
+            Verdict::Hang => "hang",
+            Verdict::Skip => "skip",
+            Verdict::Infra => "infra",
+        }
+    }
+    /// Whether it counts under `N failed`.
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Verdict::Pass | Verdict::Skip)
+    }
+}
+
+/// How far outputs were from the reference.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Numerics {
+    /// Elements compared.
+    pub elements: u64,
+    /// Elements out of tolerance.
+    pub wrong: u64,
+    /// Largest absolute error of finite elements.
+    pub max_abs: f64,
+    /// Largest relative error of finite elements whose reference is not 0.
+    pub max_rel: f64,
+}
+
+/// One row of `perf.csv`; absent figures are `None`, never 0.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Perf {
+    /// Bytes moved by the kernel at least.
+    pub bytes: u64,
+    /// Samples taken.
+    pub samples: u64,
+    /// Median kernel time in nanoseconds.
+    pub median_ns: Option<f64>,
+    /// 10th percentile.
+    pub p10_ns: Option<f64>,
+    /// 90th percentile.
+    pub p90_ns: Option<f64>,
+    /// Bytes over median time.
+    pub gbps: Option<f64>,
+    /// Bandwidth of a plain copy of the same traffic, measured beside it.
+    pub copy_gbps: Option<f64>,
+    /// Share of that copy's speed.
+    pub share: Option<f64>,
+    /// Host time of one call in microseconds.
+    pub host_us: Option<f64>,
+    /// The simulator's counters by name.
+    pub counters: BTreeMap<String, u64>,
+    /// Whether the case's own goal is met, where it has one.
+    pub goal_met: Option<bool>,
+}
+
+/// What a worker reports at the end of a case.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The stable finer name.
+    pub outcome: String,
+    /// Why, for people; at most [`MAX_DETAIL`] bytes.
+    pub detail: String,
+    /// Nanoseconds of each phase that was entered.
+    pub phases: BTreeMap<String, u64>,
+    /// Facts of the compiled fusion.
+    pub facts: BTreeMap<String, String>,
+    /// CRC of the kernel's text, which shows when generated code changed.
+    pub kernel_crc: Option<u32>,
+    /// How far the outputs were off.
+    pub numerics: Option<Numerics>,
+    /// Measurements.
+    pub perf: Option<Perf>,
+    /// New texts for lines of the case file, when expectations are rewritten.
+    pub bless: Vec<Bless>,
+}
+
+/// A rewritten expectation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Bless {
+    /// Line of the case file.
+    pub line: usize,
+    /// The fact, or `error`.
+    pub key: String,
+    /// The value that stands there now.
+    pub old: String,
+    /// What it should be.
+    pub new: String,
+}
+
+/// Bytes of an outcome's detail.
+pub const MAX_DETAIL: usize = 4096;
+
+impl Outcome {
+    /// Nothing to complain about.
+    pub fn pass() -> Self {
+        Self { verdict: Verdict::Pass, outcome: "pass".into(), ..Self::default() }
+    }
+    /// A failure with its name and reason.
+    pub fn fail(outcome: &str, detail: impl Into<String>) -> Self {
+        Self::of(Verdict::Fail, outcome, detail)
+    }
+    /// Any verdict with its name and reason.
+    pub fn of(verdict: Verdict, outcome: &str, detail: impl Into<String>) -> Self {
+        Self { verdict, outcome: outcome.into(), detail: clip(detail.into(), MAX_DETAIL), ..Self::default() }
+    }
+}
+
+/// Cuts a text at a character boundary and says so.
+pub(crate) fn clip(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        let mut at = limit.saturating_sub(24);
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        let cut = text.len() - at;
+        text.truncate(at);
+        text.push_str(&format!(" ... ({cut} bytes cut)"));
+    }
+    text
+}
+
+/// A declared failure is skipped until its date, and its success is a failure:
+/// the declaration must go.
+pub(crate) fn apply_xfail(outcome: &mut Outcome, xfail: Option<&Xfail>, today: &str) {
+    let Some(xfail) = xfail else { return };
+    let expired = !xfail.until.is_empty() && today > xfail.until.as_str();
+    match outcome.verdict {
+        Verdict::Fail | Verdict::Crash | Verdict::Hang if !expired => {
+            outcome.detail = format!("{} ({})\n{}", xfail.reason, outcome.outcome, outcome.detail);
+            (outcome.verdict, outcome.outcome) = (Verdict::Skip, "xfail".into());
+        }
+        Verdict::Fail | Verdict::Crash | Verdict::Hang => {
+            outcome.detail = format!("the expected failure ran out on {}\n{}", xfail.until, outcome.detail);
+        }
+        Verdict::Pass => {
+            outcome.detail = format!("passed although a failure is declared: {}", xfail.reason);
+            (outcome.verdict, outcome.outcome) = (Verdict::Fail, "xpass".into());
+        }
+        Verdict::Skip | Verdict::Infra => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(verdict: Verdict, until: &str, wanted: (Verdict, &str)) {
+        let xfail = Xfail { reason: "why".into(), until: until.into(), ..Xfail::default() };
+        let mut outcome = Outcome::of(verdict, "as.was", "detail");
+        apply_xfail(&mut outcome, Some(&xfail), "2030-06-15");
+        assert_eq!((outcome.verdict, outcome.outcome.as_str()), wanted);
+    }
+
+    #[test]
+    fn declared_failures() {
+        check(Verdict::Fail, "", (Verdict::Skip, "xfail"));
+        check(Verdict::Crash, "2030-06-15", (Verdict::Skip, "xfail"));
+        check(Verdict::Fail, "2030-06-14", (Verdict::Fail, "as.was"));
+        check(Verdict::Pass, "2031-01-01", (Verdict::Fail, "xpass"));
+        check(Verdict::Infra, "", (Verdict::Infra, "as.was"));
+    }
+
+    #[test]
+    fn clipping_keeps_characters_whole() {
+        let text = clip("ü".repeat(5000), MAX_DETAIL);
+        assert!(text.len() <= MAX_DETAIL + 8 && text.ends_with("bytes cut)"));
+    }
+}

@@ -1,0 +1,296 @@
+//! Arguments from their specifications. The value of element `i` in row-major
+//! order depends only on the seed, the input's name and `i`, so the same case
+//! has the same data on every device, for any layout and number of threads.
+
+use crate::case::{Case, Dist, InputSpec, Number, Real, TensorSpec, strides, suggest};
+use engine::diag::{Diagnostic, Result, code};
+use engine::fusion::{Fusion, Operand, ScalarDef};
+use engine::num::{DType, DTypeClass, Value, storage};
+use engine::tensor::{Arg, HostTensor, TensorMeta};
+
+/// Builds the arguments of a fusion in order; an input that has no entry, and an
+/// entry that is no input, are refused.
+pub(super) fn build(fusion: &Fusion, case: &Case) -> Result<Vec<Arg>> {
+    let declared: Vec<(&str, DType, Operand)> =
+        fusion.inputs.iter().map(|operand| declaration(fusion, *operand)).collect();
+    for (name, _) in &case.inputs {
+        if !declared.iter().any(|(other, ..)| other == name) {
+            let hint = suggest(name, declared.iter().map(|(name, ..)| *name));
+            return Err(Diagnostic::user(
+                code::EXTRA_INPUT,
+                format!("`inputs:` gives `{name}`, which is no input of @{}", fusion.name),
+            )
+            .note(hint));
+        }
+    }
+    declared
+        .into_iter()
+        .map(|(name, dtype, operand)| {
+            let spec = case.inputs.iter().find(|(other, _)| other == name).map(|(_, spec)| spec).ok_or_else(|| {
+                Diagnostic::user(
+                    code::MISSING_INPUT,
+                    format!("input `%{name}` of @{} has no entry in `inputs:`", fusion.name),
+                )
+                .note(format!("add `; inputs: {name} = ...` behind the fusion"))
+            })?;
+            match (spec, operand) {
+                (InputSpec::Scalar(number), Operand::Scalar(_)) => scalar(name, dtype, *number),
+                (InputSpec::Tensor(spec), Operand::Tensor(_)) => Ok(Arg::Tensor(tensor(name, dtype, spec)?)),
+                (InputSpec::Scalar(_), _) => Err(Diagnostic::user(
+                    code::NOT_TENSOR,
+                    format!("input `%{name}` is a tensor, `inputs:` gives a scalar"),
+                )),
+                (InputSpec::Tensor(_), _) => Err(Diagnostic::user(
+                    code::INPUT_RANK,
+                    format!("input `%{name}` is a scalar, `inputs:` gives a tensor"),
+                )),
+            }
+        })
+        .collect()
+}
+
+fn declaration(fusion: &Fusion, operand: Operand) -> (&str, DType, Operand) {
+    match operand {
+        Operand::Tensor(t) => (&fusion.tensors[t].name, fusion.tensors[t].dtype, operand),
+        Operand::Scalar(s) => {
+            let name = match &fusion.scalars[s].def {
+                ScalarDef::Input { name, .. } => name.as_str(),
+                _ => "",
+            };
+            (name, fusion.scalars[s].dtype, operand)
+        }
+    }
+}
+
+fn scalar(name: &str, dtype: DType, number: Number) -> Result<Arg> {
+    let value = match (number, dtype.class()) {
+        (Number::Int(v), DTypeClass::Int) => Value::Int(v),
+        (Number::Int(v), DTypeClass::Float) => Value::Float(v as f64),
+        (Number::Float(v), DTypeClass::Float) => Value::Float(v.get()),
+        (Number::Bool(v), DTypeClass::Bool) => Value::Bool(v),
+        (given, _) => {
+            let given = match given {
+                Number::Int(v) => v.to_string(),
+                Number::Float(v) => v.get().to_string(),
+                Number::Bool(v) => v.to_string(),
+            };
+            return Err(Diagnostic::user(
+                code::INPUT_DTYPE,
+                format!("input `%{name}` is {dtype}, `inputs:` gives {given}"),
+            ));
+        }
+    };
+    // What the type can hold is what every device sees.
+    let bytes = storage::encode(dtype, value);
+    let held = storage::read(dtype, &bytes, 0).unwrap_or(value);
+    if dtype.is_int() && held != value {
+        return Err(Diagnostic::user(
+            code::INPUT_DTYPE,
+            format!("input `%{name}` is {dtype}, which cannot hold {}", value.as_i64()),
+        ));
+    }
+    Ok(Arg::Scalar(held))
+}
+
+/// Elements below this are not worth a thread.
+const CHUNK: usize = 1 << 16;
+
+fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
+    let overflow = || Diagnostic::user(code::SIZE_OVERFLOW, format!("the layout of input `%{name}` overflows 64 bits"));
+    let strides = strides(spec).ok_or_else(overflow)?;
+    let meta = TensorMeta { dtype, sizes: spec.sizes.clone(), strides };
+    let draw = Draw { dist: spec.dist, dtype, seed: seed(name, spec.seed), len: meta.numel().ok_or_else(overflow)? };
+    let offset = spec.layout.offset;
+    let bytes = (meta.span().ok_or_else(overflow)? as usize)
+        .checked_add(offset)
+        .and_then(|n| n.checked_mul(dtype.bytes()))
+        .ok_or_else(overflow)?;
+    // Storage outside the view is 0xff: NaN or -1, so that a stray read shows.
+    let mut data = Vec::new();
+    data.try_reserve_exact(bytes).map_err(|_| {
+        Diagnostic::user(
+            code::SIZE_OVERFLOW,
+            format!("input `%{name}` needs {bytes} bytes of host memory, which are not there"),
+        )
+    })?;
+    data.resize(bytes, 0xff);
+    if meta.is_contiguous() {
+        fill_dense(&mut data[offset * dtype.bytes()..], &draw);
+        return HostTensor::new(meta, data, offset);
+    }
+    let mut tensor = HostTensor::new(meta, data, offset)?;
+    let mut index = vec![0i64; tensor.rank()];
+    for i in 0..draw.len as u64 {
+        tensor.set(&index, draw.value(i));
+        for axis in (0..index.len()).rev() {
+            index[axis] += 1;
+            if index[axis] < tensor.sizes()[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+    Ok(tensor)
+}
+
+fn fill_dense(data: &mut [u8], draw: &Draw) {
+    let width = draw.dtype.bytes();
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let chunk = (draw.len as usize).div_ceil(threads).max(CHUNK);
+    std::thread::scope(|scope| {
+        for (n, part) in data.chunks_mut(chunk * width).enumerate() {
+            let mut fill = move || {
+                for (i, element) in part.chunks_exact_mut(width).enumerate() {
+                    let encoded = storage::encode(draw.dtype, draw.value((n * chunk + i) as u64));
+                    element.copy_from_slice(&encoded[..width]);
+                }
+            };
+            if (n + 1) * chunk >= draw.len as usize { fill() } else { drop(scope.spawn(fill)) }
+        }
+    });
+}
+
+fn seed(name: &str, given: Option<u64>) -> u64 {
+    let name = u64::from(crate::crc::crc32(name.as_bytes()));
+    mix(name ^ mix(given.unwrap_or(0x5eed)))
+}
+
+/// Splitmix64's output function: a bijection whose outputs for consecutive
+/// inputs are independent for our purposes.
+pub(super) fn mix(z: u64) -> u64 {
+    let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+struct Draw {
+    dist: Dist,
+    dtype: DType,
+    seed: u64,
+    len: i64,
+}
+
+impl Draw {
+    /// Element `i` before conversion to the data type.
+    fn value(&self, i: u64) -> Value {
+        let at = |k: u64| mix(self.seed ^ mix(2 * i + k));
+        // 53 random bits in (0, 1): never 0, so that a logarithm exists.
+        let unit = |k: u64| ((at(k) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        let real = |v: Real| v.get();
+        let number = match self.dist {
+            Dist::Normal(mean, sd) => {
+                let radius = (-2.0 * unit(0).ln()).sqrt();
+                real(mean) + real(sd) * radius * (std::f64::consts::TAU * unit(1)).cos()
+            }
+            Dist::Uniform(lo, hi) => real(lo) + (real(hi) - real(lo)) * unit(0),
+            Dist::Randint(lo, hi) => {
+                let span = (hi as i128 - lo as i128 + 1) as u128;
+                return self.int((lo as i128 + (u128::from(at(0)) % span) as i128) as i64);
+            }
+            Dist::Arange(start, step) => real(start) + real(step) * i as f64,
+            Dist::Full(value) => real(value),
+            Dist::Bernoulli(p) => f64::from(u8::from(unit(0) < real(p))),
+            Dist::Special => return self.special(i),
+        };
+        match self.dtype.class() {
+            DTypeClass::Float => Value::Float(number),
+            DTypeClass::Int => Value::Int(number.round() as i64),
+            DTypeClass::Bool => Value::Bool(number > 0.0),
+        }
+    }
+
+    fn int(&self, value: i64) -> Value {
+        match self.dtype.class() {
+            DTypeClass::Float => Value::Float(value as f64),
+            DTypeClass::Int => Value::Int(value),
+            DTypeClass::Bool => Value::Bool(value != 0),
+        }
+    }
+
+    fn special(&self, i: u64) -> Value {
+        let (largest, tiny, smallest) = match self.dtype {
+            DType::F16 => (65504.0, 6.103515625e-5, 5.960464477539063e-8),
+            DType::BF16 => (3.3895313892515355e38, 1.1754943508222875e-38, 9.183549615799121e-41),
+            DType::F32 => (f64::from(f32::MAX), f64::from(f32::MIN_POSITIVE), 1.401298464324817e-45),
+            _ => (f64::MAX, f64::MIN_POSITIVE, 5e-324),
+        };
+        let floats = [
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            -2.5,
+            largest,
+            -largest,
+            tiny,
+            -tiny,
+            smallest,
+            3.0,
+            -1e-3,
+        ];
+        let bits = self.dtype.bytes() as u32 * 8;
+        let unsigned = self.dtype == DType::U8;
+        let (min, max) = if unsigned { (0, 255) } else { (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits)) };
+        let ints = [min, max, 0, 1, max - 1, min + 1, 2, 7, max / 2, if unsigned { 128 } else { -1 }];
+        match self.dtype.class() {
+            DTypeClass::Float => Value::Float(floats[(i % floats.len() as u64) as usize]),
+            DTypeClass::Int => Value::Int(ints[(i % ints.len() as u64) as usize]),
+            DTypeClass::Bool => Value::Bool(mix(self.seed ^ i) & 1 == 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Layout;
+
+    fn spec(dist: Dist, sizes: &[i64], layout: Layout) -> TensorSpec {
+        TensorSpec { dist, sizes: sizes.to_vec(), seed: Some(1), layout }
+    }
+    fn normal() -> Dist {
+        Dist::Normal(Real::new(0.0), Real::new(1.0))
+    }
+
+    #[test]
+    fn layouts_do_not_change_values() {
+        let dense = tensor("x", DType::F32, &spec(normal(), &[3, 5], Layout::default())).expect("dense");
+        let layouts = [
+            Layout { strides: Some(vec![1, 7]), ..Layout::default() },
+            Layout { offset: 3, ..Layout::default() },
+            Layout { permuted: Some(vec![1, 0]), offset: 1, ..Layout::default() },
+        ];
+        for layout in layouts {
+            let other = tensor("x", DType::F32, &spec(normal(), &[3, 5], layout.clone())).expect("made");
+            assert!(dense.bits_equal(&other), "{layout:?}");
+            assert_eq!(other.offset, layout.offset);
+        }
+        let expanded = Layout { expanded: vec![0], ..Layout::default() };
+        let rows = tensor("x", DType::F32, &spec(normal(), &[4, 5], expanded)).expect("made");
+        assert_eq!(rows.strides(), [0, 1]);
+        assert_eq!(rows.get(&[0, 2]), rows.get(&[3, 2]));
+    }
+
+    #[test]
+    fn distributions_are_what_they_say() {
+        let draw = |dist, dtype| tensor("x", dtype, &spec(dist, &[10_000], Layout::default())).expect("made").to_f64();
+        let values = draw(normal(), DType::F64);
+        let mean = values.iter().sum::<f64>() / 1e4;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 1e4;
+        assert!(mean.abs() < 0.05 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
+        assert!(values.iter().all(|v| *v != 0.0));
+        let values = draw(Dist::Randint(-3, 3), DType::I8);
+        assert!((-3..=3).all(|v| values.contains(&f64::from(v))));
+        assert!(
+            draw(Dist::Uniform(Real::new(2.0), Real::new(3.0)), DType::F32).iter().all(|v| (2.0..=3.0).contains(v))
+        );
+        assert_eq!(draw(Dist::Arange(Real::new(1.0), Real::new(2.0)), DType::I64)[..3], [1.0, 3.0, 5.0]);
+        assert!(draw(Dist::Special, DType::BF16).iter().any(|v| v.is_nan()));
+        assert_eq!(draw(Dist::Special, DType::I8)[..2], [-128.0, 127.0]);
+    }
+}

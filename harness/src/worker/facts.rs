@@ -1,0 +1,127 @@
+//! Facts of a compiled fusion, and the expectations of a case about them.
+
+use crate::case::{Case, Expect, Relation, TextSpec};
+use crate::verdict::Bless;
+use engine::kernel::{BoundLaunch, Kernel, Scope, Stmt, StmtKind};
+use engine::runtime::Plan;
+use std::collections::BTreeMap;
+
+/// The facts of [`crate::case::FACTS`].
+pub(super) fn gather(plan: &Plan, launch: Option<&BoundLaunch>) -> BTreeMap<String, String> {
+    let kernel = plan.kernel();
+    let mut counts = Counts::default();
+    counts.walk(&kernel.body);
+    let mut facts = BTreeMap::new();
+    let mut put = |name: &str, value: String| facts.insert(name.to_string(), value);
+    put("segments", "1".into());
+    put("kernels", "1".into());
+    put("scheduler", plan.scheduler().into());
+    put("index", (kernel.index_type.bytes() * 8).to_string());
+    put("vector", counts.vector.max(1).to_string());
+    put("barriers", counts.barriers.to_string());
+    if let Some(launch) = launch {
+        put("shared", launch.shared_bytes.to_string());
+        put("threads", launch.threads().to_string());
+        put("blocks", launch.blocks().to_string());
+    }
+    facts
+}
+
+#[derive(Default)]
+struct Counts {
+    vector: u32,
+    barriers: u32,
+}
+
+impl Counts {
+    fn walk(&mut self, block: &[Stmt]) {
+        for stmt in block {
+            match &stmt.kind {
+                StmtKind::Move { lanes, .. } => self.vector = self.vector.max(*lanes),
+                StmtKind::Sync(Scope::Block) => self.barriers += 1,
+                StmtKind::For { body, .. } => self.walk(body),
+                StmtKind::If { then, otherwise, .. } => {
+                    self.walk(then);
+                    self.walk(otherwise);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The expectations that do not hold, and their rewritten form.
+pub(super) fn check(case: &Case, facts: &BTreeMap<String, String>) -> (Vec<String>, Vec<Bless>) {
+    let (mut broken, mut bless) = (Vec::new(), Vec::new());
+    for expect in &case.expects {
+        let Some(value) = facts.get(&expect.fact) else {
+            broken.push(format!("{}:{}: `{}` is not known for this device", case.file, expect.line, expect.fact));
+            continue;
+        };
+        if holds(expect, value) {
+            continue;
+        }
+        let wanted = expect.values.join(", ");
+        broken.push(format!(
+            "{}:{}: {} is {value}, expected {} {wanted}",
+            case.file,
+            expect.line,
+            expect.fact,
+            sign(expect.op)
+        ));
+        if expect.op == Relation::Eq {
+            bless.push(Bless { line: expect.line, key: expect.fact.clone(), old: wanted, new: value.clone() });
+        }
+    }
+    (broken, bless)
+}
+
+fn holds(expect: &Expect, value: &str) -> bool {
+    let equal = |wanted: &String| match (wanted.parse::<i64>(), value.parse::<i64>()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => wanted == value,
+    };
+    let order = || Some(value.parse::<i64>().ok()?.cmp(&expect.values.first()?.parse::<i64>().ok()?));
+    match expect.op {
+        Relation::Eq | Relation::In => expect.values.iter().any(equal),
+        Relation::Ne => !expect.values.iter().any(equal),
+        Relation::Lt => order().is_some_and(|o| o.is_lt()),
+        Relation::Le => order().is_some_and(|o| o.is_le()),
+        Relation::Gt => order().is_some_and(|o| o.is_gt()),
+        Relation::Ge => order().is_some_and(|o| o.is_ge()),
+    }
+}
+
+fn sign(op: Relation) -> &'static str {
+    match op {
+        Relation::Eq => "=",
+        Relation::Ne => "!=",
+        Relation::Lt => "<",
+        Relation::Le => "<=",
+        Relation::Gt => ">",
+        Relation::Ge => ">=",
+        Relation::In => "in",
+    }
+}
+
+/// The conditions on texts that do not hold. `text_of` gives a stage's text.
+pub(super) fn check_texts(case: &Case, text_of: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut broken = Vec::new();
+    for TextSpec { line, stage, present, text } in &case.texts {
+        match text_of(stage) {
+            None => broken.push(format!("{}:{line}: there is no {stage} text to look into", case.file)),
+            Some(whole) if squeeze(&whole).contains(&squeeze(text)) == *present => {}
+            Some(_) if *present => {
+                broken.push(format!("{}:{line}: the {stage} text does not have \"{text}\"", case.file))
+            }
+            Some(_) => broken.push(format!("{}:{line}: the {stage} text has \"{text}\"", case.file)),
+        }
+    }
+    broken
+}
+
+/// The CRC of a kernel's text, which shows when generated code changed.
+pub(super) fn kernel_crc(kernel: &Kernel) -> u32 {
+    crate::crc::crc32(engine::kernel::print(kernel).as_bytes())
+}

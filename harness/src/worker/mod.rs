@@ -1,0 +1,16 @@
+//! The worker process: runs cases one after the other on one device, and says
+//! so. It keeps its device open between cases and reads no files.
+
+mod args;
+mod bench;
+mod compare;
+mod device;
+mod execute;
+mod facts;
+pub(crate) mod fault;
+mod pipeline;
+mod refusal;
+mod serve;
+
+pub(crate) use execute::{Stage, show};
+pub(crate) use serve::main;

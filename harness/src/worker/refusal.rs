@@ -1,0 +1,94 @@
+//! Diagnostics of the engine as outcomes, and refusals that a case asks for.
+
+use crate::case::{Case, ErrorSpec};
+use crate::verdict::{Bless, Outcome};
+use engine::diag::{Diagnostic, Kind, code, render};
+
+/// The outcome of a case that the engine refused although it should not.
+pub(super) fn unexpected(case: &Case, diagnostics: &[Diagnostic]) -> Outcome {
+    let Some(first) = diagnostics.first() else {
+        return Outcome::fail("fail.refused", "refused without a reason: a defect of the engine");
+    };
+    let shown: Vec<String> = diagnostics.iter().map(|d| show(case, d)).collect();
+    Outcome::fail(outcome_of(first), shown.concat().trim_end())
+}
+
+/// The stable outcome name of a diagnostic.
+fn outcome_of(diagnostic: &Diagnostic) -> &'static str {
+    let by_code = [
+        (code::RACE, "fail.race"),
+        (code::OUT_OF_BOUNDS, "fail.out_of_bounds"),
+        (code::UNINITIALISED, "fail.uninitialised"),
+        (code::MISALIGNED, "fail.misaligned"),
+        (code::DEADLOCK, "fail.deadlock"),
+        (code::DIVERGENCE, "fail.divergence"),
+        (code::NVRTC, "fail.compile.nvrtc"),
+        (code::CUDA, "fail.cuda"),
+        (code::DEVICE_MEMORY, "oom.device"),
+        (code::NO_SCHEDULER, "fail.schedule_rejected"),
+        (code::VERIFY, "fail.verify"),
+    ];
+    let named = by_code.iter().find(|(code, _)| *code == diagnostic.code).map(|(_, name)| *name);
+    named.unwrap_or(match diagnostic.kind {
+        Kind::User => "fail.refused",
+        Kind::Unsupported => "fail.unsupported",
+        Kind::Bug => "fail.bug",
+    })
+}
+
+fn show(case: &Case, diagnostic: &Diagnostic) -> String {
+    render(diagnostic, &case.file, &case.text, case.line)
+}
+
+/// Judges a case that must be refused: each expected refusal must be among the
+/// diagnostics, and each diagnostic must be expected.
+pub(super) fn expected(case: &Case, diagnostics: &[Diagnostic], bless: bool) -> Outcome {
+    let mut left: Vec<&Diagnostic> = diagnostics.iter().collect();
+    let mut missing = Vec::new();
+    for spec in &case.errors {
+        match left.iter().position(|diagnostic| matches(case, spec, diagnostic)) {
+            Some(i) => drop(left.remove(i)),
+            None => missing.push(spec),
+        }
+    }
+    if missing.is_empty() && left.is_empty() {
+        return Outcome { detail: String::new(), ..Outcome::pass() };
+    }
+    let mut text = String::new();
+    for spec in &missing {
+        let place = spec.line.map_or(String::new(), |line| format!(" at line {line}"));
+        let part = if spec.contains.is_empty() { String::new() } else { format!(" with \"{}\"", spec.contains) };
+        text.push_str(&format!("expected {}{part}{place}, which did not come\n", spec.code));
+    }
+    for diagnostic in &left {
+        text.push_str(&format!("not expected: {}", show(case, diagnostic)));
+    }
+    let mut outcome = Outcome::fail("fail.refusal", text.trim_end());
+    if bless {
+        outcome.bless = missing.iter().zip(&left).map(|(spec, diagnostic)| rewrite(spec, diagnostic)).collect();
+    }
+    outcome
+}
+
+fn rewrite(spec: &ErrorSpec, diagnostic: &Diagnostic) -> Bless {
+    let quote = |text: &str| if text.is_empty() { String::new() } else { format!(" {text:?}") };
+    Bless {
+        line: spec.at,
+        key: "error".into(),
+        old: format!("{}{}", spec.code, quote(&spec.contains)),
+        new: format!("{}{}", diagnostic.code, quote(&diagnostic.message)),
+    }
+}
+
+fn matches(case: &Case, spec: &ErrorSpec, diagnostic: &Diagnostic) -> bool {
+    let line = diagnostic.labels.first().map(|label| line_of(case, label.span.start));
+    spec.code == diagnostic.code.0
+        && diagnostic.message.contains(&spec.contains)
+        && (spec.line.is_none() || spec.line == line)
+}
+
+/// Substituted values hold no line breaks, so lines of the text are lines of the file.
+fn line_of(case: &Case, offset: u32) -> usize {
+    let end = (offset as usize).min(case.text.len());
+    case.line + case.text.as_bytes()[..end].iter().filter(|b| **b == b'\n').count()
+}
