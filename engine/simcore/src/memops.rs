@@ -224,6 +224,16 @@ fn count(machine: &mut Machine, warp: &Warp, place: &Place, index: &Indices, wid
         }
         return;
     }
+    if !place.global && bytes == 4 && warp.mask == u32::MAX {
+        let mut banks = 0u32;
+        for &i in index {
+            banks |= 1 << ((place.address as u32 / 4 + i) % 32);
+        }
+        if banks == u32::MAX {
+            machine.counters.shared_wavefronts += 1;
+            return;
+        }
+    }
     count_scattered(machine, warp, place, index, bytes, write);
 }
 

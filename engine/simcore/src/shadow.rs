@@ -224,6 +224,11 @@ impl Shadow {
             return 0;
         }
         let get = |cells: &Option<Cells>, i| cells.as_ref().map_or(0, |cells| cells.get(i).0);
+        if self.atomics.is_none()
+            && let Some(writes) = &self.writes
+        {
+            return writes.0.iter().map(|cell| u64::from(cell.load(Relaxed) == 0)).sum();
+        }
         (0..len as usize).filter(|&i| get(&self.writes, i) == 0 && get(&self.atomics, i) == 0).count() as u64
     }
 
@@ -276,7 +281,13 @@ impl Shadow {
                 cells.mark(index, k, mask, new);
             }
             // Two lanes that write one element: the general way finds and reports them.
-            !write || (0..width).all(|k| cells.marked(index, k, mask, new))
+            let mut alone = true;
+            if write {
+                for k in 0..width {
+                    alone &= cells.marked(index, k, mask, new);
+                }
+            }
+            alone
         }
     }
 
