@@ -292,6 +292,10 @@ fn bind_launch(plan: &Plan, args: &[ArgMeta], outputs: &[TensorMeta]) -> Result<
             )));
         }
     }
+    if launch.is_empty() {
+        let (grid, name) = (launch.grid, &kernel.name);
+        return Err(Diagnostic::bug(format!("kernel {name} has grid {grid:?}, though an output has elements")));
+    }
     if let Some(output) = written.iter().position(|written| !written) {
         let name = &plan.fusion.tensors[plan.fusion.outputs[output]].name;
         return Err(Diagnostic::bug(format!("kernel {} does not write output {output} `%{name}`", kernel.name)));
