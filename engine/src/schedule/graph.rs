@@ -23,6 +23,7 @@ pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
             axes: PrimaryMap::new(),
             xforms: PrimaryMap::new(),
             tensors: PrimaryMap::new(),
+            min_blocks: 1,
             steps: Vec::new(),
         },
         graph: &graph,
@@ -103,6 +104,7 @@ impl GraphBuilder<'_> {
             op,
             loops: Vec::new(),
             inline_at: 0,
+            prefetch: false,
         })
     }
 

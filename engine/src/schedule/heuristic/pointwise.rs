@@ -160,7 +160,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, summary: &Summary, params: &P
         None => return builder.propagate(&[]),
     };
     let inner = match params.align {
-        Some(reference) => builder.align(inner, params.vector, reference)?,
+        Some(reference) => builder.align(inner, params.vector, reference, None)?,
         None => inner,
     };
     let (vectors, lane) = builder.split(inner, params.vector, params.exact_vector)?;
