@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+pub mod background;
 pub mod case;
 pub mod cli;
 mod crc;

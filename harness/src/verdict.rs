@@ -3,6 +3,7 @@
 //! A *verdict* decides the exit code and the counts. Its *outcome* is a finer,
 //! stable name: `fail.numerics`, `crash.sigsegv`, `hang.host`, `skip.requires`.
 
+use crate::case::Xfail;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -149,4 +150,53 @@ pub(crate) fn clip(mut text: String, limit: usize) -> String {
         text.push_str(&format!(" ... ({cut} bytes cut)"));
     }
     text
+}
+
+/// A declared failure is skipped until its date, and its success is a failure:
+/// the declaration must go.
+pub(crate) fn apply_xfail(outcome: &mut Outcome, xfail: Option<&Xfail>, today: &str) {
+    let Some(xfail) = xfail else { return };
+    let expired = !xfail.until.is_empty() && today > xfail.until.as_str();
+    match outcome.verdict {
+        Verdict::Fail | Verdict::Crash | Verdict::Hang if !expired => {
+            outcome.detail = format!("{} ({})\n{}", xfail.reason, outcome.outcome, outcome.detail);
+            (outcome.verdict, outcome.outcome) = (Verdict::Skip, "xfail".into());
+        }
+        Verdict::Fail | Verdict::Crash | Verdict::Hang => {
+            outcome.detail = format!("the expected failure ran out on {}\n{}", xfail.until, outcome.detail);
+        }
+        Verdict::Pass => {
+            outcome.detail = format!("passed although a failure is declared: {}", xfail.reason);
+            (outcome.verdict, outcome.outcome) = (Verdict::Fail, "xpass".into());
+        }
+        Verdict::Skip | Verdict::Infra => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(verdict: Verdict, until: &str, wanted: (Verdict, &str)) {
+        let xfail = Xfail { reason: "why".into(), until: until.into(), ..Xfail::default() };
+        let mut outcome = Outcome::of(verdict, "as.was", "detail");
+        apply_xfail(&mut outcome, Some(&xfail), "2030-06-15");
+        assert_eq!((outcome.verdict, outcome.outcome.as_str()), wanted);
+    }
+
+    #[test]
+    fn declared_failures() {
+        check(Verdict::Fail, "", (Verdict::Skip, "xfail"));
+        check(Verdict::Crash, "2030-06-15", (Verdict::Skip, "xfail"));
+        check(Verdict::Fail, "2030-06-14", (Verdict::Fail, "as.was"));
+        check(Verdict::Pass, "2031-01-01", (Verdict::Fail, "xpass"));
+        check(Verdict::Infra, "", (Verdict::Infra, "as.was"));
+    }
+
+    #[test]
+    fn clipping_keeps_characters_whole() {
+        let text = clip("ü".repeat(5000), MAX_DETAIL);
+        assert!(text.len() <= MAX_DETAIL + 8 && text.ends_with("bytes cut)"));
+    }
 }

@@ -11,7 +11,7 @@ use crate::proto::{DeviceSpec, Mode};
 use crate::record::{History, Provenance, Row, RunStore, today, utc_stamp};
 use crate::report::{Progress, Summary, repro};
 use crate::units::show_seconds;
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::{Outcome, Verdict, apply_xfail};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -133,6 +133,7 @@ fn plan(args: &Args, devices: &Devices, cases: Vec<Arc<Case>>, store: &RunStore)
         mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
         bless: args.bless,
         isolation: args.isolation,
+        worker_exe: std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into()),
         work_dir: store.work_dir(),
         stop: stop_flag(),
     }
@@ -238,7 +239,7 @@ impl<'a> View<'a> {
     }
 
     fn finished(&mut self, mut result: CaseResult) {
-        apply_xfail(&mut result, &self.today);
+        apply_xfail(&mut result.outcome, result.case.xfail.as_ref(), &self.today);
         let outcome = &result.outcome;
         if self.args.bless {
             self.blessings.add(&result.case.file, &outcome.bless);
@@ -288,28 +289,6 @@ fn row(result: &CaseResult) -> Row {
         perf: perf.clone(),
         phases: phases.clone(),
         kernel_crc: *kernel_crc,
-    }
-}
-
-/// A declared failure is skipped until its date, and its success is a failure:
-/// the declaration must go.
-fn apply_xfail(result: &mut CaseResult, today: &str) {
-    let Some(xfail) = &result.case.xfail else { return };
-    let outcome = &mut result.outcome;
-    let expired = !xfail.until.is_empty() && today > xfail.until.as_str();
-    match outcome.verdict {
-        Verdict::Fail | Verdict::Crash | Verdict::Hang if !expired => {
-            outcome.detail = format!("{} ({})\n{}", xfail.reason, outcome.outcome, outcome.detail);
-            (outcome.verdict, outcome.outcome) = (Verdict::Skip, "xfail".into());
-        }
-        Verdict::Fail | Verdict::Crash | Verdict::Hang => {
-            outcome.detail = format!("the expected failure ran out on {}\n{}", xfail.until, outcome.detail);
-        }
-        Verdict::Pass => {
-            outcome.detail = format!("passed although a failure is declared: {}", xfail.reason);
-            (outcome.verdict, outcome.outcome) = (Verdict::Fail, "xpass".into());
-        }
-        Verdict::Skip | Verdict::Infra => {}
     }
 }
 

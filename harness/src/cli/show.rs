@@ -19,7 +19,8 @@ pub(super) fn show(args: &Args) -> Result<u8, Failure> {
     // The ids differ where [sim] replaces sizes: a GPU's id is known too.
     if !cases.iter().any(|case| case.id == wanted) {
         let other = if target == Target::Sim { Target::Cuda } else { Target::Sim };
-        cases.extend(session::load_all(args, other)?.cases);
+        let known: std::collections::BTreeSet<String> = cases.iter().map(|case| case.id.clone()).collect();
+        cases.extend(session::load_all(args, other)?.cases.into_iter().filter(|case| !known.contains(&case.id)));
     }
     let case = find(&wanted, cases)?;
     // Every text is the same for a simulated and a real H200.

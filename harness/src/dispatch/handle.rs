@@ -270,7 +270,7 @@ fn tail(text: &str) -> String {
 }
 
 fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(&plan.worker_exe);
     command.arg("__worker").env_clear();
     for key in ENV_ALLOWED {
         if let Some(value) = std::env::var_os(key) {

@@ -56,6 +56,8 @@ pub(crate) struct RunPlan {
     pub(crate) mode: Mode,
     pub(crate) bless: bool,
     pub(crate) isolation: Isolation,
+    /// The binary that workers run: this harness.
+    pub(crate) worker_exe: PathBuf,
     /// Private folders of workers are made here.
     pub(crate) work_dir: PathBuf,
     /// Not 0 when a signal asks the run to stop: the signal's number.

@@ -59,6 +59,7 @@ pub(super) struct Plan {
     facts: SecondaryMap<ExprId, Facts>,
     places: Vec<Place>,
     bindings: BTreeMap<Site, Vec<ExprId>>,
+    lets: SecondaryMap<VarId, Option<ExprId>>,
     /// The thread's coordinates that the text mentions.
     pub(super) specials: BTreeSet<Special>,
     /// Buffers that some statement writes.
@@ -74,14 +75,16 @@ impl Plan {
             kernel,
             facts: SecondaryMap::new(),
             vars: SecondaryMap::new(),
+            lets: SecondaryMap::new(),
             places: vec![Place { owner: (0, 0), depth: 0, is_loop: false }],
             slots: Vec::new(),
             written: BTreeSet::new(),
             vector: BTreeSet::new(),
         };
         walk.block(&kernel.body, 0);
-        let Walk { facts, places, slots, written, vector, .. } = walk;
-        let mut plan = Self { facts, places, bindings: BTreeMap::new(), specials: BTreeSet::new(), written, vector };
+        let Walk { facts, places, slots, written, vector, lets, .. } = walk;
+        let mut plan =
+            Self { facts, places, bindings: BTreeMap::new(), lets, specials: BTreeSet::new(), written, vector };
         plan.count(kernel, &slots);
         plan.measure(kernel);
         plan.place(kernel, &slots);
@@ -95,6 +98,17 @@ impl Plan {
     /// Whether the expression is index arithmetic.
     pub(super) fn is_index(&self, expr: ExprId) -> bool {
         self.facts[expr].index
+    }
+
+    /// The expression's definition if this is its only use: through a variable
+    /// that names it, or itself.
+    pub(super) fn sole_use(&self, kernel: &Kernel, expr: ExprId) -> Option<Expr> {
+        let used_once = |id: ExprId| self.facts[id].uses == 1;
+        let definition = match kernel.exprs[expr].expr {
+            Expr::Var(var) if used_once(expr) => self.lets[var]?,
+            _ => expr,
+        };
+        used_once(definition).then(|| kernel.exprs[definition].expr)
     }
 
     /// Counts uses, and names what is used more than once.
@@ -214,6 +228,7 @@ struct Walk<'a> {
     facts: SecondaryMap<ExprId, Facts>,
     // Where each variable is bound, and whether it holds index arithmetic.
     vars: SecondaryMap<VarId, (usize, bool)>,
+    lets: SecondaryMap<VarId, Option<ExprId>>,
     places: Vec<Place>,
     slots: Vec<(ExprId, Site)>,
     written: BTreeSet<BufId>,
@@ -233,7 +248,10 @@ impl Walk<'_> {
             self.slots.push((expr, site));
         });
         match &stmt.kind {
-            StmtKind::Let { var, value } => self.vars.set(*var, (site.0, self.facts[*value].index)),
+            StmtKind::Let { var, value } => {
+                self.vars.set(*var, (site.0, self.facts[*value].index));
+                self.lets.set(*var, Some(*value));
+            }
             StmtKind::Load { var, .. } | StmtKind::Shuffle { var, .. } => self.vars.set(*var, (site.0, false)),
             StmtKind::Store { to, .. } => {
                 self.written.insert(to.buffer);

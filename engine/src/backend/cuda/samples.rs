@@ -76,8 +76,10 @@ pub(super) struct Spread {
     pub(super) threads: i64,
     /// Accesses of 16 bytes that each thread makes to each tensor, a block apart.
     pub(super) vectors: i64,
-    /// The caches that reads and writes use.
-    pub(super) hint: CacheHint,
+    /// The caches that reads use.
+    pub(super) load: CacheHint,
+    /// The caches that writes use.
+    pub(super) store: CacheHint,
 }
 
 /// A chain of operations on bf16 inputs, eight elements per access.
@@ -86,7 +88,7 @@ pub(super) fn chain<const N: usize>(
     spread: Spread,
     formula: impl Fn(&mut KernelBuilder, [ExprId; N]) -> ExprId,
 ) -> Kernel {
-    let Spread { threads, vectors, hint } = spread;
+    let Spread { threads, vectors, load, store } = spread;
     let mut b = KernelBuilder::new(name, DType::I32);
     let n = b.size("n", 0, 0);
     let inputs: [_; N] = std::array::from_fn(|i| b.input(format!("x{i}"), i as u32, DType::BF16, n, 16));
@@ -109,7 +111,7 @@ pub(super) fn chain<const N: usize>(
         let is_inside = b.exprs().lt(element, n);
         b.if_(is_inside, |b| {
             for (local, input) in locals.iter().zip(inputs) {
-                b.mov((*local, slot), (input, element), 8, hint);
+                b.mov((*local, slot), (input, element), 8, load);
             }
         });
     });
@@ -124,7 +126,7 @@ pub(super) fn chain<const N: usize>(
                 let value = b.exprs().cast(value, DType::BF16);
                 b.store(outs, j, value);
             });
-            b.mov((out, element), (outs, zero), 8, hint);
+            b.mov((out, element), (outs, zero), 8, store);
         });
     });
     let blocks = b.exprs().binary(BinaryOp::CeilDiv, n, per_block);
@@ -132,7 +134,8 @@ pub(super) fn chain<const N: usize>(
 }
 
 /// One access per thread in blocks of 256.
-pub(super) const PLAIN: Spread = Spread { threads: 256, vectors: 1, hint: CacheHint::Streaming };
+pub(super) const PLAIN: Spread =
+    Spread { threads: 256, vectors: 1, load: CacheHint::Default, store: CacheHint::Default };
 
 /// `gelu(x * y + z)` by the error function.
 pub(super) fn gelu_chain(spread: Spread) -> Kernel {

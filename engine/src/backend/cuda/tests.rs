@@ -7,7 +7,7 @@ mod gpu;
 use super::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
 use super::{emit, samples};
 use crate::kernel::Kernel;
-use crate::num::{DType, UnaryOp};
+use crate::num::{DType, UnaryOp, Value};
 use expect_test::{Expect, expect};
 use std::path::PathBuf;
 
@@ -342,6 +342,19 @@ fn only_used_library_functions_are_printed() {
     for (name, is_used) in [("to_bf16", true), ("to_float", true), ("sigmoid", false), ("half_t", false)] {
         assert_eq!(library.contains(name), is_used, "{name} in\n{library}");
     }
+}
+
+#[test]
+fn one_plus_erf_has_its_own_form_unless_erf_is_used_elsewhere() {
+    let text = emit(&samples::gelu_chain(samples::PLAIN)).kernel;
+    assert!(text.contains("erf_plus_1(") && !text.contains("erf_fast("), "{text}");
+    let both = samples::chain("both", samples::PLAIN, |b, [x]| {
+        let (erf, one) = (b.exprs().unary(UnaryOp::Erf, x), b.exprs().value(Value::Float(1.0), DType::F32));
+        let sum = b.exprs().add(erf, one);
+        b.exprs().mul(sum, erf)
+    });
+    let text = emit(&both).kernel;
+    assert!(!text.contains("erf_plus_1(") && text.contains("erf_fast("), "{text}");
 }
 
 /// Where `FUSEWRIGHT_CUBINS` names a folder, leaves the machine code there for disassembly.

@@ -10,7 +10,8 @@ pub fn unary_f64(op: UnaryOp) -> fn(f64) -> f64 {
     match op {
         Abs => f64::abs,
         Acos => f64::acos,
-        Acosh => libm::acosh,
+        // Undefined below 1, where the library gives some number.
+        Acosh => |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) },
         Asin => f64::asin,
         Asinh => libm::asinh,
         Atan => f64::atan,

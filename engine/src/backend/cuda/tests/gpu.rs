@@ -347,7 +347,8 @@ fn distance(dtype: DType, actual: Value, expected: Value) -> f64 {
         _ => (23, -126),
     };
     let exponent = (e.abs().log2().floor() as i32).max(least);
-    (a - e).abs() / 2f64.powi(exponent - fraction)
+    // In two steps: the last place of a small f64 is itself out of range for `powi`.
+    (a - e).abs() * 2f64.powi(fraction) / 2f64.powi(exponent)
 }
 
 /// How far an operation may be off, in units of the last place: what CUDA
@@ -361,7 +362,7 @@ fn allowed(name: &str, dtype: DType) -> f64 {
         "erf" => 8.0,
         "sigmoid" | "silu" if dtype == DType::F32 => 150.0,
         "sigmoid" | "silu" => 5.0,
-        "lerp" | "remainder" | "nextafter" => 2.0,
+        "remainder" | "nextafter" => 2.0,
         _ => 0.0,
     }
 }
@@ -441,7 +442,7 @@ fn measure(cx: &mut (Arc<Device>, Nvrtc, Timer), name: &str, kernel: &Kernel, ar
     let registers = prepared.loaded.registers().unwrap();
     let share = copy / at(0.5);
     println!(
-        "{name:36} {:9.1} {:9.1} {:9.1} {copy:9.1} {share:7.3} {registers:5} {:7.0}",
+        "{name:56} {:9.1} {:9.1} {:9.1} {copy:9.1} {share:7.3} {registers:5} {:7.0}",
         at(0.1),
         at(0.5),
         at(0.9),
@@ -464,7 +465,7 @@ fn chains_run_near_the_speed_of_a_copy() {
     let mut cx = (device, nvrtc, timer);
     let args = [1, 2, 3].map(|seed| bf16_arg(16384 * 4096, seed));
     println!(
-        "{:36} {:>9} {:>9} {:>9} {:>9} {:>7} {:>5} {:>7}",
+        "{:56} {:>9} {:>9} {:>9} {:>9} {:>7} {:>5} {:>7}",
         "kernel", "p10 us", "median us", "p90 us", "copy us", "share", "regs", "GB/s"
     );
     let quotient = samples::chain("div_chain", samples::PLAIN, |b, [x, y, z]| {
@@ -481,13 +482,15 @@ fn chains_run_near_the_speed_of_a_copy() {
         let share = measure(&mut cx, &kernel.name, kernel, &args);
         assert!(share > 0.3, "{} is far from a copy", kernel.name);
     }
-    for hint in [CacheHint::Default, CacheHint::Streaming] {
-        for (threads, vectors) in
-            [(128, 1), (128, 2), (128, 4), (256, 1), (256, 2), (256, 4), (512, 1), (512, 2), (1024, 1)]
-        {
-            let spread = samples::Spread { threads, vectors, hint };
-            let kernel = samples::gelu_chain(spread);
-            measure(&mut cx, &format!("gelu {threads} threads x {vectors}, {hint:?}"), &kernel, &args);
+    for load in [CacheHint::Default, CacheHint::Streaming] {
+        for store in [CacheHint::Default, CacheHint::Streaming] {
+            for (threads, vectors) in [(128, 1), (128, 2), (256, 1), (256, 4), (512, 1)] {
+                let spread = samples::Spread { threads, vectors, load, store };
+                let name = format!("{threads} threads x {vectors}, load {load:?}, store {store:?}");
+                measure(&mut cx, &format!("gelu {name}"), &samples::gelu_chain(spread), &args);
+                let single = samples::chain("neg", spread, |b, [x]| b.exprs().unary(UnaryOp::Neg, x));
+                measure(&mut cx, &format!("neg {name}"), &single, &args);
+            }
         }
     }
     for millions in [1, 4, 16, 256] {

@@ -1,0 +1,94 @@
+//! Cases run in the background, for a test runner in front: it asks for the
+//! verdict of one case after the other while worker processes run ahead.
+
+use crate::case::Case;
+use crate::dispatch::{self, CaseResult, Event, Isolation, RunPlan, SlotSpec};
+use crate::proto::{DeviceSpec, Mode};
+use crate::report::repro;
+use crate::verdict::Verdict;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The verdict of one case, to be had once.
+pub struct Pending(Mutex<Receiver<CaseResult>>);
+
+/// How a case ended, for a test runner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conclusion {
+    /// Passed.
+    Passed,
+    /// Skipped, or failed as declared, with the reason.
+    Skipped(String),
+    /// Anything else, with the reason and the command that repeats it.
+    Failed(String),
+}
+
+impl Pending {
+    /// Waits for the verdict.
+    pub fn wait(&self) -> Conclusion {
+        let receiver = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Ok(result) = receiver.recv() else {
+            return Conclusion::Failed("the dispatcher ended without a verdict".into());
+        };
+        let outcome = result.outcome;
+        match outcome.verdict {
+            Verdict::Pass => Conclusion::Passed,
+            Verdict::Skip => Conclusion::Skipped(outcome.detail),
+            _ => {
+                let again = repro(&result.case.id, " --sim 1");
+                Conclusion::Failed(format!(
+                    "{} at {}:{}\n{}\nagain: {again}",
+                    outcome.outcome, result.case.file, result.case.line, outcome.detail
+                ))
+            }
+        }
+    }
+}
+
+/// Starts running cases on `workers` simulated devices, each in a process that
+/// runs `exe`, the harness. Private files go below `work_dir`. Returns the
+/// verdicts to come, by id.
+pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> BTreeMap<String, Pending> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) / workers.max(1);
+    let slot = |ordinal| SlotSpec {
+        device: DeviceSpec::Sim { ordinal, threads: threads.max(1) as u32 },
+        label: format!("sim{ordinal}"),
+        env: Vec::new(),
+    };
+    let plan = RunPlan {
+        slots: (0..workers.max(1)).map(slot).collect(),
+        cases: cases.into_iter().map(Arc::new).collect(),
+        seed: 0,
+        default_timeout: Duration::from_secs(120),
+        forced_timeout: None,
+        grace: Duration::from_secs(2),
+        mode: Mode::Check,
+        bless: false,
+        isolation: Isolation::Worker,
+        worker_exe: exe.to_path_buf(),
+        work_dir: work_dir.to_path_buf(),
+        stop: Arc::default(),
+    };
+    let mut senders = BTreeMap::new();
+    let mut pending = BTreeMap::new();
+    for case in &plan.cases {
+        let (sender, receiver) = channel();
+        senders.insert(case.id.clone(), sender);
+        pending.insert(case.id.clone(), Pending(Mutex::new(receiver)));
+    }
+    std::thread::spawn(move || {
+        dispatch::run(&plan, &mut |event| {
+            if let Event::Finished(mut result) = event {
+                crate::verdict::apply_xfail(&mut result.outcome, result.case.xfail.as_ref(), &crate::record::today());
+                if let Some(sender) = senders.remove(&result.case.id) {
+                    let _ = sender.send(*result);
+                }
+            }
+        });
+        let _ = std::fs::remove_dir_all(&plan.work_dir);
+    });
+    pending
+}

@@ -1,0 +1,49 @@
+//! Every case as a test on the simulator, in worker processes, so that
+//! `cargo test`, `cargo nextest` and editors see them.
+
+use harness::background::{Conclusion, start};
+use harness::case::{Target, load};
+use libtest_mimic::{Arguments, Completion, Trial};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+type Verdicts = Arc<OnceLock<BTreeMap<String, harness::background::Pending>>>;
+
+fn main() {
+    let args = Arguments::from_args();
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
+    let loaded = if dir.is_dir() { load(&dir, Target::Sim) } else { Default::default() };
+    let verdicts: Verdicts = Arc::default();
+    let mut trials = Vec::new();
+    if !loaded.errors.is_empty() {
+        let text: String = loaded.errors.iter().map(|error| format!("{error}\n")).collect();
+        trials.push(Trial::test("case_files", move || Err(text.into())));
+    }
+    for case in &loaded.cases {
+        let (id, verdicts) = (case.id.clone(), verdicts.clone());
+        trials.push(Trial::ignorable_test(case.id.clone(), move || conclude(&id, &verdicts)));
+    }
+    if !args.list {
+        // Only what will run: with one process for each test, one case.
+        let mut trial_of = trials.iter().rev();
+        let mut wanted = loaded.cases;
+        wanted.reverse();
+        wanted.retain(|_| trial_of.next().is_none_or(|trial| !args.is_filtered_out(trial)));
+        wanted.reverse();
+        let workers = args.test_threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
+        let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cases-{}", std::process::id()));
+        let pending = start(wanted, Path::new(env!("CARGO_BIN_EXE_harness")), workers.min(8), &work);
+        let _ = verdicts.set(pending);
+    }
+    libtest_mimic::run(&args, trials).exit();
+}
+
+fn conclude(id: &str, verdicts: &Verdicts) -> Result<Completion, libtest_mimic::Failed> {
+    let pending = verdicts.get().and_then(|all| all.get(id)).ok_or("the case was not started")?;
+    match pending.wait() {
+        Conclusion::Passed => Ok(Completion::Completed),
+        Conclusion::Skipped(reason) => Ok(Completion::ignored_with(reason)),
+        Conclusion::Failed(reason) => Err(reason.into()),
+    }
+}

@@ -1,0 +1,294 @@
+//! What happens when a worker, or the harness itself, dies or hangs, and what a
+//! user sees after a mistake. Drives the binary as a user would.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A private folder with one good case file and room for results.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("cases")).expect("a folder");
+        let place = Self(dir);
+        place.case("good.fuse", "f32[?]", "add %x, %x", "");
+        place
+    }
+
+    fn case(&self, file: &str, dtype: &str, op: &str, more: &str) {
+        let name = file.trim_end_matches(".fuse");
+        let text = format!(
+            "---\nversion = 1\nsuite = \"PlaceTest\"\n[axes]\nm = [1, 5]\n---\nfusion @{name}(%x: {dtype}) {{\n  %0 = {op}\n  return %0\n}}\n; inputs: x = normal[$m]\n{more}"
+        );
+        std::fs::write(self.0.join("cases").join(file), text).expect("a file");
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
+        command.current_dir(&self.0).env_remove("BLESS").args(args);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> (i32, String) {
+        let Output { status, stdout, stderr } = self.command(args).output().expect("runs");
+        let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        (status.code().unwrap_or(-1), text)
+    }
+
+    /// The records of the latest run.
+    fn records(&self) -> Vec<serde_json::Value> {
+        let events = harness::record::read_events(&self.0.join("results/latest/events.jsonl")).expect("reads");
+        assert_eq!(events.problems, Vec::<String>::new());
+        assert!(!events.torn);
+        events.records
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[track_caller]
+fn check(place: &Place, args: &[&str], exit: i32, parts: &[&str]) {
+    let (code, text) = place.run(args);
+    assert_eq!(code, exit, "{args:?}:\n{text}");
+    for part in parts {
+        assert!(text.contains(part), "{args:?} lacks {part:?}:\n{text}");
+    }
+    assert!(!text.contains("panicked at"), "{text}");
+}
+
+/// Each built-in fault gets its own outcome, nobody else does, nothing is lost.
+#[test]
+fn every_fault_is_attributed() {
+    let place = Place::new("matrix");
+    let args = [
+        "--ref",
+        "--jobs",
+        "4",
+        "--with-faults",
+        "--filter",
+        "*",
+        "--timeout",
+        "700ms",
+        "--grace",
+        "200ms",
+        "--format",
+        "plain",
+    ];
+    let (code, text) = place.run(&args);
+    assert_eq!(code, 103, "{text}");
+    let attempts: Vec<serde_json::Value> = place.records().into_iter().filter(|r| r["k"] == "attempt").collect();
+    let (_, listed) = place.run(&["list", "--with-faults"]);
+    assert_eq!(attempts.len(), listed.lines().count(), "{text}");
+    let expected = [
+        ("fail", "fail.assert"),
+        ("panic", "panic.rust"),
+        ("segv", "crash.sigsegv"),
+        ("abort", "crash.abort"),
+        ("bus", "crash.sigbus"),
+        ("ill", "crash.sigill"),
+        ("fpe", "crash.sigfpe"),
+        ("kill", "crash.killed_external"),
+        ("stack", "crash.stack_overflow"),
+        ("exit0", "crash.exit_early"),
+        ("exit7", "crash.exit_early"),
+        ("garbage", "crash.protocol"),
+        ("close", "crash.protocol"),
+        ("twice", "crash.protocol"),
+        ("sleep", "hang.deadlock"),
+        ("spin", "hang.host"),
+        ("stubborn", "hang.deadlock"),
+        ("stopped", "hang.stopped"),
+    ];
+    for record in &attempts {
+        let id = record["case_id"].as_str().expect("an id");
+        let fault = id.strip_prefix("__fault.").unwrap_or("");
+        let wanted = expected.iter().find(|(name, _)| *name == fault).map_or("pass", |(_, outcome)| *outcome);
+        assert_eq!(record["outcome"], wanted, "{id}: {record:#}");
+        if wanted.starts_with("crash") || wanted.starts_with("hang") {
+            assert_eq!(record["death"]["crumb"]["phase"], "inputs", "{id}");
+            assert_eq!(record["death"]["crumb"]["name"], fault, "{id}");
+        }
+    }
+    assert!(text.trim_end().ends_with("4 passed, 18 failed, 0 skipped"), "{text}");
+}
+
+fn alive(pid: u64) -> bool {
+    // A zombie is dead; only nobody has asked for its status yet.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+#[track_caller]
+fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(value) = probe() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The events of the only run of a place, as far as they are written.
+fn events_so_far(place: &Place) -> Option<harness::record::Events> {
+    let run = std::fs::read_dir(place.0.join("results/runs")).ok()?.next()?.ok()?;
+    harness::record::read_events(&run.path().join("events.jsonl")).ok()
+}
+
+fn worker_pids(place: &Place) -> Vec<u64> {
+    let records = events_so_far(place).map(|events| events.records).unwrap_or_default();
+    records.iter().filter(|r| r["k"] == "worker" && r["event"] == "spawned").filter_map(|r| r["pid"].as_u64()).collect()
+}
+
+#[test]
+fn a_killed_harness_leaves_no_worker_and_a_readable_record() {
+    let place = Place::new("killed");
+    let args = [
+        "--ref",
+        "--jobs",
+        "2",
+        "--with-faults",
+        "--filter",
+        "*sleep:*spin:*PlaceTest*",
+        "--timeout",
+        "60s",
+        "--format",
+        "plain",
+    ];
+    let mut child = place.command(&args).stdout(std::process::Stdio::null()).spawn().expect("starts");
+    let pids = wait_for("two workers at work", || {
+        let events = events_so_far(&place)?;
+        let done = events.records.iter().filter(|r| r["k"] == "attempt").count();
+        let pids = worker_pids(&place);
+        (done == 0 || done == 2).then_some(pids).filter(|pids| pids.len() == 2)
+    });
+    child.kill().expect("kills");
+    child.wait().expect("reaps");
+    wait_for("the workers to die", || (!pids.iter().any(|pid| alive(*pid))).then_some(()));
+    let events = events_so_far(&place).expect("a record");
+    assert_eq!(events.problems, Vec::<String>::new());
+    assert!(events.records.len() >= 2);
+    // The next run is not disturbed by what is left.
+    check(&place, &["--ref", "--format", "plain"], 0, &["2 passed, 0 failed, 0 skipped"]);
+}
+
+#[test]
+fn a_killed_worker_costs_its_case_only() {
+    let place = Place::new("victim");
+    let args = [
+        "--ref",
+        "--jobs",
+        "1",
+        "--with-faults",
+        "--filter",
+        "*sleep:PlaceTest*",
+        "--timeout",
+        "60s",
+        "--format",
+        "plain",
+    ];
+    let child = place.command(&args).stdout(std::process::Stdio::piped()).spawn().expect("starts");
+    let pid = wait_for("the worker", || {
+        let done = events_so_far(&place)?.records.iter().filter(|r| r["k"] == "attempt").count();
+        (done == 2).then(|| worker_pids(&place)).and_then(|pids| pids.first().copied())
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kills");
+    let output = child.wait_with_output().expect("ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(103), "{text}");
+    assert!(text.contains("killed by SIGKILL, not by the harness, in phase inputs (sleep)"), "{text}");
+    assert!(text.ends_with("2 passed, 1 failed, 0 skipped\n"), "{text}");
+}
+
+#[test]
+fn an_interrupt_ends_in_order() {
+    let place = Place::new("interrupt");
+    let args =
+        ["--ref", "--jobs", "1", "--with-faults", "--filter", "*sleep:*spin", "--timeout", "60s", "--format", "plain"];
+    let child = place.command(&args).stdout(std::process::Stdio::piped()).spawn().expect("starts");
+    wait_for("the worker", || (!worker_pids(&place).is_empty()).then_some(()));
+    std::thread::sleep(Duration::from_millis(200));
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("signals");
+    let output = child.wait_with_output().expect("ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.ends_with("0 passed, 0 failed, 2 skipped\n"), "{text}");
+    let header = std::fs::read_to_string(place.0.join("results/latest/run.json")).expect("a header");
+    assert!(header.contains("\"status\": \"aborted\""), "{header}");
+}
+
+#[test]
+fn mistakes_have_messages_and_exit_codes() {
+    let place = Place::new("mistakes");
+    check(&place, &["--filter", "Nothing*"], 4, &["E0505", "harness list"]);
+    check(&place, &["--exact", "PlaceTest.godo/m=1"], 4, &["E0505", "did you mean `PlaceTest.good/m=1`?"]);
+    check(&place, &["--filter", "A B"], 94, &["E0504", "A*:B*-C*"]);
+    check(&place, &["--gpus", "200"], 21, &["E0501", "--sim 200"]);
+    check(&place, &["--gpus"], 2, &["E0506", "N|all"]);
+    check(&place, &["--frobnicate"], 2, &["E0506"]);
+    check(&place, &["--cases", "nowhere"], 96, &["E0405", "nowhere"]);
+    check(&place, &["show", "PlaceTest.good/m=5", "--stage", "fusion"], 0, &["fusion @good(%x: f32[?])"]);
+    check(&place, &["show", "PlaceTest.good/*"], 2, &["matches 2 cases"]);
+    check(&place, &["list"], 0, &["PlaceTest.good/m=1\nPlaceTest.good/m=5\n"]);
+    check(&place, &["doctor"], 0, &["simulator", "NVRTC", "2 ids in 1 files"]);
+}
+
+#[test]
+fn broken_cases_are_told_with_code_place_and_way_out() {
+    let place = Place::new("broken");
+    place.case("typo.fuse", "f32[?]", "ad %x, %x", "");
+    place.case("rank.fuse", "f32[?, ?]", "add %x, %x", "");
+    place.case("dtype.fuse", "f33[?]", "add %x, %x", "");
+    place.case("missing.fuse", "f32[?], %y: f32[?]", "add %x, %y", "");
+    let parts = [
+        "E0102",
+        "did you mean `add`?",
+        "cases/typo.fuse:8:8",
+        "E0303",
+        "E0105",
+        "cases/dtype.fuse:7:19",
+        "E0301",
+        "`%y`",
+        "again: cargo run -p harness -- --exact PlaceTest.typo/m=1",
+        "2 passed, 8 failed, 0 skipped",
+    ];
+    check(&place, &["--ref", "--format", "plain"], 100, &parts);
+    place.case("header.fuse", "f32[?]", "neg %x", "; expct: kernels = 1\n; sim: seeds 0\n");
+    check(
+        &place,
+        &["--ref"],
+        96,
+        &["cases/header.fuse:12:3", "did you mean `expect`", "cases/header.fuse:13:14", "2 error(s)"],
+    );
+}
+
+#[test]
+fn refusals_are_checked_and_blessed() {
+    let place = Place::new("bless");
+    place.case("refused.fuse", "f32[?]", "ad %x, %x   ; error: E0101 \"wrong\"", "");
+    check(
+        &place,
+        &["--ref", "--filter", "*refused*"],
+        100,
+        &["expected E0101 with \"wrong\" at line 8", "not expected: error[E0102]"],
+    );
+    check(&place, &["--ref", "--filter", "*refused*", "--bless"], 100, &["blessed cases/refused.fuse:8"]);
+    let text = std::fs::read_to_string(place.0.join("cases/refused.fuse")).expect("reads");
+    assert!(text.contains("ad %x, %x   ; error: E0102 \""), "{text}");
+    check(&place, &["--ref", "--filter", "*refused*"], 0, &["2 passed, 0 failed, 0 skipped"]);
+}
+
+#[test]
+fn a_record_that_cannot_be_written_does_not_change_verdicts() {
+    let place = Place::new("norecord");
+    std::fs::write(place.0.join("results"), "a file where a folder should be").expect("writes");
+    check(&place, &["--ref", "--format", "plain"], 110, &["is not complete", "2 passed, 0 failed, 0 skipped"]);
+}
