@@ -6,6 +6,7 @@ use super::ir::{
 };
 use super::stages::Stages;
 use crate::diag::{Diagnostic, Result, code};
+use crate::kernel::CacheHint;
 use crate::util::EntityId;
 
 /// Applies and records scheduling primitives.
@@ -352,6 +353,14 @@ impl ScheduleBuilder {
         self.scheduled.tensors[tv].prefetch = true;
         self.scheduled.steps.push(Step::CircularBuffer { tensor, stages });
         Ok(())
+    }
+
+    /// Says which caches a register copy's accesses to global memory use.
+    pub fn set_cache_hint(&mut self, tv: TvId, hint: CacheHint) {
+        let data = &mut self.scheduled.tensors[tv];
+        data.cache_hint = hint;
+        let tensor = data.name.clone();
+        self.scheduled.steps.push(Step::SetCacheHint { tensor, hint });
     }
 
     /// Sets how many blocks should fit a multiprocessor at once.

@@ -10,6 +10,7 @@ use super::ir::{
 use crate::diag::Result;
 use crate::fusion::{Fusion, OpKind, Operand, TensorDef, TensorId};
 use crate::idgraph::{AxisLabel, DimGraph, DimId, InputUse, analyze};
+use crate::kernel::CacheHint;
 use crate::num::Value;
 use crate::util::{PrimaryMap, SecondaryMap};
 
@@ -105,6 +106,7 @@ impl GraphBuilder<'_> {
             loops: Vec::new(),
             inline_at: 0,
             prefetch: false,
+            cache_hint: CacheHint::Default,
         })
     }
 

@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "fields of a variant are described by the variant")]
 
 use crate::fusion::{Fusion, ScalarId, TensorId};
+use crate::kernel::CacheHint;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 use crate::util::{PrimaryMap, entity_id};
 
@@ -191,6 +192,8 @@ pub struct Tv {
     /// Whether the innermost shared loop loads the next iteration's elements
     /// before it uses this one's.
     pub prefetch: bool,
+    /// Which caches its accesses to global memory use.
+    pub cache_hint: CacheHint,
 }
 
 /// How a tensor is computed.
@@ -238,6 +241,7 @@ pub enum Step {
     Align { axis: String, vector: i64, reference: String, rows: Option<String> },
     CircularBuffer { tensor: String, stages: u32 },
     MinBlocks(u32),
+    SetCacheHint { tensor: String, hint: CacheHint },
     Parallelize { axis: String, parallel: ParallelType },
     CacheAfter { tensor: String },
     CacheBefore { tensor: String },

@@ -19,6 +19,9 @@ impl Display for Step {
                 rows.as_ref().map_or(Ok(()), |rows| write!(f, " by {rows}"))
             }
             Step::CircularBuffer { tensor, stages } => write!(f, "circular_buffer %{tensor} {stages}"),
+            Step::SetCacheHint { tensor, hint } => {
+                write!(f, "set_cache_hint %{tensor} {}", format!("{hint:?}").to_lowercase())
+            }
             Step::MinBlocks(blocks) => write!(f, "min_blocks {blocks}"),
             Step::Parallelize { axis, parallel } => write!(f, "parallelize {axis} {}", parallel.name()),
             Step::CacheAfter { tensor } => write!(f, "cache_after %{tensor}"),

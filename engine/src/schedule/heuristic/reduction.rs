@@ -16,7 +16,7 @@ use super::tile::{
     RowLoop, WARP, cache_inputs, ceil_div, collapse, merge_all, next_power_of_two, row_loop, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result};
-use crate::options::CompileCx;
+use crate::options::{CompileCx, Options};
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// The choices.
@@ -91,7 +91,7 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
     while vector > 1 && fast_extent < 2 * vector {
         vector /= 2;
     }
-    let aligned = summary.globals.iter().filter(|t| runs(t)).all(|t| t.rows_aligned(vector, fast_extent));
+    let aligned = summary.globals.iter().filter(|t| runs(t)).all(|t| t.rows_aligned(vector, fast.len()));
     let mut align = None;
     if !aligned && vector > 1 {
         if inner && fast.len() == 1 {
@@ -109,7 +109,7 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
     let exact_vector = align.is_none() && fast_extent % vector == 0;
     let one_tile = per_block.unwrap_or(length) <= along * unroll;
     let row_loop = if inner && one_tile && per_block.is_none() && work.slow == 1 {
-        let wanted = tuned(cx.options, "reduction.threads_per_sm", 1024);
+        let wanted = tuned(cx.options, "reduction.threads_per_sm", 0);
         row_loop(cx, ceil_div(work.kept, threads.1), threads.0 * threads.1, wanted)
     } else {
         None
@@ -147,12 +147,32 @@ struct Work {
 
 type Tile = ((i64, i64), i64, Option<i64>);
 
-fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
-    let unroll = tuned(cx.options, "reduction.unroll", 4.min(next_power_of_two(ceil_div(work.vectors, WARP))));
+/// Threads and loads in flight along a row. A row that fits one tile gets the
+/// shape that leaves the fewest threads idle; a longer one a full tile.
+fn tile_row(cx: &CompileCx<'_>, work: &Work) -> (i64, i64) {
     let most = tuned(cx.options, "reduction.threads", 256);
     // Without rows to share the block, a row has whole warps.
     let least = if work.has_rows { 1 } else { WARP };
-    let threads_x = next_power_of_two(ceil_div(work.vectors, unroll)).clamp(least, most);
+    if work.vectors <= WARP {
+        return (next_power_of_two(work.vectors).max(least), 1);
+    }
+    let unrolls = match cx.options.tuning.get("reduction.unroll") {
+        Some(unroll) => vec![*unroll],
+        None => vec![4, 3, 5, 6, 2],
+    };
+    let shapes = unrolls.into_iter().map(|unroll| {
+        let threads = ceil_div(ceil_div(work.vectors, unroll), WARP) * WARP;
+        (threads.min(most), unroll)
+    });
+    let idle = |(threads, unroll): &(i64, i64)| {
+        let tile = threads * unroll;
+        (ceil_div(work.vectors, tile) * tile - work.vectors, (threads - 128).abs())
+    };
+    shapes.min_by_key(idle).unwrap_or((most, 4))
+}
+
+fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
+    let (threads_x, unroll) = tile_row(cx, work);
     let threads_y = (128 / threads_x).clamp(1, next_power_of_two(work.kept.max(1)));
     // The block is whole warps.
     let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
@@ -181,8 +201,13 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {
 }
 
 /// Applies the choices.
-pub(super) fn apply(builder: &mut ScheduleBuilder, _summary: &Summary, params: &Params) -> Result<()> {
-    let caches = cache_inputs(builder);
+pub(super) fn apply(
+    builder: &mut ScheduleBuilder,
+    summary: &Summary,
+    options: &Options,
+    params: &Params,
+) -> Result<()> {
+    let caches = cache_inputs(builder, summary, options);
     let order = if params.inner { split_inner(builder, params)? } else { split_outer(builder, params)? };
     // Stages: within a thread, over the lanes of the vector, over threads and blocks.
     let reductions: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();

@@ -106,13 +106,11 @@ impl GlobalTensor {
         self.order.last() == Some(&root) && self.dense.last() == Some(&true)
     }
 
-    /// Whether rows along its innermost axis start at multiples of `vector` elements.
-    pub(super) fn rows_aligned(&self, vector: i64, inner_extent: i64) -> bool {
-        let mut stride_ok = self.align % vector == 0;
-        for index in 0..self.order.len().saturating_sub(1) {
-            stride_ok &= self.stride_facts[index] % vector.min(16) == 0;
-        }
-        stride_ok && (self.order.len() <= 1 || inner_extent % vector == 0 || !self.dense[self.order.len() - 2])
+    /// Whether rows along its innermost `axes` axes, which are one dense run,
+    /// start at multiples of `vector` elements.
+    pub(super) fn rows_aligned(&self, vector: i64, axes: usize) -> bool {
+        let outer = self.order.len().saturating_sub(axes);
+        self.align % vector == 0 && self.stride_facts[..outer].iter().all(|fact| fact % vector == 0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::summary::{GlobalTensor, Summary};
 use crate::diag::Result;
+use crate::kernel::CacheHint;
 use crate::options::{CompileCx, Options};
 use crate::schedule::{AxisId, ScheduleBuilder, TvId};
 
@@ -62,9 +63,28 @@ pub(super) fn vector_width(summary: &Summary, innermost: impl Fn(&GlobalTensor) 
         .map_or(1, |bytes| (ACCESS_BYTES / bytes).max(1))
 }
 
-/// Reads every input into registers; returns the copies.
-pub(super) fn cache_inputs(builder: &mut ScheduleBuilder) -> Vec<TvId> {
-    builder.inputs().into_iter().map(|input| builder.cache_after(input)).collect()
+/// Reads every input into registers; returns the copies. What is read once
+/// makes room for others in the second-level cache first.
+pub(super) fn cache_inputs(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options) -> Vec<TvId> {
+    let hints = [CacheHint::Default, CacheHint::Streaming];
+    let load = hints[tuned(options, "cache.load", 1) as usize % 2];
+    let store = hints[tuned(options, "cache.store", 0) as usize % 2];
+    let mut caches = Vec::new();
+    for input in builder.inputs() {
+        let cache = builder.cache_after(input);
+        let axes = &builder.state().tensors[input].axes;
+        let once = summary.roots.iter().all(|root| axes.iter().any(|axis| axis.concrete && axis.root == *root));
+        if once && load != CacheHint::Default {
+            builder.set_cache_hint(cache, load);
+        }
+        caches.push(cache);
+    }
+    if store != CacheHint::Default {
+        for output in builder.outputs() {
+            builder.set_cache_hint(output, store);
+        }
+    }
+    caches
 }
 
 /// Rows given to a fixed number of blocks, which take them in turn.
