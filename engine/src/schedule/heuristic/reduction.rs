@@ -158,7 +158,8 @@ fn tile_row(cx: &CompileCx<'_>, work: &Work) -> (i64, i64) {
     }
     let unrolls = match cx.options.tuning.get("reduction.unroll") {
         Some(unroll) => vec![*unroll],
-        None => vec![4, 3, 5, 6, 2],
+        // Of equals the first: few loads a thread and many threads.
+        None => vec![2, 3, 4, 5, 6],
     };
     let shapes = unrolls.into_iter().map(|unroll| {
         let threads = ceil_div(ceil_div(work.vectors, unroll), WARP) * WARP;
@@ -166,7 +167,7 @@ fn tile_row(cx: &CompileCx<'_>, work: &Work) -> (i64, i64) {
     });
     let idle = |(threads, unroll): &(i64, i64)| {
         let tile = threads * unroll;
-        (ceil_div(work.vectors, tile) * tile - work.vectors, (threads - 128).abs())
+        ceil_div(work.vectors, tile) * tile - work.vectors
     };
     shapes.min_by_key(idle).unwrap_or((most, 4))
 }

