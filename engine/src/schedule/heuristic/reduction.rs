@@ -121,7 +121,11 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
         inner,
         kept,
         slow,
-        exact: (!inner || exact_vector) && length % per_block.unwrap_or(along * unroll) == 0,
+        // One tile covers an empty row too, with every element masked.
+        exact: fast_extent > 0
+            && work.slow > 0
+            && (!inner || exact_vector)
+            && length % per_block.unwrap_or(along * unroll) == 0,
         exact_kept: (inner || exact_vector) && kept_length % kept_along == 0,
         exact_vector,
         fast,
