@@ -222,19 +222,21 @@ pub(crate) fn wavefronts(lanes: &[(u32, u64)], bytes: u64) -> (u64, u64) {
     while begin < lanes.len() {
         let group = lanes[begin].0 / group_lanes;
         let end = begin + lanes[begin..].iter().take_while(|(lane, _)| lane / group_lanes == group).count();
-        let mut words = [0u64; 128];
-        let mut count = 0;
+        // The first word seen in each bank, and the further ones, each once.
+        let (mut load, mut first) = ([0u64; 32], [0u64; 32]);
+        let (mut further, mut count) = ([0u64; 32], 0);
         for &(_, address) in &lanes[begin..end] {
             for word in address / 4..=(address + bytes - 1) / 4 {
-                words[count] = word;
-                count += 1;
-            }
-        }
-        words[..count].sort_unstable();
-        let mut load = [0u64; 32];
-        for (i, &word) in words[..count].iter().enumerate() {
-            if i == 0 || words[i - 1] != word {
-                load[(word % 32) as usize] += 1;
+                let bank = (word % 32) as usize;
+                if load[bank] == 0 {
+                    first[bank] = word;
+                } else if first[bank] == word || further[..count].contains(&word) {
+                    continue;
+                } else if count < further.len() {
+                    further[count] = word;
+                    count += 1;
+                }
+                load[bank] += 1;
             }
         }
         total += load.iter().copied().max().unwrap_or(0);

@@ -231,7 +231,8 @@ impl<'a> Shared<'a> {
                 slot.start(program, launch, block, communicating);
             }
         }
-        let mut ready = ready_warps(slots, width);
+        let mut ready = Vec::new();
+        ready_warps(&mut ready, slots, width);
         while !ready.is_empty() {
             let choice = machine.scheduler.pick(&ready);
             let (s, w) = ((ready[choice] / width) as usize, (ready[choice] % width) as usize);
@@ -241,6 +242,9 @@ impl<'a> Shared<'a> {
                 Stop::Trap(trap) => return Err(trap),
                 Stop::Blocked => {}
             }
+            // Warps of one block end and wait in turn; only a release adds to the list.
+            ready.remove(choice);
+            let released = machine.counters.block_barriers + machine.counters.grid_barriers + machine.counters.blocks;
             if slot.finished() {
                 machine.counters.blocks += 1;
                 slot.busy = false;
@@ -251,7 +255,9 @@ impl<'a> Shared<'a> {
                 self.release_block(machine, slot)?;
                 self.release_grid(machine, slots, waiting.is_empty())?;
             }
-            ready = ready_warps(slots, width);
+            if released != machine.counters.block_barriers + machine.counters.grid_barriers + machine.counters.blocks {
+                ready_warps(&mut ready, slots, width);
+            }
         }
         match slots.iter().any(|slot| slot.busy) {
             true => Err(deadlock(slots, None)),
@@ -297,8 +303,9 @@ impl<'a> Shared<'a> {
     }
 }
 
-fn ready_warps(slots: &[Slot], width: u32) -> Vec<u32> {
-    let mut ready = Vec::with_capacity(slots.len() * width as usize);
+/// All warps that can run, ascending.
+fn ready_warps(ready: &mut Vec<u32>, slots: &[Slot], width: u32) {
+    ready.clear();
     for (s, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.busy) {
         for (w, warp) in slot.warps.iter().enumerate() {
             if warp.state == State::Ready {
@@ -306,7 +313,6 @@ fn ready_warps(slots: &[Slot], width: u32) -> Vec<u32> {
             }
         }
     }
-    ready
 }
 
 /// None while some warp is not at a barrier of the scope. Otherwise the barrier

@@ -160,9 +160,17 @@ fn detect(
     }
     let machine = &*machine;
     let Some(shadow) = shadow(machine, block, global, inst.b) else { return Ok(()) };
-    let view = machine.view(block, warp.ordered_before);
     let first = warp.index * LANES as u32;
     let exchange = machine.parallel && global;
+    if !exchange && kind != Kind::Atomic {
+        let base = if global { machine.grid_base } else { block.ordered_before };
+        let new = Cell::new(event, block.linear, first);
+        // SAFETY: the indices are in bounds.
+        if unsafe { shadow.quiet(index, width, warp.mask, Cell::before(base), new, kind == Kind::Write) } {
+            return Ok(());
+        }
+    }
+    let view = machine.view(block, warp.ordered_before);
     let mut bad: Option<(usize, u32, Wrong)> = None;
     each(warp.mask, |l| {
         let thread = first + l as u32;
@@ -192,9 +200,45 @@ fn detect(
 }
 
 /// Counts sectors or wavefronts of an access.
-#[inline(never)]
+#[inline(always)]
 fn count(machine: &mut Machine, warp: &Warp, place: &Place, index: &Indices, width: u32, write: bool) {
     let bytes = place.elem.bytes() as u64 * u64::from(width);
+    let address = |l: usize| place.address + u64::from(index[l]) * place.elem.bytes() as u64;
+    if warp.mask == u32::MAX && dense(index, width) {
+        // One run of memory: the formulas of `counters` in closed form.
+        let counters = &mut machine.counters;
+        let (first, total) = (address(0), bytes * LANES as u64);
+        if !place.global {
+            counters.shared_wavefronts += if bytes < 4 { 1 } else { total / 128 };
+            return;
+        }
+        let (touched, ideal) = ((first + total - 1) / 32 + 1 - first / 32, total / 32);
+        if write {
+            counters.store_sectors += touched;
+            counters.store_sectors_ideal += ideal;
+            counters.store_bytes += total;
+        } else {
+            counters.load_sectors += touched;
+            counters.load_sectors_ideal += ideal;
+            counters.load_bytes += total;
+        }
+        return;
+    }
+    if !place.global && bytes == 4 && warp.mask == u32::MAX {
+        let mut banks = 0u32;
+        for &i in index {
+            banks |= 1 << ((place.address as u32 / 4 + i) % 32);
+        }
+        if banks == u32::MAX {
+            machine.counters.shared_wavefronts += 1;
+            return;
+        }
+    }
+    count_scattered(machine, warp, place, index, bytes, write);
+}
+
+#[inline(never)]
+fn count_scattered(machine: &mut Machine, warp: &Warp, place: &Place, index: &Indices, bytes: u64, write: bool) {
     let address = |l: usize| place.address + u64::from(index[l]) * place.elem.bytes() as u64;
     let active = u64::from(warp.mask.count_ones());
     let counters = &mut machine.counters;
@@ -228,12 +272,12 @@ fn count(machine: &mut Machine, warp: &Warp, place: &Place, index: &Indices, wid
     }
 }
 
-/// Whether lane `l` is at `index[0] + l`.
+/// Whether lane `l` is at `index[0] + l * width`.
 #[inline(always)]
-fn contiguous(index: &Indices) -> bool {
+fn dense(index: &Indices, width: u32) -> bool {
     let mut difference = 0;
     for (l, &i) in index.iter().enumerate() {
-        difference |= i ^ index[0].wrapping_add(l as u32);
+        difference |= i ^ index[0].wrapping_add(l as u32 * width);
     }
     difference == 0
 }
@@ -246,7 +290,7 @@ unsafe fn fetch<T: Copy, D: Lane>(base: *const u8, index: &Indices, files: Files
     unsafe {
         let base = base.cast::<T>();
         let out = &mut *D::lanes(files, d);
-        if contiguous(index) {
+        if dense(index, 1) {
             let values: [T; LANES] = *base.add(index[0] as usize).cast();
             for l in 0..LANES {
                 out[l] = f(values[l]);

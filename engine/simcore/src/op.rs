@@ -1,8 +1,9 @@
 //! The operations. The arithmetic ones are a table from which the enum and the
 //! dispatch are generated; each is a plain function of one lane.
 
+use crate::LANES;
 use crate::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
-use crate::lanes::{Files, map1, map2, map3};
+use crate::lanes::{Files, Lane, map1, map2, map3};
 use crate::program::Inst;
 
 macro_rules! operations {
@@ -11,6 +12,7 @@ macro_rules! operations {
         unary { $($u:ident: $ua:ty => $ud:ty = $uf:expr;)* }
         binary { $($b:ident: $ba:ty => $bd:ty = $bf:expr;)* }
         ternary { $($t:ident: $ta:ty, $tb:ty => $td:ty = $tf:expr;)* }
+        division { $($v:ident: $va:ty = $general:expr, $uniform:expr;)* }
     ) => {
         /// An operation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +22,7 @@ macro_rules! operations {
             $(#[doc = concat!("`", stringify!($ua), " => ", stringify!($ud), "`")] $u,)*
             $(#[doc = concat!("`", stringify!($ba), "` twice `=> ", stringify!($bd), "`")] $b,)*
             $(#[doc = concat!("`", stringify!($ta), ", ", stringify!($tb), "` twice `=> ", stringify!($td), "`")] $t,)*
+            $(#[doc = concat!("`", stringify!($va), "` twice `=> ", stringify!($va), "`")] $v,)*
         }
 
         impl Op {
@@ -35,6 +38,7 @@ macro_rules! operations {
                     $(Op::$u => (wide::<$ud>(), [wide::<$ua>(), false, false]),)*
                     $(Op::$b => (wide::<$bd>(), [wide::<$ba>(), wide::<$ba>(), false]),)*
                     $(Op::$t => (wide::<$td>(), [wide::<$ta>(), wide::<$tb>(), wide::<$tb>()]),)*
+                    $(Op::$v => (wide::<$va>(), [wide::<$va>(), wide::<$va>(), false]),)*
                     _ => (false, [false; 3]),
                 }
             }
@@ -45,6 +49,7 @@ macro_rules! operations {
                     $(Op::$u => 1,)*
                     $(Op::$b => 2,)*
                     $(Op::$t => 3,)*
+                    $(Op::$v => 2,)*
                     _ => 0,
                 }
             }
@@ -62,6 +67,7 @@ macro_rules! operations {
                     $(Op::$u => map1::<$ua, $ud>(files, inst, $uf),)*
                     $(Op::$b => map2::<$ba, $ba, $bd>(files, inst, $bf),)*
                     $(Op::$t => map3::<$ta, $tb, $tb, $td>(files, inst, $tf),)*
+                    $(Op::$v => divide::<$va>(files, inst, $general, $uniform),)*
                     $(Op::$control => {})*
                 }
             }
@@ -84,6 +90,70 @@ fn max<T: PartialOrd + Copy>(a: T, b: T) -> T {
 fn min<T: PartialOrd + Copy>(a: T, b: T) -> T {
     #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
     if (a != a) | (a <= b) { a } else { b }
+}
+
+/// `a / b` truncated, given `1 / b`. Half a unit away from zero, the quotient
+/// lies at least `1 / 2b` from every integer, while the two roundings move it by
+/// less than `|a / b| * 2^-51`: exact for |a| < 2^50.
+#[inline(always)]
+fn scaled_i32(a: i32, inverse: f64) -> i32 {
+    let a = f64::from(a);
+    // SAFETY: |b| >= 2 (see `divide`), so the quotient is below 2^31.
+    unsafe { ((a + 0.5f64.copysign(a)) * inverse).to_int_unchecked() }
+}
+
+/// See [`scaled_i32`].
+#[inline(always)]
+fn scaled_i64(a: i64, inverse: f64) -> i64 {
+    let a = a as f64;
+    // SAFETY: |a| < 2^50 and |b| >= 2 (see `divide`), so the quotient is below 2^50.
+    unsafe { ((a + 0.5f64.copysign(a)) * inverse).to_int_unchecked() }
+}
+
+/// An integer that `divide` can take apart.
+trait Divide: Lane + PartialEq {
+    /// `1 / self` if dividing `dividends` by it through `f64` is exact.
+    fn inverse(self, dividends: &[Self; LANES]) -> Option<f64>;
+}
+
+impl Divide for i32 {
+    #[inline(always)]
+    fn inverse(self, _: &[Self; LANES]) -> Option<f64> {
+        (self > 1 || self < -1).then(|| 1.0 / f64::from(self))
+    }
+}
+
+impl Divide for i64 {
+    #[inline(always)]
+    fn inverse(self, dividends: &[Self; LANES]) -> Option<f64> {
+        let mut size = 0;
+        for &a in dividends {
+            // Bits that differ from the sign.
+            size |= (a ^ (a >> 63)) as u64;
+        }
+        (size >> 50 == 0 && (self > 1 || self < -1) && self.unsigned_abs() >> 50 == 0).then(|| 1.0 / self as f64)
+    }
+}
+
+/// A division in all lanes; lanes mostly share the divisor, which is then
+/// inverted once.
+///
+/// # Safety
+/// The registers of `inst` are below the sizes of `files`.
+#[inline(always)]
+unsafe fn divide<T: Divide>(files: Files, inst: Inst, general: impl Fn(T, T) -> T, uniform: impl Fn(T, T, f64) -> T) {
+    // SAFETY: by the caller.
+    unsafe {
+        let (a, b) = (&*T::lanes(files, inst.a), *T::lanes(files, inst.b));
+        let mut same = true;
+        for &other in &b {
+            same &= other == b[0];
+        }
+        match b[0].inverse(a) {
+            Some(inverse) if same => map1::<T, T>(files, inst, |a| uniform(a, b[0], inverse)),
+            _ => map2::<T, T, T>(files, inst, general),
+        }
+    }
 }
 
 /// Exact through `f64`: quotients of 32-bit integers that are no integers are
@@ -210,10 +280,10 @@ operations! {
         IsFiniteF32: f32 => u32 = |a| u32::from(a.is_finite());
         SignExtend8: i32 => i32 = |a| i32::from(a as i8);
         ZeroExtend8: i32 => i32 = |a| i32::from(a as u8);
-        F32ToF64: f32 => f64 = |a| f64::from(a);
+        F32ToF64: f32 => f64 = f64::from;
         F64ToF32: f64 => f32 = |a| a as f32;
         I32ToF32: i32 => f32 = |a| a as f32;
-        I32ToF64: i32 => f64 = |a| f64::from(a);
+        I32ToF64: i32 => f64 = f64::from;
         I64ToF32: i64 => f32 = |a| a as f32;
         I64ToF64: i64 => f64 = |a| a as f64;
         F32ToI32: f32 => i32 = |a| a as i32;
@@ -222,7 +292,7 @@ operations! {
         F64ToI64: f64 => i64 = |a| a as i64;
         F32ToI8: f32 => i32 = |a| i32::from(a as i8);
         F32ToU8: f32 => i32 = |a| i32::from(a as u8);
-        I32ToI64: i32 => i64 = |a| i64::from(a);
+        I32ToI64: i32 => i64 = i64::from;
         I64ToI32: i64 => i32 = |a| a as i32;
         F16ToF32: u32 => f32 = f16_to_f32;
         F32ToF16: f32 => u32 = f32_to_f16;
@@ -245,9 +315,6 @@ operations! {
         AddI32: i32 => i32 = |a, b| a.wrapping_add(b);
         SubI32: i32 => i32 = |a, b| a.wrapping_sub(b);
         MulI32: i32 => i32 = |a, b| a.wrapping_mul(b);
-        DivI32: i32 => i32 = div_i32;
-        RemI32: i32 => i32 = rem_i32;
-        CeilDivI32: i32 => i32 = ceil_div_i32;
         MinI32: i32 => i32 = |a, b| a.min(b);
         MaxI32: i32 => i32 = |a, b| a.max(b);
         AndI32: i32 => i32 = |a, b| a & b;
@@ -256,9 +323,6 @@ operations! {
         AddI64: i64 => i64 = |a, b| a.wrapping_add(b);
         SubI64: i64 => i64 = |a, b| a.wrapping_sub(b);
         MulI64: i64 => i64 = |a, b| a.wrapping_mul(b);
-        DivI64: i64 => i64 = div_i64;
-        RemI64: i64 => i64 = rem_i64;
-        CeilDivI64: i64 => i64 = ceil_div_i64;
         MinI64: i64 => i64 = |a, b| a.min(b);
         MaxI64: i64 => i64 = |a, b| a.max(b);
         AndI64: i64 => i64 = |a, b| a & b;
@@ -284,5 +348,19 @@ operations! {
     ternary {
         Select32: u32, u32 => u32 = |c, a, b| if c != 0 { a } else { b };
         Select64: u32, u64 => u64 = |c, a, b| if c != 0 { a } else { b };
+    }
+    division {
+        DivI32: i32 = div_i32, |a, _, inverse| scaled_i32(a, inverse);
+        RemI32: i32 = rem_i32, |a, b, inverse| a.wrapping_sub(scaled_i32(a, inverse).wrapping_mul(b));
+        CeilDivI32: i32 = ceil_div_i32, |a, b, inverse| {
+            let quotient = scaled_i32(a, inverse);
+            quotient.wrapping_add(i32::from(a != quotient.wrapping_mul(b)))
+        };
+        DivI64: i64 = div_i64, |a, _, inverse| scaled_i64(a, inverse);
+        RemI64: i64 = rem_i64, |a, b, inverse| a.wrapping_sub(scaled_i64(a, inverse).wrapping_mul(b));
+        CeilDivI64: i64 = ceil_div_i64, |a, b, inverse| {
+            let quotient = scaled_i64(a, inverse);
+            quotient.wrapping_add(i64::from(a != quotient.wrapping_mul(b)))
+        };
     }
 }

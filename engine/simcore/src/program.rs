@@ -206,7 +206,7 @@ impl Program {
     /// Whether blocks cannot see each other: no grid barrier, and every global
     /// buffer is only read or only written. Then they run in any order.
     pub fn independent_blocks(&self) -> bool {
-        let alone = |b: &BufferDecl| b.space != SpaceKind::Global || !b.atomic && !(b.read && b.written);
+        let alone = |b: &BufferDecl| b.space != SpaceKind::Global || !(b.atomic || b.read && b.written);
         !self.grid_sync && self.buffers.iter().all(alone)
     }
 

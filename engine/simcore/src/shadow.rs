@@ -21,7 +21,9 @@
 //! loses no race within a block: a write conflicts with the set exactly if it
 //! conflicts with this summary.
 
+use crate::LANES;
 use crate::clocks::{BlockSync, Clocks};
+use crate::exec::each;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const EVENT_SHIFT: u32 = 36;
@@ -39,6 +41,16 @@ impl Cell {
     #[inline(always)]
     pub(crate) fn new(event: u64, block: u32, thread: u32) -> Self {
         Self(event << EVENT_SHIFT | u64::from(block) << BLOCK_SHIFT | u64::from(thread) << THREAD_SHIFT)
+    }
+    /// Every cell below this one has an event before `event`, or is "never".
+    #[inline(always)]
+    pub(crate) fn before(event: u64) -> Self {
+        Self(event.max(1) << EVENT_SHIFT)
+    }
+    /// The same access by the thread `lane` further.
+    #[inline(always)]
+    fn lane(self, lane: usize) -> Self {
+        Self(self.0 + ((lane as u64) << THREAD_SHIFT))
     }
     #[inline(always)]
     pub(crate) fn event(self) -> u64 {
@@ -144,6 +156,37 @@ impl Cells {
             *cell.get_mut() = 0;
         }
     }
+    /// # Safety
+    /// `i` is in bounds.
+    #[inline(always)]
+    unsafe fn at(&self, i: u32) -> &AtomicU64 {
+        // SAFETY: by the caller.
+        unsafe { self.0.get_unchecked(i as usize) }
+    }
+    /// # Safety
+    /// The indices plus `k` are in bounds; so for the following functions.
+    #[inline(always)]
+    unsafe fn greatest(&self, index: &[u32; LANES], k: u32) -> u64 {
+        // SAFETY: by the caller.
+        index.iter().fold(0, |most, &i| most.max(unsafe { self.at(i + k) }.load(Relaxed)))
+    }
+    #[inline(always)]
+    unsafe fn least(&self, index: &[u32; LANES], k: u32) -> u64 {
+        // SAFETY: by the caller.
+        index.iter().fold(u64::MAX, |least, &i| least.min(unsafe { self.at(i + k) }.load(Relaxed)))
+    }
+    #[inline(always)]
+    unsafe fn mark(&self, index: &[u32; LANES], k: u32, mask: u32, new: Cell) {
+        // SAFETY: by the caller.
+        each(mask, |l| unsafe { self.at(index[l] + k) }.store(new.lane(l).0, Relaxed));
+    }
+    #[inline(always)]
+    unsafe fn marked(&self, index: &[u32; LANES], k: u32, mask: u32, new: Cell) -> bool {
+        let mut same = true;
+        // SAFETY: by the caller.
+        each(mask, |l| same &= unsafe { self.at(index[l] + k) }.load(Relaxed) == new.lane(l).0);
+        same
+    }
 }
 
 /// The shadow of one buffer. Only the cells that some access needs exist.
@@ -181,6 +224,11 @@ impl Shadow {
             return 0;
         }
         let get = |cells: &Option<Cells>, i| cells.as_ref().map_or(0, |cells| cells.get(i).0);
+        if self.atomics.is_none()
+            && let Some(writes) = &self.writes
+        {
+            return writes.0.iter().map(|cell| u64::from(cell.load(Relaxed) == 0)).sum();
+        }
         (0..len as usize).filter(|&i| get(&self.writes, i) == 0 && get(&self.atomics, i) == 0).count() as u64
     }
 
@@ -188,6 +236,59 @@ impl Shadow {
     fn against(cells: &Option<Cells>, i: usize, view: &View, thread: u32, write: bool, atomic: bool) -> Option<Wrong> {
         let cell = cells.as_ref()?.get(i);
         (!view.ordered(cell, thread)).then_some(Wrong::Race { cell, write, atomic })
+    }
+
+    /// Handles an access of `width` elements at each index if all cells that
+    /// matter are below `limit`, that is ordered before by the last barrier of
+    /// everybody; most accesses are such. Returns false, having changed nothing
+    /// that the general way would not overwrite, if some cell needs a closer
+    /// look. `new` is the access of lane 0.
+    ///
+    /// # Safety
+    /// The indices are in bounds, those of lanes outside `mask` included.
+    #[inline(always)]
+    pub(crate) unsafe fn quiet(
+        &self,
+        index: &[u32; LANES],
+        width: u32,
+        mask: u32,
+        limit: Cell,
+        new: Cell,
+        write: bool,
+    ) -> bool {
+        // SAFETY: by the caller; there is a cell for each element.
+        unsafe {
+            for k in 0..width {
+                let others = if write { &self.reads } else { &None };
+                for cells in [&self.writes, &self.atomics, others].into_iter().flatten() {
+                    if cells.greatest(index, k) >= limit.0 {
+                        return false;
+                    }
+                }
+                if write {
+                    continue;
+                }
+                let written = |cells: &Cells| cells.least(index, k) > 0;
+                if !self.filled && !self.writes.as_ref().is_some_and(written) {
+                    return false;
+                }
+                if self.reads.as_ref().is_some_and(|cells| cells.greatest(index, k) >= limit.0) {
+                    return false;
+                }
+            }
+            let Some(cells) = (if write { &self.writes } else { &self.reads }) else { return true };
+            for k in 0..width {
+                cells.mark(index, k, mask, new);
+            }
+            // Two lanes that write one element: the general way finds and reports them.
+            let mut alone = true;
+            if write {
+                for k in 0..width {
+                    alone &= cells.marked(index, k, mask, new);
+                }
+            }
+            alone
+        }
     }
 
     /// Thread `thread` reads element `i`.

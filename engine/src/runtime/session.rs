@@ -112,8 +112,21 @@ impl Session {
     /// The plan for a fusion and the class of these arguments, compiled if it
     /// is new. Tensors are taken to start at aligned addresses.
     pub fn compile(&self, fusion: &Fusion, args: &[ArgMeta], trace: &dyn Trace) -> Result<Arc<Plan>> {
+        self.compile_at(fusion, args, &vec![MAX_ALIGN; args.len()], trace)
+    }
+
+    /// The same for tensors that start at addresses aligned to the given
+    /// numbers of bytes, one for each argument: powers of two, more than one
+    /// vector access counts as one.
+    pub fn compile_at(
+        &self,
+        fusion: &Fusion,
+        args: &[ArgMeta],
+        alignments: &[u32],
+        trace: &dyn Trace,
+    ) -> Result<Arc<Plan>> {
         let bindings = fusion::bind(fusion, args)?;
-        let alignments = vec![MAX_ALIGN; args.len()];
+        let alignments: Vec<u32> = alignments.iter().map(|align| (*align).min(MAX_ALIGN)).collect();
         let keys = keys(self.key, fusion, &bindings, args, &alignments);
         self.plan(keys, fusion, args, &alignments, trace)
     }
@@ -278,6 +291,10 @@ fn bind_launch(plan: &Plan, args: &[ArgMeta], outputs: &[TensorMeta]) -> Result<
                 kernel.name
             )));
         }
+    }
+    if launch.is_empty() {
+        let (grid, name) = (launch.grid, &kernel.name);
+        return Err(Diagnostic::bug(format!("kernel {name} has grid {grid:?}, though an output has elements")));
     }
     if let Some(output) = written.iter().position(|written| !written) {
         let name = &plan.fusion.tensors[plan.fusion.outputs[output]].name;

@@ -12,12 +12,14 @@ use crate::util::EntityId;
 #[derive(Clone, Debug)]
 pub struct ScheduleBuilder {
     scheduled: ScheduledFusion,
+    // Whether promises of exactness are ignored.
+    distrustful: bool,
 }
 
 impl ScheduleBuilder {
     /// Starts from an unscheduled working copy.
     pub fn new(scheduled: ScheduledFusion) -> Self {
-        Self { scheduled }
+        Self { scheduled, distrustful: false }
     }
 
     /// The state so far.
@@ -28,6 +30,12 @@ impl ScheduleBuilder {
     /// The scheduled fusion.
     pub fn finish(self) -> ScheduledFusion {
         self.scheduled
+    }
+
+    /// From here on every split is checked, whatever it promises: with an extent
+    /// of 0, one part of one element covers the axis and yet is not exact.
+    pub fn distrust_exact_splits(&mut self) {
+        self.distrustful = true;
     }
 
     // Axes.
@@ -46,6 +54,7 @@ impl ScheduleBuilder {
 
     fn split_with(&mut self, axis: AxisId, factor: i64, count: Option<i64>, exact: bool) -> Result<(AxisId, AxisId)> {
         self.need_leaf(axis, "split")?;
+        let exact = exact && !self.distrustful;
         if factor < 1 || count.is_some_and(|count| count < 1) {
             return Err(Diagnostic::user(
                 code::ATTRIBUTE,

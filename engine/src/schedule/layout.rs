@@ -95,7 +95,9 @@ impl Layout {
     pub fn new(meta: &TensorMeta, align: u32) -> Self {
         let rank = meta.sizes.len();
         let single = |axis: &usize| meta.sizes[*axis] == 1;
-        let mut order: Vec<usize> = (0..rank).filter(|axis| meta.strides[*axis] != 0 || single(axis)).collect();
+        // An axis of size 0 stays whatever its stride: it makes the tensor empty.
+        let mut order: Vec<usize> =
+            (0..rank).filter(|axis| meta.strides[*axis] != 0 || meta.sizes[*axis] < 2).collect();
         // A size-1 axis never moves, whatever its stride: it keeps its logical
         // place if the others are in logical order, else it goes first.
         let moving: Vec<usize> = order.iter().copied().filter(|axis| !single(axis)).collect();

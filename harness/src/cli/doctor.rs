@@ -9,6 +9,7 @@ use crate::record::Provenance;
 use crate::units::show_bytes;
 use engine::diag::CODES;
 use std::fmt::Write;
+use std::path::Path;
 
 pub(super) fn doctor(args: &Args) -> u8 {
     if args.codes {
@@ -92,19 +93,19 @@ fn folders(args: &Args, text: &mut String) {
     };
     line(text, "cases", format!("{}: {state}", dir.display()));
     let results = session::results_dir(args);
-    let probe = results.join(format!(".probe-{}", std::process::id()));
-    let writable = std::fs::create_dir_all(&results)
-        .and_then(|()| std::fs::write(&probe, b"x"))
-        .and_then(|()| std::fs::remove_file(&probe));
-    line(
-        text,
-        "results",
-        format!(
-            "{}: {}",
-            results.display(),
-            writable.map_or_else(|e| format!("cannot be written: {e}"), |()| "writable".into())
-        ),
-    );
+    line(text, "results", format!("{}: {}", results.display(), writable(&results)));
+}
+
+/// Tries to write, in the folder itself or, while it is not there, in the one above.
+fn writable(results: &Path) -> String {
+    let (dir, state) = match (results.is_dir(), results.parent()) {
+        (false, Some(parent)) if parent.as_os_str().is_empty() => (Path::new("."), "not there yet, can be made"),
+        (false, Some(parent)) => (parent, "not there yet, can be made"),
+        _ => (results, "writable"),
+    };
+    let probe = dir.join(format!(".probe-{}", std::process::id()));
+    let tried = std::fs::write(&probe, b"x").and_then(|()| std::fs::remove_file(&probe));
+    tried.map_or_else(|error| format!("cannot be written: {error}"), |()| state.into())
 }
 
 fn features(gpu: bool, nvrtc: bool, text: &mut String) {

@@ -302,8 +302,7 @@ fn finish(
     started: Instant,
 ) -> u8 {
     let Closing { summary, blessings, rows, refused } = closing;
-    let commit = Provenance::gather().git_sha.unwrap_or_default();
-    let added = history.add(&store.id, &commit, &rows);
+    let added = history.add(&store.id, store.commit(), &rows);
     if let Err(error) = added {
         store.fail("history", &error);
     }

@@ -99,6 +99,11 @@ impl RunStore {
         }
     }
 
+    /// The commit that the header names, or nothing.
+    pub(crate) fn commit(&self) -> &str {
+        self.header["provenance"]["git_sha"].as_str().unwrap_or_default()
+    }
+
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }

@@ -6,47 +6,63 @@ use crate::case::{Case, Dist, InputSpec, Number, Real, TensorSpec, strides, sugg
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Fusion, Operand, ScalarDef};
 use engine::num::{DType, DTypeClass, Value, storage};
-use engine::tensor::{Arg, HostTensor, TensorMeta};
+use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 
-/// Builds the arguments of a fusion in order; an input that has no entry, and an
-/// entry that is no input, are refused.
-pub(super) fn build(fusion: &Fusion, case: &Case) -> Result<Vec<Arg>> {
-    let declared: Vec<(&str, DType, Operand)> =
-        fusion.inputs.iter().map(|operand| declaration(fusion, *operand)).collect();
+/// An argument's specification with its declaration: name and data type.
+type Entry<'a> = (&'a str, DType, &'a InputSpec);
+
+/// The specification of each argument in order; an input that has no entry, an
+/// entry that is no input, and a scalar for a tensor are refused.
+fn entries<'a>(fusion: &'a Fusion, case: &'a Case) -> Result<Vec<Entry<'a>>> {
+    let declared: Vec<_> = fusion.inputs.iter().map(|operand| declaration(fusion, *operand)).collect();
     for (name, _) in &case.inputs {
         if !declared.iter().any(|(other, ..)| other == name) {
             let hint = suggest(name, declared.iter().map(|(name, ..)| *name));
-            return Err(Diagnostic::user(
-                code::EXTRA_INPUT,
-                format!("`inputs:` gives `{name}`, which is no input of @{}", fusion.name),
-            )
-            .note(hint));
+            let message = format!("`inputs:` gives `{name}`, which is no input of @{}", fusion.name);
+            return Err(Diagnostic::user(code::EXTRA_INPUT, message).note(hint));
         }
     }
-    declared
-        .into_iter()
-        .map(|(name, dtype, operand)| {
-            let spec = case.inputs.iter().find(|(other, _)| other == name).map(|(_, spec)| spec).ok_or_else(|| {
-                Diagnostic::user(
-                    code::MISSING_INPUT,
-                    format!("input `%{name}` of @{} has no entry in `inputs:`", fusion.name),
-                )
+    let entry = |(name, dtype, operand)| {
+        let spec = case.inputs.iter().find(|(other, _)| other == name).map(|(_, spec)| spec).ok_or_else(|| {
+            let message = format!("input `%{name}` of @{} has no entry in `inputs:`", fusion.name);
+            Diagnostic::user(code::MISSING_INPUT, message)
                 .note(format!("add `; inputs: {name} = ...` behind the fusion"))
-            })?;
-            match (spec, operand) {
-                (InputSpec::Scalar(number), Operand::Scalar(_)) => scalar(name, dtype, *number),
-                (InputSpec::Tensor(spec), Operand::Tensor(_)) => Ok(Arg::Tensor(tensor(name, dtype, spec)?)),
-                (InputSpec::Scalar(_), _) => Err(Diagnostic::user(
-                    code::NOT_TENSOR,
-                    format!("input `%{name}` is a tensor, `inputs:` gives a scalar"),
-                )),
-                (InputSpec::Tensor(_), _) => Err(Diagnostic::user(
-                    code::INPUT_RANK,
-                    format!("input `%{name}` is a scalar, `inputs:` gives a tensor"),
-                )),
-            }
-        })
-        .collect()
+        })?;
+        match (spec, operand) {
+            (InputSpec::Scalar(_), Operand::Tensor(_)) => Err(Diagnostic::user(
+                code::NOT_TENSOR,
+                format!("input `%{name}` is a tensor, `inputs:` gives a scalar"),
+            )),
+            (InputSpec::Tensor(_), Operand::Scalar(_)) => Err(Diagnostic::user(
+                code::INPUT_RANK,
+                format!("input `%{name}` is a scalar, `inputs:` gives a tensor"),
+            )),
+            _ => Ok((name, dtype, spec)),
+        }
+    };
+    declared.into_iter().map(entry).collect()
+}
+
+/// Builds the arguments of a fusion in order.
+pub(super) fn build(fusion: &Fusion, case: &Case) -> Result<Vec<Arg>> {
+    let made = entries(fusion, case)?.into_iter().map(|(name, dtype, spec)| match spec {
+        InputSpec::Scalar(number) => scalar(name, dtype, *number),
+        InputSpec::Tensor(spec) => Ok(Arg::Tensor(tensor(name, dtype, spec)?)),
+    });
+    made.collect()
+}
+
+/// The arguments' types and layouts without their data, and how the address of
+/// each is aligned in bytes.
+pub(super) fn metas(fusion: &Fusion, case: &Case) -> Result<(Vec<ArgMeta>, Vec<u32>)> {
+    let made = entries(fusion, case)?.into_iter().map(|(name, dtype, spec)| match spec {
+        InputSpec::Scalar(number) => Ok((scalar(name, dtype, *number)?.meta(), u32::MAX / 2 + 1)),
+        InputSpec::Tensor(spec) => {
+            let start = spec.layout.offset.wrapping_mul(dtype.bytes());
+            Ok((ArgMeta::Tensor(meta(name, dtype, spec)?), 1 << start.trailing_zeros().min(31)))
+        }
+    });
+    made.collect::<Result<Vec<_>>>().map(|list| list.into_iter().unzip())
 }
 
 fn declaration(fusion: &Fusion, operand: Operand) -> (&str, DType, Operand) {
@@ -95,10 +111,18 @@ fn scalar(name: &str, dtype: DType, number: Number) -> Result<Arg> {
 /// Elements below this are not worth a thread.
 const CHUNK: usize = 1 << 16;
 
+fn overflow(name: &str) -> Box<Diagnostic> {
+    Diagnostic::user(code::SIZE_OVERFLOW, format!("the layout of input `%{name}` overflows 64 bits"))
+}
+
+fn meta(name: &str, dtype: DType, spec: &TensorSpec) -> Result<TensorMeta> {
+    let strides = strides(spec).ok_or_else(|| overflow(name))?;
+    Ok(TensorMeta { dtype, sizes: spec.sizes.clone(), strides })
+}
+
 fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
-    let overflow = || Diagnostic::user(code::SIZE_OVERFLOW, format!("the layout of input `%{name}` overflows 64 bits"));
-    let strides = strides(spec).ok_or_else(overflow)?;
-    let meta = TensorMeta { dtype, sizes: spec.sizes.clone(), strides };
+    let overflow = || overflow(name);
+    let meta = meta(name, dtype, spec)?;
     let draw = Draw { dist: spec.dist, dtype, seed: seed(name, spec.seed), len: meta.numel().ok_or_else(overflow)? };
     let offset = spec.layout.offset;
     let bytes = (meta.span().ok_or_else(overflow)? as usize)

@@ -7,7 +7,7 @@ use engine::fusion::{Fusion, bind_args};
 use engine::options::NoTrace;
 use engine::runtime::{BenchOptions, RunOutcome, Session};
 use engine::tensor::Arg;
-use std::time::Instant;
+use std::collections::BTreeMap;
 
 /// Measures a case that has just passed, into its outcome.
 pub(super) fn measure(
@@ -34,7 +34,6 @@ pub(super) fn measure(
         let copied = (report.bytes_read + report.bytes_written) as f64;
         perf.copy_gbps = quantile(&report.copy_ns, 0.5).map(|ns| copied / ns);
         perf.share = perf.gbps.zip(perf.copy_gbps).map(|(ours, copy)| ours / copy);
-        perf.host_us = Some(host_us(fusion, args, session)?);
     }
     let goal = case.perf.as_ref().and_then(|spec| spec.dram).map(Real::get);
     perf.goal_met = goal.zip(perf.share).map(|(goal, share)| share >= goal);
@@ -63,17 +62,6 @@ fn bytes_moved(case: &Case, fusion: &Fusion, args: &[Arg]) -> Result<u64> {
     Ok(bytes.sum())
 }
 
-/// Host time of one call whose plan is cached, the least of several.
-fn host_us(fusion: &Fusion, args: &[Arg], session: &Session) -> Result<f64> {
-    let mut best = f64::INFINITY;
-    for _ in 0..3 {
-        let start = Instant::now();
-        session.run(fusion, args, &NoTrace)?;
-        best = best.min(start.elapsed().as_secs_f64() * 1e6);
-    }
-    Ok(best)
-}
-
 /// The `q` quantile, between the two nearest samples.
 fn quantile(samples: &[f64], q: f64) -> Option<f64> {
     let mut sorted = samples.to_vec();
@@ -83,9 +71,26 @@ fn quantile(samples: &[f64], q: f64) -> Option<f64> {
     Some(sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64))
 }
 
-/// The simulator's counters by name.
-fn counters(_run: &RunOutcome) -> std::collections::BTreeMap<String, u64> {
-    std::collections::BTreeMap::new()
+/// The simulator's counters by name; none where nothing was launched.
+fn counters(run: &RunOutcome) -> BTreeMap<String, u64> {
+    let Some(c) = run.sim.as_ref().map(|report| &report.counters) else { return BTreeMap::new() };
+    let named = [
+        ("instructions", c.total_warp_instructions()),
+        ("lane_operations", c.total_lane_operations()),
+        ("load_sectors", c.load_sectors),
+        ("load_sectors_ideal", c.load_sectors_ideal),
+        ("store_sectors", c.store_sectors),
+        ("store_sectors_ideal", c.store_sectors_ideal),
+        ("load_bytes", c.load_bytes),
+        ("store_bytes", c.store_bytes),
+        ("shared_wavefronts", c.shared_wavefronts),
+        ("bank_conflicts", c.bank_conflicts),
+        ("block_barriers", c.block_barriers),
+        ("grid_barriers", c.grid_barriers),
+        ("divergent_branches", c.divergent_branches),
+        ("blocks", c.blocks),
+    ];
+    named.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
 }
 
 /// The simulator's counters, one a line.

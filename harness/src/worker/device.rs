@@ -42,6 +42,9 @@ impl Device {
 
     /// Versions of libraries and the like, for provenance.
     pub(crate) fn notes(&self) -> Vec<String> {
-        Vec::new()
+        match self {
+            Device::Reference => Vec::new(),
+            Device::Session { session, .. } => session.notes(),
+        }
     }
 }

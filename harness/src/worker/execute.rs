@@ -13,7 +13,7 @@ use engine::runtime::{PhaseTimes, Plan, RunOutcome, Session};
 use engine::tensor::{Arg, HostTensor};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// What a case runs with.
@@ -59,8 +59,6 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
         let elements = wanted.iter().map(|tensor| tensor.numel() as u64).sum();
         return Ok(Outcome { numerics: Some(Numerics { elements, ..Numerics::default() }), ..Outcome::pass() });
     };
-    let metas: Vec<_> = args.iter().map(Arg::meta).collect();
-    let plan = session.compile(&fusion, &metas, spans).map_err(one)?;
     let judge = Judge { case, fusion: &fusion, args: &args, wanted: &wanted };
     let mut runs = Vec::new();
     let mut outcome = Outcome::pass();
@@ -76,7 +74,10 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
         let result = session.run(&fusion, &args, spans);
         runs.extend(judge.outputs(result, "on the GPU", &mut outcome, spans)?);
     }
-    judge.expectations(&plan, runs.first(), cx.bless, &mut outcome);
+    // The plan that ran: it also depends on how the arguments are aligned.
+    if let Some(run) = runs.first() {
+        judge.expectations(run, cx.bless, &mut outcome);
+    }
     if cx.mode == Mode::Bench && outcome.verdict == Verdict::Pass {
         spans
             .own(Own::Bench, "bench", || bench::measure(case, &fusion, &args, session, &runs, &mut outcome))
@@ -149,8 +150,9 @@ impl Judge<'_> {
         Ok(Some(run))
     }
 
-    fn expectations(&self, plan: &Arc<Plan>, run: Option<&RunOutcome>, bless: bool, outcome: &mut Outcome) {
-        outcome.facts = facts::gather(plan, run.map(|run| &*run.launch));
+    fn expectations(&self, run: &RunOutcome, bless: bool, outcome: &mut Outcome) {
+        let plan = &run.plan;
+        outcome.facts = facts::gather(plan, &run.launch);
         outcome.kernel_crc = Some(facts::kernel_crc(plan.kernel()));
         let (mut broken, rewritten) = facts::check(self.case, &outcome.facts);
         broken.extend(facts::check_texts(self.case, |stage| stage_text(plan, stage)));
@@ -251,16 +253,16 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
     if stage == Stage::Fusion {
         return Ok(pipeline::print(&fusion));
     }
+    let name = Stage::ALL.iter().find(|(_, other)| *other == stage).map_or("", |(name, _)| *name);
+    if matches!(stage, Stage::Schedule | Stage::Kernel | Stage::Cuda) {
+        let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
+        let plan = session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)?;
+        return Ok(stage_text(&plan, name).unwrap_or_default());
+    }
     let args = args::build(&fusion, case).map_err(one)?;
     if stage == Stage::Ref {
         let outputs = pipeline::reference(&fusion, &args).map_err(one)?;
         return Ok(outputs_text(&fusion, &outputs));
-    }
-    let metas: Vec<_> = args.iter().map(Arg::meta).collect();
-    let plan = session.compile(&fusion, &metas, &NoTrace).map_err(one)?;
-    let name = Stage::ALL.iter().find(|(_, other)| *other == stage).map_or("", |(name, _)| *name);
-    if let Some(text) = stage_text(&plan, name) {
-        return Ok(text);
     }
     let mut text = String::new();
     let list = schedules(&case.sim, case, seed, 0);

@@ -7,7 +7,7 @@ use engine::runtime::Plan;
 use std::collections::BTreeMap;
 
 /// The facts of [`crate::case::FACTS`].
-pub(super) fn gather(plan: &Plan, launch: Option<&BoundLaunch>) -> BTreeMap<String, String> {
+pub(super) fn gather(plan: &Plan, launch: &BoundLaunch) -> BTreeMap<String, String> {
     let kernel = plan.kernel();
     let mut counts = Counts::default();
     counts.walk(&kernel.body);
@@ -19,11 +19,9 @@ pub(super) fn gather(plan: &Plan, launch: Option<&BoundLaunch>) -> BTreeMap<Stri
     put("index", (kernel.index_type.bytes() * 8).to_string());
     put("vector", counts.vector.max(1).to_string());
     put("barriers", counts.barriers.to_string());
-    if let Some(launch) = launch {
-        put("shared", launch.shared_bytes.to_string());
-        put("threads", launch.threads().to_string());
-        put("blocks", launch.blocks().to_string());
-    }
+    put("shared", launch.shared_bytes.to_string());
+    put("threads", launch.threads().to_string());
+    put("blocks", launch.blocks().to_string());
     facts
 }
 

@@ -5,7 +5,7 @@ use super::{Sizes, norm_inner, pointwise, reduction};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::Fusion;
 use crate::options::CompileCx;
-use crate::schedule::{ArgClass, ScheduleBuilder, ScheduledFusion, scheduled_fusion};
+use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion, scheduled_fusion};
 
 /// A schedule and who made it.
 #[derive(Clone, Debug)]
@@ -24,6 +24,10 @@ pub fn schedule(cx: &CompileCx<'_>, fusion: &Fusion, class: &ArgClass, sizes: &S
     let summary = Summary::new(&unscheduled, class, sizes)?;
     check_coverage(&unscheduled, &summary)?;
     let mut builder = ScheduleBuilder::new(unscheduled);
+    let is_empty = |root: &AxisId| sizes.extent(builder.state(), *root) == 0;
+    if summary.roots.iter().any(is_empty) {
+        builder.distrust_exact_splits();
+    }
     let (scheduler, params_text) = if summary.reduced.is_empty() {
         let params = pointwise::params(cx, builder.state(), &summary, sizes);
         pointwise::apply(&mut builder, &summary, &params)?;

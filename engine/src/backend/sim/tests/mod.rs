@@ -1,6 +1,7 @@
 //! Kernels written by hand: what they compute, and what the detectors say.
 
 mod litmus;
+mod ops;
 mod values;
 
 use super::*;

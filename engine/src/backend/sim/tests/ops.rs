@@ -1,0 +1,167 @@
+//! Every operation on every type agrees with `num::eval`, bit for bit.
+
+use super::*;
+use crate::num::storage::{encode, read};
+use crate::num::{DTypeClass, TernaryOp, UnaryOp, Value, eval};
+
+const N: usize = 2048;
+
+/// Special values first, then random ones of all magnitudes.
+fn samples(dtype: DType) -> Vec<Value> {
+    let mut state = 0x1234_5678_9abc_def0u64;
+    let mut next = move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state ^ (state >> 29)
+    };
+    let special: Vec<Value> = match dtype.class() {
+        DTypeClass::Float => {
+            [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 1e-40, 1e-310, 6e-8, 65519.9, 65520.0, 3e38, 1e300]
+                .into_iter()
+                .chain([f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 127.5, -128.9, 255.9, 2147483648.0, -9.3e18])
+                .map(Value::Float)
+                .collect()
+        }
+        DTypeClass::Int => [0, 1, -1, 2, 3, 7, 31, 32, 63, 64, 127, 128, 255, -128, i64::MAX, i64::MIN]
+            .into_iter()
+            .chain([i32::MAX.into(), i32::MIN.into(), 1 << 24, (1 << 24) + 1, (1 << 53) + 1, (1 << 62) + 3])
+            .map(Value::Int)
+            .collect(),
+        DTypeClass::Bool => vec![Value::Bool(false), Value::Bool(true)],
+    };
+    (0..N)
+        .map(|i| {
+            let random = next();
+            match dtype.class() {
+                _ if i < special.len() => special[i],
+                // Half of them small, where functions are interesting.
+                DTypeClass::Float if i % 2 == 0 => Value::Float((random >> 40) as f64 / 1e6 - 8.0),
+                DTypeClass::Float => Value::Float(f64::from(f32::from_bits(random as u32))),
+                DTypeClass::Int if i % 2 == 0 => Value::Int((random % 200) as i64 - 100),
+                DTypeClass::Int => Value::Int(random as i64 >> (random % 48)),
+                DTypeClass::Bool => Value::Bool(random & 1 == 1),
+            }
+        })
+        .map(|value| read(dtype, &encode(dtype, value), 0).unwrap())
+        .collect()
+}
+
+/// Positions of the operands of element `i`.
+fn operands(i: usize) -> [usize; 3] {
+    [i, (i * 7 + 3) % N, (i * 13 + 11) % N]
+}
+
+/// `y[i] = f(x[operands(i)])` on the simulator equals `expected`.
+fn check_op(
+    what: &str,
+    dtype: DType,
+    out: DType,
+    f: impl Fn(&mut KernelBuilder, [ExprId; 3]) -> ExprId,
+    expected: impl Fn([Value; 3]) -> Value,
+) {
+    let kernel = vector_kernel(dtype, out, (N / 64) as i64, 64, |b, x, y, n| {
+        let i = global_thread(b, 64);
+        let loads = [(1, 0), (7, 3), (13, 11)].map(|(scale, offset)| {
+            let (scale, offset) = (b.int(scale), b.int(offset));
+            let scaled = b.exprs().mul(i, scale);
+            let shifted = b.exprs().add(scaled, offset);
+            let at = b.exprs().rem(shifted, n);
+            b.load("v", x, at)
+        });
+        let value = f(b, loads);
+        b.store(y, i, value);
+    });
+    verify(&kernel).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let values = samples(dtype);
+    let bytes: Vec<u8> = values.iter().flat_map(|&v| encode(dtype, v)[..dtype.bytes()].to_vec()).collect();
+    let prepared = Prepared::new(kernel, dtype, N, bytes);
+    let options = SimOptions { threads: 1, ..SimOptions::default() };
+    let (result, _) = prepared.run(&options).unwrap_or_else(|error| panic!("{what}: {error}"));
+    for i in 0..N {
+        let inputs = operands(i).map(|k| values[k]);
+        let (actual, wanted) = (read(out, &result, i).unwrap(), expected(inputs));
+        let wanted = read(out, &encode(out, wanted), 0).unwrap();
+        let both_nan = actual.as_f64().is_nan() && wanted.as_f64().is_nan();
+        assert!(both_nan || actual == wanted, "{what} on {inputs:?}: {actual:?}, expected {wanted:?}");
+    }
+}
+
+#[test]
+fn unary_operations() {
+    for &dtype in DType::ALL {
+        for &op in UnaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {
+            let out = if op.is_predicate() { DType::Bool } else { dtype };
+            let what = format!("{op} on {dtype}");
+            check_op(&what, dtype, out, |b, [a, ..]| b.exprs().unary(op, a), |[a, ..]| eval::unary(op, dtype, a));
+        }
+    }
+}
+
+#[test]
+fn binary_operations() {
+    for &dtype in DType::ALL {
+        for &op in BinaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {
+            let out = if op.is_predicate() { DType::Bool } else { dtype };
+            let what = format!("{op} on {dtype}");
+            let expected = |[a, b, _]: [Value; 3]| eval::binary(op, dtype, a, b);
+            check_op(&what, dtype, out, |b, [x, y, _]| b.exprs().binary(op, x, y), expected);
+        }
+    }
+}
+
+#[test]
+fn ternary_operations() {
+    for &dtype in DType::ALL {
+        for &op in TernaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {
+            let what = format!("{op} on {dtype}");
+            if op == TernaryOp::Where {
+                let select = |b: &mut KernelBuilder, [x, y, z]: [ExprId; 3]| {
+                    let same = b.exprs().binary(BinaryOp::Eq, x, z);
+                    b.exprs().ternary(op, same, y, z)
+                };
+                if !dtype.is_reduced_float() {
+                    check_op(&what, dtype, dtype, select, |[x, y, z]| {
+                        let same = eval::binary(BinaryOp::Eq, dtype, x, z).as_bool();
+                        if same { y } else { z }
+                    });
+                }
+                continue;
+            }
+            let expected = |[x, y, z]: [Value; 3]| eval::ternary(op, dtype, x, y, z);
+            check_op(&what, dtype, dtype, |b, [x, y, z]| b.exprs().ternary(op, x, y, z), expected);
+        }
+    }
+}
+
+#[test]
+fn conversions() {
+    for &from in DType::ALL {
+        for &to in DType::ALL {
+            let what = format!("{from} to {to}");
+            check_op(&what, from, to, |b, [a, ..]| b.exprs().cast(a, to), |[a, ..]| eval::cast(from, to, a));
+        }
+    }
+}
+
+#[test]
+fn sixteen_bit_conversions_agree_on_every_pattern() {
+    use crate::num::convert;
+    for bits in 0..=u16::MAX {
+        let pairs = [
+            (simcore::convert::f16_to_f32(bits.into()), convert::f16_to_f32(bits)),
+            (simcore::convert::bf16_to_f32(bits.into()), convert::bf16_to_f32(bits)),
+        ];
+        for (ours, theirs) in pairs {
+            assert_eq!(ours.to_bits(), theirs.to_bits(), "{bits:#06x}");
+        }
+    }
+    // All exponents, and fractions around every rounding boundary of both types.
+    for exponent in 0..512u32 {
+        for fraction in (0..1u32 << 23).step_by(0x0fff) {
+            for nudge in [0, 1, u32::MAX] {
+                let value = f32::from_bits((exponent << 23 | fraction).wrapping_add(nudge));
+                assert_eq!(simcore::convert::f32_to_f16(value), convert::f32_to_f16(value).into(), "{value:e}");
+                assert_eq!(simcore::convert::f32_to_bf16(value), convert::f32_to_bf16(value).into(), "{value:e}");
+            }
+        }
+    }
+}
