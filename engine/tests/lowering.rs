@@ -39,12 +39,21 @@ fn check(fusion: &Fusion, sizes: &[&[i64]]) {
     check_args(fusion, &args);
 }
 
+/// Checks on the device as it is, and on one so small that rows and partial
+/// results come in several waves.
 #[track_caller]
 fn check_args(fusion: &Fusion, args: &[Arg]) {
+    let small = DeviceDesc { sm_count: 2, ..DeviceDesc::h200() };
+    for device in [DeviceDesc::h200(), small] {
+        check_on(&device, fusion, args);
+    }
+}
+
+#[track_caller]
+fn check_on(device: &DeviceDesc, fusion: &Fusion, args: &[Arg]) {
     let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
-    let device = DeviceDesc::h200();
     let options = Options::default();
-    let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+    let cx = CompileCx { options: &options, device, trace: &NoTrace };
     let aligns: Vec<u32> = args
         .iter()
         .map(|arg| match arg {
@@ -192,6 +201,8 @@ fn inner_reduction() {
         }
     }
     check(&reduction(&[1], DType::F32), &[&[2, 50_000]]);
+    check(&reduction(&[1], DType::BF16), &[&[500, 1024]]);
+    check(&reduction(&[1], DType::BF16), &[&[450, 1025]]);
 }
 
 #[test]
@@ -254,7 +265,10 @@ fn normalisations() {
             b.cast(y, dtype)
         });
         for s in sizes2() {
-            check(&f, &[&s, &s[1..], &s[1..]][..if rms { 2 } else { 3 }].as_ref());
+            check(&f, &[&s, &s[1..], &s[1..]][..if rms { 2 } else { 3 }]);
+        }
+        for s in [[500, 128], [450, 257], [256, 1024], [100, 1025]] {
+            check(&f, &[&s, &s[1..], &s[1..]][..if rms { 2 } else { 3 }]);
         }
     }
 }

@@ -19,6 +19,9 @@ pub struct Limits {
     pub rank: usize,
     /// The sizes of iteration axes.
     pub sizes: Vec<i64>,
+    /// Whether inputs are declared with constant extents. Without them, other
+    /// `sizes`, all different as well, give the same fusion with other arguments.
+    pub constants: bool,
     /// The types of inputs and casts.
     pub dtypes: Vec<DType>,
     /// Only operations whose results do not depend on the last bit of their
@@ -33,6 +36,7 @@ impl Default for Limits {
             inputs: 4,
             rank: 4,
             sizes: vec![0, 1, 2, 3, 5, 7, 8, 16, 17, 31, 33, 64],
+            constants: true,
             dtypes: DType::ALL.to_vec(),
             tame: false,
         }
@@ -130,7 +134,8 @@ impl Drawer<'_> {
                 .iter()
                 .map(|&size| match self.pick(8) {
                     0..4 => (Dim::Symbolic, size),
-                    4..7 => (Dim::Const(size), size),
+                    4..7 if self.limits.constants => (Dim::Const(size), size),
+                    4..7 => (Dim::Symbolic, size),
                     _ => (Dim::Broadcast, 1),
                 })
                 .map(|(dim, size)| {

@@ -190,7 +190,7 @@ impl ExprArena {
                 (Some(true), _) => return Some(b),
                 (_, Some(true)) => return Some(a),
                 (Some(false), _) | (_, Some(false)) => return Some(self.bool(false)),
-                _ if a == b => return Some(a),
+                _ if a == b && dtype == DType::Bool => return Some(a),
                 _ => {}
             },
             LogicalOr => match (self.as_bool(a), self.as_bool(b)) {

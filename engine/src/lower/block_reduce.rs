@@ -10,7 +10,7 @@
 //!
 //! All threads take part: those outside the tensor hold the neutral element.
 //! Each reduction has shared memory of its own, so the next one needs no
-//! barrier before it writes; a reduction inside a loop gets one at its start.
+//! barrier before it writes; in a loop two copies of it take turns.
 
 use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result, code};
@@ -206,7 +206,7 @@ impl Lowering<'_> {
     /// Element `(row * warps + warp) * n + k`.
     fn combine_warps(&mut self, batch: &Batch, warps: i64) -> Result<()> {
         let rows = self.block_dim(ParallelType::Tidy)? * self.block_dim(ParallelType::Tidz)?;
-        let shared = self.b.shared(format!("{}_warps", batch.name), batch.dtype, rows * warps * batch.len, 16);
+        let (shared, base) = self.exchange_memory(batch, "warps", rows * warps * batch.len);
         let row = self.row_in_block()?;
         let x = self.thread_index(Dim::X);
         let (warp_size, warps_expr) = (self.i32(WARP), self.i32(warps));
@@ -216,11 +216,11 @@ impl Lowering<'_> {
         let slot = self.b.exprs().add(row_base, warp);
         let zero = self.i32(0);
         let first_lane = self.b.exprs().binary(BinaryOp::Eq, lane, zero);
-        self.sync_if_repeated();
         self.b.open();
         self.each(batch, |lowering, index| {
             let value = lowering.b.load(batch.name.clone(), batch.array, index);
             let element = lowering.batch_element(slot, batch.len, index);
+            let element = lowering.b.exprs().add(base, element);
             lowering.b.store(shared, element, value);
         });
         let then = self.b.close();
@@ -229,6 +229,7 @@ impl Lowering<'_> {
         // In the order of the warps, so that every thread gets the same bits.
         self.each(batch, |lowering, index| {
             let element = lowering.batch_element(row_base, batch.len, index);
+            let element = lowering.b.exprs().add(base, element);
             let value = lowering.b.load(batch.name.clone(), shared, element);
             lowering.b.store(batch.array, index, value);
         });
@@ -237,6 +238,7 @@ impl Lowering<'_> {
             let slot = self.b.exprs().add(row_base, other);
             self.each(batch, |lowering, index| {
                 let element = lowering.batch_element(slot, batch.len, index);
+                let element = lowering.b.exprs().add(base, element);
                 let value = lowering.b.load(format!("{}_w", batch.name), shared, element);
                 lowering.combine_into(batch, index, value);
             });
@@ -279,12 +281,11 @@ impl Lowering<'_> {
         if height & (height - 1) != 0 || self.block_dim(ParallelType::Tidz)? != 1 {
             return Err(Diagnostic::bug(format!("{height} threads in y are not a power of two, or z is in use")));
         }
-        let shared = self.b.shared(format!("{}_rows", batch.name), batch.dtype, width * height * batch.len, 16);
+        let (shared, base) = self.exchange_memory(batch, "rows", width * height * batch.len);
         let (x, y) = (self.thread_index(Dim::X), self.thread_index(Dim::Y));
-        self.sync_if_repeated();
         self.each(batch, |lowering, index| {
             let value = lowering.b.load(batch.name.clone(), batch.array, index);
-            let element = lowering.column_element(y, x, batch.len, width, index);
+            let element = lowering.column_element(base, y, x, batch.len, width, index);
             lowering.b.store(shared, element, value);
         });
         let mut half = height / 2;
@@ -295,10 +296,10 @@ impl Lowering<'_> {
             let partner = self.b.exprs().add(y, half_expr);
             self.b.open();
             self.each(batch, |lowering, index| {
-                let from = lowering.column_element(partner, x, batch.len, width, index);
+                let from = lowering.column_element(base, partner, x, batch.len, width, index);
                 let value = lowering.b.load(format!("{}_y", batch.name), shared, from);
                 lowering.combine_into(batch, index, value);
-                let to = lowering.column_element(y, x, batch.len, width, index);
+                let to = lowering.column_element(base, y, x, batch.len, width, index);
                 let sum = lowering.b.load(batch.name.clone(), batch.array, index);
                 lowering.b.store(shared, to, sum);
             });
@@ -309,25 +310,43 @@ impl Lowering<'_> {
         self.b.sync(Scope::Block);
         let zero = self.i32(0);
         self.each(batch, |lowering, index| {
-            let element = lowering.column_element(zero, x, batch.len, width, index);
+            let element = lowering.column_element(base, zero, x, batch.len, width, index);
             let value = lowering.b.load(batch.name.clone(), shared, element);
             lowering.b.store(batch.array, index, value);
         });
         Ok(())
     }
 
-    fn column_element(&mut self, y: ExprId, x: ExprId, len: i64, width: i64, index: ExprId) -> ExprId {
+    fn column_element(&mut self, base: ExprId, y: ExprId, x: ExprId, len: i64, width: i64, index: ExprId) -> ExprId {
         let row = self.batch_element(y, len, index);
         let width = self.i32(width);
         let scaled = self.b.exprs().mul(row, width);
-        self.b.exprs().add(scaled, x)
+        let element = self.b.exprs().add(scaled, x);
+        self.b.exprs().add(base, element)
     }
 
-    /// Inside a loop the shared memory still holds what the last iteration's
-    /// readers need.
-    fn sync_if_repeated(&mut self) {
-        if self.open_loops > 0 {
-            self.b.sync(Scope::Block);
+    /// Shared memory of `len` elements for one reduction, and the index of its
+    /// first. Inside a loop, threads may still read what the last iteration
+    /// wrote: two copies take turns, since the barrier of the iteration between
+    /// separates two uses of one copy. In nested loops turns are not regular,
+    /// and a barrier separates the uses.
+    fn exchange_memory(&mut self, batch: &Batch, name: &str, len: i64) -> (BufId, ExprId) {
+        let name = format!("{}_{name}", batch.name);
+        let zero = self.i32(0);
+        match self.repeat {
+            Some(counter) => {
+                let shared = self.b.shared(name, batch.dtype, 2 * len, 16);
+                let counter = self.b.exprs().cast(counter, DType::I32);
+                let (two, len) = (self.i32(2), self.i32(len));
+                let turn = self.b.exprs().rem(counter, two);
+                (shared, self.b.exprs().mul(turn, len))
+            }
+            None => {
+                if self.open_loops > 0 {
+                    self.b.sync(Scope::Block);
+                }
+                (self.b.shared(name, batch.dtype, len, 16), zero)
+            }
         }
     }
 }

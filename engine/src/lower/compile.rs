@@ -82,7 +82,7 @@ impl Lowering<'_> {
             grid: [gx, gy, gz],
             block: [bx, by, bz],
             max_threads: u32::try_from(threads).map_err(|_| Diagnostic::bug("a block has too many threads"))?,
-            min_blocks: 1,
+            min_blocks: self.scheduled.min_blocks,
             cooperative: false,
         })
     }

@@ -2,7 +2,7 @@
 
 use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::{CacheHint, ExprId};
+use crate::kernel::ExprId;
 use crate::num::{ReduceOp, eval};
 use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand};
 
@@ -158,9 +158,10 @@ impl Lowering<'_> {
         let buffer = self.global(from)?;
         let address = self.address(from)?;
         let name = identifier(&self.scheduled.tensors[tv].name);
+        let hint = self.scheduled.tensors[tv].cache_hint;
         let unguarded = self.b.exprs().as_bool(inside) == Some(true);
         if unguarded && self.array_loops(tv).is_empty() {
-            let value = self.b.load(name, buffer, address);
+            let value = self.b.load_hinted(name, buffer, address, hint);
             self.values.set(tv, Some(value));
             return Ok(());
         }
@@ -170,7 +171,7 @@ impl Lowering<'_> {
         self.b.if_else(
             inside,
             |b| {
-                let value = b.load(name.clone(), buffer, address);
+                let value = b.load_hinted(name.clone(), buffer, address, hint);
                 b.store(array, index, value);
             },
             |b| b.store(array, index, zero),
@@ -190,7 +191,8 @@ impl Lowering<'_> {
         let inside = self.conjunction(&terms);
         let buffer = self.global(tv)?;
         let address = self.address(tv)?;
-        self.b.if_(inside, |b| b.store_hinted(buffer, address, value, CacheHint::Default));
+        let hint = self.scheduled.tensors[tv].cache_hint;
+        self.b.if_(inside, |b| b.store_hinted(buffer, address, value, hint));
         Ok(())
     }
 

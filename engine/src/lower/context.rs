@@ -35,6 +35,10 @@ pub(super) struct Lowering<'a> {
     pub(super) to_fix: BTreeSet<TvId>,
     /// The load whose fix-up is being emitted.
     pub(super) fixing: Option<TvId>,
+    /// The leaf whose index is one iteration ahead, while a prefetch is emitted.
+    pub(super) ahead: Option<AxisId>,
+    /// The counter of the only open loop that runs more than once, if there is just one.
+    pub(super) repeat: Option<ExprId>,
     /// Number of loops open now that run more than once.
     pub(super) open_loops: u32,
 }
@@ -57,6 +61,8 @@ impl<'a> Lowering<'a> {
             untested: BTreeSet::new(),
             to_fix: BTreeSet::new(),
             fixing: None,
+            ahead: None,
+            repeat: None,
             open_loops: 0,
         }
     }

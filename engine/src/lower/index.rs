@@ -69,7 +69,9 @@ impl Lowering<'_> {
 
     fn resolve(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<Resolved> {
         let Some(consumer) = self.scheduled.axes[axis].consumer else {
-            return Ok(Resolved { index: self.leaf(axis)?, overflows: false });
+            // A prefetch reads one iteration ahead, perhaps past the last.
+            let overflows = self.ahead == Some(axis);
+            return Ok(Resolved { index: self.leaf(axis)?, overflows });
         };
         match self.scheduled.xforms[consumer] {
             Xform::Split { outer, inner, factor, exact, .. } => {
@@ -97,11 +99,9 @@ impl Lowering<'_> {
                 };
                 Ok(Resolved { index, overflows: false })
             }
-            Xform::Align { output, vector, reference, .. } => {
+            Xform::Align { output, vector, reference, rows, .. } => {
                 let padded = self.resolve(output, terms)?;
-                let row = self.row_offset(reference, axis)?;
-                let vector = self.b.int(vector);
-                let shift = self.b.exprs().rem(row, vector);
+                let shift = self.row_shift(reference, axis, rows, vector)?;
                 let index = self.b.exprs().sub(padded.index, shift);
                 let zero = self.b.int(0);
                 let term = self.b.exprs().binary(BinaryOp::Ge, index, zero);
@@ -116,6 +116,37 @@ impl Lowering<'_> {
         let layout = self.layout(tv)?;
         let (row, _) = self.linear_parts(tv, &layout, Some(root))?;
         Ok(row)
+    }
+
+    /// The position of a row's first element within a vector. Along `rows` only
+    /// the index modulo the vector matters: what steps over whole vectors of
+    /// rows is left out, so that the shift does not vary with it.
+    fn row_shift(&mut self, reference: TvId, root: AxisId, rows: Option<AxisId>, vector: i64) -> Result<ExprId> {
+        let row = match rows {
+            None => self.row_offset(reference, root)?,
+            Some(rows) => {
+                let index = self.index_modulo(rows, vector)?;
+                let stride = self.extent(root)?;
+                self.b.exprs().mul(index, stride)
+            }
+        };
+        let vector = self.b.int(vector);
+        Ok(self.b.exprs().rem(row, vector))
+    }
+
+    /// A number that is congruent to an axis's index modulo `modulus`.
+    fn index_modulo(&mut self, axis: AxisId, modulus: i64) -> Result<ExprId> {
+        match self.scheduled.axes[axis].consumer.map(|x| self.scheduled.xforms[x]) {
+            Some(Xform::Split { inner, factor, .. }) if factor % modulus == 0 => self.index_modulo(inner, modulus),
+            Some(Xform::Split { outer, inner, factor, .. }) => {
+                let outer = self.index_modulo(outer, modulus)?;
+                let inner = self.index_of(inner)?;
+                let factor = self.b.int(factor);
+                let scaled = self.b.exprs().mul(outer, factor);
+                Ok(self.b.exprs().add(scaled, inner))
+            }
+            _ => self.index_of(axis),
+        }
     }
 
     /// The address of a global tensor's element in the open loops, in elements.

@@ -8,6 +8,7 @@
 //!   and finds the predicates that indivisible splits need;
 //! * `compute` emits elementwise operations, accumulations and scalar accesses;
 //! * `fill` decides what registers hold outside the tensor;
+//! * `prefetch` emits loops that load one iteration ahead;
 //! * `vector` emits wide accesses with a checked tail;
 //! * `block_reduce` and `grid_reduce` combine across threads and blocks;
 //! * `cleanup` joins equal predicates.
@@ -24,6 +25,7 @@ mod grid_reduce;
 mod index;
 mod nest;
 mod params;
+mod prefetch;
 mod vector;
 
 pub use compile::{Compiled, compile_fusion, lower};

@@ -67,7 +67,9 @@ impl Lowering<'_> {
     /// remaining loops (over the values of each thread) taken as one batch.
     fn is_batched_reduction(&self, tv: TvId, depth: usize) -> bool {
         let loops = &self.scheduled.tensors[tv].loops;
-        self.cross_thread(tv).any() && loops[depth..].iter().all(|leaf| self.parallel_type(*leaf).is_loop())
+        let values =
+            |leaf: &AxisId| matches!(self.parallel_type(*leaf), ParallelType::Unroll | ParallelType::Vectorize);
+        self.cross_thread(tv).any() && loops[depth..].iter().all(values)
     }
 
     fn units(&self, tvs: &[TvId], depth: usize) -> Result<Vec<Vec<TvId>>> {
@@ -138,17 +140,23 @@ impl Lowering<'_> {
         self.emit_unit_once(unit, depth)?;
         // After all accesses of a load were issued, what they read outside is replaced.
         match *unit {
-            [tv] if self.scheduled.tensors[tv].inline_at == depth && self.to_fix.remove(&tv) => {
-                self.fixing = Some(tv);
-                let result = self.emit_unit_once(unit, depth);
-                self.fixing = None;
-                result
-            }
+            [tv] if self.ahead.is_none() && self.scheduled.tensors[tv].inline_at == depth => self.fix_up(tv, depth),
             _ => Ok(()),
         }
     }
 
-    fn emit_unit_once(&mut self, unit: &[TvId], depth: usize) -> Result<()> {
+    /// Emits a load's loops again, to replace what it read outside, if needed.
+    pub(super) fn fix_up(&mut self, tv: TvId, depth: usize) -> Result<()> {
+        if !self.to_fix.remove(&tv) {
+            return Ok(());
+        }
+        self.fixing = Some(tv);
+        let result = self.emit_unit_once(&[tv], depth);
+        self.fixing = None;
+        result
+    }
+
+    pub(super) fn emit_unit_once(&mut self, unit: &[TvId], depth: usize) -> Result<()> {
         let loops_of = |tv: TvId| &self.scheduled.tensors[tv].loops;
         if let [tv] = *unit {
             if self.is_batched_reduction(tv, depth) {
@@ -182,7 +190,16 @@ impl Lowering<'_> {
         {
             return Ok(());
         }
-        self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1))?;
+        let ahead: Vec<TvId> = unit
+            .iter()
+            .copied()
+            .filter(|tv| self.scheduled.tensors[*tv].prefetch && self.scheduled.tensors[*tv].inline_at == depth + 1)
+            .collect();
+        if ahead.is_empty() {
+            self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1))?;
+        } else {
+            self.emit_prefetched_loop(unit, &ahead, leaf, depth)?;
+        }
         self.finish_accumulators(unit, depth)
     }
 
@@ -204,7 +221,10 @@ impl Lowering<'_> {
         // The body borrows the whole lowering, so the block is built by hand.
         self.b.open();
         self.open_loops += 1;
+        let outer_repeat = self.repeat;
+        self.repeat = (self.open_loops == 1).then_some(counter);
         let result = self.with_leaf(leaf, counter, body);
+        self.repeat = outer_repeat;
         self.open_loops -= 1;
         let body = self.b.close();
         result?;

@@ -23,6 +23,7 @@ struct VectorCopy {
     /// Elements of one access: a vector of more than 16 bytes takes several.
     chunk: i64,
     is_load: bool,
+    hint: CacheHint,
 }
 
 impl Lowering<'_> {
@@ -43,6 +44,7 @@ impl Lowering<'_> {
             return Ok(false);
         }
         let lanes = self.constant_extent(leaf)?;
+        let hint = self.scheduled.tensors[tv].cache_hint;
         let size = self.scheduled.tensors[tv].dtype.bytes() as i64;
         let chunk = lanes.min(MAX_ACCESS_BYTES / size);
         let zero = self.b.int(0);
@@ -57,7 +59,7 @@ impl Lowering<'_> {
             }
             let array = lowering.local_array(local)?;
             let index = lowering.array_index(local)?;
-            let copy = VectorCopy { array: (array, index), memory: (buffer, address), lanes, chunk, is_load };
+            let copy = VectorCopy { array: (array, index), memory: (buffer, address), lanes, chunk, is_load, hint };
             lowering.emit_vector(tv, leaf, &copy)?;
             emitted = true;
             Ok(())
@@ -215,13 +217,14 @@ impl Lowering<'_> {
     }
 
     fn emit_accesses(&mut self, copy: &VectorCopy) {
+        let hint = copy.hint;
         for first in (0..copy.lanes).step_by(copy.chunk as usize) {
             let first = self.b.int(first);
             let array = self.b.exprs().add(copy.array.1, first);
             let address = self.b.exprs().add(copy.memory.1, first);
             let (array, memory) = ((copy.array.0, array), (copy.memory.0, address));
             let (to, from) = if copy.is_load { (array, memory) } else { (memory, array) };
-            self.b.mov(to, from, copy.chunk as u32, CacheHint::Default);
+            self.b.mov(to, from, copy.chunk as u32, hint);
         }
     }
 

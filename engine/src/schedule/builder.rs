@@ -6,6 +6,7 @@ use super::ir::{
 };
 use super::stages::Stages;
 use crate::diag::{Diagnostic, Result, code};
+use crate::kernel::CacheHint;
 use crate::util::EntityId;
 
 /// Applies and records scheduling primitives.
@@ -97,7 +98,7 @@ impl ScheduleBuilder {
 
     /// Shifts a root so that index 0 is a multiple of `vector` elements in the
     /// memory of `reference`, for every row. See [`Xform::Align`].
-    pub fn align(&mut self, axis: AxisId, vector: i64, reference: TvId) -> Result<AxisId> {
+    pub fn align(&mut self, axis: AxisId, vector: i64, reference: TvId, rows: Option<AxisId>) -> Result<AxisId> {
         self.need_leaf(axis, "align")?;
         if self.scheduled.tensors[reference].memory != Memory::Global {
             let name = &self.scheduled.tensors[reference].name;
@@ -110,8 +111,13 @@ impl ScheduleBuilder {
         };
         let output = self.new_axis(format!("{}.a", self.name(axis)), extent, xform);
         let reference_name = self.scheduled.tensors[reference].name.clone();
-        self.scheduled.steps.push(Step::Align { axis: self.name(axis), vector, reference: reference_name });
-        self.scheduled.xforms.push(Xform::Align { input: axis, output, vector, reference });
+        self.scheduled.steps.push(Step::Align {
+            axis: self.name(axis),
+            vector,
+            reference: reference_name,
+            rows: rows.map(|rows| self.name(rows)),
+        });
+        self.scheduled.xforms.push(Xform::Align { input: axis, output, vector, reference, rows });
         self.scheduled.axes[axis].consumer = Some(xform);
         Ok(output)
     }
@@ -338,6 +344,40 @@ impl ScheduleBuilder {
         Ok(())
     }
 
+    /// Loads a tensor's elements for the next iteration of the innermost loop
+    /// that it shares with its consumers while this iteration's are in use.
+    pub fn circular_buffer(&mut self, tv: TvId, stages: u32) -> Result<()> {
+        let data = &self.scheduled.tensors[tv];
+        let is_load = self.scheduled.producers(tv).iter().all(|from| self.scheduled.tensors[*from].io.is_some());
+        let loops = data.inline_at.checked_sub(1).map(|last| data.loops[last]);
+        let serial = loops.is_some_and(|leaf| self.scheduled.axes[leaf].parallel == ParallelType::Serial);
+        if stages != 2 || !is_load || data.op.is_none() || !serial {
+            return Err(Diagnostic::unsupported(
+                code::SCHEDULE_VERB,
+                format!("circular_buffer of {} with {stages} stages", data.name),
+            )
+            .note("two stages of a register copy of an input, in a serial loop, are available"));
+        }
+        let tensor = data.name.clone();
+        self.scheduled.tensors[tv].prefetch = true;
+        self.scheduled.steps.push(Step::CircularBuffer { tensor, stages });
+        Ok(())
+    }
+
+    /// Says which caches a register copy's accesses to global memory use.
+    pub fn set_cache_hint(&mut self, tv: TvId, hint: CacheHint) {
+        let data = &mut self.scheduled.tensors[tv];
+        data.cache_hint = hint;
+        let tensor = data.name.clone();
+        self.scheduled.steps.push(Step::SetCacheHint { tensor, hint });
+    }
+
+    /// Sets how many blocks should fit a multiprocessor at once.
+    pub fn min_blocks(&mut self, blocks: u32) {
+        self.scheduled.min_blocks = blocks.max(1);
+        self.scheduled.steps.push(Step::MinBlocks(blocks.max(1)));
+    }
+
     /// Inlines every tensor as deeply as the stages of the computation allow,
     /// but those of `keep` only to the given position. A tensor that is used in
     /// two stages is kept in registers between them.
@@ -349,7 +389,7 @@ impl ScheduleBuilder {
             }
             let mut position = self.max_inline(tv);
             if stages.crosses(tv) {
-                position = position.min(self.parallel_prefix(tv));
+                position = position.min(self.outer_prefix(tv));
             }
             if let Some((_, limit)) = keep.iter().find(|(kept, _)| *kept == tv) {
                 position = position.min(*limit);
@@ -359,10 +399,16 @@ impl ScheduleBuilder {
         Ok(())
     }
 
-    /// The number of leading loops that are bound to threads or blocks.
-    pub fn parallel_prefix(&self, tv: TvId) -> usize {
-        let loops = &self.scheduled.tensors[tv].loops;
-        loops.iter().take_while(|leaf| !self.scheduled.axes[**leaf].parallel.is_loop()).count()
+    /// The number of leading loops that all stages of a computation share:
+    /// threads, blocks, and serial loops over which the tensor does not reduce.
+    pub fn outer_prefix(&self, tv: TvId) -> usize {
+        let reduced = self.scheduled.reduced_leaves(tv);
+        let shared = |leaf: &AxisId| match self.scheduled.axes[*leaf].parallel {
+            ParallelType::Serial => !reduced.contains(leaf),
+            ParallelType::Unroll | ParallelType::Vectorize => false,
+            _ => true,
+        };
+        self.scheduled.tensors[tv].loops.iter().take_while(|leaf| shared(leaf)).count()
     }
 
     /// The number of outer loops that a tensor has in common with all its
@@ -373,7 +419,7 @@ impl ScheduleBuilder {
         let across_threads = reduced.iter().any(|leaf| !self.scheduled.axes[*leaf].parallel.is_loop());
         // Threads exchange all their values of a reduction at once.
         let own = if across_threads {
-            self.parallel_prefix(tv)
+            self.outer_prefix(tv)
         } else {
             loops.iter().take_while(|leaf| !reduced.contains(leaf)).count()
         };

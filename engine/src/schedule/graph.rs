@@ -10,6 +10,7 @@ use super::ir::{
 use crate::diag::Result;
 use crate::fusion::{Fusion, OpKind, Operand, TensorDef, TensorId};
 use crate::idgraph::{AxisLabel, DimGraph, DimId, InputUse, analyze};
+use crate::kernel::CacheHint;
 use crate::num::Value;
 use crate::util::{PrimaryMap, SecondaryMap};
 
@@ -23,6 +24,7 @@ pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
             axes: PrimaryMap::new(),
             xforms: PrimaryMap::new(),
             tensors: PrimaryMap::new(),
+            min_blocks: 1,
             steps: Vec::new(),
         },
         graph: &graph,
@@ -103,6 +105,8 @@ impl GraphBuilder<'_> {
             op,
             loops: Vec::new(),
             inline_at: 0,
+            prefetch: false,
+            cache_hint: CacheHint::Default,
         })
     }
 

@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "fields of a variant are described by the variant")]
 
 use crate::fusion::{Fusion, ScalarId, TensorId};
+use crate::kernel::CacheHint;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 use crate::util::{PrimaryMap, entity_id};
 
@@ -30,6 +31,8 @@ pub struct ScheduledFusion {
     pub xforms: PrimaryMap<XformId, Xform>,
     /// All tensors: those of the fusion, caches and partial reductions.
     pub tensors: PrimaryMap<TvId, Tv>,
+    /// Blocks that should fit a multiprocessor at once, for the register budget.
+    pub min_blocks: u32,
     /// The primitives that were applied.
     pub steps: Vec<Step>,
 }
@@ -129,7 +132,9 @@ pub enum Xform {
     /// first element within a vector: the linear offset of `reference` at
     /// `input = 0`, modulo `vector`. Index 0 of the output is then aligned in
     /// memory, whatever the row. The output's extent covers every shift.
-    Align { input: AxisId, output: AxisId, vector: i64, reference: TvId },
+    /// With `rows`, the reference is one dense run over that axis outside
+    /// `input`, so the shift depends on the row's index modulo `vector` only.
+    Align { input: AxisId, output: AxisId, vector: i64, reference: TvId, rows: Option<AxisId> },
 }
 
 /// Where a tensor lives.
@@ -184,6 +189,11 @@ pub struct Tv {
     pub loops: Vec<AxisId>,
     /// Number of outer loops shared with the consumers.
     pub inline_at: usize,
+    /// Whether the innermost shared loop loads the next iteration's elements
+    /// before it uses this one's.
+    pub prefetch: bool,
+    /// Which caches its accesses to global memory use.
+    pub cache_hint: CacheHint,
 }
 
 /// How a tensor is computed.
@@ -228,7 +238,10 @@ pub enum Compute {
 pub enum Step {
     Split { axis: String, factor: i64, count: Option<i64>, exact: bool },
     Merge { outer: String, inner: String },
-    Align { axis: String, vector: i64, reference: String },
+    Align { axis: String, vector: i64, reference: String, rows: Option<String> },
+    CircularBuffer { tensor: String, stages: u32 },
+    MinBlocks(u32),
+    SetCacheHint { tensor: String, hint: CacheHint },
     Parallelize { axis: String, parallel: ParallelType },
     CacheAfter { tensor: String },
     CacheBefore { tensor: String },
@@ -265,23 +278,42 @@ impl ScheduledFusion {
     pub fn depends(&self, tv: TvId, leaf: AxisId) -> bool {
         let data = &self.tensors[tv];
         data.partial.contains(&leaf)
-            || data.axes.iter().filter(|axis| axis.concrete).any(|axis| {
-                self.leaves(axis.root).contains(&leaf)
-                    || self.shift_roots(axis.root).any(|root| self.leaves(root).contains(&leaf))
-            })
+            || data
+                .axes
+                .iter()
+                .filter(|axis| axis.concrete)
+                .any(|axis| self.leaves(axis.root).contains(&leaf) || self.shift_varies(axis.root, leaf))
     }
 
-    /// The roots that decide by how much an aligned root is shifted.
-    fn shift_roots(&self, root: AxisId) -> impl Iterator<Item = AxisId> + '_ {
-        let reference = match self.axes[root].consumer.map(|x| self.xforms[x]) {
-            Some(Xform::Align { reference, .. }) => Some(reference),
-            _ => None,
+    /// Whether the amount by which a root is aligned varies along a leaf.
+    fn shift_varies(&self, root: AxisId, leaf: AxisId) -> bool {
+        let Some(Xform::Align { vector, reference, rows, .. }) = self.axes[root].consumer.map(|x| self.xforms[x])
+        else {
+            return false;
         };
-        reference
-            .into_iter()
-            .flat_map(|reference| &self.tensors[reference].axes)
-            .filter(|axis| axis.concrete)
-            .map(|axis| axis.root)
+        let in_rows = self.tensors[reference]
+            .axes
+            .iter()
+            .any(|axis| axis.concrete && axis.root != root && self.leaves(axis.root).contains(&leaf));
+        in_rows && rows.is_none_or(|rows| self.step_of(leaf, rows).is_none_or(|step| step % vector != 0))
+    }
+
+    /// How many indices of `axis` one index of a leaf steps over, if the leaf
+    /// derives from the axis by splits alone.
+    fn step_of(&self, leaf: AxisId, axis: AxisId) -> Option<i64> {
+        let (mut current, mut step) = (leaf, 1i64);
+        while current != axis {
+            match self.xforms[self.axes[current].def?] {
+                Xform::Split { input, outer, factor, .. } => {
+                    if current == outer {
+                        step = step.saturating_mul(factor);
+                    }
+                    current = input;
+                }
+                _ => return None,
+            }
+        }
+        Some(step)
     }
 
     /// The leaves that a reduction combines over; empty for other tensors.

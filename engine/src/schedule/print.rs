@@ -14,7 +14,15 @@ impl Display for Step {
                 if *exact { write!(f, " exact") } else { Ok(()) }
             }
             Step::Merge { outer, inner } => write!(f, "merge {outer}, {inner}"),
-            Step::Align { axis, vector, reference } => write!(f, "align {axis} to {vector} of %{reference}"),
+            Step::Align { axis, vector, reference, rows } => {
+                write!(f, "align {axis} to {vector} of %{reference}")?;
+                rows.as_ref().map_or(Ok(()), |rows| write!(f, " by {rows}"))
+            }
+            Step::CircularBuffer { tensor, stages } => write!(f, "circular_buffer %{tensor} {stages}"),
+            Step::SetCacheHint { tensor, hint } => {
+                write!(f, "set_cache_hint %{tensor} {}", format!("{hint:?}").to_lowercase())
+            }
+            Step::MinBlocks(blocks) => write!(f, "min_blocks {blocks}"),
             Step::Parallelize { axis, parallel } => write!(f, "parallelize {axis} {}", parallel.name()),
             Step::CacheAfter { tensor } => write!(f, "cache_after %{tensor}"),
             Step::CacheBefore { tensor } => write!(f, "cache_before %{tensor}"),

@@ -30,15 +30,15 @@ pub fn schedule(cx: &CompileCx<'_>, fusion: &Fusion, class: &ArgClass, sizes: &S
     }
     let (scheduler, params_text) = if summary.reduced.is_empty() {
         let params = pointwise::params(cx, builder.state(), &summary, sizes);
-        pointwise::apply(&mut builder, &summary, &params)?;
+        pointwise::apply(&mut builder, &summary, cx.options, &params)?;
         ("pointwise", params.to_string())
     } else if summary.persistent {
         let params = norm_inner::params(cx, builder.state(), &summary, sizes)?;
-        norm_inner::apply(&mut builder, &summary, &params)?;
+        norm_inner::apply(&mut builder, &summary, cx.options, &params)?;
         ("inner_persistent", params.to_string())
     } else {
         let params = reduction::params(cx, builder.state(), &summary, sizes);
-        reduction::apply(&mut builder, &summary, &params)?;
+        reduction::apply(&mut builder, &summary, cx.options, &params)?;
         ("reduction", params.to_string())
     };
     Ok(Planned { scheduler, params_text, scheduled: builder.finish() })

@@ -13,7 +13,7 @@ use super::tile::{
     WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
 };
 use crate::diag::Result;
-use crate::options::CompileCx;
+use crate::options::{CompileCx, Options};
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Grid dimensions y and z end here.
@@ -80,7 +80,7 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
     }
     // Rows of the largest tensors that start anywhere are shifted into place.
     let full = summary.globals.iter().filter(|tensor| runs(tensor) && tensor.order.len() == order.len());
-    let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner_extent));
+    let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
     let align = match full.clone().next() {
         Some(first) if !aligned && vector > 1 && inner.len() == 1 && !outer.is_empty() => {
             full.clone().find(|tensor| tensor.is_output).or(Some(first)).map(|tensor| tensor.tv)
@@ -152,15 +152,20 @@ fn break_point(summary: &Summary, groups: &[Vec<AxisId>], extent: &dyn Fn(AxisId
 }
 
 /// Applies the choices.
-pub(super) fn apply(builder: &mut ScheduleBuilder, summary: &Summary, params: &Params) -> Result<()> {
-    let caches = cache_inputs(builder);
+pub(super) fn apply(
+    builder: &mut ScheduleBuilder,
+    summary: &Summary,
+    options: &Options,
+    params: &Params,
+) -> Result<()> {
+    let caches = cache_inputs(builder, summary, options);
     let inner = match merge_all(builder, &params.inner)? {
         Some(inner) => inner,
         // Scalars: a fusion without axes runs in one thread.
         None => return builder.propagate(&[]),
     };
     let inner = match params.align {
-        Some(reference) => builder.align(inner, params.vector, reference)?,
+        Some(reference) => builder.align(inner, params.vector, reference, None)?,
         None => inner,
     };
     let (vectors, lane) = builder.split(inner, params.vector, params.exact_vector)?;

@@ -10,10 +10,13 @@
 //! the vector; the lanes; the threads; the blocks.
 
 use super::Sizes;
+use super::norm_inner::prefetch_rows;
 use super::summary::{GlobalTensor, Summary};
-use super::tile::{WARP, cache_inputs, ceil_div, collapse, merge_all, next_power_of_two, tuned, vector_width};
+use super::tile::{
+    RowLoop, WARP, cache_inputs, ceil_div, collapse, merge_all, next_power_of_two, row_loop, tuned, vector_width,
+};
 use crate::diag::{Diagnostic, Result};
-use crate::options::CompileCx;
+use crate::options::{CompileCx, Options};
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// The choices.
@@ -37,6 +40,8 @@ pub(super) struct Params {
     threads: (i64, i64),
     /// Loads in flight.
     unroll: i64,
+    /// Whether blocks take rows in turn.
+    row_loop: Option<RowLoop>,
     /// Whether one tile covers the reduced axis, so that no loop is left.
     one_tile: bool,
     /// Elements (outer) or vectors (inner) of the reduced axis for each block,
@@ -57,6 +62,9 @@ impl std::fmt::Display for Params {
         )?;
         if let Some(per_block) = self.per_block {
             write!(f, " grid per_block {per_block}")?;
+        }
+        if let Some(rows) = self.row_loop {
+            write!(f, " row_loop {} blocks {} per_sm", rows.blocks, rows.per_sm)?;
         }
         if self.align.is_some() { write!(f, " aligned") } else { Ok(()) }
     }
@@ -83,7 +91,7 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
     while vector > 1 && fast_extent < 2 * vector {
         vector /= 2;
     }
-    let aligned = summary.globals.iter().filter(|t| runs(t)).all(|t| t.rows_aligned(vector, fast_extent));
+    let aligned = summary.globals.iter().filter(|t| runs(t)).all(|t| t.rows_aligned(vector, fast.len()));
     let mut align = None;
     if !aligned && vector > 1 {
         if inner && fast.len() == 1 {
@@ -99,12 +107,25 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
     let (length, along) = if inner { (work.vectors, threads.0) } else { (work.slow, threads.1) };
     let (kept_length, kept_along) = if inner { (work.kept, threads.1) } else { (work.vectors, threads.0) };
     let exact_vector = align.is_none() && fast_extent % vector == 0;
+    let one_tile = per_block.unwrap_or(length) <= along * unroll;
+    let row_loop = if inner && one_tile && per_block.is_none() && work.slow == 1 {
+        let wanted = tuned(cx.options, "reduction.threads_per_sm", 0);
+        row_loop(cx, ceil_div(work.kept, threads.1), threads.0 * threads.1, wanted)
+    } else {
+        None
+    };
+    let kept_along = kept_along * row_loop.map_or(1, |row_loop| row_loop.blocks);
     Params {
-        one_tile: per_block.unwrap_or(length) <= along * unroll,
+        one_tile,
+        row_loop,
         inner,
         kept,
         slow,
-        exact: (!inner || exact_vector) && length % per_block.unwrap_or(along * unroll) == 0,
+        // One tile covers an empty row too, with every element masked.
+        exact: fast_extent > 0
+            && work.slow > 0
+            && (!inner || exact_vector)
+            && length % per_block.unwrap_or(along * unroll) == 0,
         exact_kept: (inner || exact_vector) && kept_length % kept_along == 0,
         exact_vector,
         fast,
@@ -130,12 +151,33 @@ struct Work {
 
 type Tile = ((i64, i64), i64, Option<i64>);
 
-fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
-    let unroll = tuned(cx.options, "reduction.unroll", 4.min(next_power_of_two(ceil_div(work.vectors, WARP))));
+/// Threads and loads in flight along a row. A row that fits one tile gets the
+/// shape that leaves the fewest threads idle; a longer one a full tile.
+fn tile_row(cx: &CompileCx<'_>, work: &Work) -> (i64, i64) {
     let most = tuned(cx.options, "reduction.threads", 256);
     // Without rows to share the block, a row has whole warps.
     let least = if work.has_rows { 1 } else { WARP };
-    let threads_x = next_power_of_two(ceil_div(work.vectors, unroll)).clamp(least, most);
+    if work.vectors <= WARP {
+        return (next_power_of_two(work.vectors).max(least), 1);
+    }
+    let unrolls = match cx.options.tuning.get("reduction.unroll") {
+        Some(unroll) => vec![*unroll],
+        // Of equals the first: few loads a thread and many threads.
+        None => vec![2, 3, 4, 5, 6],
+    };
+    let shapes = unrolls.into_iter().map(|unroll| {
+        let threads = ceil_div(ceil_div(work.vectors, unroll), WARP) * WARP;
+        (threads.min(most), unroll)
+    });
+    let idle = |(threads, unroll): &(i64, i64)| {
+        let tile = threads * unroll;
+        ceil_div(work.vectors, tile) * tile - work.vectors
+    };
+    shapes.min_by_key(idle).unwrap_or((most, 4))
+}
+
+fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
+    let (threads_x, unroll) = tile_row(cx, work);
     let threads_y = (128 / threads_x).clamp(1, next_power_of_two(work.kept.max(1)));
     // The block is whole warps.
     let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
@@ -164,8 +206,13 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {
 }
 
 /// Applies the choices.
-pub(super) fn apply(builder: &mut ScheduleBuilder, _summary: &Summary, params: &Params) -> Result<()> {
-    let caches = cache_inputs(builder);
+pub(super) fn apply(
+    builder: &mut ScheduleBuilder,
+    summary: &Summary,
+    options: &Options,
+    params: &Params,
+) -> Result<()> {
+    let caches = cache_inputs(builder, summary, options);
     let order = if params.inner { split_inner(builder, params)? } else { split_outer(builder, params)? };
     // Stages: within a thread, over the lanes of the vector, over threads and blocks.
     let reductions: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();
@@ -183,13 +230,14 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, _summary: &Summary, params: &
     }
     builder.propagate(&order.loops)?;
     let keep: Vec<_> = caches
-        .into_iter()
+        .iter()
         .map(|cache| {
-            let loops = &builder.state().tensors[cache].loops;
-            (cache, loops.iter().position(|leaf| order.tile.contains(leaf)).unwrap_or(loops.len()))
+            let loops = &builder.state().tensors[*cache].loops;
+            (*cache, loops.iter().position(|leaf| order.tile.contains(leaf)).unwrap_or(loops.len()))
         })
         .collect();
-    builder.inline_most(&keep)
+    builder.inline_most(&keep)?;
+    prefetch_rows(builder, &caches, order.turn)
 }
 
 /// The loop order, and the leaves of a thread's tile: loads are issued for a
@@ -197,6 +245,8 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, _summary: &Summary, params: &
 struct Order {
     loops: Vec<AxisId>,
     tile: Vec<AxisId>,
+    /// The loop in which blocks take rows in turn.
+    turn: Option<AxisId>,
 }
 
 fn split_inner(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> {
@@ -205,14 +255,20 @@ fn split_inner(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> 
     };
     let slow = merge_all(builder, &params.slow)?;
     let mut loops = Vec::new();
+    let mut turn = None;
     if let Some(rows) = merge_all(builder, &params.kept)? {
-        let (block, thread) = builder.split(rows, params.threads.1, params.exact_kept)?;
+        let (mut block, thread) = builder.split(rows, params.threads.1, params.exact_kept)?;
+        if let Some(row_loop) = params.row_loop {
+            let (outer, inner) = builder.split(block, row_loop.blocks, params.exact_kept)?;
+            (turn, block) = (Some(outer), inner);
+            builder.min_blocks(row_loop.per_sm as u32);
+        }
         builder.parallelize(block, ParallelType::Bidx)?;
         builder.parallelize(thread, ParallelType::Tidy)?;
         loops.extend([block, thread]);
     }
     let fast = match params.align {
-        Some(reference) => builder.align(fast, params.vector, reference)?,
+        Some(reference) => builder.align(fast, params.vector, reference, None)?,
         None => fast,
     };
     let (mut vectors, lane) = builder.split(fast, params.vector, params.exact_vector)?;
@@ -229,9 +285,12 @@ fn split_inner(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> 
     builder.parallelize(thread, ParallelType::Tidx)?;
     builder.parallelize(unrolled, ParallelType::Unroll)?;
     loops.push(thread);
+    loops.extend(turn);
     loops.extend(slow);
     loops.extend([steps, unrolled, lane]);
-    Ok(Order { loops, tile: vec![unrolled, lane] })
+    // With one tile a row, the whole row is loaded at once, a row ahead.
+    let tile = if turn.is_some() { vec![steps, unrolled, lane] } else { vec![unrolled, lane] };
+    Ok(Order { loops, tile, turn })
 }
 
 fn split_outer(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> {
@@ -259,7 +318,7 @@ fn split_outer(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> 
     builder.parallelize(thread_y, ParallelType::Tidy)?;
     builder.parallelize(unrolled, ParallelType::Unroll)?;
     loops.extend([thread_y, thread_x, steps, unrolled, lane]);
-    Ok(Order { loops, tile: vec![unrolled, lane] })
+    Ok(Order { loops, tile: vec![unrolled, lane], turn: None })
 }
 
 /// Cuts an axis into tiles; where one tile is enough, into exactly one.

@@ -72,6 +72,15 @@ impl Summary {
         Ok(Self { reduced, persistent, globals, roots: roots.into_iter().collect() })
     }
 
+    /// Whether far more is read than written.
+    pub(super) fn mostly_reads(&self) -> bool {
+        let bytes = |output: bool| -> i64 {
+            let of = self.globals.iter().filter(|tensor| tensor.is_output == output);
+            of.map(|tensor| tensor.elements.saturating_mul(tensor.bytes)).fold(0, i64::saturating_add)
+        };
+        bytes(true).saturating_mul(4) < bytes(false)
+    }
+
     /// The global tensor with the most elements among those that satisfy a
     /// condition; of equals the later one, so outputs come before inputs.
     pub(super) fn largest(&self, condition: impl Fn(&GlobalTensor) -> bool) -> Option<&GlobalTensor> {
@@ -106,13 +115,11 @@ impl GlobalTensor {
         self.order.last() == Some(&root) && self.dense.last() == Some(&true)
     }
 
-    /// Whether rows along its innermost axis start at multiples of `vector` elements.
-    pub(super) fn rows_aligned(&self, vector: i64, inner_extent: i64) -> bool {
-        let mut stride_ok = self.align % vector == 0;
-        for index in 0..self.order.len().saturating_sub(1) {
-            stride_ok &= self.stride_facts[index] % vector.min(16) == 0;
-        }
-        stride_ok && (self.order.len() <= 1 || inner_extent % vector == 0 || !self.dense[self.order.len() - 2])
+    /// Whether rows along its innermost `axes` axes, which are one dense run,
+    /// start at multiples of `vector` elements.
+    pub(super) fn rows_aligned(&self, vector: i64, axes: usize) -> bool {
+        let outer = self.order.len().saturating_sub(axes);
+        self.align % vector == 0 && self.stride_facts[..outer].iter().all(|fact| fact % vector == 0)
     }
 }
 
