@@ -297,9 +297,7 @@ impl Exprs<'_> {
     fn binary(&mut self, op: BinaryOp, left: ExprId, right: ExprId) -> Text {
         let dtype = self.kernel.exprs.dtype(left);
         let index = self.plan.is_index(left) && self.plan.is_index(right);
-        if let Some(operand) =
-            self.erf_plus_one(op, dtype, left, right).or_else(|| self.erf_plus_one(op, dtype, right, left))
-        {
+        if let Some(operand) = self.plan.erf_plus_one(self.kernel, Expr::Binary(op, left, right)) {
             let operand = self.text(operand);
             return Text::call(self.lib("erf_plus_1"), &[&operand]);
         }
@@ -313,19 +311,6 @@ impl Exprs<'_> {
             DType::F32 | DType::F64 => self.binary_float(op, a, b, dtype),
             DType::Bool => self.binary_bool(op, a, b),
             _ => self.binary_int(op, a, b, dtype, index),
-        }
-    }
-
-    /// The operand `z` of `erf(z) + 1` in f32, the heart of the Gaussian error
-    /// linear unit, which has a cheaper and more accurate form of its own.
-    fn erf_plus_one(&self, op: BinaryOp, dtype: DType, erf: ExprId, one: ExprId) -> Option<ExprId> {
-        let is_one = matches!(self.kernel.exprs[one].expr, Expr::Const(Value::Float(value)) if value == 1.0);
-        if op != BinaryOp::Add || dtype != DType::F32 || !is_one {
-            return None;
-        }
-        match self.plan.sole_use(self.kernel, erf)? {
-            Expr::Unary(UnaryOp::Erf, operand) => Some(operand),
-            _ => None,
         }
     }
 

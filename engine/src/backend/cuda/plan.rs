@@ -10,11 +10,14 @@
 //! a branch that contains all its uses. Expressions are pure, so evaluating one
 //! early changes nothing.
 //!
+//! A read of a thread's own array is written where its value is used, if nothing
+//! writes the array in between; so `acc = acc + x` reads as one statement.
+//!
 //! Blocks are numbered in the order of a pre-order walk, the kernel's body
 //! first; the printer walks in the same order.
 
-use crate::kernel::{Block, BufId, Expr, ExprId, Kernel, ParamKind, Special, Stmt, StmtKind, VarId};
-use crate::num::BinaryOp;
+use crate::kernel::{Block, BufId, Expr, ExprId, Kernel, ParamKind, Space, Special, Stmt, StmtKind, VarId};
+use crate::num::{BinaryOp, DType, UnaryOp, Value};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +56,15 @@ struct Place {
     is_loop: bool,
 }
 
+/// A read of a local buffer.
+#[derive(Clone, Copy, Debug)]
+struct LocalRead {
+    var: VarId,
+    buffer: BufId,
+    index: ExprId,
+    site: Site,
+}
+
 /// The plan of a kernel's text.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -60,6 +72,10 @@ pub(super) struct Plan {
     places: Vec<Place>,
     bindings: BTreeMap<Site, Vec<ExprId>>,
     lets: SecondaryMap<VarId, Option<ExprId>>,
+    // Where the value of each variable is used, for those read from local buffers.
+    uses: SecondaryMap<ExprId, Vec<Site>>,
+    // Variables that are not printed: reads written at their use, and values replaced by a better form.
+    silent: BTreeSet<VarId>,
     /// The thread's coordinates that the text mentions.
     pub(super) specials: BTreeSet<Special>,
     /// Buffers that some statement writes.
@@ -78,16 +94,28 @@ impl Plan {
             lets: SecondaryMap::new(),
             places: vec![Place { owner: (0, 0), depth: 0, is_loop: false }],
             slots: Vec::new(),
+            reads: Vec::new(),
+            writes: BTreeMap::new(),
             written: BTreeSet::new(),
             vector: BTreeSet::new(),
         };
         walk.block(&kernel.body, 0);
-        let Walk { facts, places, slots, written, vector, lets, .. } = walk;
-        let mut plan =
-            Self { facts, places, bindings: BTreeMap::new(), lets, specials: BTreeSet::new(), written, vector };
-        plan.count(kernel, &slots);
+        let mut plan = Self {
+            facts: walk.facts,
+            places: walk.places,
+            bindings: BTreeMap::new(),
+            lets: walk.lets,
+            uses: SecondaryMap::new(),
+            silent: BTreeSet::new(),
+            specials: BTreeSet::new(),
+            written: walk.written,
+            vector: walk.vector,
+        };
+        plan.count(kernel, &walk.slots);
         plan.measure(kernel);
-        plan.place(kernel, &slots);
+        plan.place(kernel, &walk.slots);
+        plan.inline_reads(kernel, &walk.reads, &walk.writes);
+        plan.drop_replaced(kernel);
         plan
     }
 
@@ -100,9 +128,32 @@ impl Plan {
         self.facts[expr].index
     }
 
+    /// Whether the variable's statement is not printed.
+    pub(super) fn is_silent(&self, var: VarId) -> bool {
+        self.silent.contains(&var)
+    }
+
+    /// The operand `z` if the expression is `erf(z) + 1` in f32, the heart of
+    /// the Gaussian error linear unit, which has a form of its own. The error
+    /// function must have no other use.
+    pub(super) fn erf_plus_one(&self, kernel: &Kernel, expr: Expr) -> Option<ExprId> {
+        let Expr::Binary(BinaryOp::Add, a, b) = expr else { return None };
+        let is_one = |id: ExprId| matches!(kernel.exprs[id].expr, Expr::Const(Value::Float(value)) if value == 1.0);
+        let erf = if is_one(b) { a } else { is_one(a).then_some(b)? };
+        // A formula behind a variable stays where it is: it may read what is written since.
+        let is_near =
+            |operand: ExprId| is_leaf(kernel.exprs[operand].expr) || !matches!(kernel.exprs[erf].expr, Expr::Var(_));
+        match self.sole_use(kernel, erf)? {
+            Expr::Unary(UnaryOp::Erf, operand) => {
+                (kernel.exprs.dtype(operand) == DType::F32 && is_near(operand)).then_some(operand)
+            }
+            _ => None,
+        }
+    }
+
     /// The expression's definition if this is its only use: through a variable
     /// that names it, or itself.
-    pub(super) fn sole_use(&self, kernel: &Kernel, expr: ExprId) -> Option<Expr> {
+    fn sole_use(&self, kernel: &Kernel, expr: ExprId) -> Option<Expr> {
         let used_once = |id: ExprId| self.facts[id].uses == 1;
         let definition = match kernel.exprs[expr].expr {
             Expr::Var(var) if used_once(expr) => self.lets[var]?,
@@ -190,13 +241,65 @@ impl Plan {
                 self.bindings.entry(site).or_default().push(id);
             }
             operands(kernel.exprs[id].expr, |operand| self.need(operand, site));
+            if let Some(operand) = self.erf_plus_one(kernel, kernel.exprs[id].expr) {
+                self.need(operand, site);
+            }
         }
         for bound in self.bindings.values_mut() {
             bound.sort();
         }
     }
 
+    /// Finds the reads of local buffers that are written where they are used:
+    /// each use lies in the read's block or below, no statement between writes
+    /// the buffer, nor does one that uses the value from inside, such as a loop.
+    /// An element of an array is only moved to a single use.
+    fn inline_reads(&mut self, kernel: &Kernel, reads: &[LocalRead], writes: &BTreeMap<Site, BTreeSet<BufId>>) {
+        let mut exprs = SecondaryMap::<VarId, Option<ExprId>>::new();
+        for (id, node) in kernel.exprs.iter() {
+            if let Expr::Var(var) = node.expr {
+                exprs.set(var, Some(id));
+            }
+        }
+        let loops: BTreeSet<Site> = self.places.iter().filter(|p| p.is_loop).map(|p| p.owner).collect();
+        let is_written = |site: Site, buffer: BufId| writes.get(&site).is_some_and(|set| set.contains(&buffer));
+        for read in reads {
+            let Some(expr) = exprs[read.var] else { continue };
+            let is_variable = kernel.exprs.as_int(kernel.buffers[read.buffer].len) == Some(1);
+            let is_movable = self.facts[read.index].index && (is_variable || self.facts[expr].uses == 1);
+            let (block, start) = read.site;
+            let safe = |&site: &Site| {
+                let mut place = site;
+                while self.places[place.0].depth > self.places[block].depth {
+                    place = self.places[place.0].owner;
+                }
+                let is_inside = place != site || loops.contains(&site);
+                place.0 == block
+                    && (start + 1..place.1).all(|position| !is_written((block, position), read.buffer))
+                    && !(is_inside && is_written(place, read.buffer))
+            };
+            if is_movable && self.uses[expr].iter().all(safe) {
+                self.silent.insert(read.var);
+            }
+        }
+    }
+
+    /// Values that only a better form of their user replaces are not computed.
+    fn drop_replaced(&mut self, kernel: &Kernel) {
+        for (id, node) in kernel.exprs.iter() {
+            if !self.facts[id].reached || self.erf_plus_one(kernel, node.expr).is_none() {
+                continue;
+            }
+            operands(node.expr, |operand| {
+                if let Expr::Var(var) = kernel.exprs[operand].expr {
+                    self.silent.insert(var);
+                }
+            });
+        }
+    }
+
     fn need(&mut self, expr: ExprId, site: Site) {
+        self.uses[expr].push(site);
         let merged = self.facts[expr].site.map_or(site, |old| self.join(old, site));
         self.facts[expr].site = Some(merged);
     }
@@ -231,6 +334,9 @@ struct Walk<'a> {
     lets: SecondaryMap<VarId, Option<ExprId>>,
     places: Vec<Place>,
     slots: Vec<(ExprId, Site)>,
+    reads: Vec<LocalRead>,
+    // What each statement and those inside it write.
+    writes: BTreeMap<Site, BTreeSet<BufId>>,
     written: BTreeSet<BufId>,
     vector: BTreeSet<BufId>,
 }
@@ -252,16 +358,20 @@ impl Walk<'_> {
                 self.vars.set(*var, (site.0, self.facts[*value].index));
                 self.lets.set(*var, Some(*value));
             }
-            StmtKind::Load { var, .. } | StmtKind::Shuffle { var, .. } => self.vars.set(*var, (site.0, false)),
-            StmtKind::Store { to, .. } => {
-                self.written.insert(to.buffer);
+            StmtKind::Load { var, from, .. } => {
+                self.vars.set(*var, (site.0, false));
+                if self.kernel.buffers[from.buffer].space == Space::Local {
+                    self.reads.push(LocalRead { var: *var, buffer: from.buffer, index: from.index, site });
+                }
             }
+            StmtKind::Shuffle { var, .. } => self.vars.set(*var, (site.0, false)),
+            StmtKind::Store { to, .. } => self.write(to.buffer, site),
             StmtKind::Move { to, from, .. } => {
-                self.written.insert(to.buffer);
+                self.write(to.buffer, site);
                 self.vector.extend([to.buffer, from.buffer]);
             }
             StmtKind::Atomic { var, to, .. } => {
-                self.written.insert(to.buffer);
+                self.write(to.buffer, site);
                 if let Some(var) = var {
                     self.vars.set(*var, (site.0, false));
                 }
@@ -278,6 +388,14 @@ impl Walk<'_> {
                 }
             }
             StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+        }
+    }
+
+    /// Notes a write for the statement and those around it.
+    fn write(&mut self, buffer: BufId, mut site: Site) {
+        self.written.insert(buffer);
+        while self.writes.entry(site).or_default().insert(buffer) && site.0 != 0 {
+            site = self.places[site.0].owner;
         }
     }
 

@@ -90,8 +90,9 @@ struct Printer<'a> {
     entry: String,
     dynamic_shared: u32,
     barrier: Option<String>,
-    // The tensor that the last comment named.
+    // The tensor that the last comment named, and what tensors are called.
     tensor: Option<TensorId>,
+    tensors: BTreeMap<TensorId, String>,
     // The number that the next block of the pre-order walk gets.
     next_block: usize,
     out: String,
@@ -122,6 +123,7 @@ impl<'a> Printer<'a> {
             dynamic_shared: 0,
             barrier: None,
             tensor: None,
+            tensors: tensor_names(kernel),
             next_block: 1,
             out: String::new(),
             depth: 0,
@@ -257,16 +259,25 @@ impl<'a> Printer<'a> {
     fn block(&mut self, block: &Block, number: usize) {
         self.names.open();
         for (position, stmt) in block.iter().enumerate() {
-            if stmt.origin.tensor != self.tensor {
-                self.tensor = stmt.origin.tensor;
-                if let Some(tensor) = self.tensor {
-                    self.line(&format!("// {tensor}"));
-                }
-            }
+            self.comment(stmt);
             self.bindings(number, position);
             self.stmt(stmt);
         }
         self.names.close();
+    }
+
+    /// Says which tensor of the fusion a group of statements computes, where the
+    /// first one does not: a value or an element has its tensor's name.
+    fn comment(&mut self, stmt: &Stmt) {
+        let speaks = matches!(stmt.kind, StmtKind::Let { .. } | StmtKind::Load { .. } | StmtKind::Store { .. });
+        if speaks || stmt.origin.tensor == self.tensor {
+            return;
+        }
+        self.tensor = stmt.origin.tensor;
+        if let Some(name) = self.tensor.and_then(|tensor| self.tensors.get(&tensor)) {
+            let text = format!("// {name}");
+            self.line(&text);
+        }
     }
 
     /// Binds the expressions that the plan places here.
@@ -288,13 +299,19 @@ impl<'a> Printer<'a> {
 
     fn stmt(&mut self, stmt: &Stmt) {
         match &stmt.kind {
+            StmtKind::Let { var, .. } if self.plan.is_silent(*var) => {}
             StmtKind::Let { var, value } => {
                 let value = self.exprs.code(*value);
                 self.define(*var, &value);
             }
             StmtKind::Load { var, from, hint } => {
                 let value = self.load(*from, *hint);
-                self.define(*var, &value);
+                if self.plan.is_silent(*var) {
+                    // Written where it is used.
+                    self.exprs.vars.set(*var, value);
+                } else {
+                    self.define(*var, &value);
+                }
             }
             StmtKind::Store { to, value, hint } => {
                 let value = self.exprs.code(*value);
@@ -468,6 +485,37 @@ impl<'a> Printer<'a> {
             None => self.line(&format!("{call};")),
         }
     }
+}
+
+/// What the kernel calls the tensors that it computes: the name of the first
+/// value made for a tensor, otherwise of the first buffer written for it.
+fn tensor_names(kernel: &Kernel) -> BTreeMap<TensorId, String> {
+    let (mut values, mut buffers) = (BTreeMap::new(), BTreeMap::new());
+    let mut open = vec![kernel.body.iter()];
+    while let Some(statements) = open.last_mut() {
+        let Some(stmt) = statements.next() else {
+            open.pop();
+            continue;
+        };
+        match (&stmt.kind, stmt.origin.tensor) {
+            (StmtKind::For { body, .. }, _) => open.push(body.iter()),
+            (StmtKind::If { then, otherwise, .. }, _) => {
+                open.push(otherwise.iter());
+                open.push(then.iter());
+            }
+            (StmtKind::Let { var, .. }, Some(tensor)) => {
+                values.entry(tensor).or_insert_with(|| kernel.vars[*var].name.clone());
+            }
+            (StmtKind::Store { to, .. } | StmtKind::Move { to, .. }, Some(tensor)) => {
+                buffers.entry(tensor).or_insert_with(|| kernel.buffers[to.buffer].name.clone());
+            }
+            _ => {}
+        }
+    }
+    for (tensor, name) in buffers {
+        values.entry(tensor).or_insert(name);
+    }
+    values
 }
 
 fn letter(dim: Dim) -> char {

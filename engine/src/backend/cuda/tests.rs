@@ -67,19 +67,17 @@ fn text_of_vector_moves_and_a_scalar_tail() {
               alignas(16) bf16_t xs[8];
               alignas(16) bf16_t ws[8];
               alignas(16) bf16_t ys[8];
-              // t2
+              // ys
               const int i0 = (block_x * 128 + thread_x) * 8;
               if (i0 + 8 <= n) {
-                // t0
+                // xs
                 *reinterpret_cast<uint4*>(&xs[0]) = load_streaming(reinterpret_cast<const uint4*>(&x[i0]));
-                // t1
+                // ws
                 *reinterpret_cast<uint4*>(&ws[0]) = *reinterpret_cast<const uint4*>(&w[i0]);
-                // t2
+                // ys
                 #pragma unroll
                 for (int j = 0; j < 8; ++j) {
-                  const bf16_t x_j = xs[j];
-                  const bf16_t w_j = ws[j];
-                  ys[j] = to_bf16(to_float(x_j) + to_float(w_j));
+                  ys[j] = to_bf16(to_float(xs[j]) + to_float(ws[j]));
                 }
                 store_streaming(reinterpret_cast<uint4*>(&y[i0]), *reinterpret_cast<const uint4*>(&ys[0]));
               } else {
@@ -111,17 +109,15 @@ fn text_of_a_block_reduction() {
               __shared__ alignas(16) float warp_sums[8];
               float acc;
               float total;
-              // t1
               acc = 0.0f;
+              // warp_sum
               #pragma unroll 4
               for (int i = thread_x; i < columns; i += 256) {
                 const float value = x[block_x * columns + i];
-                const float old = acc;
-                acc = old + value;
+                acc = acc + value;
               }
-              const float partial = acc;
-              const float other = shuffle<shuffle_xor>(partial, 16);
-              const float warp_sum = partial + other;
+              const float other = shuffle<shuffle_xor>(acc, 16);
+              const float warp_sum = acc + other;
               const float other_1 = shuffle<shuffle_xor>(warp_sum, 8);
               const float warp_sum_1 = warp_sum + other_1;
               const float other_2 = shuffle<shuffle_xor>(warp_sum_1, 4);
@@ -137,13 +133,11 @@ fn text_of_a_block_reduction() {
               total = 0.0f;
               #pragma unroll
               for (int w = 0; w < 8; ++w) {
-                const float old = total;
                 const float more = warp_sums[w];
-                total = old + more;
+                total = total + more;
               }
-              const float block_total = total;
               if (thread_x == 0) {
-                y[block_x] = block_total;
+                y[block_x] = total;
               }
             }
         "#]],
@@ -168,20 +162,18 @@ fn text_of_a_grid_reduction_with_atomics() {
               __shared__ alignas(16) float warp_sums[8];
               __shared__ bool is_last[1];
               float acc;
-              // t1
               acc = 0.0f;
+              // warp_sum
               #pragma unroll
               for (long long k = 0LL; k < 4LL; ++k) {
                 const long long i0 = (long long)block_x * 1024LL + k * 256LL + (long long)thread_x;
                 if (i0 < n) {
                   const float value = x[i0];
-                  const float old = acc;
-                  acc = old + value;
+                  acc = acc + value;
                 }
               }
-              const float partial = acc;
-              const float other = shuffle<shuffle_down>(partial, 16);
-              const float warp_sum = partial + other;
+              const float other = shuffle<shuffle_down>(acc, 16);
+              const float warp_sum = acc + other;
               const float other_1 = shuffle<shuffle_down>(warp_sum, 8);
               const float warp_sum_1 = warp_sum + other_1;
               const float other_2 = shuffle<shuffle_down>(warp_sum_1, 4);
@@ -219,11 +211,9 @@ fn text_of_a_grid_reduction_with_atomics() {
                   #pragma unroll 1
                   for (long long p = 0LL; p < blocks; ++p) {
                     const float more = load_global(&partials[p]);
-                    const float old = acc;
-                    acc = old + more;
+                    acc = acc + more;
                   }
-                  const float sum = acc;
-                  y[0] = sum;
+                  y[0] = acc;
                 }
               }
             }
