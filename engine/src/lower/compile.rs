@@ -29,7 +29,7 @@ pub struct Compiled {
 pub fn compile_fusion(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Compiled> {
     let bindings = fusion::bind(fusion, args)?;
     let sizes = Sizes::new(fusion, &bindings);
-    let class = ArgClass::new(fusion, args, alignments, sizes.most_elements(), cx.options);
+    let class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
     let planned = cx.span(Phase::Schedule, "heuristic", 0, || heuristic::schedule(cx, fusion, &class, &sizes))?;
     let kernel =
         cx.span(Phase::Lower, planned.scheduler, 0, || lower(&planned.scheduled, &class, planned.scheduler))?;

@@ -13,7 +13,8 @@ use super::Sizes;
 use super::norm_inner::prefetch_rows;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    RowLoop, WARP, cache_inputs, ceil_div, collapse, merge_all, next_power_of_two, row_loop, tuned, vector_width,
+    RowLoop, WARP, cache_inputs, ceil_div, collapse, divides, merge_all, next_power_of_two, row_loop, tuned,
+    vector_width,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::options::{CompileCx, Options};
@@ -106,7 +107,7 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
     let (threads, unroll, per_block) = if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work) };
     let (length, along) = if inner { (work.vectors, threads.0) } else { (work.slow, threads.1) };
     let (kept_length, kept_along) = if inner { (work.kept, threads.1) } else { (work.vectors, threads.0) };
-    let exact_vector = align.is_none() && fast_extent % vector == 0;
+    let exact_vector = align.is_none() && divides(vector, fast_extent);
     let one_tile = per_block.unwrap_or(length) <= along * unroll;
     let row_loop = if inner && one_tile && per_block.is_none() && work.slow == 1 {
         let wanted = tuned(cx.options, "reduction.threads_per_sm", 0);
@@ -122,10 +123,7 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
         kept,
         slow,
         // One tile covers an empty row too, with every element masked.
-        exact: fast_extent > 0
-            && work.slow > 0
-            && (!inner || exact_vector)
-            && length % per_block.unwrap_or(along * unroll) == 0,
+        exact: (!inner || exact_vector) && work.slow > 0 && divides(per_block.unwrap_or(along * unroll), length),
         exact_kept: (inner || exact_vector) && kept_length % kept_along == 0,
         exact_vector,
         fast,
