@@ -180,20 +180,6 @@ impl Lowering<'_> {
     /// `1 + sum (extent - 1) * stride`, or the product of the extents where the
     /// tensor is dense; 0 where an extent is 0.
     fn reach(&mut self, tv: TvId, layout: &Layout) -> Result<ExprId> {
-        let mut reach = self.reach_of_moving(tv, layout)?;
-        // An axis of stride 0 adds nothing, unless it is empty.
-        for (axis, source) in self.scheduled.tensors[tv].axes.clone().into_iter().enumerate() {
-            if source.concrete && layout.order.iter().all(|moving| moving.axis != axis) {
-                let (extent, one) = (self.extent(source.root)?, self.b.int(1));
-                let some = self.b.exprs().binary(crate::num::BinaryOp::Minimum, extent, one);
-                reach = self.b.exprs().mul(reach, some);
-            }
-        }
-        Ok(reach)
-    }
-
-    /// The same over the axes that move in memory.
-    fn reach_of_moving(&mut self, tv: TvId, layout: &Layout) -> Result<ExprId> {
         let axes = self.scheduled.tensors[tv].axes.clone();
         let io = self.scheduled.tensors[tv].io;
         if layout.is_dense() {
