@@ -9,7 +9,7 @@ use crate::dispatch::{self, CaseResult, Event, RunPlan};
 use crate::exit;
 use crate::proto::{DeviceSpec, Mode};
 use crate::record::{History, Provenance, Row, RunStore, today, utc_stamp};
-use crate::report::{Progress, Summary, repro};
+use crate::report::{Progress, Summary, quoted, repro};
 use crate::units::show_seconds;
 use crate::verdict::{Outcome, Verdict, apply_xfail};
 use serde_json::json;
@@ -352,7 +352,7 @@ fn again(args: &Args, devices: &Devices) -> String {
         tail.push_str(&format!(" --seed {}", args.seed));
     }
     if let Some(dir) = &args.cases {
-        tail.push_str(&format!(" --cases {}", dir.display()));
+        tail.push_str(&format!(" --cases {}", quoted(&dir.display().to_string())));
     }
     tail
 }

@@ -28,6 +28,7 @@ pub(crate) struct RunStore {
     pub(crate) id: String,
     header: Value,
     log: Option<EventLog>,
+    work_dir: PathBuf,
     error: Option<String>,
 }
 
@@ -38,9 +39,13 @@ impl RunStore {
         let id = format!("{}-{:06x}", utc_stamp(true), entropy());
         let dir = root.join("runs").join(&id);
         let header = serde_json::to_value(header).unwrap_or(Value::Null);
-        let mut store = Self { root: root.to_path_buf(), dir, id, header, log: None, error: None };
+        let work_dir = dir.join("work");
+        let mut store = Self { root: root.to_path_buf(), dir, id, header, log: None, work_dir, error: None };
         let opened = store.open();
         store.log = store.keep(opened);
+        if store.log.is_none() {
+            store.work_dir = std::env::temp_dir().join(format!("harness-{}", store.id));
+        }
         store.write_header("running", None);
         store
     }
@@ -93,10 +98,7 @@ impl RunStore {
 
     /// A folder for workers' private files.
     pub(crate) fn work_dir(&self) -> PathBuf {
-        match self.error {
-            None => self.dir.join("work"),
-            Some(_) => std::env::temp_dir().join(format!("harness-{}", self.id)),
-        }
+        self.work_dir.clone()
     }
 
     /// The commit that the header names, or nothing.
@@ -124,7 +126,7 @@ impl RunStore {
 
     /// Ends the record.
     pub(crate) fn finish(&mut self, status: &str, summary: &Value) {
-        let _ = std::fs::remove_dir_all(self.work_dir());
+        let _ = std::fs::remove_dir_all(&self.work_dir);
         self.append("end", &json!({ "status": status, "summary": summary }));
         self.sync();
         self.write_header(status, Some(summary));
@@ -135,13 +137,11 @@ impl RunStore {
     }
 
     fn write_header(&mut self, status: &str, summary: Option<&Value>) {
-        if self.error.is_some() {
-            return;
-        }
         let mut header = json!({
             "schema": { "major": SCHEMA, "minor": 0 },
             "run_id": self.id,
             "status": status,
+            "record_error": self.error,
             if summary.is_some() { "ended_utc" } else { "started_utc" }: utc_stamp(false),
         });
         if summary.is_some() {

@@ -89,10 +89,14 @@ impl Summary {
 
 /// The command that runs one case again. `tail` holds the device and the like.
 pub(crate) fn repro(id: &str, tail: &str) -> String {
-    let quoted = if id.chars().all(|c| c.is_ascii_alphanumeric() || "._/=,+-".contains(c)) {
-        id.to_string()
-    } else {
-        format!("'{id}'")
-    };
-    format!("cargo run -p harness -- --exact {quoted}{tail}")
+    format!("cargo run -p harness -- --exact {}{tail}", quoted(id))
+}
+
+/// A word for a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._/=,+-".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
