@@ -5,6 +5,7 @@
 //! results/latest                link to runs/<id>
 //! results/runs/<id>/run.json    header; rewritten at the end
 //! results/runs/<id>/events.jsonl
+//! results/runs/<id>/cases/      failed cases as files, ready to run
 //! results/runs/<id>/work/       private folders of workers, removed at the end
 //! results/history/<device>/     verdicts.csv durations.csv perf.csv
 //! results/lock                  held for the milliseconds of an update of history
@@ -12,6 +13,8 @@
 
 use super::clock::utc_stamp;
 use super::events::{EventLog, SCHEMA};
+use crate::case::Case;
+use crate::verdict::Outcome;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io;
@@ -29,6 +32,7 @@ pub(crate) struct RunStore {
     header: Value,
     log: Option<EventLog>,
     work_dir: PathBuf,
+    cases_written: usize,
     error: Option<String>,
 }
 
@@ -40,7 +44,8 @@ impl RunStore {
         let dir = root.join("runs").join(&id);
         let header = serde_json::to_value(header).unwrap_or(Value::Null);
         let work_dir = dir.join("work");
-        let mut store = Self { root: root.to_path_buf(), dir, id, header, log: None, work_dir, error: None };
+        let mut store =
+            Self { root: root.to_path_buf(), dir, id, header, log: None, work_dir, cases_written: 0, error: None };
         let opened = store.open();
         store.log = store.keep(opened);
         if store.log.is_none() {
@@ -86,6 +91,17 @@ impl RunStore {
             let result = log.append(kind, fields);
             self.keep(result);
         }
+    }
+
+    /// Writes a failed case as a file of its own; its path if that went well.
+    pub(crate) fn write_case(&mut self, case: &Case, outcome: &Outcome) -> Option<PathBuf> {
+        if self.error.is_some() {
+            return None;
+        }
+        let result = super::repro::write(&self.dir.join("cases"), case, outcome, self.cases_written);
+        let path = self.keep(result)??;
+        self.cases_written += 1;
+        Some(path)
     }
 
     /// Survives a power cut from here on; called after crashes and at the end.
