@@ -24,6 +24,7 @@ pub(crate) enum Command {
     Show,
     Doctor,
     Bench,
+    Compile,
 }
 
 /// Which devices.
@@ -76,6 +77,7 @@ const COMMANDS: &[(&str, Command, &str)] = &[
     ("list", Command::List, "print the ids of the selected cases, one a line"),
     ("show", Command::Show, "print a stage of one case: show CASE --stage kernel"),
     ("bench", Command::Bench, "run and measure: GPU timings, or the simulator's counters"),
+    ("compile", Command::Compile, "compile the selected cases' kernels with NVRTC for an H200; needs no GPU"),
     ("doctor", Command::Doctor, "say what this machine has and what is missing for which feature"),
 ];
 

@@ -255,6 +255,13 @@ impl Stage {
     }
 }
 
+/// The plan of a case.
+pub(crate) fn plan(case: &Case, session: &Session) -> Result<std::sync::Arc<Plan>, Vec<Diagnostic>> {
+    let fusion = pipeline::parse(case)?;
+    let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
+    session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)
+}
+
 /// The text of a stage of a case, computed in this process.
 pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> Result<String, Vec<Diagnostic>> {
     let fusion = pipeline::parse(case)?;
