@@ -4,6 +4,7 @@
 mod args;
 mod bench_table;
 mod bless;
+mod compile;
 mod devices;
 mod doctor;
 mod list;
@@ -54,6 +55,7 @@ fn command(args: &Args) -> Result<u8, Failure> {
     match args.command {
         Command::Run | Command::Bench => run::run(args),
         Command::List => list::list(args),
+        Command::Compile => compile::compile(args),
         Command::Show => show::show(args),
         Command::Doctor => Ok(doctor::doctor(args)),
     }

@@ -245,6 +245,17 @@ impl Stage {
         ("sim", Stage::Sim),
         ("ref", Stage::Ref),
     ];
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, stage)| *stage == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// The plan of a case.
+pub(crate) fn plan(case: &Case, session: &Session) -> Result<std::sync::Arc<Plan>, Vec<Diagnostic>> {
+    let fusion = pipeline::parse(case)?;
+    let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
+    session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)
 }
 
 /// The text of a stage of a case, computed in this process.
@@ -253,11 +264,10 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
     if stage == Stage::Fusion {
         return Ok(pipeline::print(&fusion));
     }
-    let name = Stage::ALL.iter().find(|(_, other)| *other == stage).map_or("", |(name, _)| *name);
     if matches!(stage, Stage::Schedule | Stage::Kernel | Stage::Cuda) {
         let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
         let plan = session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)?;
-        return Ok(stage_text(&plan, name).unwrap_or_default());
+        return Ok(stage_text(&plan, stage.name()).unwrap_or_default());
     }
     let args = args::build(&fusion, case).map_err(one)?;
     if stage == Stage::Ref {
