@@ -113,6 +113,31 @@ impl Gpu {
         Ok(BenchReport { kernel_ns: samples.launch_ns, copy_ns: samples.copy_ns, bytes_read, bytes_written })
     }
 
+    pub(super) fn host_calls(
+        &self,
+        cx: &CompileCx<'_>,
+        args: &[Arg],
+        calls: u32,
+        ready: &dyn Fn() -> Result<Arc<Ready>>,
+    ) -> Result<()> {
+        let mut memory = self.place(&*ready()?, args)?;
+        for _ in 0..calls {
+            cx.span(Phase::Launch, "host call", 0, || {
+                let ready = ready()?;
+                let kernel = self.load(cx, &ready.plan)?;
+                for (buffer, storage) in &mut memory.workspaces {
+                    if ready.plan.kernel.buffers[*buffer].zeroed {
+                        storage.fill(0, storage.len(), 0)?;
+                    }
+                }
+                let block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);
+                kernel.launch(ready.launch.grid, ready.launch.block, &block)
+            })?;
+            self.device.synchronize()?;
+        }
+        Ok(())
+    }
+
     /// Copies inputs in, makes outputs and workspaces.
     fn place(&self, ready: &Ready, args: &[Arg]) -> Result<Memory> {
         let kernel = &ready.plan.kernel;

@@ -180,6 +180,20 @@ impl Session {
         }
     }
 
+    /// Calls a fusion on a GPU again and again as a caller does whose tensors are
+    /// on the device already: find the plan, fill in the arguments, launch. Each
+    /// call is a span of phase `Launch` named `host call`, which the caller's
+    /// trace can time; waiting for the device is outside of it.
+    pub fn host_calls(&self, fusion: &Fusion, args: &[Arg], calls: u32, trace: &dyn Trace) -> Result<()> {
+        match &self.backend {
+            Backend::Gpu(gpu) => gpu.host_calls(&self.cx(trace), args, calls, &|| self.ready(fusion, args, trace)),
+            Backend::Simulator(_) => Err(Diagnostic::unsupported(
+                code::SIM_FEATURE,
+                format!("calls of fusion @{} cannot be timed on a simulated device", fusion.name),
+            )),
+        }
+    }
+
     /// Facts about the device and its libraries, one a line, for provenance.
     pub fn notes(&self) -> Vec<String> {
         match &self.backend {

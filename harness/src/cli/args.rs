@@ -24,6 +24,7 @@ pub(crate) enum Command {
     Show,
     Doctor,
     Bench,
+    Compile,
 }
 
 /// Which devices.
@@ -55,7 +56,8 @@ pub(crate) struct Args {
     pub(crate) bless: bool,
     pub(crate) format: Format,
     pub(crate) isolation: Isolation,
-    pub(crate) stage: Option<Stage>,
+    /// For `show`, in the order in which they are printed.
+    pub(crate) stages: Vec<Stage>,
     pub(crate) codes: bool,
     /// Adds the built-in fault cases; for tests of the harness.
     pub(crate) faults: bool,
@@ -75,6 +77,7 @@ const COMMANDS: &[(&str, Command, &str)] = &[
     ("list", Command::List, "print the ids of the selected cases, one a line"),
     ("show", Command::Show, "print a stage of one case: show CASE --stage kernel"),
     ("bench", Command::Bench, "run and measure: GPU timings, or the simulator's counters"),
+    ("compile", Command::Compile, "compile the selected cases' kernels with NVRTC for an H200; needs no GPU"),
     ("doctor", Command::Doctor, "say what this machine has and what is missing for which feature"),
 ];
 
@@ -94,7 +97,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("--isolation", "worker|case", "keep workers warm, or a fresh one for each case (default: worker)"),
     ("--format", "auto|bar|plain", "progress on a terminal or as lines (default: auto)"),
     ("--bless", "", "rewrite expectations in the case files (also: BLESS=1)"),
-    ("--stage", "STAGE", "for show: fusion schedule kernel cuda sim ref"),
+    ("--stage", "STAGE,...", "for show: fusion schedule kernel cuda sim ref"),
     ("--codes", "", "for doctor: print the table of diagnostic codes"),
     ("--help", "", "print this"),
     ("--version", "", "print the version"),
@@ -233,8 +236,10 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
             }
         }
         "--stage" => {
-            let stage = Stage::ALL.iter().find(|(name, _)| *name == value).map(|(_, stage)| *stage);
-            args.stage = Some(stage.ok_or_else(|| one_of(&Stage::ALL.map(|(name, _)| name)))?);
+            for word in value.split(',') {
+                let stage = Stage::ALL.iter().find(|(name, _)| *name == word).map(|(_, stage)| *stage);
+                args.stages.push(stage.ok_or_else(|| one_of(&Stage::ALL.map(|(name, _)| name)))?);
+            }
         }
         "--bless" => args.bless = true,
         "--codes" => args.codes = true,
@@ -250,7 +255,7 @@ fn check(args: &Args) -> Result<(), Failure> {
             "show CASE --stage fusion|schedule|kernel|cuda|sim|ref; `harness list` prints ids",
         )),
         Command::Show => Ok(()),
-        _ if args.stage.is_some() => Err(usage("`--stage` belongs to `show`", SEE_HELP)),
+        _ if !args.stages.is_empty() => Err(usage("`--stage` belongs to `show`", SEE_HELP)),
         Command::Doctor => Ok(()),
         _ if args.codes => Err(usage("`--codes` belongs to `doctor`", SEE_HELP)),
         _ => Ok(()),
@@ -287,7 +292,7 @@ mod tests {
         let run = args("--gpus 4 --filter *Scheduler*").expect("good");
         assert_eq!((run.command, run.device, run.filters.len()), (Command::Run, DeviceArg::Gpus(4), 1));
         let show = args("show A.b/x=1 --stage=kernel --sim 2").expect("good");
-        assert_eq!((show.case.as_deref(), show.stage), (Some("A.b/x=1"), Some(Stage::Kernel)));
+        assert_eq!((show.case.as_deref(), show.stages), (Some("A.b/x=1"), vec![Stage::Kernel]));
         assert_eq!(args("run --seed 0xff").expect("good").seed, 255);
         assert_eq!(args("--timeout 500ms").expect("good").timeout, Some(Duration::from_millis(500)));
     }

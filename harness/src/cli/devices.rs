@@ -3,7 +3,7 @@
 use super::Failure;
 use super::args::{Args, DeviceArg};
 use crate::case::Target;
-use crate::device::{Choice, Nvidia, find_nvrtc, probe, quietest};
+use crate::device::{Choice, Gpu, Nvidia, find_nvrtc, probe, quietest};
 use crate::dispatch::SlotSpec;
 use crate::exit;
 use crate::proto::DeviceSpec;
@@ -22,6 +22,17 @@ pub(super) struct Devices {
     pub(super) history: String,
     /// The options that select such devices again.
     pub(super) again: String,
+}
+
+impl Devices {
+    /// The state of the chosen GPUs at this moment.
+    pub(super) fn now(&self) -> Vec<Gpu> {
+        if self.choices.is_empty() {
+            return Vec::new();
+        }
+        let chosen = |gpu: &Gpu| self.choices.iter().any(|choice| choice.gpu.uuid == gpu.uuid);
+        probe().gpus.into_iter().filter(chosen).collect()
+    }
 }
 
 /// More simulated devices than this by default only slow each other down.
@@ -55,6 +66,11 @@ pub(super) fn resolve(args: &Args) -> Result<Devices, Failure> {
     }
 }
 
+/// Workers share the host's cores, for reference and comparison.
+fn host_threads(jobs: usize) -> (String, String) {
+    ("RAYON_NUM_THREADS".into(), (cores() / jobs).max(1).to_string())
+}
+
 fn labels(kind: &str, devices: usize, jobs: usize) -> Vec<(usize, String)> {
     let label = |job: usize| match jobs > devices {
         true => format!("{kind}{}.{}", job % devices, job / devices),
@@ -66,7 +82,9 @@ fn labels(kind: &str, devices: usize, jobs: usize) -> Vec<(usize, String)> {
 fn reference(args: &Args) -> Devices {
     let jobs = args.jobs.unwrap_or_else(|| cores().min(MAX_DEFAULT_SIM));
     let slots = labels("ref", jobs, jobs).into_iter();
-    let slots = slots.map(|(_, label)| SlotSpec { device: DeviceSpec::Reference, label, env: Vec::new() }).collect();
+    let slots =
+        slots.map(|(_, label)| SlotSpec { device: DeviceSpec::Reference, label, env: vec![host_threads(jobs)] });
+    let slots = slots.collect();
     Devices {
         target: Target::Sim,
         slots,
@@ -83,7 +101,7 @@ fn simulated(args: &Args, count: usize, mut notes: Vec<String>, nvidia: Option<N
     let threads = (cores() / jobs).max(1) as u32;
     let slots = labels("sim", count, jobs).into_iter();
     let slots = slots.map(|(ordinal, label)| {
-        let env = vec![("RAYON_NUM_THREADS".to_string(), threads.to_string())];
+        let env = vec![host_threads(jobs)];
         SlotSpec { device: DeviceSpec::Sim { ordinal, threads }, label, env }
     });
     let slots: Vec<SlotSpec> = slots.collect();
@@ -121,7 +139,7 @@ fn gpus(args: &Args, nvidia: Nvidia, count: Option<usize>) -> Result<Devices, Fa
     let slots = labels("gpu", wanted, jobs).into_iter().map(|(i, label)| {
         let gpu = &choices[i].gpu;
         let label = label.replacen(&format!("gpu{i}"), &format!("gpu{}", gpu.index), 1);
-        let env = vec![("CUDA_VISIBLE_DEVICES".to_string(), gpu.uuid.clone())];
+        let env = vec![("CUDA_VISIBLE_DEVICES".to_string(), gpu.uuid.clone()), host_threads(jobs)];
         SlotSpec { device: DeviceSpec::Cuda { uuid: gpu.uuid.clone(), nvrtc: nvrtc.clone() }, label, env }
     });
     let slots = slots.collect();

@@ -4,6 +4,7 @@
 mod args;
 mod bench_table;
 mod bless;
+mod compile;
 mod devices;
 mod doctor;
 mod list;
@@ -13,7 +14,8 @@ mod show;
 
 use crate::exit;
 use args::{Args, Command, Parsed};
-use engine::diag::Diagnostic;
+use engine::diag::{Diagnostic, code};
+use std::ffi::OsString;
 use std::io::Write;
 
 /// An error with its exit code.
@@ -34,9 +36,8 @@ impl Failure {
 
 /// Runs the harness with the given arguments (without the program's name).
 /// Returns the exit code.
-pub fn main(arguments: impl Iterator<Item = String>) -> u8 {
-    let arguments: Vec<String> = arguments.collect();
-    let result = args::parse(&arguments).and_then(|parsed| match parsed {
+pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
+    let result = text(arguments).and_then(|arguments| args::parse(&arguments)).and_then(|parsed| match parsed {
         Parsed::Help(text) => {
             print(&text);
             Ok(exit::OK)
@@ -50,10 +51,19 @@ pub fn main(arguments: impl Iterator<Item = String>) -> u8 {
     })
 }
 
+fn text(arguments: impl Iterator<Item = OsString>) -> Result<Vec<String>, Failure> {
+    let not_text = |word: OsString| {
+        let message = format!("the argument {word:?} is not UTF-8");
+        Failure::diagnostic(exit::USAGE, &Diagnostic::user(code::USAGE, message))
+    };
+    arguments.map(|word| word.into_string().map_err(not_text)).collect()
+}
+
 fn command(args: &Args) -> Result<u8, Failure> {
     match args.command {
         Command::Run | Command::Bench => run::run(args),
         Command::List => list::list(args),
+        Command::Compile => compile::compile(args),
         Command::Show => show::show(args),
         Command::Doctor => Ok(doctor::doctor(args)),
     }

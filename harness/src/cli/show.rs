@@ -25,19 +25,22 @@ pub(super) fn show(args: &Args) -> Result<u8, Failure> {
     let case = find(&wanted, cases)?;
     // Every text is the same for a simulated and a real H200.
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
-    match worker::show(&case, args.stage.unwrap_or(Stage::Fusion), &session, args.seed) {
-        Ok(text) => {
-            super::print(&text);
-            if !text.ends_with('\n') {
-                super::print("\n");
-            }
-            Ok(exit::OK)
+    let stages = if args.stages.is_empty() { &[Stage::Fusion] } else { args.stages.as_slice() };
+    for (i, stage) in stages.iter().enumerate() {
+        if stages.len() > 1 {
+            let gap = if i == 0 { "" } else { "\n" };
+            super::print(&format!("{gap};; {}\n", stage.name()));
         }
-        Err(diagnostics) => {
+        let text = worker::show(&case, *stage, &session, args.seed).map_err(|diagnostics| {
             let shown: Vec<String> = diagnostics.iter().map(|d| render(d, &case.file, &case.text, case.line)).collect();
-            Err(Failure::new(exit::FAILED, shown.concat()))
+            Failure::new(exit::FAILED, shown.concat())
+        })?;
+        super::print(&text);
+        if !text.ends_with('\n') {
+            super::print("\n");
         }
     }
+    Ok(exit::OK)
 }
 
 /// The case with this id, or the only one that a pattern matches.

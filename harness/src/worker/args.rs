@@ -1,6 +1,8 @@
 //! Arguments from their specifications. The value of element `i` in row-major
 //! order depends only on the seed, the input's name and `i`, so the same case
 //! has the same data on every device, for any layout and number of threads.
+//! Random values repeat after [`PERIOD`] elements, a prime, so that big tensors
+//! are copied rather than drawn and no row of a usual size repeats in place.
 
 use crate::case::{Case, Dist, InputSpec, Number, Real, TensorSpec, strides, suggest};
 use engine::diag::{Diagnostic, Result, code};
@@ -108,6 +110,8 @@ fn scalar(name: &str, dtype: DType, number: Number) -> Result<Arg> {
     Ok(Arg::Scalar(held))
 }
 
+/// Random values repeat after this many elements.
+const PERIOD: u64 = 1_048_573;
 /// Elements below this are not worth a thread.
 const CHUNK: usize = 1 << 16;
 
@@ -159,8 +163,22 @@ fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
 
 fn fill_dense(data: &mut [u8], draw: &Draw) {
     let width = draw.dtype.bytes();
+    let period = PERIOD as usize * width;
+    if matches!(draw.dist, Dist::Arange(..)) || data.len() <= period {
+        return fill_drawn(data, draw);
+    }
+    let (first, rest) = data.split_at_mut(period);
+    fill_drawn(first, draw);
+    for part in rest.chunks_mut(period) {
+        part.copy_from_slice(&first[..part.len()]);
+    }
+}
+
+fn fill_drawn(data: &mut [u8], draw: &Draw) {
+    let width = draw.dtype.bytes();
+    let count = data.len() / width;
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let chunk = (draw.len as usize).div_ceil(threads).max(CHUNK);
+    let chunk = count.div_ceil(threads).max(CHUNK);
     std::thread::scope(|scope| {
         for (n, part) in data.chunks_mut(chunk * width).enumerate() {
             let mut fill = move || {
@@ -169,7 +187,7 @@ fn fill_dense(data: &mut [u8], draw: &Draw) {
                     element.copy_from_slice(&encoded[..width]);
                 }
             };
-            if (n + 1) * chunk >= draw.len as usize { fill() } else { drop(scope.spawn(fill)) }
+            if (n + 1) * chunk >= count { fill() } else { drop(scope.spawn(fill)) }
         }
     });
 }
@@ -198,6 +216,7 @@ struct Draw {
 impl Draw {
     /// Element `i` before conversion to the data type.
     fn value(&self, i: u64) -> Value {
+        let i = if matches!(self.dist, Dist::Arange(..)) { i } else { i % PERIOD };
         let at = |k: u64| mix(self.seed ^ mix(2 * i + k));
         // 53 random bits in (0, 1): never 0, so that a logarithm exists.
         let unit = |k: u64| ((at(k) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
@@ -298,6 +317,17 @@ mod tests {
         let rows = tensor("x", DType::F32, &spec(normal(), &[4, 5], expanded)).expect("made");
         assert_eq!(rows.strides(), [0, 1]);
         assert_eq!(rows.get(&[0, 2]), rows.get(&[3, 2]));
+    }
+
+    #[test]
+    fn big_tensors_repeat_after_the_period_in_any_layout() {
+        let rows = PERIOD as i64 / 1000 + 3;
+        let dense = tensor("x", DType::BF16, &spec(normal(), &[rows, 1000], Layout::default())).expect("made");
+        let padded = Layout { strides: Some(vec![1001, 1]), ..Layout::default() };
+        let strided = tensor("x", DType::BF16, &spec(normal(), &[rows, 1000], padded)).expect("made");
+        assert!(dense.bits_equal(&strided));
+        let at = |i: i64| dense.get(&[i / 1000, i % 1000]);
+        assert_eq!(at(PERIOD as i64 + 7), at(7));
     }
 
     #[test]

@@ -4,10 +4,12 @@ use crate::case::{Case, Real};
 use crate::verdict::{Outcome, Perf, Verdict};
 use engine::diag::Result;
 use engine::fusion::{Fusion, bind_args};
-use engine::options::NoTrace;
+use engine::options::{NoTrace, Phase, Trace};
 use engine::runtime::{BenchOptions, RunOutcome, Session};
 use engine::tensor::Arg;
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Instant;
 
 /// Measures a case that has just passed, into its outcome.
 pub(super) fn measure(
@@ -34,6 +36,7 @@ pub(super) fn measure(
         let copied = (report.bytes_read + report.bytes_written) as f64;
         perf.copy_gbps = quantile(&report.copy_ns, 0.5).map(|ns| copied / ns);
         perf.share = perf.gbps.zip(perf.copy_gbps).map(|(ours, copy)| ours / copy);
+        perf.host_us = host_us(fusion, args, session)?;
     }
     let goal = case.perf.as_ref().and_then(|spec| spec.dram).map(Real::get);
     perf.goal_met = goal.zip(perf.share).map(|(goal, share)| share >= goal);
@@ -60,6 +63,38 @@ fn bytes_moved(case: &Case, fusion: &Fusion, args: &[Arg]) -> Result<u64> {
         .into_iter()
         .map(|t| bindings.dense_meta(fusion, t).numel().unwrap_or(0) as u64 * fusion.tensors[t].dtype.bytes() as u64);
     Ok(bytes.sum())
+}
+
+/// Median host time of a call whose plan is cached and whose tensors are on the
+/// device, in microseconds.
+fn host_us(fusion: &Fusion, args: &[Arg], session: &Session) -> Result<Option<f64>> {
+    const CALLS: u32 = 101;
+    let spans = CallTimes::default();
+    session.host_calls(fusion, args, CALLS, &spans)?;
+    let taken = spans.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).1;
+    // The first calls warm the caches that every later call finds warm.
+    Ok(quantile(&taken.into_iter().skip(5).collect::<Vec<_>>(), 0.5))
+}
+
+/// When the open call began, and the microseconds of each finished one.
+#[derive(Default)]
+struct CallTimes(Mutex<(Option<Instant>, Vec<f64>)>);
+
+impl Trace for CallTimes {
+    fn enter(&self, phase: Phase, name: &str, _id: u64) {
+        if phase == Phase::Launch && name == "host call" {
+            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).0 = Some(Instant::now());
+        }
+    }
+    fn exit(&self, phase: Phase) {
+        let now = Instant::now();
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if phase == Phase::Launch
+            && let Some(start) = state.0.take()
+        {
+            state.1.push((now - start).as_secs_f64() * 1e6);
+        }
+    }
 }
 
 /// The `q` quantile, between the two nearest samples.
