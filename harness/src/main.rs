@@ -1,5 +1,5 @@
 //! The `harness` binary; everything is in the library.
 
 fn main() -> std::process::ExitCode {
-    harness::cli::main(std::env::args().skip(1)).into()
+    harness::cli::main(std::env::args_os().skip(1)).into()
 }

@@ -37,7 +37,7 @@ pub fn load(dir: &Path, target: Target) -> Loaded {
         Ok(real) if dir.is_file() => collect_file(dir, &real, &mut paths, &mut loaded.errors),
         Ok(real) => walk(dir, &real, 0, &mut paths, &mut loaded.errors),
         Err(error) => {
-            let note = "--cases DIR names the folder of case files";
+            let note = "run in the root of the checkout, or name the folder: --cases DIR";
             loaded.errors.push(whole(dir, code::CASE_PATH, format!("cannot open the case folder: {error}"), note));
         }
     }

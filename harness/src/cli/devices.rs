@@ -3,7 +3,7 @@
 use super::Failure;
 use super::args::{Args, DeviceArg};
 use crate::case::Target;
-use crate::device::{Choice, Nvidia, find_nvrtc, probe, quietest};
+use crate::device::{Choice, Gpu, Nvidia, find_nvrtc, probe, quietest};
 use crate::dispatch::SlotSpec;
 use crate::exit;
 use crate::proto::DeviceSpec;
@@ -22,6 +22,17 @@ pub(super) struct Devices {
     pub(super) history: String,
     /// The options that select such devices again.
     pub(super) again: String,
+}
+
+impl Devices {
+    /// The state of the chosen GPUs at this moment.
+    pub(super) fn now(&self) -> Vec<Gpu> {
+        if self.choices.is_empty() {
+            return Vec::new();
+        }
+        let chosen = |gpu: &Gpu| self.choices.iter().any(|choice| choice.gpu.uuid == gpu.uuid);
+        probe().gpus.into_iter().filter(chosen).collect()
+    }
 }
 
 /// More simulated devices than this by default only slow each other down.

@@ -14,7 +14,8 @@ mod show;
 
 use crate::exit;
 use args::{Args, Command, Parsed};
-use engine::diag::Diagnostic;
+use engine::diag::{Diagnostic, code};
+use std::ffi::OsString;
 use std::io::Write;
 
 /// An error with its exit code.
@@ -35,9 +36,8 @@ impl Failure {
 
 /// Runs the harness with the given arguments (without the program's name).
 /// Returns the exit code.
-pub fn main(arguments: impl Iterator<Item = String>) -> u8 {
-    let arguments: Vec<String> = arguments.collect();
-    let result = args::parse(&arguments).and_then(|parsed| match parsed {
+pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
+    let result = text(arguments).and_then(|arguments| args::parse(&arguments)).and_then(|parsed| match parsed {
         Parsed::Help(text) => {
             print(&text);
             Ok(exit::OK)
@@ -49,6 +49,14 @@ pub fn main(arguments: impl Iterator<Item = String>) -> u8 {
         let _ = writeln!(std::io::stderr().lock(), "{}", failure.message.trim_end());
         failure.exit
     })
+}
+
+fn text(arguments: impl Iterator<Item = OsString>) -> Result<Vec<String>, Failure> {
+    let not_text = |word: OsString| {
+        let message = format!("the argument {word:?} is not UTF-8");
+        Failure::diagnostic(exit::USAGE, &Diagnostic::user(code::USAGE, message))
+    };
+    arguments.map(|word| word.into_string().map_err(not_text)).collect()
 }
 
 fn command(args: &Args) -> Result<u8, Failure> {

@@ -9,9 +9,10 @@ use crate::dispatch::{self, CaseResult, Event, RunPlan};
 use crate::exit;
 use crate::proto::{DeviceSpec, Mode};
 use crate::record::{History, Provenance, Row, RunStore, today, utc_stamp};
-use crate::report::{Progress, Summary, repro};
+use crate::report::{Progress, Summary, quoted, repro};
 use crate::units::show_seconds;
 use crate::verdict::{Outcome, Verdict, apply_xfail};
+use engine::diag::{Diagnostic, code};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,14 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
     let devices = devices::resolve(args)?;
+    if args.command == Command::Bench
+        && devices.slots.len() > devices.choices.len().max(1)
+        && !devices.choices.is_empty()
+    {
+        let diagnostic =
+            Diagnostic::user(code::USAGE, "workers that share a GPU cannot measure: --jobs exceeds the GPUs");
+        return Err(Failure::diagnostic(exit::USAGE, &diagnostic.note("leave --jobs out")));
+    }
     let loaded = session::load_all(args, devices.target)?;
     let (files, fingerprint, total) = (loaded.files, loaded.fingerprint, loaded.cases.len());
     let cases = for_command(args, session::select(args, loaded.cases)?)?;
@@ -133,7 +142,7 @@ fn plan(args: &Args, devices: &Devices, cases: Vec<Arc<Case>>, store: &RunStore)
         mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
         bless: args.bless,
         isolation: args.isolation,
-        worker_exe: std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into()),
+        worker_exe: "/proc/self/exe".into(),
         work_dir: store.work_dir(),
         stop: stop_flag(),
     }
@@ -240,6 +249,10 @@ impl<'a> View<'a> {
 
     fn finished(&mut self, mut result: CaseResult) {
         apply_xfail(&mut result.outcome, result.case.xfail.as_ref(), &self.today);
+        let written = match result.outcome.verdict.is_failure() && result.outcome.verdict != Verdict::Infra {
+            true => self.store.write_case(&result.case, &result.outcome),
+            false => None,
+        };
         let outcome = &result.outcome;
         if self.args.bless {
             self.blessings.add(&result.case.file, &outcome.bless);
@@ -261,12 +274,13 @@ impl<'a> View<'a> {
             "numerics": outcome.numerics,
             "perf": outcome.perf,
             "death": result.death,
+            "case_file": written,
         });
         self.store.append("attempt", &fields);
         if result.death.is_some() {
             self.store.sync();
         }
-        self.summary.add(&result);
+        self.summary.add(&result, written);
         self.progress.finished(&result);
         if outcome.verdict != Verdict::Infra && !outcome.outcome.starts_with("not_run") && result.slot != usize::MAX {
             self.rows.push(row(&result));
@@ -313,6 +327,9 @@ fn finish(
         signal => exit::SIGNAL_BASE + signal as u8,
     };
     let counts: BTreeMap<&str, usize> = summary.counts.iter().map(|(verdict, n)| (verdict.name(), *n)).collect();
+    for gpu in devices.now() {
+        store.append("gpu", &gpu);
+    }
     let status = if stopped == 0 { "complete" } else { "aborted" };
     let elapsed = started.elapsed().as_nanos() as u64;
     store.finish(
@@ -352,7 +369,7 @@ fn again(args: &Args, devices: &Devices) -> String {
         tail.push_str(&format!(" --seed {}", args.seed));
     }
     if let Some(dir) = &args.cases {
-        tail.push_str(&format!(" --cases {}", dir.display()));
+        tail.push_str(&format!(" --cases {}", quoted(&dir.display().to_string())));
     }
     tail
 }

@@ -4,6 +4,6 @@ mod nvml;
 mod nvrtc;
 mod select;
 
-pub(crate) use nvml::{Nvidia, probe};
+pub(crate) use nvml::{Gpu, Nvidia, probe};
 pub(crate) use nvrtc::find as find_nvrtc;
 pub(crate) use select::{Choice, quietest};

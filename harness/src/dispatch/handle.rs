@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::Ordering;
@@ -271,7 +272,7 @@ fn tail(text: &str) -> String {
 
 fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {
     let mut command = Command::new(&plan.worker_exe);
-    command.arg("__worker").env_clear();
+    command.arg0("harness-worker").arg("__worker").env_clear();
     for key in ENV_ALLOWED {
         if let Some(value) = std::env::var_os(key) {
             command.env(key, value);

@@ -7,6 +7,7 @@ mod clock;
 mod events;
 mod history;
 mod provenance;
+mod repro;
 mod store;
 
 pub(crate) use clock::{today, utc_stamp};

@@ -5,6 +5,7 @@
 //! results/latest                link to runs/<id>
 //! results/runs/<id>/run.json    header; rewritten at the end
 //! results/runs/<id>/events.jsonl
+//! results/runs/<id>/cases/      failed cases as files, ready to run
 //! results/runs/<id>/work/       private folders of workers, removed at the end
 //! results/history/<device>/     verdicts.csv durations.csv perf.csv
 //! results/lock                  held for the milliseconds of an update of history
@@ -12,6 +13,8 @@
 
 use super::clock::utc_stamp;
 use super::events::{EventLog, SCHEMA};
+use crate::case::Case;
+use crate::verdict::Outcome;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io;
@@ -28,6 +31,8 @@ pub(crate) struct RunStore {
     pub(crate) id: String,
     header: Value,
     log: Option<EventLog>,
+    work_dir: PathBuf,
+    cases_written: usize,
     error: Option<String>,
 }
 
@@ -38,9 +43,14 @@ impl RunStore {
         let id = format!("{}-{:06x}", utc_stamp(true), entropy());
         let dir = root.join("runs").join(&id);
         let header = serde_json::to_value(header).unwrap_or(Value::Null);
-        let mut store = Self { root: root.to_path_buf(), dir, id, header, log: None, error: None };
+        let work_dir = dir.join("work");
+        let mut store =
+            Self { root: root.to_path_buf(), dir, id, header, log: None, work_dir, cases_written: 0, error: None };
         let opened = store.open();
         store.log = store.keep(opened);
+        if store.log.is_none() {
+            store.work_dir = std::env::temp_dir().join(format!("harness-{}", store.id));
+        }
         store.write_header("running", None);
         store
     }
@@ -83,6 +93,17 @@ impl RunStore {
         }
     }
 
+    /// Writes a failed case as a file of its own; its path if that went well.
+    pub(crate) fn write_case(&mut self, case: &Case, outcome: &Outcome) -> Option<PathBuf> {
+        if self.error.is_some() {
+            return None;
+        }
+        let result = super::repro::write(&self.dir.join("cases"), case, outcome, self.cases_written);
+        let path = self.keep(result)??;
+        self.cases_written += 1;
+        Some(path)
+    }
+
     /// Survives a power cut from here on; called after crashes and at the end.
     pub(crate) fn sync(&mut self) {
         if let Some(log) = &self.log {
@@ -93,10 +114,7 @@ impl RunStore {
 
     /// A folder for workers' private files.
     pub(crate) fn work_dir(&self) -> PathBuf {
-        match self.error {
-            None => self.dir.join("work"),
-            Some(_) => std::env::temp_dir().join(format!("harness-{}", self.id)),
-        }
+        self.work_dir.clone()
     }
 
     /// The commit that the header names, or nothing.
@@ -124,7 +142,7 @@ impl RunStore {
 
     /// Ends the record.
     pub(crate) fn finish(&mut self, status: &str, summary: &Value) {
-        let _ = std::fs::remove_dir_all(self.work_dir());
+        let _ = std::fs::remove_dir_all(&self.work_dir);
         self.append("end", &json!({ "status": status, "summary": summary }));
         self.sync();
         self.write_header(status, Some(summary));
@@ -135,13 +153,11 @@ impl RunStore {
     }
 
     fn write_header(&mut self, status: &str, summary: Option<&Value>) {
-        if self.error.is_some() {
-            return;
-        }
         let mut header = json!({
             "schema": { "major": SCHEMA, "minor": 0 },
             "run_id": self.id,
             "status": status,
+            "record_error": self.error,
             if summary.is_some() { "ended_utc" } else { "started_utc" }: utc_stamp(false),
         });
         if summary.is_some() {

@@ -4,4 +4,4 @@ mod progress;
 mod summary;
 
 pub(crate) use progress::{Format, Progress};
-pub(crate) use summary::{Summary, repro};
+pub(crate) use summary::{Summary, quoted, repro};

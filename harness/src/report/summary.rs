@@ -5,14 +5,25 @@ use crate::exit;
 use crate::verdict::{Outcome, Verdict};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 /// What a run comes to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) counts: BTreeMap<Verdict, usize>,
-    /// Id, file and line, outcome of each failure.
-    failures: Vec<(String, String, Outcome)>,
+    failures: Vec<Failed>,
     skips: BTreeMap<String, usize>,
+}
+
+/// A failure with what is needed to act on it.
+#[derive(Clone, Debug)]
+struct Failed {
+    id: String,
+    /// File and line of the case.
+    place: String,
+    outcome: Outcome,
+    /// The case as a file of its own.
+    written: Option<PathBuf>,
 }
 
 /// Failures whose reason is printed; the others are in the record.
@@ -21,12 +32,13 @@ const SHOWN: usize = 40;
 const REASON_LINES: usize = 24;
 
 impl Summary {
-    pub(crate) fn add(&mut self, result: &CaseResult) {
+    pub(crate) fn add(&mut self, result: &CaseResult, written: Option<PathBuf>) {
         let outcome = &result.outcome;
         *self.counts.entry(outcome.verdict).or_default() += 1;
         if outcome.verdict.is_failure() {
             let case = &result.case;
-            self.failures.push((case.id.clone(), format!("{}:{}", case.file, case.line), outcome.clone()));
+            let (id, place) = (case.id.clone(), format!("{}:{}", case.file, case.line));
+            self.failures.push(Failed { id, place, outcome: outcome.clone(), written });
         }
         if outcome.verdict == Verdict::Skip {
             let reason = outcome.detail.lines().next().unwrap_or_default();
@@ -55,14 +67,17 @@ impl Summary {
     /// Each failure with its reason and the command that repeats it.
     pub(crate) fn failures_text(&self, repro: impl Fn(&str) -> String) -> String {
         let mut failures: Vec<_> = self.failures.iter().collect();
-        failures.sort_by(|a, b| (b.2.verdict, &a.0).cmp(&(a.2.verdict, &b.0)));
+        failures.sort_by(|a, b| (b.outcome.verdict, &a.id).cmp(&(a.outcome.verdict, &b.id)));
         let mut text = String::new();
-        for (id, place, outcome) in failures.iter().take(SHOWN) {
+        for Failed { id, place, outcome, written } in failures.iter().take(SHOWN) {
             let _ = writeln!(text, "\n{} {id}  ({}, {place})", outcome.verdict.name().to_uppercase(), outcome.outcome);
             for line in outcome.detail.lines().take(REASON_LINES) {
                 let _ = writeln!(text, "  {line}");
             }
             let _ = writeln!(text, "  again: {}", repro(id));
+            if let Some(path) = written {
+                let _ = writeln!(text, "  case:  {}", path.display());
+            }
         }
         if let Some(more) = failures.len().checked_sub(SHOWN).filter(|more| *more > 0) {
             let _ = writeln!(text, "\n... and {more} more failures, all in the record");
@@ -89,10 +104,14 @@ impl Summary {
 
 /// The command that runs one case again. `tail` holds the device and the like.
 pub(crate) fn repro(id: &str, tail: &str) -> String {
-    let quoted = if id.chars().all(|c| c.is_ascii_alphanumeric() || "._/=,+-".contains(c)) {
-        id.to_string()
-    } else {
-        format!("'{id}'")
-    };
-    format!("cargo run -p harness -- --exact {quoted}{tail}")
+    format!("cargo run -p harness -- --exact {}{tail}", quoted(id))
+}
+
+/// A word for a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._/=,+-".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }

@@ -1,0 +1,70 @@
+//! Failed cases as files of their own, ready to run and to be moved into `cases/`.
+
+use crate::case::Case;
+use crate::verdict::Outcome;
+use std::fmt::Write;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Files of one run; a suite that fails as a whole needs no more.
+const MAX_FILES: usize = 200;
+
+/// Writes the case, with every axis replaced by its value, below `dir`. `None`
+/// for built-in cases and beyond the limit.
+pub(super) fn write(dir: &Path, case: &Case, outcome: &Outcome, written: usize) -> io::Result<Option<PathBuf>> {
+    if case.fault.is_some() || written >= MAX_FILES {
+        return Ok(None);
+    }
+    std::fs::create_dir_all(dir)?;
+    // The id's checksum: ids hold characters that file names should not.
+    let path = dir.join(format!("{}-{:08x}.fuse", case.name, crate::crc::crc32(case.id.as_bytes())));
+    std::fs::write(&path, text(case, outcome))?;
+    Ok(Some(path))
+}
+
+fn text(case: &Case, outcome: &Outcome) -> String {
+    let mut text = format!("---\nversion = 1\nsuite = {:?}\ntags = {:?}\n", case.suite, case.tags);
+    let about = format!("{} from {}:{}: {}", case.id, case.file, case.line, outcome.outcome);
+    let _ = writeln!(text, "about = {about:?}");
+    if let Some(ms) = case.timeout_ms {
+        let _ = writeln!(text, "[limits]\ntimeout = \"{ms}ms\"");
+    }
+    let require = &case.require;
+    if *require != Default::default() {
+        text.push_str("[require]\n");
+        if !require.device.is_empty() {
+            let _ = writeln!(text, "device = {:?}", require.device);
+        }
+        if let Some(arch) = require.arch {
+            let _ = writeln!(text, "arch = {arch}");
+        }
+        if let Some(bytes) = require.memory {
+            let _ = writeln!(text, "memory = \"{bytes}B\"");
+        }
+    }
+    let _ = write!(text, "---\n{}\n", case.text.trim_end());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Target, load};
+
+    #[test]
+    fn a_written_case_is_the_case() {
+        let dir = std::env::temp_dir().join(format!("harness-repro-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("folder");
+        let source = "---\nversion = 1\nsuite = \"S\"\ntags = [\"a\\\"b\"]\n[axes]\nm = [1, 2]\n[limits]\ntimeout = \"9s\"\n[require]\narch = 90\nmemory = \"1GiB\"\ndevice = [\"sim\"]\n---\nfusion @A(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$m]\n; check: rel 1e-3\n";
+        std::fs::write(dir.join("a.fuse"), source).expect("writes");
+        let case = load(&dir, Target::Sim).cases.remove(1);
+        let out = dir.join("out");
+        let path = write(&out, &case, &Outcome::fail("fail.numerics", "x"), 0).expect("writes").expect("a path");
+        let loaded = load(&path, Target::Sim);
+        std::fs::remove_dir_all(&dir).expect("removes");
+        assert_eq!(loaded.errors, vec![]);
+        let again = &loaded.cases[0];
+        assert_eq!((again.id.as_str(), &again.inputs, again.check), ("S.A", &case.inputs, case.check));
+        assert_eq!((&again.require, again.timeout_ms, &again.tags), (&case.require, case.timeout_ms, &case.tags));
+    }
+}
