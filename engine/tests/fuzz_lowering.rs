@@ -209,13 +209,17 @@ fn limits(bytes: &mut Bytes<'_>) -> Limits {
         1 => (vec![DType::F32], true),
         _ => (floats, true),
     };
-    let sizes = match bytes.pick(4) {
-        0 => vec![2, 3, 5, 7, 8, 16, 17, 31, 33],
-        1 => vec![4, 8, 16, 32, 64],
-        2 => vec![1, 4, 129, 13, 32],
+    let mut sizes = match bytes.pick(4) {
+        0 => vec![2, 3, 5, 7, 8, 16, 17, 31, 33, 1000],
+        1 => vec![2, 4, 8, 16, 32, 64, 256, 4096],
+        2 => vec![1, 4, 129, 13, 32, 4097],
         _ => Limits::default().sizes,
     };
-    Limits { ops: 8, inputs: 3, rank: 1 + bytes.pick(6), sizes, dtypes, tame }
+    // About 20 000 elements at most.
+    let rank = 1 + bytes.pick(6);
+    let most = [20_000, 141, 27, 12, 7, 5][rank - 1];
+    sizes.retain(|size| *size <= most);
+    Limits { ops: 8, inputs: 3, rank, sizes, dtypes, tame, ..Limits::default() }
 }
 
 /// Compiles and runs one draw; panics with all that is known if it is wrong.
