@@ -170,17 +170,18 @@ impl Segments {
         self.lanes[pc as usize] += u64::from(mask.count_ones());
     }
 
-    /// Turns entries into counts of instructions.
-    pub(crate) fn tally(&self, program: &Program, counters: &mut Counters) {
+    /// Turns entries into counts of instructions; `executed` gets the warps
+    /// that executed each instruction.
+    pub(crate) fn tally(&self, program: &Program, counters: &mut Counters, executed: &mut [u64]) {
         for start in 0..program.code.len() {
             if self.warps[start] == 0 {
                 continue;
             }
-            for pc in start..program.code.len() {
-                let inst = program.code[pc];
+            for (pc, inst) in program.code.iter().enumerate().skip(start) {
                 let class = class(program, pc) as usize;
                 let width = if matches!(inst.op, Op::MoveIn | Op::MoveOut) { u64::from(inst.c) } else { 1 };
                 counters.warp_instructions[class] += self.warps[start];
+                executed[pc] += self.warps[start];
                 counters.lane_operations[class] += self.lanes[start] * width;
                 if matches!(inst.op, Op::End | Op::If | Op::Join | Op::Loop | Op::Next) {
                     break;

@@ -53,8 +53,10 @@ pub struct Report {
     pub counters: Counters,
     /// Hash of all scheduling choices.
     pub trace: u64,
-    /// Elements of each global buffer that nobody filled; empty without detectors.
+    /// Elements of each global buffer that nobody filled; zeros without detectors.
     pub unwritten: Vec<u64>,
+    /// How many warps executed each instruction.
+    pub executed: Vec<u64>,
 }
 
 /// Runs a program. The program and the launch passed [`Program::validate`]; a
@@ -71,7 +73,7 @@ pub fn run(program: &Program, launch: &Launch, memory: &mut Memory, config: &Con
     }
     let shadows = make_shadows(program, memory, config);
     let shared = Shared { program, launch, memory, shadows: &shadows, config };
-    let (counters, trace) = if program.independent_blocks() {
+    let (totals, trace) = if program.independent_blocks() {
         shared.independent(blocks)?
     } else {
         let mut machine = shared.machine(false, true);
@@ -82,7 +84,7 @@ pub fn run(program: &Program, launch: &Launch, memory: &mut Memory, config: &Con
     };
     let unwritten = |shadow: &Option<Shadow>, len| shadow.as_ref().map_or(0, |s| s.unwritten(len));
     let unwritten = shadows.iter().zip(lens).map(|(shadow, len)| unwritten(shadow, len)).collect();
-    Ok(Report { counters, trace, unwritten })
+    Ok(Report { counters: totals.counters, trace, unwritten, executed: totals.executed })
 }
 
 fn make_shadows(program: &Program, memory: &Memory, config: &Config) -> Vec<Option<Shadow>> {
@@ -99,6 +101,12 @@ fn launch_trap(program: &Program, kind: TrapKind) -> Box<Trap> {
     let is_grid_sync = |inst: &crate::Inst| inst.op == crate::Op::Sync && inst.imm == 2;
     let pc = program.code.iter().position(is_grid_sync).unwrap_or(0) as u32;
     Box::new(Trap { kind, pc, block: 0, warp: 0, lane: 0, buffer: None, slot: None, index: 0 })
+}
+
+/// What one host thread counted.
+struct Totals {
+    counters: Counters,
+    executed: Vec<u64>,
 }
 
 /// What all host threads read.
@@ -129,14 +137,14 @@ impl<'a> Shared<'a> {
         }
     }
 
-    fn totals(&self, machine: Machine) -> Counters {
-        let mut counters = machine.counters;
-        machine.segments.tally(self.program, &mut counters);
-        counters
+    fn totals(&self, machine: Machine) -> Totals {
+        let mut totals = Totals { counters: machine.counters, executed: vec![0; self.program.code.len()] };
+        machine.segments.tally(self.program, &mut totals.counters, &mut totals.executed);
+        totals
     }
 
     /// Blocks that cannot communicate: any order, several host threads.
-    fn independent(&self, blocks: u64) -> Result<(Counters, u64), Box<Trap>> {
+    fn independent(&self, blocks: u64) -> Result<(Totals, u64), Box<Trap>> {
         let available = || std::thread::available_parallelism().map_or(1, |n| n.get());
         let threads = if self.config.threads == 0 { available() } else { self.config.threads };
         let threads = (threads as u64).min(blocks.div_ceil(4)).max(1);
@@ -144,7 +152,7 @@ impl<'a> Shared<'a> {
         let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         // Small enough to balance, large enough to be rarely fetched.
         let chunk = (blocks / (threads * 16)).clamp(1, 64);
-        let work = || -> Option<(Counters, u64)> {
+        let work = || -> Option<(Totals, u64)> {
             let mut machine = self.machine(parallel, false);
             let mut trace = 0u64;
             let mut slot = vec![Slot::new(self.program, self.launch, self.config.detect)];
@@ -177,12 +185,14 @@ impl<'a> Shared<'a> {
         if results.iter().any(Option::is_none) {
             return Err(self.first_trap(blocks));
         }
-        let (mut counters, mut trace) = (Counters::default(), 0u64);
+        let mut totals = Totals { counters: Counters::default(), executed: vec![0; self.program.code.len()] };
+        let mut trace = 0u64;
         for (part, hash) in results.into_iter().flatten() {
-            counters.add(&part);
+            totals.counters.add(&part.counters);
+            totals.executed.iter_mut().zip(part.executed).for_each(|(sum, n)| *sum += n);
             trace = trace.wrapping_add(hash);
         }
-        Ok((counters, trace))
+        Ok((totals, trace))
     }
 
     /// Runs again in order, on one thread and with a log, so that the report is

@@ -72,8 +72,8 @@ unsafe fn indices(
             let mut index = *u64::lanes(files, inst.a);
             if mask != u32::MAX {
                 let own = index[first];
-                for l in 0..LANES {
-                    index[l] = if mask >> l & 1 == 1 { index[l] } else { own };
+                for (l, i) in index.iter_mut().enumerate() {
+                    *i = if mask >> l & 1 == 1 { *i } else { own };
                 }
             }
             let mut bad = false;
@@ -88,8 +88,8 @@ unsafe fn indices(
             out = *u32::lanes(files, inst.a);
             if mask != u32::MAX {
                 let own = out[first];
-                for l in 0..LANES {
-                    out[l] = if mask >> l & 1 == 1 { out[l] } else { own };
+                for (l, i) in out.iter_mut().enumerate() {
+                    *i = if mask >> l & 1 == 1 { *i } else { own };
                 }
             }
             let mut worst = 0;
@@ -137,6 +137,15 @@ enum Kind {
     Atomic,
 }
 
+/// What an access does.
+#[derive(Clone, Copy)]
+struct Touch {
+    global: bool,
+    /// Elements at each index.
+    width: u32,
+    kind: Kind,
+}
+
 /// Runs the detectors over an access of `width` elements at each index.
 #[inline(always)]
 fn detect(
@@ -145,11 +154,10 @@ fn detect(
     warp: &Warp,
     inst: Inst,
     pc: u32,
-    global: bool,
     index: &Indices,
-    width: u32,
-    kind: Kind,
+    touch: Touch,
 ) -> Checked {
+    let Touch { global, width, kind } = touch;
     if shadow(machine, block, global, inst.b).is_none() {
         return Ok(());
     }
@@ -318,7 +326,7 @@ pub(crate) unsafe fn load<const CHECK: bool>(
     unsafe {
         let index = indices(block, warp, files, inst, pc, place.len, 1)?;
         if CHECK {
-            detect(machine, block, warp, inst, pc, place.global, &index, 1, Kind::Read)?;
+            detect(machine, block, warp, inst, pc, &index, Touch { global: place.global, width: 1, kind: Kind::Read })?;
         }
         if machine.count {
             count(machine, warp, &place, &index, 1, false);
@@ -360,7 +368,15 @@ pub(crate) unsafe fn store<const CHECK: bool>(
     unsafe {
         let index = indices(block, warp, files, inst, pc, place.len, 1)?;
         if CHECK {
-            detect(machine, block, warp, inst, pc, place.global, &index, 1, Kind::Write)?;
+            detect(
+                machine,
+                block,
+                warp,
+                inst,
+                pc,
+                &index,
+                Touch { global: place.global, width: 1, kind: Kind::Write },
+            )?;
         }
         if machine.count {
             count(machine, warp, &place, &index, 1, true);
@@ -412,7 +428,7 @@ pub(crate) unsafe fn vector_move<const CHECK: bool, const IN: bool>(
         }
         if CHECK {
             let kind = if IN { Kind::Read } else { Kind::Write };
-            detect(machine, block, warp, inst, pc, place.global, &index, width, kind)?;
+            detect(machine, block, warp, inst, pc, &index, Touch { global: place.global, width, kind })?;
         }
         if machine.count {
             count(machine, warp, &place, &index, width, !IN);
@@ -572,12 +588,12 @@ pub(crate) unsafe fn local_load<const CHECK: bool>(
     // SAFETY: registers `b..b + c` by validation and `local_indices`.
     unsafe {
         let index = local_indices(block, warp, files, inst, inst.a, pc)?;
-        for l in 0..LANES {
-            let slot = inst.imm + index[l];
+        for (l, &i) in index.iter().enumerate() {
+            let slot = inst.imm + i;
             if CHECK && warp.mask >> l & 1 == 1 && warp.init[slot as usize] >> l & 1 == 0 {
-                return Err(unset(block, warp, pc, inst.imm, 1 << l, index[l].into()));
+                return Err(unset(block, warp, pc, inst.imm, 1 << l, i.into()));
             }
-            let from = inst.b + index[l] as u16;
+            let from = inst.b + i as u16;
             if inst.flags.has(Flags::WIDE) {
                 (*u64::lanes(files, inst.d))[l] = (*u64::lanes(files, from))[l];
             } else {
@@ -630,7 +646,15 @@ pub(crate) unsafe fn atomic<const CHECK: bool>(
     unsafe {
         let index = indices(block, warp, files, inst, pc, place.len, 1)?;
         if CHECK {
-            detect(machine, block, warp, inst, pc, place.global, &index, 1, Kind::Atomic)?;
+            detect(
+                machine,
+                block,
+                warp,
+                inst,
+                pc,
+                &index,
+                Touch { global: place.global, width: 1, kind: Kind::Atomic },
+            )?;
             if let Some(clocks) = &mut machine.clocks {
                 let owner = if place.global { u32::MAX } else { block.linear };
                 let (linear, first) = (block.linear, warp.index * 32);

@@ -119,7 +119,7 @@ trait Divide: Lane + PartialEq {
 impl Divide for i32 {
     #[inline(always)]
     fn inverse(self, _: &[Self; LANES]) -> Option<f64> {
-        (self > 1 || self < -1).then(|| 1.0 / f64::from(self))
+        (!(-1..=1).contains(&self)).then(|| 1.0 / f64::from(self))
     }
 }
 
@@ -131,7 +131,7 @@ impl Divide for i64 {
             // Bits that differ from the sign.
             size |= (a ^ (a >> 63)) as u64;
         }
-        (size >> 50 == 0 && (self > 1 || self < -1) && self.unsigned_abs() >> 50 == 0).then(|| 1.0 / self as f64)
+        (size >> 50 == 0 && !(-1..=1).contains(&self) && self.unsigned_abs() >> 50 == 0).then(|| 1.0 / self as f64)
     }
 }
 

@@ -135,12 +135,11 @@ impl Scheduler {
         }
         // Any other than the victim, in runs: the last one goes on if it can,
         // so that one warp gets as far ahead as the barriers allow.
-        if self.last != self.victim {
-            if let Ok(same) = ready.binary_search(&self.last) {
-                if self.rng.below(64) != 0 {
-                    return same;
-                }
-            }
+        if self.last != self.victim
+            && let Ok(same) = ready.binary_search(&self.last)
+            && self.rng.below(64) != 0
+        {
+            return same;
         }
         let choice = self.rng.below(ready.len());
         if ready[choice] == self.victim { (choice + 1) % ready.len() } else { choice }

@@ -25,12 +25,18 @@ impl Program {
                     let buffer = &memory.buffers[i];
                     ensure(buffer.elem == decl.elem, "a buffer has another element type")?;
                     ensure(buffer.len < 1 << 32, "a buffer has more than 2^32 elements")?;
-                    ensure(buffer.address % decl.elem.bytes() as u64 == 0, "a buffer is not aligned to its elements")?;
+                    ensure(
+                        buffer.address.is_multiple_of(decl.elem.bytes() as u64),
+                        "a buffer is not aligned to its elements",
+                    )?;
                 }
                 SpaceKind::Shared { offset } => {
                     let end = u64::from(offset) + decl.len.saturating_mul(decl.elem.bytes() as u64);
                     ensure(end <= self.shared_bytes.into(), "a shared buffer leaves shared memory")?;
-                    ensure(offset as usize % decl.elem.bytes() == 0, "a shared buffer is not aligned to its elements")?;
+                    ensure(
+                        (offset as usize).is_multiple_of(decl.elem.bytes()),
+                        "a shared buffer is not aligned to its elements",
+                    )?;
                 }
             }
         }

@@ -73,6 +73,8 @@ pub struct FusionBuilder {
     pub(super) ops: PrimaryMap<OpId, Op>,
     pub(super) inputs: Vec<Operand>,
     pub(super) outputs: Vec<TensorId>,
+    /// The outputs, to find one quickly.
+    returned: FxHashSet<TensorId>,
     pub(super) names: FxHashSet<String>,
     /// The conversions made so far, so that none is made twice.
     casts: FxHashMap<(TensorId, DType), TensorId>,
@@ -161,10 +163,11 @@ impl FusionBuilder {
     /// already, is returned as a copy: outputs are distinct results of operations.
     pub fn output(&mut self, x: impl Into<Src>) -> Result<()> {
         let mut x = self.tensor_operand("return", x.into())?;
-        if matches!(self.tensors[x].def, TensorDef::Input(_)) || self.outputs.contains(&x) {
+        if matches!(self.tensors[x].def, TensorDef::Input(_)) || self.returned.contains(&x) {
             x = self.push(OpKind::Set, vec![Operand::Tensor(x)])?;
         }
         self.outputs.push(x);
+        self.returned.insert(x);
         Ok(())
     }
 

@@ -103,7 +103,7 @@ impl Body {
     /// The operation; `None` where an operand was refused before.
     fn right_side<'a>(&mut self, cursor: &mut Cursor<'a>, results: &[(&'a str, Span)]) -> Result<Option<Vec<Operand>>> {
         cursor.expect('=', "after the names that the statement defines")?;
-        let parsed = call(cursor, results)?;
+        let parsed = call(cursor, results, &mut self.suggestions_left)?;
         let attrs = Attrs::check(&parsed.info, &parsed.attrs, parsed.span)?;
         let (Some(shape), Some(operands)) = (self.resolve(&parsed.shape)?, self.resolve(&parsed.operands)?) else {
             return Ok(None);
@@ -214,10 +214,10 @@ fn results<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(&'a str, Span)>> {
 }
 
 /// The operation, its operands and attributes, to the end of the line.
-fn call<'a>(cursor: &mut Cursor<'a>, results: &[(&'a str, Span)]) -> Result<Parsed<'a>> {
+fn call<'a>(cursor: &mut Cursor<'a>, results: &[(&'a str, Span)], suggestions: &mut u32) -> Result<Parsed<'a>> {
     let start = cursor.span();
     let Token::Word(name) = cursor.peek() else { return Err(cursor.unexpected("the name of an operation")) };
-    let info = catalog::find(name).ok_or_else(|| unknown_op(name, start))?;
+    let info = catalog::find(name).ok_or_else(|| unknown_op(name, start, suggestions))?;
     cursor.next();
     let mut shape = Vec::new();
     if info.shape {
@@ -234,10 +234,13 @@ fn call<'a>(cursor: &mut Cursor<'a>, results: &[(&'a str, Span)]) -> Result<Pars
     Ok(Parsed { results: results.to_vec(), info, shape, operands, attrs, span: cursor.since(start) })
 }
 
-fn unknown_op(name: &str, span: Span) -> Box<Diagnostic> {
+fn unknown_op(name: &str, span: Span, suggestions: &mut u32) -> Box<Diagnostic> {
     let shown: String = name.chars().take(40).collect();
-    let names = catalog::all();
-    let label = nearest(name, names.iter().map(|row| row.name)).map(|near| format!("did you mean `{near}`?"));
+    let mut label = None;
+    if *suggestions > 0 {
+        *suggestions -= 1;
+        label = nearest(name, catalog::all().iter().map(|row| row.name)).map(|near| format!("did you mean `{near}`?"));
+    }
     Diagnostic::user(code::UNKNOWN_OP, format!("unknown operation `{shown}`"))
         .label(span, label.unwrap_or_default())
         .note("operations are listed in cases/README.md")

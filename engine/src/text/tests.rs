@@ -102,23 +102,24 @@ fn composites_expand() {
               %4 = exp %3
               %5 = sum %4 axes(1)
               %6 = broadcast %5 flags(false, true)
-              %s = div %4, %6
-              %7 = mul %0, %0
-              %8 = sum %7 axes(1)
-              %9 = div %8, 1024.0
-              %10 = add %9, 1e-6
-              %11 = rsqrt %10
-              %12 = broadcast %11 flags(false, true)
-              %13 = mul %0, %12
-              %14 = broadcast %w flags(true, false)
-              %r = mul %13, %14
-              %15 = sum %0 axes(1)
-              %m = div %15, 1024.0
-              %16 = broadcast %m flags(false, true)
-              %17 = sub %0, %16
-              %18 = mul %17, %17
-              %19 = sum %18 axes(1)
-              %v = div %19, 1023.0
+              %7 = reciprocal %6
+              %s = mul %4, %7
+              %8 = mul %0, %0
+              %9 = sum %8 axes(1)
+              %10 = div %9, 1024.0
+              %11 = add %10, 1e-6
+              %12 = rsqrt %11
+              %13 = broadcast %12 flags(false, true)
+              %14 = mul %0, %13
+              %15 = broadcast %w flags(true, false)
+              %r = mul %14, %15
+              %16 = sum %0 axes(1)
+              %m = div %16, 1024.0
+              %17 = broadcast %m flags(false, true)
+              %18 = sub %0, %17
+              %19 = mul %18, %18
+              %20 = sum %19 axes(1)
+              %v = div %20, 1023.0
               return %s, %r, %v, %m
             }
         "#]],
@@ -304,4 +305,37 @@ fn no_text_makes_the_parser_panic() {
     })
     .size_max(800)
     .budget_ms(800);
+}
+
+/// Texts at the limits: each is read or refused, within a bound on work that
+/// grows with the text and not with its square.
+#[test]
+fn hostile_texts_end() {
+    let head = "fusion @f(%x: f32[?]) {\n";
+    let repeat = |line: &str, count: usize| format!("{head}{}", line.repeat(count));
+    let chain: String = (0..30_000).map(|i| format!("%a{} = add %a{i}, 1\n", i + 1)).collect();
+    let scalars: String = (0..30_000).map(|i| format!("%a{} = add %a{i}, %n\n", i + 1)).collect();
+    let names: String = (0..40_000).map(|i| format!("%q{i} = ngg %zz{i}\n")).collect();
+    let texts = [
+        repeat("%0=a\n", 150_000),
+        repeat("%0 = neg %y\n", 70_000),
+        repeat("((((((((((", 90_000),
+        repeat("}\nfusion @f(", 70_000),
+        format!("{head}%0 = neg %x\nreturn {}%0\n}}", "%0, ".repeat(200_000)),
+        format!("{head}%a0 = neg %x\n{chain}return %a30000\n}}"),
+        format!("fusion @f(%x: f32[?], %n: i64, %a0: i64) {{\n{scalars}%y = mul %x, %a30000\nreturn %y\n}}"),
+        format!("{head}{names}"),
+        "\u{1F600}".repeat(200_000),
+        ";".repeat(1_000_000),
+        "x".repeat(2_000_000),
+    ];
+    for text in texts {
+        let start = std::time::Instant::now();
+        match parse(&text) {
+            Ok(file) => drop(file.fusions.iter().map(|parsed| print(&parsed.fusion)).collect::<Vec<_>>()),
+            Err(errors) => assert!(!errors.is_empty() && errors.len() <= 101),
+        }
+        let shown: String = text.chars().skip(24).take(30).collect();
+        assert!(start.elapsed().as_secs() < 10, "{shown} took {:?}", start.elapsed());
+    }
 }

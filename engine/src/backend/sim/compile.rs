@@ -41,6 +41,13 @@ pub(super) struct Region {
     pub(super) repeats: bool,
 }
 
+/// Where all buffers are.
+struct Layout {
+    buffers: Vec<BufId>,
+    shared_bytes: u32,
+    locals: Vec<(u32, BufId)>,
+}
+
 /// Where a local buffer is.
 #[derive(Clone, Copy, Debug)]
 struct Local {
@@ -113,14 +120,14 @@ pub fn compile(kernel: &Kernel) -> Result<Program> {
         grid_sync: false,
         emitted: 0,
     };
-    let (buffers, shared_bytes, locals) = compiler.buffers()?;
+    let layout = compiler.buffers()?;
     compiler.block(&kernel.body, 0)?;
-    compiler.finish(buffers, shared_bytes, locals)
+    compiler.finish(layout)
 }
 
 impl Compiler<'_> {
     /// Numbers global buffers first, then shared ones; places local ones.
-    fn buffers(&mut self) -> Result<(Vec<BufId>, u32, Vec<(u32, BufId)>)> {
+    fn buffers(&mut self) -> Result<Layout> {
         let (offsets, shared_bytes) = shared_layout(self.kernel)?;
         let (mut buffers, mut locals) = (Vec::new(), Vec::new());
         for space in [Space::Global, Space::Shared] {
@@ -150,7 +157,7 @@ impl Compiler<'_> {
             let local = self.new_local(self.constant_len(id)?, isel::wide(buffer.dtype))?;
             self.locals.set(id, Some(local));
         }
-        Ok((buffers, shared_bytes, locals))
+        Ok(Layout { buffers, shared_bytes, locals })
     }
 
     fn constant_len(&self, id: BufId) -> Result<u32> {
@@ -525,12 +532,11 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn finish(mut self, buffers: Vec<BufId>, shared_bytes: u32, locals: Vec<(u32, BufId)>) -> Result<Program> {
+    fn finish(mut self, layout: Layout) -> Result<Program> {
         let items = self.close();
         let code = self.asm.finish(items)?;
-        let mut unary: Vec<(u32, fn(f64) -> f64)> =
-            self.functions.iter().map(|(&op, &index)| (index, eval::unary_f64(op))).collect();
-        unary.sort_unstable_by_key(|&(index, _)| index);
+        let mut functions: Vec<(u32, UnaryOp)> = self.functions.iter().map(|(&op, &index)| (index, op)).collect();
+        functions.sort_unstable();
         let mut host: Vec<(u32, HostFn)> =
             self.calls.iter().map(|(&call, &index)| (index, host_function(call))).collect();
         host.sort_unstable_by_key(|&(index, _)| index);
@@ -544,12 +550,12 @@ impl Compiler<'_> {
             locals64: code.locals64,
             local_slots: self.slots,
             preloads: code.preloads,
-            unary: unary.into_iter().map(|(_, f)| f).collect(),
+            unary: functions.into_iter().map(|(_, op)| eval::unary_f64(op)).collect(),
             host: host.into_iter().map(|(_, f)| f).collect(),
-            shared_bytes,
+            shared_bytes: layout.shared_bytes,
             grid_sync: self.grid_sync,
         };
-        Ok(Program { core, buffers, locals })
+        Ok(Program { core, buffers: layout.buffers, locals: layout.locals })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a run found, for people: traps as diagnostics, counters by name.
 
-use super::compile::{Program, statement};
+use super::compile::{Program, count, statement};
 use super::memory::Memory;
 use crate::diag::{Code, Diagnostic, code};
 use crate::kernel::{BoundLaunch, BufId, Kernel, print_stmt};
@@ -16,20 +16,29 @@ pub struct SimReport {
     /// For each output of the fusion, its number, its buffer and how many of
     /// its elements were never written. Zeros without detectors.
     pub unwritten: Vec<(u32, BufId, u64)>,
+    /// Whether each statement of the kernel, in preorder, was executed.
+    pub executed: Vec<bool>,
 }
 
 impl SimReport {
-    pub(super) fn new(done: simcore::Report, memory: &Memory) -> Self {
+    pub(super) fn new(program: &Program, kernel: &Kernel, done: simcore::Report, memory: &Memory) -> Self {
         let missing = |buffer| memory.slot(buffer).and_then(|slot| done.unwritten.get(slot)).copied().unwrap_or(0);
         let unwritten = memory.outputs().iter().map(|&(output, buffer)| (output, buffer, missing(buffer))).collect();
-        Self { counters: done.counters, trace: done.trace, unwritten }
+        let mut executed = vec![false; count(&kernel.body) as usize];
+        for (&origin, &warps) in program.core.origin.iter().zip(&done.executed) {
+            if let Some(statement) = executed.get_mut(origin as usize) {
+                *statement |= warps > 0;
+            }
+        }
+        Self { counters: done.counters, trace: done.trace, unwritten, executed }
     }
 
     /// Nothing was launched, so nothing was written.
-    pub(super) fn empty(memory: &Memory, launch: &BoundLaunch) -> Self {
+    pub(super) fn empty(kernel: &Kernel, memory: &Memory, launch: &BoundLaunch) -> Self {
         let len = |buffer| launch.buffer_lens.get(buffer).copied().unwrap_or(0);
         let unwritten = memory.outputs().iter().map(|&(output, buffer)| (output, buffer, len(buffer))).collect();
-        Self { counters: Counters::default(), trace: 0, unwritten }
+        let executed = vec![false; count(&kernel.body) as usize];
+        Self { counters: Counters::default(), trace: 0, unwritten, executed }
     }
 }
 

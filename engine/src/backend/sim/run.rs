@@ -26,7 +26,7 @@ pub fn run_program(
     options: &SimOptions,
 ) -> Result<SimReport> {
     if launch.is_empty() {
-        return Ok(SimReport::empty(memory, launch));
+        return Ok(SimReport::empty(kernel, memory, launch));
     }
     let params = launch.params.iter().map(|param| match param {
         BoundParam::Pointer(_) => 0,
@@ -52,7 +52,7 @@ pub fn run_program(
         ..Config::default()
     };
     match simcore::run(&program.core, &core_launch, &mut memory.core, &config) {
-        Ok(done) => Ok(SimReport::new(done, memory)),
+        Ok(done) => Ok(SimReport::new(program, kernel, done, memory)),
         Err(trap) => Err(report::diagnose(program, kernel, launch, &trap)),
     }
 }

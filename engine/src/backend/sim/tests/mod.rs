@@ -1,5 +1,6 @@
 //! Kernels written by hand: what they compute, and what the detectors say.
 
+mod counters;
 mod litmus;
 mod ops;
 mod values;
