@@ -5,6 +5,8 @@
 //! A draw is a string of bytes, so a failure shrinks to few bytes. The committed
 //! test walks fixed seeds; `fuzz_for_long` (ignored by default) takes fresh ones.
 
+#![allow(clippy::unwrap_used, reason = "a test: what fails here is the finding")]
+
 use engine::backend::sim;
 use engine::diag::Kind;
 use engine::fusion::random::{Generated, Limits, generate, scalar_value};

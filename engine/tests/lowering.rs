@@ -376,3 +376,23 @@ fn expanded_and_empty() {
         }
     }
 }
+
+/// A value that is kept for a wide store, between two users of another value.
+#[test]
+fn intermediate_results_are_returned() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM2)?;
+        let y = b.tensor("y", DType::F32, SYM2)?;
+        let sum = b.add(x, y)?;
+        let abs = b.abs(sum)?;
+        let neg = b.neg(abs)?;
+        let all = b.mul(neg, sum)?;
+        b.output(neg)?;
+        b.output(abs)?;
+        b.output(sum)?;
+        Ok(all)
+    });
+    for s in sizes2() {
+        check(&f, &[&s, &s]);
+    }
+}

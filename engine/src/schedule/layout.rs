@@ -117,7 +117,7 @@ impl Layout {
             expected = stride.saturating_mul(meta.sizes[*axis]);
         }
         axes.reverse();
-        let align = 1 << align.max(1).min(MAX_ALIGN).trailing_zeros();
+        let align = 1 << align.clamp(1, MAX_ALIGN).trailing_zeros();
         let size_facts = meta.sizes.iter().map(|size| power_of_two_fact(*size)).collect();
         Self { align, order: axes, size_facts }
     }
