@@ -57,6 +57,8 @@ pub fn lower(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str) -> 
     lowering.emit_level(&computed, 0)?;
     let launch = lowering.launch()?;
     let mut kernel = lowering.b.finish(launch);
+    let fusion = &scheduled.fusion;
+    kernel.narrow_results = fusion.outputs.iter().all(|output| fusion.tensors[*output].dtype.is_reduced_float());
     kernel.body = cleanup(kernel.body, &kernel.exprs);
     let hash = Hash128::of(kernel::print(&kernel).as_bytes());
     kernel.name = format!("{scheduler}_{}_{}", identifier(&scheduled.fusion.name), hash.short());
