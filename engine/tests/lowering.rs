@@ -396,3 +396,19 @@ fn intermediate_results_are_returned() {
         check(&f, &[&s, &s]);
     }
 }
+
+/// What does not depend on a reduction over blocks is not written by its last
+/// block alone, but by one block all the same.
+#[test]
+fn a_result_beside_a_reduction_over_blocks() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, &[Dim::Symbolic])?;
+        let y = b.tensor("y", DType::F32, &[])?;
+        let s = b.sum(x, &[0], false)?;
+        b.output(s)?;
+        b.neg(y)
+    });
+    for n in [5, 4097, 100_000] {
+        check(&f, &[&[n], &[]]);
+    }
+}
