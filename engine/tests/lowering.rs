@@ -1,6 +1,8 @@
 //! Kernels of every heuristic against the reference, on the simulator with all
 //! detectors, over shapes that divide and shapes that do not.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use engine::backend::sim;
 use engine::diag::Result;
 use engine::fusion::{Dim, Fusion, FusionBuilder, Operand};
