@@ -97,10 +97,11 @@ pub fn parse(text: &str) -> Result<Kernel> {
     }
     let mut line = lines[launch_at];
     let launch = parser.launch(&mut line)?;
+    let narrow_results = line.take_word("narrow_results");
     line.end()?;
     let body = parser.body(&lines[launch_at + 1..])?;
     let Parser { params, buffers, vars, exprs, .. } = parser;
-    Ok(Kernel { name: name.into(), index_type, params, buffers, vars, exprs, body, launch })
+    Ok(Kernel { name: name.into(), index_type, params, buffers, vars, exprs, body, launch, narrow_results })
 }
 
 /// Checks that a kernel's text reads back as the same text. Numbers of pieces

@@ -41,7 +41,7 @@ kernel all index i64 {
   global done: i32[1] align 4 zeroed
   shared tile: f32[64] align 16
   local lanes: bf16[8] align 16
-  launch grid (ceildiv(n, 256), 1, 1) block (32, 1, 1) max_threads 32 min_blocks 2 cooperative
+  launch grid (ceildiv(n, 256), 1, 1) block (32, 1, 1) max_threads 32 min_blocks 2 cooperative narrow_results
   move.streaming bf16x8 lanes[0] = x[i64(blockIdx.x) * 8]
   for i.v0: i64 in 0..8 unroll {
     let v: bf16 = load lanes[i.v0]
