@@ -272,3 +272,127 @@ fn normalisations() {
         }
     }
 }
+
+/// Reducing nothing gives the neutral element, in every shape of kernel.
+#[test]
+fn empty_rows() {
+    for axes in [&[0i64][..], &[1], &[0, 1], &[2], &[1, 2]] {
+        let f = fusion(|b| {
+            let x = b.tensor("x", DType::F32, SYM3)?;
+            let s = b.sum(x, axes, false)?;
+            b.output(s)?;
+            b.max(x, axes, false)
+        });
+        for s in [[0, 3, 40], [3, 0, 40], [40, 3, 0], [0, 0, 5], [5, 0, 0]] {
+            check(&f, &[&s]);
+        }
+    }
+    // The maximum of nothing is not finite; the sum of nothing is 0 all the same.
+    let log_sum_exp = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM2)?;
+        let m = b.max(x, &[1], true)?;
+        let shifted = b.sub(x, m)?;
+        let e = b.exp(shifted)?;
+        b.sum(e, &[1], false)
+    });
+    for s in [[5, 0], [1, 0], [5, 3]] {
+        check(&log_sum_exp, &[&s]);
+    }
+}
+
+/// `sum(exp(x - m))` needs no test of its own only if `m` is the maximum of `x`.
+#[test]
+fn the_maximum_of_another_tensor_may_be_infinite() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM2)?;
+        let z = b.tensor("z", DType::F32, SYM2)?;
+        let larger = b.maximum(x, z)?;
+        b.output(larger)?;
+        let m = b.max(z, &[1], true)?;
+        let shifted = b.sub(x, m)?;
+        let e = b.exp(shifted)?;
+        b.sum(e, &[1], false)
+    });
+    for n in [3, 33, 100] {
+        let x = input(DType::F32, &[2, n], 3);
+        let z = HostTensor::filled(DType::F32, &[2, n], engine::num::Value::Float(f64::NEG_INFINITY)).unwrap();
+        check_args(&f, &[Arg::Tensor(x), Arg::Tensor(z)]);
+    }
+}
+
+/// An axis of size 1 that is innermost does not make its neighbour dense.
+#[test]
+fn strided_columns_of_one_element() {
+    let one = &[Dim::Symbolic, Dim::Symbolic, Dim::Const(1)][..];
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, one)?;
+        let y = b.tensor("y", DType::F32, &[Dim::Symbolic, Dim::Const(1)])?;
+        let y = b.broadcast(y, &[true, false, false])?;
+        b.add(x, y)
+    });
+    for (rows, n, stride) in [(3, 200, 4), (3, 256, 8), (1, 4096, 4)] {
+        let meta = engine::tensor::TensorMeta {
+            dtype: DType::F32,
+            sizes: vec![rows, n, 1],
+            strides: vec![n * stride, stride, 1],
+        };
+        let mut k = 0;
+        let x = HostTensor::strided(meta, |_| {
+            k += 1;
+            engine::num::Value::Float(f64::from(k))
+        });
+        check_args(&f, &[Arg::Tensor(x.unwrap()), Arg::Tensor(input(DType::F32, &[n, 1], 5))]);
+    }
+}
+
+/// A result that varies along a reduced dimension, but not along all, is
+/// written once.
+#[test]
+fn a_row_beside_a_full_reduction() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM2)?;
+        let w = b.tensor("w", DType::F32, &[Dim::Symbolic])?;
+        let n = b.neg(w)?;
+        b.output(n)?;
+        let w = b.broadcast(w, &[true, false])?;
+        let p = b.mul(x, w)?;
+        b.sum(p, &[0, 1], false)
+    });
+    for s in [[3, 5], [16, 256], [300, 64], [1, 7]] {
+        check(&f, &[&s, &s[1..]]);
+    }
+}
+
+/// An input without elements whose other axes are not moved along either.
+#[test]
+fn expanded_and_empty() {
+    let f = reduction(&[1], DType::F32);
+    for strides in [[1, 0], [0, 0], [0, 1], [8, 0]] {
+        for sizes in [[5, 0], [0, 5], [5, 3]] {
+            let meta =
+                engine::tensor::TensorMeta { dtype: DType::F32, sizes: sizes.to_vec(), strides: strides.to_vec() };
+            let x = HostTensor::strided(meta, |_| engine::num::Value::Float(0.5)).unwrap();
+            check_args(&f, &[Arg::Tensor(x)]);
+        }
+    }
+}
+
+/// A value that is kept for a wide store, between two users of another value.
+#[test]
+fn intermediate_results_are_returned() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM2)?;
+        let y = b.tensor("y", DType::F32, SYM2)?;
+        let sum = b.add(x, y)?;
+        let abs = b.abs(sum)?;
+        let neg = b.neg(abs)?;
+        let all = b.mul(neg, sum)?;
+        b.output(neg)?;
+        b.output(abs)?;
+        b.output(sum)?;
+        Ok(all)
+    });
+    for s in sizes2() {
+        check(&f, &[&s, &s]);
+    }
+}

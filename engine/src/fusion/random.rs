@@ -223,6 +223,17 @@ impl Drawer<'_> {
         Ok(self.builder.broadcast(y, &flags)?.into())
     }
 
+    /// Whether two operands of one rank have axes that pair.
+    fn pairs(&self, a: Src, b: Src) -> bool {
+        let tensor = |src: Src| match src {
+            Src::Tensor(t) => Some(t),
+            _ => None,
+        };
+        let (Some(a), Some(b)) = (tensor(a), tensor(b)) else { return true };
+        let broadcast = |kind: AxisKind| kind == AxisKind::Broadcast;
+        self.shape(a).iter().zip(&self.shape(b)).all(|(a, b)| a.1 == b.1 || broadcast(a.0) || broadcast(b.0))
+    }
+
     fn op(&mut self) -> Result<Vec<Operand>> {
         let result = match self.pick(16) {
             0..3 => self.unary()?,
@@ -257,6 +268,8 @@ impl Drawer<'_> {
     fn ternary(&mut self) -> Result<Operand> {
         let x = self.tensor();
         let (a, b) = (self.partner(x)?, self.partner(x)?);
+        // Both pair with `x`; where that is a broadcast, perhaps not with each other.
+        let b = if self.pairs(a, b) { b } else { a };
         let op = self.choose(TernaryOp::ALL, TernaryOp::Where);
         if op == TernaryOp::Where || self.limits.tame {
             let condition = self.builder.binary(BinaryOp::Gt, x, 0)?;

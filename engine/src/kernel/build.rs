@@ -294,6 +294,7 @@ impl KernelBuilder {
             exprs: self.exprs,
             body,
             launch,
+            narrow_results: false,
         }
     }
     /// The kernel, with `blocks` blocks of `threads` threads.

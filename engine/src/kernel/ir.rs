@@ -42,6 +42,9 @@ pub struct Kernel {
     pub body: Block,
     /// How it is launched.
     pub launch: Launch,
+    /// Whether every result is stored in a 16-bit float, so that a back end may
+    /// use functions whose relative error stays below 2^-16 for finite results.
+    pub narrow_results: bool,
 }
 
 /// A sequence of statements.

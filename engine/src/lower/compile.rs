@@ -29,7 +29,7 @@ pub struct Compiled {
 pub fn compile_fusion(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Compiled> {
     let bindings = fusion::bind(fusion, args)?;
     let sizes = Sizes::new(fusion, &bindings);
-    let class = ArgClass::new(fusion, args, alignments, sizes.most_elements(), cx.options);
+    let class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
     let planned = cx.span(Phase::Schedule, "heuristic", 0, || heuristic::schedule(cx, fusion, &class, &sizes))?;
     let kernel =
         cx.span(Phase::Lower, planned.scheduler, 0, || lower(&planned.scheduled, &class, planned.scheduler))?;
@@ -57,6 +57,8 @@ pub fn lower(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str) -> 
     lowering.emit_level(&computed, 0)?;
     let launch = lowering.launch()?;
     let mut kernel = lowering.b.finish(launch);
+    let fusion = &scheduled.fusion;
+    kernel.narrow_results = fusion.outputs.iter().all(|output| fusion.tensors[*output].dtype.is_reduced_float());
     kernel.body = cleanup(kernel.body, &kernel.exprs);
     let hash = Hash128::of(kernel::print(&kernel).as_bytes());
     kernel.name = format!("{scheduler}_{}_{}", identifier(&scheduled.fusion.name), hash.short());

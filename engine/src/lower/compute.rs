@@ -227,20 +227,34 @@ impl Lowering<'_> {
     }
 
     /// The terms under which this thread writes an element: its indices are
-    /// valid, and of the threads and blocks that hold the same element it is
-    /// the first.
+    /// valid, and of all places in the loops that hold the same element it is
+    /// the first. A place is first if it is at 0 of everything that the tensor
+    /// does not have: of a leaf, or where a leaf was merged of dimensions that
+    /// it has and others that it has not, of those others.
     pub(super) fn store_terms(&mut self, tv: TvId) -> Result<Vec<ExprId>> {
         let mut terms = self.access_terms(tv)?;
-        for leaf in self.parallel.clone() {
-            if self.scheduled.depends(tv, leaf) || self.last_block.contains(&leaf) {
+        let data = &self.scheduled.tensors[tv];
+        let mut leaves = data.loops.clone();
+        leaves.extend(self.parallel.iter().filter(|leaf| !data.loops.contains(leaf)));
+        let mut firsts: Vec<AxisId> = Vec::new();
+        for leaf in leaves.into_iter().filter(|leaf| !self.last_block.contains(leaf)) {
+            let roots = self.roots_of(leaf);
+            let has = |root: &AxisId| data.axes.iter().any(|axis| axis.concrete && axis.root == *root);
+            let lacking: Vec<AxisId> = roots.iter().copied().filter(|root| !has(root)).collect();
+            firsts.extend(if lacking.len() == roots.len() { vec![leaf] } else { lacking });
+        }
+        firsts.sort();
+        firsts.dedup();
+        for axis in firsts {
+            if self.scheduled.axes[axis].extent == crate::schedule::Extent::Const(1) {
                 continue;
             }
-            if self.scheduled.axes[leaf].extent == crate::schedule::Extent::Const(1) {
-                continue;
-            }
-            let index = self.leaf(leaf)?;
+            let index = self.index_of(axis)?;
             let zero = self.b.int(0);
-            terms.push(self.b.exprs().binary(crate::num::BinaryOp::Eq, index, zero));
+            let first = self.b.exprs().binary(crate::num::BinaryOp::Eq, index, zero);
+            if !terms.contains(&first) {
+                terms.push(first);
+            }
         }
         Ok(terms)
     }

@@ -7,8 +7,9 @@
 //!
 //! The value of an expression outside is known when all its operands' are. One
 //! rule looks further: `x - max(x)` with `x` filled by minus infinity stays
-//! minus infinity outside. If the maximum itself is not finite, the elements
-//! inside are NaN (or the maximum of nothing), and so is every combination.
+//! minus infinity outside. If the maximum itself is not finite, some element
+//! inside is NaN, and so is every sum. That needs the maximum of `x` itself,
+//! over the same dimensions, of at least one element.
 
 use super::context::Lowering;
 use crate::num::{BinaryOp, DType, DTypeClass, ReduceOp, Value, eval};
@@ -86,7 +87,9 @@ impl Lowering<'_> {
                 let value = self.outside(*a, roots, fill)?;
                 Some(eval::unary(*op, self.scheduled.tensors[*a].dtype, value))
             }
-            (Compute::Binary(BinaryOp::Sub), [a, TvOperand::Tv(b)]) if self.is_maximum(*b) => {
+            (Compute::Binary(BinaryOp::Sub), [a @ TvOperand::Tv(x), TvOperand::Tv(b)])
+                if !self.class.has_empty && self.is_maximum_of(*b, *x, roots) =>
+            {
                 let value = operand(a)?;
                 (value == Value::Float(f64::NEG_INFINITY)).then_some(value)
             }
@@ -101,14 +104,33 @@ impl Lowering<'_> {
         }
     }
 
-    /// Whether a tensor is a maximum over a row, perhaps broadcast.
-    fn is_maximum(&self, tv: TvId) -> bool {
-        match &self.scheduled.tensors[tv].op {
-            Some(TvOp { compute: Compute::Reduce { op, .. }, .. }) => *op == ReduceOp::Max,
-            Some(TvOp { compute: Compute::Copy, inputs }) => {
-                matches!(*inputs.as_slice(), [TvOperand::Tv(from)] if self.is_maximum(from))
-            }
-            _ => false,
+    /// Whether `b` is the maximum of `x` over `roots`, perhaps broadcast.
+    fn is_maximum_of(&self, b: TvId, x: TvId, roots: &BTreeSet<AxisId>) -> bool {
+        let reduced = self.behind_moves(b);
+        let Some(TvOp { compute: Compute::Reduce { op: ReduceOp::Max, over }, inputs }) =
+            &self.scheduled.tensors[reduced].op
+        else {
+            return false;
+        };
+        let [TvOperand::Tv(from)] = *inputs.as_slice() else { return false };
+        if self.scheduled.tensors[from].source == self.scheduled.tensors[reduced].source {
+            // The last stage of a reduction that was split.
+            return self.is_maximum_of(from, x, roots);
         }
+        // Copies for other users stem from the same tensor of the fusion.
+        let source = |tv: TvId| self.scheduled.tensors[self.behind_moves(tv)].source;
+        let over: BTreeSet<AxisId> = over.iter().flat_map(|axis| self.roots_of(*axis)).collect();
+        over == *roots && source(from) == source(x)
+    }
+
+    /// The tensor that another one is only a copy of.
+    fn behind_moves(&self, mut tv: TvId) -> TvId {
+        while let Some(TvOp { compute: Compute::Copy, inputs }) = &self.scheduled.tensors[tv].op
+            && let [TvOperand::Tv(from)] = *inputs.as_slice()
+            && !self.is_global(from)
+        {
+            tv = from;
+        }
+        tv
     }
 }

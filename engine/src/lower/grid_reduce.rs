@@ -121,7 +121,7 @@ impl Lowering<'_> {
                 continue;
             }
             let index = self.b.exprs().thread_idx(dim);
-            let index = self.to_index(index);
+            let index = self.as_index(index);
             if reduced == Some(parallel) {
                 (place.sharer, place.sharers) = (index, extent);
             } else {

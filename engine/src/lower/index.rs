@@ -200,6 +200,12 @@ impl Lowering<'_> {
         Ok((rest, last))
     }
 
+    /// The axis that walks a tensor's innermost memory run, and its stride.
+    pub(super) fn innermost_run(&mut self, tv: TvId, layout: &Layout) -> Result<Option<(AxisId, ExprId)>> {
+        let runs = self.memory_runs(tv, layout, None)?;
+        Ok(runs.last().and_then(|run| Some((run.axis?, run.stride))))
+    }
+
     /// Groups a tensor's memory axes into runs: neighbours that are dense and
     /// merged in this order by the schedule share one index and no division.
     fn memory_runs(&mut self, tv: TvId, layout: &Layout, without: Option<AxisId>) -> Result<Vec<Run>> {

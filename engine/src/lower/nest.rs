@@ -263,7 +263,7 @@ impl Lowering<'_> {
             _ => return Err(Diagnostic::bug(format!("{} is not a place in the launch", parallel.name()))),
         };
         let index = self.b.exprs().intern(Expr::Special(special), DType::I32);
-        Ok(self.to_index(index))
+        Ok(self.as_index(index))
     }
 }
 

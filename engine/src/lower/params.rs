@@ -220,7 +220,7 @@ impl Lowering<'_> {
     }
 
     /// Converts a place in the launch to the index type.
-    pub(super) fn to_index(&mut self, value: ExprId) -> ExprId {
+    pub(super) fn as_index(&mut self, value: ExprId) -> ExprId {
         let index_type: DType = self.b.index_type();
         self.b.exprs().cast(value, index_type)
     }

@@ -233,34 +233,23 @@ impl Lowering<'_> {
     }
 
     /// Whether neighbours along a leaf are neighbours in a tensor's memory: the
-    /// leaf is the innermost part of the tensor's innermost memory axis.
+    /// leaf is the innermost part of the axis that walks the tensor's innermost
+    /// memory run, whose stride is 1.
     fn runs_along(&mut self, tv: TvId, leaf: AxisId) -> Result<bool> {
         let layout = self.layout(tv)?;
-        let Some(last) = layout.order.last() else { return Ok(false) };
-        let source = self.scheduled.tensors[tv].axes[last.axis];
-        if !last.dense || !source.concrete {
+        let Some((mut axis, stride)) = self.innermost_run(tv, &layout)? else { return Ok(false) };
+        if self.b.exprs().as_int(stride) != Some(1) {
             return Ok(false);
         }
-        let mut axis = source.root;
         while let Some(consumer) = self.scheduled.axes[axis].consumer {
             axis = match self.scheduled.xforms[consumer] {
                 Xform::Split { inner, .. } => inner,
                 Xform::Align { output, .. } => output,
-                // A merged axis must be walked by this tensor as one run.
-                Xform::Merge { inner, output, .. } if inner == axis && self.walks(tv, output) => output,
+                // The tensor walks less than the merged axis: its index is a remainder.
                 Xform::Merge { .. } => return Ok(false),
             };
         }
         Ok(axis == leaf)
-    }
-
-    /// Whether a tensor's address uses the index of a merged axis itself. If
-    /// the innermost part of the merge divides into vectors the neighbours are
-    /// neighbours even so, but then the address is not provably aligned.
-    fn walks(&self, tv: TvId, merged: AxisId) -> bool {
-        let data = &self.scheduled.tensors[tv];
-        let roots = self.roots_of(merged);
-        roots.iter().all(|root| data.axes.iter().any(|axis| axis.concrete && axis.root == *root))
     }
 
     /// The roots that an axis derives from.

@@ -222,3 +222,18 @@ fn tensors_without_axes_run() {
     });
     check_run(&fusion, &[Arg::Tensor(ramp(DType::F32, &[9]))]);
 }
+
+#[test]
+fn a_fusion_compiles_within_its_budget() {
+    // The least of several, so that a busy machine does not fail it.
+    let budget = std::time::Duration::from_millis(10);
+    for fusion in samples() {
+        let once = |_| {
+            let start = std::time::Instant::now();
+            session().compile(&fusion, &metas([8192, 4097]), &NoTrace).unwrap().cuda_text();
+            start.elapsed()
+        };
+        let least = (0..10).map(once).min().unwrap();
+        assert!(least <= budget, "{} takes {least:?}", fusion.name);
+    }
+}

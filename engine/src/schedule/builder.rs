@@ -1,13 +1,14 @@
 //! The scheduling primitives. Each checks its preconditions, transforms the
 //! working copy and records itself.
 
+use super::inline::break_circles;
 use super::ir::{
     Axis, AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduledFusion, Step, Tv, TvId, TvOp, TvOperand, Xform,
 };
 use super::stages::Stages;
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::CacheHint;
-use crate::util::EntityId;
+use crate::util::{EntityId, SecondaryMap};
 
 /// Applies and records scheduling primitives.
 #[derive(Clone, Debug)]
@@ -383,10 +384,8 @@ impl ScheduleBuilder {
     /// two stages is kept in registers between them.
     pub fn inline_most(&mut self, keep: &[(TvId, usize)]) -> Result<()> {
         let stages = Stages::new(&self.scheduled);
-        for tv in self.scheduled.tensors.ids() {
-            if self.scheduled.tensors[tv].io.is_some() {
-                continue;
-            }
+        let mut positions = SecondaryMap::new();
+        for tv in self.scheduled.tensors.ids().filter(|tv| self.scheduled.tensors[*tv].io.is_none()) {
             let mut position = self.max_inline(tv);
             if stages.crosses(tv) {
                 position = position.min(self.outer_prefix(tv));
@@ -394,7 +393,13 @@ impl ScheduleBuilder {
             if let Some((_, limit)) = keep.iter().find(|(kept, _)| *kept == tv) {
                 position = position.min(*limit);
             }
-            self.inline_at(tv, position)?;
+            positions.set(tv, position);
+        }
+        break_circles(&self.scheduled, &mut positions);
+        for tv in self.scheduled.tensors.ids() {
+            if self.scheduled.tensors[tv].io.is_none() {
+                self.inline_at(tv, positions[tv])?;
+            }
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ pub struct ArgClass {
     pub layouts: Vec<Option<Layout>>,
     /// Whether index arithmetic needs 64 bits.
     pub index64: bool,
+    /// Whether some tensor of the fusion has no element.
+    pub has_empty: bool,
 }
 
 /// The class of one tensor's layout.
@@ -46,8 +48,9 @@ pub struct MemoryAxis {
 
 impl ArgClass {
     /// The class of the given arguments. `alignments` holds the alignment of
-    /// each tensor's element 0 in bytes, in the order of the inputs.
-    pub fn new(fusion: &Fusion, args: &[ArgMeta], alignments: &[u32], max_elements: i64, options: &Options) -> Self {
+    /// each tensor's element 0 in bytes, in the order of the inputs, `elements`
+    /// the numbers of elements of the fusion's smallest and largest tensor.
+    pub fn new(fusion: &Fusion, args: &[ArgMeta], alignments: &[u32], elements: (i64, i64), options: &Options) -> Self {
         let layouts = args
             .iter()
             .enumerate()
@@ -65,11 +68,11 @@ impl ArgClass {
             })
             .max()
             .unwrap_or(0)
-            .max(max_elements);
+            .max(elements.1);
         // Indices are formed before they are tested against an extent, so they
         // may pass it by one tile; half the range is a safe margin.
         let index64 = options.force_index64 || reach > i64::from(i32::MAX) / 2;
-        Self { layouts, index64 }
+        Self { layouts, index64, has_empty: elements.0 == 0 }
     }
 
     /// The layout of an input tensor.
@@ -114,7 +117,7 @@ impl Layout {
             expected = stride.saturating_mul(meta.sizes[*axis]);
         }
         axes.reverse();
-        let align = 1 << align.max(1).min(MAX_ALIGN).trailing_zeros();
+        let align = 1 << align.clamp(1, MAX_ALIGN).trailing_zeros();
         let size_facts = meta.sizes.iter().map(|size| power_of_two_fact(*size)).collect();
         Self { align, order: axes, size_facts }
     }

@@ -22,6 +22,7 @@
 mod builder;
 mod graph;
 pub mod heuristic;
+mod inline;
 mod ir;
 mod layout;
 mod print;

@@ -240,6 +240,9 @@ impl Exprs<'_> {
         let suffix = if dtype == DType::F32 { "f" } else { "" };
         let infinity = |this: &mut Self, sign: f64| this.constant(Value::Float(f64::INFINITY * sign), dtype);
         let function = match op {
+            Exp if dtype == DType::F32 && self.kernel.narrow_results => {
+                return Text::call(self.lib("exp_narrow"), &[&a]);
+            }
             Erf if dtype == DType::F32 => return Text::call(self.lib("erf_fast"), &[&a]),
             Acos | Acosh | Asin | Asinh | Atan | Atanh | Ceil | Cos | Cosh | Exp | Exp2 | Expm1 | Erf | Erfc
             | Floor | Lgamma | Log | Log10 | Log1p | Log2 | Rsqrt | Sin | Sinh | Sqrt | Tan | Tanh | Trunc => op.name(),

@@ -96,8 +96,9 @@ impl Printer<'_> {
         let mut dims = |exprs: [_; 3]| exprs.map(|e| self.exprs.root(e)).join(", ");
         let (grid, block) = (dims(launch.grid), dims(launch.block));
         let cooperative = if launch.cooperative { " cooperative" } else { "" };
+        let narrow = if self.kernel.narrow_results { " narrow_results" } else { "" };
         let text = format!(
-            "launch grid ({grid}) block ({block}) max_threads {} min_blocks {}{cooperative}",
+            "launch grid ({grid}) block ({block}) max_threads {} min_blocks {}{cooperative}{narrow}",
             launch.max_threads, launch.min_blocks
         );
         self.line(&text);

@@ -9,8 +9,8 @@
 use super::Sizes;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    RowLoop, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, row_loop, tuned,
-    vector_width,
+    RowLoop, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, next_power_of_two, row_loop,
+    tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{BinaryOp, UnaryOp};
@@ -92,7 +92,7 @@ pub(super) fn params(
     let rows = product(&kept);
     let threads_y = (128 / threads_x).max(1).min(next_power_of_two(rows));
     let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
-    let exact_vector = align.is_none() && row % vector == 0;
+    let exact_vector = align.is_none() && divides(vector, row);
     let row_loop = row_loop(
         cx,
         ceil_div(rows, threads_y),

@@ -13,7 +13,8 @@ use super::Sizes;
 use super::norm_inner::prefetch_rows;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    RowLoop, WARP, cache_inputs, ceil_div, collapse, merge_all, next_power_of_two, row_loop, tuned, vector_width,
+    RowLoop, WARP, cache_inputs, ceil_div, collapse, divides, merge_all, next_power_of_two, row_loop, tuned,
+    vector_width,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::options::{CompileCx, Options};
@@ -106,7 +107,7 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
     let (threads, unroll, per_block) = if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work) };
     let (length, along) = if inner { (work.vectors, threads.0) } else { (work.slow, threads.1) };
     let (kept_length, kept_along) = if inner { (work.kept, threads.1) } else { (work.vectors, threads.0) };
-    let exact_vector = align.is_none() && fast_extent % vector == 0;
+    let exact_vector = align.is_none() && divides(vector, fast_extent);
     let one_tile = per_block.unwrap_or(length) <= along * unroll;
     let row_loop = if inner && one_tile && per_block.is_none() && work.slow == 1 {
         let wanted = tuned(cx.options, "reduction.threads_per_sm", 0);
@@ -122,10 +123,7 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
         kept,
         slow,
         // One tile covers an empty row too, with every element masked.
-        exact: fast_extent > 0
-            && work.slow > 0
-            && (!inner || exact_vector)
-            && length % per_block.unwrap_or(along * unroll) == 0,
+        exact: (!inner || exact_vector) && work.slow > 0 && divides(per_block.unwrap_or(along * unroll), length),
         exact_kept: (inner || exact_vector) && kept_length % kept_along == 0,
         exact_vector,
         fast,
@@ -154,7 +152,9 @@ type Tile = ((i64, i64), i64, Option<i64>);
 /// Threads and loads in flight along a row. A row that fits one tile gets the
 /// shape that leaves the fewest threads idle; a longer one a full tile.
 fn tile_row(cx: &CompileCx<'_>, work: &Work) -> (i64, i64) {
-    let most = tuned(cx.options, "reduction.threads", 256);
+    // One row for the whole device: few large blocks, so that few partial
+    // results are left. (Measured on an H200, as the other defaults.)
+    let most = tuned(cx.options, "reduction.threads", if work.has_rows { 256 } else { 512 });
     // Without rows to share the block, a row has whole warps.
     let least = if work.has_rows { 1 } else { WARP };
     if work.vectors <= WARP {
@@ -163,6 +163,7 @@ fn tile_row(cx: &CompileCx<'_>, work: &Work) -> (i64, i64) {
     let unrolls = match cx.options.tuning.get("reduction.unroll") {
         Some(unroll) => vec![*unroll],
         // Of equals the first: few loads a thread and many threads.
+        None if !work.has_rows => vec![4],
         None => vec![2, 3, 4, 5, 6],
     };
     let shapes = unrolls.into_iter().map(|unroll| {
@@ -183,7 +184,8 @@ fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
     let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
     let tile = threads_x * unroll;
     let blocks = ceil_div(work.kept, threads_y);
-    let wanted = tuned(cx.options, "reduction.blocks_per_sm", 8) * i64::from(cx.device.sm_count);
+    let per_sm = tuned(cx.options, "reduction.blocks_per_sm", if work.has_rows { 8 } else { 2 });
+    let wanted = per_sm * i64::from(cx.device.sm_count);
     let steps = ceil_div(work.vectors, tile);
     let parts = (wanted / blocks.max(1)).min(steps);
     let per_block = (parts >= 2 && blocks * 2 <= wanted).then(|| ceil_div(steps, parts) * tile);
@@ -195,7 +197,7 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {
     let most_y = tuned(cx.options, "reduction.threads", 256) / threads_x;
     let threads_y = next_power_of_two(work.slow).clamp(1, most_y);
     let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
-    let unroll = tuned(cx.options, "reduction.unroll", 4.min(next_power_of_two(ceil_div(work.slow, threads_y))));
+    let unroll = tuned(cx.options, "reduction.unroll", 16.min(next_power_of_two(ceil_div(work.slow, threads_y))));
     let blocks = ceil_div(work.vectors, threads_x) * work.kept;
     let wanted = tuned(cx.options, "reduction.blocks_per_sm", 4) * i64::from(cx.device.sm_count);
     let tile = threads_y * unroll;

@@ -9,7 +9,7 @@ use crate::util::SecondaryMap;
 #[derive(Clone, Debug)]
 pub struct Sizes {
     values: SecondaryMap<ScalarId, i64>,
-    most_elements: i64,
+    elements: (i64, i64),
 }
 
 impl Sizes {
@@ -23,20 +23,18 @@ impl Sizes {
                 values.set(scalar, value);
             }
         }
-        let most_elements = fusion
-            .tensors
-            .ids()
-            .map(|tensor| {
-                bindings.sizes(fusion, tensor).iter().fold(1i64, |product, size| product.saturating_mul(*size))
-            })
-            .max()
-            .unwrap_or(0);
-        Self { values, most_elements }
+        let count = |tensor| {
+            let sizes = bindings.sizes(fusion, tensor);
+            if sizes.contains(&0) { 0 } else { sizes.iter().fold(1i64, |n, size| n.saturating_mul(*size)) }
+        };
+        let elements =
+            fusion.tensors.ids().map(count).fold((i64::MAX, 0), |(least, most), n| (least.min(n), most.max(n)));
+        Self { values, elements }
     }
 
-    /// The number of elements of the largest tensor.
-    pub fn most_elements(&self) -> i64 {
-        self.most_elements
+    /// The numbers of elements of the smallest and the largest tensor.
+    pub fn elements(&self) -> (i64, i64) {
+        self.elements
     }
 
     /// The extent of an axis.

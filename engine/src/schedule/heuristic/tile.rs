@@ -16,6 +16,12 @@ pub(super) fn ceil_div(a: i64, b: i64) -> i64 {
     a / b + i64::from(a % b != 0)
 }
 
+/// Whether parts of size `by` make up `n` exactly. Nothing does not count: an
+/// extent is often taken as at least 1, and then 0 needs its test.
+pub(super) fn divides(by: i64, n: i64) -> bool {
+    n > 0 && n % by == 0
+}
+
 /// The least power of two that is not below a positive number.
 pub(super) fn next_power_of_two(value: i64) -> i64 {
     (value.max(1) as u64).next_power_of_two() as i64

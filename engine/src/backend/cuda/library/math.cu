@@ -71,6 +71,14 @@ __device__ inline float exp_neg(float x) {
   return r;
 }
 __device__ inline double exp_neg(double x) { return exp(-x); }
+//@ exp_narrow :
+// exp(x) for results of 16 bits: 2^(x log2 e), relative error below 2^-22 +
+// |x| 2^-24, which is 2^-17 where exp(x) is finite; tiny results are 0.
+__device__ inline float exp_narrow(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.4426950408889634f));
+  return r;
+}
 //@ recip_1p :
 // 1 / (1 + x) for x >= 0; 1 + x is at least 1, so the approximation has no special case.
 __device__ inline float recip_1p(float x) {

@@ -1,0 +1,76 @@
+//! Keeps the loops of a computation free of circles.
+//!
+//! A tensor that is computed inside the first `n` loops of its users puts all
+//! of them into one loop nest down to depth `n`. If one user needs another
+//! through a value that is kept outside those loops (`y = f(x)`, `z = y - x`,
+//! with `y` kept in an array for a wide store and `x` inlined into both), the
+//! nest would have to stand both before and after that value.
+//!
+//! At each depth the tensors that share the next loop form groups. A circle of
+//! groups is broken by keeping a tensor with several users in an array too:
+//! without such tensors a group is a tree towards one value, and a circle of
+//! groups would be a circle of values.
+
+use super::ir::{ScheduledFusion, TvId};
+use crate::util::SecondaryMap;
+
+/// Lowers inline positions until no loop nests depend on each other in a circle.
+pub(super) fn break_circles(scheduled: &ScheduledFusion, positions: &mut SecondaryMap<TvId, usize>) {
+    let order = scheduled.topological();
+    let mut place: SecondaryMap<TvId, usize> = SecondaryMap::new();
+    order.iter().enumerate().for_each(|(at, tv)| place.set(*tv, at));
+    let users: Vec<Vec<usize>> =
+        order.iter().map(|tv| scheduled.consumers(*tv).into_iter().map(|user| place[user]).collect()).collect();
+    let mut depths: Vec<usize> = order.iter().map(|tv| positions[*tv]).collect();
+    for depth in 0..depths.iter().copied().max().unwrap_or(0) {
+        loop {
+            let circle = in_circles(&users, &depths, depth);
+            let bridge = (0..order.len()).find(|at| circle[*at] && depths[*at] > depth && users[*at].len() > 1);
+            let Some(bridge) = bridge else { break };
+            depths[bridge] = depth;
+        }
+    }
+    order.iter().zip(depths).for_each(|(tv, depth)| positions.set(*tv, depth));
+}
+
+/// Which tensors' groups at a depth lie on circles, or between two. Tensors are
+/// numbered in topological order.
+fn in_circles(users: &[Vec<usize>], depths: &[usize], depth: usize) -> Vec<bool> {
+    // Union-find; a group is named by its first member.
+    let mut parent: Vec<usize> = (0..users.len()).collect();
+    fn find(parent: &mut [usize], mut node: usize) -> usize {
+        while parent[node] != node {
+            parent[node] = parent[parent[node]];
+            node = parent[node];
+        }
+        node
+    }
+    for (tv, users) in users.iter().enumerate().filter(|(tv, _)| depths[*tv] > depth) {
+        for user in users {
+            let (a, b) = (find(&mut parent, tv), find(&mut parent, *user));
+            parent[a.max(b)] = a.min(b);
+        }
+    }
+    let group: Vec<usize> = (0..users.len()).map(|tv| find(&mut parent, tv)).collect();
+    let edges: Vec<(usize, usize)> = users
+        .iter()
+        .enumerate()
+        .flat_map(|(tv, users)| users.iter().map(move |user| (tv, *user)))
+        .map(|(tv, user)| (group[tv], group[user]))
+        .filter(|(from, to)| from != to)
+        .collect();
+    // A group that needs no live group, or that no live group needs, is on no circle.
+    let mut live = vec![true; users.len()];
+    loop {
+        let (mut needs, mut needed) = (vec![false; users.len()], vec![false; users.len()]);
+        for (from, to) in edges.iter().filter(|(from, to)| live[*from] && live[*to]) {
+            needed[*from] = true;
+            needs[*to] = true;
+        }
+        let before = live.iter().filter(|live| **live).count();
+        (0..live.len()).for_each(|group| live[group] &= needs[group] && needed[group]);
+        if live.iter().filter(|live| **live).count() == before {
+            return group.iter().map(|group| live[*group]).collect();
+        }
+    }
+}
