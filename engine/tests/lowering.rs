@@ -89,10 +89,10 @@ fn check_on(device: &DeviceDesc, fusion: &Fusion, args: &[Arg]) {
         )
     };
     let expected = refeval::evaluate(fusion, args).unwrap();
-    if !launch.is_empty() {
-        if let Err(error) = sim::run(&compiled.kernel, &launch, &mut memory, &SimOptions::default()) {
-            panic!("{}\n{error}", context());
-        }
+    if !launch.is_empty()
+        && let Err(error) = sim::run(&compiled.kernel, &launch, &mut memory, &SimOptions::default())
+    {
+        panic!("{}\n{error}", context());
     }
     for (i, expected) in expected.iter().enumerate() {
         let mut actual = expected.clone();
