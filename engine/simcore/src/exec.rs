@@ -5,6 +5,7 @@ use crate::block::Block;
 use crate::clocks::Clocks;
 use crate::counters::{Counters, Segments};
 use crate::lanes::{Files, Lane};
+use crate::localops;
 use crate::memops;
 use crate::memory::GlobalBuffer;
 use crate::op::{self, Op};
@@ -198,8 +199,8 @@ fn interpret<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: 
                 continue;
             }
             match inst.op {
-                Op::LocalGet => check!(memops::local_get::<CHECK>(block, warp, files, inst, pc as u32)),
-                Op::LocalSet => memops::local_set::<CHECK>(warp, files, inst),
+                Op::LocalGet => check!(localops::local_get::<CHECK>(block, warp, files, inst, pc as u32)),
+                Op::LocalSet => localops::local_set::<CHECK>(warp, files, inst),
                 Op::Load => {
                     visible!();
                     check!(memops::load::<CHECK>(machine, block, warp, files, inst, pc as u32));
@@ -307,8 +308,8 @@ fn interpret<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: 
                     machine.segments.enter(pc as u32, warp.mask);
                     continue;
                 }
-                Op::LocalLoad => check!(memops::local_load::<CHECK>(block, warp, files, inst, pc as u32)),
-                Op::LocalStore => check!(memops::local_store::<CHECK>(block, warp, files, inst, pc as u32)),
+                Op::LocalLoad => check!(localops::local_load::<CHECK>(block, warp, files, inst, pc as u32)),
+                Op::LocalStore => check!(localops::local_store::<CHECK>(block, warp, files, inst, pc as u32)),
                 Op::CallF32 => {
                     let f = program.unary[inst.imm as usize];
                     let (a, d) = (*f32::lanes(files, inst.a), &mut *f32::lanes(files, inst.d));

@@ -23,6 +23,7 @@
 
 #![warn(missing_docs)]
 
+mod access;
 mod block;
 mod clocks;
 pub mod convert;
@@ -30,6 +31,7 @@ mod counters;
 mod exec;
 mod grid;
 mod lanes;
+mod localops;
 mod memops;
 mod memory;
 mod op;

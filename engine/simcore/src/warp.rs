@@ -109,7 +109,9 @@ impl Warp {
         for reg in &mut self.r64[first as usize..(first + count) as usize] {
             reg.0 = [u64::MAX; LANES];
         }
-        self.init.fill(0);
+        if !self.init.is_empty() {
+            self.init.fill(0);
+        }
         self.stack.clear();
         self.mask = self.live;
         self.pc = 0;

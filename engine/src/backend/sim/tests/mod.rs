@@ -3,6 +3,8 @@
 mod counters;
 mod litmus;
 mod ops;
+mod races;
+mod random;
 mod values;
 
 use super::*;

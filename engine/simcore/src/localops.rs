@@ -1,0 +1,141 @@
+//! Local memory: registers with a mask of the lanes that hold a value.
+
+use crate::LANES;
+use crate::access::{Checked, Indices, indices};
+use crate::block::Block;
+use crate::exec::{each, trap};
+use crate::lanes::{Files, Lane};
+use crate::program::{Flags, Inst};
+use crate::trap::{Trap, TrapKind};
+use crate::warp::Warp;
+
+/// A read of local memory that some lane did not write.
+#[cold]
+#[inline(never)]
+pub(crate) fn unset(block: &Block, warp: &Warp, pc: u32, slot: u32, missing: u32, index: i64) -> Box<Trap> {
+    let mut trap = trap(block, warp, pc, missing.trailing_zeros(), TrapKind::Uninitialised);
+    trap.slot = Some(slot);
+    trap.index = index;
+    trap
+}
+
+#[inline(always)]
+unsafe fn copy_lanes<T: Lane>(files: Files, d: u16, a: u16, mask: u32) {
+    // SAFETY: registers by the caller.
+    unsafe {
+        let (a, d) = (*T::lanes(files, a), &mut *T::lanes(files, d));
+        if mask == u32::MAX {
+            *d = a;
+        } else {
+            for l in 0..LANES {
+                d[l] = if mask >> l & 1 == 1 { a[l] } else { d[l] };
+            }
+        }
+    }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn local_get<const CHECK: bool>(
+    block: &Block,
+    warp: &Warp,
+    files: Files,
+    inst: Inst,
+    pc: u32,
+) -> Checked {
+    if CHECK {
+        let missing = warp.mask & !warp.init[inst.imm as usize];
+        if missing != 0 {
+            return Err(unset(block, warp, pc, inst.imm, missing, 0));
+        }
+    }
+    // SAFETY: registers by validation; a temporary is written in all lanes.
+    unsafe {
+        if inst.flags.has(Flags::WIDE) {
+            copy_lanes::<u64>(files, inst.d, inst.a, u32::MAX);
+        } else {
+            copy_lanes::<u32>(files, inst.d, inst.a, u32::MAX);
+        }
+    }
+    Ok(())
+}
+
+#[inline(always)]
+pub(crate) unsafe fn local_set<const CHECK: bool>(warp: &mut Warp, files: Files, inst: Inst) {
+    if CHECK {
+        warp.init[inst.imm as usize] |= warp.mask;
+    }
+    // SAFETY: registers by validation.
+    unsafe {
+        if inst.flags.has(Flags::WIDE) {
+            copy_lanes::<u64>(files, inst.d, inst.a, warp.mask);
+        } else {
+            copy_lanes::<u32>(files, inst.d, inst.a, warp.mask);
+        }
+    }
+}
+
+/// The index of each lane into `inst.c` local registers.
+unsafe fn local_indices(block: &Block, warp: &Warp, files: Files, inst: Inst, reg: u16, pc: u32) -> Checked<Indices> {
+    let mut index = [0; LANES];
+    // SAFETY: `reg` by validation; `indices` reads field `a`.
+    match unsafe { indices(block, warp, files, Inst { a: reg, ..inst }, pc, (inst.c.into(), 1), &mut index) } {
+        Ok(()) => Ok(index),
+        Err(mut trap) => {
+            trap.buffer = None;
+            trap.slot = Some(inst.imm);
+            Err(trap)
+        }
+    }
+}
+
+#[inline(never)]
+pub(crate) unsafe fn local_load<const CHECK: bool>(
+    block: &Block,
+    warp: &Warp,
+    files: Files,
+    inst: Inst,
+    pc: u32,
+) -> Checked {
+    // SAFETY: registers `b..b + c` by validation and `local_indices`.
+    unsafe {
+        let index = local_indices(block, warp, files, inst, inst.a, pc)?;
+        for (l, &i) in index.iter().enumerate() {
+            let slot = inst.imm + i;
+            if CHECK && warp.mask >> l & 1 == 1 && warp.init[slot as usize] >> l & 1 == 0 {
+                return Err(unset(block, warp, pc, inst.imm, 1 << l, i.into()));
+            }
+            let from = inst.b + i as u16;
+            if inst.flags.has(Flags::WIDE) {
+                (*u64::lanes(files, inst.d))[l] = (*u64::lanes(files, from))[l];
+            } else {
+                (*u32::lanes(files, inst.d))[l] = (*u32::lanes(files, from))[l];
+            }
+        }
+    }
+    Ok(())
+}
+
+#[inline(never)]
+pub(crate) unsafe fn local_store<const CHECK: bool>(
+    block: &Block,
+    warp: &mut Warp,
+    files: Files,
+    inst: Inst,
+    pc: u32,
+) -> Checked {
+    // SAFETY: registers `d..d + c` by validation and `local_indices`.
+    unsafe {
+        let index = local_indices(block, warp, files, inst, inst.a, pc)?;
+        let mask = warp.mask;
+        each(mask, |l| {
+            warp.init[(inst.imm + index[l]) as usize] |= 1 << l;
+            let to = inst.d + index[l] as u16;
+            if inst.flags.has(Flags::WIDE) {
+                (*u64::lanes(files, to))[l] = (*u64::lanes(files, inst.b))[l];
+            } else {
+                (*u32::lanes(files, to))[l] = (*u32::lanes(files, inst.b))[l];
+            }
+        });
+    }
+    Ok(())
+}
