@@ -1,6 +1,6 @@
 //! State of one lowering.
 
-use crate::diag::{Diagnostic, Result};
+use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ScalarId;
 use crate::kernel::{BufId, ExprId, KernelBuilder};
 use crate::num::{DType, ReduceOp};
@@ -90,10 +90,14 @@ impl<'a> Lowering<'a> {
     pub(super) fn constant_extent(&self, leaf: AxisId) -> Result<i64> {
         match self.scheduled.axes[leaf].extent {
             crate::schedule::Extent::Const(extent) => Ok(extent),
-            _ => Err(Diagnostic::bug(format!(
-                "axis {} has no constant extent, but a value is kept in registers along it",
-                self.scheduled.axes[leaf].name
-            ))),
+            _ => Err(Diagnostic::unsupported(
+                code::SCHEDULE_VERB,
+                format!(
+                    "axis {} has no constant extent, but a value is kept in registers along it",
+                    self.scheduled.axes[leaf].name
+                ),
+            )
+            .note("order the loops so that it is shared by all users of the value, or split it by a constant")),
         }
     }
 

@@ -60,16 +60,15 @@ impl Lowering<'_> {
             let array = lowering.local_array(local)?;
             let index = lowering.array_index(local)?;
             let copy = VectorCopy { array: (array, index), memory: (buffer, address), lanes, chunk, is_load, hint };
-            lowering.emit_vector(tv, leaf, &copy)?;
-            emitted = true;
+            emitted = lowering.emit_vector(tv, leaf, &copy)?;
             Ok(())
         })?;
         Ok(emitted)
     }
 
-    /// One wide access where the first and the last element are inside. The
-    /// leaf is bound to 0.
-    fn emit_vector(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy) -> Result<()> {
+    /// One wide access where the first and the last element are inside; nothing,
+    /// and `false`, if they never are. The leaf is bound to 0.
+    fn emit_vector(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy) -> Result<bool> {
         self.origin(tv, if copy.is_load { "load" } else { "store" });
         let first = self.lane_terms(tv, copy.is_load)?;
         let mut last = Vec::new();
@@ -80,9 +79,13 @@ impl Lowering<'_> {
         })?;
         let all = self.range_terms(&first, &last);
         let all = self.conjunction(&all);
-        if self.b.exprs().as_bool(all) == Some(true) {
-            self.emit_accesses(copy);
-            return Ok(());
+        match self.b.exprs().as_bool(all) {
+            Some(true) => {
+                self.emit_accesses(copy);
+                return Ok(true);
+            }
+            Some(false) => return Ok(false),
+            None => {}
         }
         let any = self.range_terms(&last, &first);
         let any = self.conjunction(&any);
@@ -90,7 +93,8 @@ impl Lowering<'_> {
             (true, true) => self.emit_uniform_load(tv, leaf, copy, all),
             (true, false) => self.emit_partial_load(tv, leaf, copy, all, any),
             (false, uniform) => self.emit_partial_store(tv, leaf, copy, all, uniform),
-        }
+        }?;
+        Ok(true)
     }
 
     /// `if inside { wide } else { fill }`.
@@ -197,10 +201,10 @@ impl Lowering<'_> {
     /// The terms for a whole range of lanes from those of its ends: indices grow
     /// with the lane, so upper bounds are tested at the high end and lower
     /// bounds at the low one. With the ends exchanged, the terms under which
-    /// some lane is inside.
+    /// some lane is inside. A test that a constant lane fails is an upper bound.
     fn range_terms(&mut self, low: &[ExprId], high: &[ExprId]) -> Vec<ExprId> {
         let is_upper = |lowering: &mut Self, term: &ExprId| {
-            matches!(lowering.b.exprs()[*term].expr, Expr::Binary(BinaryOp::Lt, ..))
+            matches!(lowering.b.exprs()[*term].expr, Expr::Binary(BinaryOp::Lt, ..) | Expr::Const(_))
         };
         let mut terms = Vec::new();
         for term in low {
@@ -239,6 +243,11 @@ impl Lowering<'_> {
         let layout = self.layout(tv)?;
         let Some((mut axis, stride)) = self.innermost_run(tv, &layout)? else { return Ok(false) };
         if self.b.exprs().as_int(stride) != Some(1) {
+            return Ok(false);
+        }
+        // A shift that varies from lane to lane moves each to a place of its own.
+        let data = &self.scheduled.tensors[tv];
+        if data.axes.iter().any(|axis| axis.concrete && self.scheduled.shift_varies(axis.root, leaf)) {
             return Ok(false);
         }
         while let Some(consumer) = self.scheduled.axes[axis].consumer {

@@ -105,6 +105,7 @@ impl ScheduleBuilder {
             let name = &self.scheduled.tensors[reference].name;
             return Err(Diagnostic::user(code::ATTRIBUTE, format!("align to {name}, which is not in global memory")));
         }
+        self.need_shiftable(axis, vector, reference)?;
         let xform = self.scheduled.xforms.next_id();
         let extent = match self.scheduled.axes[axis].extent {
             Extent::Const(n) => Extent::Const(n + vector - 1),
@@ -121,6 +122,32 @@ impl ScheduleBuilder {
         self.scheduled.xforms.push(Xform::Align { input: axis, output, vector, reference, rows });
         self.scheduled.axes[axis].consumer = Some(xform);
         Ok(output)
+    }
+
+    /// A shift is the offset of a row of the reference, which must not depend
+    /// on the shifted index, nor on another axis whose shift depends on it.
+    fn need_shiftable(&self, axis: AxisId, vector: i64, reference: TvId) -> Result<()> {
+        let state = &self.scheduled;
+        let shift = |root: AxisId| match state.axes[root].consumer.map(|xform| state.xforms[xform]) {
+            Some(Xform::Align { reference, .. }) => Some(reference),
+            _ => None,
+        };
+        let has = |tv: TvId, root: AxisId| state.tensors[tv].axes.iter().any(|own| own.concrete && own.root == root);
+        let reference_name = &state.tensors[reference].name;
+        let refusal = if vector < 1 {
+            format!("align of {} to {vector} elements", self.name(axis))
+        } else if state.axes[axis].def.is_some() || !has(reference, axis) {
+            format!("align of {}, which is not a dimension of {reference_name}", self.name(axis))
+        } else if state
+            .axes
+            .ids()
+            .any(|other| shift(other).is_some_and(|shifted_by| has(reference, other) || has(shifted_by, axis)))
+        {
+            format!("align of {} to {reference_name}, of which another axis is shifted", self.name(axis))
+        } else {
+            return Ok(());
+        };
+        Err(Diagnostic::user(code::AXIS, refusal))
     }
 
     /// Binds a leaf to threads, blocks, or a kind of loop.

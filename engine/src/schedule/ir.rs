@@ -286,7 +286,7 @@ impl ScheduledFusion {
     }
 
     /// Whether the amount by which a root is aligned varies along a leaf.
-    fn shift_varies(&self, root: AxisId, leaf: AxisId) -> bool {
+    pub fn shift_varies(&self, root: AxisId, leaf: AxisId) -> bool {
         let Some(Xform::Align { vector, reference, rows, .. }) = self.axes[root].consumer.map(|x| self.xforms[x])
         else {
             return false;
