@@ -37,16 +37,19 @@ impl<'a> Parser<'a> {
         cursor.expect(":")?;
         let dtype = cursor.dtype()?;
         cursor.expect("=")?;
-        let kind = match cursor.peek_name() {
-            Some("size") => {
+        let word = cursor.peek_name().unwrap_or("");
+        // Something else may have one of these names; then no parenthesis follows.
+        let source = if cursor.rest()[word.len()..].starts_with('(') { word } else { "" };
+        let kind = match source {
+            "size" => {
                 let [input, axis] = pair(cursor)?;
                 ParamKind::Size { input, axis }
             }
-            Some("stride") => {
+            "stride" => {
                 let [input, axis] = pair(cursor)?;
                 ParamKind::Stride { input, axis }
             }
-            Some("scalar") => ParamKind::Scalar { input: one(cursor)? },
+            "scalar" => ParamKind::Scalar { input: one(cursor)? },
             _ => ParamKind::Derived(self.expr(cursor)?),
         };
         let multiple_of = if cursor.take_word("multiple") {

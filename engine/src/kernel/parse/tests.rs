@@ -33,6 +33,8 @@ kernel all index i64 {
   param s: i64 = stride(0, 0)
   param alpha: f32 = scalar(1)
   param half: f32 = alpha * 0.5f32
+  param scalar: i64 = n
+  param size: i64 = scalar * 3
   param *x = input(0)
   param *y = output(0)
   param *done = workspace
