@@ -5,6 +5,8 @@
 //! workload's name alone means the heuristic's own choice. Every variant is
 //! compared with the reference before it is timed.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
+
 use engine::backend::cuda::{Device, LaunchArgs, LoadedKernel, Timer, TimingOptions, emit, nvrtc, quantile};
 use engine::diag::Result;
 use engine::fusion::{Dim, Fusion, FusionBuilder};

@@ -1,6 +1,8 @@
 //! Kernels of every heuristic against the reference, on the simulator with all
 //! detectors, over shapes that divide and shapes that do not.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use engine::backend::sim;
 use engine::diag::Result;
 use engine::fusion::{Dim, Fusion, FusionBuilder, Operand};
@@ -87,10 +89,10 @@ fn check_on(device: &DeviceDesc, fusion: &Fusion, args: &[Arg]) {
         )
     };
     let expected = refeval::evaluate(fusion, args).unwrap();
-    if !launch.is_empty() {
-        if let Err(error) = sim::run(&compiled.kernel, &launch, &mut memory, &SimOptions::default()) {
-            panic!("{}\n{error}", context());
-        }
+    if !launch.is_empty()
+        && let Err(error) = sim::run(&compiled.kernel, &launch, &mut memory, &SimOptions::default())
+    {
+        panic!("{}\n{error}", context());
     }
     for (i, expected) in expected.iter().enumerate() {
         let mut actual = expected.clone();

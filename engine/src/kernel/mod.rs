@@ -29,9 +29,11 @@ mod build;
 mod exprs;
 mod facts;
 mod ir;
+mod parse;
 mod print;
 mod ranges;
 mod verify;
+mod words;
 
 pub use bind::{BoundLaunch, BoundParam, bind, shared_layout};
 pub use bounds::{BoundsReport, check_bounds};
@@ -42,5 +44,6 @@ pub use ir::{
     Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, Kernel, Launch, Origin, Param, ParamId,
     ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, Var, VarId,
 };
+pub use parse::{check_text, parse};
 pub use print::{print, print_stmt};
 pub use verify::{MAX_EXPR_DEPTH, MAX_EXPR_NODES, verify};

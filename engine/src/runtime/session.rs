@@ -10,10 +10,11 @@ use crate::backend::cuda::nvrtc::NvrtcSearch;
 use crate::backend::sim::SimReport;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Fusion};
-use crate::kernel::{self, BoundLaunch, ParamKind};
+use crate::kernel::{self, BoundLaunch, Kernel, ParamKind};
 use crate::lower;
 use crate::options::{CompileCx, DeviceDesc, Options, SimOptions, Trace};
 use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
+use crate::text;
 use crate::util::Hash128;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -261,6 +262,9 @@ impl Session {
 /// Compiles a fusion into a plan.
 fn build_plan(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Plan> {
     let compiled = lower::compile_fusion(cx, fusion, args, alignments)?;
+    if cx.options.self_check {
+        check_texts(fusion, &compiled.kernel)?;
+    }
     let kernel_hash = Hash128::of(kernel::print(&compiled.kernel).as_bytes());
     Ok(Plan {
         fusion: fusion.clone(),
@@ -270,6 +274,20 @@ fn build_plan(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments:
         kernel: compiled.kernel,
         kernel_hash,
     })
+}
+
+/// Checks that the fusion and the kernel read back from their texts.
+fn check_texts(fusion: &Fusion, kernel: &Kernel) -> Result<()> {
+    kernel::check_text(kernel)?;
+    let text = text::print(fusion);
+    let same = match text::parse_one(&text) {
+        Ok(read) => fusion::hash::content(&read) == fusion::hash::content(fusion),
+        Err(_) => false,
+    };
+    if same {
+        return Ok(());
+    }
+    Err(Diagnostic::bug(format!("fusion @{} does not read back from its text", fusion.name)).note(text))
 }
 
 /// Binds a plan's launch and holds its numbers against the arguments and the

@@ -1,9 +1,10 @@
 //! Expressions as text, with the fewest parentheses, cut where too large.
 
 use super::names::Names;
-use crate::kernel::ir::{Dim, Expr, ExprId, Kernel, Special};
-use crate::num::{BinaryOp, DType, Value};
-use crate::util::SecondaryMap;
+use crate::kernel::ir::{Expr, ExprId, Kernel};
+use crate::kernel::words::{INFIX, SPECIALS, word};
+use crate::num::{DType, Value};
+use crate::util::{EntityId, SecondaryMap};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -18,45 +19,6 @@ pub(super) struct ExprPrinter<'a> {
     sizes: SecondaryMap<ExprId, u32>,
     cut: BTreeSet<ExprId>,
     defined: BTreeSet<ExprId>,
-}
-
-/// Binding strength of an operator, higher binds tighter; `None` for functions.
-fn infix(op: BinaryOp) -> Option<(&'static str, u8)> {
-    use BinaryOp::*;
-    Some(match op {
-        LogicalOr => ("||", 1),
-        LogicalAnd => ("&&", 2),
-        BitwiseOr => ("|", 3),
-        BitwiseXor => ("^", 4),
-        BitwiseAnd => ("&", 5),
-        Eq => ("==", 6),
-        Ne => ("!=", 6),
-        Lt => ("<", 7),
-        Le => ("<=", 7),
-        Gt => (">", 7),
-        Ge => (">=", 7),
-        Add => ("+", 9),
-        Sub => ("-", 9),
-        Mul => ("*", 10),
-        Div => ("/", 10),
-        Mod => ("%", 10),
-        _ => return None,
-    })
-}
-
-pub(super) fn special_name(special: Special) -> String {
-    let (name, dim) = match special {
-        Special::ThreadIdx(dim) => ("threadIdx", dim),
-        Special::BlockIdx(dim) => ("blockIdx", dim),
-        Special::BlockDim(dim) => ("blockDim", dim),
-        Special::GridDim(dim) => ("gridDim", dim),
-    };
-    let dim = match dim {
-        Dim::X => "x",
-        Dim::Y => "y",
-        Dim::Z => "z",
-    };
-    format!("{name}.{dim}")
 }
 
 impl<'a> ExprPrinter<'a> {
@@ -86,7 +48,7 @@ impl<'a> ExprPrinter<'a> {
     fn operand(&mut self, out: &mut String, id: ExprId, strength: u8) {
         if self.sizes[id] > INLINE_NODES {
             self.cut.insert(id);
-            let _ = write!(out, "{id}");
+            out.push_str(&piece_name(id));
         } else {
             self.expr(out, id, strength);
         }
@@ -97,11 +59,11 @@ impl<'a> ExprPrinter<'a> {
         match node.expr {
             Expr::Const(value) => out.push_str(&constant(value, node.dtype, self.kernel.index_type)),
             Expr::Param(param) => out.push_str(&self.names.param(param)),
-            Expr::Special(special) => out.push_str(&special_name(special)),
+            Expr::Special(special) => out.push_str(word(SPECIALS, special)),
             Expr::Var(var) => out.push_str(&self.names.var(var)),
             Expr::Unary(op, a) => self.call(out, op.name(), &[a]),
-            Expr::Binary(op, a, b) => match infix(op) {
-                Some((text, own)) => {
+            Expr::Binary(op, a, b) => match INFIX.iter().find(|(other, ..)| *other == op) {
+                Some(&(_, text, own)) => {
                     let open = own < strength;
                     out.push_str(if open { "(" } else { "" });
                     self.operand(out, a, own);
@@ -124,6 +86,11 @@ impl<'a> ExprPrinter<'a> {
         }
         out.push(')');
     }
+}
+
+/// How a piece is called: `#17`.
+pub(super) fn piece_name(id: ExprId) -> String {
+    format!("#{}", id.index())
 }
 
 fn constant(value: Value, dtype: DType, index_type: DType) -> String {

@@ -1,9 +1,8 @@
 //! Declarations and statements as text.
 
-use super::expr::ExprPrinter;
-use crate::kernel::ir::{
-    Access, AtomicOp, Block, BufId, CacheHint, Kernel, ParamKind, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll,
-};
+use super::expr::{ExprPrinter, piece_name};
+use crate::kernel::ir::{Access, Block, BufId, Kernel, ParamKind, Stmt, StmtKind, Unroll};
+use crate::kernel::words::{ATOMICS, HINTS, SCOPES, SHUFFLES, SPACES, word};
 use std::fmt::Write;
 
 /// The whole kernel.
@@ -74,11 +73,7 @@ impl Printer<'_> {
             self.line(&text);
         }
         for (id, buffer) in self.kernel.buffers.iter() {
-            let space = match buffer.space {
-                Space::Global => "global",
-                Space::Shared => "shared",
-                Space::Local => "local",
-            };
+            let space = word(SPACES, buffer.space);
             let text = format!(
                 "{space} {}: {}[{}] align {}{}",
                 self.exprs.names.buffer(id),
@@ -110,7 +105,7 @@ impl Printer<'_> {
             if std::mem::take(&mut first) {
                 self.line("where");
             }
-            self.line(&format!("{id} = {text}"));
+            self.line(&format!("{} = {text}", piece_name(id)));
         }
     }
 
@@ -165,14 +160,14 @@ impl Printer<'_> {
         match *kind {
             StmtKind::Let { var, value } => format!("let {} = {}", self.var(var), self.exprs.root(value)),
             StmtKind::Load { var, from, hint } => {
-                format!("let {} = load{} {}", self.var(var), hint_text(hint), self.access(from))
+                format!("let {} = load{} {}", self.var(var), word(HINTS, hint), self.access(from))
             }
             StmtKind::Store { to, value, hint } => {
-                format!("store{} {} = {}", hint_text(hint), self.access(to), self.exprs.root(value))
+                format!("store{} {} = {}", word(HINTS, hint), self.access(to), self.exprs.root(value))
             }
             StmtKind::Move { to, from, lanes, hint } => {
                 let dtype = self.buffer_type(to.buffer);
-                format!("move{} {dtype}x{lanes} {} = {}", hint_text(hint), self.access(to), self.access(from))
+                format!("move{} {dtype}x{lanes} {} = {}", word(HINTS, hint), self.access(to), self.access(from))
             }
             StmtKind::For { var, start, end, step, unroll, .. } => {
                 let range = format!("{}..{}", self.exprs.root(start), self.exprs.root(end));
@@ -186,44 +181,16 @@ impl Printer<'_> {
             }
             StmtKind::If { condition, .. } => format!("if {}", self.exprs.root(condition)),
             StmtKind::Shuffle { var, value, mode, lane } => {
-                let mode = match mode {
-                    ShuffleMode::Xor => "xor",
-                    ShuffleMode::Up => "up",
-                    ShuffleMode::Down => "down",
-                    ShuffleMode::Index => "index",
-                };
                 let (value, lane) = (self.exprs.root(value), self.exprs.root(lane));
-                format!("let {} = shuffle {mode} {value}, {lane}", self.var(var))
+                format!("let {} = shuffle {} {value}, {lane}", self.var(var), word(SHUFFLES, mode))
             }
-            StmtKind::Sync(scope) => format!("sync {}", scope_text(scope)),
-            StmtKind::Fence(scope) => format!("fence {}", scope_text(scope)),
+            StmtKind::Sync(scope) => format!("sync {}", word(SCOPES, scope)),
+            StmtKind::Fence(scope) => format!("fence {}", word(SCOPES, scope)),
             StmtKind::Atomic { var, op, to, value } => {
-                let op = match op {
-                    AtomicOp::Add => "add",
-                    AtomicOp::Inc => "inc",
-                    AtomicOp::Max => "max",
-                    AtomicOp::Min => "min",
-                };
                 let old = var.map_or_else(String::new, |var| format!("let {} = ", self.var(var)));
-                format!("{old}atomic {op} {}, {}", self.access(to), self.exprs.root(value))
+                format!("{old}atomic {} {}, {}", word(ATOMICS, op), self.access(to), self.exprs.root(value))
             }
         }
-    }
-}
-
-fn hint_text(hint: CacheHint) -> &'static str {
-    match hint {
-        CacheHint::Default => "",
-        CacheHint::Streaming => ".streaming",
-        CacheHint::Global => ".global",
-    }
-}
-
-fn scope_text(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Warp => "warp",
-        Scope::Block => "block",
-        Scope::Grid => "grid",
     }
 }
 
@@ -239,8 +206,7 @@ fn origin(stmt: &Stmt) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::KernelBuilder;
-    use crate::kernel::ir::Dim;
+    use crate::kernel::{AtomicOp, CacheHint, Dim, KernelBuilder, Scope, ShuffleMode};
     use crate::num::{BinaryOp, DType, UnaryOp, Value};
     use expect_test::{Expect, expect};
 

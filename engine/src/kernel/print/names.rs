@@ -22,7 +22,7 @@ impl Names {
         }
         let unique = |name: &str, id: &dyn std::fmt::Display| match uses.get(name) {
             Some(1) if !name.is_empty() => name.to_owned(),
-            _ => format!("{name}.{id}"),
+            _ => format!("{}.{id}", if name.is_empty() { "_" } else { name }),
         };
         Self {
             params: kernel.params.iter().map(|(id, p)| unique(&p.name, &id)).collect(),
