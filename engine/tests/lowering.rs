@@ -398,3 +398,49 @@ fn intermediate_results_are_returned() {
         check(&f, &[&s, &s]);
     }
 }
+
+/// What does not depend on a reduction over blocks is not written by its last
+/// block alone, but by one block all the same.
+#[test]
+fn a_result_beside_a_reduction_over_blocks() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, &[Dim::Symbolic])?;
+        let y = b.tensor("y", DType::F32, &[])?;
+        let s = b.sum(x, &[0], false)?;
+        b.output(s)?;
+        b.neg(y)
+    });
+    for n in [5, 4097, 100_000] {
+        check(&f, &[&[n], &[]]);
+    }
+}
+
+/// Results of different shapes: the smaller ones are written once.
+#[test]
+fn results_of_different_shapes() {
+    let pointwise = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM3)?;
+        let y = b.tensor("y", DType::F32, &[Dim::Symbolic, Dim::Broadcast, Dim::Symbolic])?;
+        let z = b.tensor("z", DType::F32, &[Dim::Broadcast, Dim::Symbolic, Dim::Broadcast])?;
+        let (thin, column) = (b.neg(y)?, b.neg(z)?);
+        b.output(thin)?;
+        b.output(column)?;
+        let p = b.mul(x, y)?;
+        b.add(p, z)
+    });
+    for [a, c, d] in [[2, 3, 4], [1, 7, 64], [5, 33, 17], [8, 1, 100], [3, 2, 1000]] {
+        check(&pointwise, &[&[a, c, d], &[a, 1, d], &[1, c, 1]]);
+    }
+    let reduced = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM3)?;
+        let y = b.tensor("y", DType::F32, &[Dim::Symbolic, Dim::Symbolic, Dim::Broadcast])?;
+        let p = b.add(x, y)?;
+        b.output(p)?;
+        let s = b.sum(y, &[1], false)?;
+        b.output(s)?;
+        b.sum(p, &[1], false)
+    });
+    for [a, c, d] in [[2, 3, 4], [1, 7, 64], [5, 33, 17], [8, 1, 100], [3, 600, 4]] {
+        check(&reduced, &[&[a, c, d], &[a, c, 1]]);
+    }
+}

@@ -4,7 +4,7 @@ use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::ExprId;
 use crate::num::{ReduceOp, eval};
-use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand};
+use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand, Xform};
 
 impl Lowering<'_> {
     /// Whether a tensor is a reduction within each thread.
@@ -228,9 +228,7 @@ impl Lowering<'_> {
 
     /// The terms under which this thread writes an element: its indices are
     /// valid, and of all places in the loops that hold the same element it is
-    /// the first. A place is first if it is at 0 of everything that the tensor
-    /// does not have: of a leaf, or where a leaf was merged of dimensions that
-    /// it has and others that it has not, of those others.
+    /// the first, at 0 of every axis that the tensor does not have.
     pub(super) fn store_terms(&mut self, tv: TvId) -> Result<Vec<ExprId>> {
         let mut terms = self.access_terms(tv)?;
         let data = &self.scheduled.tensors[tv];
@@ -238,10 +236,7 @@ impl Lowering<'_> {
         leaves.extend(self.parallel.iter().filter(|leaf| !data.loops.contains(leaf)));
         let mut firsts: Vec<AxisId> = Vec::new();
         for leaf in leaves.into_iter().filter(|leaf| !self.last_block.contains(leaf)) {
-            let roots = self.roots_of(leaf);
-            let has = |root: &AxisId| data.axes.iter().any(|axis| axis.concrete && axis.root == *root);
-            let lacking: Vec<AxisId> = roots.iter().copied().filter(|root| !has(root)).collect();
-            firsts.extend(if lacking.len() == roots.len() { vec![leaf] } else { lacking });
+            self.lacking_axes(tv, leaf, &mut firsts);
         }
         firsts.sort();
         firsts.dedup();
@@ -257,5 +252,26 @@ impl Lowering<'_> {
             }
         }
         Ok(terms)
+    }
+
+    /// The axes that an axis derives from, itself included, of which a tensor
+    /// has no part: where it is merged of some that the tensor has and others
+    /// that it has not, those others.
+    fn lacking_axes(&self, tv: TvId, axis: AxisId, found: &mut Vec<AxisId>) {
+        let has =
+            |root: &AxisId| self.scheduled.tensors[tv].axes.iter().any(|axis| axis.concrete && axis.root == *root);
+        let roots = self.roots_of(axis);
+        if !roots.iter().any(has) {
+            found.push(axis);
+        } else if !roots.iter().all(has) {
+            match self.scheduled.axes[axis].def.map(|xform| self.scheduled.xforms[xform]) {
+                Some(Xform::Merge { outer, inner, .. }) => {
+                    self.lacking_axes(tv, outer, found);
+                    self.lacking_axes(tv, inner, found);
+                }
+                Some(Xform::Split { input, .. } | Xform::Align { input, .. }) => self.lacking_axes(tv, input, found),
+                None => {}
+            }
+        }
     }
 }
