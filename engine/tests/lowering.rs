@@ -6,7 +6,7 @@
 use engine::backend::sim;
 use engine::diag::Result;
 use engine::fusion::{Dim, Fusion, FusionBuilder, Operand};
-use engine::num::DType;
+use engine::num::{DType, UnaryOp};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
 use engine::{kernel, lower, refeval};
@@ -322,6 +322,24 @@ fn the_maximum_of_another_tensor_may_be_infinite() {
     }
 }
 
+/// A NaN row maximum makes NaN of what lies outside too; it is not counted.
+#[test]
+fn what_lies_outside_is_not_counted() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM2)?;
+        let m = b.max(x, &[1], true)?;
+        let shifted = b.sub(x, m)?;
+        let nan = b.unary(UnaryOp::IsNan, shifted)?;
+        let count = b.cast(nan, DType::F32)?;
+        b.sum(count, &[1], false)
+    });
+    for n in [5, 33, 100] {
+        let mut x = input(DType::F32, &[2, n], 3);
+        assert!(x.set(&[0, 1], engine::num::Value::Float(f64::NAN)));
+        check_args(&f, &[Arg::Tensor(x)]);
+    }
+}
+
 /// An axis of size 1 that is innermost does not make its neighbour dense.
 #[test]
 fn strided_columns_of_one_element() {
@@ -396,5 +414,51 @@ fn intermediate_results_are_returned() {
     });
     for s in sizes2() {
         check(&f, &[&s, &s]);
+    }
+}
+
+/// What does not depend on a reduction over blocks is not written by its last
+/// block alone, but by one block all the same.
+#[test]
+fn a_result_beside_a_reduction_over_blocks() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, &[Dim::Symbolic])?;
+        let y = b.tensor("y", DType::F32, &[])?;
+        let s = b.sum(x, &[0], false)?;
+        b.output(s)?;
+        b.neg(y)
+    });
+    for n in [5, 4097, 100_000] {
+        check(&f, &[&[n], &[]]);
+    }
+}
+
+/// Results of different shapes: the smaller ones are written once.
+#[test]
+fn results_of_different_shapes() {
+    let pointwise = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM3)?;
+        let y = b.tensor("y", DType::F32, &[Dim::Symbolic, Dim::Broadcast, Dim::Symbolic])?;
+        let z = b.tensor("z", DType::F32, &[Dim::Broadcast, Dim::Symbolic, Dim::Broadcast])?;
+        let (thin, column) = (b.neg(y)?, b.neg(z)?);
+        b.output(thin)?;
+        b.output(column)?;
+        let p = b.mul(x, y)?;
+        b.add(p, z)
+    });
+    for [a, c, d] in [[2, 3, 4], [1, 7, 64], [5, 33, 17], [8, 1, 100], [3, 2, 1000]] {
+        check(&pointwise, &[&[a, c, d], &[a, 1, d], &[1, c, 1]]);
+    }
+    let reduced = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM3)?;
+        let y = b.tensor("y", DType::F32, &[Dim::Symbolic, Dim::Symbolic, Dim::Broadcast])?;
+        let p = b.add(x, y)?;
+        b.output(p)?;
+        let s = b.sum(y, &[1], false)?;
+        b.output(s)?;
+        b.sum(p, &[1], false)
+    });
+    for [a, c, d] in [[2, 3, 4], [1, 7, 64], [5, 33, 17], [8, 1, 100], [3, 600, 4]] {
+        check(&reduced, &[&[a, c, d], &[a, c, 1]]);
     }
 }

@@ -2,9 +2,9 @@
 
 use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::ExprId;
+use crate::kernel::{ExprId, StmtKind};
 use crate::num::{ReduceOp, eval};
-use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand};
+use crate::schedule::{AxisId, Compute, ParallelType, TvId, TvOp, TvOperand, Xform};
 
 impl Lowering<'_> {
     /// Whether a tensor is a reduction within each thread.
@@ -196,6 +196,68 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Whether an accumulation must test its indices: its operand is no partial
+    /// result, and holds no neutral element outside.
+    fn is_tested(&self, tv: TvId) -> bool {
+        let complete =
+            self.scheduled.producers(tv).iter().any(|from| !self.scheduled.tensors[*from].partial.is_empty());
+        self.accumulates(tv) && !complete && !self.untested.contains(&tv)
+    }
+
+    /// A loop over the lanes of a vector, or any other. Where accumulations test
+    /// each lane, the lanes of a vector that lies inside as a whole, which is
+    /// most of them, are taken without tests.
+    pub(super) fn emit_lane_loop(&mut self, unit: &[TvId], leaf: AxisId, depth: usize) -> Result<()> {
+        let inside = if self.parallel_type(leaf) == ParallelType::Vectorize && !self.all_lanes_inside {
+            self.all_inside(unit, leaf)?
+        } else {
+            None
+        };
+        let Some(inside) = inside else {
+            return self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1));
+        };
+        self.b.open();
+        self.all_lanes_inside = true;
+        let result = self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1));
+        self.all_lanes_inside = false;
+        let then = self.b.close();
+        result?;
+        self.b.open();
+        let result = self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1));
+        let otherwise = self.b.close();
+        result?;
+        self.b.set_origin(None, "accumulate");
+        self.b.emit(StmtKind::If { condition: inside, then, otherwise });
+        Ok(())
+    }
+
+    /// The condition under which all lanes of a vector pass the tests of a
+    /// unit's accumulations; none if there are no tests, or none that depend on
+    /// the lane.
+    fn all_inside(&mut self, unit: &[TvId], leaf: AxisId) -> Result<Option<ExprId>> {
+        let last_lane = self.constant_extent(leaf)? - 1;
+        let operands: Vec<TvId> = unit
+            .iter()
+            .filter(|tv| self.is_tested(**tv) && self.scheduled.tensors[**tv].loops.last() == Some(&leaf))
+            .flat_map(|tv| self.scheduled.producers(*tv))
+            .collect();
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        for (lane, terms) in [(0, &mut first), (last_lane, &mut last)] {
+            let lane = self.b.int(lane);
+            self.with_leaf(leaf, lane, |lowering| {
+                for operand in &operands {
+                    terms.extend(lowering.access_terms(*operand)?);
+                }
+                Ok(())
+            })?;
+        }
+        if first == last {
+            return Ok(None);
+        }
+        let terms = self.range_terms(&first, &last);
+        Ok(Some(self.conjunction(&terms)))
+    }
+
     /// `acc = acc op x`, where the indices are inside. Partial results are
     /// complete by construction and need no test.
     fn emit_accumulate(&mut self, tv: TvId, op: &TvOp) -> Result<()> {
@@ -205,7 +267,7 @@ impl Lowering<'_> {
         let combine = self.reduce_op(tv)?.combine();
         let value = self.read(from)?;
         self.origin(tv, "accumulate");
-        let tested = self.scheduled.tensors[from].partial.is_empty() && !self.untested.contains(&tv);
+        let tested = self.is_tested(tv) && !self.all_lanes_inside;
         let terms = if tested { self.access_terms(from)? } else { Vec::new() };
         let inside = self.conjunction(&terms);
         let array = self.local_array(tv)?;
@@ -228,9 +290,7 @@ impl Lowering<'_> {
 
     /// The terms under which this thread writes an element: its indices are
     /// valid, and of all places in the loops that hold the same element it is
-    /// the first. A place is first if it is at 0 of everything that the tensor
-    /// does not have: of a leaf, or where a leaf was merged of dimensions that
-    /// it has and others that it has not, of those others.
+    /// the first, at 0 of every axis that the tensor does not have.
     pub(super) fn store_terms(&mut self, tv: TvId) -> Result<Vec<ExprId>> {
         let mut terms = self.access_terms(tv)?;
         let data = &self.scheduled.tensors[tv];
@@ -238,10 +298,7 @@ impl Lowering<'_> {
         leaves.extend(self.parallel.iter().filter(|leaf| !data.loops.contains(leaf)));
         let mut firsts: Vec<AxisId> = Vec::new();
         for leaf in leaves.into_iter().filter(|leaf| !self.last_block.contains(leaf)) {
-            let roots = self.roots_of(leaf);
-            let has = |root: &AxisId| data.axes.iter().any(|axis| axis.concrete && axis.root == *root);
-            let lacking: Vec<AxisId> = roots.iter().copied().filter(|root| !has(root)).collect();
-            firsts.extend(if lacking.len() == roots.len() { vec![leaf] } else { lacking });
+            self.lacking_axes(tv, leaf, &mut firsts);
         }
         firsts.sort();
         firsts.dedup();
@@ -257,5 +314,26 @@ impl Lowering<'_> {
             }
         }
         Ok(terms)
+    }
+
+    /// The axes that an axis derives from, itself included, of which a tensor
+    /// has no part: where it is merged of some that the tensor has and others
+    /// that it has not, those others.
+    fn lacking_axes(&self, tv: TvId, axis: AxisId, found: &mut Vec<AxisId>) {
+        let has =
+            |root: &AxisId| self.scheduled.tensors[tv].axes.iter().any(|axis| axis.concrete && axis.root == *root);
+        let roots = self.roots_of(axis);
+        if !roots.iter().any(has) {
+            found.push(axis);
+        } else if !roots.iter().all(has) {
+            match self.scheduled.axes[axis].def.map(|xform| self.scheduled.xforms[xform]) {
+                Some(Xform::Merge { outer, inner, .. }) => {
+                    self.lacking_axes(tv, outer, found);
+                    self.lacking_axes(tv, inner, found);
+                }
+                Some(Xform::Split { input, .. } | Xform::Align { input, .. }) => self.lacking_axes(tv, input, found),
+                None => {}
+            }
+        }
     }
 }

@@ -70,8 +70,11 @@ impl Lowering<'_> {
         let last = self.count_block(&place)?;
         self.b.open();
         let result = self.combine_partials(&partials, &place).and_then(|()| {
+            let outside = self.last_block.clone();
             self.last_block.extend(&cross.block_axes);
-            rest(self)
+            let result = rest(self);
+            self.last_block = outside;
+            result
         });
         let then = self.b.close();
         result?;

@@ -5,7 +5,7 @@ use super::{Sizes, norm_inner, pointwise, reduction};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::Fusion;
 use crate::options::CompileCx;
-use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion, scheduled_fusion};
+use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion, Tv, scheduled_fusion};
 
 /// A schedule and who made it.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Planned {
 pub fn schedule(cx: &CompileCx<'_>, fusion: &Fusion, class: &ArgClass, sizes: &Sizes) -> Result<Planned> {
     let unscheduled = scheduled_fusion(fusion)?;
     let summary = Summary::new(&unscheduled, class, sizes)?;
-    check_coverage(&unscheduled, &summary)?;
+    check_coverage(&unscheduled, &summary, sizes)?;
     let mut builder = ScheduleBuilder::new(unscheduled);
     let is_empty = |root: &AxisId| sizes.extent(builder.state(), *root) == 0;
     if summary.roots.iter().any(is_empty) {
@@ -44,19 +44,34 @@ pub fn schedule(cx: &CompileCx<'_>, fusion: &Fusion, class: &ArgClass, sizes: &S
     Ok(Planned { scheduler, params_text, scheduled: builder.finish() })
 }
 
-/// One loop nest serves all outputs only if it iterates over nothing that some
-/// output of full size lacks.
-fn check_coverage(scheduled: &ScheduledFusion, summary: &Summary) -> Result<()> {
-    let iterated: Vec<_> = summary.roots.iter().filter(|root| !summary.reduced.contains(root)).collect();
-    for (tv, data) in scheduled.tensors.iter() {
-        let is_sink = scheduled.consumers(tv).is_empty();
-        let lacking = iterated.iter().find(|root| !data.axes.iter().any(|axis| axis.concrete && axis.root == ***root));
-        if is_sink && lacking.is_some() {
+/// One loop nest serves results of different shapes: a smaller one is written
+/// at the first index of what it lacks. That is refused where the nest would be
+/// larger than every tensor (results that have nothing to do with each other),
+/// and where what a result lacks is empty, so that there is no first index.
+fn check_coverage(scheduled: &ScheduledFusion, summary: &Summary, sizes: &Sizes) -> Result<()> {
+    let has = |data: &Tv, root: AxisId| data.axes.iter().any(|axis| axis.concrete && axis.root == root);
+    let covered = scheduled.tensors.values().any(|data| summary.roots.iter().all(|root| has(data, *root)));
+    for (_, data) in scheduled.tensors.iter().filter(|(tv, _)| scheduled.consumers(*tv).is_empty()) {
+        // A finished reduction stands outside the loops over reduced dimensions.
+        let inside = summary.reduced.iter().any(|root| has(data, *root));
+        let iterated = summary.roots.iter().filter(|root| inside || !summary.reduced.contains(root));
+        let lacking: Vec<AxisId> = iterated.copied().filter(|root| !has(data, *root)).collect();
+        let name = &scheduled.fusion.tensors[data.source].name;
+        if !covered && lacking.iter().any(|root| !summary.reduced.contains(root)) {
             return Err(Diagnostic::unsupported(
                 code::NEEDS_SEGMENTS,
-                format!("%{} is smaller than another result of the fusion", scheduled.fusion.tensors[data.source].name),
+                format!("%{name} has dimensions that no tensor shares with those of another result"),
             )
-            .note("one kernel computes results of one shape; split the fusion"));
+            .note("one kernel iterates over one space; split the fusion"));
+        }
+        let is_empty = |root: AxisId| sizes.extent(scheduled, root) == 0;
+        let own_elements = data.axes.iter().all(|axis| !axis.concrete || !is_empty(axis.root));
+        if own_elements && lacking.iter().any(|root| is_empty(*root)) {
+            return Err(Diagnostic::unsupported(
+                code::NEEDS_SEGMENTS,
+                format!("%{name} has elements, but another tensor of the fusion has none"),
+            )
+            .note("an empty iteration space writes nothing; split the fusion"));
         }
     }
     Ok(())
