@@ -6,9 +6,11 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine::backend::sim::{self, Memory};
 use engine::kernel::{CacheHint, Dim, ExprId, Kernel, KernelBuilder, Scope, ShuffleMode, Unroll, bind};
+use engine::lower::compile_fusion;
 use engine::num::{BinaryOp, DType, UnaryOp, Value};
-use engine::options::{SimOptions, SimSchedule};
+use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions, SimSchedule};
 use engine::tensor::{ArgMeta, TensorMeta};
+use engine::text;
 
 const ELEMENTS: i64 = 1 << 18;
 
@@ -167,15 +169,33 @@ fn transpose() -> Kernel {
     b.finish_1d(blocks, 128)
 }
 
+/// What the compiler makes of a fusion of one `rows` x `columns` input.
+fn generated(source: &str, rows: i64, columns: i64) -> (Kernel, Vec<i64>) {
+    let fusion = text::parse(source).expect("the text is right").fusions.remove(0).fusion;
+    let dtype = fusion.input_tensors().next().map_or(DType::F32, |(_, tensor)| fusion.tensors[tensor].dtype);
+    let meta = TensorMeta { dtype, sizes: vec![rows, columns], strides: vec![columns, 1] };
+    let (options, device) = (Options::default(), DeviceDesc::h200());
+    let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+    let args = [ArgMeta::Tensor(meta)];
+    (compile_fusion(&cx, &fusion, &args, &[16]).expect("the fusion compiles").kernel, vec![rows, columns])
+}
+
+const SOFTMAX: &str = "fusion @f(%x: bf16[?, ?]) {\n %0 = softmax %x axis(1)\n %1 = cast %0 bf16\n return %1\n}";
+const GELU: &str = "fusion @f(%x: bf16[?, ?]) {\n %0 = gelu %x\n %1 = cast %0 bf16\n return %1\n}";
+
 fn simulator(c: &mut Criterion) {
+    let flat = |kernel| (kernel, vec![ELEMENTS]);
     let kernels = [
-        ("pointwise", pointwise(), DType::BF16),
-        ("scalar", scalar(), DType::F32),
-        ("reduction", reduction(), DType::F32),
-        ("transpose", transpose(), DType::F32),
+        ("pointwise", flat(pointwise()), DType::BF16),
+        ("scalar", flat(scalar()), DType::F32),
+        ("reduction", flat(reduction()), DType::F32),
+        ("transpose", flat(transpose()), DType::F32),
+        ("softmax", generated(SOFTMAX, 64, 4096), DType::BF16),
+        ("gelu", generated(GELU, 64, 4096), DType::BF16),
     ];
-    for (name, kernel, dtype) in kernels {
-        let meta = TensorMeta { dtype, sizes: vec![ELEMENTS], strides: vec![1] };
+    for (name, (kernel, sizes), dtype) in kernels {
+        let strides = if sizes.len() == 1 { vec![1] } else { vec![sizes[1], 1] };
+        let meta = TensorMeta { dtype, sizes, strides };
         let launch = bind(&kernel, &[ArgMeta::Tensor(meta)]).expect("the kernel binds");
         let program = sim::compile(&kernel).expect("the kernel compiles");
         let input = vec![0x3f; ELEMENTS as usize * dtype.bytes()];

@@ -87,7 +87,8 @@ impl View<'_> {
         if cell.0 == 0 {
             return true;
         }
-        if cell.block() == self.block {
+        // A set from several blocks is ordered as a whole only by a grid barrier.
+        if cell.block() == self.block && cell.many() < 3 {
             let event = cell.event();
             if event < self.block_base {
                 return true;

@@ -41,7 +41,9 @@ impl Simulator {
         let program = self.program(cx, &ready.plan)?;
         let mut memory = cx.span(Phase::Load, "arguments", ready.plan.trace_id(), || place(ready, args))?;
         let report = cx.span(Phase::Launch, &kernel.name, ready.plan.trace_id(), || {
-            sim::run_program(&program, kernel, &ready.launch, &mut memory, options)
+            let resident = sim::resident_blocks(cx.device, &ready.launch).min(options.resident_blocks);
+            let options = SimOptions { resident_blocks: resident, ..*options };
+            sim::run_program(&program, kernel, &ready.launch, &mut memory, &options)
         })?;
         if let Some(&(output, _, missing)) = report.unwritten.iter().find(|(_, _, missing)| *missing > 0) {
             let name = &ready.plan.fusion.tensors[ready.plan.fusion.outputs[output as usize]].name;

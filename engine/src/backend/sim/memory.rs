@@ -1,14 +1,18 @@
 //! Device memory of a simulated launch.
 
 use super::compile::elem;
-use crate::diag::{Diagnostic, Result};
+use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{Access, Block};
-use crate::kernel::{BoundLaunch, BufId, Kernel, ParamKind, Space, StmtKind};
+use crate::kernel::{BoundLaunch, BufId, Buffer, Kernel, ParamKind, Space, StmtKind};
 use crate::util::SecondaryMap;
 use simcore::GlobalBuffer;
 
 /// Address granularity of buffers, as of a device allocator.
 const GRANULE: u64 = 512;
+
+/// Memory of a simulated device. Small, so that a launch that asks for too much
+/// is refused instead of exhausting the host.
+const DEVICE_BYTES: u64 = 4 << 30;
 
 /// The global buffers of one launch. Unless filled, a buffer holds a poison
 /// pattern and counts as unwritten.
@@ -17,6 +21,8 @@ pub struct Memory {
     slots: SecondaryMap<BufId, Option<usize>>,
     inputs: Vec<(u32, BufId)>,
     outputs: Vec<(u32, BufId)>,
+    /// Bytes that were asked for, if they are too many; then nothing is allocated.
+    refused: Option<u64>,
 }
 
 impl Memory {
@@ -26,8 +32,16 @@ impl Memory {
         let mut slots = SecondaryMap::new();
         let mut core = simcore::Memory::default();
         let mut next = GRANULE;
+        let bytes = |(id, buffer): (BufId, &Buffer)| match buffer.space {
+            Space::Global => {
+                launch.buffer_lens.get(id).map_or(0, |len| len.saturating_mul(buffer.dtype.bytes() as u64))
+            }
+            _ => 0,
+        };
+        let total = kernel.buffers.iter().map(bytes).fold(0, u64::saturating_add);
+        let refused = (total > DEVICE_BYTES).then_some(total);
         for (id, buffer) in kernel.buffers.iter().filter(|(_, b)| b.space == Space::Global) {
-            let len = launch.buffer_lens.get(id).copied().unwrap_or(0);
+            let len = if refused.is_some() { 0 } else { launch.buffer_lens.get(id).copied().unwrap_or(0) };
             // A buffer that is accessed by wider moves than its alignment allows
             // is placed so that no such move happens to be aligned.
             let skew = if widest_move(kernel, &kernel.body, id) > buffer.align { u64::from(buffer.align) } else { 0 };
@@ -45,12 +59,13 @@ impl Memory {
                 _ => {}
             }
         }
-        Self { core, slots, inputs, outputs }
+        Self { core, slots, inputs, outputs, refused }
     }
 
     /// Fills a buffer from its first element on; `bytes` holds at least the
     /// whole buffer (a strided view's storage from its first element).
     pub fn fill(&mut self, buffer: BufId, bytes: &[u8]) -> Result<()> {
+        self.check_size()?;
         let slot = self.slots[buffer].ok_or_else(|| Diagnostic::bug(format!("{buffer} is not in global memory")))?;
         let global = &mut self.core.buffers[slot];
         let place = global.bytes_mut();
@@ -78,6 +93,13 @@ impl Memory {
     pub fn output(&self, output: u32) -> Option<&[u8]> {
         let &(_, buffer) = self.outputs.iter().find(|(o, _)| *o == output)?;
         self.bytes(buffer)
+    }
+
+    /// Whether the launch fits the simulated device.
+    pub(super) fn check_size(&self) -> Result<()> {
+        let Some(total) = self.refused else { return Ok(()) };
+        let message = format!("the launch needs {total} bytes, a simulated device has {DEVICE_BYTES}");
+        Err(Diagnostic::user(code::DEVICE_MEMORY, message))
     }
 
     /// The output buffers with the number of the output that each holds.

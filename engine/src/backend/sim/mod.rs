@@ -25,5 +25,5 @@ mod tests;
 pub use compile::{Program, compile};
 pub use memory::Memory;
 pub use report::SimReport;
-pub use run::{run, run_program};
+pub use run::{resident_blocks, run, run_program};
 pub use simcore::{Class, Counters};

@@ -6,12 +6,22 @@ use super::memory::Memory;
 use super::report::{self, SimReport};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{BoundLaunch, BoundParam, Kernel};
-use crate::options::{SimOptions, SimSchedule};
+use crate::options::{DeviceDesc, SimOptions, SimSchedule};
 use simcore::{Config, Policy};
 
 /// Compiles and runs a kernel; see [`run_program`].
 pub fn run(kernel: &Kernel, launch: &BoundLaunch, memory: &mut Memory, options: &SimOptions) -> Result<SimReport> {
     run_program(&compile(kernel)?, kernel, launch, memory, options)
+}
+
+/// How many blocks of a launch a device holds at once, registers aside: the
+/// compiler of the device decides on those.
+pub fn resident_blocks(device: &DeviceDesc, launch: &BoundLaunch) -> u64 {
+    // Each block takes whole warps, and a KiB of shared memory for the system.
+    let threads = launch.threads().next_multiple_of(32).max(32);
+    let shared = launch.shared_bytes.saturating_add(1 << 10);
+    let per_sm = (device.max_threads_per_sm / threads).min(device.shared_per_sm / shared).min(device.max_blocks_per_sm);
+    u64::from(per_sm) * u64::from(device.sm_count)
 }
 
 /// Runs a program on the memory of a launch. The same arguments give the same
@@ -25,6 +35,7 @@ pub fn run_program(
     memory: &mut Memory,
     options: &SimOptions,
 ) -> Result<SimReport> {
+    memory.check_size()?;
     if launch.is_empty() {
         return Ok(SimReport::empty(kernel, memory, launch));
     }

@@ -348,3 +348,116 @@ fn statements_are_found_by_their_number() {
     assert!(matches!(last.kind, StmtKind::Store { .. }));
     assert!(super::super::compile::statement(&kernel.body, total).is_none());
 }
+
+#[test]
+fn launches_beyond_the_simulated_memory_are_refused() {
+    let kernel = exchange(true);
+    let launch = bind(&kernel, &[vector(DType::F32, 1 << 30)]).unwrap();
+    let mut memory = Memory::new(&kernel, &launch);
+    assert_eq!(memory.fill_input(0, &[]).unwrap_err().code, code::DEVICE_MEMORY);
+    let error = run(&kernel, &launch, &mut memory, &SimOptions::default()).unwrap_err();
+    assert!(error.message.contains("needs 8589934592 bytes"), "{error}");
+}
+
+#[test]
+fn residency_follows_threads_and_shared_memory() {
+    let h200 = crate::options::DeviceDesc::h200();
+    let resident = |threads: u32, shared: i64| {
+        let kernel = vector_kernel(DType::F32, DType::F32, 1, threads, |b, _, _, _| {
+            b.shared("s", DType::I8, shared, 16);
+        });
+        resident_blocks(&h200, &bind(&kernel, &[vector(DType::F32, 1)]).unwrap())
+    };
+    assert_eq!(resident(1024, 16), 2 * 132);
+    assert_eq!(resident(33, 16), 32 * 132);
+    assert_eq!(resident(128, 100 << 10), 2 * 132);
+}
+
+/// What takes part in handing data from one block to the other.
+#[derive(Clone, Copy, Debug)]
+struct Handing {
+    /// The thread that writes the data; thread 0 updates the counter.
+    writer: i64,
+    /// The fence after the write is by the writer, before the barrier.
+    early_fence: bool,
+    /// The fence is by thread 0, right before it updates the counter.
+    late_fence: bool,
+    /// Whether a barrier stands between write and counter.
+    barrier: bool,
+    /// Whether thread 0 fences after it updated the counter.
+    reader_fence: bool,
+}
+
+/// Two blocks write one element each; the last one to arrive reads the other's
+/// in thread 0.
+fn hand_over(h: Handing) -> Kernel {
+    vector_kernel(DType::F32, DType::F32, 2, 64, move |b, x, y, _| {
+        let (t, i) = (tid(b), global_thread(b, 64));
+        let (zero, one, two) = (b.int(0), b.int(1), b.int(2));
+        let data = b.workspace("data", DType::F32, two, 16, false);
+        let counter = b.workspace("counter", DType::I32, one, 4, true);
+        let bx = b.exprs().block_idx(Dim::X);
+        let writer = b.int(h.writer);
+        let writes = b.exprs().binary(BinaryOp::Eq, t, writer);
+        let leads = b.exprs().binary(BinaryOp::Eq, t, zero);
+        let v = b.load("v", x, i);
+        b.store(y, i, v);
+        b.if_(writes, |b| {
+            b.store(data, bx, v);
+            if h.early_fence {
+                b.fence(Scope::Grid);
+            }
+        });
+        if h.barrier {
+            b.sync(Scope::Block);
+        }
+        b.if_(leads, |b| {
+            if h.late_fence {
+                b.fence(Scope::Grid);
+            }
+            let old = b.atomic("old", crate::kernel::AtomicOp::Add, (counter, zero), one);
+            let last = b.exprs().binary(BinaryOp::Eq, old, one);
+            b.if_(last, |b| {
+                if h.reader_fence {
+                    b.fence(Scope::Grid);
+                }
+                let other = b.exprs().sub(one, bx);
+                b.load("w", data, other);
+            });
+        });
+    })
+}
+
+#[test]
+fn data_is_handed_over_by_barrier_fence_counter_fence() {
+    let whole = Handing { writer: 5, early_fence: false, late_fence: true, barrier: true, reader_fence: true };
+    let own = Handing { writer: 0, barrier: false, ..whole };
+    let good =
+        [whole, own, Handing { early_fence: true, late_fence: false, ..own }, Handing { early_fence: true, ..whole }];
+    let bad = [
+        Handing { reader_fence: false, ..whole },
+        Handing { late_fence: false, ..whole },
+        Handing { reader_fence: false, ..own },
+        Handing { late_fence: false, ..own },
+        // Another thread's write is not ordered before thread 0's fence.
+        Handing { barrier: false, writer: 40, ..whole },
+        // Thread 0, which updates the counter, never fenced.
+        Handing { early_fence: true, late_fence: false, ..whole },
+    ];
+    let x = f32_bytes(&[1.0; 128]);
+    for handing in good {
+        let prepared = Prepared::new(hand_over(handing), DType::F32, 128, x.clone());
+        for options in schedules() {
+            prepared.run(&options).unwrap_or_else(|error| panic!("{handing:?}: {error}"));
+        }
+    }
+    for handing in bad {
+        let prepared = Prepared::new(hand_over(handing), DType::F32, 128, x.clone());
+        for options in schedules() {
+            let error = prepared.run(&options).expect_err("the hand-over is not ordered");
+            // Without the barrier the reader may even come before the writer.
+            let early = !handing.barrier && error.code == code::UNINITIALISED;
+            assert!(error.code == code::RACE || early, "{handing:?} under {options:?}: {error}");
+        }
+    }
+}
