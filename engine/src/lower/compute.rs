@@ -236,11 +236,11 @@ impl Lowering<'_> {
     /// the lane.
     fn all_inside(&mut self, unit: &[TvId], leaf: AxisId) -> Result<Option<ExprId>> {
         let last_lane = self.constant_extent(leaf)? - 1;
-        let operands: Vec<TvId> = unit
-            .iter()
-            .filter(|tv| self.is_tested(**tv) && self.scheduled.tensors[**tv].loops.last() == Some(&leaf))
-            .flat_map(|tv| self.scheduled.producers(*tv))
-            .collect();
+        let tested: Vec<TvId> = unit.iter().copied().filter(|tv| self.is_tested(*tv)).collect();
+        if tested.iter().any(|tv| self.scheduled.tensors[*tv].loops.last() != Some(&leaf)) {
+            return Ok(None); // Loops inside the lanes have tests of their own.
+        }
+        let operands: Vec<TvId> = tested.iter().flat_map(|tv| self.scheduled.producers(*tv)).collect();
         let (mut first, mut last) = (Vec::new(), Vec::new());
         for (lane, terms) in [(0, &mut first), (last_lane, &mut last)] {
             let lane = self.b.int(lane);
