@@ -6,7 +6,7 @@
 use engine::backend::sim;
 use engine::diag::Result;
 use engine::fusion::{Dim, Fusion, FusionBuilder, Operand};
-use engine::num::DType;
+use engine::num::{DType, UnaryOp};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
 use engine::{kernel, lower, refeval};
@@ -319,6 +319,24 @@ fn the_maximum_of_another_tensor_may_be_infinite() {
         let x = input(DType::F32, &[2, n], 3);
         let z = HostTensor::filled(DType::F32, &[2, n], engine::num::Value::Float(f64::NEG_INFINITY)).unwrap();
         check_args(&f, &[Arg::Tensor(x), Arg::Tensor(z)]);
+    }
+}
+
+/// A NaN row maximum makes NaN of what lies outside too; it is not counted.
+#[test]
+fn what_lies_outside_is_not_counted() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM2)?;
+        let m = b.max(x, &[1], true)?;
+        let shifted = b.sub(x, m)?;
+        let nan = b.unary(UnaryOp::IsNan, shifted)?;
+        let count = b.cast(nan, DType::F32)?;
+        b.sum(count, &[1], false)
+    });
+    for n in [5, 33, 100] {
+        let mut x = input(DType::F32, &[2, n], 3);
+        assert!(x.set(&[0, 1], engine::num::Value::Float(f64::NAN)));
+        check_args(&f, &[Arg::Tensor(x)]);
     }
 }
 

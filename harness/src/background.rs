@@ -38,7 +38,7 @@ impl Pending {
             Verdict::Pass => Conclusion::Passed,
             Verdict::Skip => Conclusion::Skipped(outcome.detail),
             _ => {
-                let again = repro(&result.case.id, " --sim 1");
+                let again = repro("run", &result.case.id, " --sim 1");
                 Conclusion::Failed(format!(
                     "{} at {}:{}\n{}\nagain: {again}",
                     outcome.outcome, result.case.file, result.case.line, outcome.detail

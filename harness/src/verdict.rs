@@ -51,10 +51,40 @@ pub struct Numerics {
     pub elements: u64,
     /// Elements out of tolerance.
     pub wrong: u64,
-    /// Largest absolute error of finite elements.
+    /// Largest absolute error of finite elements; infinite where it overflows.
+    #[serde(with = "any_real")]
     pub max_abs: f64,
     /// Largest relative error of finite elements whose reference is not 0.
+    #[serde(with = "any_real")]
     pub max_rel: f64,
+}
+
+/// JSON has numbers for finite values only: the others are the texts `inf`,
+/// `-inf` and `NaN`.
+mod any_real {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Number(f64),
+        Text(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        match value.is_finite() {
+            true => serializer.serialize_f64(*value),
+            false => serializer.serialize_str(&value.to_string()),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        match Form::deserialize(deserializer)? {
+            Form::Number(value) => Ok(value),
+            Form::Text(text) => text.parse().map_err(D::Error::custom),
+        }
+    }
 }
 
 /// One row of `perf.csv`; absent figures are `None`, never 0.
@@ -192,6 +222,18 @@ mod tests {
         check(Verdict::Fail, "2030-06-14", (Verdict::Fail, "as.was"));
         check(Verdict::Pass, "2031-01-01", (Verdict::Fail, "xpass"));
         check(Verdict::Infra, "", (Verdict::Infra, "as.was"));
+    }
+
+    #[test]
+    fn outcomes_travel_with_any_figure() {
+        for (max_abs, max_rel) in [(0.5, f64::MAX), (f64::INFINITY, f64::NEG_INFINITY), (5e-324, f64::NAN)] {
+            let numerics = Some(Numerics { elements: 3, wrong: 1, max_abs, max_rel });
+            let sent = Outcome { numerics, ..Outcome::fail("fail.numerics", "why") };
+            let json = serde_json::to_string(&sent).expect("writes");
+            let came: Outcome = serde_json::from_str(&json).expect("reads");
+            let bits = |o: &Outcome| o.numerics.as_ref().map(|n| (n.max_abs.to_bits(), n.max_rel.to_bits()));
+            assert_eq!(bits(&came), bits(&sent), "{json}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ impl Place {
     }
 
     fn case(&self, file: &str, dtype: &str, op: &str, more: &str) {
-        let name = file.trim_end_matches(".fuse");
+        let name = file.trim_start_matches("../").trim_end_matches(".fuse");
         let text = format!(
             "---\nversion = 1\nsuite = \"PlaceTest\"\n[axes]\nm = [1, 5]\n---\nfusion @{name}(%x: {dtype}) {{\n  %0 = {op}\n  return %0\n}}\n; inputs: x = normal[$m]\n{more}"
         );
@@ -247,6 +247,9 @@ fn mistakes_have_messages_and_exit_codes() {
     check(&place, &["--cases", "nowhere"], 96, &["E0405", "nowhere"]);
     check(&place, &["show", "PlaceTest.good/m=5", "--stage", "fusion"], 0, &["fusion @good(%x: f32[?])"]);
     check(&place, &["show", "PlaceTest.good/*"], 2, &["matches 2 cases"]);
+    place.case("../alone.fuse", "f32[?]", "ad %x, %x   ; error: E0102", "");
+    check(&place, &["list", "--cases", "alone.fuse"], 0, &["PlaceTest."]);
+    check(&place, &["bench", "--cases", "alone.fuse", "--sim", "1", "--filter", "*"], 4, &["E0505", "refusal"]);
     check(&place, &["list"], 0, &["PlaceTest.good/m=1\nPlaceTest.good/m=5\n"]);
     check(&place, &["doctor"], 0, &["simulator", "NVRTC", "2 ids in 1 files"]);
 }
@@ -301,4 +304,16 @@ fn a_record_that_cannot_be_written_does_not_change_verdicts() {
     let place = Place::new("norecord");
     std::fs::write(place.0.join("results"), "a file where a folder should be").expect("writes");
     check(&place, &["--ref", "--format", "plain"], 110, &["is not complete", "2 passed, 0 failed, 0 skipped"]);
+}
+
+#[test]
+fn a_results_folder_of_another_format_is_left_alone() {
+    let place = Place::new("format");
+    let results = place.0.join("results");
+    std::fs::create_dir_all(&results).expect("a folder");
+    std::fs::write(results.join("FORMAT"), "harness-store 9\n").expect("writes");
+    check(&place, &["--ref", "--format", "plain"], 110, &["harness-store 9", "2 passed, 0 failed, 0 skipped"]);
+    let names: Vec<_> =
+        std::fs::read_dir(&results).expect("lists").map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(names, ["FORMAT"]);
 }

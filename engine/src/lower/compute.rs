@@ -2,9 +2,9 @@
 
 use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::ExprId;
+use crate::kernel::{ExprId, StmtKind};
 use crate::num::{ReduceOp, eval};
-use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand, Xform};
+use crate::schedule::{AxisId, Compute, ParallelType, TvId, TvOp, TvOperand, Xform};
 
 impl Lowering<'_> {
     /// Whether a tensor is a reduction within each thread.
@@ -196,6 +196,68 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Whether an accumulation must test its indices: its operand is no partial
+    /// result, and holds no neutral element outside.
+    fn is_tested(&self, tv: TvId) -> bool {
+        let complete =
+            self.scheduled.producers(tv).iter().any(|from| !self.scheduled.tensors[*from].partial.is_empty());
+        self.accumulates(tv) && !complete && !self.untested.contains(&tv)
+    }
+
+    /// A loop over the lanes of a vector, or any other. Where accumulations test
+    /// each lane, the lanes of a vector that lies inside as a whole, which is
+    /// most of them, are taken without tests.
+    pub(super) fn emit_lane_loop(&mut self, unit: &[TvId], leaf: AxisId, depth: usize) -> Result<()> {
+        let inside = if self.parallel_type(leaf) == ParallelType::Vectorize && !self.all_lanes_inside {
+            self.all_inside(unit, leaf)?
+        } else {
+            None
+        };
+        let Some(inside) = inside else {
+            return self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1));
+        };
+        self.b.open();
+        self.all_lanes_inside = true;
+        let result = self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1));
+        self.all_lanes_inside = false;
+        let then = self.b.close();
+        result?;
+        self.b.open();
+        let result = self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1));
+        let otherwise = self.b.close();
+        result?;
+        self.b.set_origin(None, "accumulate");
+        self.b.emit(StmtKind::If { condition: inside, then, otherwise });
+        Ok(())
+    }
+
+    /// The condition under which all lanes of a vector pass the tests of a
+    /// unit's accumulations; none if there are no tests, or none that depend on
+    /// the lane.
+    fn all_inside(&mut self, unit: &[TvId], leaf: AxisId) -> Result<Option<ExprId>> {
+        let last_lane = self.constant_extent(leaf)? - 1;
+        let operands: Vec<TvId> = unit
+            .iter()
+            .filter(|tv| self.is_tested(**tv) && self.scheduled.tensors[**tv].loops.last() == Some(&leaf))
+            .flat_map(|tv| self.scheduled.producers(*tv))
+            .collect();
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        for (lane, terms) in [(0, &mut first), (last_lane, &mut last)] {
+            let lane = self.b.int(lane);
+            self.with_leaf(leaf, lane, |lowering| {
+                for operand in &operands {
+                    terms.extend(lowering.access_terms(*operand)?);
+                }
+                Ok(())
+            })?;
+        }
+        if first == last {
+            return Ok(None);
+        }
+        let terms = self.range_terms(&first, &last);
+        Ok(Some(self.conjunction(&terms)))
+    }
+
     /// `acc = acc op x`, where the indices are inside. Partial results are
     /// complete by construction and need no test.
     fn emit_accumulate(&mut self, tv: TvId, op: &TvOp) -> Result<()> {
@@ -205,7 +267,7 @@ impl Lowering<'_> {
         let combine = self.reduce_op(tv)?.combine();
         let value = self.read(from)?;
         self.origin(tv, "accumulate");
-        let tested = self.scheduled.tensors[from].partial.is_empty() && !self.untested.contains(&tv);
+        let tested = self.is_tested(tv) && !self.all_lanes_inside;
         let terms = if tested { self.access_terms(from)? } else { Vec::new() };
         let inside = self.conjunction(&terms);
         let array = self.local_array(tv)?;

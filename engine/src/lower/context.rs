@@ -39,6 +39,8 @@ pub(super) struct Lowering<'a> {
     pub(super) ahead: Option<AxisId>,
     /// The counter of the only open loop that runs more than once, if there is just one.
     pub(super) repeat: Option<ExprId>,
+    /// Whether all lanes of the vector at hand are known to be inside.
+    pub(super) all_lanes_inside: bool,
     /// Number of loops open now that run more than once.
     pub(super) open_loops: u32,
 }
@@ -63,6 +65,7 @@ impl<'a> Lowering<'a> {
             fixing: None,
             ahead: None,
             repeat: None,
+            all_lanes_inside: false,
             open_loops: 0,
         }
     }

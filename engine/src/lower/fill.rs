@@ -12,9 +12,29 @@
 //! over the same dimensions, of at least one element.
 
 use super::context::Lowering;
-use crate::num::{BinaryOp, DType, DTypeClass, ReduceOp, Value, eval};
+use crate::num::{BinaryOp, DType, DTypeClass, ReduceOp, UnaryOp, Value, eval};
 use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand};
 use std::collections::BTreeSet;
+
+/// What is known of a value outside.
+#[derive(Clone, Copy)]
+struct Outside {
+    value: Value,
+    /// Whether it may be NaN instead, and then so is a value inside. Only
+    /// operations that keep NaN may follow, down to the reduction.
+    or_nan: bool,
+}
+
+impl Outside {
+    fn certain(value: Value) -> Self {
+        Self { value, or_nan: false }
+    }
+
+    /// The value after an operation; unknown where it might lose a NaN.
+    fn map(self, keeps_nan: bool, f: impl FnOnce(Value) -> Value) -> Option<Self> {
+        (keeps_nan || !self.or_nan).then(|| Self { value: f(self.value), or_nan: self.or_nan })
+    }
+}
 
 impl Lowering<'_> {
     /// Chooses the fill, and finds the accumulations that need no test.
@@ -59,21 +79,21 @@ impl Lowering<'_> {
         };
         let [TvOperand::Tv(from)] = *inputs.as_slice() else { return false };
         let roots: BTreeSet<AxisId> = over.iter().flat_map(|axis| self.roots_of(*axis)).collect();
-        self.outside(from, &roots, fill) == Some(eval::reduce_identity(*op, dtype))
+        self.outside(from, &roots, fill).map(|outside| outside.value) == Some(eval::reduce_identity(*op, dtype))
     }
 
     /// The value of a tensor where an index of `roots` is outside, if known.
-    fn outside(&self, tv: TvId, roots: &BTreeSet<AxisId>, fill: Option<ReduceOp>) -> Option<Value> {
+    fn outside(&self, tv: TvId, roots: &BTreeSet<AxisId>, fill: Option<ReduceOp>) -> Option<Outside> {
         let data = &self.scheduled.tensors[tv];
         let op = data.op.as_ref()?;
         let operand = |operand: &TvOperand| match operand {
             TvOperand::Tv(tv) => self.outside(*tv, roots, fill),
-            TvOperand::Scalar(scalar) => self.scheduled.fusion.const_scalar(*scalar),
+            TvOperand::Scalar(scalar) => self.scheduled.fusion.const_scalar(*scalar).map(Outside::certain),
         };
         match (&op.compute, op.inputs.as_slice()) {
             (Compute::Copy, [TvOperand::Tv(from)]) if self.is_global(*from) => {
                 let covers = roots.iter().all(|root| data.axes.iter().any(|axis| axis.concrete && axis.root == *root));
-                covers.then(|| self.fill_value(data.dtype, fill))
+                covers.then(|| Outside::certain(self.fill_value(data.dtype, fill)))
             }
             (Compute::Copy, [a]) => operand(a),
             (Compute::Cast, [a]) => {
@@ -81,24 +101,29 @@ impl Lowering<'_> {
                     TvOperand::Tv(tv) => self.scheduled.tensors[*tv].dtype,
                     TvOperand::Scalar(scalar) => self.scheduled.fusion.scalars[*scalar].dtype,
                 };
-                Some(eval::cast(from, data.dtype, operand(a)?))
+                operand(a)?.map(data.dtype.is_float(), |value| eval::cast(from, data.dtype, value))
             }
             (Compute::Unary(op), [TvOperand::Tv(a)]) => {
-                let value = self.outside(*a, roots, fill)?;
-                Some(eval::unary(*op, self.scheduled.tensors[*a].dtype, value))
+                let keeps_nan = matches!(op, UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Neg | UnaryOp::Abs);
+                let dtype = self.scheduled.tensors[*a].dtype;
+                self.outside(*a, roots, fill)?.map(keeps_nan, |value| eval::unary(*op, dtype, value))
             }
             (Compute::Binary(BinaryOp::Sub), [a @ TvOperand::Tv(x), TvOperand::Tv(b)])
                 if !self.class.has_empty && self.is_maximum_of(*b, *x, roots) =>
             {
-                let value = operand(a)?;
-                (value == Value::Float(f64::NEG_INFINITY)).then_some(value)
+                let value = operand(a)?.value;
+                (value == Value::Float(f64::NEG_INFINITY)).then_some(Outside { value, or_nan: true })
             }
             (Compute::Binary(op), [a, b]) => {
+                use BinaryOp::{Add, Maximum, Minimum, Mul, Sub};
                 let dtype = match (a, b) {
                     (TvOperand::Tv(tv), _) | (_, TvOperand::Tv(tv)) => self.scheduled.tensors[*tv].dtype,
                     _ => data.dtype,
                 };
-                Some(eval::binary(*op, dtype, operand(a)?, operand(b)?))
+                let (a, b) = (operand(a)?, operand(b)?);
+                let keeps_nan = matches!(op, Add | Sub | Mul | Maximum | Minimum);
+                let both = Outside { value: a.value, or_nan: a.or_nan || b.or_nan };
+                both.map(keeps_nan, |value| eval::binary(*op, dtype, value, b.value))
             }
             _ => None,
         }

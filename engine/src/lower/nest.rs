@@ -196,7 +196,7 @@ impl Lowering<'_> {
             .filter(|tv| self.scheduled.tensors[*tv].prefetch && self.scheduled.tensors[*tv].inline_at == depth + 1)
             .collect();
         if ahead.is_empty() {
-            self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1))?;
+            self.emit_lane_loop(unit, leaf, depth)?;
         } else {
             self.emit_prefetched_loop(unit, &ahead, leaf, depth)?;
         }

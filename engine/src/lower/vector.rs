@@ -198,7 +198,7 @@ impl Lowering<'_> {
     /// with the lane, so upper bounds are tested at the high end and lower
     /// bounds at the low one. With the ends exchanged, the terms under which
     /// some lane is inside.
-    fn range_terms(&mut self, low: &[ExprId], high: &[ExprId]) -> Vec<ExprId> {
+    pub(super) fn range_terms(&mut self, low: &[ExprId], high: &[ExprId]) -> Vec<ExprId> {
         let is_upper = |lowering: &mut Self, term: &ExprId| {
             matches!(lowering.b.exprs()[*term].expr, Expr::Binary(BinaryOp::Lt, ..))
         };

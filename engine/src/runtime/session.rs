@@ -127,6 +127,10 @@ impl Session {
         trace: &dyn Trace,
     ) -> Result<Arc<Plan>> {
         let bindings = fusion::bind(fusion, args)?;
+        if alignments.len() != args.len() || !alignments.iter().all(|align| align.is_power_of_two()) {
+            let message = format!("{} alignments for {} arguments", alignments.len(), args.len());
+            return Err(Diagnostic::user(code::USAGE, message).note("give a power of two for each argument"));
+        }
         let alignments: Vec<u32> = alignments.iter().map(|align| (*align).min(MAX_ALIGN)).collect();
         let keys = keys(self.key, fusion, &bindings, args, &alignments);
         self.plan(keys, fusion, args, &alignments, trace)

@@ -69,9 +69,18 @@ impl ArgClass {
             .max()
             .unwrap_or(0)
             .max(elements.1);
-        // Indices are formed before they are tested against an extent, so they
-        // may pass it by one tile; half the range is a safe margin.
-        let index64 = options.force_index64 || reach > i64::from(i32::MAX) / 2;
+        // Parameters have the index type too, whether or not the tensor has elements.
+        let parameter = args
+            .iter()
+            .flat_map(|arg| match arg {
+                ArgMeta::Tensor(meta) => meta.sizes.iter().chain(&meta.strides).copied().max(),
+                ArgMeta::Scalar(_) => None,
+            })
+            .max()
+            .unwrap_or(0);
+        // Indices are formed before they are tested against an extent. Tiles of
+        // short rows pass it by a factor, which heuristics keep below 4.
+        let index64 = options.force_index64 || reach.max(parameter) > i64::from(i32::MAX) / 4;
         Self { layouts, index64, has_empty: elements.0 == 0 }
     }
 

@@ -32,7 +32,9 @@ pub struct Loaded {
 pub fn load(dir: &Path, target: Target) -> Loaded {
     let mut loaded = Loaded::default();
     let mut paths = Vec::new();
-    let root = if dir.is_file() { dir.parent().unwrap_or(dir) } else { dir };
+    // The parent of a bare file name is the empty path, which cannot be opened.
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let root = if dir.is_file() { parent } else { dir };
     match root.canonicalize() {
         Ok(real) if dir.is_file() => collect_file(dir, &real, &mut paths, &mut loaded.errors),
         Ok(real) => walk(dir, &real, 0, &mut paths, &mut loaded.errors),

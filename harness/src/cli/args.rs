@@ -27,6 +27,13 @@ pub(crate) enum Command {
     Compile,
 }
 
+impl Command {
+    /// The word that selects it.
+    pub(crate) fn word(self) -> &'static str {
+        COMMANDS.iter().find(|(_, which, _)| *which == self).map_or("run", |(name, ..)| name)
+    }
+}
+
 /// Which devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DeviceArg {

@@ -30,11 +30,8 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     let nvrtc = Nvrtc::open(&search).map_err(|error| Failure::diagnostic(exit::INFRA, &error))?;
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
     let mut planned = Planned::default();
-    // Sizes differ between simulator and GPU, and so do kernels.
-    for target in [Target::Sim, Target::Cuda] {
-        for case in session::select(args, session::load_all(args, target)?.cases)? {
-            planned.add(&case, &session);
-        }
+    for case in session::select(args, all_cases(args)?)? {
+        planned.add(&case, &session);
     }
     let options = NvrtcOptions::new(session.device().compute_capability, session.options().fmad);
     let results = build_all(&nvrtc, &options, planned.kernels.into_values().collect());
@@ -71,6 +68,16 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     );
     super::print(&text);
     Ok(if failures.is_empty() { exit::OK } else { exit::FAILED })
+}
+
+/// The cases of both kinds of device: sizes differ between simulator and GPU,
+/// and so do kernels. A case that is the same on both stands here once.
+fn all_cases(args: &Args) -> Result<Vec<Case>, Failure> {
+    let mut cases = session::load_all(args, Target::Sim)?.cases;
+    let by_id: BTreeMap<String, Case> = cases.iter().map(|case| (case.id.clone(), case.clone())).collect();
+    let more = session::load_all(args, Target::Cuda)?.cases;
+    cases.extend(more.into_iter().filter(|case| by_id.get(&case.id) != Some(case)));
+    Ok(cases)
 }
 
 impl Planned {
@@ -112,4 +119,28 @@ fn build_all(nvrtc: &Nvrtc, options: &NvrtcOptions, kernels: Vec<(String, Arc<Pl
         }
     });
     results.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_device_are_selected_at_once() {
+        let dir = std::env::temp_dir().join(format!("harness-compile-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("folder");
+        let text = "---\nversion = 1\nsuite = \"S\"\n[axes]\nm = [1, 900]\n[sim]\nm = [1, 2]\n---\nfusion @A(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$m]\n";
+        std::fs::write(dir.join("a.fuse"), text).expect("writes");
+        let ids = |exact: &[&str]| {
+            let exact = exact.iter().map(|id| id.to_string()).collect();
+            let args = Args { cases: Some(dir.clone()), exact, ..Args::default() };
+            let cases = all_cases(&args).and_then(|cases| session::select(&args, cases)).expect("selects");
+            cases.into_iter().map(|case| case.id).collect::<Vec<_>>()
+        };
+        let all = ids(&[]);
+        let (sim, cuda) = (ids(&["S.A/m=2"]), ids(&["S.A/m=900"]));
+        std::fs::remove_dir_all(&dir).expect("removes");
+        assert_eq!(all, ["S.A/m=1", "S.A/m=2", "S.A/m=900"]);
+        assert_eq!((sim, cuda), (vec!["S.A/m=2".into()], vec!["S.A/m=900".into()]));
+    }
 }

@@ -5,7 +5,7 @@ use super::bless::Blessings;
 use super::devices::{self, Devices};
 use super::{Failure, session};
 use crate::case::Case;
-use crate::dispatch::{self, CaseResult, Event, RunPlan};
+use crate::dispatch::{self, CaseResult, Event, Isolation, RunPlan};
 use crate::exit;
 use crate::proto::{DeviceSpec, Mode};
 use crate::record::{History, Provenance, Row, RunStore, today, utc_stamp};
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let results = session::results_dir(args);
     let history = History::of(&results, &devices.history);
     dispatch::order(&mut cases, &history.known());
-    let header = header(args, &devices, files, fingerprint, cases.len());
+    let header = header(args, &devices, files, fingerprint, cases.len() + skipped.len());
     let mut store = RunStore::create(&results, &header);
     let plan = plan(args, &devices, cases, &store);
     let labels = plan.slots.iter().map(|slot| slot.label.clone()).collect();
@@ -77,6 +77,10 @@ fn for_command(args: &Args, mut cases: Vec<Case>) -> Result<Vec<Case>, Failure> 
     if args.command == Command::Bench {
         // A refusal has nothing to measure.
         cases.retain(|case| case.errors.is_empty());
+        if cases.is_empty() {
+            let message = "error[E0505]: every selected case is a refusal, which has nothing to measure\n  note: `run` checks refusals";
+            return Err(Failure::new(exit::NOTHING_SELECTED, message));
+        }
     }
     Ok(cases)
 }
@@ -316,9 +320,12 @@ fn finish(
     started: Instant,
 ) -> u8 {
     let Closing { summary, blessings, rows, refused } = closing;
-    let added = history.add(&store.id, store.commit(), &rows);
-    if let Err(error) = added {
-        store.fail("history", &error);
+    // Tables are derived from records: where there is no record, there is no row.
+    if store.error().is_none() {
+        let added = history.add(&store.id, store.commit(), &rows);
+        if let Err(error) = added {
+            store.fail("history", &error);
+        }
     }
     let device_refused = !refused.is_empty() && refused.iter().all(|code| code.starts_with("E05")) && rows.is_empty();
     let code = match stopped {
@@ -340,7 +347,7 @@ fn finish(
     if args.command == Command::Bench {
         text.push_str(&super::bench_table::table(&rows));
     }
-    text.push_str(&summary.failures_text(|id| repro(id, &again(args, devices))));
+    text.push_str(&summary.failures_text(|id| repro(args.command.word(), id, &again(args, devices))));
     for line in blessings.apply() {
         text.push_str(&format!("blessed {line}\n"));
     }
@@ -370,6 +377,15 @@ fn again(args: &Args, devices: &Devices) -> String {
     }
     if let Some(dir) = &args.cases {
         tail.push_str(&format!(" --cases {}", quoted(&dir.display().to_string())));
+    }
+    if let Some(limit) = args.timeout {
+        tail.push_str(&format!(" --timeout {}ms", limit.as_millis()));
+    }
+    if args.isolation == Isolation::Case {
+        tail.push_str(" --isolation case");
+    }
+    if args.faults {
+        tail.push_str(" --with-faults");
     }
     tail
 }

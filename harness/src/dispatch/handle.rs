@@ -78,8 +78,14 @@ pub(super) enum Attempt {
 }
 
 impl Worker {
-    /// Spawns from the calling thread, which must outlive the worker.
-    pub(super) fn spawn(id: String, slot: &SlotSpec, plan: &RunPlan) -> Result<Self, NoWorker> {
+    /// Spawns from the calling thread, which must outlive the worker. `spawned`
+    /// hears of the process before anything is asked of it.
+    pub(super) fn spawn(
+        id: String,
+        slot: &SlotSpec,
+        plan: &RunPlan,
+        spawned: impl FnOnce(u32),
+    ) -> Result<Self, NoWorker> {
         let failed = |what: &str, error: io::Error| NoWorker::Failed(format!("{what}: {error}"));
         let start = Instant::now();
         let (ours, theirs) = UnixStream::pair().map_err(|e| failed("cannot make a socket", e))?;
@@ -105,6 +111,7 @@ impl Worker {
             device: String::new(),
             notes: Vec::new(),
         };
+        spawned(worker.pid());
         worker.greet(slot, plan, start + READY_LIMIT)?;
         worker.ready_ns = start.elapsed().as_nanos() as u64;
         Ok(worker)

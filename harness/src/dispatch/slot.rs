@@ -59,9 +59,18 @@ impl Slot<'_> {
         for try_index in 0..SPAWN_TRIES {
             let id = format!("{}-w{}", slot.label, *spawned);
             *spawned += 1;
-            match Worker::spawn(id.clone(), slot, self.plan) {
+            let mut started = false;
+            let told = |pid| {
+                started = true;
+                self.tell(Event::Spawned { slot: self.index, worker: id.clone(), pid });
+            };
+            let spawned = Worker::spawn(id.clone(), slot, self.plan, told);
+            if let (true, Err(NoWorker::Unusable(_, reason) | NoWorker::Failed(reason))) = (started, &spawned) {
+                let reason = reason.clone();
+                self.tell(Event::Ended { slot: self.index, worker: id.clone(), reason, cases_run: 0 });
+            }
+            match spawned {
                 Ok(worker) => {
-                    self.tell(Event::Spawned { slot: self.index, worker: id.clone(), pid: worker.pid() });
                     let (device, notes, ready_ns) = (worker.device.clone(), worker.notes.clone(), worker.ready_ns);
                     self.tell(Event::Ready { slot: self.index, worker: id, device, notes, ready_ns });
                     return Some(worker);
@@ -86,7 +95,8 @@ impl Slot<'_> {
         self.tell(Event::Started { slot: self.index, case: job.case.clone() });
         let start_ns = self.now();
         let position = live.cases_run;
-        let attempt = live.run(&job, 0, self.plan);
+        let number = job.strikes;
+        let attempt = live.run(&job, number, self.plan);
         let finish = |outcome: Outcome, death: Option<Death>| {
             let dur_ns = self.now() - start_ns;
             let worker = live.id.clone();
@@ -95,7 +105,7 @@ impl Slot<'_> {
                 case,
                 slot: self.index,
                 worker,
-                attempt: 0,
+                attempt: number,
                 position,
                 start_ns,
                 dur_ns,
@@ -107,7 +117,7 @@ impl Slot<'_> {
             Attempt::Ended(outcome, tainted) => {
                 finish(outcome, None);
                 if tainted {
-                    self.end(live, "tainted by a panic");
+                    self.end(live, "tainted by a panic or a failed CUDA call");
                     return None;
                 }
                 if self.plan.isolation == Isolation::Case {

@@ -23,9 +23,9 @@ pub(super) fn write(dir: &Path, case: &Case, outcome: &Outcome, written: usize) 
 }
 
 fn text(case: &Case, outcome: &Outcome) -> String {
-    let mut text = format!("---\nversion = 1\nsuite = {:?}\ntags = {:?}\n", case.suite, case.tags);
+    let mut text = format!("---\nversion = 1\nsuite = {}\ntags = {}\n", quoted(&case.suite), array(&case.tags));
     let about = format!("{} from {}:{}: {}", case.id, case.file, case.line, outcome.outcome);
-    let _ = writeln!(text, "about = {about:?}");
+    let _ = writeln!(text, "about = {}", quoted(&about));
     if let Some(ms) = case.timeout_ms {
         let _ = writeln!(text, "[limits]\ntimeout = \"{ms}ms\"");
     }
@@ -33,7 +33,7 @@ fn text(case: &Case, outcome: &Outcome) -> String {
     if *require != Default::default() {
         text.push_str("[require]\n");
         if !require.device.is_empty() {
-            let _ = writeln!(text, "device = {:?}", require.device);
+            let _ = writeln!(text, "device = {}", array(&require.device));
         }
         if let Some(arch) = require.arch {
             let _ = writeln!(text, "arch = {arch}");
@@ -46,6 +46,24 @@ fn text(case: &Case, outcome: &Outcome) -> String {
     text
 }
 
+/// A TOML basic string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+fn array(items: &[String]) -> String {
+    let items: Vec<String> = items.iter().map(|item| quoted(item)).collect();
+    format!("[{}]", items.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,7 +73,7 @@ mod tests {
     fn a_written_case_is_the_case() {
         let dir = std::env::temp_dir().join(format!("harness-repro-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("folder");
-        let source = "---\nversion = 1\nsuite = \"S\"\ntags = [\"a\\\"b\"]\n[axes]\nm = [1, 2]\n[limits]\ntimeout = \"9s\"\n[require]\narch = 90\nmemory = \"1GiB\"\ndevice = [\"sim\"]\n---\nfusion @A(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$m]\n; check: rel 1e-3\n";
+        let source = "---\nversion = 1\nsuite = \"S\"\ntags = [\"a\\\"b\", \"\\u0007\\u200B\\u007F\\\\\"]\n[axes]\nm = [1, 2]\n[limits]\ntimeout = \"9s\"\n[require]\narch = 90\nmemory = \"1GiB\"\ndevice = [\"sim\"]\n---\nfusion @A(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$m]\n; check: rel 1e-3\n";
         std::fs::write(dir.join("a.fuse"), source).expect("writes");
         let case = load(&dir, Target::Sim).cases.remove(1);
         let out = dir.join("out");

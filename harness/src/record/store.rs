@@ -56,7 +56,7 @@ impl RunStore {
     }
 
     fn open(&self) -> io::Result<EventLog> {
-        std::fs::create_dir_all(&self.dir)?;
+        // Nothing is made in a folder that belongs to another format.
         let format = self.root.join("FORMAT");
         match std::fs::read_to_string(&format) {
             Ok(text) if text == FORMAT => {}
@@ -68,8 +68,13 @@ impl RunStore {
                     FORMAT.trim()
                 )));
             }
-            Err(_) => std::fs::write(&format, FORMAT)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(&self.root)?;
+                replace(&format, FORMAT.as_bytes())?;
+            }
+            Err(error) => return Err(error),
         }
+        std::fs::create_dir_all(&self.dir)?;
         EventLog::create(&self.dir.join("events.jsonl"))
     }
 

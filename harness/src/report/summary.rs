@@ -102,9 +102,10 @@ impl Summary {
     }
 }
 
-/// The command that runs one case again. `tail` holds the device and the like.
-pub(crate) fn repro(id: &str, tail: &str) -> String {
-    format!("cargo run -p harness -- --exact {}{tail}", quoted(id))
+/// The command line that repeats one case. `tail` holds the device and the like.
+pub(crate) fn repro(command: &str, id: &str, tail: &str) -> String {
+    let command = if command == "run" { String::new() } else { format!("{command} ") };
+    format!("cargo run -p harness -- {command}--exact {}{tail}", quoted(id))
 }
 
 /// A word for a shell.

@@ -5,7 +5,7 @@ use super::{args, bench, compare, facts, fault, pipeline, refusal};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
 use crate::proto::Mode;
-use crate::verdict::{Numerics, Outcome, Verdict};
+use crate::verdict::{Outcome, Verdict};
 use engine::diag::{Diagnostic, Result};
 use engine::fusion::Fusion;
 use engine::options::{NoTrace, Phase, SimOptions, SimSchedule, Trace};
@@ -26,13 +26,15 @@ pub(crate) struct Cx<'a> {
     pub(crate) socket: &'a UnixStream,
 }
 
-/// Runs a case. Never fails itself: whatever goes wrong is the outcome.
-pub(crate) fn run(case: &Case, cx: &Cx<'_>) -> Outcome {
+/// Runs a case. Never fails itself: whatever goes wrong is the outcome. Also
+/// says whether the device may be broken, so that no later case may use it.
+pub(crate) fn run(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
     if let Some(fault) = &case.fault {
-        return fault::commit(fault, cx.crumbs, cx.socket);
+        return (fault::commit(fault, cx.crumbs, cx.socket), false);
     }
     let spans = Spans::new(cx.crumbs);
     let result = evaluate(case, cx, &spans);
+    let tainted = result.as_ref().is_err_and(|diagnostics| refusal::taints(diagnostics));
     let mut outcome = match (result, case.errors.is_empty()) {
         (Ok(outcome), true) => outcome,
         (Ok(_), false) => {
@@ -47,7 +49,7 @@ pub(crate) fn run(case: &Case, cx: &Cx<'_>) -> Outcome {
         (Err(diagnostics), false) => refusal::expected(case, &diagnostics, cx.bless),
     };
     outcome.phases = spans.phases();
-    outcome
+    (outcome, tainted)
 }
 
 #[expect(clippy::boxed_local, reason = "errors of the engine come boxed")]
@@ -60,8 +62,8 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     let args = spans.own(Own::Inputs, "inputs", || args::build(&fusion, case)).map_err(one)?;
     let wanted = spans.own(Own::Reference, "reference", || pipeline::reference(&fusion, &args)).map_err(one)?;
     let Device::Session { session, threads } = cx.device else {
-        let elements = wanted.iter().map(|tensor| tensor.numel() as u64).sum();
-        return Ok(Outcome { numerics: Some(Numerics { elements, ..Numerics::default() }), ..Outcome::pass() });
+        // Nothing was compared, so there are no figures.
+        return Ok(Outcome::pass());
     };
     let judge = Judge { case, fusion: &fusion, args: &args, wanted: &wanted };
     let mut runs = Vec::new();

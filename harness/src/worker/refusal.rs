@@ -24,6 +24,7 @@ fn outcome_of(diagnostic: &Diagnostic) -> &'static str {
         (code::DIVERGENCE, "fail.divergence"),
         (code::NVRTC, "fail.compile.nvrtc"),
         (code::CUDA, "fail.cuda"),
+        (code::CUDA_STICKY, "fail.cuda"),
         (code::DEVICE_MEMORY, "oom.device"),
         (code::NO_SCHEDULER, "fail.schedule_rejected"),
         (code::VERIFY, "fail.verify"),
@@ -34,6 +35,11 @@ fn outcome_of(diagnostic: &Diagnostic) -> &'static str {
         Kind::Unsupported => "fail.unsupported",
         Kind::Bug => "fail.bug",
     })
+}
+
+/// Whether a CUDA call failed: its error may be sticky, expected or not.
+pub(super) fn taints(diagnostics: &[Diagnostic]) -> bool {
+    diagnostics.iter().any(|diagnostic| [code::CUDA, code::CUDA_STICKY].contains(&diagnostic.code))
 }
 
 fn show(case: &Case, diagnostic: &Diagnostic) -> String {
@@ -91,4 +97,20 @@ fn matches(case: &Case, spec: &ErrorSpec, diagnostic: &Diagnostic) -> bool {
 fn line_of(case: &Case, offset: u32) -> usize {
     let end = (offset as usize).min(case.text.len());
     case.line + case.text.as_bytes()[..end].iter().filter(|b| **b == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expected_cuda_error_still_costs_the_worker() {
+        let spec = ErrorSpec { code: code::CUDA_STICKY.0.into(), contains: String::new(), line: None, at: 1 };
+        let case = Case { errors: vec![spec], ..Case::default() };
+        let sticky = vec![*Diagnostic::user(code::CUDA_STICKY, "broken")];
+        assert_eq!(expected(&case, &sticky, false).outcome, "pass");
+        assert!(taints(&sticky));
+        assert_eq!(unexpected(&case, &sticky).outcome, "fail.cuda");
+        assert!(!taints(&[*Diagnostic::user(code::NVRTC, "no")]));
+    }
 }

@@ -52,10 +52,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
                 let result = catch_unwind(AssertUnwindSafe(|| execute::run(&case, &cx)));
                 crumbs.own(Own::Idle, "");
                 cases_run += 1;
-                let panicked = result.is_err();
-                let outcome = result.unwrap_or_else(|_| Outcome::fail("panic.rust", panics.take()));
-                // An error of a CUDA call may be sticky: no later case may inherit it.
-                let tainted = panicked || outcome.outcome == "fail.cuda";
+                let (outcome, tainted) = result.unwrap_or_else(|_| (Outcome::fail("panic.rust", panics.take()), true));
                 say(&receiver, &FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted })?;
             }
             Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run }),

@@ -140,13 +140,17 @@ impl Device {
 
     /// Gives the memory in the cache back to the driver.
     pub fn trim(&self) -> Result<()> {
-        self.synchronize()?;
+        // Taken first: work on what is in the cache now was launched before, so
+        // it has ended when the device is idle.
         let cached = std::mem::take(&mut *self.cache.lock().unwrap_or_else(PoisonError::into_inner));
+        let idle = self.synchronize();
+        let mut result = Ok(());
         for address in cached.into_values().flatten() {
-            // SAFETY: the memory was allocated by this device, nothing uses it, and it is freed once.
-            check(unsafe { sys::cuMemFree_v2(address) }, "free memory")?;
+            // SAFETY: the memory was allocated by this device, no work in flight uses it, and it is freed once.
+            let freed = check(unsafe { sys::cuMemFree_v2(address) }, "free memory");
+            result = result.and(freed);
         }
-        Ok(())
+        idle.and(result)
     }
 }
 

@@ -45,7 +45,8 @@ __device__ inline float erf_fast(float x) {
 //@ erf_plus_1 : min_nan
 // 1 + erf(x) without the cancellation of the plain sum: with a = |x| and
 // erfc(a) = 2^q(a), q a polynomial fitted on [0, 4], it is 2 - erfc(a) or
-// erfc(a) by the sign. Error below 2e-7, and below 2^-18 of the result on [-4, 4].
+// erfc(a) by the sign. Error below 2e-7, and below 2^-18 of the result on [-4, 4];
+// beyond, erfc is taken as 0, so that a large factor finds nothing to enlarge.
 __device__ inline float erf_plus_1(float x) {
   const float a = min_nan(fabsf(x), 4.0f);
   float q = -5.8921904e-7f;
@@ -60,6 +61,7 @@ __device__ inline float erf_plus_1(float x) {
   q = fmaf(q, a, -1.6279123f);
   float r;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(q * a));
+  r = fabsf(x) > 4.0f ? 0.0f : r;
   return x < 0.0f ? r : 2.0f - r;
 }
 //@ exp_neg :
