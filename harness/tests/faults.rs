@@ -250,6 +250,18 @@ fn mistakes_have_messages_and_exit_codes() {
     place.case("../alone.fuse", "f32[?]", "ad %x, %x   ; error: E0102", "");
     check(&place, &["list", "--cases", "alone.fuse"], 0, &["PlaceTest."]);
     check(&place, &["bench", "--cases", "alone.fuse", "--sim", "1", "--filter", "*"], 4, &["E0505", "refusal"]);
+    check(&place, &["list", "--tag", "nosuch"], 4, &["E0505", "no case has the tag `nosuch`"]);
+    let tagged = "---\nversion = 1\nsuite = \"TagTest\"\ntags = [\"odd\"]\n[require]\narch = 100\n---\nfusion @t(%x: f32[3]) {\n  return %x\n}\n; inputs: x = normal[3]\n";
+    std::fs::write(place.0.join("cases/tagged.fuse"), tagged).expect("a file");
+    let (_, listed) = place.run(&["list", "--tag", "odd"]);
+    assert_eq!(listed, "TagTest.t\n");
+    check(
+        &place,
+        &["--sim", "1", "--tag", "odd", "--format", "bar"],
+        0,
+        &["SKIP", "needs compute capability 100", "0 passed, 0 failed, 1 skipped"],
+    );
+    std::fs::remove_file(place.0.join("cases/tagged.fuse")).expect("removes");
     check(&place, &["list"], 0, &["PlaceTest.good/m=1\nPlaceTest.good/m=5\n"]);
     check(&place, &["doctor"], 0, &["simulator", "NVRTC", "2 ids in 1 files"]);
 }
@@ -274,7 +286,7 @@ fn broken_cases_are_told_with_code_place_and_way_out() {
         "2 passed, 8 failed, 0 skipped",
     ];
     check(&place, &["--ref", "--format", "plain"], 100, &parts);
-    place.case("header.fuse", "f32[?]", "neg %x", "; expct: kernels = 1\n; sim: seeds 0\n");
+    place.case("header.fuse", "f32[?]", "neg %x", "; expct: barriers = 1\n; sim: seeds 0\n");
     check(
         &place,
         &["--ref"],

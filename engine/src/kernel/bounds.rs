@@ -170,6 +170,17 @@ mod tests {
     }
 
     #[test]
+    fn a_place_that_nobody_reaches_is_in_range() {
+        check((1, 0, 0), |b, store| {
+            let (x, zero, seven) = (b.exprs().thread_idx(Dim::X), b.int(0), b.int(7));
+            let small = b.exprs().lt(x, zero);
+            let quotient = b.exprs().div(seven, x);
+            let positive = b.exprs().lt(zero, x);
+            b.if_(positive, |b| b.if_(small, |b| store(b, quotient)));
+        });
+    }
+
+    #[test]
     fn ranges_hold_every_value() {
         arbtest::arbtest(|u| {
             let mut b = KernelBuilder::new("k", DType::I32);

@@ -182,6 +182,10 @@ impl<'a> Ranges<'a> {
 
 fn binary(op: BinaryOp, x: Range, y: Range) -> Option<Range> {
     use BinaryOp::*;
+    // Conditions that contradict each other leave no value: nobody comes here.
+    if let Some(empty) = [x, y].into_iter().find(|range| range.lo > range.hi) {
+        return Some(empty);
+    }
     let natural = x.lo >= 0 && y.lo > 0;
     Some(match op {
         Add => Range { lo: x.lo.saturating_add(y.lo), hi: x.hi.saturating_add(y.hi) },

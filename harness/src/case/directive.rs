@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `inputs:` | `x = normal[$m, $n] seed 1, a = $m - 2`; may be repeated |
 //! | `check:`  | `rel 1e-5`, `abs 1e-6`, `exact` |
-//! | `expect:` | `scheduler in (pointwise, reduction), kernels = 1` |
+//! | `expect:` | `scheduler in (pointwise, reduction), barriers = 0` |
 //! | `error:`  | `E0312 "part of the message"`; behind a line of the fusion it must point at that line |
 //! | `text:`   | `cuda has "..."`, `kernel lacks "..."`, `schedule has "..."` |
 //! | `sim:`    | `schedules (lockstep, random), seeds 4` |
@@ -20,8 +20,6 @@ use std::ops::Range;
 
 /// The facts that `expect:` can ask for, with their meaning.
 pub const FACTS: &[(&str, &str)] = &[
-    ("segments", "parts that the fusion was cut into"),
-    ("kernels", "kernels launched"),
     ("scheduler", "name of the heuristic that took the fusion"),
     ("index", "bits of the kernel's index type"),
     ("vector", "widest vector access in elements"),

@@ -9,6 +9,10 @@ use std::ops::Range;
 
 /// Expanded ids of one file.
 pub const MAX_IDS_PER_FILE: usize = 4096;
+/// Bytes of all cases of one file after substitution.
+const MAX_EXPANDED_BYTES: usize = 64 << 20;
+/// Runs of one case on the simulator.
+const MAX_SIM_RUNS: usize = 64;
 /// Characters of an id.
 const MAX_ID_LEN: usize = 200;
 
@@ -50,6 +54,7 @@ fn expand_file(source: &Source, target: Target, faults: &mut Vec<Fault>) -> Vec<
         return check_directives(source, &header, &blocks, faults);
     }
     let mut cases = Vec::new();
+    let mut bytes = 0;
     for block in &blocks {
         let axes = axes_of(source, &header, block, target);
         let count = axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.points.len()));
@@ -58,8 +63,22 @@ fn expand_file(source: &Source, target: Target, faults: &mut Vec<Fault>) -> Vec<
             faults.push(Fault::limit(block.range.start, message).note("split the file or its axes"));
             return Vec::new();
         }
-        for point in product(&axes) {
-            cases.extend(build(source, &header, block, &point, faults));
+        // Counted before anything of that size is made: a point is copied for each case.
+        bytes += points_bytes(&axes);
+        if bytes <= MAX_EXPANDED_BYTES {
+            for point in product(&axes) {
+                let Some(case) = build(source, &header, block, &point, faults) else { continue };
+                bytes += bytes_of(&case);
+                if bytes > MAX_EXPANDED_BYTES {
+                    break;
+                }
+                cases.push(case);
+            }
+        }
+        if bytes > MAX_EXPANDED_BYTES {
+            let message = format!("the cases of the file have more than {MAX_EXPANDED_BYTES} bytes of text together");
+            faults.push(Fault::limit(block.range.start, message).note("split the file or its axes"));
+            return Vec::new();
         }
     }
     cases
@@ -168,6 +187,20 @@ fn product(axes: &[&Axis]) -> Vec<Bindings> {
     points
 }
 
+/// Bytes of all points of a product: an axis of `k` points with `b` bytes in all
+/// stands in `count / k * b` bytes.
+fn points_bytes(axes: &[&Axis]) -> usize {
+    let count: usize = axes.iter().map(|axis| axis.points.len()).product();
+    let bytes_in =
+        |axis: &Axis| axis.points.iter().flatten().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+    axes.iter().map(|axis| count / axis.points.len().max(1) * bytes_in(axis)).sum()
+}
+
+/// Bytes of the texts that each case has for itself.
+fn bytes_of(case: &Case) -> usize {
+    case.id.len() + case.text.len() + case.about.len() + case.tags.iter().map(String::len).sum::<usize>()
+}
+
 fn build(source: &Source, header: &Header, block: &Block, point: &Bindings, faults: &mut Vec<Fault>) -> Option<Case> {
     let text = match Text::substitute(source, block.range.clone(), point) {
         Ok(text) => text.text,
@@ -201,6 +234,13 @@ fn build(source: &Source, header: &Header, block: &Block, point: &Bindings, faul
         let read = Text::substitute(source, raw.body.clone(), point)
             .and_then(|text| directive::read(&mut case, raw, &text, source));
         faults.extend(read.err());
+    }
+    let runs = case.sim.runs();
+    if runs > MAX_SIM_RUNS {
+        let at =
+            block.directives.iter().rfind(|raw| raw.keyword == "sim").map_or(block.range.start, |raw| raw.body.start);
+        let message = format!("the case asks for {runs} simulated runs, more than {MAX_SIM_RUNS}");
+        faults.push(Fault::limit(at, message).note("a run is one seed of one schedule; lockstep has one seed"));
     }
     (faults.len() == before).then_some(case)
 }

@@ -184,6 +184,16 @@ pub struct ErrorSpec {
     pub at: usize,
 }
 
+impl ErrorSpec {
+    /// As it stands in a case file.
+    pub(crate) fn written(&self) -> String {
+        match self.contains.as_str() {
+            "" => self.code.clone(),
+            part => format!("{} {part:?}", self.code),
+        }
+    }
+}
+
 /// A condition on a stage's text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextSpec {
@@ -212,6 +222,18 @@ pub const SCHEDULES: [&str; 4] = ["lockstep", "random", "pct", "adversary"];
 impl Default for SimSpec {
     fn default() -> Self {
         Self { schedules: SCHEDULES.map(String::from).to_vec(), seeds: 1 }
+    }
+}
+
+impl SimSpec {
+    /// Seeds of a schedule. Lockstep draws nothing, so one is enough for it.
+    pub(crate) fn seeds_of(&self, schedule: &str) -> u32 {
+        if schedule == "lockstep" { 1 } else { self.seeds }
+    }
+
+    /// Runs of the case.
+    pub(crate) fn runs(&self) -> usize {
+        self.schedules.iter().map(|schedule| self.seeds_of(schedule) as usize).sum()
     }
 }
 

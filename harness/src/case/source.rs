@@ -6,6 +6,9 @@
 
 use engine::diag::{Code, code};
 
+/// Bytes of one case's text after substitution.
+pub(crate) const MAX_CASE_BYTES: usize = 1 << 20;
+
 /// One thing that is wrong with a case file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CaseError {
@@ -133,6 +136,10 @@ impl Text {
                 let names = bindings.iter().map(|(key, _)| key.as_str());
                 Fault::directive(dollar, format!("`${name}` is not an axis of this file")).note(suggest(name, names))
             })?;
+            if out.text.len() + value.len() > MAX_CASE_BYTES {
+                let message = format!("the text has more than {MAX_CASE_BYTES} bytes once `${name}` is replaced");
+                return Err(Fault::limit(dollar, message).note("use shorter values, or use them less often"));
+            }
             out.push(value, dollar, false);
             rest.start = dollar + len;
         }

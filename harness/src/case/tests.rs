@@ -41,7 +41,7 @@ fusion @Two(%x: $dtype[?, ?], %a: i64) {
 }
 ; inputs: x = normal[$m, $n] seed 1, a = $m - 2
 ; check: rel 1e-5, abs 1e-6
-; expect: segments <= 2, scheduler in (reduction, resize)
+; expect: barriers <= 2, scheduler in (reduction, resize)
 ; text: cuda has "__syncthreads()", lacks "atomicAdd"
 ; sim: schedules (lockstep, pct), seeds 3
 ; perf: bytes x + 0, goal dram 0.85
@@ -276,7 +276,7 @@ fn reading_never_panics() {
             "; check: rel ",
             "1e-3",
             "\n; expect: ",
-            "kernels = 1",
+            "barriers = 1",
             "; xfail(",
             "reason = \"x\"",
             ")",
@@ -295,4 +295,25 @@ fn reading_never_panics() {
         let _ = expand(&file(&text), Target::Sim);
         Ok(())
     });
+}
+
+#[test]
+fn expansion_is_bounded() {
+    let file_of = |axes: &str, body: &str, more: &str| {
+        format!(
+            "---\nversion = 1\nsuite = \"A\"\n[axes]\n{axes}\n---\nfusion @B(%x: f32[?]) {{\n  return %x\n}}\n; inputs: x = normal[$n]\n{body}{more}\n"
+        )
+    };
+    let long = "x".repeat(40_000);
+    let check = |text: String, part: &str| {
+        let (cases, errors) = expand(&file(&text), Target::Sim);
+        assert_eq!(cases.len(), 0);
+        assert!(errors.iter().any(|error| error.code == "E0403" && error.message.contains(part)), "{errors:?}");
+    };
+    let wide = format!("n = [1]\nv = [{{ m = 1, _v = \"{long}\" }}]");
+    check(file_of(&wide, &";; $_v\n".repeat(40), ""), "1048576 bytes once");
+    let numbers: Vec<String> = (1..=4000).map(|n| n.to_string()).collect();
+    let many = format!("n = [{}]\nv = [{{ m = 1, _v = \"{long}\" }}]", numbers.join(", "));
+    check(file_of(&many, ";; $_v\n", ""), "67108864 bytes of text");
+    check(file_of("n = [1]", "", "; sim: schedules (lockstep, random), seeds 64"), "65 simulated runs");
 }

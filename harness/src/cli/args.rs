@@ -53,6 +53,8 @@ pub(crate) struct Args {
     pub(crate) case: Option<String>,
     pub(crate) filters: Vec<Filter>,
     pub(crate) exact: Vec<String>,
+    /// Tags of which a case must have each.
+    pub(crate) tags: Vec<String>,
     pub(crate) device: DeviceArg,
     pub(crate) cases: Option<PathBuf>,
     pub(crate) results: Option<PathBuf>,
@@ -92,6 +94,7 @@ const COMMANDS: &[(&str, Command, &str)] = &[
 const OPTIONS: &[(&str, &str, &str)] = &[
     ("--filter", "GLOBS", "select ids, gtest syntax: 'A*:B*-C*'; repeated filters intersect"),
     ("--exact", "ID", "select one id; may be repeated"),
+    ("--tag", "NAME", "select cases whose file has the tag; narrows --filter, may be repeated"),
     ("--gpus", "N|all", "run on the N quietest GPUs, one worker process each"),
     ("--sim", "N", "run on N simulated devices"),
     ("--ref", "", "run on the reference evaluator only"),
@@ -203,6 +206,7 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
             args.filters.push(filter);
         }
         "--exact" => args.exact.push(value.into()),
+        "--tag" => args.tags.push(value.into()),
         "--gpus" | "--sim" | "--ref" => {
             let device = match (name, value) {
                 ("--gpus", "all") => DeviceArg::AllGpus,

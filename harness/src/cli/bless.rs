@@ -1,33 +1,59 @@
 //! Rewrites expectations in case files. An edit is made only if every case of
 //! the line that ran agrees on it, since one line serves many ids.
 
-use crate::verdict::Bless;
+use crate::case::{Case, Relation};
+use crate::verdict::{Bless, Outcome, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Collected rewrites by file, and lines on which a case was content.
 #[derive(Default)]
 pub(super) struct Blessings {
-    edits: BTreeMap<(String, usize, String), BTreeSet<(String, String)>>,
+    edits: BTreeMap<Place, BTreeSet<(String, String)>>,
+    held: BTreeSet<(Place, String)>,
 }
 
+/// File, line and key of an expectation.
+type Place = (String, usize, String);
+
 impl Blessings {
-    pub(super) fn add(&mut self, file: &str, edits: &[Bless]) {
-        for Bless { line, key, old, new } in edits {
-            let entry = self.edits.entry((file.to_string(), *line, key.clone())).or_default();
-            entry.insert((old.clone(), new.clone()));
+    /// Adds what a case wants rewritten, and what must stay for it.
+    pub(super) fn add(&mut self, case: &Case, outcome: &Outcome) {
+        let place = |line: usize, key: &str| (case.file.clone(), line, key.to_string());
+        for Bless { line, key, old, new } in &outcome.bless {
+            self.edits.entry(place(*line, key)).or_default().insert((old.clone(), new.clone()));
+        }
+        let broken = |line: usize, key: &str| outcome.bless.iter().any(|edit| edit.line == line && edit.key == key);
+        for expect in &case.expects {
+            // A case without the fact did not get as far as the expectation.
+            if expect.op == Relation::Eq
+                && outcome.facts.contains_key(&expect.fact)
+                && !broken(expect.line, &expect.fact)
+            {
+                self.held.insert((place(expect.line, &expect.fact), expect.values.join(", ")));
+            }
+        }
+        if outcome.verdict == Verdict::Pass {
+            self.held.extend(case.errors.iter().map(|spec| (place(spec.at, "error"), spec.written())));
         }
     }
 
     /// Writes the files; returns what was done, in words.
     pub(super) fn apply(&self) -> Vec<String> {
         let mut report = Vec::new();
-        for ((file, line, key), pairs) in &self.edits {
+        for (place, pairs) in &self.edits {
+            let (file, line, key) = place;
             let mut pairs = pairs.iter();
             let (Some((old, new)), None) = (pairs.next(), pairs.next()) else {
                 report.push(format!("{file}:{line}: not rewritten, the cases of this line disagree about `{key}`"));
                 continue;
             };
+            if self.held.contains(&(place.clone(), old.clone())) {
+                report.push(format!(
+                    "{file}:{line}: not rewritten, `{key}` with `{old}` holds for other cases of this line"
+                ));
+                continue;
+            }
             report.push(match rewrite(Path::new(file), *line, key, old, new) {
                 Ok(()) => format!("{file}:{line}: {key}: {old} -> {new}"),
                 Err(why) => format!("{file}:{line}: not rewritten: {why}"),
@@ -46,26 +72,77 @@ fn rewrite(file: &Path, line: usize, key: &str, old: &str, new: &str) -> Result<
     std::fs::write(file, lines.concat()).map_err(|error| error.to_string())
 }
 
-/// Replaces the first `old` behind `key` in the line's comment.
+/// Replaces `old` where it stands directly behind `key =`, or behind `error:`
+/// or a comma of that directive.
 fn edited(line: &str, key: &str, old: &str, new: &str) -> Option<String> {
     let comment = line.find(';')?;
-    let behind_key = comment + line[comment..].find(key)? + key.len();
-    let at = behind_key + line[behind_key..].find(old)?;
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let stands = |at: usize| {
+        let behind = &line[at + old.len()..];
+        let whole = !behind.starts_with(|c: char| word(c) || matches!(c, '.' | '+' | '-'));
+        let ends = behind.trim_start().is_empty() || behind.trim_start().starts_with([',', ';']);
+        let before = line[comment..at].trim_end();
+        let keyed = match key {
+            "error" => before.contains("error:") && before.ends_with([':', ',']),
+            _ => {
+                let head = before.strip_suffix("==").or_else(|| before.strip_suffix('=')).map(str::trim_end);
+                let head = head.and_then(|head| head.strip_suffix(key));
+                head.is_some_and(|head| !head.ends_with(word))
+            }
+        };
+        whole && ends && keyed
+    };
+    let at = line.match_indices(old).map(|(at, _)| at).find(|at| *at > comment && stands(*at))?;
     Some(format!("{}{new}{}", &line[..at], &line[at + old.len()..]))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::edited;
+    use super::*;
+    use crate::case::Expect;
+
+    #[test]
+    fn a_case_for_which_it_holds_votes_against() {
+        let dir = std::env::temp_dir().join(format!("harness-bless-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("folder");
+        let path = dir.join("a.fuse");
+        std::fs::write(&path, "; expect: vector = 4\n").expect("writes");
+        let file = path.display().to_string();
+        let expects = vec![Expect { line: 1, fact: "vector".into(), op: Relation::Eq, values: vec!["4".into()] }];
+        let case = Case { file, expects, ..Case::default() };
+        let facts = |value: &str| [("vector".to_string(), value.to_string())].into();
+        let edit = Bless { line: 1, key: "vector".into(), old: "4".into(), new: "2".into() };
+        let broken = Outcome { facts: facts("2"), bless: vec![edit], ..Outcome::fail("fail.golden", "") };
+        let mut blessings = Blessings::default();
+        blessings.add(&case, &broken);
+        blessings.add(&case, &Outcome { facts: facts("4"), ..Outcome::pass() });
+        let report = blessings.apply();
+        let kept = std::fs::read_to_string(&path).expect("reads");
+        let mut alone = Blessings::default();
+        alone.add(&case, &broken);
+        alone.apply();
+        let changed = std::fs::read_to_string(&path).expect("reads");
+        std::fs::remove_dir_all(&dir).expect("removes");
+        assert!(report[0].contains("holds for other cases"), "{report:?}");
+        assert_eq!((kept.as_str(), changed.as_str()), ("; expect: vector = 4\n", "; expect: vector = 2\n"));
+    }
 
     #[test]
     fn only_the_value_changes() {
-        let line = "; expect: kernels = 1, scheduler = pointwise  ; why\n";
+        let line = "; expect: barriers = 1, scheduler = pointwise  ; why\n";
         assert_eq!(
             edited(line, "scheduler", "pointwise", "reduction").as_deref(),
-            Some("; expect: kernels = 1, scheduler = reduction  ; why\n")
+            Some("; expect: barriers = 1, scheduler = reduction  ; why\n")
         );
         assert_eq!(edited(line, "vector", "4", "8"), None);
+        assert_eq!(edited(line, "barriers", "pointwise", "x"), None);
+        let line = "; expect: threads <= 128, blocks = 12, vector == 1\n";
+        assert_eq!(edited(line, "threads", "128", "64"), None);
+        assert_eq!(edited(line, "blocks", "1", "2"), None);
+        assert_eq!(
+            edited(line, "vector", "1", "4").as_deref(),
+            Some("; expect: threads <= 128, blocks = 12, vector == 4\n")
+        );
         let line = "  %0 = sum %x axes(9) ; error: E0205 \"axis 9\"\n";
         assert_eq!(
             edited(line, "error", "E0205 \"axis 9\"", "E0206 \"x\"").as_deref(),

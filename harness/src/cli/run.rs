@@ -13,6 +13,7 @@ use crate::report::{Progress, Summary, quoted, repro};
 use crate::units::show_seconds;
 use crate::verdict::{Outcome, Verdict, apply_xfail};
 use engine::diag::{Diagnostic, code};
+use engine::options::DeviceDesc;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,7 +66,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
 
 /// Without a filter, `bench` takes the cases that state their traffic or a goal.
 fn for_command(args: &Args, mut cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
-    let filtered = !(args.filters.is_empty() && args.exact.is_empty());
+    let filtered = !(args.filters.is_empty() && args.exact.is_empty() && args.tags.is_empty());
     if args.command == Command::Bench && !filtered {
         cases.retain(|case| case.perf.is_some());
         if cases.is_empty() {
@@ -118,11 +119,15 @@ fn unmet(case: &Case, devices: &Devices) -> Option<(&'static str, String)> {
         return Some(("skip.requires.device", format!("needs device {}", require.device.join(" or "))));
     }
     // Every chosen GPU must do, since any slot may take the case.
-    let arch = devices.choices.iter().filter_map(|choice| choice.gpu.arch).min();
+    let arch = match kind {
+        "cuda" => devices.choices.iter().filter_map(|choice| choice.gpu.arch).min(),
+        "sim" => Some(simulated_arch()),
+        _ => None,
+    };
     if let (Some(needed), Some(arch)) = (require.arch, arch)
         && arch < needed
     {
-        return Some(("skip.requires.arch", format!("needs compute capability {needed}, the GPU has {arch}")));
+        return Some(("skip.requires.arch", format!("needs compute capability {needed}, the device has {arch}")));
     }
     let free = devices.choices.iter().filter_map(|c| c.gpu.mem_total_bytes?.checked_sub(c.gpu.mem_used_bytes?)).min();
     if let (Some(needed), Some(free)) = (require.memory, free)
@@ -131,6 +136,12 @@ fn unmet(case: &Case, devices: &Devices) -> Option<(&'static str, String)> {
         return Some(("skip.requires.mem", format!("needs {needed} bytes of device memory, {free} are free")));
     }
     None
+}
+
+/// The simulated device's compute capability, as `[require] arch` writes it.
+fn simulated_arch() -> u32 {
+    let (major, minor) = DeviceDesc::h200().compute_capability;
+    10 * major + minor
 }
 
 fn plan(args: &Args, devices: &Devices, cases: Vec<Arc<Case>>, store: &RunStore) -> RunPlan {
@@ -259,7 +270,7 @@ impl<'a> View<'a> {
         };
         let outcome = &result.outcome;
         if self.args.bless {
-            self.blessings.add(&result.case.file, &outcome.bless);
+            self.blessings.add(&result.case, outcome);
         }
         let fields = json!({
             "case_id": result.case.id,

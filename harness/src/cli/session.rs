@@ -7,6 +7,7 @@ use crate::exit;
 use crate::filter::selected;
 use crate::worker::fault::FAULTS;
 use engine::diag::{Diagnostic, code};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The folder that holds `cases` and `results`: this one, or the nearest above
@@ -50,7 +51,7 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
-/// The cases that filters and exact ids select; selecting nothing is an error.
+/// The cases that filters, tags and exact ids select; selecting nothing is an error.
 pub(super) fn select(args: &Args, cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
     let total = cases.len();
     let ids: Vec<String> = cases.iter().map(|case| case.id.clone()).collect();
@@ -60,10 +61,18 @@ pub(super) fn select(args: &Args, cases: Vec<Case>) -> Result<Vec<Case>, Failure
             return Err(nothing(format!("there is no case `{id}`"), hint));
         }
     }
+    for tag in &args.tags {
+        let known: BTreeSet<&str> = cases.iter().flat_map(|case| &case.tags).map(String::as_str).collect();
+        if !known.contains(tag.as_str()) {
+            return Err(nothing(format!("no case has the tag `{tag}`"), suggest(tag, known.into_iter())));
+        }
+    }
     let wanted = |case: &Case| {
+        let tagged = args.tags.iter().all(|tag| case.tags.contains(tag));
         let by_filter = !args.filters.is_empty() && selected(&args.filters, &case.id);
-        let all = args.filters.is_empty() && args.exact.is_empty();
-        all || by_filter || args.exact.contains(&case.id)
+        // A tag alone selects all that have it, exact ids alone nothing else.
+        let all = args.filters.is_empty() && (args.exact.is_empty() || !args.tags.is_empty());
+        tagged && (all || by_filter) || args.exact.contains(&case.id)
     };
     let chosen: Vec<Case> = cases.into_iter().filter(wanted).collect();
     if chosen.is_empty() {

@@ -13,6 +13,7 @@ pub(crate) enum Format {
     /// Bars on a terminal, plain lines elsewhere.
     #[default]
     Auto,
+    /// As `Auto`.
     Bar,
     Plain,
 }
@@ -41,7 +42,8 @@ struct Bars {
 impl Progress {
     pub(crate) fn new(format: Format, total: usize, labels: Vec<String>) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        let wanted = format == Format::Bar || (format == Format::Auto && terminal);
+        // Bars that nobody can see would hide the run.
+        let wanted = format != Format::Plain && terminal;
         let bars = wanted.then(|| Bars::new(total, &labels));
         Self { bars, total, done: 0, failed: 0, labels, plain_last: Instant::now() }
     }

@@ -92,8 +92,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     Ok(outcome)
 }
 
-/// The schedules of a case with their options. Lockstep draws nothing, so one
-/// seed is enough for it.
+/// The schedules of a case with their options.
 fn schedules(spec: &SimSpec, case: &Case, seed: u64, threads: u32) -> Vec<(String, SimOptions)> {
     let mut list = Vec::new();
     for name in &spec.schedules {
@@ -103,8 +102,7 @@ fn schedules(spec: &SimSpec, case: &Case, seed: u64, threads: u32) -> Vec<(Strin
             "adversary" => SimSchedule::Adversary,
             _ => SimSchedule::Lockstep,
         };
-        let seeds = if schedule == SimSchedule::Lockstep { 1 } else { spec.seeds };
-        for k in 0..u64::from(seeds) {
+        for k in 0..u64::from(spec.seeds_of(name)) {
             let key = u64::from(crate::crc::crc32(format!("{}/{name}/{k}", case.id).as_bytes()));
             let options = SimOptions {
                 schedule,

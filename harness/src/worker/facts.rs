@@ -13,8 +13,6 @@ pub(super) fn gather(plan: &Plan, launch: &BoundLaunch) -> BTreeMap<String, Stri
     counts.walk(&kernel.body);
     let mut facts = BTreeMap::new();
     let mut put = |name: &str, value: String| facts.insert(name.to_string(), value);
-    put("segments", "1".into());
-    put("kernels", "1".into());
     put("scheduler", plan.scheduler().into());
     put("index", (kernel.index_type.bytes() * 8).to_string());
     put("vector", counts.vector.max(1).to_string());

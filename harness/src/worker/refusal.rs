@@ -77,13 +77,8 @@ pub(super) fn expected(case: &Case, diagnostics: &[Diagnostic], bless: bool) -> 
 }
 
 fn rewrite(spec: &ErrorSpec, diagnostic: &Diagnostic) -> Bless {
-    let quote = |text: &str| if text.is_empty() { String::new() } else { format!(" {text:?}") };
-    Bless {
-        line: spec.at,
-        key: "error".into(),
-        old: format!("{}{}", spec.code, quote(&spec.contains)),
-        new: format!("{}{}", diagnostic.code, quote(&diagnostic.message)),
-    }
+    let new = format!("{} {:?}", diagnostic.code, diagnostic.message);
+    Bless { line: spec.at, key: "error".into(), old: spec.written(), new }
 }
 
 fn matches(case: &Case, spec: &ErrorSpec, diagnostic: &Diagnostic) -> bool {

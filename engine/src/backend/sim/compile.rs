@@ -468,6 +468,8 @@ impl Compiler<'_> {
                 self.scopes.push(Region::default());
                 self.block(side, first)?;
                 items.extend(self.close());
+                // The end of a side belongs to the branch, not to its last statement.
+                self.stmt = number;
                 let mut join = self.draft(Op::Join);
                 join.target = Some(end);
                 items.push(Item::Inst(join));

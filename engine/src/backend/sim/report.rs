@@ -4,7 +4,7 @@ use super::compile::{Program, count, statement};
 use super::memory::Memory;
 use crate::diag::{Code, Diagnostic, code};
 use crate::kernel::{BoundLaunch, BufId, Kernel, print_stmt};
-use simcore::{Counters, Other, Trap, TrapKind, Waiter};
+use simcore::{Counters, Op, Other, Trap, TrapKind, Waiter};
 
 /// The outcome of a run without errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,8 @@ pub struct SimReport {
     /// For each output of the fusion, its number, its buffer and how many of
     /// its elements were never written. Zeros without detectors.
     pub unwritten: Vec<(u32, BufId, u64)>,
-    /// Whether each statement of the kernel, in preorder, was executed.
+    /// Whether each statement of the kernel, in preorder, was executed by some
+    /// thread; false for one that needs no instruction.
     pub executed: Vec<bool>,
 }
 
@@ -24,12 +25,7 @@ impl SimReport {
     pub(super) fn new(program: &Program, kernel: &Kernel, done: simcore::Report, memory: &Memory) -> Self {
         let missing = |buffer| memory.slot(buffer).and_then(|slot| done.unwritten.get(slot)).copied().unwrap_or(0);
         let unwritten = memory.outputs().iter().map(|&(output, buffer)| (output, buffer, missing(buffer))).collect();
-        let mut executed = vec![false; count(&kernel.body) as usize];
-        for (&origin, &warps) in program.core.origin.iter().zip(&done.executed) {
-            if let Some(statement) = executed.get_mut(origin as usize) {
-                *statement |= warps > 0;
-            }
-        }
+        let executed = executed(program, kernel, &done.executed);
         Self { counters: done.counters, trace: done.trace, unwritten, executed }
     }
 
@@ -40,6 +36,26 @@ impl SimReport {
         let executed = vec![false; count(&kernel.body) as usize];
         Self { counters: Counters::default(), trace: 0, unwritten, executed }
     }
+}
+
+/// Whether each statement was executed. A statement's expressions may have been
+/// computed earlier, outside a loop; so where it has an instruction with an
+/// effect, that one decides.
+fn executed(program: &Program, kernel: &Kernel, warps: &[u64]) -> Vec<bool> {
+    let mut pure = vec![false; count(&kernel.body) as usize];
+    let mut effect: Vec<Option<bool>> = vec![None; pure.len()];
+    for ((inst, &origin), &warps) in program.core.code.iter().zip(&program.core.origin).zip(warps) {
+        let statement = origin as usize;
+        if statement >= pure.len() || inst.op == Op::End {
+            continue;
+        }
+        if inst.op.is_arithmetic() || matches!(inst.op, Op::CallF32 | Op::CallF64 | Op::Host) {
+            pure[statement] |= warps > 0;
+        } else {
+            *effect[statement].get_or_insert(false) |= warps > 0;
+        }
+    }
+    effect.into_iter().zip(pure).map(|(effect, pure)| effect.unwrap_or(pure)).collect()
 }
 
 /// Turns a trap into a diagnostic that names kernel, statement, thread, buffer

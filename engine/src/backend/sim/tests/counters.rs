@@ -134,3 +134,32 @@ fn instructions_by_class_and_divergence() {
     assert_eq!(counters.divergent_branches, 1);
     assert_eq!((counters.blocks, counters.store_bytes, counters.store_sectors), (1, 64, 2));
 }
+
+/// A side of a branch that no lane takes is not executed, though what it
+/// computes was hoisted out of the loop around it.
+#[test]
+fn executed_statements() {
+    let kernel = vector_kernel(DType::F32, DType::F32, 1, 32, |b, x, y, n| {
+        let t = tid(b);
+        let rounds = b.int(2);
+        b.count("j", rounds, Unroll::No, |b, _| {
+            let never = b.exprs().lt(n, t);
+            b.if_else(
+                never,
+                |b| {
+                    let v = b.load("v", x, t);
+                    let at = b.exprs().sub(n, t);
+                    b.store(y, at, v);
+                },
+                |b| {
+                    let v = b.load("v", x, t);
+                    b.store(y, t, v);
+                },
+            );
+        });
+    });
+    let prepared = Prepared::new(kernel, DType::F32, 64, f32_bytes(&[1.0; 64]));
+    let (_, report) = prepared.run(&SimOptions::default()).unwrap();
+    // Loop, branch, the two of its first side, the two of its second.
+    assert_eq!(report.executed, [true, true, false, false, true, true]);
+}
