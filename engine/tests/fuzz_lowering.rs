@@ -355,11 +355,11 @@ fn rates(outcomes: &BTreeMap<Outcome, usize>) -> String {
 #[test]
 fn random_fusions_agree_with_the_reference() {
     let mut outcomes: BTreeMap<Outcome, usize> = BTreeMap::new();
-    for seed in 0..600 {
+    for seed in 0..10_000 {
         *outcomes.entry(check(&drawn(seed))).or_default() += 1;
     }
     let refused: usize = outcomes.iter().filter(|(o, _)| matches!(o, Outcome::Refused(..))).map(|(_, n)| n).sum();
-    assert!(refused * 2 < outcomes.values().sum(), "too many draws were refused\n{}", rates(&outcomes));
+    assert!(refused * 5 < outcomes.values().sum(), "too many draws were refused\n{}", rates(&outcomes));
 }
 
 /// Many seeds, each failure reported by its first line: for finding defects.

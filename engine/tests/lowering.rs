@@ -462,3 +462,21 @@ fn results_of_different_shapes() {
         check(&reduced, &[&[a, c, d], &[a, c, 1]]);
     }
 }
+
+/// A row sum that is added to rows of another length is repeated for each
+/// element of those: harmless while it is small, refused when it is not.
+#[test]
+fn repeated_reductions_are_refused_when_large() {
+    let f = fusion(|b| {
+        let x = b.tensor("x", DType::F32, SYM2)?;
+        let y = b.tensor("y", DType::F32, SYM2)?;
+        let s = b.sum(x, &[1], true)?;
+        b.add(y, s)
+    });
+    check(&f, &[&[5, 33], &[5, 7]]);
+    let meta = |sizes: &[i64]| ArgMeta::Tensor(engine::tensor::TensorMeta::contiguous(DType::F32, sizes));
+    let (device, options) = (DeviceDesc::h200(), Options::default());
+    let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+    let error = lower::compile_fusion(&cx, &f, &[meta(&[4096, 4096]), meta(&[4096, 4096])], &[16, 16]).unwrap_err();
+    assert_eq!(error.code, engine::diag::code::NEEDS_SEGMENTS, "{error}");
+}

@@ -44,13 +44,25 @@ pub fn schedule(cx: &CompileCx<'_>, fusion: &Fusion, class: &ArgClass, sizes: &S
     Ok(Planned { scheduler, params_text, scheduled: builder.finish() })
 }
 
+/// Work that is quickly repeated, however few elements the tensors have.
+const MAX_REPEATED: i64 = 1 << 20;
+
 /// One loop nest serves results of different shapes: a smaller one is written
 /// at the first index of what it lacks. That is refused where the nest would be
-/// larger than every tensor (results that have nothing to do with each other),
-/// and where what a result lacks is empty, so that there is no first index.
+/// larger than every tensor (results that have nothing to do with each other, or
+/// a reduction that would be repeated for each index of another dimension), and
+/// where what a result lacks is empty, so that there is no first index.
 fn check_coverage(scheduled: &ScheduledFusion, summary: &Summary, sizes: &Sizes) -> Result<()> {
     let has = |data: &Tv, root: AxisId| data.axes.iter().any(|axis| axis.concrete && axis.root == root);
     let covered = scheduled.tensors.values().any(|data| summary.roots.iter().all(|root| has(data, *root)));
+    let space = summary.roots.iter().fold(1i64, |space, root| space.saturating_mul(sizes.extent(scheduled, *root)));
+    if !covered && space > sizes.elements().1.max(MAX_REPEATED) {
+        return Err(Diagnostic::unsupported(
+            code::NEEDS_SEGMENTS,
+            format!("one kernel would visit {space} places, the largest tensor has {} elements", sizes.elements().1),
+        )
+        .note("a reduction would be repeated for each index of a dimension that it does not have; split the fusion"));
+    }
     for (_, data) in scheduled.tensors.iter().filter(|(tv, _)| scheduled.consumers(*tv).is_empty()) {
         // A finished reduction stands outside the loops over reduced dimensions.
         let inside = summary.reduced.iter().any(|root| has(data, *root));
