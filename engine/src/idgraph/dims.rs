@@ -52,7 +52,8 @@ pub struct DimGraph {
 pub fn analyze(fusion: &Fusion) -> Result<DimGraph> {
     match Builder::new(fusion, false).build() {
         Ok(graph) => Ok(graph),
-        Err(_) => Builder::new(fusion, true).build(),
+        // If that does not help, the first reason is the one that the user can act on.
+        Err(first) => Builder::new(fusion, true).build().map_err(|_| first),
     }
 }
 

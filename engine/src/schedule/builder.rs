@@ -63,6 +63,15 @@ impl ScheduleBuilder {
                 format!("split of {} by {factor}: parts are positive", self.name(axis)),
             ));
         }
+        if let Extent::Const(extent) = self.scheduled.axes[axis].extent {
+            let covered = count.map_or(i64::MAX, |count| count.saturating_mul(factor));
+            if (exact && extent % factor != 0) || covered < extent {
+                return Err(Diagnostic::user(
+                    code::EXTENT,
+                    format!("split of {} by {factor}: the extent {extent} is not covered as promised", self.name(axis)),
+                ));
+            }
+        }
         let xform = self.scheduled.xforms.next_id();
         let outer_extent = count.map_or(Extent::CeilDiv(axis, factor), Extent::Const);
         let outer_extent = match (outer_extent, self.scheduled.axes[axis].extent) {
@@ -101,6 +110,12 @@ impl ScheduleBuilder {
     /// memory of `reference`, for every row. See [`Xform::Align`].
     pub fn align(&mut self, axis: AxisId, vector: i64, reference: TvId, rows: Option<AxisId>) -> Result<AxisId> {
         self.need_leaf(axis, "align")?;
+        if vector < 1 {
+            return Err(Diagnostic::user(
+                code::ATTRIBUTE,
+                format!("align of {} to {vector} elements", self.name(axis)),
+            ));
+        }
         if self.scheduled.tensors[reference].memory != Memory::Global {
             let name = &self.scheduled.tensors[reference].name;
             return Err(Diagnostic::user(code::ATTRIBUTE, format!("align to {name}, which is not in global memory")));
@@ -163,7 +178,8 @@ impl ScheduleBuilder {
             ));
         }
         let constant = matches!(self.scheduled.axes[axis].extent, Extent::Const(_));
-        if matches!(parallel, ParallelType::Unroll | ParallelType::Vectorize) && !constant {
+        let needs_constant = parallel.is_thread() || matches!(parallel, ParallelType::Unroll | ParallelType::Vectorize);
+        if needs_constant && !constant {
             return Err(Diagnostic::user(
                 code::EXTENT,
                 format!("{} of {}, whose extent is not constant", parallel.name(), self.name(axis)),

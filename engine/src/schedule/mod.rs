@@ -12,7 +12,7 @@
 //!
 //! Heuristics and users drive the same [`ScheduleBuilder`]: it applies each
 //! primitive and records it as a [`Step`], so a schedule is data that can be
-//! printed, compared and replayed without its heuristic.
+//! printed and compared.
 //!
 //! Invariants that the builder keeps and lowering relies on: an axis is
 //! consumed by at most one transform; a loop order has no axis twice; a tensor
