@@ -9,8 +9,8 @@
 use super::Sizes;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    RowLoop, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, next_power_of_two, row_loop,
-    tuned, vector_width,
+    RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, next_power_of_two,
+    row_loop, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{BinaryOp, UnaryOp};
@@ -203,15 +203,9 @@ pub(super) fn apply(
     let mut order = Vec::new();
     let mut turn = None;
     if let Some(rows) = rows {
-        let (mut block, row_thread) = builder.split(rows, params.threads.1, params.exact_rows)?;
-        if let Some(row_loop) = params.row_loop {
-            let (outer, inner) = builder.split(block, row_loop.blocks, params.exact_rows)?;
-            (turn, block) = (Some(outer), inner);
-            builder.min_blocks(row_loop.per_sm as u32);
-        }
-        builder.parallelize(block, ParallelType::Bidx)?;
-        builder.parallelize(row_thread, ParallelType::Tidy)?;
-        order.extend([block, row_thread]);
+        let bound = bind_rows(builder, rows, params.threads.1, params.row_loop, params.exact_rows)?;
+        order.extend(bound.order);
+        turn = bound.turn;
     }
     order.push(thread);
     order.extend(turn);

@@ -13,7 +13,7 @@ use super::Sizes;
 use super::norm_inner::prefetch_rows;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    RowLoop, WARP, cache_inputs, ceil_div, collapse, divides, merge_all, next_power_of_two, row_loop, tuned,
+    RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, merge_all, next_power_of_two, row_loop, tuned,
     vector_width,
 };
 use crate::diag::{Diagnostic, Result};
@@ -259,15 +259,9 @@ fn split_inner(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> 
     let mut loops = Vec::new();
     let mut turn = None;
     if let Some(rows) = merge_all(builder, &params.kept)? {
-        let (mut block, thread) = builder.split(rows, params.threads.1, params.exact_kept)?;
-        if let Some(row_loop) = params.row_loop {
-            let (outer, inner) = builder.split(block, row_loop.blocks, params.exact_kept)?;
-            (turn, block) = (Some(outer), inner);
-            builder.min_blocks(row_loop.per_sm as u32);
-        }
-        builder.parallelize(block, ParallelType::Bidx)?;
-        builder.parallelize(thread, ParallelType::Tidy)?;
-        loops.extend([block, thread]);
+        let bound = bind_rows(builder, rows, params.threads.1, params.row_loop, params.exact_kept)?;
+        loops.extend(bound.order);
+        turn = bound.turn;
     }
     let fast = match params.align {
         Some(reference) => builder.align(fast, params.vector, reference, None)?,

@@ -96,7 +96,7 @@ impl Summary {
         self.globals.iter().all(|tensor| {
             let at = |root| tensor.order.iter().position(|axis| *axis == root);
             match (at(a), at(b)) {
-                (None, None) => !tensor.varies(a) && !tensor.varies(b),
+                (None, None) => true,
                 (Some(i), Some(j)) => i + 1 == j && tensor.dense[i],
                 _ => false,
             }
@@ -105,11 +105,6 @@ impl Summary {
 }
 
 impl GlobalTensor {
-    /// Whether the tensor has elements along a root, moving or not.
-    fn varies(&self, root: AxisId) -> bool {
-        self.order.contains(&root)
-    }
-
     /// Whether neighbours along a root are neighbours in memory.
     pub(super) fn is_innermost(&self, root: AxisId) -> bool {
         self.order.last() == Some(&root) && self.dense.last() == Some(&true)

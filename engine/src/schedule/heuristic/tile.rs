@@ -4,7 +4,7 @@ use super::summary::{GlobalTensor, Summary};
 use crate::diag::Result;
 use crate::kernel::CacheHint;
 use crate::options::{CompileCx, Options};
-use crate::schedule::{AxisId, ScheduleBuilder, TvId};
+use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, TvId};
 
 /// Threads of a warp.
 pub(super) const WARP: i64 = 32;
@@ -114,6 +114,35 @@ pub(super) fn row_loop(cx: &CompileCx<'_>, row_blocks: i64, threads: i64, thread
     let per_sm = (threads_per_sm / threads).clamp(1, i64::from(cx.device.max_blocks_per_sm));
     let blocks = (i64::from(cx.device.sm_count) * per_sm) / ACCESS_BYTES * ACCESS_BYTES;
     (threads_per_sm > 0 && blocks > 0 && row_blocks >= 2 * blocks).then_some(RowLoop { blocks, per_sm })
+}
+
+/// Rows as blocks and threads of y.
+pub(super) struct BoundRows {
+    /// The axes of blocks and threads, in loop order.
+    pub(super) order: [AxisId; 2],
+    /// The loop in which blocks take rows in turn.
+    pub(super) turn: Option<AxisId>,
+}
+
+/// Gives rows to threads of y and to blocks, which take them in turn if there is
+/// a row loop. `exact`: threads and blocks divide the rows.
+pub(super) fn bind_rows(
+    builder: &mut ScheduleBuilder,
+    rows: AxisId,
+    threads: i64,
+    row_loop: Option<RowLoop>,
+    exact: bool,
+) -> Result<BoundRows> {
+    let (mut block, thread) = builder.split(rows, threads, exact)?;
+    let mut turn = None;
+    if let Some(row_loop) = row_loop {
+        let (outer, inner) = builder.split(block, row_loop.blocks, exact)?;
+        (turn, block) = (Some(outer), inner);
+        builder.min_blocks(row_loop.per_sm as u32);
+    }
+    builder.parallelize(block, ParallelType::Bidx)?;
+    builder.parallelize(thread, ParallelType::Tidy)?;
+    Ok(BoundRows { order: [block, thread], turn })
 }
 
 /// The tensors that outputs copy from, with the loops outside the vector axis
