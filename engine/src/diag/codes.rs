@@ -48,7 +48,7 @@ codes! {
     UNKNOWN_OP = "E0102", "the operation does not exist", "use the suggested name, or see the list of operations";
     UNKNOWN_NAME = "E0103", "a value is used that was never defined", "define it before its first use, or fix the spelling";
     DUPLICATE_NAME = "E0104", "a value is defined twice", "give each value its own name";
-    UNKNOWN_DTYPE = "E0105", "the data type does not exist", "use one of f64 f32 f16 bf16 i64 i32 i8 u8 bool";
+    UNKNOWN_DTYPE = "E0105", "the data type does not exist", "use one of f64 f32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f4e2m1fn c64 c128 i64 i32 i16 i8 u64 u32 u16 u8 index bool";
     BAD_NUMBER = "E0106", "a number is malformed or out of range", "write a number that its data type can hold";
     TOO_LARGE = "E0107", "the text exceeds a size or nesting limit", "split the definition";
     // Operations.
@@ -98,6 +98,7 @@ codes! {
     OP_NOT_LOWERED = "U0105", "the operation has no kernel form yet", "run it on the reference";
     SIM_FEATURE = "U0106", "the simulator does not execute this construct yet", "run on a GPU";
     LAUNCH_LIMIT = "U0107", "a launch exceeds what the device accepts", "use smaller extents";
+    DTYPE_NOT_LOWERED = "U0108", "kernels do not compute with this data type yet", "run it on the reference, or cast outside the fusion";
     // Bugs.
     BUG = "B0001", "an internal invariant broke", "report it with the case that the run wrote";
     VERIFY = "B0002", "the kernel verifier rejected generated code", "report it with the case that the run wrote";

@@ -2,7 +2,10 @@
 
 use super::nest::Nest;
 use crate::diag::{Diagnostic, Result};
-use crate::num::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::num::convert::{
+    bf16_to_f32, f4e2m1fn_to_f32, f8e4m3fn_to_f32, f8e5m2_to_f32, f8e8m0fnu_to_f32, f16_to_f32, f32_to_bf16,
+    f32_to_f16, f64_to_f4e2m1fn, f64_to_f8e4m3fn, f64_to_f8e5m2, f64_to_f8e8m0fnu,
+};
 use crate::num::{DType, Value};
 use crate::tensor::{HostTensor, TensorMeta};
 use std::sync::Arc;
@@ -12,12 +15,14 @@ use std::sync::Arc;
 pub(super) enum Data {
     /// `f64`.
     F64(Vec<f64>),
-    /// `f32`, `f16` and `bf16`.
+    /// `f32` and the floats of at most 16 bits.
     F32(Vec<f32>),
-    /// All integer types.
+    /// All integer types; `u64` as its bits.
     Int(Vec<i64>),
     /// `bool`.
     Bool(Vec<bool>),
+    /// Complex types, real and imaginary part.
+    Complex(Vec<(f64, f64)>),
 }
 
 /// An element of [`Data`].
@@ -47,6 +52,7 @@ elements! {
     f32 => F32;
     i64 => Int;
     bool => Bool;
+    (f64, f64) => Complex;
 }
 
 /// A tensor: shared elements seen through sizes and strides. Views (broadcast,
@@ -82,6 +88,7 @@ impl View {
             Value::Float(v) => Data::F32(vec![v as f32]),
             Value::Int(v) => Data::Int(vec![v]),
             Value::Bool(v) => Data::Bool(vec![v]),
+            Value::Complex(re, im) => Data::Complex(vec![(re, im)]),
         };
         let strides = vec![0; sizes.len()];
         Self { dtype, data: Arc::new(data), sizes, strides }
@@ -128,9 +135,23 @@ impl View {
             DType::F32 => encode(&nest, self.slice::<f32>()?, |v| v.to_le_bytes()),
             DType::F16 => encode(&nest, self.slice::<f32>()?, |v| f32_to_f16(v).to_le_bytes()),
             DType::BF16 => encode(&nest, self.slice::<f32>()?, |v| f32_to_bf16(v).to_le_bytes()),
-            DType::I64 => encode(&nest, self.slice::<i64>()?, |v| v.to_le_bytes()),
-            DType::I32 => encode(&nest, self.slice::<i64>()?, |v| (v as i32).to_le_bytes()),
-            DType::I8 | DType::U8 => encode(&nest, self.slice::<i64>()?, |v| (v as u8).to_le_bytes()),
+            DType::F8E4M3FN => encode(&nest, self.slice::<f32>()?, |v| [f64_to_f8e4m3fn(v.into())]),
+            DType::F8E5M2 => encode(&nest, self.slice::<f32>()?, |v| [f64_to_f8e5m2(v.into())]),
+            DType::F8E8M0FNU => encode(&nest, self.slice::<f32>()?, |v| [f64_to_f8e8m0fnu(v.into())]),
+            DType::F4E2M1FN => encode(&nest, self.slice::<f32>()?, |v| [f64_to_f4e2m1fn(v.into())]),
+            DType::C64 => encode(&nest, self.slice::<(f64, f64)>()?, |(re, im)| {
+                let (re, im) = ((re as f32).to_bits(), (im as f32).to_bits());
+                (u64::from(re) | u64::from(im) << 32).to_le_bytes()
+            }),
+            DType::C128 => encode(&nest, self.slice::<(f64, f64)>()?, |(re, im)| {
+                (u128::from(re.to_bits()) | u128::from(im.to_bits()) << 64).to_le_bytes()
+            }),
+            DType::I64 | DType::U64 | DType::Index => encode(&nest, self.slice::<i64>()?, |v| v.to_le_bytes()),
+            DType::I32 | DType::U32 => encode(&nest, self.slice::<i64>()?, |v| (v as i32).to_le_bytes()),
+            DType::I16 | DType::U16 => encode(&nest, self.slice::<i64>()?, |v| (v as i16).to_le_bytes()),
+            DType::I8 | DType::U8 | DType::F4E2M1FNX2 => {
+                encode(&nest, self.slice::<i64>()?, |v| (v as u8).to_le_bytes())
+            }
             DType::Bool => encode(&nest, self.slice::<bool>()?, |v| [u8::from(v)]),
         };
         let sizes: Vec<_> = self.sizes.iter().map(|&size| size as i64).collect();
@@ -144,10 +165,26 @@ fn decode(dtype: DType, bytes: &[u8], nest: &Nest<1>) -> Data {
         DType::F32 => Data::F32(gather(nest, bytes, f32::from_le_bytes)),
         DType::F16 => Data::F32(gather(nest, bytes, |b| f16_to_f32(u16::from_le_bytes(b)))),
         DType::BF16 => Data::F32(gather(nest, bytes, |b| bf16_to_f32(u16::from_le_bytes(b)))),
-        DType::I64 => Data::Int(gather(nest, bytes, i64::from_le_bytes)),
+        DType::F8E4M3FN => Data::F32(gather(nest, bytes, |[b]| f8e4m3fn_to_f32(b))),
+        DType::F8E5M2 => Data::F32(gather(nest, bytes, |[b]| f8e5m2_to_f32(b))),
+        DType::F8E8M0FNU => Data::F32(gather(nest, bytes, |[b]| f8e8m0fnu_to_f32(b))),
+        DType::F4E2M1FN => Data::F32(gather(nest, bytes, |[b]| f4e2m1fn_to_f32(b))),
+        DType::C64 => Data::Complex(gather(nest, bytes, |b| {
+            let word = u64::from_le_bytes(b);
+            let part = |bits: u64| f64::from(f32::from_bits(bits as u32));
+            (part(word), part(word >> 32))
+        })),
+        DType::C128 => Data::Complex(gather(nest, bytes, |b| {
+            let word = u128::from_le_bytes(b);
+            (f64::from_bits(word as u64), f64::from_bits((word >> 64) as u64))
+        })),
+        DType::I64 | DType::U64 | DType::Index => Data::Int(gather(nest, bytes, i64::from_le_bytes)),
+        DType::U32 => Data::Int(gather(nest, bytes, |b| u32::from_le_bytes(b).into())),
+        DType::I16 => Data::Int(gather(nest, bytes, |b| i16::from_le_bytes(b).into())),
+        DType::U16 => Data::Int(gather(nest, bytes, |b| u16::from_le_bytes(b).into())),
         DType::I32 => Data::Int(gather(nest, bytes, |b| i32::from_le_bytes(b).into())),
         DType::I8 => Data::Int(gather(nest, bytes, |b| i8::from_le_bytes(b).into())),
-        DType::U8 => Data::Int(gather(nest, bytes, |b| u8::from_le_bytes(b).into())),
+        DType::U8 | DType::F4E2M1FNX2 => Data::Int(gather(nest, bytes, |b| u8::from_le_bytes(b).into())),
         DType::Bool => Data::Bool(gather(nest, bytes, |[b]| b != 0)),
     }
 }

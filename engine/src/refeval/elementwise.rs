@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 /// `op(x)`.
 pub(super) fn unary(op: UnaryOp, x: &View) -> Result<View> {
-    if op == UnaryOp::Real {
+    if op == UnaryOp::Real && !x.dtype.is_complex() {
         return Ok(x.clone());
     }
-    let dtype = if op.is_predicate() { DType::Bool } else { x.dtype };
+    let dtype = op.result_dtype(x.dtype);
     let nest = Nest::new(&x.sizes, [&x.strides]);
     let data = match &*x.data {
         Data::F32(a) if op.is_predicate() => {
@@ -25,6 +25,7 @@ pub(super) fn unary(op: UnaryOp, x: &View) -> Result<View> {
         Data::F64(a) if op.is_predicate() => Data::Bool(map1(&nest, a, eval::predicate_f64(op))),
         Data::F32(a) => Data::F32(unary_f32(op, &nest, a)),
         Data::F64(a) => Data::F64(map1(&nest, a, eval::unary_f64(op))),
+        Data::Complex(a) => unary_complex(op, x.dtype, &nest, a),
         Data::Int(a) if op.is_predicate() => {
             Data::Bool(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Int(v)).as_bool()))
         }
@@ -32,6 +33,21 @@ pub(super) fn unary(op: UnaryOp, x: &View) -> Result<View> {
         Data::Bool(a) => Data::Bool(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Bool(v)).as_bool())),
     };
     Ok(View::dense(dtype, x.sizes.clone(), data))
+}
+
+fn unary_complex(op: UnaryOp, dtype: DType, nest: &Nest<1>, a: &[(f64, f64)]) -> Data {
+    match op.result_dtype(dtype) {
+        DType::Bool => Data::Bool(map1(nest, a, eval::predicate_complex(op))),
+        DType::F32 => {
+            let f = eval::part_complex(op);
+            Data::F32(map1(nest, a, |v| f(v) as f32))
+        }
+        DType::F64 => Data::F64(map1(nest, a, eval::part_complex(op))),
+        _ => {
+            let f = eval::unary_complex(op);
+            Data::Complex(map1(nest, a, |v| eval::round_complex(dtype, f(v))))
+        }
+    }
 }
 
 fn unary_f32(op: UnaryOp, nest: &Nest<1>, a: &[f32]) -> Vec<f32> {
@@ -52,7 +68,7 @@ fn unary_f32(op: UnaryOp, nest: &Nest<1>, a: &[f32]) -> Vec<f32> {
 
 /// `op(a, b)` over `sizes`.
 pub(super) fn binary(op: BinaryOp, sizes: &[usize], a: &View, b: &View) -> Result<View> {
-    let dtype = if op.is_predicate() { DType::Bool } else { a.dtype };
+    let dtype = op.result_dtype(a.dtype);
     let (sa, sb) = (a.strides_in(sizes), b.strides_in(sizes));
     let nest = Nest::new(sizes, [&sa, &sb]);
     let data = match (&*a.data, &*b.data) {
@@ -61,6 +77,17 @@ pub(super) fn binary(op: BinaryOp, sizes: &[usize], a: &View, b: &View) -> Resul
             Data::Bool(map2(&nest, x, y, |x, y| f(x.into(), y.into())))
         }
         (Data::F64(x), Data::F64(y)) if op.is_predicate() => Data::Bool(map2(&nest, x, y, eval::relation_f64(op))),
+        (Data::F32(x), Data::F32(y)) if op == BinaryOp::Complex => {
+            Data::Complex(map2(&nest, x, y, |x, y| (x.into(), y.into())))
+        }
+        (Data::F64(x), Data::F64(y)) if op == BinaryOp::Complex => Data::Complex(map2(&nest, x, y, |x, y| (x, y))),
+        (Data::Complex(x), Data::Complex(y)) if op.is_predicate() => {
+            Data::Bool(map2(&nest, x, y, eval::relation_complex(op)))
+        }
+        (Data::Complex(x), Data::Complex(y)) => {
+            let f = eval::binary_complex(op);
+            Data::Complex(map2(&nest, x, y, |x, y| eval::round_complex(dtype, f(x, y))))
+        }
         (Data::F32(x), Data::F32(y)) => Data::F32(binary_f32(op, &nest, x, y)),
         (Data::F64(x), Data::F64(y)) => Data::F64(map2(&nest, x, y, eval::binary_f64(op, a.dtype))),
         (Data::Int(x), Data::Int(y)) => {
@@ -106,6 +133,11 @@ pub(super) fn ternary(op: TernaryOp, sizes: &[usize], a: &View, b: &View, c: &Vi
         (Data::Bool(_), Data::F32(_), _) if op == TernaryOp::Where => select::<f32>(&nest, a, b, c)?,
         (Data::Bool(_), Data::F64(_), _) if op == TernaryOp::Where => select::<f64>(&nest, a, b, c)?,
         (Data::Bool(_), Data::Int(_), _) if op == TernaryOp::Where => select::<i64>(&nest, a, b, c)?,
+        (Data::Bool(_), Data::Complex(_), _) if op == TernaryOp::Where => select::<(f64, f64)>(&nest, a, b, c)?,
+        (Data::Complex(x), Data::Complex(y), Data::Complex(z)) => {
+            let f = eval::ternary_complex(op);
+            Data::Complex(map3(&nest, x, y, z, |x, y, z| eval::round_complex(c.dtype, f(x, y, z))))
+        }
         (Data::F32(x), Data::F32(y), Data::F32(z)) => {
             let f = eval::ternary_f64(op);
             Data::F32(map3(&nest, x, y, z, |x, y, z| f(x.into(), y.into(), z.into()) as f32))
@@ -128,7 +160,7 @@ fn select<T: Element>(nest: &Nest<3>, condition: &View, a: &View, b: &View) -> R
 /// Conversion.
 pub(super) fn cast(to: DType, x: &View) -> Result<View> {
     let from = x.dtype;
-    // The elements of f16 and bf16 are held as f32 already.
+    // The elements of narrower floats are held as f32 already.
     if from == to || (from.is_reduced_float() && to == DType::F32) {
         return Ok(View { dtype: to, data: Arc::clone(&x.data), sizes: x.sizes.clone(), strides: x.strides.clone() });
     }
@@ -138,6 +170,7 @@ pub(super) fn cast(to: DType, x: &View) -> Result<View> {
         Data::F64(a) => cast_f64(to, &nest, a),
         Data::Int(a) => cast_value(to, &nest, a, |v| eval::cast(from, to, Value::Int(v))),
         Data::Bool(a) => cast_value(to, &nest, a, |v| eval::cast(from, to, Value::Bool(v))),
+        Data::Complex(a) => cast_value(to, &nest, a, |(re, im)| eval::cast(from, to, Value::Complex(re, im))),
     };
     Ok(View::dense(to, x.sizes.clone(), data))
 }
@@ -165,6 +198,7 @@ fn cast_value<A: Copy + Sync>(to: DType, nest: &Nest<1>, a: &[A], f: impl Fn(A) 
         DType::F64 => Data::F64(map1(nest, a, |v| f(v).as_f64())),
         _ if to.is_float() => Data::F32(map1(nest, a, |v| f(v).as_f64() as f32)),
         DType::Bool => Data::Bool(map1(nest, a, |v| f(v).as_bool())),
+        _ if to.is_complex() => Data::Complex(map1(nest, a, |v| f(v).as_complex())),
         _ => Data::Int(map1(nest, a, |v| f(v).as_i64())),
     }
 }

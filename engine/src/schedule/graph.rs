@@ -7,17 +7,19 @@
 use super::ir::{
     Axis, AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduledFusion, SourceAxis, Tv, TvId, TvOp, TvOperand,
 };
-use crate::diag::Result;
+use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{Fusion, OpKind, Operand, TensorDef, TensorId};
 use crate::idgraph::{AxisLabel, DimGraph, DimId, InputUse, analyze};
 use crate::kernel::CacheHint;
-use crate::num::Value;
+use crate::num::{DType, Value};
 use crate::util::{PrimaryMap, SecondaryMap};
 
-/// The working copy. Dead operations are left out.
+/// The working copy. Dead operations are left out. A fusion with a data type
+/// that kernels do not compute with is refused.
 pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
-    let graph = analyze(fusion)?;
     let live = live_tensors(fusion);
+    check_types(fusion, &live)?;
+    let graph = analyze(fusion)?;
     let mut builder = GraphBuilder {
         scheduled: ScheduledFusion {
             fusion: fusion.clone(),
@@ -43,6 +45,25 @@ pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
         builder.output(position, *tensor);
     }
     Ok(builder.scheduled)
+}
+
+fn check_types(fusion: &Fusion, live: &SecondaryMap<TensorId, bool>) -> Result<()> {
+    let refused = |dtype: DType, what: String| {
+        Diagnostic::unsupported(
+            code::DTYPE_NOT_LOWERED,
+            format!("{what} is {dtype}, which kernels do not compute with"),
+        )
+        .note("run the fusion on the reference, or cast outside of it")
+    };
+    for (id, tensor) in fusion.tensors.iter().filter(|(id, _)| live[*id]) {
+        if !tensor.dtype.in_kernels() {
+            return Err(refused(tensor.dtype, format!("tensor `%{}`", fusion.tensors[id].name)));
+        }
+    }
+    match fusion.scalars.values().find(|scalar| !scalar.dtype.in_kernels()) {
+        Some(scalar) => Err(refused(scalar.dtype, "a scalar".into())),
+        None => Ok(()),
+    }
 }
 
 /// Tensors that an output depends on.
