@@ -149,7 +149,7 @@ fn read_error(c: &mut Cursor<'_>, line: Option<usize>, at_line: usize) -> Result
     let code = c.word("a diagnostic code such as E0203")?.to_string();
     if !engine::diag::CODES.iter().any(|info| info.code.0 == code) {
         return Err(Fault::directive(at, format!("`{code}` is not a diagnostic code"))
-            .note("codes are listed by `harness doctor --codes`"));
+            .note("codes are listed by `harness explain`"));
     }
     let contains = if c.peek() == Some('"') { c.string()? } else { String::new() };
     Ok(ErrorSpec { code, contains, line, at: at_line })
