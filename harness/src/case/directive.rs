@@ -6,7 +6,7 @@
 //! | `inputs:` | `x = normal[$m, $n] seed 1, a = $m - 2`; may be repeated |
 //! | `check:`  | `rel 1e-5`, `abs 1e-6`, `exact` |
 //! | `expect:` | `scheduler in (pointwise, reduction), barriers = 0` |
-//! | `error:`  | `E0312 "part of the message"`; behind a line of the fusion it must point at that line |
+//! | `error:`  | `E0203 "part of the message"`; behind a line of the fusion it must point at that line |
 //! | `text:`   | `cuda has "..."`, `kernel lacks "..."`, `schedule has "..."` |
 //! | `sim:`    | `schedules (lockstep, random), seeds 4` |
 //! | `perf:`   | `bytes x + y + 2, goal dram 0.9` |
