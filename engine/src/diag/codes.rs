@@ -61,6 +61,10 @@ codes! {
     NOT_TENSOR = "E0207", "a tensor is needed where a scalar stands", "broadcast the scalar with full, or pass a tensor";
     NO_OUTPUT = "E0208", "the fusion returns nothing", "return at least one tensor";
     SQUEEZE = "E0209", "an axis that is not of size 1 cannot be squeezed", "reduce it instead";
+    LAYOUT = "E0210", "the declared memory layout of an input makes no sense", "give each axis one contiguity flag, none (`_`) for broadcast axes, and an order that names each axis once";
+    UPDATE = "E0211", "a tensor cannot be written into that input", "the target is an input tensor of the same type and axes, updated once";
+    NOT_SCALAR = "E0212", "a scalar is needed where a tensor stands", "pass a number or a scalar value";
+    VALUE = "E0213", "an argument of an operation has a value that makes no sense", "see the operation's row in cases/README.md";
     // Inputs at run time.
     MISSING_INPUT = "E0301", "an input of the fusion was not given", "pass one argument for each input, in order";
     INPUT_DTYPE = "E0302", "an argument has another data type than declared", "convert the argument or the declaration";
@@ -97,6 +101,7 @@ codes! {
     TOO_LONG_ROW = "U0104", "a row does not fit the registers of one block", "split the reduction";
     OP_NOT_LOWERED = "U0105", "the operation has no kernel form yet", "run it on the reference";
     SIM_FEATURE = "U0106", "the simulator does not execute this construct yet", "run on a GPU";
+    UPDATE_NOT_LOWERED = "U0108", "kernels do not write into inputs yet", "run it on the reference, or return the value and copy it";
     LAUNCH_LIMIT = "U0107", "a launch exceeds what the device accepts", "use smaller extents";
     // Bugs.
     BUG = "B0001", "an internal invariant broke", "report it with the case that the run wrote";
