@@ -7,19 +7,18 @@
 use super::ir::{
     Axis, AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduledFusion, SourceAxis, Tv, TvId, TvOp, TvOperand,
 };
-use crate::diag::{Diagnostic, Result, code};
+use crate::diag::Result;
 use crate::fusion::{Fusion, OpKind, Operand, TensorDef, TensorId};
 use crate::idgraph::{AxisLabel, DimGraph, DimId, InputUse, analyze};
 use crate::kernel::CacheHint;
-use crate::num::{DType, Value};
+use crate::num::Value;
 use crate::util::{PrimaryMap, SecondaryMap};
 
-/// The working copy. Dead operations are left out. A fusion with a data type
-/// that kernels do not compute with is refused.
+/// The working copy. Dead operations are left out.
 pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
-    let live = live_tensors(fusion);
-    check_types(fusion, &live)?;
+    super::support::check(fusion)?;
     let graph = analyze(fusion)?;
+    let live = live_tensors(fusion);
     let mut builder = GraphBuilder {
         scheduled: ScheduledFusion {
             fusion: fusion.clone(),
@@ -38,32 +37,13 @@ pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
             builder.input(position, tensor);
         }
     }
-    for op in fusion.ops.ids().filter(|op| live[fusion.ops[*op].output]) {
+    for op in fusion.ops.ids().filter(|op| live[fusion.ops[*op].output()]) {
         builder.op(op);
     }
     for (position, tensor) in fusion.outputs.iter().enumerate() {
         builder.output(position, *tensor);
     }
     Ok(builder.scheduled)
-}
-
-fn check_types(fusion: &Fusion, live: &SecondaryMap<TensorId, bool>) -> Result<()> {
-    let refused = |dtype: DType, what: String| {
-        Diagnostic::unsupported(
-            code::DTYPE_NOT_LOWERED,
-            format!("{what} is {dtype}, which kernels do not compute with"),
-        )
-        .note("run the fusion on the reference, or cast outside of it")
-    };
-    for (id, tensor) in fusion.tensors.iter().filter(|(id, _)| live[*id]) {
-        if !tensor.dtype.in_kernels() {
-            return Err(refused(tensor.dtype, format!("tensor `%{}`", fusion.tensors[id].name)));
-        }
-    }
-    match fusion.scalars.values().find(|scalar| !scalar.dtype.in_kernels()) {
-        Some(scalar) => Err(refused(scalar.dtype, "a scalar".into())),
-        None => Ok(()),
-    }
 }
 
 /// Tensors that an output depends on.
@@ -73,7 +53,7 @@ fn live_tensors(fusion: &Fusion) -> SecondaryMap<TensorId, bool> {
         live.set(*output, true);
     }
     for op in fusion.ops.ids().rev() {
-        if live[fusion.ops[op].output] {
+        if live[fusion.ops[op].output()] {
             for input in fusion.tensor_inputs(op) {
                 live.set(input, true);
             }
@@ -171,6 +151,8 @@ impl GraphBuilder<'_> {
             OpKind::Set | OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. } | OpKind::Full => {
                 Compute::Copy
             }
+            // Refused before.
+            OpKind::Call(_) => return,
             OpKind::Reduce { op, axes } => {
                 let TvOperand::Tv(input) = inputs[0] else { return };
                 let input_axes = &self.scheduled.tensors[input].axes;
@@ -184,14 +166,14 @@ impl GraphBuilder<'_> {
                 Compute::Reduce { op: *op, over }
             }
         };
-        let labels = self.graph.labels[data.output].clone();
-        let name = self.scheduled.fusion.tensors[data.output].name.clone();
+        let labels = self.graph.labels[data.output()].clone();
+        let name = self.scheduled.fusion.tensors[data.output()].name.clone();
         let compute = match compute {
             Compute::Reduce { over, .. } if over.is_empty() => Compute::Copy,
             other => other,
         };
-        let tv = self.push(name, data.output, &labels, None, Some(TvOp { compute, inputs }));
-        self.tv_of.set(data.output, Some(tv));
+        let tv = self.push(name, data.output(), &labels, None, Some(TvOp { compute, inputs }));
+        self.tv_of.set(data.output(), Some(tv));
     }
 
     fn output(&mut self, position: usize, tensor: TensorId) {
