@@ -80,24 +80,36 @@ fn declaration(fusion: &Fusion, operand: Operand) -> (&str, DType, Operand) {
     }
 }
 
-fn scalar(name: &str, dtype: DType, number: Number) -> Result<Arg> {
-    let value = match (number, dtype.class()) {
+/// Whether a fusion has an input of this name.
+pub(super) fn is_input(fusion: &Fusion, name: &str) -> bool {
+    fusion.inputs.iter().any(|operand| declaration(fusion, *operand).0 == name)
+}
+
+/// A number as a value of a data type; `None` where one class does not stand for the other.
+pub(super) fn number(dtype: DType, number: Number) -> Option<Value> {
+    Some(match (number, dtype.class()) {
         (Number::Int(v), DTypeClass::Int) => Value::Int(v),
         (Number::Int(v), DTypeClass::Float) => Value::Float(v as f64),
         (Number::Float(v), DTypeClass::Float) => Value::Float(v.get()),
         (Number::Bool(v), DTypeClass::Bool) => Value::Bool(v),
-        (given, _) => {
-            let given = match given {
-                Number::Int(v) => v.to_string(),
-                Number::Float(v) => v.get().to_string(),
-                Number::Bool(v) => v.to_string(),
-            };
-            return Err(Diagnostic::user(
-                code::INPUT_DTYPE,
-                format!("input `%{name}` is {dtype}, `inputs:` gives {given}"),
-            ));
-        }
-    };
+        _ => return None,
+    })
+}
+
+/// A number as people write it.
+pub(super) fn show_number(number: Number) -> String {
+    match number {
+        Number::Int(v) => v.to_string(),
+        Number::Float(v) => v.get().to_string(),
+        Number::Bool(v) => v.to_string(),
+    }
+}
+
+fn scalar(name: &str, dtype: DType, given: Number) -> Result<Arg> {
+    let value = number(dtype, given).ok_or_else(|| {
+        let message = format!("input `%{name}` is {dtype}, `inputs:` gives {}", show_number(given));
+        Diagnostic::user(code::INPUT_DTYPE, message)
+    })?;
     // What the type can hold is what every device sees.
     let bytes = storage::encode(dtype, value);
     let held = storage::read(dtype, &bytes, 0).unwrap_or(value);
