@@ -531,9 +531,27 @@ impl FusionBuilder {
     }
 
     fn push_full(&mut self, axes: Vec<Axis>, value: Operand) -> Result<TensorId> {
-        let axes = axes.iter().map(|axis| AxisMeta { extent: extent(axis.extent), kind: axis.kind }).collect();
+        self.push_full_axes(
+            axes.iter().map(|axis| AxisMeta { extent: extent(axis.extent), kind: axis.kind }).collect(),
+            value,
+        )
+    }
+
+    pub(super) fn push_full_axes(&mut self, axes: Vec<AxisMeta>, value: Operand) -> Result<TensorId> {
         let shape = Shape { dtype: self.dtype(value), axes };
         Ok(self.define(OpKind::Full, vec![value], vec![shape])?[0])
+    }
+
+    /// Decides an axis that its rule left undecided.
+    pub(super) fn decide(&mut self, tensor: TensorId, axis: usize, kind: AxisKind) {
+        let one = self.scalars.size_const(1);
+        let axis = &mut self.tensors[tensor].axes[axis];
+        if axis.kind == AxisKind::Symbolic {
+            axis.kind = kind;
+            if kind == AxisKind::Broadcast {
+                axis.extent = one;
+            }
+        }
     }
 
     fn define(&mut self, kind: OpKind, inputs: Vec<Operand>, shapes: Vec<Shape>) -> Result<Vec<TensorId>> {
