@@ -1,9 +1,31 @@
 //! The table of diagnostic codes. A code is stable once released: tests and
 //! case files name it. `E0xxx` user, `U0xxx` unsupported, `B0xxx` bug.
+//!
+//! A row is: name, code, title, way out; then `why`: what happened and why it
+//! is an error; then an example, of one of the kinds of [`Example`]. A test of
+//! the harness runs every example that can be run and looks for its code.
+
+use super::Kind;
 
 /// A diagnostic code such as `E0101`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code(pub &'static str);
+
+impl Code {
+    /// Whose fault errors of this code are, by its first letter.
+    pub fn kind(self) -> Kind {
+        match self.0.as_bytes().first() {
+            Some(b'U') => Kind::Unsupported,
+            Some(b'B') => Kind::Bug,
+            _ => Kind::User,
+        }
+    }
+
+    /// The row of the table.
+    pub fn info(self) -> Option<&'static CodeInfo> {
+        CODES.iter().find(|info| info.code == self)
+    }
+}
 
 impl std::fmt::Display for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -17,7 +39,7 @@ impl std::fmt::Debug for Code {
     }
 }
 
-/// What a code means, for `explain`.
+/// What a code means, for `harness explain`.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeInfo {
     /// The code.
@@ -26,10 +48,27 @@ pub struct CodeInfo {
     pub summary: &'static str,
     /// What to do about it.
     pub help: &'static str,
+    /// What happened, and why that is refused.
+    pub why: &'static str,
+    /// Something that is refused with this code.
+    pub example: Example,
+}
+
+/// An example of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Example {
+    /// A fusion with its directives, as in a case file.
+    Fusion(&'static str),
+    /// A whole case file.
+    File(&'static str),
+    /// Arguments of the harness, separated by spaces.
+    Command(&'static str),
+    /// A situation in words: nothing that could be run on every machine.
+    Words(&'static str),
 }
 
 macro_rules! codes {
-    ($($name:ident = $text:literal, $summary:literal, $help:literal;)*) => {
+    ($($name:ident = $text:literal, $summary:literal, $help:literal $(, why $why:literal, $example:ident $body:literal)?;)*) => {
         /// Every code by name.
         pub mod code {
             use super::Code;
@@ -37,77 +76,278 @@ macro_rules! codes {
         }
         /// All codes with their explanation, in order of declaration.
         pub const CODES: &[CodeInfo] = &[
-            $(CodeInfo { code: code::$name, summary: $summary, help: $help },)*
+            $(CodeInfo {
+                code: code::$name,
+                summary: $summary,
+                help: $help,
+                // A row without them is refused by a test, not by the compiler.
+                why: concat!($($why)?),
+                example: codes!(@example $($example $body)?),
+            },)*
         ];
     };
+    (@example fusion $body:literal) => { Example::Fusion($body) };
+    (@example file $body:literal) => { Example::File($body) };
+    (@example command $body:literal) => { Example::Command($body) };
+    (@example words $body:literal) => { Example::Words($body) };
+    (@example) => { Example::Words("") };
 }
 
 codes! {
     // Text.
-    SYNTAX = "E0101", "the text does not follow the grammar", "compare the line with the grammar in cases/README.md";
-    UNKNOWN_OP = "E0102", "the operation does not exist", "use the suggested name, or see the list of operations";
-    UNKNOWN_NAME = "E0103", "a value is used that was never defined", "define it before its first use, or fix the spelling";
-    DUPLICATE_NAME = "E0104", "a value is defined twice", "give each value its own name";
-    UNKNOWN_DTYPE = "E0105", "the data type does not exist", "use one of f64 f32 f16 bf16 i64 i32 i8 u8 bool";
-    BAD_NUMBER = "E0106", "a number is malformed or out of range", "write a number that its data type can hold";
-    TOO_LARGE = "E0107", "the text exceeds a size or nesting limit", "split the definition";
+    SYNTAX = "E0101", "the text does not follow the grammar",
+        "compare the line with the grammar in cases/README.md",
+        why "A fusion is read token by token, and this token cannot stand here. The parser goes on with the next line, so other \
+             mistakes of the same text are reported too. One statement is one line: `%name = operation operands attributes`.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 neg %x\n  return %0\n}";
+    UNKNOWN_OP = "E0102", "the operation does not exist",
+        "use the suggested name, or see the list of operations in cases/README.md",
+        why "The word behind `=` is no operation of the table. Names are those of nvFuser's Python interface where it has the \
+             operation.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = sotfmax %x\n  return %0\n}";
+    UNKNOWN_NAME = "E0103", "a value is used that was never defined",
+        "define it before its first use, or fix the spelling",
+        why "Statements run from top to bottom, and a value exists from the statement that defines it. A value whose definition \
+             was refused does not count as missing: that mistake is reported once.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = add %x, %y\n  return %0\n}";
+    DUPLICATE_NAME = "E0104", "a value is defined twice",
+        "give each value its own name",
+        why "A name stands for one value (static single assignment), so that every use has one definition. Parameters count as \
+             definitions, and two fusions of a text may not share a name either.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  %0 = exp %0\n  return %0\n}";
+    UNKNOWN_DTYPE = "E0105", "the data type does not exist",
+        "use a data type of the list in cases/README.md",
+        why "Data types have short names: `f32`, not `float32`.",
+        fusion "fusion @f(%x: float32[?]) {\n  %0 = neg %x\n  return %0\n}";
+    BAD_NUMBER = "E0106", "a number is malformed or out of range",
+        "write a number that its data type can hold",
+        why "A plain number takes the type of what it meets. One that this type cannot hold would silently become another number, \
+             so it is refused: 300 for `i8`, 1.5 for an integer, or more than 64 bits.",
+        fusion "fusion @f(%x: i8[?]) {\n  %0 = add %x, 300\n  return %0\n}";
+    TOO_LARGE = "E0107", "the text exceeds a size or nesting limit",
+        "split the definition",
+        why "Limits bound the work that a text can cause: bytes of a text, operations of a fusion, axes of a tensor, characters of \
+             a name, errors of a report.",
+        fusion "fusion @f(%x: f32[?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,\n               ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?]) {\n  %0 = neg %x\n  return %0\n}";
     // Operations.
-    ARITY = "E0201", "the number of arguments is wrong", "see the operation's signature";
-    DTYPE = "E0202", "the operation does not accept this data type", "insert a cast";
-    RANK = "E0203", "the ranks do not agree", "broadcast the lower-rank tensor explicitly";
-    EXTENT = "E0204", "the extents of an axis do not agree", "broadcast or reshape one side";
-    AXIS = "E0205", "an axis is out of range or named twice", "axes run from 0 to rank-1; negative ones count from the end";
-    ATTRIBUTE = "E0206", "an attribute is missing, unknown or malformed", "see the operation's signature";
-    NOT_TENSOR = "E0207", "a tensor is needed where a scalar stands", "broadcast the scalar with full, or pass a tensor";
-    NO_OUTPUT = "E0208", "the fusion returns nothing", "return at least one tensor";
-    SQUEEZE = "E0209", "an axis that is not of size 1 cannot be squeezed", "reduce it instead";
+    ARITY = "E0201", "the number of arguments is wrong",
+        "see the operation's form in the note, or in cases/README.md",
+        why "Each operation takes a fixed number of operands, some of them optional, and defines a fixed number of values; all of \
+             the latter must be named.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = add %x\n  return %0\n}";
+    DTYPE = "E0202", "the operation does not accept this data type",
+        "insert a cast",
+        why "Operands are cast to their common type, but never to a type that would change what is asked for: bits of a float, a \
+             condition that is no bool, a difference of truth values have no meaning here.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = bitwise_and %x, %x\n  return %0\n}";
+    RANK = "E0203", "the ranks do not agree",
+        "insert the missing axes with broadcast",
+        why "Tensors of one operation have equal rank. Axes are never inserted silently, because which axis is meant is often not \
+             the last one.",
+        fusion "fusion @f(%x: f32[?, ?], %y: f32[?]) {\n  %0 = add %x, %y\n  return %0\n}";
+    EXTENT = "E0204", "the extents of an axis do not agree",
+        "broadcast or reshape one side",
+        why "Both extents are known from the text and differ, or one of them is impossible. Only an axis that is declared as 1, or \
+             that broadcast made, pairs with any extent.",
+        fusion "fusion @f(%x: f32[?, 8], %y: f32[?, 7]) {\n  %0 = add %x, %y\n  return %0\n}";
+    AXIS = "E0205", "an axis is out of range or named twice",
+        "axes run from 0 to rank - 1; negative ones count from the end",
+        why "An operation names axes by position. A position that the operand does not have, or one that is named twice where each \
+             counts once, has no meaning.",
+        fusion "fusion @f(%x: f32[?, ?]) {\n  %0 = sum %x axes(2)\n  return %0\n}";
+    ATTRIBUTE = "E0206", "an attribute is missing, unknown or malformed",
+        "see the operation's form in the note, or in cases/README.md",
+        why "Attributes follow the operands: `axes(0, 1)`, `keepdim`, or a bare data type. Each operation has its own, and some \
+             cannot be left out.",
+        fusion "fusion @f(%x: f32[?, ?]) {\n  %0 = sum %x axis(1)\n  return %0\n}";
+    NOT_TENSOR = "E0207", "a tensor is needed where a scalar stands, or the reverse",
+        "turn a scalar into a tensor with full, or pass a value of the other kind",
+        why "`f32` is a scalar and `f32[]` a tensor without axes: two kinds of values. Operations on axes and the fusion's results \
+             need tensors; fill values and extents are scalars.",
+        fusion "fusion @f(%s: f32) {\n  %0 = sum %s axes(0)\n  return %0\n}";
+    NO_OUTPUT = "E0208", "the fusion returns nothing",
+        "return at least one tensor",
+        why "What is not returned is not computed, so a fusion without results has no meaning.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n}";
+    SQUEEZE = "E0209", "an axis that is not of size 1 cannot be squeezed",
+        "reduce the axis instead, or declare it as 1",
+        why "squeeze removes broadcast axes. An axis of unknown size could have more than one element, which would be lost.",
+        fusion "fusion @f(%x: f32[?, 4]) {\n  %0 = squeeze %x flags(true, false)\n  return %0\n}";
     // Inputs at run time.
-    MISSING_INPUT = "E0301", "an input of the fusion was not given", "pass one argument for each input, in order";
-    INPUT_DTYPE = "E0302", "an argument has another data type than declared", "convert the argument or the declaration";
-    INPUT_RANK = "E0303", "an argument has another rank than declared", "pass a tensor of the declared rank";
-    INPUT_EXTENT = "E0304", "an argument's extent contradicts the declaration or another argument", "pass tensors whose extents agree";
-    INPUT_STRIDE = "E0305", "an argument's strides reach outside its storage", "pass sizes and strides that fit the buffer";
-    EXTRA_INPUT = "E0306", "more arguments than inputs were given", "pass one argument for each input, in order";
-    SIZE_OVERFLOW = "E0307", "a size computation overflows", "use smaller extents";
-    TENSOR_TOO_LARGE = "E0308", "a tensor exceeds the memory limit of the host", "use smaller extents";
-    INPUT_KIND = "E0309", "a tensor was given where a scalar is declared, or the reverse", "pass the kind of argument that is declared";
+    MISSING_INPUT = "E0301", "an input of the fusion was not given",
+        "pass one argument for each input, in order",
+        why "Every parameter of the fusion needs an argument, also one that no statement uses.",
+        fusion "fusion @f(%x: f32[?], %y: f32[?]) {\n  %0 = add %x, %y\n  return %0\n}\n; inputs: x = normal[4]";
+    INPUT_DTYPE = "E0302", "an argument has another data type than declared",
+        "convert the argument, or change the declaration",
+        why "Arguments are never converted: a copy of a tensor is nothing that a call should make unasked, and a scalar that the \
+             declared type cannot hold would become another number.",
+        fusion "fusion @f(%x: f32[?], %n: i8) {\n  %0 = mul %x, %n\n  return %0\n}\n; inputs: x = normal[4], n = 1000";
+    INPUT_RANK = "E0303", "an argument has another rank than declared",
+        "pass a tensor of the declared rank",
+        why "The declaration says how many axes the tensor has, and the kernel is made for that many.",
+        fusion "fusion @f(%x: f32[?, ?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4]";
+    INPUT_EXTENT = "E0304", "an argument's extent contradicts the declaration or another argument",
+        "pass tensors whose extents agree",
+        why "Sizes become known with the arguments, and must then agree with declared extents and with each other. A size of 1 \
+             pairs with another only if the axis is declared as 1: otherwise one text would mean two programs.",
+        fusion "fusion @f(%x: f32[?], %y: f32[?]) {\n  %0 = add %x, %y\n  return %0\n}\n; inputs: x = normal[4], y = normal[5]";
+    INPUT_STRIDE = "E0305", "an argument's strides reach outside its storage",
+        "pass sizes, strides and an offset that fit the buffer",
+        why "The element at index i is read at offset + sum of i * stride. The least or the greatest of these places is not in \
+             the buffer that was given, or there is not one stride for each axis.",
+        words "A tensor of sizes [4, 8] with strides [10, 1] over a buffer of 32 elements: its last element would be number 37.";
+    EXTRA_INPUT = "E0306", "more arguments than inputs were given",
+        "pass one argument for each input, in order",
+        why "An argument that no parameter takes is a sign that the call means another fusion.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4], y = normal[4]";
+    SIZE_OVERFLOW = "E0307", "a size computation overflows",
+        "use smaller extents",
+        why "Sizes, strides and byte counts are signed 64-bit numbers. One that does not fit would wrap to a small size and reach \
+             memory of others.",
+        fusion "fusion @f(%n: i64) {\n  %m = mul %n, %n\n  %0 = full [%m] 1 f32\n  return %0\n}\n; inputs: n = 4000000000";
+    TENSOR_TOO_LARGE = "E0308", "a tensor exceeds the memory limit of the host",
+        "use smaller extents",
+        why "A tensor of the host has a limit, so that a wrong extent gives this message and not a machine without memory.",
+        fusion "fusion @f(%n: i64) {\n  %0 = full [%n] 1 f32\n  return %0\n}\n; inputs: n = 1000000000000";
+    INPUT_KIND = "E0309", "a tensor was given where a scalar is declared, or the reverse",
+        "pass the kind of argument that is declared",
+        why "`f32` declares a scalar, `f32[]` a tensor without axes; a call passes a value for the one and memory for the other.",
+        fusion "fusion @f(%x: f32[?], %a: f32) {\n  %0 = mul %x, %a\n  return %0\n}\n; inputs: x = normal[4], a = normal[1]";
     // Case files.
-    CASE_HEADER = "E0401", "the front matter of a case file is wrong", "see cases/README.md for the fields";
-    CASE_DIRECTIVE = "E0402", "a directive of a case file is unknown or malformed", "see cases/README.md for the directives";
-    CASE_LIMIT = "E0403", "a case file exceeds a limit", "split the file or its axes";
-    CASE_DUPLICATE = "E0404", "two cases have the same id", "rename one suite, case or axis value";
-    CASE_PATH = "E0405", "a path leaves the case folder", "keep case files inside the folder";
-    CASE_EXPECT = "E0406", "an expectation of a case does not hold", "fix the cause, or rewrite the expectation with BLESS=1";
+    CASE_HEADER = "E0401", "the front matter of a case file is wrong",
+        "see cases/README.md for the fields",
+        why "A case file starts with TOML between two lines of `---`. A field that is unknown, missing or of another form is \
+             refused, because a misspelt one would silently do nothing.",
+        file "---\nversion = 1\nsute = \"PointwiseTest\"\nabout = \"why\"\n---\nfusion @f(%x: f32[4]) {\n  return %x\n}\n; inputs: x = normal[4]\n";
+    CASE_DIRECTIVE = "E0402", "a directive of a case file is unknown or malformed",
+        "see cases/README.md for the directives; begin a plain comment with `;;`",
+        why "A comment of the form `; word: ...` is an instruction to the harness. One that it does not understand is refused: an \
+             expectation that nobody checks is worse than none.",
+        file "---\nversion = 1\nsuite = \"PointwiseTest\"\nabout = \"why\"\n---\nfusion @f(%x: f32[4]) {\n  return %x\n}\n; inputs: x = norml[4]\n";
+    CASE_LIMIT = "E0403", "a case file exceeds a limit",
+        "split the file or its axes",
+        why "Axes multiply. Limits on files, ids, bytes and simulated runs are checked before anything of that size is made.",
+        file "---\nversion = 1\nsuite = \"PointwiseTest\"\nabout = \"why\"\n---\nfusion @f(%x: f32[4]) {\n  return %x\n}\n; inputs: x = normal[4]\n; sim: seeds 1000\n";
+    CASE_DUPLICATE = "E0404", "two cases have the same id",
+        "rename one suite, fusion or axis value",
+        why "An id names one case in records, filters and histories of all runs.",
+        file "---\nversion = 1\nsuite = \"PointwiseTest\"\nabout = \"why\"\n[axes]\nn = [4, 4]\n---\nfusion @f(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$n]\n";
+    CASE_PATH = "E0405", "the case folder or a file in it cannot be used",
+        "keep case files inside the folder, and name the folder with --cases",
+        why "Files are read below the case folder only, and a link that leaves it is not followed: a folder of cases from \
+             elsewhere cannot make the harness read other files.",
+        command "list --cases /nonexistent";
     // Devices and the environment.
-    NO_GPU = "E0501", "GPUs were asked for and none is usable", "use --sim N to run on simulated devices";
-    NO_DRIVER = "E0502", "the CUDA driver library is missing or too old", "install the NVIDIA driver, or run on the simulator";
-    NO_NVRTC = "E0503", "the NVRTC library was not found", "pip install 'nvidia-cuda-nvrtc==13.0.*', or set its path";
-    BAD_FILTER = "E0504", "a filter is malformed", "gtest syntax: 'A*:B*-C*'";
-    NOTHING_SELECTED = "E0505", "the filter selects no case", "harness list shows the ids";
-    USAGE = "E0506", "the command line is wrong", "harness --help";
+    NO_GPU = "E0501", "GPUs were asked for and are not there",
+        "run on simulated devices with --sim N, or ask for fewer GPUs",
+        why "--gpus N takes N usable GPUs or none: a run on fewer than was asked for would not be the one that was meant.",
+        command "--gpus 256";
+    NO_DRIVER = "E0502", "the CUDA driver library is missing or too old",
+        "install the NVIDIA driver, or run on the simulator",
+        why "Kernels are launched through libcuda.so.1, which the NVIDIA driver brings.",
+        words "`harness --gpus 1` on a machine without an NVIDIA driver; `harness doctor` says what was found.";
+    NO_NVRTC = "E0503", "the NVRTC library was not found",
+        "pip install 'nvidia-cuda-nvrtc==13.0.*', or set NVRTC_PATH",
+        why "Kernels are compiled at run time by NVRTC. It is looked for in NVRTC_PATH, in CUDA toolkits and in Python packages.",
+        words "`harness compile` on a machine without NVRTC; `harness doctor` says which places were searched.";
+    BAD_FILTER = "E0504", "a filter is malformed",
+        "gtest syntax: 'A*:B*-C*'",
+        why "A filter is patterns separated by colons, then at most one minus with patterns to leave out. An empty one would \
+             select nothing, or everything, by accident.",
+        command "list --filter=";
+    NOTHING_SELECTED = "E0505", "the filter selects no case",
+        "harness list shows the ids",
+        why "A run of no cases would pass. That is never what was meant, so it is an error.",
+        command "list --filter NoSuchSuite.*";
+    USAGE = "E0506", "the command line is wrong",
+        "harness --help",
+        why "Unknown commands, options and values are refused, with the nearest known one.",
+        command "list --fliter X";
     // Execution.
-    NVRTC = "E0601", "NVRTC rejected the kernel", "this is a defect of the code generator: report the case";
-    CUDA = "E0602", "a CUDA call failed", "see the driver's error name";
-    DEVICE_MEMORY = "E0603", "the device is out of memory", "use smaller inputs or a freer device";
-    CUDA_STICKY = "E0604", "a kernel failed and broke the GPU's context", "start a new process; report the case";
+    NVRTC = "E0601", "NVRTC rejected the kernel",
+        "report the case: this is a defect of the code generator",
+        why "The CUDA C++ that was printed did not compile. The note holds NVRTC's log.",
+        words "A kernel text that calls a function which the library does not have.";
+    CUDA = "E0602", "a CUDA call failed",
+        "see the driver's error name in the message",
+        why "The driver refused a call. The worker that made it is replaced, since a context may be left broken.",
+        words "CUDA_ERROR_INVALID_VALUE from cuLaunchKernel.";
+    DEVICE_MEMORY = "E0603", "the device is out of memory",
+        "use smaller inputs or a freer device; `[require] memory` skips a case where there is too little",
+        why "An allocation on the device failed. Others may be using the same device.",
+        words "A case with 100 GiB of inputs on a GPU with 80 GiB.";
+    CUDA_STICKY = "E0604", "a kernel failed and broke the GPU's context",
+        "start a new process; report the case",
+        why "After an illegal access or a failed assertion every later call in the process fails too, so its worker is replaced.",
+        words "CUDA_ERROR_ILLEGAL_ADDRESS from a kernel that stores outside its buffer.";
     // Unsupported.
-    NEEDS_SEGMENTS = "U0101", "the fusion needs more than one kernel", "split it into fusions that each need one";
-    NO_SCHEDULER = "U0102", "no scheduler accepts the fusion", "see the notes for each scheduler's reason";
-    SCHEDULE_VERB = "U0103", "this scheduling primitive is not available yet", "use another schedule";
-    TOO_LONG_ROW = "U0104", "a row does not fit the registers of one block", "split the reduction";
-    OP_NOT_LOWERED = "U0105", "the operation has no kernel form yet", "run it on the reference";
-    SIM_FEATURE = "U0106", "the simulator does not execute this construct yet", "run on a GPU";
-    LAUNCH_LIMIT = "U0107", "a launch exceeds what the device accepts", "use smaller extents";
+    NEEDS_SEGMENTS = "U0101", "the fusion needs more than one kernel",
+        "split it into fusions that each need one",
+        why "One kernel has one loop structure. Here no single one serves all results: they share no dimension, a value is \
+             needed along two dimensions that are one loop, or work would be repeated very often.",
+        fusion "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {\n  %0 = tanh %x\n  %1 = exp2 %y\n  return %0, %1\n}\n; inputs: x = normal[4, 8], y = normal[5, 7]";
+    NO_SCHEDULER = "U0102", "no scheduler accepts the fusion",
+        "see the notes for each scheduler's reason",
+        why "Each scheduler knows one pattern: elementwise, reduction, normalisation. None of them can serve this fusion with one \
+             kernel.",
+        words "A fusion whose operations fit none of the patterns; the notes name, scheduler by scheduler, what is in the way.";
+    SCHEDULE_VERB = "U0103", "this scheduling primitive is not available yet",
+        "use another schedule",
+        why "The schedule asks for something that lowering does not have.",
+        words "`set_memory` of a value to tensor memory, in a schedule written by hand.";
+    TOO_LONG_ROW = "U0104", "a row does not fit the registers of one block",
+        "split the reduction",
+        why "A normalisation reads its row once and keeps it in registers until the reduction is known. This row is longer than \
+             one block can hold.",
+        fusion "fusion @f(%x: f32[?, ?]) {\n  %0 = softmax %x axis(1)\n  return %0\n}\n; inputs: x = normal[1, 4000000]";
+    OP_NOT_LOWERED = "U0105", "the operation has no kernel form yet",
+        "run it on the reference: --ref",
+        why "The reference evaluates every operation; kernels exist for a part of them.",
+        words "An operation that the reference evaluates, and that no scheduler takes.";
+    SIM_FEATURE = "U0106", "the simulator does not execute this construct yet",
+        "run on a GPU",
+        why "The kernel is good, but the simulator's bytecode lacks something that it needs, or has too few registers for it.",
+        words "A kernel whose block needs more than 65535 simulated registers for a thread.";
+    LAUNCH_LIMIT = "U0107", "a launch exceeds what the device accepts",
+        "use smaller extents",
+        why "Grids, blocks and shared memory have limits that the device states; this launch is above one of them.",
+        words "A kernel that needs 65536 blocks along y, of which CUDA accepts 65535.";
     // Bugs.
-    BUG = "B0001", "an internal invariant broke", "report it with the case that the run wrote";
-    VERIFY = "B0002", "the kernel verifier rejected generated code", "report it with the case that the run wrote";
+    BUG = "B0001", "an internal invariant broke",
+        "report it with the case that the run wrote",
+        why "Two parts of the compiler disagree. The input is not to blame.",
+        words "Lowering meets a value that the schedule never placed.";
+    VERIFY = "B0002", "the kernel verifier rejected generated code",
+        "report it with the case that the run wrote",
+        why "Every kernel is checked before it is printed or run; this one breaks a rule, which the message names with its \
+             statement.",
+        words "A kernel that reads a variable outside the block that defines it.";
     // Detected by the simulator in generated code.
-    RACE = "B0101", "two threads access one location without ordering", "report it with the case that the run wrote";
-    OUT_OF_BOUNDS = "B0102", "an access leaves its buffer", "report it with the case that the run wrote";
-    UNINITIALISED = "B0103", "a value is read before it was written", "report it with the case that the run wrote";
-    MISALIGNED = "B0104", "a vector access is not aligned", "report it with the case that the run wrote";
-    DEADLOCK = "B0105", "no thread can make progress", "report it with the case that the run wrote";
-    DIVERGENCE = "B0106", "a barrier or shuffle is reached by part of its threads", "report it with the case that the run wrote";
+    RACE = "B0101", "two threads access one location without ordering",
+        "report it with the case that the run wrote",
+        why "One of the accesses is a write, and no barrier lies between them, so the result depends on timing.",
+        words "Thread 0 stores to shared[0] and thread 1 loads it, with no barrier between.";
+    OUT_OF_BOUNDS = "B0102", "an access leaves its buffer",
+        "report it with the case that the run wrote",
+        why "The index lies outside the buffer: on a GPU this would read or destroy memory of others.",
+        words "A load of x[7] from a buffer of 7 elements, where the predicate of the last block is missing.";
+    UNINITIALISED = "B0103", "a value is read before it was written",
+        "report it with the case that the run wrote",
+        why "Memory starts with whatever was there. An output element that nobody wrote is found too.",
+        words "A reduction that reads shared[32] when the block has 32 threads.";
+    MISALIGNED = "B0104", "a vector access is not aligned",
+        "report it with the case that the run wrote",
+        why "A vector access must start at a multiple of its own size; a GPU refuses any other.",
+        words "A load of four f32 at element 3.";
+    DEADLOCK = "B0105", "no thread can make progress",
+        "report it with the case that the run wrote",
+        why "Every thread that is left waits for something that none of them will do.",
+        words "Blocks that wait for a block which cannot become resident before they end.";
+    DIVERGENCE = "B0106", "a barrier or shuffle is reached by part of its threads",
+        "report it with the case that the run wrote",
+        why "All threads of a block, or of a warp, must reach it together; a GPU would hang or exchange garbage.",
+        words "A block barrier inside `if (threadIdx.x < 7)`.";
 }
 
 #[cfg(test)]
@@ -121,6 +361,18 @@ mod tests {
             assert!(seen.insert(info.code), "{} is declared twice", info.code);
             let (head, digits) = info.code.0.split_at(1);
             assert!(matches!(head, "E" | "U" | "B") && digits.len() == 4);
+        }
+    }
+
+    #[test]
+    fn every_code_is_explained() {
+        for info in CODES {
+            let CodeInfo { code, summary, help, why, example } = info;
+            for text in [*summary, *help] {
+                assert!(!text.is_empty() && !text.ends_with('.'), "{code}: a line without a full stop: {text}");
+            }
+            assert!(why.ends_with('.'), "{code} needs `why`: what happened and why it is refused");
+            assert_ne!(*example, Example::Words(""), "{code} needs an example");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! *user* (the input is wrong), *unsupported* (the input is right, this version
 //! cannot do it, and says what is missing) and *bug* (an invariant of ours broke).
 //!
-//! Each diagnostic has a stable code (`E0312`), a lowercase message without a
+//! Each diagnostic has a stable code (`E0203`), a lowercase message without a
 //! trailing period, an optional place in a source text, and notes that name a
 //! way out. Codes are listed in one table ([`code`]) so that they never collide.
 
@@ -10,6 +10,6 @@ mod codes;
 mod diagnostic;
 mod render;
 
-pub use codes::{CODES, Code, CodeInfo, code};
+pub use codes::{CODES, Code, CodeInfo, Example, code};
 pub use diagnostic::{Diagnostic, Kind, Label, Result, Span};
 pub use render::render;

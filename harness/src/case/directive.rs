@@ -6,7 +6,7 @@
 //! | `inputs:` | `x = normal[$m, $n] seed 1, a = $m - 2`; may be repeated |
 //! | `check:`  | `rel 1e-5`, `abs 1e-6`, `exact` |
 //! | `expect:` | `scheduler in (pointwise, reduction), barriers = 0` |
-//! | `error:`  | `E0312 "part of the message"`; behind a line of the fusion it must point at that line |
+//! | `error:`  | `E0203 "part of the message"`; behind a line of the fusion it must point at that line |
 //! | `text:`   | `cuda has "..."`, `kernel lacks "..."`, `schedule has "..."` |
 //! | `sim:`    | `schedules (lockstep, random), seeds 4` |
 //! | `perf:`   | `bytes x + y + 2, goal dram 0.9` |
@@ -149,7 +149,7 @@ fn read_error(c: &mut Cursor<'_>, line: Option<usize>, at_line: usize) -> Result
     let code = c.word("a diagnostic code such as E0203")?.to_string();
     if !engine::diag::CODES.iter().any(|info| info.code.0 == code) {
         return Err(Fault::directive(at, format!("`{code}` is not a diagnostic code"))
-            .note("codes are listed by `harness doctor --codes`"));
+            .note("codes are listed by `harness explain`"));
     }
     let contains = if c.peek() == Some('"') { c.string()? } else { String::new() };
     Ok(ErrorSpec { code, contains, line, at: at_line })

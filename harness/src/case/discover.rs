@@ -28,6 +28,9 @@ pub struct Loaded {
     pub fingerprint: u32,
 }
 
+/// Ids taken so far, with the place of each.
+type Taken = BTreeMap<String, String>;
+
 /// Loads all `*.fuse` files below `dir`, or one file.
 pub fn load(dir: &Path, target: Target) -> Loaded {
     let mut loaded = Loaded::default();
@@ -44,7 +47,7 @@ pub fn load(dir: &Path, target: Target) -> Loaded {
         }
     }
     paths.sort();
-    let mut seen: BTreeMap<String, String> = BTreeMap::new();
+    let mut taken = Taken::new();
     let mut bytes_crc = crate::crc::Crc32::new();
     for path in paths {
         let Some(source) = read(&path, &mut loaded.errors) else { continue };
@@ -53,18 +56,7 @@ pub fn load(dir: &Path, target: Target) -> Loaded {
         bytes_crc.update(source.text.as_bytes());
         let (cases, errors) = expand(&source, target);
         loaded.errors.extend(errors);
-        for case in cases {
-            let place = format!("{}:{}", case.file, case.line);
-            if let Some(other) = seen.insert(case.id.clone(), place) {
-                let message = format!("the id `{}` is already taken by {other}", case.id);
-                let mut error =
-                    whole(&path, code::CASE_DUPLICATE, message, "rename the suite, the fusion or an axis value");
-                (error.line, error.col) = (case.line, 1);
-                loaded.errors.push(error);
-            } else {
-                loaded.cases.push(case);
-            }
-        }
+        take(cases, &mut taken, &mut loaded);
         if loaded.cases.len() > MAX_IDS {
             let message = format!("the case folder expands to more than {MAX_IDS} ids");
             loaded.errors.push(whole(&path, code::CASE_LIMIT, message, "split the axes"));
@@ -73,6 +65,31 @@ pub fn load(dir: &Path, target: Target) -> Loaded {
     }
     loaded.fingerprint = bytes_crc.finish();
     loaded
+}
+
+/// Adds the cases whose ids are new.
+fn take(cases: Vec<Case>, taken: &mut Taken, loaded: &mut Loaded) {
+    for case in cases {
+        let place = format!("{}:{}", case.file, case.line);
+        let Some(other) = taken.insert(case.id.clone(), place) else {
+            loaded.cases.push(case);
+            continue;
+        };
+        let message = format!("the id `{}` is already taken by {other}", case.id);
+        let note = "rename the suite, the fusion or an axis value";
+        let mut error = whole(Path::new(&case.file), code::CASE_DUPLICATE, message, note);
+        (error.line, error.col) = (case.line, 1);
+        loaded.errors.push(error);
+    }
+}
+
+/// Expands one text that is in memory already.
+pub(super) fn expand_one(source: &Source, target: Target) -> (Vec<Case>, Vec<CaseError>) {
+    let mut loaded = Loaded::default();
+    let (cases, errors) = expand(source, target);
+    loaded.errors.extend(errors);
+    take(cases, &mut Taken::new(), &mut loaded);
+    (loaded.cases, loaded.errors)
 }
 
 fn whole(path: &Path, code: Code, message: impl Into<String>, note: &str) -> CaseError {

@@ -26,3 +26,8 @@ pub use model::{
 };
 pub use source::CaseError;
 pub(crate) use source::suggest;
+
+/// Expands one text as if it were a file of that name.
+pub(crate) fn read_text(name: &str, text: &str, target: Target) -> (Vec<Case>, Vec<CaseError>) {
+    discover::expand_one(&source::Source::new(name.into(), text.into()), target)
+}

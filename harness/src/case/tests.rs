@@ -165,7 +165,7 @@ fusion @A(%x: $dtype[?]) {
             a.fuse:22:11: error[E0402]: unknown fact `schedular`
               note: did you mean `scheduler`?
             a.fuse:23:10: error[E0402]: `E9999` is not a diagnostic code
-              note: codes are listed by `harness doctor --codes`
+              note: codes are listed by `harness explain`
             a.fuse:24:10: error[E0402]: a tolerance is a finite number that is not negative
             a.fuse:25:19: error[E0402]: unknown schedule `fifo`
               note: known: lockstep, random, pct, adversary

@@ -25,6 +25,7 @@ pub(crate) enum Command {
     Doctor,
     Bench,
     Compile,
+    Explain,
 }
 
 impl Command {
@@ -50,7 +51,8 @@ pub(crate) enum DeviceArg {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Args {
     pub(crate) command: Command,
-    pub(crate) case: Option<String>,
+    /// The case of `show`, the code of `explain`.
+    pub(crate) operand: Option<String>,
     pub(crate) filters: Vec<Filter>,
     pub(crate) exact: Vec<String>,
     /// Tags of which a case must have each.
@@ -67,7 +69,6 @@ pub(crate) struct Args {
     pub(crate) isolation: Isolation,
     /// For `show`, in the order in which they are printed.
     pub(crate) stages: Vec<Stage>,
-    pub(crate) codes: bool,
     /// Adds the built-in fault cases; for tests of the harness.
     pub(crate) faults: bool,
     /// As given, for the record.
@@ -87,6 +88,7 @@ const COMMANDS: &[(&str, Command, &str)] = &[
     ("show", Command::Show, "print a stage of one case: show CASE --stage kernel"),
     ("bench", Command::Bench, "run and measure: GPU timings, or the simulator's counters"),
     ("compile", Command::Compile, "compile the selected cases' kernels with NVRTC for an H200; needs no GPU"),
+    ("explain", Command::Explain, "say what a diagnostic code means: explain E0203; without a code, list all"),
     ("doctor", Command::Doctor, "say what this machine has and what is missing for which feature"),
 ];
 
@@ -108,7 +110,6 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("--format", "auto|bar|plain", "progress on a terminal or as lines (default: auto)"),
     ("--bless", "", "rewrite expectations in the case files (also: BLESS=1)"),
     ("--stage", "STAGE,...", "for show: fusion schedule kernel cuda sim ref"),
-    ("--codes", "", "for doctor: print the table of diagnostic codes"),
     ("--help", "", "print this"),
     ("--version", "", "print the version"),
     ("--with-faults", "", ""),
@@ -180,8 +181,8 @@ fn positional<'a>(word: &'a str, command: &mut Option<&'a str>, args: &mut Args)
             return Err(usage(format!("unknown command `{word}`"), hint));
         };
         (*command, args.command) = (Some(*name), *which);
-    } else if args.command == Command::Show && args.case.is_none() {
-        args.case = Some(word.into());
+    } else if matches!(args.command, Command::Show | Command::Explain) && args.operand.is_none() {
+        args.operand = Some(word.into());
     } else {
         let note = if args.command == Command::Run { "cases are selected by --filter or --exact" } else { SEE_HELP };
         return Err(usage(format!("unexpected argument `{word}`"), note));
@@ -253,7 +254,6 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
             }
         }
         "--bless" => args.bless = true,
-        "--codes" => args.codes = true,
         _ => args.faults = true,
     }
     Ok(())
@@ -261,14 +261,12 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
 
 fn check(args: &Args) -> Result<(), Failure> {
     match args.command {
-        Command::Show if args.case.is_none() => Err(usage(
+        Command::Show if args.operand.is_none() => Err(usage(
             "`show` needs the id of a case",
             "show CASE --stage fusion|schedule|kernel|cuda|sim|ref; `harness list` prints ids",
         )),
         Command::Show => Ok(()),
         _ if !args.stages.is_empty() => Err(usage("`--stage` belongs to `show`", SEE_HELP)),
-        Command::Doctor => Ok(()),
-        _ if args.codes => Err(usage("`--codes` belongs to `doctor`", SEE_HELP)),
         _ => Ok(()),
     }
 }
@@ -303,7 +301,7 @@ mod tests {
         let run = args("--gpus 4 --filter *Scheduler*").expect("good");
         assert_eq!((run.command, run.device, run.filters.len()), (Command::Run, DeviceArg::Gpus(4), 1));
         let show = args("show A.b/x=1 --stage=kernel --sim 2").expect("good");
-        assert_eq!((show.case.as_deref(), show.stages), (Some("A.b/x=1"), vec![Stage::Kernel]));
+        assert_eq!((show.operand.as_deref(), show.stages), (Some("A.b/x=1"), vec![Stage::Kernel]));
         assert_eq!(args("run --seed 0xff").expect("good").seed, 255);
         assert_eq!(args("--timeout 500ms").expect("good").timeout, Some(Duration::from_millis(500)));
     }

@@ -7,17 +7,10 @@ use crate::device::{find_nvrtc, probe, quietest};
 use crate::exit;
 use crate::record::Provenance;
 use crate::units::show_bytes;
-use engine::diag::CODES;
 use std::fmt::Write;
 use std::path::Path;
 
 pub(super) fn doctor(args: &Args) -> u8 {
-    if args.codes {
-        let lines: String =
-            CODES.iter().map(|info| format!("{}  {}; {}\n", info.code, info.summary, info.help)).collect();
-        print(&lines);
-        return exit::OK;
-    }
     let mut text = String::new();
     machine(&mut text);
     let gpu = nvidia(&mut text);

@@ -7,6 +7,7 @@ mod bless;
 mod compile;
 mod devices;
 mod doctor;
+mod explain;
 mod list;
 mod run;
 mod session;
@@ -65,6 +66,7 @@ fn command(args: &Args) -> Result<u8, Failure> {
         Command::List => list::list(args),
         Command::Compile => compile::compile(args),
         Command::Show => show::show(args),
+        Command::Explain => explain::explain(args),
         Command::Doctor => Ok(doctor::doctor(args)),
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn show(args: &Args) -> Result<u8, Failure> {
         DeviceArg::Gpus(_) | DeviceArg::AllGpus => Target::Cuda,
         _ => Target::Sim,
     };
-    let wanted = args.case.clone().unwrap_or_default();
+    let wanted = args.operand.clone().unwrap_or_default();
     let mut cases = session::load_all(args, target)?.cases;
     // The ids differ where [sim] replaces sizes: a GPU's id is known too.
     if !cases.iter().any(|case| case.id == wanted) {

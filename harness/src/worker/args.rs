@@ -32,11 +32,11 @@ fn entries<'a>(fusion: &'a Fusion, case: &'a Case) -> Result<Vec<Entry<'a>>> {
         })?;
         match (spec, operand) {
             (InputSpec::Scalar(_), Operand::Tensor(_)) => Err(Diagnostic::user(
-                code::NOT_TENSOR,
+                code::INPUT_KIND,
                 format!("input `%{name}` is a tensor, `inputs:` gives a scalar"),
             )),
             (InputSpec::Tensor(_), Operand::Scalar(_)) => Err(Diagnostic::user(
-                code::INPUT_RANK,
+                code::INPUT_KIND,
                 format!("input `%{name}` is a scalar, `inputs:` gives a tensor"),
             )),
             _ => Ok((name, dtype, spec)),

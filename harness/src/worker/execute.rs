@@ -262,6 +262,15 @@ pub(crate) fn plan(case: &Case, session: &Session) -> Result<std::sync::Arc<Plan
     session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)
 }
 
+/// What is refused about a case, from its text to its kernel; nothing is launched.
+pub(crate) fn examine(case: &Case, session: &Session) -> Vec<Diagnostic> {
+    let evaluated = pipeline::parse(case).and_then(|fusion| {
+        let args = args::build(&fusion, case).map_err(one)?;
+        pipeline::reference(&fusion, &args).map_err(one)
+    });
+    evaluated.and_then(|_| plan(case, session)).err().unwrap_or_default()
+}
+
 /// The text of a stage of a case, computed in this process.
 pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> Result<String, Vec<Diagnostic>> {
     let fusion = pipeline::parse(case)?;

@@ -12,5 +12,5 @@ mod pipeline;
 mod refusal;
 mod serve;
 
-pub(crate) use execute::{Stage, plan, show};
+pub(crate) use execute::{Stage, examine, plan, show};
 pub(crate) use serve::main;
