@@ -129,6 +129,12 @@ codes! {
         why "Limits bound the work that a text can cause: bytes of a text, operations of a fusion, axes of a tensor, characters of \
              a name, errors of a report.",
         fusion "fusion @f(%x: f32[?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,\n               ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?]) {\n  %0 = neg %x\n  return %0\n}";
+    PY_CONSTRUCT = "E0108", "a construct of a Python definition is not read",
+        "write the definition as nvFuser prints it: assignments, calls of fd.ops, lists and numbers",
+        why "Definitions in nvFuser's form are read without Python. The reader follows what they are made of: imports, functions, \
+             assignments, `with`, `if`, `for` over a list, arithmetic on numbers, data types, and tensors that PyTorch's factories \
+             make. Where a definition or its inputs depend on something else, its meaning would have to be guessed.",
+        words "harness import FILE.py, where a definition stands inside of `while True:`";
     // Operations.
     ARITY = "E0201", "the number of arguments is wrong",
         "see the operation's form in the note, or in cases/README.md",
