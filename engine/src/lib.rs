@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+pub mod array;
 pub mod backend;
 pub mod diag;
 pub mod fusion;

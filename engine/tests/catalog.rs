@@ -1,15 +1,15 @@
 //! The list of operations in `cases/README.md` is the table that the parser
 //! reads. `BLESS=1` writes it there.
 
-use engine::fusion::catalog;
+use engine::fusion::ops;
 use std::fmt::Write;
 
-const START: &str = "<!-- operations: from the table in engine/src/fusion/catalog.rs; a test compares -->\n";
+const START: &str = "<!-- operations: from the table in engine/src/fusion/ops; a test compares -->\n";
 const END: &str = "<!-- end of operations -->";
 
 fn table() -> String {
     let mut text = String::from("| form | meaning |\n|---|---|\n");
-    for row in catalog::all() {
+    for row in ops::all() {
         let form = row.signature().replace('|', "\\|");
         let _ = writeln!(text, "| `{form}` | {} |", row.doc.replace('|', "\\|"));
     }

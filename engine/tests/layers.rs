@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The modules of the engine; each may use those before it.
-const LAYERS: [&str; 15] = [
-    "util", "num", "diag", "options", "tensor", "fusion", "text", "refeval", "scalar", "kernel", "idgraph", "schedule",
-    "lower", "backend", "runtime",
+const LAYERS: [&str; 16] = [
+    "util", "num", "diag", "options", "tensor", "array", "fusion", "text", "refeval", "scalar", "kernel", "idgraph",
+    "schedule", "lower", "backend", "runtime",
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -179,6 +179,25 @@ codes! {
         "reduce the axis instead, or declare it as 1",
         why "squeeze removes broadcast axes. An axis of unknown size could have more than one element, which would be lost.",
         fusion "fusion @f(%x: f32[?, 4]) {\n  %0 = squeeze %x flags(true, false)\n  return %0\n}";
+    LAYOUT = "E0210", "the declared memory layout of an input makes no sense",
+        "give each axis one contiguity flag, none (`_`) for broadcast axes, and an order that names each axis once",
+        why "`contiguity` has one item for each axis in memory order, `order` lists the axes from the outermost to the innermost. \
+             A broadcast axis has no places of its own, so nothing can be said of its contiguity.",
+        fusion "fusion @f(%x: f32[?, 1] contiguity(true, true)) {\n  %0 = neg %x\n  return %0\n}";
+    UPDATE = "E0211", "a tensor cannot be written into that input",
+        "the target is an input tensor of the same type and axes, updated once",
+        why "An update writes a result into the storage of an input, element for element, when the fusion has run. Another type \
+             would need a conversion that nobody asked for, and of two updates one would be lost.",
+        fusion "fusion @f(%x: f32[?], %y: f64[?]) {\n  %0 = neg %x\n  update %y = %0\n  return %0\n}";
+    NOT_SCALAR = "E0212", "a scalar is needed where a tensor stands",
+        "pass a number or a scalar value",
+        why "Extents, positions, counts and fill values are scalars: known before the first element is computed.",
+        fusion "fusion @f(%x: f32[?], %n: i64[?]) {\n  %0 = expand [%n] %x\n  return %0\n}";
+    VALUE = "E0213", "an argument of an operation has a value that makes no sense",
+        "see the operation's row in cases/README.md",
+        why "The argument has the right form, but the operation has no meaning for this value: a negative count, a probability \
+             above 1, a window larger than what it moves over.",
+        words "A probability of 1.5 where one between 0 and 1 is needed.";
     // Inputs at run time.
     MISSING_INPUT = "E0301", "an input of the fusion was not given",
         "pass one argument for each input, in order",
@@ -319,6 +338,10 @@ codes! {
         "use smaller extents",
         why "Grids, blocks and shared memory have limits that the device states; this launch is above one of them.",
         words "A kernel that needs 65536 blocks along y, of which CUDA accepts 65535.";
+    UPDATE_NOT_LOWERED = "U0108", "kernels do not write into inputs yet",
+        "run it on the reference: --ref, or return the value and copy it",
+        why "An update writes into storage that other parts of the kernel may still read. Kernels have no order for that yet.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  update %x = %0\n  return %0\n}\n; inputs: x = normal[4]";
     // Bugs.
     BUG = "B0001", "an internal invariant broke",
         "report it with the case that the run wrote",

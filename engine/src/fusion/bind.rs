@@ -6,10 +6,12 @@
 //! no element count or byte count overflows; all operations' axes agree; nothing
 //! downstream checks them again.
 
-use super::meta::{self, AxisMeta, ExtentRule, OperandMeta, Shape};
-use super::{AxisKind, Fusion, Op, OpKind, Operand, Scalar, ScalarDef, ScalarId, TensorDef, TensorId};
+use super::meta::{self, AxisMeta, Extent, OperandMeta, Shape, SizeMath};
+use super::{
+    AxisKind, Fusion, InputLayout, Op, OpKind, Operand, Scalar, ScalarDef, ScalarId, TensorDef, TensorId, Update,
+};
 use crate::diag::{Diagnostic, Result, code};
-use crate::num::{BinaryOp, DType, DTypeClass, Value, eval};
+use crate::num::{BinaryOp, DType, DTypeClass, TernaryOp, Value, eval};
 use crate::tensor::{Arg, ArgMeta, TensorMeta};
 use crate::util::PrimaryMap;
 
@@ -63,6 +65,9 @@ pub fn bind(fusion: &Fusion, args: &[ArgMeta]) -> Result<Bindings> {
     for op in fusion.ops.values() {
         check_op(fusion, &bindings, op)?;
     }
+    for update in &fusion.updates {
+        check_update(fusion, &bindings, update, &args[update.input as usize])?;
+    }
     Ok(bindings)
 }
 
@@ -110,7 +115,11 @@ fn check_kind(fusion: &Fusion, position: usize, arg: &ArgMeta) -> Result<()> {
                 let message = format!("declared with rank {rank}, the argument has rank {}", given.sizes.len());
                 return error(code::INPUT_RANK, message);
             }
-            given.check().map_err(|e| named(e, &input_label(fusion, position)))
+            given.check().map_err(|e| named(e, &input_label(fusion, position)))?;
+            match &declared.layout {
+                Some(layout) => check_layout(fusion, position, layout, given),
+                None => Ok(()),
+            }
         }
         (Operand::Scalar(scalar), ArgMeta::Scalar(value)) => {
             let dtype = fusion.scalars[scalar].dtype;
@@ -149,13 +158,8 @@ fn size_scalars(fusion: &Fusion) -> Vec<bool> {
         if !marked[id.index()] {
             continue;
         }
-        match scalar.def {
-            ScalarDef::Unary(_, a) | ScalarDef::Cast(a) => marked[a.index()] = true,
-            ScalarDef::Binary(_, a, b) => {
-                marked[a.index()] = true;
-                marked[b.index()] = true;
-            }
-            ScalarDef::Input { .. } | ScalarDef::Const(_) | ScalarDef::Size { .. } => {}
+        for operand in scalar.def.operands() {
+            marked[operand.index()] = true;
         }
     }
     marked
@@ -215,6 +219,17 @@ fn evaluate_scalar(
                 .note("use smaller extents"));
             }
             eval::binary(*op, dtype, x, y)
+        }
+        ScalarDef::Ternary(TernaryOp::Where, a, b, c) => {
+            if operand(*a)?.1.as_bool() {
+                operand(*b)?.1
+            } else {
+                operand(*c)?.1
+            }
+        }
+        ScalarDef::Ternary(op, a, b, c) => {
+            let ((dtype, x), (_, y), (_, z)) = (operand(*a)?, operand(*b)?, operand(*c)?);
+            eval::ternary(*op, dtype, x, y, z)
         }
     })
 }
@@ -302,68 +317,150 @@ fn check_size(fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> Result<
     Ok(())
 }
 
-/// A size and the scalar it is the value of, if it is one's.
-type BoundExtent = (i64, Option<ScalarId>);
-
-struct BoundExtents;
-
-impl ExtentRule<BoundExtent> for BoundExtents {
-    fn one(&self) -> BoundExtent {
-        (1, None)
+/// A tensor fits the input whose storage it is written into, and that input's
+/// elements have places of their own.
+fn check_update(fusion: &Fusion, bindings: &Bindings, update: &Update, target: &ArgMeta) -> Result<()> {
+    let label = input_label(fusion, update.input as usize);
+    let ArgMeta::Tensor(target) = target else {
+        return Err(Diagnostic::bug(format!("{label}: an update of a scalar")));
+    };
+    let sizes = bindings.sizes(fusion, update.tensor);
+    if sizes != target.sizes {
+        let message = format!("{label}: has sizes {:?}, its update has {sizes:?}", target.sizes);
+        return Err(Diagnostic::user(code::INPUT_EXTENT, message));
     }
-    fn unify(&self, a: &BoundExtent, b: &BoundExtent) -> Result<BoundExtent, (String, String)> {
-        if a.0 == b.0 { Ok(*a) } else { Err((a.0.to_string(), b.0.to_string())) }
+    let repeats = |(&size, &stride): (&i64, &i64)| size > 1 && stride == 0;
+    if target.sizes.iter().zip(&target.strides).any(repeats) {
+        let message = format!("{label}: is expanded, several elements have one place, and it is updated");
+        return Err(Diagnostic::user(code::INPUT_STRIDE, message).note("pass a tensor that is not expanded"));
+    }
+    Ok(())
+}
+
+/// An input lies in memory as it is declared. Contiguity and order say nothing
+/// of axes of size 1, nor where there is no element.
+fn check_layout(fusion: &Fusion, position: usize, layout: &InputLayout, given: &TensorMeta) -> Result<()> {
+    let label = input_label(fusion, position);
+    let error = |message: String| {
+        Err(Diagnostic::user(code::INPUT_STRIDE, format!("{label}: {message}"))
+            .note(format!("its strides are {:?}", given.strides)))
+    };
+    if given.sizes.contains(&0) {
+        return Ok(());
+    }
+    // The next inner axis that has places of its own: its stride and size.
+    let mut inner: Option<(i64, i64)> = None;
+    for (&axis, flag) in layout.order.iter().zip(&layout.contiguity).rev() {
+        let (size, stride) = (given.sizes[axis as usize], given.strides[axis as usize]);
+        match flag {
+            None if size > 1 && stride != 0 => {
+                return error(format!("axis {axis} is declared as expanded, its stride is {stride}"));
+            }
+            None => {}
+            Some(contiguous) if size > 1 => {
+                let expected = inner.map_or(1, |(stride, size)| stride.saturating_mul(size));
+                if *contiguous && stride != expected {
+                    return error(format!(
+                        "axis {axis} is declared as contiguous, its stride is {stride}, not {expected}"
+                    ));
+                }
+                if inner.is_some_and(|(inner, _)| stride < inner) {
+                    return error(format!("axis {axis} is declared as an outer one, its stride is {stride}"));
+                }
+                inner = Some((stride, size));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Extents are numbers.
+struct Numbers;
+
+impl SizeMath for Numbers {
+    fn constant(&mut self, n: i64) -> Extent {
+        Extent(n)
+    }
+    fn known(&self, extent: Extent) -> Option<i64> {
+        Some(extent.0)
+    }
+    fn binary(&mut self, op: BinaryOp, a: Extent, b: Extent) -> Extent {
+        // Overflows were refused when the scalars were evaluated.
+        Extent(eval::binary(op, DType::I64, Value::Int(a.0), Value::Int(b.0)).as_i64())
+    }
+    fn select(&mut self, condition: Extent, a: Extent, b: Extent) -> Extent {
+        if condition.0 != 0 { a } else { b }
+    }
+    fn unify(&mut self, a: Extent, b: Extent) -> Result<Extent, (String, String)> {
+        if a == b { Ok(a) } else { Err((a.0.to_string(), b.0.to_string())) }
     }
 }
 
-fn bound_shape(fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> Shape<BoundExtent> {
+/// A tensor's type and axes; undecided axes are decided by their size.
+fn bound_shape(fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> Shape {
     let tensor = &fusion.tensors[tensor];
-    let axis = |axis: &super::Axis| AxisMeta {
-        extent: (bindings.scalar(axis.extent).as_i64(), Some(axis.extent)),
-        kind: axis.kind,
+    let axis = |axis: &super::Axis| {
+        let extent = bindings.scalar(axis.extent).as_i64();
+        let kind = match axis.kind {
+            AxisKind::Symbolic if extent == 1 => AxisKind::Broadcast,
+            AxisKind::Symbolic => AxisKind::Iteration,
+            decided => decided,
+        };
+        AxisMeta { extent: Extent(extent), kind }
     };
     Shape { dtype: tensor.dtype, axes: tensor.axes.iter().map(axis).collect() }
 }
 
-/// An operation's operands agree, and its result is declared as the rule says.
+/// An operation's operands agree, and its results are declared as the rule says.
 fn check_op(fusion: &Fusion, bindings: &Bindings, op: &Op) -> Result<()> {
     let operands: Vec<_> = op
         .inputs
         .iter()
         .map(|operand| match operand {
             Operand::Tensor(tensor) => OperandMeta::Tensor(bound_shape(fusion, bindings, *tensor)),
-            Operand::Scalar(scalar) => OperandMeta::Scalar(fusion.scalars[*scalar].dtype),
+            Operand::Scalar(scalar) => {
+                let value = bindings.scalar(*scalar);
+                let size = if value.class() == DTypeClass::Int { value.as_i64() } else { 0 };
+                OperandMeta::Scalar(fusion.scalars[*scalar].dtype, Extent(size))
+            }
         })
         .collect();
-    let declared = bound_shape(fusion, bindings, op.output);
-    let mut result = meta::infer(&op.kind, &operands, &BoundExtents).map_err(|mut error| {
+    let mut results = meta::infer(&op.kind, &operands, &mut Numbers).map_err(|mut error| {
         if error.code == code::EXTENT {
             error.code = code::INPUT_EXTENT;
             error = extent_notes(fusion, op, &operands, error);
         }
-        error.message = format!("`%{}` = {}", fusion.tensors[op.output].name, error.message);
+        error.message = format!("`%{}` = {}", fusion.tensors[op.output()].name, error.message);
         error
     })?;
-    if op.kind == OpKind::Full {
-        result.axes.clone_from(&declared.axes);
+    for (result, &output) in results.iter_mut().zip(&op.outputs) {
+        let declared = bound_shape(fusion, bindings, output);
+        if op.kind == OpKind::Full {
+            result.axes.clone_from(&declared.axes);
+        }
+        // Where the declaration is undecided, the rule may have decided.
+        let undecided = |axis: usize| fusion.tensors[output].axes[axis].kind == AxisKind::Symbolic;
+        let same = |(i, (a, b)): (usize, (&AxisMeta, &AxisMeta))| {
+            a.extent == b.extent && (a.kind == b.kind || undecided(i) || a.kind == AxisKind::Symbolic)
+        };
+        let agrees = result.dtype == declared.dtype
+            && result.axes.len() == declared.axes.len()
+            && result.axes.iter().zip(&declared.axes).enumerate().all(same);
+        if !agrees {
+            let (name, op) = (&fusion.tensors[output].name, op.kind.name());
+            return Err(Diagnostic::bug(format!("`%{name}` of {op} is declared unlike its operation's result")));
+        }
     }
-    let agrees = result.dtype == declared.dtype
-        && result.axes.len() == declared.axes.len()
-        && result.axes.iter().zip(&declared.axes).all(|(a, b)| a.extent.0 == b.extent.0 && a.kind == b.kind);
-    if agrees {
-        return Ok(());
+    if results.len() != op.outputs.len() {
+        let (rule, declared) = (results.len(), op.outputs.len());
+        return Err(Diagnostic::bug(format!("{} has {rule} results, {declared} are declared", op.kind.name())));
     }
-    let name = &fusion.tensors[op.output].name;
-    Err(Diagnostic::bug(format!("`%{name}` of {} is declared unlike its operation's result", op.kind.name())))
+    Ok(())
 }
 
 /// Says which inputs the extents of a mismatch come from.
-fn extent_notes(
-    fusion: &Fusion,
-    op: &Op,
-    operands: &[OperandMeta<BoundExtent>],
-    mut error: Box<Diagnostic>,
-) -> Box<Diagnostic> {
+fn extent_notes(fusion: &Fusion, op: &Op, operands: &[OperandMeta], mut error: Box<Diagnostic>) -> Box<Diagnostic> {
     let shapes: Vec<_> = operands
         .iter()
         .zip(&op.inputs)
@@ -373,9 +470,9 @@ fn extent_notes(
         })
         .collect();
     let rank = shapes.iter().map(|(shape, _)| shape.axes.len()).min().unwrap_or(0);
-    let iterates = |axis: &AxisMeta<BoundExtent>| axis.kind == AxisKind::Iteration;
+    let iterates = |axis: &AxisMeta| axis.kind == AxisKind::Iteration;
     let differs = |position: &usize| {
-        let mut sizes = shapes.iter().map(|(shape, _)| shape.axes[*position]).filter(iterates).map(|a| a.extent.0);
+        let mut sizes = shapes.iter().map(|(shape, _)| shape.axes[*position]).filter(iterates).map(|a| a.extent);
         let first = sizes.next();
         sizes.any(|size| Some(size) != first)
     };
@@ -383,7 +480,7 @@ fn extent_notes(
     for (shape, tensor) in shapes {
         let axis = &shape.axes[position];
         if iterates(axis)
-            && let Some(source) = axis.extent.1.and_then(|extent| extent_source(fusion, extent))
+            && let Some(source) = extent_source(fusion, fusion.tensors[tensor].axes[position].extent)
         {
             let (size, name) = (axis.extent.0, &fusion.tensors[tensor].name);
             error = error.note(format!("axis {position} of `%{name}` is {size}: {source}"));

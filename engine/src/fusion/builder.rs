@@ -1,12 +1,14 @@
 //! Builds fusions: infers types and axes, inserts promoting casts, refuses
 //! what makes no sense, with the operation, the axes and the numbers named.
 
-use super::infer::{
-    SymbolicExtents, accumulation_type, check_number, common_type, literal_default, literal_exact, working_type,
+use super::infer::{accumulation_type, check_number, common_type, literal_default, literal_exact, working_type};
+use super::meta::{self, AxisMeta, OperandMeta, Shape, SizeMath};
+use super::ops::{Args, Draft, ParamKind};
+use super::scalars::{ScalarPool, extent, scalar};
+use super::{
+    Axis, AxisKind, Fusion, InputLayout, Op, OpId, OpKind, Operand, ScalarDef, ScalarId, Tensor, TensorDef, TensorId,
+    Update,
 };
-use super::meta::{self, AxisMeta, OperandMeta, Shape};
-use super::scalars::ScalarPool;
-use super::{Axis, AxisKind, Fusion, Op, OpId, OpKind, Operand, ScalarDef, ScalarId, Tensor, TensorDef, TensorId};
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
 use crate::util::PrimaryMap;
@@ -73,6 +75,7 @@ pub struct FusionBuilder {
     pub(super) ops: PrimaryMap<OpId, Op>,
     pub(super) inputs: Vec<Operand>,
     pub(super) outputs: Vec<TensorId>,
+    pub(super) updates: Vec<Update>,
     /// The outputs, to find one quickly.
     returned: FxHashSet<TensorId>,
     pub(super) names: FxHashSet<String>,
@@ -110,9 +113,39 @@ impl FusionBuilder {
             };
             axes.push(Axis { extent, kind });
         }
-        let id = self.tensors.push(Tensor { name: name.into(), dtype, axes, def: TensorDef::Input(input) });
+        let def = TensorDef::Input(input);
+        let id = self.tensors.push(Tensor { name: name.into(), dtype, axes, def, layout: None });
         self.inputs.push(Operand::Tensor(id));
         Ok(Operand::Tensor(id))
+    }
+
+    /// Declares how an input tensor lies in memory.
+    pub fn set_layout(&mut self, x: impl Into<Src>, layout: InputLayout) -> Result<()> {
+        let x = self.tensor_operand("layout", x.into())?;
+        let tensor = &mut self.tensors[x];
+        let (rank, name) = (tensor.axes.len(), &tensor.name);
+        if !matches!(tensor.def, TensorDef::Input(_)) {
+            let message = format!("`%{name}` is the result of an operation: only inputs declare a layout");
+            return Err(Diagnostic::user(code::LAYOUT, message).note("use stride_order to place a result"));
+        }
+        let mut order = layout.order.clone();
+        order.sort_unstable();
+        if layout.contiguity.len() != rank || !order.iter().copied().eq(0..rank as u32) {
+            let message = format!(
+                "`%{name}`: contiguity {:?} and order {:?} do not name each of the {rank} axes once",
+                layout.contiguity, layout.order
+            );
+            return Err(Diagnostic::user(code::LAYOUT, message));
+        }
+        for (&axis, flag) in layout.order.iter().zip(&layout.contiguity) {
+            let kind = tensor.axes[axis as usize].kind;
+            if (kind == AxisKind::Broadcast) && flag.is_some() {
+                let message = format!("`%{name}`: axis {axis} is a broadcast axis, which has no contiguity");
+                return Err(Diagnostic::user(code::LAYOUT, message).note("write `_` (None) for it"));
+            }
+        }
+        tensor.layout = Some(layout);
+        Ok(())
     }
 
     /// Declares an input scalar.
@@ -171,6 +204,38 @@ impl FusionBuilder {
         Ok(())
     }
 
+    /// Writes a result into the storage of an input when the fusion has run.
+    /// Their types must be equal, and their axes when sizes are known.
+    pub fn update(&mut self, x: impl Into<Src>, input: impl Into<Src>) -> Result<()> {
+        let mut x = self.tensor_operand("update", x.into())?;
+        let target = self.tensor_operand("update", input.into())?;
+        let (from, to) = (&self.tensors[x], &self.tensors[target]);
+        let TensorDef::Input(position) = to.def else {
+            let message = format!("update: `%{}` is no input, it cannot be updated", to.name);
+            return Err(Diagnostic::user(code::UPDATE, message));
+        };
+        if from.dtype != to.dtype || from.axes.len() != to.axes.len() {
+            let message = format!(
+                "update: a {} of rank {} cannot be written into `%{}`, a {} of rank {}",
+                from.dtype,
+                from.axes.len(),
+                to.name,
+                to.dtype,
+                to.axes.len()
+            );
+            return Err(Diagnostic::user(code::UPDATE, message).note("cast the result to the type of the input"));
+        }
+        if self.updates.iter().any(|update| update.input == position) {
+            let message = format!("update: `%{}` is updated twice", self.tensors[target].name);
+            return Err(Diagnostic::user(code::UPDATE, message));
+        }
+        if matches!(self.tensors[x].def, TensorDef::Input(_)) {
+            x = self.push(OpKind::Set, vec![Operand::Tensor(x)])?;
+        }
+        self.updates.push(Update { tensor: x, input: position });
+        Ok(())
+    }
+
     /// Checks that something is returned, drops what no output depends on, and
     /// names what has no name.
     pub fn finish(self) -> Result<Fusion> {
@@ -201,7 +266,7 @@ impl FusionBuilder {
         Ok(Operand::Tensor(self.push(OpKind::Binary(op), operands)?))
     }
 
-    /// An elementwise operation on three operands, at least one of them a tensor.
+    /// An elementwise operation on three operands.
     pub fn ternary(
         &mut self,
         op: TernaryOp,
@@ -219,6 +284,14 @@ impl FusionBuilder {
         } else {
             self.promoted(op.name(), &[a, b, c], matches!(op, TernaryOp::Lerp))?
         };
+        if let [Operand::Scalar(x), Operand::Scalar(y), Operand::Scalar(z)] = operands[..] {
+            self.check_scalar_op(op.name(), op.accepts(self.scalars.dtype(z)), z)?;
+            if op == TernaryOp::Where && self.scalars.dtype(x) != DType::Bool {
+                let message = format!("where: the condition is {}, not bool", self.scalars.dtype(x));
+                return Err(Diagnostic::user(code::DTYPE, message));
+            }
+            return Ok(Operand::Scalar(self.scalars.ternary(op, x, y, z)));
+        }
         Ok(Operand::Tensor(self.push(OpKind::Ternary(op), operands)?))
     }
 
@@ -351,7 +424,7 @@ impl FusionBuilder {
     }
 
     /// Refuses handles that this builder did not give out.
-    fn check_operand(&self, name: &str, x: Src) -> Result<Src> {
+    pub(super) fn check_operand(&self, name: &str, x: Src) -> Result<Src> {
         let known = match x {
             Src::Tensor(t) => self.tensors.get(t).is_some(),
             Src::Scalar(s) => self.scalars.get(s).is_some(),
@@ -382,7 +455,7 @@ impl FusionBuilder {
     }
 
     /// A number by itself has the type that represents it exactly.
-    fn as_operand(&mut self, x: Src) -> Operand {
+    pub(super) fn as_operand(&mut self, x: Src) -> Operand {
         match x {
             Src::Tensor(t) => Operand::Tensor(t),
             Src::Scalar(s) => Operand::Scalar(s),
@@ -391,7 +464,7 @@ impl FusionBuilder {
     }
 
     /// The operands cast to the type in which an operation works.
-    fn promoted(&mut self, name: &str, operands: &[Src], int_to_float: bool) -> Result<Vec<Operand>> {
+    pub(super) fn promoted(&mut self, name: &str, operands: &[Src], int_to_float: bool) -> Result<Vec<Operand>> {
         self.promoted_as(name, operands, int_to_float, literal_exact)
     }
 
@@ -420,7 +493,7 @@ impl FusionBuilder {
             .collect()
     }
 
-    fn cast_tensor(&mut self, x: TensorId, to: DType) -> Result<TensorId> {
+    pub(super) fn cast_tensor(&mut self, x: TensorId, to: DType) -> Result<TensorId> {
         if self.tensors[x].dtype == to {
             return Ok(x);
         }
@@ -437,37 +510,128 @@ impl FusionBuilder {
         Ok(Operand::Tensor(self.push(kind, vec![Operand::Tensor(x)])?))
     }
 
-    /// Adds an operation whose operands have their final types.
+    /// Adds an operation with one result, whose operands have their final types.
     fn push(&mut self, kind: OpKind, inputs: Vec<Operand>) -> Result<TensorId> {
+        Ok(self.push_all(kind, inputs)?[0])
+    }
+
+    /// Adds an operation whose operands have their final types.
+    pub(super) fn push_all(&mut self, kind: OpKind, inputs: Vec<Operand>) -> Result<Vec<TensorId>> {
         let metas: Vec<_> = inputs.iter().map(|operand| self.operand_meta(*operand)).collect();
-        let one = self.scalars.size_const(1);
-        let shape = meta::infer(&kind, &metas, &SymbolicExtents { scalars: &self.scalars, one })?;
-        let axes = shape.axes.into_iter().map(|axis| Axis { extent: axis.extent, kind: axis.kind }).collect();
-        self.define(kind, inputs, shape.dtype, axes)
+        let shapes = meta::infer(&kind, &metas, &mut self.scalars)?;
+        self.define(kind, inputs, shapes)
     }
 
     fn push_full(&mut self, axes: Vec<Axis>, value: Operand) -> Result<TensorId> {
-        let dtype = self.dtype(value);
-        self.define(OpKind::Full, vec![value], dtype, axes)
+        let axes = axes.iter().map(|axis| AxisMeta { extent: extent(axis.extent), kind: axis.kind }).collect();
+        let shape = Shape { dtype: self.dtype(value), axes };
+        Ok(self.define(OpKind::Full, vec![value], vec![shape])?[0])
     }
 
-    fn define(&mut self, kind: OpKind, inputs: Vec<Operand>, dtype: DType, axes: Vec<Axis>) -> Result<TensorId> {
+    fn define(&mut self, kind: OpKind, inputs: Vec<Operand>, shapes: Vec<Shape>) -> Result<Vec<TensorId>> {
         if self.ops.len() >= MAX_OPS {
             return Err(Diagnostic::user(code::TOO_LARGE, format!("a fusion has at most {MAX_OPS} operations")));
         }
-        let output = self.tensors.next_id();
-        let op = self.ops.push(Op { kind, inputs, output });
-        Ok(self.tensors.push(Tensor { name: String::new(), dtype, axes, def: TensorDef::Op(op) }))
+        for shape in &shapes {
+            check_rank(kind.name(), shape.axes.len())?;
+            for (position, axis) in shape.axes.iter().enumerate() {
+                if let Some(n) = self.scalars.known(axis.extent).filter(|n| *n < 0) {
+                    let message = format!("{}: axis {position} of the result has the negative extent {n}", kind.name());
+                    return Err(Diagnostic::user(code::EXTENT, message));
+                }
+            }
+        }
+        let id = self.ops.next_id();
+        let mut outputs = Vec::with_capacity(shapes.len());
+        for Shape { dtype, axes } in shapes {
+            let axes = axes.into_iter().map(|axis| Axis { extent: scalar(axis.extent), kind: axis.kind }).collect();
+            let def = TensorDef::Op(id);
+            outputs.push(self.tensors.push(Tensor { name: String::new(), dtype, axes, def, layout: None }));
+        }
+        self.ops.push(Op { kind, inputs, outputs: outputs.clone() });
+        Ok(outputs)
     }
 
-    fn operand_meta(&self, operand: Operand) -> OperandMeta<ScalarId> {
+    fn operand_meta(&mut self, operand: Operand) -> OperandMeta {
         match operand {
-            Operand::Scalar(s) => OperandMeta::Scalar(self.scalars.dtype(s)),
-            Operand::Tensor(t) => {
-                let tensor = &self.tensors[t];
-                let axes = tensor.axes.iter().map(|axis| AxisMeta { extent: axis.extent, kind: axis.kind }).collect();
-                OperandMeta::Tensor(Shape { dtype: tensor.dtype, axes })
+            Operand::Scalar(s) => {
+                let dtype = self.scalars.dtype(s);
+                let size = if dtype.is_int() { self.scalars.cast(s, DType::I64) } else { s };
+                OperandMeta::Scalar(dtype, extent(size))
             }
+            Operand::Tensor(t) => OperandMeta::Tensor(self.shape_of(t)),
+        }
+    }
+
+    /// The type and axes of a tensor.
+    pub(crate) fn shape_of(&self, t: TensorId) -> Shape {
+        let tensor = &self.tensors[t];
+        let axes = tensor.axes.iter().map(|axis| AxisMeta { extent: extent(axis.extent), kind: axis.kind }).collect();
+        Shape { dtype: tensor.dtype, axes }
+    }
+
+    /// Adds an operation of the table.
+    pub fn apply(&mut self, args: &Args) -> Result<Vec<Operand>> {
+        args.check()?;
+        (args.row().build)(self, args)
+    }
+
+    /// Whether an input is updated.
+    pub(crate) fn has_updates(&self) -> bool {
+        !self.updates.is_empty()
+    }
+
+    /// Adds a primitive of the table of operations.
+    pub(super) fn push_draft(&mut self, draft: Draft) -> Result<Vec<Operand>> {
+        let (call, operands) = draft.parts();
+        let name = call.row.name;
+        let mut inputs = Vec::with_capacity(operands.len());
+        for (kind, src) in operands {
+            inputs.push(self.operand_of_kind(name, kind, src)?);
+        }
+        let outputs = self.push_all(OpKind::Call(call), inputs)?;
+        Ok(outputs.into_iter().map(Operand::Tensor).collect())
+    }
+
+    /// A value where a parameter of a kind takes it.
+    fn operand_of_kind(&mut self, name: &str, kind: ParamKind, src: Src) -> Result<Operand> {
+        match kind {
+            ParamKind::Tensor | ParamKind::Tensors => Ok(Operand::Tensor(self.tensor_operand(name, src)?)),
+            ParamKind::Shape | ParamKind::Scalars => {
+                let operand = self.scalar_operand(name, src)?;
+                if !self.scalars.dtype(operand).is_int() {
+                    let dtype = self.scalars.dtype(operand);
+                    let message = format!("{name}: an extent or position is a {dtype}, not an integer");
+                    return Err(Diagnostic::user(code::DTYPE, message).note("cast it to i64"));
+                }
+                Ok(Operand::Scalar(self.scalars.cast(operand, DType::I64)))
+            }
+            ParamKind::Scalar => Ok(Operand::Scalar(self.scalar_operand(name, src)?)),
+            _ => {
+                self.check_operand(name, src)?;
+                Ok(self.as_operand(src))
+            }
+        }
+    }
+
+    /// A scalar; a number has the type that represents it exactly.
+    pub(super) fn scalar_operand(&mut self, name: &str, src: Src) -> Result<ScalarId> {
+        match self.check_operand(name, src)? {
+            Src::Tensor(_) => {
+                let message = format!("{name}: a tensor stands where a scalar is needed");
+                Err(Diagnostic::user(code::NOT_SCALAR, message))
+            }
+            Src::Scalar(s) => Ok(s),
+            Src::Number(value) => Ok(self.scalars.constant(value, literal_exact(value))),
+        }
+    }
+
+    /// The value of a scalar or number that is known.
+    pub(super) fn known(&self, src: Src) -> Option<Value> {
+        match src {
+            Src::Number(value) => Some(value),
+            Src::Scalar(s) => self.scalars.const_value(s),
+            Src::Tensor(_) => None,
         }
     }
 }

@@ -3,7 +3,9 @@
 //! definition; only what an output depends on; scalars in order of first use.
 
 use super::builder::is_name;
-use super::{Fusion, FusionBuilder, Op, OpId, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef, TensorId};
+use super::{
+    Fusion, FusionBuilder, Op, OpId, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef, TensorId, Update,
+};
 use crate::diag::{Diagnostic, Result, code};
 use crate::util::{PrimaryMap, SecondaryMap};
 
@@ -12,7 +14,7 @@ pub(super) fn finish(builder: FusionBuilder) -> Result<Fusion> {
         return Err(Diagnostic::user(code::SYNTAX, format!("`{}` does not name a fusion", builder.name))
             .note("a name starts with a letter or underscore and has letters, digits and underscores"));
     }
-    if builder.outputs.is_empty() {
+    if builder.outputs.is_empty() && builder.updates.is_empty() {
         return Err(Diagnostic::user(code::NO_OUTPUT, format!("@{} returns nothing", builder.name)));
     }
     let live = live_ops(&builder);
@@ -27,8 +29,11 @@ pub(super) fn finish(builder: FusionBuilder) -> Result<Fusion> {
         canonical.op(op);
     }
     let outputs: Vec<TensorId> = builder.outputs.iter().map(|output| canonical.tensor(*output)).collect();
+    let updates = builder.updates.iter();
+    let updates = updates.map(|u| Update { tensor: canonical.tensor(u.tensor), input: u.input }).collect();
     let mut fusion = canonical.out;
     fusion.outputs = outputs;
+    fusion.updates = updates;
     name_the_unnamed(&mut fusion, &builder);
     Ok(fusion)
 }
@@ -41,6 +46,7 @@ fn empty(builder: &FusionBuilder) -> Fusion {
         ops: PrimaryMap::new(),
         inputs: Vec::new(),
         outputs: Vec::new(),
+        updates: Vec::new(),
     }
 }
 
@@ -49,11 +55,11 @@ fn empty(builder: &FusionBuilder) -> Fusion {
 fn live_ops(builder: &FusionBuilder) -> SecondaryMap<OpId, bool> {
     let mut needed: SecondaryMap<TensorId, bool> = SecondaryMap::new();
     let mut live = SecondaryMap::new();
-    for output in &builder.outputs {
+    for output in builder.outputs.iter().chain(builder.updates.iter().map(|update| &update.tensor)) {
         needed.set(*output, true);
     }
     for (id, op) in builder.ops.iter().rev() {
-        if needed[op.output] {
+        if op.outputs.iter().any(|output| needed[*output]) {
             live.set(id, true);
             for input in &op.inputs {
                 if let Operand::Tensor(t) = input {
@@ -93,8 +99,9 @@ impl Canonical<'_> {
                 Operand::Scalar(s) => Operand::Scalar(self.scalar(s)),
             })
             .collect();
-        let output = self.define(op.output, TensorDef::Op(self.out.ops.next_id()));
-        self.out.ops.push(Op { kind: op.kind.clone(), inputs, output });
+        let def = TensorDef::Op(self.out.ops.next_id());
+        let outputs = op.outputs.iter().map(|output| self.define(*output, def)).collect();
+        self.out.ops.push(Op { kind: op.kind.clone(), inputs, outputs });
     }
 
     fn define(&mut self, id: TensorId, def: TensorDef) -> TensorId {
@@ -123,7 +130,7 @@ impl Canonical<'_> {
             let scalar = self.builder.scalars.get(id).expect("operands were checked");
             let before = stack.len();
             // Reversed, so that the first operand is numbered first.
-            stack.extend(scalar_operands(&scalar.def).rev().filter(|operand| self.scalars[*operand].is_none()));
+            stack.extend(scalar.def.operands().rev().filter(|operand| self.scalars[*operand].is_none()));
             if stack.len() == before {
                 stack.pop();
                 let new = self.copy_scalar(scalar);
@@ -138,20 +145,12 @@ impl Canonical<'_> {
         let def = match &scalar.def {
             ScalarDef::Unary(op, a) => ScalarDef::Unary(*op, map(*a)),
             ScalarDef::Binary(op, a, b) => ScalarDef::Binary(*op, map(*a), map(*b)),
+            ScalarDef::Ternary(op, a, b, c) => ScalarDef::Ternary(*op, map(*a), map(*b), map(*c)),
             ScalarDef::Cast(a) => ScalarDef::Cast(map(*a)),
             leaf => leaf.clone(),
         };
         self.out.scalars.push(Scalar { dtype: scalar.dtype, def })
     }
-}
-
-fn scalar_operands(def: &ScalarDef) -> impl DoubleEndedIterator<Item = ScalarId> + use<> {
-    let operands = match *def {
-        ScalarDef::Unary(_, a) | ScalarDef::Cast(a) => [Some(a), None],
-        ScalarDef::Binary(_, a, b) => [Some(a), Some(b)],
-        _ => [None, None],
-    };
-    operands.into_iter().flatten()
 }
 
 /// Unnamed values get the decimal numbers that no value was given.

@@ -34,6 +34,7 @@ fn feed_structure(fusion: &Fusion, hasher: &mut StableHasher) {
         tensor.dtype.hash(hasher);
         tensor.axes.hash(hasher);
         tensor.def.hash(hasher);
+        tensor.layout.hash(hasher);
     }
     hasher.write_u64(fusion.scalars.len() as u64);
     for scalar in fusion.scalars.values() {
@@ -53,4 +54,5 @@ fn feed_structure(fusion: &Fusion, hasher: &mut StableHasher) {
     }
     fusion.inputs.hash(hasher);
     fusion.outputs.hash(hasher);
+    fusion.updates.hash(hasher);
 }

@@ -6,9 +6,8 @@
 //! it takes that scalar's type, alone the default type of its class.
 
 use super::builder::Src;
-use super::meta::ExtentRule;
 use super::scalars::{ScalarPool, home_type};
-use super::{ScalarId, Tensor, TensorId};
+use super::{Tensor, TensorId};
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{DType, DTypeClass, Value, promote, promote_all};
 use crate::util::PrimaryMap;
@@ -98,25 +97,5 @@ pub(super) fn shown(value: Value) -> String {
         Value::Float(v) => format!("{v:?}"),
         Value::Int(v) => v.to_string(),
         Value::Bool(v) => v.to_string(),
-    }
-}
-
-/// The shape rule on symbolic extents: constants must agree; a constant says
-/// more than a symbol; of two symbols the first stands for both.
-pub(super) struct SymbolicExtents<'a> {
-    pub(super) scalars: &'a ScalarPool,
-    pub(super) one: ScalarId,
-}
-
-impl ExtentRule<ScalarId> for SymbolicExtents<'_> {
-    fn one(&self) -> ScalarId {
-        self.one
-    }
-    fn unify(&self, a: &ScalarId, b: &ScalarId) -> Result<ScalarId, (String, String)> {
-        match (self.scalars.const_value(*a), self.scalars.const_value(*b)) {
-            (Some(x), Some(y)) if x != y => Err((shown(x), shown(y))),
-            (None, Some(_)) => Ok(*b),
-            _ => Ok(*a),
-        }
     }
 }

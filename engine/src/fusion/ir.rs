@@ -3,6 +3,7 @@
 
 #![allow(missing_docs, reason = "fields of a variant are described by the variant")]
 
+use super::ops::Call;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
 use crate::util::{PrimaryMap, entity_id};
 
@@ -36,6 +37,18 @@ pub struct Fusion {
     pub inputs: Vec<Operand>,
     /// What the caller receives, in order.
     pub outputs: Vec<TensorId>,
+    /// What is written into the storage of inputs, in order.
+    pub updates: Vec<Update>,
+}
+
+/// A tensor that is written into an input's storage when the fusion has run;
+/// the caller does not receive it unless it is an output too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Update {
+    /// The result of an operation.
+    pub tensor: TensorId,
+    /// `fusion.inputs[n]`, a tensor of the same type and axes.
+    pub input: u32,
 }
 
 /// A tensor: its type and its logical axes, outer to inner.
@@ -50,6 +63,18 @@ pub struct Tensor {
     pub axes: Vec<Axis>,
     /// Where it comes from.
     pub def: TensorDef,
+    /// How an input must lie in memory; `None` for any layout, and for results.
+    pub layout: Option<InputLayout>,
+}
+
+/// The declared memory layout of an input.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct InputLayout {
+    /// For each axis in memory order, whether it is dense with the next one
+    /// that is not a broadcast; `None` exactly for broadcast and expanded axes.
+    pub contiguity: Vec<Option<bool>>,
+    /// Axes in memory order, outermost first: a permutation of the axes.
+    pub order: Vec<u32>,
 }
 
 /// Where a tensor comes from.
@@ -77,6 +102,9 @@ pub enum AxisKind {
     Iteration,
     /// Size 1, pairs with any axis.
     Broadcast,
+    /// Iteration or broadcast: decided when the extent is known, by
+    /// [`super::concretize`].
+    Symbolic,
 }
 
 /// A scalar and its type.
@@ -101,8 +129,23 @@ pub enum ScalarDef {
     Unary(UnaryOp, ScalarId),
     /// Arithmetic on scalars.
     Binary(BinaryOp, ScalarId, ScalarId),
+    /// Arithmetic on scalars; the first of `where` is a `bool`.
+    Ternary(TernaryOp, ScalarId, ScalarId, ScalarId),
     /// Conversion to the type of this scalar.
     Cast(ScalarId),
+}
+
+impl ScalarDef {
+    /// The scalars that it is computed from, in order.
+    pub fn operands(&self) -> impl DoubleEndedIterator<Item = ScalarId> + use<> {
+        let operands = match *self {
+            ScalarDef::Unary(_, a) | ScalarDef::Cast(a) => [Some(a), None, None],
+            ScalarDef::Binary(_, a, b) => [Some(a), Some(b), None],
+            ScalarDef::Ternary(_, a, b, c) => [Some(a), Some(b), Some(c)],
+            ScalarDef::Input { .. } | ScalarDef::Const(_) | ScalarDef::Size { .. } => [None, None, None],
+        };
+        operands.into_iter().flatten()
+    }
 }
 
 /// A tensor or a scalar.
@@ -114,15 +157,22 @@ pub enum Operand {
     Scalar(ScalarId),
 }
 
-/// An operation with one tensor result.
+/// An operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Op {
     /// What it does.
     pub kind: OpKind,
     /// What it reads.
     pub inputs: Vec<Operand>,
-    /// What it defines.
-    pub output: TensorId,
+    /// What it defines: one tensor, or several.
+    pub outputs: Vec<TensorId>,
+}
+
+impl Op {
+    /// The first tensor that it defines.
+    pub fn output(&self) -> TensorId {
+        self.outputs[0]
+    }
 }
 
 /// What an operation does. Shapes: `x` is the first tensor operand.
@@ -149,6 +199,8 @@ pub enum OpKind {
     Reduce { op: ReduceOp, axes: Vec<u32> },
     /// A tensor of the given extents (the output's axes) filled with the scalar operand.
     Full,
+    /// Another primitive of the table of operations.
+    Call(Call),
 }
 
 impl Fusion {

@@ -1,58 +1,79 @@
-//! The one rule per operation that gives its result's type and axes from its
-//! operands'. Pure, and generic over what an extent is: the builder runs it on
+//! The one rule per operation that gives its results' types and axes from its
+//! operands'. What an extent is stays open: the builder runs the rule on
 //! symbolic extents, [`super::bind`] on numbers, so both refuse the same things.
 //!
-//! Results are dense and row-major; strides therefore follow from the sizes
-//! and need no rule of their own.
+//! The rules of the elementwise, axis-moving and reducing operations are here;
+//! those of the other primitives stand in their rows of [`super::ops`].
 
+use super::ops::MetaCx;
 use super::{AxisKind, OpKind};
 use crate::diag::{Diagnostic, Result, code};
-use crate::num::{DType, TernaryOp};
+use crate::num::{BinaryOp, DType, TernaryOp};
 
-/// One axis whose extent is an `E`.
+/// An extent: a symbol or a number, as [`SizeMath`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Extent(pub(crate) i64);
+
+/// One axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AxisMeta<E> {
+pub struct AxisMeta {
     /// Number of elements.
-    pub extent: E,
+    pub extent: Extent,
     /// Iteration or broadcast.
     pub kind: AxisKind,
 }
 
 /// A tensor's type and axes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape<E> {
+pub struct Shape {
     /// Element type.
     pub dtype: DType,
     /// Axes, outer to inner.
-    pub axes: Vec<AxisMeta<E>>,
+    pub axes: Vec<AxisMeta>,
 }
 
 /// What the rule needs to know of an operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OperandMeta<E> {
+pub enum OperandMeta {
     /// A tensor.
-    Tensor(Shape<E>),
-    /// A scalar of a type.
-    Scalar(DType),
+    Tensor(Shape),
+    /// A scalar of a type, and its value as a size (0 if it is none).
+    Scalar(DType, Extent),
 }
 
-/// What an extent can do.
-pub trait ExtentRule<E> {
-    /// The extent of a broadcast axis.
-    fn one(&self) -> E;
+/// Arithmetic on extents, all of it on `i64`.
+pub trait SizeMath {
+    /// A known extent.
+    fn constant(&mut self, n: i64) -> Extent;
+    /// The number that an extent is, if it is known.
+    fn known(&self, extent: Extent) -> Option<i64>;
+    /// `op(a, b)`; comparisons give 0 or 1.
+    fn binary(&mut self, op: BinaryOp, a: Extent, b: Extent) -> Extent;
+    /// `a` where `condition` is not 0, else `b`.
+    fn select(&mut self, condition: Extent, a: Extent, b: Extent) -> Extent;
     /// The extent of an axis that two operands share: either of the two, or
     /// both as text when they cannot be equal.
-    fn unify(&self, a: &E, b: &E) -> Result<E, (String, String)>;
+    fn unify(&mut self, a: Extent, b: Extent) -> Result<Extent, (String, String)>;
 }
 
-/// The result of an operation, or why it has none. `full` takes its axes from
+/// The results of an operation, or why it has none. `full` takes its axes from
 /// its declaration: for it, `operands` is the scalar and the result has rank 0.
-pub fn infer<E: Clone>(kind: &OpKind, operands: &[OperandMeta<E>], rule: &dyn ExtentRule<E>) -> Result<Shape<E>> {
+pub fn infer(kind: &OpKind, operands: &[OperandMeta], math: &mut dyn SizeMath) -> Result<Vec<Shape>> {
+    if let OpKind::Call(call) = kind {
+        let Some(primitive) = call.primitive() else {
+            return Err(Diagnostic::bug(format!("{} is expanded by the builder, no primitive", call.row.name)));
+        };
+        return (primitive.meta)(&mut MetaCx { call, operands, math });
+    }
+    infer_core(kind, operands, math).map(|shape| vec![shape])
+}
+
+fn infer_core(kind: &OpKind, operands: &[OperandMeta], math: &mut dyn SizeMath) -> Result<Shape> {
     let name = kind.name();
     arity(kind, operands.len())?;
     if let OpKind::Full = kind {
         return match &operands[0] {
-            OperandMeta::Scalar(dtype) => Ok(Shape { dtype: *dtype, axes: Vec::new() }),
+            OperandMeta::Scalar(dtype, _) => Ok(Shape { dtype: *dtype, axes: Vec::new() }),
             OperandMeta::Tensor(_) => {
                 Err(Diagnostic::user(code::NOT_TENSOR, "full: the fill value is a scalar, a tensor was given"))
             }
@@ -60,7 +81,7 @@ pub fn infer<E: Clone>(kind: &OpKind, operands: &[OperandMeta<E>], rule: &dyn Ex
     }
     if kind.is_elementwise() {
         let dtype = elementwise_dtype(kind, operands)?;
-        return Ok(Shape { dtype, axes: elementwise_axes(name, operands, rule)? });
+        return Ok(Shape { dtype, axes: elementwise_axes(name, operands, math)? });
     }
     let OperandMeta::Tensor(x) = &operands[0] else {
         return Err(Diagnostic::user(code::NOT_TENSOR, format!("{name}: operand 0 is a scalar, a tensor is needed")));
@@ -73,7 +94,7 @@ pub fn infer<E: Clone>(kind: &OpKind, operands: &[OperandMeta<E>], rule: &dyn Ex
             Diagnostic::user(code::DTYPE, format!("{name}: not defined on {dtype}")).note("cast the operand first")
         );
     }
-    Ok(Shape { dtype, axes: moved_axes(kind, name, &x.axes, rule)? })
+    Ok(Shape { dtype, axes: moved_axes(kind, name, &x.axes, math)? })
 }
 
 fn arity(kind: &OpKind, given: usize) -> Result<()> {
@@ -90,11 +111,11 @@ fn arity(kind: &OpKind, given: usize) -> Result<()> {
 
 /// The result type of an elementwise operation, whose operands must already be
 /// of one type (promotion is the builder's work).
-fn elementwise_dtype<E>(kind: &OpKind, operands: &[OperandMeta<E>]) -> Result<DType> {
+fn elementwise_dtype(kind: &OpKind, operands: &[OperandMeta]) -> Result<DType> {
     let name = kind.name();
     let mut dtypes = operands.iter().map(|operand| match operand {
         OperandMeta::Tensor(shape) => shape.dtype,
-        OperandMeta::Scalar(dtype) => *dtype,
+        OperandMeta::Scalar(dtype, _) => *dtype,
     });
     if let OpKind::Ternary(TernaryOp::Where) = kind {
         let condition = dtypes.next().expect("arity was checked");
@@ -121,15 +142,12 @@ fn elementwise_dtype<E>(kind: &OpKind, operands: &[OperandMeta<E>]) -> Result<DT
 }
 
 /// Axes of an elementwise result: at each position an iteration axis if any
-/// operand has one there, and all iteration axes there have one extent.
-fn elementwise_axes<E: Clone>(
-    name: &str,
-    operands: &[OperandMeta<E>],
-    rule: &dyn ExtentRule<E>,
-) -> Result<Vec<AxisMeta<E>>> {
+/// operand has one there, and all iteration axes there have one extent. Two
+/// undecided axes give an undecided one, whose extent is the one that is not 1.
+fn elementwise_axes(name: &str, operands: &[OperandMeta], math: &mut dyn SizeMath) -> Result<Vec<AxisMeta>> {
     let mut shapes = operands.iter().enumerate().filter_map(|(i, operand)| match operand {
         OperandMeta::Tensor(shape) => Some((i, shape)),
-        OperandMeta::Scalar(_) => None,
+        OperandMeta::Scalar(..) => None,
     });
     let Some((_, first)) = shapes.next() else {
         return Err(Diagnostic::user(code::NOT_TENSOR, format!("{name}: every operand is a scalar"))
@@ -143,31 +161,35 @@ fn elementwise_axes<E: Clone>(
                 .note("broadcast the operand of lower rank"));
         }
         for (position, (axis, other)) in axes.iter_mut().zip(&shape.axes).enumerate() {
-            match (axis.kind, other.kind) {
-                (_, AxisKind::Broadcast) => {}
-                (AxisKind::Broadcast, AxisKind::Iteration) => *axis = other.clone(),
-                (AxisKind::Iteration, AxisKind::Iteration) => {
-                    axis.extent = rule.unify(&axis.extent, &other.extent).map_err(|(a, b)| {
-                        Diagnostic::user(
-                            code::EXTENT,
-                            format!("{name}: axis {position} of operand {i} is {b}, not {a}"),
-                        )
-                        .note("an axis of size 1 broadcasts only if it is declared as a broadcast axis")
-                    })?;
-                }
-            }
+            *axis = paired(*axis, *other, math).map_err(|(a, b)| {
+                Diagnostic::user(code::EXTENT, format!("{name}: axis {position} of operand {i} is {b}, not {a}"))
+                    .note("an axis of size 1 broadcasts only if it is declared as a broadcast axis")
+            })?;
         }
     }
     Ok(axes)
 }
 
+/// The axis of a result at which two operands have these axes.
+fn paired(a: AxisMeta, b: AxisMeta, math: &mut dyn SizeMath) -> Result<AxisMeta, (String, String)> {
+    use AxisKind::*;
+    match (a.kind, b.kind) {
+        (_, Broadcast) => Ok(a),
+        (Broadcast, _) => Ok(b),
+        (Iteration, Iteration) => Ok(AxisMeta { extent: math.unify(a.extent, b.extent)?, kind: Iteration }),
+        (Iteration, Symbolic) => Ok(a),
+        (Symbolic, Iteration) => Ok(b),
+        (Symbolic, Symbolic) if a.extent == b.extent => Ok(a),
+        (Symbolic, Symbolic) => {
+            let one = math.constant(1);
+            let thin = math.binary(BinaryOp::Eq, a.extent, one);
+            Ok(AxisMeta { extent: math.select(thin, b.extent, a.extent), kind: Symbolic })
+        }
+    }
+}
+
 /// Axes of the results of operations that insert, drop or reorder axes.
-fn moved_axes<E: Clone>(
-    kind: &OpKind,
-    name: &str,
-    axes: &[AxisMeta<E>],
-    rule: &dyn ExtentRule<E>,
-) -> Result<Vec<AxisMeta<E>>> {
+fn moved_axes(kind: &OpKind, name: &str, axes: &[AxisMeta], math: &mut dyn SizeMath) -> Result<Vec<AxisMeta>> {
     let rank = axes.len();
     match kind {
         OpKind::Broadcast { flags } => {
@@ -179,11 +201,8 @@ fn moved_axes<E: Clone>(
                 ));
             }
             let mut old = axes.iter();
-            let new = AxisMeta { extent: rule.one(), kind: AxisKind::Broadcast };
-            Ok(flags
-                .iter()
-                .map(|&inserted| if inserted { new.clone() } else { old.next().expect("counted").clone() })
-                .collect())
+            let new = AxisMeta { extent: math.constant(1), kind: AxisKind::Broadcast };
+            Ok(flags.iter().map(|&inserted| if inserted { new } else { *old.next().expect("counted") }).collect())
         }
         OpKind::Squeeze { flags } => {
             if flags.len() != rank {
@@ -193,7 +212,7 @@ fn moved_axes<E: Clone>(
                     format!("{name}: {given} flags for an operand of rank {rank}"),
                 ));
             }
-            let guilty = (0..rank).find(|&i| flags[i] && axes[i].kind != AxisKind::Broadcast);
+            let guilty = (0..rank).find(|&i| flags[i] && axes[i].kind == AxisKind::Iteration);
             if let Some(i) = guilty {
                 return Err(Diagnostic::user(code::SQUEEZE, format!("{name}: axis {i} is not a broadcast axis"))
                     .note("only axes declared of size 1 can be squeezed; reduce it instead"));
@@ -241,6 +260,7 @@ impl OpKind {
             OpKind::Permute { .. } => "permute",
             OpKind::Reduce { op, .. } => op.name(),
             OpKind::Full => "full",
+            OpKind::Call(call) => call.row.name,
         }
     }
 
@@ -254,38 +274,51 @@ impl OpKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::num::{BinaryOp, ReduceOp, UnaryOp};
+    use crate::num::{ReduceOp, UnaryOp};
 
     struct Numbers;
 
-    impl ExtentRule<i64> for Numbers {
-        fn one(&self) -> i64 {
-            1
+    impl SizeMath for Numbers {
+        fn constant(&mut self, n: i64) -> Extent {
+            Extent(n)
         }
-        fn unify(&self, a: &i64, b: &i64) -> Result<i64, (String, String)> {
-            if a == b { Ok(*a) } else { Err((a.to_string(), b.to_string())) }
+        fn known(&self, extent: Extent) -> Option<i64> {
+            Some(extent.0)
         }
+        fn binary(&mut self, _: BinaryOp, a: Extent, _: Extent) -> Extent {
+            a
+        }
+        fn select(&mut self, _: Extent, a: Extent, _: Extent) -> Extent {
+            a
+        }
+        fn unify(&mut self, a: Extent, b: Extent) -> Result<Extent, (String, String)> {
+            if a == b { Ok(a) } else { Err((a.0.to_string(), b.0.to_string())) }
+        }
+    }
+
+    fn scalar(dtype: DType) -> OperandMeta {
+        OperandMeta::Scalar(dtype, Extent(0))
     }
 
     /// `b` is a broadcast axis, a number an iteration axis.
-    fn tensor(dtype: DType, axes: &str) -> OperandMeta<i64> {
+    fn tensor(dtype: DType, axes: &str) -> OperandMeta {
         OperandMeta::Tensor(shape(dtype, axes))
     }
 
-    fn shape(dtype: DType, axes: &str) -> Shape<i64> {
+    fn shape(dtype: DType, axes: &str) -> Shape {
         let axis = |text: &str| match text {
-            "b" => AxisMeta { extent: 1, kind: AxisKind::Broadcast },
-            number => AxisMeta { extent: number.parse().unwrap(), kind: AxisKind::Iteration },
+            "b" => AxisMeta { extent: Extent(1), kind: AxisKind::Broadcast },
+            number => AxisMeta { extent: Extent(number.parse().unwrap()), kind: AxisKind::Iteration },
         };
         Shape { dtype, axes: axes.split_whitespace().map(axis).collect() }
     }
 
-    fn check_infer(kind: OpKind, operands: &[OperandMeta<i64>], expected: Shape<i64>) {
-        assert_eq!(infer(&kind, operands, &Numbers).unwrap(), expected, "{kind:?}");
+    fn check_infer(kind: OpKind, operands: &[OperandMeta], expected: Shape) {
+        assert_eq!(infer(&kind, operands, &mut Numbers).unwrap(), [expected], "{kind:?}");
     }
 
-    fn check_refused(kind: OpKind, operands: &[OperandMeta<i64>], expected: &str) {
-        assert_eq!(infer(&kind, operands, &Numbers).unwrap_err().to_string().lines().next().unwrap(), expected);
+    fn check_refused(kind: OpKind, operands: &[OperandMeta], expected: &str) {
+        assert_eq!(infer(&kind, operands, &mut Numbers).unwrap_err().to_string().lines().next().unwrap(), expected);
     }
 
     #[test]
@@ -293,11 +326,11 @@ mod tests {
         use DType::*;
         let add = OpKind::Binary(BinaryOp::Add);
         check_infer(add.clone(), &[tensor(F32, "3 b"), tensor(F32, "b 4")], shape(F32, "3 4"));
-        check_infer(add.clone(), &[OperandMeta::Scalar(I32), tensor(I32, "")], shape(I32, ""));
+        check_infer(add.clone(), &[scalar(I32), tensor(I32, "")], shape(I32, ""));
         check_infer(OpKind::Binary(BinaryOp::Lt), &[tensor(I64, "5"), tensor(I64, "5")], shape(Bool, "5"));
         check_infer(OpKind::Unary(UnaryOp::IsNan), &[tensor(F64, "0")], shape(Bool, "0"));
         let where_op = OpKind::Ternary(TernaryOp::Where);
-        check_infer(where_op, &[tensor(Bool, "2"), tensor(F16, "b"), OperandMeta::Scalar(F16)], shape(F16, "2"));
+        check_infer(where_op, &[tensor(Bool, "2"), tensor(F16, "b"), scalar(F16)], shape(F16, "2"));
         check_infer(OpKind::Cast(BF16), &[tensor(I8, "2")], shape(BF16, "2"));
         let flags = vec![true, false, true];
         check_infer(OpKind::Broadcast { flags: flags.clone() }, &[tensor(F32, "7")], shape(F32, "b 7 b"));
@@ -305,7 +338,7 @@ mod tests {
         check_infer(OpKind::Permute { perm: vec![2, 0, 1] }, &[tensor(F32, "4 5 6")], shape(F32, "6 4 5"));
         let sum = OpKind::Reduce { op: ReduceOp::Sum, axes: vec![0, 2] };
         check_infer(sum, &[tensor(F32, "4 5 6")], shape(F32, "5"));
-        check_infer(OpKind::Full, &[OperandMeta::Scalar(F32)], shape(F32, ""));
+        check_infer(OpKind::Full, &[scalar(F32)], shape(F32, ""));
     }
 
     #[test]
@@ -347,7 +380,7 @@ mod tests {
         check_refused(reduce(ReduceOp::Sum, &[0]), &[tensor(Bool, "4")], "error[E0202]: sum: not defined on bool");
         check_refused(
             OpKind::Binary(BinaryOp::Mul),
-            &[OperandMeta::Scalar(F32), OperandMeta::Scalar(F32)],
+            &[scalar(F32), scalar(F32)],
             "error[E0207]: mul: every operand is a scalar",
         );
     }

@@ -20,8 +20,7 @@
 //! builder into the primitives of [`OpKind`].
 
 mod bind;
-mod builder;
-pub mod catalog;
+pub(crate) mod builder;
 mod composite;
 mod finish;
 pub mod hash;
@@ -29,6 +28,7 @@ mod infer;
 mod ir;
 pub mod meta;
 mod methods;
+pub mod ops;
 pub mod random;
 mod scalars;
 #[cfg(test)]
@@ -39,5 +39,6 @@ mod tests;
 pub use bind::{Bindings, bind, bind_args};
 pub use builder::{Dim, FusionBuilder, MAX_OPS, MAX_RANK, Src, is_name};
 pub use ir::{
-    Axis, AxisKind, Fusion, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef, TensorId,
+    Axis, AxisKind, Fusion, InputLayout, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef,
+    TensorId, Update,
 };

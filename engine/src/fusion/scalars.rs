@@ -1,9 +1,10 @@
 //! Hash-consed scalars: equal definitions get one id, and arithmetic on
 //! constants folds, so that a fusion never holds a scalar that is known.
 
+use super::meta::{Extent, SizeMath};
 use super::{Scalar, ScalarDef, ScalarId};
-use crate::num::{BinaryOp, DType, DTypeClass, UnaryOp, Value, eval};
-use crate::util::PrimaryMap;
+use crate::num::{BinaryOp, DType, DTypeClass, TernaryOp, UnaryOp, Value, eval};
+use crate::util::{EntityId, PrimaryMap};
 use rustc_hash::FxHashMap;
 
 /// The scalars of a fusion under construction.
@@ -83,6 +84,67 @@ impl ScalarPool {
             _ => self.intern(result, ScalarDef::Binary(op, a, b)),
         }
     }
+
+    /// Arithmetic on three scalars of a type that the operation accepts; the
+    /// first of `where` is a `bool`.
+    pub(super) fn ternary(&mut self, op: TernaryOp, a: ScalarId, b: ScalarId, c: ScalarId) -> ScalarId {
+        let dtype = self.dtype(c);
+        if op == TernaryOp::Where {
+            match self.const_value(a) {
+                Some(condition) => return if condition.as_bool() { b } else { c },
+                None if b == c => return b,
+                None => {}
+            }
+        }
+        match (self.const_value(a), self.const_value(b), self.const_value(c)) {
+            (Some(x), Some(y), Some(z)) => {
+                self.intern(dtype, ScalarDef::Const(canonical(eval::ternary(op, dtype, x, y, z))))
+            }
+            _ => self.intern(dtype, ScalarDef::Ternary(op, a, b, c)),
+        }
+    }
+}
+
+/// Symbolic extents are scalars: constants must agree; a constant says more
+/// than a symbol; of two symbols the first stands for both.
+impl SizeMath for ScalarPool {
+    fn constant(&mut self, n: i64) -> Extent {
+        extent(self.size_const(n))
+    }
+    fn known(&self, extent: Extent) -> Option<i64> {
+        self.const_value(scalar(extent)).map(Value::as_i64)
+    }
+    fn binary(&mut self, op: BinaryOp, a: Extent, b: Extent) -> Extent {
+        let (a, b) = (scalar(a), scalar(b));
+        // What leaves the other operand as it is needs no scalar of its own.
+        match (op, self.const_value(a).map(Value::as_i64), self.const_value(b).map(Value::as_i64)) {
+            (BinaryOp::Add | BinaryOp::Sub, _, Some(0)) | (BinaryOp::Mul | BinaryOp::Div, _, Some(1)) => extent(a),
+            (BinaryOp::Add, Some(0), _) | (BinaryOp::Mul, Some(1), _) => extent(b),
+            (BinaryOp::Minimum | BinaryOp::Maximum, _, _) if a == b => extent(a),
+            _ => extent(ScalarPool::binary(self, op, a, b)),
+        }
+    }
+    fn select(&mut self, condition: Extent, a: Extent, b: Extent) -> Extent {
+        let condition = self.cast(scalar(condition), DType::Bool);
+        extent(self.ternary(TernaryOp::Where, condition, scalar(a), scalar(b)))
+    }
+    fn unify(&mut self, a: Extent, b: Extent) -> Result<Extent, (String, String)> {
+        match (self.known(a), self.known(b)) {
+            (Some(x), Some(y)) if x != y => Err((x.to_string(), y.to_string())),
+            (None, Some(_)) => Ok(b),
+            _ => Ok(a),
+        }
+    }
+}
+
+/// The extent that a scalar is.
+pub(super) fn extent(scalar: ScalarId) -> Extent {
+    Extent(scalar.index() as i64)
+}
+
+/// The scalar that an extent is.
+pub(super) fn scalar(extent: Extent) -> ScalarId {
+    ScalarId::from_index(extent.0 as usize)
 }
 
 /// The widest type of a value's class, which represents it exactly.

@@ -1,10 +1,10 @@
 //! Fusions for tests of this crate's lower rows, made directly from operations
 //! without the builder's conveniences.
 
-use super::meta::{AxisMeta, ExtentRule, OperandMeta, Shape, infer};
+use super::meta::{AxisMeta, Extent, OperandMeta, Shape, SizeMath, infer};
 use super::{Axis, AxisKind, Fusion, Op, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef, TensorId};
-use crate::num::{DType, Value};
-use crate::util::PrimaryMap;
+use crate::num::{BinaryOp, DType, Value};
+use crate::util::{EntityId, PrimaryMap};
 use std::collections::BTreeMap;
 
 /// A fusion in the making.
@@ -16,12 +16,21 @@ pub(crate) struct Sketch {
 /// Two scalars agree if they are the same one; different ones may still be equal.
 struct Symbols(ScalarId);
 
-impl ExtentRule<ScalarId> for Symbols {
-    fn one(&self) -> ScalarId {
-        self.0
+impl SizeMath for Symbols {
+    fn constant(&mut self, _: i64) -> Extent {
+        Extent(self.0.index() as i64)
     }
-    fn unify(&self, a: &ScalarId, _: &ScalarId) -> Result<ScalarId, (String, String)> {
-        Ok(*a)
+    fn known(&self, _: Extent) -> Option<i64> {
+        None
+    }
+    fn binary(&mut self, _: BinaryOp, a: Extent, _: Extent) -> Extent {
+        a
+    }
+    fn select(&mut self, _: Extent, a: Extent, _: Extent) -> Extent {
+        a
+    }
+    fn unify(&mut self, a: Extent, _: Extent) -> Result<Extent, (String, String)> {
+        Ok(a)
     }
 }
 
@@ -34,6 +43,7 @@ impl Sketch {
             ops: PrimaryMap::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
+            updates: Vec::new(),
         };
         Self { fusion, symbols: BTreeMap::new() }
     }
@@ -76,7 +86,7 @@ impl Sketch {
             };
             list.push(Axis { extent, kind });
         }
-        let tensor = Tensor { name: name.into(), dtype, axes: list, def: TensorDef::Input(input) };
+        let tensor = Tensor { name: name.into(), dtype, axes: list, def: TensorDef::Input(input), layout: None };
         let id = self.fusion.tensors.push(tensor);
         self.fusion.inputs.push(Operand::Tensor(id));
         id
@@ -86,8 +96,9 @@ impl Sketch {
     pub(crate) fn op(&mut self, kind: OpKind, inputs: &[Operand]) -> TensorId {
         let one = self.constant(DType::I64, Value::Int(1));
         let operands: Vec<_> = inputs.iter().map(|operand| self.operand_meta(*operand)).collect();
-        let shape = infer(&kind, &operands, &Symbols(one)).unwrap();
-        let axes = shape.axes.iter().map(|a| Axis { extent: a.extent, kind: a.kind }).collect();
+        let shape = infer(&kind, &operands, &mut Symbols(one)).unwrap().remove(0);
+        let id = |extent: Extent| ScalarId::from_index(extent.0 as usize);
+        let axes = shape.axes.iter().map(|a| Axis { extent: id(a.extent), kind: a.kind }).collect();
         self.define(kind, inputs, shape.dtype, axes)
     }
 
@@ -101,19 +112,25 @@ impl Sketch {
     fn define(&mut self, kind: OpKind, inputs: &[Operand], dtype: DType, axes: Vec<Axis>) -> TensorId {
         let def = TensorDef::Op(self.fusion.ops.next_id());
         let name = self.fusion.ops.len().to_string();
-        let output = self.fusion.tensors.push(Tensor { name, dtype, axes, def });
+        let output = self.fusion.tensors.push(Tensor { name, dtype, axes, def, layout: None });
         self.fusion.outputs.retain(|t| !inputs.contains(&Operand::Tensor(*t)));
         self.fusion.outputs.push(output);
-        self.fusion.ops.push(Op { kind, inputs: inputs.to_vec(), output });
+        self.fusion.ops.push(Op { kind, inputs: inputs.to_vec(), outputs: vec![output] });
         output
     }
 
-    fn operand_meta(&self, operand: Operand) -> OperandMeta<ScalarId> {
+    fn operand_meta(&self, operand: Operand) -> OperandMeta {
         match operand {
-            Operand::Scalar(scalar) => OperandMeta::Scalar(self.fusion.scalars[scalar].dtype),
+            Operand::Scalar(scalar) => {
+                OperandMeta::Scalar(self.fusion.scalars[scalar].dtype, Extent(scalar.index() as i64))
+            }
             Operand::Tensor(tensor) => {
                 let tensor = &self.fusion.tensors[tensor];
-                let axes = tensor.axes.iter().map(|a| AxisMeta { extent: a.extent, kind: a.kind }).collect();
+                let axes = tensor
+                    .axes
+                    .iter()
+                    .map(|a| AxisMeta { extent: Extent(a.extent.index() as i64), kind: a.kind })
+                    .collect();
                 OperandMeta::Tensor(Shape { dtype: tensor.dtype, axes })
             }
         }

@@ -110,7 +110,7 @@ impl<'a> Builder<'a> {
     fn map_op(&mut self, op: OpId) {
         let fusion = self.fusion;
         let data = &fusion.ops[op];
-        let output_rank = fusion.tensors[data.output].axes.len();
+        let output_rank = fusion.tensors[data.output()].axes.len();
         for (operand, input) in data.inputs.iter().enumerate() {
             let Operand::Tensor(input) = *input else { continue };
             let rank = fusion.tensors[input].axes.len();
@@ -128,15 +128,17 @@ impl<'a> Builder<'a> {
                 | OpKind::Ternary(_)
                 | OpKind::Cast(_)
                 | OpKind::Set
-                | OpKind::Full => (0..rank.min(output_rank)).map(|axis| (axis, axis)).collect(),
+                | OpKind::Full
+                // Schedules refuse the other primitives.
+                | OpKind::Call(_) => (0..rank.min(output_rank)).map(|axis| (axis, axis)).collect(),
             };
             let first_in = match self.nodes.by_use.get(&InputUse { op, operand }) {
                 Some(first) => *first,
                 None => self.nodes.tensor[input],
             };
-            let first_out = self.nodes.tensor[data.output];
+            let first_out = self.nodes.tensor[data.output()];
             for (from, to) in pairs {
-                let same_kind = fusion.tensors[input].axes[from].kind == fusion.tensors[data.output].axes[to].kind;
+                let same_kind = fusion.tensors[input].axes[from].kind == fusion.tensors[data.output()].axes[to].kind;
                 self.permissive.union(first_in + from, first_out + to);
                 if same_kind {
                     self.exact.union(first_in + from, first_out + to);

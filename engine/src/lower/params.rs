@@ -84,6 +84,11 @@ impl Lowering<'_> {
                 let value = self.b.exprs().binary(op, a, b);
                 self.hoist("s", value)
             }
+            ScalarDef::Ternary(op, a, b, c) => {
+                let (a, b, c) = (self.scalar(a)?, self.scalar(b)?, self.scalar(c)?);
+                let value = self.b.exprs().ternary(op, a, b, c);
+                self.hoist("s", value)
+            }
             ScalarDef::Cast(operand) => {
                 let operand = self.scalar(operand)?;
                 let value = self.b.exprs().cast(operand, data.dtype);

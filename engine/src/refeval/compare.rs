@@ -92,14 +92,14 @@ impl Cone {
             _ => Some(new),
         };
         for (id, op) in fusion.ops.iter().rev() {
-            if !needed[op.output.index()] {
+            if !needed[op.output().index()] {
                 continue;
             }
-            let dtype = fusion.tensors[op.output].dtype;
+            let dtype = fusion.tensors[op.output()].dtype;
             // Moving elements does not round them.
             if dtype.is_float() && (op.kind.is_elementwise() || matches!(op.kind, OpKind::Reduce { .. })) {
                 cone.coarsest = coarser(cone.coarsest, dtype);
-                if op.output != output {
+                if op.output() != output {
                     cone.coarsest_inside = coarser(cone.coarsest_inside, dtype);
                 }
             }

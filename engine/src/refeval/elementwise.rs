@@ -3,33 +3,32 @@
 //! gives. The others call `num::eval` through a function pointer, or per
 //! element for integers.
 
-use super::data::{Data, Element, View};
-use super::nest::{Nest, map1, map2, map3};
+use crate::array::nest::{Nest, map1, map2, map3};
+use crate::array::{Data, Element, Elements, View};
 use crate::diag::{Diagnostic, Result};
 use crate::num::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_bf16, f64_to_f16};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
-use std::sync::Arc;
 
 /// `op(x)`.
 pub(super) fn unary(op: UnaryOp, x: &View) -> Result<View> {
     if op == UnaryOp::Real {
-        return Ok(x.clone());
+        return Ok(x.to_dense());
     }
     let dtype = if op.is_predicate() { DType::Bool } else { x.dtype };
     let nest = Nest::new(&x.sizes, [&x.strides]);
-    let data = match &*x.data {
-        Data::F32(a) if op.is_predicate() => {
+    let data = match x.elements() {
+        Elements::F32(a) if op.is_predicate() => {
             let f = eval::predicate_f64(op);
             Data::Bool(map1(&nest, a, |v| f(v.into())))
         }
-        Data::F64(a) if op.is_predicate() => Data::Bool(map1(&nest, a, eval::predicate_f64(op))),
-        Data::F32(a) => Data::F32(unary_f32(op, &nest, a)),
-        Data::F64(a) => Data::F64(map1(&nest, a, eval::unary_f64(op))),
-        Data::Int(a) if op.is_predicate() => {
+        Elements::F64(a) if op.is_predicate() => Data::Bool(map1(&nest, a, eval::predicate_f64(op))),
+        Elements::F32(a) => Data::F32(unary_f32(op, &nest, a)),
+        Elements::F64(a) => Data::F64(map1(&nest, a, eval::unary_f64(op))),
+        Elements::Int(a) if op.is_predicate() => {
             Data::Bool(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Int(v)).as_bool()))
         }
-        Data::Int(a) => Data::Int(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Int(v)).as_i64())),
-        Data::Bool(a) => Data::Bool(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Bool(v)).as_bool())),
+        Elements::Int(a) => Data::Int(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Int(v)).as_i64())),
+        Elements::Bool(a) => Data::Bool(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Bool(v)).as_bool())),
     };
     Ok(View::dense(dtype, x.sizes.clone(), data))
 }
@@ -55,15 +54,17 @@ pub(super) fn binary(op: BinaryOp, sizes: &[usize], a: &View, b: &View) -> Resul
     let dtype = if op.is_predicate() { DType::Bool } else { a.dtype };
     let (sa, sb) = (a.strides_in(sizes), b.strides_in(sizes));
     let nest = Nest::new(sizes, [&sa, &sb]);
-    let data = match (&*a.data, &*b.data) {
-        (Data::F32(x), Data::F32(y)) if op.is_predicate() => {
+    let data = match (a.elements(), b.elements()) {
+        (Elements::F32(x), Elements::F32(y)) if op.is_predicate() => {
             let f = eval::relation_f64(op);
             Data::Bool(map2(&nest, x, y, |x, y| f(x.into(), y.into())))
         }
-        (Data::F64(x), Data::F64(y)) if op.is_predicate() => Data::Bool(map2(&nest, x, y, eval::relation_f64(op))),
-        (Data::F32(x), Data::F32(y)) => Data::F32(binary_f32(op, &nest, x, y)),
-        (Data::F64(x), Data::F64(y)) => Data::F64(map2(&nest, x, y, eval::binary_f64(op, a.dtype))),
-        (Data::Int(x), Data::Int(y)) => {
+        (Elements::F64(x), Elements::F64(y)) if op.is_predicate() => {
+            Data::Bool(map2(&nest, x, y, eval::relation_f64(op)))
+        }
+        (Elements::F32(x), Elements::F32(y)) => Data::F32(binary_f32(op, &nest, x, y)),
+        (Elements::F64(x), Elements::F64(y)) => Data::F64(map2(&nest, x, y, eval::binary_f64(op, a.dtype))),
+        (Elements::Int(x), Elements::Int(y)) => {
             let f = |x, y| eval::binary(op, a.dtype, Value::Int(x), Value::Int(y));
             if op.is_predicate() {
                 Data::Bool(map2(&nest, x, y, |x, y| f(x, y).as_bool()))
@@ -71,7 +72,7 @@ pub(super) fn binary(op: BinaryOp, sizes: &[usize], a: &View, b: &View) -> Resul
                 Data::Int(map2(&nest, x, y, |x, y| f(x, y).as_i64()))
             }
         }
-        (Data::Bool(x), Data::Bool(y)) => {
+        (Elements::Bool(x), Elements::Bool(y)) => {
             let f = |x, y| eval::binary(op, DType::Bool, Value::Bool(x), Value::Bool(y));
             Data::Bool(map2(&nest, x, y, |x, y| f(x, y).as_bool()))
         }
@@ -101,17 +102,21 @@ fn binary_f32(op: BinaryOp, nest: &Nest<2>, x: &[f32], y: &[f32]) -> Vec<f32> {
 pub(super) fn ternary(op: TernaryOp, sizes: &[usize], a: &View, b: &View, c: &View) -> Result<View> {
     let strides = [a, b, c].map(|v| v.strides_in(sizes));
     let nest = Nest::new(sizes, std::array::from_fn(|n| strides[n].as_slice()));
-    let data = match (&*a.data, &*b.data, &*c.data) {
-        (Data::Bool(_), Data::Bool(_), Data::Bool(_)) if op == TernaryOp::Where => select::<bool>(&nest, a, b, c)?,
-        (Data::Bool(_), Data::F32(_), _) if op == TernaryOp::Where => select::<f32>(&nest, a, b, c)?,
-        (Data::Bool(_), Data::F64(_), _) if op == TernaryOp::Where => select::<f64>(&nest, a, b, c)?,
-        (Data::Bool(_), Data::Int(_), _) if op == TernaryOp::Where => select::<i64>(&nest, a, b, c)?,
-        (Data::F32(x), Data::F32(y), Data::F32(z)) => {
+    let data = match (a.elements(), b.elements(), c.elements()) {
+        (Elements::Bool(_), Elements::Bool(_), Elements::Bool(_)) if op == TernaryOp::Where => {
+            select::<bool>(&nest, a, b, c)?
+        }
+        (Elements::Bool(_), Elements::F32(_), _) if op == TernaryOp::Where => select::<f32>(&nest, a, b, c)?,
+        (Elements::Bool(_), Elements::F64(_), _) if op == TernaryOp::Where => select::<f64>(&nest, a, b, c)?,
+        (Elements::Bool(_), Elements::Int(_), _) if op == TernaryOp::Where => select::<i64>(&nest, a, b, c)?,
+        (Elements::F32(x), Elements::F32(y), Elements::F32(z)) => {
             let f = eval::ternary_f64(op);
             Data::F32(map3(&nest, x, y, z, |x, y, z| f(x.into(), y.into(), z.into()) as f32))
         }
-        (Data::F64(x), Data::F64(y), Data::F64(z)) => Data::F64(map3(&nest, x, y, z, eval::ternary_f64(op))),
-        (Data::Int(x), Data::Int(y), Data::Int(z)) => {
+        (Elements::F64(x), Elements::F64(y), Elements::F64(z)) => {
+            Data::F64(map3(&nest, x, y, z, eval::ternary_f64(op)))
+        }
+        (Elements::Int(x), Elements::Int(y), Elements::Int(z)) => {
             let f = |x, y, z| eval::ternary(op, a.dtype, Value::Int(x), Value::Int(y), Value::Int(z));
             Data::Int(map3(&nest, x, y, z, |x, y, z| f(x, y, z).as_i64()))
         }
@@ -130,14 +135,15 @@ pub(super) fn cast(to: DType, x: &View) -> Result<View> {
     let from = x.dtype;
     // The elements of f16 and bf16 are held as f32 already.
     if from == to || (from.is_reduced_float() && to == DType::F32) {
-        return Ok(View { dtype: to, data: Arc::clone(&x.data), sizes: x.sizes.clone(), strides: x.strides.clone() });
+        let same = if x.is_dense() { x.clone() } else { x.to_dense() };
+        return Ok(View { dtype: to, ..same });
     }
     let nest = Nest::new(&x.sizes, [&x.strides]);
-    let data = match &*x.data {
-        Data::F32(a) => cast_f32(to, &nest, a),
-        Data::F64(a) => cast_f64(to, &nest, a),
-        Data::Int(a) => cast_value(to, &nest, a, |v| eval::cast(from, to, Value::Int(v))),
-        Data::Bool(a) => cast_value(to, &nest, a, |v| eval::cast(from, to, Value::Bool(v))),
+    let data = match x.elements() {
+        Elements::F32(a) => cast_f32(to, &nest, a),
+        Elements::F64(a) => cast_f64(to, &nest, a),
+        Elements::Int(a) => cast_value(to, &nest, a, |v| eval::cast(from, to, Value::Int(v))),
+        Elements::Bool(a) => cast_value(to, &nest, a, |v| eval::cast(from, to, Value::Bool(v))),
     };
     Ok(View::dense(to, x.sizes.clone(), data))
 }

@@ -1,30 +1,79 @@
 //! Evaluates a fusion operation by operation.
 
-use super::data::View;
 use super::{elementwise, reduce};
+use crate::array::{View, elementwise_strides, iteration_order, permuted};
 use crate::diag::{Diagnostic, Result};
+use crate::fusion::ops::{Call, EvalCx, EvalOperand};
 use crate::fusion::{Bindings, Fusion, Op, OpKind, Operand, TensorDef, TensorId, bind_args};
 use crate::num::DType;
-use crate::tensor::{Arg, HostTensor, TensorMeta};
+use crate::tensor::{Arg, HostTensor, Offsets, TensorMeta};
 use crate::util::EntityId;
 
-/// The outputs of a fusion for some arguments: dense, row-major.
+/// What a fusion gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation {
+    /// The outputs in order, with the sizes and strides that PyTorch's eager
+    /// operations would give them.
+    pub outputs: Vec<HostTensor>,
+    /// The inputs that are updated, by position, as they are afterwards. An
+    /// output that is an update too has its input's strides.
+    pub updates: Vec<(usize, HostTensor)>,
+}
+
+/// The outputs of a fusion for some arguments.
 pub fn evaluate(fusion: &Fusion, args: &[Arg]) -> Result<Vec<HostTensor>> {
+    Ok(evaluate_all(fusion, args)?.outputs)
+}
+
+/// Outputs and updated inputs of a fusion for some arguments.
+pub fn evaluate_all(fusion: &Fusion, args: &[Arg]) -> Result<Evaluation> {
     let bindings = bind_args(fusion, args)?;
     check_memory(fusion, &bindings)?;
     let mut state = State { fusion, args, bindings, values: vec![None; fusion.tensors.len()] };
     let last_uses = last_uses(fusion);
     for (id, op) in fusion.ops.iter() {
-        let result = state.run(op)?;
-        state.values[op.output.index()] = Some(result);
+        let results = state.run(op)?;
+        for (output, result) in op.outputs.iter().zip(results) {
+            state.values[output.index()] = Some(result);
+        }
         // Memory of what nothing reads any more.
-        for operand in fusion.tensor_inputs(id).chain([op.output]) {
+        for operand in fusion.tensor_inputs(id).chain(op.outputs.iter().copied()) {
             if last_uses[operand.index()].is_none_or(|last| last <= id.index()) {
                 state.values[operand.index()] = None;
             }
         }
     }
-    fusion.outputs.iter().map(|&output| state.tensor(output)?.store()).collect()
+    let mut updates = Vec::with_capacity(fusion.updates.len());
+    for update in &fusion.updates {
+        let input = update.input as usize;
+        let Some(Arg::Tensor(target)) = args.get(input) else {
+            return Err(Diagnostic::bug(format!("input {input} was checked to be a tensor")));
+        };
+        updates.push((input, write_into(target, &state.tensor(update.tensor)?)));
+    }
+    let mut outputs = Vec::with_capacity(fusion.outputs.len());
+    for &output in &fusion.outputs {
+        let updated = fusion.updates.iter().position(|update| update.tensor == output);
+        outputs.push(match updated {
+            Some(position) => updates[position].1.clone(),
+            None => state.tensor(output)?.store()?,
+        });
+    }
+    Ok(Evaluation { outputs, updates })
+}
+
+/// A tensor with other elements in the same places of its storage.
+fn write_into(target: &HostTensor, value: &View) -> HostTensor {
+    let mut target = target.clone();
+    let width = target.dtype().bytes();
+    let offsets: Vec<usize> = Offsets::new(&target.meta).map(|offset| target.offset + offset as usize).collect();
+    for (offset, value) in offsets.into_iter().zip(value.values()) {
+        let bytes = crate::num::storage::encode(target.meta.dtype, value);
+        if let Some(place) = target.data.get_mut(offset * width..(offset + 1) * width) {
+            place.copy_from_slice(&bytes[..width]);
+        }
+    }
+    target
 }
 
 /// The position of the last operation that reads each tensor; none if no
@@ -36,7 +85,7 @@ fn last_uses(fusion: &Fusion) -> Vec<Option<usize>> {
             last[operand.index()] = Some(id.index());
         }
     }
-    for output in &fusion.outputs {
+    for output in fusion.outputs.iter().chain(fusion.updates.iter().map(|update| &update.tensor)) {
         last[output.index()] = Some(usize::MAX);
     }
     last
@@ -50,7 +99,7 @@ fn check_memory(fusion: &Fusion, bindings: &Bindings) -> Result<()> {
             TensorDef::Input(_) => true,
             TensorDef::Op(op) => matches!(
                 fusion.ops[op].kind,
-                OpKind::Set | OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. } | OpKind::Full
+                OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. }
             ),
         };
         if !is_view || fusion.outputs.contains(&tensor) {
@@ -105,36 +154,93 @@ impl State<'_> {
         }
     }
 
-    fn run(&mut self, op: &Op) -> Result<View> {
-        let sizes = self.sizes(op.output);
+    fn run(&mut self, op: &Op) -> Result<Vec<View>> {
+        if let OpKind::Call(call) = &op.kind {
+            return self.call(op, call);
+        }
+        let sizes = self.sizes(op.output());
         let mut operands = Vec::with_capacity(op.inputs.len());
         for &operand in &op.inputs {
             operands.push(self.operand(operand, &sizes)?);
         }
-        // The binding checked the number of operands and their axes.
-        match (&op.kind, &mut operands[..]) {
-            (OpKind::Unary(op), [x]) => elementwise::unary(*op, x),
-            (OpKind::Binary(op), [a, b]) => elementwise::binary(*op, &sizes, a, b),
-            (OpKind::Ternary(op), [a, b, c]) => elementwise::ternary(*op, &sizes, a, b, c),
-            (OpKind::Cast(to), [x]) => elementwise::cast(*to, x),
-            (OpKind::Set | OpKind::Full, [x]) => Ok(x.clone()),
-            (OpKind::Reduce { op, axes }, [x]) => reduce::reduce(*op, axes, x),
-            (kind, [x]) => {
-                x.strides = moved_strides(kind, &x.strides);
-                x.sizes = sizes;
-                Ok(x.clone())
-            }
-            (kind, _) => Err(Diagnostic::bug(format!("{} with {} operands", kind.name(), op.inputs.len()))),
+        if op.kind.is_elementwise() && !sizes.is_empty() {
+            let tensor = |operand: &Operand| matches!(operand, Operand::Tensor(_));
+            return Ok(vec![in_order(&op.kind, &sizes, &operands, op.inputs.iter().map(tensor))?]);
         }
+        core(&op.kind, sizes, &mut operands).map(|view| vec![view])
+    }
+
+    /// A primitive with an evaluator of its own.
+    fn call(&mut self, op: &Op, call: &Call) -> Result<Vec<View>> {
+        let Some(primitive) = call.primitive() else {
+            return Err(Diagnostic::bug(format!("{} is no primitive", call.row.name)));
+        };
+        let mut operands = Vec::with_capacity(op.inputs.len());
+        for &operand in &op.inputs {
+            operands.push(match operand {
+                Operand::Tensor(tensor) => EvalOperand::Tensor(self.tensor(tensor)?),
+                Operand::Scalar(scalar) => {
+                    EvalOperand::Scalar(self.fusion.scalars[scalar].dtype, self.bindings.scalar(scalar))
+                }
+            });
+        }
+        let results: Vec<_> =
+            op.outputs.iter().map(|&output| (self.fusion.tensors[output].dtype, self.sizes(output))).collect();
+        let views = (primitive.eval)(&EvalCx::new(call, &operands, &results))?;
+        let agrees =
+            |(view, (dtype, sizes)): (&View, &(DType, Vec<usize>))| view.dtype == *dtype && view.sizes == *sizes;
+        if views.len() != results.len() || !views.iter().zip(&results).all(agrees) {
+            let name = call.row.name;
+            return Err(Diagnostic::bug(format!("{name}: its values have other types or sizes than its rule says")));
+        }
+        Ok(views)
+    }
+}
+
+/// An elementwise operation, visiting axes in the order of the operands'
+/// strides and laying out the result so.
+fn in_order(kind: &OpKind, sizes: &[usize], operands: &[View], tensors: impl Iterator<Item = bool>) -> Result<View> {
+    let tensors: Vec<bool> = tensors.collect();
+    let metas: Vec<TensorMeta> = operands.iter().zip(&tensors).filter(|(_, t)| **t).map(|(v, _)| v.meta()).collect();
+    let layouts: Vec<_> = metas.iter().map(|meta| (&meta.sizes[..], &meta.strides[..])).collect();
+    let signed: Vec<i64> = sizes.iter().map(|&size| size as i64).collect();
+    let order = iteration_order(&signed, &layouts);
+    let strides = elementwise_strides(&signed, &layouts, tensors.contains(&false));
+    let mut moved: Vec<View> = operands.iter().map(|operand| operand.permuted(&order)).collect();
+    let result = core(kind, permuted(sizes, &order), &mut moved)?;
+    let strides = strides.into_iter().map(|stride| stride as usize).collect();
+    Ok(View { strides, sizes: sizes.to_vec(), ..result })
+}
+
+fn core(kind: &OpKind, sizes: Vec<usize>, operands: &mut [View]) -> Result<View> {
+    // The binding checked the number of operands and their axes.
+    match (kind, operands) {
+        (OpKind::Unary(op), [x]) => elementwise::unary(*op, x),
+        (OpKind::Binary(op), [a, b]) => elementwise::binary(*op, &sizes, a, b),
+        (OpKind::Ternary(op), [a, b, c]) => elementwise::ternary(*op, &sizes, a, b, c),
+        (OpKind::Cast(to), [x]) => elementwise::cast(*to, x),
+        (OpKind::Set, [x]) => Ok(x.to_dense()),
+        (OpKind::Full, [x]) => Ok(x.to_dense()),
+        (OpKind::Reduce { op, axes }, [x]) => reduce::reduce(*op, axes, x),
+        (kind, [x]) => Ok(x.seen(sizes, moved_strides(kind, x), 0)),
+        (kind, operands) => Err(Diagnostic::bug(format!("{} with {} operands", kind.name(), operands.len()))),
     }
 }
 
 /// Strides of the views that insert, drop and reorder axes.
-fn moved_strides(kind: &OpKind, strides: &[usize]) -> Vec<usize> {
+fn moved_strides(kind: &OpKind, x: &View) -> Vec<usize> {
+    let strides = &x.strides;
     match kind {
         OpKind::Broadcast { flags } => {
-            let mut old = strides.iter().copied();
-            flags.iter().map(|&new| if new { 0 } else { old.next().unwrap_or(0) }).collect()
+            // A new axis steps over what is inside of it.
+            let mut old = 0;
+            let mut moved = Vec::with_capacity(flags.len());
+            for &new in flags {
+                let step = strides.get(old).map_or(1, |stride| stride * x.sizes[old].max(1));
+                moved.push(if new { step } else { strides.get(old).copied().unwrap_or(0) });
+                old += usize::from(!new);
+            }
+            moved
         }
         OpKind::Squeeze { flags } => {
             strides.iter().zip(flags).filter(|(_, dropped)| !**dropped).map(|(&stride, _)| stride).collect()

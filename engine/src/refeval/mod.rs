@@ -9,14 +9,12 @@
 //! [`compare`] holds a device's result against the reference.
 
 mod compare;
-mod data;
 mod elementwise;
 mod evaluate;
-mod nest;
 mod reduce;
 
 pub use compare::{Comparison, Mismatch, Tolerance, compare};
-pub use evaluate::evaluate;
+pub use evaluate::{Evaluation, evaluate, evaluate_all};
 
 #[cfg(test)]
 mod tests;

@@ -6,8 +6,8 @@
 //! the number of elements: not on threads, and not on which of the two loop
 //! orders below is used for speed.
 
-use super::data::{Data, Element, View};
-use super::nest::Nest;
+use crate::array::nest::Nest;
+use crate::array::{Data, Element, Elements, View};
 use crate::diag::{Diagnostic, Result};
 use crate::num::{DType, ReduceOp, eval};
 use rayon::prelude::*;
@@ -26,11 +26,11 @@ pub(super) fn reduce(op: ReduceOp, axes: &[u32], x: &View) -> Result<View> {
     let kept = Nest::new(&sizes, [&picked(false, &x.strides)]);
     let reduced = Nest::new(&picked(true, &x.sizes), [&picked(true, &x.strides)]);
     let plan = Plan { kept, reduced };
-    let data = match &*x.data {
-        Data::F32(a) => Data::F32(float(op, &plan, a, |v: f32| v.into(), |v| v as f32)),
-        Data::F64(a) => Data::F64(float(op, &plan, a, |v: f64| v, |v| v)),
-        Data::Int(a) => Data::Int(int(op, &plan, a, x.dtype)),
-        Data::Bool(a) => match op {
+    let data = match x.elements() {
+        Elements::F32(a) => Data::F32(float(op, &plan, a, |v: f32| v.into(), |v| v as f32)),
+        Elements::F64(a) => Data::F64(float(op, &plan, a, |v: f64| v, |v| v)),
+        Elements::Int(a) => Data::Int(int(op, &plan, a, x.dtype)),
+        Elements::Bool(a) => match op {
             ReduceOp::Max => Data::Bool(plan.run(a, false, |v| v, |a, b| a | b, |v| v)),
             ReduceOp::Min => Data::Bool(plan.run(a, true, |v| v, |a, b| a & b, |v| v)),
             ReduceOp::Sum | ReduceOp::Prod => return Err(Diagnostic::bug(format!("{op} of bool after binding"))),

@@ -16,6 +16,7 @@ use crate::util::{PrimaryMap, SecondaryMap};
 
 /// The working copy. Dead operations are left out.
 pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
+    super::support::check(fusion)?;
     let graph = analyze(fusion)?;
     let live = live_tensors(fusion);
     let mut builder = GraphBuilder {
@@ -36,7 +37,7 @@ pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
             builder.input(position, tensor);
         }
     }
-    for op in fusion.ops.ids().filter(|op| live[fusion.ops[*op].output]) {
+    for op in fusion.ops.ids().filter(|op| live[fusion.ops[*op].output()]) {
         builder.op(op);
     }
     for (position, tensor) in fusion.outputs.iter().enumerate() {
@@ -52,7 +53,7 @@ fn live_tensors(fusion: &Fusion) -> SecondaryMap<TensorId, bool> {
         live.set(*output, true);
     }
     for op in fusion.ops.ids().rev() {
-        if live[fusion.ops[op].output] {
+        if live[fusion.ops[op].output()] {
             for input in fusion.tensor_inputs(op) {
                 live.set(input, true);
             }
@@ -150,6 +151,8 @@ impl GraphBuilder<'_> {
             OpKind::Set | OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. } | OpKind::Full => {
                 Compute::Copy
             }
+            // Refused before.
+            OpKind::Call(_) => return,
             OpKind::Reduce { op, axes } => {
                 let TvOperand::Tv(input) = inputs[0] else { return };
                 let input_axes = &self.scheduled.tensors[input].axes;
@@ -163,14 +166,14 @@ impl GraphBuilder<'_> {
                 Compute::Reduce { op: *op, over }
             }
         };
-        let labels = self.graph.labels[data.output].clone();
-        let name = self.scheduled.fusion.tensors[data.output].name.clone();
+        let labels = self.graph.labels[data.output()].clone();
+        let name = self.scheduled.fusion.tensors[data.output()].name.clone();
         let compute = match compute {
             Compute::Reduce { over, .. } if over.is_empty() => Compute::Copy,
             other => other,
         };
-        let tv = self.push(name, data.output, &labels, None, Some(TvOp { compute, inputs }));
-        self.tv_of.set(data.output, Some(tv));
+        let tv = self.push(name, data.output(), &labels, None, Some(TvOp { compute, inputs }));
+        self.tv_of.set(data.output(), Some(tv));
     }
 
     fn output(&mut self, position: usize, tensor: TensorId) {

@@ -27,6 +27,7 @@ mod ir;
 mod layout;
 mod print;
 mod stages;
+mod support;
 
 pub use builder::ScheduleBuilder;
 pub use graph::scheduled_fusion;

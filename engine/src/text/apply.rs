@@ -1,81 +1,83 @@
-//! From a row of the catalog to the builder's method.
+//! From what a statement says to the arguments of its operation.
 
-use super::attrs::Attrs;
-use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::catalog::{OpInfo, Operation};
-use crate::fusion::{FusionBuilder, Operand, Src};
+use super::attrs::{self, RawAttr};
+use crate::diag::{Diagnostic, Result, Span};
+use crate::fusion::Src;
+use crate::fusion::ops::{Arg, Args, Need, OpRow, ParamKind, arity_error};
 
-/// What a statement gives to its operation.
-pub(super) struct Call<'a> {
-    pub(super) info: OpInfo,
+/// What a statement gives to its operation, names resolved.
+pub(super) struct Written<'a> {
+    pub(super) row: &'static OpRow,
     /// The extents in brackets.
-    pub(super) shape: Vec<Src>,
+    pub(super) shape: Option<Vec<Src>>,
     pub(super) operands: Vec<Src>,
-    pub(super) attrs: &'a Attrs,
+    pub(super) attrs: Vec<RawAttr<'a, Src>>,
+    /// From the operation's name to the end.
+    pub(super) span: Span,
 }
 
-/// Axis of softmax, correction of variances and epsilon of norms, unless given.
-const DEFAULT_AXIS: i64 = -1;
-const DEFAULT_CORRECTION: i64 = 1;
-const DEFAULT_EPS: f64 = 1e-5;
-const DEFAULT_SLOPE: f64 = 0.01;
-
-/// Adds the operation; returns the values it defines.
-pub(super) fn apply(b: &mut FusionBuilder, call: &Call<'_>) -> Result<Vec<Operand>> {
-    check_arity(call)?;
-    let Call { info, shape, operands: x, attrs } = call;
-    let keepdim = attrs.flag("keepdim");
-    let axes = attrs.ints("axes");
-    let axis = attrs.int("axis").unwrap_or(DEFAULT_AXIS);
-    let correction = attrs.int("correction").unwrap_or(DEFAULT_CORRECTION);
-    let eps = attrs.number("eps").unwrap_or(DEFAULT_EPS);
-    let optional = |index: usize| x.get(index).copied();
-    let result = match info.operation {
-        Operation::Unary(op) => b.unary(op, x[0])?,
-        Operation::Binary(op) => b.binary(op, x[0], x[1])?,
-        Operation::Ternary(op) => b.ternary(op, x[0], x[1], x[2])?,
-        Operation::Reduce(op) => b.reduce(op, x[0], axes, keepdim, attrs.dtype("dtype"))?,
-        Operation::Cast => b.cast(x[0], bare_dtype(call, "to")?)?,
-        Operation::Set => b.set(x[0])?,
-        Operation::Broadcast => b.broadcast(x[0], attrs.bools("flags"))?,
-        Operation::Squeeze => b.squeeze(x[0], attrs.bools("flags"))?,
-        Operation::Permute => b.permute(x[0], attrs.ints("dims"))?,
-        Operation::Full => b.full(shape, x[0], bare_dtype(call, "dtype")?)?,
-        Operation::Size => b.size(x[0], axis)?,
-        Operation::Mean => b.mean(x[0], axes, keepdim)?,
-        Operation::Var => b.var(x[0], axes, correction, keepdim)?,
-        Operation::Std => b.std(x[0], axes, correction, keepdim)?,
-        Operation::VarMean => {
-            let (var, mean) = b.var_mean(x[0], axes, correction, keepdim)?;
-            return Ok(vec![var, mean]);
+/// The arguments, each with the form that the row asks for.
+pub(super) fn arguments(written: Written<'_>) -> Result<Args> {
+    let row = written.row;
+    let mut args = Args::new(row);
+    for attr in &written.attrs {
+        let (position, arg) = attrs::argument(row, attr)?;
+        if args.at(position).is_some() {
+            let message = format!("{}: `{}` is given twice", row.name, attr.name);
+            return Err(Diagnostic::user(crate::diag::code::ATTRIBUTE, message).label(attr.span, ""));
         }
-        Operation::Softmax => b.softmax(x[0], axis)?,
-        Operation::LogSoftmax => b.log_softmax(x[0], axis)?,
-        Operation::RmsNorm => b.rms_norm(x[0], optional(1), eps)?,
-        Operation::LayerNorm => b.layer_norm(x[0], optional(1), optional(2), eps)?,
-        Operation::Gelu => b.gelu(x[0])?,
-        Operation::GeluTanh => b.gelu_tanh(x[0])?,
-        Operation::LeakyRelu => b.leaky_relu(x[0], optional(1).unwrap_or(DEFAULT_SLOPE.into()))?,
-        Operation::Softplus => b.softplus(x[0])?,
-        Operation::Addcmul => b.addcmul(x[0], x[1], x[2], optional(3).unwrap_or(1.into()))?,
-    };
-    Ok(vec![result])
-}
-
-fn check_arity(call: &Call<'_>) -> Result<()> {
-    let (info, given) = (&call.info, call.operands.len());
-    let most = info.operands.len();
-    let least = most - info.optional;
-    if (least..=most).contains(&given) {
-        return Ok(());
+        args.set(position, arg);
     }
-    let expected = if least == most { most.to_string() } else { format!("{least} to {most}") };
-    let plural = if most == 1 { "operand" } else { "operands" };
-    let were = if given == 1 { "was" } else { "were" };
-    Err(Diagnostic::user(code::ARITY, format!("{}: takes {expected} {plural}, {given} {were} given", info.name))
-        .note(format!("its form is: {}", info.signature())))
+    if let (Some(shape), Some(position)) =
+        (written.shape, row.params.iter().position(|param| param.kind == ParamKind::Shape))
+    {
+        args.set(position, Arg::Values(shape));
+    }
+    missing_attribute(&args, written.span)?;
+    positional(&mut args, written.operands)?;
+    Ok(args)
 }
 
-fn bare_dtype(call: &Call<'_>, name: &str) -> Result<crate::num::DType> {
-    call.attrs.dtype(name).ok_or_else(|| Diagnostic::bug(format!("{} passed without `{name}`", call.info.name)))
+/// Operands in the order of the row; a list takes all that are left.
+fn positional(args: &mut Args, operands: Vec<Src>) -> Result<()> {
+    let row = args.row();
+    let given = operands.len();
+    let places: Vec<(usize, ParamKind, Need)> = row
+        .params
+        .iter()
+        .enumerate()
+        .filter(|(position, param)| param.kind.is_positional() && args.at(*position).is_none())
+        .map(|(position, param)| (position, param.kind, param.need))
+        .collect();
+    let least = places.iter().filter(|(_, _, need)| *need == Need::Required).count();
+    let most = places.len();
+    let endless = places.last().is_some_and(|(_, kind, _)| *kind == ParamKind::Tensors);
+    if given < least || (given > most && !endless) {
+        return Err(arity_error(row, least, most, given).note(format!("its form is: {}", row.signature())));
+    }
+    let mut operands = operands.into_iter();
+    for (position, kind, _) in places {
+        if kind == ParamKind::Tensors {
+            args.set(position, Arg::Values(operands.by_ref().collect()));
+        } else if let Some(operand) = operands.next() {
+            args.set(position, Arg::Value(operand));
+        }
+    }
+    Ok(())
+}
+
+/// An attribute that must be given is.
+fn missing_attribute(args: &Args, span: Span) -> Result<()> {
+    let row = args.row();
+    let missing = row.params.iter().enumerate().find(|(position, param)| {
+        !param.kind.is_positional() && param.need == Need::Required && args.at(*position).is_none()
+    });
+    let Some((_, param)) = missing else { return Ok(()) };
+    let what = match param.kind {
+        ParamKind::BareDType => "a data type after its operands".to_string(),
+        _ => format!("`{}(...)`", param.name),
+    };
+    Err(Diagnostic::user(crate::diag::code::ATTRIBUTE, format!("{}: needs {what}", row.name))
+        .label(span, "")
+        .note(format!("its form is: {}", row.signature())))
 }

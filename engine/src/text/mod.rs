@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A statement is one line. Operations, their operands and attributes are the
-//! rows of [`crate::fusion::catalog`]; composites are accepted and expanded, so
+//! rows of [`crate::fusion::ops`]; composites are accepted and expanded, so
 //! the printer prints primitives only. `parse_one(&print(f)) == f` for every
 //! fusion. All errors of a text come at once, each with its place; nothing
 //! here recurses or panics, whatever the text.

@@ -253,6 +253,9 @@ impl Parser<'_> {
                 self.cursor.next();
                 returned = true;
                 body.returns(&mut self.cursor).map(|()| Vec::new())
+            } else if self.cursor.peek() == Token::Word("update") {
+                self.cursor.next();
+                body.updates(&mut self.cursor).map(|()| Vec::new())
             } else {
                 body.statement(&mut self.cursor)
             };

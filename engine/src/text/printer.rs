@@ -4,7 +4,8 @@
 //! `%s0 = ...` before their first use, under names that nothing else has.
 //! Constants stand inline where reading them again gives the same type.
 
-use crate::fusion::{AxisKind, Fusion, Op, OpKind, Operand, ScalarDef, ScalarId, TensorId};
+use crate::fusion::ops::{Attr, Call, Need, Param, ParamKind};
+use crate::fusion::{AxisKind, Fusion, InputLayout, Op, OpKind, Operand, ScalarDef, ScalarId, TensorId};
 use crate::num::{DType, DTypeClass, TernaryOp, Value};
 use crate::util::SecondaryMap;
 use std::collections::BTreeSet;
@@ -22,8 +23,14 @@ pub fn print(fusion: &Fusion) -> String {
     for op in fusion.ops.values() {
         printer.op(op);
     }
+    for update in &fusion.updates {
+        let target = printer.input_name(update.input);
+        let _ = writeln!(printer.out, "  update {target} = {}", printer.tensor(update.tensor));
+    }
     let outputs: Vec<String> = fusion.outputs.iter().map(|output| printer.tensor(*output)).collect();
-    let _ = write!(printer.out, "  return {}\n}}\n", outputs.join(", "));
+    let _ = write!(printer.out, "  return {}", outputs.join(", "));
+    printer.out.truncate(printer.out.trim_end().len());
+    printer.out.push_str("\n}\n");
     printer.out
 }
 
@@ -51,11 +58,12 @@ impl Printer<'_> {
                     .iter()
                     .map(|axis| match (axis.kind, self.fusion.const_scalar(axis.extent)) {
                         (AxisKind::Broadcast, _) => "1".into(),
-                        (AxisKind::Iteration, Some(n)) => n.as_i64().to_string(),
-                        (AxisKind::Iteration, None) => "?".into(),
+                        (_, Some(n)) => n.as_i64().to_string(),
+                        (_, None) => "?".into(),
                     })
                     .collect();
-                format!("%{}: {}[{}]", tensor.name, tensor.dtype, dims.join(", "))
+                let layout = tensor.layout.as_ref().map(layout_text).unwrap_or_default();
+                format!("%{}: {}[{}]{layout}", tensor.name, tensor.dtype, dims.join(", "))
             }
             Operand::Scalar(s) => {
                 let scalar = &self.fusion.scalars[s];
@@ -65,10 +73,20 @@ impl Printer<'_> {
         }
     }
 
+    fn input_name(&self, input: u32) -> String {
+        match self.fusion.inputs.get(input as usize) {
+            Some(Operand::Tensor(t)) => self.tensor(*t),
+            _ => "%".into(),
+        }
+    }
+
     fn op(&mut self, op: &Op) {
-        let mut text = format!("  %{} = {}", self.fusion.tensors[op.output].name, op.kind.name());
+        if let OpKind::Call(call) = &op.kind {
+            return self.call(op, call);
+        }
+        let mut text = format!("  %{} = {}", self.fusion.tensors[op.output()].name, op.kind.name());
         if let OpKind::Full = op.kind {
-            let axes = self.fusion.tensors[op.output].axes.clone();
+            let axes = self.fusion.tensors[op.output()].axes.clone();
             let extents: Vec<String> = axes.iter().map(|axis| self.scalar(axis.extent, true)).collect();
             let _ = write!(text, " [{}]", extents.join(", "));
         }
@@ -80,7 +98,7 @@ impl Printer<'_> {
             let comma = if i == 0 { " " } else { ", " };
             let _ = write!(text, "{comma}{operand}");
         }
-        let dtype = self.fusion.tensors[op.output].dtype;
+        let dtype = self.fusion.tensors[op.output()].dtype;
         match &op.kind {
             OpKind::Cast(to) => text.push_str(&format!(" {to}")),
             OpKind::Broadcast { flags } | OpKind::Squeeze { flags } => {
@@ -99,6 +117,53 @@ impl Printer<'_> {
         }
         self.out.push_str(&text);
         self.out.push('\n');
+    }
+
+    /// A primitive of the table: extents in brackets, the operands that must be
+    /// given, the others by name, and attributes that are not the defaults.
+    fn call(&mut self, op: &Op, call: &Call) {
+        let results: Vec<String> = op.outputs.iter().map(|output| self.tensor(*output)).collect();
+        let mut text = format!("  {} = {}", results.join(", "), call.row.name);
+        let (mut positional, mut named) = (String::new(), String::new());
+        for (param, attr) in call.row.params.iter().zip(&call.attrs) {
+            let operands: Vec<String> =
+                op.inputs[call.operands(param.name)].to_vec().into_iter().map(|x| self.value(x)).collect();
+            let listed = operands.join(", ");
+            match (param.kind, param.need) {
+                (ParamKind::Shape, _) => {
+                    let _ = write!(text, " [{listed}]");
+                }
+                (ParamKind::Scalars, _) if operands.is_empty() && param.need != Need::Required => {}
+                (ParamKind::Scalars, _) => {
+                    let _ = write!(named, " {}({listed})", param.name);
+                }
+                (kind, Need::Required) if kind.is_positional() => {
+                    let comma = if positional.is_empty() { " " } else { ", " };
+                    let _ = write!(positional, "{comma}{listed}");
+                }
+                (kind, _) if kind.is_positional() => {
+                    if !operands.is_empty() {
+                        let _ = write!(named, " {}({listed})", param.name);
+                    }
+                }
+                _ if param.need != Need::Required && param.is_default(attr) => {}
+                _ => named.push_str(&attribute_text(param, attr)),
+            }
+        }
+        let _ = writeln!(self.out, "{text}{positional}{named}");
+    }
+
+    /// An operand of a primitive: a constant stands inline if reading it gives
+    /// back the type that a number by itself has.
+    fn value(&mut self, operand: Operand) -> String {
+        match operand {
+            Operand::Tensor(t) => self.tensor(t),
+            Operand::Scalar(s) => {
+                let dtype = self.fusion.scalars[s].dtype;
+                let plain = matches!(dtype, DType::F64 | DType::I64 | DType::Bool);
+                self.scalar(s, plain)
+            }
+        }
     }
 
     fn tensor(&self, t: TensorId) -> String {
@@ -133,11 +198,7 @@ impl Printer<'_> {
             if self.names[id].is_none() {
                 // Constants below the root stand inline and need no name.
                 let unnamed = |s: &ScalarId| self.names[*s].is_none() && self.fusion.const_scalar(*s).is_none();
-                match &self.fusion.scalars[id].def {
-                    ScalarDef::Unary(_, a) | ScalarDef::Cast(a) => stack.extend([*a].iter().filter(|s| unnamed(s))),
-                    ScalarDef::Binary(_, a, b) => stack.extend([*b, *a].iter().filter(|s| unnamed(s))),
-                    _ => {}
-                }
+                stack.extend(self.fusion.scalars[id].def.operands().rev().filter(unnamed));
                 if stack.len() > waiting {
                     continue;
                 }
@@ -173,6 +234,9 @@ impl Printer<'_> {
             },
             ScalarDef::Unary(op, a) => format!("{op} {}", self.operand(*a)),
             ScalarDef::Binary(op, a, b) => format!("{op} {}, {}", self.operand(*a), self.operand(*b)),
+            ScalarDef::Ternary(op, a, b, c) => {
+                format!("{op} {}, {}, {}", self.operand(*a), self.operand(*b), self.operand(*c))
+            }
             ScalarDef::Cast(a) => format!("cast {} {dtype}", self.operand(*a)),
         };
         let name = self.fresh();
@@ -189,6 +253,34 @@ impl Printer<'_> {
             }
         }
     }
+}
+
+/// An attribute as it is written.
+fn attribute_text(param: &Param, attr: &Attr) -> String {
+    let name = param.name;
+    match attr {
+        Attr::Bool(value) if param.kind == ParamKind::Flag => {
+            if *value {
+                format!(" {name}")
+            } else {
+                String::new()
+            }
+        }
+        Attr::Bool(value) => format!(" {name}({value})"),
+        Attr::Int(value) => format!(" {name}({value})"),
+        Attr::Ints(values) => format!(" {name}({})", list(values)),
+        Attr::Bools(values) => format!(" {name}({})", list(values)),
+        Attr::Number(value) => format!(" {name}({})", literal(*value, DType::F64)),
+        Attr::DType(dtype) if param.kind == ParamKind::BareDType => format!(" {dtype}"),
+        Attr::DType(dtype) => format!(" {name}({dtype})"),
+        Attr::None | Attr::Operands(_) => String::new(),
+    }
+}
+
+fn layout_text(layout: &InputLayout) -> String {
+    let flag = |flag: &Option<bool>| flag.map_or("_".to_string(), |flag| flag.to_string());
+    let flags: Vec<String> = layout.contiguity.iter().map(flag).collect();
+    format!(" contiguity({}) order({})", flags.join(", "), list(&layout.order))
 }
 
 fn list<T: std::fmt::Display>(items: &[T]) -> String {

@@ -1,13 +1,13 @@
 //! One line of a fusion: `%a, %b = op operands attributes`.
 
-use super::apply::{Call, apply};
-use super::attrs::{AttrArg, Attrs, RawAttr, dtype};
+use super::apply::{Written, arguments};
+use super::attrs::{AttrArg, RawAttr, dtype};
 use super::cursor::Cursor;
 use super::lexer::Token;
 use super::suggest::nearest;
 use crate::diag::{Diagnostic, Result, Span, code};
-use crate::fusion::catalog::{self, OpInfo};
-use crate::fusion::{Dim, FusionBuilder, Operand, Src};
+use crate::fusion::ops::{self, OpRow, ParamKind};
+use crate::fusion::{AxisKind, Dim, FusionBuilder, InputLayout, Operand, Src};
 use std::collections::BTreeMap;
 
 /// A fusion being read: its builder and the names defined so far.
@@ -23,15 +23,15 @@ pub(super) struct Body {
 /// A statement as written.
 struct Parsed<'a> {
     results: Vec<(&'a str, Span)>,
-    info: OpInfo,
-    shape: Vec<Item<'a>>,
+    row: &'static OpRow,
+    shape: Option<Vec<Item<'a>>>,
     operands: Vec<Item<'a>>,
-    attrs: Vec<RawAttr<'a>>,
+    attrs: Vec<RawAttr<'a, Item<'a>>>,
     /// From the operation's name to the end.
     span: Span,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Item<'a> {
     Name(&'a str, Span),
     Number(Src),
@@ -70,7 +70,59 @@ impl Body {
         } else {
             self.builder.scalar(name, dtype)
         };
-        declared.map_err(|error| placed(error, cursor.since(start)))
+        let declared = declared.map_err(|error| placed(error, cursor.since(start)))?;
+        if let Some(layout) = self.layout(cursor, declared)? {
+            self.builder.set_layout(declared, layout).map_err(|error| placed(error, cursor.since(start)))?;
+        }
+        Ok(declared)
+    }
+
+    /// `contiguity(true, _, false) order(0, 2, 1)` after a tensor's type; either
+    /// may be left out: dense, and row-major.
+    fn layout(&self, cursor: &mut Cursor<'_>, declared: Operand) -> Result<Option<InputLayout>> {
+        let Operand::Tensor(tensor) = declared else { return Ok(None) };
+        let (mut contiguity, mut order) = (None, None);
+        while let Token::Word(word @ ("contiguity" | "order")) = cursor.peek() {
+            cursor.next();
+            cursor.expect('(', "and a list with one item for each axis")?;
+            if word == "contiguity" {
+                contiguity = Some(flags(cursor)?);
+            } else {
+                order = Some(axes(cursor)?);
+            }
+        }
+        if contiguity.is_none() && order.is_none() {
+            return Ok(None);
+        }
+        let order = order.unwrap_or_else(|| (0..self.builder.shape_of(tensor).axes.len() as u32).collect());
+        let thin = |axis: u32| {
+            let axes = &self.builder.shape_of(tensor).axes;
+            axes.get(axis as usize).is_some_and(|axis| axis.kind == AxisKind::Broadcast)
+        };
+        let contiguity =
+            contiguity.unwrap_or_else(|| order.iter().map(|&axis| (!thin(axis)).then_some(true)).collect());
+        Ok(Some(InputLayout { contiguity, order }))
+    }
+
+    // ---- in-place updates ----
+
+    /// `update %input = %value`, after the word.
+    pub(super) fn updates(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+        let start = cursor.span();
+        let mut named = |cursor: &mut Cursor<'_>| {
+            let span = cursor.span();
+            let Token::Value(name) = cursor.peek() else { return Err(cursor.unexpected("a value")) };
+            cursor.next();
+            self.resolve(&[Item::Name(name, span)])
+        };
+        let target = named(cursor)?;
+        cursor.expect('=', "and the value that is written into the input")?;
+        let value = named(cursor)?;
+        end_of_line(cursor)?;
+        if let (Some(target), Some(value)) = (target, value) {
+            self.builder.update(value[0], target[0]).map_err(|error| placed(error, cursor.since(start)))?;
+        }
+        Ok(())
     }
 
     // ---- statements ----
@@ -104,18 +156,47 @@ impl Body {
     fn right_side<'a>(&mut self, cursor: &mut Cursor<'a>, results: &[(&'a str, Span)]) -> Result<Option<Vec<Operand>>> {
         cursor.expect('=', "after the names that the statement defines")?;
         let parsed = call(cursor, results, &mut self.suggestions_left)?;
-        let attrs = Attrs::check(&parsed.info, &parsed.attrs, parsed.span)?;
-        let (Some(shape), Some(operands)) = (self.resolve(&parsed.shape)?, self.resolve(&parsed.operands)?) else {
-            return Ok(None);
-        };
-        let expected = parsed.info.results;
+        let expected = parsed.row.results;
         if expected != parsed.results.len() {
             let given = parsed.results.len();
-            let message = format!("{}: defines {expected} values, {given} are named", parsed.info.name);
+            let message = format!("{}: defines {expected} values, {given} are named", parsed.row.name);
             return Err(Diagnostic::user(code::ARITY, message).label(parsed.span, ""));
         }
-        let call = Call { info: parsed.info, shape, operands, attrs: &attrs };
-        apply(&mut self.builder, &call).map(Some).map_err(|error| placed(error, parsed.span))
+        let span = parsed.span;
+        let Some(written) = self.written(parsed)? else { return Ok(None) };
+        let args = arguments(written).map_err(|error| placed(error, span))?;
+        self.builder.apply(&args).map(Some).map_err(|error| placed(error, span))
+    }
+
+    /// A statement with its names resolved; `None` where one of them was refused before.
+    fn written<'a>(&mut self, parsed: Parsed<'a>) -> Result<Option<Written<'a>>> {
+        let shape = match &parsed.shape {
+            Some(items) => match self.resolve(items)? {
+                Some(shape) => Some(shape),
+                None => return Ok(None),
+            },
+            None => None,
+        };
+        let Some(operands) = self.resolve(&parsed.operands)? else { return Ok(None) };
+        let mut attrs = Vec::with_capacity(parsed.attrs.len());
+        for attr in parsed.attrs {
+            let mut args = None;
+            if let Some(items) = attr.args {
+                let mut resolved = Vec::with_capacity(items.len());
+                for item in items {
+                    resolved.push(match item {
+                        AttrArg::Word(word) => AttrArg::Word(word),
+                        AttrArg::Value(item) => match self.resolve(&[item])? {
+                            Some(values) => AttrArg::Value(values[0]),
+                            None => return Ok(None),
+                        },
+                    });
+                }
+                args = Some(resolved);
+            }
+            attrs.push(RawAttr { name: attr.name, args, span: attr.span });
+        }
+        Ok(Some(Written { row: parsed.row, shape, operands, attrs, span: parsed.span }))
     }
 
     /// The values of names; `None` where one of them was refused before.
@@ -147,6 +228,10 @@ impl Body {
 
     /// `return %a, %b`, after the word.
     pub(super) fn returns(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+        // A fusion that only updates inputs returns nothing.
+        if self.builder.has_updates() && matches!(cursor.peek(), Token::Newline | Token::Punct('}')) {
+            return Ok(());
+        }
         loop {
             let span = cursor.span();
             let Token::Value(name) = cursor.peek() else { return Err(cursor.unexpected("a value to return")) };
@@ -197,6 +282,38 @@ fn dims(cursor: &mut Cursor<'_>) -> Result<Vec<Dim>> {
     }
 }
 
+/// Contiguity flags, after the opening parenthesis.
+fn flags(cursor: &mut Cursor<'_>) -> Result<Vec<Option<bool>>> {
+    list(cursor, |cursor| match cursor.peek() {
+        Token::Word("_") => Ok(None),
+        Token::Number(crate::num::Value::Bool(flag)) => Ok(Some(flag)),
+        _ => Err(cursor.unexpected("`true`, `false` or `_`")),
+    })
+}
+
+/// Axes, after the opening parenthesis.
+fn axes(cursor: &mut Cursor<'_>) -> Result<Vec<u32>> {
+    list(cursor, |cursor| match cursor.peek() {
+        Token::Number(crate::num::Value::Int(n)) => {
+            u32::try_from(n).map_err(|_| cursor.unexpected("an axis, counted from 0"))
+        }
+        _ => Err(cursor.unexpected("an axis, counted from 0")),
+    })
+}
+
+/// Items that are one token each, to the closing parenthesis.
+fn list<'a, T>(cursor: &mut Cursor<'a>, item: impl Fn(&Cursor<'a>) -> Result<T>) -> Result<Vec<T>> {
+    let mut items = Vec::new();
+    while !cursor.eat(')') {
+        if !items.is_empty() {
+            cursor.expect(',', "between the items")?;
+        }
+        items.push(item(cursor)?);
+        cursor.next();
+    }
+    Ok(items)
+}
+
 /// `%a, %b`.
 fn results<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(&'a str, Span)>> {
     let mut results = Vec::new();
@@ -217,12 +334,12 @@ fn results<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(&'a str, Span)>> {
 fn call<'a>(cursor: &mut Cursor<'a>, results: &[(&'a str, Span)], suggestions: &mut u32) -> Result<Parsed<'a>> {
     let start = cursor.span();
     let Token::Word(name) = cursor.peek() else { return Err(cursor.unexpected("the name of an operation")) };
-    let info = catalog::find(name).ok_or_else(|| unknown_op(name, start, suggestions))?;
+    let row = ops::find(name).ok_or_else(|| unknown_op(name, start, suggestions))?;
     cursor.next();
-    let mut shape = Vec::new();
-    if info.shape {
+    let mut shape = None;
+    if row.params.iter().any(|param| param.kind == ParamKind::Shape) {
         cursor.expect('[', "and the extents")?;
-        shape = items(cursor, ']')?;
+        shape = Some(items(cursor, ']')?);
         cursor.expect(']', "after the extents")?;
     }
     let operands = items(cursor, '\n')?;
@@ -231,7 +348,7 @@ fn call<'a>(cursor: &mut Cursor<'a>, results: &[(&'a str, Span)], suggestions: &
         attrs.push(attribute(cursor, name)?);
     }
     end_of_line(cursor)?;
-    Ok(Parsed { results: results.to_vec(), info, shape, operands, attrs, span: cursor.since(start) })
+    Ok(Parsed { results: results.to_vec(), row, shape, operands, attrs, span: cursor.since(start) })
 }
 
 fn unknown_op(name: &str, span: Span, suggestions: &mut u32) -> Box<Diagnostic> {
@@ -239,7 +356,7 @@ fn unknown_op(name: &str, span: Span, suggestions: &mut u32) -> Box<Diagnostic> 
     let mut label = None;
     if *suggestions > 0 {
         *suggestions -= 1;
-        label = nearest(name, catalog::all().iter().map(|row| row.name)).map(|near| format!("did you mean `{near}`?"));
+        label = nearest(name, ops::all().map(|row| row.name)).map(|near| format!("did you mean `{near}`?"));
     }
     Diagnostic::user(code::UNKNOWN_OP, format!("unknown operation `{shown}`"))
         .label(span, label.unwrap_or_default())
@@ -253,7 +370,7 @@ fn items<'a>(cursor: &mut Cursor<'a>, close: char) -> Result<Vec<Item<'a>>> {
         match cursor.peek() {
             Token::Value(name) => items.push(Item::Name(name, cursor.span())),
             Token::Number(value) => items.push(Item::Number(value.into())),
-            Token::Newline | Token::End if items.is_empty() => return Ok(items),
+            Token::Newline | Token::End | Token::Word(_) if items.is_empty() => return Ok(items),
             Token::Punct(punct) if punct == close && items.is_empty() => return Ok(items),
             _ => return Err(cursor.unexpected("an operand: a value or a number")),
         }
@@ -265,7 +382,7 @@ fn items<'a>(cursor: &mut Cursor<'a>, close: char) -> Result<Vec<Item<'a>>> {
 }
 
 /// `name` or `name(arguments)`.
-fn attribute<'a>(cursor: &mut Cursor<'a>, name: &'a str) -> Result<RawAttr<'a>> {
+fn attribute<'a>(cursor: &mut Cursor<'a>, name: &'a str) -> Result<RawAttr<'a, Item<'a>>> {
     let start = cursor.span();
     cursor.next();
     if !cursor.eat('(') {
@@ -277,9 +394,10 @@ fn attribute<'a>(cursor: &mut Cursor<'a>, name: &'a str) -> Result<RawAttr<'a>> 
             cursor.expect(',', "between the arguments")?;
         }
         args.push(match cursor.peek() {
-            Token::Number(value) => AttrArg::Number(value),
+            Token::Number(value) => AttrArg::Value(Item::Number(value.into())),
+            Token::Value(name) => AttrArg::Value(Item::Name(name, cursor.span())),
             Token::Word(word) => AttrArg::Word(word),
-            _ => return Err(cursor.unexpected("an argument: a number or a word")),
+            _ => return Err(cursor.unexpected("an argument: a value, a number or a word")),
         });
         cursor.next();
     }

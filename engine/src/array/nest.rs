@@ -12,14 +12,14 @@ const CHUNK: usize = 1 << 14;
 
 /// A loop nest: sizes, and each operand's strides, outer to inner.
 #[derive(Clone, Debug)]
-pub(super) struct Nest<const N: usize> {
+pub(crate) struct Nest<const N: usize> {
     axes: Vec<(usize, [usize; N])>,
     len: usize,
 }
 
 impl<const N: usize> Nest<N> {
     /// The nest over `sizes`; `strides[n]` are those of operand `n`.
-    pub(super) fn new(sizes: &[usize], strides: [&[usize]; N]) -> Self {
+    pub(crate) fn new(sizes: &[usize], strides: [&[usize]; N]) -> Self {
         let mut axes: Vec<(usize, [usize; N])> = Vec::new();
         for (axis, &size) in sizes.iter().enumerate() {
             let inner: [usize; N] = std::array::from_fn(|n| strides[n][axis]);
@@ -42,18 +42,18 @@ impl<const N: usize> Nest<N> {
     }
 
     /// The number of elements.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Strides of the innermost loop.
-    pub(super) fn inner_strides(&self) -> [usize; N] {
+    pub(crate) fn inner_strides(&self) -> [usize; N] {
         self.axes.last().map_or([0; N], |(_, strides)| *strides)
     }
 
     /// Calls `row(position, length, offsets)` for each run along the innermost
     /// axis within elements `start .. start + len`; positions count from `start`.
-    pub(super) fn rows(&self, start: usize, len: usize, mut row: impl FnMut(usize, usize, [usize; N])) {
+    pub(crate) fn rows(&self, start: usize, len: usize, mut row: impl FnMut(usize, usize, [usize; N])) {
         if len == 0 {
             return;
         }
@@ -104,7 +104,7 @@ impl<const N: usize> Nest<N> {
     }
 
     /// Fills a dense result: `row(out, offsets)` writes one run.
-    pub(super) fn fill<R: Copy + Default + Send>(&self, row: impl Fn(&mut [R], [usize; N]) + Sync) -> Vec<R> {
+    pub(crate) fn fill<R: Copy + Default + Send>(&self, row: impl Fn(&mut [R], [usize; N]) + Sync) -> Vec<R> {
         let mut result = vec![R::default(); self.len];
         result.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, out)| {
             let len = out.len();
@@ -114,7 +114,7 @@ impl<const N: usize> Nest<N> {
     }
 
     /// Fills a dense result of `W`-byte elements.
-    pub(super) fn fill_bytes<const W: usize>(&self, row: impl Fn(&mut [[u8; W]], [usize; N]) + Sync) -> Vec<u8> {
+    pub(crate) fn fill_bytes<const W: usize>(&self, row: impl Fn(&mut [[u8; W]], [usize; N]) + Sync) -> Vec<u8> {
         let mut result = vec![0; self.len * W];
         result.par_chunks_mut(CHUNK * W).enumerate().for_each(|(chunk, bytes)| {
             let (out, _) = bytes.as_chunks_mut::<W>();
@@ -132,7 +132,7 @@ fn run<A: Copy>(a: &[A], offset: usize, stride: usize, count: usize) -> impl Ite
 }
 
 /// Applies a function to each element.
-pub(super) fn map1<A, R>(nest: &Nest<1>, a: &[A], f: impl Fn(A) -> R + Sync) -> Vec<R>
+pub(crate) fn map1<A, R>(nest: &Nest<1>, a: &[A], f: impl Fn(A) -> R + Sync) -> Vec<R>
 where
     A: Copy + Sync,
     R: Copy + Default + Send,
@@ -152,7 +152,7 @@ where
 }
 
 /// Applies a function to each pair of elements.
-pub(super) fn map2<A, B, R>(nest: &Nest<2>, a: &[A], b: &[B], f: impl Fn(A, B) -> R + Sync) -> Vec<R>
+pub(crate) fn map2<A, B, R>(nest: &Nest<2>, a: &[A], b: &[B], f: impl Fn(A, B) -> R + Sync) -> Vec<R>
 where
     A: Copy + Sync,
     B: Copy + Sync,
@@ -183,7 +183,7 @@ where
 }
 
 /// Applies a function to each triple of elements.
-pub(super) fn map3<A, B, C, R>(nest: &Nest<3>, a: &[A], b: &[B], c: &[C], f: impl Fn(A, B, C) -> R + Sync) -> Vec<R>
+pub(crate) fn map3<A, B, C, R>(nest: &Nest<3>, a: &[A], b: &[B], c: &[C], f: impl Fn(A, B, C) -> R + Sync) -> Vec<R>
 where
     A: Copy + Sync,
     B: Copy + Sync,

@@ -1,0 +1,17 @@
+//! Values of tensors on the host: typed vectors seen through sizes and strides,
+//! and parallel loops over them.
+//!
+//! A [`View`] is what one operation of the reference evaluator gives to the
+//! next. Views share elements: inserting, dropping, reordering and slicing axes
+//! costs nothing, as in the storage of a framework, and the strides that come
+//! out are the ones that a caller sees. Elements are held in the widest type of
+//! their class (`f32` for the small floats, `i64` for all integers), rounded to
+//! the tensor's own type, so that every operation reads exact values.
+
+pub(crate) mod nest;
+mod order;
+mod view;
+
+pub(crate) use order::{dense_strides_in, elementwise_strides, iteration_order, permuted, row_major_strides};
+pub(crate) use view::Element;
+pub use view::{Data, Elements, View};

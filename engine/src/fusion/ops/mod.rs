@@ -1,0 +1,38 @@
+//! The table of operations as users write them: one row each, with everything
+//! there is to know of it. The parser and printer of both text forms, their
+//! suggestions, the documentation, the rules of shapes and strides and the
+//! reference evaluator read it; to add an operation is to add its row.
+//!
+//! A row is a *composite*, which `build` expands into others, or a *primitive*
+//! with rules of its own:
+//!
+//! - `build` checks and casts operands and counts axes from the start, so that
+//!   what stands in a fusion is canonical;
+//! - `meta` gives types and axes of the results, on symbols and on numbers;
+//! - `layout` gives their strides, `eval` their values;
+//! - `decompose` says the same in simpler operations, for back ends.
+//!
+//! The elementwise, axis-moving and reducing operations are variants of
+//! [`super::OpKind`], because schedules are about them; their rows only build.
+
+mod activation;
+mod args;
+mod call;
+mod cx;
+mod draft;
+mod elementwise;
+mod norm;
+mod reduce;
+mod row;
+mod shape;
+mod stats;
+mod table;
+
+pub use args::{Arg, Args};
+pub use call::{Attr, Call};
+pub use cx::{EvalCx, EvalOperand, LayoutCx, LayoutOperand, MetaCx};
+pub use draft::Draft;
+pub use row::{BuildFn, Layout, Need, OpRow, Param, ParamKind, Primitive, ScalarOp};
+pub use table::{all, find};
+
+pub(crate) use args::{arity_error, form};

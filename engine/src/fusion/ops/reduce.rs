@@ -1,0 +1,28 @@
+//! Reductions.
+
+use super::args::Args;
+use super::row::{OpRow, Param, ParamKind, ScalarOp, flag, opt, req};
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::{FusionBuilder, Operand};
+use crate::num::ReduceOp;
+
+const PARAMS: &[Param] = &[
+    req("x", ParamKind::Tensor).py("arg"),
+    opt("axes", ParamKind::Ints).py("dims"),
+    flag("keepdim"),
+    opt("dtype", ParamKind::DType),
+];
+
+const fn row(op: ReduceOp) -> OpRow {
+    OpRow { scalar: ScalarOp::Reduce(op), ..OpRow::composite(op.name(), PARAMS, reduce, op.doc(), "N§2") }
+}
+
+pub(super) const ROWS: &[OpRow] = &[row(ReduceOp::Sum), row(ReduceOp::Prod), row(ReduceOp::Max), row(ReduceOp::Min)];
+
+fn reduce(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let ScalarOp::Reduce(op) = args.row().scalar else {
+        return Err(Diagnostic::bug(format!("{} is no reduction", args.row().name)));
+    };
+    let result = b.reduce(op, args.src("x")?, args.ints("axes"), args.flag("keepdim"), args.dtype("dtype"))?;
+    Ok(vec![result])
+}

@@ -1,0 +1,273 @@
+//! What a row of the table of operations holds.
+
+use super::args::Args;
+use super::cx::{EvalCx, LayoutCx, MetaCx};
+use crate::array::View;
+use crate::diag::Result;
+use crate::fusion::meta::Shape;
+use crate::fusion::{FusionBuilder, Operand};
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
+
+/// A row of the table: one operation as users write it.
+#[derive(Clone, Copy)]
+pub struct OpRow {
+    /// The textual name; nvFuser's, where it has the operation.
+    pub name: &'static str,
+    /// Operands and attributes, in the order of nvFuser's signature.
+    pub params: &'static [Param],
+    /// How many values it defines.
+    pub results: usize,
+    /// One line on what it computes.
+    pub doc: &'static str,
+    /// Where its meaning is written down: `N§2`, a paper, PyTorch's page.
+    pub source: &'static str,
+    /// How it is added to a fusion: checks and casts operands, normalises
+    /// attributes, and adds primitives.
+    pub build: BuildFn,
+    /// What a primitive is; `None` for what `build` expands into others.
+    pub primitive: Option<Primitive>,
+    /// The scalar operation that the row is about, if it is about one.
+    pub scalar: ScalarOp,
+}
+
+/// Adds an operation to a fusion under construction.
+pub type BuildFn = fn(&mut FusionBuilder, &Args) -> Result<Vec<Operand>>;
+
+/// What a primitive means.
+#[derive(Clone, Copy)]
+pub struct Primitive {
+    /// Types and axes of the results.
+    pub meta: fn(&mut MetaCx<'_>) -> Result<Vec<Shape>>,
+    /// Strides of the results.
+    pub layout: Layout,
+    /// Values of the results.
+    pub eval: fn(&EvalCx<'_>) -> Result<Vec<View>>,
+    /// The same in terms of simpler operations, for back ends that have no
+    /// kernel of its own for it.
+    pub decompose: Option<BuildFn>,
+}
+
+/// How the results of a primitive lie in memory, as PyTorch's eager operations
+/// place them.
+#[derive(Clone, Copy)]
+pub enum Layout {
+    /// New storage, row-major.
+    Dense,
+    /// New storage, axes in the order of the tensor operands' strides.
+    Elementwise,
+    /// Strides of each result from the operands'; a view if
+    /// [`View`] shares its operand's elements.
+    Custom(fn(&LayoutCx<'_>) -> Result<Vec<Vec<i64>>>),
+}
+
+/// The scalar operation of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant is the table of its name")]
+pub enum ScalarOp {
+    None,
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Ternary(TernaryOp),
+    Reduce(ReduceOp),
+}
+
+/// A parameter of an operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Param {
+    /// Its name in the text form; operands have one for messages and for
+    /// `name(%value)`.
+    pub name: &'static str,
+    /// Its keyword in nvFuser's Python form.
+    pub py: &'static str,
+    /// Its form.
+    pub kind: ParamKind,
+    /// Whether it must be given.
+    pub need: Need,
+}
+
+/// The form of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// An operand that is a tensor.
+    Tensor,
+    /// An operand that is a scalar.
+    Scalar,
+    /// An operand that is either.
+    Value,
+    /// All further operands: tensors.
+    Tensors,
+    /// Extents in brackets before the operands: integer scalars.
+    Shape,
+    /// Integer scalars in an attribute: `starts(0, %n)`.
+    Scalars,
+    /// A word alone: `keepdim`.
+    Flag,
+    /// A truth value that is not false by default: `largest(false)`.
+    Bool,
+    /// One integer: `axis(-1)`.
+    Int,
+    /// Integers: `axes(0, 2)`.
+    Ints,
+    /// Truth values: `flags(true, false)`.
+    Bools,
+    /// One number: `eps(1e-5)`.
+    Number,
+    /// A data type: `dtype(f32)`.
+    DType,
+    /// A data type alone, after the operands: `cast %x bf16`.
+    BareDType,
+}
+
+impl ParamKind {
+    /// Whether it takes values of the fusion.
+    pub const fn is_operand(self) -> bool {
+        use ParamKind::*;
+        matches!(self, Tensor | Scalar | Value | Tensors | Shape | Scalars)
+    }
+    /// Whether it stands among the operands after the operation's name.
+    pub const fn is_positional(self) -> bool {
+        use ParamKind::*;
+        matches!(self, Tensor | Scalar | Value | Tensors)
+    }
+}
+
+/// Whether a parameter must be given, and what it is if not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Need {
+    /// It must be given.
+    Required,
+    /// It may be left out, which means something of its own.
+    Optional,
+    /// It may be left out: a flag or number.
+    Bool(bool),
+    /// It may be left out: an integer.
+    Int(i64),
+    /// It may be left out: a number.
+    Number(f64),
+    /// It may be left out: a data type.
+    DType(DType),
+}
+
+/// A required parameter.
+pub(super) const fn req(name: &'static str, kind: ParamKind) -> Param {
+    Param { name, py: name, kind, need: Need::Required }
+}
+
+/// An optional parameter.
+pub(super) const fn opt(name: &'static str, kind: ParamKind) -> Param {
+    Param { name, py: name, kind, need: Need::Optional }
+}
+
+/// A word alone, absent unless given.
+pub(super) const fn flag(name: &'static str) -> Param {
+    Param { name, py: name, kind: ParamKind::Flag, need: Need::Bool(false) }
+}
+
+/// A truth value, true unless given.
+pub(super) const fn on(name: &'static str) -> Param {
+    Param { name, py: name, kind: ParamKind::Bool, need: Need::Bool(true) }
+}
+
+/// An integer with a default.
+pub(super) const fn int(name: &'static str, default: i64) -> Param {
+    Param { name, py: name, kind: ParamKind::Int, need: Need::Int(default) }
+}
+
+/// A number with a default.
+pub(super) const fn number(name: &'static str, default: f64) -> Param {
+    Param { name, py: name, kind: ParamKind::Number, need: Need::Number(default) }
+}
+
+/// A data type with a default.
+pub(super) const fn dtype(name: &'static str, default: DType) -> Param {
+    Param { name, py: name, kind: ParamKind::DType, need: Need::DType(default) }
+}
+
+impl Param {
+    /// The same parameter under another keyword in nvFuser's form.
+    pub const fn py(self, py: &'static str) -> Self {
+        Self { py, ..self }
+    }
+
+    /// How it is written, where it is not an operand among the first.
+    fn form(&self) -> String {
+        let name = self.name;
+        match self.kind {
+            ParamKind::Flag => name.to_string(),
+            ParamKind::Int => format!("{name}(n)"),
+            ParamKind::Ints => format!("{name}(n, ...)"),
+            ParamKind::Bools => format!("{name}(true|false, ...)"),
+            ParamKind::Bool => format!("{name}(true|false)"),
+            ParamKind::Number => format!("{name}(x)"),
+            ParamKind::DType => format!("{name}(T)"),
+            ParamKind::BareDType => "T".to_string(),
+            ParamKind::Scalars => format!("{name}(%n, ...)"),
+            _ => format!("{name}(%v)"),
+        }
+    }
+}
+
+impl OpRow {
+    /// A row that `build` expands into other operations.
+    pub const fn composite(
+        name: &'static str,
+        params: &'static [Param],
+        build: BuildFn,
+        doc: &'static str,
+        source: &'static str,
+    ) -> Self {
+        Self { name, params, results: 1, doc, source, build, primitive: None, scalar: ScalarOp::None }
+    }
+
+    /// A row of a primitive.
+    pub const fn primitive(
+        name: &'static str,
+        params: &'static [Param],
+        build: BuildFn,
+        primitive: Primitive,
+        doc: &'static str,
+        source: &'static str,
+    ) -> Self {
+        Self { primitive: Some(primitive), ..Self::composite(name, params, build, doc, source) }
+    }
+
+    /// The same row with another number of results.
+    pub const fn results(self, results: usize) -> Self {
+        Self { results, ..self }
+    }
+
+    /// The position of a parameter.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.params.iter().position(|param| param.name == name)
+    }
+
+    /// How to write it: `sum x axes(...) keepdim dtype(T)`.
+    pub fn signature(&self) -> String {
+        let mut text = self.name.to_string();
+        if self.params.iter().any(|param| param.kind == ParamKind::Shape) {
+            text.push_str(" [extents]");
+        }
+        let mut comma = " ";
+        for param in self.params.iter().filter(|param| param.kind.is_positional()) {
+            let more = if param.kind == ParamKind::Tensors { ", ..." } else { "" };
+            let name = param.name;
+            match param.need {
+                Need::Required => text.push_str(&format!("{comma}{name}{more}")),
+                _ => text.push_str(&format!("[{comma}{name}{more}]")),
+            }
+            comma = ", ";
+        }
+        let attribute = |param: &&Param| !param.kind.is_positional() && param.kind != ParamKind::Shape;
+        for param in self.params.iter().filter(attribute) {
+            let form = param.form();
+            text.push_str(&if param.need == Need::Required { format!(" {form}") } else { format!(" [{form}]") });
+        }
+        text
+    }
+}
+
+impl std::fmt::Debug for OpRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}

@@ -1,0 +1,58 @@
+//! All rows, by family.
+
+use super::row::OpRow;
+use super::{activation, elementwise, norm, reduce, shape, stats};
+
+/// The families, in the order of the documentation.
+const FAMILIES: &[&[OpRow]] = &[
+    elementwise::UNARY,
+    elementwise::BINARY,
+    elementwise::TERNARY,
+    elementwise::OTHERS,
+    reduce::ROWS,
+    shape::ROWS,
+    stats::ROWS,
+    norm::ROWS,
+    activation::ROWS,
+];
+
+/// Every row.
+pub fn all() -> impl Iterator<Item = &'static OpRow> {
+    FAMILIES.iter().copied().flatten()
+}
+
+/// The row of a name.
+pub fn find(name: &str) -> Option<&'static OpRow> {
+    all().find(|row| row.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fusion::ops::{Need, ParamKind};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_rows_are_well_formed() {
+        let mut seen = BTreeSet::new();
+        for row in all() {
+            assert!(seen.insert(row.name), "{} is declared twice", row.name);
+            assert!(row.doc.ends_with('.') && !row.source.is_empty(), "{} is not documented", row.name);
+            let names: BTreeSet<_> = row.params.iter().map(|param| param.name).collect();
+            assert_eq!(names.len(), row.params.len(), "{}: parameters share a name", row.name);
+            let lists = row.params.iter().filter(|param| param.kind == ParamKind::Tensors).count();
+            let last = row.params.iter().rfind(|param| param.kind.is_positional());
+            assert!(lists == 0 || last.is_some_and(|param| param.kind == ParamKind::Tensors), "{}", row.name);
+            for param in row.params {
+                let fits = match param.need {
+                    Need::Required | Need::Optional => true,
+                    Need::Bool(value) => param.kind == if value { ParamKind::Bool } else { ParamKind::Flag },
+                    Need::Int(_) => param.kind == ParamKind::Int,
+                    Need::Number(_) => param.kind == ParamKind::Number,
+                    Need::DType(_) => matches!(param.kind, ParamKind::DType | ParamKind::BareDType),
+                };
+                assert!(fits, "{}: the default of {} has another form", row.name, param.name);
+            }
+        }
+    }
+}
