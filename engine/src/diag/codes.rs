@@ -263,6 +263,15 @@ codes! {
         why "Files are read below the case folder only, and a link that leaves it is not followed: a folder of cases from \
              elsewhere cannot make the harness read other files.",
         command "list --cases /nonexistent";
+    ARRAY_FILE = "E0411", "a file of recorded arrays cannot be read",
+        "write it with numpy.savez or numpy.savez_compressed, little endian",
+        why "The file is no zip of NumPy arrays, or an array does not hold what its header says.",
+        words "harness import FILE.py --inputs FILE.npz, where FILE.npz was cut off while it was copied";
+    RECORD = "E0412", "a record of a run does not fit the definition or its arrays",
+        "pass the record and the arrays of the same run",
+        why "A record says for each input and output its type, sizes, strides and the name of its array. They must agree with what \
+             the definition declares and with the arrays.",
+        words "harness import FILE.py --inputs OTHER.npz --records records.jsonl";
     // Devices and the environment.
     NO_GPU = "E0501", "GPUs were asked for and are not there",
         "run on simulated devices with --sim N, or ask for fewer GPUs",

@@ -41,7 +41,11 @@ pub(super) enum ExprKind {
     /// `*value`, among arguments and elements.
     Starred(Box<Expr>),
     /// `value if condition else other`.
-    Conditional { condition: Box<Expr>, then: Box<Expr>, otherwise: Box<Expr> },
+    Conditional {
+        condition: Box<Expr>,
+        then: Box<Expr>,
+        otherwise: Box<Expr>,
+    },
     /// A form that is Python but has no meaning here; it matters only if its
     /// value does.
     Unreadable(&'static str),
@@ -67,7 +71,11 @@ pub(super) struct Call {
 pub(super) enum Index {
     At(Expr),
     /// `start:stop:step`.
-    Range { start: Option<Expr>, stop: Option<Expr>, step: Option<Expr> },
+    Range {
+        start: Option<Expr>,
+        stop: Option<Expr>,
+        step: Option<Expr>,
+    },
 }
 
 /// An operator in front of its operand.

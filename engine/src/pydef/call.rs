@@ -85,7 +85,7 @@ impl<'a> Interp<'a> {
         Some(Arguments { positional, keywords, span })
     }
 
-    fn method(&mut self, object: Py, name: &Name, arguments: Arguments<'a>, targets: Vec<String>, span: Span) -> Py {
+    fn method(&mut self, object: Py, name: &'a Name, arguments: Arguments<'a>, targets: Vec<String>, span: Span) -> Py {
         match object {
             Py::Fd(draft) => self.definition_method(draft, name, &arguments, &targets, span),
             Py::Ops(draft) => self.operation_call(draft, name, &arguments, &targets),
@@ -147,9 +147,7 @@ impl<'a> Interp<'a> {
             ("int", [Py::Number(Number::Bool(v))]) => Some(Py::int(i128::from(*v))),
             ("bool", [value]) => truth(value).map(Py::bool),
             ("complex", [re]) => float_of(re).map(|re| Py::Number(Number::Complex(re, 0.0))),
-            ("complex", [re, im]) => {
-                float_of(re).zip(float_of(im)).map(|(re, im)| Py::Number(Number::Complex(re, im)))
-            }
+            ("complex", [re, im]) => float_of(re).zip(float_of(im)).map(|(re, im)| Py::Number(Number::Complex(re, im))),
             ("len", [value]) => value.items().map(|items| Py::int(items.len() as i64)),
             ("abs", [Py::Number(number)]) => Some(absolute(*number)),
             ("abs", [Py::Node(draft, _)]) => {

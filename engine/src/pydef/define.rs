@@ -60,7 +60,7 @@ impl<'a> Interp<'a> {
                     "define_tensor" => self.define_tensor(draft, arguments, targets),
                     "define_scalar" | "define_constant" => self.define_scalar(draft, arguments, targets),
                     "define_vector" => self.define_vector(draft, arguments, targets),
-                    "from_pytorch" => self.from_pytorch(draft, arguments, targets),
+                    "from_pytorch" => self.declared_like(draft, arguments, targets),
                     "add_output" => self.add_output(draft, arguments),
                     _ => Err(unknown_method(name)),
                 };
@@ -84,24 +84,22 @@ impl<'a> Interp<'a> {
     fn define_tensor(&mut self, draft: usize, arguments: &Arguments<'a>, targets: &[String]) -> Result<Py> {
         let by_strides = arguments.named(&["sizes", "strides"]).is_some()
             || arguments.positional.get(1).is_some_and(|(value, _)| {
-                value.items().is_some_and(|items| {
-                    items.iter().any(|item| matches!(item, Py::Number(Number::Int(_))))
-                })
+                value.items().is_some_and(|items| items.iter().any(|item| matches!(item, Py::Number(Number::Int(_)))))
             });
         let declared = if by_strides {
             check_keywords(arguments, "define_tensor", &["sizes", "strides", "dtype", "static_sizes", "is_cpu"])?;
             let sizes = self.integers(arguments.get(0, &["sizes"]), "sizes")?;
             let strides = self.integers(arguments.get(1, &["strides"]), "strides")?;
             if sizes.len() != strides.len() || strides.iter().any(|stride| *stride < 0) {
-                let message = format!("define_tensor: sizes {sizes:?} and strides {strides:?} do not describe a tensor");
+                let message =
+                    format!("define_tensor: sizes {sizes:?} and strides {strides:?} do not describe a tensor");
                 return Err(Diagnostic::user(code::LAYOUT, message).note("one stride for each size, none negative"));
             }
             let dtype = dtype_of(arguments.get(2, &["dtype"]))?.unwrap_or(DType::F32);
             let is_static = flag(arguments.get(3, &["static_sizes"]), "static_sizes")?;
             described(&sizes, &strides, dtype, is_static, flag(arguments.get(4, &["is_cpu"]), "is_cpu")?)
         } else {
-            let names =
-                ["shape", "contiguity", "dtype", "is_cpu", "stride_order", "symbolic_sizes", "contiguous"];
+            let names = ["shape", "contiguity", "dtype", "is_cpu", "stride_order", "symbolic_sizes", "contiguous"];
             check_keywords(arguments, "define_tensor", &names)?;
             let shape = self.integers(arguments.get(0, &["shape", "symbolic_sizes"]), "shape")?;
             let stride_order = match arguments.get(4, &["stride_order"]) {
@@ -117,7 +115,8 @@ impl<'a> Interp<'a> {
         Ok(Py::Node(draft, operand))
     }
 
-    fn from_pytorch(&mut self, draft: usize, arguments: &Arguments<'a>, targets: &[String]) -> Result<Py> {
+    /// `from_pytorch(tensor)`: an input of the tensor's type and layout.
+    fn declared_like(&mut self, draft: usize, arguments: &Arguments<'a>, targets: &[String]) -> Result<Py> {
         let Some(Py::Tensor(tensor)) = arguments.get(0, &["tensor"]) else {
             return Err(Diagnostic::user(code::INPUT_KIND, "from_pytorch: takes a tensor of the script"));
         };
@@ -187,7 +186,8 @@ impl<'a> Interp<'a> {
         }
         if let Some(order) = arguments.named(&["stride_order"]).filter(|value| !matches!(value, Py::None)) {
             let order = self.integers(Some(order), "stride_order")?;
-            output = self.applied(draft, "stride_order", &[("x", Arg::Value(output.into())), ("order", Arg::Ints(order))])?;
+            output =
+                self.applied(draft, "stride_order", &[("x", Arg::Value(output.into())), ("order", Arg::Ints(order))])?;
         }
         self.drafts[draft].builder.output(output)?;
         Ok(Py::None)
@@ -203,9 +203,8 @@ impl<'a> Interp<'a> {
 
     /// A list of integers; constants of the definition count.
     pub(super) fn integers(&self, value: Option<&Py>, what: &str) -> Result<Vec<i64>> {
-        let wrong = |given: &str| {
-            Diagnostic::user(code::ATTRIBUTE, format!("`{what}` is a list of integers, not {given}"))
-        };
+        let wrong =
+            |given: &str| Diagnostic::user(code::ATTRIBUTE, format!("`{what}` is a list of integers, not {given}"));
         let value = value.ok_or_else(|| wrong("left out"))?;
         let one = |item: &Py| self.integer(item).ok_or_else(|| wrong(&item.what()));
         match value.items() {
@@ -217,12 +216,10 @@ impl<'a> Interp<'a> {
     /// An integer: a number, or a constant of the definition.
     pub(super) fn integer(&self, value: &Py) -> Option<i64> {
         match value {
-            Py::Node(draft, Operand::Scalar(s)) => {
-                match self.drafts[*draft].builder.known(Src::Scalar(*s))? {
-                    crate::num::Value::Int(v) => Some(v),
-                    _ => None,
-                }
-            }
+            Py::Node(draft, Operand::Scalar(s)) => match self.drafts[*draft].builder.known(Src::Scalar(*s))? {
+                crate::num::Value::Int(v) => Some(v),
+                _ => None,
+            },
             _ => value.as_i64(),
         }
     }

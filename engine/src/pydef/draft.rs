@@ -155,7 +155,10 @@ fn memory_order(stride_order: &[i64], rank: usize) -> Result<Vec<u32>> {
         match place.map(|at| rank - 1 - at) {
             Some(place) if order[place].is_none() => order[place] = Some(axis as u32),
             _ => {
-                let message = format!("define_tensor: stride_order {stride_order:?} does not name each of 0 to {} once", rank - 1);
+                let message = format!(
+                    "define_tensor: stride_order {stride_order:?} does not name each of 0 to {} once",
+                    rank - 1
+                );
                 return Err(Diagnostic::user(code::LAYOUT, message));
             }
         }
@@ -254,7 +257,11 @@ mod tests {
     fn strides_are_described_as_nvfuser_does() {
         let check = |sizes: &[i64], strides: &[i64], contiguity: &[Option<bool>], order: &[i64]| {
             let declared = described(sizes, strides, DType::F32, false, false);
-            assert_eq!((&declared.contiguity[..], &declared.stride_order[..]), (contiguity, order), "{sizes:?} {strides:?}");
+            assert_eq!(
+                (&declared.contiguity[..], &declared.stride_order[..]),
+                (contiguity, order),
+                "{sizes:?} {strides:?}"
+            );
         };
         let (yes, no) = (Some(true), Some(false));
         check(&[2, 3], &[3, 1], &[yes, yes], &[1, 0]);

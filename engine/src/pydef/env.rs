@@ -11,8 +11,23 @@ pub(super) const READABLE_VALUES: &str = "values are numbers, lists, arithmetic 
 const KNOWN: [&str; 6] = ["torch", "DataType", "FusionDefinition", "math", "nvfuser_direct", "np"];
 /// Python's own functions that are read.
 pub(super) const BUILTINS: [&str; 17] = [
-    "float", "int", "bool", "complex", "len", "range", "list", "tuple", "min", "max", "sum", "abs", "print", "round",
-    "isinstance", "repr", "str",
+    "float",
+    "int",
+    "bool",
+    "complex",
+    "len",
+    "range",
+    "list",
+    "tuple",
+    "min",
+    "max",
+    "sum",
+    "abs",
+    "print",
+    "round",
+    "isinstance",
+    "repr",
+    "str",
 ];
 
 /// The value of an imported name.

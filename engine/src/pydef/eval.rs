@@ -24,7 +24,7 @@ impl<'a> Interp<'a> {
             ExprKind::Float(value) => Py::float(*value),
             ExprKind::Imaginary(value) => Py::Number(Number::Complex(0.0, *value)),
             ExprKind::Str(text) => Py::Str(text.as_str().into()),
-            ExprKind::Name(name) => self.name(name, expr.span),
+            ExprKind::Name(name) => self.named(name, expr.span),
             ExprKind::Attribute(object, name) => {
                 let object = self.eval(object);
                 self.attribute(object, &name.text, expr.span)
@@ -37,9 +37,10 @@ impl<'a> Interp<'a> {
                 let value = self.eval(inner);
                 self.unary(*sign, value, expr.span)
             }
-            ExprKind::Binary(operator, left, right) => self.operation(*operator, left, right, expr.span),
+            ExprKind::Binary(operator, left, right) => self.two_sided(*operator, left, right, expr.span),
             ExprKind::Starred(_) => {
-                let error = Diagnostic::user(code::SYNTAX, "`*` stands among the elements of a list or the arguments only");
+                let error =
+                    Diagnostic::user(code::SYNTAX, "`*` stands among the elements of a list or the arguments only");
                 self.refuse(error, expr.span)
             }
             ExprKind::Conditional { condition, then, otherwise } => {
@@ -54,7 +55,7 @@ impl<'a> Interp<'a> {
         }
     }
 
-    fn name(&mut self, name: &str, span: Span) -> Py {
+    fn named(&mut self, name: &str, span: Span) -> Py {
         if let Some(value) = self.lookup(name).or_else(|| env::unbound(name)) {
             return value;
         }
@@ -128,9 +129,7 @@ impl<'a> Interp<'a> {
             let mut bound = |bound: &'a Option<Expr>| bound.as_ref().map_or(Py::None, |bound| self.eval(bound));
             parts.push(match index {
                 Index::At(index) => self.eval(index),
-                Index::Range { start, stop, step } => {
-                    Py::Range(Arc::new([bound(start), bound(stop), bound(step)]))
-                }
+                Index::Range { start, stop, step } => Py::Range(Arc::new([bound(start), bound(stop), bound(step)])),
             });
         }
         match (&value, &parts[..]) {
@@ -167,7 +166,7 @@ impl<'a> Interp<'a> {
         }
     }
 
-    fn operation(&mut self, operator: Operator, left: &'a Expr, right: &'a Expr, span: Span) -> Py {
+    fn two_sided(&mut self, operator: Operator, left: &'a Expr, right: &'a Expr, span: Span) -> Py {
         let a = self.eval(left);
         // The right side of `and` and `or` may not be needed.
         match (operator, truth(&a)) {

@@ -364,6 +364,7 @@ fn height(items: &[Expr]) -> u32 {
 }
 
 fn too_deep(span: Span) -> Box<Diagnostic> {
-    let message = format!("the expression is nested deeper than {MAX_DEPTH} levels or has more than {MAX_HEIGHT} links");
+    let message =
+        format!("the expression is nested deeper than {MAX_DEPTH} levels or has more than {MAX_HEIGHT} links");
     Diagnostic::user(code::TOO_LARGE, message).label(span, "").note("name the parts of it")
 }

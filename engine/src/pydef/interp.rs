@@ -80,6 +80,7 @@ impl<'a> Interp<'a> {
     // ---- errors and limits ----
 
     /// Reports an error; the definition at hand is refused.
+    #[expect(clippy::boxed_local, reason = "errors travel boxed")]
     pub(super) fn report(&mut self, error: Box<Diagnostic>) -> Py {
         if let Some(draft) = self.active.and_then(|index| self.drafts.get_mut(index)) {
             draft.refused = true;
@@ -206,7 +207,9 @@ impl<'a> Interp<'a> {
             StmtKind::Assign { targets, value } => {
                 self.targets = names_of(&targets[0]);
                 let result = self.eval(value);
-                self.targets.clear();
+                let names = std::mem::take(&mut self.targets);
+                let names = if names.is_empty() { names_of(&targets[0]) } else { names };
+                self.name(&names, &result, statement.span);
                 for target in targets {
                     self.assign(target, &result);
                 }
@@ -225,6 +228,15 @@ impl<'a> Interp<'a> {
             StmtKind::Nothing => {}
         }
         Flow::Next
+    }
+
+    /// Names the value of a definition that an assignment gives.
+    fn name(&mut self, names: &[String], value: &Py, span: Span) {
+        if let Py::Node(draft, operand) = value
+            && let Err(error) = self.drafts[*draft].name_results(names, &[*operand])
+        {
+            self.refuse(error, span);
+        }
     }
 
     /// A branch that cannot be decided: inside of a definition that is an error,
@@ -261,17 +273,18 @@ impl<'a> Interp<'a> {
             return match value {
                 Py::Unknown(_) | Py::Poison => self.undecided(&value, values.span),
                 _ => {
-                    let error = Diagnostic::user(code::PY_CONSTRUCT, format!("`for` over {} is not read", value.what()));
+                    let error =
+                        Diagnostic::user(code::PY_CONSTRUCT, format!("`for` over {} is not read", value.what()));
                     self.refuse(error.note(READABLE), values.span);
                     Flow::Next
                 }
             };
         };
-        for item in items.to_vec() {
+        for item in items {
             if !self.step(values.span) {
                 break;
             }
-            self.assign(target, &item);
+            self.assign(target, item);
             if let Flow::Return(value) = self.block(body) {
                 return Flow::Return(value);
             }
@@ -338,7 +351,9 @@ impl<'a> Interp<'a> {
             scope.names.insert(name.clone(), value);
         }
         let before = self.active;
-        if let Some(draft) = scope.names.values().find_map(|value| if let Py::Fd(index) = value { Some(*index) } else { None }) {
+        if let Some(draft) =
+            scope.names.values().find_map(|value| if let Py::Fd(index) = value { Some(*index) } else { None })
+        {
             self.active = Some(draft);
             self.drafts[draft].called(&function.name.text, function.name.span);
         }
@@ -355,21 +370,24 @@ impl<'a> Interp<'a> {
         }
     }
 
-    /// Runs the functions of the innermost block that nothing has called: a
-    /// definition stands for itself, and so does a test around one.
+    /// Runs the functions of the innermost block that nothing has called: tests,
+    /// which may run definitions, then the definitions that are left.
     fn run_uncalled(&mut self) {
         let functions = self.scopes.last().map(|scope| scope.functions.clone()).unwrap_or_default();
-        for index in functions {
-            if self.called[index] || self.active.is_some() || self.errors.len() > MAX_ERRORS {
-                continue;
+        for definitions in [false, true] {
+            for &index in &functions {
+                let function = self.function(index);
+                let skip = self.called[index] || self.active.is_some() || self.errors.len() > MAX_ERRORS;
+                if skip || takes_definition(function) != definitions {
+                    continue;
+                }
+                let mut arguments = Vec::new();
+                if definitions {
+                    let Py::Fd(draft) = self.start(function.name.span) else { return };
+                    arguments.push(Py::Fd(draft));
+                }
+                self.run(index, arguments, Vec::new(), function.name.span);
             }
-            let function = self.function(index);
-            let mut arguments = Vec::new();
-            if takes_definition(function) {
-                let Py::Fd(draft) = self.start(function.name.span) else { return };
-                arguments.push(Py::Fd(draft));
-            }
-            self.run(index, arguments, Vec::new(), function.name.span);
         }
     }
 

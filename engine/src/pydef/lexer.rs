@@ -142,7 +142,8 @@ impl<'a> Lexer<'a> {
             return;
         }
         // A tab goes to the next multiple of eight, as in Python.
-        let column = rest[..blank].bytes().fold(0, |column, b| if b == b'\t' { column / 8 * 8 + 8 } else { column + 1 });
+        let column =
+            rest[..blank].bytes().fold(0, |column, b| if b == b'\t' { column / 8 * 8 + 8 } else { column + 1 });
         let place = span(self.at, self.at + blank);
         let current = self.indents.last().copied().unwrap_or(0);
         if column > current {

@@ -19,8 +19,7 @@
 //! tensors of the script and values of definitions, and carries everything else
 //! along as *unknown*, which matters only where a definition or its inputs depend
 //! on it. Operations, their argument names and defaults are the rows of
-//! [`crate::fusion::ops`]. [`print`] writes a fusion in this form; reading that
-//! gives a fusion of the same structure.
+//! [`crate::fusion::ops`].
 //!
 //! All errors of a text come at once, with their places. Whatever the text,
 //! nothing here panics, recurses deeper than its stated limits, runs longer than
@@ -42,6 +41,8 @@ mod opcall;
 mod parser;
 mod reader;
 mod recipe;
+#[cfg(test)]
+mod tests;
 mod torch;
 mod value;
 

@@ -43,7 +43,7 @@ pub(super) fn torch_type(name: &str) -> Option<DType> {
 
 /// All names behind `DataType.`, for suggestions.
 pub(super) fn data_types() -> impl Iterator<Item = &'static str> {
-    TYPES.iter().map(|row| row.0).chain([NULL])
+    TYPES.iter().filter(|row| DType::from_name(row.2).is_some()).map(|row| row.0).chain([NULL])
 }
 
 /// The name behind `DataType.`.

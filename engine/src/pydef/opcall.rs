@@ -5,7 +5,6 @@
 use super::adapt;
 use super::ast::Name;
 use super::call::Arguments;
-use super::draft::value_of;
 use super::interp::{Interp, float_of};
 use super::recipe::Number;
 use super::value::Py;
@@ -67,14 +66,15 @@ impl<'a> Interp<'a> {
         }
         let Some(row) = adapt::row(&name.text) else {
             let message = format!("unknown operation `{}`", name.text);
-            let hint = nearest(&name.text, ops::all().map(|row| row.name)).map(|near| format!("did you mean `{near}`?"));
+            let hint =
+                nearest(&name.text, ops::all().map(|row| row.name)).map(|near| format!("did you mean `{near}`?"));
             return Err(Diagnostic::user(code::UNKNOWN_OP, message)
                 .label(name.span, hint.unwrap_or_default())
                 .note("operations are listed in cases/README.md"));
         };
         let mut given = collect(row, arguments)?;
         adapt::arguments(self, draft, &mut given)?;
-        let args = self.bound(given)?;
+        let args = self.bound(draft, given)?;
         let results = self.drafts[draft].builder.apply(&args)?;
         self.drafts[draft].name_results(targets, &results)?;
         let mut values: Vec<Py> = results.into_iter().map(|result| Py::Node(draft, result)).collect();
@@ -98,20 +98,24 @@ impl<'a> Interp<'a> {
         let row = ops::find(name).ok_or_else(|| Diagnostic::bug(format!("the table has no `{name}`")))?;
         let params = row.params.iter().zip(operands.into_iter().map(Some).chain(std::iter::repeat(None)));
         let params = params.map(|(_, operand)| operand.map(|value| (value, span))).collect();
-        let args = self.bound(Given { row, params, more: Vec::new(), others: Vec::new() })?;
+        let args = self.bound(draft, Given { row, params, more: Vec::new(), others: Vec::new() })?;
         let results = self.drafts[draft].builder.apply(&args)?;
         results.first().map(|result| Py::Node(draft, *result)).ok_or_else(|| Diagnostic::bug("no result"))
     }
 
     /// The arguments in the form that the row asks for.
-    fn bound(&mut self, given: Given<'a>) -> Result<Args> {
+    fn bound(&mut self, draft: usize, given: Given<'a>) -> Result<Args> {
         let row = given.row;
         if let Some((name, _, span)) = given.others.first() {
             return Err(unknown_argument(row, name, *span));
         }
         if let Some((_, span)) = given.more.first() {
             let (most, count) = (row.params.len(), row.params.len() + given.more.len());
-            let message = format!("{}: takes at most {most} arguments, {count} were given", row.name);
+            let message = format!(
+                "{}: takes at most {most} argument{}, {count} were given",
+                row.name,
+                if most == 1 { "" } else { "s" }
+            );
             return Err(Diagnostic::user(code::ARITY, message).label(*span, "").note(py_signature(row)));
         }
         let mut args = Args::new(row);
@@ -124,7 +128,7 @@ impl<'a> Interp<'a> {
                 continue;
             };
             let placed = |error: Box<Diagnostic>| if error.labels.is_empty() { error.label(span, "") } else { error };
-            if let Some(arg) = self.arg(row, param, &value).map_err(placed)? {
+            if let Some(arg) = self.arg(draft, row, param, &value).map_err(placed)? {
                 args.set(position, arg);
             }
         }
@@ -132,7 +136,7 @@ impl<'a> Interp<'a> {
     }
 
     /// An argument in the form of its parameter; `None` is what leaving it out is.
-    fn arg(&self, row: &OpRow, param: &Param, value: &Py) -> Result<Option<Arg>> {
+    fn arg(&mut self, draft: usize, row: &OpRow, param: &Param, value: &Py) -> Result<Option<Arg>> {
         let wrong = || {
             let message = format!("{}: `{}` {}, not {}", row.name, param.py, form(param.kind), value.what());
             Diagnostic::user(code::ATTRIBUTE, message).note(py_signature(row))
@@ -145,15 +149,17 @@ impl<'a> Interp<'a> {
                 Py::Node(_, operand @ Operand::Tensor(_)) => Some(Arg::Value((*operand).into())),
                 Py::Node(..) | Py::Number(_) => {
                     let message = format!("{}: `{}` is a tensor, not {}", row.name, param.py, value.what());
-                    return Err(Diagnostic::user(code::NOT_TENSOR, message).note("turn a scalar into a tensor with full"));
+                    return Err(
+                        Diagnostic::user(code::NOT_TENSOR, message).note("turn a scalar into a tensor with full")
+                    );
                 }
                 _ => None,
             },
             ParamKind::Scalar | ParamKind::Value => match value {
-                Py::Node(..) | Py::Number(_) => Some(Arg::Value(self.src(value)?)),
+                Py::Node(..) | Py::Number(_) => Some(Arg::Value(self.src(draft, value)?)),
                 _ => None,
             },
-            ParamKind::Tensors | ParamKind::Shape | ParamKind::Scalars => self.sources(value)?.map(Arg::Values),
+            ParamKind::Tensors | ParamKind::Shape | ParamKind::Scalars => self.sources(draft, value)?.map(Arg::Values),
             ParamKind::Flag | ParamKind::Bool => match value {
                 Py::Number(Number::Bool(flag)) => Some(Arg::Bool(*flag)),
                 Py::Number(Number::Int(flag @ 0..=1)) => Some(Arg::Bool(*flag == 1)),
@@ -178,18 +184,18 @@ impl<'a> Interp<'a> {
     }
 
     /// A value of a definition, or a number with the type that nvFuser gives it.
-    fn src(&self, value: &Py) -> Result<Src> {
+    fn src(&mut self, draft: usize, value: &Py) -> Result<Src> {
         match value {
             Py::Node(_, operand) => Ok((*operand).into()),
-            Py::Number(number) => Ok(Src::Number(value_of(*number)?.0)),
+            Py::Number(number) => Ok(self.drafts[draft].constant(*number, None)?.into()),
             other => Err(Diagnostic::user(code::NOT_SCALAR, format!("{} is no value of a definition", other.what()))),
         }
     }
 
-    fn sources(&self, value: &Py) -> Result<Option<Vec<Src>>> {
+    fn sources(&mut self, draft: usize, value: &Py) -> Result<Option<Vec<Src>>> {
         match value.items() {
-            Some(items) => items.iter().map(|item| self.src(item)).collect::<Result<_>>().map(Some),
-            None if matches!(value, Py::Node(..) | Py::Number(_)) => Ok(Some(vec![self.src(value)?])),
+            Some(items) => items.iter().map(|item| self.src(draft, item)).collect::<Result<_>>().map(Some),
+            None if matches!(value, Py::Node(..) | Py::Number(_)) => Ok(Some(vec![self.src(draft, value)?])),
             None => Ok(None),
         }
     }

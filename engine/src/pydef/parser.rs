@@ -124,6 +124,7 @@ impl<'a> Parser<'a> {
         Diagnostic::user(code::SYNTAX, format!("expected {expected}, found {found}")).label(self.span(), "")
     }
 
+    #[expect(clippy::boxed_local, reason = "errors travel boxed")]
     pub(super) fn report(&mut self, error: Box<Diagnostic>) {
         if self.errors.len() <= 2 * MAX_ERRORS {
             self.errors.push(*error);
@@ -193,7 +194,8 @@ impl<'a> Parser<'a> {
                 self.condition().map(Some)
             }
             "for" => self.for_loop().map(Some),
-            "class" | "while" | "try" | "async" | "raise" | "match" | "yield" | "elif" | "else" | "except" | "finally"
+            "class" | "while" | "try" | "async" | "raise" | "match" | "yield" | "elif" | "else" | "except"
+            | "finally"
                 if !matches!(self.peek_second(), Token::Punct("=" | "." | "," | ")")) =>
             {
                 Err(Diagnostic::user(code::PY_CONSTRUCT, format!("`{word}` is not read"))
@@ -383,7 +385,7 @@ impl<'a> Parser<'a> {
         if let Token::Name(word) = self.peek() {
             match *word {
                 "import" => return self.import(),
-                "from" => return self.from_import(),
+                "from" => return self.names_of_module(),
                 "return" => {
                     self.next();
                     let nothing = matches!(self.peek(), Token::Newline | Token::End | Token::Punct(";"));
@@ -467,7 +469,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn from_import(&mut self) -> Result<StmtKind> {
+    /// `from module import name as other, ...`.
+    fn names_of_module(&mut self) -> Result<StmtKind> {
         self.next();
         let module = self.dotted()?;
         if !self.eat_word("import") {
@@ -508,7 +511,8 @@ impl<'a> Parser<'a> {
 pub(super) fn is_keyword(word: &str) -> bool {
     matches!(
         word,
-        "and" | "as"
+        "and"
+            | "as"
             | "assert"
             | "break"
             | "class"

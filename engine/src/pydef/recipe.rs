@@ -6,7 +6,7 @@ use crate::diag::{Diagnostic, Result, code};
 use crate::num::DType;
 
 /// The most elements that a tensor of a script may have.
-pub const MAX_ELEMENTS: i64 = 1 << 40;
+pub(super) const MAX_ELEMENTS: i64 = 1 << 40;
 /// The most elements that a script may list.
 pub(super) const MAX_LISTED: usize = 4096;
 
@@ -94,7 +94,10 @@ fn product(sizes: &[i64]) -> Option<i64> {
 }
 
 fn too_large(sizes: &[i64]) -> Box<Diagnostic> {
-    Diagnostic::user(code::TENSOR_TOO_LARGE, format!("a tensor of sizes {sizes:?} has more than {MAX_ELEMENTS} elements"))
+    Diagnostic::user(
+        code::TENSOR_TOO_LARGE,
+        format!("a tensor of sizes {sizes:?} has more than {MAX_ELEMENTS} elements"),
+    )
 }
 
 impl TensorRecipe {
@@ -148,10 +151,9 @@ impl TensorRecipe {
         if self.sizes.contains(&0) {
             return Some(0);
         }
-        self.sizes
-            .iter()
-            .zip(&self.strides)
-            .try_fold(self.offset.checked_add(1)?, |sum, (size, stride)| sum.checked_add((size - 1).checked_mul(*stride)?))
+        self.sizes.iter().zip(&self.strides).try_fold(self.offset.checked_add(1)?, |sum, (size, stride)| {
+            sum.checked_add((size - 1).checked_mul(*stride)?)
+        })
     }
 
     /// The elements of another view of this storage. Random elements are as

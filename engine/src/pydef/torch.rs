@@ -87,8 +87,7 @@ impl<'a> Interp<'a> {
                 (list(arguments.get(2, &["size"])), fill, default)
             }
             "empty_strided" => {
-                let Some((sizes, strides)) =
-                    list(arguments.get(0, &["size"])).zip(list(arguments.get(1, &["stride"])))
+                let Some((sizes, strides)) = list(arguments.get(0, &["size"])).zip(list(arguments.get(1, &["stride"])))
                 else {
                     return Ok(None);
                 };
@@ -413,13 +412,23 @@ fn changed(tensor: &TensorRecipe, name: &str, arguments: &Arguments<'_>) -> Made
         "cuda" => Ok(Some(TensorRecipe { is_cpu: false, ..tensor.clone() })),
         "cpu" => Ok(Some(TensorRecipe { is_cpu: true, ..tensor.clone() })),
         "detach" | "clone" | "requires_grad_" | "requires_grad" | "fill_diagonal_" => {
-            if name == "fill_diagonal_" { Ok(None) } else { Ok(Some(tensor.clone())) }
+            if name == "fill_diagonal_" {
+                Ok(None)
+            } else {
+                Ok(Some(tensor.clone()))
+            }
         }
         "float" | "double" | "half" | "bfloat16" | "int" | "long" | "short" | "bool" => {
             names::torch_type(name).map_or(Ok(None), cast)
         }
         "contiguous" => tensor.contiguous().map(Some),
-        "t" if rank <= 2 => if rank == 2 { swap(0, 1) } else { Ok(Some(tensor.clone())) },
+        "t" if rank <= 2 => {
+            if rank == 2 {
+                swap(0, 1)
+            } else {
+                Ok(Some(tensor.clone()))
+            }
+        }
         "mT" if rank >= 2 => swap(rank - 1, rank - 2),
         "transpose" | "swapaxes" => match (axis(0, &["dim0"]), axis(1, &["dim1"])) {
             (Some(a), Some(b)) => swap(a?, b?),
@@ -461,9 +470,8 @@ fn changed(tensor: &TensorRecipe, name: &str, arguments: &Arguments<'_>) -> Made
         },
         "squeeze" => {
             let only = axis(0, &["dim"]).transpose()?;
-            let keep: Vec<usize> = (0..rank)
-                .filter(|&i| tensor.sizes[i] != 1 || only.is_some_and(|only| only != i))
-                .collect();
+            let keep: Vec<usize> =
+                (0..rank).filter(|&i| tensor.sizes[i] != 1 || only.is_some_and(|only| only != i)).collect();
             let sizes = keep.iter().map(|&i| tensor.sizes[i]).collect();
             let strides = keep.iter().map(|&i| tensor.strides[i]).collect();
             tensor.as_strided(sizes, strides, tensor.offset).map(Some)
@@ -476,10 +484,9 @@ fn changed(tensor: &TensorRecipe, name: &str, arguments: &Arguments<'_>) -> Made
             _ => Ok(None),
         },
         "abs" => Ok(match tensor.fill {
-            Fill::Uniform(low, high) if low < 0.0 => Some(TensorRecipe {
-                fill: Fill::Uniform(0.0, high.abs().max(low.abs())),
-                ..tensor.clone()
-            }),
+            Fill::Uniform(low, high) if low < 0.0 => {
+                Some(TensorRecipe { fill: Fill::Uniform(0.0, high.abs().max(low.abs())), ..tensor.clone() })
+            }
             _ => None,
         }),
         _ => Ok(None),
@@ -520,7 +527,8 @@ fn sliced(tensor: &TensorRecipe, parts: &[Py]) -> Made {
         match part {
             Py::Ellipsis => axis += tensor.sizes.len().saturating_sub(used),
             Py::None => {
-                let stride = if axis < result.sizes.len() { result.sizes[axis].saturating_mul(result.strides[axis]) } else { 1 };
+                let stride =
+                    if axis < result.sizes.len() { result.sizes[axis].saturating_mul(result.strides[axis]) } else { 1 };
                 result.sizes.insert(axis, 1);
                 result.strides.insert(axis, stride);
                 axis += 1;

@@ -40,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<BTreeMap<String, Array>> {
     let mut arrays = BTreeMap::new();
     for index in 0..zip.len() {
         let entry = zip.by_index(index).map_err(|error| refused(&shown, error))?;
-        let name = entry.name().trim_end_matches(".npy").to_string();
+        let name = entry.name().map_err(|error| refused(&shown, error))?.trim_end_matches(".npy").to_string();
         let what = format!("{shown}: {name}");
         let size = entry.size();
         if size > MAX_ARRAY_BYTES {
