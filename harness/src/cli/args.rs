@@ -84,6 +84,8 @@ pub(crate) struct Args {
     pub(crate) records: Option<PathBuf>,
     pub(crate) place: Place,
     pub(crate) output: Option<PathBuf>,
+    /// For `list`: why each case exists.
+    pub(crate) about: bool,
     /// Adds the built-in fault cases; for tests of the harness.
     pub(crate) faults: bool,
     /// As given, for the record.
@@ -130,6 +132,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("--records", "FILE.jsonl", "for import: types, sizes and strides of what is recorded, one run a line"),
     ("--on", "ref|sim|gpu", "for import: where to run (default: ref)"),
     ("--output", "FILE", "for import: write the case there instead of printing it (also: -o)"),
+    ("--about", "", "for list: behind each id, why the case exists"),
     ("--help", "", "print this"),
     ("--version", "", "print the version"),
     ("--with-faults", "", ""),
@@ -289,6 +292,7 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
             }
         }
         "--bless" => args.bless = true,
+        "--about" => args.about = true,
         _ => args.faults = true,
     }
     Ok(())
@@ -302,6 +306,7 @@ fn check(args: &Args) -> Result<(), Failure> {
         )),
         Command::Show => Ok(()),
         Command::Import if args.operand.is_none() => Err(usage("`import` needs a file", "harness import FILE.py")),
+        _ if args.about && args.command != Command::List => Err(usage("`--about` belongs to `list`", SEE_HELP)),
         _ if !args.stages.is_empty() => Err(usage("`--stage` belongs to `show`", SEE_HELP)),
         _ => Ok(()),
     }
