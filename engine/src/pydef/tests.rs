@@ -286,7 +286,7 @@ fn every_error_is_reported_with_its_place() {
               |
             7 |     e = fd.ops.cast(x, dtype=DataType.Flaot)
               |                              ^^^^^^^^^^^^^^ did you mean `Float`?
-              note: data types are Double Float Half BFloat16 Int Int32 Bool Char Byte Null
+              note: data types are Double Float Half BFloat16 Float8_e4m3fn Float8_e5m2 Float8_e8m0fnu Float4_e2m1fn Float4_e2m1fn_x2 Int Int32 Bool ComplexFloat ComplexDouble UInt64 Index Short Char Byte UInt16 UInt32 Null
             error[E0201]: exp: takes at most 1 argument, 2 were given
              --> x.py:8:23
               |

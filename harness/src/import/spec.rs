@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// The entries of `inputs:` for what a script passes, by the names of the
 /// fusion's inputs; empty if it passes nothing.
-pub(crate) fn inputs_of(definition: &Definition) -> Result<Vec<(String, InputSpec)>> {
+fn inputs_of(definition: &Definition) -> Result<Vec<(String, InputSpec)>> {
     let Some(recipes) = &definition.inputs else { return Ok(Vec::new()) };
     let fusion = &definition.fusion;
     if recipes.len() != fusion.inputs.len() {
