@@ -22,6 +22,7 @@ mod cx;
 mod draft;
 mod elementwise;
 mod norm;
+mod random;
 mod reduce;
 mod row;
 mod shape;
