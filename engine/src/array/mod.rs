@@ -12,6 +12,6 @@ pub(crate) mod nest;
 mod order;
 mod view;
 
-pub(crate) use order::{dense_strides_in, elementwise_strides, iteration_order, permuted, row_major_strides};
+pub(crate) use order::{dense_strides_in, elementwise_strides, is_dense, iteration_order, permuted, row_major_strides};
 pub(crate) use view::Element;
 pub use view::{Data, Elements, View};
