@@ -1,7 +1,7 @@
 //! All rows, by family.
 
 use super::row::OpRow;
-use super::{activation, elementwise, norm, reduce, shape, stats};
+use super::{activation, elementwise, matmul, norm, reduce, shape, stats};
 
 /// The families, in the order of the documentation.
 const FAMILIES: &[&[OpRow]] = &[
@@ -14,6 +14,7 @@ const FAMILIES: &[&[OpRow]] = &[
     stats::ROWS,
     norm::ROWS,
     activation::ROWS,
+    matmul::ROWS,
 ];
 
 /// Every row.
