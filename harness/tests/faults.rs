@@ -20,7 +20,7 @@ impl Place {
     fn case(&self, file: &str, dtype: &str, op: &str, more: &str) {
         let name = file.trim_start_matches("../").trim_end_matches(".fuse");
         let text = format!(
-            "---\nversion = 1\nsuite = \"PlaceTest\"\n[axes]\nm = [1, 5]\n---\nfusion @{name}(%x: {dtype}) {{\n  %0 = {op}\n  return %0\n}}\n; inputs: x = normal[$m]\n{more}"
+            "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n[axes]\nm = [1, 5]\n---\nfusion @{name}(%x: {dtype}) {{\n  %0 = {op}\n  return %0\n}}\n; inputs: x = normal[$m]\n{more}"
         );
         std::fs::write(self.0.join("cases").join(file), text).expect("a file");
     }
@@ -251,7 +251,7 @@ fn mistakes_have_messages_and_exit_codes() {
     check(&place, &["list", "--cases", "alone.fuse"], 0, &["PlaceTest."]);
     check(&place, &["bench", "--cases", "alone.fuse", "--sim", "1", "--filter", "*"], 4, &["E0505", "refusal"]);
     check(&place, &["list", "--tag", "nosuch"], 4, &["E0505", "no case has the tag `nosuch`"]);
-    let tagged = "---\nversion = 1\nsuite = \"TagTest\"\ntags = [\"odd\"]\n[require]\narch = 100\n---\nfusion @t(%x: f32[3]) {\n  return %x\n}\n; inputs: x = normal[3]\n";
+    let tagged = "---\nversion = 1\nsuite = \"TagTest\"\nabout = \"why\"\ntags = [\"odd\"]\n[require]\narch = 100\n---\nfusion @t(%x: f32[3]) {\n  return %x\n}\n; inputs: x = normal[3]\n";
     std::fs::write(place.0.join("cases/tagged.fuse"), tagged).expect("a file");
     let (_, listed) = place.run(&["list", "--tag", "odd"]);
     assert_eq!(listed, "TagTest.t\n");
@@ -276,10 +276,10 @@ fn broken_cases_are_told_with_code_place_and_way_out() {
     let parts = [
         "E0102",
         "did you mean `add`?",
-        "cases/typo.fuse:8:8",
+        "cases/typo.fuse:9:8",
         "E0303",
         "E0105",
-        "cases/dtype.fuse:7:19",
+        "cases/dtype.fuse:8:19",
         "E0301",
         "`%y`",
         "again: cargo run -p harness -- --exact PlaceTest.typo/m=1",
@@ -291,7 +291,7 @@ fn broken_cases_are_told_with_code_place_and_way_out() {
         &place,
         &["--ref"],
         96,
-        &["cases/header.fuse:12:3", "did you mean `expect`", "cases/header.fuse:13:14", "2 error(s)"],
+        &["cases/header.fuse:13:3", "did you mean `expect`", "cases/header.fuse:14:14", "2 error(s)"],
     );
 }
 
@@ -303,9 +303,9 @@ fn refusals_are_checked_and_blessed() {
         &place,
         &["--ref", "--filter", "*refused*"],
         100,
-        &["expected E0101 with \"wrong\" at line 8", "not expected: error[E0102]"],
+        &["expected E0101 with \"wrong\" at line 9", "not expected: error[E0102]"],
     );
-    check(&place, &["--ref", "--filter", "*refused*", "--bless"], 100, &["blessed cases/refused.fuse:8"]);
+    check(&place, &["--ref", "--filter", "*refused*", "--bless"], 100, &["blessed cases/refused.fuse:9"]);
     let text = std::fs::read_to_string(place.0.join("cases/refused.fuse")).expect("reads");
     assert!(text.contains("ad %x, %x   ; error: E0102 \""), "{text}");
     check(&place, &["--ref", "--filter", "*refused*"], 0, &["2 passed, 0 failed, 0 skipped"]);

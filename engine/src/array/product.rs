@@ -37,6 +37,20 @@ pub(crate) trait Factor<S>: Copy + Send + Sync {
     fn lift(self) -> S;
 }
 
+/// Real and imaginary part.
+impl Sum for (f64, f64) {
+    #[inline(always)]
+    fn plus(self, a: Self, b: Self) -> Self {
+        (self.0 + (a.0 * b.0 - a.1 * b.1), self.1 + (a.0 * b.1 + a.1 * b.0))
+    }
+}
+
+impl Factor<(f64, f64)> for (f64, f64) {
+    fn lift(self) -> Self {
+        self
+    }
+}
+
 impl Factor<f64> for f64 {
     fn lift(self) -> f64 {
         self

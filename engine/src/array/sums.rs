@@ -3,7 +3,7 @@
 use super::product::{Factor, Matrix, Stack, Sum, products};
 use super::{Data, Elements, View};
 use crate::diag::{Diagnostic, Result};
-use crate::num::DType;
+use crate::num::{DType, eval};
 use rayon::prelude::*;
 
 /// Dense matrices of sums.
@@ -17,6 +17,7 @@ pub(crate) struct Sums {
 #[derive(Clone, Debug)]
 enum Values {
     Real(Vec<f64>),
+    Complex(Vec<eval::Complex>),
 }
 
 impl Sums {
@@ -26,6 +27,7 @@ impl Sums {
         let values = match (a.elements(), b.elements()) {
             (Elements::F32(x), Elements::F32(y)) => Values::Real(stacked(a, x, b, y, batch)),
             (Elements::F64(x), Elements::F64(y)) => Values::Real(stacked(a, x, b, y, batch)),
+            (Elements::Complex(x), Elements::Complex(y)) => Values::Complex(stacked(a, x, b, y, batch)),
             _ => return Err(Diagnostic::bug(format!("a product of {} and {}", a.dtype, b.dtype))),
         };
         Ok(Self { values, columns: b.sizes.last().copied().unwrap_or(0) })
@@ -38,6 +40,10 @@ impl Sums {
         let row = x.seen(vec![columns], vec![stride], 0);
         match &mut self.values {
             Values::Real(values) => add(values, &row.to_f64(), |a, b| a + b),
+            Values::Complex(values) => {
+                let row = row.to_dense();
+                add(values, row.slice::<eval::Complex>()?, |(a, b), (x, y)| (a + x, b + y));
+            }
         }
         Ok(())
     }
@@ -47,6 +53,10 @@ impl Sums {
         match self.values {
             Values::Real(values) if dtype == DType::F64 => View::dense(dtype, sizes, Data::F64(values)),
             Values::Real(values) => View::from_f64(dtype, sizes, &values),
+            Values::Complex(mut values) => {
+                values.par_iter_mut().for_each(|value| *value = eval::round_complex(dtype, *value));
+                View::dense(dtype, sizes, Data::Complex(values))
+            }
         }
     }
 }

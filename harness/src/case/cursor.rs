@@ -123,6 +123,14 @@ impl<'a> Cursor<'a> {
         Ok(found)
     }
 
+    /// The rest of the text, trimmed.
+    pub(crate) fn line(&mut self) -> &'a str {
+        self.skip();
+        let rest = self.rest().trim_end();
+        self.pos = self.end;
+        rest
+    }
+
     /// `open item, item, ... close`; an empty list is allowed.
     pub(crate) fn list<T>(
         &mut self,

@@ -5,7 +5,9 @@
 //! |---|---|
 //! | `inputs:` | `x = normal[$m, $n] seed 1, a = $m - 2`; may be repeated |
 //! | `check:`  | `rel 1e-5`, `abs 1e-6`, `exact` |
-//! | `expect:` | `scheduler in (pointwise, reduction), barriers = 0` |
+//! | `about:`  | why this fusion is a case, instead of the file's reason |
+//! | `expect:` | `scheduler in (pointwise, reduction), barriers = 0`, or `unsupported U0101` |
+//! | `outputs:` `values:` `same-as:` | what it computes, see `results` |
 //! | `error:`  | `E0203 "part of the message"`; behind a line of the fusion it must point at that line |
 //! | `text:`   | `cuda has "..."`, `kernel lacks "..."`, `schedule has "..."` |
 //! | `sim:`    | `schedules (lockstep, random), seeds 4` |
@@ -13,9 +15,11 @@
 //! | `xfail(`  | `reason = "...", issue = "...", until = "2030-01-31")` |
 
 use super::cursor::Cursor;
-use super::inputs;
-use super::model::{Case, ErrorSpec, Expect, PerfSpec, Real, Relation, SCHEDULES, SimSpec, TextSpec, Xfail};
+use super::model::{
+    Case, ErrorSpec, Expect, PerfSpec, Real, Relation, SCHEDULES, SimSpec, TextSpec, Unsupported, Xfail,
+};
 use super::source::{Fault, Source, Text, suggest};
+use super::{inputs, results};
 use std::ops::Range;
 
 /// The facts that `expect:` can ask for, with their meaning.
@@ -29,7 +33,8 @@ pub const FACTS: &[(&str, &str)] = &[
     ("blocks", "blocks of the grid at launch"),
 ];
 
-const KEYWORDS: &[&str] = &["inputs", "check", "expect", "error", "text", "sim", "perf", "xfail"];
+const KEYWORDS: &[&str] =
+    &["inputs", "check", "outputs", "values", "same-as", "expect", "error", "text", "sim", "perf", "about", "xfail"];
 
 /// A directive that was found but not read.
 #[derive(Clone, Debug)]
@@ -47,7 +52,7 @@ pub(crate) fn find(offset: usize, line: &str) -> Option<Result<Raw, Fault>> {
     let comment = &line[at + 1..];
     let lead = comment.len() - comment.trim_start().len();
     let text = &comment[lead..];
-    let len = text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+    let len = text.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')).count();
     let word = &text[..len];
     let form = text[len..].chars().next();
     let is_xfail = word == "xfail" && form == Some('(');
@@ -72,7 +77,14 @@ pub(crate) fn read(case: &mut Case, raw: &Raw, text: &Text, source: &Source) -> 
     match raw.keyword {
         "inputs" => inputs::read(c, &mut case.inputs)?,
         "check" => comma_separated(c, |c| read_check(case, c))?,
-        "expect" => comma_separated(c, |c| read_expect(c, line).map(|expect| case.expects.push(expect)))?,
+        "expect" => comma_separated(c, |c| read_expectation(case, c, line))?,
+        "outputs" => results::read_outputs(c, line, &mut case.outputs)?,
+        "values" => results::read_values(c, line, &mut case.values)?,
+        "same-as" => case.same_as = Some(results::read_same_as(c, line)?),
+        "about" => match c.line() {
+            "" => return Err(c.fault("expected the reason of this case")),
+            reason => case.about = reason.to_string(),
+        },
         "error" => {
             let on = (!raw.alone).then_some(line);
             comma_separated(c, |c| read_error(c, on, line).map(|error| case.errors.push(error)))?;
@@ -124,6 +136,25 @@ fn read_check(case: &mut Case, c: &mut Cursor<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// A fact, or `unsupported CODE`.
+fn read_expectation(case: &mut Case, c: &mut Cursor<'_>, line: usize) -> Result<(), Fault> {
+    if !c.take("unsupported") {
+        case.expects.push(read_expect(c, line)?);
+        return Ok(());
+    }
+    let at = c.here();
+    let code = read_code(c)?;
+    if !code.starts_with('U') {
+        return Err(Fault::directive(
+            at,
+            format!("`{code}` is not the code of something unsupported, which starts with U"),
+        )
+        .note("`; error: CODE` asks for any other refusal"));
+    }
+    case.unsupported = Some(Unsupported { line, code });
+    Ok(())
+}
+
 fn read_expect(c: &mut Cursor<'_>, line: usize) -> Result<Expect, Fault> {
     let at = c.here();
     let fact = c.word("the name of a fact")?.to_string();
@@ -145,14 +176,19 @@ fn read_expect(c: &mut Cursor<'_>, line: usize) -> Result<Expect, Fault> {
 }
 
 fn read_error(c: &mut Cursor<'_>, line: Option<usize>, at_line: usize) -> Result<ErrorSpec, Fault> {
-    let at = c.here();
-    let code = c.word("a diagnostic code such as E0203")?.to_string();
-    if !engine::diag::CODES.iter().any(|info| info.code.0 == code) {
-        return Err(Fault::directive(at, format!("`{code}` is not a diagnostic code"))
-            .note("codes are listed by `harness explain`"));
-    }
+    let code = read_code(c)?;
     let contains = if c.peek() == Some('"') { c.string()? } else { String::new() };
     Ok(ErrorSpec { code, contains, line, at: at_line })
+}
+
+fn read_code(c: &mut Cursor<'_>) -> Result<String, Fault> {
+    let at = c.here();
+    let code = c.word("a diagnostic code such as E0203")?.to_string();
+    match engine::diag::CODES.iter().any(|info| info.code.0 == code) {
+        true => Ok(code),
+        false => Err(Fault::directive(at, format!("`{code}` is not a diagnostic code"))
+            .note("codes are listed by `harness explain`")),
+    }
 }
 
 fn read_text(c: &mut Cursor<'_>, stage: &mut String, line: usize) -> Result<TextSpec, Fault> {

@@ -56,7 +56,8 @@ fn expand_file(source: &Source, target: Target, faults: &mut Vec<Fault>) -> Vec<
     let mut cases = Vec::new();
     let mut bytes = 0;
     for block in &blocks {
-        let axes = axes_of(source, &header, block, target);
+        let pair = (block, twin(source, &blocks, block));
+        let axes = axes_of(source, &header, pair, target);
         let count = axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.points.len()));
         if count.is_none_or(|n| n + cases.len() > MAX_IDS_PER_FILE) {
             let message = format!("the file expands to more than {MAX_IDS_PER_FILE} ids");
@@ -67,7 +68,7 @@ fn expand_file(source: &Source, target: Target, faults: &mut Vec<Fault>) -> Vec<
         bytes += points_bytes(&axes);
         if bytes <= MAX_EXPANDED_BYTES {
             for point in product(&axes) {
-                let Some(case) = build(source, &header, block, &point, faults) else { continue };
+                let Some(case) = build(source, &header, pair, &point, faults) else { continue };
                 bytes += bytes_of(&case);
                 if bytes > MAX_EXPANDED_BYTES {
                     break;
@@ -105,7 +106,7 @@ fn split(source: &Source, faults: &mut Vec<Fault>) -> Option<(Range<usize>, Rang
     let mut fences = source.lines(0..source.text.len()).filter(|(_, line)| line.trim_end() == "---").map(|(at, _)| at);
     if fences.next() != Some(0) {
         let fault = Fault::header(0, "the first line must be `---`, the start of the front matter");
-        faults.push(fault.note("---\\nversion = 1\\nsuite = \"PointwiseTest\"\\n---"));
+        faults.push(fault.note("---\\nversion = 1\\nsuite = \"PointwiseTest\"\\nabout = \"why\"\\n---"));
         return None;
     }
     let Some(end) = fences.next() else {
@@ -165,9 +166,20 @@ fn check_axes_used(source: &Source, header: &Header, blocks: &[Block], faults: &
     }
 }
 
-/// The axes that a block mentions: the others would only repeat it.
-fn axes_of<'h>(source: &Source, header: &'h Header, block: &Block, target: Target) -> Vec<&'h Axis> {
-    let used = variables(source, &block.range);
+/// The block that the block says it is the same as.
+fn twin<'b>(source: &Source, blocks: &'b [Block], block: &Block) -> Option<&'b Block> {
+    let raw = block.directives.iter().rfind(|raw| raw.keyword == "same-as")?;
+    let name = source.text[raw.body.clone()].trim().strip_prefix('@')?;
+    blocks.iter().find(|other| other.name == name)
+}
+
+/// A block and the block that it is the same as.
+type Pair<'b> = (&'b Block, Option<&'b Block>);
+
+/// The axes that a block, or its twin, mentions: the others would only repeat it.
+fn axes_of<'h>(source: &Source, header: &'h Header, (block, twin): Pair<'_>, target: Target) -> Vec<&'h Axis> {
+    let mut used = variables(source, &block.range);
+    used.extend(twin.iter().flat_map(|twin| variables(source, &twin.range)));
     let replaced = |axis: &'h Axis| match target {
         Target::Sim => header.sim_axes.iter().find(|other| other.name == axis.name).unwrap_or(axis),
         Target::Cuda => axis,
@@ -198,10 +210,17 @@ fn points_bytes(axes: &[&Axis]) -> usize {
 
 /// Bytes of the texts that each case has for itself.
 fn bytes_of(case: &Case) -> usize {
-    case.id.len() + case.text.len() + case.about.len() + case.tags.iter().map(String::len).sum::<usize>()
+    let twin = case.same_as.as_ref().map_or(0, |same| same.text.len());
+    case.id.len() + case.text.len() + twin + case.about.len() + case.tags.iter().map(String::len).sum::<usize>()
 }
 
-fn build(source: &Source, header: &Header, block: &Block, point: &Bindings, faults: &mut Vec<Fault>) -> Option<Case> {
+fn build(
+    source: &Source,
+    header: &Header,
+    (block, twin): Pair<'_>,
+    point: &Bindings,
+    faults: &mut Vec<Fault>,
+) -> Option<Case> {
     let text = match Text::substitute(source, block.range.clone(), point) {
         Ok(text) => text.text,
         Err(fault) => {
@@ -235,14 +254,44 @@ fn build(source: &Source, header: &Header, block: &Block, point: &Bindings, faul
             .and_then(|text| directive::read(&mut case, raw, &text, source));
         faults.extend(read.err());
     }
+    if let Some(same) = &mut case.same_as {
+        let text = twin.filter(|twin| twin.name != block.name).map(|twin| (twin, &twin.range));
+        match text.map(|(twin, range)| (twin, Text::substitute(source, range.clone(), point))) {
+            Some((twin, Ok(text))) => (same.text, same.text_line) = (text.text, source.line(twin.range.start)),
+            Some((_, Err(fault))) => faults.push(fault),
+            None => faults.push(Fault::directive(
+                directive_place(block, "same-as"),
+                format!("the file has no other fusion `@{}`", same.name),
+            )),
+        }
+    }
+    faults.extend(contradiction(&case, block));
     let runs = case.sim.runs();
     if runs > MAX_SIM_RUNS {
-        let at =
-            block.directives.iter().rfind(|raw| raw.keyword == "sim").map_or(block.range.start, |raw| raw.body.start);
+        let at = directive_place(block, "sim");
         let message = format!("the case asks for {runs} simulated runs, more than {MAX_SIM_RUNS}");
         faults.push(Fault::limit(at, message).note("a run is one seed of one schedule; lockstep has one seed"));
     }
     (faults.len() == before).then_some(case)
+}
+
+/// Where a block has a directive, or where it starts.
+fn directive_place(block: &Block, keyword: &str) -> usize {
+    block.directives.iter().rfind(|raw| raw.keyword == keyword).map_or(block.range.start, |raw| raw.body.start)
+}
+
+/// Directives that could never hold together.
+fn contradiction(case: &Case, block: &Block) -> Option<Fault> {
+    let results = !(case.outputs.is_empty() && case.values.is_empty() && case.same_as.is_none());
+    let fault = |keyword, message| Some(Fault::directive(directive_place(block, keyword), message));
+    if !case.errors.is_empty() && (results || case.unsupported.is_some()) {
+        return fault("error", "a case that must be refused has no results to speak of");
+    }
+    let compiled = !(case.expects.is_empty() && case.texts.is_empty() && case.perf.is_none());
+    if case.unsupported.is_some() && compiled {
+        return fault("expect", "a case that is not compiled yet has no facts, texts and measurements");
+    }
+    None
 }
 
 /// `Suite.Name/axis=value,...`; names that start with `_` are left out.

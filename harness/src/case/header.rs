@@ -4,7 +4,7 @@
 //! version = 1                     # required
 //! suite   = "PointwiseTest"       # required; letters, digits, _
 //! tags    = ["resize"]
-//! about   = "why these cases exist"
+//! about   = "why these cases exist"  # required
 //! [axes]                          # cartesian product, in this order
 //! dtype = ["f32", "bf16"]
 //! size  = [{ m = 123, n = 1024 }, { m = 1, n = 7 }]   # zipped; `_hidden` keys stay out of the id
@@ -119,6 +119,9 @@ impl Reader<'_> {
             self.fault(self.base, "`suite = \"...\"` is missing");
         } else if !header.suite.chars().all(legal) {
             self.fault(self.base, format!("the suite name `{}` may hold only letters, digits and `_`", header.suite));
+        }
+        if header.about.trim().is_empty() {
+            self.fault(self.base, "`about = \"...\"` is missing: say why these cases exist");
         }
         self.check_overrides(&header);
         header

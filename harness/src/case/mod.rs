@@ -1,7 +1,7 @@
 //! Case files: text in, expanded [`Case`] values or places of errors out.
 //!
 //! A file is `---`, TOML front matter, `---`, then fusions, each followed by
-//! its directives (see the modules `header`, `directive` and `inputs` for
+//! its directives (see the modules `header`, `directive`, `inputs` and `results` for
 //! the grammar). `$axis` and `${axis}` are replaced in the fusion and in its
 //! directives; a fusion is repeated for each point of the axes that it names.
 
@@ -12,6 +12,7 @@ mod expand;
 mod header;
 mod inputs;
 mod model;
+mod results;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -21,8 +22,8 @@ pub use discover::{Loaded, MAX_FILE_BYTES, MAX_IDS, load};
 pub use expand::{MAX_IDS_PER_FILE, Target};
 pub(crate) use inputs::strides;
 pub use model::{
-    Case, Check, Dist, ErrorSpec, Expect, InputSpec, Layout, Number, PerfSpec, Real, Relation, Require, SCHEDULES,
-    SimSpec, TensorSpec, TextSpec, Xfail,
+    Case, Check, Dist, ErrorSpec, Expect, InputSpec, Layout, Number, OutputSpec, PerfSpec, Real, Relation, Require,
+    SCHEDULES, SameAs, SimSpec, TensorSpec, TextSpec, Unsupported, ValuesSpec, Xfail,
 };
 pub use source::CaseError;
 pub(crate) use source::suggest;

@@ -30,6 +30,14 @@ pub struct Case {
     pub expects: Vec<Expect>,
     /// Refusals that must happen; not empty only for cases that must not compile.
     pub errors: Vec<ErrorSpec>,
+    /// The refusal by which compiling must end, although the case is right.
+    pub unsupported: Option<Unsupported>,
+    /// Types and sizes of the results, all of them or none.
+    pub outputs: Vec<OutputSpec>,
+    /// Elements of the results, of all of them or none.
+    pub values: Vec<ValuesSpec>,
+    /// Another fusion that gives the same results.
+    pub same_as: Option<SameAs>,
     /// Lines that must or must not occur in a stage's text.
     pub texts: Vec<TextSpec>,
     /// How the simulator schedules the case.
@@ -192,6 +200,52 @@ impl ErrorSpec {
             part => format!("{} {part:?}", self.code),
         }
     }
+}
+
+/// What no scheduler can run yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsupported {
+    /// Line of the file.
+    pub line: usize,
+    /// The diagnostic's code.
+    pub code: String,
+}
+
+/// Type, sizes and perhaps strides of a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputSpec {
+    /// Line of the file.
+    pub line: usize,
+    /// Name of the data type.
+    pub dtype: String,
+    /// Sizes, outer to inner.
+    pub sizes: Vec<i64>,
+    /// Strides in elements.
+    pub strides: Option<Vec<i64>>,
+}
+
+/// Elements of a result in row-major order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValuesSpec {
+    /// Line of the file.
+    pub line: usize,
+    /// The first elements.
+    pub values: Vec<Number>,
+    /// Whether more elements follow, of any value.
+    pub open: bool,
+}
+
+/// Another fusion of the file that computes the same by other means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SameAs {
+    /// Line of the directive.
+    pub line: usize,
+    /// The fusion's name.
+    pub name: String,
+    /// The fusion, substituted.
+    pub text: String,
+    /// Line of the file on which `text` starts.
+    pub text_line: usize,
 }
 
 /// A condition on a stage's text.

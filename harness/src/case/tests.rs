@@ -24,6 +24,7 @@ fn check_errors(text: &str, wanted: Snapshot) {
 const FILE: &str = r#"---
 version = 1
 suite   = "ResizeTest"
+about   = "why"
 tags    = ["resize", "scheduler"]
 [axes]
 dtype = ["f32", "bf16"]
@@ -83,14 +84,14 @@ fn directives_are_read_with_their_lines() {
     let (cases, errors) = expand(&file(FILE), Target::Cuda);
     assert_eq!(errors, vec![]);
     let case = &cases[0];
-    assert_eq!(case.line, 14);
+    assert_eq!(case.line, 15);
     assert_eq!(case.timeout_ms, Some(90_000));
     assert!(case.text.contains("permute %x [1, 0]"));
     assert_eq!(case.inputs[1], ("a".into(), InputSpec::Scalar(Number::Int(121))));
     let InputSpec::Tensor(x) = &case.inputs[0].1 else { panic!("a tensor") };
     assert_eq!((x.sizes.as_slice(), x.seed), ([123, 1024].as_slice(), Some(1)));
     assert_eq!(case.check.rel.map(Real::get), Some(1e-5));
-    let error = ErrorSpec { code: "E0205".into(), contains: "axis 7".into(), line: Some(16), at: 16 };
+    let error = ErrorSpec { code: "E0205".into(), contains: "axis 7".into(), line: Some(17), at: 17 };
     assert_eq!(case.errors, [error]);
     assert_eq!(case.expects[1].op, Relation::In);
     assert_eq!(case.expects[1].values, ["reduction", "resize"]);
@@ -100,6 +101,90 @@ fn directives_are_read_with_their_lines() {
     assert_eq!(case.xfail.as_ref().map(|x| x.until.as_str()), Some("2031-01-31"));
     let InputSpec::Tensor(x) = &cases[4].inputs[0].1 else { panic!("a tensor") };
     assert_eq!(x.layout.offset, 1);
+}
+
+const RESULTS: &str = r#"---
+version = 1
+suite   = "S"
+about   = "the file's reason"
+[axes]
+n     = [3, 4]
+shift = [{ _by = "1" }, { _by = "2" }]
+---
+fusion @A(%x: f32[?]) {
+  %0 = neg %x
+  return %0
+}
+; about: $n elements, for: a reason
+; inputs: x = normal[$n]
+; expect: unsupported U0101
+; outputs: f32[$n] strides [1], bool[]
+; values: [1, -2.5, nan, true, ...], []
+; same-as: @B
+fusion @B(%x: f32[?]) {
+  %0 = sub $_by, %x
+  return %0
+}
+; inputs: x = normal[4]
+"#;
+
+#[test]
+fn results_are_read() {
+    let (cases, errors) = expand(&file(RESULTS), Target::Sim);
+    assert_eq!(errors, vec![]);
+    // The axes of the twin count too; a hidden one would repeat the id, which loading refuses.
+    assert_eq!(cases.len(), 4 + 2);
+    let case = &cases[3];
+    assert_eq!(case.about, "4 elements, for: a reason");
+    assert_eq!(cases[4].about, "the file's reason");
+    assert_eq!(case.unsupported, Some(Unsupported { line: 15, code: "U0101".into() }));
+    let form = OutputSpec { line: 16, dtype: "f32".into(), sizes: vec![4], strides: Some(vec![1]) };
+    assert_eq!(case.outputs[0], form);
+    assert_eq!((case.values[0].values.len(), case.values[0].open, case.values[1].open), (4, true, false));
+    let same = case.same_as.as_ref().expect("a twin");
+    assert_eq!((same.name.as_str(), same.text_line), ("B", 19));
+    assert!(same.text.contains("sub 2, %x"), "{}", same.text);
+}
+
+#[test]
+fn results_that_cannot_hold_are_refused() {
+    let head = "---\nversion = 1\nsuite = \"S\"\nabout = \"why\"\n---\nfusion @A(%x: f32[?]) {\n  return %x\n}\n";
+    let lines = "; expect: unsupported E0203\n; outputs: f23[1]\n; outputs: f32[1, 2] strides [1]\n; values: [..., 1]\n; same-as: B\n; about:\n";
+    check_errors(
+        &format!("{head}{lines}"),
+        expect![[r#"
+            a.fuse:9:23: error[E0402]: `E0203` is not the code of something unsupported, which starts with U
+              note: `; error: CODE` asks for any other refusal
+            a.fuse:10:12: error[E0402]: unknown data type `f23`
+              note: did you mean `f16`?
+            a.fuse:11:12: error[E0402]: one stride for each of 2 axes is needed
+            a.fuse:12:17: error[E0402]: `...` ends the list
+            a.fuse:13:12: error[E0402]: expected the name of another fusion of this file, such as `@Other`
+            a.fuse:14:9: error[E0402]: expected the reason of this case
+        "#]],
+    );
+    let lines = "; error: E0203\n; values: [1]\n; same-as: @A\n";
+    check_errors(
+        &format!("{head}{lines}"),
+        expect![[r#"
+        a.fuse:9:9: error[E0402]: a case that must be refused has no results to speak of
+        a.fuse:11:11: error[E0402]: the file has no other fusion `@A`
+    "#]],
+    );
+    let lines = "; expect: unsupported U0101, vector = 4\n; same-as: @B\n";
+    check_errors(
+        &format!("{head}{lines}"),
+        expect![[r#"
+        a.fuse:9:10: error[E0402]: a case that is not compiled yet has no facts, texts and measurements
+        a.fuse:10:11: error[E0402]: the file has no other fusion `@B`
+    "#]],
+    );
+    check_errors(
+        &head.replace("about = \"why\"\n", ""),
+        expect![[r#"
+        a.fuse:2:1: error[E0401]: `about = "..."` is missing: say why these cases exist
+    "#]],
+    );
 }
 
 #[test]
@@ -142,6 +227,7 @@ fusion @A(%x: $dtype[?]) {
 ; xfail(issue = "1")
 "#,
         expect![[r#"
+            a.fuse:2:1: error[E0401]: `about = "..."` is missing: say why these cases exist
             a.fuse:2:1: error[E0401]: `suite = "..."` is missing
             a.fuse:2:1: error[E0401]: case format version 2 is not known; this harness reads version 1
             a.fuse:3:1: error[E0401]: unknown field `sute`
@@ -179,9 +265,9 @@ fn broken_frames_are_refused() {
     check_errors(
         "fusion @A() {}\n",
         expect![[r#"
-        a.fuse:1:1: error[E0401]: the first line must be `---`, the start of the front matter
-          note: ---\nversion = 1\nsuite = "PointwiseTest"\n---
-    "#]],
+            a.fuse:1:1: error[E0401]: the first line must be `---`, the start of the front matter
+              note: ---\nversion = 1\nsuite = "PointwiseTest"\nabout = "why"\n---
+        "#]],
     );
     check_errors(
         "---\nversion = 1\n",
@@ -190,22 +276,22 @@ fn broken_frames_are_refused() {
     "#]],
     );
     check_errors(
-        "---\nversion = 1\nsuite = \"A\"\n---\n",
+        "---\nversion = 1\nsuite = \"A\"\nabout = \"why\"\n---\n",
         expect![[r#"
-        a.fuse:5:1: error[E0401]: the file has no `fusion @Name(...)`
-    "#]],
+            a.fuse:6:1: error[E0401]: the file has no `fusion @Name(...)`
+        "#]],
     );
     check_errors(
         "",
         expect![[r#"
-        a.fuse:1:1: error[E0401]: the first line must be `---`, the start of the front matter
-          note: ---\nversion = 1\nsuite = "PointwiseTest"\n---
-    "#]],
+            a.fuse:1:1: error[E0401]: the first line must be `---`, the start of the front matter
+              note: ---\nversion = 1\nsuite = "PointwiseTest"\nabout = "why"\n---
+        "#]],
     );
     check_errors(
-        "---\nversion = 1\nsuite = \"A\"\n[axes]\na = [1, 2]\nb = 1\n---\nfusion @A($a $b $c) {}\n; inputs: x = $d\n",
+        "---\nversion = 1\nsuite = \"A\"\nabout = \"why\"\n[axes]\na = [1, 2]\nb = 1\n---\nfusion @A($a $b $c) {}\n; inputs: x = $d\n",
         expect![[r#"
-            a.fuse:6:5: error[E0401]: axis `b` must be an array of values or of tables
+            a.fuse:7:5: error[E0401]: axis `b` must be an array of values or of tables
         "#]],
     );
 }
@@ -216,10 +302,10 @@ fn too_many_ids_are_refused_before_they_are_made() {
     let axis = axis.join(", ");
     check_errors(
         &format!(
-            "---\nversion = 1\nsuite = \"A\"\n[axes]\na = [{axis}]\nb = [{axis}]\nc = [{axis}]\n---\nfusion @A($a $b $c) {{}}\n"
+            "---\nversion = 1\nsuite = \"A\"\nabout = \"why\"\n[axes]\na = [{axis}]\nb = [{axis}]\nc = [{axis}]\n---\nfusion @A($a $b $c) {{}}\n"
         ),
         expect![[r#"
-            a.fuse:9:1: error[E0403]: the file expands to more than 4096 ids
+            a.fuse:10:1: error[E0403]: the file expands to more than 4096 ids
               note: split the file or its axes
         "#]],
     );
@@ -230,7 +316,7 @@ fn files_outside_and_oversized_are_refused() {
     let dir = std::env::temp_dir().join(format!("harness-discover-{}", std::process::id()));
     let cases = dir.join("cases");
     std::fs::create_dir_all(cases.join("sub")).expect("folders");
-    let good = |suite: &str| format!("---\nversion = 1\nsuite = \"{suite}\"\n---\nfusion @A() {{}}\n");
+    let good = |suite: &str| format!("---\nversion = 1\nsuite = \"{suite}\"\nabout = \"why\"\n---\nfusion @A() {{}}\n");
     std::fs::write(dir.join("outside.fuse"), good("Out")).expect("write");
     std::os::unix::fs::symlink(dir.join("outside.fuse"), cases.join("link.fuse")).expect("link");
     std::fs::write(cases.join("b.fuse"), good("Same")).expect("write");
@@ -249,7 +335,7 @@ fn files_outside_and_oversized_are_refused() {
           note: split it
         cases/latin.fuse: error[E0401]: the file is not UTF-8 from byte 3 on
           note: save it as UTF-8
-        cases/sub/a.fuse:5:1: error[E0404]: the id `Same.A` is already taken by cases/b.fuse:5
+        cases/sub/a.fuse:6:1: error[E0404]: the id `Same.A` is already taken by cases/b.fuse:6
           note: rename the suite, the fusion or an axis value
     "#]]
     .assert_eq(&text.concat());
@@ -261,7 +347,7 @@ fn reading_never_panics() {
         let pieces = [
             "---\n",
             "version = 1\n",
-            "suite = \"A\"\n",
+            "suite = \"A\"\nabout = \"why\"\n",
             "[axes]\n",
             "a = [1, 2]\n",
             "a = [{m=1,n=2}]\n",
@@ -288,7 +374,7 @@ fn reading_never_panics() {
             "9223372036854775807",
             " * ",
         ];
-        let mut text = String::from("---\nversion = 1\nsuite = \"A\"\n");
+        let mut text = String::from("---\nversion = 1\nsuite = \"A\"\nabout = \"why\"\n");
         for _ in 0..u.int_in_range(0..=30)? {
             text.push_str(u.choose(&pieces)?);
         }
@@ -301,7 +387,7 @@ fn reading_never_panics() {
 fn expansion_is_bounded() {
     let file_of = |axes: &str, body: &str, more: &str| {
         format!(
-            "---\nversion = 1\nsuite = \"A\"\n[axes]\n{axes}\n---\nfusion @B(%x: f32[?]) {{\n  return %x\n}}\n; inputs: x = normal[$n]\n{body}{more}\n"
+            "---\nversion = 1\nsuite = \"A\"\nabout = \"why\"\n[axes]\n{axes}\n---\nfusion @B(%x: f32[?]) {{\n  return %x\n}}\n; inputs: x = normal[$n]\n{body}{more}\n"
         )
     };
     let long = "x".repeat(40_000);

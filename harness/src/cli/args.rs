@@ -69,6 +69,8 @@ pub(crate) struct Args {
     pub(crate) isolation: Isolation,
     /// For `show`, in the order in which they are printed.
     pub(crate) stages: Vec<Stage>,
+    /// For `list`: why each case exists.
+    pub(crate) about: bool,
     /// Adds the built-in fault cases; for tests of the harness.
     pub(crate) faults: bool,
     /// As given, for the record.
@@ -110,6 +112,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("--format", "auto|bar|plain", "progress on a terminal or as lines (default: auto)"),
     ("--bless", "", "rewrite expectations in the case files (also: BLESS=1)"),
     ("--stage", "STAGE,...", "for show: fusion schedule kernel cuda sim ref"),
+    ("--about", "", "for list: behind each id, why the case exists"),
     ("--help", "", "print this"),
     ("--version", "", "print the version"),
     ("--with-faults", "", ""),
@@ -254,6 +257,7 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
             }
         }
         "--bless" => args.bless = true,
+        "--about" => args.about = true,
         _ => args.faults = true,
     }
     Ok(())
@@ -266,6 +270,7 @@ fn check(args: &Args) -> Result<(), Failure> {
             "show CASE --stage fusion|schedule|kernel|cuda|sim|ref; `harness list` prints ids",
         )),
         Command::Show => Ok(()),
+        _ if args.about && args.command != Command::List => Err(usage("`--about` belongs to `list`", SEE_HELP)),
         _ if !args.stages.is_empty() => Err(usage("`--stage` belongs to `show`", SEE_HELP)),
         _ => Ok(()),
     }

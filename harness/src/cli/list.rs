@@ -1,8 +1,9 @@
-//! `list`: the ids of the selected cases, one a line.
+//! `list`: the ids of the selected cases, one a line, and with
+//! `--about` why each exists.
 
 use super::args::{Args, DeviceArg};
 use super::{Failure, session};
-use crate::case::Target;
+use crate::case::{Case, Target};
 use crate::exit;
 
 pub(super) fn list(args: &Args) -> Result<u8, Failure> {
@@ -12,7 +13,11 @@ pub(super) fn list(args: &Args) -> Result<u8, Failure> {
         _ => Target::Sim,
     };
     let cases = session::select(args, session::load_all(args, target)?.cases)?;
-    let text: String = cases.iter().map(|case| format!("{}\n", case.id)).collect();
+    let line = |case: &Case| match args.about {
+        true => format!("{}  {}\n", case.id, case.about),
+        false => format!("{}\n", case.id),
+    };
+    let text: String = cases.iter().map(line).collect();
     super::print(&text);
     Ok(exit::OK)
 }

@@ -77,7 +77,7 @@ fn for_command(args: &Args, mut cases: Vec<Case>) -> Result<Vec<Case>, Failure> 
     }
     if args.command == Command::Bench {
         // A refusal has nothing to measure.
-        cases.retain(|case| case.errors.is_empty());
+        cases.retain(|case| case.errors.is_empty() && case.unsupported.is_none());
         if cases.is_empty() {
             let message = "error[E0505]: every selected case is a refusal, which has nothing to measure\n  note: `run` checks refusals";
             return Err(Failure::new(exit::NOTHING_SELECTED, message));

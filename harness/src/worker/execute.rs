@@ -1,6 +1,7 @@
 //! One case from text to outcome.
 
 use super::device::Device;
+use super::results::Results;
 use super::{args, bench, compare, facts, fault, pipeline, refusal};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
@@ -61,10 +62,19 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     let fusion = spans.engine(Phase::Parse, &case.name, || pipeline::parse(case))?;
     let args = spans.own(Own::Inputs, "inputs", || args::build(&fusion, case)).map_err(one)?;
     let wanted = spans.own(Own::Reference, "reference", || pipeline::reference(&fusion, &args)).map_err(one)?;
+    let results = Results { case, fusion: &fusion, args: &args, outputs: &wanted };
+    let wrong = spans.own(Own::Compare, "reference", || results.check())?;
+    if !wrong.is_empty() {
+        return Ok(Outcome::fail("fail.reference", wrong.join("\n")));
+    }
     let Device::Session { session, threads } = cx.device else {
-        // Nothing was compared, so there are no figures.
+        // Nothing ran beside the reference, so there are no figures.
         return Ok(Outcome::pass());
     };
+    if let Some(mark) = &case.unsupported {
+        let result = session.run(&fusion, &args, spans);
+        return refusal::unsupported(case, mark, result.map(|run| run.plan.scheduler().to_string()));
+    }
     let judge = Judge { case, fusion: &fusion, args: &args, wanted: &wanted };
     let mut runs = Vec::new();
     let mut outcome = Outcome::pass();

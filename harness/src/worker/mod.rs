@@ -10,6 +10,7 @@ mod facts;
 pub(crate) mod fault;
 mod pipeline;
 mod refusal;
+mod results;
 mod serve;
 
 pub(crate) use execute::{Stage, examine, plan, show};

@@ -1,8 +1,8 @@
 //! Diagnostics of the engine as outcomes, and refusals that a case asks for.
 
-use crate::case::{Case, ErrorSpec};
+use crate::case::{Case, ErrorSpec, Unsupported};
 use crate::verdict::{Bless, Outcome};
-use engine::diag::{Diagnostic, Kind, code, render};
+use engine::diag::{Diagnostic, Kind, Result, code, render};
 
 /// The outcome of a case that the engine refused although it should not.
 pub(super) fn unexpected(case: &Case, diagnostics: &[Diagnostic]) -> Outcome {
@@ -44,6 +44,23 @@ pub(super) fn taints(diagnostics: &[Diagnostic]) -> bool {
 
 fn show(case: &Case, diagnostic: &Diagnostic) -> String {
     render(diagnostic, &case.file, &case.text, case.line)
+}
+
+/// Judges a case that is marked as unsupported: its run must end by this refusal
+/// and no other. `run` names the scheduler that took it.
+pub(super) fn unsupported(case: &Case, mark: &Unsupported, run: Result<String>) -> Result<Outcome, Vec<Diagnostic>> {
+    match run {
+        Err(error) if error.code.0 == mark.code => Ok(Outcome::pass()),
+        Err(error) => Err(vec![*error.note(format!("the case is marked `expect: unsupported {}`", mark.code))]),
+        Ok(scheduler) => {
+            let place = format!("{}:{}", case.file, mark.line);
+            let detail = format!(
+                "{place}: this runs now, by the {scheduler} scheduler: remove `expect: unsupported {}`",
+                mark.code
+            );
+            Ok(Outcome::fail("fail.supported", detail))
+        }
+    }
 }
 
 /// Judges a case that must be refused: each expected refusal must be among the
@@ -97,6 +114,19 @@ fn line_of(case: &Case, offset: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_runs_now_loses_its_mark() {
+        let mark = Unsupported { line: 7, code: code::NEEDS_SEGMENTS.0.into() };
+        let case = Case { file: "a.fuse".into(), ..Case::default() };
+        let refused = |code| Err(Diagnostic::unsupported(code, "no"));
+        assert_eq!(unsupported(&case, &mark, refused(code::NEEDS_SEGMENTS)).expect("judged").outcome, "pass");
+        let other = unsupported(&case, &mark, refused(code::TOO_LONG_ROW)).expect_err("another refusal");
+        assert_eq!(other[0].notes, ["the case is marked `expect: unsupported U0101`"]);
+        let runs = unsupported(&case, &mark, Ok("pointwise".into())).expect("judged");
+        assert_eq!(runs.outcome, "fail.supported");
+        assert!(runs.detail.contains("a.fuse:7") && runs.detail.contains("remove"), "{}", runs.detail);
+    }
 
     #[test]
     fn an_expected_cuda_error_still_costs_the_worker() {

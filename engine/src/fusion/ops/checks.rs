@@ -1,14 +1,11 @@
 //! What the tests of the families of operations share: one statement on some
 //! arguments, through text, rules and evaluator.
 
-use super::cx::{LayoutCx, LayoutOperand};
-use super::row::Layout;
-use crate::array::{elementwise_strides, row_major_strides};
 use crate::diag::Result;
-use crate::fusion::{Fusion, OpKind};
+use crate::fusion::{Fusion, bind, layouts};
 use crate::num::{DType, Value};
 use crate::refeval::evaluate;
-use crate::tensor::{Arg, HostTensor, TensorMeta};
+use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use crate::text::{parse_one, print};
 use arbtest::arbitrary;
 
@@ -41,7 +38,7 @@ pub(super) fn results(statement: &str, inputs: &[HostTensor]) -> Vec<HostTensor>
         let text = text(statement, inputs, constant);
         let fusion = fusion(&text).unwrap_or_else(|error| panic!("{text}{error}"));
         let outputs = evaluate(&fusion, &args).unwrap_or_else(|error| panic!("{text}{error}"));
-        check_strides(&fusion, inputs, &outputs);
+        check_strides(&fusion, &args, &outputs);
         outputs
     };
     let outputs = run(false);
@@ -78,32 +75,17 @@ pub(super) fn check_refused(statement: &str, inputs: &[HostTensor], expected: &s
     assert!(message.ends_with(expected), "{statement}: {message}");
 }
 
-/// The strides of the only operation's results are those that its row says.
-fn check_strides(fusion: &Fusion, inputs: &[HostTensor], outputs: &[HostTensor]) {
-    let Some(OpKind::Call(call)) = fusion.ops.values().next().map(|op| &op.kind) else { return };
-    if fusion.ops.len() != 1 {
-        return;
+/// The strides of outputs are those that the rules say.
+fn check_strides(fusion: &Fusion, args: &[Arg], outputs: &[HostTensor]) {
+    let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+    let bindings = bind(fusion, &metas).expect("the arguments were bound before");
+    let layouts = layouts(fusion, &bindings, &metas).expect("rules of strides apply");
+    for (&id, output) in fusion.outputs.iter().zip(outputs) {
+        assert_eq!(output.meta, layouts[id], "the values of `%{}` and its rule", fusion.tensors[id].name);
     }
-    let layout = call.primitive().expect("a call is of a primitive").layout;
-    let sizes: Vec<Vec<i64>> = outputs.iter().map(|output| output.sizes().to_vec()).collect();
-    let metas: Vec<&TensorMeta> = inputs.iter().map(|input| &input.meta).collect();
-    let expected = match layout {
-        Layout::Dense => sizes.iter().map(|sizes| row_major_strides(sizes)).collect(),
-        Layout::Elementwise => {
-            let operands: Vec<_> = metas.iter().map(|meta| (&meta.sizes[..], &meta.strides[..])).collect();
-            sizes.iter().map(|sizes| elementwise_strides(sizes, &operands, false)).collect()
-        }
-        Layout::Custom(rule) => {
-            let operand = |meta: &&TensorMeta| LayoutOperand::Tensor(meta.sizes.clone(), meta.strides.clone());
-            let operands: Vec<_> = metas.iter().map(operand).collect();
-            rule(&LayoutCx { call, operands: &operands, results: &sizes }).expect("the rule applies")
-        }
-    };
-    let strides: Vec<_> = outputs.iter().map(|output| output.strides().to_vec()).collect();
-    assert_eq!(strides, expected, "{}: strides of the values and of the rule", call.row.name);
 }
 
-/// A tensor with any order of axes in memory, and gaps; `wide` of its sizes are expanded.
+/// A tensor with any order of axes in memory, gaps between them, some expanded.
 pub(super) fn strided(
     u: &mut arbitrary::Unstructured<'_>,
     dtype: DType,

@@ -49,8 +49,7 @@ fn common_type(cx: &MetaCx<'_>, shapes: &[&Shape]) -> Result<DType> {
         let message = format!("{name}: operands of types {first} and {other}");
         return Err(Diagnostic::user(code::DTYPE, message).note("cast one of them"));
     }
-    let wide = first.is_float() && first.bytes() > 1;
-    if wide {
+    if first.is_complex() || (first.is_float() && first.bytes() > 1) {
         return Ok(first);
     }
     Err(Diagnostic::user(code::DTYPE, format!("{name}: not defined on {first}")).note("cast the operands first"))

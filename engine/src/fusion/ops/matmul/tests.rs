@@ -49,6 +49,23 @@ fn sums_are_rounded_once() {
     assert!(out[0].is_nan() && out[1] == 2.0);
 }
 
+#[test]
+fn complex_numbers_are_multiplied_without_conjugation() {
+    let complex = |dtype, sizes: &[i64], parts: &[(f64, f64)]| {
+        let mut parts = parts.iter();
+        HostTensor::from_fn(dtype, sizes, |_| parts.next().map(|&(re, im)| Value::Complex(re, im)).unwrap()).unwrap()
+    };
+    for dtype in [C64, C128] {
+        let a = complex(dtype, &[1, 2], &[(1.0, 2.0), (0.0, -1.0)]);
+        let b = complex(dtype, &[2, 2], &[(3.0, 0.0), (0.0, 1.0), (0.5, 0.5), (4.0, 0.0)]);
+        let product = result("%0 = matmul %a, %b", &[a.clone(), b.clone()]);
+        assert_eq!(product.values().collect::<Vec<_>>(), [Value::Complex(3.5, 5.5), Value::Complex(-2.0, -3.0)]);
+        let bias = complex(dtype, &[2], &[(1.0, 1.0), (0.0, -1.0)]);
+        let shifted = result("%0 = linear %a, %b bias(%c)", &[a, b.permuted(&[1, 0]).unwrap(), bias]);
+        assert_eq!(shifted.values().collect::<Vec<_>>(), [Value::Complex(4.5, 6.5), Value::Complex(-2.0, -4.0)]);
+    }
+}
+
 /// The element of a product, by the definition, on values that are exact.
 fn naive(a: &HostTensor, b: &HostTensor, index: &[i64]) -> f64 {
     let mut index = index.to_vec();
@@ -180,7 +197,7 @@ fn operands_that_are_no_tensors_are_refused() {
 fn every_type_is_multiplied_or_refused() {
     for &dtype in DType::ALL {
         let text = format!("fusion @f(%x: {dtype}[?]) {{\n %0 = matmul %x, %x\n return %0\n}}");
-        let accepted = dtype.is_float() && dtype.bytes() > 1;
+        let accepted = dtype.is_complex() || (dtype.is_float() && dtype.bytes() > 1);
         assert_eq!(crate::text::parse_one(&text).is_ok(), accepted, "{dtype}");
     }
 }
