@@ -1,7 +1,7 @@
 //! All rows, by family.
 
 use super::row::OpRow;
-use super::{activation, elementwise, norm, random, reduce, shape, stats};
+use super::{activation, elementwise, matmul, norm, random, reduce, shape, stats};
 
 /// The families, in the order of the documentation.
 const FAMILIES: &[&[OpRow]] = &[
@@ -15,6 +15,7 @@ const FAMILIES: &[&[OpRow]] = &[
     stats::ROWS,
     norm::ROWS,
     activation::ROWS,
+    matmul::ROWS,
 ];
 
 /// Every row.

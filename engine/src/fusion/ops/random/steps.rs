@@ -8,7 +8,7 @@
 use super::super::args::Args;
 use super::super::table;
 use super::Given;
-use crate::diag::{Diagnostic, Result};
+use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{FusionBuilder, Operand, Src};
 use crate::num::philox::{MULTIPLIERS, ROUNDS, WEYL};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
@@ -126,7 +126,8 @@ impl<'a> Drawn<'a> {
 /// Each element's position in row-major order, `sum(index[d] * product(shape[d + 1 ..]))`;
 /// the number 0 if every extent is known to be 1.
 fn linear_index(b: &mut FusionBuilder, shape: &[Src]) -> Result<Operand> {
-    let iota = table::find("iota").ok_or_else(|| Diagnostic::bug("random: `iota` has no row"))?;
+    let missing = || Diagnostic::unsupported(code::OP_NOT_LOWERED, "random numbers need `iota`, which has no row");
+    let iota = table::find("iota").ok_or_else(missing)?;
     let mut sum: Option<Operand> = None;
     let mut stride: Operand = b.constant(Value::Int(1), DType::I64)?;
     for (axis, &extent) in shape.iter().enumerate().rev() {
