@@ -336,6 +336,11 @@ codes! {
         "run it on the reference: --ref, or return the value and copy it",
         why "An update writes into storage that other parts of the kernel may still read. Kernels have no order for that yet.",
         fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  update %x = %0\n  return %0\n}\n; inputs: x = normal[4]";
+    DTYPE_NOT_LOWERED = "U0109", "kernels do not compute with this data type yet",
+        "run it on the reference: --ref; or cast before and behind the fusion",
+        why "The reference computes with every data type. Kernels hold f64, f32, f16, bf16, i64, i32, i8, u8 and bool; one tensor \
+             or scalar of another type keeps the whole fusion on the reference.",
+        fusion "fusion @f(%x: c64[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4]";
     // Bugs.
     BUG = "B0001", "an internal invariant broke",
         "report it with the case that the run wrote",

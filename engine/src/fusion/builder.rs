@@ -1,7 +1,9 @@
 //! Builds fusions: infers types and axes, inserts promoting casts, refuses
 //! what makes no sense, with the operation, the axes and the numbers named.
 
-use super::infer::{accumulation_type, check_number, common_type, literal_default, literal_exact, working_type};
+use super::infer::{
+    accumulation_type, check_number, check_type, common_type, literal_default, literal_exact, working_type,
+};
 use super::meta::{self, AxisMeta, OperandMeta, Shape, SizeMath};
 use super::ops::{Args, Draft, ParamKind};
 use super::scalars::{ScalarPool, extent, scalar};
@@ -94,6 +96,7 @@ impl FusionBuilder {
     /// Declares an input tensor.
     pub fn tensor(&mut self, name: &str, dtype: DType, dims: &[Dim]) -> Result<Operand> {
         check_rank(name, dims.len())?;
+        check_type(name, dtype)?;
         self.claim_name(name)?;
         let input = self.inputs.len() as u32;
         let mut axes = Vec::with_capacity(dims.len());
@@ -150,6 +153,7 @@ impl FusionBuilder {
 
     /// Declares an input scalar.
     pub fn scalar(&mut self, name: &str, dtype: DType) -> Result<Operand> {
+        check_type(name, dtype)?;
         self.claim_name(name)?;
         let def = ScalarDef::Input { index: self.inputs.len() as u32, name: name.into() };
         let operand = Operand::Scalar(self.scalars.intern(dtype, def));
@@ -159,6 +163,7 @@ impl FusionBuilder {
 
     /// A constant of a type, rounded to it.
     pub fn constant(&mut self, value: Value, dtype: DType) -> Result<Operand> {
+        check_type("constant", dtype)?;
         check_number("constant", value, dtype)?;
         Ok(Operand::Scalar(self.scalars.constant(value, dtype)))
     }
@@ -297,6 +302,7 @@ impl FusionBuilder {
 
     /// Conversion. A value that has the type already is returned as it is.
     pub fn cast(&mut self, x: impl Into<Src>, to: DType) -> Result<Operand> {
+        check_type("cast", to)?;
         match self.check_operand("cast", x.into())? {
             Src::Tensor(t) => Ok(Operand::Tensor(self.cast_tensor(t, to)?)),
             Src::Scalar(s) => Ok(Operand::Scalar(self.scalars.cast(s, to))),
@@ -348,6 +354,7 @@ impl FusionBuilder {
         dtype: Option<DType>,
     ) -> Result<Operand> {
         let name = op.name();
+        check_type(name, dtype.unwrap_or(DType::F32))?;
         let x = self.tensor_operand(name, x.into())?;
         let rank = self.rank(x);
         let axes = normal_axes(name, axes, rank)?;
@@ -373,6 +380,7 @@ impl FusionBuilder {
     /// A tensor of the given extents filled with a scalar.
     pub fn full(&mut self, extents: &[Src], value: impl Into<Src>, dtype: DType) -> Result<Operand> {
         check_rank("full", extents.len())?;
+        check_type("full", dtype)?;
         let value = value.into();
         if let Src::Number(number) = value {
             check_number("full", number, dtype)?;

@@ -133,8 +133,8 @@ fn elementwise_dtype(kind: &OpKind, operands: &[OperandMeta]) -> Result<DType> {
             .note("cast one of them"));
     }
     let (accepted, result) = match kind {
-        OpKind::Unary(op) => (op.accepts(first), if op.is_predicate() { DType::Bool } else { first }),
-        OpKind::Binary(op) => (op.accepts(first), if op.is_predicate() { DType::Bool } else { first }),
+        OpKind::Unary(op) => (op.accepts(first), op.result_dtype(first)),
+        OpKind::Binary(op) => (op.accepts(first), op.result_dtype(first)),
         OpKind::Ternary(op) => (op.accepts(first), first),
         OpKind::Cast(to) => (true, *to),
         _ => (true, first),
