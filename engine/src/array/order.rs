@@ -46,18 +46,44 @@ fn compare(sizes: &[i64], operands: &[Operand<'_>], a: usize, b: usize) -> std::
     std::cmp::Ordering::Equal
 }
 
-/// The strides of an elementwise result in new storage. `scalars` says whether
-/// an operand is a scalar.
-pub(crate) fn elementwise_strides(sizes: &[i64], operands: &[Operand<'_>], scalars: bool) -> Vec<i64> {
-    if let Some((_, first)) = operands.first()
-        && !scalars
-        && operands.iter().all(|(own, strides)| *own == sizes && strides == first)
-        && !row_major(sizes, first)
-        && is_dense(sizes, first)
-    {
-        return first.to_vec();
+/// How an elementwise result lies in new storage: its axes in memory order,
+/// outermost first, and its strides. `scalars` says whether an operand is a
+/// scalar. Operands of one layout skip the order of axes, which only shows in
+/// the strides of axes of size 1 and of empty tensors.
+pub(crate) fn elementwise_layout(sizes: &[i64], operands: &[Operand<'_>], scalars: bool) -> (Vec<usize>, Vec<i64>) {
+    let whole = !scalars && operands.iter().all(|(own, _)| *own == sizes);
+    if whole && operands.iter().all(|(_, strides)| row_major(sizes, strides)) {
+        return ((0..sizes.len()).collect(), row_major_strides(sizes));
     }
-    dense_strides_in(sizes, &iteration_order(sizes, operands))
+    if let Some((_, first)) = operands.first()
+        && whole
+        && operands.iter().all(|(_, strides)| strides == first)
+        && has_dense_axes(sizes, first)
+    {
+        return kept(sizes, first);
+    }
+    let order = iteration_order(sizes, operands);
+    let strides = dense_strides_in(sizes, &order);
+    (order, strides)
+}
+
+/// The same for a copy or conversion of one tensor, which keeps every stride
+/// where there are no holes.
+pub(crate) fn copy_layout(sizes: &[i64], strides: &[i64]) -> (Vec<usize>, Vec<i64>) {
+    if has_dense_axes(sizes, strides) {
+        return kept(sizes, strides);
+    }
+    let order = iteration_order(sizes, &[(sizes, strides)]);
+    let strides = dense_strides_in(sizes, &order);
+    (order, strides)
+}
+
+/// A dense layout as it is.
+fn kept(sizes: &[i64], strides: &[i64]) -> (Vec<usize>, Vec<i64>) {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    // Axes of size 1 lie anywhere.
+    order.sort_by_key(|&axis| std::cmp::Reverse(if sizes[axis] < 2 { i64::MAX } else { strides[axis] }));
+    (order, strides.to_vec())
 }
 
 /// Strides of a dense layout whose axes lie in memory in `order`, outermost
@@ -85,10 +111,13 @@ fn row_major(sizes: &[i64], strides: &[i64]) -> bool {
 
 /// Whether a layout has neither holes nor elements that share a place.
 pub(crate) fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
-    if sizes.contains(&0) {
-        return true;
-    }
-    let mut axes: Vec<usize> = (0..sizes.len()).filter(|&axis| sizes[axis] != 1).collect();
+    sizes.contains(&0) || has_dense_axes(sizes, strides)
+}
+
+/// Whether the axes of at least two elements lie so; without elements there may
+/// be such axes too.
+fn has_dense_axes(sizes: &[i64], strides: &[i64]) -> bool {
+    let mut axes: Vec<usize> = (0..sizes.len()).filter(|&axis| sizes[axis] > 1).collect();
     axes.sort_by_key(|&axis| strides[axis]);
     let mut step = 1i64;
     axes.iter().all(|&axis| {
@@ -108,7 +137,7 @@ mod tests {
     use super::*;
 
     fn check_strides(sizes: &[i64], operands: &[Operand<'_>], scalars: bool, expected: &[i64]) {
-        assert_eq!(elementwise_strides(sizes, operands, scalars), expected, "{sizes:?} {operands:?}");
+        assert_eq!(elementwise_layout(sizes, operands, scalars).1, expected, "{sizes:?} {operands:?}");
     }
 
     #[test]
@@ -131,5 +160,16 @@ mod tests {
     fn axes_of_size_one_keep_odd_strides_only_where_nothing_moves() {
         check_strides(&[1, 3, 2], &[(&[1, 3, 2], &[77, 1, 3])], false, &[77, 1, 3]);
         check_strides(&[1, 5], &[(&[1, 5], &[7, 1])], false, &[5, 1]);
+        assert_eq!(copy_layout(&[1, 5], &[7, 1]).1, [7, 1]);
+        assert_eq!(copy_layout(&[2, 5], &[7, 1]).1, [5, 1]);
+    }
+
+    #[test]
+    fn row_major_operands_give_row_major_results_whatever_tells_no_axes_apart() {
+        check_strides(&[3, 1], &[(&[3, 1], &[1, 1])], false, &[1, 1]);
+        check_strides(&[3, 1], &[(&[3, 1], &[1, 1]), (&[3, 1], &[1, 9])], false, &[1, 1]);
+        let (dense, back): (&[i64], &[i64]) = (&[4, 4, 1], &[1, 2, 2]);
+        check_strides(&[2, 0, 4], &[(&[2, 0, 4], dense), (&[2, 0, 4], back)], false, dense);
+        assert_eq!(copy_layout(&[2, 0, 4], back).1, back);
     }
 }
