@@ -22,7 +22,6 @@ A file is text, one record a line, compressed with zlib:
     end
 """
 
-import math
 import pathlib
 import zlib
 
@@ -219,11 +218,10 @@ class Tables:
                 return [e for e in special(dtype) if any(e) and e != encode(dtype, [-1])[0]]
             case "wide":
                 return encode(dtype, [(i * 37 % 251 - 125) / 32 for i in range(251)])
-            case "finite":
+            case "normal":
                 kept = torch.frombuffer(bytearray(b"".join(special(dtype))), dtype=TYPES[dtype][0])
-                limit = 2.0 ** min(float(rest), 62.0)
-                ok = [abs(float(v)) < limit for v in kept.double()]
-                return [e for e, good in zip(special(dtype), ok) if good]
+                least = torch.finfo(kept.dtype).smallest_normal
+                return [e for e, v in zip(special(dtype), kept) if not 0 < abs(v) < least]
             case "into":
                 # Numbers that an integer type can hold.
                 low, high = (-(2.0 ** log2_limit(rest)) if rest in SIGNED else -1.0), 2.0 ** log2_limit(rest)
@@ -397,5 +395,3 @@ def log2_limit(dtype):
     return bits - 1 if dtype in SIGNED else bits
 
 
-def is_finite_number(v):
-    return not (math.isnan(v) or math.isinf(v))

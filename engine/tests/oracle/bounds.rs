@@ -21,12 +21,47 @@ pub enum Bound {
 /// Operations, result types (empty: every floating-point one), bound, reason.
 type Row = (&'static [&'static str], &'static [DType], Bound, &'static str);
 
-#[allow(dead_code)]
-const DOUBLE: &[DType] = &[DType::F64, DType::C128];
-const SINGLE: &[DType] = &[DType::F32, DType::C64];
+const FUNCTIONS: &[&str] = &[
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "div",
+    "erf",
+    "erfc",
+    "erfcinv",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "pow",
+    "reciprocal",
+    "rsqrt",
+    "sigmoid",
+    "silu",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "truediv",
+];
 
 #[rustfmt::skip]
 const BOUNDS: &[Row] = &[
+    (&["lgamma"], &[DType::F64], Bound::Ulps(128), "both are absolutely accurate at the roots between negative integers"),
+    (FUNCTIONS, &[DType::F64], Bound::Ulps(2), "one unit of either library"),
+    (FUNCTIONS, &[DType::C128], Bound::Ulps(16), "formulas of several functions, each a unit off"),
+    (FUNCTIONS, &[DType::C64], Bound::Ulps(1), "a rounding to either side; the sign of a part that is 0"),
 ];
 
 /// The bound of an operation's results of a type.

@@ -47,4 +47,39 @@ impl Known<'_> {
     }
 }
 
-pub const KNOWN: &[Known<'static>] = &[];
+/// Zeros of different sign.
+fn sign_of_zero(difference: &Difference) -> bool {
+    match difference {
+        Difference::Value(Value::Float(a), Value::Float(b)) => *a == 0.0 && *b == 0.0,
+        Difference::Value(Value::Complex(a, b), Value::Complex(c, d)) => a == c && b == d,
+        _ => false,
+    }
+}
+
+/// Integers of one magnitude.
+fn sign(difference: &Difference) -> bool {
+    matches!(difference, Difference::Value(Value::Int(a), Value::Int(b)) if a.wrapping_neg() == *b)
+}
+
+pub const KNOWN: &[Known<'static>] = &[
+    Known {
+        pattern: "relu/*",
+        allows: sign_of_zero,
+        reason: "of -0.0, relu is 0.0 here, as in nvFuser's kernels (x <= 0 ? 0 : x); PyTorch keeps -0.0",
+    },
+    Known {
+        pattern: "m*imum/*",
+        allows: sign_of_zero,
+        reason: "which of 0.0 and -0.0 is the larger one is undefined; PyTorch's vector loops take the second operand",
+    },
+    Known {
+        pattern: "neg/c*",
+        allows: sign_of_zero,
+        reason: "PyTorch's vector loops subtract from zero, so a part that is 0.0 stays 0.0",
+    },
+    Known {
+        pattern: "gcd/*",
+        allows: sign,
+        reason: "PyTorch takes magnitudes in the type, where the least value has none",
+    },
+];
