@@ -8,10 +8,14 @@
 //! their class (`f32` for the small floats, `i64` for all integers), rounded to
 //! the tensor's own type, so that every operation reads exact values.
 
+mod format;
+mod moves;
 pub(crate) mod nest;
 mod order;
 mod view;
 
+pub(crate) use format::{clone_strides, format_strides, view_strides};
+pub(crate) use moves::fold_index;
 pub(crate) use order::{dense_strides_in, elementwise_strides, is_dense, iteration_order, permuted, row_major_strides};
 pub(crate) use view::Element;
 pub use view::{Data, Elements, View};

@@ -1,7 +1,7 @@
 //! All rows, by family.
 
 use super::row::OpRow;
-use super::{activation, elementwise, norm, reduce, shape, stats};
+use super::{activation, elementwise, index, norm, reduce, reshape, resize, shape, stats};
 
 /// The families, in the order of the documentation.
 const FAMILIES: &[&[OpRow]] = &[
@@ -11,6 +11,9 @@ const FAMILIES: &[&[OpRow]] = &[
     elementwise::OTHERS,
     reduce::ROWS,
     shape::ROWS,
+    reshape::ROWS,
+    resize::ROWS,
+    index::ROWS,
     stats::ROWS,
     norm::ROWS,
     activation::ROWS,
