@@ -77,7 +77,8 @@ pub(super) fn product(b: &mut FusionBuilder, list: &[Extent]) -> Result<Extent> 
 /// `a * b`, or a refusal.
 pub(super) fn checked_product(a: i64, b: i64) -> Result<i64> {
     a.checked_mul(b).ok_or_else(|| {
-        Diagnostic::user(code::SIZE_OVERFLOW, format!("the size mul({a}, {b}) overflows i64")).note("use smaller extents")
+        Diagnostic::user(code::SIZE_OVERFLOW, format!("the size mul({a}, {b}) overflows i64"))
+            .note("use smaller extents")
     })
 }
 

@@ -66,11 +66,7 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "index_put_accumulate",
-        &[
-            req("acc", ParamKind::Tensor),
-            req("index", ParamKind::Tensor),
-            req("value", ParamKind::Tensor),
-        ],
+        &[req("acc", ParamKind::Tensor), req("index", ParamKind::Tensor), req("value", ParamKind::Tensor)],
         put,
         Primitive { meta: put_meta, layout: Layout::Custom(put_layout), eval: put_eval, decompose: None },
         "acc with row value[i] added to its row index[i]; a negative index counts from the end.",
@@ -496,3 +492,6 @@ fn limited_rows(weight: &View, limit: f64, power: f64) -> View {
     }
     View::from_f64(weight.dtype, weight.sizes.clone(), &values)
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,11 +18,14 @@
 mod activation;
 mod args;
 mod call;
+#[cfg(test)]
+mod checks;
 mod cx;
 mod draft;
 mod elementwise;
 mod extents;
 mod index;
+mod matmul;
 mod norm;
 mod reduce;
 mod reshape;

@@ -235,3 +235,6 @@ fn repeat_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let term = |axis: usize, at: usize| Some(at % x.sizes[axis] * x.strides[axis]);
     Ok(vec![View::picked(&[x], sizes.clone(), |i| (0, fold_index(i, &sizes, term).unwrap_or(0)))?])
 }
+
+#[cfg(test)]
+mod tests;

@@ -90,7 +90,9 @@ fn slice(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     for axis in 0..rank {
         let start = extents::integer(b, "slice", &format!("start {axis}"), starts[axis])?;
         let end = extents::integer(b, "slice", &format!("end {axis}"), ends[axis])?;
-        let (start, end) = if manual { (start, at_most(b, start, end, sizes[axis])) } else {
+        let (start, end) = if manual {
+            (start, at_most(b, start, end, sizes[axis]))
+        } else {
             let start = clamped(b, start, sizes[axis]);
             let end = clamped(b, end, sizes[axis]);
             // An end that was clamped is not negative.
@@ -107,7 +109,7 @@ fn slice(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 /// A given end; a known one after a start at 0 does not pass the axis.
 fn at_most(b: &mut FusionBuilder, start: Extent, end: Extent, size: Extent) -> Extent {
     match (extents::known(b, start), extents::known(b, end)) {
-        (Some(0), Some(n)) if n >= 0 => extents::binary(b, BinaryOp::Minimum, size, end),
+        (Some(0), Some(n)) if n > 0 => extents::binary(b, BinaryOp::Minimum, size, end),
         _ => end,
     }
 }
@@ -144,7 +146,7 @@ fn slice_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
             format!("axis {position} from {first} to {last} does not lie in its {size} elements")
         })?;
         if first != Some(0) || end != axis.extent {
-            let extent = cx.sub(end, start);
+            let extent = if start == end { cx.constant(0) } else { cx.sub(end, start) };
             *axis = cx.axis(extent);
         }
     }
@@ -418,3 +420,6 @@ fn masked(cx: &EvalCx<'_>, keep: fn(i64, i64) -> bool) -> Result<Vec<View>> {
     };
     Ok(vec![x.gathered(sizes.clone(), zero(x.dtype), place)])
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,8 +127,9 @@ fn squeeze(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
             if flags[axis] && is_expanded(b, x, axis) {
                 let index = Src::from(0);
                 let axis_arg = Arg::Int(axis as i64);
-                result =
-                    extents::call(b, "select", |args| args.value("x", result).value("index", index).with("dim", axis_arg))?;
+                result = extents::call(b, "select", |args| {
+                    args.value("x", result).value("index", index).with("dim", axis_arg)
+                })?;
                 flags.remove(axis);
             }
         }

@@ -1,7 +1,7 @@
 //! All rows, by family.
 
 use super::row::OpRow;
-use super::{activation, elementwise, index, norm, reduce, reshape, resize, shape, stats};
+use super::{activation, elementwise, index, matmul, norm, reduce, reshape, resize, shape, stats};
 
 /// The families, in the order of the documentation.
 const FAMILIES: &[&[OpRow]] = &[
@@ -17,6 +17,7 @@ const FAMILIES: &[&[OpRow]] = &[
     stats::ROWS,
     norm::ROWS,
     activation::ROWS,
+    matmul::ROWS,
 ];
 
 /// Every row.
