@@ -27,6 +27,7 @@ mod extents;
 mod index;
 mod matmul;
 mod norm;
+mod random;
 mod reduce;
 mod reshape;
 mod resize;
