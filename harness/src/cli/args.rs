@@ -26,6 +26,7 @@ pub(crate) enum Command {
     Bench,
     Compile,
     Explain,
+    Fmt,
 }
 
 impl Command {
@@ -51,6 +52,10 @@ pub(crate) enum DeviceArg {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Args {
     pub(crate) command: Command,
+    /// Files and folders of `fmt`.
+    pub(crate) paths: Vec<PathBuf>,
+    /// For `fmt`: write nothing, say what would change.
+    pub(crate) check: bool,
     /// The case of `show`, the code of `explain`.
     pub(crate) operand: Option<String>,
     pub(crate) filters: Vec<Filter>,
@@ -90,6 +95,7 @@ const COMMANDS: &[(&str, Command, &str)] = &[
     ("show", Command::Show, "print a stage of one case: show CASE --stage kernel"),
     ("bench", Command::Bench, "run and measure: GPU timings, or the simulator's counters"),
     ("compile", Command::Compile, "compile the selected cases' kernels with NVRTC for an H200; needs no GPU"),
+    ("fmt", Command::Fmt, "give case files their canonical form: fmt [--check] [FILES|FOLDERS]"),
     ("explain", Command::Explain, "say what a diagnostic code means: explain E0203; without a code, list all"),
     ("doctor", Command::Doctor, "say what this machine has and what is missing for which feature"),
 ];
@@ -112,6 +118,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("--format", "auto|bar|plain", "progress on a terminal or as lines (default: auto)"),
     ("--bless", "", "rewrite expectations in the case files (also: BLESS=1)"),
     ("--stage", "STAGE,...", "for show: fusion schedule kernel cuda sim ref"),
+    ("--check", "", "for fmt: change nothing, list the files that would change, and end with code 1"),
     ("--about", "", "for list: behind each id, why the case exists"),
     ("--help", "", "print this"),
     ("--version", "", "print the version"),
@@ -184,6 +191,8 @@ fn positional<'a>(word: &'a str, command: &mut Option<&'a str>, args: &mut Args)
             return Err(usage(format!("unknown command `{word}`"), hint));
         };
         (*command, args.command) = (Some(*name), *which);
+    } else if args.command == Command::Fmt {
+        args.paths.push(word.into());
     } else if matches!(args.command, Command::Show | Command::Explain) && args.operand.is_none() {
         args.operand = Some(word.into());
     } else {
@@ -258,6 +267,7 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
         }
         "--bless" => args.bless = true,
         "--about" => args.about = true,
+        "--check" => args.check = true,
         _ => args.faults = true,
     }
     Ok(())
@@ -271,6 +281,7 @@ fn check(args: &Args) -> Result<(), Failure> {
         )),
         Command::Show => Ok(()),
         _ if args.about && args.command != Command::List => Err(usage("`--about` belongs to `list`", SEE_HELP)),
+        _ if args.check && args.command != Command::Fmt => Err(usage("`--check` belongs to `fmt`", SEE_HELP)),
         _ if !args.stages.is_empty() => Err(usage("`--stage` belongs to `show`", SEE_HELP)),
         _ => Ok(()),
     }
@@ -285,7 +296,7 @@ fn help() -> String {
     for (name, value, help) in OPTIONS.iter().filter(|option| !option.2.is_empty()) {
         text.push_str(&format!("  {:<28}{help}\n", format!("{name} {value}")));
     }
-    text.push_str("\nExit codes: 0 fine, 2 usage, 4 nothing selected, 20 infrastructure, 21 no usable GPU, 94 bad filter,\n96 bad case file, 100 failures, 103 crashes or hangs, 110 the record could not be written.\n");
+    text.push_str("\nExit codes: 0 fine, 1 files to format, 2 usage, 4 nothing selected, 20 infrastructure, 21 no usable GPU, 94 bad filter,\n96 bad case file, 100 failures, 103 crashes or hangs, 110 the record could not be written.\n");
     text
 }
 
