@@ -81,6 +81,7 @@ fn tensor(bytes: &mut Bytes<'_>, dtype: DType, sizes: &[i64], seed: u64) -> Host
             engine::num::DTypeClass::Float => Value::Float(number as f64 / 16.0),
             engine::num::DTypeClass::Int => Value::Int(number / 4),
             engine::num::DTypeClass::Bool => Value::Bool(number & 1 == 1),
+            engine::num::DTypeClass::Complex => Value::Complex(number as f64 / 16.0, 0.25),
         }
     })
     .unwrap();

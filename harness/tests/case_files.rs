@@ -109,7 +109,7 @@ fn the_cases_cover_what_they_must() {
     assert!(cases.iter().all(|case| !case.about.is_empty()), "every case says why it exists");
     let scheduler = valid.iter().filter(|case| case.id.contains("Scheduler")).count();
     assert!(scheduler >= 100, "`*Scheduler*` selects {scheduler} ids");
-    for dtype in DType::ALL {
+    for dtype in DType::KERNEL {
         assert!(valid.iter().any(|case| case.text.contains(&format!(": {dtype}["))), "no case reads {dtype}");
     }
 }

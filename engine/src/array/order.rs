@@ -84,7 +84,10 @@ fn row_major(sizes: &[i64], strides: &[i64]) -> bool {
 }
 
 /// Whether a layout has neither holes nor elements that share a place.
-fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
+pub(crate) fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
+    if sizes.contains(&0) {
+        return true;
+    }
     let mut axes: Vec<usize> = (0..sizes.len()).filter(|&axis| sizes[axis] != 1).collect();
     axes.sort_by_key(|&axis| strides[axis]);
     let mut step = 1i64;

@@ -2,7 +2,10 @@
 
 use super::nest::{Nest, map1};
 use crate::diag::{Diagnostic, Result};
-use crate::num::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::num::convert::{
+    bf16_to_f32, f4e2m1fn_to_f32, f8e4m3fn_to_f32, f8e5m2_to_f32, f8e8m0fnu_to_f32, f16_to_f32, f32_to_bf16,
+    f32_to_f16, f64_to_f4e2m1fn, f64_to_f8e4m3fn, f64_to_f8e5m2, f64_to_f8e8m0fnu,
+};
 use crate::num::{DType, Value, eval};
 use crate::tensor::{HostTensor, TensorMeta};
 use rayon::prelude::*;
@@ -13,12 +16,14 @@ use std::sync::Arc;
 pub enum Data {
     /// `f64`.
     F64(Vec<f64>),
-    /// `f32`, `f16` and `bf16`.
+    /// `f32` and the floats of at most 16 bits.
     F32(Vec<f32>),
-    /// All integer types.
+    /// All integer types; `u64` as its bits.
     Int(Vec<i64>),
     /// `bool`.
     Bool(Vec<bool>),
+    /// Complex types: real and imaginary part.
+    Complex(Vec<eval::Complex>),
 }
 
 /// An element of [`Data`].
@@ -48,6 +53,7 @@ elements! {
     f32 => F32;
     i64 => Int;
     bool => Bool;
+    eval::Complex => Complex;
 }
 
 /// The elements of a view, from its first one on.
@@ -55,12 +61,14 @@ elements! {
 pub enum Elements<'a> {
     /// `f64`.
     F64(&'a [f64]),
-    /// `f32`, `f16` and `bf16`.
+    /// `f32` and the floats of at most 16 bits.
     F32(&'a [f32]),
-    /// All integer types.
+    /// All integer types; `u64` as its bits.
     Int(&'a [i64]),
     /// `bool`.
     Bool(&'a [bool]),
+    /// Complex types: real and imaginary part.
+    Complex(&'a [eval::Complex]),
 }
 
 /// A tensor: shared elements seen through sizes and strides, from an offset on.
@@ -97,6 +105,7 @@ impl View {
             Value::Float(v) => Data::F32(vec![v as f32]),
             Value::Int(v) => Data::Int(vec![v]),
             Value::Bool(v) => Data::Bool(vec![v]),
+            Value::Complex(re, im) => Data::Complex(vec![(re, im)]),
         };
         let strides = vec![0; sizes.len()];
         Self { dtype, data: Arc::new(data), sizes, strides, offset: 0 }
@@ -139,6 +148,7 @@ impl View {
             Data::F32(a) => Elements::F32(from(a, self.offset)),
             Data::Int(a) => Elements::Int(from(a, self.offset)),
             Data::Bool(a) => Elements::Bool(from(a, self.offset)),
+            Data::Complex(a) => Elements::Complex(from(a, self.offset)),
         }
     }
 
@@ -180,6 +190,7 @@ impl View {
             Elements::F32(a) => a.get(offset).map(|&v| Value::Float(v.into())),
             Elements::Int(a) => a.get(offset).map(|&v| Value::Int(v)),
             Elements::Bool(a) => a.get(offset).map(|&v| Value::Bool(v)),
+            Elements::Complex(a) => a.get(offset).map(|&(re, im)| Value::Complex(re, im)),
         }
     }
 
@@ -200,6 +211,7 @@ impl View {
             Elements::F32(a) => collect!(a, |v: f32| Value::Float(v.into())),
             Elements::Int(a) => collect!(a, Value::Int),
             Elements::Bool(a) => collect!(a, Value::Bool),
+            Elements::Complex(a) => collect!(a, |(re, im)| Value::Complex(re, im)),
         }
         values
     }
@@ -211,6 +223,7 @@ impl View {
             DType::F64 => Data::F64(values.iter().map(|v| rounded(v).as_f64()).collect()),
             _ if dtype.is_float() => Data::F32(values.iter().map(|v| rounded(v).as_f64() as f32).collect()),
             DType::Bool => Data::Bool(values.iter().map(|v| v.as_bool()).collect()),
+            _ if dtype.is_complex() => Data::Complex(values.iter().map(|v| rounded(v).as_complex()).collect()),
             _ => Data::Int(values.iter().map(|v| rounded(v).as_i64()).collect()),
         };
         Self::dense(dtype, sizes, data)
@@ -222,8 +235,10 @@ impl View {
         match self.elements() {
             Elements::F64(a) => map1(&nest, a, |v| v),
             Elements::F32(a) => map1(&nest, a, f64::from),
+            Elements::Int(a) if self.dtype == DType::U64 => map1(&nest, a, |v| v.cast_unsigned() as f64),
             Elements::Int(a) => map1(&nest, a, |v| v as f64),
             Elements::Bool(a) => map1(&nest, a, |v| f64::from(u8::from(v))),
+            Elements::Complex(a) => map1(&nest, a, |(re, _)| re),
         }
     }
 
@@ -235,6 +250,7 @@ impl View {
             Elements::F32(a) => map1(&nest, a, |v| v as i64),
             Elements::Int(a) => map1(&nest, a, |v| v),
             Elements::Bool(a) => map1(&nest, a, i64::from),
+            Elements::Complex(a) => map1(&nest, a, |(re, _)| re as i64),
         }
     }
 
@@ -277,6 +293,7 @@ impl View {
             Elements::F32(a) => Data::F32(gather!(a, fill.as_f64() as f32)),
             Elements::Int(a) => Data::Int(gather!(a, fill.as_i64())),
             Elements::Bool(a) => Data::Bool(gather!(a, fill.as_bool())),
+            Elements::Complex(a) => Data::Complex(gather!(a, fill.as_complex())),
         };
         Self::dense(self.dtype, sizes, data)
     }
@@ -294,6 +311,7 @@ impl View {
             Elements::F32(a) => Data::F32(map1(&nest, a, |v| v)),
             Elements::Int(a) => Data::Int(map1(&nest, a, |v| v)),
             Elements::Bool(a) => Data::Bool(map1(&nest, a, |v| v)),
+            Elements::Complex(a) => Data::Complex(map1(&nest, a, |v| v)),
         };
         Self::dense(self.dtype, self.sizes.clone(), data)
     }
@@ -333,9 +351,23 @@ impl View {
             DType::F32 => encode(&nest, self.slice::<f32>()?, |v| v.to_le_bytes()),
             DType::F16 => encode(&nest, self.slice::<f32>()?, |v| f32_to_f16(v).to_le_bytes()),
             DType::BF16 => encode(&nest, self.slice::<f32>()?, |v| f32_to_bf16(v).to_le_bytes()),
-            DType::I64 => encode(&nest, self.slice::<i64>()?, |v| v.to_le_bytes()),
-            DType::I32 => encode(&nest, self.slice::<i64>()?, |v| (v as i32).to_le_bytes()),
-            DType::I8 | DType::U8 => encode(&nest, self.slice::<i64>()?, |v| (v as u8).to_le_bytes()),
+            DType::F8E4M3FN => encode(&nest, self.slice::<f32>()?, |v| [f64_to_f8e4m3fn(v.into())]),
+            DType::F8E5M2 => encode(&nest, self.slice::<f32>()?, |v| [f64_to_f8e5m2(v.into())]),
+            DType::F8E8M0FNU => encode(&nest, self.slice::<f32>()?, |v| [f64_to_f8e8m0fnu(v.into())]),
+            DType::F4E2M1FN => encode(&nest, self.slice::<f32>()?, |v| [f64_to_f4e2m1fn(v.into())]),
+            DType::C64 => encode(&nest, self.slice::<eval::Complex>()?, |(re, im)| {
+                let (re, im) = ((re as f32).to_bits(), (im as f32).to_bits());
+                (u64::from(re) | u64::from(im) << 32).to_le_bytes()
+            }),
+            DType::C128 => encode(&nest, self.slice::<eval::Complex>()?, |(re, im)| {
+                (u128::from(re.to_bits()) | u128::from(im.to_bits()) << 64).to_le_bytes()
+            }),
+            DType::I64 | DType::U64 | DType::Index => encode(&nest, self.slice::<i64>()?, |v| v.to_le_bytes()),
+            DType::I32 | DType::U32 => encode(&nest, self.slice::<i64>()?, |v| (v as i32).to_le_bytes()),
+            DType::I16 | DType::U16 => encode(&nest, self.slice::<i64>()?, |v| (v as i16).to_le_bytes()),
+            DType::I8 | DType::U8 | DType::F4E2M1FNX2 => {
+                encode(&nest, self.slice::<i64>()?, |v| (v as u8).to_le_bytes())
+            }
             DType::Bool => encode(&nest, self.slice::<bool>()?, |v| [u8::from(v)]),
         };
         Ok(HostTensor { meta, data, offset: 0 })
@@ -357,6 +389,7 @@ fn home_type(value: Value) -> DType {
         Value::Float(_) => DType::F64,
         Value::Int(_) => DType::I64,
         Value::Bool(_) => DType::Bool,
+        Value::Complex(..) => DType::C128,
     }
 }
 
@@ -366,10 +399,26 @@ fn decode(dtype: DType, bytes: &[u8], nest: &Nest<1>) -> Data {
         DType::F32 => Data::F32(gather(nest, bytes, f32::from_le_bytes)),
         DType::F16 => Data::F32(gather(nest, bytes, |b| f16_to_f32(u16::from_le_bytes(b)))),
         DType::BF16 => Data::F32(gather(nest, bytes, |b| bf16_to_f32(u16::from_le_bytes(b)))),
-        DType::I64 => Data::Int(gather(nest, bytes, i64::from_le_bytes)),
+        DType::F8E4M3FN => Data::F32(gather(nest, bytes, |[b]| f8e4m3fn_to_f32(b))),
+        DType::F8E5M2 => Data::F32(gather(nest, bytes, |[b]| f8e5m2_to_f32(b))),
+        DType::F8E8M0FNU => Data::F32(gather(nest, bytes, |[b]| f8e8m0fnu_to_f32(b))),
+        DType::F4E2M1FN => Data::F32(gather(nest, bytes, |[b]| f4e2m1fn_to_f32(b))),
+        DType::C64 => Data::Complex(gather(nest, bytes, |b| {
+            let word = u64::from_le_bytes(b);
+            let part = |bits: u64| f64::from(f32::from_bits(bits as u32));
+            (part(word), part(word >> 32))
+        })),
+        DType::C128 => Data::Complex(gather(nest, bytes, |b| {
+            let word = u128::from_le_bytes(b);
+            (f64::from_bits(word as u64), f64::from_bits((word >> 64) as u64))
+        })),
+        DType::I64 | DType::U64 | DType::Index => Data::Int(gather(nest, bytes, i64::from_le_bytes)),
+        DType::U32 => Data::Int(gather(nest, bytes, |b| u32::from_le_bytes(b).into())),
+        DType::I16 => Data::Int(gather(nest, bytes, |b| i16::from_le_bytes(b).into())),
+        DType::U16 => Data::Int(gather(nest, bytes, |b| u16::from_le_bytes(b).into())),
         DType::I32 => Data::Int(gather(nest, bytes, |b| i32::from_le_bytes(b).into())),
         DType::I8 => Data::Int(gather(nest, bytes, |b| i8::from_le_bytes(b).into())),
-        DType::U8 => Data::Int(gather(nest, bytes, |b| u8::from_le_bytes(b).into())),
+        DType::U8 | DType::F4E2M1FNX2 => Data::Int(gather(nest, bytes, |b| u8::from_le_bytes(b).into())),
         DType::Bool => Data::Bool(gather(nest, bytes, |[b]| b != 0)),
     }
 }

@@ -1,7 +1,9 @@
 //! Builds fusions: infers types and axes, inserts promoting casts, refuses
 //! what makes no sense, with the operation, the axes and the numbers named.
 
-use super::infer::{accumulation_type, check_number, common_type, literal_default, literal_exact, working_type};
+use super::infer::{
+    accumulation_type, check_number, check_type, common_type, literal_default, literal_exact, working_type,
+};
 use super::meta::{self, AxisMeta, OperandMeta, Shape, SizeMath};
 use super::ops::{Args, Draft, ParamKind};
 use super::scalars::{ScalarPool, extent, scalar};
@@ -94,6 +96,7 @@ impl FusionBuilder {
     /// Declares an input tensor.
     pub fn tensor(&mut self, name: &str, dtype: DType, dims: &[Dim]) -> Result<Operand> {
         check_rank(name, dims.len())?;
+        check_type(name, dtype)?;
         self.claim_name(name)?;
         let input = self.inputs.len() as u32;
         let mut axes = Vec::with_capacity(dims.len());
@@ -150,6 +153,7 @@ impl FusionBuilder {
 
     /// Declares an input scalar.
     pub fn scalar(&mut self, name: &str, dtype: DType) -> Result<Operand> {
+        check_type(name, dtype)?;
         self.claim_name(name)?;
         let def = ScalarDef::Input { index: self.inputs.len() as u32, name: name.into() };
         let operand = Operand::Scalar(self.scalars.intern(dtype, def));
@@ -159,6 +163,7 @@ impl FusionBuilder {
 
     /// A constant of a type, rounded to it.
     pub fn constant(&mut self, value: Value, dtype: DType) -> Result<Operand> {
+        check_type("constant", dtype)?;
         check_number("constant", value, dtype)?;
         Ok(Operand::Scalar(self.scalars.constant(value, dtype)))
     }
@@ -297,6 +302,7 @@ impl FusionBuilder {
 
     /// Conversion. A value that has the type already is returned as it is.
     pub fn cast(&mut self, x: impl Into<Src>, to: DType) -> Result<Operand> {
+        check_type("cast", to)?;
         match self.check_operand("cast", x.into())? {
             Src::Tensor(t) => Ok(Operand::Tensor(self.cast_tensor(t, to)?)),
             Src::Scalar(s) => Ok(Operand::Scalar(self.scalars.cast(s, to))),
@@ -348,6 +354,7 @@ impl FusionBuilder {
         dtype: Option<DType>,
     ) -> Result<Operand> {
         let name = op.name();
+        check_type(name, dtype.unwrap_or(DType::F32))?;
         let x = self.tensor_operand(name, x.into())?;
         let rank = self.rank(x);
         let axes = normal_axes(name, axes, rank)?;
@@ -373,6 +380,7 @@ impl FusionBuilder {
     /// A tensor of the given extents filled with a scalar.
     pub fn full(&mut self, extents: &[Src], value: impl Into<Src>, dtype: DType) -> Result<Operand> {
         check_rank("full", extents.len())?;
+        check_type("full", dtype)?;
         let value = value.into();
         if let Src::Number(number) = value {
             check_number("full", number, dtype)?;
@@ -387,7 +395,17 @@ impl FusionBuilder {
         };
         let axes: Result<Vec<Axis>> =
             extents.iter().enumerate().map(|(i, &extent)| self.extent_axis(i, extent)).collect();
-        Ok(Operand::Tensor(self.push_full(axes?, Operand::Scalar(value))?))
+        Ok(Operand::Tensor(self.push_declared(OpKind::Full, meta_axes(&axes?), vec![Operand::Scalar(value)])?))
+    }
+
+    /// A tensor of the given extents whose elements are their positions along an
+    /// axis; negative axes count from the end.
+    pub fn index(&mut self, extents: &[Src], axis: i64) -> Result<Operand> {
+        check_rank("index", extents.len())?;
+        let axis = normal_axis("index", axis, extents.len())? as u32;
+        let axes: Result<Vec<Axis>> =
+            extents.iter().enumerate().map(|(i, &extent)| self.extent_axis(i, extent)).collect();
+        Ok(Operand::Tensor(self.push_declared(OpKind::Index { axis }, meta_axes(&axes?), Vec::new())?))
     }
 
     fn extent_axis(&mut self, position: usize, extent: Src) -> Result<Axis> {
@@ -405,7 +423,12 @@ impl FusionBuilder {
                 Err(Diagnostic::user(code::EXTENT, format!("full: extent {position} is {n}, which is negative")))
             }
             Some(1) => Ok(Axis { extent: id, kind: AxisKind::Broadcast }),
-            _ => Ok(Axis { extent: id, kind: AxisKind::Iteration }),
+            Some(_) => Ok(Axis { extent: id, kind: AxisKind::Iteration }),
+            // An input's axis iterates, whatever its size; other sizes may be 1.
+            None if matches!(self.scalars.get(id).map(|s| &s.def), Some(ScalarDef::Size { .. })) => {
+                Ok(Axis { extent: id, kind: AxisKind::Iteration })
+            }
+            None => Ok(Axis { extent: id, kind: AxisKind::Symbolic }),
         }
     }
 
@@ -522,10 +545,27 @@ impl FusionBuilder {
         self.define(kind, inputs, shapes)
     }
 
-    fn push_full(&mut self, axes: Vec<Axis>, value: Operand) -> Result<TensorId> {
-        let axes = axes.iter().map(|axis| AxisMeta { extent: extent(axis.extent), kind: axis.kind }).collect();
-        let shape = Shape { dtype: self.dtype(value), axes };
-        Ok(self.define(OpKind::Full, vec![value], vec![shape])?[0])
+    /// Adds an operation whose result's axes are declared.
+    pub(super) fn push_declared(
+        &mut self,
+        kind: OpKind,
+        axes: Vec<AxisMeta>,
+        inputs: Vec<Operand>,
+    ) -> Result<TensorId> {
+        let dtype = inputs.first().map_or(DType::I64, |value| self.dtype(*value));
+        Ok(self.define(kind, inputs, vec![Shape { dtype, axes }])?[0])
+    }
+
+    /// Decides an axis that its rule left undecided.
+    pub(super) fn decide(&mut self, tensor: TensorId, axis: usize, kind: AxisKind) {
+        let one = self.scalars.size_const(1);
+        let axis = &mut self.tensors[tensor].axes[axis];
+        if axis.kind == AxisKind::Symbolic {
+            axis.kind = kind;
+            if kind == AxisKind::Broadcast {
+                axis.extent = one;
+            }
+        }
     }
 
     fn define(&mut self, kind: OpKind, inputs: Vec<Operand>, shapes: Vec<Shape>) -> Result<Vec<TensorId>> {
@@ -627,13 +667,17 @@ impl FusionBuilder {
     }
 
     /// The value of a scalar or number that is known.
-    pub(super) fn known(&self, src: Src) -> Option<Value> {
+    pub(crate) fn known(&self, src: Src) -> Option<Value> {
         match src {
             Src::Number(value) => Some(value),
             Src::Scalar(s) => self.scalars.const_value(s),
             Src::Tensor(_) => None,
         }
     }
+}
+
+fn meta_axes(axes: &[Axis]) -> Vec<AxisMeta> {
+    axes.iter().map(|axis| AxisMeta { extent: extent(axis.extent), kind: axis.kind }).collect()
 }
 
 /// Whether a text can name a value: kernels print it as part of an identifier.

@@ -10,6 +10,11 @@ use crate::diag::{Diagnostic, Result, code};
 use crate::util::{PrimaryMap, SecondaryMap};
 
 pub(super) fn finish(builder: FusionBuilder) -> Result<Fusion> {
+    Ok(finish_with_places(builder)?.0)
+}
+
+/// The fusion, and where each tensor of the builder is in it.
+pub(super) fn finish_with_places(builder: FusionBuilder) -> Result<(Fusion, Places)> {
     if !is_name(&builder.name) || builder.name.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(Diagnostic::user(code::SYNTAX, format!("`{}` does not name a fusion", builder.name))
             .note("a name starts with a letter or underscore and has letters, digits and underscores"));
@@ -34,9 +39,13 @@ pub(super) fn finish(builder: FusionBuilder) -> Result<Fusion> {
     let mut fusion = canonical.out;
     fusion.outputs = outputs;
     fusion.updates = updates;
+    let places = canonical.tensors;
     name_the_unnamed(&mut fusion, &builder);
-    Ok(fusion)
+    Ok((fusion, places))
 }
+
+/// Where each tensor went; `None` for those that no output depends on.
+pub(super) type Places = SecondaryMap<TensorId, Option<TensorId>>;
 
 fn empty(builder: &FusionBuilder) -> Fusion {
     Fusion {

@@ -9,7 +9,7 @@ use super::builder::Src;
 use super::scalars::{ScalarPool, home_type};
 use super::{Tensor, TensorId};
 use crate::diag::{Diagnostic, Result, code};
-use crate::num::{DType, DTypeClass, Value, promote, promote_all};
+use crate::num::{DType, DTypeClass, Value, eval, promote, promote_all};
 use crate::util::PrimaryMap;
 
 /// The common type of operands, before any rule of an operation. `literal`
@@ -40,6 +40,7 @@ pub(super) fn common_type(
 /// The type of a number that meets no typed operand but shapes a tensor.
 pub(super) fn literal_default(value: Value) -> DType {
     match value.class() {
+        DTypeClass::Complex => DType::C64,
         DTypeClass::Float => DType::F32,
         DTypeClass::Int => DType::I64,
         DTypeClass::Bool => DType::Bool,
@@ -55,7 +56,7 @@ pub(super) fn literal_exact(value: Value) -> DType {
 /// so do integers where the operation is one on floats.
 pub(super) fn working_type(common: DType, int_to_float: bool) -> DType {
     match common.class() {
-        DTypeClass::Float => common.compute(),
+        DTypeClass::Float | DTypeClass::Complex => common.compute(),
         _ if int_to_float => DType::F32,
         _ => common,
     }
@@ -65,30 +66,47 @@ pub(super) fn working_type(common: DType, int_to_float: bool) -> DType {
 /// widen to `i64`, reduced floats to `f32`.
 pub(super) fn accumulation_type(dtype: DType) -> DType {
     match dtype.class() {
-        DTypeClass::Float => dtype.compute(),
+        DTypeClass::Float | DTypeClass::Complex => dtype.compute(),
         _ => promote(DType::I64, dtype),
     }
 }
 
-/// Refuses a number that its type cannot hold.
+/// Refuses a type that no tensor or scalar of a fusion may have.
+pub(super) fn check_type(name: &str, dtype: DType) -> Result<()> {
+    if !dtype.is_packed() {
+        return Ok(());
+    }
+    Err(Diagnostic::user(code::DTYPE, format!("{name}: {dtype} is packed, a fusion cannot compute with it"))
+        .note("use f4e2m1fn, with twice the size along the innermost axis: packed arguments are unpacked first"))
+}
+
+/// Refuses a number that its type cannot hold: a fraction or what is out of
+/// range for integers, an imaginary part for real types. A negative integer
+/// for `u64` stands for its 64 bits.
 pub(super) fn check_number(name: &str, value: Value, dtype: DType) -> Result<()> {
-    let (low, high) = match dtype {
-        DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
-        DType::I8 => (i64::from(i8::MIN), i64::from(i8::MAX)),
-        DType::U8 => (0, i64::from(u8::MAX)),
-        DType::I64 => (i64::MIN, i64::MAX),
-        _ => return Ok(()),
+    let refuse = |note: String| {
+        let message = format!("{name}: {} is not a number of {dtype}", shown(value));
+        Err(Diagnostic::user(code::BAD_NUMBER, message).note(note))
     };
+    match value {
+        Value::Complex(_, im) if !dtype.is_complex() && im != 0.0 => {
+            return refuse(format!("{dtype} holds real numbers; cast to {} first", dtype.to_complex()));
+        }
+        _ if !dtype.is_int() => return Ok(()),
+        _ => {}
+    }
+    let (low, high) = (eval::least_int(dtype), eval::greatest_int(dtype));
+    let bound = |v: i64| eval::to_f64(dtype, Value::Int(v));
     let fits = match value {
-        Value::Int(v) => (low..=high).contains(&v),
-        Value::Float(v) => v.fract() == 0.0 && v >= low as f64 && v <= high as f64,
+        Value::Int(v) => eval::wrap(dtype, v) == v,
+        Value::Float(v) | Value::Complex(v, _) => v.fract() == 0.0 && v >= bound(low) && v <= bound(high),
         Value::Bool(_) => true,
     };
     if fits {
         return Ok(());
     }
-    Err(Diagnostic::user(code::BAD_NUMBER, format!("{name}: {} is not a number of {dtype}", shown(value)))
-        .note(format!("{dtype} holds the integers from {low} to {high}")))
+    let high = if dtype == DType::U64 { high.cast_unsigned().to_string() } else { high.to_string() };
+    refuse(format!("{dtype} holds the integers from {low} to {high}"))
 }
 
 /// A value for a message.
@@ -97,5 +115,6 @@ pub(super) fn shown(value: Value) -> String {
         Value::Float(v) => format!("{v:?}"),
         Value::Int(v) => v.to_string(),
         Value::Bool(v) => v.to_string(),
+        Value::Complex(re, im) => format!("{re:?}{im:+?}i"),
     }
 }

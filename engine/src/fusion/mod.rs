@@ -22,6 +22,8 @@
 mod bind;
 pub(crate) mod builder;
 mod composite;
+pub mod concretize;
+mod decompose;
 mod finish;
 pub mod hash;
 mod infer;
@@ -30,15 +32,21 @@ pub mod meta;
 mod methods;
 pub mod ops;
 pub mod random;
+mod rewrite;
 mod scalars;
 #[cfg(test)]
 pub(crate) mod sketch;
+mod strides;
 #[cfg(test)]
 mod tests;
 
 pub use bind::{Bindings, bind, bind_args};
 pub use builder::{Dim, FusionBuilder, MAX_OPS, MAX_RANK, Src, is_name};
+pub use decompose::{decompose, decomposes};
 pub use ir::{
     Axis, AxisKind, Fusion, InputLayout, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef,
     TensorId, Update,
 };
+pub use rewrite::{Rewritten, permute_outputs};
+pub use strides::layouts;
+pub(crate) use strides::moved as moved_strides;

@@ -37,7 +37,7 @@ impl Default for Limits {
             rank: 4,
             sizes: vec![0, 1, 2, 3, 5, 7, 8, 16, 17, 31, 33, 64],
             constants: true,
-            dtypes: DType::ALL.to_vec(),
+            dtypes: DType::KERNEL.to_vec(),
             tame: false,
         }
     }
@@ -386,6 +386,9 @@ pub fn scalar_value(dtype: DType, byte: u8) -> Value {
         crate::num::DTypeClass::Float => Value::Float(f64::from(byte % 9) * 0.25 - 1.0),
         crate::num::DTypeClass::Int => Value::Int(i64::from(byte % 7)),
         crate::num::DTypeClass::Bool => Value::Bool(byte % 2 == 1),
+        crate::num::DTypeClass::Complex => {
+            Value::Complex(f64::from(byte % 9) * 0.25 - 1.0, f64::from(byte % 5) * 0.5 - 1.0)
+        }
     }
 }
 

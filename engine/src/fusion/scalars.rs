@@ -68,7 +68,7 @@ impl ScalarPool {
     /// Arithmetic on a scalar of a type that the operation accepts.
     pub(super) fn unary(&mut self, op: UnaryOp, x: ScalarId) -> ScalarId {
         let dtype = self.dtype(x);
-        let result = if op.is_predicate() { DType::Bool } else { dtype };
+        let result = op.result_dtype(dtype);
         match self.const_value(x) {
             Some(value) => self.intern(result, ScalarDef::Const(canonical(eval::unary(op, dtype, value)))),
             None => self.intern(result, ScalarDef::Unary(op, x)),
@@ -78,7 +78,7 @@ impl ScalarPool {
     /// Arithmetic on two scalars of one type that the operation accepts.
     pub(super) fn binary(&mut self, op: BinaryOp, a: ScalarId, b: ScalarId) -> ScalarId {
         let dtype = self.dtype(a);
-        let result = if op.is_predicate() { DType::Bool } else { dtype };
+        let result = op.result_dtype(dtype);
         match (self.const_value(a), self.const_value(b)) {
             (Some(x), Some(y)) => self.intern(result, ScalarDef::Const(canonical(eval::binary(op, dtype, x, y)))),
             _ => self.intern(result, ScalarDef::Binary(op, a, b)),
@@ -153,13 +153,16 @@ pub(super) fn home_type(value: Value) -> DType {
         DTypeClass::Float => DType::F64,
         DTypeClass::Int => DType::I64,
         DTypeClass::Bool => DType::Bool,
+        DTypeClass::Complex => DType::C128,
     }
 }
 
 /// One NaN for all: its payload has no meaning and no textual form.
 fn canonical(value: Value) -> Value {
+    let part = |v: f64| if v.is_nan() { f64::NAN } else { v };
     match value {
-        Value::Float(v) if v.is_nan() => Value::Float(f64::NAN),
+        Value::Float(v) => Value::Float(part(v)),
+        Value::Complex(re, im) => Value::Complex(part(re), part(im)),
         other => other,
     }
 }

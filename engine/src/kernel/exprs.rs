@@ -129,7 +129,7 @@ impl ExprArena {
         if let (UnaryOp::LogicalNot, Some(value)) = (op, self.as_bool(operand)) {
             return self.bool(!value);
         }
-        let dtype = if op.is_predicate() { DType::Bool } else { self.dtype(operand) };
+        let dtype = op.result_dtype(self.dtype(operand));
         self.intern(Expr::Unary(op, operand), dtype)
     }
 
@@ -140,7 +140,7 @@ impl ExprArena {
         if let Some(folded) = self.fold(op, a, b) {
             return folded;
         }
-        let dtype = if op.is_predicate() { DType::Bool } else { self.dtype(a) };
+        let dtype = op.result_dtype(self.dtype(a));
         self.intern(Expr::Binary(op, a, b), dtype)
     }
 

@@ -68,6 +68,7 @@ impl Lowering<'_> {
             (None, DTypeClass::Float) => Value::Float(0.0),
             (None, DTypeClass::Int) => Value::Int(0),
             (None, DTypeClass::Bool) => Value::Bool(false),
+            (None, DTypeClass::Complex) => Value::Complex(0.0, 0.0),
         }
     }
 

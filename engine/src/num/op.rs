@@ -3,9 +3,10 @@
 //! operation means is stated here and implemented once, in `eval`.
 //!
 //! Operands of one operation have one type (the promotion happens in the
-//! fusion builder, as explicit casts). `f16` and `bf16` are storage formats:
-//! no arithmetic is defined on them, only casts and moves. `accepts` of each
-//! table says which types an operation is defined on.
+//! fusion builder, as explicit casts). Floats of at most 16 bits are storage
+//! formats: no arithmetic is defined on them, only casts and moves. `accepts`
+//! of each table says which types an operation is defined on, `result_dtype`
+//! which type the result then has.
 
 use super::DType;
 
@@ -45,7 +46,7 @@ macro_rules! ops {
 ops! {
     /// Operations of one operand.
     UnaryOp {
-        Abs = "abs", "Magnitude; for signed integers the most negative value stays.";
+        Abs = "abs", "Magnitude, of a complex number as a real one; the most negative integer stays.";
         Acos = "acos", "Inverse cosine.";
         Acosh = "acosh", "Inverse hyperbolic cosine.";
         Asin = "asin", "Inverse sine.";
@@ -93,6 +94,7 @@ ops! {
         IsPosInf = "isposinf", "True where positive infinity; bool result.";
         IsReal = "isreal", "True where the imaginary part is zero; always, for real types; bool result.";
         Real = "real", "The real part; the operand itself, for real types.";
+        Imag = "imag", "The imaginary part, of complex numbers only.";
     }
 }
 
@@ -128,6 +130,7 @@ ops! {
         LogicalShiftRight = "logical_right_shift", "Right shift that brings in zeros.";
         Gcd = "gcd", "Greatest common divisor, never negative.";
         CeilDiv = "ceildiv", "Quotient of non-negative integers, rounded up.";
+        Complex = "complex", "The complex number of a real and an imaginary part.";
     }
 }
 
@@ -162,20 +165,53 @@ impl UnaryOp {
     pub const fn promotes_int_to_float(self) -> bool {
         use UnaryOp::*;
         !(self.is_predicate()
-            || matches!(self, Abs | Ceil | Floor | Neg | BitwiseNot | Relu | Round | Sign | Trunc | Real))
+            || matches!(self, Abs | Ceil | Floor | Neg | BitwiseNot | Relu | Round | Sign | Trunc | Real | Imag))
     }
     /// Whether the operation is defined on operands of this type.
     pub const fn accepts(self, dtype: DType) -> bool {
         use UnaryOp::*;
-        if dtype.is_reduced_float() {
+        if dtype.is_reduced_float() || dtype.is_packed() {
             return false;
+        }
+        if dtype.is_complex() {
+            return self.accepts_complex();
         }
         match self {
             BitwiseNot => !dtype.is_float(),
+            Imag => false,
             Real => true,
             _ if self.is_predicate() => true,
             _ if self.promotes_int_to_float() => dtype.is_float(),
             _ => dtype.is_float() || dtype.is_int(),
+        }
+    }
+    const fn accepts_complex(self) -> bool {
+        use UnaryOp::*;
+        !matches!(
+            self,
+            Ceil | Erf
+                | Erfc
+                | Erfinv
+                | Erfcinv
+                | Floor
+                | Frac
+                | Lgamma
+                | BitwiseNot
+                | Relu
+                | Round
+                | Sign
+                | Signbit
+                | Trunc
+                | IsNegInf
+                | IsPosInf
+        )
+    }
+    /// The type of the result for an accepted operand.
+    pub const fn result_dtype(self, operand: DType) -> DType {
+        match self {
+            _ if self.is_predicate() => DType::Bool,
+            UnaryOp::Abs | UnaryOp::Real | UnaryOp::Imag => operand.part(),
+            _ => operand,
         }
     }
 }
@@ -188,22 +224,33 @@ impl BinaryOp {
     }
     /// Whether integer operands are promoted to `f32` first.
     pub const fn promotes_int_to_float(self) -> bool {
-        matches!(self, BinaryOp::Truediv | BinaryOp::Atan2)
+        matches!(self, BinaryOp::Truediv | BinaryOp::Atan2 | BinaryOp::Complex)
     }
     /// Whether the operation is defined on operands of this type. On `bool`,
     /// sum and maximum are "or", product and minimum are "and".
     pub const fn accepts(self, dtype: DType) -> bool {
         use BinaryOp::*;
-        if dtype.is_reduced_float() {
+        if dtype.is_reduced_float() || dtype.is_packed() {
             return false;
         }
+        if dtype.is_complex() {
+            return matches!(self, Add | Sub | Mul | Div | Truediv | Pow | Eq | Ne | LogicalAnd | LogicalOr);
+        }
         match self {
-            Truediv | Atan2 | Nextafter => dtype.is_float(),
+            Truediv | Atan2 | Nextafter | Complex => dtype.is_float(),
             Mod | ShiftLeft | ShiftRight | LogicalShiftRight | Gcd | CeilDiv => dtype.is_int(),
             BitwiseAnd | BitwiseOr | BitwiseXor => !dtype.is_float(),
             Add | Mul | Minimum | Maximum => true,
             _ if self.is_predicate() => true,
             _ => dtype.is_float() || dtype.is_int(),
+        }
+    }
+    /// The type of the result for accepted operands of this type.
+    pub const fn result_dtype(self, operands: DType) -> DType {
+        match self {
+            _ if self.is_predicate() => DType::Bool,
+            BinaryOp::Complex => operands.to_complex(),
+            _ => operands,
         }
     }
 }
@@ -212,12 +259,14 @@ impl TernaryOp {
     /// Whether the operation is defined on values of this type; the condition
     /// of `where` is `bool` besides.
     pub const fn accepts(self, dtype: DType) -> bool {
+        if dtype.is_packed() {
+            return false;
+        }
         match self {
             TernaryOp::Where => true,
-            TernaryOp::Lerp => dtype.is_float() && !dtype.is_reduced_float(),
-            TernaryOp::Clamp | TernaryOp::Threshold => {
-                (dtype.is_float() && !dtype.is_reduced_float()) || dtype.is_int()
-            }
+            _ if dtype.is_reduced_float() => false,
+            TernaryOp::Lerp => dtype.is_float() || dtype.is_complex(),
+            TernaryOp::Clamp | TernaryOp::Threshold => dtype.is_float() || dtype.is_int(),
         }
     }
 }
@@ -226,8 +275,9 @@ impl ReduceOp {
     /// Whether the operation is defined on elements of this type.
     pub const fn accepts(self, dtype: DType) -> bool {
         match self {
-            ReduceOp::Sum | ReduceOp::Prod => !dtype.is_reduced_float() && !matches!(dtype, DType::Bool),
-            ReduceOp::Max | ReduceOp::Min => !dtype.is_reduced_float(),
+            _ if dtype.is_reduced_float() || dtype.is_packed() => false,
+            ReduceOp::Sum | ReduceOp::Prod => !matches!(dtype, DType::Bool),
+            ReduceOp::Max | ReduceOp::Min => !dtype.is_complex(),
         }
     }
     /// The operation that combines two partial results.

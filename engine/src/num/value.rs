@@ -7,12 +7,15 @@ use super::DTypeClass;
 /// hashing are by bits, so that `NaN` constants can be hash-consed.
 #[derive(Clone, Copy, Debug)]
 pub enum Value {
-    /// A floating-point value (`f64 f32 f16 bf16`).
+    /// A floating-point value.
     Float(f64),
-    /// An integer value (`i64 i32 i8 u8`), already wrapped to its type.
+    /// An integer value, already wrapped to its type. One of `u64` has the same
+    /// 64 bits: whoever knows the type reads them as unsigned.
     Int(i64),
     /// A truth value.
     Bool(bool),
+    /// Real and imaginary part.
+    Complex(f64, f64),
 }
 
 impl Value {
@@ -22,12 +25,15 @@ impl Value {
             Value::Float(_) => DTypeClass::Float,
             Value::Int(_) => DTypeClass::Int,
             Value::Bool(_) => DTypeClass::Bool,
+            Value::Complex(..) => DTypeClass::Complex,
         }
     }
-    /// The value as a float; exact for integers below 2^53.
+    /// The value as a float; exact for integers below 2^53. Of a complex number
+    /// it is the real part, here and in [`Self::as_i64`]; integers are taken as
+    /// signed.
     pub fn as_f64(self) -> f64 {
         match self {
-            Value::Float(v) => v,
+            Value::Float(v) | Value::Complex(v, _) => v,
             Value::Int(v) => v as f64,
             Value::Bool(v) => f64::from(u8::from(v)),
         }
@@ -35,7 +41,7 @@ impl Value {
     /// The value as an integer; floats truncate and saturate.
     pub fn as_i64(self) -> i64 {
         match self {
-            Value::Float(v) => v as i64,
+            Value::Float(v) | Value::Complex(v, _) => v as i64,
             Value::Int(v) => v,
             Value::Bool(v) => v.into(),
         }
@@ -46,13 +52,22 @@ impl Value {
             Value::Float(v) => v != 0.0,
             Value::Int(v) => v != 0,
             Value::Bool(v) => v,
+            Value::Complex(re, im) => re != 0.0 || im != 0.0,
         }
     }
-    fn bits(self) -> (u8, u64) {
+    /// The value as a real and an imaginary part.
+    pub fn as_complex(self) -> (f64, f64) {
         match self {
-            Value::Float(v) => (0, v.to_bits()),
-            Value::Int(v) => (1, v as u64),
-            Value::Bool(v) => (2, v.into()),
+            Value::Complex(re, im) => (re, im),
+            other => (other.as_f64(), 0.0),
+        }
+    }
+    fn bits(self) -> (u8, u64, u64) {
+        match self {
+            Value::Float(v) => (0, v.to_bits(), 0),
+            Value::Int(v) => (1, v as u64, 0),
+            Value::Bool(v) => (2, v.into(), 0),
+            Value::Complex(re, im) => (3, re.to_bits(), im.to_bits()),
         }
     }
 }

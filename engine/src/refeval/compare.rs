@@ -33,7 +33,13 @@ fn spacing(dtype: DType) -> f64 {
         DType::F32 => f32::EPSILON.into(),
         DType::F16 => 1.0 / 1024.0,
         DType::BF16 => 1.0 / 128.0,
-        DType::I64 | DType::I32 | DType::I8 | DType::U8 | DType::Bool => 0.0,
+        DType::F8E4M3FN => 1.0 / 8.0,
+        DType::F8E5M2 => 1.0 / 4.0,
+        // Half the distance upwards, the whole one downwards.
+        DType::F8E8M0FNU => 0.5,
+        DType::F4E2M1FN => 0.5,
+        DType::C64 | DType::C128 => spacing(dtype.part()),
+        _ => 0.0,
     }
 }
 
@@ -53,7 +59,7 @@ impl Tolerance {
     /// reduction and the coarsest type that it was computed through.
     pub fn for_output(fusion: &Fusion, bindings: &Bindings, output: TensorId) -> Self {
         let dtype = fusion.tensors[output].dtype;
-        if !dtype.is_float() {
+        if !dtype.is_float() && !dtype.is_complex() {
             return Self::EXACT;
         }
         let cone = Cone::of(fusion, bindings, output);
@@ -97,7 +103,9 @@ impl Cone {
             }
             let dtype = fusion.tensors[op.output()].dtype;
             // Moving elements does not round them.
-            if dtype.is_float() && (op.kind.is_elementwise() || matches!(op.kind, OpKind::Reduce { .. })) {
+            if (dtype.is_float() || dtype.is_complex())
+                && (op.kind.is_elementwise() || matches!(op.kind, OpKind::Reduce { .. }))
+            {
                 cone.coarsest = coarser(cone.coarsest, dtype);
                 if op.output() != output {
                     cone.coarsest_inside = coarser(cone.coarsest_inside, dtype);
@@ -186,6 +194,7 @@ impl std::fmt::Display for Plain {
             Value::Float(v) => write!(f, "{v:?}"),
             Value::Int(v) => write!(f, "{v}"),
             Value::Bool(v) => write!(f, "{v}"),
+            Value::Complex(re, im) => write!(f, "{re:?}{im:+?}i"),
         }
     }
 }
@@ -226,6 +235,9 @@ impl Partial {
     }
 
     fn add(&mut self, position: usize, actual: Value, expected: Value, tolerance: Tolerance) {
+        if let (Value::Complex(a, b), Value::Complex(e, f)) = (actual, expected) {
+            return self.add_complex(position, (a, b), (e, f), tolerance);
+        }
         let (Value::Float(a), Value::Float(e)) = (actual, expected) else {
             let error = actual.as_i64().abs_diff(expected.as_i64()) as f64;
             self.max_abs = self.max_abs.max(error);
@@ -241,16 +253,37 @@ impl Partial {
             }
             return;
         }
-        let error = (a - e).abs();
+        self.distance(position, (a - e).abs(), e.abs(), tolerance);
+    }
+
+    /// Finite numbers at a distance, the expected one of a magnitude.
+    fn distance(&mut self, position: usize, error: f64, magnitude: f64, tolerance: Tolerance) {
         self.max_abs = self.max_abs.max(error);
-        if e != 0.0 {
-            self.max_rel = self.max_rel.max(error / e.abs());
+        if magnitude != 0.0 {
+            self.max_rel = self.max_rel.max(error / magnitude);
         }
-        let allowed = tolerance.abs + tolerance.rel * e.abs();
+        let allowed = tolerance.abs + tolerance.rel * magnitude;
         if error > allowed {
             self.miss(position, error / allowed);
         }
     }
+
+    /// The distance in the plane of the parts that are finite.
+    fn add_complex(&mut self, position: usize, a: (f64, f64), e: (f64, f64), tolerance: Tolerance) {
+        if differ_nonfinite(a.0, e.0) || differ_nonfinite(a.1, e.1) {
+            self.nonfinite += 1;
+            self.miss(position, f64::INFINITY);
+            return;
+        }
+        let part = |a: f64, e: f64| if e.is_finite() { (a - e, e) } else { (0.0, 0.0) };
+        let ((x, re), (y, im)) = (part(a.0, e.0), part(a.1, e.1));
+        self.distance(position, x.hypot(y), re.hypot(im), tolerance);
+    }
+}
+
+/// Whether two parts cannot be compared by distance and differ.
+fn differ_nonfinite(a: f64, e: f64) -> bool {
+    !(a.is_finite() && e.is_finite()) && a != e && !(a.is_nan() && e.is_nan())
 }
 
 /// Compares element by element. An error if type or sizes differ: then there is

@@ -11,10 +11,10 @@ use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
 
 /// `op(x)`.
 pub(super) fn unary(op: UnaryOp, x: &View) -> Result<View> {
-    if op == UnaryOp::Real {
+    if op == UnaryOp::Real && !x.dtype.is_complex() {
         return Ok(x.to_dense());
     }
-    let dtype = if op.is_predicate() { DType::Bool } else { x.dtype };
+    let dtype = op.result_dtype(x.dtype);
     let nest = Nest::new(&x.sizes, [&x.strides]);
     let data = match x.elements() {
         Elements::F32(a) if op.is_predicate() => {
@@ -24,6 +24,7 @@ pub(super) fn unary(op: UnaryOp, x: &View) -> Result<View> {
         Elements::F64(a) if op.is_predicate() => Data::Bool(map1(&nest, a, eval::predicate_f64(op))),
         Elements::F32(a) => Data::F32(unary_f32(op, &nest, a)),
         Elements::F64(a) => Data::F64(map1(&nest, a, eval::unary_f64(op))),
+        Elements::Complex(a) => unary_complex(op, x.dtype, &nest, a),
         Elements::Int(a) if op.is_predicate() => {
             Data::Bool(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Int(v)).as_bool()))
         }
@@ -31,6 +32,21 @@ pub(super) fn unary(op: UnaryOp, x: &View) -> Result<View> {
         Elements::Bool(a) => Data::Bool(map1(&nest, a, |v| eval::unary(op, x.dtype, Value::Bool(v)).as_bool())),
     };
     Ok(View::dense(dtype, x.sizes.clone(), data))
+}
+
+fn unary_complex(op: UnaryOp, dtype: DType, nest: &Nest<1>, a: &[eval::Complex]) -> Data {
+    match op.result_dtype(dtype) {
+        DType::Bool => Data::Bool(map1(nest, a, eval::predicate_complex(op))),
+        DType::F32 => {
+            let f = eval::part_complex(op);
+            Data::F32(map1(nest, a, |v| f(v) as f32))
+        }
+        DType::F64 => Data::F64(map1(nest, a, eval::part_complex(op))),
+        _ => {
+            let f = eval::unary_complex(op);
+            Data::Complex(map1(nest, a, |v| eval::round_complex(dtype, f(v))))
+        }
+    }
 }
 
 fn unary_f32(op: UnaryOp, nest: &Nest<1>, a: &[f32]) -> Vec<f32> {
@@ -51,7 +67,7 @@ fn unary_f32(op: UnaryOp, nest: &Nest<1>, a: &[f32]) -> Vec<f32> {
 
 /// `op(a, b)` over `sizes`.
 pub(super) fn binary(op: BinaryOp, sizes: &[usize], a: &View, b: &View) -> Result<View> {
-    let dtype = if op.is_predicate() { DType::Bool } else { a.dtype };
+    let dtype = op.result_dtype(a.dtype);
     let (sa, sb) = (a.strides_in(sizes), b.strides_in(sizes));
     let nest = Nest::new(sizes, [&sa, &sb]);
     let data = match (a.elements(), b.elements()) {
@@ -61,6 +77,19 @@ pub(super) fn binary(op: BinaryOp, sizes: &[usize], a: &View, b: &View) -> Resul
         }
         (Elements::F64(x), Elements::F64(y)) if op.is_predicate() => {
             Data::Bool(map2(&nest, x, y, eval::relation_f64(op)))
+        }
+        (Elements::F32(x), Elements::F32(y)) if op == BinaryOp::Complex => {
+            Data::Complex(map2(&nest, x, y, |x, y| (x.into(), y.into())))
+        }
+        (Elements::F64(x), Elements::F64(y)) if op == BinaryOp::Complex => {
+            Data::Complex(map2(&nest, x, y, |x, y| (x, y)))
+        }
+        (Elements::Complex(x), Elements::Complex(y)) if op.is_predicate() => {
+            Data::Bool(map2(&nest, x, y, eval::relation_complex(op)))
+        }
+        (Elements::Complex(x), Elements::Complex(y)) => {
+            let f = eval::binary_complex(op);
+            Data::Complex(map2(&nest, x, y, |x, y| eval::round_complex(dtype, f(x, y))))
         }
         (Elements::F32(x), Elements::F32(y)) => Data::F32(binary_f32(op, &nest, x, y)),
         (Elements::F64(x), Elements::F64(y)) => Data::F64(map2(&nest, x, y, eval::binary_f64(op, a.dtype))),
@@ -109,6 +138,13 @@ pub(super) fn ternary(op: TernaryOp, sizes: &[usize], a: &View, b: &View, c: &Vi
         (Elements::Bool(_), Elements::F32(_), _) if op == TernaryOp::Where => select::<f32>(&nest, a, b, c)?,
         (Elements::Bool(_), Elements::F64(_), _) if op == TernaryOp::Where => select::<f64>(&nest, a, b, c)?,
         (Elements::Bool(_), Elements::Int(_), _) if op == TernaryOp::Where => select::<i64>(&nest, a, b, c)?,
+        (Elements::Bool(_), Elements::Complex(_), _) if op == TernaryOp::Where => {
+            select::<eval::Complex>(&nest, a, b, c)?
+        }
+        (Elements::Complex(x), Elements::Complex(y), Elements::Complex(z)) => {
+            let f = eval::ternary_complex(op);
+            Data::Complex(map3(&nest, x, y, z, |x, y, z| eval::round_complex(c.dtype, f(x, y, z))))
+        }
         (Elements::F32(x), Elements::F32(y), Elements::F32(z)) => {
             let f = eval::ternary_f64(op);
             Data::F32(map3(&nest, x, y, z, |x, y, z| f(x.into(), y.into(), z.into()) as f32))
@@ -133,7 +169,7 @@ fn select<T: Element>(nest: &Nest<3>, condition: &View, a: &View, b: &View) -> R
 /// Conversion.
 pub(super) fn cast(to: DType, x: &View) -> Result<View> {
     let from = x.dtype;
-    // The elements of f16 and bf16 are held as f32 already.
+    // The elements of narrower floats are held as f32 already.
     if from == to || (from.is_reduced_float() && to == DType::F32) {
         let same = if x.is_dense() { x.clone() } else { x.to_dense() };
         return Ok(View { dtype: to, ..same });
@@ -144,6 +180,7 @@ pub(super) fn cast(to: DType, x: &View) -> Result<View> {
         Elements::F64(a) => cast_f64(to, &nest, a),
         Elements::Int(a) => cast_value(to, &nest, a, |v| eval::cast(from, to, Value::Int(v))),
         Elements::Bool(a) => cast_value(to, &nest, a, |v| eval::cast(from, to, Value::Bool(v))),
+        Elements::Complex(a) => cast_value(to, &nest, a, |(re, im)| eval::cast(from, to, Value::Complex(re, im))),
     };
     Ok(View::dense(to, x.sizes.clone(), data))
 }
@@ -171,6 +208,7 @@ fn cast_value<A: Copy + Sync>(to: DType, nest: &Nest<1>, a: &[A], f: impl Fn(A) 
         DType::F64 => Data::F64(map1(nest, a, |v| f(v).as_f64())),
         _ if to.is_float() => Data::F32(map1(nest, a, |v| f(v).as_f64() as f32)),
         DType::Bool => Data::Bool(map1(nest, a, |v| f(v).as_bool())),
+        _ if to.is_complex() => Data::Complex(map1(nest, a, |v| f(v).as_complex())),
         _ => Data::Int(map1(nest, a, |v| f(v).as_i64())),
     }
 }

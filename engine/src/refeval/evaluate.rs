@@ -4,7 +4,7 @@ use super::{elementwise, reduce};
 use crate::array::{View, elementwise_strides, iteration_order, permuted};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Call, EvalCx, EvalOperand};
-use crate::fusion::{Bindings, Fusion, Op, OpKind, Operand, TensorDef, TensorId, bind_args};
+use crate::fusion::{self, Bindings, Fusion, Op, OpKind, Operand, TensorDef, TensorId, bind_args};
 use crate::num::DType;
 use crate::tensor::{Arg, HostTensor, Offsets, TensorMeta};
 use crate::util::EntityId;
@@ -221,31 +221,18 @@ fn core(kind: &OpKind, sizes: Vec<usize>, operands: &mut [View]) -> Result<View>
         (OpKind::Cast(to), [x]) => elementwise::cast(*to, x),
         (OpKind::Set, [x]) => Ok(x.to_dense()),
         (OpKind::Full, [x]) => Ok(x.to_dense()),
+        (OpKind::Index { axis }, []) => {
+            let axis = *axis as usize;
+            let positions = View::from_i64(DType::I64, vec![sizes[axis]], (0..sizes[axis] as i64).collect());
+            let strides = (0..sizes.len()).map(|a| usize::from(a == axis)).collect();
+            Ok(positions.seen(sizes, strides, 0).to_dense())
+        }
         (OpKind::Reduce { op, axes }, [x]) => reduce::reduce(*op, axes, x),
-        (kind, [x]) => Ok(x.seen(sizes, moved_strides(kind, x), 0)),
+        (kind, [x]) => {
+            let meta = x.meta();
+            let strides = fusion::moved_strides(kind, &meta.sizes, &meta.strides);
+            Ok(x.seen(sizes, strides.into_iter().map(|stride| stride as usize).collect(), 0))
+        }
         (kind, operands) => Err(Diagnostic::bug(format!("{} with {} operands", kind.name(), operands.len()))),
-    }
-}
-
-/// Strides of the views that insert, drop and reorder axes.
-fn moved_strides(kind: &OpKind, x: &View) -> Vec<usize> {
-    let strides = &x.strides;
-    match kind {
-        OpKind::Broadcast { flags } => {
-            // A new axis steps over what is inside of it.
-            let mut old = 0;
-            let mut moved = Vec::with_capacity(flags.len());
-            for &new in flags {
-                let step = strides.get(old).map_or(1, |stride| stride * x.sizes[old].max(1));
-                moved.push(if new { step } else { strides.get(old).copied().unwrap_or(0) });
-                old += usize::from(!new);
-            }
-            moved
-        }
-        OpKind::Squeeze { flags } => {
-            strides.iter().zip(flags).filter(|(_, dropped)| !**dropped).map(|(&stride, _)| stride).collect()
-        }
-        OpKind::Permute { perm } => perm.iter().map(|&axis| strides[axis as usize]).collect(),
-        _ => strides.to_vec(),
     }
 }

@@ -30,6 +30,11 @@ pub(super) fn reduce(op: ReduceOp, axes: &[u32], x: &View) -> Result<View> {
         Elements::F32(a) => Data::F32(float(op, &plan, a, |v: f32| v.into(), |v| v as f32)),
         Elements::F64(a) => Data::F64(float(op, &plan, a, |v: f64| v, |v| v)),
         Elements::Int(a) => Data::Int(int(op, &plan, a, x.dtype)),
+        Elements::Complex(a) => {
+            let round = |v| eval::round_complex(x.dtype, v);
+            let f = eval::binary_complex(op.combine());
+            Data::Complex(plan.run(a, eval::reduce_identity(op, x.dtype).as_complex(), |v| v, f, round))
+        }
         Elements::Bool(a) => match op {
             ReduceOp::Max => Data::Bool(plan.run(a, false, |v| v, |a, b| a | b, |v| v)),
             ReduceOp::Min => Data::Bool(plan.run(a, true, |v| v, |a, b| a & b, |v| v)),
@@ -60,6 +65,12 @@ fn int(op: ReduceOp, plan: &Plan, a: &[i64], dtype: DType) -> Vec<i64> {
     match op {
         ReduceOp::Sum => plan.run(a, identity, |v| v, i64::wrapping_add, wrap),
         ReduceOp::Prod => plan.run(a, identity, |v| v, i64::wrapping_mul, wrap),
+        ReduceOp::Max if dtype == DType::U64 => {
+            plan.run(a, identity, |v| v, |a, b| a.cast_unsigned().max(b.cast_unsigned()).cast_signed(), wrap)
+        }
+        ReduceOp::Min if dtype == DType::U64 => {
+            plan.run(a, identity, |v| v, |a, b| a.cast_unsigned().min(b.cast_unsigned()).cast_signed(), wrap)
+        }
         ReduceOp::Max => plan.run(a, identity, |v| v, i64::max, wrap),
         ReduceOp::Min => plan.run(a, identity, |v| v, i64::min, wrap),
     }

@@ -13,6 +13,7 @@ mod key;
 mod on_cuda;
 mod on_sim;
 mod plan;
+mod prepare;
 #[cfg(test)]
 mod random_tests;
 mod session;

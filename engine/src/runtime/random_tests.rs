@@ -60,6 +60,7 @@ fn arguments(draw: &mut Draw, fusion: &Fusion, sizes: &[Option<Vec<i64>>]) -> Ve
             DTypeClass::Float => Value::Float(0.75),
             DTypeClass::Int => Value::Int(3),
             DTypeClass::Bool => Value::Bool(true),
+            DTypeClass::Complex => Value::Complex(0.75, -0.5),
         }),
         (Operand::Tensor(t), None) => panic!("{t} has no sizes"),
     };

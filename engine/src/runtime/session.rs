@@ -6,6 +6,7 @@ use super::key::{Keys, keys, session_key};
 use super::on_cuda::Gpu;
 use super::on_sim::Simulator;
 use super::plan::Plan;
+use super::prepare::{output_metas, prepare};
 use crate::backend::cuda::nvrtc::NvrtcSearch;
 use crate::backend::sim::SimReport;
 use crate::diag::{Diagnostic, Result, code};
@@ -54,7 +55,8 @@ pub(super) struct Ready {
 /// What a run gave.
 #[derive(Clone, Debug)]
 pub struct RunOutcome {
-    /// The outputs of the fusion in order, dense and row-major.
+    /// The outputs of the fusion in order, laid out as the reference lays them
+    /// out if that is dense, else row-major.
     pub outputs: Vec<HostTensor>,
     /// What was run.
     pub plan: Arc<Plan>,
@@ -239,7 +241,7 @@ impl Session {
         let keys = keys(self.key, fusion, &bindings, &metas, &alignments);
         self.launches.get_or_try(keys.launch, || {
             let plan = self.plan(keys, fusion, &metas, &alignments, trace)?;
-            let outputs: Vec<_> = fusion.outputs.iter().map(|&t| bindings.dense_meta(fusion, t)).collect();
+            let outputs = output_metas(fusion, &bindings, &metas)?;
             let launch = bind_launch(&plan, &metas, &outputs)?;
             Ok(Ready { plan, launch: Arc::new(launch), outputs })
         })
@@ -265,13 +267,15 @@ impl Session {
 
 /// Compiles a fusion into a plan.
 fn build_plan(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Plan> {
-    let compiled = lower::compile_fusion(cx, fusion, args, alignments)?;
+    let bindings = fusion::bind(fusion, args)?;
+    let prepared = prepare(fusion, &bindings, &output_metas(fusion, &bindings, args)?)?;
+    let compiled = lower::compile_fusion(cx, &prepared, args, alignments)?;
     if cx.options.self_check {
         check_texts(fusion, &compiled.kernel)?;
     }
     let kernel_hash = Hash128::of(kernel::print(&compiled.kernel).as_bytes());
     Ok(Plan {
-        fusion: fusion.clone(),
+        fusion: prepared.into_owned(),
         scheduler: compiled.scheduler,
         params_text: compiled.params_text,
         schedule_text: compiled.schedule_text,

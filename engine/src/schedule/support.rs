@@ -3,8 +3,9 @@
 
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{AxisKind, Fusion, OpKind};
+use crate::num::DType;
 
-/// Whether every operation, axis and output of a fusion has a kernel form.
+/// Whether every operation, axis, output and data type of a fusion has a kernel form.
 pub(super) fn check(fusion: &Fusion) -> Result<()> {
     for op in fusion.ops.values() {
         if let OpKind::Call(call) = &op.kind {
@@ -13,6 +14,7 @@ pub(super) fn check(fusion: &Fusion) -> Result<()> {
             return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, message).note("run it on the reference"));
         }
     }
+    check_types(fusion)?;
     if let Some(update) = fusion.updates.first() {
         let name = &fusion.tensors[update.tensor].name;
         let message = format!("`%{name}` is written into an input, which kernels do not do yet");
@@ -24,6 +26,21 @@ pub(super) fn check(fusion: &Fusion) -> Result<()> {
         Some(tensor) => {
             Err(Diagnostic::bug(format!("`%{}` has undecided axes: concretise the fusion first", tensor.name)))
         }
+        None => Ok(()),
+    }
+}
+
+fn check_types(fusion: &Fusion) -> Result<()> {
+    let refused = |dtype: DType, what: String| {
+        let message = format!("{what} is {dtype}, which kernels do not compute with");
+        Err(Diagnostic::unsupported(code::DTYPE_NOT_LOWERED, message)
+            .note("run the fusion on the reference, or cast outside of it"))
+    };
+    if let Some(tensor) = fusion.tensors.values().find(|tensor| !tensor.dtype.in_kernels()) {
+        return refused(tensor.dtype, format!("`%{}`", tensor.name));
+    }
+    match fusion.scalars.values().find(|scalar| !scalar.dtype.in_kernels()) {
+        Some(scalar) => refused(scalar.dtype, "a scalar".into()),
         None => Ok(()),
     }
 }

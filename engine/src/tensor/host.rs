@@ -10,7 +10,8 @@ use std::borrow::Cow;
 pub struct HostTensor {
     /// Type and layout.
     pub meta: TensorMeta,
-    /// Storage, little endian, element 0 first.
+    /// Storage, little endian, element 0 first. Elements of `f4e2m1fn` have a
+    /// byte each, see [`DType::bits`].
     pub data: Vec<u8>,
     /// Element of the storage at which the view starts.
     pub offset: usize,
@@ -176,9 +177,9 @@ impl HostTensor {
         })
     }
 
-    /// The elements in row-major order as floats.
+    /// The elements in row-major order as floats, of complex ones the real parts.
     pub fn to_f64(&self) -> Vec<f64> {
-        self.values().map(Value::as_f64).collect()
+        self.values().map(|value| eval::to_f64(self.meta.dtype, value)).collect()
     }
 
     /// The elements' bytes in row-major order; copied only if they do not lie so.
@@ -242,12 +243,14 @@ impl HostTensor {
     }
 }
 
-/// A value of any class in the type's class and range.
+/// A value of any class in the type's class and range. Integers are those of
+/// `i64`, which for `u64` are its bits.
 fn convert(dtype: DType, value: Value) -> Value {
     let from = match value {
         Value::Float(_) => DType::F64,
         Value::Int(_) => DType::I64,
         Value::Bool(_) => DType::Bool,
+        Value::Complex(..) => DType::C128,
     };
     eval::cast(from, dtype, value)
 }

@@ -113,7 +113,7 @@ pub(super) fn dtype(word: &str, span: Span) -> Result<DType> {
         return Ok(dtype);
     }
     let error = Diagnostic::user(code::UNKNOWN_DTYPE, format!("unknown data type `{word}`"));
-    let names: Vec<&str> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
+    let names: Vec<&str> = DType::FUSION.iter().map(|dtype| dtype.name()).collect();
     let label = nearest(word, names.iter().copied()).map(|name| format!("did you mean `{name}`?"));
     Err(error.label(span, label.unwrap_or_default()).note(format!("data types: {}", names.join(" "))))
 }

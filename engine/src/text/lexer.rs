@@ -13,7 +13,8 @@ pub(super) enum Token<'a> {
     Global(&'a str),
     /// A bare word.
     Word(&'a str),
-    /// A number, `inf` and `nan` included.
+    /// A number: an integer, also as the bits `0x...`; a float, `inf` and
+    /// `nan` included; a complex number `1.0-2.5i`.
     Number(Value),
     /// One of `( ) [ ] { } , : = ?`.
     Punct(char),
@@ -126,6 +127,11 @@ impl<'a> Lexer<'a> {
     }
 
     fn word(&mut self, word: &'a str) {
+        if matches!(word, "inf" | "nan")
+            && let Some((value, len)) = complex(&self.source[self.at..], word.len())
+        {
+            return self.push(Token::Number(value), len);
+        }
         let token = match word {
             "inf" => Token::Number(Value::Float(f64::INFINITY)),
             "nan" => Token::Number(Value::Float(f64::NAN)),
@@ -136,26 +142,20 @@ impl<'a> Lexer<'a> {
         self.push(token, word.len());
     }
 
-    /// `[+-] (digits [. digits] [e [+-] digits] | inf | nan)`.
+    /// `REAL`, or a complex number `REAL (+|-) REAL i` or `REAL i`, with
+    /// `REAL = [+-] (digits [. digits] [e [+-] digits] | inf | nan)`.
     fn number(&mut self) {
-        let bytes = self.source.as_bytes();
-        let mut end = self.at;
-        if matches!(bytes[end], b'-' | b'+') {
-            end += 1;
+        let rest = &self.source[self.at..];
+        let len = real_len(rest);
+        if let Some((value, len)) = complex(rest, len) {
+            return self.push(Token::Number(value), len);
         }
-        while let Some(&byte) = bytes.get(end) {
-            let exponent_sign =
-                matches!(byte, b'-' | b'+') && matches!(bytes[end - 1], b'e' | b'E') && end > self.at + 1;
-            if !(byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'_' || exponent_sign) {
-                break;
-            }
-            end += 1;
-        }
-        let text = &self.source[self.at..end];
+        let text = &rest[..len];
         match parse_number(text) {
             Some(value) => self.push(Token::Number(value), text.len()),
             None => {
-                let note = "integers fit 64 bits; floats look like 1.5, -2e-3, inf or nan";
+                let note =
+                    "integers fit 64 bits; floats look like 1.5, -2e-3, inf or nan, complex numbers like 1.5-2.0i";
                 self.error(code::BAD_NUMBER, format!("`{text}` is not a number"), text.len(), note);
                 // A number is what stood here: the statement goes on.
                 self.out.tokens.push((Token::Number(Value::Int(0)), span(self.at - text.len(), self.at)));
@@ -170,7 +170,43 @@ impl<'a> Lexer<'a> {
     }
 }
 
+/// Length of what stands where a real number does.
+fn real_len(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let start = usize::from(matches!(bytes.first(), Some(b'-' | b'+')));
+    let mut end = start;
+    while let Some(&byte) = bytes.get(end) {
+        let exponent_sign = matches!(byte, b'-' | b'+') && end > start && matches!(bytes[end - 1], b'e' | b'E');
+        if !(byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'_' || exponent_sign) {
+            break;
+        }
+        end += 1;
+    }
+    end
+}
+
+/// The complex number at the start of a text whose first real number has this
+/// length, with the length of both parts.
+fn complex(text: &str, len: usize) -> Option<(Value, usize)> {
+    let part = |text: &str| parse_number(text).map(Value::as_f64);
+    if let Some(im) = text[..len].strip_suffix('i').and_then(part) {
+        return Some((Value::Complex(0.0, im), len));
+    }
+    let rest = &text[len..];
+    let tail = rest.starts_with(['+', '-']).then(|| &rest[..real_len(rest)])?;
+    let (re, im) = (part(&text[..len])?, part(tail.strip_suffix('i')?)?);
+    Some((Value::Complex(re, im), len + tail.len()))
+}
+
 fn parse_number(text: &str) -> Option<Value> {
+    if let Some(digits) = text.strip_prefix("0x") {
+        let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+        return if hex {
+            u64::from_str_radix(digits, 16).ok().map(|bits| Value::Int(bits.cast_signed()))
+        } else {
+            None
+        };
+    }
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     match digits {
         "inf" | "nan" => return text.parse().ok().map(Value::Float),
@@ -200,11 +236,45 @@ mod tests {
             ("-inf", Some(Value::Float(f64::NEG_INFINITY))),
             ("1e999", None),
             ("1.2.3", None),
-            ("0x10", None),
+            ("0x10", Some(Value::Int(16))),
+            ("0xffffffffffffffff", Some(Value::Int(-1))),
+            ("0x10000000000000000", None),
+            ("0x", None),
+            ("-0x10", None),
+            ("0x+1", None),
             ("-", None),
             ("1_000", None),
         ] {
             assert_eq!(parse_number(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn complex_numbers_are_one_token() {
+        let inf = f64::INFINITY;
+        for (text, expected) in [
+            ("1.0+2.0i", Some((1.0, 2.0))),
+            ("-1-2i", Some((-1.0, -2.0))),
+            ("1e-5-2.5e+3i", Some((1e-5, -2500.0))),
+            ("2.5i", Some((0.0, 2.5))),
+            ("-2i", Some((0.0, -2.0))),
+            ("inf+nani", Some((inf, f64::NAN))),
+            ("-inf-infi", Some((-inf, -inf))),
+            ("-0.0-0.0i", Some((-0.0, -0.0))),
+            ("1-2", None),
+            ("1+i", None),
+            ("1+2j", None),
+            ("infi", None),
+        ] {
+            let lexed = lex(text);
+            match (expected, lexed.tokens[0].0) {
+                (Some((re, im)), Token::Number(value)) => {
+                    assert_eq!(value, Value::Complex(re, im), "{text}");
+                    assert_eq!(lexed.tokens[0].1.end as usize, text.len(), "{text}");
+                }
+                (None, token) => assert!(!matches!(token, Token::Number(Value::Complex(..))), "{text}"),
+                (Some(_), token) => panic!("{text} is {token:?}"),
+            }
         }
     }
 }

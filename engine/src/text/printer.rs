@@ -85,7 +85,7 @@ impl Printer<'_> {
             return self.call(op, call);
         }
         let mut text = format!("  %{} = {}", self.fusion.tensors[op.output()].name, op.kind.name());
-        if let OpKind::Full = op.kind {
+        if op.kind.declares_axes() {
             let axes = self.fusion.tensors[op.output()].axes.clone();
             let extents: Vec<String> = axes.iter().map(|axis| self.scalar(axis.extent, true)).collect();
             let _ = write!(text, " [{}]", extents.join(", "));
@@ -113,6 +113,7 @@ impl Printer<'_> {
                 }
             }
             OpKind::Full => text.push_str(&format!(" {dtype}")),
+            OpKind::Index { axis } => text.push_str(&format!(" axis({axis})")),
             _ => {}
         }
         self.out.push_str(&text);
@@ -180,6 +181,7 @@ impl Printer<'_> {
             Operand::Scalar(s) => self.fusion.const_scalar(*s).is_none(),
         };
         let default = match self.fusion.scalars[s].dtype.class() {
+            DTypeClass::Complex => DType::C64,
             DTypeClass::Float => DType::F32,
             DTypeClass::Int => DType::I64,
             DTypeClass::Bool => DType::Bool,
@@ -290,9 +292,15 @@ fn list<T: std::fmt::Display>(items: &[T]) -> String {
 /// A number that reads back as this value of this type.
 pub(super) fn literal(value: Value, dtype: DType) -> String {
     match value {
+        Value::Int(v) if dtype == DType::U64 && v < 0 => format!("{v:#x}"),
         Value::Int(v) => v.to_string(),
         Value::Bool(v) => v.to_string(),
         Value::Float(v) if v.is_nan() => "nan".into(),
+        Value::Complex(re, im) => {
+            let part = |v| literal(Value::Float(v), dtype.part());
+            let sign = if im.is_nan() || im.is_sign_positive() { "+" } else { "" };
+            format!("{}{sign}{}i", part(re), part(im))
+        }
         Value::Float(v) => {
             // The short form of an f32 is read as an f64 and rounded again,
             // which may in principle differ: then the long form is printed.

@@ -154,7 +154,7 @@ fusion @h() {}
               |
             1 | fusion @f(%x: f32[?, 8], %y: f23[?], %z: f32[?, 7], %s: f32) {
               |                              ^^^ did you mean `f32`?
-              note: data types: f64 f32 f16 bf16 i64 i32 i8 u8 bool
+              note: data types: f64 f32 f16 bf16 i64 i32 i8 u8 bool c64 c128 f8e4m3fn f8e5m2 f8e8m0fnu f4e2m1fn i16 u16 u32 u64 index
             error[E0102]: unknown operation `ad`
              --> a.fuse:2:8
               |
@@ -206,7 +206,7 @@ fusion @h() {}
                |
             11 |   %8 = add %y, 99999999999999999999
                |                ^^^^^^^^^^^^^^^^^^^^ 
-              note: integers fit 64 bits; floats look like 1.5, -2e-3, inf or nan
+              note: integers fit 64 bits; floats look like 1.5, -2e-3, inf or nan, complex numbers like 1.5-2.0i
             error[E0207]: sum: the operand is a scalar, a tensor is needed
               --> a.fuse:12:8
                |
@@ -218,7 +218,7 @@ fusion @h() {}
                |
             13 |   %10 = cast %x f31
                |                 ^^^ did you mean `f32`?
-              note: data types: f64 f32 f16 bf16 i64 i32 i8 u8 bool
+              note: data types: f64 f32 f16 bf16 i64 i32 i8 u8 bool c64 c128 f8e4m3fn f8e5m2 f8e8m0fnu f4e2m1fn i16 u16 u32 u64 index
             error[E0101]: unexpected character `$`
               --> a.fuse:14:7
                |

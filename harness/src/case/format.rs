@@ -232,6 +232,9 @@ mod tests {
         let errors = formatted(text).expect_err("wrong");
         let shown: String = errors.iter().map(|error| format!("{error}\n")).collect();
         expect![[r#"
+            a.fuse:7:8: error[E0102]: unknown operation `ad`: did you mean `add`?
+              note: operations are listed in cases/README.md
+            a.fuse:8:12: error[E0103]: `%y` is not defined: did you mean `%0`?
             a.fuse:11:3: error[E0402]: unknown directive `input:`
               note: did you mean `inputs`? (begin a plain comment that has a colon with `;;`)
         "#]]

@@ -27,6 +27,7 @@ pub(crate) enum Command {
     Compile,
     Explain,
     Fmt,
+    Import,
 }
 
 impl Command {
@@ -34,6 +35,15 @@ impl Command {
     pub(crate) fn word(self) -> &'static str {
         COMMANDS.iter().find(|(_, which, _)| *which == self).map_or("run", |(name, ..)| name)
     }
+}
+
+/// What `import` runs a definition on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    #[default]
+    Reference,
+    Simulator,
+    Gpu,
 }
 
 /// Which devices.
@@ -56,7 +66,7 @@ pub(crate) struct Args {
     pub(crate) paths: Vec<PathBuf>,
     /// For `fmt`: write nothing, say what would change.
     pub(crate) check: bool,
-    /// The case of `show`, the code of `explain`.
+    /// The case of `show`, the code of `explain`, the file of `import`.
     pub(crate) operand: Option<String>,
     pub(crate) filters: Vec<Filter>,
     pub(crate) exact: Vec<String>,
@@ -74,6 +84,11 @@ pub(crate) struct Args {
     pub(crate) isolation: Isolation,
     /// For `show`, in the order in which they are printed.
     pub(crate) stages: Vec<Stage>,
+    /// For `import`: arrays and records of a run, where to run, what to write.
+    pub(crate) inputs: Option<PathBuf>,
+    pub(crate) records: Option<PathBuf>,
+    pub(crate) place: Place,
+    pub(crate) output: Option<PathBuf>,
     /// For `list`: why each case exists.
     pub(crate) about: bool,
     /// Adds the built-in fault cases; for tests of the harness.
@@ -97,6 +112,7 @@ const COMMANDS: &[(&str, Command, &str)] = &[
     ("compile", Command::Compile, "compile the selected cases' kernels with NVRTC for an H200; needs no GPU"),
     ("fmt", Command::Fmt, "give case files their canonical form: fmt [--check] [FILES|FOLDERS]"),
     ("explain", Command::Explain, "say what a diagnostic code means: explain E0203; without a code, list all"),
+    ("import", Command::Import, "read a definition in nvFuser's form, and print it as a case: import FILE.py"),
     ("doctor", Command::Doctor, "say what this machine has and what is missing for which feature"),
 ];
 
@@ -119,6 +135,10 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("--bless", "", "rewrite expectations in the case files (also: BLESS=1)"),
     ("--stage", "STAGE,...", "for show: fusion schedule kernel cuda sim ref"),
     ("--check", "", "for fmt: change nothing, list the files that would change, and end with code 1"),
+    ("--inputs", "FILE.npz", "for import: recorded inputs and outputs; runs the definition and compares"),
+    ("--records", "FILE.jsonl", "for import: types, sizes and strides of what is recorded, one run a line"),
+    ("--on", "ref|sim|gpu", "for import: where to run (default: ref)"),
+    ("--output", "FILE", "for import: write the case there instead of printing it (also: -o)"),
     ("--about", "", "for list: behind each id, why the case exists"),
     ("--help", "", "print this"),
     ("--version", "", "print the version"),
@@ -153,7 +173,11 @@ pub(super) fn parse(argv: &[String]) -> Result<Parsed, Failure> {
             Some((name, value)) => (name, Some(value.to_string())),
             None => (word.as_str(), None),
         };
-        let name = if name == "-h" { "--help" } else { name };
+        let name = match name {
+            "-h" => "--help",
+            "-o" => "--output",
+            other => other,
+        };
         let Some((name, wanted, _)) = OPTIONS.iter().find(|(option, ..)| *option == name) else {
             let hint = suggest(name, OPTIONS.iter().filter(|o| !o.2.is_empty()).map(|o| o.0));
             return Err(usage(format!("unknown option `{name}`"), hint));
@@ -193,7 +217,7 @@ fn positional<'a>(word: &'a str, command: &mut Option<&'a str>, args: &mut Args)
         (*command, args.command) = (Some(*name), *which);
     } else if args.command == Command::Fmt {
         args.paths.push(word.into());
-    } else if matches!(args.command, Command::Show | Command::Explain) && args.operand.is_none() {
+    } else if matches!(args.command, Command::Show | Command::Explain | Command::Import) && args.operand.is_none() {
         args.operand = Some(word.into());
     } else {
         let note = if args.command == Command::Run { "cases are selected by --filter or --exact" } else { SEE_HELP };
@@ -265,6 +289,17 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
                 args.stages.push(stage.ok_or_else(|| one_of(&Stage::ALL.map(|(name, _)| name)))?);
             }
         }
+        "--inputs" => args.inputs = Some(value.into()),
+        "--records" => args.records = Some(value.into()),
+        "--output" => args.output = Some(value.into()),
+        "--on" => {
+            args.place = match value {
+                "ref" => Place::Reference,
+                "sim" => Place::Simulator,
+                "gpu" => Place::Gpu,
+                _ => return Err(one_of(&["ref", "sim", "gpu"])),
+            }
+        }
         "--bless" => args.bless = true,
         "--about" => args.about = true,
         "--check" => args.check = true,
@@ -280,6 +315,7 @@ fn check(args: &Args) -> Result<(), Failure> {
             "show CASE --stage fusion|schedule|kernel|cuda|sim|ref; `harness list` prints ids",
         )),
         Command::Show => Ok(()),
+        Command::Import if args.operand.is_none() => Err(usage("`import` needs a file", "harness import FILE.py")),
         _ if args.about && args.command != Command::List => Err(usage("`--about` belongs to `list`", SEE_HELP)),
         _ if args.check && args.command != Command::Fmt => Err(usage("`--check` belongs to `fmt`", SEE_HELP)),
         _ if !args.stages.is_empty() => Err(usage("`--stage` belongs to `show`", SEE_HELP)),
@@ -297,6 +333,7 @@ fn help() -> String {
         text.push_str(&format!("  {:<28}{help}\n", format!("{name} {value}")));
     }
     text.push_str("\nExit codes: 0 fine, 1 files to format, 2 usage, 4 nothing selected, 20 infrastructure, 21 no usable GPU, 94 bad filter,\n96 bad case file, 100 failures, 103 crashes or hangs, 110 the record could not be written.\n");
+    text.push_str("\nExit codes: 0 fine, 2 usage, 4 nothing selected, 6 cannot run it there,\n20 infrastructure, 21 no usable GPU, 94 bad filter, 96 bad case file, 100 failures, 103 crashes or hangs, 110 the record could not be written.\n");
     text
 }
 

@@ -9,6 +9,7 @@ mod devices;
 mod doctor;
 mod explain;
 mod fmt;
+mod import;
 mod list;
 mod run;
 mod session;
@@ -69,6 +70,7 @@ fn command(args: &Args) -> Result<u8, Failure> {
         Command::Show => show::show(args),
         Command::Fmt => fmt::fmt(args),
         Command::Explain => explain::explain(args),
+        Command::Import => import::import(args),
         Command::Doctor => Ok(doctor::doctor(args)),
     }
 }

@@ -90,6 +90,8 @@ pub(super) fn number(dtype: DType, number: Number) -> Option<Value> {
     Some(match (number, dtype.class()) {
         (Number::Int(v), DTypeClass::Int) => Value::Int(v),
         (Number::Int(v), DTypeClass::Float) => Value::Float(v as f64),
+        (Number::Int(v), DTypeClass::Complex) => Value::Complex(v as f64, 0.0),
+        (Number::Float(v), DTypeClass::Complex) => Value::Complex(v.get(), 0.0),
         (Number::Float(v), DTypeClass::Float) => Value::Float(v.get()),
         (Number::Bool(v), DTypeClass::Bool) => Value::Bool(v),
         _ => return None,
@@ -229,6 +231,11 @@ impl Draw {
     /// Element `i` before conversion to the data type.
     fn value(&self, i: u64) -> Value {
         let i = if matches!(self.dist, Dist::Arange(..)) { i } else { i % PERIOD };
+        if self.dtype.is_complex() {
+            let imaginary = Draw { dtype: self.dtype.part(), seed: mix(!self.seed), ..*self };
+            let real = Draw { seed: self.seed, ..imaginary };
+            return Value::Complex(real.value(i).as_f64(), imaginary.value(i).as_f64());
+        }
         let at = |k: u64| mix(self.seed ^ mix(2 * i + k));
         // 53 random bits in (0, 1): never 0, so that a logarithm exists.
         let unit = |k: u64| ((at(k) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
@@ -252,6 +259,7 @@ impl Draw {
             DTypeClass::Float => Value::Float(number),
             DTypeClass::Int => Value::Int(number.round() as i64),
             DTypeClass::Bool => Value::Bool(number > 0.0),
+            DTypeClass::Complex => Value::Complex(number, 0.0),
         }
     }
 
@@ -260,6 +268,7 @@ impl Draw {
             DTypeClass::Float => Value::Float(value as f64),
             DTypeClass::Int => Value::Int(value),
             DTypeClass::Bool => Value::Bool(value != 0),
+            DTypeClass::Complex => Value::Complex(value as f64, 0.0),
         }
     }
 
@@ -268,6 +277,10 @@ impl Draw {
             DType::F16 => (65504.0, 6.103515625e-5, 5.960464477539063e-8),
             DType::BF16 => (3.3895313892515355e38, 1.1754943508222875e-38, 9.183549615799121e-41),
             DType::F32 => (f64::from(f32::MAX), f64::from(f32::MIN_POSITIVE), 1.401298464324817e-45),
+            DType::F8E4M3FN => (448.0, 0.015625, 0.001953125),
+            DType::F8E5M2 => (57344.0, 6.103515625e-5, 1.52587890625e-5),
+            DType::F8E8M0FNU => (2f64.powi(127), 2f64.powi(-126), 2f64.powi(-127)),
+            DType::F4E2M1FN => (6.0, 1.0, 0.5),
             _ => (f64::MAX, f64::MIN_POSITIVE, 5e-324),
         };
         let floats = [
@@ -289,13 +302,19 @@ impl Draw {
             -1e-3,
         ];
         let bits = self.dtype.bytes() as u32 * 8;
-        let unsigned = self.dtype == DType::U8;
-        let (min, max) = if unsigned { (0, 255) } else { (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits)) };
-        let ints = [min, max, 0, 1, max - 1, min + 1, 2, 7, max / 2, if unsigned { 128 } else { -1 }];
+        let unsigned = self.dtype.is_unsigned();
+        // As the 64 bits of the number, which is all that `u64` has.
+        let (min, max) = match unsigned {
+            true => (0, u64::MAX >> (64 - bits)),
+            false => ((i64::MIN >> (64 - bits)).cast_unsigned(), (i64::MAX >> (64 - bits)).cast_unsigned()),
+        };
+        let last = if unsigned { 1 << (bits - 1) } else { u64::MAX };
+        let ints = [min, max, 0, 1, max - 1, min + 1, 2, 7, max / 2, last].map(u64::cast_signed);
         match self.dtype.class() {
             DTypeClass::Float => Value::Float(floats[(i % floats.len() as u64) as usize]),
             DTypeClass::Int => Value::Int(ints[(i % ints.len() as u64) as usize]),
             DTypeClass::Bool => Value::Bool(mix(self.seed ^ i) & 1 == 1),
+            DTypeClass::Complex => Value::Complex(0.0, 0.0),
         }
     }
 }

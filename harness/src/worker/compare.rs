@@ -36,7 +36,8 @@ fn tolerance(fusion: &Fusion, bindings: &Bindings, output: TensorId, check: &Che
         return Tolerance::EXACT;
     }
     let default = Tolerance::for_output(fusion, bindings, output);
-    if !fusion.tensors[output].dtype.is_float() {
+    let dtype = fusion.tensors[output].dtype;
+    if !dtype.is_float() && !dtype.is_complex() {
         return default;
     }
     let (abs, rel) = (check.abs.map(Real::get), check.rel.map(Real::get));
@@ -49,5 +50,6 @@ pub(super) fn show(value: Value) -> String {
         Value::Float(v) => format!("{v:?}"),
         Value::Int(v) => v.to_string(),
         Value::Bool(v) => v.to_string(),
+        Value::Complex(re, im) => format!("{re:?}{im:+?}i"),
     }
 }

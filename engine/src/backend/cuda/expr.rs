@@ -281,6 +281,8 @@ impl Exprs<'_> {
             IsPosInf => return compare("==", Prec::Equality, &a, &infinity(self, 1.0)),
             IsReal => return Text::primary("true"),
             Real => return a,
+            // Of complex numbers, which kernels do not compute with.
+            Imag => return self.zero(dtype),
             BitwiseNot => return self.unary_int(op, a, DType::I64, index),
         };
         Text::primary(format!("{function}{suffix}({})", a.code))
@@ -403,7 +405,7 @@ impl Exprs<'_> {
             BitwiseAnd => return self.narrow(chain("&", Prec::BitAnd, &a, &b), dtype),
             BitwiseOr => return self.narrow(chain("|", Prec::BitOr, &a, &b), dtype),
             BitwiseXor => return self.narrow(chain("^", Prec::BitXor, &a, &b), dtype),
-            Truediv | Atan2 | Nextafter => {
+            Truediv | Atan2 | Nextafter | Complex => {
                 let (a, b) = (self.cast(a, dtype, DType::F32), self.cast(b, dtype, DType::F32));
                 let result = self.binary_float(op, a, b, DType::F32);
                 return self.cast(result, DType::F32, dtype);

@@ -203,7 +203,9 @@ impl LaunchArgs {
                     this.slots.push(address(buffer));
                 }
                 BoundParam::Scalar { dtype, value } => {
-                    this.slots.push(u64::from_le_bytes(storage::encode(dtype, value)));
+                    let bytes = storage::encode(dtype, value);
+                    let words = bytes.as_chunks::<8>().0.iter().take(dtype.bytes().div_ceil(8));
+                    this.slots.extend(words.map(|word| u64::from_le_bytes(*word)));
                 }
             }
         }

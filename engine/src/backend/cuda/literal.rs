@@ -15,6 +15,14 @@ pub(super) const fn type_name(dtype: DType) -> &'static str {
         DType::I8 => "signed char",
         DType::U8 => "unsigned char",
         DType::Bool => "bool",
+        DType::I16 => "short",
+        DType::U16 => "unsigned short",
+        DType::U32 => "unsigned int",
+        DType::U64 => "unsigned long long",
+        DType::Index => "long long",
+        // No kernel holds these: refused when a fusion is scheduled.
+        DType::C64 | DType::C128 => "complex_t",
+        DType::F8E4M3FN | DType::F8E5M2 | DType::F8E8M0FNU | DType::F4E2M1FN | DType::F4E2M1FNX2 => "unsigned char",
     }
 }
 
@@ -49,7 +57,18 @@ pub(super) fn literal(value: Value, dtype: DType) -> (String, bool) {
         }
         DType::F16 => (format!("half_t{{0x{:04x}}}", f64_to_f16(value.as_f64())), true),
         DType::BF16 => (format!("bf16_t{{0x{:04x}}}", f64_to_bf16(value.as_f64())), true),
-        DType::I64 => match value.as_i64() {
+        DType::U64 => (format!("{}ULL", value.as_i64().cast_unsigned()), true),
+        DType::U32 => (format!("{}U", value.as_i64() as u32), true),
+        DType::I16 => (format!("(short){}", value.as_i64() as i16), false),
+        DType::U16 => (format!("(unsigned short){}", value.as_i64() as u16), false),
+        DType::C64
+        | DType::C128
+        | DType::F8E4M3FN
+        | DType::F8E5M2
+        | DType::F8E8M0FNU
+        | DType::F4E2M1FN
+        | DType::F4E2M1FNX2 => (format!("{}{{}}", type_name(dtype)), true),
+        DType::I64 | DType::Index => match value.as_i64() {
             i64::MIN => ("(-9223372036854775807LL - 1)".into(), true),
             number => (format!("{number}LL"), number >= 0),
         },

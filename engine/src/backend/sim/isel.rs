@@ -4,7 +4,8 @@
 //! `f32 i32` in the 32-bit file; `i8` sign-extended and `u8` zero-extended to 32
 //! bits; `bool` as 0 or 1; `f16 bf16` as their pattern. An operation that has no
 //! bytecode is called on the host through `num::eval`, so its meaning is the
-//! reference's by construction.
+//! reference's by construction. Kernels hold the types of `DType::KERNEL` only;
+//! others have an arbitrary form here.
 
 use crate::num::convert::{bf16_to_f64, f16_to_f64, f64_to_bf16, f64_to_f16};
 use crate::num::{BinaryOp, DType, DTypeClass, UnaryOp, Value};
@@ -27,6 +28,7 @@ pub(super) fn to_bits(dtype: DType, value: Value) -> u64 {
         DType::I8 => u64::from(i32::from(value.as_i64() as i8) as u32),
         DType::U8 => u64::from(value.as_i64() as u8),
         DType::Bool => value.as_bool().into(),
+        _ => value.as_i64() as u64,
     }
 }
 
@@ -41,6 +43,7 @@ pub(super) fn from_bits(dtype: DType, bits: u64) -> Value {
         DType::I32 | DType::I8 => Value::Int((bits as i32).into()),
         DType::U8 => Value::Int(i64::from(bits as u8)),
         DType::Bool => Value::Bool(bits != 0),
+        _ => Value::Int(bits as i64),
     }
 }
 
@@ -60,7 +63,7 @@ fn rep(dtype: DType) -> Rep {
         DType::F64 => Rep::F64,
         DType::I64 => Rep::I64,
         DType::I32 | DType::I8 | DType::U8 | DType::Bool => Rep::I32,
-        DType::F16 | DType::BF16 => Rep::Other,
+        _ => Rep::Other,
     }
 }
 

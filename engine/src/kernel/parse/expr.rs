@@ -123,7 +123,7 @@ impl<'a> Parser<'a> {
             ([a], Some(dtype)) => return Ok(self.exprs.intern(Expr::Cast(*a), dtype)),
             ([a], None) => {
                 if let Some(op) = UnaryOp::from_name(name) {
-                    let dtype = if op.is_predicate() { DType::Bool } else { self.exprs.dtype(*a) };
+                    let dtype = op.result_dtype(self.exprs.dtype(*a));
                     return Ok(self.exprs.intern(Expr::Unary(op, *a), dtype));
                 }
             }
@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
     }
 
     fn binary(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> ExprId {
-        let dtype = if op.is_predicate() { DType::Bool } else { self.exprs.dtype(a) };
+        let dtype = op.result_dtype(self.exprs.dtype(a));
         self.exprs.intern(Expr::Binary(op, a, b), dtype)
     }
 

@@ -100,6 +100,7 @@ fn constant(value: Value, dtype: DType, index_type: DType) -> String {
         // Bits for NaN: payloads differ.
         Value::Float(v) if v.is_nan() => format!("nan:{:016x}:", v.to_bits()),
         Value::Float(v) => format!("{v:?}"),
+        Value::Complex(re, im) => format!("complex:{:016x}:{:016x}:", re.to_bits(), im.to_bits()),
     };
     if dtype == index_type { number } else { format!("{number}{dtype}") }
 }

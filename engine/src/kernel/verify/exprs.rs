@@ -183,7 +183,7 @@ fn type_error(kernel: &Kernel, id: ExprId) -> Option<String> {
             if !op.accepts(operand) {
                 return Some(format!("{op} is not defined on {operand}"));
             }
-            has(if op.is_predicate() { DType::Bool } else { operand })
+            has(op.result_dtype(operand))
         }
         Expr::Binary(op, a, b) => {
             let operand = dtype(a);
@@ -193,7 +193,7 @@ fn type_error(kernel: &Kernel, id: ExprId) -> Option<String> {
             if !op.accepts(operand) {
                 return Some(format!("{op} is not defined on {operand}"));
             }
-            has(if op.is_predicate() { DType::Bool } else { operand })
+            has(op.result_dtype(operand))
         }
         Expr::Ternary(op, a, b, c) => {
             let first = if op == TernaryOp::Where { DType::Bool } else { dtype(c) };

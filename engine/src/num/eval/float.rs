@@ -48,6 +48,7 @@ pub fn unary_f64(op: UnaryOp) -> fn(f64) -> f64 {
         Tanh => f64::tanh,
         Trunc => f64::trunc,
         Real => |x| x,
+        Imag => |_| 0.0,
         BitwiseNot | LogicalNot | Signbit | IsFinite | IsInf | IsNan | IsNegInf | IsPosInf | IsReal => |_| f64::NAN,
     }
 }
@@ -109,7 +110,7 @@ pub fn binary_f64(op: BinaryOp, dtype: DType) -> fn(f64, f64) -> f64 {
             _ => |a, b| nextafter(DType::F32, a, b),
         },
         Eq | Ge | Gt | Le | Lt | Ne | LogicalAnd | LogicalOr | BitwiseAnd | BitwiseOr | BitwiseXor | ShiftLeft
-        | ShiftRight | LogicalShiftRight | Gcd | CeilDiv => |_, _| f64::NAN,
+        | ShiftRight | LogicalShiftRight | Gcd | CeilDiv | Complex => |_, _| f64::NAN,
     }
 }
 

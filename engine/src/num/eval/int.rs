@@ -1,34 +1,46 @@
 //! Integer and `bool` operations. Values of every width are held as `i64`;
-//! results are computed with wrapping 64-bit arithmetic and reduced to the width.
+//! results are computed with wrapping 64-bit arithmetic and reduced to the
+//! width. Values of `u64` are the same bits: what depends on the sign has an
+//! unsigned form for them.
 
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp};
+use std::cmp::Ordering;
 
 /// Reduces to the width of an integer type; the identity for other types.
 pub fn wrap(dtype: DType, value: i64) -> i64 {
     match dtype {
         DType::I32 => i64::from(value as i32),
+        DType::I16 => i64::from(value as i16),
         DType::I8 => i64::from(value as i8),
-        DType::U8 => i64::from(value as u8),
+        DType::U32 => i64::from(value as u32),
+        DType::U16 => i64::from(value as u16),
+        DType::U8 | DType::F4E2M1FNX2 => i64::from(value as u8),
         _ => value,
     }
 }
 
 /// The least value of a type.
-pub(super) fn least(dtype: DType) -> i64 {
+pub fn least(dtype: DType) -> i64 {
     match dtype {
         DType::I32 => i32::MIN.into(),
+        DType::I16 => i16::MIN.into(),
         DType::I8 => i8::MIN.into(),
-        DType::U8 | DType::Bool => 0,
+        DType::Bool => 0,
+        _ if dtype.is_unsigned() => 0,
         _ => i64::MIN,
     }
 }
 
-/// The greatest value of a type.
-pub(super) fn greatest(dtype: DType) -> i64 {
+/// The greatest value of a type; for `u64`, its bits.
+pub fn greatest(dtype: DType) -> i64 {
     match dtype {
         DType::I32 => i32::MAX.into(),
+        DType::I16 => i16::MAX.into(),
         DType::I8 => i8::MAX.into(),
-        DType::U8 => u8::MAX.into(),
+        DType::U64 => -1,
+        DType::U32 => u32::MAX.into(),
+        DType::U16 => u16::MAX.into(),
+        DType::U8 | DType::F4E2M1FNX2 => u8::MAX.into(),
         DType::Bool => 1,
         _ => i64::MAX,
     }
@@ -36,7 +48,18 @@ pub(super) fn greatest(dtype: DType) -> i64 {
 
 /// Truncates a float; out of range gives the nearest value, NaN gives 0.
 pub(super) fn saturate(dtype: DType, value: f64) -> i64 {
-    (value as i64).clamp(least(dtype), greatest(dtype))
+    match dtype {
+        DType::U64 => (value as u64).cast_signed(),
+        _ => (value as i64).clamp(least(dtype), greatest(dtype)),
+    }
+}
+
+/// Which of two values of a type is greater.
+pub fn compare(dtype: DType, a: i64, b: i64) -> Ordering {
+    match dtype {
+        DType::U64 => a.cast_unsigned().cmp(&b.cast_unsigned()),
+        _ => a.cmp(&b),
+    }
 }
 
 fn bits(dtype: DType) -> i64 {
@@ -46,6 +69,8 @@ fn bits(dtype: DType) -> i64 {
 pub(super) fn unary(op: UnaryOp, dtype: DType, a: i64) -> i64 {
     use UnaryOp::*;
     let result = match op {
+        Abs | Relu if dtype == DType::U64 => a,
+        Sign if dtype == DType::U64 => (a != 0).into(),
         Abs => a.wrapping_abs(),
         Neg => a.wrapping_neg(),
         BitwiseNot => !a,
@@ -56,33 +81,42 @@ pub(super) fn unary(op: UnaryOp, dtype: DType, a: i64) -> i64 {
     wrap(dtype, result)
 }
 
-pub(super) fn predicate(op: UnaryOp, a: i64) -> bool {
+pub(super) fn predicate(op: UnaryOp, dtype: DType, a: i64) -> bool {
     use UnaryOp::*;
     match op {
         LogicalNot => a == 0,
-        Signbit => a < 0,
+        Signbit => a < 0 && dtype != DType::U64,
         IsFinite | IsReal => true,
         _ => false,
     }
 }
 
-pub(super) fn relation(op: BinaryOp) -> fn(i64, i64) -> bool {
+pub(super) fn relation(op: BinaryOp, dtype: DType) -> fn(i64, i64) -> bool {
     use BinaryOp::*;
-    match op {
-        Eq => |a, b| a == b,
-        Ge => |a, b| a >= b,
-        Gt => |a, b| a > b,
-        Le => |a, b| a <= b,
-        Lt => |a, b| a < b,
-        Ne => |a, b| a != b,
-        LogicalAnd => |a, b| a != 0 && b != 0,
-        LogicalOr => |a, b| a != 0 || b != 0,
+    match (op, dtype) {
+        (Ge, DType::U64) => |a, b| a.cast_unsigned() >= b.cast_unsigned(),
+        (Gt, DType::U64) => |a, b| a.cast_unsigned() > b.cast_unsigned(),
+        (Le, DType::U64) => |a, b| a.cast_unsigned() <= b.cast_unsigned(),
+        (Lt, DType::U64) => |a, b| a.cast_unsigned() < b.cast_unsigned(),
+        (Eq, _) => |a, b| a == b,
+        (Ge, _) => |a, b| a >= b,
+        (Gt, _) => |a, b| a > b,
+        (Le, _) => |a, b| a <= b,
+        (Lt, _) => |a, b| a < b,
+        (Ne, _) => |a, b| a != b,
+        (LogicalAnd, _) => |a, b| a != 0 && b != 0,
+        (LogicalOr, _) => |a, b| a != 0 || b != 0,
         _ => |_, _| false,
     }
 }
 
 pub(super) fn binary(op: BinaryOp, dtype: DType, a: i64, b: i64) -> i64 {
     use BinaryOp::*;
+    if dtype == DType::U64
+        && let Some(result) = binary_u64(op, a.cast_unsigned(), b.cast_unsigned())
+    {
+        return result.cast_signed();
+    }
     let in_width = (0..bits(dtype)).contains(&b);
     let result = match op {
         Add => a.wrapping_add(b),
@@ -101,12 +135,29 @@ pub(super) fn binary(op: BinaryOp, dtype: DType, a: i64, b: i64) -> i64 {
         ShiftRight => a >> if in_width { b } else { 63 },
         LogicalShiftRight if in_width => (a & mask(dtype)).cast_unsigned().wrapping_shr(b as u32).cast_signed(),
         ShiftLeft | LogicalShiftRight => 0,
-        Gcd => gcd(a, b),
+        Gcd => gcd(a.unsigned_abs(), b.unsigned_abs()).cast_signed(),
         CeilDiv => checked(a, b, |a, b| a.wrapping_div(b).wrapping_add((a.wrapping_rem(b) != 0).into())),
         // No integer form: promoted to floats before it gets here.
-        Atan2 | Nextafter | Eq | Ge | Gt | Le | Lt | Ne | LogicalAnd | LogicalOr => 0,
+        Atan2 | Nextafter | Complex | Eq | Ge | Gt | Le | Lt | Ne | LogicalAnd | LogicalOr => 0,
     };
     wrap(dtype, result)
+}
+
+/// What differs on unsigned 64-bit values; `None` for what does not.
+fn binary_u64(op: BinaryOp, a: u64, b: u64) -> Option<u64> {
+    use BinaryOp::*;
+    Some(match op {
+        Div | Truediv => a.checked_div(b).unwrap_or(0),
+        Fmod | Mod | Remainder => a.checked_rem(b).unwrap_or(0),
+        CeilDiv if b == 0 => 0,
+        CeilDiv => a.div_ceil(b),
+        Pow => power_unsigned(a, b),
+        Minimum => a.min(b),
+        Maximum => a.max(b),
+        ShiftRight => u32::try_from(b).ok().and_then(|b| a.checked_shr(b)).unwrap_or(0),
+        Gcd => gcd(a, b),
+        _ => return None,
+    })
 }
 
 /// The bits of a type's width.
@@ -133,7 +184,12 @@ fn power(a: i64, b: i64) -> i64 {
             _ => 0,
         };
     }
-    let (mut result, mut factor, mut rest) = (1i64, a, b);
+    power_unsigned(a.cast_unsigned(), b.cast_unsigned()).cast_signed()
+}
+
+/// Wrapping products have the same low bits for either sign.
+fn power_unsigned(a: u64, b: u64) -> u64 {
+    let (mut result, mut factor, mut rest) = (1u64, a, b);
     while rest > 0 {
         if rest & 1 == 1 {
             result = result.wrapping_mul(factor);
@@ -144,13 +200,12 @@ fn power(a: i64, b: i64) -> i64 {
     result
 }
 
-/// Euclid on magnitudes; only `gcd(MIN, 0 or MIN)` does not fit and wraps.
-fn gcd(a: i64, b: i64) -> i64 {
-    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+/// Euclid on magnitudes; of signed ones only `gcd(MIN, 0 or MIN)` does not fit and wraps.
+fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }
-    a.cast_signed()
+    a
 }
 
 pub(super) fn binary_bool(op: BinaryOp, a: bool, b: bool) -> bool {
@@ -171,9 +226,12 @@ pub(super) fn ternary(op: TernaryOp, dtype: DType, a: i64, b: i64, c: i64) -> i6
                 c
             }
         }
-        TernaryOp::Clamp => a.max(b).min(c),
+        TernaryOp::Clamp => {
+            let low = if compare(dtype, a, b) == Ordering::Less { b } else { a };
+            if compare(dtype, low, c) == Ordering::Greater { c } else { low }
+        }
         TernaryOp::Threshold => {
-            if a > b {
+            if compare(dtype, a, b) == Ordering::Greater {
                 a
             } else {
                 c

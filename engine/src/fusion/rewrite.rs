@@ -1,0 +1,219 @@
+//! A fusion made again operation by operation, some of them otherwise: what
+//! concretisation and decomposition have in common. Names are kept, and where
+//! each value went is told, so that a user's handles survive.
+
+use super::meta::AxisMeta;
+use super::ops::{Arg, Args, Attr, Call, ParamKind};
+use super::scalars::extent;
+use super::{
+    AxisKind, Dim, Fusion, FusionBuilder, Op, OpKind, Operand, ScalarDef, ScalarId, Src, TensorDef, TensorId, finish,
+};
+use crate::diag::{Diagnostic, Result};
+use crate::num::Value;
+use crate::util::SecondaryMap;
+
+/// A fusion made from another one.
+#[derive(Clone, Debug)]
+pub struct Rewritten {
+    /// The new fusion.
+    pub fusion: Fusion,
+    /// Where each tensor of the old one went; `None` if nothing needs it any more.
+    pub tensors: SecondaryMap<TensorId, Option<TensorId>>,
+}
+
+/// The old fusion on its way into a builder.
+pub(super) struct Rewriter<'a> {
+    pub(super) old: &'a Fusion,
+    pub(super) builder: FusionBuilder,
+    tensors: SecondaryMap<TensorId, Option<TensorId>>,
+    scalars: SecondaryMap<ScalarId, Option<ScalarId>>,
+}
+
+impl<'a> Rewriter<'a> {
+    /// Inputs are declared; `kind` may decide axes.
+    pub(super) fn new(old: &'a Fusion, kind: impl Fn(TensorId, usize) -> AxisKind) -> Result<Self> {
+        let builder = FusionBuilder::new(old.name.clone());
+        let mut this = Self { old, builder, tensors: SecondaryMap::new(), scalars: SecondaryMap::new() };
+        for &input in &old.inputs {
+            match input {
+                Operand::Scalar(s) => {
+                    let ScalarDef::Input { name, .. } = &old.scalars[s].def else { continue };
+                    let new = this.builder.scalar(name, old.scalars[s].dtype)?;
+                    if let Operand::Scalar(new) = new {
+                        this.scalars.set(s, Some(new));
+                    }
+                }
+                Operand::Tensor(t) => {
+                    let tensor = &old.tensors[t];
+                    let dim = |(position, axis): (usize, &super::Axis)| match kind(t, position) {
+                        AxisKind::Broadcast => Dim::Broadcast,
+                        _ => old.const_scalar(axis.extent).map_or(Dim::Symbolic, |n| Dim::Const(n.as_i64())),
+                    };
+                    let dims: Vec<Dim> = tensor.axes.iter().enumerate().map(dim).collect();
+                    let new = this.builder.tensor(&tensor.name, tensor.dtype, &dims)?;
+                    if let Some(layout) = &tensor.layout {
+                        this.builder.set_layout(new, layout.clone())?;
+                    }
+                    if let Operand::Tensor(new) = new {
+                        this.tensors.set(t, Some(new));
+                    }
+                }
+            }
+        }
+        Ok(this)
+    }
+
+    /// The new tensor of an old one.
+    pub(super) fn tensor(&self, old: TensorId) -> Result<TensorId> {
+        self.tensors[old].ok_or_else(|| Diagnostic::bug(format!("{old} is read before it is made again")))
+    }
+
+    /// The new scalar of an old one. Chains can be long: no recursion.
+    pub(super) fn scalar(&mut self, root: ScalarId) -> ScalarId {
+        let old = self.old;
+        let mut stack = vec![root];
+        while let Some(&id) = stack.last() {
+            if self.scalars[id].is_some() {
+                stack.pop();
+                continue;
+            }
+            let waiting = stack.len();
+            stack.extend(old.scalars[id].def.operands().filter(|operand| self.scalars[*operand].is_none()));
+            if stack.len() == waiting {
+                stack.pop();
+                let made = self.copy_scalar(id);
+                self.scalars.set(id, Some(made));
+            }
+        }
+        self.scalars[root].expect("the walk ends at the root")
+    }
+
+    fn copy_scalar(&mut self, id: ScalarId) -> ScalarId {
+        let scalar = &self.old.scalars[id];
+        let map = |id: ScalarId| self.scalars[id].expect("operands come first");
+        let def = match &scalar.def {
+            ScalarDef::Unary(op, a) => ScalarDef::Unary(*op, map(*a)),
+            ScalarDef::Binary(op, a, b) => ScalarDef::Binary(*op, map(*a), map(*b)),
+            ScalarDef::Ternary(op, a, b, c) => ScalarDef::Ternary(*op, map(*a), map(*b), map(*c)),
+            ScalarDef::Cast(a) => ScalarDef::Cast(map(*a)),
+            leaf => leaf.clone(),
+        };
+        self.builder.scalars.intern(scalar.dtype, def)
+    }
+
+    pub(super) fn operand(&mut self, old: Operand) -> Result<Operand> {
+        Ok(match old {
+            Operand::Tensor(t) => Operand::Tensor(self.tensor(t)?),
+            Operand::Scalar(s) => Operand::Scalar(self.scalar(s)),
+        })
+    }
+
+    /// The operation as it is.
+    pub(super) fn keep(&mut self, op: &Op) -> Result<Vec<TensorId>> {
+        let inputs = op.inputs.iter().map(|&input| self.operand(input)).collect::<Result<Vec<_>>>()?;
+        if op.kind.declares_axes() {
+            let old = self.old;
+            let axes = old.tensors[op.output()].axes.iter();
+            let axes =
+                axes.map(|axis| AxisMeta { extent: extent(self.scalar(axis.extent)), kind: axis.kind }).collect();
+            return Ok(vec![self.builder.push_declared(op.kind.clone(), axes, inputs)?]);
+        }
+        self.builder.push_all(op.kind.clone(), inputs)
+    }
+
+    /// A tensor of zeros with the type and axes of an old one.
+    pub(super) fn zeros(&mut self, old: TensorId) -> Result<TensorId> {
+        let tensor = &self.old.tensors[old];
+        let axes = tensor.axes.iter();
+        let axes = axes.map(|axis| AxisMeta { extent: extent(self.scalar(axis.extent)), kind: axis.kind }).collect();
+        let zero = self.builder.scalars.constant(Value::Int(0), tensor.dtype);
+        self.builder.push_declared(OpKind::Full, axes, vec![Operand::Scalar(zero)])
+    }
+
+    /// The arguments with which a call was made.
+    pub(super) fn arguments(&mut self, op: &Op, call: &Call) -> Result<Args> {
+        let mut args = Args::new(call.row);
+        for (position, (param, attr)) in call.row.params.iter().zip(&call.attrs).enumerate() {
+            let operands = &op.inputs[call.operands(param.name)];
+            let mapped = operands.iter().map(|&x| self.operand(x).map(Src::from)).collect::<Result<Vec<_>>>()?;
+            let list = matches!(param.kind, ParamKind::Tensors | ParamKind::Shape | ParamKind::Scalars);
+            let arg = match attr {
+                Attr::Operands(0) if !list => None,
+                Attr::Operands(_) if list => Some(Arg::Values(mapped)),
+                Attr::Operands(_) => mapped.first().map(|src| Arg::Value(*src)),
+                Attr::None => None,
+                Attr::Bool(value) => Some(Arg::Bool(*value)),
+                Attr::Int(value) => Some(Arg::Int(*value)),
+                Attr::Ints(values) => Some(Arg::Ints(values.clone())),
+                Attr::Bools(values) => Some(Arg::Bools(values.clone())),
+                Attr::Number(value) => Some(Arg::Number(value.as_f64())),
+                Attr::DType(value) => Some(Arg::DType(*value)),
+            };
+            if let Some(arg) = arg {
+                args.set(position, arg);
+            }
+        }
+        Ok(args)
+    }
+
+    /// Says which new tensors stand for the results of an old operation.
+    pub(super) fn replace(&mut self, op: &Op, results: &[TensorId]) -> Result<()> {
+        if results.len() != op.outputs.len() {
+            let (name, given, needed) = (op.kind.name(), results.len(), op.outputs.len());
+            return Err(Diagnostic::bug(format!("{name} is replaced by {given} tensors, {needed} are needed")));
+        }
+        for (&old, &new) in op.outputs.iter().zip(results) {
+            self.tensors.set(old, Some(new));
+            if self.builder.tensors[new].name.is_empty() && matches!(self.builder.tensors[new].def, TensorDef::Op(_)) {
+                self.builder.set_name(Operand::Tensor(new), &self.old.tensors[old].name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn updates(&mut self) -> Result<()> {
+        for update in &self.old.updates {
+            let target = self.builder.inputs[update.input as usize];
+            let tensor = self.tensor(update.tensor)?;
+            self.builder.update(tensor, target)?;
+        }
+        Ok(())
+    }
+
+    /// The new fusion.
+    pub(super) fn finish(mut self) -> Result<Rewritten> {
+        self.updates()?;
+        for &output in &self.old.outputs {
+            self.builder.output(self.tensor(output)?)?;
+        }
+        let made = self.tensors;
+        let (fusion, places) = finish::finish_with_places(self.builder)?;
+        let mut tensors = SecondaryMap::new();
+        for old in self.old.tensors.ids() {
+            tensors.set(old, made[old].and_then(|new| places[new]));
+        }
+        Ok(Rewritten { fusion, tensors })
+    }
+}
+
+/// The fusion with the axes of its outputs in the given orders.
+pub fn permute_outputs(fusion: &Fusion, orders: &[Option<Vec<u32>>]) -> Result<Fusion> {
+    let mut rewriter = Rewriter::new(fusion, |tensor, axis| fusion.tensors[tensor].axes[axis].kind)?;
+    for op in fusion.ops.values() {
+        let results = rewriter.keep(op)?;
+        rewriter.replace(op, &results)?;
+    }
+    rewriter.updates()?;
+    for (&output, order) in fusion.outputs.iter().zip(orders) {
+        let tensor = rewriter.tensor(output)?;
+        match order {
+            None => rewriter.builder.output(tensor)?,
+            Some(order) => {
+                let dims: Vec<i64> = order.iter().map(|&axis| axis.into()).collect();
+                let moved = rewriter.builder.permute(tensor, &dims)?;
+                rewriter.builder.output(moved)?;
+            }
+        }
+    }
+    finish::finish(rewriter.builder)
+}

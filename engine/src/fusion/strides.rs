@@ -1,0 +1,108 @@
+//! Strides of every tensor of a fusion for arguments of known layout, as the
+//! operations of PyTorch's eager mode would give them: what the reference
+//! evaluator returns, predicted without evaluating anything.
+
+use super::ops::{Layout, LayoutCx, LayoutOperand};
+use super::{Bindings, Fusion, Op, OpKind, Operand, TensorDef, TensorId};
+use crate::array::{elementwise_strides, row_major_strides};
+use crate::diag::{Diagnostic, Result};
+use crate::tensor::{ArgMeta, TensorMeta};
+use crate::util::PrimaryMap;
+
+/// Type, sizes and strides of every tensor.
+pub fn layouts(fusion: &Fusion, bindings: &Bindings, args: &[ArgMeta]) -> Result<PrimaryMap<TensorId, TensorMeta>> {
+    let mut metas: PrimaryMap<TensorId, TensorMeta> = PrimaryMap::new();
+    for (id, tensor) in fusion.tensors.iter() {
+        let TensorDef::Op(op) = tensor.def else {
+            metas.push(input(fusion, id, args)?);
+            continue;
+        };
+        // Results of one operation stand one after the other.
+        let op = &fusion.ops[op];
+        if op.output() == id {
+            let sizes: Vec<Vec<i64>> = op.outputs.iter().map(|&output| bindings.sizes(fusion, output)).collect();
+            let strides = strides(bindings, &metas, op, &sizes)?;
+            for ((&output, sizes), strides) in op.outputs.iter().zip(sizes).zip(strides) {
+                metas.push(TensorMeta { dtype: fusion.tensors[output].dtype, sizes, strides });
+            }
+        }
+    }
+    if metas.len() != fusion.tensors.len() {
+        return Err(Diagnostic::bug(format!("layouts of {} of {} tensors", metas.len(), fusion.tensors.len())));
+    }
+    Ok(metas)
+}
+
+fn input(fusion: &Fusion, id: TensorId, args: &[ArgMeta]) -> Result<TensorMeta> {
+    let arg = match fusion.tensors[id].def {
+        TensorDef::Input(position) => args.get(position as usize),
+        TensorDef::Op(_) => None,
+    };
+    match arg {
+        Some(ArgMeta::Tensor(meta)) => Ok(meta.clone()),
+        _ => Err(Diagnostic::bug(format!("the argument of `%{}` was checked to be a tensor", fusion.tensors[id].name))),
+    }
+}
+
+/// Strides of each result of an operation.
+fn strides(
+    bindings: &Bindings,
+    metas: &PrimaryMap<TensorId, TensorMeta>,
+    op: &Op,
+    sizes: &[Vec<i64>],
+) -> Result<Vec<Vec<i64>>> {
+    let operand = |operand: &Operand| match *operand {
+        Operand::Tensor(t) => LayoutOperand::Tensor(metas[t].sizes.clone(), metas[t].strides.clone()),
+        Operand::Scalar(s) => LayoutOperand::Scalar(bindings.scalar(s)),
+    };
+    let operands: Vec<LayoutOperand> = op.inputs.iter().map(operand).collect();
+    if let OpKind::Call(call) = &op.kind {
+        return match call.primitive().map(|primitive| primitive.layout) {
+            Some(Layout::Dense) => Ok(sizes.iter().map(|sizes| row_major_strides(sizes)).collect()),
+            Some(Layout::Elementwise) => Ok(sizes.iter().map(|sizes| elementwise(sizes, &operands)).collect()),
+            Some(Layout::Custom(rule)) => rule(&LayoutCx { call, operands: &operands, results: sizes }),
+            None => Err(Diagnostic::bug(format!("{} is no primitive", call.row.name))),
+        };
+    }
+    let sizes = &sizes[0];
+    if op.kind.is_elementwise() {
+        return Ok(vec![elementwise(sizes, &operands)]);
+    }
+    Ok(vec![match (&op.kind, operands.first()) {
+        (OpKind::Full | OpKind::Index { .. } | OpKind::Reduce { .. }, _) => row_major_strides(sizes),
+        (kind, Some(LayoutOperand::Tensor(own, strides))) => moved(kind, own, strides),
+        (kind, _) => return Err(Diagnostic::bug(format!("{} without a tensor operand", kind.name()))),
+    }])
+}
+
+fn elementwise(sizes: &[i64], operands: &[LayoutOperand]) -> Vec<i64> {
+    let mut tensors = Vec::with_capacity(operands.len());
+    for operand in operands {
+        if let LayoutOperand::Tensor(own, strides) = operand {
+            tensors.push((&own[..], &strides[..]));
+        }
+    }
+    elementwise_strides(sizes, &tensors, tensors.len() < operands.len())
+}
+
+/// Strides of the views that insert, drop and reorder axes of a tensor.
+pub(crate) fn moved(kind: &OpKind, sizes: &[i64], strides: &[i64]) -> Vec<i64> {
+    match kind {
+        OpKind::Broadcast { flags } => {
+            let mut old = 0;
+            let mut moved = Vec::with_capacity(flags.len());
+            for &new in flags {
+                // A new axis steps over what is inside of it.
+                let step = strides.get(old).map_or(1, |stride| stride.saturating_mul(sizes[old].max(1)));
+                moved.push(if new { step } else { strides.get(old).copied().unwrap_or(0) });
+                old += usize::from(!new);
+            }
+            moved
+        }
+        OpKind::Squeeze { flags } => {
+            strides.iter().zip(flags).filter(|(_, dropped)| !**dropped).map(|(&stride, _)| stride).collect()
+        }
+        OpKind::Permute { perm } => perm.iter().map(|&axis| strides[axis as usize]).collect(),
+        _ => strides.to_vec(),
+    }
+}
