@@ -6,7 +6,12 @@
 //! the operation ([`bounds`]). Known disagreements stand one by one, each with
 //! its reason, in [`known`]. `ORACLE=pattern` runs some cases only.
 
-#![allow(unreachable_pub, clippy::unwrap_used, clippy::print_stderr, reason = "a test stops at the first surprise and counts")]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test stops at the first surprise and counts"
+)]
 
 mod bounds;
 mod known;
