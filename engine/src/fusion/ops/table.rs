@@ -1,7 +1,7 @@
 //! All rows, by family.
 
 use super::row::OpRow;
-use super::{activation, elementwise, matmul, norm, reduce, shape, stats};
+use super::{activation, attention, elementwise, matmul, norm, reduce, shape, stats};
 
 /// The families, in the order of the documentation.
 const FAMILIES: &[&[OpRow]] = &[
@@ -15,6 +15,7 @@ const FAMILIES: &[&[OpRow]] = &[
     norm::ROWS,
     activation::ROWS,
     matmul::ROWS,
+    attention::ROWS,
 ];
 
 /// Every row.
