@@ -7,9 +7,7 @@
 //! downstream checks them again.
 
 use super::meta::{self, AxisMeta, Extent, OperandMeta, Shape, SizeMath};
-use super::{
-    AxisKind, Fusion, InputLayout, Op, OpKind, Operand, Scalar, ScalarDef, ScalarId, TensorDef, TensorId, Update,
-};
+use super::{AxisKind, Fusion, InputLayout, Op, Operand, Scalar, ScalarDef, ScalarId, TensorDef, TensorId, Update};
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{BinaryOp, DType, DTypeClass, TernaryOp, Value, eval};
 use crate::tensor::{Arg, ArgMeta, TensorMeta};
@@ -439,7 +437,7 @@ fn check_op(fusion: &Fusion, bindings: &Bindings, op: &Op) -> Result<()> {
     })?;
     for (result, &output) in results.iter_mut().zip(&op.outputs) {
         let declared = bound_shape(fusion, bindings, output);
-        if op.kind == OpKind::Full {
+        if op.kind.declares_axes() {
             result.axes.clone_from(&declared.axes);
         }
         // Where the declaration is undecided, the rule may have decided.
