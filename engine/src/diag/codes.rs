@@ -239,6 +239,12 @@ codes! {
         "pass the kind of argument that is declared",
         why "`f32` declares a scalar, `f32[]` a tensor without axes; a call passes a value for the one and memory for the other.",
         fusion "fusion @f(%x: f32[?], %a: f32) {\n  %0 = mul %x, %a\n  return %0\n}\n; inputs: x = normal[4], a = normal[1]";
+    INDEX = "E0310", "an index is out of range",
+        "pass indices from 0 up to but not including the extent of the axis",
+        why "The position does not exist along the axis. Kernels that read indices do not look, so they would reach memory of \
+             others; where the value is known before, it is refused. select and index_put_accumulate count negative ones from \
+             the end, other operations have no negative index.",
+        fusion "fusion @f(%x: f32[4]) {\n  %0 = select %x, 4 dim(0)\n  return %0\n}";
     // Case files.
     CASE_HEADER = "E0401", "the front matter of a case file is wrong",
         "see cases/README.md for the fields",

@@ -19,19 +19,23 @@ mod activation;
 mod args;
 mod attention;
 mod call;
+#[cfg(test)]
+mod checks;
 mod cx;
 mod draft;
 mod elementwise;
+mod extents;
+mod index;
 mod matmul;
 mod norm;
 mod random;
 mod reduce;
+mod reshape;
+mod resize;
 mod row;
 mod shape;
 mod stats;
 mod table;
-#[cfg(test)]
-mod tests;
 
 pub use args::{Arg, Args};
 pub use call::{Attr, Call};

@@ -1,4 +1,4 @@
-use crate::fusion::ops::tests::{check_refused, check_unevaluated, counting, dense, results, strided};
+use crate::fusion::ops::checks::{check_refused, check_unevaluated, counting, dense, results, strided};
 use crate::num::DType::{self, *};
 use crate::num::Value;
 use crate::tensor::HostTensor;
