@@ -17,18 +17,23 @@
 
 mod activation;
 mod args;
+mod batch;
 mod call;
 #[cfg(test)]
 mod checks;
 mod cx;
 mod draft;
+mod dropout;
 mod elementwise;
 mod matmul;
 mod norm;
 mod random;
 mod reduce;
+mod rnn;
 mod row;
+mod scaled;
 mod shape;
+mod softmax;
 mod stats;
 mod table;
 

@@ -1,7 +1,9 @@
 //! All rows, by family.
 
 use super::row::OpRow;
-use super::{activation, elementwise, matmul, norm, random, reduce, shape, stats};
+use super::{
+    activation, batch, dropout, elementwise, matmul, norm, random, reduce, rnn, scaled, shape, softmax, stats,
+};
 
 /// The families, in the order of the documentation.
 const FAMILIES: &[&[OpRow]] = &[
@@ -9,12 +11,17 @@ const FAMILIES: &[&[OpRow]] = &[
     elementwise::BINARY,
     elementwise::TERNARY,
     elementwise::OTHERS,
+    scaled::ROWS,
     reduce::ROWS,
     shape::ROWS,
     random::ROWS,
     stats::ROWS,
+    softmax::ROWS,
     norm::ROWS,
+    batch::ROWS,
     activation::ROWS,
+    dropout::ROWS,
+    rnn::ROWS,
     matmul::ROWS,
 ];
 
