@@ -129,6 +129,12 @@ codes! {
         why "Limits bound the work that a text can cause: bytes of a text, operations of a fusion, axes of a tensor, characters of \
              a name, errors of a report.",
         fusion "fusion @f(%x: f32[?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,\n               ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?]) {\n  %0 = neg %x\n  return %0\n}";
+    PY_CONSTRUCT = "E0108", "a construct of a Python definition is not read",
+        "write the definition as nvFuser prints it: assignments, calls of fd.ops, lists and numbers",
+        why "Definitions in nvFuser's form are read without Python. The reader follows what they are made of: imports, functions, \
+             assignments, `with`, `if`, `for` over a list, arithmetic on numbers, data types, and tensors that PyTorch's factories \
+             make. Where a definition or its inputs depend on something else, its meaning would have to be guessed.",
+        words "harness import FILE.py, where a definition stands inside of `while True:`";
     // Operations.
     ARITY = "E0201", "the number of arguments is wrong",
         "see the operation's form in the note, or in cases/README.md",
@@ -233,6 +239,12 @@ codes! {
         "pass the kind of argument that is declared",
         why "`f32` declares a scalar, `f32[]` a tensor without axes; a call passes a value for the one and memory for the other.",
         fusion "fusion @f(%x: f32[?], %a: f32) {\n  %0 = mul %x, %a\n  return %0\n}\n; inputs: x = normal[4], a = normal[1]";
+    INDEX = "E0310", "an index is out of range",
+        "pass indices from 0 up to but not including the extent of the axis",
+        why "The position does not exist along the axis. Kernels that read indices do not look, so they would reach memory of \
+             others; where the value is known before, it is refused. select and index_put_accumulate count negative ones from \
+             the end, other operations have no negative index.",
+        fusion "fusion @f(%x: f32[4]) {\n  %0 = select %x, 4 dim(0)\n  return %0\n}";
     // Case files.
     CASE_HEADER = "E0401", "the front matter of a case file is wrong",
         "see cases/README.md for the fields",
@@ -257,6 +269,15 @@ codes! {
         why "Files are read below the case folder only, and a link that leaves it is not followed: a folder of cases from \
              elsewhere cannot make the harness read other files.",
         command "list --cases /nonexistent";
+    ARRAY_FILE = "E0411", "a file of recorded arrays cannot be read",
+        "write it with numpy.savez or numpy.savez_compressed, little endian",
+        why "The file is no zip of NumPy arrays, or an array does not hold what its header says.",
+        words "harness import FILE.py --inputs FILE.npz, where FILE.npz was cut off while it was copied";
+    RECORD = "E0412", "a record of a run does not fit the definition or its arrays",
+        "pass the record and the arrays of the same run",
+        why "A record says for each input and output its type, sizes, strides and the name of its array. They must agree with what \
+             the definition declares and with the arrays.",
+        words "harness import FILE.py --inputs OTHER.npz --records records.jsonl";
     // Devices and the environment.
     NO_GPU = "E0501", "GPUs were asked for and are not there",
         "run on simulated devices with --sim N, or ask for fewer GPUs",

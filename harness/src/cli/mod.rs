@@ -8,6 +8,8 @@ mod compile;
 mod devices;
 mod doctor;
 mod explain;
+mod fmt;
+mod import;
 mod list;
 mod run;
 mod session;
@@ -66,7 +68,9 @@ fn command(args: &Args) -> Result<u8, Failure> {
         Command::List => list::list(args),
         Command::Compile => compile::compile(args),
         Command::Show => show::show(args),
+        Command::Fmt => fmt::fmt(args),
         Command::Explain => explain::explain(args),
+        Command::Import => import::import(args),
         Command::Doctor => Ok(doctor::doctor(args)),
     }
 }

@@ -1,28 +1,28 @@
 //! All rows, by family.
 
 use super::row::OpRow;
-use super::{
-    activation, batch, dropout, elementwise, matmul, norm, random, reduce, rnn, scaled, shape, softmax, stats,
-};
 
 /// The families, in the order of the documentation.
 const FAMILIES: &[&[OpRow]] = &[
-    elementwise::UNARY,
-    elementwise::BINARY,
-    elementwise::TERNARY,
-    elementwise::OTHERS,
-    scaled::ROWS,
-    reduce::ROWS,
-    shape::ROWS,
-    random::ROWS,
-    stats::ROWS,
-    softmax::ROWS,
-    norm::ROWS,
-    batch::ROWS,
-    activation::ROWS,
-    dropout::ROWS,
-    rnn::ROWS,
-    matmul::ROWS,
+    super::elementwise::UNARY,
+    super::elementwise::BINARY,
+    super::elementwise::TERNARY,
+    super::elementwise::OTHERS,
+    super::scaled::ROWS,
+    super::reduce::ROWS,
+    super::shape::ROWS,
+    super::reshape::ROWS,
+    super::resize::ROWS,
+    super::index::ROWS,
+    super::random::ROWS,
+    super::stats::ROWS,
+    super::softmax::ROWS,
+    super::norm::ROWS,
+    super::batch::ROWS,
+    super::activation::ROWS,
+    super::dropout::ROWS,
+    super::rnn::ROWS,
+    super::matmul::ROWS,
 ];
 
 /// Every row.
