@@ -35,7 +35,7 @@ fn lstm(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::fusion::ops::checks::{check_refused, counting, dense, results};
+    use crate::fusion::ops::checks::{check_close, check_refused, counting, dense, results};
     use crate::num::DType;
 
     #[test]
@@ -45,12 +45,14 @@ mod tests {
         let inputs: Vec<_> = parts.iter().map(|part| dense(DType::F64, &[2, 3], part)).collect();
         let got = results("%r, %s = lstm %a, %b, %c, %d, %e", &inputs);
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
-        for i in 0..6 {
+        let step = |i: usize| {
             let [prev, gate, forget, new, out] = [0, 1, 2, 3, 4].map(|part: usize| parts[part][i]);
             let cell = sigmoid(forget) * prev + sigmoid(gate) * new.tanh();
-            let hidden = sigmoid(out) * cell.tanh();
-            assert!((got[0].to_f64()[i] - cell).abs() < 1e-12 && (got[1].to_f64()[i] - hidden).abs() < 1e-12, "{i}");
-        }
+            (cell, sigmoid(out) * cell.tanh())
+        };
+        let (cell, hidden): (Vec<f64>, Vec<f64>) = (0..6).map(step).unzip();
+        check_close("cell", &got[0], &cell);
+        check_close("hidden", &got[1], &hidden);
     }
 
     #[test]

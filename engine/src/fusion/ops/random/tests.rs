@@ -23,7 +23,7 @@ fn check_refused(statement: &str, expected: &str) {
 /// The word of an element of a result of small type.
 fn word(seed: u64, offset: u64, element: u64) -> u32 {
     let key = [seed as u32, (seed >> 32) as u32];
-    let counter = [offset as u32, (offset >> 32) as u32, (element / 4) as u32, (element / 4 >> 32) as u32];
+    let counter = [offset as u32, (offset >> 32) as u32, (element / 4) as u32, ((element / 4) >> 32) as u32];
     philox(key, counter)[(element % 4) as usize]
 }
 
