@@ -17,6 +17,7 @@
 
 mod activation;
 mod args;
+mod attention;
 mod batch;
 mod call;
 #[cfg(test)]

@@ -23,6 +23,7 @@ const FAMILIES: &[&[OpRow]] = &[
     super::dropout::ROWS,
     super::rnn::ROWS,
     super::matmul::ROWS,
+    super::attention::ROWS,
 ];
 
 /// Every row.
