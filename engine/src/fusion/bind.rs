@@ -427,7 +427,10 @@ fn check_op(fusion: &Fusion, bindings: &Bindings, op: &Op) -> Result<()> {
     let mut results = meta::infer(&op.kind, &operands, &mut Numbers).map_err(|mut error| {
         if error.code == code::EXTENT {
             error.code = code::INPUT_EXTENT;
-            error = extent_notes(fusion, op, &operands, error);
+            // Other operations do not pair axes by position.
+            if op.kind.is_elementwise() {
+                error = extent_notes(fusion, op, &operands, error);
+            }
         }
         error.message = format!("`%{}` = {}", fusion.tensors[op.output()].name, error.message);
         error

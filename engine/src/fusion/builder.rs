@@ -667,7 +667,7 @@ impl FusionBuilder {
     }
 
     /// The value of a scalar or number that is known.
-    pub(super) fn known(&self, src: Src) -> Option<Value> {
+    pub(crate) fn known(&self, src: Src) -> Option<Value> {
         match src {
             Src::Number(value) => Some(value),
             Src::Scalar(s) => self.scalars.const_value(s),

@@ -175,7 +175,7 @@ fn elementwise_axes(name: &str, operands: &[OperandMeta], math: &mut dyn SizeMat
 }
 
 /// The axis of a result at which two operands have these axes.
-fn paired(a: AxisMeta, b: AxisMeta, math: &mut dyn SizeMath) -> Result<AxisMeta, (String, String)> {
+pub(super) fn paired(a: AxisMeta, b: AxisMeta, math: &mut dyn SizeMath) -> Result<AxisMeta, (String, String)> {
     use AxisKind::*;
     match (a.kind, b.kind) {
         (_, Broadcast) => Ok(a),
