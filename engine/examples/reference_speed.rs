@@ -22,7 +22,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let start = Instant::now();
         let outputs = refeval::evaluate(&fusion, &args).map_err(|error| error.to_string())?;
         let (seconds, first) = (start.elapsed().as_secs_f64(), outputs[0].get(&[0, 0]).as_f64());
-        println!("run {run}: {rows} x {columns} f32 softmax in {seconds:.2} s on {} threads, first {first:.3e}", threads());
+        println!(
+            "run {run}: {rows} x {columns} f32 softmax in {seconds:.2} s on {} threads, first {first:.3e}",
+            threads()
+        );
     }
     Ok(())
 }

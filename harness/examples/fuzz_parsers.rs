@@ -116,7 +116,8 @@ fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], draw: &mut Draw) {
         2 | 3 => drop(bytes.splice(at..at, draw.of(WORDS).bytes())),
         4 => {
             let piece = bytes[draw.range(bytes.len())].to_vec();
-            let times = 1 + draw.below(if draw.below(20) == 0 { 2000 } else { 3 });
+            let most = if draw.below(20) == 0 { 2000 } else { 3 };
+            let times = 1 + draw.below(most);
             bytes.splice(at..at, piece.repeat(times.min(MAX_TEXT / piece.len().max(1))));
         }
         5 => {
