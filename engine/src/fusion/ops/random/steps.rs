@@ -126,12 +126,14 @@ impl<'a> Drawn<'a> {
 /// the number 0 if every extent is known to be 1.
 fn linear_index(b: &mut FusionBuilder, shape: &[Src]) -> Result<Operand> {
     let mut sum: Option<Operand> = None;
-    let mut stride = b.constant(Value::Int(1), DType::I64)?;
+    let mut stride: Operand = b.constant(Value::Int(1), DType::I64)?;
     for (axis, &extent) in shape.iter().enumerate().rev() {
         if b.known(extent).is_some_and(|n| n.as_i64() == 1) {
             continue;
         }
-        let index = b.index(shape, axis as i64)?;
+        let mut extents = vec![Src::from(1); shape.len()];
+        extents[axis] = extent;
+        let index = b.index(&extents, axis as i64)?;
         let offset = b.binary(BinaryOp::Mul, index, stride)?;
         sum = Some(match sum {
             Some(sum) => b.binary(BinaryOp::Add, sum, offset)?,
