@@ -12,7 +12,7 @@ use crate::fusion::builder::normal_axis;
 use crate::fusion::infer::check_number;
 use crate::fusion::meta::{Extent, Shape, SizeMath};
 use crate::fusion::{AxisKind, FusionBuilder, OpKind, Operand, Src, TensorDef, TensorId};
-use crate::num::{BinaryOp, DType, Value, eval};
+use crate::num::{BinaryOp, DType, TernaryOp, Value, eval};
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
@@ -428,7 +428,9 @@ fn mask_steps(b: &mut FusionBuilder, args: &Args, keep: BinaryOp) -> Result<Vec<
     let first = b.binary(BinaryOp::Add, row, args.int("diagonal").unwrap_or(0))?;
     let kept = b.binary(keep, column, first)?;
     let nothing = b.constant(Value::Int(0), b.dtype(Operand::Tensor(x)))?;
-    Ok(vec![b.where_(kept, x, nothing)?])
+    // Moved as they are: small floats are not widened.
+    let moved = b.push_all(OpKind::Ternary(TernaryOp::Where), vec![kept, Operand::Tensor(x), nothing])?;
+    Ok(moved.into_iter().map(Operand::Tensor).collect())
 }
 
 /// Keeps elements by `column - row` and the diagonal.
