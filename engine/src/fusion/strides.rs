@@ -96,7 +96,7 @@ pub(crate) fn moved(kind: &OpKind, sizes: &[i64], strides: &[i64]) -> Vec<i64> {
             let mut moved = Vec::with_capacity(flags.len());
             for &new in flags {
                 // A new axis steps over what is inside of it.
-                let step = strides.get(old).map_or(1, |stride| stride.saturating_mul(sizes[old]));
+                let step = strides.get(old).map_or(1, |stride| stride.saturating_mul(sizes[old].max(1)));
                 moved.push(if new { step } else { strides.get(old).copied().unwrap_or(0) });
                 old += usize::from(!new);
             }

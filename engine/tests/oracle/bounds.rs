@@ -56,11 +56,26 @@ const FUNCTIONS: &[&str] = &[
     "truediv",
 ];
 
+const FORMULAS: &[&str] = &[
+    "addcmul", "batch_norm", "batch_norm_backward", "dropout_backward", "fast_gelu", "gelu",
+    "gelu_backward", "gelu_tanh", "instance_norm", "instance_norm_backward", "layer_norm", "layer_norm_backward",
+    "layer_norm_forward", "leaky_relu", "log_softmax", "log_softmax_backward", "lstm", "mean", "rms_norm",
+    "rms_norm_backward", "rms_norm_forward", "softmax", "softmax_backward", "softplus", "standard_deviation", "std",
+    "tanh_backward", "tanh_gelu", "tanh_gelu_backward", "thunder_rms_norm_backward", "var", "var_mean", "variance",
+    "variance_mean", "welford",
+];
+
 #[rustfmt::skip]
 const BOUNDS: &[Row] = &[
     (&["lgamma"], &[DType::F64], Bound::Ulps(128), "both are absolutely accurate at the roots between negative integers"),
     (FUNCTIONS, &[DType::F64], Bound::Ulps(2), "one unit of either library"),
     (FUNCTIONS, &[DType::C128], Bound::Ulps(16), "formulas of several functions, each a unit off"),
+    (&["sum", "prod"], &[DType::F64], Bound::Ulps(4), "another order of the terms"),
+    (&["sum", "prod"], &[DType::F32], Bound::Ulps(1), "another order of the terms, in f64"),
+    (&["sum", "prod"], &[DType::C128], Bound::Ulps(16), "another order of the terms"),
+    (&["sum", "prod"], &[DType::C64], Bound::Ulps(1), "another order of the terms, in f64"),
+    (FORMULAS, &[DType::F64], Bound::Norm(1e-14), "another order of operations"),
+    (FORMULAS, &[DType::F32], Bound::Norm(4e-6), "each operation rounds to f32, PyTorch computed in f64"),
     (FUNCTIONS, &[DType::C64], Bound::Ulps(1), "a rounding to either side; the sign of a part that is 0"),
 ];
 
