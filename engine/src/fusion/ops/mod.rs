@@ -25,6 +25,7 @@ mod cx;
 mod draft;
 mod elementwise;
 mod extents;
+mod grouped;
 mod index;
 mod matmul;
 mod norm;
@@ -35,6 +36,7 @@ mod resize;
 mod row;
 mod shape;
 mod stats;
+mod swizzle;
 mod table;
 
 pub use args::{Arg, Args};

@@ -18,6 +18,7 @@ const FAMILIES: &[&[OpRow]] = &[
     super::norm::ROWS,
     super::activation::ROWS,
     super::matmul::ROWS,
+    super::grouped::ROWS,
     super::attention::ROWS,
 ];
 
