@@ -29,6 +29,7 @@ mod grouped;
 mod index;
 mod matmul;
 mod norm;
+mod quant;
 mod random;
 mod reduce;
 mod reshape;

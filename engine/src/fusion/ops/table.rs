@@ -19,6 +19,7 @@ const FAMILIES: &[&[OpRow]] = &[
     super::activation::ROWS,
     super::matmul::ROWS,
     super::grouped::ROWS,
+    super::quant::ROWS,
     super::attention::ROWS,
 ];
 
