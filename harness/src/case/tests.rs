@@ -157,10 +157,13 @@ fn hidden_fusions_are_no_cases() {
             S.A/n=4
         "#]],
     );
-    check_errors(&text.replace("; same-as: @_B\n", ""), expect![[r#"
+    check_errors(
+        &text.replace("; same-as: @_B\n", ""),
+        expect![[r#"
         a.fuse:18:1: error[E0401]: `@_B` is no case, and no fusion is the same as it
           note: a name without `_` in front makes it a case
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
