@@ -6,11 +6,12 @@ use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::Draft;
 use super::extents;
 use super::row::{Layout, OpRow, ParamKind, Primitive, flag, opt, req};
-use crate::array::{View, dense_strides_in, elementwise_strides};
+use crate::array::{View, clone_strides, dense_strides_in};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::meta::Shape;
 use crate::fusion::{AxisKind, FusionBuilder, InputLayout, OpKind, Operand, Src, TensorDef, TensorId};
+use crate::num::{DType, TernaryOp};
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
@@ -69,7 +70,12 @@ pub(super) const ROWS: &[OpRow] = &[
         "expand",
         &[req("x", ParamKind::Tensor).py("arg"), req("shape", ParamKind::Shape)],
         expand,
-        Primitive { meta: expand_meta, layout: Layout::Custom(expand_layout), eval: expand_eval, decompose: None },
+        Primitive {
+            meta: expand_meta,
+            layout: Layout::Custom(expand_layout),
+            eval: expand_eval,
+            decompose: Some(expand_steps),
+        },
         "x with its axes of size 1 repeated up to the extents in brackets; -1 keeps an axis.",
         "N§2, PyTorch expand",
     ),
@@ -81,7 +87,8 @@ pub(super) const ROWS: &[OpRow] = &[
             meta: same_meta,
             layout: Layout::Custom(stride_order_layout),
             eval: stride_order_eval,
-            decompose: None,
+            // What it says of memory is told by the layout of the result.
+            decompose: Some(copy),
         },
         "A copy of x laid out with axis i at rank order[i] among the strides, 0 the smallest.",
         "N§2",
@@ -101,7 +108,12 @@ pub(super) const ROWS: &[OpRow] = &[
         "segment_set",
         &[req("x", ParamKind::Tensor)],
         segment_set,
-        Primitive { meta: same_meta, layout: Layout::Elementwise, eval: segment_set_eval, decompose: Some(copy) },
+        Primitive {
+            meta: same_meta,
+            layout: Layout::Custom(segment_set_layout),
+            eval: segment_set_eval,
+            decompose: Some(copy),
+        },
         "A copy of x at which the fusion is cut in two.",
         "N§2",
     ),
@@ -232,6 +244,15 @@ fn expand(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     b.push_draft(Draft::new(args).operand("x", x).operands("shape", shape))
 }
 
+/// `where(true, x, x)` over the extents.
+fn expand_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let always = b.full(args.list("shape"), true, DType::Bool)?;
+    let x = Operand::Tensor(b.tensor_operand("expand", args.src("x")?)?);
+    // Moved as they are: small floats are not widened.
+    let moved = b.push_all(OpKind::Ternary(TernaryOp::Where), vec![always, x, x])?;
+    Ok(moved.into_iter().map(Operand::Tensor).collect())
+}
+
 fn expand_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     let mut x = cx.tensor("x")?;
     for (position, (axis, extent)) in x.axes.iter_mut().zip(cx.extents("shape")).enumerate() {
@@ -296,10 +317,15 @@ fn segment_set(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     b.push_draft(Draft::new(args))
 }
 
+fn segment_set_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
+    let (sizes, strides) = cx.tensor("x")?;
+    Ok(vec![clone_strides(sizes, strides)])
+}
+
 fn segment_set_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let x = cx.tensor("x")?;
     let meta = x.meta();
-    Ok(vec![x.laid(&elementwise_strides(&meta.sizes, &[(&meta.sizes, &meta.strides)], false))])
+    Ok(vec![x.laid(&clone_strides(&meta.sizes, &meta.strides))])
 }
 
 /// To a back end, a cut is a copy.
