@@ -15,6 +15,7 @@ pub mod kernel;
 pub mod lower;
 pub mod num;
 pub mod options;
+pub mod pydef;
 pub mod refeval;
 pub mod runtime;
 pub mod schedule;

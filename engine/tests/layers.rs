@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The modules of the engine; each may use those before it.
-const LAYERS: [&str; 16] = [
-    "util", "num", "diag", "options", "tensor", "array", "fusion", "text", "refeval", "scalar", "kernel", "idgraph",
-    "schedule", "lower", "backend", "runtime",
+const LAYERS: [&str; 17] = [
+    "util", "num", "diag", "options", "tensor", "array", "fusion", "text", "pydef", "refeval", "scalar", "kernel",
+    "idgraph", "schedule", "lower", "backend", "runtime",
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -6,6 +6,8 @@ pub(crate) const OK: u8 = 0;
 pub(crate) const USAGE: u8 = 2;
 /// The filter selects nothing.
 pub(crate) const NOTHING_SELECTED: u8 = 4;
+/// The definition is right, and this version cannot run it there.
+pub(crate) const UNSUPPORTED: u8 = 6;
 /// The machine failed: results are not complete.
 pub(crate) const INFRA: u8 = 20;
 /// GPUs were asked for and there are not that many usable.

@@ -15,6 +15,7 @@ mod device;
 mod dispatch;
 mod exit;
 pub mod filter;
+mod import;
 mod os;
 mod proto;
 pub mod record;

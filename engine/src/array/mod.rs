@@ -10,8 +10,11 @@
 
 pub(crate) mod nest;
 mod order;
+pub(crate) mod product;
+mod sums;
 mod view;
 
 pub(crate) use order::{dense_strides_in, elementwise_strides, is_dense, iteration_order, permuted, row_major_strides};
+pub(crate) use sums::Sums;
 pub(crate) use view::Element;
 pub use view::{Data, Elements, View};

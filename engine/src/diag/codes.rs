@@ -129,6 +129,12 @@ codes! {
         why "Limits bound the work that a text can cause: bytes of a text, operations of a fusion, axes of a tensor, characters of \
              a name, errors of a report.",
         fusion "fusion @f(%x: f32[?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,\n               ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?]) {\n  %0 = neg %x\n  return %0\n}";
+    PY_CONSTRUCT = "E0108", "a construct of a Python definition is not read",
+        "write the definition as nvFuser prints it: assignments, calls of fd.ops, lists and numbers",
+        why "Definitions in nvFuser's form are read without Python. The reader follows what they are made of: imports, functions, \
+             assignments, `with`, `if`, `for` over a list, arithmetic on numbers, data types, and tensors that PyTorch's factories \
+             make. Where a definition or its inputs depend on something else, its meaning would have to be guessed.",
+        words "harness import FILE.py, where a definition stands inside of `while True:`";
     // Operations.
     ARITY = "E0201", "the number of arguments is wrong",
         "see the operation's form in the note, or in cases/README.md",
@@ -257,6 +263,15 @@ codes! {
         why "Files are read below the case folder only, and a link that leaves it is not followed: a folder of cases from \
              elsewhere cannot make the harness read other files.",
         command "list --cases /nonexistent";
+    ARRAY_FILE = "E0411", "a file of recorded arrays cannot be read",
+        "write it with numpy.savez or numpy.savez_compressed, little endian",
+        why "The file is no zip of NumPy arrays, or an array does not hold what its header says.",
+        words "harness import FILE.py --inputs FILE.npz, where FILE.npz was cut off while it was copied";
+    RECORD = "E0412", "a record of a run does not fit the definition or its arrays",
+        "pass the record and the arrays of the same run",
+        why "A record says for each input and output its type, sizes, strides and the name of its array. They must agree with what \
+             the definition declares and with the arrays.",
+        words "harness import FILE.py --inputs OTHER.npz --records records.jsonl";
     // Devices and the environment.
     NO_GPU = "E0501", "GPUs were asked for and are not there",
         "run on simulated devices with --sim N, or ask for fewer GPUs",

@@ -7,9 +7,7 @@
 //! downstream checks them again.
 
 use super::meta::{self, AxisMeta, Extent, OperandMeta, Shape, SizeMath};
-use super::{
-    AxisKind, Fusion, InputLayout, Op, OpKind, Operand, Scalar, ScalarDef, ScalarId, TensorDef, TensorId, Update,
-};
+use super::{AxisKind, Fusion, InputLayout, Op, Operand, Scalar, ScalarDef, ScalarId, TensorDef, TensorId, Update};
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{BinaryOp, DType, DTypeClass, TernaryOp, Value, eval};
 use crate::tensor::{Arg, ArgMeta, TensorMeta};
@@ -429,14 +427,17 @@ fn check_op(fusion: &Fusion, bindings: &Bindings, op: &Op) -> Result<()> {
     let mut results = meta::infer(&op.kind, &operands, &mut Numbers).map_err(|mut error| {
         if error.code == code::EXTENT {
             error.code = code::INPUT_EXTENT;
-            error = extent_notes(fusion, op, &operands, error);
+            // Other operations do not pair axes by position.
+            if op.kind.is_elementwise() {
+                error = extent_notes(fusion, op, &operands, error);
+            }
         }
         error.message = format!("`%{}` = {}", fusion.tensors[op.output()].name, error.message);
         error
     })?;
     for (result, &output) in results.iter_mut().zip(&op.outputs) {
         let declared = bound_shape(fusion, bindings, output);
-        if op.kind == OpKind::Full {
+        if op.kind.declares_axes() {
             result.axes.clone_from(&declared.axes);
         }
         // Where the declaration is undecided, the rule may have decided.

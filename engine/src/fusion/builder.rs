@@ -395,7 +395,17 @@ impl FusionBuilder {
         };
         let axes: Result<Vec<Axis>> =
             extents.iter().enumerate().map(|(i, &extent)| self.extent_axis(i, extent)).collect();
-        Ok(Operand::Tensor(self.push_full(axes?, Operand::Scalar(value))?))
+        Ok(Operand::Tensor(self.push_declared(OpKind::Full, meta_axes(&axes?), vec![Operand::Scalar(value)])?))
+    }
+
+    /// A tensor of the given extents whose elements are their positions along an
+    /// axis; negative axes count from the end.
+    pub fn index(&mut self, extents: &[Src], axis: i64) -> Result<Operand> {
+        check_rank("index", extents.len())?;
+        let axis = normal_axis("index", axis, extents.len())? as u32;
+        let axes: Result<Vec<Axis>> =
+            extents.iter().enumerate().map(|(i, &extent)| self.extent_axis(i, extent)).collect();
+        Ok(Operand::Tensor(self.push_declared(OpKind::Index { axis }, meta_axes(&axes?), Vec::new())?))
     }
 
     fn extent_axis(&mut self, position: usize, extent: Src) -> Result<Axis> {
@@ -413,7 +423,12 @@ impl FusionBuilder {
                 Err(Diagnostic::user(code::EXTENT, format!("full: extent {position} is {n}, which is negative")))
             }
             Some(1) => Ok(Axis { extent: id, kind: AxisKind::Broadcast }),
-            _ => Ok(Axis { extent: id, kind: AxisKind::Iteration }),
+            Some(_) => Ok(Axis { extent: id, kind: AxisKind::Iteration }),
+            // An input's axis iterates, whatever its size; other sizes may be 1.
+            None if matches!(self.scalars.get(id).map(|s| &s.def), Some(ScalarDef::Size { .. })) => {
+                Ok(Axis { extent: id, kind: AxisKind::Iteration })
+            }
+            None => Ok(Axis { extent: id, kind: AxisKind::Symbolic }),
         }
     }
 
@@ -530,16 +545,15 @@ impl FusionBuilder {
         self.define(kind, inputs, shapes)
     }
 
-    fn push_full(&mut self, axes: Vec<Axis>, value: Operand) -> Result<TensorId> {
-        self.push_full_axes(
-            axes.iter().map(|axis| AxisMeta { extent: extent(axis.extent), kind: axis.kind }).collect(),
-            value,
-        )
-    }
-
-    pub(super) fn push_full_axes(&mut self, axes: Vec<AxisMeta>, value: Operand) -> Result<TensorId> {
-        let shape = Shape { dtype: self.dtype(value), axes };
-        Ok(self.define(OpKind::Full, vec![value], vec![shape])?[0])
+    /// Adds an operation whose result's axes are declared.
+    pub(super) fn push_declared(
+        &mut self,
+        kind: OpKind,
+        axes: Vec<AxisMeta>,
+        inputs: Vec<Operand>,
+    ) -> Result<TensorId> {
+        let dtype = inputs.first().map_or(DType::I64, |value| self.dtype(*value));
+        Ok(self.define(kind, inputs, vec![Shape { dtype, axes }])?[0])
     }
 
     /// Decides an axis that its rule left undecided.
@@ -653,13 +667,17 @@ impl FusionBuilder {
     }
 
     /// The value of a scalar or number that is known.
-    pub(super) fn known(&self, src: Src) -> Option<Value> {
+    pub(crate) fn known(&self, src: Src) -> Option<Value> {
         match src {
             Src::Number(value) => Some(value),
             Src::Scalar(s) => self.scalars.const_value(s),
             Src::Tensor(_) => None,
         }
     }
+}
+
+fn meta_axes(axes: &[Axis]) -> Vec<AxisMeta> {
+    axes.iter().map(|axis| AxisMeta { extent: extent(axis.extent), kind: axis.kind }).collect()
 }
 
 /// Whether a text can name a value: kernels print it as part of an identifier.

@@ -106,3 +106,6 @@ impl std::fmt::Display for Facts {
         write!(f, "broadcasts [{}] empty [{}]", axes.join(", "), empty.join(", "))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -199,6 +199,9 @@ pub enum OpKind {
     Reduce { op: ReduceOp, axes: Vec<u32> },
     /// A tensor of the given extents (the output's axes) filled with the scalar operand.
     Full,
+    /// A tensor of the given extents (the output's axes) whose `i64` elements
+    /// are their positions along an axis.
+    Index { axis: u32 },
     /// Another primitive of the table of operations.
     Call(Call),
 }

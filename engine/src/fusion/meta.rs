@@ -56,8 +56,8 @@ pub trait SizeMath {
     fn unify(&mut self, a: Extent, b: Extent) -> Result<Extent, (String, String)>;
 }
 
-/// The results of an operation, or why it has none. `full` takes its axes from
-/// its declaration: for it, `operands` is the scalar and the result has rank 0.
+/// The results of an operation, or why it has none. `full` and `index` take
+/// their axes from their declaration: for them the result has rank 0.
 pub fn infer(kind: &OpKind, operands: &[OperandMeta], math: &mut dyn SizeMath) -> Result<Vec<Shape>> {
     if let OpKind::Call(call) = kind {
         let Some(primitive) = call.primitive() else {
@@ -71,6 +71,9 @@ pub fn infer(kind: &OpKind, operands: &[OperandMeta], math: &mut dyn SizeMath) -
 fn infer_core(kind: &OpKind, operands: &[OperandMeta], math: &mut dyn SizeMath) -> Result<Shape> {
     let name = kind.name();
     arity(kind, operands.len())?;
+    if let OpKind::Index { .. } = kind {
+        return Ok(Shape { dtype: DType::I64, axes: Vec::new() });
+    }
     if let OpKind::Full = kind {
         return match &operands[0] {
             OperandMeta::Scalar(dtype, _) => Ok(Shape { dtype: *dtype, axes: Vec::new() }),
@@ -101,6 +104,7 @@ fn arity(kind: &OpKind, given: usize) -> Result<()> {
     let expected = match kind {
         OpKind::Binary(_) => 2,
         OpKind::Ternary(_) => 3,
+        OpKind::Index { .. } => 0,
         _ => 1,
     };
     if given == expected {
@@ -171,7 +175,7 @@ fn elementwise_axes(name: &str, operands: &[OperandMeta], math: &mut dyn SizeMat
 }
 
 /// The axis of a result at which two operands have these axes.
-fn paired(a: AxisMeta, b: AxisMeta, math: &mut dyn SizeMath) -> Result<AxisMeta, (String, String)> {
+pub(super) fn paired(a: AxisMeta, b: AxisMeta, math: &mut dyn SizeMath) -> Result<AxisMeta, (String, String)> {
     use AxisKind::*;
     match (a.kind, b.kind) {
         (_, Broadcast) => Ok(a),
@@ -260,8 +264,14 @@ impl OpKind {
             OpKind::Permute { .. } => "permute",
             OpKind::Reduce { op, .. } => op.name(),
             OpKind::Full => "full",
+            OpKind::Index { .. } => "index",
             OpKind::Call(call) => call.row.name,
         }
+    }
+
+    /// Whether the result's axes are not told by operands.
+    pub fn declares_axes(&self) -> bool {
+        matches!(self, OpKind::Full | OpKind::Index { .. })
     }
 
     /// Whether each result element depends on one element of each operand, at

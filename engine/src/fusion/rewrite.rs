@@ -111,12 +111,12 @@ impl<'a> Rewriter<'a> {
     /// The operation as it is.
     pub(super) fn keep(&mut self, op: &Op) -> Result<Vec<TensorId>> {
         let inputs = op.inputs.iter().map(|&input| self.operand(input)).collect::<Result<Vec<_>>>()?;
-        if let (OpKind::Full, [Operand::Scalar(_)]) = (&op.kind, &inputs[..]) {
+        if op.kind.declares_axes() {
             let old = self.old;
             let axes = old.tensors[op.output()].axes.iter();
             let axes =
                 axes.map(|axis| AxisMeta { extent: extent(self.scalar(axis.extent)), kind: axis.kind }).collect();
-            return Ok(vec![self.builder.push_full_axes(axes, inputs[0])?]);
+            return Ok(vec![self.builder.push_declared(op.kind.clone(), axes, inputs)?]);
         }
         self.builder.push_all(op.kind.clone(), inputs)
     }
@@ -127,7 +127,7 @@ impl<'a> Rewriter<'a> {
         let axes = tensor.axes.iter();
         let axes = axes.map(|axis| AxisMeta { extent: extent(self.scalar(axis.extent)), kind: axis.kind }).collect();
         let zero = self.builder.scalars.constant(Value::Int(0), tensor.dtype);
-        self.builder.push_full_axes(axes, Operand::Scalar(zero))
+        self.builder.push_declared(OpKind::Full, axes, vec![Operand::Scalar(zero)])
     }
 
     /// The arguments with which a call was made.

@@ -69,7 +69,7 @@ fn strides(
         return Ok(vec![elementwise(sizes, &operands)]);
     }
     Ok(vec![match (&op.kind, operands.first()) {
-        (OpKind::Full | OpKind::Reduce { .. }, _) => row_major_strides(sizes),
+        (OpKind::Full | OpKind::Index { .. } | OpKind::Reduce { .. }, _) => row_major_strides(sizes),
         (kind, Some(LayoutOperand::Tensor(own, strides))) => moved(kind, own, strides),
         (kind, _) => return Err(Diagnostic::bug(format!("{} without a tensor operand", kind.name()))),
     }])

@@ -129,6 +129,7 @@ impl<'a> Builder<'a> {
                 | OpKind::Cast(_)
                 | OpKind::Set
                 | OpKind::Full
+                | OpKind::Index { .. }
                 // Schedules refuse the other primitives.
                 | OpKind::Call(_) => (0..rank.min(output_rank)).map(|axis| (axis, axis)).collect(),
             };

@@ -3,7 +3,7 @@
 use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{ExprId, StmtKind};
-use crate::num::{ReduceOp, eval};
+use crate::num::{ReduceOp, Value, eval};
 use crate::schedule::{AxisId, Compute, ParallelType, TvId, TvOp, TvOperand, Xform};
 
 impl Lowering<'_> {
@@ -127,6 +127,11 @@ impl Lowering<'_> {
             (Compute::Binary(op), [a, b]) => exprs.binary(*op, *a, *b),
             (Compute::Ternary(op), [a, b, c]) => exprs.ternary(*op, *a, *b, *c),
             (Compute::Cast | Compute::Copy, [a]) => exprs.cast(*a, dtype),
+            (Compute::Index { root: None }, []) => exprs.value(Value::Int(0), dtype),
+            (Compute::Index { root: Some(root) }, []) => {
+                let index = self.index_of(*root)?;
+                self.b.exprs().cast(index, dtype)
+            }
             _ => {
                 let name = &self.scheduled.tensors[tv].name;
                 return Err(Diagnostic::bug(format!("{name} has {} operands", operands.len())));

@@ -1,12 +1,13 @@
 //! Numbers: data types, the scalar operations that fusions and kernels share,
-//! bit-exact conversions, promotion, elements in memory, and the host's exact
-//! evaluation of one scalar operation ([`eval`]), which is the meaning that the
-//! reference evaluator and the simulator are held to.
+//! bit-exact conversions, promotion, random words, elements in memory, and the
+//! host's exact evaluation of one scalar operation ([`eval`]), which is the
+//! meaning that the reference evaluator and the simulator are held to.
 
 pub mod convert;
 mod dtype;
 pub mod eval;
 mod op;
+pub mod philox;
 mod promote;
 pub mod storage;
 mod value;

@@ -221,6 +221,12 @@ fn core(kind: &OpKind, sizes: Vec<usize>, operands: &mut [View]) -> Result<View>
         (OpKind::Cast(to), [x]) => elementwise::cast(*to, x),
         (OpKind::Set, [x]) => Ok(x.to_dense()),
         (OpKind::Full, [x]) => Ok(x.to_dense()),
+        (OpKind::Index { axis }, []) => {
+            let axis = *axis as usize;
+            let positions = View::from_i64(DType::I64, vec![sizes[axis]], (0..sizes[axis] as i64).collect());
+            let strides = (0..sizes.len()).map(|a| usize::from(a == axis)).collect();
+            Ok(positions.seen(sizes, strides, 0).to_dense())
+        }
         (OpKind::Reduce { op, axes }, [x]) => reduce::reduce(*op, axes, x),
         (kind, [x]) => {
             let meta = x.meta();

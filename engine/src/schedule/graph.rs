@@ -151,6 +151,8 @@ impl GraphBuilder<'_> {
             OpKind::Set | OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. } | OpKind::Full => {
                 Compute::Copy
             }
+            // The axis itself is known below, from the result.
+            OpKind::Index { .. } => Compute::Index { root: None },
             // Refused before.
             OpKind::Call(_) => return,
             OpKind::Reduce { op, axes } => {
@@ -173,6 +175,11 @@ impl GraphBuilder<'_> {
             other => other,
         };
         let tv = self.push(name, data.output(), &labels, None, Some(TvOp { compute, inputs }));
+        if let OpKind::Index { axis } = data.kind {
+            let axis = self.scheduled.tensors[tv].axes[axis as usize];
+            let root = axis.concrete.then_some(axis.root);
+            self.scheduled.tensors[tv].op = Some(TvOp { compute: Compute::Index { root }, inputs: Vec::new() });
+        }
         self.tv_of.set(data.output(), Some(tv));
     }
 

@@ -228,6 +228,8 @@ pub enum Compute {
     Cast,
     /// The operand, or a scalar everywhere.
     Copy,
+    /// The position along a root axis; 0 along one of size 1.
+    Index { root: Option<AxisId> },
     /// Combination over `over`: root axes, or leaves once split by `rfactor`.
     Reduce { op: ReduceOp, over: Vec<AxisId> },
 }

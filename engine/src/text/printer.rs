@@ -85,7 +85,7 @@ impl Printer<'_> {
             return self.call(op, call);
         }
         let mut text = format!("  %{} = {}", self.fusion.tensors[op.output()].name, op.kind.name());
-        if let OpKind::Full = op.kind {
+        if op.kind.declares_axes() {
             let axes = self.fusion.tensors[op.output()].axes.clone();
             let extents: Vec<String> = axes.iter().map(|axis| self.scalar(axis.extent, true)).collect();
             let _ = write!(text, " [{}]", extents.join(", "));
@@ -113,6 +113,7 @@ impl Printer<'_> {
                 }
             }
             OpKind::Full => text.push_str(&format!(" {dtype}")),
+            OpKind::Index { axis } => text.push_str(&format!(" axis({axis})")),
             _ => {}
         }
         self.out.push_str(&text);

@@ -26,6 +26,7 @@ pub(crate) enum Command {
     Bench,
     Compile,
     Explain,
+    Import,
 }
 
 impl Command {
@@ -33,6 +34,15 @@ impl Command {
     pub(crate) fn word(self) -> &'static str {
         COMMANDS.iter().find(|(_, which, _)| *which == self).map_or("run", |(name, ..)| name)
     }
+}
+
+/// What `import` runs a definition on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    #[default]
+    Reference,
+    Simulator,
+    Gpu,
 }
 
 /// Which devices.
@@ -51,7 +61,7 @@ pub(crate) enum DeviceArg {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Args {
     pub(crate) command: Command,
-    /// The case of `show`, the code of `explain`.
+    /// The case of `show`, the code of `explain`, the file of `import`.
     pub(crate) operand: Option<String>,
     pub(crate) filters: Vec<Filter>,
     pub(crate) exact: Vec<String>,
@@ -69,6 +79,11 @@ pub(crate) struct Args {
     pub(crate) isolation: Isolation,
     /// For `show`, in the order in which they are printed.
     pub(crate) stages: Vec<Stage>,
+    /// For `import`: arrays and records of a run, where to run, what to write.
+    pub(crate) inputs: Option<PathBuf>,
+    pub(crate) records: Option<PathBuf>,
+    pub(crate) place: Place,
+    pub(crate) output: Option<PathBuf>,
     /// For `list`: why each case exists.
     pub(crate) about: bool,
     /// Adds the built-in fault cases; for tests of the harness.
@@ -91,6 +106,7 @@ const COMMANDS: &[(&str, Command, &str)] = &[
     ("bench", Command::Bench, "run and measure: GPU timings, or the simulator's counters"),
     ("compile", Command::Compile, "compile the selected cases' kernels with NVRTC for an H200; needs no GPU"),
     ("explain", Command::Explain, "say what a diagnostic code means: explain E0203; without a code, list all"),
+    ("import", Command::Import, "read a definition in nvFuser's form, and print it as a case: import FILE.py"),
     ("doctor", Command::Doctor, "say what this machine has and what is missing for which feature"),
 ];
 
@@ -112,6 +128,10 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("--format", "auto|bar|plain", "progress on a terminal or as lines (default: auto)"),
     ("--bless", "", "rewrite expectations in the case files (also: BLESS=1)"),
     ("--stage", "STAGE,...", "for show: fusion schedule kernel cuda sim ref"),
+    ("--inputs", "FILE.npz", "for import: recorded inputs and outputs; runs the definition and compares"),
+    ("--records", "FILE.jsonl", "for import: types, sizes and strides of what is recorded, one run a line"),
+    ("--on", "ref|sim|gpu", "for import: where to run (default: ref)"),
+    ("--output", "FILE", "for import: write the case there instead of printing it (also: -o)"),
     ("--about", "", "for list: behind each id, why the case exists"),
     ("--help", "", "print this"),
     ("--version", "", "print the version"),
@@ -146,7 +166,11 @@ pub(super) fn parse(argv: &[String]) -> Result<Parsed, Failure> {
             Some((name, value)) => (name, Some(value.to_string())),
             None => (word.as_str(), None),
         };
-        let name = if name == "-h" { "--help" } else { name };
+        let name = match name {
+            "-h" => "--help",
+            "-o" => "--output",
+            other => other,
+        };
         let Some((name, wanted, _)) = OPTIONS.iter().find(|(option, ..)| *option == name) else {
             let hint = suggest(name, OPTIONS.iter().filter(|o| !o.2.is_empty()).map(|o| o.0));
             return Err(usage(format!("unknown option `{name}`"), hint));
@@ -184,7 +208,7 @@ fn positional<'a>(word: &'a str, command: &mut Option<&'a str>, args: &mut Args)
             return Err(usage(format!("unknown command `{word}`"), hint));
         };
         (*command, args.command) = (Some(*name), *which);
-    } else if matches!(args.command, Command::Show | Command::Explain) && args.operand.is_none() {
+    } else if matches!(args.command, Command::Show | Command::Explain | Command::Import) && args.operand.is_none() {
         args.operand = Some(word.into());
     } else {
         let note = if args.command == Command::Run { "cases are selected by --filter or --exact" } else { SEE_HELP };
@@ -256,6 +280,17 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
                 args.stages.push(stage.ok_or_else(|| one_of(&Stage::ALL.map(|(name, _)| name)))?);
             }
         }
+        "--inputs" => args.inputs = Some(value.into()),
+        "--records" => args.records = Some(value.into()),
+        "--output" => args.output = Some(value.into()),
+        "--on" => {
+            args.place = match value {
+                "ref" => Place::Reference,
+                "sim" => Place::Simulator,
+                "gpu" => Place::Gpu,
+                _ => return Err(one_of(&["ref", "sim", "gpu"])),
+            }
+        }
         "--bless" => args.bless = true,
         "--about" => args.about = true,
         _ => args.faults = true,
@@ -270,6 +305,7 @@ fn check(args: &Args) -> Result<(), Failure> {
             "show CASE --stage fusion|schedule|kernel|cuda|sim|ref; `harness list` prints ids",
         )),
         Command::Show => Ok(()),
+        Command::Import if args.operand.is_none() => Err(usage("`import` needs a file", "harness import FILE.py")),
         _ if args.about && args.command != Command::List => Err(usage("`--about` belongs to `list`", SEE_HELP)),
         _ if !args.stages.is_empty() => Err(usage("`--stage` belongs to `show`", SEE_HELP)),
         _ => Ok(()),
@@ -285,7 +321,7 @@ fn help() -> String {
     for (name, value, help) in OPTIONS.iter().filter(|option| !option.2.is_empty()) {
         text.push_str(&format!("  {:<28}{help}\n", format!("{name} {value}")));
     }
-    text.push_str("\nExit codes: 0 fine, 2 usage, 4 nothing selected, 20 infrastructure, 21 no usable GPU, 94 bad filter,\n96 bad case file, 100 failures, 103 crashes or hangs, 110 the record could not be written.\n");
+    text.push_str("\nExit codes: 0 fine, 2 usage, 4 nothing selected, 6 cannot run it there,\n20 infrastructure, 21 no usable GPU, 94 bad filter, 96 bad case file, 100 failures, 103 crashes or hangs, 110 the record could not be written.\n");
     text
 }
 

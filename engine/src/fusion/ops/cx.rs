@@ -4,7 +4,7 @@ use super::call::Call;
 use crate::array::View;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::AxisKind;
-use crate::fusion::meta::{AxisMeta, Extent, OperandMeta, Shape, SizeMath};
+use crate::fusion::meta::{AxisMeta, Extent, OperandMeta, Shape, SizeMath, paired};
 use crate::num::{BinaryOp, DType, Value};
 
 /// An operation whose results' types and axes are asked for. Extents are
@@ -116,6 +116,14 @@ impl MetaCx<'_> {
         self.math
             .unify(a, b)
             .map_err(|(a, b)| Diagnostic::user(code::EXTENT, format!("{name}: {what}: {a} and {b} must be equal")))
+    }
+
+    /// The axis of a result at which two operands broadcast against each other,
+    /// or a refusal that names both extents.
+    pub fn paired(&mut self, what: &str, a: AxisMeta, b: AxisMeta) -> Result<AxisMeta> {
+        let name = self.name();
+        paired(a, b, self.math)
+            .map_err(|(a, b)| Diagnostic::user(code::EXTENT, format!("{name}: {what}: {a} and {b} do not broadcast")))
     }
 
     /// Refuses what a condition on known extents rules out; nothing while it is unknown.

@@ -18,10 +18,14 @@
 mod activation;
 mod args;
 mod call;
+#[cfg(test)]
+mod checks;
 mod cx;
 mod draft;
 mod elementwise;
+mod matmul;
 mod norm;
+mod random;
 mod reduce;
 mod row;
 mod shape;

@@ -45,6 +45,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "N§2",
     ),
     OpRow::composite(
+        "index",
+        &[req("shape", ParamKind::Shape), req("axis", ParamKind::Int).py("dim")],
+        index,
+        "A tensor of the extents in brackets whose i64 elements are their positions along an axis.",
+        "the index of a loop; NumPy indices",
+    ),
+    OpRow::composite(
         "size",
         &[req("x", ParamKind::Tensor), req("axis", ParamKind::Int).py("dim")],
         size,
@@ -89,6 +96,10 @@ fn permute(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 fn full(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let dtype = args.dtype("dtype").ok_or_else(|| Diagnostic::bug("full: the data type was checked"))?;
     Ok(vec![b.full(args.list("shape"), args.src("value")?, dtype)?])
+}
+
+fn index(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    Ok(vec![b.index(args.list("shape"), args.int("axis").unwrap_or(0))?])
 }
 
 fn size(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {

@@ -1,7 +1,7 @@
 //! All rows, by family.
 
 use super::row::OpRow;
-use super::{activation, elementwise, norm, reduce, shape, stats};
+use super::{activation, elementwise, matmul, norm, random, reduce, shape, stats};
 
 /// The families, in the order of the documentation.
 const FAMILIES: &[&[OpRow]] = &[
@@ -11,9 +11,11 @@ const FAMILIES: &[&[OpRow]] = &[
     elementwise::OTHERS,
     reduce::ROWS,
     shape::ROWS,
+    random::ROWS,
     stats::ROWS,
     norm::ROWS,
     activation::ROWS,
+    matmul::ROWS,
 ];
 
 /// Every row.

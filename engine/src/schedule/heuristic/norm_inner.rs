@@ -268,7 +268,7 @@ fn is_cheap(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
         return false;
     }
     let cheap = match op.compute {
-        Compute::Cast => true,
+        Compute::Cast | Compute::Index { .. } => true,
         Compute::Copy => state.producers(tv).iter().all(|producer| state.tensors[*producer].io.is_none()),
         Compute::Unary(op) => matches!(op, Abs | Neg | Relu),
         Compute::Binary(op) => matches!(op, Add | Sub | Mul | Maximum | Minimum),

@@ -1,0 +1,123 @@
+//! What the tests of the families of operations share: one statement on some
+//! arguments, through text, rules and evaluator.
+
+use crate::diag::Result;
+use crate::fusion::{Fusion, bind, layouts};
+use crate::num::{DType, Value};
+use crate::refeval::evaluate;
+use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
+use crate::text::{parse_one, print};
+use arbtest::arbitrary;
+
+/// The text of a fusion of one statement on inputs `%a, %b, ...`, with the
+/// results that are named before its `=`.
+fn text(statement: &str, inputs: &[HostTensor], constant: bool) -> String {
+    let dim = |size: &i64| if constant || *size == 1 { size.to_string() } else { "?".into() };
+    let input = |(i, tensor): (usize, &HostTensor)| {
+        let dims: Vec<String> = tensor.sizes().iter().map(dim).collect();
+        format!("%{}: {}[{}]", char::from(b'a' + i as u8), tensor.dtype(), dims.join(", "))
+    };
+    let inputs: Vec<String> = inputs.iter().enumerate().map(input).collect();
+    let results = statement.split_once('=').expect("a statement has results").0;
+    format!("fusion @f({}) {{\n  {statement}\n  return {}\n}}\n", inputs.join(", "), results.trim())
+}
+
+fn fusion(text: &str) -> std::result::Result<Fusion, String> {
+    let fusion = parse_one(text).map_err(|errors| format!("{}: {}", errors[0].code, errors[0].message))?;
+    let printed = print(&fusion);
+    assert_eq!(parse_one(&printed).as_ref(), Ok(&fusion), "{printed}");
+    Ok(fusion)
+}
+
+/// The results of a statement. Its text survives printing; with symbolic and
+/// with constant extents the results are the same; their strides are those of
+/// the rule.
+pub(super) fn results(statement: &str, inputs: &[HostTensor]) -> Vec<HostTensor> {
+    let args: Vec<Arg> = inputs.iter().cloned().map(Arg::Tensor).collect();
+    let run = |constant: bool| {
+        let text = text(statement, inputs, constant);
+        let fusion = fusion(&text).unwrap_or_else(|error| panic!("{text}{error}"));
+        let outputs = evaluate(&fusion, &args).unwrap_or_else(|error| panic!("{text}{error}"));
+        check_strides(&fusion, &args, &outputs);
+        outputs
+    };
+    let outputs = run(false);
+    for (a, b) in outputs.iter().zip(run(true)) {
+        assert!(a.meta == b.meta && a.bits_equal(&b), "{statement}: symbolic and constant extents differ");
+    }
+    outputs
+}
+
+/// The result of a statement that has one.
+pub(super) fn result(statement: &str, inputs: &[HostTensor]) -> HostTensor {
+    let mut outputs = results(statement, inputs);
+    assert_eq!(outputs.len(), 1);
+    outputs.remove(0)
+}
+
+/// A statement's result by type, sizes and values.
+pub(super) fn check_value(statement: &str, inputs: &[HostTensor], dtype: DType, sizes: &[i64], values: &[f64]) {
+    let output = result(statement, inputs);
+    assert_eq!((output.dtype(), output.sizes()), (dtype, sizes), "{statement}");
+    assert_eq!(output.to_f64(), values, "{statement}");
+}
+
+/// The refusal of a statement: by the text with constant extents, and, unless
+/// the text with symbolic ones is refused too, by their arguments.
+pub(super) fn check_refused(statement: &str, inputs: &[HostTensor], expected: &str) {
+    let known = fusion(&text(statement, inputs, true)).expect_err("extents are known");
+    assert_eq!(known, expected, "{statement}");
+    let Ok(fusion) = fusion(&text(statement, inputs, false)) else { return };
+    let args: Vec<Arg> = inputs.iter().cloned().map(Arg::Tensor).collect();
+    let bound: Result<_> = evaluate(&fusion, &args);
+    let message = bound.expect_err("arguments are known").message;
+    let (_, expected) = expected.split_once(": ").expect("a code stands before the message");
+    assert!(message.ends_with(expected), "{statement}: {message}");
+}
+
+/// The strides of outputs are those that the rules say.
+fn check_strides(fusion: &Fusion, args: &[Arg], outputs: &[HostTensor]) {
+    let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+    let bindings = bind(fusion, &metas).expect("the arguments were bound before");
+    let layouts = layouts(fusion, &bindings, &metas).expect("rules of strides apply");
+    for (&id, output) in fusion.outputs.iter().zip(outputs) {
+        assert_eq!(output.meta, layouts[id], "the values of `%{}` and its rule", fusion.tensors[id].name);
+    }
+}
+
+/// A tensor with any order of axes in memory, gaps between them, some expanded.
+pub(super) fn strided(
+    u: &mut arbitrary::Unstructured<'_>,
+    dtype: DType,
+    sizes: &[i64],
+) -> arbitrary::Result<HostTensor> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    for i in (1..order.len()).rev() {
+        order.swap(i, u.int_in_range(0..=i)?);
+    }
+    let mut strides = vec![0; sizes.len()];
+    let mut step = 1;
+    for axis in order {
+        strides[axis] = if u.ratio(1u8, 8u8)? { 0 } else { step };
+        step *= sizes[axis].max(1) + i64::from(u.ratio(1u8, 4u8)?);
+    }
+    let mut next = u.int_in_range(0..=16u32)?;
+    let meta = TensorMeta { dtype, sizes: sizes.to_vec(), strides };
+    let value = |_: &[i64]| {
+        next = (next * 5 + 3) % 17;
+        Value::Float(f64::from(next) - 8.0)
+    };
+    Ok(HostTensor::strided(meta, value).expect("sizes are small"))
+}
+
+/// A dense tensor of given values.
+pub(super) fn dense(dtype: DType, sizes: &[i64], values: &[f64]) -> HostTensor {
+    HostTensor::from_f64(dtype, sizes, values).expect("sizes are small")
+}
+
+/// A dense tensor of small integers.
+pub(super) fn counting(dtype: DType, sizes: &[i64]) -> HostTensor {
+    let len: i64 = sizes.iter().product();
+    let values: Vec<f64> = (0..len).map(|i| ((i * 37) % 11) as f64 - 4.0).collect();
+    dense(dtype, sizes, &values)
+}

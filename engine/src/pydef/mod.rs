@@ -1,0 +1,51 @@
+//! nvFuser's own form of definitions: reader and printer.
+//!
+//! nvFuser prints a fusion as a Python function, and its tests and bug reports
+//! are scripts around such functions:
+//!
+//! ```python
+//! def nvfuser_fusion(fd : FusionDefinition) -> None :
+//!     tv0 = fd.define_tensor(shape=[-1, 8], contiguity=[True, True], dtype=DataType.Float, is_cpu=False)
+//!     tv1 = fd.ops.mul(tv0, 2.00000)
+//!     fd.add_output(tv1)
+//!
+//! inputs = [torch.randn(48, dtype=torch.float32, device="cuda:0").as_strided((6, 8), (8, 1))]
+//! ```
+//!
+//! [`read`] takes the text and gives a [`Definition`] for each fusion that it
+//! makes, with what the script passes to it; no Python is involved. The stages:
+//! a lexer that knows lines and indentation; a parser of Python's statements and
+//! expressions; a small interpreter that follows numbers, lists, data types,
+//! tensors of the script and values of definitions, and carries everything else
+//! along as *unknown*, which matters only where a definition or its inputs depend
+//! on it. Operations, their argument names and defaults are the rows of
+//! [`crate::fusion::ops`].
+//!
+//! All errors of a text come at once, with their places. Whatever the text,
+//! nothing here panics, recurses deeper than its stated limits, runs longer than
+//! a number of steps, or makes lists beyond a length.
+
+mod adapt;
+mod arith;
+mod ast;
+mod call;
+mod define;
+mod draft;
+mod env;
+mod eval;
+mod expr;
+mod interp;
+mod lexer;
+mod names;
+mod opcall;
+mod parser;
+mod reader;
+mod recipe;
+#[cfg(test)]
+mod tests;
+mod torch;
+mod value;
+
+pub use names::{dtype_of_torch, torch_name};
+pub use reader::{Definition, MAX_BYTES, read};
+pub use recipe::{Fill, InputRecipe, Number, TensorRecipe};

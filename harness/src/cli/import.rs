@@ -1,0 +1,91 @@
+//! `import`: definitions in nvFuser's form. The file is read and written as a
+//! case; with recorded arrays the definition is run and compared with them.
+
+use super::args::{Args, Place};
+use super::{Failure, print};
+use crate::exit;
+use crate::import::{Given, Record, arguments, case_text, check, find_record, read_arrays};
+use engine::diag::{Diagnostic, Kind, code, render};
+use engine::fusion::Fusion;
+use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
+use engine::pydef::{Definition, read};
+use engine::refeval::evaluate_all;
+use engine::runtime::Session;
+use engine::tensor::Arg;
+use std::path::Path;
+
+pub(super) fn import(args: &Args) -> Result<u8, Failure> {
+    let path = Path::new(args.operand.as_deref().unwrap_or_default());
+    let shown = path.display().to_string();
+    let source = std::fs::read(path)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".into()))
+        .map_err(|error| refusal(exit::BAD_CASES, &Diagnostic::user(code::CASE_PATH, format!("{shown}: {error}"))))?;
+    let definitions = read(&source).map_err(|errors| {
+        let texts: Vec<String> = errors.iter().map(|error| render(error, &shown, &source, 1)).collect();
+        Failure::new(exit::BAD_CASES, texts.concat())
+    })?;
+    let compared = match (&args.inputs, &args.records) {
+        (Some(inputs), Some(records)) => Some((inputs, records)),
+        (None, None) => None,
+        _ => {
+            let error = Diagnostic::user(code::USAGE, "`--inputs` and `--records` belong together");
+            return Err(refusal(exit::USAGE, &error));
+        }
+    };
+    if args.output.is_some() || compared.is_none() {
+        write_case(args, path, &definitions)?;
+    }
+    let Some((inputs, records)) = compared else { return Ok(exit::OK) };
+    let [definition] = &definitions[..] else {
+        let message = format!("{shown} makes {} definitions, a record is of one", definitions.len());
+        return Err(refusal(exit::USAGE, &Diagnostic::user(code::USAGE, message)));
+    };
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let arrays = read_arrays(inputs).map_err(|error| refusal(exit::BAD_CASES, &error))?;
+    let record = find_record(records, &name).map_err(|error| refusal(exit::BAD_CASES, &error))?;
+    let made = arguments(&definition.fusion, &record, &arrays).map_err(|error| refusal(exit::BAD_CASES, &error))?;
+    let given = run(args.place, &definition.fusion, &made, &record).map_err(|error| {
+        // Not being able to run it here is no disagreement.
+        let exit = if error.kind == Kind::Unsupported { exit::UNSUPPORTED } else { exit::FAILED };
+        refusal(exit, &error)
+    })?;
+    let outcome = check(&record, &arrays, &given).map_err(|error| refusal(exit::BAD_CASES, &error))?;
+    print(&outcome.text);
+    if outcome.differences == 0 {
+        return Ok(exit::OK);
+    }
+    Err(Failure::new(exit::FAILED, format!("{name}: {} difference(s) from the record", outcome.differences)))
+}
+
+fn refusal(exit: u8, error: &Diagnostic) -> Failure {
+    Failure::new(exit, error.to_string())
+}
+
+fn write_case(args: &Args, path: &Path, definitions: &[Definition]) -> Result<(), Failure> {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let text = case_text("Repro", &format!("imported from {name}"), definitions)
+        .map_err(|error| refusal(exit::BAD_CASES, &error))?;
+    let Some(output) = &args.output else {
+        print(&text);
+        return Ok(());
+    };
+    std::fs::write(output, text).map_err(|error| {
+        let message = format!("{}: {error}", output.display());
+        refusal(exit::NO_RECORD, &Diagnostic::user(code::CASE_PATH, message))
+    })
+}
+
+fn run(place: Place, fusion: &Fusion, args: &[Arg], _record: &Record) -> engine::diag::Result<Given> {
+    let session = match place {
+        Place::Reference => {
+            let all = evaluate_all(fusion, args)?;
+            return Ok(Given { outputs: all.outputs, updates: Some(all.updates), strides: true });
+        }
+        Place::Simulator => Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default()),
+        Place::Gpu => Session::cuda(0, Options::default())?,
+    };
+    let outcome = session.run(fusion, args, &NoTrace)?;
+    // A session gives its outputs dense and row-major.
+    Ok(Given { outputs: outcome.outputs, updates: None, strides: false })
+}

@@ -1,0 +1,113 @@
+//! What a run gives, held against its record: types, sizes, strides and values.
+
+use super::arguments::recorded;
+use super::npz::Array;
+use super::record::{Entry, Record, TensorEntry};
+use engine::diag::{Diagnostic, Result, code};
+use engine::num::DType;
+use engine::refeval::{Tolerance, compare};
+use engine::tensor::HostTensor;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// What a run gave.
+pub(crate) struct Given {
+    /// The outputs in order.
+    pub(crate) outputs: Vec<HostTensor>,
+    /// Inputs that were updated, by position; `None` where the device does not
+    /// give them back.
+    pub(crate) updates: Option<Vec<(usize, HostTensor)>>,
+    /// Whether the strides of the outputs are those that a caller would see.
+    pub(crate) strides: bool,
+}
+
+/// The outcome of a comparison.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// A line for each output.
+    pub(crate) text: String,
+    /// What does not agree.
+    pub(crate) differences: usize,
+}
+
+impl Outcome {
+    fn line(&mut self, agrees: bool, text: std::fmt::Arguments<'_>) {
+        let _ = writeln!(self.text, "{} {text}", if agrees { "agrees: " } else { "differs:" });
+        self.differences += usize::from(!agrees);
+    }
+}
+
+/// The tolerance of a record: nvFuser's tests of single operations allow 1e-3,
+/// the others what `torch.testing.assert_close` allows for the type.
+fn tolerance(record: &Record, dtype: DType) -> Tolerance {
+    let (abs, rel) = match dtype.name() {
+        _ if dtype.is_int() || dtype == DType::Bool => return Tolerance::EXACT,
+        _ if record.opinfo.is_some() => (1e-3, 0.0),
+        "f16" => (1e-5, 1e-3),
+        "bf16" => (1e-5, 1.6e-2),
+        "f32" | "c64" => (1e-5, 1.3e-6),
+        "f64" | "c128" => (1e-7, 1e-7),
+        _ => return Tolerance::EXACT,
+    };
+    Tolerance { abs, rel }
+}
+
+/// Compares outputs and updated inputs with a record.
+pub(crate) fn check(record: &Record, arrays: &BTreeMap<String, Array>, given: &Given) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    if record.outputs.len() != given.outputs.len() {
+        let (expected, got) = (record.outputs.len(), given.outputs.len());
+        outcome.line(false, format_args!("{got} outputs, the record has {expected}"));
+    }
+    for (position, (entry, output)) in record.outputs.iter().zip(&given.outputs).enumerate() {
+        let Entry::Tensor(entry) = entry else { continue };
+        let what = format!("output {position}");
+        one(&mut outcome, record, arrays, &what, (entry, entry.data.as_deref()), (output, given.strides))?;
+    }
+    let Some(updates) = &given.updates else { return Ok(outcome) };
+    for (position, name) in &record.inputs_after {
+        let input = position.parse::<usize>().ok();
+        let entry = input.and_then(|input| record.inputs.get(input));
+        let (Some(input), Some(Entry::Tensor(entry))) = (input, entry) else {
+            let message = format!("`inputs_after` names input {position}, which is no tensor of the record");
+            return Err(Diagnostic::user(code::RECORD, message));
+        };
+        let what = format!("input {input} afterwards");
+        match updates.iter().find(|(updated, _)| *updated == input) {
+            Some((_, tensor)) => one(&mut outcome, record, arrays, &what, (entry, Some(name)), (tensor, true))?,
+            None => outcome.line(false, format_args!("{what}: is not updated, the record has it changed")),
+        }
+    }
+    Ok(outcome)
+}
+
+fn one(
+    outcome: &mut Outcome,
+    record: &Record,
+    arrays: &BTreeMap<String, Array>,
+    what: &str,
+    (entry, name): (&TensorEntry, Option<&str>),
+    (got, strides): (&HostTensor, bool),
+) -> Result<()> {
+    let dtype = entry.dtype()?;
+    let shown = format!("{} {:?} strides {:?}", got.dtype(), got.sizes(), got.strides());
+    let expected = format!("{dtype} {:?} strides {:?}", entry.shape, entry.stride);
+    let same_meta = got.dtype() == dtype && got.sizes() == entry.shape && (!strides || got.strides() == entry.stride);
+    if !same_meta {
+        outcome.line(false, format_args!("{what}: is {shown}, the record has {expected}"));
+    }
+    if got.dtype() != dtype || got.sizes() != entry.shape {
+        return Ok(());
+    }
+    let Some(wanted) = recorded(what, entry, name, arrays)? else {
+        if same_meta {
+            outcome.line(true, format_args!("{what}: {shown}; values are not recorded"));
+        }
+        return Ok(());
+    };
+    let result = compare(got, &wanted, tolerance(record, dtype))?;
+    if same_meta || !result.passed() {
+        outcome.line(result.passed(), format_args!("{what}: {shown}; {result}"));
+    }
+    Ok(())
+}

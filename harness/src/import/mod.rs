@@ -1,0 +1,14 @@
+//! Definitions in nvFuser's form with recorded runs of them: arrays, records,
+//! arguments made of both, and the comparison of what a run gives.
+
+mod arguments;
+mod check;
+mod npz;
+mod record;
+mod spec;
+
+pub(crate) use arguments::arguments;
+pub(crate) use check::{Given, check};
+pub(crate) use npz::read as read_arrays;
+pub(crate) use record::{Record, find as find_record};
+pub(crate) use spec::case_text;

@@ -1,0 +1,152 @@
+//! A definition as a case: its inputs as the specifications of case files, and
+//! the text of a `.fuse` file.
+
+use crate::case::{Dist, InputSpec, Layout, Number, Real, TensorSpec};
+use engine::diag::{Diagnostic, Result, code};
+use engine::fusion::{Fusion, Operand, ScalarDef};
+use engine::pydef::{self, Definition, Fill, InputRecipe, TensorRecipe};
+use std::fmt::Write;
+
+/// The entries of `inputs:` for what a script passes, by the names of the
+/// fusion's inputs; empty if it passes nothing.
+fn inputs_of(definition: &Definition) -> Result<Vec<(String, InputSpec)>> {
+    let Some(recipes) = &definition.inputs else { return Ok(Vec::new()) };
+    let fusion = &definition.fusion;
+    if recipes.len() != fusion.inputs.len() {
+        let (given, wanted) = (recipes.len(), fusion.inputs.len());
+        let kind = if given < wanted { code::MISSING_INPUT } else { code::EXTRA_INPUT };
+        let message = format!("@{} takes {wanted} inputs, the script passes {given}", fusion.name);
+        return Err(Diagnostic::user(kind, message).label(definition.span, ""));
+    }
+    let named = fusion.inputs.iter().zip(recipes).map(|(operand, recipe)| {
+        let name = name_of(fusion, *operand);
+        let spec = match recipe {
+            InputRecipe::Scalar(number) => InputSpec::Scalar(scalar(&name, *number)?),
+            InputRecipe::Tensor(tensor) => InputSpec::Tensor(self::tensor(&name, tensor)?),
+        };
+        Ok((name, spec))
+    });
+    named.collect()
+}
+
+fn name_of(fusion: &Fusion, operand: Operand) -> String {
+    match operand {
+        Operand::Tensor(t) => fusion.tensors[t].name.clone(),
+        Operand::Scalar(s) => match &fusion.scalars[s].def {
+            ScalarDef::Input { name, .. } => name.clone(),
+            _ => String::new(),
+        },
+    }
+}
+
+fn scalar(name: &str, number: pydef::Number) -> Result<Number> {
+    match number {
+        pydef::Number::Bool(v) => Ok(Number::Bool(v)),
+        pydef::Number::Float(v) => Ok(Number::Float(Real::new(v))),
+        pydef::Number::Int(v) => i64::try_from(v).map(Number::Int).map_err(|_| {
+            Diagnostic::user(code::BAD_NUMBER, format!("input `%{name}`: the integer {v} has more than 64 bits"))
+        }),
+        pydef::Number::Complex(..) => {
+            Err(Diagnostic::user(code::DTYPE, format!("input `%{name}`: complex scalars have no form in a case")))
+        }
+    }
+}
+
+fn tensor(name: &str, recipe: &TensorRecipe) -> Result<TensorSpec> {
+    let dist = match &recipe.fill {
+        Fill::Normal(mean, deviation) => Dist::Normal(Real::new(*mean), Real::new(*deviation)),
+        Fill::Uniform(low, high) => Dist::Uniform(Real::new(*low), Real::new(*high)),
+        Fill::Randint(low, high) => Dist::Randint(*low, *high),
+        Fill::Arange(start, step) => Dist::Arange(Real::new(*start), Real::new(*step)),
+        Fill::Full(value) => Dist::Full(Real::new(value.as_f64())),
+        Fill::Listed(values) => match listed(values) {
+            Some(dist) => dist,
+            None => {
+                let message = format!("input `%{name}`: its listed elements have no form in a case");
+                return Err(Diagnostic::user(code::PY_CONSTRUCT, message)
+                    .note("elements that go up by equal steps, or are all equal, have one"));
+            }
+        },
+    };
+    let dense = engine::tensor::TensorMeta::contiguous(recipe.dtype, &recipe.sizes).strides == recipe.strides;
+    let layout = Layout {
+        strides: (!dense).then(|| recipe.strides.clone()),
+        offset: usize::try_from(recipe.offset).unwrap_or(0),
+        ..Layout::default()
+    };
+    Ok(TensorSpec { dist, sizes: recipe.sizes.clone(), seed: None, layout })
+}
+
+/// Listed elements as one value or as equal steps.
+fn listed(values: &[pydef::Number]) -> Option<Dist> {
+    let numbers: Vec<f64> = values.iter().map(|value| value.as_f64()).collect();
+    let (Some(&first), step) = (numbers.first(), numbers.get(1).map_or(0.0, |second| second - numbers[0])) else {
+        return Some(Dist::Full(Real::new(0.0)));
+    };
+    if step == 0.0 && numbers.iter().all(|v| *v == first) {
+        return Some(Dist::Full(Real::new(first)));
+    }
+    let steps = numbers.iter().enumerate().all(|(i, v)| *v == first + step * i as f64);
+    steps.then(|| Dist::Arange(Real::new(first), Real::new(step)))
+}
+
+/// A case file with these definitions, each under a name of its own.
+pub(crate) fn case_text(suite: &str, about: &str, definitions: &[Definition]) -> Result<String> {
+    let mut text =
+        format!("---\nversion = 1\nsuite   = \"{suite}\"\ntags    = [\"repro\"]\nabout   = {about:?}\n---\n");
+    let mut names = std::collections::BTreeSet::new();
+    for definition in definitions {
+        let mut fusion = definition.fusion.clone();
+        let mut number = 2;
+        while !names.insert(fusion.name.clone()) {
+            fusion.name = format!("{}_{number}", definition.fusion.name);
+            number += 1;
+        }
+        let _ = write!(text, "{}", engine::text::print(&fusion));
+        for (name, spec) in inputs_of(definition)? {
+            let _ = writeln!(text, "; inputs: {name} = {}", spec_text(&spec));
+        }
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    Ok(text)
+}
+
+fn spec_text(spec: &InputSpec) -> String {
+    match spec {
+        InputSpec::Scalar(Number::Int(v)) => v.to_string(),
+        InputSpec::Scalar(Number::Bool(v)) => v.to_string(),
+        InputSpec::Scalar(Number::Float(v)) => real(*v),
+        InputSpec::Tensor(tensor) => {
+            let head = match tensor.dist {
+                Dist::Normal(mean, sd) if (mean.get(), sd.get()) == (0.0, 1.0) => "normal".into(),
+                Dist::Normal(mean, sd) => format!("normal({}, {})", real(mean), real(sd)),
+                Dist::Uniform(low, high) if (low.get(), high.get()) == (0.0, 1.0) => "uniform".into(),
+                Dist::Uniform(low, high) => format!("uniform({}, {})", real(low), real(high)),
+                Dist::Randint(low, high) => format!("randint({low}, {high})"),
+                Dist::Arange(start, step) => format!("arange({}, {})", real(start), real(step)),
+                Dist::Full(value) => format!("full({})", real(value)),
+                Dist::Bernoulli(p) => format!("bernoulli({})", real(p)),
+                Dist::Special => "special".into(),
+            };
+            let mut text = format!("{head}{:?}", tensor.sizes);
+            if let Some(strides) = &tensor.layout.strides {
+                let _ = write!(text, " strides {strides:?}");
+            }
+            if tensor.layout.offset > 0 {
+                let _ = write!(text, " offset {}", tensor.layout.offset);
+            }
+            text
+        }
+    }
+}
+
+fn real(value: Real) -> String {
+    let value = value.get();
+    match value {
+        v if v.is_nan() => "nan".into(),
+        v if v.is_infinite() => if v > 0.0 { "inf" } else { "-inf" }.into(),
+        v => format!("{v:?}"),
+    }
+}
