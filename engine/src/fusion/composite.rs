@@ -34,7 +34,7 @@ impl FusionBuilder {
 
     /// `sum / n`, where `n` is the number of elements that one result combines.
     pub fn mean(&mut self, x: impl Into<Src>, axes: &[i64], keepdim: bool) -> Result<Operand> {
-        let x = self.float_tensor("mean", x.into())?;
+        let x = self.number_tensor("mean", x.into())?;
         let axes = self.all_axes("mean", x, axes)?;
         let mean = self.mean_of(x, &axes)?;
         if keepdim { self.keep(mean, x, &axes) } else { Ok(mean) }
@@ -70,7 +70,7 @@ impl FusionBuilder {
         correction: i64,
         keepdim: bool,
     ) -> Result<(Operand, Operand)> {
-        let x = self.float_tensor(name, x)?;
+        let x = self.number_tensor(name, x)?;
         let axes = self.all_axes(name, x, axes)?;
         let (var, mean, _) = self.var_of(x, &axes, correction)?;
         if keepdim {
@@ -85,7 +85,10 @@ impl FusionBuilder {
         let mean = self.mean_of(x, axes)?;
         let spread = self.keep(mean, x, axes)?;
         let centred = self.binary(BinaryOp::Sub, x, spread)?;
-        let square = self.binary(BinaryOp::Mul, centred, centred)?;
+        // The square of a complex deviation is that of its magnitude.
+        let complex = self.dtype(centred).is_complex();
+        let deviation = if complex { self.unary(UnaryOp::Abs, centred)? } else { centred };
+        let square = self.binary(BinaryOp::Mul, deviation, deviation)?;
         let sum = self.reduce_over(ReduceOp::Sum, square, axes)?;
         let count = self.count(x, axes)?;
         let free = self.binary(BinaryOp::Sub, count, correction)?;
@@ -136,11 +139,24 @@ impl FusionBuilder {
         }
     }
 
-    /// A tensor in the float type that formulas are computed in.
+    /// A tensor in the float type that formulas are computed in. Complex ones
+    /// are refused.
     fn float_tensor(&mut self, name: &str, x: Src) -> Result<TensorId> {
+        let x = self.number_tensor(name, x)?;
+        let dtype = self.dtype(Operand::Tensor(x));
+        if dtype.is_complex() {
+            return Err(Diagnostic::user(code::DTYPE, format!("{name}: not defined on {dtype}"))
+                .note("take the real and the imaginary part first"));
+        }
+        Ok(x)
+    }
+
+    /// A tensor in the float or complex type that formulas are computed in.
+    fn number_tensor(&mut self, name: &str, x: Src) -> Result<TensorId> {
         let x = self.tensor_operand(name, x)?;
         let dtype = self.dtype(Operand::Tensor(x));
-        let x = self.cast(x, if dtype.is_float() { dtype.compute() } else { DType::F32 })?;
+        let float = dtype.is_float() || dtype.is_complex();
+        let x = self.cast(x, if float { dtype.compute() } else { DType::F32 })?;
         self.tensor_operand(name, x.into())
     }
 

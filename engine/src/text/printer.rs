@@ -6,7 +6,7 @@
 
 use crate::fusion::ops::{Attr, Call, Need, Param, ParamKind};
 use crate::fusion::{AxisKind, Fusion, InputLayout, Op, OpKind, Operand, ScalarDef, ScalarId, TensorId};
-use crate::num::{DType, DTypeClass, TernaryOp, Value};
+use crate::num::{DType, DTypeClass, TernaryOp, Value, eval};
 use crate::util::SecondaryMap;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -303,9 +303,10 @@ pub(super) fn literal(value: Value, dtype: DType) -> String {
         }
         Value::Float(v) => {
             // The short form of an f32 is read as an f64 and rounded again,
-            // which may in principle differ: then the long form is printed.
+            // which may differ: then the long form is printed.
             let short = format!("{:?}", v as f32);
-            let reads_back = short.parse::<f64>().is_ok_and(|read| f64::from(read as f32).to_bits() == v.to_bits());
+            let read = short.parse::<f64>().map(|read| eval::round_float(dtype, read));
+            let reads_back = read.is_ok_and(|read| read.to_bits() == v.to_bits());
             if dtype != DType::F64 && reads_back { short } else { format!("{v:?}") }
         }
     }
