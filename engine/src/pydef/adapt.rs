@@ -7,7 +7,7 @@ use super::recipe::Number;
 use super::value::{Py, Seq};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::Operand;
-use crate::fusion::ops::{self, OpRow};
+use crate::fusion::ops::{self, Call, OpRow, Param};
 
 /// nvFuser's names of operations that the table has under another name.
 const NAMES: &[(&str, &str)] = &[("ceilDiv", "ceildiv"), ("fmax", "max"), ("fmin", "min")];
@@ -21,6 +21,11 @@ pub(super) fn row(name: &str) -> Option<&'static OpRow> {
 /// Whether nvFuser lists results that may be None.
 pub(super) fn has_optional_results(name: &str) -> bool {
     matches!(name, "grouped_mm" | "scaled_mm")
+}
+
+/// The keyword and the text of a parameter whose form differs from the row's.
+pub(super) fn printed(_call: &Call, _param: &Param, _operands: &[String]) -> Option<(&'static str, String)> {
+    None
 }
 
 /// Rewrites arguments to what the row takes.

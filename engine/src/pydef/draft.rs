@@ -99,7 +99,14 @@ impl Draft {
     /// A constant; without a type it has the one that Python's number has.
     pub(super) fn constant(&mut self, number: Number, dtype: Option<DType>) -> Result<Operand> {
         let (value, own) = value_of(number)?;
-        self.builder.constant(value, dtype.unwrap_or(own))
+        match dtype {
+            None => self.builder.constant(value, own),
+            Some(dtype) if own == DType::U64 && dtype != own => {
+                let wide = self.builder.constant(value, own)?;
+                self.builder.cast(wide, dtype)
+            }
+            Some(dtype) => self.builder.constant(value, dtype),
+        }
     }
 
     /// Declares an input tensor.
@@ -136,7 +143,10 @@ impl Draft {
         }
         let name = self.free_name(target);
         let tensor = self.builder.tensor(&name, declared.dtype, &dims)?;
-        if rank > 0 {
+        // Nothing contiguous in no particular order: any layout.
+        let flags = declared.shape.iter().map(|&size| (size != 1).then_some(false));
+        let any = declared.stride_order.is_empty() && flags.eq(declared.contiguity.iter().copied());
+        if !any {
             self.builder.set_layout(tensor, InputLayout { contiguity: declared.contiguity, order })?;
         }
         Ok(tensor)
@@ -215,11 +225,13 @@ pub(super) fn value_of(number: Number) -> Result<(Value, DType)> {
     match number {
         Number::Bool(v) => Ok((Value::Bool(v), DType::Bool)),
         Number::Float(v) => Ok((Value::Float(v), DType::F64)),
-        Number::Int(v) => match i64::try_from(v) {
-            Ok(v) => Ok((Value::Int(v), DType::I64)),
-            Err(_) => Err(Diagnostic::user(code::BAD_NUMBER, format!("the integer {v} has more than 64 bits"))),
+        Number::Int(v) => match (i64::try_from(v), u64::try_from(v)) {
+            (Ok(v), _) => Ok((Value::Int(v), DType::I64)),
+            // Unsigned numbers of 64 bits are held by their bits.
+            (_, Ok(v)) => Ok((Value::Int(v.cast_signed()), DType::U64)),
+            _ => Err(Diagnostic::user(code::BAD_NUMBER, format!("the integer {v} has more than 64 bits"))),
         },
-        Number::Complex(..) => Err(Diagnostic::user(code::DTYPE, "complex constants are not read")),
+        Number::Complex(re, im) => Ok((Value::Complex(re, im), DType::C128)),
     }
 }
 

@@ -19,7 +19,8 @@
 //! tensors of the script and values of definitions, and carries everything else
 //! along as *unknown*, which matters only where a definition or its inputs depend
 //! on it. Operations, their argument names and defaults are the rows of
-//! [`crate::fusion::ops`].
+//! [`crate::fusion::ops`]. [`print()`] writes a fusion in this form; reading that
+//! gives a fusion of the same structure.
 //!
 //! All errors of a text come at once, with their places. Whatever the text,
 //! nothing here panics, recurses deeper than its stated limits, runs longer than
@@ -39,6 +40,7 @@ mod lexer;
 mod names;
 mod opcall;
 mod parser;
+mod printer;
 mod reader;
 mod recipe;
 #[cfg(test)]
@@ -47,5 +49,6 @@ mod torch;
 mod value;
 
 pub use names::{dtype_of_torch, torch_name};
+pub use printer::print;
 pub use reader::{Definition, MAX_BYTES, read};
 pub use recipe::{Fill, InputRecipe, Number, TensorRecipe};

@@ -525,3 +525,25 @@ fn bytes_never_panic() {
         Ok(())
     });
 }
+
+/// The text of a fusion reads back as the same structure, and prints the same again.
+#[track_caller]
+fn check_round_trip(fusion: &crate::fusion::Fusion) {
+    let text = super::print(fusion);
+    let again = one(&text).fusion;
+    if hash::structure(fusion) != hash::structure(&again) {
+        let (before, after) = (crate::text::print(fusion), crate::text::print(&again));
+        panic!("another structure:\n{before}\n{text}\n{after}");
+    }
+    assert_eq!(super::print(&again), text);
+}
+
+#[test]
+fn printed_fusions_read_back() {
+    arbtest::arbtest(|u| {
+        let bytes: Vec<u8> = u.arbitrary()?;
+        check_round_trip(&crate::fusion::random::generate(&bytes, &crate::fusion::random::Limits::default()).fusion);
+        Ok(())
+    })
+    .budget_ms(15000);
+}
