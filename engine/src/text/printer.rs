@@ -302,11 +302,11 @@ pub(super) fn literal(value: Value, dtype: DType) -> String {
             format!("{}{sign}{}i", part(re), part(im))
         }
         Value::Float(v) => {
-            // The short form of an f32 is read as an f64 and rounded again,
+            // The short form of an f32 is read as an f64 and rounded to the type,
             // which may differ: then the long form is printed.
             let short = format!("{:?}", v as f32);
-            let read = short.parse::<f64>().map(|read| eval::round_float(dtype, read));
-            let reads_back = read.is_ok_and(|read| read.to_bits() == v.to_bits());
+            let rounded = |read| eval::round_float(dtype, read).to_bits();
+            let reads_back = short.parse::<f64>().is_ok_and(|read| rounded(read) == v.to_bits());
             if dtype != DType::F64 && reads_back { short } else { format!("{v:?}") }
         }
     }

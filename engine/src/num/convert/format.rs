@@ -109,9 +109,9 @@ impl Format {
         let mut code = 0;
         while code < 256 {
             let value = self.widen(code as u16 & (2 * self.sign() - 1));
-            // A cast at compile time leaves the sign of a NaN open.
-            let nan = f32::from_bits(((value.to_bits() >> 63) as u32) << 31 | 0x7fc0_0000);
-            values[code] = if value.is_nan() { nan } else { value as f32 };
+            // While compiling, a conversion may drop the sign of a NaN.
+            let nan = ((value.to_bits() >> 63) as u32) << 31 | 0x7fc0_0000;
+            values[code] = if value.is_nan() { f32::from_bits(nan) } else { value as f32 };
             code += 1;
         }
         values
