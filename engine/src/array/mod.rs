@@ -19,7 +19,8 @@ mod view;
 pub(crate) use format::{format_strides, view_strides};
 pub(crate) use moves::fold_index;
 pub(crate) use order::{
-    clone_strides, copy_layout, dense_strides_in, elementwise_layout, is_dense, permuted, row_major_strides,
+    clone_strides, copy_layout, dense_strides_in, elementwise_layout, is_dense, iteration_order, permuted,
+    row_major_strides,
 };
 pub(crate) use sums::Sums;
 pub(crate) use view::Element;
