@@ -24,6 +24,7 @@ mod cx;
 mod draft;
 mod elementwise;
 mod extents;
+mod factory;
 mod index;
 mod matmul;
 mod norm;
@@ -32,7 +33,9 @@ mod reduce;
 mod reshape;
 mod resize;
 mod row;
+mod scan;
 mod shape;
+mod sort;
 mod stats;
 mod table;
 
