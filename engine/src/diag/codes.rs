@@ -362,6 +362,11 @@ codes! {
         why "The reference computes with every data type. Kernels hold f64, f32, f16, bf16, i64, i32, i8, u8 and bool; one tensor \
              or scalar of another type keeps the whole fusion on the reference.",
         fusion "fusion @f(%x: c64[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4]";
+    NOT_EVALUATED = "U0201", "the reference does not evaluate this form of an operation",
+        "use the form that the note names",
+        why "The operation can be read, checked and printed, but with these arguments its values are not defined by its \
+             arguments alone, or by no document.",
+        words "`sdpfa_fwd` with a dropout above 0: which weights a kernel drops depends on how it is tiled.";
     // Bugs.
     BUG = "B0001", "an internal invariant broke",
         "report it with the case that the run wrote",

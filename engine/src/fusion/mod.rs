@@ -39,6 +39,7 @@ pub(crate) mod sketch;
 mod strides;
 #[cfg(test)]
 mod tests;
+mod user_ids;
 
 pub use bind::{Bindings, bind, bind_args};
 pub use builder::{Dim, FusionBuilder, MAX_OPS, MAX_RANK, Src, is_name};
@@ -50,3 +51,4 @@ pub use ir::{
 pub use rewrite::{Rewritten, permute_outputs};
 pub use strides::layouts;
 pub(crate) use strides::moved as moved_strides;
+pub use user_ids::UserIds;

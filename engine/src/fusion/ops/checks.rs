@@ -88,6 +88,15 @@ pub(super) fn refusal(statement: &str, inputs: &[HostTensor]) -> String {
     }
 }
 
+/// The refusal of a statement that can be read, when it is evaluated.
+pub(super) fn check_unevaluated(statement: &str, inputs: &[HostTensor], expected: &str) {
+    let text = text(statement, inputs, false);
+    let fusion = fusion(&text).unwrap_or_else(|error| panic!("{text}{error}"));
+    let args: Vec<Arg> = inputs.iter().cloned().map(Arg::Tensor).collect();
+    let error = evaluate(&fusion, &args).expect_err("it is not evaluated");
+    assert_eq!(format!("{}: {}", error.code, error.message), expected, "{statement}");
+}
+
 /// The strides of outputs are those that the rules say.
 fn check_strides(fusion: &Fusion, args: &[Arg], outputs: &[HostTensor]) {
     let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();

@@ -17,6 +17,7 @@
 
 mod activation;
 mod args;
+mod attention;
 mod call;
 #[cfg(test)]
 mod checks;

@@ -21,6 +21,7 @@ const FAMILIES: &[&[OpRow]] = &[
     super::norm::ROWS,
     super::activation::ROWS,
     super::matmul::ROWS,
+    super::attention::ROWS,
 ];
 
 /// Every row.
