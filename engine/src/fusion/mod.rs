@@ -21,7 +21,6 @@
 
 mod bind;
 pub(crate) mod builder;
-mod composite;
 pub mod concretize;
 mod decompose;
 mod finish;

@@ -18,11 +18,13 @@
 mod activation;
 mod args;
 mod attention;
+mod batch;
 mod call;
 #[cfg(test)]
 mod checks;
 mod cx;
 mod draft;
+mod dropout;
 mod elementwise;
 mod extents;
 mod factory;
@@ -33,9 +35,12 @@ mod random;
 mod reduce;
 mod reshape;
 mod resize;
+mod rnn;
 mod row;
+mod scaled;
 mod scan;
 mod shape;
+mod softmax;
 mod sort;
 mod stats;
 mod table;
