@@ -24,14 +24,6 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite("standard_deviation", VAR, std, DEVIATION, LIBRARY),
     OpRow::composite("var_mean", VAR, var_mean, BOTH, "N§2").results(2),
     OpRow::composite("variance_mean", VAR, var_mean, BOTH, LIBRARY).results(2),
-    OpRow::composite(
-        "welford",
-        &[X, AXES],
-        welford,
-        "Three values: mean, sum of squared deviations from it, and number of elements (index).",
-        "N§2; Welford, Note on a method for calculating corrected sums of squares and products",
-    )
-    .results(3),
 ];
 
 fn correction(args: &Args) -> i64 {
@@ -53,19 +45,6 @@ fn std(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 fn var_mean(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let (var, mean) = b.var_mean(args.src("x")?, args.ints("axes"), correction(args), args.flag("keepdim"))?;
     Ok(vec![var, mean])
-}
-
-fn welford(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
-    let x = b.float_tensor("welford", args.src("x")?)?;
-    let axes = b.all_axes("welford", x, args.ints("axes"))?;
-    let moments = b.moments(x, &axes)?;
-    let mut kept: Vec<Src> = Vec::new();
-    for axis in (0..b.rank(x) as i64).filter(|axis| !axes.contains(axis)) {
-        kept.push(b.size(x, axis)?.into());
-    }
-    let count = b.count(x, &axes)?;
-    let count = b.full(&kept, count, DType::Index)?;
-    Ok(vec![moments.mean, moments.sum, count])
 }
 
 /// What a pass over a row gives.
