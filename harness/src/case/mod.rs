@@ -12,6 +12,7 @@ mod expand;
 mod header;
 mod inputs;
 mod model;
+mod python;
 mod results;
 mod source;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// The entries of `inputs:` for what a script passes, by the names of the
 /// fusion's inputs; empty if it passes nothing.
-fn inputs_of(definition: &Definition) -> Result<Vec<(String, InputSpec)>> {
+pub(crate) fn inputs_of(definition: &Definition) -> Result<Vec<(String, InputSpec)>> {
     let Some(recipes) = &definition.inputs else { return Ok(Vec::new()) };
     let fusion = &definition.fusion;
     if recipes.len() != fusion.inputs.len() {
@@ -90,18 +90,25 @@ fn listed(values: &[pydef::Number]) -> Option<Dist> {
     steps.then(|| Dist::Arange(Real::new(first), Real::new(step)))
 }
 
+/// The names of the fusions, those that repeat with a number behind them.
+pub(crate) fn unique_names(definitions: &[Definition]) -> Vec<String> {
+    let mut taken = std::collections::BTreeSet::new();
+    let mut free = |name: &str| {
+        let numbered = (2u32..).map(|number| format!("{name}_{number}"));
+        let chosen = std::iter::once(name.to_string()).chain(numbered).find(|name| !taken.contains(name));
+        let chosen = chosen.unwrap_or_default();
+        taken.insert(chosen.clone());
+        chosen
+    };
+    definitions.iter().map(|definition| free(&definition.fusion.name)).collect()
+}
+
 /// A case file with these definitions, each under a name of its own.
 pub(crate) fn case_text(suite: &str, about: &str, definitions: &[Definition]) -> Result<String> {
     let mut text =
         format!("---\nversion = 1\nsuite   = \"{suite}\"\ntags    = [\"repro\"]\nabout   = {about:?}\n---\n");
-    let mut names = std::collections::BTreeSet::new();
-    for definition in definitions {
-        let mut fusion = definition.fusion.clone();
-        let mut number = 2;
-        while !names.insert(fusion.name.clone()) {
-            fusion.name = format!("{}_{number}", definition.fusion.name);
-            number += 1;
-        }
+    for (definition, name) in definitions.iter().zip(unique_names(definitions)) {
+        let fusion = Fusion { name, ..definition.fusion.clone() };
         let _ = write!(text, "{}", engine::text::print(&fusion));
         for (name, spec) in inputs_of(definition)? {
             let _ = writeln!(text, "; inputs: {name} = {}", spec_text(&spec));
