@@ -52,10 +52,12 @@ fn named_modules(line: &str) -> Vec<String> {
     found
 }
 
-/// Whether the whole file is tests: `tests.rs`, or in a folder `tests`.
+/// Whether the whole file is tests: `tests.rs`, in a folder `tests`, or what they share, `checks.rs`.
 fn is_test(file: &Path) -> bool {
     let inside = file.strip_prefix(engine_sources()).unwrap_or(file);
-    inside.ends_with("tests.rs") || inside.components().any(|part| part.as_os_str() == "tests")
+    inside.ends_with("tests.rs")
+        || inside.ends_with("checks.rs")
+        || inside.components().any(|part| part.as_os_str() == "tests")
 }
 
 fn engine_sources() -> PathBuf {

@@ -2,6 +2,8 @@
 
 /// Everything selected is fine.
 pub(crate) const OK: u8 = 0;
+/// `fmt --check` found files that are not in their canonical form.
+pub(crate) const UNFORMATTED: u8 = 1;
 /// A malformed command line.
 pub(crate) const USAGE: u8 = 2;
 /// The filter selects nothing.

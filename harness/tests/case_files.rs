@@ -74,8 +74,8 @@ fn check_reading(target: Target) {
         let found = refusals(&case);
         let codes: BTreeSet<&str> = found.iter().map(|error| error.code.0).collect();
         let expected: BTreeSet<&str> = case.errors.iter().map(|error| error.code.as_str()).collect();
-        // A refusal that only scheduling makes is no matter of reading.
-        let later = found.is_empty() && expected.iter().all(|code| code.starts_with('U'));
+        // A refusal that only scheduling or evaluating makes is no matter of reading.
+        let later = found.is_empty() && expected.iter().all(|code| code.starts_with('U') || *code == "E0308");
         if codes != expected && !later {
             let shown: Vec<String> = found.iter().map(|error| format!("  {error}")).collect();
             wrong.push(format!(
@@ -105,7 +105,7 @@ fn the_cases_cover_what_they_must() {
     let cases = cases(Target::Sim).cases;
     let (invalid, valid): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| !case.errors.is_empty());
     assert!(valid.len() >= 250, "{} ids", valid.len());
-    assert!(invalid.len() >= 30, "{} refusals", invalid.len());
+    assert!(invalid.len() >= 250, "{} refusals", invalid.len());
     assert!(cases.iter().all(|case| !case.about.is_empty()), "every case says why it exists");
     let scheduler = valid.iter().filter(|case| case.id.contains("Scheduler")).count();
     assert!(scheduler >= 100, "`*Scheduler*` selects {scheduler} ids");

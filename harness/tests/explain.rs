@@ -1,5 +1,6 @@
 //! The table of diagnostic codes: every code that sources and cases name has a
-//! row, and every example that can be run gives its code.
+//! row, every row is named by some source, and every example that can be run
+//! gives its code.
 
 use engine::diag::{CODES, Example};
 use std::collections::BTreeSet;
@@ -50,6 +51,23 @@ fn every_code_that_is_named_has_a_row() {
         let text = std::fs::read_to_string(&path).expect("reads");
         let unknown: Vec<_> = codes_in(&text).into_iter().filter(|code| !rows.contains(code)).collect();
         assert!(unknown.is_empty(), "{}: {unknown:?} have no row in diag/codes.rs", path.display());
+    }
+}
+
+#[test]
+fn every_row_is_used() {
+    let mut sources = Vec::new();
+    for dir in ["engine/src", "harness/src"] {
+        files(&root().join(dir), &["rs"], &mut sources);
+    }
+    sources.retain(|path| !path.ends_with("diag/codes.rs"));
+    let text: String = sources.iter().map(|path| std::fs::read_to_string(path).expect("reads")).collect();
+    let table = std::fs::read_to_string(root().join("engine/src/diag/codes.rs")).expect("reads");
+    for info in CODES {
+        // The row starts with the constant: `NAME = "E0101", ...`.
+        let row = table.find(&format!(" = \"{}\"", info.code)).expect("a row");
+        let name = table[..row].rsplit(|c: char| c.is_whitespace()).next().expect("a name");
+        assert!(text.contains(&format!("code::{name}")), "nothing gives {} ({name}): remove its row", info.code);
     }
 }
 

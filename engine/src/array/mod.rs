@@ -8,12 +8,16 @@
 //! their class (`f32` for the small floats, `i64` for all integers), rounded to
 //! the tensor's own type, so that every operation reads exact values.
 
+mod format;
+mod moves;
 pub(crate) mod nest;
 mod order;
 pub(crate) mod product;
 mod sums;
 mod view;
 
+pub(crate) use format::{clone_strides, format_strides, view_strides};
+pub(crate) use moves::fold_index;
 pub(crate) use order::{dense_strides_in, elementwise_strides, is_dense, iteration_order, permuted, row_major_strides};
 pub(crate) use sums::Sums;
 pub(crate) use view::Element;

@@ -77,6 +77,15 @@ impl<'a, T> Matrix<'a, T> {
         Self { data, row: columns, column: 1 }
     }
 
+    /// An element.
+    #[inline]
+    pub(crate) fn get(&self, i: usize, j: usize) -> T
+    where
+        T: Copy,
+    {
+        self.data[i * self.row + j * self.column]
+    }
+
     /// Rows and columns exchanged.
     pub(crate) fn transposed(self) -> Self {
         Self { data: self.data, row: self.column, column: self.row }

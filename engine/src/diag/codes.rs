@@ -239,6 +239,12 @@ codes! {
         "pass the kind of argument that is declared",
         why "`f32` declares a scalar, `f32[]` a tensor without axes; a call passes a value for the one and memory for the other.",
         fusion "fusion @f(%x: f32[?], %a: f32) {\n  %0 = mul %x, %a\n  return %0\n}\n; inputs: x = normal[4], a = normal[1]";
+    INDEX = "E0310", "an index is out of range",
+        "pass indices from 0 up to but not including the extent of the axis",
+        why "The position does not exist along the axis. Kernels that read indices do not look, so they would reach memory of \
+             others; where the value is known before, it is refused. select and index_put_accumulate count negative ones from \
+             the end, other operations have no negative index.",
+        fusion "fusion @f(%x: f32[4]) {\n  %0 = select %x, 4 dim(0)\n  return %0\n}";
     // Case files.
     CASE_HEADER = "E0401", "the front matter of a case file is wrong",
         "see cases/README.md for the fields",
@@ -356,6 +362,11 @@ codes! {
         why "The reference computes with every data type. Kernels hold f64, f32, f16, bf16, i64, i32, i8, u8 and bool; one tensor \
              or scalar of another type keeps the whole fusion on the reference.",
         fusion "fusion @f(%x: c64[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4]";
+    NOT_EVALUATED = "U0201", "the reference does not evaluate this form of an operation",
+        "use the form that the note names",
+        why "The operation can be read, checked and printed, but with these arguments its values are not defined by its \
+             arguments alone, or by no document.",
+        words "`sdpfa_fwd` with a dropout above 0: which weights a kernel drops depends on how it is tiled.";
     // Bugs.
     BUG = "B0001", "an internal invariant broke",
         "report it with the case that the run wrote",

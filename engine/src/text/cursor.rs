@@ -33,6 +33,16 @@ impl<'a> Cursor<'a> {
         Span { start: start.start, end: self.last_end().max(start.end) }
     }
 
+    /// This place, to come back to.
+    pub(super) fn mark(&self) -> usize {
+        self.at
+    }
+
+    /// Goes back to a marked place.
+    pub(super) fn rewind(&mut self, mark: usize) {
+        self.at = mark;
+    }
+
     pub(super) fn next(&mut self) -> Token<'a> {
         let token = self.peek();
         if self.at + 1 < self.tokens.len() {

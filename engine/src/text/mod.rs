@@ -18,6 +18,7 @@ mod apply;
 mod attrs;
 mod comments;
 mod cursor;
+mod format;
 mod lexer;
 mod parser;
 mod printer;
@@ -27,6 +28,7 @@ mod suggest;
 mod tests;
 
 pub use comments::Comment;
+pub use format::format;
 pub use parser::{MAX_BYTES, ParsedFile, ParsedFusion, Statement, comments, parse, parse_lossy, parse_one};
 pub use printer::print;
 pub use suggest::{distance, nearest};

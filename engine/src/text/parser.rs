@@ -195,8 +195,10 @@ impl Parser<'_> {
         let mut body = Body::new(name);
         self.cursor.skip_newlines();
         while !self.cursor.eat(')') {
+            let start = self.cursor.mark();
             if let Err(error) = body.parameter(&mut self.cursor) {
                 self.error(error);
+                self.cursor.rewind(start);
                 self.skip_parameter();
             }
             self.cursor.skip_newlines();
@@ -211,14 +213,19 @@ impl Parser<'_> {
         Ok(body)
     }
 
-    /// Moves to what follows a parameter: its brackets may hold commas.
+    /// Moves from a parameter's start to what follows it: its brackets may hold
+    /// commas, and one that is never closed ends with the parenthesis around.
     fn skip_parameter(&mut self) {
-        let mut depth = 0u32;
+        let mut open = Vec::new();
         loop {
             match self.cursor.peek() {
-                Token::Punct('[') => depth += 1,
-                Token::Punct(']') => depth = depth.saturating_sub(1),
-                Token::Punct(',' | ')') if depth == 0 => return,
+                Token::Punct(bracket @ ('(' | '[')) => open.push(bracket),
+                Token::Punct(']') if open.last() == Some(&'[') => drop(open.pop()),
+                Token::Punct(')') => match open.iter().rposition(|bracket| *bracket == '(') {
+                    Some(at) => open.truncate(at),
+                    None => return,
+                },
+                Token::Punct(',') if open.is_empty() => return,
                 Token::Punct('{' | '}') | Token::Newline | Token::End => return,
                 _ => {}
             }

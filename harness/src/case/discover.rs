@@ -35,19 +35,7 @@ type Taken = BTreeMap<String, String>;
 /// Loads all `*.fuse` and `*.py` files below `dir`, or one file.
 pub fn load(dir: &Path, target: Target) -> Loaded {
     let mut loaded = Loaded::default();
-    let mut paths = Vec::new();
-    // The parent of a bare file name is the empty path, which cannot be opened.
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let root = if dir.is_file() { parent } else { dir };
-    match root.canonicalize() {
-        Ok(real) if dir.is_file() => collect_file(dir, &real, &mut paths, &mut loaded.errors),
-        Ok(real) => walk(dir, &real, 0, &mut paths, &mut loaded.errors),
-        Err(error) => {
-            let note = "run in the root of the checkout, or name the folder: --cases DIR";
-            loaded.errors.push(whole(dir, code::CASE_PATH, format!("cannot open the case folder: {error}"), note));
-        }
-    }
-    paths.sort();
+    let paths = files(dir, &mut loaded.errors);
     let mut taken = Taken::new();
     let mut bytes_crc = crate::crc::Crc32::new();
     for path in paths {
@@ -67,6 +55,24 @@ pub fn load(dir: &Path, target: Target) -> Loaded {
     }
     loaded.fingerprint = bytes_crc.finish();
     loaded
+}
+
+/// All `*.fuse` files below `dir`, or the one file, in order.
+pub(crate) fn files(dir: &Path, errors: &mut Vec<CaseError>) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    // The parent of a bare file name is the empty path, which cannot be opened.
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let root = if dir.is_file() { parent } else { dir };
+    match root.canonicalize() {
+        Ok(real) if dir.is_file() => collect_file(dir, &real, &mut paths, errors),
+        Ok(real) => walk(dir, &real, 0, &mut paths, errors),
+        Err(error) => {
+            let note = "run in the root of the checkout, or name the folder: --cases DIR";
+            errors.push(whole(dir, code::CASE_PATH, format!("cannot open the case folder: {error}"), note));
+        }
+    }
+    paths.sort();
+    paths
 }
 
 /// Adds the cases whose ids are new.
@@ -160,7 +166,8 @@ fn collect_file(path: &Path, root: &Path, paths: &mut Vec<PathBuf>, errors: &mut
     }
 }
 
-fn read(path: &Path, errors: &mut Vec<CaseError>) -> Option<Source> {
+/// The text of a case file, if it is one that may be read.
+pub(crate) fn read(path: &Path, errors: &mut Vec<CaseError>) -> Option<Source> {
     let meta = std::fs::metadata(path).ok();
     if meta.as_ref().is_some_and(|meta| !meta.is_file()) {
         errors.push(whole(path, code::CASE_PATH, "not a regular file", ""));

@@ -44,12 +44,15 @@ pub(crate) fn expand(source: &Source, target: Target) -> (Vec<Case>, Vec<CaseErr
 fn expand_file(source: &Source, target: Target, faults: &mut Vec<Fault>) -> Vec<Case> {
     let Some((front, body)) = split(source, faults) else { return Vec::new() };
     let header = header::parse(&source.text[front.clone()], front.start, faults);
-    let blocks = blocks(source, body.clone(), faults);
+    let mut in_blocks = Vec::new();
+    let blocks = blocks(source, body.clone(), &mut in_blocks);
     if blocks.is_empty() {
         faults.push(Fault::header(body.start, "the file has no `fusion @Name(...)`"));
     }
     check_axes_used(source, &header, &blocks, faults);
-    if !faults.is_empty() {
+    let broken = !faults.is_empty();
+    faults.extend(in_blocks);
+    if broken {
         // Expansion on top of a broken header would only repeat the same complaint.
         return check_directives(source, &header, &blocks, faults);
     }
@@ -102,7 +105,7 @@ fn check_directives(source: &Source, header: &Header, blocks: &[Block], faults: 
 }
 
 /// The ranges of the front matter and of the body.
-fn split(source: &Source, faults: &mut Vec<Fault>) -> Option<(Range<usize>, Range<usize>)> {
+pub(super) fn split(source: &Source, faults: &mut Vec<Fault>) -> Option<(Range<usize>, Range<usize>)> {
     let mut fences = source.lines(0..source.text.len()).filter(|(_, line)| line.trim_end() == "---").map(|(at, _)| at);
     if fences.next() != Some(0) {
         let fault = Fault::header(0, "the first line must be `---`, the start of the front matter");
@@ -248,7 +251,7 @@ fn build(
         ));
         return None;
     }
-    let before = faults.len();
+    // A case with a directive that is wrong is kept: its text can be read, and is not run.
     for raw in &block.directives {
         let read = Text::substitute(source, raw.body.clone(), point)
             .and_then(|text| directive::read(&mut case, raw, &text, source));
@@ -271,8 +274,9 @@ fn build(
         let at = directive_place(block, "sim");
         let message = format!("the case asks for {runs} simulated runs, more than {MAX_SIM_RUNS}");
         faults.push(Fault::limit(at, message).note("a run is one seed of one schedule; lockstep has one seed"));
+        return None;
     }
-    (faults.len() == before).then_some(case)
+    Some(case)
 }
 
 /// Where a block has a directive, or where it starts.

@@ -9,6 +9,8 @@ mod cursor;
 mod directive;
 mod discover;
 mod expand;
+mod format;
+mod front;
 mod header;
 mod inputs;
 mod model;
@@ -20,7 +22,9 @@ mod tests;
 
 pub use directive::FACTS;
 pub use discover::{Loaded, MAX_FILE_BYTES, MAX_IDS, load};
+pub(crate) use discover::{files, read};
 pub use expand::{MAX_IDS_PER_FILE, Target};
+pub(crate) use format::format;
 pub(crate) use inputs::strides;
 pub use model::{
     Case, Check, Dist, ErrorSpec, Expect, InputSpec, Layout, Number, OutputSpec, PerfSpec, Real, Relation, Require,

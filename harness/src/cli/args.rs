@@ -26,6 +26,7 @@ pub(crate) enum Command {
     Bench,
     Compile,
     Explain,
+    Fmt,
     Import,
 }
 
@@ -61,6 +62,10 @@ pub(crate) enum DeviceArg {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Args {
     pub(crate) command: Command,
+    /// Files and folders of `fmt`.
+    pub(crate) paths: Vec<PathBuf>,
+    /// For `fmt`: write nothing, say what would change.
+    pub(crate) check: bool,
     /// The case of `show`, the code of `explain`, the file of `import`.
     pub(crate) operand: Option<String>,
     pub(crate) filters: Vec<Filter>,
@@ -105,6 +110,7 @@ const COMMANDS: &[(&str, Command, &str)] = &[
     ("show", Command::Show, "print a stage of one case: show CASE --stage kernel"),
     ("bench", Command::Bench, "run and measure: GPU timings, or the simulator's counters"),
     ("compile", Command::Compile, "compile the selected cases' kernels with NVRTC for an H200; needs no GPU"),
+    ("fmt", Command::Fmt, "give case files their canonical form: fmt [--check] [FILES|FOLDERS]"),
     ("explain", Command::Explain, "say what a diagnostic code means: explain E0203; without a code, list all"),
     ("import", Command::Import, "read a definition in nvFuser's form, and print it as a case: import FILE.py"),
     ("doctor", Command::Doctor, "say what this machine has and what is missing for which feature"),
@@ -128,6 +134,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("--format", "auto|bar|plain", "progress on a terminal or as lines (default: auto)"),
     ("--bless", "", "rewrite expectations in the case files (also: BLESS=1)"),
     ("--stage", "STAGE,...", "for show: fusion schedule kernel cuda sim ref"),
+    ("--check", "", "for fmt: change nothing, list the files that would change, and end with code 1"),
     ("--inputs", "FILE.npz", "for import: recorded inputs and outputs; runs the definition and compares"),
     ("--records", "FILE.jsonl", "for import: types, sizes and strides of what is recorded, one run a line"),
     ("--on", "ref|sim|gpu", "for import: where to run (default: ref)"),
@@ -208,6 +215,8 @@ fn positional<'a>(word: &'a str, command: &mut Option<&'a str>, args: &mut Args)
             return Err(usage(format!("unknown command `{word}`"), hint));
         };
         (*command, args.command) = (Some(*name), *which);
+    } else if args.command == Command::Fmt {
+        args.paths.push(word.into());
     } else if matches!(args.command, Command::Show | Command::Explain | Command::Import) && args.operand.is_none() {
         args.operand = Some(word.into());
     } else {
@@ -293,6 +302,7 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
         }
         "--bless" => args.bless = true,
         "--about" => args.about = true,
+        "--check" => args.check = true,
         _ => args.faults = true,
     }
     Ok(())
@@ -307,6 +317,7 @@ fn check(args: &Args) -> Result<(), Failure> {
         Command::Show => Ok(()),
         Command::Import if args.operand.is_none() => Err(usage("`import` needs a file", "harness import FILE.py")),
         _ if args.about && args.command != Command::List => Err(usage("`--about` belongs to `list`", SEE_HELP)),
+        _ if args.check && args.command != Command::Fmt => Err(usage("`--check` belongs to `fmt`", SEE_HELP)),
         _ if !args.stages.is_empty() => Err(usage("`--stage` belongs to `show`", SEE_HELP)),
         _ => Ok(()),
     }
@@ -321,6 +332,7 @@ fn help() -> String {
     for (name, value, help) in OPTIONS.iter().filter(|option| !option.2.is_empty()) {
         text.push_str(&format!("  {:<28}{help}\n", format!("{name} {value}")));
     }
+    text.push_str("\nExit codes: 0 fine, 1 files to format, 2 usage, 4 nothing selected, 20 infrastructure, 21 no usable GPU, 94 bad filter,\n96 bad case file, 100 failures, 103 crashes or hangs, 110 the record could not be written.\n");
     text.push_str("\nExit codes: 0 fine, 2 usage, 4 nothing selected, 6 cannot run it there,\n20 infrastructure, 21 no usable GPU, 94 bad filter, 96 bad case file, 100 failures, 103 crashes or hangs, 110 the record could not be written.\n");
     text
 }

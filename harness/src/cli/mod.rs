@@ -8,6 +8,7 @@ mod compile;
 mod devices;
 mod doctor;
 mod explain;
+mod fmt;
 mod import;
 mod list;
 mod run;
@@ -67,6 +68,7 @@ fn command(args: &Args) -> Result<u8, Failure> {
         Command::List => list::list(args),
         Command::Compile => compile::compile(args),
         Command::Show => show::show(args),
+        Command::Fmt => fmt::fmt(args),
         Command::Explain => explain::explain(args),
         Command::Import => import::import(args),
         Command::Doctor => Ok(doctor::doctor(args)),

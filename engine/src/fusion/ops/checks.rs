@@ -9,8 +9,8 @@ use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use crate::text::{parse_one, print};
 use arbtest::arbitrary;
 
-/// The text of a fusion of one statement on inputs `%a, %b, ...`, with the
-/// results that are named before its `=`.
+/// The text of a fusion of one or more statements on inputs `%a, %b, ...`, with
+/// the results that are named before the last `=`.
 fn text(statement: &str, inputs: &[HostTensor], constant: bool) -> String {
     let dim = |size: &i64| if constant || *size == 1 { size.to_string() } else { "?".into() };
     let input = |(i, tensor): (usize, &HostTensor)| {
@@ -18,7 +18,8 @@ fn text(statement: &str, inputs: &[HostTensor], constant: bool) -> String {
         format!("%{}: {}[{}]", char::from(b'a' + i as u8), tensor.dtype(), dims.join(", "))
     };
     let inputs: Vec<String> = inputs.iter().enumerate().map(input).collect();
-    let results = statement.split_once('=').expect("a statement has results").0;
+    let last = statement.lines().last().expect("there is a statement");
+    let results = last.split_once('=').expect("a statement has results").0;
     format!("fusion @f({}) {{\n  {statement}\n  return {}\n}}\n", inputs.join(", "), results.trim())
 }
 
@@ -73,6 +74,27 @@ pub(super) fn check_refused(statement: &str, inputs: &[HostTensor], expected: &s
     let message = bound.expect_err("arguments are known").message;
     let (_, expected) = expected.split_once(": ").expect("a code stands before the message");
     assert!(message.ends_with(expected), "{statement}: {message}");
+}
+
+/// Why a statement is refused: by its text, or by the values of its arguments.
+pub(super) fn refusal(statement: &str, inputs: &[HostTensor]) -> String {
+    let args: Vec<Arg> = inputs.iter().cloned().map(Arg::Tensor).collect();
+    match fusion(&text(statement, inputs, true)) {
+        Err(error) => error,
+        Ok(fusion) => {
+            let error = evaluate(&fusion, &args).expect_err("the arguments are wrong");
+            format!("{}: {}", error.code, error.message)
+        }
+    }
+}
+
+/// The refusal of a statement that can be read, when it is evaluated.
+pub(super) fn check_unevaluated(statement: &str, inputs: &[HostTensor], expected: &str) {
+    let text = text(statement, inputs, false);
+    let fusion = fusion(&text).unwrap_or_else(|error| panic!("{text}{error}"));
+    let args: Vec<Arg> = inputs.iter().cloned().map(Arg::Tensor).collect();
+    let error = evaluate(&fusion, &args).expect_err("it is not evaluated");
+    assert_eq!(format!("{}: {}", error.code, error.message), expected, "{statement}");
 }
 
 /// The strides of outputs are those that the rules say.

@@ -43,7 +43,7 @@ pub(super) fn as_given(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand
 }
 
 /// The type that all operands have, if matrices of it can be multiplied.
-fn common_type(cx: &MetaCx<'_>, shapes: &[&Shape]) -> Result<DType> {
+pub(super) fn common_type(cx: &MetaCx<'_>, shapes: &[&Shape]) -> Result<DType> {
     let (name, first) = (cx.name(), shapes[0].dtype);
     if let Some(other) = shapes.iter().map(|shape| shape.dtype).find(|&dtype| dtype != first) {
         let message = format!("{name}: operands of types {first} and {other}");
@@ -55,8 +55,8 @@ fn common_type(cx: &MetaCx<'_>, shapes: &[&Shape]) -> Result<DType> {
     Err(Diagnostic::user(code::DTYPE, format!("{name}: not defined on {first}")).note("cast the operands first"))
 }
 
-/// Refuses an operand that has no axis.
-fn need_axes(cx: &MetaCx<'_>, name: &str, shape: &Shape, least: usize, most: usize) -> Result<()> {
+/// Refuses an operand of another rank than from `least` to `most`.
+pub(super) fn need_axes(cx: &MetaCx<'_>, name: &str, shape: &Shape, least: usize, most: usize) -> Result<()> {
     let rank = shape.axes.len();
     if (least..=most).contains(&rank) {
         return Ok(());

@@ -17,16 +17,21 @@
 
 mod activation;
 mod args;
+mod attention;
 mod call;
 #[cfg(test)]
 mod checks;
 mod cx;
 mod draft;
 mod elementwise;
+mod extents;
+mod index;
 mod matmul;
 mod norm;
 mod random;
 mod reduce;
+mod reshape;
+mod resize;
 mod row;
 mod shape;
 mod stats;

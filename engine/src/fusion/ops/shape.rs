@@ -1,34 +1,41 @@
 //! Operations on axes: inserting, dropping, reordering, repeating, regrouping.
 
-use super::args::Args;
+use super::args::{Arg, Args};
 use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::Draft;
-use super::row::{Layout, OpRow, ParamKind, Primitive, req};
-use crate::array::{View, dense_strides_in};
+use super::extents;
+use super::row::{Layout, OpRow, ParamKind, Primitive, flag, opt, req};
+use crate::array::{View, dense_strides_in, elementwise_strides};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::meta::Shape;
-use crate::fusion::{AxisKind, FusionBuilder, Operand};
+use crate::fusion::{AxisKind, FusionBuilder, InputLayout, OpKind, Operand, Src, TensorDef, TensorId};
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
         "broadcast",
-        &[req("x", ParamKind::Tensor), req("flags", ParamKind::Bools).py("is_broadcast_dim")],
+        &[req("x", ParamKind::Tensor).py("arg"), req("flags", ParamKind::Bools).py("is_broadcast_dim")],
         broadcast,
         "x with a new axis of size 1 where a flag is true.",
         "N§2",
     ),
     OpRow::composite(
         "squeeze",
-        &[req("x", ParamKind::Tensor), req("flags", ParamKind::Bools)],
+        &[
+            req("x", ParamKind::Tensor).py("arg"),
+            opt("dims", ParamKind::Ints),
+            flag("squeeze_expanded"),
+            opt("flags", ParamKind::Bools),
+        ],
         squeeze,
-        "x without the broadcast axes where a flag is true.",
+        "x without the broadcast axes in dims, or where a flag is true; with squeeze_expanded also without axes that \
+         expand repeats.",
         "N§2",
     ),
     OpRow::composite(
         "permute",
-        &[req("x", ParamKind::Tensor), req("dims", ParamKind::Ints)],
+        &[req("x", ParamKind::Tensor).py("arg"), req("dims", ParamKind::Ints)],
         permute,
         "Result axis i is axis dims[i] of x.",
         "N§2",
@@ -53,14 +60,14 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::composite(
         "size",
-        &[req("x", ParamKind::Tensor), req("axis", ParamKind::Int).py("dim")],
+        &[req("x", ParamKind::Tensor).py("arg"), req("axis", ParamKind::Int).py("dim")],
         size,
         "The extent of an axis of x: an i64 scalar.",
         "N§2",
     ),
     OpRow::primitive(
         "expand",
-        &[req("x", ParamKind::Tensor), req("shape", ParamKind::Shape)],
+        &[req("x", ParamKind::Tensor).py("arg"), req("shape", ParamKind::Shape)],
         expand,
         Primitive { meta: expand_meta, layout: Layout::Custom(expand_layout), eval: expand_eval, decompose: None },
         "x with its axes of size 1 repeated up to the extents in brackets; -1 keeps an axis.",
@@ -68,7 +75,7 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "stride_order",
-        &[req("x", ParamKind::Tensor), req("order", ParamKind::Ints).py("stride_order")],
+        &[req("x", ParamKind::Tensor).py("arg"), req("order", ParamKind::Ints).py("stride_order")],
         stride_order,
         Primitive {
             meta: same_meta,
@@ -79,6 +86,25 @@ pub(super) const ROWS: &[OpRow] = &[
         "A copy of x laid out with axis i at rank order[i] among the strides, 0 the smallest.",
         "N§2",
     ),
+    OpRow::composite(
+        "broadcast_in_dim",
+        &[
+            req("x", ParamKind::Tensor).py("arg"),
+            req("shape", ParamKind::Shape),
+            req("dims", ParamKind::Ints).py("broadcast_dims"),
+        ],
+        broadcast_in_dim,
+        "x expanded to the extents in brackets, its axes in their order at the positions in dims; -1 keeps an axis.",
+        "N§2",
+    ),
+    OpRow::primitive(
+        "segment_set",
+        &[req("x", ParamKind::Tensor)],
+        segment_set,
+        Primitive { meta: same_meta, layout: Layout::Elementwise, eval: segment_set_eval, decompose: Some(copy) },
+        "A copy of x at which the fusion is cut in two.",
+        "N§2",
+    ),
 ];
 
 fn broadcast(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
@@ -86,7 +112,82 @@ fn broadcast(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 }
 
 fn squeeze(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
-    Ok(vec![b.squeeze(args.src("x")?, args.bools("flags"))?])
+    let x = b.tensor_operand("squeeze", args.src("x")?)?;
+    let rank = b.rank(x);
+    let mut flags = vec![false; rank];
+    match (args.has("dims"), args.has("flags")) {
+        (false, true) => flags = args.bools("flags").to_vec(),
+        (true, false) => {
+            for &dim in args.ints("dims") {
+                flags[normal_axis("squeeze", dim, rank)?] = true;
+            }
+        }
+        _ => {
+            let message = "squeeze: needs either `dims(...)` or `flags(...)`";
+            return Err(Diagnostic::user(code::ATTRIBUTE, message));
+        }
+    }
+    let mut result = Operand::Tensor(x);
+    if args.flag("squeeze_expanded") && flags.len() == rank {
+        // From the last axis on, so that positions before it stay.
+        for axis in (0..rank).rev() {
+            if flags[axis] && is_expanded(b, x, axis) {
+                let index = Src::from(0);
+                let axis_arg = Arg::Int(axis as i64);
+                result = extents::call(b, "select", |args| {
+                    args.value("x", result).value("index", index).with("dim", axis_arg)
+                })?;
+                flags.remove(axis);
+            }
+        }
+    }
+    if flags.is_empty() && rank > 0 {
+        return Ok(vec![result]);
+    }
+    Ok(vec![if flags.contains(&true) || flags.len() != rank { b.squeeze(result, &flags)? } else { b.set(result)? }])
+}
+
+/// Whether all elements along an axis of more than one are the same element
+/// of an input or of an operand of `expand`.
+fn is_expanded(b: &FusionBuilder, x: TensorId, axis: usize) -> bool {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut open = vec![(x, axis)];
+    while let Some((x, axis)) = open.pop() {
+        let tensor = &b.tensors[x];
+        if tensor.axes[axis].kind == AxisKind::Broadcast || !seen.insert((x, axis)) {
+            continue;
+        }
+        let TensorDef::Op(op) = tensor.def else {
+            let place = |layout: &InputLayout| layout.order.iter().position(|&other| other as usize == axis);
+            match tensor.layout.as_ref().and_then(|layout| layout.contiguity[place(layout)?]) {
+                None if tensor.layout.is_some() => continue,
+                _ => return false,
+            }
+        };
+        let op = &b.ops[op];
+        let operands = op.inputs.iter().filter_map(|operand| match operand {
+            Operand::Tensor(tensor) => Some(*tensor),
+            Operand::Scalar(_) => None,
+        });
+        match &op.kind {
+            OpKind::Call(call) if call.row.name == "expand" => {
+                let repeats = |operand: &TensorId| b.tensors[*operand].axes[axis].kind != AxisKind::Iteration;
+                open.extend(operands.filter(|operand| !repeats(operand)).map(|operand| (operand, axis)));
+            }
+            OpKind::Permute { perm } => open.extend(operands.map(|operand| (operand, perm[axis] as usize))),
+            OpKind::Broadcast { flags } => {
+                let old = flags[..axis].iter().filter(|new| !**new).count();
+                open.extend(operands.map(|operand| (operand, old)));
+            }
+            OpKind::Squeeze { flags } => {
+                let old = (0..flags.len()).filter(|&i| !flags[i]).nth(axis).unwrap_or(axis);
+                open.extend(operands.map(|operand| (operand, old)));
+            }
+            kind if kind.is_elementwise() => open.extend(operands.map(|operand| (operand, axis))),
+            _ => return false,
+        }
+    }
+    b.tensors[x].axes[axis].kind != AxisKind::Broadcast
 }
 
 fn permute(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
@@ -109,19 +210,26 @@ fn size(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 // ---- expand ----
 
 fn expand(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
-    let x = b.tensor_operand("expand", args.src("x")?)?;
+    let mut x = b.tensor_operand("expand", args.src("x")?)?;
     let mut shape = args.list("shape").to_vec();
     let rank = b.rank(x);
-    if shape.len() != rank {
+    if shape.len() < rank {
         let message = format!("expand: {} extents for an operand of rank {rank}", shape.len());
-        return Err(Diagnostic::user(code::RANK, message).note("insert axes with broadcast first"));
+        return Err(Diagnostic::user(code::RANK, message));
+    }
+    // Extents without an axis are those of new axes before the others.
+    let new = shape.len() - rank;
+    if new > 0 {
+        let flags: Vec<bool> = (0..shape.len()).map(|axis| axis < new).collect();
+        let spread = b.broadcast(x, &flags)?;
+        x = b.tensor_operand("expand", spread.into())?;
     }
     for (axis, extent) in shape.iter_mut().enumerate() {
         if b.known(*extent).is_some_and(|n| n.as_i64() == -1) {
             *extent = b.size(x, axis as i64)?.into();
         }
     }
-    b.push_draft(Draft::new(args).operands("shape", shape))
+    b.push_draft(Draft::new(args).operand("x", x).operands("shape", shape))
 }
 
 fn expand_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
@@ -148,6 +256,55 @@ fn expand_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
 
 fn expand_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     Ok(vec![cx.tensor("x")?.expanded(&cx.results[0].1)])
+}
+
+// ---- broadcast_in_dim ----
+
+fn broadcast_in_dim(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let name = "broadcast_in_dim";
+    let x = b.tensor_operand(name, args.src("x")?)?;
+    let (rank, dims, shape) = (b.rank(x), args.ints("dims"), args.list("shape"));
+    if dims.len() != rank {
+        let message = format!("{name}: {} positions for an operand of rank {rank}", dims.len());
+        return Err(Diagnostic::user(code::RANK, message));
+    }
+    let mut flags = vec![true; shape.len()];
+    for &dim in dims {
+        let position = normal_axis(name, dim, shape.len())?;
+        if !flags[position] {
+            return Err(Diagnostic::user(code::AXIS, format!("{name}: axis {dim} is named twice")));
+        }
+        flags[position] = false;
+    }
+    let spread = if flags.contains(&true) { b.broadcast(x, &flags)? } else { Operand::Tensor(x) };
+    let own = b.tensor_operand(name, spread.into()).map(|spread| extents::extents(b, spread))?;
+    let mut changes = false;
+    for (position, (&src, own)) in shape.iter().zip(own).enumerate() {
+        let extent = extents::integer(b, name, &format!("extent {position}"), src)?;
+        changes |= extent != own && extents::known(b, extent) != Some(-1);
+    }
+    if !changes {
+        return Ok(vec![spread]);
+    }
+    let shape = Arg::Values(shape.to_vec());
+    Ok(vec![extents::call(b, "expand", |args| args.value("x", spread).with("shape", shape))?])
+}
+
+// ---- segment_set ----
+
+fn segment_set(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    b.push_draft(Draft::new(args))
+}
+
+fn segment_set_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let x = cx.tensor("x")?;
+    let meta = x.meta();
+    Ok(vec![x.laid(&elementwise_strides(&meta.sizes, &[(&meta.sizes, &meta.strides)], false))])
+}
+
+/// To a back end, a cut is a copy.
+fn copy(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    Ok(vec![b.set(args.src("x")?)?])
 }
 
 // ---- stride_order ----

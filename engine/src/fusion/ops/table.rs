@@ -1,21 +1,24 @@
 //! All rows, by family.
 
 use super::row::OpRow;
-use super::{activation, elementwise, matmul, norm, random, reduce, shape, stats};
 
 /// The families, in the order of the documentation.
 const FAMILIES: &[&[OpRow]] = &[
-    elementwise::UNARY,
-    elementwise::BINARY,
-    elementwise::TERNARY,
-    elementwise::OTHERS,
-    reduce::ROWS,
-    shape::ROWS,
-    random::ROWS,
-    stats::ROWS,
-    norm::ROWS,
-    activation::ROWS,
-    matmul::ROWS,
+    super::elementwise::UNARY,
+    super::elementwise::BINARY,
+    super::elementwise::TERNARY,
+    super::elementwise::OTHERS,
+    super::reduce::ROWS,
+    super::shape::ROWS,
+    super::reshape::ROWS,
+    super::resize::ROWS,
+    super::index::ROWS,
+    super::random::ROWS,
+    super::stats::ROWS,
+    super::norm::ROWS,
+    super::activation::ROWS,
+    super::matmul::ROWS,
+    super::attention::ROWS,
 ];
 
 /// Every row.

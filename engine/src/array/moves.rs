@@ -1,0 +1,63 @@
+//! Copies of elements to other places: into another layout, and from several
+//! tensors into one.
+
+use super::{Data, Element, View};
+use crate::diag::{Diagnostic, Result};
+use rayon::prelude::*;
+
+/// The sum of `term(axis, coordinate)` over the axes of element `i` of a
+/// row-major tensor of `sizes`; none if a term is none.
+pub(crate) fn fold_index(
+    mut i: usize,
+    sizes: &[usize],
+    mut term: impl FnMut(usize, usize) -> Option<usize>,
+) -> Option<usize> {
+    let mut sum = 0;
+    for (axis, size) in sizes.iter().enumerate().rev() {
+        sum += term(axis, i % size)?;
+        i /= size;
+    }
+    Some(sum)
+}
+
+impl View {
+    /// A copy with strides that leave no holes: those of a dense layout in any
+    /// order of axes, where axes of size 1 may have any.
+    pub(crate) fn laid(&self, strides: &[i64]) -> Self {
+        let mut order: Vec<usize> = (0..self.sizes.len()).collect();
+        order.sort_by_key(|&axis| (self.sizes[axis] == 1, std::cmp::Reverse(strides[axis])));
+        let strides = strides.iter().map(|&stride| usize::try_from(stride).unwrap_or(0)).collect();
+        self.to_order(&order).seen(self.sizes.clone(), strides, 0)
+    }
+
+    /// A dense tensor whose element `i`, in row-major order, is that of
+    /// `parts[n]` at the storage position `at` from its first element, where
+    /// `pick(i) = (n, at)`. All parts have one type.
+    pub(crate) fn picked(
+        parts: &[&View],
+        sizes: Vec<usize>,
+        pick: impl Fn(usize) -> (usize, usize) + Sync,
+    ) -> Result<Self> {
+        let Some(first) = parts.first() else {
+            return Err(Diagnostic::bug("elements are picked from no tensor"));
+        };
+        let len = sizes.iter().product();
+        let data = match &*first.data {
+            Data::F64(_) => pick_all::<f64>(parts, len, pick)?,
+            Data::F32(_) => pick_all::<f32>(parts, len, pick)?,
+            Data::Int(_) => pick_all::<i64>(parts, len, pick)?,
+            Data::Bool(_) => pick_all::<bool>(parts, len, pick)?,
+            Data::Complex(_) => pick_all::<(f64, f64)>(parts, len, pick)?,
+        };
+        Ok(Self::dense(first.dtype, sizes, data))
+    }
+}
+
+fn pick_all<T: Element>(parts: &[&View], len: usize, pick: impl Fn(usize) -> (usize, usize) + Sync) -> Result<Data> {
+    let slices: Vec<&[T]> = parts.iter().map(|part| part.slice::<T>()).collect::<Result<_>>()?;
+    let element = |i: usize| {
+        let (part, at) = pick(i);
+        slices.get(part).and_then(|slice| slice.get(at)).copied().unwrap_or_default()
+    };
+    Ok(T::wrap((0..len).into_par_iter().map(element).collect()))
+}

@@ -1,0 +1,497 @@
+//! Operations that take or put elements where an index tensor says.
+//!
+//! An index that is out of range is refused when its value is read: kernels
+//! that do not look would reach memory of others.
+
+use super::args::Args;
+use super::call::Attr;
+use super::cx::{EvalCx, LayoutCx, MetaCx};
+use super::draft::Draft;
+use super::extents;
+use super::reshape::unsigned;
+use super::resize::constant_of;
+use super::row::{Layout, OpRow, ParamKind, Primitive, opt, req};
+use crate::array::{View, clone_strides, fold_index, row_major_strides};
+use crate::diag::{Diagnostic, Result, code};
+use crate::fusion::builder::normal_axis;
+use crate::fusion::meta::{AxisMeta, Shape};
+use crate::fusion::{AxisKind, FusionBuilder, Operand, Src};
+use crate::num::{BinaryOp, DType, Value, eval};
+
+pub(super) const ROWS: &[OpRow] = &[
+    OpRow::primitive(
+        "select",
+        &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Scalar), req("dim", ParamKind::Int)],
+        select,
+        Primitive { meta: select_meta, layout: Layout::Custom(select_layout), eval: select_eval, decompose: None },
+        "x at one position of an axis, which is dropped; a negative position counts from the end.",
+        "N§2, PyTorch select",
+    ),
+    OpRow::primitive(
+        "index_select",
+        &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Tensor), req("dim", ParamKind::Int)],
+        index_select,
+        Primitive { meta: index_select_meta, layout: Layout::Dense, eval: index_select_eval, decompose: None },
+        "x at the positions along an axis that a tensor of rank 0 or 1 lists.",
+        "N§2, PyTorch index_select",
+    ),
+    OpRow::primitive(
+        "gather",
+        &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Tensor), req("dim", ParamKind::Int)],
+        indexed,
+        Primitive { meta: gather_meta, layout: Layout::Dense, eval: gather_eval, decompose: None },
+        "For each position of index the element of x there, but along dim at the position that index holds.",
+        "N§2, PyTorch gather",
+    ),
+    OpRow::primitive(
+        "take_along_axis",
+        &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Tensor), req("dim", ParamKind::Int)],
+        indexed,
+        Primitive { meta: take_meta, layout: Layout::Dense, eval: take_eval, decompose: None },
+        "gather of x and index broadcast against each other on the other axes.",
+        "N§2, numpy take_along_axis, PyTorch take_along_dim",
+    ),
+    OpRow::primitive(
+        "scatter",
+        &[
+            req("x", ParamKind::Tensor).py("arg"),
+            req("index", ParamKind::Tensor),
+            req("src", ParamKind::Value),
+            req("dim", ParamKind::Int),
+        ],
+        scatter,
+        Primitive { meta: scatter_meta, layout: Layout::Dense, eval: scatter_eval, decompose: None },
+        "x with src in place of the elements that gather would take; of several at one place the last.",
+        "N§2, PyTorch scatter",
+    ),
+    OpRow::primitive(
+        "index_put_accumulate",
+        &[req("acc", ParamKind::Tensor), req("index", ParamKind::Tensor), req("value", ParamKind::Tensor)],
+        put,
+        Primitive { meta: put_meta, layout: Layout::Custom(put_layout), eval: put_eval, decompose: None },
+        "acc with row value[i] added to its row index[i]; a negative index counts from the end.",
+        "N§2, PyTorch index_put with accumulate",
+    ),
+    OpRow::primitive(
+        "embedding_fwd",
+        &[
+            req("input", ParamKind::Tensor),
+            req("weight", ParamKind::Tensor),
+            opt("padding_idx", ParamKind::Scalar),
+            opt("max_norm", ParamKind::Scalar),
+            opt("norm_type", ParamKind::Scalar),
+            opt("scale_grad_by_freq", ParamKind::Scalar),
+            opt("sparse", ParamKind::Scalar),
+        ],
+        embedding,
+        Primitive { meta: embedding_meta, layout: Layout::Dense, eval: embedding_eval, decompose: None },
+        "The rows of weight that input lists, those with a norm above max_norm scaled down to it; the other \
+         parameters are about gradients.",
+        "N§2, PyTorch embedding",
+    ),
+];
+
+/// Index tensors hold integers.
+fn check_index(name: &str, dtype: DType) -> Result<()> {
+    if dtype.is_int() {
+        return Ok(());
+    }
+    let message = format!("{name}: the index is a {dtype}, not an integer");
+    Err(Diagnostic::user(code::DTYPE, message).note("cast it to i64"))
+}
+
+/// The elements of an index, each between 0 and `size`, or between `-size` and
+/// `size` where negative ones count from the end.
+fn positions(name: &str, index: &View, axis: usize, size: usize, wraps: bool) -> Result<Vec<usize>> {
+    let mut places = Vec::with_capacity(index.len());
+    for (i, value) in index.to_i64().into_iter().enumerate() {
+        let from_start = if wraps && value < 0 { value.saturating_add_unsigned(size as u64) } else { value };
+        match usize::try_from(from_start) {
+            Ok(place) if place < size => places.push(place),
+            _ => {
+                let mut rest = i;
+                let mut at = vec![0; index.sizes.len()];
+                for (axis, size) in index.sizes.iter().enumerate().rev() {
+                    at[axis] = rest % size;
+                    rest /= size;
+                }
+                let message = format!("{name}: index{at:?} is {value}, axis {axis} has {size} elements");
+                return Err(Diagnostic::user(code::INDEX, message));
+            }
+        }
+    }
+    Ok(places)
+}
+
+// ---- select ----
+
+fn select(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let x = b.tensor_operand("select", args.src("x")?)?;
+    let dim = normal_axis("select", args.int("dim").unwrap_or(0), b.rank(x))?;
+    let mut index = extents::integer(b, "select", "the index", args.src("index")?)?;
+    let size = extents::extents(b, x)[dim];
+    if let (Some(at), Some(n)) = (extents::known(b, index), extents::known(b, size))
+        && (-n..0).contains(&at)
+    {
+        index = extents::constant(b, at + n);
+    }
+    b.push_draft(Draft::new(args).operand("index", extents::operand(index)).attr("dim", Attr::Int(dim as i64)))
+}
+
+fn select_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let mut x = cx.tensor("x")?;
+    let dim = cx.call.axis("dim");
+    let axis = x.axes.remove(dim);
+    let index = cx.extent("index").and_then(|index| cx.math.known(index));
+    if let (Some(at), Some(n)) = (index, cx.math.known(axis.extent))
+        && !(-n..n).contains(&at)
+    {
+        let message = format!("select: position {at} of axis {dim}, which has {n} elements");
+        return Err(Diagnostic::user(code::INDEX, message));
+    }
+    Ok(vec![x])
+}
+
+fn without<T: Copy>(list: &[T], axis: usize) -> Vec<T> {
+    list.iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, item)| *item).collect()
+}
+
+fn select_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
+    Ok(vec![without(cx.tensor("x")?.1, cx.call.axis("dim"))])
+}
+
+fn select_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let x = cx.tensor("x")?;
+    let dim = cx.call.axis("dim");
+    let index = cx.ints("index").first().copied().unwrap_or(0);
+    let index = if index < 0 { index + x.sizes[dim] as i64 } else { index };
+    let offset = if x.is_empty() { 0 } else { usize::try_from(index).unwrap_or(0) * x.strides[dim] };
+    Ok(vec![x.seen(without(&x.sizes, dim), without(&x.strides, dim), offset)])
+}
+
+// ---- index_select ----
+
+/// `dim` counted from the start.
+fn indexed(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let name = args.row().name;
+    let x = b.tensor_operand(name, args.src("x")?)?;
+    let dim = normal_axis(name, args.int("dim").unwrap_or(0), b.rank(x))?;
+    b.push_draft(Draft::new(args).attr("dim", Attr::Int(dim as i64)))
+}
+
+/// An index that is spread over the axes of x loses the others.
+fn index_select(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let name = "index_select";
+    let x = b.tensor_operand(name, args.src("x")?)?;
+    let mut index = b.tensor_operand(name, args.src("index")?)?;
+    let dim = normal_axis(name, args.int("dim").unwrap_or(0), b.rank(x))?;
+    let (rank, own) = (b.rank(x), b.rank(index));
+    let kinds: Vec<AxisKind> = b.shape_of(index).axes.iter().map(|axis| axis.kind).collect();
+    let spread = own == rank && own > 1 && (0..own).all(|axis| axis == dim || kinds[axis] == AxisKind::Broadcast);
+    if spread {
+        let flags: Vec<bool> = (0..own).map(|axis| axis != dim).collect();
+        let line = b.squeeze(index, &flags)?;
+        index = b.tensor_operand(name, line.into())?;
+    } else if own > 1 {
+        let message = format!("{name}: the index has rank {own}, not 0 or 1");
+        return Err(Diagnostic::user(code::RANK, message).note("use gather for an index of more axes"));
+    }
+    b.push_draft(Draft::new(args).operand("index", index).attr("dim", Attr::Int(dim as i64)))
+}
+
+fn index_select_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let (mut x, index) = (cx.tensor("x")?, cx.tensor("index")?);
+    check_index(cx.name(), index.dtype)?;
+    let dim = cx.call.axis("dim");
+    x.axes[dim] = match index.axes.first() {
+        Some(axis) => *axis,
+        None => {
+            let one = cx.constant(1);
+            cx.axis(one)
+        }
+    };
+    Ok(vec![x])
+}
+
+fn index_select_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (x, index) = (cx.tensor("x")?, cx.tensor("index")?);
+    let dim = cx.call.axis("dim");
+    Ok(vec![rows(cx.call.row.name, x, index, dim, &cx.results[0].1)?])
+}
+
+/// x at the listed positions along an axis.
+fn rows(name: &str, x: &View, index: &View, dim: usize, sizes: &[usize]) -> Result<View> {
+    let places = positions(name, index, dim, x.sizes[dim], false)?;
+    let term = |axis: usize, at: usize| Some(x.strides[axis] * if axis == dim { places[at] } else { at });
+    View::picked(&[x], sizes.to_vec(), |i| (0, fold_index(i, sizes, term).unwrap_or(0)))
+}
+
+// ---- gather, take_along_axis ----
+
+fn same_rank(cx: &MetaCx<'_>, x: &Shape, what: &str, other: &Shape) -> Result<()> {
+    if x.axes.len() == other.axes.len() {
+        return Ok(());
+    }
+    let (rank, own) = (x.axes.len(), other.axes.len());
+    let message = format!("{}: {what} has rank {own}, the operand rank {rank}", cx.name());
+    Err(Diagnostic::user(code::RANK, message))
+}
+
+/// On axes other than `but`, an index has at most as many elements as what it indexes.
+fn at_most(cx: &MetaCx<'_>, index: &Shape, of: &str, x: &Shape, but: Option<usize>) -> Result<()> {
+    for (position, (small, large)) in index.axes.iter().zip(&x.axes).enumerate() {
+        let (small, large) = (cx.math.known(small.extent), cx.math.known(large.extent));
+        if Some(position) != but
+            && let (Some(small), Some(large)) = (small, large)
+            && small > large
+        {
+            let message = format!("{}: axis {position} of the index is {small}, of {of} {large}", cx.name());
+            return Err(Diagnostic::user(code::EXTENT, message));
+        }
+    }
+    Ok(())
+}
+
+fn gather_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let (x, index) = (cx.tensor("x")?, cx.tensor("index")?);
+    check_index(cx.name(), index.dtype)?;
+    same_rank(cx, &x, "the index", &index)?;
+    at_most(cx, &index, "the operand", &x, Some(cx.call.axis("dim")))?;
+    Ok(vec![Shape { dtype: x.dtype, axes: index.axes }])
+}
+
+fn gather_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (x, index) = (cx.tensor("x")?, cx.tensor("index")?);
+    Ok(vec![gathered(cx.call.row.name, x, index, cx.call.axis("dim"))?])
+}
+
+/// For each position of index the element of x there, but along an axis at the
+/// position that index holds.
+fn gathered(name: &str, x: &View, index: &View, dim: usize) -> Result<View> {
+    let places = positions(name, index, dim, x.sizes[dim], false)?;
+    let sizes = index.sizes.clone();
+    let element = |i: usize| {
+        let term = |axis: usize, at: usize| Some(x.strides[axis] * if axis == dim { places[i] } else { at });
+        (0, fold_index(i, &sizes, term).unwrap_or(0))
+    };
+    View::picked(&[x], sizes.clone(), element)
+}
+
+fn take_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let (x, index) = (cx.tensor("x")?, cx.tensor("index")?);
+    check_index(cx.name(), index.dtype)?;
+    same_rank(cx, &x, "the index", &index)?;
+    let dim = cx.call.axis("dim");
+    let mut axes: Vec<AxisMeta> = Vec::with_capacity(x.axes.len());
+    for (position, (&own, &other)) in x.axes.iter().zip(&index.axes).enumerate() {
+        axes.push(if position == dim {
+            other
+        } else {
+            cx.paired(&format!("axis {position} of the operand and of the index"), own, other)?
+        });
+    }
+    Ok(vec![Shape { dtype: x.dtype, axes }])
+}
+
+fn take_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (x, index) = (cx.tensor("x")?, cx.tensor("index")?);
+    let (dim, sizes) = (cx.call.axis("dim"), &cx.results[0].1);
+    let mut wide = sizes.clone();
+    wide[dim] = x.sizes[dim];
+    Ok(vec![gathered(cx.call.row.name, &x.expanded(&wide), &index.expanded(sizes), dim)?])
+}
+
+// ---- scatter ----
+
+fn scatter(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let x = b.tensor_operand("scatter", args.src("x")?)?;
+    let dim = normal_axis("scatter", args.int("dim").unwrap_or(0), b.rank(x))?;
+    let dtype = b.dtype(Operand::Tensor(x));
+    let src = match b.check_operand("scatter", args.src("src")?)? {
+        Src::Tensor(src) => Src::Tensor(b.cast_tensor(src, dtype)?),
+        scalar => constant_of(b, "scatter", scalar, dtype)?,
+    };
+    b.push_draft(Draft::new(args).operand("src", src).attr("dim", Attr::Int(dim as i64)))
+}
+
+fn scatter_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let (x, index) = (cx.tensor("x")?, cx.tensor("index")?);
+    check_index(cx.name(), index.dtype)?;
+    same_rank(cx, &x, "the index", &index)?;
+    at_most(cx, &index, "the operand", &x, Some(cx.call.axis("dim")))?;
+    if let Some(src) = cx.opt_tensor("src")? {
+        same_rank(cx, &x, "src", &src)?;
+        at_most(cx, &index, "src", &src, None)?;
+    }
+    Ok(vec![x])
+}
+
+fn scatter_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (x, index) = (cx.tensor("x")?, cx.tensor("index")?);
+    let dim = cx.call.axis("dim");
+    let places = positions(cx.call.row.name, index, dim, x.sizes[dim], false)?;
+    let src = match (cx.opt_tensor("src"), cx.scalar("src")) {
+        (Some(src), _) => src.clone(),
+        (None, value) => View::repeated(x.dtype, value.unwrap_or(Value::Int(0)), index.sizes.clone()),
+    };
+    let sizes = x.sizes.clone();
+    let row_major: Vec<usize> = (0..sizes.len()).map(|axis| sizes[axis + 1..].iter().product()).collect();
+    // For each element the place in src that it is taken from, plus 1.
+    let mut sources = vec![0; x.len()];
+    for (i, place) in places.into_iter().enumerate() {
+        let to = |axis: usize, at: usize| Some(row_major[axis] * if axis == dim { place } else { at });
+        let from = |axis: usize, at: usize| Some(src.strides[axis] * at);
+        let to = fold_index(i, &index.sizes, to).unwrap_or(0);
+        sources[to] = fold_index(i, &index.sizes, from).unwrap_or(0) + 1;
+    }
+    let pick = |i: usize| match sources[i] {
+        0 => (0, fold_index(i, &sizes, |axis, at| Some(at * x.strides[axis])).unwrap_or(0)),
+        place => (1, place - 1),
+    };
+    Ok(vec![View::picked(&[x, &src], sizes.clone(), pick)?])
+}
+
+// ---- index_put_accumulate ----
+
+fn put(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    b.push_draft(Draft::new(args))
+}
+
+fn put_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let (acc, index, value) = (cx.tensor("acc")?, cx.tensor("index")?, cx.tensor("value")?);
+    check_index(cx.name(), index.dtype)?;
+    if value.dtype != acc.dtype {
+        let message = format!("{}: the value is {}, the accumulator {}", cx.name(), value.dtype, acc.dtype);
+        return Err(Diagnostic::user(code::DTYPE, message).note("cast one of them"));
+    }
+    if index.axes.len() != 1 || acc.axes.is_empty() {
+        let (rank, own) = (acc.axes.len(), index.axes.len());
+        let message = format!("{}: an index of rank {own} into rank {rank}, not of rank 1 into axes", cx.name());
+        return Err(Diagnostic::user(code::RANK, message));
+    }
+    same_rank(cx, &acc, "the value", &value)?;
+    cx.same("axis 0 of the value and of the index", value.axes[0].extent, index.axes[0].extent)?;
+    for position in 1..acc.axes.len() {
+        let what = format!("axis {position} of the value and of the accumulator");
+        cx.same(&what, value.axes[position].extent, acc.axes[position].extent)?;
+    }
+    Ok(vec![acc])
+}
+
+fn put_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
+    let (sizes, strides) = cx.tensor("acc")?;
+    Ok(vec![clone_strides(sizes, strides)])
+}
+
+fn put_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (acc, index, value) = (cx.tensor("acc")?, cx.tensor("index")?, cx.tensor("value")?);
+    let rows = positions(cx.call.row.name, index, 0, acc.sizes[0], true)?;
+    let (dtype, sizes) = (acc.dtype, acc.sizes.clone());
+    let width: usize = sizes[1..].iter().product();
+    let result = if dtype.is_float() {
+        // Sums are rounded once.
+        let (mut sums, terms) = (acc.to_f64(), value.to_f64());
+        for (i, row) in rows.into_iter().enumerate() {
+            for column in 0..width {
+                sums[row * width + column] += terms[i * width + column];
+            }
+        }
+        View::from_f64(dtype, sizes, &sums)
+    } else {
+        let (mut sums, terms) = (acc.values(), value.values());
+        let op = if dtype == DType::Bool { BinaryOp::LogicalOr } else { BinaryOp::Add };
+        for (i, row) in rows.into_iter().enumerate() {
+            for column in 0..width {
+                let sum = &mut sums[row * width + column];
+                *sum = eval::binary(op, dtype, *sum, terms[i * width + column]);
+            }
+        }
+        View::from_values(dtype, sizes, &sums)
+    };
+    let meta = acc.meta();
+    Ok(vec![result.laid(&clone_strides(&meta.sizes, &meta.strides))])
+}
+
+// ---- embedding_fwd ----
+
+/// Of the parameters, those that say what leaving them out says are left out.
+fn embedding(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let name = "embedding_fwd";
+    let mut draft = Draft::new(args);
+    let classes = [
+        ("padding_idx", DType::I64, None),
+        ("max_norm", DType::F64, None),
+        ("norm_type", DType::F64, Some(Value::Float(2.0))),
+        ("scale_grad_by_freq", DType::Bool, Some(Value::Bool(false))),
+        ("sparse", DType::Bool, Some(Value::Bool(false))),
+    ];
+    for (param, dtype, default) in classes {
+        let Some(src) = args.opt(param) else { continue };
+        let scalar = b.scalar_operand(name, src)?;
+        let own = b.scalars.dtype(scalar);
+        // An integer may stand for a number.
+        if own.class() != dtype.class() && !(dtype == DType::F64 && own.is_int()) {
+            let message = format!("{name}: `{param}` is a {own}, not a {dtype}");
+            return Err(Diagnostic::user(code::DTYPE, message));
+        }
+        let scalar = b.scalars.cast(scalar, dtype);
+        let value = b.scalars.const_value(scalar);
+        let kept = default.is_none() || value != default;
+        draft = draft.operands(param, if kept { vec![Src::Scalar(scalar)] } else { Vec::new() });
+    }
+    b.push_draft(draft)
+}
+
+fn embedding_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let (input, weight) = (cx.tensor("input")?, cx.tensor("weight")?);
+    check_index(cx.name(), input.dtype)?;
+    if weight.axes.len() != 2 {
+        let message = format!("{}: the weight has rank {}, not 2", cx.name(), weight.axes.len());
+        return Err(Diagnostic::user(code::RANK, message));
+    }
+    if !weight.dtype.is_float() && cx.operand_dtype("max_norm").is_some() {
+        let message = format!("{}: a weight of {} has no norm", cx.name(), weight.dtype);
+        return Err(Diagnostic::user(code::DTYPE, message));
+    }
+    let mut axes = input.axes;
+    axes.push(weight.axes[1]);
+    Ok(vec![Shape { dtype: weight.dtype, axes }])
+}
+
+fn embedding_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (input, weight) = (cx.tensor("input")?, cx.tensor("weight")?);
+    let scaled = cx.scalar("max_norm").map(|limit| {
+        let power = cx.scalar("norm_type").map_or(2.0, Value::as_f64);
+        limited_rows(weight, limit.as_f64(), power)
+    });
+    let line = input.to_dense().seen(vec![input.len()], vec![1], 0);
+    let sizes = cx.results[0].1.clone();
+    let table = scaled.as_ref().unwrap_or(weight);
+    let rows = rows(cx.call.row.name, table, &line, 0, &[input.len(), weight.sizes[1]])?;
+    let signed: Vec<i64> = sizes.iter().map(|&size| size as i64).collect();
+    Ok(vec![rows.seen(sizes, unsigned(&row_major_strides(&signed)), 0)])
+}
+
+/// Rows `x * limit / (norm + 1e-7)` where the norm `(sum |x|^p)^(1/p)` is above
+/// the limit.
+fn limited_rows(weight: &View, limit: f64, power: f64) -> View {
+    let mut values = weight.to_f64();
+    for row in values.chunks_exact_mut(weight.sizes[1].max(1)) {
+        let norm = match power {
+            2.0 => row.iter().map(|v| v * v).sum::<f64>().sqrt(),
+            f64::INFINITY => row.iter().fold(0.0, |most, v| eval::maximum(most, v.abs())),
+            f64::NEG_INFINITY => row.iter().fold(f64::INFINITY, |least, v| eval::minimum(least, v.abs())),
+            0.0 => row.iter().filter(|v| **v != 0.0).count() as f64,
+            _ => row.iter().map(|v| v.abs().powf(power)).sum::<f64>().powf(1.0 / power),
+        };
+        let norm = eval::round_float(weight.dtype, norm);
+        if norm > limit {
+            let scale = limit / (norm + 1e-7);
+            row.iter_mut().for_each(|v| *v *= scale);
+        }
+    }
+    View::from_f64(weight.dtype, weight.sizes.clone(), &values)
+}
+
+#[cfg(test)]
+mod tests;

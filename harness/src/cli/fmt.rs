@@ -1,0 +1,46 @@
+//! `fmt`: case files in their canonical form, or which ones are not.
+
+use super::args::Args;
+use super::{Failure, print, session};
+use crate::case::{self, CaseError};
+use crate::exit;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub(super) fn fmt(args: &Args) -> Result<u8, Failure> {
+    let given = if args.paths.is_empty() { vec![session::cases_dir(args)] } else { args.paths.clone() };
+    let mut errors: Vec<CaseError> = Vec::new();
+    let mut paths: Vec<PathBuf> = given.iter().flat_map(|path| case::files(path, &mut errors)).collect();
+    paths.sort();
+    paths.dedup();
+    let mut changed = Vec::new();
+    for path in &paths {
+        let Some(source) = case::read(path, &mut errors) else { continue };
+        match case::format(&source) {
+            Err(wrong) => errors.extend(wrong),
+            Ok(formatted) if formatted != source.text => {
+                if !args.check {
+                    replace(path, &formatted).map_err(|error| {
+                        Failure::new(exit::BAD_CASES, format!("cannot write {}: {error}", path.display()))
+                    })?;
+                }
+                changed.push(format!("{}\n", path.display()));
+            }
+            Ok(_) => {}
+        }
+    }
+    print(&changed.concat());
+    if !errors.is_empty() {
+        let lines: Vec<String> = errors.iter().map(|error| format!("{error}\n")).collect();
+        let text = format!("{}{} error(s); files with errors are left as they are", lines.concat(), lines.len());
+        return Err(Failure::new(exit::BAD_CASES, text));
+    }
+    Ok(if args.check && !changed.is_empty() { exit::UNFORMATTED } else { exit::OK })
+}
+
+/// Writes beside the file and moves it there, so that no half of it is ever seen.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let beside = path.with_extension(format!("fuse.{}", std::process::id()));
+    std::fs::write(&beside, text)?;
+    std::fs::rename(&beside, path)
+}
