@@ -25,7 +25,8 @@ fn argument(operand: Operand, fusion: &Fusion, spec: &InputSpec) -> ArgMeta {
                 Operand::Scalar(_) => DType::F32,
             };
             let stride = |axis: usize| spec.sizes[axis + 1..].iter().map(|size| (*size).max(1)).product();
-            let strides = (0..spec.sizes.len()).map(stride).collect();
+            let dense = || (0..spec.sizes.len()).map(stride).collect();
+            let strides = spec.layout.strides.clone().unwrap_or_else(dense);
             ArgMeta::Tensor(TensorMeta { dtype, sizes: spec.sizes.clone(), strides })
         }
         InputSpec::Scalar(number) => {
