@@ -1,8 +1,8 @@
 //! Strides of results that are not elementwise, as PyTorch's eager operations
-//! choose them: of views of other sizes, of copies that keep their operand's
-//! layout, and of new tensors in an operand's memory format.
+//! choose them: of views of other sizes, and of new tensors in an operand's
+//! memory format.
 
-use super::order::{dense_strides_in, iteration_order, row_major_strides};
+use super::order::{dense_strides_in, row_major_strides};
 
 /// Strides with which elements of `sizes` and `strides` are seen through
 /// `to`, a shape of as many elements; `None` if a copy is needed.
@@ -38,29 +38,6 @@ pub(crate) fn view_strides(sizes: &[i64], strides: &[i64], to: &[i64]) -> Option
         }
     }
     (left == 0).then_some(result)
-}
-
-/// Whether a layout has neither holes nor elements that share a place. Axes of
-/// size 1 may have any stride, and so may all if there is no element.
-fn is_compact(sizes: &[i64], strides: &[i64]) -> bool {
-    let mut axes: Vec<usize> = (0..sizes.len()).filter(|&axis| sizes[axis] != 1).collect();
-    axes.sort_by_key(|&axis| strides[axis]);
-    let mut step = 1i64;
-    sizes.contains(&0)
-        || axes.iter().all(|&axis| {
-            let dense = strides[axis] == step;
-            step = step.saturating_mul(sizes[axis]);
-            dense
-        })
-}
-
-/// Strides of a copy that keeps the layout of its operand: the same ones, or,
-/// where they leave holes or repeat, dense ones in their order.
-pub(crate) fn clone_strides(sizes: &[i64], strides: &[i64]) -> Vec<i64> {
-    if is_compact(sizes, strides) {
-        return strides.to_vec();
-    }
-    dense_strides_in(sizes, &iteration_order(sizes, &[(sizes, strides)]))
 }
 
 /// The axes of the format with the channels innermost that a layout is in,
@@ -121,15 +98,6 @@ mod tests {
         check_view(&[1, 3], &[99, 1], &[3, 1], Some(&[1, 1]));
         check_view(&[0, 3], &[5, 7], &[0, 3], Some(&[5, 7]));
         check_view(&[0, 3], &[5, 7], &[2, 0, 4], Some(&[4, 4, 1]));
-    }
-
-    #[test]
-    fn copies_close_holes_and_keep_the_order() {
-        assert_eq!(clone_strides(&[2, 3], &[1, 2]), [1, 2]);
-        assert_eq!(clone_strides(&[1, 3], &[77, 1]), [77, 1]);
-        assert_eq!(clone_strides(&[2, 3], &[1, 5]), [1, 2]);
-        assert_eq!(clone_strides(&[2, 3], &[0, 1]), [3, 1]);
-        assert_eq!(clone_strides(&[0, 3], &[9, 9]), [9, 9]);
     }
 
     #[test]

@@ -16,9 +16,12 @@ pub(crate) mod product;
 mod sums;
 mod view;
 
-pub(crate) use format::{clone_strides, format_strides, view_strides};
+pub(crate) use format::{format_strides, view_strides};
 pub(crate) use moves::fold_index;
-pub(crate) use order::{dense_strides_in, elementwise_strides, is_dense, iteration_order, permuted, row_major_strides};
+pub(crate) use order::{
+    clone_strides, copy_layout, dense_strides_in, elementwise_layout, is_dense, iteration_order, permuted,
+    row_major_strides,
+};
 pub(crate) use sums::Sums;
 pub(crate) use view::Element;
 pub use view::{Data, Elements, View};

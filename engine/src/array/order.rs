@@ -46,18 +46,57 @@ fn compare(sizes: &[i64], operands: &[Operand<'_>], a: usize, b: usize) -> std::
     std::cmp::Ordering::Equal
 }
 
-/// The strides of an elementwise result in new storage. `scalars` says whether
-/// an operand is a scalar.
-pub(crate) fn elementwise_strides(sizes: &[i64], operands: &[Operand<'_>], scalars: bool) -> Vec<i64> {
+/// How an elementwise result lies in new storage: its axes in memory order,
+/// outermost first, and its strides. `scalars` says whether an operand is a
+/// scalar. Operands of one layout skip the order of axes, which only shows in
+/// the strides of axes of size 1 and of empty tensors.
+pub(crate) fn elementwise_layout(sizes: &[i64], operands: &[Operand<'_>], scalars: bool) -> (Vec<usize>, Vec<i64>) {
+    let whole = !scalars && operands.iter().all(|(own, _)| *own == sizes);
+    if whole && operands.iter().all(|(_, strides)| row_major(sizes, strides)) {
+        return ((0..sizes.len()).collect(), row_major_strides(sizes));
+    }
     if let Some((_, first)) = operands.first()
-        && !scalars
-        && operands.iter().all(|(own, strides)| *own == sizes && strides == first)
-        && !row_major(sizes, first)
+        && whole
+        && operands.iter().all(|(_, strides)| strides == first)
         && is_dense(sizes, first)
     {
-        return first.to_vec();
+        return kept(sizes, first);
     }
-    dense_strides_in(sizes, &iteration_order(sizes, operands))
+    let order = iteration_order(sizes, operands);
+    if order.is_sorted() {
+        return (order, row_major_strides(sizes));
+    }
+    // Here an axis of size 0 is not counted as 1.
+    let mut strides = vec![1i64; sizes.len()];
+    for pair in order.windows(2).rev() {
+        strides[pair[0]] = strides[pair[1]].saturating_mul(sizes[pair[1]]);
+    }
+    (order, strides)
+}
+
+/// The same for a copy or conversion of one tensor, which keeps every stride
+/// where there are no holes.
+pub(crate) fn copy_layout(sizes: &[i64], strides: &[i64]) -> (Vec<usize>, Vec<i64>) {
+    if is_dense(sizes, strides) {
+        return kept(sizes, strides);
+    }
+    let order = iteration_order(sizes, &[(sizes, strides)]);
+    let strides = dense_strides_in(sizes, &order);
+    (order, strides)
+}
+
+/// Strides of a copy that keeps the layout of its operand: the same ones, or,
+/// where they leave holes or repeat, dense ones in their order.
+pub(crate) fn clone_strides(sizes: &[i64], strides: &[i64]) -> Vec<i64> {
+    copy_layout(sizes, strides).1
+}
+
+/// A dense layout as it is.
+fn kept(sizes: &[i64], strides: &[i64]) -> (Vec<usize>, Vec<i64>) {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    // Axes of size 1 lie anywhere.
+    order.sort_by_key(|&axis| std::cmp::Reverse(if sizes[axis] < 2 { i64::MAX } else { strides[axis] }));
+    (order, strides.to_vec())
 }
 
 /// Strides of a dense layout whose axes lie in memory in `order`, outermost
@@ -83,19 +122,18 @@ fn row_major(sizes: &[i64], strides: &[i64]) -> bool {
     sizes.contains(&0) || (0..sizes.len()).all(|axis| sizes[axis] == 1 || strides[axis] == dense[axis])
 }
 
-/// Whether a layout has neither holes nor elements that share a place.
+/// Whether a layout has neither holes nor elements that share a place. Axes of
+/// size 1 may have any stride, and so may all if there is no element.
 pub(crate) fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
-    if sizes.contains(&0) {
-        return true;
-    }
     let mut axes: Vec<usize> = (0..sizes.len()).filter(|&axis| sizes[axis] != 1).collect();
     axes.sort_by_key(|&axis| strides[axis]);
     let mut step = 1i64;
-    axes.iter().all(|&axis| {
-        let dense = strides[axis] == step;
-        step = step.saturating_mul(sizes[axis]);
-        dense
-    })
+    sizes.contains(&0)
+        || axes.iter().all(|&axis| {
+            let dense = strides[axis] == step;
+            step = step.saturating_mul(sizes[axis]);
+            dense
+        })
 }
 
 /// Items in another order.
@@ -108,7 +146,7 @@ mod tests {
     use super::*;
 
     fn check_strides(sizes: &[i64], operands: &[Operand<'_>], scalars: bool, expected: &[i64]) {
-        assert_eq!(elementwise_strides(sizes, operands, scalars), expected, "{sizes:?} {operands:?}");
+        assert_eq!(elementwise_layout(sizes, operands, scalars).1, expected, "{sizes:?} {operands:?}");
     }
 
     #[test]
@@ -131,5 +169,23 @@ mod tests {
     fn axes_of_size_one_keep_odd_strides_only_where_nothing_moves() {
         check_strides(&[1, 3, 2], &[(&[1, 3, 2], &[77, 1, 3])], false, &[77, 1, 3]);
         check_strides(&[1, 5], &[(&[1, 5], &[7, 1])], false, &[5, 1]);
+    }
+
+    #[test]
+    fn row_major_operands_give_row_major_results_whatever_tells_no_axes_apart() {
+        check_strides(&[3, 1], &[(&[3, 1], &[1, 1])], false, &[1, 1]);
+        check_strides(&[3, 1], &[(&[3, 1], &[1, 1]), (&[3, 1], &[1, 9])], false, &[1, 1]);
+        let (dense, back): (&[i64], &[i64]) = (&[4, 4, 1], &[1, 2, 2]);
+        check_strides(&[2, 0, 4], &[(&[2, 0, 4], dense), (&[2, 0, 4], back)], false, dense);
+        check_strides(&[2, 0, 4], &[(&[2, 0, 4], back)], true, &[1, 2, 0]);
+    }
+
+    #[test]
+    fn copies_close_holes_and_keep_the_order() {
+        assert_eq!(clone_strides(&[2, 3], &[1, 2]), [1, 2]);
+        assert_eq!(clone_strides(&[1, 3], &[77, 1]), [77, 1]);
+        assert_eq!(clone_strides(&[2, 3], &[1, 5]), [1, 2]);
+        assert_eq!(clone_strides(&[2, 3], &[0, 1]), [3, 1]);
+        assert_eq!(clone_strides(&[0, 3], &[9, 9]), [9, 9]);
     }
 }

@@ -442,6 +442,16 @@ impl FusionBuilder {
         }
     }
 
+    /// What defines a tensor.
+    pub(super) fn definition(&self, x: TensorId) -> TensorDef {
+        self.tensors[x].def
+    }
+
+    /// An operation that has been added.
+    pub(super) fn op(&self, op: OpId) -> &Op {
+        &self.ops[op]
+    }
+
     pub(super) fn rank(&self, x: TensorId) -> usize {
         self.tensors[x].axes.len()
     }

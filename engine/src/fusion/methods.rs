@@ -2,7 +2,7 @@
 
 use super::{FusionBuilder, Operand, Src};
 use crate::diag::Result;
-use crate::num::{BinaryOp, TernaryOp, UnaryOp};
+use crate::num::{BinaryOp, ReduceOp, TernaryOp, UnaryOp};
 
 macro_rules! unary_methods {
     ($($method:ident = $variant:ident;)*) => {
@@ -24,6 +24,19 @@ macro_rules! binary_methods {
                 #[doc = concat!("See [`BinaryOp::", stringify!($variant), "`].")]
                 pub fn $method(&mut self, a: impl Into<Src>, b: impl Into<Src>) -> Result<Operand> {
                     self.binary(BinaryOp::$variant, a, b)
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! reduce_methods {
+    ($($method:ident = $variant:ident;)*) => {
+        impl FusionBuilder {
+            $(
+                #[doc = concat!("See [`ReduceOp::", stringify!($variant), "`] and [`FusionBuilder::reduce`].")]
+                pub fn $method(&mut self, x: impl Into<Src>, axes: &[i64], keepdim: bool) -> Result<Operand> {
+                    self.reduce(ReduceOp::$variant, x, axes, keepdim, None)
                 }
             )*
         }
@@ -131,4 +144,11 @@ ternary_methods! {
     clamp = Clamp;
     lerp = Lerp;
     threshold = Threshold;
+}
+
+reduce_methods! {
+    sum = Sum;
+    prod = Prod;
+    max = Max;
+    min = Min;
 }

@@ -21,7 +21,6 @@
 
 mod bind;
 pub(crate) mod builder;
-mod composite;
 pub mod concretize;
 mod decompose;
 mod finish;
@@ -39,6 +38,7 @@ pub(crate) mod sketch;
 mod strides;
 #[cfg(test)]
 mod tests;
+mod user_ids;
 
 pub use bind::{Bindings, bind, bind_args};
 pub use builder::{Dim, FusionBuilder, MAX_OPS, MAX_RANK, Src, is_name};
@@ -50,3 +50,4 @@ pub use ir::{
 pub use rewrite::{Rewritten, permute_outputs};
 pub use strides::layouts;
 pub(crate) use strides::moved as moved_strides;
+pub use user_ids::UserIds;

@@ -4,9 +4,11 @@
 //! fuzzers and property tests shrink well. Draws that the builder refuses are
 //! counted: a generator that is mostly refused tests nothing.
 
-use super::{AxisKind, Dim, Fusion, FusionBuilder, Operand, Src, TensorId};
+mod primitives;
+
+use super::{AxisKind, Dim, Fusion, FusionBuilder, Operand, ScalarDef, ScalarId, Src, TensorId};
 use crate::diag::Result;
-use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value, eval};
 
 /// What may be drawn.
 #[derive(Clone, Debug)]
@@ -27,6 +29,16 @@ pub struct Limits {
     /// Only operations whose results do not depend on the last bit of their
     /// operands: for comparing implementations with one another.
     pub tame: bool,
+    /// Also primitives that no scheduler takes yet.
+    pub primitives: bool,
+}
+
+impl Limits {
+    /// Every type and every operation of the language.
+    pub fn whole_language() -> Self {
+        let dtypes = DType::ALL.iter().copied().filter(|dtype| *dtype != DType::F4E2M1FNX2).collect();
+        Self { dtypes, primitives: true, ..Self::default() }
+    }
 }
 
 impl Default for Limits {
@@ -39,6 +51,7 @@ impl Default for Limits {
             constants: true,
             dtypes: DType::KERNEL.to_vec(),
             tame: false,
+            primitives: false,
         }
     }
 }
@@ -178,23 +191,40 @@ impl Drawer<'_> {
         }
     }
 
-    /// The sizes of a tensor. Extents are sizes of inputs or constants, since
-    /// nothing else is drawn.
+    /// The axes of a tensor: undecided ones as their sizes decide them.
     fn shape(&self, t: TensorId) -> Vec<(AxisKind, i64)> {
         let axes = &self.builder.tensors[t].axes;
         axes.iter()
             .map(|axis| {
-                let scalar = self.builder.scalars.get(axis.extent).map(|scalar| &scalar.def);
-                let size = match scalar {
-                    Some(super::ScalarDef::Const(value)) => value.as_i64(),
-                    Some(super::ScalarDef::Size { input, axis }) => {
-                        self.sizes[*input as usize].as_ref().map_or(0, |sizes| sizes[*axis as usize])
-                    }
-                    _ => 0,
+                let size = self.scalar_value(axis.extent).as_i64();
+                let kind = match axis.kind {
+                    AxisKind::Symbolic if size == 1 => AxisKind::Broadcast,
+                    AxisKind::Symbolic => AxisKind::Iteration,
+                    decided => decided,
                 };
-                (axis.kind, size)
+                (kind, size)
             })
             .collect()
+    }
+
+    /// The value of a scalar for the drawn sizes. Expressions are as deep as
+    /// the drawn operations.
+    fn scalar_value(&self, id: ScalarId) -> Value {
+        let Some(scalar) = self.builder.scalars.get(id) else { return Value::Int(0) };
+        let value = |id: ScalarId| self.scalar_value(id);
+        match &scalar.def {
+            ScalarDef::Const(value) => *value,
+            ScalarDef::Input { .. } => scalar_value(scalar.dtype, INPUT_BYTE),
+            ScalarDef::Size { input, axis } => {
+                Value::Int(self.sizes[*input as usize].as_ref().map_or(0, |sizes| sizes[*axis as usize]))
+            }
+            ScalarDef::Unary(op, a) => eval::unary(*op, self.builder.scalars.dtype(*a), value(*a)),
+            ScalarDef::Binary(op, a, b) => eval::binary(*op, self.builder.scalars.dtype(*a), value(*a), value(*b)),
+            ScalarDef::Ternary(op, a, b, c) => {
+                eval::ternary(*op, self.builder.scalars.dtype(*c), value(*a), value(*b), value(*c))
+            }
+            ScalarDef::Cast(a) => eval::cast(self.builder.scalars.dtype(*a), scalar.dtype, value(*a)),
+        }
     }
 
     /// An operand that pairs with `x`: a tensor, with axes inserted where its
@@ -235,6 +265,9 @@ impl Drawer<'_> {
     }
 
     fn op(&mut self) -> Result<Vec<Operand>> {
+        if self.limits.primitives && self.pick(3) == 0 {
+            return self.primitive();
+        }
         let result = match self.pick(16) {
             0..3 => self.unary()?,
             3..7 => self.binary()?,
@@ -380,6 +413,10 @@ impl Drawer<'_> {
     }
 }
 
+/// With this byte [`scalar_value`] gives the values of scalar inputs for which
+/// the sizes that depend on them were drawn.
+pub const INPUT_BYTE: u8 = 3;
+
 /// A value of a type that a scalar input can have.
 pub fn scalar_value(dtype: DType, byte: u8) -> Value {
     match dtype.class() {
@@ -405,7 +442,7 @@ mod tests {
             Operand::Scalar(s) => fusion.scalars[s].dtype,
         };
         let meta = |(operand, sizes): (&Operand, &Option<Vec<i64>>)| match sizes {
-            None => ArgMeta::Scalar(scalar_value(dtype(operand), 3)),
+            None => ArgMeta::Scalar(scalar_value(dtype(operand), INPUT_BYTE)),
             Some(sizes) => {
                 let stride = |axis: usize| sizes[axis + 1..].iter().map(|size| (*size).max(1)).product();
                 let strides = (0..sizes.len()).map(stride).collect();

@@ -4,7 +4,7 @@
 
 use super::ops::{Layout, LayoutCx, LayoutOperand};
 use super::{Bindings, Fusion, Op, OpKind, Operand, TensorDef, TensorId};
-use crate::array::{elementwise_strides, row_major_strides};
+use crate::array::{copy_layout, elementwise_layout, row_major_strides};
 use crate::diag::{Diagnostic, Result};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::PrimaryMap;
@@ -65,6 +65,9 @@ fn strides(
         };
     }
     let sizes = &sizes[0];
+    if let (OpKind::Cast(_) | OpKind::Set, Some(LayoutOperand::Tensor(own, strides))) = (&op.kind, operands.first()) {
+        return Ok(vec![copy_layout(own, strides).1]);
+    }
     if op.kind.is_elementwise() {
         return Ok(vec![elementwise(sizes, &operands)]);
     }
@@ -82,7 +85,7 @@ fn elementwise(sizes: &[i64], operands: &[LayoutOperand]) -> Vec<i64> {
             tensors.push((&own[..], &strides[..]));
         }
     }
-    elementwise_strides(sizes, &tensors, tensors.len() < operands.len())
+    elementwise_layout(sizes, &tensors, tensors.len() < operands.len()).1
 }
 
 /// Strides of the views that insert, drop and reorder axes of a tensor.

@@ -74,6 +74,6 @@ mod tests {
         assert_eq!(unit_f32(1 << 31), 0.5);
         assert_eq!(unit_f64(0, 0), 2f64.powi(-54));
         assert_eq!(unit_f64(0, 1 << 31), 0.5);
-        assert_eq!(unit_f64(u32::MAX ^ ((u32::MAX << 21) & u32::MAX), u32::MAX), 1.0);
+        assert_eq!(unit_f64(u32::MAX ^ (u32::MAX << 21), u32::MAX), 1.0);
     }
 }

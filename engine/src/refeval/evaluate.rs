@@ -1,7 +1,7 @@
 //! Evaluates a fusion operation by operation.
 
 use super::{elementwise, reduce};
-use crate::array::{View, elementwise_strides, iteration_order, permuted};
+use crate::array::{View, copy_layout, elementwise_layout, permuted};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Call, EvalCx, EvalOperand};
 use crate::fusion::{self, Bindings, Fusion, Op, OpKind, Operand, TensorDef, TensorId, bind_args};
@@ -204,8 +204,10 @@ fn in_order(kind: &OpKind, sizes: &[usize], operands: &[View], tensors: impl Ite
     let metas: Vec<TensorMeta> = operands.iter().zip(&tensors).filter(|(_, t)| **t).map(|(v, _)| v.meta()).collect();
     let layouts: Vec<_> = metas.iter().map(|meta| (&meta.sizes[..], &meta.strides[..])).collect();
     let signed: Vec<i64> = sizes.iter().map(|&size| size as i64).collect();
-    let order = iteration_order(&signed, &layouts);
-    let strides = elementwise_strides(&signed, &layouts, tensors.contains(&false));
+    let (order, strides) = match (kind, &layouts[..]) {
+        (OpKind::Cast(_) | OpKind::Set, [(own, strides)]) => copy_layout(own, strides),
+        _ => elementwise_layout(&signed, &layouts, tensors.contains(&false)),
+    };
     let mut moved: Vec<View> = operands.iter().map(|operand| operand.permuted(&order)).collect();
     let result = core(kind, permuted(sizes, &order), &mut moved)?;
     let strides = strides.into_iter().map(|stride| stride as usize).collect();

@@ -23,15 +23,16 @@ pub(super) fn output_metas(fusion: &Fusion, bindings: &Bindings, args: &[ArgMeta
     Ok(fusion.outputs.iter().map(placed).collect())
 }
 
-/// The fusion that a kernel is made of.
-pub(super) fn prepare<'a>(fusion: &'a Fusion, bindings: &Bindings, outputs: &[TensorMeta]) -> Result<Cow<'a, Fusion>> {
+/// The fusion that a kernel is made of. Decomposing comes first: what it makes
+/// has axes of its own to decide.
+pub(super) fn prepare<'a>(fusion: &'a Fusion, args: &[ArgMeta], outputs: &[TensorMeta]) -> Result<Cow<'a, Fusion>> {
     let mut prepared = Cow::Borrowed(fusion);
-    let facts = concretize::facts(fusion, bindings);
-    if !facts.change_nothing(fusion) {
-        prepared = Cow::Owned(concretize::concretize(fusion, &facts)?.fusion);
+    if fusion::decomposes(fusion) {
+        prepared = Cow::Owned(fusion::decompose(fusion)?.fusion);
     }
-    if fusion::decomposes(&prepared) {
-        prepared = Cow::Owned(fusion::decompose(&prepared)?.fusion);
+    let facts = concretize::facts(&prepared, &fusion::bind(&prepared, args)?);
+    if !facts.change_nothing(&prepared) {
+        prepared = Cow::Owned(concretize::concretize(&prepared, &facts)?.fusion);
     }
     let orders: Vec<Option<Vec<u32>>> = outputs.iter().map(memory_order).collect();
     if orders.iter().any(Option::is_some) {

@@ -268,7 +268,7 @@ impl Session {
 /// Compiles a fusion into a plan.
 fn build_plan(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Plan> {
     let bindings = fusion::bind(fusion, args)?;
-    let prepared = prepare(fusion, &bindings, &output_metas(fusion, &bindings, args)?)?;
+    let prepared = prepare(fusion, args, &output_metas(fusion, &bindings, args)?)?;
     let compiled = lower::compile_fusion(cx, &prepared, args, alignments)?;
     if cx.options.self_check {
         check_texts(fusion, &compiled.kernel)?;

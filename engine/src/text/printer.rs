@@ -6,7 +6,7 @@
 
 use crate::fusion::ops::{Attr, Call, Need, Param, ParamKind};
 use crate::fusion::{AxisKind, Fusion, InputLayout, Op, OpKind, Operand, ScalarDef, ScalarId, TensorId};
-use crate::num::{DType, DTypeClass, TernaryOp, Value};
+use crate::num::{DType, DTypeClass, TernaryOp, Value, eval};
 use crate::util::SecondaryMap;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -302,10 +302,11 @@ pub(super) fn literal(value: Value, dtype: DType) -> String {
             format!("{}{sign}{}i", part(re), part(im))
         }
         Value::Float(v) => {
-            // The short form of an f32 is read as an f64 and rounded again,
-            // which may in principle differ: then the long form is printed.
+            // The short form of an f32 is read as an f64 and rounded to the type,
+            // which may differ: then the long form is printed.
             let short = format!("{:?}", v as f32);
-            let reads_back = short.parse::<f64>().is_ok_and(|read| f64::from(read as f32).to_bits() == v.to_bits());
+            let rounded = |read| eval::round_float(dtype, read).to_bits();
+            let reads_back = short.parse::<f64>().is_ok_and(|read| rounded(read) == v.to_bits());
             if dtype != DType::F64 && reads_back { short } else { format!("{v:?}") }
         }
     }

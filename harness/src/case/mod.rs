@@ -37,3 +37,8 @@ pub(crate) use source::suggest;
 pub(crate) fn read_text(name: &str, text: &str, target: Target) -> (Vec<Case>, Vec<CaseError>) {
     discover::expand_one(&source::Source::new(name.into(), text.into()), target)
 }
+
+/// Reads one text as a case file and drops what it finds: for fuzzing.
+pub fn parse_only(name: &str, text: &str) {
+    drop(read_text(name, text, Target::Sim));
+}

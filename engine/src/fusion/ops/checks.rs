@@ -143,3 +143,34 @@ pub(super) fn counting(dtype: DType, sizes: &[i64]) -> HostTensor {
     let values: Vec<f64> = (0..len).map(|i| ((i * 37) % 11) as f64 - 4.0).collect();
     dense(dtype, sizes, &values)
 }
+
+/// Values agree but for the rounding of `f64` formulas.
+pub(super) fn check_close(what: &str, got: &HostTensor, expected: &[f64]) {
+    let values = got.to_f64();
+    assert_eq!(values.len(), expected.len(), "{what}");
+    for (i, (got, expected)) in values.into_iter().zip(expected).enumerate() {
+        let slack = 1e-9 * (1.0 + expected.abs());
+        assert!((got - expected).abs() <= slack, "{what}: element {i} is {got}, not {expected}");
+    }
+}
+
+/// A gradient agrees with central differences of `loss`.
+pub(super) fn check_gradient(what: &str, got: &HostTensor, x: &[f64], loss: impl Fn(&[f64]) -> f64) {
+    const STEP: f64 = 1e-5;
+    let values = got.to_f64();
+    assert_eq!(values.len(), x.len(), "{what}");
+    let mut at = x.to_vec();
+    for (i, got) in values.into_iter().enumerate() {
+        at[i] = x[i] + STEP;
+        let above = loss(&at);
+        at[i] = x[i] - STEP;
+        let slope = (above - loss(&at)) / (2.0 * STEP);
+        at[i] = x[i];
+        assert!((got - slope).abs() <= 1e-7 * (1.0 + slope.abs()), "{what}: element {i} is {got}, not {slope}");
+    }
+}
+
+/// Numbers between -1.5 and 1.5 that follow no simple pattern.
+pub(super) fn numbers(len: usize, salt: u32) -> Vec<f64> {
+    (0..len as u32).map(|i| f64::from((i * 7919 + salt * 104_729 + 13) % 1009) / 336.0 - 1.5).collect()
+}

@@ -18,11 +18,13 @@
 mod activation;
 mod args;
 mod attention;
+mod batch;
 mod call;
 #[cfg(test)]
 mod checks;
 mod cx;
 mod draft;
+mod dropout;
 mod elementwise;
 mod extents;
 mod index;
@@ -32,8 +34,11 @@ mod random;
 mod reduce;
 mod reshape;
 mod resize;
+mod rnn;
 mod row;
+mod scaled;
 mod shape;
+mod softmax;
 mod stats;
 mod table;
 

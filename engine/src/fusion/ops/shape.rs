@@ -6,7 +6,7 @@ use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::Draft;
 use super::extents;
 use super::row::{Layout, OpRow, ParamKind, Primitive, flag, opt, req};
-use crate::array::{View, dense_strides_in, elementwise_strides};
+use crate::array::{View, clone_strides, dense_strides_in};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::meta::Shape;
@@ -101,7 +101,12 @@ pub(super) const ROWS: &[OpRow] = &[
         "segment_set",
         &[req("x", ParamKind::Tensor)],
         segment_set,
-        Primitive { meta: same_meta, layout: Layout::Elementwise, eval: segment_set_eval, decompose: Some(copy) },
+        Primitive {
+            meta: same_meta,
+            layout: Layout::Custom(segment_set_layout),
+            eval: segment_set_eval,
+            decompose: Some(copy),
+        },
         "A copy of x at which the fusion is cut in two.",
         "N§2",
     ),
@@ -296,10 +301,15 @@ fn segment_set(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     b.push_draft(Draft::new(args))
 }
 
+fn segment_set_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
+    let (sizes, strides) = cx.tensor("x")?;
+    Ok(vec![clone_strides(sizes, strides)])
+}
+
 fn segment_set_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let x = cx.tensor("x")?;
     let meta = x.meta();
-    Ok(vec![x.laid(&elementwise_strides(&meta.sizes, &[(&meta.sizes, &meta.strides)], false))])
+    Ok(vec![x.laid(&clone_strides(&meta.sizes, &meta.strides))])
 }
 
 /// To a back end, a cut is a copy.

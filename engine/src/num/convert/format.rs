@@ -108,7 +108,10 @@ impl Format {
         let mut values = [0.0; 256];
         let mut code = 0;
         while code < 256 {
-            values[code] = self.widen(code as u16 & (2 * self.sign() - 1)) as f32;
+            let value = self.widen(code as u16 & (2 * self.sign() - 1));
+            // While compiling, a conversion may drop the sign of a NaN.
+            let nan = ((value.to_bits() >> 63) as u32) << 31 | 0x7fc0_0000;
+            values[code] = if value.is_nan() { f32::from_bits(nan) } else { value as f32 };
             code += 1;
         }
         values

@@ -6,9 +6,8 @@
 //! and the words of the counter until the index mixes in.
 
 use super::super::args::Args;
-use super::super::table;
 use super::Given;
-use crate::diag::{Diagnostic, Result, code};
+use crate::diag::Result;
 use crate::fusion::{FusionBuilder, Operand, Src};
 use crate::num::philox::{MULTIPLIERS, ROUNDS, WEYL};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
@@ -126,17 +125,15 @@ impl<'a> Drawn<'a> {
 /// Each element's position in row-major order, `sum(index[d] * product(shape[d + 1 ..]))`;
 /// the number 0 if every extent is known to be 1.
 fn linear_index(b: &mut FusionBuilder, shape: &[Src]) -> Result<Operand> {
-    let missing = || Diagnostic::unsupported(code::OP_NOT_LOWERED, "random numbers need `iota`, which has no row");
-    let iota = table::find("iota").ok_or_else(missing)?;
     let mut sum: Option<Operand> = None;
     let mut stride: Operand = b.constant(Value::Int(1), DType::I64)?;
     for (axis, &extent) in shape.iter().enumerate().rev() {
         if b.known(extent).is_some_and(|n| n.as_i64() == 1) {
             continue;
         }
-        let index = b.apply(&Args::new(iota).value("length", extent))?[0];
-        let flags: Vec<bool> = (0..shape.len()).map(|other| other != axis).collect();
-        let index = if shape.len() > 1 { b.broadcast(index, &flags)? } else { index };
+        let mut extents = vec![Src::from(1); shape.len()];
+        extents[axis] = extent;
+        let index = b.index(&extents, axis as i64)?;
         let offset = b.binary(BinaryOp::Mul, index, stride)?;
         sum = Some(match sum {
             Some(sum) => b.binary(BinaryOp::Add, sum, offset)?,

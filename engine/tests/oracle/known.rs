@@ -1,0 +1,85 @@
+//! Disagreements with PyTorch that are meant, each with its reason. An entry
+//! that explains nothing any more fails the test.
+
+use engine::num::Value;
+
+/// What differs.
+pub enum Difference {
+    /// The case is not read or not evaluated.
+    Refused,
+    /// Type or sizes of a result.
+    Type,
+    /// Strides of a result of that many elements.
+    Strides(usize),
+    /// An element: ours, PyTorch's.
+    Value(Value, Value),
+}
+
+/// A known disagreement.
+pub struct Known<'a> {
+    /// Ids of cases, `*` standing for any text.
+    pub pattern: &'a str,
+    /// Which differences it explains.
+    pub allows: fn(&Difference) -> bool,
+    pub reason: &'static str,
+}
+
+impl Known<'_> {
+    pub fn matches(&self, id: &str) -> bool {
+        let mut rest = id;
+        let mut parts = self.pattern.split('*').peekable();
+        let first = parts.next().unwrap_or("");
+        let Some(tail) = rest.strip_prefix(first) else { return false };
+        rest = tail;
+        if parts.peek().is_none() {
+            return rest.is_empty();
+        }
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                return rest.ends_with(part);
+            }
+            match rest.find(part) {
+                Some(at) => rest = &rest[at + part.len()..],
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+/// Zeros of different sign.
+fn sign_of_zero(difference: &Difference) -> bool {
+    match difference {
+        Difference::Value(Value::Float(a), Value::Float(b)) => *a == 0.0 && *b == 0.0,
+        Difference::Value(Value::Complex(a, b), Value::Complex(c, d)) => a == c && b == d,
+        _ => false,
+    }
+}
+
+/// Integers of one magnitude.
+fn sign(difference: &Difference) -> bool {
+    matches!(difference, Difference::Value(Value::Int(a), Value::Int(b)) if a.wrapping_neg() == *b)
+}
+
+pub const KNOWN: &[Known<'static>] = &[
+    Known {
+        pattern: "relu/*",
+        allows: sign_of_zero,
+        reason: "of -0.0, relu is 0.0 here, as in nvFuser's kernels (x <= 0 ? 0 : x); PyTorch keeps -0.0",
+    },
+    Known {
+        pattern: "m*imum/*",
+        allows: sign_of_zero,
+        reason: "which of 0.0 and -0.0 is the larger one is undefined; PyTorch's vector loops take the second operand",
+    },
+    Known {
+        pattern: "neg/c*",
+        allows: sign_of_zero,
+        reason: "PyTorch's vector loops subtract from zero, so a part that is 0.0 stays 0.0",
+    },
+    Known {
+        pattern: "gcd/*",
+        allows: sign,
+        reason: "PyTorch takes magnitudes in the type, where the least value has none",
+    },
+];

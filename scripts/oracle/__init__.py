@@ -1,0 +1,1 @@
+"""Expected values of operations, computed by PyTorch."""

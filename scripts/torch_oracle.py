@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Computes expected results of the engine's operations with PyTorch on the CPU
+and writes them where the engine's tests read them:
+
+    python3 scripts/torch_oracle.py [--only FAMILY] [--out FOLDER]
+
+Needs PyTorch 2.11 and NumPy; no GPU, no network. The test `oracle` of the
+engine compares, and says so when these scripts changed since the data was made.
+`scripts/oracle/data.py` documents the file; the other files there hold the
+cases, one function for a family. To cover a new operation, add its cases there
+and run this again.
+"""
+
+import argparse
+import pathlib
+import sys
+import time
+
+import torch
+
+from oracle import elementwise
+from oracle.data import REPORT
+
+# Distances in units in the last place at which PyTorch's own results of small
+# floats are still taken to agree with the exact ones, by operation.
+CLOSE = {
+    # Small arguments give 0.
+    ("erf", "bf16"): float("inf"),
+}
+DEFAULT_CLOSE = {"f32": 4, "f16": 1, "bf16": 1}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    here = pathlib.Path(__file__).resolve().parent
+    parser.add_argument("--out", type=pathlib.Path, default=here.parent / "engine" / "tests" / "oracle")
+    parser.add_argument("--only", help="write this family only")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    options.out.mkdir(parents=True, exist_ok=True)
+    start, total = time.time(), [0, 0, 0]
+    for module in [elementwise]:
+        for family in module.families():
+            if options.only in (None, family.name):
+                counts = family.write(options.out)
+                total = [a + b for a, b in zip(total, counts)]
+                print(f"{family.name:12} {counts[0]:6} cases, {counts[1]:9} bytes of text, {counts[2]:8} packed")
+    print(f"{'all':12} {total[0]:6} cases, {total[1]:9} bytes of text, {total[2]:8} packed, {time.time() - start:.1f} s")
+    far = [
+        (op, dtype, worst)
+        for (op, dtype), worst in sorted(REPORT.worst.items())
+        if worst > CLOSE.get((op, dtype), DEFAULT_CLOSE[dtype])
+    ]
+    for op, dtype, worst in far:
+        print(f"PyTorch's own {op} on {dtype} is {worst:g} units from the exact result", file=sys.stderr)
+    sys.exit(1 if far else 0)
+
+
+if __name__ == "__main__":
+    main()
