@@ -9,6 +9,7 @@
 pub mod background;
 pub mod case;
 pub mod cli;
+pub mod corpus;
 mod crc;
 mod crumb;
 mod device;

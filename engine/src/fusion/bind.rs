@@ -7,7 +7,9 @@
 //! downstream checks them again.
 
 use super::meta::{self, AxisMeta, Extent, OperandMeta, Shape, SizeMath};
-use super::{AxisKind, Fusion, InputLayout, Op, Operand, Scalar, ScalarDef, ScalarId, TensorDef, TensorId, Update};
+use super::{
+    AxisKind, Fusion, InputLayout, Op, OpKind, Operand, Scalar, ScalarDef, ScalarId, TensorDef, TensorId, Update,
+};
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{BinaryOp, DType, DTypeClass, TernaryOp, Value, eval};
 use crate::tensor::{Arg, ArgMeta, TensorMeta};
@@ -440,10 +442,12 @@ fn check_op(fusion: &Fusion, bindings: &Bindings, op: &Op) -> Result<()> {
         if op.kind.declares_axes() {
             result.axes.clone_from(&declared.axes);
         }
-        // Where the declaration is undecided, the rule may have decided.
+        // Where the declaration is undecided, the rule may have decided; of an
+        // axis of size 1 it may have decided otherwise than its symbols did.
         let undecided = |axis: usize| fusion.tensors[output].axes[axis].kind == AxisKind::Symbolic;
         let same = |(i, (a, b)): (usize, (&AxisMeta, &AxisMeta))| {
-            a.extent == b.extent && (a.kind == b.kind || undecided(i) || a.kind == AxisKind::Symbolic)
+            let one = a.extent == Extent(1) && matches!(op.kind, OpKind::Call(_));
+            a.extent == b.extent && (a.kind == b.kind || undecided(i) || one || a.kind == AxisKind::Symbolic)
         };
         let agrees = result.dtype == declared.dtype
             && result.axes.len() == declared.axes.len()

@@ -226,7 +226,8 @@ impl Parser<'_> {
                     None => return,
                 },
                 Token::Punct(',') if open.is_empty() => return,
-                Token::Punct('{' | '}') | Token::Newline | Token::End => return,
+                Token::Newline if open.is_empty() => return,
+                Token::Punct('{' | '}') | Token::End => return,
                 _ => {}
             }
             self.cursor.next();

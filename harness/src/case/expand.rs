@@ -33,6 +33,13 @@ struct Block {
     directives: Vec<Raw>,
 }
 
+impl Block {
+    /// Whether it is no case, only what others are the same as.
+    fn is_hidden(&self) -> bool {
+        self.name.starts_with('_')
+    }
+}
+
 /// Expands a file. Every error that can be found is reported.
 pub(crate) fn expand(source: &Source, target: Target) -> (Vec<Case>, Vec<CaseError>) {
     let mut faults = Vec::new();
@@ -58,7 +65,8 @@ fn expand_file(source: &Source, target: Target, faults: &mut Vec<Fault>) -> Vec<
     }
     let mut cases = Vec::new();
     let mut bytes = 0;
-    for block in &blocks {
+    check_twins_used(source, &blocks, faults);
+    for block in blocks.iter().filter(|block| !block.is_hidden()) {
         let pair = (block, twin(source, &blocks, block));
         let axes = axes_of(source, &header, pair, target);
         let count = axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.points.len()));
@@ -178,6 +186,17 @@ fn twin<'b>(source: &Source, blocks: &'b [Block], block: &Block) -> Option<&'b B
 
 /// A block and the block that it is the same as.
 type Pair<'b> = (&'b Block, Option<&'b Block>);
+
+/// A hidden fusion that nothing is the same as would never be looked at.
+fn check_twins_used(source: &Source, blocks: &[Block], faults: &mut Vec<Fault>) {
+    for block in blocks.iter().filter(|block| block.is_hidden()) {
+        let is_twin = |other: &Block| twin(source, blocks, other).is_some_and(|twin| twin.name == block.name);
+        if !blocks.iter().any(is_twin) {
+            let message = format!("`@{}` is no case, and no fusion is the same as it", block.name);
+            faults.push(Fault::header(block.range.start, message).note("a name without `_` in front makes it a case"));
+        }
+    }
+}
 
 /// The axes that a block, or its twin, mentions: the others would only repeat it.
 fn axes_of<'h>(source: &Source, header: &'h Header, (block, twin): Pair<'_>, target: Target) -> Vec<&'h Axis> {

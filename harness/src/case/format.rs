@@ -6,17 +6,25 @@
 use super::directive;
 use super::expand::{Target, expand, split};
 use super::front;
-use super::model::Case;
+use super::model::{Case, SameAs};
 use super::source::{CaseError, Source};
 use engine::diag::{Diagnostic, code};
+use std::collections::BTreeSet;
 
 /// The canonical form of a file, or everything that is wrong with it.
 pub(crate) fn format(source: &Source) -> Result<String, Vec<CaseError>> {
     let (name, text) = (&source.display, &source.text);
     let cases = [Target::Cuda, Target::Sim].map(|target| expand(source, target));
     let mut errors: Vec<CaseError> = cases.iter().flat_map(|(_, errors)| errors.clone()).collect();
+    // Most cases have one text on both kinds of devices, and many share a twin.
+    let mut seen = BTreeSet::new();
     for case in cases.iter().flat_map(|(cases, _)| cases) {
-        errors.extend(unexpected(case).iter().map(|error| placed(error, case)));
+        if seen.insert(case.text.as_str()) {
+            errors.extend(unexpected(case).iter().map(|error| placed(error, case)));
+        }
+        if let Some(same) = case.same_as.as_ref().filter(|same| seen.insert(same.text.as_str())) {
+            errors.extend(twin_errors(case, same));
+        }
     }
     errors.sort();
     errors.dedup();
@@ -26,6 +34,9 @@ pub(crate) fn format(source: &Source) -> Result<String, Vec<CaseError>> {
     let front = front::format(&text[front]);
     let body = engine::text::format(&text[body], &comment);
     let formatted = format!("---\n{front}---\n{body}");
+    if formatted == *text {
+        return Ok(formatted);
+    }
     let again = Source::new(name.clone(), formatted.clone());
     for (target, (cases, _)) in [Target::Cuda, Target::Sim].into_iter().zip(&cases) {
         let (after, errors) = expand(&again, target);
@@ -54,6 +65,13 @@ fn unexpected(case: &Case) -> Vec<Diagnostic> {
         }
     }
     errors
+}
+
+/// Errors of the fusion that a case is the same as, as a case of its own.
+fn twin_errors(case: &Case, same: &SameAs) -> Vec<CaseError> {
+    let twin = Case { text: same.text.clone(), line: same.text_line, file: case.file.clone(), ..Case::default() };
+    let errors = engine::text::parse_one(&twin.text).err().unwrap_or_default();
+    errors.iter().map(|error| placed(error, &twin)).collect()
 }
 
 fn placed(error: &Diagnostic, case: &Case) -> CaseError {

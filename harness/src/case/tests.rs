@@ -147,6 +147,26 @@ fn results_are_read() {
 }
 
 #[test]
+fn hidden_fusions_are_no_cases() {
+    let text = RESULTS.replace("@B", "@_B");
+    check_ids(
+        &text.replace("shift = [{ _by = \"1\" }, { _by = \"2\" }]", "shift = [{ _by = \"1\" }]"),
+        Target::Sim,
+        expect![[r#"
+            S.A/n=3
+            S.A/n=4
+        "#]],
+    );
+    check_errors(
+        &text.replace("; same-as: @_B\n", ""),
+        expect![[r#"
+        a.fuse:18:1: error[E0401]: `@_B` is no case, and no fusion is the same as it
+          note: a name without `_` in front makes it a case
+    "#]],
+    );
+}
+
+#[test]
 fn results_that_cannot_hold_are_refused() {
     let head = "---\nversion = 1\nsuite = \"S\"\nabout = \"why\"\n---\nfusion @A(%x: f32[?]) {\n  return %x\n}\n";
     let lines = "; expect: unsupported E0203\n; outputs: f23[1]\n; outputs: f32[1, 2] strides [1]\n; values: [..., 1]\n; same-as: B\n; about:\n";

@@ -4,6 +4,7 @@
 mod args;
 mod bench_table;
 mod bless;
+mod check;
 mod compile;
 mod devices;
 mod doctor;
@@ -68,6 +69,7 @@ fn command(args: &Args) -> Result<u8, Failure> {
         Command::List => list::list(args),
         Command::Compile => compile::compile(args),
         Command::Show => show::show(args),
+        Command::Check => check::check(args),
         Command::Fmt => fmt::fmt(args),
         Command::Explain => explain::explain(args),
         Command::Import => import::import(args),

@@ -7,7 +7,7 @@ use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
 use crate::proto::Mode;
 use crate::verdict::{Outcome, Verdict};
-use engine::diag::{Diagnostic, Result};
+use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::Fusion;
 use engine::options::{NoTrace, Phase, SimOptions, SimSchedule, Trace};
 use engine::runtime::{PhaseTimes, Plan, RunOutcome, Session};
@@ -270,6 +270,26 @@ pub(crate) fn plan(case: &Case, session: &Session) -> Result<std::sync::Arc<Plan
     let fusion = pipeline::parse(case)?;
     let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
     session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)
+}
+
+/// What is refused about a case when it is read and its sizes are known; nothing
+/// is evaluated, and no data is made.
+pub(crate) fn read(case: &Case) -> Vec<Diagnostic> {
+    let bound = pipeline::parse(case).and_then(|fusion| {
+        let (metas, _) = args::metas(&fusion, case).map_err(one)?;
+        engine::fusion::bind(&fusion, &metas).map_err(one)
+    });
+    bound.err().unwrap_or_default()
+}
+
+/// Whether the refusals of [`read`] are those that a case asks for. Codes of
+/// what only evaluation, scheduling or launching can tell are left to a run.
+pub(crate) fn reads_as_it_says(case: &Case, refused: &[Diagnostic]) -> bool {
+    let later = |code: &str| code.starts_with(['U', 'B']) || code == code::TENSOR_TOO_LARGE.0;
+    if refused.is_empty() {
+        return case.errors.iter().all(|spec| later(&spec.code));
+    }
+    refusal::are_expected(case, refused)
 }
 
 /// What is refused about a case, from its text to its kernel; nothing is launched.

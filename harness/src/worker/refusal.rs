@@ -1,7 +1,7 @@
 //! Diagnostics of the engine as outcomes, and refusals that a case asks for.
 
 use crate::case::{Case, ErrorSpec, Unsupported};
-use crate::verdict::{Bless, Outcome};
+use crate::verdict::{Bless, Outcome, Verdict};
 use engine::diag::{Diagnostic, Kind, Result, code, render};
 
 /// The outcome of a case that the engine refused although it should not.
@@ -91,6 +91,11 @@ pub(super) fn expected(case: &Case, diagnostics: &[Diagnostic], bless: bool) -> 
         outcome.bless = missing.iter().zip(&left).map(|(spec, diagnostic)| rewrite(spec, diagnostic)).collect();
     }
     outcome
+}
+
+/// Whether the refusals are those that the case asks for, and no other.
+pub(super) fn are_expected(case: &Case, diagnostics: &[Diagnostic]) -> bool {
+    expected(case, diagnostics, false).verdict == Verdict::Pass
 }
 
 fn rewrite(spec: &ErrorSpec, diagnostic: &Diagnostic) -> Bless {

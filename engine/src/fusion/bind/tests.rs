@@ -1,7 +1,6 @@
 //! What binding accepts, computes and refuses.
 
 use super::*;
-use crate::fusion::OpKind;
 use crate::fusion::sketch::Sketch;
 use crate::num::ReduceOp;
 use crate::tensor::HostTensor;

@@ -27,6 +27,7 @@ mod draft;
 mod dropout;
 mod elementwise;
 mod extents;
+mod factory;
 mod index;
 mod matmul;
 mod norm;
@@ -37,8 +38,10 @@ mod resize;
 mod rnn;
 mod row;
 mod scaled;
+mod scan;
 mod shape;
 mod softmax;
+mod sort;
 mod stats;
 mod table;
 

@@ -12,7 +12,7 @@ use crate::fusion::builder::normal_axis;
 use crate::fusion::infer::check_number;
 use crate::fusion::meta::{Extent, Shape, SizeMath};
 use crate::fusion::{AxisKind, FusionBuilder, OpKind, Operand, Src, TensorDef, TensorId};
-use crate::num::{BinaryOp, DType, Value, eval};
+use crate::num::{BinaryOp, DType, TernaryOp, Value, eval};
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
@@ -55,7 +55,7 @@ pub(super) const ROWS: &[OpRow] = &[
         "triu",
         &[req("x", ParamKind::Tensor).py("arg"), int("diagonal", 0)],
         triangle,
-        Primitive { meta: triangle_meta, layout: Layout::Dense, eval: triu_eval, decompose: None },
+        Primitive { meta: triangle_meta, layout: Layout::Dense, eval: triu_eval, decompose: Some(triu_steps) },
         "x with 0 below a diagonal of its last two axes: kept where column - row >= diagonal.",
         "N§2, PyTorch triu",
     ),
@@ -63,7 +63,7 @@ pub(super) const ROWS: &[OpRow] = &[
         "tril",
         &[req("x", ParamKind::Tensor).py("arg"), int("diagonal", 0)],
         triangle,
-        Primitive { meta: triangle_meta, layout: Layout::Dense, eval: tril_eval, decompose: None },
+        Primitive { meta: triangle_meta, layout: Layout::Dense, eval: tril_eval, decompose: Some(tril_steps) },
         "x with 0 above a diagonal of its last two axes: kept where column - row <= diagonal.",
         "PyTorch tril",
     ),
@@ -173,7 +173,7 @@ fn pad(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let x = b.tensor_operand("pad", args.src("x")?)?;
     let rank = b.rank(x);
     let given = args.list("widths");
-    if given.len() % 2 != 0 || given.len() > 2 * rank {
+    if !given.len().is_multiple_of(2) || given.len() > 2 * rank {
         let message = format!("pad: {} widths for an operand of rank {rank}", given.len());
         return Err(Diagnostic::user(code::RANK, message).note("give at most one pair for each axis, innermost first"));
     }
@@ -405,6 +405,32 @@ fn triu_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
 
 fn tril_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     masked(cx, |distance, diagonal| distance <= diagonal)
+}
+
+fn triu_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    mask_steps(b, args, BinaryOp::Ge)
+}
+
+fn tril_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    mask_steps(b, args, BinaryOp::Le)
+}
+
+/// `where(keep(column, row + diagonal), x, 0)`.
+fn mask_steps(b: &mut FusionBuilder, args: &Args, keep: BinaryOp) -> Result<Vec<Operand>> {
+    let x = b.tensor_operand(args.row().name, args.src("x")?)?;
+    let rank = b.rank(x);
+    let mut position = |axis: usize| {
+        let mut extents = vec![Src::from(1); rank];
+        extents[axis] = b.size(x, axis as i64)?.into();
+        b.index(&extents, axis as i64)
+    };
+    let (row, column) = (position(rank - 2)?, position(rank - 1)?);
+    let first = b.binary(BinaryOp::Add, row, args.int("diagonal").unwrap_or(0))?;
+    let kept = b.binary(keep, column, first)?;
+    let nothing = b.constant(Value::Int(0), b.dtype(Operand::Tensor(x)))?;
+    // Moved as they are: small floats are not widened.
+    let moved = b.push_all(OpKind::Ternary(TernaryOp::Where), vec![kept, Operand::Tensor(x), nothing])?;
+    Ok(moved.into_iter().map(Operand::Tensor).collect())
 }
 
 /// Keeps elements by `column - row` and the diagonal.

@@ -11,6 +11,7 @@ use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::meta::Shape;
 use crate::fusion::{AxisKind, FusionBuilder, InputLayout, OpKind, Operand, Src, TensorDef, TensorId};
+use crate::num::{DType, TernaryOp};
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
@@ -69,7 +70,12 @@ pub(super) const ROWS: &[OpRow] = &[
         "expand",
         &[req("x", ParamKind::Tensor).py("arg"), req("shape", ParamKind::Shape)],
         expand,
-        Primitive { meta: expand_meta, layout: Layout::Custom(expand_layout), eval: expand_eval, decompose: None },
+        Primitive {
+            meta: expand_meta,
+            layout: Layout::Custom(expand_layout),
+            eval: expand_eval,
+            decompose: Some(expand_steps),
+        },
         "x with its axes of size 1 repeated up to the extents in brackets; -1 keeps an axis.",
         "N§2, PyTorch expand",
     ),
@@ -81,7 +87,8 @@ pub(super) const ROWS: &[OpRow] = &[
             meta: same_meta,
             layout: Layout::Custom(stride_order_layout),
             eval: stride_order_eval,
-            decompose: None,
+            // What it says of memory is told by the layout of the result.
+            decompose: Some(copy),
         },
         "A copy of x laid out with axis i at rank order[i] among the strides, 0 the smallest.",
         "N§2",
@@ -146,10 +153,8 @@ fn squeeze(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
             }
         }
     }
-    if flags.is_empty() && rank > 0 {
-        return Ok(vec![result]);
-    }
-    Ok(vec![if flags.contains(&true) || flags.len() != rank { b.squeeze(result, &flags)? } else { b.set(result)? }])
+    let done = result != Operand::Tensor(x) && !flags.contains(&true);
+    Ok(vec![if done { result } else { b.squeeze(result, &flags)? }])
 }
 
 /// Whether all elements along an axis of more than one are the same element
@@ -235,6 +240,15 @@ fn expand(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         }
     }
     b.push_draft(Draft::new(args).operand("x", x).operands("shape", shape))
+}
+
+/// `where(true, x, x)` over the extents.
+fn expand_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let always = b.full(args.list("shape"), true, DType::Bool)?;
+    let x = Operand::Tensor(b.tensor_operand("expand", args.src("x")?)?);
+    // Moved as they are: small floats are not widened.
+    let moved = b.push_all(OpKind::Ternary(TernaryOp::Where), vec![always, x, x])?;
+    Ok(moved.into_iter().map(Operand::Tensor).collect())
 }
 
 fn expand_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
@@ -353,3 +367,6 @@ fn stride_order_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
 fn stride_order_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     Ok(vec![cx.tensor("x")?.to_order(&memory_order(cx.call.ints("order")))])
 }
+
+#[cfg(test)]
+mod tests;

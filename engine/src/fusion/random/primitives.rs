@@ -161,8 +161,8 @@ impl Drawer<'_> {
             like[dim as usize] = 0;
         }
         let args = match kind {
-            0 => self.row("select")?.value("x", x).value("index", 0).with("dim", Arg::Int(dim)),
-            1 => {
+            0 if size > 0 => self.row("select")?.value("x", x).value("index", 0).with("dim", Arg::Int(dim)),
+            0 | 1 => {
                 let count = if size == 0 { 0 } else { 1 + self.pick(3) as i64 };
                 let index = self.positions(&[count], size)?;
                 self.row("index_select")?.value("x", x).value("index", index).with("dim", Arg::Int(dim))

@@ -1,0 +1,36 @@
+//! `check`: every selected case is read and its sizes are bound, for both kinds
+//! of devices, without running anything: is the corpus in order?
+
+use super::args::Args;
+use super::{Failure, print, session};
+use crate::case::Target;
+use crate::corpus::complaints;
+use crate::exit;
+use crate::units::show_seconds;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// Failures that are printed.
+const SHOWN: usize = 40;
+
+pub(super) fn check(args: &Args) -> Result<u8, Failure> {
+    let started = Instant::now();
+    let loaded = session::load_all(args, Target::Sim)?;
+    let files = loaded.files;
+    let mut cases = loaded.cases;
+    // What is the same on a GPU is checked once.
+    let ids: BTreeSet<String> = cases.iter().map(|case| case.id.clone()).collect();
+    cases.extend(session::load_all(args, Target::Cuda)?.cases.into_iter().filter(|case| !ids.contains(&case.id)));
+    let cases = session::select(args, cases)?;
+    let wrong = complaints(&cases);
+    let mut text = wrong.iter().take(SHOWN).map(String::as_str).collect::<String>();
+    let elapsed = started.elapsed().as_nanos() as u64;
+    let count = cases.len();
+    text.push_str(&format!(
+        "{count} cases of {files} files read in {}, {} not as they say\n",
+        show_seconds(elapsed),
+        wrong.len()
+    ));
+    print(&text);
+    Ok(if wrong.is_empty() { exit::OK } else { exit::FAILED })
+}
