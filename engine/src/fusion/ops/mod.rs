@@ -19,6 +19,7 @@ mod activation;
 mod args;
 mod attention;
 mod batch;
+mod bitcast;
 mod call;
 #[cfg(test)]
 mod checks;
@@ -44,6 +45,7 @@ mod softmax;
 mod sort;
 mod stats;
 mod table;
+mod views;
 
 pub use args::{Arg, Args};
 pub use call::{Attr, Call};
