@@ -28,6 +28,8 @@ const FAMILIES: &[&[OpRow]] = &[
     super::dropout::ROWS,
     super::rnn::ROWS,
     super::matmul::ROWS,
+    super::grouped::ROWS,
+    super::quant::ROWS,
     super::attention::ROWS,
 ];
 
