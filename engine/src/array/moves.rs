@@ -30,6 +30,23 @@ impl View {
         self.to_order(&order).seen(self.sizes.clone(), strides, 0)
     }
 
+    /// The axes with one of them moved to the end, so that its elements follow
+    /// each other.
+    pub(crate) fn axis_last(&self, axis: usize) -> Self {
+        let rank = self.sizes.len();
+        let order: Vec<usize> = (0..rank).filter(|&other| other != axis).chain([axis]).collect();
+        self.permuted(&order)
+    }
+
+    /// The axes with the last one moved to where [`Self::axis_last`] took it.
+    pub(crate) fn axis_back(&self, axis: usize) -> Self {
+        let mut order: Vec<usize> = (0..self.sizes.len()).collect();
+        if let Some(last) = order.pop() {
+            order.insert(axis, last);
+        }
+        self.permuted(&order)
+    }
+
     /// A dense tensor whose element `i`, in row-major order, is that of
     /// `parts[n]` at the storage position `at` from its first element, where
     /// `pick(i) = (n, at)`. All parts have one type.

@@ -48,6 +48,14 @@ impl Sums {
         Ok(())
     }
 
+    /// The sums, if they are real numbers.
+    pub(crate) fn into_real(self) -> Result<Vec<f64>> {
+        match self.values {
+            Values::Real(values) => Ok(values),
+            Values::Complex(_) => Err(Diagnostic::bug("sums of complex numbers where real ones are expected")),
+        }
+    }
+
     /// A dense tensor, each sum rounded once.
     pub(crate) fn rounded(self, dtype: DType, sizes: Vec<usize>) -> View {
         match self.values {

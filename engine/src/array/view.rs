@@ -242,6 +242,11 @@ impl View {
         }
     }
 
+    /// A dense copy in `f64`.
+    pub(crate) fn to_type_f64(&self) -> Self {
+        Self::dense(DType::F64, self.sizes.clone(), Data::F64(self.to_f64()))
+    }
+
     /// The elements in row-major order as integers.
     pub(crate) fn to_i64(&self) -> Vec<i64> {
         let nest = Nest::new(&self.sizes, [&self.strides]);

@@ -109,7 +109,10 @@ fn check_kind(fusion: &Fusion, position: usize, arg: &ArgMeta) -> Result<()> {
             let (dtype, rank) = (declared.dtype, declared.axes.len());
             if given.dtype != dtype {
                 let message = format!("declared as {dtype}, the argument is {}", given.dtype);
-                return error(code::INPUT_DTYPE, message);
+                let refused = Diagnostic::user(code::INPUT_DTYPE, message);
+                let packed = "unpack the argument first (HostTensor::unpacked): one value per element";
+                let refused = if given.dtype.is_packed() { refused.note(packed) } else { refused };
+                return Err(named(refused, &input_label(fusion, position)));
             }
             if given.sizes.len() != rank {
                 let message = format!("declared with rank {rank}, the argument has rank {}", given.sizes.len());
@@ -239,17 +242,23 @@ fn overflows(op: BinaryOp, dtype: DType, a: Value, b: Value) -> bool {
     if dtype.class() != DTypeClass::Int {
         return false;
     }
-    let (a, b) = (a.as_i64(), b.as_i64());
+    // As unsigned for `u64`; 128 bits hold every sum, difference and product.
+    let wide = |value: Value| match value.as_i64() {
+        bits if dtype == DType::U64 => i128::from(bits.cast_unsigned()),
+        number => i128::from(number),
+    };
+    let (a, b) = (wide(a), wide(b));
     let exact = match op {
-        BinaryOp::Add => a.checked_add(b),
-        BinaryOp::Sub => a.checked_sub(b),
+        BinaryOp::Add => Some(a + b),
+        BinaryOp::Sub => Some(a - b),
         BinaryOp::Mul => a.checked_mul(b),
         BinaryOp::Div | BinaryOp::CeilDiv => a.checked_div(b),
         BinaryOp::Mod | BinaryOp::Remainder | BinaryOp::Fmod => a.checked_rem(b),
         BinaryOp::Pow => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
         _ => return false,
     };
-    exact.is_none_or(|value| eval::wrap(dtype, value) != value)
+    let range = wide(Value::Int(eval::least_int(dtype)))..=wide(Value::Int(eval::greatest_int(dtype)));
+    exact.is_none_or(|value| !range.contains(&value))
 }
 
 /// Where an extent's value comes from, for messages.

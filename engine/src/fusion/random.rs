@@ -179,7 +179,9 @@ impl Drawer<'_> {
 
     fn number(&mut self) -> Src {
         const NUMBERS: &[f64] = &[0.5, -1.0, 2.0, 0.1, 3.75, -0.0];
-        match self.pick(4) {
+        let complex = self.limits.dtypes.iter().any(|dtype| dtype.is_complex());
+        match self.pick(if complex { 5 } else { 4 }) {
+            4 => Value::Complex(self.choose(NUMBERS, 1.0), self.choose(NUMBERS, 1.0)).into(),
             0 => self.choose(NUMBERS, 1.0).into(),
             1 => i64::from(self.pick(7) as i32 - 2).into(),
             2 => self.flip().into(),

@@ -107,13 +107,130 @@ mod tests {
         }
     }
 
+    /// `torch.promote_types` of PyTorch 2.11 for every pair of its types, in the
+    /// order of the first column; `-` where it refuses.
+    const PYTORCH: &str = "
+    f64       f64       f64       f64       f64       f64       f64       f64       f64       f64       c128      c128      -         -         -         f64       f64       f64       f64
+    f32       f64       f32       f32       f32       f32       f32       f32       f32       f32       c64       c128      -         -         -         f32       f32       f32       f32
+    f16       f64       f32       f16       f32       f16       f16       f16       f16       f16       c64       c128      -         -         -         f16       f16       f16       f16
+    bf16      f64       f32       f32       bf16      bf16      bf16      bf16      bf16      bf16      c64       c128      -         -         -         bf16      bf16      bf16      bf16
+    i64       f64       f32       f16       bf16      i64       i64       i64       i64       i64       c64       c128      -         -         -         i64       -         -         -
+    i32       f64       f32       f16       bf16      i64       i32       i32       i32       i32       c64       c128      -         -         -         i32       -         -         -
+    i8        f64       f32       f16       bf16      i64       i32       i8        i16       i8        c64       c128      -         -         -         i16       -         -         -
+    u8        f64       f32       f16       bf16      i64       i32       i16       u8        u8        c64       c128      -         -         -         i16       -         -         -
+    bool      f64       f32       f16       bf16      i64       i32       i8        u8        bool      c64       c128      -         -         -         i16       -         -         -
+    c64       c128      c64       c64       c64       c64       c64       c64       c64       c64       c64       c128      -         -         -         c64       -         -         -
+    c128      c128      c128      c128      c128      c128      c128      c128      c128      c128      c128      c128      -         -         -         c128      -         -         -
+    f8e4m3fn  -         -         -         -         -         -         -         -         -         -         -         f8e4m3fn  -         -         -         -         -         -
+    f8e5m2    -         -         -         -         -         -         -         -         -         -         -         -         f8e5m2    -         -         -         -         -
+    f8e8m0fnu -         -         -         -         -         -         -         -         -         -         -         -         -         f8e8m0fnu -         -         -         -
+    i16       f64       f32       f16       bf16      i64       i32       i16       i16       i16       c64       c128      -         -         -         i16       -         -         -
+    u16       f64       f32       f16       bf16      -         -         -         -         -         -         -         -         -         -         -         u16       -         -
+    u32       f64       f32       f16       bf16      -         -         -         -         -         -         -         -         -         -         -         -         u32       -
+    u64       f64       f32       f16       bf16      -         -         -         -         -         -         -         -         -         -         -         -         -         u64
+    ";
+
+    /// `torch.result_type` of a tensor with the scalars `True`, `1`, `1.0`, `1j`;
+    /// for `f16` with `1j` it is complex with parts of 16 bits, which is not a type here.
+    const PYTORCH_SCALARS: &str = "
+    f64       f64       f64       f64       c128
+    f32       f32       f32       f32       c64
+    f16       f16       f16       f16       c64
+    bf16      bf16      bf16      bf16      c64
+    i64       i64       i64       f32       c64
+    i32       i32       i32       f32       c64
+    i8        i8        i8        f32       c64
+    u8        u8        u8        f32       c64
+    bool      bool      i64       f32       c64
+    c64       c64       c64       c64       c64
+    c128      c128      c128      c128      c128
+    i16       i16       i16       f32       c64
+    u16       u16       u16       f32       c64
+    u32       u32       u32       f32       c64
+    u64       u64       u64       f32       c64
+    ";
+
+    fn rows(table: &str) -> Vec<Vec<&str>> {
+        table.trim().lines().map(|line| line.split_whitespace().collect()).collect()
+    }
+
+    #[test]
+    fn pairs_promote_as_in_pytorch() {
+        let rows = rows(PYTORCH);
+        let types: Vec<DType> = rows.iter().map(|row| DType::from_name(row[0]).unwrap()).collect();
+        let missing: Vec<_> = DType::FUSION.iter().filter(|dtype| !types.contains(dtype)).collect();
+        assert_eq!(missing, [&F4E2M1FN, &Index], "PyTorch has no promotion of these");
+        let mut refused = 0;
+        for (row, &a) in rows.iter().zip(&types) {
+            for (cell, &b) in row[1..].iter().zip(&types) {
+                match DType::from_name(cell) {
+                    Some(expected) => assert_eq!(promote(a, b), expected, "{a} with {b}"),
+                    None => refused += 1,
+                }
+            }
+        }
+        // Pairs with an 8-bit float, and of u16, u32 or u64 with other integers, bool and complex.
+        assert_eq!(refused, 3 * 17 + 15 * 3 + 3 * 10 + 8 * 3);
+    }
+
+    #[test]
+    fn pairs_that_pytorch_refuses_have_the_documented_type() {
+        let small = [F16, BF16, F8E4M3FN, F8E5M2, F8E8M0FNU, F4E2M1FN];
+        for &a in &small {
+            for &b in DType::FUSION {
+                let expected = match b {
+                    _ if a == b => a,
+                    F64 => F64,
+                    C64 | C128 => b,
+                    _ if b.is_float() => F32,
+                    _ => a,
+                };
+                assert_eq!((promote(a, b), promote(b, a)), (expected, expected), "{a} with {b}");
+            }
+        }
+        for (a, b, expected) in [
+            (U8, U16, U16),
+            (U16, U32, U32),
+            (U32, U64, U64),
+            (U16, I8, I32),
+            (U16, I16, I32),
+            (U16, I32, I32),
+            (U32, I8, I64),
+            (U32, I32, I64),
+            (U32, I64, I64),
+            (U64, I8, U64),
+            (U64, I64, U64),
+            (U64, Index, Index),
+            (I8, Index, Index),
+            (Bool, Index, Index),
+            (Bool, U16, U16),
+            (U64, C64, C64),
+            (Index, F16, F16),
+        ] {
+            assert_eq!((promote(a, b), promote(b, a)), (expected, expected), "{a} with {b}");
+        }
+    }
+
+    #[test]
+    fn scalars_promote_as_in_pytorch() {
+        for row in rows(PYTORCH_SCALARS) {
+            let types: Vec<DType> = row.iter().map(|name| DType::from_name(name).unwrap()).collect();
+            for (scalar, &expected) in [Bool, I64, F64, C128].into_iter().zip(&types[1..]) {
+                assert_eq!(promote_all(&types[..1], &[scalar]), Some(expected), "{} with a scalar {scalar}", types[0]);
+            }
+        }
+    }
+
     #[test]
     fn promotion_is_a_join() {
-        for &a in DType::ALL {
+        for &a in DType::FUSION {
             assert_eq!(promote(a, a), a);
-            for &b in DType::ALL {
+            for &b in DType::FUSION {
                 let joined = promote(a, b);
-                assert_eq!(promote(joined, a), joined, "{a} is below {a} with {b}");
+                assert_eq!((promote(joined, a), promote(b, a)), (joined, joined), "{a} is below {a} with {b}");
+                for &c in DType::FUSION {
+                    assert_eq!(promote(joined, c), promote(a, promote(b, c)), "{a}, {b} and {c} in any order");
+                }
             }
         }
     }

@@ -4,10 +4,10 @@
 use super::interp::Interp;
 use super::opcall::Given;
 use super::recipe::Number;
-use super::value::{Py, Seq};
-use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::Operand;
-use crate::fusion::ops::{self, Call, OpRow, Param};
+use super::value::Py;
+use crate::diag::Span;
+use crate::fusion::ops::{self, OpRow};
+use crate::num::{DType, DTypeClass, eval};
 
 /// nvFuser's names of operations that the table has under another name.
 const NAMES: &[(&str, &str)] = &[("ceilDiv", "ceildiv"), ("fmax", "max"), ("fmin", "min")];
@@ -23,19 +23,14 @@ pub(super) fn has_optional_results(name: &str) -> bool {
     matches!(name, "grouped_mm" | "scaled_mm")
 }
 
-/// The keyword and the text of a parameter whose form differs from the row's.
-pub(super) fn printed(_call: &Call, _param: &Param, _operands: &[String]) -> Option<(&'static str, String)> {
-    None
-}
-
 /// Rewrites arguments to what the row takes.
-pub(super) fn arguments(interp: &Interp<'_>, draft: usize, given: &mut Given<'_>) -> Result<()> {
+pub(super) fn arguments(interp: &mut Interp<'_>, draft: usize, given: &mut Given<'_>) {
     match given.row.name {
         "sum" | "prod" | "max" | "min" => reduction(given),
-        "squeeze" => squeeze(interp, draft, given)?,
+        "clamp" => clamp(interp, draft, given),
+        "uniform" | "normal" | "rand_like" | "randn_like" => generator(interp, draft, given),
         _ => {}
     }
-    Ok(())
 }
 
 /// `sum(x, DataType.Float)`: the second argument is the type; `dim=1` for one axis.
@@ -51,34 +46,48 @@ fn reduction(given: &mut Given<'_>) {
     }
 }
 
-/// `dims=[0, 2]` for the flags of the row. Whether the axes are expanded ones is
-/// known from the tensor.
-fn squeeze(interp: &Interp<'_>, draft: usize, given: &mut Given<'_>) -> Result<()> {
-    given.take("squeeze_expanded");
-    given.more.clear();
-    let dims = match given.take("dims") {
-        Some(dims) => Some(dims),
-        None => given.param("flags").and_then(Option::take),
+/// `clamp(x, None, 1)`: a bound that is None does not bound.
+fn clamp(interp: &Interp<'_>, draft: usize, given: &mut Given<'_>) {
+    let dtype = match given.param("x") {
+        Some(Some((Py::Node(_, x), _))) => interp.drafts[draft].builder.dtype(*x),
+        _ => return,
     };
-    let rank = match given.param("x") {
-        Some(Some((Py::Node(_, x @ Operand::Tensor(_)), _))) => interp.drafts[draft].rank(*x).unwrap_or(0),
-        _ => return Ok(()),
-    };
-    let Some((dims, span)) = dims else { return Ok(()) };
-    let mut flags = vec![false; rank];
-    for axis in interp.integers(Some(&dims), "dims")? {
-        let from_start = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
-        match from_start.and_then(|axis| usize::try_from(axis).ok()).and_then(|axis| flags.get_mut(axis)) {
-            Some(flag) => *flag = true,
-            None => {
-                let message = format!("squeeze: axis {axis} of an operand of rank {rank}");
-                return Err(Diagnostic::user(code::AXIS, message).label(span, ""));
+    for (name, above) in [("low", false), ("high", true)] {
+        let limit = match dtype.class() {
+            DTypeClass::Float => Number::Float(if above { f64::INFINITY } else { f64::NEG_INFINITY }),
+            DTypeClass::Int => {
+                let limit = if above { eval::greatest_int(dtype) } else { eval::least_int(dtype) };
+                let unsigned = dtype == DType::U64 && above;
+                Number::Int(if unsigned { limit.cast_unsigned().into() } else { limit.into() })
             }
+            DTypeClass::Bool => Number::Bool(above),
+            DTypeClass::Complex => continue,
+        };
+        if let Some(place) = given.param(name)
+            && place.as_ref().is_none_or(|(value, _)| matches!(value, Py::None))
+        {
+            let span = place.as_ref().map(|(_, span)| *span).unwrap_or_default();
+            *place = Some((Py::Number(limit), span));
         }
     }
-    let flags = flags.into_iter().map(|flag| Py::Number(Number::Bool(flag))).collect();
-    if let (Some(seq), Some(place)) = (Seq::new(flags), given.param("flags")) {
-        *place = Some((Py::List(seq), span));
+}
+
+/// Without a seed and an offset an operation takes them from the generator: its
+/// seed, and a quarter of its offset plus the number of such operations before.
+fn generator(interp: &mut Interp<'_>, draft: usize, given: &mut Given<'_>) {
+    let left_out = |place: Option<&mut Option<(Py, Span)>>| {
+        place.is_some_and(|place| place.as_ref().is_none_or(|(value, _)| matches!(value, Py::None)))
+    };
+    if !left_out(given.param("rng_seed")) || !left_out(given.param("rng_offset")) {
+        return;
     }
-    Ok(())
+    let state = interp.generator;
+    let ordinal = &mut interp.drafts[draft].draws;
+    let offset = (state.offset / 4).wrapping_add(*ordinal);
+    *ordinal += 1;
+    for (name, value) in [("rng_seed", state.seed), ("rng_offset", offset)] {
+        if let Some(place) = given.param(name) {
+            *place = Some((Py::int(value), Span::default()));
+        }
+    }
 }

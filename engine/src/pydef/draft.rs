@@ -17,6 +17,8 @@ pub(super) struct Draft {
     pub(super) inputs: Option<Vec<InputRecipe>>,
     /// Whether an error was reported while it was defined.
     pub(super) refused: bool,
+    /// Random operations without a seed of their own.
+    pub(super) draws: u64,
     /// Something was declared.
     started: bool,
     /// Names of values.
@@ -44,6 +46,7 @@ impl Draft {
             name: "fusion".into(),
             inputs: None,
             refused: false,
+            draws: 0,
             started: false,
             taken: BTreeSet::new(),
         }

@@ -6,6 +6,7 @@
 use super::ast::{Expr, ExprKind, Function, Stmt, StmtKind};
 use super::draft::Draft;
 use super::parser::{MAX_ERRORS, READABLE};
+use super::reader::Generator;
 use super::recipe::Number;
 use super::value::{Py, Seq};
 use super::{arith, env};
@@ -45,13 +46,16 @@ pub(super) struct Interp<'a> {
     /// Names on the left of the assignment that is evaluated.
     pub(super) targets: Vec<String>,
     pub(super) errors: Vec<Diagnostic>,
+    /// What random operations without a seed draw from.
+    pub(super) generator: Generator,
     steps: u32,
 }
 
 impl<'a> Interp<'a> {
     /// Nothing has run yet.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(generator: Generator) -> Self {
         Self {
+            generator,
             functions: Vec::new(),
             called: Vec::new(),
             scopes: vec![Scope::default()],

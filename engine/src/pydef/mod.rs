@@ -50,5 +50,5 @@ mod value;
 
 pub use names::{dtype_of_torch, torch_name};
 pub use printer::print;
-pub use reader::{Definition, MAX_BYTES, read};
+pub use reader::{Definition, Generator, MAX_BYTES, read, read_with};
 pub use recipe::{Fill, InputRecipe, Number, TensorRecipe};

@@ -73,7 +73,7 @@ impl<'a> Interp<'a> {
                 .note("operations are listed in cases/README.md"));
         };
         let mut given = collect(row, arguments)?;
-        adapt::arguments(self, draft, &mut given)?;
+        adapt::arguments(self, draft, &mut given);
         let args = self.bound(draft, given)?;
         let results = self.drafts[draft].builder.apply(&args)?;
         self.drafts[draft].name_results(targets, &results)?;

@@ -6,7 +6,6 @@
 //! and in full otherwise. Scalars have no names of their own: each is printed
 //! before its first use, constants inline where reading them gives back their type.
 
-use super::adapt;
 use super::names::py_name;
 use super::parser::is_keyword;
 use crate::fusion::ops::{Attr, Call, Need, ParamKind};
@@ -224,15 +223,8 @@ impl Printer<'_> {
     fn call(&mut self, op: &Op, call: &Call) -> String {
         let (mut positional, mut named) = (Vec::new(), Vec::new());
         for (param, attr) in call.row.params.iter().zip(&call.attrs) {
-            let operands: Vec<String> = op.inputs[call.operands(param.name)]
-                .to_vec()
-                .into_iter()
-                .map(|operand| self.operand(operand))
-                .collect();
-            if let Some((keyword, text)) = adapt::printed(call, param, &operands) {
-                named.push(format!("{keyword}={text}"));
-                continue;
-            }
+            let operands: Vec<String> =
+                op.inputs[call.operands(param.name)].iter().copied().map(|operand| self.operand(operand)).collect();
             let text = match param.kind {
                 ParamKind::Tensors | ParamKind::Shape | ParamKind::Scalars => {
                     // An empty list and none at all are told apart by the need.
@@ -351,7 +343,7 @@ fn joined<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
 }
 
 /// An attribute as it is written.
-pub(super) fn attribute(attr: &Attr) -> String {
+fn attribute(attr: &Attr) -> String {
     match attr {
         Attr::None | Attr::Operands(_) => "None".into(),
         Attr::Bool(value) => boolean(*value).into(),

@@ -10,6 +10,15 @@ use crate::fusion::Fusion;
 /// The longest text that is read.
 pub const MAX_BYTES: usize = 4 << 20;
 
+/// The state of PyTorch's generator before a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Generator {
+    /// Its seed.
+    pub seed: u64,
+    /// Its offset, which counts words; a random operation takes four.
+    pub offset: u64,
+}
+
 /// A definition of a script.
 #[derive(Clone, Debug)]
 pub struct Definition {
@@ -23,6 +32,12 @@ pub struct Definition {
 
 /// The definitions of a text in the order in which they run, or all its errors.
 pub fn read(source: &str) -> Result<Vec<Definition>, Vec<Diagnostic>> {
+    read_with(source, Generator::default())
+}
+
+/// The same, with random operations that have no seed of their own drawing from
+/// a generator in a given state.
+pub fn read_with(source: &str, generator: Generator) -> Result<Vec<Definition>, Vec<Diagnostic>> {
     if source.len() > MAX_BYTES {
         let message = format!("the text has {} bytes, the limit is {MAX_BYTES}", source.len());
         return Err(vec![*Diagnostic::user(code::TOO_LARGE, message)]);
@@ -33,7 +48,7 @@ pub fn read(source: &str) -> Result<Vec<Definition>, Vec<Diagnostic>> {
     // A text that does not parse is not run: its meaning would be guessed.
     let mut definitions = Vec::new();
     if errors.is_empty() {
-        let mut interp = Interp::new();
+        let mut interp = Interp::new(generator);
         interp.script(&statements);
         errors.append(&mut interp.errors);
         for draft in interp.drafts {

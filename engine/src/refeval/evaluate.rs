@@ -25,8 +25,17 @@ pub fn evaluate(fusion: &Fusion, args: &[Arg]) -> Result<Vec<HostTensor>> {
     Ok(evaluate_all(fusion, args)?.outputs)
 }
 
-/// Outputs and updated inputs of a fusion for some arguments.
+/// Outputs and updated inputs of a fusion for some arguments. Packed arguments
+/// are unpacked first; results are not packed again.
 pub fn evaluate_all(fusion: &Fusion, args: &[Arg]) -> Result<Evaluation> {
+    let unpacked;
+    let packed = |arg: &Arg| matches!(arg, Arg::Tensor(tensor) if tensor.dtype().is_packed());
+    let args = if args.iter().any(packed) {
+        unpacked = args.iter().map(Arg::unpacked).collect::<Result<Vec<_>>>()?;
+        &unpacked
+    } else {
+        args
+    };
     let bindings = bind_args(fusion, args)?;
     check_memory(fusion, &bindings)?;
     let mut state = State { fusion, args, bindings, values: vec![None; fusion.tensors.len()] };

@@ -78,6 +78,12 @@ pub const KNOWN: &[Known<'static>] = &[
         reason: "PyTorch's vector loops subtract from zero, so a part that is 0.0 stays 0.0",
     },
     Known {
+        pattern: "broadcast/*empty*",
+        allows: |difference| matches!(difference, Difference::Strides(0)),
+        reason: "a new axis of an empty tensor has the stride that PyTorch's reductions with keepdim give it; PyTorch's \
+                 unsqueeze multiplies by a size of 0",
+    },
+    Known {
         pattern: "gcd/*",
         allows: sign,
         reason: "PyTorch takes magnitudes in the type, where the least value has none",

@@ -3,6 +3,7 @@
 
 use super::expand::{Target, expand};
 use super::model::Case;
+use super::python;
 use super::source::{CaseError, Source};
 use engine::diag::{Code, code};
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ pub struct Loaded {
 /// Ids taken so far, with the place of each.
 type Taken = BTreeMap<String, String>;
 
-/// Loads all `*.fuse` files below `dir`, or one file.
+/// Loads all `*.fuse` and `*.py` files below `dir`, or one file.
 pub fn load(dir: &Path, target: Target) -> Loaded {
     let mut loaded = Loaded::default();
     let paths = files(dir, &mut loaded.errors);
@@ -42,7 +43,8 @@ pub fn load(dir: &Path, target: Target) -> Loaded {
         loaded.files += 1;
         bytes_crc.update(source.display.as_bytes());
         bytes_crc.update(source.text.as_bytes());
-        let (cases, errors) = expand(&source, target);
+        let (cases, errors) =
+            if source.display.ends_with(".py") { python::expand(&source) } else { expand(&source, target) };
         loaded.errors.extend(errors);
         take(cases, &mut taken, &mut loaded);
         if loaded.cases.len() > MAX_IDS {
@@ -138,7 +140,7 @@ fn walk(dir: &Path, root: &Path, depth: usize, paths: &mut Vec<PathBuf>, errors:
                     "move the files inside",
                 )),
             }
-        } else if path.extension().is_some_and(|ext| ext == "fuse") {
+        } else if path.extension().is_some_and(|ext| ext == "fuse" || ext == "py") {
             collect_file(&path, root, paths, errors);
         }
     }

@@ -13,7 +13,7 @@ use super::directive::comma_separated;
 use super::model::{Dist, InputSpec, Layout, Number, Real, TensorSpec};
 use super::source::{Fault, suggest};
 
-const DISTS: [&str; 7] = ["normal", "uniform", "randint", "arange", "full", "bernoulli", "special"];
+const DISTS: [&str; 8] = ["normal", "uniform", "randint", "arange", "full", "bernoulli", "special", "list"];
 const MAX_RANK: usize = 16;
 /// Elements of one generated tensor's storage: a typo must not take the machine's memory.
 const MAX_ELEMENTS: i64 = 1 << 32;
@@ -91,6 +91,7 @@ fn read_dist(c: &mut Cursor<'_>) -> Result<Dist, Fault> {
         ("full", 1) => Dist::Full(real(0)),
         ("bernoulli", 1) => Dist::Bernoulli(real(0)),
         ("special", 0) => Dist::Special,
+        ("list", _) => Dist::List(args.iter().map(|(_, value)| Real::new(*value)).collect()),
         (_, n) => {
             return Err(Fault::directive(at, format!("`{name}` does not take {n} arguments"))
                 .note("see the head of cases/README.md for the distributions"));
@@ -149,6 +150,11 @@ fn check_layout(spec: &TensorSpec) -> Result<(), String> {
     }
     if let Some(axis) = expanded.iter().find(|axis| **axis >= rank) {
         return Err(format!("`expanded` names axis {axis} of {rank} axes"));
+    }
+    if let Dist::List(values) = &spec.dist
+        && spec.sizes.iter().try_fold(1i64, |n, size| n.checked_mul(*size)) != Some(values.len() as i64)
+    {
+        return Err(format!("`list` has {} values for a tensor of {:?}", values.len(), spec.sizes));
     }
     let count = spec.sizes.iter().try_fold(1i64, |n, size| n.checked_mul(*size)).unwrap_or(i64::MAX);
     if count > MAX_ELEMENTS && !spec.sizes.contains(&0) {

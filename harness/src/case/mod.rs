@@ -14,6 +14,7 @@ mod front;
 mod header;
 mod inputs;
 mod model;
+mod python;
 mod results;
 mod source;
 #[cfg(test)]

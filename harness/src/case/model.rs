@@ -104,7 +104,7 @@ pub struct TensorSpec {
 
 /// A distribution. None of them is all zeros unless asked for by `full(0)`:
 /// zeros hide elements that were never written.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Dist {
     /// Mean and standard deviation.
     Normal(Real, Real),
@@ -120,6 +120,8 @@ pub enum Dist {
     Bernoulli(Real),
     /// Cycles through NaN, infinities, signed zeros, extremes and small numbers.
     Special,
+    /// These values in row-major order.
+    List(Vec<Real>),
 }
 
 /// The layout of a tensor; contiguous by default.

@@ -4,11 +4,11 @@
 use super::args::{Args, Place};
 use super::{Failure, print};
 use crate::exit;
-use crate::import::{Given, Record, arguments, case_text, check, find_record, read_arrays};
+use crate::import::{Given, arguments, case_text, check, find_record, read_arrays};
 use engine::diag::{Diagnostic, Kind, code, render};
 use engine::fusion::Fusion;
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
-use engine::pydef::{Definition, read};
+use engine::pydef::{Definition, Generator, read_with};
 use engine::refeval::evaluate_all;
 use engine::runtime::Session;
 use engine::tensor::Arg;
@@ -21,10 +21,6 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
         .map_err(|error| error.to_string())
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".into()))
         .map_err(|error| refusal(exit::BAD_CASES, &Diagnostic::user(code::CASE_PATH, format!("{shown}: {error}"))))?;
-    let definitions = read(&source).map_err(|errors| {
-        let texts: Vec<String> = errors.iter().map(|error| render(error, &shown, &source, 1)).collect();
-        Failure::new(exit::BAD_CASES, texts.concat())
-    })?;
     let compared = match (&args.inputs, &args.records) {
         (Some(inputs), Some(records)) => Some((inputs, records)),
         (None, None) => None,
@@ -33,19 +29,28 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
             return Err(refusal(exit::USAGE, &error));
         }
     };
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let record = match compared {
+        Some((_, records)) => Some(find_record(records, &name).map_err(|error| refusal(exit::BAD_CASES, &error))?),
+        None => None,
+    };
+    let state = record.as_ref().and_then(|record| record.rng);
+    let generator = state.map(|rng| Generator { seed: rng.seed, offset: rng.offset }).unwrap_or_default();
+    let definitions = read_with(&source, generator).map_err(|errors| {
+        let texts: Vec<String> = errors.iter().map(|error| render(error, &shown, &source, 1)).collect();
+        Failure::new(exit::BAD_CASES, texts.concat())
+    })?;
     if args.output.is_some() || compared.is_none() {
         write_case(args, path, &definitions)?;
     }
-    let Some((inputs, records)) = compared else { return Ok(exit::OK) };
+    let (Some((inputs, _)), Some(record)) = (compared, record) else { return Ok(exit::OK) };
     let [definition] = &definitions[..] else {
         let message = format!("{shown} makes {} definitions, a record is of one", definitions.len());
         return Err(refusal(exit::USAGE, &Diagnostic::user(code::USAGE, message)));
     };
-    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let arrays = read_arrays(inputs).map_err(|error| refusal(exit::BAD_CASES, &error))?;
-    let record = find_record(records, &name).map_err(|error| refusal(exit::BAD_CASES, &error))?;
     let made = arguments(&definition.fusion, &record, &arrays).map_err(|error| refusal(exit::BAD_CASES, &error))?;
-    let given = run(args.place, &definition.fusion, &made, &record).map_err(|error| {
+    let given = run(args.place, &definition.fusion, &made).map_err(|error| {
         // Not being able to run it here is no disagreement.
         let exit = if error.kind == Kind::Unsupported { exit::UNSUPPORTED } else { exit::FAILED };
         refusal(exit, &error)
@@ -76,7 +81,7 @@ fn write_case(args: &Args, path: &Path, definitions: &[Definition]) -> Result<()
     })
 }
 
-fn run(place: Place, fusion: &Fusion, args: &[Arg], _record: &Record) -> engine::diag::Result<Given> {
+fn run(place: Place, fusion: &Fusion, args: &[Arg]) -> engine::diag::Result<Given> {
     let session = match place {
         Place::Reference => {
             let all = evaluate_all(fusion, args)?;

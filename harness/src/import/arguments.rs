@@ -150,13 +150,8 @@ mod tests {
 
     #[test]
     fn arrays_are_laid_out_at_their_strides() {
-        let entry = TensorEntry {
-            dtype: "uint8".into(),
-            shape: vec![3, 2],
-            stride: vec![0, 2],
-            data: Some("x".into()),
-            shares_storage_with_input: None,
-        };
+        let entry =
+            TensorEntry { dtype: "uint8".into(), shape: vec![3, 2], stride: vec![0, 2], data: Some("x".into()) };
         let array = |shape: Vec<i64>, data: Vec<u8>| {
             BTreeMap::from([("x".to_string(), Array { descr: "|u1".into(), shape, data })])
         };

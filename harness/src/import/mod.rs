@@ -10,5 +10,5 @@ mod spec;
 pub(crate) use arguments::arguments;
 pub(crate) use check::{Given, check};
 pub(crate) use npz::read as read_arrays;
-pub(crate) use record::{Record, find as find_record};
-pub(crate) use spec::case_text;
+pub(crate) use record::find as find_record;
+pub(crate) use spec::{case_text, inputs_of, unique_names};

@@ -15,8 +15,6 @@ const MAX_LINE: usize = 16 << 20;
 /// What was passed and what came back. Fields that are not listed do not matter here.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Record {
-    /// Name of the definition.
-    pub(crate) name: String,
     #[serde(default)]
     pub(crate) inputs: Vec<Entry>,
     #[serde(default)]
@@ -61,9 +59,6 @@ pub(crate) struct TensorEntry {
     /// Name of the array; without one, values are not recorded.
     #[serde(default)]
     pub(crate) data: Option<String>,
-    /// The input that the output is a view of.
-    #[serde(default)]
-    pub(crate) shares_storage_with_input: Option<usize>,
 }
 
 /// A scalar of a record.

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// The entries of `inputs:` for what a script passes, by the names of the
 /// fusion's inputs; empty if it passes nothing.
-fn inputs_of(definition: &Definition) -> Result<Vec<(String, InputSpec)>> {
+pub(crate) fn inputs_of(definition: &Definition) -> Result<Vec<(String, InputSpec)>> {
     let Some(recipes) = &definition.inputs else { return Ok(Vec::new()) };
     let fusion = &definition.fusion;
     if recipes.len() != fusion.inputs.len() {
@@ -59,14 +59,13 @@ fn tensor(name: &str, recipe: &TensorRecipe) -> Result<TensorSpec> {
         Fill::Randint(low, high) => Dist::Randint(*low, *high),
         Fill::Arange(start, step) => Dist::Arange(Real::new(*start), Real::new(*step)),
         Fill::Full(value) => Dist::Full(Real::new(value.as_f64())),
-        Fill::Listed(values) => match listed(values) {
-            Some(dist) => dist,
-            None => {
-                let message = format!("input `%{name}`: its listed elements have no form in a case");
-                return Err(Diagnostic::user(code::PY_CONSTRUCT, message)
-                    .note("elements that go up by equal steps, or are all equal, have one"));
-            }
-        },
+        Fill::Listed(values) if values.iter().all(|value| !matches!(value, pydef::Number::Complex(..))) => {
+            Dist::List(values.iter().map(|value| Real::new(value.as_f64())).collect())
+        }
+        Fill::Listed(_) => {
+            let message = format!("input `%{name}`: complex elements have no form in a case");
+            return Err(Diagnostic::user(code::PY_CONSTRUCT, message));
+        }
     };
     let dense = engine::tensor::TensorMeta::contiguous(recipe.dtype, &recipe.sizes).strides == recipe.strides;
     let layout = Layout {
@@ -77,31 +76,25 @@ fn tensor(name: &str, recipe: &TensorRecipe) -> Result<TensorSpec> {
     Ok(TensorSpec { dist, sizes: recipe.sizes.clone(), seed: None, layout })
 }
 
-/// Listed elements as one value or as equal steps.
-fn listed(values: &[pydef::Number]) -> Option<Dist> {
-    let numbers: Vec<f64> = values.iter().map(|value| value.as_f64()).collect();
-    let (Some(&first), step) = (numbers.first(), numbers.get(1).map_or(0.0, |second| second - numbers[0])) else {
-        return Some(Dist::Full(Real::new(0.0)));
+/// The names of the fusions, those that repeat with a number behind them.
+pub(crate) fn unique_names(definitions: &[Definition]) -> Vec<String> {
+    let mut taken = std::collections::BTreeSet::new();
+    let mut free = |name: &str| {
+        let numbered = (2u32..).map(|number| format!("{name}_{number}"));
+        let chosen = std::iter::once(name.to_string()).chain(numbered).find(|name| !taken.contains(name));
+        let chosen = chosen.unwrap_or_default();
+        taken.insert(chosen.clone());
+        chosen
     };
-    if step == 0.0 && numbers.iter().all(|v| *v == first) {
-        return Some(Dist::Full(Real::new(first)));
-    }
-    let steps = numbers.iter().enumerate().all(|(i, v)| *v == first + step * i as f64);
-    steps.then(|| Dist::Arange(Real::new(first), Real::new(step)))
+    definitions.iter().map(|definition| free(&definition.fusion.name)).collect()
 }
 
 /// A case file with these definitions, each under a name of its own.
 pub(crate) fn case_text(suite: &str, about: &str, definitions: &[Definition]) -> Result<String> {
     let mut text =
         format!("---\nversion = 1\nsuite   = \"{suite}\"\ntags    = [\"repro\"]\nabout   = {about:?}\n---\n");
-    let mut names = std::collections::BTreeSet::new();
-    for definition in definitions {
-        let mut fusion = definition.fusion.clone();
-        let mut number = 2;
-        while !names.insert(fusion.name.clone()) {
-            fusion.name = format!("{}_{number}", definition.fusion.name);
-            number += 1;
-        }
+    for (definition, name) in definitions.iter().zip(unique_names(definitions)) {
+        let fusion = Fusion { name, ..definition.fusion.clone() };
         let _ = write!(text, "{}", engine::text::print(&fusion));
         for (name, spec) in inputs_of(definition)? {
             let _ = writeln!(text, "; inputs: {name} = {}", spec_text(&spec));
@@ -119,16 +112,19 @@ fn spec_text(spec: &InputSpec) -> String {
         InputSpec::Scalar(Number::Bool(v)) => v.to_string(),
         InputSpec::Scalar(Number::Float(v)) => real(*v),
         InputSpec::Tensor(tensor) => {
-            let head = match tensor.dist {
+            let head = match &tensor.dist {
                 Dist::Normal(mean, sd) if (mean.get(), sd.get()) == (0.0, 1.0) => "normal".into(),
-                Dist::Normal(mean, sd) => format!("normal({}, {})", real(mean), real(sd)),
+                Dist::Normal(mean, sd) => format!("normal({}, {})", real(*mean), real(*sd)),
                 Dist::Uniform(low, high) if (low.get(), high.get()) == (0.0, 1.0) => "uniform".into(),
-                Dist::Uniform(low, high) => format!("uniform({}, {})", real(low), real(high)),
+                Dist::Uniform(low, high) => format!("uniform({}, {})", real(*low), real(*high)),
                 Dist::Randint(low, high) => format!("randint({low}, {high})"),
-                Dist::Arange(start, step) => format!("arange({}, {})", real(start), real(step)),
-                Dist::Full(value) => format!("full({})", real(value)),
-                Dist::Bernoulli(p) => format!("bernoulli({})", real(p)),
+                Dist::Arange(start, step) => format!("arange({}, {})", real(*start), real(*step)),
+                Dist::Full(value) => format!("full({})", real(*value)),
+                Dist::Bernoulli(p) => format!("bernoulli({})", real(*p)),
                 Dist::Special => "special".into(),
+                Dist::List(values) => {
+                    format!("list({})", values.iter().map(|v| real(*v)).collect::<Vec<_>>().join(", "))
+                }
             };
             let mut text = format!("{head}{:?}", tensor.sizes);
             if let Some(strides) = &tensor.layout.strides {

@@ -141,7 +141,7 @@ fn meta(name: &str, dtype: DType, spec: &TensorSpec) -> Result<TensorMeta> {
 fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
     let overflow = || overflow(name);
     let meta = meta(name, dtype, spec)?;
-    let draw = Draw { dist: spec.dist, dtype, seed: seed(name, spec.seed), len: meta.numel().ok_or_else(overflow)? };
+    let draw = Draw { dist: &spec.dist, dtype, seed: seed(name, spec.seed), len: meta.numel().ok_or_else(overflow)? };
     let offset = spec.layout.offset;
     let bytes = (meta.span().ok_or_else(overflow)? as usize)
         .checked_add(offset)
@@ -175,7 +175,7 @@ fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
     Ok(tensor)
 }
 
-fn fill_dense(data: &mut [u8], draw: &Draw) {
+fn fill_dense(data: &mut [u8], draw: &Draw<'_>) {
     let width = draw.dtype.bytes();
     let period = PERIOD as usize * width;
     if matches!(draw.dist, Dist::Arange(..)) || data.len() <= period {
@@ -188,7 +188,7 @@ fn fill_dense(data: &mut [u8], draw: &Draw) {
     }
 }
 
-fn fill_drawn(data: &mut [u8], draw: &Draw) {
+fn fill_drawn(data: &mut [u8], draw: &Draw<'_>) {
     let width = draw.dtype.bytes();
     let count = data.len() / width;
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -220,17 +220,18 @@ pub(super) fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-struct Draw {
-    dist: Dist,
+#[derive(Clone, Copy)]
+struct Draw<'a> {
+    dist: &'a Dist,
     dtype: DType,
     seed: u64,
     len: i64,
 }
 
-impl Draw {
+impl Draw<'_> {
     /// Element `i` before conversion to the data type.
     fn value(&self, i: u64) -> Value {
-        let i = if matches!(self.dist, Dist::Arange(..)) { i } else { i % PERIOD };
+        let i = if matches!(self.dist, Dist::Arange(..) | Dist::List(_)) { i } else { i % PERIOD };
         if self.dtype.is_complex() {
             let imaginary = Draw { dtype: self.dtype.part(), seed: mix(!self.seed), ..*self };
             let real = Draw { seed: self.seed, ..imaginary };
@@ -243,16 +244,17 @@ impl Draw {
         let number = match self.dist {
             Dist::Normal(mean, sd) => {
                 let radius = (-2.0 * unit(0).ln()).sqrt();
-                real(mean) + real(sd) * radius * (std::f64::consts::TAU * unit(1)).cos()
+                real(*mean) + real(*sd) * radius * (std::f64::consts::TAU * unit(1)).cos()
             }
-            Dist::Uniform(lo, hi) => real(lo) + (real(hi) - real(lo)) * unit(0),
+            Dist::Uniform(lo, hi) => real(*lo) + (real(*hi) - real(*lo)) * unit(0),
             Dist::Randint(lo, hi) => {
-                let span = (hi as i128 - lo as i128 + 1) as u128;
-                return self.int((lo as i128 + (u128::from(at(0)) % span) as i128) as i64);
+                let span = (*hi as i128 - *lo as i128 + 1) as u128;
+                return self.int((*lo as i128 + (u128::from(at(0)) % span) as i128) as i64);
             }
-            Dist::Arange(start, step) => real(start) + real(step) * i as f64,
-            Dist::Full(value) => real(value),
-            Dist::Bernoulli(p) => f64::from(u8::from(unit(0) < real(p))),
+            Dist::Arange(start, step) => real(*start) + real(*step) * i as f64,
+            Dist::Full(value) => real(*value),
+            Dist::Bernoulli(p) => f64::from(u8::from(unit(0) < real(*p))),
+            Dist::List(values) => values.get(i as usize).map_or(0.0, |v| v.get()),
             Dist::Special => return self.special(i),
         };
         match self.dtype.class() {

@@ -173,7 +173,7 @@ fn pad(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let x = b.tensor_operand("pad", args.src("x")?)?;
     let rank = b.rank(x);
     let given = args.list("widths");
-    if given.len() % 2 != 0 || given.len() > 2 * rank {
+    if !given.len().is_multiple_of(2) || given.len() > 2 * rank {
         let message = format!("pad: {} widths for an operand of rank {rank}", given.len());
         return Err(Diagnostic::user(code::RANK, message).note("give at most one pair for each axis, innermost first"));
     }

@@ -153,10 +153,8 @@ fn squeeze(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
             }
         }
     }
-    if flags.is_empty() && rank > 0 {
-        return Ok(vec![result]);
-    }
-    Ok(vec![if flags.contains(&true) || flags.len() != rank { b.squeeze(result, &flags)? } else { b.set(result)? }])
+    let done = result != Operand::Tensor(x) && !flags.contains(&true);
+    Ok(vec![if done { result } else { b.squeeze(result, &flags)? }])
 }
 
 /// Whether all elements along an axis of more than one are the same element
@@ -369,3 +367,6 @@ fn stride_order_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
 fn stride_order_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     Ok(vec![cx.tensor("x")?.to_order(&memory_order(cx.call.ints("order")))])
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,7 +114,10 @@ impl FusionBuilder {
         let mean = self.mean_of(x, axes)?;
         let spread = self.keep(mean, x, axes)?;
         let centred = self.binary(BinaryOp::Sub, x, spread)?;
-        let square = self.binary(BinaryOp::Mul, centred, centred)?;
+        // The square of a complex deviation is that of its magnitude.
+        let complex = self.dtype(centred).is_complex();
+        let deviation = if complex { self.unary(UnaryOp::Abs, centred)? } else { centred };
+        let square = self.binary(BinaryOp::Mul, deviation, deviation)?;
         let sum = self.reduce_over(ReduceOp::Sum, square, axes)?;
         Ok(Moments { mean, spread, centred, sum })
     }

@@ -14,6 +14,9 @@ const FAMILIES: &[&[OpRow]] = &[
     super::reshape::ROWS,
     super::resize::ROWS,
     super::index::ROWS,
+    super::factory::ROWS,
+    super::scan::ROWS,
+    super::sort::ROWS,
     super::random::ROWS,
     super::stats::ROWS,
     super::softmax::ROWS,
@@ -23,6 +26,8 @@ const FAMILIES: &[&[OpRow]] = &[
     super::dropout::ROWS,
     super::rnn::ROWS,
     super::matmul::ROWS,
+    super::grouped::ROWS,
+    super::quant::ROWS,
     super::attention::ROWS,
 ];
 

@@ -156,36 +156,43 @@ fn div((a, b): Complex, (c, d): Complex) -> Complex {
     }
 }
 
-/// `z^w = exp(w log z)`; small whole powers by multiplication. Anything to the
-/// power 0 is 1.
+/// `z^w = exp(w log z)`; small whole powers by multiplication. As in PyTorch,
+/// 0 to the power 0 is NaN.
 fn pow(z: Complex, w: Complex) -> Complex {
+    if !nonzero(z) {
+        return match w.0 {
+            re if re > 0.0 => (0.0, 0.0),
+            re if re < 0.0 => (f64::INFINITY, f64::NAN),
+            _ => NAN,
+        };
+    }
     if w.1 == 0.0 && w.0.fract() == 0.0 && w.0.abs() <= 64.0 {
         let power = whole_pow(z, w.0.abs() as u32);
         return if w.0 < 0.0 { div((1.0, 0.0), power) } else { power };
-    }
-    if !nonzero(z) {
-        return if w.0 > 0.0 { (0.0, 0.0) } else { NAN };
     }
     exp(mul(w, log(z)))
 }
 
 fn whole_pow(z: Complex, mut n: u32) -> Complex {
-    let (mut result, mut square) = ((1.0, 0.0), z);
-    let mut first = true;
+    let (mut result, mut square) = (None, z);
     while n > 0 {
         if n & 1 == 1 {
-            result = if first { square } else { mul(result, square) };
-            first = false;
+            result = Some(result.map_or(square, |result| mul(result, square)));
         }
         n >>= 1;
         if n > 0 {
             square = mul(square, square);
         }
     }
-    result
+    result.unwrap_or((1.0, 0.0))
 }
 
+/// With the exponential that does not overflow.
 fn sigmoid((x, y): Complex) -> Complex {
+    if x < 0.0 {
+        let exp = exp((x, y));
+        return div(exp, add((1.0, 0.0), exp));
+    }
     div((1.0, 0.0), add((1.0, 0.0), exp((-x, -y))))
 }
 
@@ -287,7 +294,7 @@ fn sinh((x, y): Complex) -> Complex {
         return (x, y.sin());
     }
     if x.is_infinite() && !y.is_finite() {
-        return (x, f64::NAN);
+        return (f64::INFINITY, f64::NAN);
     }
     let (im, re) = hyperbolic(x, y.sin(), y.cos());
     (re, im)
@@ -374,7 +381,10 @@ fn atanh(z: Complex) -> Complex {
         let (re, im) = atanh((-x, -y));
         return (-re, -im);
     }
-    if is_large(z) {
+    if x.is_infinite() || y.is_infinite() {
+        return (0.0, if y.is_nan() { y } else { FRAC_PI_2.copysign(y) });
+    }
+    if is_large(z) && !y.is_nan() {
         let half = (x / 2.0).hypot(y / 2.0);
         return (x / 4.0 / half / half, FRAC_PI_2.copysign(y));
     }

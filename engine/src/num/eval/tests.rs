@@ -1,5 +1,7 @@
 //! Tables of hand-computed values, and identities on random ones.
 
+mod complex;
+
 use super::*;
 use Value::{Bool, Float, Int};
 

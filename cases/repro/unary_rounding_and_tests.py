@@ -1,0 +1,48 @@
+#; about: functions that round, and those that ask what a value is, on storage that is not dense
+#; expect: unsupported U0101
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    tv0 = fd.define_tensor(shape=[-1, -1], contiguity=[False, True], dtype=DataType.Float, is_cpu=False)
+    tv1 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Int, is_cpu=False)
+    tv2 = fd.ops.abs(tv0)
+    tv3 = fd.ops.ceil(tv0)
+    tv4 = fd.ops.floor(tv0)
+    tv5 = fd.ops.frac(tv0)
+    tv6 = fd.ops.neg(tv0)
+    tv7 = fd.ops.relu(tv0)
+    tv8 = fd.ops.round(tv0)
+    tv9 = fd.ops.sign(tv0)
+    tv10 = fd.ops.trunc(tv0)
+    tv11 = fd.ops.set(tv0)
+    tv12 = fd.ops.div(tv0, tv4)
+    tv13 = fd.ops.isfinite(tv12)
+    tv14 = fd.ops.isinf(tv12)
+    tv15 = fd.ops.isnan(tv12)
+    tv16 = fd.ops.isneginf(tv12)
+    tv17 = fd.ops.isposinf(tv12)
+    tv18 = fd.ops.isreal(tv12)
+    tv19 = fd.ops.signbit(tv0)
+    tv20 = fd.ops.logical_not(tv1)
+    tv21 = fd.ops.bitwise_not(tv1)
+    fd.add_output(tv2)
+    fd.add_output(tv3)
+    fd.add_output(tv5)
+    fd.add_output(tv6)
+    fd.add_output(tv7)
+    fd.add_output(tv8)
+    fd.add_output(tv9)
+    fd.add_output(tv10)
+    fd.add_output(tv11)
+    fd.add_output(tv13)
+    fd.add_output(tv14)
+    fd.add_output(tv15)
+    fd.add_output(tv16)
+    fd.add_output(tv17)
+    fd.add_output(tv18)
+    fd.add_output(tv19)
+    fd.add_output(tv20)
+    fd.add_output(tv21)
+
+inputs = [
+    torch.randn(310, dtype=torch.float32, device='cuda:0').as_strided((6, 50), (52, 1)),
+    torch.randint(-4, 5, (6, 50), dtype=torch.int64, device='cuda:0'),
+]

@@ -1,0 +1,130 @@
+//! Values of the products with groups and scales.
+
+use super::block_of;
+use super::scales::{factors, finish, scale, with_blocks};
+use crate::array::{Sums, View};
+use crate::diag::{Diagnostic, Result, code};
+use crate::fusion::ops::EvalCx;
+use std::ops::Range;
+
+/// Part of a tensor along an axis.
+fn cut(x: &View, axis: usize, range: &Range<usize>) -> View {
+    let mut sizes = x.sizes.clone();
+    sizes[axis] = range.len();
+    x.seen(sizes, x.strides.clone(), range.start * x.strides[axis])
+}
+
+/// An element along the first axis.
+fn pick(x: &View, i: usize) -> View {
+    x.seen(x.sizes[1..].to_vec(), x.strides[1..].to_vec(), i * x.strides[0])
+}
+
+/// The groups that end at offsets, of `extent` elements.
+fn groups(name: &str, ends: &[i64], extent: usize) -> Result<Vec<Range<usize>>> {
+    let mut start = 0;
+    let mut groups = Vec::with_capacity(ends.len());
+    for (i, &end) in ends.iter().enumerate() {
+        match usize::try_from(end) {
+            Ok(end) if (start..=extent).contains(&end) => {
+                groups.push(start..end);
+                start = end;
+            }
+            _ => {
+                let message = format!("{name}: group {i} ends at {end}, it must end from {start} to {extent}");
+                return Err(
+                    Diagnostic::user(code::VALUE, message).note("offsets are the ends of the groups, ascending")
+                );
+            }
+        }
+    }
+    Ok(groups)
+}
+
+pub(super) fn grouped(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (a, b) = (cx.tensor("mat1")?, cx.tensor("mat2")?);
+    let ranks = (a.sizes.len(), b.sizes.len());
+    let (m, k, n) = (a.sizes[ranks.0 - 2], a.sizes[ranks.0 - 1], b.sizes[ranks.1 - 1]);
+    let split = match ranks {
+        (2, 2) => k,
+        (3, 2) => n,
+        _ => m,
+    };
+    let ends = cx.tensor("offsets")?.to_i64();
+    let groups = groups(cx.call.row.name, &ends, split)?;
+    // Scales in full size: groups ahead where they or the result have them.
+    let full = |x: Option<&View>, sizes: [usize; 3]| x.map(|x| x.expanded(&sizes[3 - x.sizes.len()..]));
+    let left = full(cx.opt_tensor("scale1"), [groups.len(), m, 1]);
+    let right = full(cx.opt_tensor("scale2"), [groups.len(), 1, n]);
+    let mut values = vec![0.0; cx.results[0].1.iter().product()];
+    for (i, range) in groups.iter().enumerate() {
+        // A stack has one item for each group; a matrix is cut along an axis.
+        let part = |x: &View, axis: usize| if x.sizes.len() == 3 { pick(x, i) } else { cut(x, axis, range) };
+        let (x, y, start) = match ranks {
+            (2, 2) => (part(a, 1), part(b, 0), i * m * n),
+            (3, 2) => (part(a, 0), part(b, 1), range.start),
+            _ => (part(a, 0), part(b, 0), range.start * n),
+        };
+        let mut product = Sums::of(&x, &y, &[])?.into_real()?;
+        if let (Some(left), Some(right)) = (&left, &right) {
+            let (left, right) = (part(left, 0), part(right, 1));
+            scale(&mut product, &left.to_f64(), &right.to_f64());
+        }
+        let columns = y.sizes[1];
+        for (row, from) in product.chunks(columns.max(1)).enumerate() {
+            values[start + row * n..][..columns].copy_from_slice(from);
+        }
+    }
+    Ok(finish(cx, values))
+}
+
+pub(super) fn scaled(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let name = cx.call.row.name;
+    let (a, b) = (cx.tensor("mat1")?, cx.tensor("mat2")?.permuted(&[1, 0]));
+    // Rows of both have length k; scales of blocks are applied before, the others after.
+    let mut rows = Vec::with_capacity(2);
+    let mut after = Vec::with_capacity(2);
+    for (x, scale) in [(a, "scale1"), (&b, "scale2")] {
+        let scale = cx.tensor(scale)?;
+        let (scaled, factors) = match block_of(scale.dtype) {
+            Some(block) => (with_blocks(name, x, &scale.to_f64(), 0, block)?, vec![1.0; x.sizes[0]]),
+            None => (x.to_type_f64(), factors(scale, x.sizes[0])),
+        };
+        rows.push(scaled);
+        after.push(factors);
+    }
+    let mut values = Sums::of(&rows[0], &rows[1].permuted(&[1, 0]), &[])?.into_real()?;
+    scale(&mut values, &after[0], &after[1]);
+    Ok(finish(cx, values))
+}
+
+pub(super) fn cutlass(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let name = cx.call.row.name;
+    let (a, b) = (cx.tensor("mat1")?, cx.tensor("mat2")?);
+    let (m, k, n) = (a.sizes[0], a.sizes[1], b.sizes[2]);
+    let (left, right) = (cx.tensor("scale1")?, cx.tensor("scale2")?);
+    let (own, width) = (right.sizes[1] * right.sizes[2], k / 16);
+    let (left, right, alpha) = (left.to_f64(), right.to_f64(), cx.tensor("alpha")?.to_f64());
+    let ints = |name: &str| Ok::<_, Box<Diagnostic>>(cx.tensor(name)?.to_i64());
+    let (sizes, starts, bases) = (ints("problem_sizes")?, ints("expert_offsets")?, ints("sf_offsets")?);
+    let mut values = vec![0.0; m * n];
+    for (i, (size, (&start, &base))) in sizes.chunks(3).zip(starts.iter().zip(&bases)).enumerate() {
+        let place = |at: i64| usize::try_from(at).ok();
+        let rows = place(start).zip(place(size[0])).and_then(|(start, rows)| Some(start..start.checked_add(rows)?));
+        let inside = |rows: &Range<usize>| rows.end <= m && size[1..] == [n as i64, k as i64];
+        let (Some(rows), Some(base)) = (rows.filter(inside), place(base)) else {
+            let message = format!("{name}: group {i} of sizes {size:?} from row {start} on, scales from {base} on");
+            return Err(Diagnostic::user(
+                code::VALUE,
+                format!("{message}, does not fit matrices [{m}, {k}] [{k}, {n}]"),
+            ));
+        };
+        let x = with_blocks(name, &cut(a, 0, &rows), &left, base.saturating_mul(width), 16)?;
+        let scales = right.get(i * own..(i + 1) * own).unwrap_or(&[]);
+        let y = with_blocks(name, &pick(b, i).permuted(&[1, 0]), scales, 0, 16)?;
+        let product = Sums::of(&x, &y.permuted(&[1, 0]), &[])?.into_real()?;
+        let target = &mut values[rows.start * n..rows.end * n];
+        target.iter_mut().zip(product).for_each(|(value, sum)| *value = alpha[i] * sum);
+    }
+    let (dtype, sizes) = &cx.results[0];
+    Ok(vec![View::from_f64(*dtype, sizes.clone(), &values)])
+}

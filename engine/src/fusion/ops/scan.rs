@@ -1,0 +1,162 @@
+//! Running combinations along an axis, and Welford's moments.
+
+use super::args::{Arg, Args};
+use super::call::Attr;
+use super::cx::{EvalCx, MetaCx};
+use super::draft::Draft;
+use super::extents;
+use super::row::{Layout, OpRow, Param, ParamKind, Primitive, opt, req};
+use crate::array::View;
+use crate::diag::{Diagnostic, Result, code};
+use crate::fusion::builder::normal_axis;
+use crate::fusion::infer::shown;
+use crate::fusion::meta::Shape;
+use crate::fusion::{FusionBuilder, Operand};
+use crate::num::{BinaryOp, DType, ReduceOp, eval};
+use rayon::prelude::*;
+
+const PARAMS: &[Param] =
+    &[req("x", ParamKind::Tensor).py("arg"), req("dim", ParamKind::Int), opt("init", ParamKind::Scalar)];
+
+const fn scan_row(name: &'static str, doc: &'static str, source: &'static str) -> OpRow {
+    let primitive = Primitive { meta: scan_meta, layout: Layout::Dense, eval: scan_eval, decompose: None };
+    OpRow::primitive(name, PARAMS, scan, primitive, doc, source)
+}
+
+pub(super) const ROWS: &[OpRow] = &[
+    scan_row("cumsum", "Sums of the elements along an axis up to each one; the type stays.", "N§2, PyTorch cumsum"),
+    scan_row(
+        "cumprod",
+        "Products of the elements along an axis up to each one; the type stays.",
+        "N§2, PyTorch cumprod",
+    ),
+    scan_row("cummin", "The least element along an axis up to each one; NaN stays.", "N§2, PyTorch cummin"),
+    scan_row("cummax", "The greatest element along an axis up to each one; NaN stays.", "N§2, PyTorch cummax"),
+    OpRow::composite(
+        "welford",
+        &[req("x", ParamKind::Tensor).py("arg"), req("axes", ParamKind::Ints).py("dims")],
+        welford,
+        "Mean, sum of squared distances from it, and number of elements, over axes.",
+        "N§2, N§4.3",
+    )
+    .results(3),
+];
+
+/// The reduction that a scan gives prefixes of.
+fn reduction(name: &str) -> ReduceOp {
+    match name {
+        "cumsum" => ReduceOp::Sum,
+        "cumprod" => ReduceOp::Prod,
+        "cummin" => ReduceOp::Min,
+        _ => ReduceOp::Max,
+    }
+}
+
+fn scan(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let name = args.row().name;
+    let x = b.tensor_operand(name, args.src("x")?)?;
+    let dim = normal_axis(name, args.int("dim").unwrap_or(0), b.rank(x))?;
+    if let Some(init) = args.opt("init") {
+        let dtype = b.dtype(Operand::Tensor(x));
+        let identity = eval::reduce_identity(reduction(name), dtype);
+        let known = b.scalar_operand(name, init).map(|init| b.scalars.cast(init, dtype))?;
+        let known = b.scalars.const_value(known);
+        if known != Some(identity) {
+            let message = format!("{name}: starts with {}", known.map_or("an unknown value".to_string(), shown));
+            return Err(Diagnostic::user(code::VALUE, message).note(format!(
+                "only {}, which changes nothing, is possible; combine with the result",
+                shown(identity)
+            )));
+        }
+    }
+    b.push_draft(Draft::new(args).attr("dim", Attr::Int(dim as i64)).operands("init", Vec::new()))
+}
+
+fn scan_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let x = cx.tensor("x")?;
+    let ordered = matches!(reduction(cx.name()), ReduceOp::Min | ReduceOp::Max);
+    if x.dtype.is_packed() || (ordered && x.dtype.is_complex()) {
+        let message = format!("{}: not defined on {}", cx.name(), x.dtype);
+        return Err(Diagnostic::user(code::DTYPE, message).note("cast the operand first"));
+    }
+    Ok(vec![x])
+}
+
+fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let x = cx.tensor("x")?;
+    let op = reduction(cx.call.row.name);
+    let lines = x.axis_last(cx.call.axis("dim"));
+    let (dtype, sizes) = (x.dtype, lines.sizes().to_vec());
+    let length = sizes.last().copied().unwrap_or(1).max(1);
+    let scanned = if dtype.is_float() {
+        // Combined in f64, each prefix rounded once.
+        let mut values = lines.to_f64();
+        let combine = match op {
+            ReduceOp::Sum => |a: f64, b: f64| a + b,
+            ReduceOp::Prod => |a: f64, b: f64| a * b,
+            ReduceOp::Min => eval::minimum,
+            ReduceOp::Max => eval::maximum,
+        };
+        values.par_chunks_mut(length).for_each(|line| prefixes(line, combine));
+        View::from_f64(dtype, sizes, &values)
+    } else {
+        let mut values = lines.values();
+        let op = match (op, dtype) {
+            // Truth values are sums and products of integers that are not 0.
+            (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => BinaryOp::LogicalOr,
+            (ReduceOp::Prod | ReduceOp::Min, DType::Bool) => BinaryOp::LogicalAnd,
+            (ReduceOp::Sum, _) => BinaryOp::Add,
+            (ReduceOp::Prod, _) => BinaryOp::Mul,
+            (ReduceOp::Min, _) => BinaryOp::Minimum,
+            (ReduceOp::Max, _) => BinaryOp::Maximum,
+        };
+        values.par_chunks_mut(length).for_each(|line| prefixes(line, |a, b| eval::binary(op, dtype, a, b)));
+        View::from_values(dtype, sizes, &values)
+    };
+    Ok(vec![scanned.axis_back(cx.call.axis("dim")).to_dense()])
+}
+
+/// Each element combined with all before it.
+fn prefixes<T: Copy>(line: &mut [T], combine: impl Fn(T, T) -> T) {
+    for i in 1..line.len() {
+        line[i] = combine(line[i - 1], line[i]);
+    }
+}
+
+// ---- welford ----
+
+/// `mean = sum(x) / n`, `m2 = sum((x - mean)^2)`, `n`.
+fn welford(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let name = "welford";
+    let x = b.tensor_operand(name, args.src("x")?)?;
+    let (dtype, axes) = (b.dtype(Operand::Tensor(x)), args.ints("axes"));
+    if !dtype.is_float() {
+        let message = format!("{name}: not defined on {dtype}");
+        return Err(Diagnostic::user(code::DTYPE, message).note("cast the operand first"));
+    }
+    if axes.is_empty() {
+        return Err(Diagnostic::user(code::AXIS, format!("{name}: no axis to reduce over")));
+    }
+    let rank = b.rank(x);
+    let mut flags = vec![false; rank];
+    for &axis in axes {
+        flags[normal_axis(name, axis, rank)?] = true;
+    }
+    let x = b.cast(x, dtype.compute())?;
+    let mean = b.mean(x, axes, false)?;
+    let spread = b.broadcast(mean, &flags)?;
+    let centred = b.sub(x, spread)?;
+    let square = b.mul(centred, centred)?;
+    let m2 = b.sum(square, axes, false)?;
+    let own = b.tensor_operand(name, x.into()).map(|x| extents::extents(b, x))?;
+    let counted: Vec<_> = (0..rank).filter(|&axis| flags[axis]).map(|axis| own[axis]).collect();
+    let count = extents::product(b, &counted)?;
+    let kept: Vec<_> = (0..rank).filter(|&axis| !flags[axis]).map(|axis| own[axis]).collect();
+    let (shape, index) = (Arg::Values(extents::operands(&kept)), Arg::DType(DType::Index));
+    let count = extents::operand(count);
+    let n = extents::call(b, "full", |args| args.with("shape", shape).value("value", count).with("dtype", index))?;
+    Ok(vec![mean, m2, n])
+}
+
+#[cfg(test)]
+mod tests;

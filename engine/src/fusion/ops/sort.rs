@@ -1,0 +1,189 @@
+//! Operations that order elements along an axis. NaN is the greatest value,
+//! and equal elements stay in their order, also when the order is descending.
+
+use super::args::Args;
+use super::call::Attr;
+use super::cx::{EvalCx, LayoutCx, MetaCx};
+use super::draft::Draft;
+use super::extents;
+use super::row::{Layout, OpRow, ParamKind, Primitive, flag, int, on, req};
+use crate::array::{View, clone_strides, fold_index};
+use crate::diag::{Diagnostic, Result, code};
+use crate::fusion::builder::normal_axis;
+use crate::fusion::meta::Shape;
+use crate::fusion::{FusionBuilder, Operand};
+use crate::num::DType;
+use rayon::prelude::*;
+use std::cmp::Ordering;
+
+pub(super) const ROWS: &[OpRow] = &[
+    OpRow::primitive(
+        "argsort",
+        &[req("x", ParamKind::Tensor).py("arg"), req("dim", ParamKind::Int), flag("descending"), flag("stable")],
+        argsort,
+        Primitive { meta: argsort_meta, layout: Layout::Custom(argsort_layout), eval: argsort_eval, decompose: None },
+        "The positions along an axis in ascending order of their elements; always stable.",
+        "N§2, PyTorch argsort",
+    ),
+    OpRow::primitive(
+        "topk",
+        &[
+            req("x", ParamKind::Tensor).py("arg"),
+            req("k", ParamKind::Scalar),
+            int("dim", -1),
+            on("largest"),
+            flag("sorted"),
+        ],
+        topk,
+        Primitive { meta: topk_meta, layout: Layout::Dense, eval: topk_eval, decompose: None },
+        "The k greatest (least) elements along an axis and their positions; always sorted.",
+        "N§2, PyTorch topk",
+    )
+    .results(2),
+];
+
+/// A tensor without axes counts as a line of one element.
+fn line_axis(b: &FusionBuilder, args: &Args) -> Result<Attr> {
+    let name = args.row().name;
+    let rank = b.rank(b.tensor_operand(name, args.src("x")?)?);
+    Ok(Attr::Int(normal_axis(name, args.int("dim").unwrap_or(-1), rank.max(1))? as i64))
+}
+
+/// Types whose elements have an order.
+fn check_ordered(cx: &MetaCx<'_>, dtype: DType) -> Result<()> {
+    if !dtype.is_complex() && !dtype.is_packed() {
+        return Ok(());
+    }
+    let message = format!("{}: the elements of a {dtype} have no order", cx.name());
+    Err(Diagnostic::user(code::DTYPE, message))
+}
+
+// ---- argsort ----
+
+fn argsort(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let dim = line_axis(b, args)?;
+    b.push_draft(Draft::new(args).attr("dim", dim))
+}
+
+fn argsort_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let x = cx.tensor("x")?;
+    check_ordered(cx, x.dtype)?;
+    Ok(vec![Shape { dtype: DType::I64, axes: x.axes }])
+}
+
+/// Positions lie as the elements do.
+fn argsort_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
+    let (sizes, strides) = cx.tensor("x")?;
+    Ok(vec![clone_strides(sizes, strides)])
+}
+
+fn argsort_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let x = cx.tensor("x")?;
+    let meta = x.meta();
+    let positions = ordered(x, cx.call.axis("dim"), None, cx.call.flag("descending"));
+    Ok(vec![positions.laid(&clone_strides(&meta.sizes, &meta.strides))])
+}
+
+/// The positions along an axis in order, all of them or the first few.
+fn ordered(x: &View, dim: usize, first: Option<usize>, descending: bool) -> View {
+    let line = if x.sizes.is_empty() { x.seen(vec![1], vec![1], 0) } else { x.clone() };
+    let lines = line.axis_last(dim);
+    let mut sizes = lines.sizes().to_vec();
+    let length = sizes.pop().unwrap_or(1);
+    let count = sizes.iter().product();
+    let kept = first.unwrap_or(length);
+    sizes.push(kept);
+    let positions = if x.dtype.is_float() {
+        let keys = lines.to_f64();
+        sorted_lines(&keys, count, length, kept, descending, |a, b| match (a.is_nan(), b.is_nan()) {
+            (false, false) => a.partial_cmp(b).unwrap_or(Ordering::Equal),
+            (a, b) => a.cmp(&b),
+        })
+    } else {
+        // Unsigned 64-bit values keep their order when the top bit is turned.
+        let turn = if x.dtype == DType::U64 { i64::MIN } else { 0 };
+        let keys: Vec<i64> = lines.to_i64().into_iter().map(|key| key ^ turn).collect();
+        sorted_lines(&keys, count, length, kept, descending, i64::cmp)
+    };
+    let result = View::from_i64(DType::I64, sizes, positions).axis_back(dim);
+    if x.sizes.is_empty() { result.seen(Vec::new(), Vec::new(), 0) } else { result.to_dense() }
+}
+
+/// For each line the positions of its first `kept` elements in order.
+fn sorted_lines<K: Sync>(
+    keys: &[K],
+    lines: usize,
+    length: usize,
+    kept: usize,
+    descending: bool,
+    compare: impl Fn(&K, &K) -> Ordering + Sync,
+) -> Vec<i64> {
+    let sort = |line: usize| {
+        let keys = &keys[line * length..(line + 1) * length];
+        let order = |&a: &usize, &b: &usize| {
+            let forward = compare(&keys[a], &keys[b]);
+            // Positions tell equal elements apart.
+            (if descending { forward.reverse() } else { forward }).then(a.cmp(&b))
+        };
+        let mut positions: Vec<usize> = (0..length).collect();
+        if kept < length {
+            if kept > 0 {
+                positions.select_nth_unstable_by(kept - 1, order);
+            }
+            positions.truncate(kept);
+        }
+        positions.sort_unstable_by(order);
+        positions
+    };
+    let sorted: Vec<Vec<usize>> = (0..lines).into_par_iter().map(sort).collect();
+    sorted.into_iter().flatten().map(|position| position as i64).collect()
+}
+
+// ---- topk ----
+
+fn topk(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let dim = line_axis(b, args)?;
+    let k = extents::integer(b, "topk", "k", args.src("k")?)?;
+    b.push_draft(Draft::new(args).operand("k", extents::operand(k)).attr("dim", dim))
+}
+
+fn topk_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let mut x = cx.tensor("x")?;
+    check_ordered(cx, x.dtype)?;
+    let dim = cx.call.axis("dim");
+    let Some(k) = cx.extent("k") else { return Err(Diagnostic::bug("topk has k")) };
+    let given = cx.math.known(k);
+    let size = x.axes.get(dim).map_or(Some(1), |axis| cx.math.known(axis.extent));
+    let fits = match (given, size) {
+        (Some(k), _) if k < 0 => Some(false),
+        // One element without an axis cannot be left out.
+        (Some(k), Some(n)) => Some(if x.axes.is_empty() { k == 1 } else { k <= n }),
+        _ => None,
+    };
+    cx.require(fits, code::VALUE, || {
+        let size = size.map_or("?".to_string(), |n| n.to_string());
+        format!("k is {}, of {size} elements along axis {dim}", given.unwrap_or(0))
+    })?;
+    if dim < x.axes.len() {
+        x.axes[dim] = cx.axis(k);
+    }
+    let positions = Shape { dtype: DType::I64, axes: x.axes.clone() };
+    Ok(vec![x, positions])
+}
+
+fn topk_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let x = cx.tensor("x")?;
+    let dim = cx.call.axis("dim");
+    let kept = cx.results[0].1.get(dim).copied().unwrap_or(1);
+    let positions = ordered(x, dim, Some(kept), cx.call.flag("largest"));
+    let sizes = positions.sizes.clone();
+    let along = positions.to_i64();
+    let pick = |i: usize| {
+        let at = |axis: usize, at: usize| if axis == dim { along[i] as usize } else { at };
+        (0, fold_index(i, &sizes, |axis, coordinate| Some(x.strides[axis] * at(axis, coordinate))).unwrap_or(0))
+    };
+    Ok(vec![View::picked(&[x], sizes.clone(), pick)?, positions])
+}
+
+#[cfg(test)]
+mod tests;
