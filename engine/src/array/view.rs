@@ -303,6 +303,18 @@ impl View {
         Self::dense(self.dtype, sizes, data)
     }
 
+    /// All elements of the storage from this view's first one on, one after another.
+    pub(crate) fn stored(&self) -> Self {
+        let len = match self.elements() {
+            Elements::F64(a) => a.len(),
+            Elements::F32(a) => a.len(),
+            Elements::Int(a) => a.len(),
+            Elements::Bool(a) => a.len(),
+            Elements::Complex(a) => a.len(),
+        };
+        self.seen(vec![len], vec![1], 0)
+    }
+
     /// The storage position of an index, from the view's first element.
     pub(crate) fn place(&self, index: &[usize]) -> usize {
         index.iter().zip(&self.strides).map(|(&i, &stride)| i * stride).sum()

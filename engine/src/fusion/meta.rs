@@ -221,7 +221,7 @@ fn moved_axes(kind: &OpKind, name: &str, axes: &[AxisMeta], math: &mut dyn SizeM
                 return Err(Diagnostic::user(code::SQUEEZE, format!("{name}: axis {i} is not a broadcast axis"))
                     .note("only axes declared of size 1 can be squeezed; reduce it instead"));
             }
-            Ok(axes.iter().zip(flags).filter(|(_, flag)| !**flag).map(|(axis, _)| axis.clone()).collect())
+            Ok(axes.iter().zip(flags).filter(|(_, flag)| !**flag).map(|(axis, _)| *axis).collect())
         }
         OpKind::Permute { perm } => {
             let mut sorted = perm.clone();
@@ -232,7 +232,7 @@ fn moved_axes(kind: &OpKind, name: &str, axes: &[AxisMeta], math: &mut dyn SizeM
                     format!("{name}: {perm:?} does not name each of the {rank} axes once"),
                 ));
             }
-            Ok(perm.iter().map(|&from| axes[from as usize].clone()).collect())
+            Ok(perm.iter().map(|&from| axes[from as usize]).collect())
         }
         OpKind::Reduce { axes: reduced, .. } => {
             if reduced.is_empty() {
@@ -244,7 +244,7 @@ fn moved_axes(kind: &OpKind, name: &str, axes: &[AxisMeta], math: &mut dyn SizeM
             if let Some(axis) = reduced.iter().find(|&&axis| axis as usize >= rank) {
                 return Err(Diagnostic::user(code::AXIS, format!("{name}: axis {axis} of an operand of rank {rank}")));
             }
-            Ok((0..rank).filter(|&i| !reduced.contains(&(i as u32))).map(|i| axes[i].clone()).collect())
+            Ok((0..rank).filter(|&i| !reduced.contains(&(i as u32))).map(|i| axes[i]).collect())
         }
         _ => Err(Diagnostic::bug(format!("{name} has no axis rule"))),
     }

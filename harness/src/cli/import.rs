@@ -55,7 +55,8 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
         let exit = if error.kind == Kind::Unsupported { exit::UNSUPPORTED } else { exit::FAILED };
         refusal(exit, &error)
     })?;
-    let outcome = check(&record, &arrays, &given).map_err(|error| refusal(exit::BAD_CASES, &error))?;
+    let outcome = check(&record, &arrays, (&definition.fusion, &made), &given)
+        .map_err(|error| refusal(exit::BAD_CASES, &error))?;
     print(&outcome.text);
     if outcome.differences == 0 {
         return Ok(exit::OK);

@@ -3,10 +3,12 @@
 use super::arguments::recorded;
 use super::npz::Array;
 use super::record::{Entry, Record, TensorEntry};
+use super::ties::name_equal_elements;
 use engine::diag::{Diagnostic, Result, code};
+use engine::fusion::Fusion;
 use engine::num::DType;
 use engine::refeval::{Tolerance, compare};
-use engine::tensor::HostTensor;
+use engine::tensor::{Arg, HostTensor};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -37,23 +39,37 @@ impl Outcome {
     }
 }
 
-/// The tolerance of a record: nvFuser's tests of single operations allow 1e-3,
-/// the others what `torch.testing.assert_close` allows for the type.
-fn tolerance(record: &Record, dtype: DType) -> Tolerance {
-    let (abs, rel) = match dtype.name() {
+/// The tolerance of a record: what `torch.testing.assert_close` allows for the
+/// type, and at least the absolute 1e-3 of nvFuser's tests of single operations.
+/// Those accumulate small floats in their own type, so sums that cancel are
+/// wrong by units in the last place of what they cancel: of the largest value.
+fn tolerance(record: &Record, wanted: &HostTensor) -> Tolerance {
+    let dtype = wanted.dtype();
+    let (mut abs, rel) = match dtype.name() {
         _ if dtype.is_int() || dtype == DType::Bool => return Tolerance::EXACT,
-        _ if record.opinfo.is_some() => (1e-3, 0.0),
         "f16" => (1e-5, 1e-3),
         "bf16" => (1e-5, 1.6e-2),
         "f32" | "c64" => (1e-5, 1.3e-6),
         "f64" | "c128" => (1e-7, 1e-7),
         _ => return Tolerance::EXACT,
     };
+    if record.opinfo.is_some() {
+        abs = f64::max(abs, 1e-3);
+        if dtype.is_reduced_float() {
+            let largest = wanted.to_f64().into_iter().map(f64::abs).filter(|v| v.is_finite()).fold(0.0, f64::max);
+            abs = f64::max(abs, rel * largest);
+        }
+    }
     Tolerance { abs, rel }
 }
 
 /// Compares outputs and updated inputs with a record.
-pub(crate) fn check(record: &Record, arrays: &BTreeMap<String, Array>, given: &Given) -> Result<Outcome> {
+pub(crate) fn check(
+    record: &Record,
+    arrays: &BTreeMap<String, Array>,
+    (fusion, args): (&Fusion, &[Arg]),
+    given: &Given,
+) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     if record.outputs.len() != given.outputs.len() {
         let (expected, got) = (record.outputs.len(), given.outputs.len());
@@ -62,7 +78,8 @@ pub(crate) fn check(record: &Record, arrays: &BTreeMap<String, Array>, given: &G
     for (position, (entry, output)) in record.outputs.iter().zip(&given.outputs).enumerate() {
         let Entry::Tensor(entry) = entry else { continue };
         let what = format!("output {position}");
-        one(&mut outcome, record, arrays, &what, (entry, entry.data.as_deref()), (output, given.strides))?;
+        let ties = |wanted: &HostTensor| name_equal_elements(fusion, args, position, (output, wanted));
+        one(&mut outcome, record, arrays, &what, (entry, entry.data.as_deref()), (output, given.strides), &ties)?;
     }
     let Some(updates) = &given.updates else { return Ok(outcome) };
     for (position, name) in &record.inputs_after {
@@ -74,7 +91,9 @@ pub(crate) fn check(record: &Record, arrays: &BTreeMap<String, Array>, given: &G
         };
         let what = format!("input {input} afterwards");
         match updates.iter().find(|(updated, _)| *updated == input) {
-            Some((_, tensor)) => one(&mut outcome, record, arrays, &what, (entry, Some(name)), (tensor, true))?,
+            Some((_, tensor)) => {
+                one(&mut outcome, record, arrays, &what, (entry, Some(name)), (tensor, true), &|_| Ok(false))?
+            }
             None => outcome.line(false, format_args!("{what}: is not updated, the record has it changed")),
         }
     }
@@ -88,6 +107,7 @@ fn one(
     what: &str,
     (entry, name): (&TensorEntry, Option<&str>),
     (got, strides): (&HostTensor, bool),
+    ties: &dyn Fn(&HostTensor) -> Result<bool>,
 ) -> Result<()> {
     let dtype = entry.dtype()?;
     let shown = format!("{} {:?} strides {:?}", got.dtype(), got.sizes(), got.strides());
@@ -105,7 +125,13 @@ fn one(
         }
         return Ok(());
     };
-    let result = compare(got, &wanted, tolerance(record, dtype))?;
+    let result = compare(got, &wanted, tolerance(record, &wanted))?;
+    if !result.passed() && ties(&wanted)? {
+        if same_meta {
+            outcome.line(true, format_args!("{what}: {shown}; positions differ among equal elements only"));
+        }
+        return Ok(());
+    }
     if same_meta || !result.passed() {
         outcome.line(result.passed(), format_args!("{what}: {shown}; {result}"));
     }

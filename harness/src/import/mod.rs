@@ -6,6 +6,7 @@ mod check;
 mod npz;
 mod record;
 mod spec;
+mod ties;
 
 pub(crate) use arguments::arguments;
 pub(crate) use check::{Given, check};

@@ -19,6 +19,7 @@ mod activation;
 mod args;
 mod attention;
 mod batch;
+mod bitcast;
 mod call;
 #[cfg(test)]
 mod checks;
@@ -47,6 +48,7 @@ mod sort;
 mod stats;
 mod swizzle;
 mod table;
+mod views;
 
 pub use args::{Arg, Args};
 pub use call::{Attr, Call};

@@ -27,6 +27,7 @@ use rayon::prelude::*;
 const SEED: Param = req("rng_seed", ParamKind::Scalar);
 const OFFSET: Param = req("rng_offset", ParamKind::Scalar);
 const LIKE: &[Param] = &[req("x", ParamKind::Tensor), SEED, OFFSET];
+const PLAIN: &[Param] = &[req("shape", ParamKind::Shape), SEED, OFFSET, dtype("dtype", DType::F32)];
 const SOURCE: &str = "N§2; Salmon et al., Parallel random numbers: as easy as 1, 2, 3";
 
 pub(super) const ROWS: &[OpRow] = &[
@@ -72,6 +73,20 @@ pub(super) const ROWS: &[OpRow] = &[
         LIKE,
         |b, args| like(b, args, "normal", ["mean", "std"]),
         "Standard normal random numbers with the extents and type of x.",
+        SOURCE,
+    ),
+    OpRow::composite(
+        "rand",
+        PLAIN,
+        |b, args| plain(b, args, "uniform", ["minval", "maxval"]),
+        "Uniform random numbers of [0, 1); f32 unless a type is given.",
+        SOURCE,
+    ),
+    OpRow::composite(
+        "randn",
+        PLAIN,
+        |b, args| plain(b, args, "normal", ["mean", "std"]),
+        "Standard normal random numbers; f32 unless a type is given.",
         SOURCE,
     ),
 ];
@@ -142,11 +157,27 @@ fn like(b: &mut FusionBuilder, args: &Args, name: &str, params: [&str; 2]) -> Re
     let x = b.tensor_operand(own, args.src("x")?)?;
     let dtype = float(own, b.dtype(Operand::Tensor(x)))?;
     let extents: Result<Vec<Src>> = (0..b.rank(x) as i64).map(|axis| Ok(b.size(x, axis)?.into())).collect();
-    let row = table::find(name).ok_or_else(|| Diagnostic::bug(format!("{own}: `{name}` has no row")))?;
+    standard(b, args, (name, params), extents?, dtype)
+}
+
+fn plain(b: &mut FusionBuilder, args: &Args, name: &str, params: [&str; 2]) -> Result<Vec<Operand>> {
+    let dtype = float(args.row().name, args.dtype("dtype").unwrap_or(DType::F32))?;
+    standard(b, args, (name, params), args.list("shape").to_vec(), dtype)
+}
+
+/// Numbers of the distribution with the parameters 0 and 1.
+fn standard(
+    b: &mut FusionBuilder,
+    args: &Args,
+    (name, params): (&str, [&str; 2]),
+    extents: Vec<Src>,
+    dtype: DType,
+) -> Result<Vec<Operand>> {
+    let row = table::find(name).ok_or_else(|| Diagnostic::bug(format!("{}: `{name}` has no row", args.row().name)))?;
     let args = Args::new(row)
         .value(params[0], 0.0)
         .value(params[1], 1.0)
-        .with("shape", Arg::Values(extents?))
+        .with("shape", Arg::Values(extents))
         .value("rng_seed", args.src("rng_seed")?)
         .value("rng_offset", args.src("rng_offset")?)
         .with("dtype", Arg::DType(dtype));

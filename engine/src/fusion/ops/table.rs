@@ -11,6 +11,8 @@ const FAMILIES: &[&[OpRow]] = &[
     super::scaled::ROWS,
     super::reduce::ROWS,
     super::shape::ROWS,
+    super::views::ROWS,
+    super::bitcast::ROWS,
     super::reshape::ROWS,
     super::resize::ROWS,
     super::index::ROWS,

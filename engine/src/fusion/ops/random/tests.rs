@@ -63,6 +63,9 @@ fn like_rows_take_extents_and_type_of_their_operand() {
         let got = run(&format!("{head} %r = {like} %x, 3, 4\n return %r\n}}"), &[x()]);
         let same = run(&format!("{head} %r = {row} [2, 5] {params}, 3, 4 dtype(bf16)\n return %r\n}}"), &[x()]);
         assert_eq!(got, same, "{like}");
+        let plain = like.strip_suffix("_like").unwrap();
+        let again = run(&format!("{head} %r = {plain} [2, 5] 3, 4 dtype(bf16)\n return %r\n}}"), &[x()]);
+        assert_eq!(got, again, "{plain}");
         assert_eq!((got.dtype(), got.sizes()), (DType::BF16, &[2, 5][..]));
     }
 }
