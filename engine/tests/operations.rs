@@ -34,7 +34,7 @@ const LIBRARY: &str = "
     instance_norm_backward mean variance variance_mean standard_deviation dropout dropout_backward gelu gelu_backward
     tanh_gelu tanh_gelu_backward fast_gelu tanh_backward leaky_relu softplus lstm add_alpha sub_alpha repeat flatten eye
     index_put_accumulate ceildiv zeros ones full_like zeros_like ones_like
-    rand randn unsqueeze transpose expand_as sum_to view_as_real bitcast";
+    rand randn unsqueeze transpose expand_as sum_to arange view_as_real bitcast";
 
 /// Rows that are one operation under several names.
 const ALIASES: &[&[&str]] = &[
@@ -134,6 +134,7 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("full_like", "f32[2]", "full_like %a, 1.5", "full_like %a, 1.5 dtype(f64)"),
     ("index", "f32[2]", "index [3, 2] axis(0)", "index [3, 2] axis(1)"),
     ("iota", "f32[2]", "iota 5", "iota 5, 1"),
+    ("arange", "f32[2]", "arange 1, 7, 2", "arange 1, 9, 2"),
     ("eye", "f32[2]", "eye 3 f32", "eye 3, 4 f32"),
     ("rand", "f32[2]", "rand [3, 2] 9, 0", "rand [3, 2] 9, 0 dtype(f64)"),
     ("randn", "f32[2]", "randn [3, 2] 9, 0", "randn [2, 3] 9, 0"),

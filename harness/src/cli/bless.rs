@@ -35,13 +35,16 @@ impl Blessings {
         }
         if outcome.verdict == Verdict::Pass {
             self.held.extend(case.errors.iter().map(|spec| (place(spec.at, "error"), spec.written())));
+            // The mark still holds for this case.
+            self.held.extend(case.unsupported.iter().map(|mark| (place(mark.line, "unsupported"), mark.code.clone())));
         }
     }
 
     /// Writes the files; returns what was done, in words.
     pub(super) fn apply(&self) -> Vec<String> {
         let mut report = Vec::new();
-        for (place, pairs) in &self.edits {
+        // From the last line to the first, since a mark takes its line with it.
+        for (place, pairs) in self.edits.iter().rev() {
             let (file, line, key) = place;
             let mut pairs = pairs.iter();
             let (Some((old, new)), None) = (pairs.next(), pairs.next()) else {
@@ -55,10 +58,12 @@ impl Blessings {
                 continue;
             }
             report.push(match rewrite(Path::new(file), *line, key, old, new) {
+                Ok(()) if new.is_empty() => format!("{file}:{line}: {key} {old} removed"),
                 Ok(()) => format!("{file}:{line}: {key}: {old} -> {new}"),
                 Err(why) => format!("{file}:{line}: not rewritten: {why}"),
             });
         }
+        report.reverse();
         report
     }
 }
@@ -67,6 +72,14 @@ fn rewrite(file: &Path, line: usize, key: &str, old: &str, new: &str) -> Result<
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let mut lines: Vec<String> = text.split_inclusive('\n').map(String::from).collect();
     let content = lines.get_mut(line - 1).ok_or("the file has changed")?;
+    if key == "unsupported" {
+        let words: Vec<&str> = content.split_whitespace().collect();
+        if words != [";", "expect:", key, old] {
+            return Err(format!("`{key} {old}` is not the only expectation of its line"));
+        }
+        content.clear();
+        return std::fs::write(file, lines.concat()).map_err(|error| error.to_string());
+    }
     *content =
         edited(content, key, old, new).ok_or_else(|| format!("`{key}` with `{old}` does not stand there literally"))?;
     std::fs::write(file, lines.concat()).map_err(|error| error.to_string())
@@ -99,7 +112,7 @@ fn edited(line: &str, key: &str, old: &str, new: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Expect;
+    use crate::case::{Expect, Unsupported};
 
     #[test]
     fn a_case_for_which_it_holds_votes_against() {
@@ -125,6 +138,31 @@ mod tests {
         std::fs::remove_dir_all(&dir).expect("removes");
         assert!(report[0].contains("holds for other cases"), "{report:?}");
         assert_eq!((kept.as_str(), changed.as_str()), ("; expect: vector = 4\n", "; expect: vector = 2\n"));
+    }
+
+    #[test]
+    fn marks_that_no_case_needs_are_taken_out() {
+        let dir = std::env::temp_dir().join(format!("harness-unmark-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("folder");
+        let path = dir.join("a.fuse");
+        let text = "; a: 1\n; expect: unsupported U0101\n; b: 2\n; expect: unsupported U0105\n; expect: vector = 4\n";
+        std::fs::write(&path, text).expect("writes");
+        let edit = |line: usize, key: &str, old: &str, new: &str| {
+            let edit = Bless { line, key: key.into(), old: old.into(), new: new.into() };
+            Outcome { bless: vec![edit], ..Outcome::fail("fail.supported", "") }
+        };
+        let mark = |line: usize, code: &str| Some(Unsupported { line, code: code.into() });
+        let case = |unsupported| Case { file: path.display().to_string(), unsupported, ..Case::default() };
+        let mut blessings = Blessings::default();
+        blessings.add(&case(mark(2, "U0101")), &edit(2, "unsupported", "U0101", ""));
+        blessings.add(&case(None), &edit(5, "vector", "4", "8"));
+        blessings.add(&case(mark(4, "U0105")), &edit(4, "unsupported", "U0105", ""));
+        blessings.add(&case(mark(4, "U0105")), &Outcome::pass());
+        let report = blessings.apply();
+        let text = std::fs::read_to_string(&path).expect("reads");
+        std::fs::remove_dir_all(&dir).expect("removes");
+        assert_eq!(text, "; a: 1\n; b: 2\n; expect: unsupported U0105\n; expect: vector = 8\n", "{report:?}");
+        assert!(report[0].ends_with("a.fuse:2: unsupported U0101 removed"), "{report:?}");
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub(super) fn fmt(args: &Args) -> Result<u8, Failure> {
     let given = if args.paths.is_empty() { vec![session::cases_dir(args)] } else { args.paths.clone() };
     let mut errors: Vec<CaseError> = Vec::new();
     let mut paths: Vec<PathBuf> = given.iter().flat_map(|path| case::files(path, &mut errors)).collect();
+    // Definitions in nvFuser's form have no canonical form of ours.
+    paths.retain(|path| path.extension().is_some_and(|ext| ext == "fuse"));
     paths.sort();
     paths.dedup();
     let mut changed = Vec::new();

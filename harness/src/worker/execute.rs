@@ -73,7 +73,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     };
     if let Some(mark) = &case.unsupported {
         let result = session.run(&fusion, &args, spans);
-        return refusal::unsupported(case, mark, result.map(|run| run.plan.scheduler().to_string()));
+        return refusal::unsupported(case, mark, result.map(|run| run.plan.scheduler().to_string()), cx.bless);
     }
     let judge = Judge { case, fusion: &fusion, args: &args, wanted: &wanted };
     let mut runs = Vec::new();

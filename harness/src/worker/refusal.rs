@@ -47,8 +47,14 @@ fn show(case: &Case, diagnostic: &Diagnostic) -> String {
 }
 
 /// Judges a case that is marked as unsupported: its run must end by this refusal
-/// and no other. `run` names the scheduler that took it.
-pub(super) fn unsupported(case: &Case, mark: &Unsupported, run: Result<String>) -> Result<Outcome, Vec<Diagnostic>> {
+/// and no other. `run` names the scheduler that took it. When expectations are
+/// rewritten, a mark that is out of date is taken out.
+pub(super) fn unsupported(
+    case: &Case,
+    mark: &Unsupported,
+    run: Result<String>,
+    bless: bool,
+) -> Result<Outcome, Vec<Diagnostic>> {
     match run {
         Err(error) if error.code.0 == mark.code => Ok(Outcome::pass()),
         Err(error) => Err(vec![*error.note(format!("the case is marked `expect: unsupported {}`", mark.code))]),
@@ -58,7 +64,12 @@ pub(super) fn unsupported(case: &Case, mark: &Unsupported, run: Result<String>) 
                 "{place}: this runs now, by the {scheduler} scheduler: remove `expect: unsupported {}`",
                 mark.code
             );
-            Ok(Outcome::fail("fail.supported", detail))
+            let mut outcome = Outcome::fail("fail.supported", detail);
+            if bless {
+                let (line, old) = (mark.line, mark.code.clone());
+                outcome.bless = vec![Bless { line, key: "unsupported".into(), old, new: String::new() }];
+            }
+            Ok(outcome)
         }
     }
 }
@@ -125,11 +136,11 @@ mod tests {
         let mark = Unsupported { line: 7, code: code::NEEDS_SEGMENTS.0.into() };
         let case = Case { file: "a.fuse".into(), ..Case::default() };
         let refused = |code| Err(Diagnostic::unsupported(code, "no"));
-        assert_eq!(unsupported(&case, &mark, refused(code::NEEDS_SEGMENTS)).expect("judged").outcome, "pass");
-        let other = unsupported(&case, &mark, refused(code::TOO_LONG_ROW)).expect_err("another refusal");
+        assert_eq!(unsupported(&case, &mark, refused(code::NEEDS_SEGMENTS), true).expect("judged").outcome, "pass");
+        let other = unsupported(&case, &mark, refused(code::TOO_LONG_ROW), true).expect_err("another refusal");
         assert_eq!(other[0].notes, ["the case is marked `expect: unsupported U0101`"]);
-        let runs = unsupported(&case, &mark, Ok("pointwise".into())).expect("judged");
-        assert_eq!(runs.outcome, "fail.supported");
+        let runs = unsupported(&case, &mark, Ok("pointwise".into()), true).expect("judged");
+        assert_eq!((runs.outcome.as_str(), runs.bless.len()), ("fail.supported", 1));
         assert!(runs.detail.contains("a.fuse:7") && runs.detail.contains("remove"), "{}", runs.detail);
     }
 

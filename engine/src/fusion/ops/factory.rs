@@ -23,15 +23,27 @@ pub(super) const ROWS: &[OpRow] = &[
             dtype("dtype", DType::I64),
         ],
         iota,
-        Primitive { meta: iota_meta, layout: Layout::Dense, eval: iota_eval, decompose: None },
+        Primitive { meta: iota_meta, layout: Layout::Dense, eval: iota_eval, decompose: Some(iota_steps) },
         "start (0) + step (1) * i for i below length.",
         "N§2, PyTorch arange",
+    ),
+    OpRow::composite(
+        "arange",
+        &[
+            req("start", ParamKind::Scalar),
+            req("end", ParamKind::Scalar),
+            opt("step", ParamKind::Scalar),
+            dtype("dtype", DType::I64),
+        ],
+        arange,
+        "start + step (1) * i for i from 0 as long as the number lies before end.",
+        "PyTorch arange",
     ),
     OpRow::primitive(
         "eye",
         &[req("rows", ParamKind::Scalar), opt("cols", ParamKind::Scalar), req("dtype", ParamKind::BareDType)],
         eye,
-        Primitive { meta: eye_meta, layout: Layout::Dense, eval: eye_eval, decompose: None },
+        Primitive { meta: eye_meta, layout: Layout::Dense, eval: eye_eval, decompose: Some(eye_steps) },
         "1 where row and column are equal, else 0; as many columns as rows if not given.",
         "N§5, PyTorch eye",
     ),
@@ -92,7 +104,7 @@ fn iota(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         let scalar = constant_of(b, "iota", src, working)?;
         let known = b.known(scalar);
         if let Some(value) = known {
-            check_number(name, value)?;
+            check_number("iota", name, value)?;
         }
         let default = eval::cast(DType::I64, working, Value::Int(default));
         draft = draft.operands(name, if known == Some(default) { Vec::new() } else { vec![scalar] });
@@ -101,13 +113,13 @@ fn iota(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 }
 
 /// Numbers are finite and a step is not 0.
-fn check_number(name: &str, value: Value) -> Result<()> {
+fn check_number(op: &str, name: &str, value: Value) -> Result<()> {
     let refused = match value {
         Value::Float(v) => !v.is_finite() || (name == "step" && v == 0.0),
         other => name == "step" && !other.as_bool(),
     };
     if refused {
-        let message = format!("iota: the {name} is {}", shown(value));
+        let message = format!("{op}: the {name} is {}", shown(value));
         return Err(Diagnostic::user(code::VALUE, message).note("use full for a tensor of one value"));
     }
     Ok(())
@@ -132,6 +144,52 @@ fn iota_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
         let value = |i: usize| eval::wrap(dtype, start.wrapping_add(step.wrapping_mul(i as i64)));
         View::from_i64(dtype, sizes, count.map(value).collect())
     }])
+}
+
+/// The same on the index: integers in `i64`, which wraps like any of its parts,
+/// floats in `f64`.
+fn iota_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let dtype = args.dtype("dtype").unwrap_or(DType::I64);
+    let working = if dtype.is_float() { DType::F64 } else { DType::I64 };
+    let mut number = |name: &str, default: i64| {
+        let scalar = constant_of(b, "iota", args.opt(name).unwrap_or(Value::Int(default).into()), working)?;
+        b.cast(scalar, working)
+    };
+    let (start, step) = (number("start", 0)?, number("step", 1)?);
+    let index = b.index(&[args.src("length")?], 0)?;
+    let index = b.cast(index, working)?;
+    let offset = b.mul(index, step)?;
+    let value = b.add(offset, start)?;
+    Ok(vec![b.cast(value, dtype)?])
+}
+
+// ---- arange ----
+
+/// `iota` of `max(ceil((end - start) / step), 0)` numbers.
+fn arange(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let name = "arange";
+    let dtype = args.dtype("dtype").unwrap_or(DType::I64);
+    let working = if dtype.is_float() { DType::F64 } else { DType::I64 };
+    let start = constant_of(b, name, args.src("start")?, working)?;
+    let end = constant_of(b, name, args.src("end")?, working)?;
+    let step = constant_of(b, name, args.opt("step").unwrap_or(Value::Int(1).into()), working)?;
+    if let Some(value) = b.known(step) {
+        check_number(name, "step", value)?;
+    }
+    let distance = b.sub(end, start)?;
+    let count = if working == DType::F64 {
+        let steps = b.div(distance, step)?;
+        let steps = b.ceil(steps)?;
+        b.cast(steps, DType::I64)?
+    } else {
+        b.ceildiv(distance, step)?
+    };
+    let count = b.maximum(count, 0)?;
+    let call = |args: Args| {
+        let args = args.value("length", count).value("start", start).value("step", step);
+        args.with("dtype", Arg::DType(dtype))
+    };
+    Ok(vec![extents::call(b, "iota", call)?])
 }
 
 // ---- eye ----
@@ -160,6 +218,17 @@ fn eye_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let cols = sizes[1];
     let pick = |i: usize| (usize::from(i / cols == i % cols), 0);
     Ok(vec![View::picked(&[&zeros, &ones], sizes.clone(), pick)?])
+}
+
+/// The same on the indices.
+fn eye_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let dtype = args.dtype("dtype").unwrap_or(DType::F32);
+    let rows = args.src("rows")?;
+    let cols = args.opt("cols").unwrap_or(rows);
+    let row = b.index(&[rows, 1.into()], 0)?;
+    let col = b.index(&[1.into(), cols], 1)?;
+    let same = b.eq(row, col)?;
+    Ok(vec![b.cast(same, dtype)?])
 }
 
 // ---- composites of full ----
