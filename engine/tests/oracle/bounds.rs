@@ -94,6 +94,8 @@ const FORMULAS: &[&str] = &[
     "welford",
 ];
 
+const ATTENTION: &[&str] = &["sdpfa_fwd", "sdpfa_bwd"];
+
 #[rustfmt::skip]
 const BOUNDS: &[Row] = &[
     (&["lgamma"], &[DType::F64], Bound::Ulps(128), "both are absolutely accurate at the roots between negative integers"),
@@ -103,6 +105,14 @@ const BOUNDS: &[Row] = &[
     (&["sum", "prod"], &[DType::F32], Bound::Ulps(1), "another order of the terms, in f64"),
     (&["sum", "prod"], &[DType::C128], Bound::Ulps(16), "another order of the terms"),
     (&["sum", "prod"], &[DType::C64], Bound::Ulps(1), "another order of the terms, in f64"),
+    (&["cumsum", "cumprod"], &[DType::C128], Bound::Ulps(16), "another formula of complex products"),
+    (&["cumsum", "cumprod"], &[], Bound::Ulps(1), "running results in f64, each rounded"),
+    (&["matmul", "linear", "grouped_mm", "scaled_mm"], &[DType::F64], Bound::Norm(1e-14), "another order of the terms"),
+    (&["matmul"], &[DType::C64, DType::C128], Bound::Ulps(16), "another order of the terms"),
+    (ATTENTION, &[DType::F64, DType::F32], Bound::Norm(4e-6), "the logarithms are f32, and what is computed from them"),
+    (ATTENTION, &[DType::F16], Bound::Norm(2e-3), "gradients start from an output rounded to f16"),
+    (ATTENTION, &[DType::BF16], Bound::Norm(2e-2), "gradients start from an output rounded to bf16"),
+    (&["normal", "randn_like"], &[DType::F32], Bound::Norm(1e-6), "logarithm and sine of f32 arguments"),
     (FORMULAS, &[DType::F64], Bound::Norm(1e-14), "another order of operations"),
     (FORMULAS, &[DType::F32], Bound::Norm(4e-6), "each operation rounds to f32, PyTorch computed in f64"),
     (FUNCTIONS, &[DType::C64], Bound::Ulps(1), "a rounding to either side; the sign of a part that is 0"),

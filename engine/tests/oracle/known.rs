@@ -84,6 +84,14 @@ pub const KNOWN: &[Known<'static>] = &[
                  unsqueeze multiplies by a size of 0",
     },
     Known {
+        pattern: "sdpfa_fwd/*-mask",
+        allows: |difference| {
+            matches!(difference, Difference::Value(Value::Float(f64::INFINITY), Value::Float(f64::NEG_INFINITY)))
+        },
+        reason: "the logarithm of a row whose keys are all masked is infinite, as flash attention stores it, so that the \
+                 exponentials of its gradient are 0; the sum's own logarithm is -infinity",
+    },
+    Known {
         pattern: "gcd/*",
         allows: sign,
         reason: "PyTorch takes magnitudes in the type, where the least value has none",

@@ -12,7 +12,7 @@ use crate::fusion::builder::normal_axis;
 use crate::fusion::infer::shown;
 use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, Operand};
-use crate::num::{BinaryOp, DType, ReduceOp, eval};
+use crate::num::{BinaryOp, DType, ReduceOp, Value, eval};
 use rayon::prelude::*;
 
 const PARAMS: &[Param] =
@@ -89,15 +89,20 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let (dtype, sizes) = (x.dtype, lines.sizes().to_vec());
     let length = sizes.last().copied().unwrap_or(1).max(1);
     let scanned = if dtype.is_float() {
-        // Combined in f64, each prefix rounded once.
+        // Combined in f64, each prefix rounded once; the small types round what
+        // they combine, as PyTorch's kernels on a GPU do.
         let mut values = lines.to_f64();
+        let rounded = |v: f64| match dtype {
+            DType::F64 | DType::F32 => v,
+            _ => eval::cast(DType::F64, dtype, Value::Float(v)).as_f64(),
+        };
         let combine = match op {
             ReduceOp::Sum => |a: f64, b: f64| a + b,
             ReduceOp::Prod => |a: f64, b: f64| a * b,
             ReduceOp::Min => eval::minimum,
             ReduceOp::Max => eval::maximum,
         };
-        values.par_chunks_mut(length).for_each(|line| prefixes(line, combine));
+        values.par_chunks_mut(length).for_each(|line| prefixes(line, |a, b| rounded(combine(a, b))));
         View::from_f64(dtype, sizes, &values)
     } else {
         let mut values = lines.values();

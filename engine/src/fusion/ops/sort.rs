@@ -1,5 +1,9 @@
-//! Operations that order elements along an axis. NaN is the greatest value,
-//! and equal elements stay in their order, also when the order is descending.
+//! Operations that order elements along an axis. NaN is the greatest value.
+//! Equal elements stay in their order, also when the order is descending, if
+//! `stable` asks for it; else they come as PyTorch's GPU kernels give them, see
+//! [`network`].
+
+mod network;
 
 use super::args::Args;
 use super::call::Attr;
@@ -22,7 +26,7 @@ pub(super) const ROWS: &[OpRow] = &[
         &[req("x", ParamKind::Tensor).py("arg"), req("dim", ParamKind::Int), flag("descending"), flag("stable")],
         argsort,
         Primitive { meta: argsort_meta, layout: Layout::Custom(argsort_layout), eval: argsort_eval, decompose: None },
-        "The positions along an axis in ascending order of their elements; always stable.",
+        "The positions along an axis in ascending order of their elements.",
         "N§2, PyTorch argsort",
     ),
     OpRow::primitive(
@@ -36,7 +40,7 @@ pub(super) const ROWS: &[OpRow] = &[
         ],
         topk,
         Primitive { meta: topk_meta, layout: Layout::Dense, eval: topk_eval, decompose: None },
-        "The k greatest (least) elements along an axis and their positions; always sorted.",
+        "The k greatest (least) elements along an axis and their positions, those of the least of them last.",
         "N§2, PyTorch topk",
     )
     .results(2),
@@ -80,12 +84,27 @@ fn argsort_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
 fn argsort_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let x = cx.tensor("x")?;
     let meta = x.meta();
-    let positions = ordered(x, cx.call.axis("dim"), None, cx.call.flag("descending"));
+    let ties = if cx.call.flag("stable") { Ties::Stable } else { Ties::Network };
+    let positions = ordered(x, cx.call.axis("dim"), None, cx.call.flag("descending"), ties);
     Ok(vec![positions.laid(&clone_strides(&meta.sizes, &meta.strides))])
 }
 
+/// What becomes of equal elements, and of the order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ties {
+    /// They stay in their order.
+    Stable,
+    /// They move through the network, if the line is short enough.
+    Network,
+    /// Nothing is sorted: first what comes before the last of the kept elements,
+    /// then those that are equal to it, each in the order of positions.
+    Gathered,
+    /// The same, then sorted as with [`Ties::Network`].
+    GatheredSorted,
+}
+
 /// The positions along an axis in order, all of them or the first few.
-fn ordered(x: &View, dim: usize, first: Option<usize>, descending: bool) -> View {
+fn ordered(x: &View, dim: usize, first: Option<usize>, descending: bool, ties: Ties) -> View {
     let line = if x.sizes.is_empty() { x.seen(vec![1], vec![1], 0) } else { x.clone() };
     let lines = line.axis_last(dim);
     let mut sizes = lines.sizes().to_vec();
@@ -95,7 +114,7 @@ fn ordered(x: &View, dim: usize, first: Option<usize>, descending: bool) -> View
     sizes.push(kept);
     let positions = if x.dtype.is_float() {
         let keys = lines.to_f64();
-        sorted_lines(&keys, count, length, kept, descending, |a, b| match (a.is_nan(), b.is_nan()) {
+        sorted_lines(&keys, count, length, kept, (descending, ties), |a, b| match (a.is_nan(), b.is_nan()) {
             (false, false) => a.partial_cmp(b).unwrap_or(Ordering::Equal),
             (a, b) => a.cmp(&b),
         })
@@ -103,7 +122,7 @@ fn ordered(x: &View, dim: usize, first: Option<usize>, descending: bool) -> View
         // Unsigned 64-bit values keep their order when the top bit is turned.
         let turn = if x.dtype == DType::U64 { i64::MIN } else { 0 };
         let keys: Vec<i64> = lines.to_i64().into_iter().map(|key| key ^ turn).collect();
-        sorted_lines(&keys, count, length, kept, descending, i64::cmp)
+        sorted_lines(&keys, count, length, kept, (descending, ties), i64::cmp)
     };
     let result = View::from_i64(DType::I64, sizes, positions).axis_back(dim);
     if x.sizes.is_empty() { result.seen(Vec::new(), Vec::new(), 0) } else { result.to_dense() }
@@ -115,16 +134,17 @@ fn sorted_lines<K: Sync>(
     lines: usize,
     length: usize,
     kept: usize,
-    descending: bool,
+    (descending, ties): (bool, Ties),
     compare: impl Fn(&K, &K) -> Ordering + Sync,
 ) -> Vec<i64> {
     let sort = |line: usize| {
         let keys = &keys[line * length..(line + 1) * length];
-        let order = |&a: &usize, &b: &usize| {
+        let by_value = |&a: &usize, &b: &usize| {
             let forward = compare(&keys[a], &keys[b]);
-            // Positions tell equal elements apart.
-            (if descending { forward.reverse() } else { forward }).then(a.cmp(&b))
+            if descending { forward.reverse() } else { forward }
         };
+        // Positions tell equal elements apart.
+        let order = |a: &usize, b: &usize| by_value(a, b).then(a.cmp(b));
         let mut positions: Vec<usize> = (0..length).collect();
         if kept < length {
             if kept > 0 {
@@ -132,7 +152,21 @@ fn sorted_lines<K: Sync>(
             }
             positions.truncate(kept);
         }
-        positions.sort_unstable_by(order);
+        if ties == Ties::Stable || (ties == Ties::Network && length > network::WIDTH) {
+            positions.sort_unstable_by(order);
+        }
+        if matches!(ties, Ties::Gathered | Ties::GatheredSorted)
+            && let Some(last) = positions.iter().copied().max_by(order)
+        {
+            positions.sort_unstable_by_key(|position| (by_value(position, &last) == Ordering::Equal, *position));
+        }
+        match ties {
+            Ties::Network | Ties::GatheredSorted if positions.len() <= network::WIDTH => {
+                network::sort(&mut positions, |a, b| by_value(a, b) == Ordering::Less);
+            }
+            Ties::GatheredSorted => positions.sort_by(by_value),
+            _ => {}
+        }
         positions
     };
     let sorted: Vec<Vec<usize>> = (0..lines).into_par_iter().map(sort).collect();
@@ -175,7 +209,8 @@ fn topk_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let x = cx.tensor("x")?;
     let dim = cx.call.axis("dim");
     let kept = cx.results[0].1.get(dim).copied().unwrap_or(1);
-    let positions = ordered(x, dim, Some(kept), cx.call.flag("largest"));
+    let ties = if cx.call.flag("sorted") { Ties::GatheredSorted } else { Ties::Gathered };
+    let positions = ordered(x, dim, Some(kept), cx.call.flag("largest"), ties);
     let sizes = positions.sizes.clone();
     let along = positions.to_i64();
     let pick = |i: usize| {
