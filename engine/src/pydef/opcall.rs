@@ -223,15 +223,6 @@ impl<'a> Interp<'a> {
                 });
                 item.map(Some).ok_or_else(|| Diagnostic::user(code::AXIS, "at: takes a vector and an index into it"))
             }
-            "add_alpha" | "sub_alpha" => {
-                let operand = |position: usize| arguments.positional.get(position).map(|argument| argument.0.clone());
-                let (Some(a), Some(b), Some(alpha)) = (operand(0), operand(1), operand(2)) else {
-                    return Err(Diagnostic::user(code::ARITY, format!("{name}: takes three operands")));
-                };
-                let scaled = self.operator(draft, "mul", vec![b, alpha], arguments.span)?;
-                let whole = if name == "add_alpha" { "add" } else { "sub" };
-                self.operator(draft, whole, vec![a, scaled], arguments.span).map(Some)
-            }
             _ => Ok(None),
         }
     }

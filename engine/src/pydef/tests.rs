@@ -546,3 +546,29 @@ fn printed_fusions_read_back() {
         Ok(())
     });
 }
+
+#[test]
+fn products_in_groups_have_the_types_of_nvfuser() {
+    let inputs = "a = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Half, is_cpu=False)
+        b = fd.define_tensor(shape=[-1, -1, -1], contiguity=[True, True, True], dtype=DataType.Half, is_cpu=False)
+        c = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Int32, is_cpu=False)
+        r = fd.define_tensor(shape=[-1, 1], contiguity=[True, None], dtype=DataType.Float, is_cpu=False)
+        s = fd.define_tensor(shape=[-1, 1, -1], contiguity=[True, None, True], dtype=DataType.Float, is_cpu=False)\n";
+    for (call, dtype) in [
+        ("out = fd.ops.grouped_mm(a, b, c)", DType::F16),
+        ("out, _, _ = fd.ops.grouped_mm(a, b, c, r, s)", DType::BF16),
+        ("out, _, _ = fd.ops.grouped_mm(a, b, c, None, None)", DType::BF16),
+        ("out, _, _ = fd.ops.grouped_mm(a, b, c, r, s, dtype=DataType.Null)", DType::F16),
+        ("out, scale, gamma = fd.ops.grouped_mm(a, b, c, r, s, dtype=DataType.Float)", DType::F32),
+        ("out, _, _ = fd.ops.scaled_mm(a, a, r, r, alpha=None)", DType::BF16),
+    ] {
+        let inputs = if call.contains("scaled") {
+            inputs.replace("[-1, 1]", "[1, 1]").replace("True, None],", "None, None],")
+        } else {
+            inputs.to_string()
+        };
+        let definition = one(&body(&format!("{inputs}{call}\nfd.add_output(out)")));
+        let output = definition.fusion.outputs[0];
+        assert_eq!(definition.fusion.tensors[output].dtype, dtype, "{call}");
+    }
+}
