@@ -251,8 +251,9 @@ mod tests {
     #[test]
     fn a_crumb_is_cheap() {
         let (_page, writer) = pair();
-        let rounds = 100_000;
-        let best = (0..5)
+        // Short rounds: on a loaded machine some of them are not interrupted.
+        let rounds = 2_000;
+        let best = (0..250)
             .map(|_| {
                 let start = Instant::now();
                 (0..rounds).for_each(|i| writer.enter(Phase::Lower, "index propagation", i));

@@ -2,6 +2,7 @@
 //! refused as it says, and together they cover what they must. What the
 //! engine makes of them is tested by running them.
 
+use engine::fusion::ops;
 use engine::num::DType;
 use harness::case::{Case, Loaded, Target, load};
 use harness::corpus::complaints;

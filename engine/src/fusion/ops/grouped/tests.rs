@@ -170,11 +170,7 @@ fn experts_multiply_their_rows() {
         values.extend(second.to_f64());
         dense(F8E4M3FN, sizes, &values)
     };
-    let left = tiles(
-        swizzled(F8E4M3FN, 2, 4, |i, c| power(i, c)),
-        swizzled(F8E4M3FN, 4, 4, |i, c| power(i + 3, c)),
-        &[256, 4],
-    );
+    let left = tiles(swizzled(F8E4M3FN, 2, 4, power), swizzled(F8E4M3FN, 4, 4, |i, c| power(i + 3, c)), &[256, 4]);
     let one = |g: i64| swizzled(F8E4M3FN, n, 4, move |j, c| power(j + 7 * g, c));
     let right = tiles(one(0), one(1), &[2, 128, 4]);
     let alpha = dense(F32, &[2], &[0.5, 2.0]);
