@@ -18,7 +18,7 @@ import time
 
 import torch
 
-from oracle import elementwise, formulas, moves, ordered, products
+from oracle import drawn, elementwise, formulas, moves, ordered, products
 from oracle.data import REPORT
 
 # Distances in units in the last place at which PyTorch's own results of small
@@ -39,7 +39,7 @@ def main():
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
     start, total = time.time(), [0, 0, 0]
-    for module in [elementwise, moves, formulas, ordered, products]:
+    for module in [elementwise, moves, formulas, ordered, products, drawn]:
         for family in module.families():
             if options.only in (None, family.name):
                 counts = family.write(options.out)

@@ -4,6 +4,8 @@
 //! cargo run --release -p engine --example reference_speed -- [ROWS] [COLUMNS]
 //! ```
 
+#![allow(clippy::print_stdout, reason = "a command-line tool prints")]
+
 use engine::num::{DType, Value};
 use engine::tensor::{Arg, HostTensor};
 use engine::{refeval, text};
@@ -15,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let columns = args.next().transpose()?.unwrap_or(8192);
     let source = "fusion @softmax(%x: f32[?, ?]) {\n  %y = softmax %x axis(1)\n  return %y\n}";
     let fusion = text::parse_one(source).map_err(|errors| format!("{errors:?}"))?;
-    let value = |index: &[i64]| Value::Float((index[0] * 31 + index[1] * 17 & 0xff) as f64 / 64.0 - 2.0);
+    let value = |index: &[i64]| Value::Float(((index[0] * 31 + index[1] * 17) & 0xff) as f64 / 64.0 - 2.0);
     let x = HostTensor::from_fn(DType::F32, &[rows, columns], value).map_err(|error| error.to_string())?;
     let args = [Arg::Tensor(x)];
     for run in 0..3 {

@@ -359,3 +359,49 @@ impl Example {
         outputs.len()
     }
 }
+
+/// The result of a row on operands that are all tensors of rank 0 or all
+/// scalars; of its first result, as a tensor of a type. `None` if it is refused.
+fn on_one_value(row: &OpRow, dtype: DType, values: &[f64], scalars: Option<DType>) -> Option<HostTensor> {
+    let place = if scalars.is_some() { "" } else { "[]" };
+    let inputs: Vec<String> = (0..values.len()).map(|i| format!("{}: {dtype}{place}", letter(i))).collect();
+    let operands: Vec<String> = (0..values.len()).map(letter).collect();
+    let results: Vec<String> = (0..row.results).map(|i| format!("%r{i}")).collect();
+    let last = match scalars {
+        Some(dtype) => format!("%r = full [] %r0 {dtype}"),
+        None => "%r = set %r0".into(),
+    };
+    let statement = format!("{} = {} {}", results.join(", "), row.name, operands.join(", "));
+    let text = format!("fusion @f({}) {{\n  {statement}\n  {last}\n  return %r\n}}\n", inputs.join(", "));
+    let fusion = parse_one(&text).ok()?;
+    assert_eq!(parse_one(&print(&fusion)).as_ref(), Ok(&fusion), "{text}");
+    let arg = |value: &f64| {
+        let tensor = HostTensor::from_f64(dtype, &[], &[*value]).unwrap();
+        if scalars.is_some() { Arg::Scalar(tensor.get(&[])) } else { Arg::Tensor(tensor) }
+    };
+    let args: Vec<Arg> = values.iter().map(arg).collect();
+    Some(evaluate_all(&fusion, &args).unwrap_or_else(|error| panic!("{text}{error}")).outputs.remove(0))
+}
+
+#[test]
+fn scalars_compute_what_tensors_of_one_element_do() {
+    let mut compared = 0;
+    for row in ops::all().filter(|row| row.params.iter().all(|param| param.kind == ParamKind::Value)) {
+        for dtype in [DType::F64, DType::F32, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool, DType::C64] {
+            for values in [[1.0, 3.0, 2.0, 1.0, 2.0], [0.0, 1.0, 1.0, 0.0, 0.0], [2.0, 0.5, 0.25, 3.0, 1.0]] {
+                let values = &values[..row.params.len()];
+                let tensor = on_one_value(row, dtype, values, None);
+                let kind = tensor.as_ref().map_or(DType::F32, HostTensor::dtype);
+                let scalar = on_one_value(row, dtype, values, Some(kind));
+                let agrees = match (&tensor, &scalar) {
+                    (Some(tensor), Some(scalar)) => tensor.bits_equal(scalar),
+                    (None, None) => true,
+                    _ => false,
+                };
+                assert!(agrees, "{} on {dtype} {values:?}: {tensor:?} and {scalar:?}", row.name);
+                compared += usize::from(tensor.is_some());
+            }
+        }
+    }
+    report(&format!("{compared} values of scalars compared"));
+}

@@ -40,7 +40,7 @@ fn args(generated: &Generated, draw: &mut Draw) -> Vec<Arg> {
             (Operand::Tensor(t), sizes) => {
                 let dtype = fusion.tensors[t].dtype;
                 let mut order: Vec<usize> = (0..fusion.tensors[t].axes.len()).collect();
-                if draw.next() % 2 == 0 {
+                if draw.next().is_multiple_of(2) {
                     order.reverse();
                 }
                 let sizes = sizes.as_ref().unwrap();

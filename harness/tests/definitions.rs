@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use engine::fusion::hash;
+use engine::fusion::{hash, ops};
 use engine::pydef;
 use harness::case::{Target, load};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -36,6 +37,32 @@ fn definitions_print_back_to_the_same_structure() {
             assert_eq!(engine::text::parse_one(&text).unwrap(), definition.fusion, "{text}");
         }
     }
+}
+
+/// Operations that the files do not call, with the reason.
+const NOT_CALLED: &[(&str, &str)] = &[("index", "made by the reader of random numbers only")];
+
+#[test]
+fn definitions_cover_every_operation() {
+    let called: BTreeSet<String> = files().iter().flat_map(|(_, text)| calls(text)).collect();
+    let missing: Vec<&str> = ops::all()
+        .map(|row| row.name)
+        .filter(|name| !called.contains(*name) && !NOT_CALLED.iter().any(|(other, _)| other == name))
+        .collect();
+    assert!(missing.is_empty(), "no definition calls {missing:?}");
+    assert!(files().len() >= 20, "{} files", files().len());
+}
+
+/// The names behind `fd.ops.`, as the table has them.
+fn calls(text: &str) -> Vec<String> {
+    let name = |rest: &str| rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>();
+    text.split("fd.ops.")
+        .skip(1)
+        .map(|rest| match name(rest).as_str() {
+            "ceilDiv" => "ceildiv".to_string(),
+            other => other.to_string(),
+        })
+        .collect()
 }
 
 #[test]

@@ -39,6 +39,8 @@ TYPES = {
     "f8e4m3fn": (torch.float8_e4m3fn, 1, "float", 4, 3),
     "f8e5m2": (torch.float8_e5m2, 1, "float", 5, 2),
     "f8e8m0fnu": (torch.float8_e8m0fnu, 1, "float", 8, 0),
+    # Codes in the low half of a byte, which PyTorch has no type for.
+    "f4e2m1fn": (torch.uint8, 1, "code", 2, 1),
     "i64": (torch.int64, 8, "int", 0, 0),
     "i32": (torch.int32, 4, "int", 0, 0),
     "i16": (torch.int16, 2, "int", 0, 0),
@@ -51,7 +53,7 @@ TYPES = {
     "c64": (torch.complex64, 8, "complex", 8, 23),
     "c128": (torch.complex128, 16, "complex", 11, 52),
 }
-NAMES = {row[0]: name for name, row in TYPES.items()}
+NAMES = {row[0]: name for name, row in TYPES.items() if row[2] != "code"}
 FLOATS = ["f64", "f32", "f16", "bf16"]
 FLOAT8 = ["f8e4m3fn", "f8e5m2", "f8e8m0fnu"]
 SIGNED = ["i64", "i32", "i16", "i8"]
@@ -139,8 +141,8 @@ PLACES += [103.5, 127.5, 150.25, 709.5, 745.0, 1000.5, 12345.678, 3e5, 1e-3, 1e-
 def special(dtype):
     """The entries of a type that its operations are most likely to get wrong."""
     torch_type, width, of, exponent, fraction = TYPES[dtype]
-    if dtype in FLOAT8:
-        return [bytes([i]) for i in range(256)]
+    if dtype in FLOAT8 or of == "code":
+        return [bytes([i]) for i in range(16 if of == "code" else 256)]
     if of == "float":
         entries = [p.to_bytes(width, "little") for p in float_patterns(exponent, fraction)]
         entries += encode(dtype, [s * v for v in PLACES for s in (1, -1)])

@@ -89,6 +89,16 @@ def reduction_cases(family):
             cast = x.t.to(working)
             result = reduce(op, wide(cast), (1,), False).to(working).to(torch_type(to))
             family.case(f"{op}/{dtype}/as-{to}", [x], f"{op} %a axes(1) dtype({to})", result)
+    for dtype in FLOATS + ["i64"]:
+        for name, to in [("rows", [3, 1]), ("matrix", [3, 4]), ("column", [1, 4]), ("all", [1, 1]), ("same", [2, 3, 4]), ("middle", [2, 1, 4])]:
+            x = In(dtype, [2, 3, 4], [12, 1, 3], 0, "small", 2)
+            result = wide(x.t).sum_to_size(to)
+            if name == "same":
+                result = x.t.clone()
+            elif kind(dtype) == "float":
+                result = result.to(torch_type(compute(dtype)))
+            text = f"sum_to [{', '.join(map(str, to))}] %a"
+            family.case(f"sum_to/{dtype}/{name}", [x], text, Out(result, None if name == "same" else dense_strides(to)))
 
 
 # ---- statistics ----

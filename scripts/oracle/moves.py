@@ -95,6 +95,24 @@ def view_cases(family):
 
         text = f"[{', '.join(map(str, to))}] %a dims({', '.join(map(str, dims))})"
         each("broadcast_in_dim", name, lambda n, text=text: f"broadcast_in_dim {text}", placed, own, ("empty", "empty_inner", "one", "thin"), None, ["f32", "i64"])
+    for dim in (0, 1, -1):
+        each("unsqueeze", f"at{dim}", lambda n, d=dim: f"unsqueeze %a dim({d})", lambda t, n, d=dim: t.unsqueeze(d), dtypes=["f32", "i16", "f8e4m3fn"])
+    for a, b in [(0, 1), (0, -1), (1, 2)]:
+        text = f"transpose %a dim0({a}) dim1({b})"
+        each("transpose", f"{a}with{b}", lambda n, t=text: t, lambda t, n, a=a, b=b: t.transpose(a, b), dtypes=["f32", "i64", "bool"])
+    x = In("f32", [3, 5], [1, 4], 2)
+    move(family, "transpose/f32/matrix", [x], "transpose %a", lambda t: t.t())
+    for name, own, strides in [("rows", [1, 3], [9, 2]), ("columns", [4, 1], None)]:
+        x, other = In("f32", own, strides, 1, decl=[1 if m == 1 else "?" for m in own]), In("i32", [4, 3])
+        family.case(f"expand_as/f32/{name}", [x, other], "expand_as %a, %b", x.t.expand_as(other.t))
+    for dtype, to in [("f32", "i32"), ("i32", "f32"), ("f64", "i64"), ("bf16", "i16"), ("f16", "u16"), ("u8", "f8e5m2"), ("f8e4m3fn", "i8"), ("u32", "f32"), ("u64", "i64")]:
+        for layout, x in tensors(dtype, [2, 3, 4], "special", 3):
+            if layout in FEW:
+                family.case(f"bitcast/{dtype}-{to}/{layout}", [x], f"bitcast %a {to}", x.t.view(TYPES[to][0]))
+    for dtype in COMPLEX:
+        for layout, x in tensors(dtype, [2, 3, 4], "special", 3):
+            if layout in FEW:
+                family.case(f"view_as_real/{dtype}/{layout}", [x], "view_as_real %a", torch.view_as_real(x.t))
     for name, order in [("rows", (2, 1, 0)), ("columns", (0, 1, 2)), ("turn", (1, 2, 0))]:
 
         def ordered(t, n, order=order):

@@ -84,6 +84,11 @@ def sequence_cases(family):
             family.case(f"iota/{dtype}/{length}-{start}-{step}", [], body, values.to(torch_type(dtype)))
     family.case("iota/i64/plain", [], "iota 5", torch.arange(5))
     family.case("iota/i64/argument", [Num("i64", 6)], "iota %a, 2", torch.arange(2, 8))
+    for name, numbers in [("up", (2, 9, 3)), ("down", (5, -4, -2)), ("none", (3, 3, 1)), ("part", (0, 1, 0.3)), ("end", (1.0, 2.0, 0.25))]:
+        for dtype in ["i64", "f32", "f64", "i32"] if name in ("up", "down", "none") else ["f32", "f64"]:
+            result = torch.arange(*numbers, dtype=torch.float64).to(torch_type(dtype))
+            family.case(f"arange/{dtype}/{name}", [], f"arange {', '.join(map(str, numbers))} dtype({dtype})", result)
+    family.case("arange/i64/plain", [], "arange 1, 6", torch.arange(1, 6))
     for dtype in ["f32", "i64", "bool", "bf16", "c64"]:
         family.case(f"eye/{dtype}/square", [], f"eye 3 {dtype}", torch.eye(3, dtype=torch_type(dtype)))
         family.case(f"eye/{dtype}/wide", [], f"eye 2, 4 {dtype}", torch.eye(2, 4, dtype=torch_type(dtype)))

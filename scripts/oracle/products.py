@@ -204,7 +204,71 @@ def swizzled(scales):
     return torch.from_numpy(flat.reshape(rows, columns))
 
 
+def in_groups(matrix, starts, targets):
+    """Rows of groups, each group swizzled from its own row of a buffer on."""
+    raw = matrix.view(torch.uint8).numpy()
+    rows, columns = raw.shape[0] + 127 * len(starts), (raw.shape[1] + 3) // 4 * 4
+    flat = np.zeros(rows * columns, dtype=np.uint8)
+    for g, (start, target) in enumerate(zip(starts, targets)):
+        end = starts[g + 1] if g + 1 < len(starts) else raw.shape[0]
+        part = swizzled(torch.from_numpy(raw[start:end].copy())).numpy().reshape(-1)
+        # The padding of a last group may lie outside of the buffer.
+        part = part[: max(0, flat.size - target * columns)]
+        flat[target * columns : target * columns + part.size] = part
+    return torch.from_numpy(flat.reshape(rows, columns))
+
+
+F4_VALUES = torch.from_numpy(np.concatenate([F4, -F4])).double()
+
+
+def grouped_quantisation_cases(family):
+    starts, targets = [0, 3, 5], [0, 128, 256]
+    offsets = [In("i32", [3], table="list:" + ",".join(map(str, v))) for v in (starts, targets)]
+    for columns in (4, 6):
+        x = In("f8e4m3fn", [9, columns], table="small", seed=3)
+        result = Out(in_groups(x.t, starts, targets), None, "f8e4m3fn")
+        body = "preprocess_grouped_matmul_input_sf %a, %b, %c"
+        family.case(f"preprocess_grouped_matmul_input_sf/f8e4m3fn/{columns}", [x, *offsets], body, result)
+    for dtype in ("f32", "bf16"):
+        x = In(dtype, [9, 80], table="wide", seed=3)
+        codes, scales = quantise(x.t)
+        outs = [Out(codes, None, "f4e2m1fn"), Out(in_groups(scales, starts, targets), None, "f8e4m3fn")]
+        lines = ["%q, %s = nv_grouped_block_quantize %a, %b, %c"]
+        family.case(f"nv_grouped_block_quantize/{dtype}/plain", [x, *offsets], lines, outs, "%q, %s")
+    # Two groups of 2 and 3 rows; 128 columns, so that the scales fill tiles.
+    a, b = In("f4e2m1fn", [5, 64], seed=1), In("f4e2m1fn", [2, 64, 128], [64 * 128, 1, 64], 0, "special", 2)
+    scale1, scale2 = In("f8e4m3fn", [256, 4], table="positive", seed=3), In("f8e4m3fn", [2, 128, 4], table="positive", seed=4)
+    alpha = In("f32", [2], table="list:0.5,2.0")
+    lists = [[2, 128, 64, 3, 128, 64], [0, 2], [0, 128]]
+    tables = ["list:" + ",".join(map(str, v)) for v in lists]
+    more = [In("i32", [2, 3], table=tables[0]), In("i32", [2], table=tables[1]), In("i32", [2], table=tables[2])]
+
+    def unswizzled(flat, rows):
+        raw = flat.reshape(-1)
+        place = [[r // 128 * 512 + r % 32 * 16 + r % 128 // 32 * 4 + c for c in range(4)] for r in range(rows)]
+        return raw[torch.tensor(place)].repeat_interleave(16, 1)
+
+    outs = []
+    for i, (start, rows) in enumerate([(0, 2), (2, 3)]):
+        left = F4_VALUES[a.t[start : start + rows].long()] * unswizzled(scale1.t.double()[128 * i : 128 * i + 128], rows)
+        right = F4_VALUES[b.t[i].long()].t() * unswizzled(scale2.t.double()[i], 128)
+        outs.append((left @ right.t()) * alpha.t.double()[i])
+    inputs = [a, b, scale1, scale2, alpha, *more]
+    names = ", ".join(f"%{n}" for n in "abcdefgh")
+    for dtype in ("bf16", "f16"):
+        body = f"cutlass_nvfp4_grouped_mm {names} dtype({dtype})"
+        family.case(f"cutlass_nvfp4_grouped_mm/{dtype}/two", inputs, body, torch.cat(outs).to(torch_type(dtype)))
+    # Casts of the type that PyTorch does not have.
+    for to in ("f32", "f64", "bf16", "f8e4m3fn"):
+        x = In("f4e2m1fn", [16], table="walk:special")
+        family.case(f"cast/f4e2m1fn-{to}/values", [x], f"cast %a {to}", F4_VALUES[x.t.long()].to(torch_type(to)))
+    for dtype in FLOATS:
+        x = In(dtype, [257], table="walk:wide", seed=3)
+        family.case(f"cast/{dtype}-f4e2m1fn/values", [x], "cast %a f4e2m1fn", Out(torch.from_numpy(to_f4(x.t.double().numpy())), None, "f4e2m1fn"))
+
+
 def quantisation_cases(family):
+    grouped_quantisation_cases(family)
     for dtype in ["f32", "bf16", "f16"]:
         for name, sizes in [("matrix", [3, 64]), ("batch", [2, 2, 32]), ("permuted", [4, 32]), ("vector", [96])]:
             strides = [1, 4] if name == "permuted" else None
@@ -269,7 +333,7 @@ def random_cases(family):
             values = torch.from_numpy((-2.0 + 5.0 * wide_unit).reshape(sizes))
             family.case(f"uniform/f64/{tail}", [], f"uniform {text} -2.0, 3.0, {seed}, {offset} dtype(f64)", values)
             if sizes:
-                x = In("f32", sizes)
+                x = In("f32", sizes, table="wide")
                 family.case(f"rand_like/f32/{tail}", [x], f"rand_like %a, {seed}, {offset}", torch.from_numpy(unit.astype(f32).reshape(sizes)))
             pairs = philox(seed, offset, (count + 3) // 4 * 4, 1)[:, 0].reshape(-1, 2, 2).astype(f32) * f32(2**-32) + f32(2**-33)
             pairs = np.where(pairs == 1, f32(0), pairs).astype(np.float64)
@@ -277,7 +341,13 @@ def random_cases(family):
             normal = np.stack([radius * np.sin(angle), radius * np.cos(angle)], -1).reshape(-1)[:count].reshape(sizes)
             family.case(f"normal/f32/{tail}", [], f"normal {text} 0.0, 1.0, {seed}, {offset}", torch.from_numpy(np.asarray(normal)).float())
             family.case(f"normal/f32/{tail}-scaled", [], f"normal {text} 1.5, 2.0, {seed}, {offset}", Out(torch.from_numpy(np.asarray(normal * 2 + 1.5)).float(), dense_strides(sizes)))
+            family.case(f"rand/f32/{tail}", [], f"rand {text} {seed}, {offset}", torch.from_numpy(unit.astype(f32).reshape(sizes)))
+            family.case(f"randn/f32/{tail}", [], f"randn {text} {seed}, {offset}", torch.from_numpy(np.asarray(normal)).float())
             if sizes:
+                mask = torch.from_numpy(unit.astype(f32).reshape(sizes)) < 0.75
+                kept = x.t * mask
+                lines = [f"%r, %m = dropout %a, 0.25, {seed}, {offset}"]
+                family.case(f"dropout/f32/{tail}", [x], lines, [kept * np.float32(1 / 0.75), mask], "%r, %m")
                 family.case(f"randn_like/f32/{tail}", [x], f"randn_like %a, {seed}, {offset}", torch.from_numpy(np.asarray(normal)).float())
 
 

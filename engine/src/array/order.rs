@@ -46,6 +46,9 @@ fn compare(sizes: &[i64], operands: &[Operand<'_>], a: usize, b: usize) -> std::
     std::cmp::Ordering::Equal
 }
 
+/// The axes of images with their channels innermost.
+const CHANNELS_LAST: [usize; 4] = [0, 2, 3, 1];
+
 /// How an elementwise result lies in new storage: its axes in memory order,
 /// outermost first, and its strides. `scalars` says whether an operand is a
 /// scalar. Operands of one layout skip the order of axes, which only shows in
@@ -54,6 +57,9 @@ pub(crate) fn elementwise_layout(sizes: &[i64], operands: &[Operand<'_>], scalar
     let whole = !scalars && operands.iter().all(|(own, _)| *own == sizes);
     if whole && operands.iter().all(|(_, strides)| row_major(sizes, strides)) {
         return ((0..sizes.len()).collect(), row_major_strides(sizes));
+    }
+    if whole && sizes.len() == 4 && operands.iter().all(|(_, strides)| is_dense_in(sizes, strides, &CHANNELS_LAST)) {
+        return (CHANNELS_LAST.to_vec(), dense_strides_in(sizes, &CHANNELS_LAST));
     }
     if let Some((_, first)) = operands.first()
         && whole
@@ -118,8 +124,15 @@ pub(crate) fn row_major_strides(sizes: &[i64]) -> Vec<i64> {
 }
 
 fn row_major(sizes: &[i64], strides: &[i64]) -> bool {
-    let dense = row_major_strides(sizes);
-    sizes.contains(&0) || (0..sizes.len()).all(|axis| sizes[axis] == 1 || strides[axis] == dense[axis])
+    let order: Vec<usize> = (0..sizes.len()).collect();
+    sizes.contains(&0) || is_dense_in(sizes, strides, &order)
+}
+
+/// Whether axes lie dense in memory in `order`, outermost first; those of size 1
+/// may have any stride.
+fn is_dense_in(sizes: &[i64], strides: &[i64], order: &[usize]) -> bool {
+    let dense = dense_strides_in(sizes, order);
+    (0..sizes.len()).all(|axis| sizes[axis] == 1 || strides[axis] == dense[axis])
 }
 
 /// Whether a layout has neither holes nor elements that share a place. Axes of
@@ -178,6 +191,9 @@ mod tests {
         let (dense, back): (&[i64], &[i64]) = (&[4, 4, 1], &[1, 2, 2]);
         check_strides(&[2, 0, 4], &[(&[2, 0, 4], dense), (&[2, 0, 4], back)], false, dense);
         check_strides(&[2, 0, 4], &[(&[2, 0, 4], back)], true, &[1, 2, 0]);
+        // So do images with their channels innermost.
+        let image: &[i64] = &[4, 3, 1, 3];
+        check_strides(image, &[(image, &[9, 1, 36, 3]), (image, &[9, 1, 50, 3])], false, &[9, 1, 9, 3]);
     }
 
     #[test]

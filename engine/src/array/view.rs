@@ -182,18 +182,6 @@ impl View {
         self.sizes.iter().zip(&self.strides).zip(sizes).map(repeat).collect()
     }
 
-    /// The element at an index.
-    pub(crate) fn at(&self, index: &[usize]) -> Option<Value> {
-        let offset: usize = index.iter().zip(&self.strides).map(|(&i, &stride)| i * stride).sum();
-        match self.elements() {
-            Elements::F64(a) => a.get(offset).map(|&v| Value::Float(v)),
-            Elements::F32(a) => a.get(offset).map(|&v| Value::Float(v.into())),
-            Elements::Int(a) => a.get(offset).map(|&v| Value::Int(v)),
-            Elements::Bool(a) => a.get(offset).map(|&v| Value::Bool(v)),
-            Elements::Complex(a) => a.get(offset).map(|&(re, im)| Value::Complex(re, im)),
-        }
-    }
-
     /// The elements in row-major order.
     pub(crate) fn values(&self) -> Vec<Value> {
         let nest = Nest::new(&self.sizes, [&self.strides]);

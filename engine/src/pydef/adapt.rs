@@ -28,6 +28,7 @@ pub(super) fn arguments(interp: &mut Interp<'_>, draft: usize, given: &mut Given
     match given.row.name {
         "sum" | "prod" | "max" | "min" => reduction(given),
         "clamp" => clamp(interp, draft, given),
+        "grouped_mm" => grouped(interp, draft, given),
         "uniform" | "normal" | "rand_like" | "randn_like" => generator(interp, draft, given),
         _ => {}
     }
@@ -43,6 +44,22 @@ fn reduction(given: &mut Given<'_>) {
     let second = given.param("axes").and_then(|place| place.take_if(|(value, _)| matches!(value, Py::DType(_))));
     if let (Some(dtype), Some(place)) = (second, given.param("dtype")) {
         *place = Some(dtype);
+    }
+}
+
+/// The form with scales gives bfloat16 even where the scales are None; the type
+/// Null is that of the first matrix.
+fn grouped(interp: &Interp<'_>, draft: usize, given: &mut Given<'_>) {
+    let listed = given.param("scale1").is_some_and(|place| matches!(place, Some((Py::None, _))));
+    let own = match given.param("mat1") {
+        Some(Some((Py::Node(_, mat1), _))) => interp.drafts[draft].builder.dtype(*mat1),
+        _ => return,
+    };
+    let Some(place) = given.param("dtype") else { return };
+    match place {
+        None if listed => *place = Some((Py::DType(Some(DType::BF16)), Span::default())),
+        Some((Py::DType(dtype @ None), _)) => *dtype = Some(own),
+        _ => {}
     }
 }
 

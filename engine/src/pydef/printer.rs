@@ -171,15 +171,18 @@ impl Printer<'_> {
     fn core(&mut self, op: &Op) -> String {
         let dtype = self.fusion.tensors[op.output()].dtype;
         let name = op.kind.name();
-        if let OpKind::Full = op.kind {
+        if let OpKind::Full | OpKind::Index { .. } = op.kind {
             let axes = self.fusion.tensors[op.output()].axes.clone();
             let extents: Vec<String> = axes.iter().map(|axis| self.scalar(axis.extent, true)).collect();
+            let extents = extents.join(", ");
+            if let OpKind::Index { axis } = op.kind {
+                return format!("{name}(shape=[{extents}], dim={axis})");
+            }
             let value = match op.inputs.first() {
                 Some(&Operand::Scalar(s)) => self.scalar(s, true),
                 _ => "None".into(),
             };
-            let dtype = py_name(dtype);
-            return format!("full(shape=[{}], fill_value={value}, dtype=DataType.{dtype})", extents.join(", "));
+            return format!("{name}(shape=[{extents}], fill_value={value}, dtype=DataType.{})", py_name(dtype));
         }
         let mut arguments: Vec<String> = Vec::new();
         for (position, &operand) in op.inputs.iter().enumerate() {
@@ -205,7 +208,9 @@ impl Printer<'_> {
                     arguments.push(format!("dtype=DataType.{}", py_name(dtype)));
                 }
             }
-            _ => {}
+            OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Ternary(_) | OpKind::Set => {}
+            // Printed above, and by `call`.
+            OpKind::Full | OpKind::Index { .. } | OpKind::Call(_) => {}
         }
         format!("{name}({})", arguments.join(", "))
     }

@@ -75,7 +75,7 @@ pub fn evaluate_all(fusion: &Fusion, args: &[Arg]) -> Result<Evaluation> {
 fn write_into(target: &HostTensor, value: &View) -> HostTensor {
     let mut target = target.clone();
     let width = target.dtype().bytes();
-    let offsets: Vec<usize> = Offsets::new(&target.meta).map(|offset| target.offset + offset as usize).collect();
+    let offsets: Vec<usize> = Offsets::new(&target.meta).map(|offset| target.offset + offset).collect();
     for (offset, value) in offsets.into_iter().zip(value.values()) {
         let bytes = crate::num::storage::encode(target.meta.dtype, value);
         if let Some(place) = target.data.get_mut(offset * width..(offset + 1) * width) {

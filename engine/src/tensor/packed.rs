@@ -74,8 +74,8 @@ impl HostTensor {
         meta.sizes[inner] /= 2;
         let others = (0..self.rank()).filter(|&axis| axis != inner);
         let halves = self.strides()[inner] == 1
-            && self.offset % 2 == 0
-            && self.data.len() % 2 == 0
+            && self.offset.is_multiple_of(2)
+            && self.data.len().is_multiple_of(2)
             && others.clone().all(|axis| self.strides()[axis] % 2 == 0);
         if halves {
             for axis in others {

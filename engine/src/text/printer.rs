@@ -128,7 +128,7 @@ impl Printer<'_> {
         let (mut positional, mut named) = (String::new(), String::new());
         for (param, attr) in call.row.params.iter().zip(&call.attrs) {
             let operands: Vec<String> =
-                op.inputs[call.operands(param.name)].to_vec().into_iter().map(|x| self.value(x)).collect();
+                op.inputs[call.operands(param.name)].iter().copied().map(|x| self.value(x)).collect();
             let listed = operands.join(", ");
             match (param.kind, param.need) {
                 (ParamKind::Shape, _) => {

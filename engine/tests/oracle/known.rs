@@ -84,6 +84,16 @@ pub const KNOWN: &[Known<'static>] = &[
                  unsqueeze multiplies by a size of 0",
     },
     Known {
+        pattern: "unsqueeze/*empty*",
+        allows: |difference| matches!(difference, Difference::Strides(0)),
+        reason: "the same: it is a broadcast",
+    },
+    Known {
+        pattern: "view_as_real/*",
+        allows: |difference| matches!(difference, Difference::Strides(_)),
+        reason: "nvFuser computes the parts and joins them, so the result is new and dense; PyTorch's is a view",
+    },
+    Known {
         pattern: "sdpfa_fwd/*-mask",
         allows: |difference| {
             matches!(difference, Difference::Value(Value::Float(f64::INFINITY), Value::Float(f64::NEG_INFINITY)))

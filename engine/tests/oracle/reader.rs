@@ -19,7 +19,8 @@ pub struct Case {
 impl Case {
     /// The operation that the case is about.
     pub fn op(&self) -> &str {
-        self.id.split('/').next().unwrap_or(&self.id)
+        let name = self.id.split('/').next().unwrap_or(&self.id);
+        name.strip_suffix("_drawn").unwrap_or(name)
     }
 }
 

@@ -272,14 +272,31 @@ pub(crate) fn plan(case: &Case, session: &Session) -> Result<std::sync::Arc<Plan
     session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)
 }
 
+/// The fusion that was read last: cases that differ in their arguments only
+/// stand one after the other.
+#[derive(Default)]
+pub(crate) struct LastRead(Option<(String, Fusion)>);
+
 /// What is refused about a case when it is read and its sizes are known; nothing
 /// is evaluated, and no data is made.
-pub(crate) fn read(case: &Case) -> Vec<Diagnostic> {
-    let bound = pipeline::parse(case).and_then(|fusion| {
-        let (metas, _) = args::metas(&fusion, case).map_err(one)?;
-        engine::fusion::bind(&fusion, &metas).map_err(one)
-    });
-    bound.err().unwrap_or_default()
+pub(crate) fn read(case: &Case, last: &mut LastRead) -> Vec<Diagnostic> {
+    let code = code_part(&case.text);
+    if last.0.as_ref().is_none_or(|(other, _)| other != code) {
+        last.0 = match pipeline::parse(case) {
+            Ok(fusion) => Some((code.to_string(), fusion)),
+            Err(errors) => return errors,
+        };
+    }
+    let Some((_, fusion)) = &last.0 else { return Vec::new() };
+    let bound = args::metas(fusion, case).and_then(|(metas, _)| engine::fusion::bind(fusion, &metas));
+    bound.err().map(one).unwrap_or_default()
+}
+
+/// A case's text without the comments behind its fusion.
+fn code_part(text: &str) -> &str {
+    let is_code = |line: &&str| !matches!(line.trim_start().chars().next(), None | Some(';'));
+    let behind: usize = text.split_inclusive('\n').rev().take_while(|line| !is_code(line)).map(str::len).sum();
+    &text[..text.len() - behind]
 }
 
 /// Whether the refusals of [`read`] are those that a case asks for. Codes of

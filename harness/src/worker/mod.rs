@@ -13,5 +13,5 @@ mod refusal;
 mod results;
 mod serve;
 
-pub(crate) use execute::{Stage, examine, plan, read, reads_as_it_says, show};
+pub(crate) use execute::{LastRead, Stage, examine, plan, read, reads_as_it_says, show};
 pub(crate) use serve::main;

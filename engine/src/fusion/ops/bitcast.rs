@@ -79,7 +79,7 @@ mod tests {
     fn any_layout_stays() {
         arbtest::arbtest(|u| {
             let x = strided(u, DType::F32, &[2, 3, 2])?;
-            let bits = result("%r = bitcast %a u32", &[x.clone()]);
+            let bits = result("%r = bitcast %a u32", std::slice::from_ref(&x));
             assert_eq!(bits.strides(), x.strides());
             let back = result("%r = bitcast %a f32", &[bits]);
             assert_eq!(back.to_f64(), x.to_f64());

@@ -2,7 +2,8 @@
 //! arguments, through text, rules and evaluator.
 
 use crate::diag::Result;
-use crate::fusion::{Fusion, bind, layouts};
+use crate::fusion::concretize::{concretize, facts};
+use crate::fusion::{AxisKind, Fusion, Tensor, bind, layouts};
 use crate::num::{DType, Value};
 use crate::refeval::evaluate;
 use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
@@ -31,8 +32,8 @@ fn fusion(text: &str) -> std::result::Result<Fusion, String> {
 }
 
 /// The results of a statement. Its text survives printing; with symbolic and
-/// with constant extents the results are the same; their strides are those of
-/// the rule.
+/// with constant extents the results are the same, and so they are of the
+/// concretised fusion; their strides are those of the rule.
 pub(super) fn results(statement: &str, inputs: &[HostTensor]) -> Vec<HostTensor> {
     let args: Vec<Arg> = inputs.iter().cloned().map(Arg::Tensor).collect();
     let run = |constant: bool| {
@@ -40,6 +41,7 @@ pub(super) fn results(statement: &str, inputs: &[HostTensor]) -> Vec<HostTensor>
         let fusion = fusion(&text).unwrap_or_else(|error| panic!("{text}{error}"));
         let outputs = evaluate(&fusion, &args).unwrap_or_else(|error| panic!("{text}{error}"));
         check_strides(&fusion, &args, &outputs);
+        check_concrete(&fusion, &args, &outputs);
         outputs
     };
     let outputs = run(false);
@@ -104,6 +106,20 @@ fn check_strides(fusion: &Fusion, args: &[Arg], outputs: &[HostTensor]) {
     let layouts = layouts(fusion, &bindings, &metas).expect("rules of strides apply");
     for (&id, output) in fusion.outputs.iter().zip(outputs) {
         assert_eq!(output.meta, layouts[id], "the values of `%{}` and its rule", fusion.tensors[id].name);
+    }
+}
+
+/// The concretised fusion gives the same. What has no element is laid out anew.
+fn check_concrete(fusion: &Fusion, args: &[Arg], outputs: &[HostTensor]) {
+    let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+    let bindings = bind(fusion, &metas).expect("the arguments were bound before");
+    let concrete = concretize(fusion, &facts(fusion, &bindings)).expect("sizes are known").fusion;
+    let decided = |tensor: &Tensor| tensor.axes.iter().all(|axis| axis.kind != AxisKind::Symbolic);
+    assert!(concrete.tensors.values().all(decided), "{}", print(&concrete));
+    let again = evaluate(&concrete, args).unwrap_or_else(|error| panic!("{}{error}", print(&concrete)));
+    for (a, b) in outputs.iter().zip(&again) {
+        let same = a.sizes() == b.sizes() && a.bits_equal(b) && (a.numel() == 0 || a.meta == b.meta);
+        assert!(same, "{} and concretised {}", print(fusion), print(&concrete));
     }
 }
 

@@ -110,6 +110,24 @@ impl MetaCx<'_> {
         self.math.binary(BinaryOp::Mul, a, b)
     }
 
+    /// `op(a, b)`, or a refusal where it is known to overflow. (What is not known
+    /// is checked when arguments are bound.)
+    pub fn sized(&mut self, op: BinaryOp, a: Extent, b: Extent) -> Result<Extent> {
+        if let (Some(x), Some(y)) = (self.math.known(a), self.math.known(b)) {
+            let exact = match op {
+                BinaryOp::Add => x.checked_add(y),
+                BinaryOp::Sub => x.checked_sub(y),
+                BinaryOp::Mul => x.checked_mul(y),
+                _ => Some(0),
+            };
+            if exact.is_none() {
+                let message = format!("{}: the size {op}({x}, {y}) overflows i64", self.name());
+                return Err(Diagnostic::user(code::SIZE_OVERFLOW, message).note("use smaller extents"));
+            }
+        }
+        Ok(self.math.binary(op, a, b))
+    }
+
     /// The extent that two axes share, or a refusal that names both.
     pub fn same(&mut self, what: &str, a: Extent, b: Extent) -> Result<Extent> {
         let name = self.name();

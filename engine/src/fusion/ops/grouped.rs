@@ -110,8 +110,9 @@ fn build_grouped(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     check_pair(args, "beta", "bias")?;
     let mat1 = b.tensor_operand("grouped_mm", args.src("mat1")?)?;
     let own = if args.has("scale1") { DType::BF16 } else { b.dtype(Operand::Tensor(mat1)) };
-    let dtype = args.dtype("dtype").unwrap_or(own);
-    b.push_draft(without_output_scales(args)?.attr("dtype", Attr::DType(dtype)))
+    // Asking for the type that it has anyway says nothing.
+    let other = args.dtype("dtype").filter(|dtype| *dtype != own);
+    b.push_draft(without_output_scales(args)?.attr("dtype", other.map_or(Attr::None, Attr::DType)))
 }
 
 fn build_scaled(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
@@ -175,15 +176,13 @@ fn check_matrices(cx: &mut MetaCx<'_>, a: &Shape, b: &Shape) -> Result<()> {
 }
 
 /// The type of the result: a floating-point type.
-fn result_type(cx: &MetaCx<'_>) -> Result<DType> {
-    match cx.call.dtype("dtype") {
-        Some(dtype) if dtype.is_float() => Ok(dtype),
-        other => {
-            let given = other.map_or("none", DType::name);
-            Err(Diagnostic::user(code::DTYPE, format!("{}: the result cannot be {given}", cx.name()))
-                .note("the result is a floating-point type"))
-        }
+fn result_type(cx: &MetaCx<'_>, default: DType) -> Result<DType> {
+    let dtype = cx.call.dtype("dtype").unwrap_or(default);
+    if dtype.is_float() {
+        return Ok(dtype);
     }
+    Err(Diagnostic::user(code::DTYPE, format!("{}: the result cannot be {dtype}", cx.name()))
+        .note("the result is a floating-point type"))
 }
 
 /// An operand's axes have these extents, or repeat.
@@ -255,7 +254,8 @@ fn grouped_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
         }
     }
     check_epilogue(cx, &axes)?;
-    Ok(vec![Shape { dtype: result_type(cx)?, axes }])
+    let own = if cx.opt_tensor("scale1")?.is_some() { DType::BF16 } else { a.dtype };
+    Ok(vec![Shape { dtype: result_type(cx, own)?, axes }])
 }
 
 /// The number of elements along k that one scale is for, if scales of a type
@@ -286,7 +286,7 @@ fn scaled_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     }
     let axes = vec![m, n];
     check_epilogue(cx, &axes)?;
-    Ok(vec![Shape { dtype: result_type(cx)?, axes }])
+    Ok(vec![Shape { dtype: result_type(cx, DType::BF16)?, axes }])
 }
 
 /// Swizzled scales of any rank have as many elements as their tiles.
@@ -337,7 +337,7 @@ fn cutlass_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
         operand(cx, name, 1, &[I32])?;
         check_exact(cx, name, &[(0, groups)])?;
     }
-    let dtype = result_type(cx)?;
+    let dtype = result_type(cx, BF16)?;
     if !matches!(dtype, BF16 | F16) {
         let message = format!("{}: the result cannot be {dtype}", cx.name());
         return Err(Diagnostic::user(code::DTYPE, message).note("the result is bf16 or f16"));

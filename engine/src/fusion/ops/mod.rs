@@ -27,6 +27,7 @@ mod cx;
 mod draft;
 mod dropout;
 mod elementwise;
+mod embedding;
 mod extents;
 mod factory;
 mod grouped;

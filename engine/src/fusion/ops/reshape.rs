@@ -222,7 +222,7 @@ fn repeat_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
             *axis
         } else {
             let count = cx.constant(count);
-            let extent = cx.mul(axis.extent, count);
+            let extent = cx.sized(BinaryOp::Mul, axis.extent, count)?;
             cx.axis(extent)
         });
     }

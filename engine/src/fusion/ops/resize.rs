@@ -214,8 +214,8 @@ fn pad_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
         if cx.math.known(before) == Some(0) && cx.math.known(after) == Some(0) {
             continue;
         }
-        let width = cx.add(before, after);
-        let extent = cx.add(axis.extent, width);
+        let width = cx.sized(BinaryOp::Add, before, after)?;
+        let extent = cx.sized(BinaryOp::Add, axis.extent, width)?;
         *axis = cx.axis(extent);
     }
     Ok(vec![x])
@@ -325,7 +325,7 @@ fn cat_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
         for (axis, other) in tensor.axes.iter().enumerate() {
             let own = result.axes[axis];
             if axis == dim {
-                result.axes[axis].extent = cx.add(own.extent, other.extent);
+                result.axes[axis].extent = cx.sized(BinaryOp::Add, own.extent, other.extent)?;
                 continue;
             }
             let what = format!("axis {axis} of operands 0 and {position}");

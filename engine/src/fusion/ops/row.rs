@@ -173,11 +173,6 @@ pub(super) const fn int(name: &'static str, default: i64) -> Param {
     Param { name, py: name, kind: ParamKind::Int, need: Need::Int(default) }
 }
 
-/// A number with a default.
-pub(super) const fn number(name: &'static str, default: f64) -> Param {
-    Param { name, py: name, kind: ParamKind::Number, need: Need::Number(default) }
-}
-
 /// A data type with a default.
 pub(super) const fn dtype(name: &'static str, default: DType) -> Param {
     Param { name, py: name, kind: ParamKind::DType, need: Need::DType(default) }

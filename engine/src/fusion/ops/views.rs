@@ -144,18 +144,18 @@ mod tests {
     #[test]
     fn axes_are_inserted_exchanged_and_repeated() {
         let x = counting(DType::I32, &[2, 3]);
-        assert_eq!(result("%r = unsqueeze %a dim(-1)", &[x.clone()]).sizes(), [2, 3, 1]);
-        assert_eq!(result("%r = unsqueeze %a dim(0)", &[x.clone()]).sizes(), [1, 2, 3]);
-        let turned = result("%r = transpose %a", &[x.clone()]);
+        assert_eq!(result("%r = unsqueeze %a dim(-1)", std::slice::from_ref(&x)).sizes(), [2, 3, 1]);
+        assert_eq!(result("%r = unsqueeze %a dim(0)", std::slice::from_ref(&x)).sizes(), [1, 2, 3]);
+        let turned = result("%r = transpose %a", std::slice::from_ref(&x));
         assert_eq!((turned.sizes(), turned.strides()), (&[3, 2][..], &[1, 3][..]));
         let deep = counting(DType::I32, &[2, 3, 4]);
-        assert_eq!(result("%r = transpose %a dim0(0) dim1(-1)", &[deep.clone()]).sizes(), [4, 3, 2]);
+        assert_eq!(result("%r = transpose %a dim0(0) dim1(-1)", std::slice::from_ref(&deep)).sizes(), [4, 3, 2]);
         let row = counting(DType::I32, &[1, 3]);
         let spread = result("%r = expand_as %a, %b", &[row, x]);
         assert_eq!((spread.sizes(), spread.strides()), (&[2, 3][..], &[0, 1][..]));
         check_refused(
             "%r = transpose %a",
-            &[deep.clone()],
+            std::slice::from_ref(&deep),
             "E0205: transpose: which axes of an operand of rank 3 are exchanged is not said",
         );
         check_refused("%r = unsqueeze %a dim(4)", &[deep], "E0205: unsqueeze: axis 4 of an operand of rank 4");

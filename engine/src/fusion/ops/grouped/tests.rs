@@ -72,6 +72,13 @@ fn the_result_has_the_type_that_is_asked_for() {
     let inputs = [a, b, ends];
     assert_eq!(result("%0 = grouped_mm %a, %b, %c", &inputs).dtype(), F16);
     assert_eq!(result("%0 = grouped_mm %a, %b, %c dtype(f32)", &inputs).dtype(), F32);
+    // Asked for or not, it is the same operation.
+    let inputs_text = "%a: f16[?, ?], %b: f16[?, ?], %c: i32[?]";
+    let text = |dtype: &str| {
+        let text = format!("fusion @f({inputs_text}) {{\n  %0 = grouped_mm %a, %b, %c{dtype}\n  return %0\n}}\n");
+        crate::text::parse_one(&text).unwrap()
+    };
+    assert_eq!(text(""), text(" dtype(f16)"));
     let scale = |sizes: &[i64]| dense(F32, sizes, &vec![2.0; sizes.iter().product::<i64>() as usize]);
     let mut inputs = inputs.to_vec();
     inputs.extend([scale(&[1, 2, 1]), scale(&[1, 1, 1])]);
@@ -163,11 +170,7 @@ fn experts_multiply_their_rows() {
         values.extend(second.to_f64());
         dense(F8E4M3FN, sizes, &values)
     };
-    let left = tiles(
-        swizzled(F8E4M3FN, 2, 4, |i, c| power(i, c)),
-        swizzled(F8E4M3FN, 4, 4, |i, c| power(i + 3, c)),
-        &[256, 4],
-    );
+    let left = tiles(swizzled(F8E4M3FN, 2, 4, power), swizzled(F8E4M3FN, 4, 4, |i, c| power(i + 3, c)), &[256, 4]);
     let one = |g: i64| swizzled(F8E4M3FN, n, 4, move |j, c| power(j + 7 * g, c));
     let right = tiles(one(0), one(1), &[2, 128, 4]);
     let alpha = dense(F32, &[2], &[0.5, 2.0]);

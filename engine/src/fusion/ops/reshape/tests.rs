@@ -1,4 +1,4 @@
-use crate::fusion::ops::checks::{check_refused, check_value, counting, dense, result, strided};
+use crate::fusion::ops::checks::{check_refused, check_value, counting, dense, refusal, result, strided};
 use crate::num::DType::*;
 use crate::tensor::HostTensor;
 use arbtest::arbitrary;
@@ -47,6 +47,8 @@ fn shapes_that_do_not_fit_are_refused() {
     check("%0 = reshape [1.5] %a", "E0202: reshape: extent 0 is a f64, not an integer");
     check("%0 = flatten %a start(1) end(0)", "E0205: flatten: start 1 comes after end 0");
     check("%0 = repeat %a counts(2)", "E0203: repeat: 1 counts for an operand of rank 2");
+    let far = "E0307: repeat: the size mul(3, 4611686018427387904) overflows i64";
+    assert_eq!(refusal("%0 = repeat %a counts(1, 4611686018427387904)", std::slice::from_ref(&x)), far);
     check("%0 = repeat %a counts(2, -1)", "E0213: repeat: count 1 is -1, which is negative");
 }
 

@@ -86,6 +86,9 @@ fn padding_surrounds_and_cuts() {
         one(&x),
         "E0202: pad: the value is a f32, the operand a i32",
     );
+    let far = "E0307: pad: the size add(9223372036854775807, 9223372036854775807) overflows i64";
+    let widths = "9223372036854775807, 9223372036854775807";
+    check_refused(&format!("%0 = pad %a widths({widths})"), one(&x), far);
     let known = "E0204: pad: axis 1 of the result has the negative extent -1";
     assert_eq!(refusal("%0 = pad %a widths(-3, 0)", one(&x)), known);
 }

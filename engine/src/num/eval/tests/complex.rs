@@ -1,5 +1,7 @@
 //! Complex functions at points of every kind, and identities between them.
 
+#![allow(clippy::approx_constant, reason = "values as another implementation printed them")]
+
 use super::*;
 
 /// Relative to the magnitude of the expected value.

@@ -1,0 +1,141 @@
+//! What is predicted of results is what they are: type, sizes and strides of
+//! every operation's results on arguments of random layout.
+//!
+//! The oracle's cases say how each operation is used; here their arguments are
+//! laid out anew: axes in any order, with gaps, repeated (stride 0), from an
+//! offset, and where the fusion allows it with other sizes, 0 and 1 among them.
+//! Equal sizes stay equal, so that axes still pair.
+
+use crate::reader::{Case, Family, Input};
+use crate::{families, folder};
+use engine::diag::{Diagnostic, Kind};
+use engine::fusion::{Fusion, OpKind, bind_args, layouts, ops};
+use engine::tensor::{Arg, HostTensor, TensorMeta};
+use std::collections::BTreeMap;
+
+const DRAWS: usize = 10_000;
+
+struct Draw(u64);
+
+impl Draw {
+    /// A number below `n`.
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+
+    /// Strides of any layout without overlaps, but for axes that repeat.
+    fn strides(&mut self, sizes: &[i64]) -> Vec<i64> {
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        let shuffled = self.below(3) > 0;
+        for i in (1..order.len()).rev().filter(|_| shuffled) {
+            order.swap(i, self.below(i + 1));
+        }
+        let gaps = self.below(2) == 0;
+        let mut strides = vec![0; sizes.len()];
+        let mut step = if gaps && self.below(3) == 0 { 2 } else { 1 };
+        for &axis in order.iter().rev() {
+            strides[axis] = if self.below(8) == 0 { 0 } else { step };
+            step *= sizes[axis].max(1);
+            step += if gaps { self.below(3) as i64 } else { 0 };
+        }
+        strides
+    }
+}
+
+/// A case's arguments in another layout; with `sizes`, each size replaced.
+fn relaid(family: &Family, case: &Case, draw: &mut Draw, sizes: &BTreeMap<i64, i64>) -> Vec<Arg> {
+    let mut args = Vec::with_capacity(case.inputs.len());
+    for input in &case.inputs {
+        args.push(match input {
+            Input::Scalar(value) => Arg::Scalar(*value),
+            Input::Tensor { meta, table, seed, .. } => {
+                let sizes: Vec<i64> = meta.sizes.iter().map(|size| *sizes.get(size).unwrap_or(size)).collect();
+                let strides = draw.strides(&sizes);
+                let meta = TensorMeta { dtype: meta.dtype, sizes, strides };
+                let offset = draw.below(4);
+                let data = family.storage(table, *seed, offset + meta.span().unwrap() as usize);
+                Arg::Tensor(HostTensor::new(meta, data, offset).unwrap())
+            }
+        });
+    }
+    args
+}
+
+/// A replacement of every size that occurs, but 1, which may be a declared one.
+fn resized(case: &Case, draw: &mut Draw) -> BTreeMap<i64, i64> {
+    let mut sizes = BTreeMap::new();
+    for input in &case.inputs {
+        if let Input::Tensor { meta, .. } = input {
+            for &size in meta.sizes.iter().filter(|&&size| size != 1) {
+                sizes.entry(size).or_insert_with(|| [0, 1, 2, 3, 4, 5, 7][draw.below(7)]);
+            }
+        }
+    }
+    sizes
+}
+
+/// Whether the arguments were accepted; what was returned is what was predicted.
+fn check(case: &Case, fusion: &Fusion, args: &[Arg]) -> bool {
+    let metas: Vec<_> = args.iter().map(Arg::meta).collect();
+    let refused = |error: &Diagnostic| assert_ne!(error.kind, Kind::Bug, "{} with {metas:?}: {error}", case.id);
+    let Ok(bindings) = bind_args(fusion, args).inspect_err(|error| refused(error)) else { return false };
+    let predicted = layouts(fusion, &bindings, &metas);
+    let predicted = predicted.unwrap_or_else(|error| panic!("{} with {metas:?}: {error}", case.id));
+    // Positions that an index tensor holds are only looked at here.
+    let outputs = engine::refeval::evaluate(fusion, args).inspect_err(|error| refused(error));
+    let Ok(outputs) = outputs else { return false };
+    for (&output, actual) in fusion.outputs.iter().zip(&outputs) {
+        let declared = TensorMeta { dtype: fusion.tensors[output].dtype, ..predicted[output].clone() };
+        assert_eq!(declared, actual.meta, "{} with {metas:?}\n{}", case.id, case.text);
+        assert_eq!(bindings.sizes(fusion, output), actual.meta.sizes, "{} with {metas:?}", case.id);
+    }
+    true
+}
+
+#[test]
+fn results_have_the_predicted_layouts() {
+    let families = families();
+    let mut by_op: BTreeMap<&str, Vec<(&Family, &Case)>> = BTreeMap::new();
+    for family in families {
+        for case in &family.cases {
+            by_op.entry(case.op()).or_default().push((family, case));
+        }
+    }
+    let draws = DRAWS.div_ceil(by_op.len());
+    let mut draw = Draw(5);
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut total, mut other_sizes, mut refused) = (0, 0, 0);
+    for (op_name, cases) in &by_op {
+        let mut done = 0;
+        for attempt in 0..20 * draws {
+            if done == draws {
+                break;
+            }
+            let (family, case) = cases[draw.below(cases.len())];
+            let Ok(fusion) = engine::text::parse_one(&case.text) else { continue };
+            let sizes = if attempt % 2 == 0 { resized(case, &mut draw) } else { BTreeMap::new() };
+            if check(case, &fusion, &relaid(family, case, &mut draw, &sizes)) {
+                done += 1;
+                other_sizes += usize::from(!sizes.is_empty());
+                for op in fusion.ops.values() {
+                    if let OpKind::Call(call) = &op.kind
+                        && call.row.name != *op_name
+                    {
+                        *counts.entry(call.row.name).or_default() += 1;
+                    }
+                }
+            } else {
+                refused += 1;
+            }
+        }
+        assert_eq!(done, draws, "{op_name}: too few draws are accepted");
+        *counts.entry(op_name).or_default() += done;
+        total += done;
+    }
+    let listed: Vec<String> = counts.iter().map(|(op, count)| format!("{op} {count}")).collect();
+    eprintln!("layouts checked by operation: {}", listed.join(", "));
+    eprintln!("{total} of {} draws accepted, {other_sizes} with other sizes", total + refused);
+    let missing: Vec<_> = ops::all().map(|row| row.name).filter(|name| !counts.contains_key(name)).collect();
+    assert!(missing.is_empty(), "no case in {} is about {missing:?}", folder().display());
+}
