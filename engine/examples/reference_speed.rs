@@ -4,6 +4,8 @@
 //! cargo run --release -p engine --example reference_speed -- [ROWS] [COLUMNS]
 //! ```
 
+#![allow(clippy::print_stdout, reason = "a command-line tool prints")]
+
 use engine::num::{DType, Value};
 use engine::tensor::{Arg, HostTensor};
 use engine::{refeval, text};

@@ -11,6 +11,8 @@
 //! case files and definitions of the repository and what the printer prints; the
 //! same arguments give the same texts.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
+
 use engine::fusion::random::{Limits, generate};
 use engine::{pydef, text};
 use harness::case;
@@ -18,7 +20,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest time for one text by one parser.
+/// Longest time for one text by one parser; a text is parsed again before it is
+/// called slow, since other processes may have held the machine up.
 const SLOW: Duration = Duration::from_secs(2);
 /// Growth of the peak memory that is too much.
 const MAX_BYTES: u64 = 256 << 20;
@@ -190,7 +193,11 @@ fn fault(source: &str) -> Option<String> {
             return Some(format!("{name}: a panic"));
         }
         if start.elapsed() > SLOW {
-            return Some(format!("{name}: {:?}", start.elapsed()));
+            let again = Instant::now();
+            parser();
+            if again.elapsed() > SLOW {
+                return Some(format!("{name}: {:?}", again.elapsed()));
+            }
         }
     }
     None

@@ -187,6 +187,34 @@ impl<'a> Cursor<'a> {
         (len > 0 && (body[0].is_ascii_digit() || body[0] == b'.')).then(|| &rest[..sign + len])
     }
 
+    /// A complex number `REAL+REALi` or `REALi`, without spaces, if one is next.
+    pub(crate) fn complex(&mut self) -> Option<(f64, f64)> {
+        let mut ahead = self.clone();
+        let first = ahead.float_token()?;
+        ahead.pos += first.len();
+        let part = |token: &str| token.parse::<f64>().ok();
+        let number = if ahead.imaginary_unit() {
+            (0.0, part(first)?)
+        } else {
+            let second = if ahead.rest().starts_with(['+', '-']) { ahead.float_token()? } else { return None };
+            ahead.pos += second.len();
+            if !ahead.imaginary_unit() {
+                return None;
+            }
+            (part(first)?, part(second)?)
+        };
+        *self = ahead;
+        Some(number)
+    }
+
+    /// Takes an `i` that is a word's end.
+    fn imaginary_unit(&mut self) -> bool {
+        let rest = self.rest();
+        let ends = rest.strip_prefix('i').is_some_and(|tail| !tail.starts_with(|c: char| c.is_ascii_alphanumeric()));
+        self.pos += usize::from(ends);
+        ends
+    }
+
     /// Whether the next number is written as a floating-point literal.
     pub(crate) fn next_is_float(&mut self) -> bool {
         self.float_token().is_some_and(|token| token.contains(['.', 'e', 'E', 'i', 'n']))

@@ -23,6 +23,9 @@ use super::source::{Bindings, Fault, suggest};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+/// How many errors of one front matter are reported.
+const MAX_ERRORS: usize = 100;
+
 type Entry<'a, 'i> = (&'a str, usize, &'a Spanned<DeValue<'i>>);
 
 /// What the front matter says.
@@ -55,9 +58,14 @@ impl Axis {
 /// collected; the header is what could be read.
 pub(crate) fn parse(text: &str, base: usize, faults: &mut Vec<Fault>) -> Header {
     let (table, errors) = DeTable::parse_recoverable(text);
-    for error in errors {
+    let count = errors.len();
+    for error in errors.into_iter().take(MAX_ERRORS) {
         let at = base + error.span().map_or(0, |span| span.start);
         faults.push(Fault::header(at, error.message().lines().next().unwrap_or("malformed TOML").to_lowercase()));
+    }
+    if count > MAX_ERRORS {
+        faults
+            .push(Fault::header(base, format!("{count} errors in the front matter: the first {MAX_ERRORS} are shown")));
     }
     let mut reader = Reader { base, faults };
     reader.header(table.get_ref())

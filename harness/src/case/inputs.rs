@@ -1,7 +1,7 @@
 //! The `inputs:` directive: one entry for each argument of the fusion.
 //!
 //! ```text
-//! name = SCALAR                     integer expression, 1.5, inf, nan, true
+//! name = SCALAR                     integer expression, 1.5, inf, nan, true, 1.0-2.5i
 //! name = DIST [ expr, ... ] MODIFIER*
 //! DIST:     normal | normal(mean, sd) | uniform(lo, hi) | randint(lo, hi) | arange | arange(start, step)
 //!           | full(v) | bernoulli(p) | special
@@ -39,6 +39,9 @@ fn read_value(c: &mut Cursor<'_>) -> Result<InputSpec, Fault> {
     }
     if c.take("false") {
         return Ok(InputSpec::Scalar(Number::Bool(false)));
+    }
+    if let Some((re, im)) = c.complex() {
+        return Ok(InputSpec::Scalar(Number::Complex(Real::new(re), Real::new(im))));
     }
     if c.next_is_float() {
         return Ok(InputSpec::Scalar(Number::Float(Real::new(c.real()?))));

@@ -78,6 +78,8 @@ pub enum Number {
     Float(Real),
     /// `true` or `false`.
     Bool(bool),
+    /// Real and imaginary part: `1.5-2.0i`.
+    Complex(Real, Real),
 }
 
 /// An argument.

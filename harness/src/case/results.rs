@@ -66,6 +66,9 @@ fn read_number(c: &mut Cursor<'_>) -> Result<Number, Fault> {
     if c.take("false") {
         return Ok(Number::Bool(false));
     }
+    if let Some((re, im)) = c.complex() {
+        return Ok(Number::Complex(Real::new(re), Real::new(im)));
+    }
     if c.next_is_float() {
         return Ok(Number::Float(Real::new(c.real()?)));
     }

@@ -119,7 +119,7 @@ fusion @A(%x: f32[?]) {
 ; inputs: x = normal[$n]
 ; expect: unsupported U0101
 ; outputs: f32[$n] strides [1], bool[]
-; values: [1, -2.5, nan, true, ...], []
+; values: [1, -2.5, nan, true, 1.5-2i, nan+infi, ...], []
 ; same-as: @B
 fusion @B(%x: f32[?]) {
   %0 = sub $_by, %x
@@ -140,7 +140,8 @@ fn results_are_read() {
     assert_eq!(case.unsupported, Some(Unsupported { line: 15, code: "U0101".into() }));
     let form = OutputSpec { line: 16, dtype: "f32".into(), sizes: vec![4], strides: Some(vec![1]) };
     assert_eq!(case.outputs[0], form);
-    assert_eq!((case.values[0].values.len(), case.values[0].open, case.values[1].open), (4, true, false));
+    assert_eq!((case.values[0].values.len(), case.values[0].open, case.values[1].open), (6, true, false));
+    assert_eq!(case.values[0].values[4], Number::Complex(Real::new(1.5), Real::new(-2.0)));
     let same = case.same_as.as_ref().expect("a twin");
     assert_eq!((same.name.as_str(), same.text_line), ("B", 19));
     assert!(same.text.contains("sub 2, %x"), "{}", same.text);

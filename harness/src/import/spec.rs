@@ -46,9 +46,7 @@ fn scalar(name: &str, number: pydef::Number) -> Result<Number> {
         pydef::Number::Int(v) => i64::try_from(v).map(Number::Int).map_err(|_| {
             Diagnostic::user(code::BAD_NUMBER, format!("input `%{name}`: the integer {v} has more than 64 bits"))
         }),
-        pydef::Number::Complex(..) => {
-            Err(Diagnostic::user(code::DTYPE, format!("input `%{name}`: complex scalars have no form in a case")))
-        }
+        pydef::Number::Complex(re, im) => Ok(Number::Complex(Real::new(re), Real::new(im))),
     }
 }
 
@@ -111,6 +109,10 @@ fn spec_text(spec: &InputSpec) -> String {
         InputSpec::Scalar(Number::Int(v)) => v.to_string(),
         InputSpec::Scalar(Number::Bool(v)) => v.to_string(),
         InputSpec::Scalar(Number::Float(v)) => real(*v),
+        InputSpec::Scalar(Number::Complex(re, im)) => {
+            let sign = if im.get() < 0.0 || (im.get() == 0.0 && im.get().is_sign_negative()) { "" } else { "+" };
+            format!("{}{sign}{}i", real(*re), real(*im))
+        }
         InputSpec::Tensor(tensor) => {
             let head = match &tensor.dist {
                 Dist::Normal(mean, sd) if (mean.get(), sd.get()) == (0.0, 1.0) => "normal".into(),

@@ -94,6 +94,7 @@ pub(super) fn number(dtype: DType, number: Number) -> Option<Value> {
         (Number::Float(v), DTypeClass::Complex) => Value::Complex(v.get(), 0.0),
         (Number::Float(v), DTypeClass::Float) => Value::Float(v.get()),
         (Number::Bool(v), DTypeClass::Bool) => Value::Bool(v),
+        (Number::Complex(re, im), DTypeClass::Complex) => Value::Complex(re.get(), im.get()),
         _ => return None,
     })
 }
@@ -104,6 +105,7 @@ pub(super) fn show_number(number: Number) -> String {
         Number::Int(v) => v.to_string(),
         Number::Float(v) => v.get().to_string(),
         Number::Bool(v) => v.to_string(),
+        Number::Complex(re, im) => format!("{:?}{:+?}i", re.get(), im.get()),
     }
 }
 

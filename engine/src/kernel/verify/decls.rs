@@ -166,6 +166,9 @@ impl Checker<'_> {
                     }
                 }
             }
+            if let Some(dtype) = param.dtype.filter(|dtype| !dtype.in_kernels()) {
+                self.report(|| format!("{name} is {dtype}, which kernels do not compute with"));
+            }
             if param.dtype.is_none() {
                 self.report(|| format!("{name} is a number without a type"));
             }
@@ -183,6 +186,9 @@ impl Checker<'_> {
         let (mut shared, mut local) = (0u64, 0u64);
         for (id, buffer) in kernel.buffers.iter() {
             let name = format!("buffer {id} ({})", buffer.name);
+            if !buffer.dtype.in_kernels() {
+                self.report(|| format!("{name} holds {}, which kernels do not compute with", buffer.dtype));
+            }
             let element = buffer.dtype.bytes() as u32;
             if !buffer.align.is_power_of_two() || buffer.align < element || buffer.align > MAX_ALIGN {
                 self.report(|| format!("{name} of {} has alignment {}", buffer.dtype, buffer.align));

@@ -168,6 +168,9 @@ fn type_error(kernel: &Kernel, id: ExprId) -> Option<String> {
     let has = |expected: DType| {
         (node.dtype != expected).then(|| format!("expression {id} has type {}, not {expected}", node.dtype))
     };
+    if !node.dtype.in_kernels() {
+        return Some(format!("expression {id} has type {}, which kernels do not compute with", node.dtype));
+    }
     match node.expr {
         Expr::Const(value) => {
             (!fits(value, node.dtype)).then(|| format!("constant {value:?} is not of type {}", node.dtype))

@@ -99,6 +99,14 @@ fn operations_have_operands_of_accepted_types() {
         let value = k.b.exprs().unary(UnaryOp::Sin, k.tx);
         k.b.let_("v", value);
     });
+    check_refused("has type c64, which kernels do not compute with", |k| {
+        let one = k.float(1.0);
+        let value = k.b.exprs().binary(BinaryOp::Complex, one, one);
+        k.b.let_("v", value);
+    });
+    check_refused("holds u16, which kernels do not compute with", |k| {
+        k.b.local("halves", DType::U16, 8);
+    });
     check_refused("operands of types i32 and f32", |k| {
         let one = k.float(1.0);
         let value = k.b.exprs().intern(Expr::Binary(BinaryOp::Add, k.tx, one), I32);

@@ -178,6 +178,27 @@ fn outputs_keep_the_memory_order_of_the_query() {
 }
 
 #[test]
+fn more_batch_axes_are_batches() {
+    let (q, kv) = ([2, 3, 2, 4, 2], [2, 3, 2, 5, 2]);
+    let flat = |sizes: &[i64; 5]| [6, sizes[2], sizes[3], sizes[4]];
+    let inputs = [counting(F32, &q), counting(F32, &kv), counting(F32, &kv)];
+    let flattened = [&q, &kv, &kv].map(|sizes| counting(F32, &flat(sizes)));
+    let forward = "%0, %1, %2, %3 = sdpfa_fwd %a, %b, %c scale(0.1)";
+    let (deep, shallow) = (results(forward, &inputs), results(forward, &flattened));
+    assert_eq!((deep[0].sizes(), deep[1].sizes()), (&q[..], &q[..4]));
+    assert_eq!(deep[0].to_f64(), shallow[0].to_f64());
+    assert_eq!(deep[1].to_f64(), shallow[1].to_f64());
+    let backward = BACKWARD.replace("CAUSAL", "true");
+    let all = |x: &[HostTensor; 3], out: &[HostTensor]| {
+        let [q, k, v] = x.clone();
+        results(&backward, &[q.clone(), q, k, v, out[0].clone(), out[1].clone(), out[2].clone(), out[3].clone()])
+    };
+    for (deep, shallow) in all(&inputs, &deep).iter().zip(all(&flattened, &shallow)) {
+        assert_eq!(deep.to_f64(), shallow.to_f64());
+    }
+}
+
+#[test]
 fn scalars_may_be_inputs() {
     let text = "fusion @f(%q: f64[1, 1, ?, ?], %p: f64, %causal: bool, %s: f64) {
         %0, %1, %2, %3 = sdpfa_fwd %q, %q, %q dropout_p(%p) is_causal(%causal) scale(%s)
