@@ -155,7 +155,8 @@ impl CrumbWriter {
         let mut packed = [0u8; NAME_WORDS * 8];
         let len = name.len().min(packed.len());
         packed[..len].copy_from_slice(&name.as_bytes()[..len]);
-        let word = |i: usize| u64::from_le_bytes(std::array::from_fn(|k| packed[i * 8 + k]));
+        let (chunks, _) = packed.as_chunks::<8>();
+        let word = |i: usize| u64::from_le_bytes(chunks[i]);
         if !exit {
             put(2, u64::from(phase));
             put(3, id);

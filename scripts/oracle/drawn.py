@@ -12,6 +12,9 @@ from .data import Family, In, Out
 from .layouts import strided
 
 CASES = 4000
+# The operation that a draw is about, where it has another name.
+ABOUT = {"sub_broadcast": "sub", "scalar": "mul", "max_keep": "max", "chain": "mul", "permuted": "permute"}
+ABOUT["index_put"] = "index_put_accumulate"
 
 
 def sizes_of(rng, rank):
@@ -53,7 +56,7 @@ def draw(rng, family, i):
     rank, x = len(sizes), tensor(rng, sizes)
     same = tensor(rng, sizes, strides=x.strides if rng.random() < 0.3 else None)
     op = rng.choice(["neg", "cast", "set", "add", "add", "sub_broadcast", "where", "scalar", "sum", "reshape", "flatten", "cat", "pad", "max_keep", "chain", "permuted", "triu", "argsort", "cumsum", "index_put"])
-    ident = f"{op}_drawn/{i}/" + "x".join(map(str, sizes))
+    ident = f"{ABOUT.get(op, op)}_drawn/{i}/" + "x".join(map(str, sizes))
     full = lambda: tensor(rng, sizes)
     match op:
         case "neg":

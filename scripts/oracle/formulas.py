@@ -9,7 +9,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from .data import COMPLEX, FLOAT8, FLOATS, INTS, NATIVE, SIGNED, TYPES, Family, In, Num, Out, dense_strides, kind
+from .data import COMPLEX, FLOATS, INTS, NATIVE, SMALL, Family, In, Out, dense_strides, kind
 from .elementwise import by_numpy, compute, torch_type, wide
 from .layouts import layouts, stand_in, strided, tensors
 
@@ -51,9 +51,9 @@ def unsigned_reduce(op, t, axes, keepdim):
 
 def reduction_cases(family):
     for op in ("sum", "prod", "max", "min"):
-        types = FLOATS + FLOAT8 + INTS + (COMPLEX if op in ("sum", "prod") else [])
+        types = FLOATS + SMALL + INTS + (COMPLEX if op in ("sum", "prod") else [])
         for dtype in types + ["bool"]:
-            table = "special" if op in ("max", "min") or kind(dtype) == "int" else "small" if dtype in FLOAT8 else "wide"
+            table = "special" if op in ("max", "min") or kind(dtype) == "int" else "small" if dtype in SMALL else "wide"
             table = "small" if kind(dtype) == "complex" else table
 
             def expected(t, axes, keepdim, op=op, dtype=dtype):
@@ -89,14 +89,21 @@ def reduction_cases(family):
             cast = x.t.to(working)
             result = reduce(op, wide(cast), (1,), False).to(working).to(torch_type(to))
             family.case(f"{op}/{dtype}/as-{to}", [x], f"{op} %a axes(1) dtype({to})", result)
-    for dtype in FLOATS + ["i64"]:
+    for dtype in FLOATS + SMALL + INTS + COMPLEX + ["bool"]:
         for name, to in [("rows", [3, 1]), ("matrix", [3, 4]), ("column", [1, 4]), ("all", [1, 1]), ("same", [2, 3, 4]), ("middle", [2, 1, 4])]:
             x = In(dtype, [2, 3, 4], [12, 1, 3], 0, "small", 2)
-            result = wide(x.t).sum_to_size(to)
+            if kind(dtype) in ("int", "bool"):
+                # Sums of integers are i64, or u64.
+                whole = by_numpy(lambda v: v.astype("uint64" if dtype == "u64" else "int64").view("int64"), x.t)
+                result = whole.sum_to_size(to).view(torch.uint64 if dtype == "u64" else torch.int64)
+            else:
+                result = wide(x.t).sum_to_size(to)
             if name == "same":
-                result = x.t.clone()
-            elif kind(dtype) == "float":
+                result = x.t.clone() if dtype in NATIVE else None
+            elif kind(dtype) in ("float", "complex"):
                 result = result.to(torch_type(compute(dtype)))
+            if result is None:
+                continue
             text = f"sum_to [{', '.join(map(str, to))}] %a"
             family.case(f"sum_to/{dtype}/{name}", [x], text, Out(result, None if name == "same" else dense_strides(to)))
 
@@ -105,10 +112,10 @@ def reduction_cases(family):
 
 
 def statistic_cases(family):
-    for dtype in FLOATS + ["i32", "u8"]:
+    for dtype in FLOATS + SMALL + INTS + ["bool"]:
         to = torch_type("f64" if dtype == "f64" else "f32")
         for layout, x in tensors(dtype, [2, 3, 4], "wide" if kind(dtype) == "float" else "small", 5):
-            if layout == "one":
+            if layout == "one" or (dtype not in FLOATS and layout not in ("dense", "permuted_gaps")):
                 continue
             for axes in [(1,), (0, 2), (0, 1, 2)]:
                 if 0 in [x.sizes[axis] for axis in axes]:
@@ -119,8 +126,6 @@ def statistic_cases(family):
                 dense = lambda v: Out(v.to(to).clone(memory_format=torch.contiguous_format))
                 family.case(f"mean/{tail}", [x], f"mean %a {named}", dense(t.mean(axes)))
                 family.case(f"mean/{tail}-keep", [x], f"mean %a {named} keepdim", dense(t.mean(axes, True)))
-                if kind(dtype) != "float":
-                    continue
                 for correction in (0, 1) if count > 1 else (0,):
                     text = f"%a {named} correction({correction})"
                     var, mean = torch.var_mean(t, axes, correction=correction)
@@ -131,10 +136,27 @@ def statistic_cases(family):
                     for op in ("var_mean", "variance_mean"):
                         lines = [f"%v, %m = {op} {text}"]
                         family.case(f"{op}/{tail}-{correction}", [x], lines, [dense(var), dense(mean)], "%v, %m")
+                if kind(dtype) != "float":
+                    continue
                 var, mean = torch.var_mean(t, axes, correction=0)
                 outs = [dense(mean), dense(var * count), Out(torch.tensor(count), [], "index")]
                 outs[2] = Out(torch.full(mean.shape, count), dense_strides(mean.shape), "index")
                 family.case(f"welford/{tail}", [x], [f"%m, %v, %n = welford %a {named}"], outs, "%m, %v, %n")
+    for dtype in COMPLEX:
+        to, real = torch_type(dtype), torch_type("f64" if dtype == "c128" else "f32")
+        for layout, x in tensors(dtype, [2, 3, 4], "small", 5):
+            if layout not in ("dense", "permuted_gaps"):
+                continue
+            t = x.t.to(torch.complex128)
+            dense = lambda v: Out(v.to(to if v.is_complex() else real), dense_strides(v.shape))
+            family.case(f"mean/{dtype}/{layout}", [x], "mean %a axes(1)", dense(t.mean(1)))
+            var, mean = torch.var(t, 1, correction=1), t.mean(1)
+            for op in ("var", "variance"):
+                family.case(f"{op}/{dtype}/{layout}", [x], f"{op} %a axes(1)", dense(var))
+            for op in ("std", "standard_deviation"):
+                family.case(f"{op}/{dtype}/{layout}", [x], f"{op} %a axes(1)", dense(var.sqrt()))
+            for op in ("var_mean", "variance_mean"):
+                family.case(f"{op}/{dtype}/{layout}", [x], [f"%v, %m = {op} %a axes(1)"], [dense(var), dense(mean)], "%v, %m")
     x = In("f32", [3, 1], table="wide")
     family.case("var/f32/one_element", [x], "var %a axes(1)", torch.full([3], math.nan))
     x = In("f32", [3, 0])
@@ -146,11 +168,12 @@ def statistic_cases(family):
 PLAIN = {"dense", "permuted", "gaps", "permuted_gaps", "empty", "offset"}
 
 
-def float_layouts(sizes, table="wide", seed=5, dtypes=FLOATS):
-    """Floating-point tensors in the layouts that formulas are tried in."""
-    for dtype in dtypes:
-        for layout, x in tensors(dtype, sizes, table, seed):
-            if layout in PLAIN:
+def float_layouts(sizes, seed=5):
+    """Tensors in the layouts that formulas are tried in; those that f32 stands
+    for in one of them."""
+    for dtype in FLOATS + SMALL + INTS + ["bool"]:
+        for layout, x in tensors(dtype, sizes, "wide", seed):
+            if layout in PLAIN and (dtype in FLOATS or layout == "permuted"):
                 yield dtype, layout, x
 
 
@@ -207,7 +230,8 @@ def softmax_cases(family):
 def norm_cases(family):
     eps = 1e-3
     for dtype, layout, x in float_layouts([2, 3, 4]):
-        if layout == "empty":
+        # Rows of equal numbers have gradients that are all rounding.
+        if layout == "empty" or dtype == "bool":
             continue
         for k in (1, 2):
             shape, axes = x.sizes[-k:], tuple(range(3 - k, 3))
@@ -249,7 +273,7 @@ def norm_cases(family):
 
 def batch_cases(family):
     eps, momentum = 1e-3, 0.25
-    for dtype, layout, x in float_layouts([2, 3, 4], dtypes=["f32", "f64", "bf16"]):
+    for dtype, layout, x in float_layouts([2, 3, 4]):
         if layout == "empty":
             continue
         weight, bias = In(dtype, [3], table="wide", seed=11), In(dtype, [3], table="wide", seed=12)
@@ -312,8 +336,6 @@ def activation_cases(family):
         t = In(dtype, x.sizes, x.strides, x.offset, "unit", 3)
         family.case(f"tanh_backward/{tail}", [dy, t], "tanh_backward %a, %b", like(x, dy.t.double() * (1 - t.t.double() ** 2)))
         z = In(dtype, x.sizes, x.strides, x.offset, "wide", 21)
-        family.case(f"addcmul/{tail}", [x, dy, z], "addcmul %a, %b, %c", like(x, torch.addcmul(*(v.t.double() for v in (x, dy, z)))))
-        family.case(f"addcmul/{tail}-value", [x, dy, z], "addcmul %a, %b, %c, 0.5", like(x, torch.addcmul(*(v.t.double() for v in (x, dy, z)), value=0.5)))
         gates = [In(dtype, x.sizes, x.strides, x.offset, "wide", 30 + i) for i in range(5)]
         previous, i, f, g, o = (v.t.double() for v in gates)
         cell = torch.sigmoid(f) * previous + torch.sigmoid(i) * torch.tanh(g)
@@ -322,9 +344,13 @@ def activation_cases(family):
         mask = In("bool", x.sizes, x.strides, x.offset, "special", 8)
         result = dy.t.double() * mask.t * 1.25
         family.case(f"dropout_backward/{tail}", [dy, mask], "dropout_backward %a, %b, 1.25", like(x, result))
-    for dtype in ["i32", "i64", "u8"]:
+        if kind(dtype) != "float":
+            continue
+        family.case(f"addcmul/{tail}", [x, dy, z], "addcmul %a, %b, %c", like(x, torch.addcmul(*(v.t.double() for v in (x, dy, z)))))
+        family.case(f"addcmul/{tail}-value", [x, dy, z], "addcmul %a, %b, %c, 0.5", like(x, torch.addcmul(*(v.t.double() for v in (x, dy, z)), value=0.5)))
+    for dtype in INTS + COMPLEX:
         x, y, z = (In(dtype, [3, 4], table="small", seed=i) for i in range(3))
-        result = x.t + y.t * z.t
+        result = by_numpy(lambda a, b, c: a + b * c, x.t, y.t, z.t) if dtype in INTS else x.t + y.t * z.t
         family.case(f"addcmul/{dtype}/dense", [x, y, z], "addcmul %a, %b, %c", result)
 
 

@@ -7,10 +7,10 @@ width where it lacks a type. Strides are PyTorch's own, of views too.
 import torch
 import torch.nn.functional as F
 
-from .data import COMPLEX, FLOAT8, FLOATS, INTS, NATIVE, TYPES, Family, In, Num, Out, dense_strides
+from .data import COMPLEX, FLOATS, INTS, NATIVE, SIGNED, SMALL, TYPES, Family, In, Num, Out, dense_strides
 from .layouts import strided, tensors
 
-ALL = FLOATS + INTS + ["bool"] + COMPLEX + FLOAT8
+ALL = FLOATS + INTS + ["bool"] + COMPLEX + SMALL
 FEW = {"dense", "permuted_gaps", "all_expanded", "empty", "one"}
 
 
@@ -18,11 +18,11 @@ def carrier(x):
     """The elements as a type that PyTorch moves."""
     if isinstance(x, Num):
         return x.value
-    return x.t if x.dtype in NATIVE else x.t.view(TYPES[f"i{8 * TYPES[x.dtype][1]}"][0])
+    return x.t if x.dtype in NATIVE else x.codes.view(TYPES[f"i{8 * TYPES[x.dtype][1]}"][0])
 
 
 def back(result, dtype):
-    return Out(result if dtype in NATIVE else result.view(TYPES[dtype][0]), result.stride(), dtype)
+    return Out(result if dtype in NATIVE else result.view(TYPES[dtype][0] or torch.uint8), result.stride(), dtype)
 
 
 def move(family, ident, inputs, body, fn, result=None):
@@ -30,12 +30,12 @@ def move(family, ident, inputs, body, fn, result=None):
     family.case(ident, inputs, body, back(fn(*map(carrier, inputs)), inputs[0].dtype), result)
 
 
-def everywhere(family, op, name, body, fn, sizes=(2, 3, 4), skip=(), decl=None, dtypes=ALL):
-    """One operation on one tensor of every type and layout. `body` and `fn`
-    take the sizes."""
-    for dtype in dtypes:
+def everywhere(family, op, name, body, fn, sizes=(2, 3, 4), skip=(), decl=None, dtypes=ALL, only=ALL):
+    """One operation on one tensor of every type and layout, of types that are
+    not in `dtypes` in one layout. `body` and `fn` take the sizes."""
+    for dtype in only:
         for layout, x in tensors(dtype, list(sizes), "special", 3):
-            if layout in skip or (dtype != "f32" and layout not in FEW):
+            if layout in skip or (dtype != "f32" and layout not in FEW) or (dtype not in dtypes and layout != "dense"):
                 continue
             if decl:
                 x.decl = decl(x.sizes)
@@ -103,9 +103,10 @@ def view_cases(family):
     x = In("f32", [3, 5], [1, 4], 2)
     move(family, "transpose/f32/matrix", [x], "transpose %a", lambda t: t.t())
     for name, own, strides in [("rows", [1, 3], [9, 2]), ("columns", [4, 1], None)]:
-        x, other = In("f32", own, strides, 1, decl=[1 if m == 1 else "?" for m in own]), In("i32", [4, 3])
-        family.case(f"expand_as/f32/{name}", [x, other], "expand_as %a, %b", x.t.expand_as(other.t))
-    for dtype, to in [("f32", "i32"), ("i32", "f32"), ("f64", "i64"), ("bf16", "i16"), ("f16", "u16"), ("u8", "f8e5m2"), ("f8e4m3fn", "i8"), ("u32", "f32"), ("u64", "i64")]:
+        for dtype in ALL:
+            x, other = In(dtype, own, strides, 1, decl=[1 if m == 1 else "?" for m in own]), In("i32", [4, 3])
+            move(family, f"expand_as/{dtype}/{name}", [x, other], "expand_as %a, %b", lambda t, o: t.expand_as(o))
+    for dtype, to in [("f32", "i32"), ("i32", "f32"), ("f64", "i64"), ("bf16", "i16"), ("f16", "u16"), ("u8", "f8e5m2"), ("f8e4m3fn", "i8"), ("u32", "f32"), ("u64", "i64"), ("i64", "f64"), ("i8", "u8"), ("f8e5m2", "u8"), ("f8e8m0fnu", "u8"), ("i16", "bf16"), ("u16", "f16"), ("c64", "f64"), ("bool", "u8")]:
         for layout, x in tensors(dtype, [2, 3, 4], "special", 3):
             if layout in FEW:
                 family.case(f"bitcast/{dtype}-{to}/{layout}", [x], f"bitcast %a {to}", x.t.view(TYPES[to][0]))
@@ -174,8 +175,9 @@ def resize_cases(family):
             text = f"pad %a{'' if value is None else f', {value}'} widths({', '.join(map(str, width))})"
             fn = lambda t, n, w=width, v=value: F.pad(t, w, value=v or 0)
             types = ALL if name == "inner" and value is None else ["f32", "i32"]
+            only = ALL if value is None else [dtype for dtype in ALL if dtype in NATIVE or dtype in INTS]
             skip = ["empty_inner", "one", "thin", "empty"] if name in ("cut", "grow_cut") else []
-            everywhere(family, "pad", f"{name}{value or ''}", lambda n, t=text: t, fn, skip=skip, dtypes=types)
+            everywhere(family, "pad", f"{name}{value or ''}", lambda n, t=text: t, fn, skip=skip, dtypes=types, only=only)
     image = In("f32", [2, 3, 4, 5], [60, 1, 15, 3])
     move(family, "pad/f32/channels_last", [image], "pad %a widths(1, 1)", lambda t: F.pad(t, [1, 1]))
 
@@ -252,7 +254,7 @@ def index_cases(family):
     column = In("i64", [1, 3], None, 0, "below:6", 4, [1, "?"])
     move(family, "take_along_axis/f32/broadcast", [x, column], "take_along_axis %a, %b dim(1)", lambda t, i: torch.take_along_dim(t, i, 1))
 
-    for dtype in ["f32", "f64", "i64", "i32", "f16", "bf16", "u8"]:
+    for dtype in FLOATS + SIGNED + ["u8"] + COMPLEX:
         for name, strides in [("dense", None), ("permuted", [1, 4])]:
             acc, index = In(dtype, [4, 3], strides, 0, "small", 1), In("i64", [5], None, 0, "list:0,3,-1,0,1")
             value = In(dtype, [5, 3], None, 0, "small", 2)
@@ -262,6 +264,11 @@ def index_cases(family):
         for name, shape in [("rank1", [5]), ("rank2", [2, 3]), ("empty", [0]), ("rank3", [1, 2, 2])]:
             ids, weight = In("i64", shape, None, 0, "below:7", 3), In(dtype, [7, 4], [1, 7], 0, "wide", 5)
             family.case(f"embedding_fwd/{dtype}/{name}", [ids, weight], "embedding_fwd %a, %b", F.embedding(ids.t, weight.t))
+    for dtype in ALL:
+        if dtype not in ("f32", "f16", "bf16", "f64"):
+            ids, weight = In("i64", [2, 3], None, 0, "below:7", 3), In(dtype, [7, 4], [1, 7], 0, "special", 5)
+            result = back(F.embedding(ids.t, carrier(weight)) if dtype != "bool" else weight.t[ids.t], dtype)
+            family.case(f"embedding_fwd/{dtype}/rank2", [ids, weight], "embedding_fwd %a, %b", result)
     ids, weight = In("i64", [2, 3], None, 0, "below:7", 3), In("f32", [7, 4], None, 0, "wide", 5)
     family.case("embedding_fwd/f32/padding", [ids, weight], "embedding_fwd %a, %b, 2", F.embedding(ids.t, weight.t, 2))
 
@@ -272,8 +279,10 @@ def factory_cases(family):
         for name, shape in [("dense", [2, 3]), ("empty", [0, 3]), ("rank0", []), ("one", [1, 1])]:
             text = str(value).lower()
             family.case(f"full/{dtype}/{name}", [], f"full [{', '.join(map(str, shape))}] {text} {dtype}", torch.full(shape, value, dtype=TYPES[dtype][0]))
+    for dtype in ALL:
+        x = In(dtype, [2, 5])
+        family.case(f"size/{dtype}/axis", [x], ["%s = size %a axis(-1)", "%r = full [%s] 7 i64"], torch.full([x.t.size(-1)], 7))
     x = In("f32", [2, 5])
-    family.case("size/f32/axis", [x], ["%s = size %a axis(-1)", "%r = full [%s] 7 i64"], torch.full([x.t.size(-1)], 7))
     family.case("size/f32/value", [x], ["%s = size %a axis(0)", "%r = full [3] %s i32"], torch.full([3], x.t.size(0), dtype=torch.int32))
     for shape in ([2, 3, 4], [0, 3, 2], [1, 1, 1]):
         for axis in (0, 1, 2):

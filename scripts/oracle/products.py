@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from .data import COMPLEX, FLOATS, TYPES, Family, In, Num, Out, dense_strides, encode
+from .data import COMPLEX, FLOATS, Family, In, Out, dense_strides, narrowed, to_f4
 from .elementwise import torch_type, wide
 from .layouts import stand_in, strided
 
@@ -51,13 +51,14 @@ def product_cases(family):
     family.case("matmul/f32/broadcast", [a, b], "matmul %a, %b", torch.matmul(a.t.double(), b.t.double()).float())
     a, b = In("f32", [2, 3], table="list:1.0,inf,2.0"), In("f32", [3, 2], table="list:1.0,0.0,nan,2.0,-1.0")
     family.case("matmul/f32/special", [a, b], "matmul %a, %b", torch.matmul(a.t.double(), b.t.double()).float())
-    for dtype in FLOATS:
+    for dtype in FLOATS + COMPLEX:
+        table = "wide" if dtype in FLOATS else "small"
         for name, shape in [("matrix", [3, 5]), ("batch", [2, 3, 5]), ("vector", [5]), ("empty", [0, 5])]:
-            x, w = In(dtype, shape, table="wide", seed=1), In(dtype, [4, 5], [1, 4], 0, "wide", 2)
-            bias = In(dtype, [4], table="wide", seed=3)
-            exact = F.linear(x.t.double(), w.t.double())
+            x, w = In(dtype, shape, table=table, seed=1), In(dtype, [4, 5], [1, 4], 0, table, 2)
+            bias = In(dtype, [4], table=table, seed=3)
+            exact = F.linear(wide(x.t), wide(w.t))
             family.case(f"linear/{dtype}/{name}", [x, w], "linear %a, %b", exact.to(torch_type(dtype)))
-            exact = F.linear(x.t.double(), w.t.double(), bias.t.double())
+            exact = F.linear(wide(x.t), wide(w.t), wide(bias.t))
             family.case(f"linear/{dtype}/{name}-bias", [x, w, bias], "linear %a, %b bias(%c)", exact.to(torch_type(dtype)))
 
 
@@ -116,7 +117,7 @@ def attention_cases(family):
 
 
 def grouped_cases(family):
-    for dtype in ["bf16", "f32", "f16"]:
+    for dtype in FLOATS:
         to = torch_type(dtype)
         ends = [2, 2, 7]
         offsets = In("i32", [3], table="list:" + ",".join(map(str, ends)))
@@ -145,21 +146,6 @@ def grouped_cases(family):
 
 # ---- block quantisation, by the definition of its kernels ----
 
-F4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=np.float32)
-
-
-def to_f4(values):
-    """Codes of the nearest values, ties to even codes, beyond 6 to 6."""
-    magnitude = np.abs(values)
-    distance = np.abs(magnitude[..., None] - F4)
-    best = distance.min(-1, keepdims=True)
-    ties = distance == best
-    codes = np.arange(8)
-    even = np.where(ties & (codes % 2 == 0), codes, 99).min(-1)
-    code = np.where(even < 99, even, ties.argmax(-1))
-    return (code | np.where(np.signbit(values), 8, 0)).astype(np.uint8)
-
-
 def quantise(x, scale=None):
     """Blocks of 16 of the last axis: codes, and scales of f8e4m3fn."""
     x = x.float().numpy()
@@ -175,8 +161,8 @@ def quantise(x, scale=None):
     with np.errstate(divide="ignore"):
         inverse = rounded if scale is None else rounded * (np.float32(1) / np.float32(scale))
         factor = np.minimum(np.float32(1) / inverse, limit)
-    codes = to_f4((blocks * factor[..., None]).astype(np.float32)).reshape(x.shape)
-    return torch.from_numpy(codes), stored
+    scaled = (blocks * factor[..., None]).astype(np.float32)
+    return to_f4(torch.from_numpy(scaled)).reshape(x.shape), stored
 
 
 def quantise_8(x):
@@ -218,9 +204,6 @@ def in_groups(matrix, starts, targets):
     return torch.from_numpy(flat.reshape(rows, columns))
 
 
-F4_VALUES = torch.from_numpy(np.concatenate([F4, -F4])).double()
-
-
 def grouped_quantisation_cases(family):
     starts, targets = [0, 3, 5], [0, 128, 256]
     offsets = [In("i32", [3], table="list:" + ",".join(map(str, v))) for v in (starts, targets)]
@@ -229,7 +212,7 @@ def grouped_quantisation_cases(family):
         result = Out(in_groups(x.t, starts, targets), None, "f8e4m3fn")
         body = "preprocess_grouped_matmul_input_sf %a, %b, %c"
         family.case(f"preprocess_grouped_matmul_input_sf/f8e4m3fn/{columns}", [x, *offsets], body, result)
-    for dtype in ("f32", "bf16"):
+    for dtype in ("f32", "bf16", "f16"):
         x = In(dtype, [9, 80], table="wide", seed=3)
         codes, scales = quantise(x.t)
         outs = [Out(codes, None, "f4e2m1fn"), Out(in_groups(scales, starts, targets), None, "f8e4m3fn")]
@@ -250,8 +233,8 @@ def grouped_quantisation_cases(family):
 
     outs = []
     for i, (start, rows) in enumerate([(0, 2), (2, 3)]):
-        left = F4_VALUES[a.t[start : start + rows].long()] * unswizzled(scale1.t.double()[128 * i : 128 * i + 128], rows)
-        right = F4_VALUES[b.t[i].long()].t() * unswizzled(scale2.t.double()[i], 128)
+        left = a.t[start : start + rows].double() * unswizzled(scale1.t.double()[128 * i : 128 * i + 128], rows)
+        right = b.t[i].double().t() * unswizzled(scale2.t.double()[i], 128)
         outs.append((left @ right.t()) * alpha.t.double()[i])
     inputs = [a, b, scale1, scale2, alpha, *more]
     names = ", ".join(f"%{n}" for n in "abcdefgh")
@@ -261,10 +244,10 @@ def grouped_quantisation_cases(family):
     # Casts of the type that PyTorch does not have.
     for to in ("f32", "f64", "bf16", "f8e4m3fn"):
         x = In("f4e2m1fn", [16], table="walk:special")
-        family.case(f"cast/f4e2m1fn-{to}/values", [x], f"cast %a {to}", F4_VALUES[x.t.long()].to(torch_type(to)))
+        family.case(f"cast/f4e2m1fn-{to}/values", [x], f"cast %a {to}", x.t.to(torch_type(to)))
     for dtype in FLOATS:
         x = In(dtype, [257], table="walk:wide", seed=3)
-        family.case(f"cast/{dtype}-f4e2m1fn/values", [x], "cast %a f4e2m1fn", Out(torch.from_numpy(to_f4(x.t.double().numpy())), None, "f4e2m1fn"))
+        family.case(f"cast/{dtype}-f4e2m1fn/values", [x], "cast %a f4e2m1fn", narrowed(x.t.double(), "f4e2m1fn"))
 
 
 def quantisation_cases(family):

@@ -136,6 +136,12 @@ impl<'a> Interp<'a> {
         }
     }
 
+    /// A list of tuples.
+    fn rows(&mut self, rows: Vec<Vec<Py>>, span: Span) -> Py {
+        let rows = rows.into_iter().map(|row| self.list(row, true, span)).collect();
+        self.list(rows, false, span)
+    }
+
     /// Python's own functions.
     fn builtin(&mut self, name: &str, arguments: &Arguments<'a>, span: Span) -> Py {
         let values: Vec<&Py> = arguments.positional.iter().map(|argument| &argument.0).collect();
@@ -162,6 +168,25 @@ impl<'a> Interp<'a> {
                 Some(None) => {
                     return self.refuse(Diagnostic::user(code::TOO_LARGE, "the range is too long"), span);
                 }
+                None => None,
+            },
+            ("enumerate", [value]) => match value.items() {
+                Some(items) => {
+                    let pairs = items.iter().enumerate().map(|(i, item)| vec![Py::int(i as i64), item.clone()]);
+                    return self.rows(pairs.collect(), span);
+                }
+                None => None,
+            },
+            ("zip", [_, ..]) => match values.iter().map(|value| value.items()).collect::<Option<Vec<_>>>() {
+                Some(lists) => {
+                    let length = lists.iter().map(|list| list.len()).min().unwrap_or(0);
+                    let rows = (0..length).map(|i| lists.iter().map(|list| list[i].clone()).collect());
+                    return self.rows(rows.collect(), span);
+                }
+                None => None,
+            },
+            ("reversed", [value]) => match value.items() {
+                Some(items) => return self.list(items.iter().rev().cloned().collect(), false, span),
                 None => None,
             },
             ("min" | "max", _) => extreme(name == "max", &values),

@@ -10,7 +10,7 @@ pub(super) const READABLE_VALUES: &str = "values are numbers, lists, arithmetic 
 /// Names that mean something without an import.
 const KNOWN: [&str; 6] = ["torch", "DataType", "FusionDefinition", "math", "nvfuser_direct", "np"];
 /// Python's own functions that are read.
-pub(super) const BUILTINS: [&str; 17] = [
+pub(super) const BUILTINS: [&str; 35] = [
     "float",
     "int",
     "bool",
@@ -28,6 +28,24 @@ pub(super) const BUILTINS: [&str; 17] = [
     "isinstance",
     "repr",
     "str",
+    "enumerate",
+    "zip",
+    "reversed",
+    "sorted",
+    "any",
+    "all",
+    "map",
+    "filter",
+    "set",
+    "dict",
+    "type",
+    "hasattr",
+    "getattr",
+    "iter",
+    "next",
+    "divmod",
+    "pow",
+    "object",
 ];
 
 /// The value of an imported name.
@@ -48,6 +66,7 @@ pub(super) fn unbound(name: &str) -> Option<Py> {
         "nan" => Some(Py::float(f64::NAN)),
         "infj" => Some(Py::Number(super::recipe::Number::Complex(0.0, f64::INFINITY))),
         "nanj" => Some(Py::Number(super::recipe::Number::Complex(0.0, f64::NAN))),
+        _ if ["Error", "Exception", "Warning"].iter().any(|end| name.ends_with(end)) => Some(Py::path(name)),
         _ if KNOWN.contains(&name) || BUILTINS.contains(&name) => Some(Py::path(name)),
         _ => None,
     }

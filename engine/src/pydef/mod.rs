@@ -46,6 +46,7 @@ mod recipe;
 #[cfg(test)]
 mod tests;
 mod torch;
+mod typing;
 mod value;
 
 pub use names::{dtype_of_torch, torch_name};

@@ -74,8 +74,7 @@ impl<'a> Interp<'a> {
         };
         let mut given = collect(row, arguments)?;
         adapt::arguments(self, draft, &mut given);
-        let args = self.bound(draft, given)?;
-        let results = self.drafts[draft].builder.apply(&args)?;
+        let results = self.build(draft, given)?;
         self.drafts[draft].name_results(targets, &results)?;
         let mut values: Vec<Py> = results.into_iter().map(|result| Py::Node(draft, result)).collect();
         if values.len() == 1 && targets.len() <= 1 {
@@ -98,13 +97,12 @@ impl<'a> Interp<'a> {
         let row = ops::find(name).ok_or_else(|| Diagnostic::bug(format!("the table has no `{name}`")))?;
         let params = row.params.iter().zip(operands.into_iter().map(Some).chain(std::iter::repeat(None)));
         let params = params.map(|(_, operand)| operand.map(|value| (value, span))).collect();
-        let args = self.bound(draft, Given { row, params, more: Vec::new(), others: Vec::new() })?;
-        let results = self.drafts[draft].builder.apply(&args)?;
+        let results = self.build(draft, Given { row, params, more: Vec::new(), others: Vec::new() })?;
         results.first().map(|result| Py::Node(draft, *result)).ok_or_else(|| Diagnostic::bug("no result"))
     }
 
     /// The arguments in the form that the row asks for.
-    fn bound(&mut self, draft: usize, given: Given<'a>) -> Result<Args> {
+    pub(super) fn bound(&mut self, draft: usize, given: Given<'a>) -> Result<Args> {
         let row = given.row;
         if let Some((name, _, span)) = given.others.first() {
             return Err(unknown_argument(row, name, *span));

@@ -7,6 +7,8 @@ use crate::diag::{Diagnostic, Result, Span, code};
 
 /// How many errors of one text are kept.
 pub(super) const MAX_ERRORS: usize = 100;
+/// How deep tuples of the variables of `for` nest.
+const MAX_TARGETS: usize = 8;
 /// What is said behind a construct that cannot be read.
 pub(super) const READABLE: &str = "definitions are made of imports, `def`, assignments, calls such as `fd.ops.add(a, b)`, `with`, `if`, and `for` over a list";
 
@@ -309,25 +311,42 @@ impl<'a> Parser<'a> {
         Ok(StmtKind::For { target, values, body })
     }
 
-    /// The variables of `for`, which end before `in`.
+    /// The variables of `for`, which end before `in`; tuples of them may nest.
     fn targets(&mut self) -> Result<Expr> {
         let start = self.span();
-        let wrapped = self.eat("(");
-        let mut items = Vec::new();
+        let mut open: Vec<Vec<Expr>> = vec![Vec::new()];
         loop {
+            if self.eat("(") {
+                if open.len() == MAX_TARGETS {
+                    let message = format!("the variables of `for` nest deeper than {MAX_TARGETS} levels");
+                    return Err(Diagnostic::user(code::TOO_LARGE, message).label(self.span(), ""));
+                }
+                open.push(Vec::new());
+                continue;
+            }
             let name = self.name("a variable behind `for`")?;
-            items.push(Expr { kind: ExprKind::Name(name.text), span: name.span, height: 0 });
+            let mut item = Expr { kind: ExprKind::Name(name.text), span: name.span, height: 0 };
+            while open.len() > 1 && self.at_punct(")") {
+                self.next();
+                let mut items = open.pop().unwrap_or_default();
+                items.push(item);
+                item = tuple(items, self.since(start));
+            }
+            if let Some(innermost) = open.last_mut() {
+                innermost.push(item);
+            }
             if !self.eat(",") {
                 break;
             }
         }
-        if wrapped {
-            self.expect(")", "behind the variables of `for`")?;
+        if open.len() > 1 {
+            return Err(self.unexpected("`)` behind the variables of `for`"));
         }
-        match items.len() {
-            1 => Ok(items.remove(0)),
-            _ => Ok(Expr { kind: ExprKind::Tuple(items), span: self.since(start), height: 1 }),
+        let mut items = open.pop().unwrap_or_default();
+        if items.len() == 1 {
+            return Ok(items.remove(0));
         }
+        Ok(tuple(items, self.since(start)))
     }
 
     /// `:` and the block behind it, which may be on the same line.
@@ -505,6 +524,12 @@ impl<'a> Parser<'a> {
         }
         Ok(path)
     }
+}
+
+/// A tuple of variables.
+fn tuple(items: Vec<Expr>, span: Span) -> Expr {
+    let height = items.iter().map(|item| item.height).max().unwrap_or(0) + 1;
+    Expr { kind: ExprKind::Tuple(items), span, height }
 }
 
 /// Words that are no names.

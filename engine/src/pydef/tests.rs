@@ -499,6 +499,79 @@ fn names_do_not_change_the_structure() {
 }
 
 #[test]
+fn operands_of_lower_rank_get_axes_in_front() {
+    check_text(
+        &body(
+            "a = fd.define_tensor(shape=[-1, 3], contiguity=[True, True])
+             b = fd.define_tensor(shape=[3], contiguity=[True])
+             c = fd.define_tensor(shape=[], contiguity=[])
+             d = fd.ops.where(fd.ops.gt(c, b), a, c)
+             e = fd.define_tensor(shape=[], contiguity=[], dtype=DataType.Double)
+             f = fd.ops.add(a, e)
+             fd.add_output(d)
+             fd.add_output(f)",
+        ),
+        expect![[r#"
+            fusion @nvfuser_fusion(%a: f32[?, 3] contiguity(true, true) order(0, 1), %b: f32[3] contiguity(true) order(0), %c: f32[], %e: f64[]) {
+              %0 = broadcast %c flags(true)
+              %1 = gt %0, %b
+              %2 = broadcast %1 flags(true, false)
+              %3 = broadcast %c flags(true, true)
+              %d = where %2, %a, %3
+              %4 = cast %e f32
+              %5 = broadcast %4 flags(true, true)
+              %f = add %a, %5
+              return %d, %f
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn types_are_those_of_nvfuser() {
+    let source = body(
+        "h = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Half)
+         b = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Bool)
+         i = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Int32)
+         c = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.ComplexFloat)
+         s = fd.define_scalar(None, dtype=DataType.Float)
+         for x in [
+             fd.ops.relu(h), fd.ops.neg(h), fd.ops.max(h, dims=[0]), fd.ops.sum(h, dims=[0]),
+             fd.ops.sum(h, dims=[0], dtype=DataType.Float), fd.ops.where(b, h, 0.0), fd.ops.clamp(h, None, 1.0),
+             fd.ops.add(i, 1.5), fd.ops.add(i, s), fd.ops.add(i, 1), fd.ops.mul(b, 2), fd.ops.mul(b, 2.0),
+             fd.ops.add(i, 1j), fd.ops.mul(h, 2.0), fd.ops.add(c, 1.5), fd.ops.gt(i, 0.5), fd.ops.clamp(i, 0.5, None),
+             fd.ops.mean(i, dims=[0]), fd.ops.exp(i), fd.ops.truediv(i, i), fd.ops.abs(c)
+         ]: fd.add_output(x)",
+    );
+    let fusion = one(&source).fusion;
+    let types: Vec<&str> = fusion.outputs.iter().map(|output| fusion.tensors[*output].dtype.name()).collect();
+    assert_eq!(
+        types.join(" "),
+        "f16 f32 f16 f16 f32 f16 f16 f64 f32 i32 i64 f64 c128 f32 c64 bool i32 f64 f32 f32 f32"
+    );
+}
+
+#[test]
+fn loops_take_tuples_apart() {
+    check_text(
+        &body(
+            "x = fd.define_tensor(shape=[3], contiguity=[True])
+             for i, (scale, shift) in enumerate(zip([1.5, 2.5], (1, 2))): x = x * scale + (shift + i)
+             fd.add_output(x)",
+        ),
+        expect![[r#"
+            fusion @nvfuser_fusion(%x: f32[3] contiguity(true) order(0)) {
+              %0 = mul %x, 1.5
+              %1 = add %0, 1.0
+              %2 = mul %1, 2.5
+              %3 = add %2, 3.0
+              return %3
+            }
+        "#]],
+    );
+}
+
+#[test]
 fn bytes_never_panic() {
     let seed = body(&format!("{X}y = fd.ops.sum(x * 2, dims=[0], keepdim=True)\nfd.add_output(y)"))
         + "inputs = [torch.randn(6, 8)[1:].t()]\n";

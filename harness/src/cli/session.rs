@@ -35,7 +35,9 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
     if !loaded.errors.is_empty() {
         let lines: Vec<String> = loaded.errors.iter().map(|error| format!("{error}\n")).collect();
         let count = lines.len();
-        let text = format!("{}{count} error(s) in case files; nothing was run", lines.concat());
+        let code = loaded.errors[0].code;
+        let more = format!("`harness explain {code}` says more about the first");
+        let text = format!("{}{count} error(s) in case files; nothing was run; {more}", lines.concat());
         return Err(Failure::new(exit::BAD_CASES, text));
     }
     if args.faults {

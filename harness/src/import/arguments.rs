@@ -22,10 +22,9 @@ pub(crate) fn arguments(fusion: &Fusion, record: &Record, arrays: &BTreeMap<Stri
         match (entry, *declared) {
             (Entry::Tensor(entry), Operand::Tensor(_)) => {
                 let what = format!("input {position}");
-                Ok(Arg::Tensor(
-                    recorded(&what, entry, entry.data.as_deref(), arrays)?
-                        .ok_or_else(|| refused(format!("{what}: the record names no array for it")))?,
-                ))
+                let tensor = recorded(&what, entry, entry.data.as_deref(), arrays)?;
+                let tensor = tensor.ok_or_else(|| refused(format!("{what}: the record names no array for it")))?;
+                Ok(Arg::Tensor(tensor.unpacked()?))
             }
             (Entry::Scalar(entry), Operand::Scalar(s)) => {
                 Ok(Arg::Scalar(scalar(position, entry, fusion.scalars[s].dtype)?))
@@ -100,9 +99,26 @@ fn scalar(position: usize, entry: &ScalarEntry, declared: DType) -> Result<Value
             let exact = entry.hex.as_deref().and_then(hex_float);
             (Value::Float(exact.or_else(|| text.parse().ok()).ok_or_else(wrong)?), DType::F64)
         }
+        "complex" => {
+            let (re, im) = complex(&text).ok_or_else(wrong)?;
+            (Value::Complex(re, im), DType::C128)
+        }
         other => return Err(refused(format!("input {position}: scalars of type `{other}` are not read"))),
     };
     Ok(eval::cast(own, declared, value))
+}
+
+/// `(1+2j)`, `-2.5j`, as Python prints complex numbers.
+fn complex(text: &str) -> Option<(f64, f64)> {
+    let text = text.trim().trim_start_matches('(').trim_end_matches(')');
+    let Some(parts) = text.strip_suffix('j') else { return text.parse().ok().map(|re| (re, 0.0)) };
+    // The sign of the imaginary part is the last one that belongs to no exponent.
+    let bytes = parts.as_bytes();
+    let signed = |&at: &usize| matches!(bytes[at], b'+' | b'-') && !matches!(bytes[at - 1], b'e' | b'E');
+    match (1..bytes.len()).rev().find(signed) {
+        Some(at) => Some((parts.get(..at)?.parse().ok()?, parts.get(at..)?.parse().ok()?)),
+        None => parts.parse().ok().map(|im| (0.0, im)),
+    }
 }
 
 /// `0x1.8p-1`, as C and Python print floats exactly.
@@ -146,6 +162,21 @@ mod tests {
         }
         assert_eq!(hex_float("-inf"), Some(f64::NEG_INFINITY));
         assert_eq!(hex_float("0.5"), None);
+    }
+
+    #[test]
+    fn complex_scalars_are_read() {
+        for (text, expected) in [
+            ("(1+2j)", Some((1.0, 2.0))),
+            ("(1e-05-2.5e+3j)", Some((1e-5, -2500.0))),
+            ("-2j", Some((0.0, -2.0))),
+            ("(inf+1j)", Some((f64::INFINITY, 1.0))),
+            ("3.5", Some((3.5, 0.0))),
+            ("j", None),
+            ("1+", None),
+        ] {
+            assert_eq!(complex(text), expected, "{text}");
+        }
     }
 
     #[test]

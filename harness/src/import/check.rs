@@ -8,7 +8,7 @@ use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::Fusion;
 use engine::num::DType;
 use engine::refeval::{Tolerance, compare};
-use engine::tensor::{Arg, HostTensor};
+use engine::tensor::{Arg, HostTensor, TensorMeta};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -109,14 +109,17 @@ fn one(
     (got, strides): (&HostTensor, bool),
     ties: &dyn Fn(&HostTensor) -> Result<bool>,
 ) -> Result<()> {
-    let dtype = entry.dtype()?;
+    // Two numbers of a byte are two elements of a fusion.
+    let packed = TensorMeta { dtype: entry.dtype()?, sizes: entry.shape.clone(), strides: entry.stride.clone() };
+    let meta = packed.unpacked()?;
     let shown = format!("{} {:?} strides {:?}", got.dtype(), got.sizes(), got.strides());
-    let expected = format!("{dtype} {:?} strides {:?}", entry.shape, entry.stride);
-    let same_meta = got.dtype() == dtype && got.sizes() == entry.shape && (!strides || got.strides() == entry.stride);
+    let expected = format!("{} {:?} strides {:?}", meta.dtype, meta.sizes, meta.strides);
+    let same_elements = got.dtype() == meta.dtype && got.sizes() == meta.sizes;
+    let same_meta = same_elements && (!strides || got.strides() == meta.strides);
     if !same_meta {
         outcome.line(false, format_args!("{what}: is {shown}, the record has {expected}"));
     }
-    if got.dtype() != dtype || got.sizes() != entry.shape {
+    if !same_elements {
         return Ok(());
     }
     let Some(wanted) = recorded(what, entry, name, arrays)? else {
@@ -125,6 +128,7 @@ fn one(
         }
         return Ok(());
     };
+    let wanted = wanted.unpacked()?;
     let result = compare(got, &wanted, tolerance(record, &wanted))?;
     if !result.passed() && ties(&wanted)? {
         if same_meta {
