@@ -386,7 +386,9 @@ def ternary_cases(family):
             for name, sizes, layout in shapes:
                 tables = ["special"] * 3
                 if op == "lerp":
-                    tables = ["wide" if kind(dtype) == "float" else "small"] * 2 + ["unit" if kind(dtype) == "float" else "small"]
+                    tables = ["wide" if kind(dtype) == "float" else "small"] * 2 + [
+                        "unit" if kind(dtype) == "float" else "small"
+                    ]
                 ins = [In(dtype, sizes, s, i, tables[i], i + 1) for i, s in enumerate(layout)]
                 values = [x.t for x in ins]
                 if op == "lerp" and kind(dtype) in ("int", "bool"):
@@ -396,7 +398,11 @@ def ternary_cases(family):
                 elif dtype in NATIVE:
                     result = fn(*values)
                 else:
-                    np_fn = (lambda x, l, h: np.minimum(np.maximum(x, l), h)) if op == "clamp" else (lambda x, t, v: np.where(x > t, x, v))
+                    np_fn = (
+                        (lambda x, l, h: np.minimum(np.maximum(x, l), h))
+                        if op == "clamp"
+                        else (lambda x, t, v: np.where(x > t, x, v))
+                    )
                     result = by_numpy(np_fn, *values)
                 strides = torch.clamp(*(stand_in(x, dtype != to) for x in ins)).stride()
                 family.case(f"{op}/{dtype}/{name}", ins, f"{op} %a, %b, %c", Out(result, strides))
@@ -484,7 +490,9 @@ def promotion_cases(family):
             x = In(a, [3, 4], [1, 3], table="small", seed=1)
             common = torch.result_type(x.t, value)
             # There is no complex type of half the width of c64.
-            to = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}.get(common, common)
+            to = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}.get(
+                common, common
+            )
             exact = torch.add(x.t.to(to), value)
             strides = torch.add(stand_in(x, to != torch_type(a)), 1).stride()
             family.case(f"promote_scalar/{a}-{b}/add", [x, Num(b, value)], "add %a, %b", Out(exact, strides))
