@@ -39,8 +39,8 @@ TYPES = {
     "f8e4m3fn": (torch.float8_e4m3fn, 1, "float", 4, 3),
     "f8e5m2": (torch.float8_e5m2, 1, "float", 5, 2),
     "f8e8m0fnu": (torch.float8_e8m0fnu, 1, "float", 8, 0),
-    # Codes in the low half of a byte, which PyTorch has no type for.
-    "f4e2m1fn": (torch.uint8, 1, "code", 2, 1),
+    # Codes in the low half of a byte; PyTorch has no type for them.
+    "f4e2m1fn": (None, 1, "float", 2, 1),
     "i64": (torch.int64, 8, "int", 0, 0),
     "i32": (torch.int32, 4, "int", 0, 0),
     "i16": (torch.int16, 2, "int", 0, 0),
@@ -53,9 +53,9 @@ TYPES = {
     "c64": (torch.complex64, 8, "complex", 8, 23),
     "c128": (torch.complex128, 16, "complex", 11, 52),
 }
-NAMES = {row[0]: name for name, row in TYPES.items() if row[2] != "code"}
+NAMES = {row[0]: name for name, row in TYPES.items()}
 FLOATS = ["f64", "f32", "f16", "bf16"]
-FLOAT8 = ["f8e4m3fn", "f8e5m2", "f8e8m0fnu"]
+SMALL = ["f8e4m3fn", "f8e5m2", "f8e8m0fnu", "f4e2m1fn"]
 SIGNED = ["i64", "i32", "i16", "i8"]
 UNSIGNED = ["u8", "u16", "u32", "u64"]
 INTS = SIGNED + UNSIGNED
@@ -93,9 +93,31 @@ def part(dtype):
     return {"c64": "f32", "c128": "f64"}.get(dtype, dtype)
 
 
+F4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
+F4_VALUES = torch.cat([F4, -F4])
+
+
+def to_f4(values):
+    """Codes of the nearest values, ties to even codes, beyond 6 to 6."""
+    distance = (values.double().abs().unsqueeze(-1) - F4).abs()
+    # Of two at the same distance, the one with an even code is preferred.
+    order = distance * 4 + torch.tensor([0.0, 1.0] * 4) * 1e-9
+    code = torch.where(values.abs() > 6, 7, order.argmin(-1))
+    return (code + 8 * torch.signbit(values)).to(torch.uint8)
+
+
+def narrowed(values, dtype):
+    """Numbers rounded to a type, and the type's name where PyTorch has none."""
+    if dtype == "f4e2m1fn":
+        return Out(to_f4(values), None, dtype)
+    return Out(values.to(TYPES[dtype][0]), None, dtype)
+
+
 def encode(dtype, values):
     """Little-endian bytes of each number, each rounded to the type."""
     torch_type, width, of, *_ = TYPES[dtype]
+    if dtype == "f4e2m1fn":
+        return [bytes([int(code)]) for code in to_f4(torch.tensor([float(v) for v in values]))]
     if of == "int":
         bits = 8 * width
         return [(int(v) & ((1 << bits) - 1)).to_bytes(width, "little") for v in values]
@@ -141,8 +163,8 @@ PLACES += [103.5, 127.5, 150.25, 709.5, 745.0, 1000.5, 12345.678, 3e5, 1e-3, 1e-
 def special(dtype):
     """The entries of a type that its operations are most likely to get wrong."""
     torch_type, width, of, exponent, fraction = TYPES[dtype]
-    if dtype in FLOAT8 or of == "code":
-        return [bytes([i]) for i in range(16 if of == "code" else 256)]
+    if dtype in SMALL:
+        return [bytes([i]) for i in range(16 if dtype == "f4e2m1fn" else 256)]
     if of == "float":
         entries = [p.to_bytes(width, "little") for p in float_patterns(exponent, fraction)]
         entries += encode(dtype, [s * v for v in PLACES for s in (1, -1)])
@@ -196,7 +218,9 @@ class Tables:
         if word == "walk":
             return "walk", self.entries(dtype, rest)
         if word == "list":
-            numbers = [complex(v) if "j" in v else float(v) if "." in v or "n" in v else int(v) for v in rest.split(",")]
+            numbers = [
+                complex(v) if "j" in v else float(v) if "." in v or "n" in v else int(v) for v in rest.split(",")
+            ]
             return "walk", encode(dtype, numbers)
         return "hash", self.entries(dtype, name)
 
@@ -219,7 +243,8 @@ class Tables:
             case "nonzero":
                 return [e for e in special(dtype) if any(e) and e != encode(dtype, [-1])[0]]
             case "wide":
-                return encode(dtype, [(i * 37 % 251 - 125) / 32 for i in range(251)])
+                numbers = [(i * 37 % 251 - 125) / 32 for i in range(251)]
+                return encode(dtype, map(abs, numbers) if dtype in UNSIGNED + ["f8e8m0fnu"] else numbers)
             case "normal":
                 kept = torch.frombuffer(bytearray(b"".join(special(dtype))), dtype=TYPES[dtype][0])
                 least = torch.finfo(kept.dtype).smallest_normal
@@ -228,7 +253,9 @@ class Tables:
                 # Numbers that an integer type can hold.
                 low, high = (-(2.0 ** log2_limit(rest)) if rest in SIGNED else -1.0), 2.0 ** log2_limit(rest)
                 entries = special(dtype) + encode(dtype, [low / 2, low + 1, high / 2, high - 1, -0.5, 0.99, 254.5])
-                numbers = torch.frombuffer(bytearray(b"".join(entries)), dtype=TYPES[dtype][0]).to(torch.complex128).real
+                numbers = (
+                    torch.frombuffer(bytearray(b"".join(entries)), dtype=TYPES[dtype][0]).to(torch.complex128).real
+                )
                 inside = [(low - (rest in SIGNED) < float(v) < high) for v in numbers]
                 return [e for e, good in zip(entries, inside) if good]
             case "distinct":
@@ -255,9 +282,16 @@ class In:
         if mode == "hash":
             picks = mix(seed, places) % np.uint64(len(entries))
         raw = np.frombuffer(b"".join(entries), dtype=np.uint8).reshape(len(entries), -1)[picks.astype(np.int64)]
-        torch_type = TYPES[dtype][0]
-        storage = torch.frombuffer(bytearray(raw.tobytes()), dtype=torch_type) if self.length else torch.empty(0, dtype=torch_type)
-        self.t = storage.as_strided(self.sizes, self.strides, self.offset)
+        # The elements; of f4e2m1fn their values in `t`, their codes in `codes`.
+        torch_type = TYPES[dtype][0] or torch.uint8
+        storage = (
+            torch.frombuffer(bytearray(raw.tobytes()), dtype=torch_type)
+            if self.length
+            else torch.empty(0, dtype=torch_type)
+        )
+        self.t = self.codes = storage.as_strided(self.sizes, self.strides, self.offset)
+        if dtype == "f4e2m1fn":
+            self.t = F4_VALUES[storage.long()].float().as_strided(self.sizes, self.strides, self.offset)
 
     def declaration(self, name):
         return f"%{name}: {self.dtype}[{', '.join(map(str, self.decl))}]"
@@ -395,5 +429,3 @@ def log2_limit(dtype):
     """Floats below 2^this convert to the integer type."""
     bits = 8 * TYPES[dtype][1]
     return bits - 1 if dtype in SIGNED else bits
-
-

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from .data import COMPLEX, FLOAT8, FLOATS, INTS, NATIVE, REPORT, SIGNED, TYPES, UNSIGNED, Family, In, Num, Out
+from .data import COMPLEX, SMALL, FLOATS, INTS, NATIVE, REPORT, SIGNED, TYPES, UNSIGNED, Family, In, Num, Out
 from .data import dense_strides, kind, log2_limit, part
 from .layouts import same_shape_pairs, stand_in, strided, tensors
 
@@ -97,7 +97,7 @@ PREDICATES = {
     "isreal": (torch.isreal, lambda x: x == x),
 }
 COMPLEX_PREDICATES = ["logical_not", "isfinite", "isinf", "isnan", "isreal"]
-TYPES_OF_ALL = FLOATS + FLOAT8 + INTS + ["bool"]
+TYPES_OF_ALL = FLOATS + SMALL + INTS + ["bool"]
 
 
 def unary_cases(family):
@@ -130,7 +130,7 @@ def unary_cases(family):
             each(op, dtype, lambda t, fn=fn, dtype=dtype: fn(t.to(torch.complex128)).to(torch_type(dtype)), dtype)
 
     for op, (fn, np_fn) in EXACT.items():
-        for dtype in FLOATS + FLOAT8 + INTS:
+        for dtype in FLOATS + SMALL + INTS:
             to = compute(dtype)
             if kind(dtype) == "float":
                 each(op, dtype, lambda t, fn=fn, to=to: fn(t.to(torch_type(to))), to)
@@ -144,6 +144,7 @@ def unary_cases(family):
                     torch_type(dtype if op == "neg" else part(dtype))
                 )
                 each(op, dtype, wider, dtype)
+    each("real", "bool", lambda t: t.clone(), "bool")
     for dtype in COMPLEX:
         each("imag", dtype, lambda t: torch.imag(t).clone(), dtype)
     for dtype in INTS + ["bool"]:
@@ -316,19 +317,19 @@ def integer_binary(family, op, fn, np_fn, dtypes):
 
 def binary_cases(family):
     for op, (fn, np_fn) in ARITHMETIC.items():
-        for dtype in FLOATS + FLOAT8:
-            pairs(family, op, dtype, float_binary(op, fn, dtype), compute(dtype), few=dtype in FLOAT8)
+        for dtype in FLOATS + SMALL:
+            pairs(family, op, dtype, float_binary(op, fn, dtype), compute(dtype), few=dtype in SMALL)
         integer_binary(family, op, fn, np_fn, INTS)
     for op, fn in FLOAT_BINARY.items():
-        for dtype in FLOATS + FLOAT8:
-            pairs(family, op, dtype, float_binary(op, fn, dtype), compute(dtype), few=dtype in FLOAT8)
+        for dtype in FLOATS + SMALL:
+            pairs(family, op, dtype, float_binary(op, fn, dtype), compute(dtype), few=dtype in SMALL)
         if op != "nextafter":
             for dtype in INTS + ["bool"]:
                 exact = lambda a, b, f=fn: f(as_float(a).double(), as_float(b).double()).float()
                 pairs(family, op, dtype, exact, "f32", few=dtype not in ("i32", "bool"))
     for op, (fn, np_fn) in COMPARISONS.items():
-        for dtype in FLOATS + FLOAT8:
-            pairs(family, op, dtype, float_binary(op, fn, dtype), compute(dtype), few=dtype in FLOAT8)
+        for dtype in FLOATS + SMALL:
+            pairs(family, op, dtype, float_binary(op, fn, dtype), compute(dtype), few=dtype in SMALL)
         integer_binary(family, op, fn, np_fn, INTS + ["bool"])
     for op, (fn, np_fn) in BITS.items():
         integer_binary(family, op, fn, np_fn, INTS + ["bool"])
@@ -351,6 +352,9 @@ def binary_cases(family):
             pairs(family, op, dtype, expected, dtype, ("special", "small") if op == "div" else ("small", "special"))
     for dtype in ["f64", "f32"]:
         pairs(family, "complex", dtype, torch.complex, dtype)
+    for dtype in ["f16", "bf16"] + SMALL + INTS + ["bool"]:
+        joined = lambda a, b: torch.complex(as_float(a), as_float(b))
+        pairs(family, "complex", dtype, joined, "f32", few=True)
 
 
 # ---- three operands ----
@@ -377,31 +381,42 @@ def ternary_cases(family):
         return torch.where(x > t, x, v)
 
     for op, fn in {"lerp": lerp, "clamp": clamp, "threshold": threshold}.items():
-        for dtype in FLOATS + (INTS if op != "lerp" else COMPLEX):
-            to = compute(dtype)
+        for dtype in FLOATS + SMALL + INTS + (COMPLEX + ["bool"] if op == "lerp" else []):
+            to = "f32" if op == "lerp" and kind(dtype) in ("int", "bool") else compute(dtype)
             for name, sizes, layout in shapes:
                 tables = ["special"] * 3
                 if op == "lerp":
-                    tables = ["wide" if kind(dtype) == "float" else "small"] * 2 + ["unit" if kind(dtype) == "float" else "small"]
+                    tables = ["wide" if kind(dtype) == "float" else "small"] * 2 + [
+                        "unit" if kind(dtype) == "float" else "small"
+                    ]
                 ins = [In(dtype, sizes, s, i, tables[i], i + 1) for i, s in enumerate(layout)]
                 values = [x.t for x in ins]
-                if kind(dtype) in ("float", "complex"):
+                if op == "lerp" and kind(dtype) in ("int", "bool"):
+                    result = fn(*(as_float(v).double() for v in values)).float()
+                elif kind(dtype) in ("float", "complex"):
                     result = fn(*map(wide, values)).to(torch_type(to))
                 elif dtype in NATIVE:
                     result = fn(*values)
                 else:
-                    np_fn = (lambda x, l, h: np.minimum(np.maximum(x, l), h)) if op == "clamp" else (lambda x, t, v: np.where(x > t, x, v))
+                    np_fn = (
+                        (lambda x, l, h: np.minimum(np.maximum(x, l), h))
+                        if op == "clamp"
+                        else (lambda x, t, v: np.where(x > t, x, v))
+                    )
                     result = by_numpy(np_fn, *values)
                 strides = torch.clamp(*(stand_in(x, dtype != to) for x in ins)).stride()
                 family.case(f"{op}/{dtype}/{name}", ins, f"{op} %a, %b, %c", Out(result, strides))
-    for dtype in FLOATS + INTS + ["bool"] + COMPLEX + FLOAT8:
+    for dtype in FLOATS + INTS + ["bool"] + COMPLEX + SMALL:
         for name, sizes, layout in shapes:
             ins = [In("bool" if i == 0 else dtype, sizes, s, i, "special", i + 1) for i, s in enumerate(layout)]
             to = compute(dtype)
-            bits = torch_type(f"i{8 * TYPES[dtype][1]}") if dtype not in NATIVE else torch_type(dtype)
-            result = torch.where(ins[0].t, ins[1].t.view(bits), ins[2].t.view(bits)).view(torch_type(dtype))
+            first, second = (x.t.to(torch_type(to)) for x in ins[1:])
+            if dtype not in NATIVE and kind(dtype) == "int":
+                bits = torch_type(f"i{8 * TYPES[dtype][1]}")
+                first, second = first.view(bits), second.view(bits)
+            result = torch.where(ins[0].t, first, second).view(torch_type(to))
             strides = torch.clamp(*(stand_in(x, x.dtype != "bool" and dtype != to) for x in ins)).stride()
-            family.case(f"where/{dtype}/{name}", ins, "where %a, %b, %c", Out(result.to(torch_type(to)), strides))
+            family.case(f"where/{dtype}/{name}", ins, "where %a, %b, %c", Out(result, strides))
     for dtype in FLOATS + ["i32", "i64"]:
         x = In(dtype, [3, 4], [1, 3], table="wide", seed=1)
         exact = torch.clamp(wide(x.t), -1, 2).to(torch_type(compute(dtype)))
@@ -427,7 +442,7 @@ def convert(x, dtype, to):
 
 
 def cast_cases(family):
-    names = [name for name in TYPES if kind(name) != "code"]
+    names = [name for name in TYPES if name != "f4e2m1fn"]
     for dtype in names:
         for to in names:
             if dtype == to:
@@ -475,7 +490,9 @@ def promotion_cases(family):
             x = In(a, [3, 4], [1, 3], table="small", seed=1)
             common = torch.result_type(x.t, value)
             # There is no complex type of half the width of c64.
-            to = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}.get(common, common)
+            to = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}.get(
+                common, common
+            )
             exact = torch.add(x.t.to(to), value)
             strides = torch.add(stand_in(x, to != torch_type(a)), 1).stride()
             family.case(f"promote_scalar/{a}-{b}/add", [x, Num(b, value)], "add %a, %b", Out(exact, strides))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from .data import COMPLEX, FLOATS, TYPES, Family, In, Num, Out, dense_strides, encode
+from .data import COMPLEX, FLOATS, Family, In, Out, dense_strides, narrowed, to_f4
 from .elementwise import torch_type, wide
 from .layouts import stand_in, strided
 
@@ -51,14 +51,17 @@ def product_cases(family):
     family.case("matmul/f32/broadcast", [a, b], "matmul %a, %b", torch.matmul(a.t.double(), b.t.double()).float())
     a, b = In("f32", [2, 3], table="list:1.0,inf,2.0"), In("f32", [3, 2], table="list:1.0,0.0,nan,2.0,-1.0")
     family.case("matmul/f32/special", [a, b], "matmul %a, %b", torch.matmul(a.t.double(), b.t.double()).float())
-    for dtype in FLOATS:
+    for dtype in FLOATS + COMPLEX:
+        table = "wide" if dtype in FLOATS else "small"
         for name, shape in [("matrix", [3, 5]), ("batch", [2, 3, 5]), ("vector", [5]), ("empty", [0, 5])]:
-            x, w = In(dtype, shape, table="wide", seed=1), In(dtype, [4, 5], [1, 4], 0, "wide", 2)
-            bias = In(dtype, [4], table="wide", seed=3)
-            exact = F.linear(x.t.double(), w.t.double())
+            x, w = In(dtype, shape, table=table, seed=1), In(dtype, [4, 5], [1, 4], 0, table, 2)
+            bias = In(dtype, [4], table=table, seed=3)
+            exact = F.linear(wide(x.t), wide(w.t))
             family.case(f"linear/{dtype}/{name}", [x, w], "linear %a, %b", exact.to(torch_type(dtype)))
-            exact = F.linear(x.t.double(), w.t.double(), bias.t.double())
-            family.case(f"linear/{dtype}/{name}-bias", [x, w, bias], "linear %a, %b bias(%c)", exact.to(torch_type(dtype)))
+            exact = F.linear(wide(x.t), wide(w.t), wide(bias.t))
+            family.case(
+                f"linear/{dtype}/{name}-bias", [x, w, bias], "linear %a, %b bias(%c)", exact.to(torch_type(dtype))
+            )
 
 
 def attention_cases(family):
@@ -87,7 +90,9 @@ def attention_cases(family):
                     out = torch.ops.aten._safe_softmax(scores, -1) @ c
                     axes = strided([2, 3, q.sizes[2], 8], order)
                     lines = [f"%o, %l, %s, %p = sdpfa_fwd %a, %b, %c{text}"]
-                    family.case(f"sdpfa_fwd/{tail}", [q, k, v, *inputs], lines, [Out(out.to(to), axes), log.float()], "%o, %l")
+                    family.case(
+                        f"sdpfa_fwd/{tail}", [q, k, v, *inputs], lines, [Out(out.to(to), axes), log.float()], "%o, %l"
+                    )
 
                 attend("")
                 attend(" scale(0.5)", scale=0.5, tail=tail + "-scale")
@@ -116,48 +121,41 @@ def attention_cases(family):
 
 
 def grouped_cases(family):
-    for dtype in ["bf16", "f32", "f16"]:
+    for dtype in FLOATS:
         to = torch_type(dtype)
-        ends = [2, 2, 7]
+        ends = [8, 8, 24]
         offsets = In("i32", [3], table="list:" + ",".join(map(str, ends)))
         spans = list(zip([0, *ends], ends))
-        a, b = In(dtype, [7, 6], table="wide", seed=1), In(dtype, [3, 6, 4], strided([3, 6, 4], [0, 2, 1]), 0, "wide", 2)
+        a, b = In(dtype, [24, 16], table="wide", seed=1), In(
+            dtype, [3, 16, 8], strided([3, 16, 8], [0, 2, 1]), 0, "wide", 2
+        )
         x, y = a.t.double(), b.t.double()
         rows = torch.cat([x[s:e] @ y[i] for i, (s, e) in enumerate(spans)])
         family.case(f"grouped_mm/{dtype}/rows", [a, b, offsets], "grouped_mm %a, %b, %c", rows.to(to))
-        a, b = In(dtype, [3, 5, 6], table="wide", seed=1), In(dtype, [6, 7], table="wide", seed=2)
+        a, b = In(dtype, [3, 8, 16], table="wide", seed=1), In(dtype, [16, 24], [1, 16], 0, "wide", 2)
         x, y = a.t.double(), b.t.double()
         columns = torch.cat([x[i] @ y[:, s:e] for i, (s, e) in enumerate(spans)], 1)
         family.case(f"grouped_mm/{dtype}/columns", [a, b, offsets], "grouped_mm %a, %b, %c", columns.to(to))
-        a, b = In(dtype, [5, 7], table="wide", seed=1), In(dtype, [7, 4], table="wide", seed=2)
+        a, b = In(dtype, [8, 24], table="wide", seed=1), In(dtype, [24, 8], [1, 24], 0, "wide", 2)
         x, y = a.t.double(), b.t.double()
         depths = torch.stack([x[:, s:e] @ y[s:e] for s, e in spans])
         family.case(f"grouped_mm/{dtype}/depths", [a, b, offsets], "grouped_mm %a, %b, %c", depths.to(to))
     for dtype in ["f8e4m3fn", "f8e5m2"]:
-        a, b = In(dtype, [3, 16], table="small", seed=1), In(dtype, [16, 4], [1, 16], 0, "small", 2)
+        a, b = In(dtype, [16, 32], table="small", seed=1), In(dtype, [32, 16], [1, 32], 0, "small", 2)
         x, y = a.t.double(), b.t.double()
-        for name, left, right in [("one", [], []), ("rows", [3, 1], [1, 4])]:
+        for name, left, right in [("one", [], []), ("rows", [16, 1], [1, 16])]:
             s, t = In("f32", left, table="positive", seed=3), In("f32", right, table="positive", seed=4)
             exact = (x * s.t.double()) @ (y * t.t.double())
             for out in ("bf16", "f32"):
-                family.case(f"scaled_mm/{dtype}/{name}-{out}", [a, b, s, t], f"scaled_mm %a, %b, %c, %d dtype({out})", exact.to(torch_type(out)))
+                family.case(
+                    f"scaled_mm/{dtype}/{name}-{out}",
+                    [a, b, s, t],
+                    f"scaled_mm %a, %b, %c, %d dtype({out})",
+                    exact.to(torch_type(out)),
+                )
 
 
 # ---- block quantisation, by the definition of its kernels ----
-
-F4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=np.float32)
-
-
-def to_f4(values):
-    """Codes of the nearest values, ties to even codes, beyond 6 to 6."""
-    magnitude = np.abs(values)
-    distance = np.abs(magnitude[..., None] - F4)
-    best = distance.min(-1, keepdims=True)
-    ties = distance == best
-    codes = np.arange(8)
-    even = np.where(ties & (codes % 2 == 0), codes, 99).min(-1)
-    code = np.where(even < 99, even, ties.argmax(-1))
-    return (code | np.where(np.signbit(values), 8, 0)).astype(np.uint8)
 
 
 def quantise(x, scale=None):
@@ -175,8 +173,8 @@ def quantise(x, scale=None):
     with np.errstate(divide="ignore"):
         inverse = rounded if scale is None else rounded * (np.float32(1) / np.float32(scale))
         factor = np.minimum(np.float32(1) / inverse, limit)
-    codes = to_f4((blocks * factor[..., None]).astype(np.float32)).reshape(x.shape)
-    return torch.from_numpy(codes), stored
+    scaled = (blocks * factor[..., None]).astype(np.float32)
+    return to_f4(torch.from_numpy(scaled)).reshape(x.shape), stored
 
 
 def quantise_8(x):
@@ -187,7 +185,7 @@ def quantise_8(x):
     with np.errstate(divide="ignore"):
         exponent = np.clip(np.ceil(np.log2(ratio.astype(np.float64))), -127, 127)
     code = (exponent + 127).astype(np.uint8)
-    factor = np.where(code == 0, 1.0, 2.0 ** -exponent).astype(np.float32)
+    factor = np.where(code == 0, 1.0, 2.0**-exponent).astype(np.float32)
     values = np.clip(blocks * factor[..., None], -448, 448).reshape(x.shape)
     return torch.from_numpy(values).to(torch.float8_e4m3fn), torch.from_numpy(code)
 
@@ -218,9 +216,6 @@ def in_groups(matrix, starts, targets):
     return torch.from_numpy(flat.reshape(rows, columns))
 
 
-F4_VALUES = torch.from_numpy(np.concatenate([F4, -F4])).double()
-
-
 def grouped_quantisation_cases(family):
     starts, targets = [0, 3, 5], [0, 128, 256]
     offsets = [In("i32", [3], table="list:" + ",".join(map(str, v))) for v in (starts, targets)]
@@ -229,7 +224,7 @@ def grouped_quantisation_cases(family):
         result = Out(in_groups(x.t, starts, targets), None, "f8e4m3fn")
         body = "preprocess_grouped_matmul_input_sf %a, %b, %c"
         family.case(f"preprocess_grouped_matmul_input_sf/f8e4m3fn/{columns}", [x, *offsets], body, result)
-    for dtype in ("f32", "bf16"):
+    for dtype in ("f32", "bf16", "f16"):
         x = In(dtype, [9, 80], table="wide", seed=3)
         codes, scales = quantise(x.t)
         outs = [Out(codes, None, "f4e2m1fn"), Out(in_groups(scales, starts, targets), None, "f8e4m3fn")]
@@ -237,7 +232,9 @@ def grouped_quantisation_cases(family):
         family.case(f"nv_grouped_block_quantize/{dtype}/plain", [x, *offsets], lines, outs, "%q, %s")
     # Two groups of 2 and 3 rows; 128 columns, so that the scales fill tiles.
     a, b = In("f4e2m1fn", [5, 64], seed=1), In("f4e2m1fn", [2, 64, 128], [64 * 128, 1, 64], 0, "special", 2)
-    scale1, scale2 = In("f8e4m3fn", [256, 4], table="positive", seed=3), In("f8e4m3fn", [2, 128, 4], table="positive", seed=4)
+    scale1, scale2 = In("f8e4m3fn", [256, 4], table="positive", seed=3), In(
+        "f8e4m3fn", [2, 128, 4], table="positive", seed=4
+    )
     alpha = In("f32", [2], table="list:0.5,2.0")
     lists = [[2, 128, 64, 3, 128, 64], [0, 2], [0, 128]]
     tables = ["list:" + ",".join(map(str, v)) for v in lists]
@@ -250,8 +247,8 @@ def grouped_quantisation_cases(family):
 
     outs = []
     for i, (start, rows) in enumerate([(0, 2), (2, 3)]):
-        left = F4_VALUES[a.t[start : start + rows].long()] * unswizzled(scale1.t.double()[128 * i : 128 * i + 128], rows)
-        right = F4_VALUES[b.t[i].long()].t() * unswizzled(scale2.t.double()[i], 128)
+        left = a.t[start : start + rows].double() * unswizzled(scale1.t.double()[128 * i : 128 * i + 128], rows)
+        right = b.t[i].double().t() * unswizzled(scale2.t.double()[i], 128)
         outs.append((left @ right.t()) * alpha.t.double()[i])
     inputs = [a, b, scale1, scale2, alpha, *more]
     names = ", ".join(f"%{n}" for n in "abcdefgh")
@@ -261,10 +258,10 @@ def grouped_quantisation_cases(family):
     # Casts of the type that PyTorch does not have.
     for to in ("f32", "f64", "bf16", "f8e4m3fn"):
         x = In("f4e2m1fn", [16], table="walk:special")
-        family.case(f"cast/f4e2m1fn-{to}/values", [x], f"cast %a {to}", F4_VALUES[x.t.long()].to(torch_type(to)))
+        family.case(f"cast/f4e2m1fn-{to}/values", [x], f"cast %a {to}", x.t.to(torch_type(to)))
     for dtype in FLOATS:
         x = In(dtype, [257], table="walk:wide", seed=3)
-        family.case(f"cast/{dtype}-f4e2m1fn/values", [x], "cast %a f4e2m1fn", Out(torch.from_numpy(to_f4(x.t.double().numpy())), None, "f4e2m1fn"))
+        family.case(f"cast/{dtype}-f4e2m1fn/values", [x], "cast %a f4e2m1fn", narrowed(x.t.double(), "f4e2m1fn"))
 
 
 def quantisation_cases(family):
@@ -281,7 +278,9 @@ def quantisation_cases(family):
                 g = In("f32", [], table="list:37.5")
                 codes, scales = quantise(x.t.contiguous(), 37.5)
                 outs = [Out(codes, None, "f4e2m1fn"), scales]
-                family.case(f"nv_block_quantize/{tail}-global", [x, g], ["%q, %s = nv_block_quantize %a, %b"], outs, "%q, %s")
+                family.case(
+                    f"nv_block_quantize/{tail}-global", [x, g], ["%q, %s = nv_block_quantize %a, %b"], outs, "%q, %s"
+                )
                 codes, scales = quantise_8(x.t.contiguous())
                 outs = [codes, Out(scales, None, "f8e8m0fnu")]
                 lines = ["%q, %s = nv_block_quantize %a block_size(32) dtype(f8e4m3fn)"]
@@ -303,7 +302,12 @@ def philox(seed, offset, count, words):
     blocks = (count + per - 1) // per
     mask = np.uint64(0xFFFFFFFF)
     index = np.arange(blocks, dtype=np.uint64)
-    c = [np.full(blocks, offset & 0xFFFFFFFF, np.uint64), np.full(blocks, offset >> 32, np.uint64), index & mask, index >> np.uint64(32)]
+    c = [
+        np.full(blocks, offset & 0xFFFFFFFF, np.uint64),
+        np.full(blocks, offset >> 32, np.uint64),
+        index & mask,
+        index >> np.uint64(32),
+    ]
     k = [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(10):
         a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
@@ -334,21 +338,50 @@ def random_cases(family):
             family.case(f"uniform/f64/{tail}", [], f"uniform {text} -2.0, 3.0, {seed}, {offset} dtype(f64)", values)
             if sizes:
                 x = In("f32", sizes, table="wide")
-                family.case(f"rand_like/f32/{tail}", [x], f"rand_like %a, {seed}, {offset}", torch.from_numpy(unit.astype(f32).reshape(sizes)))
-            pairs = philox(seed, offset, (count + 3) // 4 * 4, 1)[:, 0].reshape(-1, 2, 2).astype(f32) * f32(2**-32) + f32(2**-33)
+                family.case(
+                    f"rand_like/f32/{tail}",
+                    [x],
+                    f"rand_like %a, {seed}, {offset}",
+                    torch.from_numpy(unit.astype(f32).reshape(sizes)),
+                )
+            pairs = philox(seed, offset, (count + 3) // 4 * 4, 1)[:, 0].reshape(-1, 2, 2).astype(f32) * f32(
+                2**-32
+            ) + f32(2**-33)
             pairs = np.where(pairs == 1, f32(0), pairs).astype(np.float64)
             radius, angle = np.sqrt(-2 * np.log(pairs[..., 0])), pairs[..., 1] * np.float64(f32(6.2831855))
             normal = np.stack([radius * np.sin(angle), radius * np.cos(angle)], -1).reshape(-1)[:count].reshape(sizes)
-            family.case(f"normal/f32/{tail}", [], f"normal {text} 0.0, 1.0, {seed}, {offset}", torch.from_numpy(np.asarray(normal)).float())
-            family.case(f"normal/f32/{tail}-scaled", [], f"normal {text} 1.5, 2.0, {seed}, {offset}", Out(torch.from_numpy(np.asarray(normal * 2 + 1.5)).float(), dense_strides(sizes)))
-            family.case(f"rand/f32/{tail}", [], f"rand {text} {seed}, {offset}", torch.from_numpy(unit.astype(f32).reshape(sizes)))
-            family.case(f"randn/f32/{tail}", [], f"randn {text} {seed}, {offset}", torch.from_numpy(np.asarray(normal)).float())
+            family.case(
+                f"normal/f32/{tail}",
+                [],
+                f"normal {text} 0.0, 1.0, {seed}, {offset}",
+                torch.from_numpy(np.asarray(normal)).float(),
+            )
+            family.case(
+                f"normal/f32/{tail}-scaled",
+                [],
+                f"normal {text} 1.5, 2.0, {seed}, {offset}",
+                Out(torch.from_numpy(np.asarray(normal * 2 + 1.5)).float(), dense_strides(sizes)),
+            )
+            family.case(
+                f"rand/f32/{tail}",
+                [],
+                f"rand {text} {seed}, {offset}",
+                torch.from_numpy(unit.astype(f32).reshape(sizes)),
+            )
+            family.case(
+                f"randn/f32/{tail}", [], f"randn {text} {seed}, {offset}", torch.from_numpy(np.asarray(normal)).float()
+            )
             if sizes:
                 mask = torch.from_numpy(unit.astype(f32).reshape(sizes)) < 0.75
                 kept = x.t * mask
                 lines = [f"%r, %m = dropout %a, 0.25, {seed}, {offset}"]
                 family.case(f"dropout/f32/{tail}", [x], lines, [kept * np.float32(1 / 0.75), mask], "%r, %m")
-                family.case(f"randn_like/f32/{tail}", [x], f"randn_like %a, {seed}, {offset}", torch.from_numpy(np.asarray(normal)).float())
+                family.case(
+                    f"randn_like/f32/{tail}",
+                    [x],
+                    f"randn_like %a, {seed}, {offset}",
+                    torch.from_numpy(np.asarray(normal)).float(),
+                )
 
 
 def families():

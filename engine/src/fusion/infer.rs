@@ -111,10 +111,5 @@ pub(super) fn check_number(name: &str, value: Value, dtype: DType) -> Result<()>
 
 /// A value for a message.
 pub(super) fn shown(value: Value) -> String {
-    match value {
-        Value::Float(v) => format!("{v:?}"),
-        Value::Int(v) => v.to_string(),
-        Value::Bool(v) => v.to_string(),
-        Value::Complex(re, im) => format!("{re:?}{im:+?}i"),
-    }
+    value.shown(home_type(value))
 }

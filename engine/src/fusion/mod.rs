@@ -30,6 +30,7 @@ mod ir;
 pub mod meta;
 mod methods;
 pub mod ops;
+mod placement;
 pub mod random;
 mod rewrite;
 mod scalars;
@@ -47,6 +48,7 @@ pub use ir::{
     Axis, AxisKind, Fusion, InputLayout, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef,
     TensorId, Update,
 };
+pub use placement::placements;
 pub use rewrite::{Rewritten, permute_outputs};
 pub use strides::layouts;
 pub(crate) use strides::moved as moved_strides;

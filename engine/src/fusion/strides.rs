@@ -13,9 +13,12 @@ use crate::util::PrimaryMap;
 pub fn layouts(fusion: &Fusion, bindings: &Bindings, args: &[ArgMeta]) -> Result<PrimaryMap<TensorId, TensorMeta>> {
     let mut metas: PrimaryMap<TensorId, TensorMeta> = PrimaryMap::new();
     for (id, tensor) in fusion.tensors.iter() {
-        let TensorDef::Op(op) = tensor.def else {
-            metas.push(input(fusion, id, args)?);
-            continue;
+        let op = match tensor.def {
+            TensorDef::Input(position) => {
+                metas.push(input(fusion, id, args.get(position as usize))?);
+                continue;
+            }
+            TensorDef::Op(op) => op,
         };
         // Results of one operation stand one after the other.
         let op = &fusion.ops[op];
@@ -33,11 +36,8 @@ pub fn layouts(fusion: &Fusion, bindings: &Bindings, args: &[ArgMeta]) -> Result
     Ok(metas)
 }
 
-fn input(fusion: &Fusion, id: TensorId, args: &[ArgMeta]) -> Result<TensorMeta> {
-    let arg = match fusion.tensors[id].def {
-        TensorDef::Input(position) => args.get(position as usize),
-        TensorDef::Op(_) => None,
-    };
+/// The layout of the argument of an input.
+pub(super) fn input(fusion: &Fusion, id: TensorId, arg: Option<&ArgMeta>) -> Result<TensorMeta> {
     match arg {
         Some(ArgMeta::Tensor(meta)) => Ok(meta.clone()),
         _ => Err(Diagnostic::bug(format!("the argument of `%{}` was checked to be a tensor", fusion.tensors[id].name))),
@@ -45,7 +45,7 @@ fn input(fusion: &Fusion, id: TensorId, args: &[ArgMeta]) -> Result<TensorMeta> 
 }
 
 /// Strides of each result of an operation.
-fn strides(
+pub(super) fn strides(
     bindings: &Bindings,
     metas: &PrimaryMap<TensorId, TensorMeta>,
     op: &Op,

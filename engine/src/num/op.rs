@@ -308,4 +308,32 @@ mod tests {
             assert!(seen.insert(name), "{name} is declared twice");
         }
     }
+
+    /// What PyTorch 2.11 defines on `complex64`, of the operations here.
+    #[test]
+    fn complex_numbers_have_the_operations_of_pytorch() {
+        let unary = "abs acos acosh asin asinh atan atanh cos cosh exp exp2 expm1 isfinite isinf isnan isreal log log10 \
+                     log1p log2 logical_not neg real imag reciprocal rsqrt sigmoid silu sin sinh sqrt tan tanh";
+        let binary = "add div eq logical_and logical_or mul ne pow sub truediv";
+        for dtype in [DType::C64, DType::C128] {
+            for &op in UnaryOp::ALL {
+                assert_eq!(op.accepts(dtype), unary.split_whitespace().any(|name| name == op.name()), "{op}");
+            }
+            for &op in BinaryOp::ALL {
+                assert_eq!(op.accepts(dtype), binary.split_whitespace().any(|name| name == op.name()), "{op}");
+            }
+            assert!(ReduceOp::Sum.accepts(dtype) && ReduceOp::Prod.accepts(dtype) && !ReduceOp::Max.accepts(dtype));
+        }
+    }
+
+    #[test]
+    fn storage_formats_only_move() {
+        for &dtype in DType::ALL.iter().filter(|dtype| dtype.is_reduced_float() || dtype.is_packed()) {
+            assert!(!UnaryOp::ALL.iter().any(|op| op.accepts(dtype)), "{dtype}");
+            assert!(!BinaryOp::ALL.iter().any(|op| op.accepts(dtype)), "{dtype}");
+            assert!(!ReduceOp::ALL.iter().any(|op| op.accepts(dtype)), "{dtype}");
+            let ternary: Vec<_> = TernaryOp::ALL.iter().filter(|op| op.accepts(dtype)).collect();
+            assert_eq!(ternary.len(), usize::from(!dtype.is_packed()), "{dtype}: {ternary:?}");
+        }
+    }
 }

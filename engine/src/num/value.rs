@@ -1,6 +1,6 @@
 //! A scalar value on the host.
 
-use super::DTypeClass;
+use super::{DType, DTypeClass};
 
 /// A scalar of any data type, in the widest representation of its class. The
 /// data type it belongs to stands beside it wherever one is kept. Equality and
@@ -60,6 +60,16 @@ impl Value {
         match self {
             Value::Complex(re, im) => (re, im),
             other => (other.as_f64(), 0.0),
+        }
+    }
+    /// The value as people write it, given its type.
+    pub fn shown(self, dtype: DType) -> String {
+        match self {
+            Value::Float(v) => format!("{v:?}"),
+            Value::Int(v) if dtype == DType::U64 => v.cast_unsigned().to_string(),
+            Value::Int(v) => v.to_string(),
+            Value::Bool(v) => v.to_string(),
+            Value::Complex(re, im) => format!("{re:?}{im:+?}i"),
         }
     }
     fn bits(self) -> (u8, u64, u64) {

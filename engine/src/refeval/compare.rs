@@ -138,6 +138,8 @@ pub struct Mismatch {
 /// The outcome of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
+    /// The element type.
+    pub dtype: DType,
     /// The tolerance that was applied.
     pub tolerance: Tolerance,
     /// Elements compared.
@@ -177,25 +179,11 @@ impl std::fmt::Display for Comparison {
         write!(f, ", tolerance abs {:.3e} rel {:.3e}", tolerance.abs, tolerance.rel)?;
         for (what, mismatch) in [("first", &self.first), ("worst", &self.worst)] {
             if let Some(Mismatch { index, actual, expected }) = mismatch {
-                let (actual, expected) = (Plain(*actual), Plain(*expected));
+                let (actual, expected) = (actual.shown(self.dtype), expected.shown(self.dtype));
                 write!(f, "; {what} at {index:?}: {actual}, expected {expected}")?;
             }
         }
         Ok(())
-    }
-}
-
-/// A value without its class.
-struct Plain(Value);
-
-impl std::fmt::Display for Plain {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Value::Float(v) => write!(f, "{v:?}"),
-            Value::Int(v) => write!(f, "{v}"),
-            Value::Bool(v) => write!(f, "{v}"),
-            Value::Complex(re, im) => write!(f, "{re:?}{im:+?}i"),
-        }
     }
 }
 
@@ -234,12 +222,14 @@ impl Partial {
         }
     }
 
-    fn add(&mut self, position: usize, actual: Value, expected: Value, tolerance: Tolerance) {
+    fn add(&mut self, dtype: DType, position: usize, actual: Value, expected: Value, tolerance: Tolerance) {
         if let (Value::Complex(a, b), Value::Complex(e, f)) = (actual, expected) {
             return self.add_complex(position, (a, b), (e, f), tolerance);
         }
         let (Value::Float(a), Value::Float(e)) = (actual, expected) else {
-            let error = actual.as_i64().abs_diff(expected.as_i64()) as f64;
+            let (a, e) = (actual.as_i64(), expected.as_i64());
+            let unsigned = dtype == DType::U64;
+            let error = if unsigned { a.cast_unsigned().abs_diff(e.cast_unsigned()) } else { a.abs_diff(e) } as f64;
             self.max_abs = self.max_abs.max(error);
             if actual != expected {
                 self.miss(position, error);
@@ -305,7 +295,7 @@ pub fn compare(actual: &HostTensor, expected: &HostTensor, tolerance: Tolerance)
             let mut partial = Partial::default();
             for position in range * RANGE..elements.min((range + 1) * RANGE) {
                 if let (Some(a), Some(e)) = (storage::read(dtype, &a, position), storage::read(dtype, &e, position)) {
-                    partial.add(position, a, e, tolerance);
+                    partial.add(dtype, position, a, e, tolerance);
                 }
             }
             partial
@@ -317,6 +307,7 @@ pub fn compare(actual: &HostTensor, expected: &HostTensor, tolerance: Tolerance)
         Some(Mismatch { actual: actual.try_get(&index)?, expected: expected.try_get(&index)?, index })
     };
     Ok(Comparison {
+        dtype,
         tolerance,
         elements,
         mismatches: total.mismatches,

@@ -113,6 +113,7 @@ const BOUNDS: &[Row] = &[
     (ATTENTION, &[DType::F16], Bound::Norm(2e-3), "gradients start from an output rounded to f16"),
     (ATTENTION, &[DType::BF16], Bound::Norm(2e-2), "gradients start from an output rounded to bf16"),
     (&["normal", "randn", "randn_like"], &[DType::F32], Bound::Norm(1e-6), "logarithm and sine of f32 arguments"),
+    (FORMULAS, &[DType::C64, DType::C128], Bound::Ulps(4), "another order of operations"),
     (FORMULAS, &[DType::F64], Bound::Norm(1e-14), "another order of operations"),
     (FORMULAS, &[DType::F32], Bound::Norm(4e-6), "each operation rounds to f32, PyTorch computed in f64"),
     (FUNCTIONS, &[DType::C64], Bound::Ulps(1), "a rounding to either side; the sign of a part that is 0"),

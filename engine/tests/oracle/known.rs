@@ -72,6 +72,12 @@ pub const KNOWN: &[Known<'static>] = &[
         allows: sign_of_zero,
         reason: "which of 0.0 and -0.0 is the larger one is undefined; PyTorch's vector loops take the second operand",
     },
+    Known { pattern: "clamp/*", allows: sign_of_zero, reason: "the same for its bounds" },
+    Known {
+        pattern: "lerp/*",
+        allows: sign_of_zero,
+        reason: "end - span * 0 keeps the sign of a zero end; PyTorch computes 0 * span + end, which does not",
+    },
     Known {
         pattern: "neg/c*",
         allows: sign_of_zero,

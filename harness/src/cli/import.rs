@@ -4,7 +4,7 @@
 use super::args::{Args, Place};
 use super::{Failure, print};
 use crate::exit;
-use crate::import::{Given, arguments, case_text, check, find_record, read_arrays};
+use crate::import::{Given, arguments, case_text, check, find_record, placed, read_arrays};
 use engine::diag::{Diagnostic, Kind, code, render};
 use engine::fusion::Fusion;
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
@@ -86,7 +86,8 @@ fn run(place: Place, fusion: &Fusion, args: &[Arg]) -> engine::diag::Result<Give
     let session = match place {
         Place::Reference => {
             let all = evaluate_all(fusion, args)?;
-            return Ok(Given { outputs: all.outputs, updates: Some(all.updates), strides: true });
+            let outputs = placed(fusion, args, all.outputs)?;
+            return Ok(Given { outputs, updates: Some(all.updates), strides: true });
         }
         Place::Simulator => Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default()),
         Place::Gpu => Session::cuda(0, Options::default())?,

@@ -4,6 +4,7 @@
 mod arguments;
 mod check;
 mod npz;
+mod place;
 mod record;
 mod spec;
 mod ties;
@@ -11,5 +12,6 @@ mod ties;
 pub(crate) use arguments::arguments;
 pub(crate) use check::{Given, check};
 pub(crate) use npz::read as read_arrays;
+pub(crate) use place::placed;
 pub(crate) use record::find as find_record;
 pub(crate) use spec::{case_text, inputs_of, unique_names};

@@ -4,7 +4,6 @@
 use crate::case::{Check, Real};
 use crate::verdict::Numerics;
 use engine::fusion::{Bindings, Fusion, TensorId};
-use engine::num::Value;
 use engine::refeval::{self, Tolerance};
 use engine::tensor::HostTensor;
 
@@ -42,14 +41,4 @@ fn tolerance(fusion: &Fusion, bindings: &Bindings, output: TensorId, check: &Che
     }
     let (abs, rel) = (check.abs.map(Real::get), check.rel.map(Real::get));
     Tolerance { abs: abs.unwrap_or(default.abs), rel: rel.unwrap_or(default.rel) }
-}
-
-/// A value as people write it.
-pub(super) fn show(value: Value) -> String {
-    match value {
-        Value::Float(v) => format!("{v:?}"),
-        Value::Int(v) => v.to_string(),
-        Value::Bool(v) => v.to_string(),
-        Value::Complex(re, im) => format!("{re:?}{im:+?}i"),
-    }
 }

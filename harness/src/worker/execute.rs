@@ -353,7 +353,7 @@ fn outputs_text(fusion: &Fusion, outputs: &[HostTensor]) -> String {
     const SHOWN: usize = 16;
     let mut text = String::new();
     for (id, tensor) in fusion.outputs.iter().zip(outputs) {
-        let values: Vec<String> = tensor.values().take(SHOWN).map(compare::show).collect();
+        let values: Vec<String> = tensor.values().take(SHOWN).map(|value| value.shown(tensor.dtype())).collect();
         let more = if tensor.numel() > SHOWN { format!(", ... {} in all", tensor.numel()) } else { String::new() };
         text.push_str(&format!(
             "%{} {}{:?} = {}{more}\n",

@@ -5,7 +5,18 @@
 //! each row. Axes are `[.., L, E]` for `query`, `[.., S, E]` for `key` and
 //! `[.., S, V]` for `value`; a causal mask is aligned at the lower right: query
 //! `i` sees keys `j <= i + S - L`. A row that sees no key gives 0, its
-//! `logsumexp` is +inf. Everything is computed in `f64` and rounded once.
+//! `logsumexp` is +inf.
+//!
+//! Everything is computed in `f64` and rounded once, but for this: without bias
+//! and mask, `f16` and `bf16` are the business of a flash kernel, whose tensor
+//! cores multiply operands of these types only. So as it does, weights
+//! `exp(score - max)` are rounded to the type before they are multiplied by
+//! `value` (their sum, by which the product is divided, is of what was not
+//! rounded), and the backward pass rounds `P` and `dS` before their products.
+//! `P` there is `exp(score - logsumexp)`, `dS` is made of what was not rounded.
+//! Left out is what depends on the tiles of a kernel: that `max` is the one of
+//! the keys seen so far. With bias or mask nvFuser takes PyTorch's way through
+//! `f32`, which rounds once.
 //!
 //! Dropout is refused when it is evaluated: which element a flash kernel drops
 //! depends on its tiles. The random state is 0 therefore.

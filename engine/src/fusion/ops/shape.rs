@@ -90,7 +90,7 @@ pub(super) const ROWS: &[OpRow] = &[
             // What it says of memory is told by the layout of the result.
             decompose: Some(copy),
         },
-        "A copy of x laid out with axis i at rank order[i] among the strides, 0 the smallest.",
+        "A copy of x laid out with axis i at rank order[i] among the strides, 0 the smallest; as it is without ranks.",
         "N§2",
     ),
     OpRow::composite(
@@ -337,6 +337,10 @@ fn stride_order(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let x = b.tensor_operand("stride_order", args.src("x")?)?;
     let rank = b.rank(x);
     let given = args.ints("order");
+    if given.is_empty() && rank > 0 {
+        // No order is asked for.
+        return Ok(vec![b.set(x)?]);
+    }
     let order: Result<Vec<i64>> =
         given.iter().map(|&axis| normal_axis("stride_order", axis, rank).map(|axis| axis as i64)).collect();
     let order = order?;

@@ -268,3 +268,63 @@ fn identities_are_neutral() {
         Ok(())
     });
 }
+
+#[test]
+fn unsigned_numbers_use_all_their_bits() {
+    use BinaryOp::*;
+    let most = u64::MAX.cast_signed();
+    let high = (1u64 << 63).cast_signed();
+    for (op, a, b, expected) in [
+        (Add, most, 1, 0),
+        (Sub, 0, 1, most),
+        (Div, most, 2, i64::MAX),
+        (Div, 5, most, 0),
+        (Div, most, 0, 0),
+        (Fmod, most, 10, 5),
+        (Remainder, high, 3, 2),
+        (Minimum, most, 1, 1),
+        (Maximum, most, 1, most),
+        (ShiftRight, most, 60, 15),
+        (ShiftRight, most, 64, 0),
+        (ShiftRight, most, most, 0),
+        (ShiftLeft, 1, 63, high),
+        (LogicalShiftRight, high, 63, 1),
+        (Gcd, high, 6, 2),
+        (CeilDiv, most, 2, high),
+        (Pow, 3, 41, 36_472_996_377_170_786_403u128 as u64 as i64),
+        (Pow, -1, -1, -1),
+    ] {
+        check_binary(op, DType::U64, &[(Int(a), Int(b), Int(expected))]);
+    }
+    for (op, expected) in [(Lt, false), (Gt, true), (Le, false), (Ge, true), (Eq, false), (Ne, true)] {
+        check_binary(op, DType::U64, &[(Int(most), Int(1), Bool(expected))]);
+    }
+    check_unary(UnaryOp::Abs, DType::U64, &[(Int(most), Int(most))]);
+    check_unary(UnaryOp::Sign, DType::U64, &[(Int(most), Int(1)), (Int(0), Int(0))]);
+    check_unary(UnaryOp::Relu, DType::U64, &[(Int(most), Int(most))]);
+    check_unary(UnaryOp::Signbit, DType::U64, &[(Int(most), Bool(false))]);
+    check_unary(UnaryOp::Neg, DType::U16, &[(Int(1), Int(65_535))]);
+    check_binary(Mul, DType::U32, &[(Int(1 << 16), Int(1 << 16), Int(0))]);
+    check_binary(Add, DType::I16, &[(Int(32_767), Int(1), Int(-32_768))]);
+    assert_eq!(ternary(TernaryOp::Clamp, DType::U64, Int(most), Int(1), Int(high)), Int(high));
+    assert_eq!(ternary(TernaryOp::Threshold, DType::U64, Int(most), Int(1), Int(7)), Int(most));
+    for (from, to, value, expected) in [
+        (DType::U64, DType::F64, Int(most), Float(18_446_744_073_709_551_616.0)),
+        (DType::U64, DType::F32, Int(high + 1), Float(9_223_372_036_854_775_808.0)),
+        (DType::U64, DType::C128, Int(most), Value::Complex(18_446_744_073_709_551_616.0, 0.0)),
+        (DType::F64, DType::U64, Float(1e30), Int(most)),
+        (DType::F64, DType::U64, Float(1e19), Int(10_000_000_000_000_000_000u64.cast_signed())),
+        (DType::F64, DType::U64, Float(-1.0), Int(0)),
+        (DType::U64, DType::I32, Int(most), Int(-1)),
+        (DType::I8, DType::U32, Int(-1), Int(4_294_967_295)),
+        (DType::F32, DType::U16, Float(70_000.0), Int(65_535)),
+        (DType::I64, DType::Index, Int(-5), Int(-5)),
+        (DType::C64, DType::F32, Value::Complex(1.5, 2.0), Float(1.5)),
+        (DType::C64, DType::I8, Value::Complex(-3.7, 2.0), Int(-3)),
+        (DType::C64, DType::Bool, Value::Complex(0.0, 2.0), Bool(true)),
+        (DType::C128, DType::C64, Value::Complex(0.1, -0.1), Value::Complex(0.1f32.into(), (-0.1f32).into())),
+        (DType::Bool, DType::C64, Bool(true), Value::Complex(1.0, 0.0)),
+    ] {
+        assert_eq!(cast(from, to, value), expected, "{value:?} from {from} to {to}");
+    }
+}

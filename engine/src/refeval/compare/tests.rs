@@ -98,3 +98,44 @@ fn default_tolerance_follows_types_and_reduction_length() {
     assert_eq!(narrow, tolerance_of(F32, &[], 16, &[]));
     assert!(tolerance_of(F64, &[], 16, &[]).abs < 1e-13);
 }
+
+#[test]
+fn complex_numbers_are_as_far_as_they_are_in_the_plane() {
+    let tensor = |values: [(f64, f64); 2]| {
+        HostTensor::from_fn(DType::C64, &[2], |index| {
+            let (re, im) = values[index[0] as usize];
+            Value::Complex(re, im)
+        })
+        .unwrap()
+    };
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let check = |actual, expected, text: &str| {
+        let tolerance = Tolerance { abs: 0.0, rel: 0.5 };
+        assert_eq!(compare(&tensor(actual), &tensor(expected), tolerance).unwrap().to_string(), text);
+    };
+    // Far in the small part, near as a whole.
+    check(
+        [(8.0, 3.0), (nan, 1.0)],
+        [(8.0, 1.0), (nan, 1.0)],
+        "2 elements match, max abs error 2.000e0, max rel error 2.481e-1",
+    );
+    check(
+        [(4.0, -3.0), (inf, 1.0)],
+        [(4.0, 3.0), (1.0, inf)],
+        "2 of 2 elements differ (1 by NaN or infinity), max abs error 6.000e0, max rel error 1.200e0, \
+         tolerance abs 0.000e0 rel 5.000e-1; first at [0]: 4.0-3.0i, expected 4.0+3.0i; \
+         worst at [1]: inf+1.0i, expected 1.0+infi",
+    );
+}
+
+#[test]
+fn unsigned_numbers_are_shown_and_subtracted_as_such() {
+    let tensor = |value| HostTensor::from_i64(DType::U64, &[1], &[value]).unwrap();
+    let report = compare(&tensor(-1), &tensor(-2), Tolerance::EXACT).unwrap();
+    assert_eq!(
+        report.to_string(),
+        "1 of 1 elements differ, max abs error 1.000e0, max rel error 0.000e0, tolerance abs 0.000e0 rel 0.000e0; \
+         first at [0]: 18446744073709551615, expected 18446744073709551614; \
+         worst at [0]: 18446744073709551615, expected 18446744073709551614"
+    );
+}

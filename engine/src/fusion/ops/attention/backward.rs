@@ -96,7 +96,9 @@ impl Problem {
         let grad_output = x.grad_output.from(from, 0);
         let mut slopes = vec![0.0; count * keys];
         if outputs > 0 {
-            let transposed = Matrix::dense(&weights, keys).transposed();
+            let mut narrow = weights.clone();
+            self.narrow(&mut narrow);
+            let transposed = Matrix::dense(&narrow, keys).transposed();
             accumulate_rows(transposed, grad_output, count, &mut gradients.value, outputs);
             accumulate_rows(grad_output, x.value.transposed(), outputs, &mut slopes, keys);
         }
@@ -105,6 +107,7 @@ impl Problem {
             let mean = (0..outputs).fold(0.0, |sum, j| sum + term(j));
             slopes.iter_mut().zip(weights).for_each(|(slope, weight)| *slope = weight * (*slope - mean));
         }
+        self.narrow(&mut slopes);
         if width > 0 {
             let slopes = Matrix::dense(&slopes, keys);
             let rows = &mut gradients.query[from * width..][..count * width];

@@ -60,6 +60,7 @@ fn rows<T: Real>(problem: &Problem, x: &Scored<'_, T>, value: Matrix<'_, T>, fro
     let mut scores = vec![0.0; count * keys];
     problem.scores(x, from, &mut scores);
     let rows: Vec<(f64, f64)> = scores.chunks_mut(keys).map(exponentials).collect();
+    problem.narrow(&mut scores);
     if outputs > 0 {
         accumulate_rows(Matrix::dense(&scores, keys), value, keys, &mut output, outputs);
         for (row, (sum, _)) in output.chunks_mut(outputs).zip(&rows) {

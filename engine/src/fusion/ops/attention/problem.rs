@@ -6,6 +6,7 @@ use crate::array::{Element, View, iteration_order};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::EvalCx;
 use crate::num::DType;
+use crate::num::convert::{bf16_to_f64, f16_to_f64, f32_to_bf16, f32_to_f16};
 
 /// Rows of scores that are computed together.
 pub(super) const ROWS: usize = 32;
@@ -27,6 +28,8 @@ pub(super) struct Problem {
     pub(super) outputs: usize,
     scale: f64,
     causal: bool,
+    /// The type to which weights are rounded before they are multiplied.
+    narrow: Option<DType>,
 }
 
 /// Operands that give the scores of one batch.
@@ -61,7 +64,20 @@ impl Problem {
         }
         let scale = cx.scalar("scale").map_or_else(|| 1.0 / (width as f64).sqrt(), |scale| scale.as_f64());
         let (batch, queries) = (query.sizes[..axes].to_vec(), query.sizes[axes]);
-        Ok(Self { batch, queries, keys, width, outputs: value.sizes[axes + 1], scale, causal })
+        let masked = cx.opt_tensor("bias").is_some() || cx.opt_tensor("mask").is_some();
+        let narrow = (query.dtype.is_reduced_float() && !masked).then_some(query.dtype);
+        Ok(Self { batch, queries, keys, width, outputs: value.sizes[axes + 1], scale, causal, narrow })
+    }
+
+    /// Weights as they are multiplied: those of a flash kernel for small floats
+    /// are made in `f32` and rounded to the type of the operands.
+    pub(super) fn narrow(&self, weights: &mut [f64]) {
+        let round: fn(f64) -> f64 = match self.narrow {
+            Some(DType::F16) => |weight| f16_to_f64(f32_to_f16(weight as f32)),
+            Some(DType::BF16) => |weight| bf16_to_f64(f32_to_bf16(weight as f32)),
+            _ => return,
+        };
+        weights.iter_mut().for_each(|weight| *weight = round(*weight));
     }
 
     pub(super) fn scale(&self) -> f64 {

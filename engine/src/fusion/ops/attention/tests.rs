@@ -11,13 +11,22 @@ fn score(q: &HostTensor, k: &HostTensor, batch: [i64; 2], i: i64, j: i64, scale:
     scale * (0..width).map(|e| q.get(&[n, h, i, e]).as_f64() * k.get(&[n, h, j, e]).as_f64()).sum::<f64>()
 }
 
-/// Output and logarithm of one row from the scores of all keys.
+/// Output and logarithm of one row from the scores of all keys; weights of
+/// small floats are rounded before they are multiplied.
 fn attend(scores: &[f64], v: &HostTensor, batch: [i64; 2], column: i64) -> (f64, f64) {
-    let weights: Vec<f64> = scores.iter().map(|score| score.exp()).collect();
+    let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if max == f64::NEG_INFINITY {
+        return (0.0, f64::INFINITY);
+    }
+    let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
     let sum: f64 = weights.iter().sum();
+    let rounded = |weight: f64| match v.dtype() {
+        F16 | BF16 => HostTensor::filled(v.dtype(), &[], Value::Float(weight)).unwrap().to_f64()[0],
+        _ => weight,
+    };
     let value = |j: usize| v.get(&[batch[0], batch[1], j as i64, column]).as_f64();
-    let output: f64 = weights.iter().enumerate().map(|(j, weight)| weight * value(j)).sum();
-    if sum == 0.0 { (0.0, f64::INFINITY) } else { (output / sum, sum.ln()) }
+    let output: f64 = weights.iter().enumerate().map(|(j, &weight)| rounded(weight) * value(j)).sum();
+    (output / sum, max + sum.ln())
 }
 
 fn check_near(actual: &HostTensor, tolerance: f64, expected: impl Fn(&[i64]) -> f64) {
@@ -286,4 +295,42 @@ fn operands_of_the_backward_pass_are_checked() {
         &inputs(q.clone(), counting(F32, &[1, 1, 4, 1])),
         "E0203: sdpfa_bwd: `logsumexp` has rank 4, it needs 3",
     );
+}
+
+/// Small floats as a flash kernel multiplies them: weights are rounded first.
+#[test]
+fn weights_of_small_floats_are_rounded_before_products() {
+    let x = |sizes: [i64; 4], values: &[f64]| dense(BF16, &sizes, values);
+    // Weights 1 and exp(-1) = 0.36788, which rounds to 0.3671875: nothing is left.
+    let (q, k) = (x([1, 1, 1, 1], &[1.0]), x([1, 1, 2, 1], &[0.0, -1.0]));
+    let v = x([1, 1, 2, 1], &[-0.3671875, 1.0]);
+    let inputs = [q, k, v];
+    let forward = "%0, %1, %2, %3 = sdpfa_fwd %a, %b, %c scale(1.0)";
+    assert_eq!(results(forward, &inputs)[0].to_f64(), [0.0]);
+    // Through f32 with a bias: (0.36788 - 0.3671875) / 1.36788.
+    let biased = [inputs.as_slice(), &[x([1, 1, 1, 1], &[0.0])]].concat();
+    let output = results(&format!("{forward} bias(%d)"), &biased)[0].to_f64()[0];
+    assert!((output - 5.06e-4).abs() < 5e-6, "{output}");
+}
+
+#[test]
+fn weights_and_slopes_of_small_floats_are_rounded_before_products() {
+    let x = |sizes: [i64; 4], values: &[f64]| dense(BF16, &sizes, values);
+    let two = |values: &[f64]| x([1, 1, 2, 1], values);
+    // Both queries give key 1 the weight 1 / (1 + e) = 0.268941, in bf16
+    // 138 / 512; slopes are it times 1 and -1.0078125, in bf16 138 and -139 / 512.
+    let inputs = [
+        two(&[1.0, -1.0078125]),
+        two(&[1.0, 1.0]),
+        two(&[0.0, -1.0]),
+        two(&[0.0, 1.0]),
+        two(&[0.0, 0.0]),
+        dense(F32, &[1, 1, 2], &[(-1.0f64).exp().ln_1p(), (-1.0f64).exp().ln_1p()]),
+        dense(U64, &[2], &[0.0, 0.0]),
+        dense(U64, &[], &[0.0]),
+    ];
+    let outputs = results("%0, %1, %2 = sdpfa_bwd %a, %b, %c, %d, %e, %f, 0.0, false, %g, %h scale(1.0)", &inputs);
+    assert_eq!(outputs[1].to_f64()[1], -1.0 / 512.0);
+    // 138 / 512 * (1 - 1.0078125)
+    assert_eq!(outputs[2].to_f64()[1], -138.0 / 512.0 / 128.0);
 }

@@ -1,0 +1,233 @@
+//! What every axis of a fusion is for known sizes, and which axes are one axis:
+//! the axes that pass from operands to results unchanged.
+
+use super::place;
+use crate::fusion::ops::Call;
+use crate::fusion::{AxisKind, Fusion, InputLayout, Op, OpKind, Operand, TensorDef, TensorId};
+use crate::util::PrimaryMap;
+
+/// The kind of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Every position has elements of its own.
+    Iteration,
+    /// Size 1, and broadcasts.
+    Broadcast,
+    /// All positions are the same elements: a broadcast axis that is expanded.
+    Expanded,
+}
+
+/// Kinds and identities of all axes.
+pub(super) struct Axes {
+    kinds: Vec<Vec<Kind>>,
+    /// The first axis among all of each tensor.
+    starts: Vec<usize>,
+    /// For every axis one that it is the same as; itself if it is the first.
+    parents: Vec<usize>,
+}
+
+impl Axes {
+    /// Follows the axes through all operations.
+    pub(super) fn of(fusion: &Fusion, sizes: &PrimaryMap<TensorId, Vec<i64>>) -> Self {
+        let mut starts = Vec::with_capacity(fusion.tensors.len());
+        let mut count = 0;
+        for sizes in sizes.values() {
+            starts.push(count);
+            count += sizes.len();
+        }
+        let mut axes = Self { kinds: Vec::with_capacity(fusion.tensors.len()), starts, parents: (0..count).collect() };
+        for (id, tensor) in fusion.tensors.iter() {
+            match tensor.def {
+                TensorDef::Input(_) => {
+                    let kind = |axis: usize| input_kind(tensor.axes[axis].kind, tensor.layout.as_ref(), axis);
+                    axes.kinds.push((0..tensor.axes.len()).map(kind).collect());
+                }
+                TensorDef::Op(op) => axes.result(fusion, &fusion.ops[op], id, sizes),
+            }
+        }
+        axes
+    }
+
+    /// The kinds of the axes of a tensor.
+    pub(super) fn kinds(&self, tensor: TensorId) -> &[Kind] {
+        &self.kinds[place(tensor)]
+    }
+
+    /// A number that all axes have that are the same as this one.
+    pub(super) fn class(&self, tensor: TensorId, axis: usize) -> usize {
+        self.root(self.starts[place(tensor)] + axis)
+    }
+
+    fn root(&self, mut axis: usize) -> usize {
+        while self.parents[axis] != axis {
+            axis = self.parents[axis];
+        }
+        axis
+    }
+
+    fn result(&mut self, fusion: &Fusion, op: &Op, result: TensorId, sizes: &PrimaryMap<TensorId, Vec<i64>>) {
+        let own = &sizes[result];
+        let expands = matches!(&op.kind, OpKind::Call(call) if call.row.name == "expand");
+        let mut kinds: Vec<Option<Kind>> = vec![None; own.len()];
+        let mut passed = Vec::new();
+        for operand in op.inputs.iter().filter_map(tensor_of) {
+            if sizes[operand].contains(&0) && !own.contains(&0) {
+                // What is made of nothing is filled.
+                continue;
+            }
+            for (axis, from) in passing(fusion, op, operand, &sizes[operand], own).into_iter().enumerate() {
+                let Some(from) = from else { continue };
+                let kind = match self.kinds[place(operand)][from] {
+                    Kind::Broadcast if expands && sizes[operand][from] != own[axis] => Kind::Expanded,
+                    kind => kind,
+                };
+                kinds[axis] = Some(kinds[axis].map_or(kind, |other| joined(kind, other)));
+                passed.push((axis, operand, from));
+            }
+        }
+        let kinds: Vec<Kind> = kinds
+            .into_iter()
+            .zip(own)
+            .map(|(kind, &size)| kind.unwrap_or(if size == 1 { Kind::Broadcast } else { Kind::Iteration }))
+            .collect();
+        for (axis, operand, from) in passed {
+            let iterates = |kind| kind == Kind::Iteration;
+            if iterates(kinds[axis]) == iterates(self.kinds[place(operand)][from]) {
+                let (a, b) = (self.class(result, axis), self.class(operand, from));
+                self.parents[a.max(b)] = a.min(b);
+            }
+        }
+        self.kinds.push(kinds);
+    }
+}
+
+fn tensor_of(operand: &Operand) -> Option<TensorId> {
+    match operand {
+        Operand::Tensor(tensor) => Some(*tensor),
+        Operand::Scalar(_) => None,
+    }
+}
+
+fn input_kind(kind: AxisKind, layout: Option<&InputLayout>, axis: usize) -> Kind {
+    let contiguity = |layout: &InputLayout| {
+        let place = layout.order.iter().position(|&other| other as usize == axis)?;
+        layout.contiguity.get(place).copied()
+    };
+    match (kind, layout.and_then(contiguity)) {
+        (AxisKind::Broadcast, _) => Kind::Broadcast,
+        (_, Some(None)) => Kind::Expanded,
+        _ => Kind::Iteration,
+    }
+}
+
+/// The kind of an axis at which operands have these.
+fn joined(a: Kind, b: Kind) -> Kind {
+    match (a, b) {
+        (Kind::Iteration, _) | (_, Kind::Iteration) => Kind::Iteration,
+        (Kind::Expanded, _) | (_, Kind::Expanded) => Kind::Expanded,
+        _ => Kind::Broadcast,
+    }
+}
+
+/// For each axis of a result of `to` the axis of an operand of `from` that it
+/// is: the same elements in the same order, or a broadcast of them.
+pub(super) fn passing(fusion: &Fusion, op: &Op, operand: TensorId, from: &[i64], to: &[i64]) -> Vec<Option<usize>> {
+    match &op.kind {
+        OpKind::Broadcast { flags } => {
+            let mut old = 0..from.len();
+            flags.iter().map(|&new| if new { None } else { old.next() }).collect()
+        }
+        OpKind::Squeeze { flags } => (0..from.len()).filter(|&axis| !flags[axis]).map(Some).collect(),
+        OpKind::Permute { perm } => perm.iter().map(|&axis| Some(axis as usize)).collect(),
+        OpKind::Reduce { axes, .. } => {
+            (0..from.len()).filter(|axis| !axes.contains(&(*axis as u32))).map(Some).collect()
+        }
+        OpKind::Call(call) if matches!(call.row.name, "slice" | "pad") => {
+            (0..to.len()).map(|axis| (!is_cut(fusion, op, call, operand, axis)).then_some(axis)).collect()
+        }
+        OpKind::Call(call) => passing_through(call, from, to),
+        OpKind::Full | OpKind::Index { .. } => vec![None; to.len()],
+        _ => (0..to.len()).map(Some).collect(),
+    }
+}
+
+/// Whether `slice` or `pad` moves the ends of an axis. Bounds that only turn
+/// out to be those of the axis when sizes are known count as moved.
+fn is_cut(fusion: &Fusion, op: &Op, call: &Call, operand: TensorId, axis: usize) -> bool {
+    let scalar = |name: &str, position: usize| match op.inputs.get(call.operands(name).start + position) {
+        Some(Operand::Scalar(scalar)) => Some(*scalar),
+        _ => None,
+    };
+    let is_zero = |scalar| fusion.const_scalar(scalar).is_some_and(|value| value.as_i64() == 0);
+    let declared = &fusion.tensors[operand].axes;
+    if call.row.name == "slice" {
+        let ends = scalar("ends", axis).is_some_and(|end| end == declared[axis].extent);
+        return !ends || !scalar("starts", axis).is_some_and(is_zero);
+    }
+    // Widths are pairs, the innermost axis first.
+    let pair = 2 * (declared.len() - 1 - axis);
+    let given = call.operands("widths").len();
+    [pair, pair + 1]
+        .into_iter()
+        .filter(|&width| width < given)
+        .any(|width| !scalar("widths", width).is_some_and(is_zero))
+}
+
+fn passing_through(call: &Call, from: &[i64], to: &[i64]) -> Vec<Option<usize>> {
+    let dim = call.axis("dim");
+    match call.row.name {
+        "cat" | "topk" | "index_select" | "take_along_axis" if from.len() == to.len() => {
+            (0..to.len()).map(|axis| (axis != dim).then_some(axis)).collect()
+        }
+        "select" if from.len() == to.len() + 1 => (0..from.len()).filter(|&axis| axis != dim).map(Some).collect(),
+        "expand" | "stride_order" | "segment_set" | "bitcast" | "triu" | "tril" | "cumsum" | "cumprod" | "cummax"
+        | "cummin" | "argsort"
+            if from.len() == to.len() =>
+        {
+            (0..to.len()).map(Some).collect()
+        }
+        "reshape" => {
+            let mut passing = vec![None; to.len()];
+            for group in groups(from, to) {
+                if let ([old], [new]) = (&group.from[..], &group.to[..]) {
+                    passing[*new] = Some(*old);
+                }
+            }
+            passing
+        }
+        _ => vec![None; to.len()],
+    }
+}
+
+/// Axes of an operand and those of its new shape that hold the same elements.
+/// Axes of size 1 are in no group.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Group {
+    pub(super) from: Vec<usize>,
+    pub(super) to: Vec<usize>,
+}
+
+/// The smallest groups of axes of two shapes of as many elements, not none.
+pub(super) fn groups(from: &[i64], to: &[i64]) -> Vec<Group> {
+    let thick = |sizes: &[i64]| (0..sizes.len()).filter(|&axis| sizes[axis] != 1).collect::<Vec<_>>();
+    let (old, new) = (thick(from), thick(to));
+    let (mut old, mut new) = (old.into_iter(), new.into_iter());
+    let mut groups = Vec::new();
+    while let (Some(first_old), Some(first_new)) = (old.next(), new.next()) {
+        let mut group = Group { from: vec![first_old], to: vec![first_new] };
+        let (mut a, mut b) = (from[first_old] as i128, to[first_new] as i128);
+        while a != b {
+            let next = if a < b { old.next() } else { new.next() };
+            let Some(axis) = next else { return Vec::new() };
+            if a < b {
+                a *= from[axis] as i128;
+                group.from.push(axis);
+            } else {
+                b *= to[axis] as i128;
+                group.to.push(axis);
+            }
+        }
+        groups.push(group);
+    }
+    groups
+}
