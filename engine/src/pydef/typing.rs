@@ -55,7 +55,13 @@ impl<'a> Interp<'a> {
         }
         let kept = self.kept(draft, &given);
         let args: Args = self.bound(draft, given)?;
+        let args = self.renewed_table(draft, args);
         let mut results = self.drafts[draft].builder.apply(&args)?;
+        if row.name == "embedding_fwd"
+            && let Some(&rows) = results.first()
+        {
+            self.renew_table(draft, &args, rows)?;
+        }
         if let Some(dtype) = kept.filter(|_| args.dtype("dtype").is_none()) {
             let builder = &mut self.drafts[draft].builder;
             // Counts keep their own type.
