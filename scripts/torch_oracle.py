@@ -3,8 +3,9 @@
 and writes them where the engine's tests read them:
 
     python3 scripts/torch_oracle.py [--only FAMILY] [--out FOLDER]
+    python3 scripts/torch_oracle.py --device    # compare a GPU's own operations
 
-Needs PyTorch 2.11 and NumPy; no GPU, no network. The test `oracle` of the
+Needs PyTorch 2.11 and NumPy; the data needs no GPU, and no network. The test `oracle` of the
 engine compares, and says so when these scripts changed since the data was made.
 `scripts/oracle/data.py` documents the file; the other files there hold the
 cases, one function for a family. To cover a new operation, add its cases there
@@ -18,7 +19,7 @@ import time
 
 import torch
 
-from oracle import drawn, elementwise, formulas, moves, ordered, products
+from oracle import device, drawn, elementwise, formulas, moves, ordered, products
 from oracle.data import REPORT
 
 # Distances in units in the last place at which PyTorch's own results of small
@@ -35,7 +36,10 @@ def main():
     here = pathlib.Path(__file__).resolve().parent
     parser.add_argument("--out", type=pathlib.Path, default=here.parent / "engine" / "tests" / "oracle")
     parser.add_argument("--only", help="write this family only")
+    parser.add_argument("--device", action="store_true", help="compare what PyTorch only has on a GPU; write nothing")
     options = parser.parse_args()
+    if options.device:
+        sys.exit(0 if device.check() else 1)
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
     start, total = time.time(), [0, 0, 0]
@@ -45,7 +49,9 @@ def main():
                 counts = family.write(options.out)
                 total = [a + b for a, b in zip(total, counts)]
                 print(f"{family.name:12} {counts[0]:6} cases, {counts[1]:9} bytes of text, {counts[2]:8} packed")
-    print(f"{'all':12} {total[0]:6} cases, {total[1]:9} bytes of text, {total[2]:8} packed, {time.time() - start:.1f} s")
+    print(
+        f"{'all':12} {total[0]:6} cases, {total[1]:9} bytes of text, {total[2]:8} packed, {time.time() - start:.1f} s"
+    )
     far = [
         (op, dtype, worst)
         for (op, dtype), worst in sorted(REPORT.worst.items())

@@ -218,7 +218,9 @@ class Tables:
         if word == "walk":
             return "walk", self.entries(dtype, rest)
         if word == "list":
-            numbers = [complex(v) if "j" in v else float(v) if "." in v or "n" in v else int(v) for v in rest.split(",")]
+            numbers = [
+                complex(v) if "j" in v else float(v) if "." in v or "n" in v else int(v) for v in rest.split(",")
+            ]
             return "walk", encode(dtype, numbers)
         return "hash", self.entries(dtype, name)
 
@@ -251,7 +253,9 @@ class Tables:
                 # Numbers that an integer type can hold.
                 low, high = (-(2.0 ** log2_limit(rest)) if rest in SIGNED else -1.0), 2.0 ** log2_limit(rest)
                 entries = special(dtype) + encode(dtype, [low / 2, low + 1, high / 2, high - 1, -0.5, 0.99, 254.5])
-                numbers = torch.frombuffer(bytearray(b"".join(entries)), dtype=TYPES[dtype][0]).to(torch.complex128).real
+                numbers = (
+                    torch.frombuffer(bytearray(b"".join(entries)), dtype=TYPES[dtype][0]).to(torch.complex128).real
+                )
                 inside = [(low - (rest in SIGNED) < float(v) < high) for v in numbers]
                 return [e for e, good in zip(entries, inside) if good]
             case "distinct":
@@ -280,7 +284,11 @@ class In:
         raw = np.frombuffer(b"".join(entries), dtype=np.uint8).reshape(len(entries), -1)[picks.astype(np.int64)]
         # The elements; of f4e2m1fn their values in `t`, their codes in `codes`.
         torch_type = TYPES[dtype][0] or torch.uint8
-        storage = torch.frombuffer(bytearray(raw.tobytes()), dtype=torch_type) if self.length else torch.empty(0, dtype=torch_type)
+        storage = (
+            torch.frombuffer(bytearray(raw.tobytes()), dtype=torch_type)
+            if self.length
+            else torch.empty(0, dtype=torch_type)
+        )
         self.t = self.codes = storage.as_strided(self.sizes, self.strides, self.offset)
         if dtype == "f4e2m1fn":
             self.t = F4_VALUES[storage.long()].float().as_strided(self.sizes, self.strides, self.offset)
@@ -421,5 +429,3 @@ def log2_limit(dtype):
     """Floats below 2^this convert to the integer type."""
     bits = 8 * TYPES[dtype][1]
     return bits - 1 if dtype in SIGNED else bits
-
-

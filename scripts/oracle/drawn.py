@@ -41,7 +41,15 @@ def layout_of(rng, sizes):
 
 
 def tensor(rng, sizes, dtype="f32", strides=None, decl=None, table="small"):
-    return In(dtype, sizes, layout_of(rng, sizes) if strides is None else strides, rng.randrange(3), table, rng.randrange(1000), decl)
+    return In(
+        dtype,
+        sizes,
+        layout_of(rng, sizes) if strides is None else strides,
+        rng.randrange(3),
+        table,
+        rng.randrange(1000),
+        decl,
+    )
 
 
 def paired(rng, sizes):
@@ -55,7 +63,30 @@ def draw(rng, family, i):
     sizes = sizes_of(rng, rng.choice([1, 2, 3, 3, 4, 4, 5]))
     rank, x = len(sizes), tensor(rng, sizes)
     same = tensor(rng, sizes, strides=x.strides if rng.random() < 0.3 else None)
-    op = rng.choice(["neg", "cast", "set", "add", "add", "sub_broadcast", "where", "scalar", "sum", "reshape", "flatten", "cat", "pad", "max_keep", "chain", "permuted", "triu", "argsort", "cumsum", "index_put"])
+    op = rng.choice(
+        [
+            "neg",
+            "cast",
+            "set",
+            "add",
+            "add",
+            "sub_broadcast",
+            "where",
+            "scalar",
+            "sum",
+            "reshape",
+            "flatten",
+            "cat",
+            "pad",
+            "max_keep",
+            "chain",
+            "permuted",
+            "triu",
+            "argsort",
+            "cumsum",
+            "index_put",
+        ]
+    )
     ident = f"{ABOUT.get(op, op)}_drawn/{i}/" + "x".join(map(str, sizes))
     full = lambda: tensor(rng, sizes)
     match op:
@@ -118,7 +149,11 @@ def draw(rng, family, i):
             dims = list(range(rank))
             rng.shuffle(dims)
             inverse = [dims.index(axis) for axis in range(rank)]
-            lines = [f"%u = permute %a dims({', '.join(map(str, dims))})", "%v = neg %u", f"%r = permute %v dims({', '.join(map(str, inverse))})"]
+            lines = [
+                f"%u = permute %a dims({', '.join(map(str, dims))})",
+                "%v = neg %u",
+                f"%r = permute %v dims({', '.join(map(str, inverse))})",
+            ]
             family.case(ident, [x], lines, torch.neg(x.t.permute(dims)).permute(inverse))
         case "triu":
             if rank >= 2:

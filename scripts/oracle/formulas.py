@@ -76,13 +76,26 @@ def reduction_cases(family):
             x = In(dtype, [257], table=f"walk:{table}", seed=8)
             family.case(f"{op}/{dtype}/long", [x], f"{op} %a axes(-1)", Out(expected(x.t, (0,), False), []))
     for dtype in FLOATS:
-        for name, numbers in [("infinite", "1.0,inf,2.0,-3.0"), ("both", "inf,-inf,1.0"), ("nan", "1.0,nan,inf"), ("zeros", "-0.0,-0.0")]:
+        for name, numbers in [
+            ("infinite", "1.0,inf,2.0,-3.0"),
+            ("both", "inf,-inf,1.0"),
+            ("nan", "1.0,nan,inf"),
+            ("zeros", "-0.0,-0.0"),
+        ]:
             count = len(numbers.split(","))
             x = In(dtype, [count], table=f"list:{numbers}")
             for op in ("sum", "prod", "max", "min"):
                 result = reduce(op, x.t.double(), (0,), False).to(torch_type(compute(dtype)))
                 family.case(f"{op}/{dtype}/{name}", [x], f"{op} %a", Out(result, []))
-    for dtype, to in [("f32", "f64"), ("f16", "f16"), ("bf16", "bf16"), ("i32", "i32"), ("i8", "f32"), ("bool", "i32"), ("f32", "i64")]:
+    for dtype, to in [
+        ("f32", "f64"),
+        ("f16", "f16"),
+        ("bf16", "bf16"),
+        ("i32", "i32"),
+        ("i8", "f32"),
+        ("bool", "i32"),
+        ("f32", "i64"),
+    ]:
         x = In(dtype, [3, 20], [1, 3], table="small", seed=3)
         for op in ("sum", "prod"):
             working = torch_type(to) if to not in ("f16", "bf16") else torch.float32
@@ -90,7 +103,14 @@ def reduction_cases(family):
             result = reduce(op, wide(cast), (1,), False).to(working).to(torch_type(to))
             family.case(f"{op}/{dtype}/as-{to}", [x], f"{op} %a axes(1) dtype({to})", result)
     for dtype in FLOATS + SMALL + INTS + COMPLEX + ["bool"]:
-        for name, to in [("rows", [3, 1]), ("matrix", [3, 4]), ("column", [1, 4]), ("all", [1, 1]), ("same", [2, 3, 4]), ("middle", [2, 1, 4])]:
+        for name, to in [
+            ("rows", [3, 1]),
+            ("matrix", [3, 4]),
+            ("column", [1, 4]),
+            ("all", [1, 1]),
+            ("same", [2, 3, 4]),
+            ("middle", [2, 1, 4]),
+        ]:
             x = In(dtype, [2, 3, 4], [12, 1, 3], 0, "small", 2)
             if kind(dtype) in ("int", "bool"):
                 # Sums of integers are i64, or u64.
@@ -156,7 +176,9 @@ def statistic_cases(family):
             for op in ("std", "standard_deviation"):
                 family.case(f"{op}/{dtype}/{layout}", [x], f"{op} %a axes(1)", dense(var.sqrt()))
             for op in ("var_mean", "variance_mean"):
-                family.case(f"{op}/{dtype}/{layout}", [x], [f"%v, %m = {op} %a axes(1)"], [dense(var), dense(mean)], "%v, %m")
+                family.case(
+                    f"{op}/{dtype}/{layout}", [x], [f"%v, %m = {op} %a axes(1)"], [dense(var), dense(mean)], "%v, %m"
+                )
     x = In("f32", [3, 1], table="wide")
     family.case("var/f32/one_element", [x], "var %a axes(1)", torch.full([3], math.nan))
     x = In("f32", [3, 0])
@@ -220,8 +242,14 @@ def softmax_cases(family):
                 rounded = In(x.dtype, x.sizes, x.strides, x.offset, "unit", 4)
                 g, v = dy.t.double(), rounded.t.double()
                 result = v * (g - (g * v).sum(axis, True)) if op == "softmax" else g - v.exp() * g.sum(axis, True)
-                family.case(f"{op}_backward/{tail}", [dy, rounded], f"{op}_backward %a, %b axis({axis})", like(x, result))
-    for name, numbers in [("infinite", "1.0,-inf,2.0,-3.0"), ("nan", "1.0,nan,2.0,3.0"), ("large", "1000.0,999.0,-1000.0,0.5")]:
+                family.case(
+                    f"{op}_backward/{tail}", [dy, rounded], f"{op}_backward %a, %b axis({axis})", like(x, result)
+                )
+    for name, numbers in [
+        ("infinite", "1.0,-inf,2.0,-3.0"),
+        ("nan", "1.0,nan,2.0,3.0"),
+        ("large", "1000.0,999.0,-1000.0,0.5"),
+    ]:
         for op, fn in {"softmax": torch.softmax, "log_softmax": torch.log_softmax}.items():
             x = In("f32", [2, 4], table=f"list:{numbers}")
             family.case(f"{op}/f32/{name}", [x], f"{op} %a", like(x, fn(x.t.double(), -1)))
@@ -243,32 +271,62 @@ def norm_cases(family):
             mean = a.mean(axes, True)
             invstd = (a.var(axes, correction=0, keepdim=True) + eps).rsqrt()
             family.case(f"layer_norm/{tail}", [x, weight, bias], f"layer_norm %a, %b, %c eps({eps})", like(x, y))
-            family.case(f"layer_norm/{tail}-bare", [x], f"layer_norm %a norm_dims({k})", like(x, F.layer_norm(a, shape)))
+            family.case(
+                f"layer_norm/{tail}-bare", [x], f"layer_norm %a norm_dims({k})", like(x, F.layer_norm(a, shape))
+            )
             lines = [f"%y, %m, %s = layer_norm_forward %a, %b, %c eps({eps})"]
-            family.case(f"layer_norm_forward/{tail}", [x, weight, bias], lines, [like(x, y), plain(x, mean), plain(x, invstd)], "%y, %m, %s")
+            family.case(
+                f"layer_norm_forward/{tail}",
+                [x, weight, bias],
+                lines,
+                [like(x, y), plain(x, mean), plain(x, invstd)],
+                "%y, %m, %s",
+            )
             dx, dw, db = gradients(y, dy, [a, w, b])
             lines = [
                 f"%y, %m, %s = layer_norm_forward %a, %b eps({eps})",
                 f"%dx, %dw, %db = layer_norm_backward %c, %a, %m, %s, %b",
             ]
             # Without bias there is no gradient of it; with one it is the same.
-            family.case(f"layer_norm_backward/{tail}", [x, weight, dy], lines, [scaled(x, dx, k), plain(x, dw), plain(x, db)], "%dx, %dw, %db")
+            family.case(
+                f"layer_norm_backward/{tail}",
+                [x, weight, dy],
+                lines,
+                [scaled(x, dx, k), plain(x, dw), plain(x, db)],
+                "%dx, %dw, %db",
+            )
             a, w = leaf(x), leaf(weight)
             y = F.rms_norm(a, shape, w, eps)
             scale = ((a * a).mean(axes, True) + eps).rsqrt()
             family.case(f"rms_norm/{tail}", [x, weight], f"rms_norm %a, %b eps({eps})", like(x, y))
-            family.case(f"rms_norm/{tail}-bare", [x], f"rms_norm %a eps({eps}) norm_dims({k})", like(x, F.rms_norm(a, shape, None, eps)))
+            family.case(
+                f"rms_norm/{tail}-bare",
+                [x],
+                f"rms_norm %a eps({eps}) norm_dims({k})",
+                like(x, F.rms_norm(a, shape, None, eps)),
+            )
             lines = [f"%y, %s = rms_norm_forward %a, %b eps({eps})"]
             family.case(f"rms_norm_forward/{tail}", [x, weight], lines, [like(x, y), plain(x, scale)], "%y, %s")
             dx, dw = gradients(y, dy, [a, w])
-            lines = [f"%y, %s = rms_norm_forward %a, %b eps({eps})", "%dx, %dw = rms_norm_backward %c, %a, %s, %b exact"]
-            family.case(f"rms_norm_backward/{tail}", [x, weight, dy], lines, [scaled(x, dx, k), plain(x, dw)], "%dx, %dw")
+            lines = [
+                f"%y, %s = rms_norm_forward %a, %b eps({eps})",
+                "%dx, %dw = rms_norm_backward %c, %a, %s, %b exact",
+            ]
+            family.case(
+                f"rms_norm_backward/{tail}", [x, weight, dy], lines, [scaled(x, dx, k), plain(x, dw)], "%dx, %dw"
+            )
             lines = [
                 f"%y, %s = rms_norm_forward %a, %b eps({eps})",
                 "%rms = reciprocal %s",
                 "%dx, %dw = thunder_rms_norm_backward %c, %a, %rms, %b exact",
             ]
-            family.case(f"thunder_rms_norm_backward/{tail}", [x, weight, dy], lines, [scaled(x, dx, k), plain(x, dw)], "%dx, %dw")
+            family.case(
+                f"thunder_rms_norm_backward/{tail}",
+                [x, weight, dy],
+                lines,
+                [scaled(x, dx, k), plain(x, dw)],
+                "%dx, %dw",
+            )
 
 
 def batch_cases(family):
@@ -284,27 +342,63 @@ def batch_cases(family):
         y = F.batch_norm(a, None, None, w, b, True, momentum, eps)
         own_mean, own = a.mean((0, 2)), (a.var((0, 2), correction=0) + eps).rsqrt()
         lines = [f"%y, %m, %s = batch_norm %a, %b, %c eps({eps})"]
-        family.case(f"batch_norm/{tail}-training", [x, weight, bias], lines, [like(x, y), plain(x, own_mean), plain(x, own)], "%y, %m, %s")
+        family.case(
+            f"batch_norm/{tail}-training",
+            [x, weight, bias],
+            lines,
+            [like(x, y), plain(x, own_mean), plain(x, own)],
+            "%y, %m, %s",
+        )
         back = [f"%y, %m, %s = batch_norm %a, %b eps({eps})"]
         back.append(f"%dx, %dw, %db = batch_norm_backward %a, %c, %b save_mean(%m) save_invstd(%s) eps({eps})")
         dx, dw, db = gradients(y, dy, [a, w, b])
-        family.case(f"batch_norm_backward/{tail}-training", [x, weight, dy], back, [like(x, dx), plain(x, dw), plain(x, db)], "%dx, %dw, %db")
+        family.case(
+            f"batch_norm_backward/{tail}-training",
+            [x, weight, dy],
+            back,
+            [like(x, dx), plain(x, dw), plain(x, db)],
+            "%dx, %dw, %db",
+        )
         y = F.batch_norm(a, mean.t.double(), var.t.double(), w, b, False, momentum, eps)
         scale = (var.t.double() + eps).rsqrt()
         lines = [f"%y, %m, %s = batch_norm %a, %b, %c, %d, %e eps({eps}) training(false)"]
-        family.case(f"batch_norm/{tail}-inference", [x, weight, bias, mean, var], lines, [like(x, y), plain(x, mean.t.double()), plain(x, scale)], "%y, %m, %s")
+        family.case(
+            f"batch_norm/{tail}-inference",
+            [x, weight, bias, mean, var],
+            lines,
+            [like(x, y), plain(x, mean.t.double()), plain(x, scale)],
+            "%y, %m, %s",
+        )
         dx, dw, db = gradients(y, dy, [a, w, b])
         back = [f"%dx, %dw, %db = batch_norm_backward %a, %c, %b, %d, %e eps({eps}) training(false)"]
-        family.case(f"batch_norm_backward/{tail}-inference", [x, weight, dy, mean, var], back, [like(x, dx), plain(x, dw), plain(x, db)], "%dx, %dw, %db")
+        family.case(
+            f"batch_norm_backward/{tail}-inference",
+            [x, weight, dy, mean, var],
+            back,
+            [like(x, dx), plain(x, dw), plain(x, db)],
+            "%dx, %dw, %db",
+        )
 
         y = F.instance_norm(a, None, None, w, b, True, momentum, eps)
         own_mean, own = a.mean(2), (a.var(2, correction=0) + eps).rsqrt()
         lines = [f"%y, %m, %s = instance_norm %a, %b, %c eps({eps})"]
-        family.case(f"instance_norm/{tail}-own", [x, weight, bias], lines, [like(x, y), plain(x, own_mean), plain(x, own)], "%y, %m, %s")
+        family.case(
+            f"instance_norm/{tail}-own",
+            [x, weight, bias],
+            lines,
+            [like(x, y), plain(x, own_mean), plain(x, own)],
+            "%y, %m, %s",
+        )
         dx, dw, db = gradients(y, dy, [a, w, b])
         back = [f"%y, %m, %s = instance_norm %a, %b eps({eps})"]
         back.append(f"%dx, %dw, %db = instance_norm_backward %a, %c, %b save_mean(%m) save_invstd(%s) eps({eps})")
-        family.case(f"instance_norm_backward/{tail}-own", [x, weight, dy], back, [like(x, dx), plain(x, dw), plain(x, db)], "%dx, %dw, %db")
+        family.case(
+            f"instance_norm_backward/{tail}-own",
+            [x, weight, dy],
+            back,
+            [like(x, dx), plain(x, dw), plain(x, db)],
+            "%dx, %dw, %db",
+        )
 
 
 # ---- activations ----
@@ -334,20 +428,34 @@ def activation_cases(family):
             a = leaf(x)
             family.case(f"{op}/{tail}", [dy, x], f"{op} %a, %b", like(x, gradients(fn(a), dy, [a])[0]))
         t = In(dtype, x.sizes, x.strides, x.offset, "unit", 3)
-        family.case(f"tanh_backward/{tail}", [dy, t], "tanh_backward %a, %b", like(x, dy.t.double() * (1 - t.t.double() ** 2)))
+        family.case(
+            f"tanh_backward/{tail}", [dy, t], "tanh_backward %a, %b", like(x, dy.t.double() * (1 - t.t.double() ** 2))
+        )
         z = In(dtype, x.sizes, x.strides, x.offset, "wide", 21)
         gates = [In(dtype, x.sizes, x.strides, x.offset, "wide", 30 + i) for i in range(5)]
         previous, i, f, g, o = (v.t.double() for v in gates)
         cell = torch.sigmoid(f) * previous + torch.sigmoid(i) * torch.tanh(g)
         hidden = torch.sigmoid(o) * torch.tanh(cell)
-        family.case(f"lstm/{tail}", gates, ["%c1, %h = lstm %a, %b, %c, %d, %e"], [like(x, cell), like(x, hidden)], "%c1, %h")
+        family.case(
+            f"lstm/{tail}", gates, ["%c1, %h = lstm %a, %b, %c, %d, %e"], [like(x, cell), like(x, hidden)], "%c1, %h"
+        )
         mask = In("bool", x.sizes, x.strides, x.offset, "special", 8)
         result = dy.t.double() * mask.t * 1.25
         family.case(f"dropout_backward/{tail}", [dy, mask], "dropout_backward %a, %b, 1.25", like(x, result))
         if kind(dtype) != "float":
             continue
-        family.case(f"addcmul/{tail}", [x, dy, z], "addcmul %a, %b, %c", like(x, torch.addcmul(*(v.t.double() for v in (x, dy, z)))))
-        family.case(f"addcmul/{tail}-value", [x, dy, z], "addcmul %a, %b, %c, 0.5", like(x, torch.addcmul(*(v.t.double() for v in (x, dy, z)), value=0.5)))
+        family.case(
+            f"addcmul/{tail}",
+            [x, dy, z],
+            "addcmul %a, %b, %c",
+            like(x, torch.addcmul(*(v.t.double() for v in (x, dy, z)))),
+        )
+        family.case(
+            f"addcmul/{tail}-value",
+            [x, dy, z],
+            "addcmul %a, %b, %c, 0.5",
+            like(x, torch.addcmul(*(v.t.double() for v in (x, dy, z)), value=0.5)),
+        )
     for dtype in INTS + COMPLEX:
         x, y, z = (In(dtype, [3, 4], table="small", seed=i) for i in range(3))
         result = by_numpy(lambda a, b, c: a + b * c, x.t, y.t, z.t) if dtype in INTS else x.t + y.t * z.t

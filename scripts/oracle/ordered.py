@@ -70,9 +70,16 @@ def sort_cases(family):
                     if dtype in NATIVE or dtype in SMALL:
                         result = torch.argsort(x.t if dtype in NATIVE else x.t.float(), **order)
                     else:
-                        result = torch.argsort(x.t.to(torch.int64) if dtype != "u64" else x.t.view(torch.int64) ^ (-(2**63)), **order)
+                        result = torch.argsort(
+                            x.t.to(torch.int64) if dtype != "u64" else x.t.view(torch.int64) ^ (-(2**63)), **order
+                        )
                     text = f"argsort %a dim({dim}){' descending' if descending else ''} stable"
-                    family.case(f"argsort/{dtype}/{layout}{dim}{'down' if descending else 'up'}", [x], text, Out(result, strides))
+                    family.case(
+                        f"argsort/{dtype}/{layout}{dim}{'down' if descending else 'up'}",
+                        [x],
+                        text,
+                        Out(result, strides),
+                    )
         # Without ties the order is the only one.
         if dtype == "bool" or dtype in SMALL:
             continue
@@ -87,7 +94,9 @@ def sort_cases(family):
                     places_strides = torch.topk(stand_in(x), k, dim, largest, True).indices.stride()
                     text = f"%v, %i = topk %a, {k} dim({dim}) largest({str(largest).lower()}) sorted"
                     outs = [Out(values.to(torch_type(dtype)), places_strides), Out(places, places_strides)]
-                    family.case(f"topk/{dtype}/{layout}{dim}{'most' if largest else 'least'}", [x], [text], outs, "%v, %i")
+                    family.case(
+                        f"topk/{dtype}/{layout}{dim}{'most' if largest else 'least'}", [x], [text], outs, "%v, %i"
+                    )
 
 
 def sequence_cases(family):
@@ -100,7 +109,13 @@ def sequence_cases(family):
             family.case(f"iota/{dtype}/{length}-{start}-{step}", [], body, values.to(torch_type(dtype)))
     family.case("iota/i64/plain", [], "iota 5", torch.arange(5))
     family.case("iota/i64/argument", [Num("i64", 6)], "iota %a, 2", torch.arange(2, 8))
-    for name, numbers in [("up", (2, 9, 3)), ("down", (5, -4, -2)), ("none", (3, 3, 1)), ("part", (0, 1, 0.3)), ("end", (1.0, 2.0, 0.25))]:
+    for name, numbers in [
+        ("up", (2, 9, 3)),
+        ("down", (5, -4, -2)),
+        ("none", (3, 3, 1)),
+        ("part", (0, 1, 0.3)),
+        ("end", (1.0, 2.0, 0.25)),
+    ]:
         for dtype in ["i64", "f32", "f64", "i32"] if name in ("up", "down", "none") else ["f32", "f64"]:
             result = torch.arange(*numbers, dtype=torch.float64).to(torch_type(dtype))
             family.case(f"arange/{dtype}/{name}", [], f"arange {', '.join(map(str, numbers))} dtype({dtype})", result)
@@ -117,15 +132,24 @@ def sequence_cases(family):
             family.case(f"{op}/{dtype}/dense", [], f"{op} [2, 3] {dtype}", fn(2, 3).to(to))
             family.case(f"{op}_like/{dtype}/dense", [x], f"{op}_like %a", fn(2, 3).to(to))
         value = 1 if dtype == "bool" else 3
-        family.case(f"full_like/{dtype}/own", [x], f"full_like %a, {'true' if dtype == 'bool' else value}", torch.full([2, 3], value).to(to))
-        family.case(f"full_like/{dtype}/other", [x], "full_like %a, 3 dtype(f64)", torch.full([2, 3], 3, dtype=torch.float64))
+        family.case(
+            f"full_like/{dtype}/own",
+            [x],
+            f"full_like %a, {'true' if dtype == 'bool' else value}",
+            torch.full([2, 3], value).to(to),
+        )
+        family.case(
+            f"full_like/{dtype}/other", [x], "full_like %a, 3 dtype(f64)", torch.full([2, 3], 3, dtype=torch.float64)
+        )
     for dtype in FLOATS + SMALL + INTS + COMPLEX:
         x, y = In(dtype, [3, 4], [1, 3], 0, "small", 1), In(dtype, [3, 4], None, 0, "small", 2)
         to = torch_type(compute(dtype))
         strides = torch.add(stand_in(x, compute(dtype) != dtype), stand_in(y, compute(dtype) != dtype)).stride()
         for op, sign in [("add_alpha", 1), ("sub_alpha", -1)]:
             if dtype in INTS and dtype not in NATIVE:
-                result = by_numpy(lambda a, b, s=sign: a + b * a.dtype.type(3) if s == 1 else a - b * a.dtype.type(3), x.t, y.t)
+                result = by_numpy(
+                    lambda a, b, s=sign: a + b * a.dtype.type(3) if s == 1 else a - b * a.dtype.type(3), x.t, y.t
+                )
             else:
                 result = torch.add(wide(x.t.to(to)), wide(y.t.to(to)), alpha=3 * sign).to(to)
             family.case(f"{op}/{dtype}/mixed", [x, y], f"{op} %a, %b, 3", Out(result, strides))

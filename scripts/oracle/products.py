@@ -59,7 +59,15 @@ def product_cases(family):
             exact = F.linear(wide(x.t), wide(w.t))
             family.case(f"linear/{dtype}/{name}", [x, w], "linear %a, %b", exact.to(torch_type(dtype)))
             exact = F.linear(wide(x.t), wide(w.t), wide(bias.t))
-            family.case(f"linear/{dtype}/{name}-bias", [x, w, bias], "linear %a, %b bias(%c)", exact.to(torch_type(dtype)))
+            family.case(
+                f"linear/{dtype}/{name}-bias", [x, w, bias], "linear %a, %b bias(%c)", exact.to(torch_type(dtype))
+            )
+
+
+def last_aligned(scores):
+    """The keys that each row sees: those up to its own, the last row all."""
+    rows, keys = scores.shape[-2:]
+    return torch.ones(rows, keys, dtype=torch.bool).tril(keys - rows)
 
 
 def attention_cases(family):
@@ -81,30 +89,32 @@ def attention_cases(family):
                     a, b, c = (x.t.double() for x in (q, k, v))
                     scores = a @ b.transpose(-1, -2) * s
                     if causal:
-                        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+                        scores = scores.masked_fill(~last_aligned(scores), -math.inf)
                     scores = scores if bias is None else scores + bias
                     log = scores.logsumexp(-1)
                     # Rows without a key are 0, as in PyTorch's own attention.
                     out = torch.ops.aten._safe_softmax(scores, -1) @ c
                     axes = strided([2, 3, q.sizes[2], 8], order)
                     lines = [f"%o, %l, %s, %p = sdpfa_fwd %a, %b, %c{text}"]
-                    family.case(f"sdpfa_fwd/{tail}", [q, k, v, *inputs], lines, [Out(out.to(to), axes), log.float()], "%o, %l")
+                    family.case(
+                        f"sdpfa_fwd/{tail}", [q, k, v, *inputs], lines, [Out(out.to(to), axes), log.float()], "%o, %l"
+                    )
 
                 attend("")
                 attend(" scale(0.5)", scale=0.5, tail=tail + "-scale")
-                if length == keys:
+                if length <= keys:
                     attend(" is_causal(true)", causal=True, tail=tail + "-causal")
                 bias = In(dtype, [2, 3, length, keys], table="wide", seed=4)
                 attend(" bias(%d)", bias=bias.t.double(), inputs=[bias], tail=tail + "-bias")
                 mask = In("bool", [2, 3, length, keys], table="list:1,1,0", seed=4)
                 hidden = torch.zeros(mask.t.shape, dtype=torch.float64).masked_fill(~mask.t, -math.inf)
                 attend(" mask(%d)", bias=hidden, inputs=[mask], tail=tail + "-mask")
-                for causal in (False, True) if length == keys else (False,):
+                for causal in (False, True):
                     grad = In(dtype, [2, 3, length, 8], strided([2, 3, length, 8], order), 0, "wide", 5)
                     leaves = [x.t.double().clone().requires_grad_() for x in (q, k, v)]
                     scores = leaves[0] @ leaves[1].transpose(-1, -2) / math.sqrt(8)
                     if causal:
-                        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+                        scores = scores.masked_fill(~last_aligned(scores), -math.inf)
                     out = torch.softmax(scores, -1) @ leaves[2]
                     grads = torch.autograd.grad(out, leaves, grad.t.double())
                     flag = str(causal).lower()
@@ -119,32 +129,40 @@ def attention_cases(family):
 def grouped_cases(family):
     for dtype in FLOATS:
         to = torch_type(dtype)
-        ends = [2, 2, 7]
+        ends = [8, 8, 24]
         offsets = In("i32", [3], table="list:" + ",".join(map(str, ends)))
         spans = list(zip([0, *ends], ends))
-        a, b = In(dtype, [7, 6], table="wide", seed=1), In(dtype, [3, 6, 4], strided([3, 6, 4], [0, 2, 1]), 0, "wide", 2)
+        a, b = In(dtype, [24, 16], table="wide", seed=1), In(
+            dtype, [3, 16, 8], strided([3, 16, 8], [0, 2, 1]), 0, "wide", 2
+        )
         x, y = a.t.double(), b.t.double()
         rows = torch.cat([x[s:e] @ y[i] for i, (s, e) in enumerate(spans)])
         family.case(f"grouped_mm/{dtype}/rows", [a, b, offsets], "grouped_mm %a, %b, %c", rows.to(to))
-        a, b = In(dtype, [3, 5, 6], table="wide", seed=1), In(dtype, [6, 7], table="wide", seed=2)
+        a, b = In(dtype, [3, 8, 16], table="wide", seed=1), In(dtype, [16, 24], [1, 16], 0, "wide", 2)
         x, y = a.t.double(), b.t.double()
         columns = torch.cat([x[i] @ y[:, s:e] for i, (s, e) in enumerate(spans)], 1)
         family.case(f"grouped_mm/{dtype}/columns", [a, b, offsets], "grouped_mm %a, %b, %c", columns.to(to))
-        a, b = In(dtype, [5, 7], table="wide", seed=1), In(dtype, [7, 4], table="wide", seed=2)
+        a, b = In(dtype, [8, 24], table="wide", seed=1), In(dtype, [24, 8], [1, 24], 0, "wide", 2)
         x, y = a.t.double(), b.t.double()
         depths = torch.stack([x[:, s:e] @ y[s:e] for s, e in spans])
         family.case(f"grouped_mm/{dtype}/depths", [a, b, offsets], "grouped_mm %a, %b, %c", depths.to(to))
     for dtype in ["f8e4m3fn", "f8e5m2"]:
-        a, b = In(dtype, [3, 16], table="small", seed=1), In(dtype, [16, 4], [1, 16], 0, "small", 2)
+        a, b = In(dtype, [16, 32], table="small", seed=1), In(dtype, [32, 16], [1, 32], 0, "small", 2)
         x, y = a.t.double(), b.t.double()
-        for name, left, right in [("one", [], []), ("rows", [3, 1], [1, 4])]:
+        for name, left, right in [("one", [], []), ("rows", [16, 1], [1, 16])]:
             s, t = In("f32", left, table="positive", seed=3), In("f32", right, table="positive", seed=4)
             exact = (x * s.t.double()) @ (y * t.t.double())
             for out in ("bf16", "f32"):
-                family.case(f"scaled_mm/{dtype}/{name}-{out}", [a, b, s, t], f"scaled_mm %a, %b, %c, %d dtype({out})", exact.to(torch_type(out)))
+                family.case(
+                    f"scaled_mm/{dtype}/{name}-{out}",
+                    [a, b, s, t],
+                    f"scaled_mm %a, %b, %c, %d dtype({out})",
+                    exact.to(torch_type(out)),
+                )
 
 
 # ---- block quantisation, by the definition of its kernels ----
+
 
 def quantise(x, scale=None):
     """Blocks of 16 of the last axis: codes, and scales of f8e4m3fn."""
@@ -173,7 +191,7 @@ def quantise_8(x):
     with np.errstate(divide="ignore"):
         exponent = np.clip(np.ceil(np.log2(ratio.astype(np.float64))), -127, 127)
     code = (exponent + 127).astype(np.uint8)
-    factor = np.where(code == 0, 1.0, 2.0 ** -exponent).astype(np.float32)
+    factor = np.where(code == 0, 1.0, 2.0**-exponent).astype(np.float32)
     values = np.clip(blocks * factor[..., None], -448, 448).reshape(x.shape)
     return torch.from_numpy(values).to(torch.float8_e4m3fn), torch.from_numpy(code)
 
@@ -220,7 +238,9 @@ def grouped_quantisation_cases(family):
         family.case(f"nv_grouped_block_quantize/{dtype}/plain", [x, *offsets], lines, outs, "%q, %s")
     # Two groups of 2 and 3 rows; 128 columns, so that the scales fill tiles.
     a, b = In("f4e2m1fn", [5, 64], seed=1), In("f4e2m1fn", [2, 64, 128], [64 * 128, 1, 64], 0, "special", 2)
-    scale1, scale2 = In("f8e4m3fn", [256, 4], table="positive", seed=3), In("f8e4m3fn", [2, 128, 4], table="positive", seed=4)
+    scale1, scale2 = In("f8e4m3fn", [256, 4], table="positive", seed=3), In(
+        "f8e4m3fn", [2, 128, 4], table="positive", seed=4
+    )
     alpha = In("f32", [2], table="list:0.5,2.0")
     lists = [[2, 128, 64, 3, 128, 64], [0, 2], [0, 128]]
     tables = ["list:" + ",".join(map(str, v)) for v in lists]
@@ -264,7 +284,9 @@ def quantisation_cases(family):
                 g = In("f32", [], table="list:37.5")
                 codes, scales = quantise(x.t.contiguous(), 37.5)
                 outs = [Out(codes, None, "f4e2m1fn"), scales]
-                family.case(f"nv_block_quantize/{tail}-global", [x, g], ["%q, %s = nv_block_quantize %a, %b"], outs, "%q, %s")
+                family.case(
+                    f"nv_block_quantize/{tail}-global", [x, g], ["%q, %s = nv_block_quantize %a, %b"], outs, "%q, %s"
+                )
                 codes, scales = quantise_8(x.t.contiguous())
                 outs = [codes, Out(scales, None, "f8e8m0fnu")]
                 lines = ["%q, %s = nv_block_quantize %a block_size(32) dtype(f8e4m3fn)"]
@@ -286,7 +308,12 @@ def philox(seed, offset, count, words):
     blocks = (count + per - 1) // per
     mask = np.uint64(0xFFFFFFFF)
     index = np.arange(blocks, dtype=np.uint64)
-    c = [np.full(blocks, offset & 0xFFFFFFFF, np.uint64), np.full(blocks, offset >> 32, np.uint64), index & mask, index >> np.uint64(32)]
+    c = [
+        np.full(blocks, offset & 0xFFFFFFFF, np.uint64),
+        np.full(blocks, offset >> 32, np.uint64),
+        index & mask,
+        index >> np.uint64(32),
+    ]
     k = [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(10):
         a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
@@ -317,21 +344,50 @@ def random_cases(family):
             family.case(f"uniform/f64/{tail}", [], f"uniform {text} -2.0, 3.0, {seed}, {offset} dtype(f64)", values)
             if sizes:
                 x = In("f32", sizes, table="wide")
-                family.case(f"rand_like/f32/{tail}", [x], f"rand_like %a, {seed}, {offset}", torch.from_numpy(unit.astype(f32).reshape(sizes)))
-            pairs = philox(seed, offset, (count + 3) // 4 * 4, 1)[:, 0].reshape(-1, 2, 2).astype(f32) * f32(2**-32) + f32(2**-33)
+                family.case(
+                    f"rand_like/f32/{tail}",
+                    [x],
+                    f"rand_like %a, {seed}, {offset}",
+                    torch.from_numpy(unit.astype(f32).reshape(sizes)),
+                )
+            pairs = philox(seed, offset, (count + 3) // 4 * 4, 1)[:, 0].reshape(-1, 2, 2).astype(f32) * f32(
+                2**-32
+            ) + f32(2**-33)
             pairs = np.where(pairs == 1, f32(0), pairs).astype(np.float64)
             radius, angle = np.sqrt(-2 * np.log(pairs[..., 0])), pairs[..., 1] * np.float64(f32(6.2831855))
             normal = np.stack([radius * np.sin(angle), radius * np.cos(angle)], -1).reshape(-1)[:count].reshape(sizes)
-            family.case(f"normal/f32/{tail}", [], f"normal {text} 0.0, 1.0, {seed}, {offset}", torch.from_numpy(np.asarray(normal)).float())
-            family.case(f"normal/f32/{tail}-scaled", [], f"normal {text} 1.5, 2.0, {seed}, {offset}", Out(torch.from_numpy(np.asarray(normal * 2 + 1.5)).float(), dense_strides(sizes)))
-            family.case(f"rand/f32/{tail}", [], f"rand {text} {seed}, {offset}", torch.from_numpy(unit.astype(f32).reshape(sizes)))
-            family.case(f"randn/f32/{tail}", [], f"randn {text} {seed}, {offset}", torch.from_numpy(np.asarray(normal)).float())
+            family.case(
+                f"normal/f32/{tail}",
+                [],
+                f"normal {text} 0.0, 1.0, {seed}, {offset}",
+                torch.from_numpy(np.asarray(normal)).float(),
+            )
+            family.case(
+                f"normal/f32/{tail}-scaled",
+                [],
+                f"normal {text} 1.5, 2.0, {seed}, {offset}",
+                Out(torch.from_numpy(np.asarray(normal * 2 + 1.5)).float(), dense_strides(sizes)),
+            )
+            family.case(
+                f"rand/f32/{tail}",
+                [],
+                f"rand {text} {seed}, {offset}",
+                torch.from_numpy(unit.astype(f32).reshape(sizes)),
+            )
+            family.case(
+                f"randn/f32/{tail}", [], f"randn {text} {seed}, {offset}", torch.from_numpy(np.asarray(normal)).float()
+            )
             if sizes:
                 mask = torch.from_numpy(unit.astype(f32).reshape(sizes)) < 0.75
                 kept = x.t * mask
                 lines = [f"%r, %m = dropout %a, 0.25, {seed}, {offset}"]
                 family.case(f"dropout/f32/{tail}", [x], lines, [kept * np.float32(1 / 0.75), mask], "%r, %m")
-                family.case(f"randn_like/f32/{tail}", [x], f"randn_like %a, {seed}, {offset}", torch.from_numpy(np.asarray(normal)).float())
+                family.case(
+                    f"randn_like/f32/{tail}",
+                    [x],
+                    f"randn_like %a, {seed}, {offset}",
+                    torch.from_numpy(np.asarray(normal)).float(),
+                )
 
 
 def families():

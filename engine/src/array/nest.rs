@@ -198,6 +198,31 @@ where
     })
 }
 
+/// Replaces each element by a function of it.
+pub(crate) fn update1<A: Copy + Send + Sync>(a: &mut [A], f: impl Fn(A) -> A + Sync) {
+    a.par_chunks_mut(CHUNK).for_each(|a| a.iter_mut().for_each(|a| *a = f(*a)));
+}
+
+/// Replaces each element of a dense operand, the first of the nest, by a
+/// function of it and of the other operand's element.
+pub(crate) fn update2<A, B>(nest: &Nest<2>, a: &mut [A], b: &[B], f: impl Fn(A, B) -> A + Sync)
+where
+    A: Copy + Send + Sync,
+    B: Copy + Sync,
+{
+    let [_, sb] = nest.inner_strides();
+    a.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, a)| {
+        let len = a.len();
+        nest.rows(chunk * CHUNK, len, |position, count, [_, ob]| {
+            let a = &mut a[position..position + count];
+            match sb {
+                1 => a.iter_mut().zip(&b[ob..ob + count]).for_each(|(a, &b)| *a = f(*a, b)),
+                _ => a.iter_mut().zip(run(b, ob, sb, count)).for_each(|(a, b)| *a = f(*a, b)),
+            }
+        });
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +258,23 @@ mod tests {
                 visited.extend((0..run).map(|i| offset + i * nest.inner_strides()[0]));
             });
             assert_eq!(visited, expected[start..start + len], "{sizes:?} {strides:?}");
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn updates_are_maps_into_the_operand() {
+        arbtest::arbtest(|u| {
+            let sizes = [u.int_in_range(0..=40usize)?, u.int_in_range(0..=900)?];
+            let strides = *u.choose(&[[900, 1], [1, 40], [0, 1], [3, 0], [0, 0]])?;
+            let (a, b): (Vec<i32>, Vec<i32>) = (0..36_000).map(|i| (i, (i * 7) % 1001)).unzip();
+            let nest = Nest::new(&sizes, [&[sizes[1], 1], &strides]);
+            let f = |a: i32, b: i32| a - 3 * b;
+            let mut updated = a[..sizes[0] * sizes[1]].to_vec();
+            update2(&nest, &mut updated, &b, f);
+            assert_eq!(updated, map2(&nest, &a, &b, f), "{sizes:?} {strides:?}");
+            update1(&mut updated, |v| v + 1);
+            assert_eq!(updated, map2(&nest, &a, &b, |a, b| f(a, b) + 1));
             Ok(())
         });
     }

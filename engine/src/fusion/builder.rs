@@ -637,6 +637,11 @@ impl FusionBuilder {
         self.updates.iter().any(|update| self.tensors[x].def == TensorDef::Input(update.input))
     }
 
+    /// The number of operations so far.
+    pub(crate) fn op_count(&self) -> usize {
+        self.ops.len()
+    }
+
     /// Whether an input is updated.
     pub(crate) fn has_updates(&self) -> bool {
         !self.updates.is_empty()

@@ -2,19 +2,43 @@
 //! written out: IEEE `f32` arithmetic is what `f64` arithmetic rounded once
 //! gives. The others call `num::eval` through a function pointer, or per
 //! element for integers.
+//!
+//! A result of `f32` takes the place of a dense operand that nothing else reads:
+//! new storage costs more time than the arithmetic.
 
-use crate::array::nest::{Nest, map1, map2, map3};
+use crate::array::nest::{Nest, map1, map2, map3, update1, update2};
 use crate::array::{Data, Element, Elements, View};
 use crate::diag::{Diagnostic, Result};
 use crate::num::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_bf16, f64_to_f16};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
+use std::sync::Arc;
 
-/// `op(x)`.
-pub(super) fn unary(op: UnaryOp, x: &View) -> Result<View> {
+/// The elements of a dense operand of `f32` that nothing else reads: the result
+/// may take their place.
+fn own_f32<'a>(x: &'a mut View, sizes: &[usize]) -> Option<&'a mut [f32]> {
+    if x.sizes != sizes || x.offset != 0 || !x.is_dense() {
+        return None;
+    }
+    let len = x.len();
+    match Arc::get_mut(&mut x.data) {
+        Some(Data::F32(a)) if a.len() == len => Some(a),
+        _ => None,
+    }
+}
+
+/// `op(x)`. The operand may be overwritten.
+pub(super) fn unary(op: UnaryOp, x: &mut View) -> Result<View> {
     if op == UnaryOp::Real && !x.dtype.is_complex() {
         return Ok(x.to_dense());
     }
     let dtype = op.result_dtype(x.dtype);
+    let sizes = x.sizes.clone();
+    if dtype == x.dtype
+        && let Some(own) = own_f32(x, &sizes)
+    {
+        unary_f32(op, Elements1::Own(own));
+        return Ok(x.clone());
+    }
     let nest = Nest::new(&x.sizes, [&x.strides]);
     let data = match x.elements() {
         Elements::F32(a) if op.is_predicate() => {
@@ -22,7 +46,7 @@ pub(super) fn unary(op: UnaryOp, x: &View) -> Result<View> {
             Data::Bool(map1(&nest, a, |v| f(v.into())))
         }
         Elements::F64(a) if op.is_predicate() => Data::Bool(map1(&nest, a, eval::predicate_f64(op))),
-        Elements::F32(a) => Data::F32(unary_f32(op, &nest, a)),
+        Elements::F32(a) => Data::F32(unary_f32(op, Elements1::New(&nest, a))),
         Elements::F64(a) => Data::F64(map1(&nest, a, eval::unary_f64(op))),
         Elements::Complex(a) => unary_complex(op, x.dtype, &nest, a),
         Elements::Int(a) if op.is_predicate() => {
@@ -49,26 +73,57 @@ fn unary_complex(op: UnaryOp, dtype: DType, nest: &Nest<1>, a: &[eval::Complex])
     }
 }
 
-fn unary_f32(op: UnaryOp, nest: &Nest<1>, a: &[f32]) -> Vec<f32> {
-    match op {
-        UnaryOp::Neg => map1(nest, a, |v| -v),
-        UnaryOp::Abs => map1(nest, a, f32::abs),
-        UnaryOp::Sqrt => map1(nest, a, f32::sqrt),
-        UnaryOp::Reciprocal => map1(nest, a, |v| 1.0 / v),
-        UnaryOp::Relu => map1(nest, a, |v| if v <= 0.0 { 0.0 } else { v }),
-        UnaryOp::Exp => map1(nest, a, |v| f64::from(v).exp() as f32),
-        UnaryOp::Tanh => map1(nest, a, |v| f64::from(v).tanh() as f32),
-        _ => {
-            let f = eval::unary_f64(op);
-            map1(nest, a, |v| f(v.into()) as f32)
+/// Operands of a function of one element, and where its results go.
+enum Elements1<'a> {
+    /// To a new vector.
+    New(&'a Nest<1>, &'a [f32]),
+    /// Into the operand's place.
+    Own(&'a mut [f32]),
+}
+
+impl Elements1<'_> {
+    /// The new vector; empty if there is none.
+    fn map(self, f: impl Fn(f32) -> f32 + Sync) -> Vec<f32> {
+        match self {
+            Self::New(nest, a) => map1(nest, a, f),
+            Self::Own(a) => {
+                update1(a, f);
+                Vec::new()
+            }
         }
     }
 }
 
-/// `op(a, b)` over `sizes`.
-pub(super) fn binary(op: BinaryOp, sizes: &[usize], a: &View, b: &View) -> Result<View> {
+fn unary_f32(op: UnaryOp, a: Elements1<'_>) -> Vec<f32> {
+    match op {
+        UnaryOp::Neg => a.map(|v| -v),
+        UnaryOp::Abs => a.map(f32::abs),
+        UnaryOp::Sqrt => a.map(f32::sqrt),
+        UnaryOp::Reciprocal => a.map(|v| 1.0 / v),
+        UnaryOp::Relu => a.map(|v| if v <= 0.0 { 0.0 } else { v }),
+        UnaryOp::Exp => a.map(|v| f64::from(v).exp() as f32),
+        UnaryOp::Tanh => a.map(|v| f64::from(v).tanh() as f32),
+        _ => {
+            let f = eval::unary_f64(op);
+            a.map(|v| f(v.into()) as f32)
+        }
+    }
+}
+
+/// `op(a, b)` over `sizes`. One of the operands may be overwritten.
+pub(super) fn binary(op: BinaryOp, sizes: &[usize], a: &mut View, b: &mut View) -> Result<View> {
     let dtype = op.result_dtype(a.dtype);
     let (sa, sb) = (a.strides_in(sizes), b.strides_in(sizes));
+    if dtype == a.dtype && dtype == b.dtype {
+        if let (Some(x), Elements::F32(y)) = (own_f32(a, sizes), b.elements()) {
+            binary_f32(op, Elements2::Left(&Nest::new(sizes, [&sa, &sb]), x, y));
+            return Ok(a.clone());
+        }
+        if let (Elements::F32(x), Some(y)) = (a.elements(), own_f32(b, sizes)) {
+            binary_f32(op, Elements2::Right(&Nest::new(sizes, [&sb, &sa]), x, y));
+            return Ok(b.clone());
+        }
+    }
     let nest = Nest::new(sizes, [&sa, &sb]);
     let data = match (a.elements(), b.elements()) {
         (Elements::F32(x), Elements::F32(y)) if op.is_predicate() => {
@@ -91,7 +146,7 @@ pub(super) fn binary(op: BinaryOp, sizes: &[usize], a: &View, b: &View) -> Resul
             let f = eval::binary_complex(op);
             Data::Complex(map2(&nest, x, y, |x, y| eval::round_complex(dtype, f(x, y))))
         }
-        (Elements::F32(x), Elements::F32(y)) => Data::F32(binary_f32(op, &nest, x, y)),
+        (Elements::F32(x), Elements::F32(y)) => Data::F32(binary_f32(op, Elements2::New(&nest, x, y))),
         (Elements::F64(x), Elements::F64(y)) => Data::F64(map2(&nest, x, y, eval::binary_f64(op, a.dtype))),
         (Elements::Int(x), Elements::Int(y)) => {
             let f = |x, y| eval::binary(op, a.dtype, Value::Int(x), Value::Int(y));
@@ -114,15 +169,37 @@ fn mixed(name: &str) -> Box<Diagnostic> {
     Diagnostic::bug(format!("operands of {name} differ in type after binding"))
 }
 
-fn binary_f32(op: BinaryOp, nest: &Nest<2>, x: &[f32], y: &[f32]) -> Vec<f32> {
+/// Operands of a function of two elements, and where its results go.
+enum Elements2<'a> {
+    /// To a new vector.
+    New(&'a Nest<2>, &'a [f32], &'a [f32]),
+    /// Into the left operand's place.
+    Left(&'a Nest<2>, &'a mut [f32], &'a [f32]),
+    /// Into the right operand's place; the nest has it first.
+    Right(&'a Nest<2>, &'a [f32], &'a mut [f32]),
+}
+
+impl Elements2<'_> {
+    /// The new vector; empty if there is none.
+    fn map(self, f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<f32> {
+        match self {
+            Self::New(nest, x, y) => return map2(nest, x, y, f),
+            Self::Left(nest, x, y) => update2(nest, x, y, f),
+            Self::Right(nest, x, y) => update2(nest, y, x, |y, x| f(x, y)),
+        }
+        Vec::new()
+    }
+}
+
+fn binary_f32(op: BinaryOp, operands: Elements2<'_>) -> Vec<f32> {
     match op {
-        BinaryOp::Add => map2(nest, x, y, |x, y| x + y),
-        BinaryOp::Sub => map2(nest, x, y, |x, y| x - y),
-        BinaryOp::Mul => map2(nest, x, y, |x, y| x * y),
-        BinaryOp::Div | BinaryOp::Truediv => map2(nest, x, y, |x, y| x / y),
+        BinaryOp::Add => operands.map(|x, y| x + y),
+        BinaryOp::Sub => operands.map(|x, y| x - y),
+        BinaryOp::Mul => operands.map(|x, y| x * y),
+        BinaryOp::Div | BinaryOp::Truediv => operands.map(|x, y| x / y),
         _ => {
             let f = eval::binary_f64(op, DType::F32);
-            map2(nest, x, y, |x, y| f(x.into(), y.into()) as f32)
+            operands.map(|x, y| f(x.into(), y.into()) as f32)
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{elementwise, reduce};
 use crate::array::{View, copy_layout, elementwise_layout, permuted};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Call, EvalCx, EvalOperand};
-use crate::fusion::{self, Bindings, Fusion, Op, OpKind, Operand, TensorDef, TensorId, bind_args};
+use crate::fusion::{self, Bindings, Fusion, Op, OpId, OpKind, Operand, TensorDef, TensorId, bind_args};
 use crate::num::DType;
 use crate::tensor::{Arg, HostTensor, Offsets, TensorMeta};
 use crate::util::EntityId;
@@ -38,19 +38,14 @@ pub fn evaluate_all(fusion: &Fusion, args: &[Arg]) -> Result<Evaluation> {
     };
     let bindings = bind_args(fusion, args)?;
     check_memory(fusion, &bindings)?;
-    let mut state = State { fusion, args, bindings, values: vec![None; fusion.tensors.len()] };
-    let last_uses = last_uses(fusion);
+    let (values, last_uses) = (vec![None; fusion.tensors.len()], last_uses(fusion));
+    let mut state = State { fusion, args, bindings, values, last_uses };
     for (id, op) in fusion.ops.iter() {
-        let results = state.run(op)?;
+        let results = state.run(id, op)?;
         for (output, result) in op.outputs.iter().zip(results) {
             state.values[output.index()] = Some(result);
         }
-        // Memory of what nothing reads any more.
-        for operand in fusion.tensor_inputs(id).chain(op.outputs.iter().copied()) {
-            if last_uses[operand.index()].is_none_or(|last| last <= id.index()) {
-                state.values[operand.index()] = None;
-            }
-        }
+        state.forget(id, op.outputs.iter().copied());
     }
     let mut updates = Vec::with_capacity(fusion.updates.len());
     for update in &fusion.updates {
@@ -128,6 +123,7 @@ struct State<'a> {
     args: &'a [Arg],
     bindings: Bindings,
     values: Vec<Option<View>>,
+    last_uses: Vec<Option<usize>>,
 }
 
 impl State<'_> {
@@ -147,6 +143,15 @@ impl State<'_> {
         Ok(view)
     }
 
+    /// Gives up what no operation after this one reads.
+    fn forget(&mut self, id: OpId, tensors: impl Iterator<Item = TensorId>) {
+        for tensor in tensors {
+            if self.last_uses[tensor.index()].is_none_or(|last| last <= id.index()) {
+                self.values[tensor.index()] = None;
+            }
+        }
+    }
+
     fn sizes(&self, tensor: TensorId) -> Vec<usize> {
         let sizes = self.bindings.sizes(self.fusion, tensor);
         sizes.into_iter().map(|size| usize::try_from(size).unwrap_or(0)).collect()
@@ -163,24 +168,27 @@ impl State<'_> {
         }
     }
 
-    fn run(&mut self, op: &Op) -> Result<Vec<View>> {
+    /// The results of an operation. Its operands are given up before it runs, so
+    /// that what nothing else reads may be overwritten.
+    fn run(&mut self, id: OpId, op: &Op) -> Result<Vec<View>> {
         if let OpKind::Call(call) = &op.kind {
-            return self.call(op, call);
+            return self.call(id, op, call);
         }
         let sizes = self.sizes(op.output());
         let mut operands = Vec::with_capacity(op.inputs.len());
         for &operand in &op.inputs {
             operands.push(self.operand(operand, &sizes)?);
         }
+        self.forget(id, self.fusion.tensor_inputs(id));
         if op.kind.is_elementwise() && !sizes.is_empty() {
             let tensor = |operand: &Operand| matches!(operand, Operand::Tensor(_));
-            return Ok(vec![in_order(&op.kind, &sizes, &operands, op.inputs.iter().map(tensor))?]);
+            return Ok(vec![in_order(&op.kind, &sizes, operands, op.inputs.iter().map(tensor))?]);
         }
         core(&op.kind, sizes, &mut operands).map(|view| vec![view])
     }
 
     /// A primitive with an evaluator of its own.
-    fn call(&mut self, op: &Op, call: &Call) -> Result<Vec<View>> {
+    fn call(&mut self, id: OpId, op: &Op, call: &Call) -> Result<Vec<View>> {
         let Some(primitive) = call.primitive() else {
             return Err(Diagnostic::bug(format!("{} is no primitive", call.row.name)));
         };
@@ -193,6 +201,7 @@ impl State<'_> {
                 }
             });
         }
+        self.forget(id, self.fusion.tensor_inputs(id));
         let results: Vec<_> =
             op.outputs.iter().map(|&output| (self.fusion.tensors[output].dtype, self.sizes(output))).collect();
         let views = (primitive.eval)(&EvalCx::new(call, &operands, &results))?;
@@ -208,7 +217,7 @@ impl State<'_> {
 
 /// An elementwise operation, visiting axes in the order of the operands'
 /// strides and laying out the result so.
-fn in_order(kind: &OpKind, sizes: &[usize], operands: &[View], tensors: impl Iterator<Item = bool>) -> Result<View> {
+fn in_order(kind: &OpKind, sizes: &[usize], operands: Vec<View>, tensors: impl Iterator<Item = bool>) -> Result<View> {
     let tensors: Vec<bool> = tensors.collect();
     let metas: Vec<TensorMeta> = operands.iter().zip(&tensors).filter(|(_, t)| **t).map(|(v, _)| v.meta()).collect();
     let layouts: Vec<_> = metas.iter().map(|meta| (&meta.sizes[..], &meta.strides[..])).collect();
@@ -217,7 +226,7 @@ fn in_order(kind: &OpKind, sizes: &[usize], operands: &[View], tensors: impl Ite
         (OpKind::Cast(_) | OpKind::Set, [(own, strides)]) => copy_layout(own, strides),
         _ => elementwise_layout(&signed, &layouts, tensors.contains(&false)),
     };
-    let mut moved: Vec<View> = operands.iter().map(|operand| operand.permuted(&order)).collect();
+    let mut moved: Vec<View> = operands.into_iter().map(|operand| operand.permuted(&order)).collect();
     let result = core(kind, permuted(sizes, &order), &mut moved)?;
     let strides = strides.into_iter().map(|stride| stride as usize).collect();
     Ok(View { strides, sizes: sizes.to_vec(), ..result })

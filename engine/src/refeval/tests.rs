@@ -352,3 +352,22 @@ fn integer_reductions_agree_with_the_scalar_meaning() {
     })
     .size_min(600);
 }
+
+/// Results may take the place of operands: only of those that nothing reads later.
+#[test]
+fn what_is_read_later_is_not_overwritten() {
+    let check = |body: &str, returned: &str, expected: &[&[f64]]| {
+        let text = format!("fusion @f(%x: f32[?, ?], %y: f32[?, 1]) {{\n{body}\n return {returned}\n}}");
+        let fusion = crate::text::parse_one(&text).unwrap();
+        let args = [tensor(DType::F32, &[2, 2], &[1.0, 2.0, 3.0, 4.0]), tensor(DType::F32, &[2, 1], &[10.0, 20.0])];
+        let outputs: Vec<Vec<f64>> = evaluate(&fusion, &args).unwrap().iter().map(HostTensor::to_f64).collect();
+        assert_eq!(outputs, expected, "{body}");
+    };
+    check("%0 = neg %x\n%1 = neg %0", "%0, %1", &[&[-1.0, -2.0, -3.0, -4.0], &[1.0, 2.0, 3.0, 4.0]]);
+    check("%0 = sub %x, %y\n%1 = sub %y, %0", "%1", &[&[19.0, 18.0, 37.0, 36.0]]);
+    check("%0 = neg %x\n%1 = mul %0, %0\n%2 = sub %1, %0", "%2", &[&[2.0, 6.0, 12.0, 20.0]]);
+    let transposed = "%0 = neg %x\n%1 = permute %0 dims(1, 0)\n%2 = abs %0\n%3 = sub %2, %1";
+    check(transposed, "%3", &[&[2.0, 5.0, 5.0, 8.0]]);
+    check("%0 = permute %x dims(1, 0)\n%1 = neg %0\n%2 = sub 1.0, %1", "%2", &[&[2.0, 4.0, 3.0, 5.0]]);
+    check("%0 = expand [2, 2] %y\n%1 = neg %0\n%2 = sub %x, %1", "%2", &[&[11.0, 12.0, 23.0, 24.0]]);
+}
