@@ -500,11 +500,66 @@ def promotion_cases(family):
             family.case(f"promote_scalar/{b}-{a}/mul", [Num(b, value), x], "mul %a, %b", Out(exact, strides))
 
 
+# ---- scalars ----
+
+
+def scalar_cases(family):
+    """Operations on scalars alone, as arguments and as constants, and numbers
+    that meet tensors."""
+
+    def both(ident, dtypes, values, op, expected):
+        """`op` on arguments and on literals; seen through a tensor of its type."""
+        to = next(name for name, row in TYPES.items() if row[0] == expected.dtype)
+        names = ", ".join(f"%{n}" for n in "abc"[: len(values)])
+        result = expected.reshape(1).expand(2).clone()
+        nums = [Num(d, v) for d, v in zip(dtypes, values)]
+        family.case(f"{op}/scalar/{ident}", nums, [f"%s = {op} {names}", f"%r = full [2] %s {to}"], result)
+        if all(d in ("f64", "i64", "bool") for d in dtypes):
+            literals = ", ".join(str(v).lower() for v in values)
+            family.case(f"{op}/constant/{ident}", [], [f"%s = {op} {literals}", f"%r = full [2] %s {to}"], result)
+
+    for op, fn in FUNCTIONS.items():
+        for value in (0.5, 0.25, 1.5, -0.75, 3.0):
+            both(f"f64-{value}", ["f64"], [value], op, fn(torch.tensor(value, dtype=torch.float64)))
+        for value in (1, 3):
+            both(f"i64-{value}", ["i64"], [value], op, fn(torch.tensor(float(value), dtype=torch.float64)).float())
+        exact = fn(torch.tensor(0.7, dtype=torch.float32).double()).float()
+        both("f32-0.7", ["f32"], [0.7], op, exact)
+    for op in ("abs", "neg", "floor", "ceil", "trunc", "round", "sign", "relu"):
+        for value in (-2.5, 0.5, 7.0):
+            both(f"f64-{value}", ["f64"], [value], op, EXACT[op][0](torch.tensor(value, dtype=torch.float64)))
+        for value in (-9, 4):
+            both(f"i64-{value}", ["i64"], [value], op, EXACT[op][0](torch.tensor(value)))
+    for op, (fn, _) in {**ARITHMETIC, **COMPARISONS}.items():
+        for a, b in ((7.5, -2.0), (-7.5, 2.0), (0.1, 0.3)):
+            if not (op == "pow" and a < 0):
+                x, y = (torch.tensor(v, dtype=torch.float64) for v in (a, b))
+                both(f"f64-{a}-{b}", ["f64", "f64"], [a, b], op, torch.div(x, y) if op == "div" else fn(x, y))
+        for a, b in ((7, 2), (-7, 2), (7, -2), (3, 5), (-(2**62), 3)):
+            both(f"i64-{a}-{b}", ["i64", "i64"], [a, b], op, fn(torch.tensor(a), torch.tensor(b)))
+    for op, (fn, _) in {**BITS, **INTEGER}.items():
+        for a, b in ((12, 10), (-12, 3), (5, 70)):
+            both(f"i64-{a}-{b}", ["i64", "i64"], [a, b], op, fn(torch.tensor(a), torch.tensor(b)))
+    for dtype in FLOATS + INTS:
+        x = In(dtype, [3, 4], table="small", seed=3)
+        whole = kind(dtype) == "int"
+        to = torch_type(compute(dtype))
+        for number in (3, 100) if whole else (0.1, 3, -2.5, 1e-3):
+            for op in ("add", "mul", "maximum"):
+                fn, np_fn = ARITHMETIC[op]
+                if whole:
+                    result = by_numpy(lambda v, f=np_fn, n=number: f(v, v.dtype.type(n)), x.t)
+                else:
+                    result = fn(x.t.to(to), torch.tensor(number, dtype=to))
+                family.case(f"{op}/number/{dtype}-{number}", [x], f"{op} %a, {number}", result)
+
+
 def families():
-    unary, binary, ternary, casts = map(Family, ["unary", "binary", "ternary", "casts"])
+    unary, binary, ternary, casts, scalars = map(Family, ["unary", "binary", "ternary", "casts", "scalars"])
     unary_cases(unary)
     binary_cases(binary)
     ternary_cases(ternary)
     cast_cases(casts)
     promotion_cases(casts)
-    return [unary, binary, ternary, casts]
+    scalar_cases(scalars)
+    return [unary, binary, ternary, casts, scalars]

@@ -64,6 +64,12 @@ def product_cases(family):
             )
 
 
+def last_aligned(scores):
+    """The keys that each row sees: those up to its own, the last row all."""
+    rows, keys = scores.shape[-2:]
+    return torch.ones(rows, keys, dtype=torch.bool).tril(keys - rows)
+
+
 def attention_cases(family):
     for dtype in FLOATS:
         to = torch_type(dtype)
@@ -83,7 +89,7 @@ def attention_cases(family):
                     a, b, c = (x.t.double() for x in (q, k, v))
                     scores = a @ b.transpose(-1, -2) * s
                     if causal:
-                        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+                        scores = scores.masked_fill(~last_aligned(scores), -math.inf)
                     scores = scores if bias is None else scores + bias
                     log = scores.logsumexp(-1)
                     # Rows without a key are 0, as in PyTorch's own attention.
@@ -96,19 +102,19 @@ def attention_cases(family):
 
                 attend("")
                 attend(" scale(0.5)", scale=0.5, tail=tail + "-scale")
-                if length == keys:
+                if length <= keys:
                     attend(" is_causal(true)", causal=True, tail=tail + "-causal")
                 bias = In(dtype, [2, 3, length, keys], table="wide", seed=4)
                 attend(" bias(%d)", bias=bias.t.double(), inputs=[bias], tail=tail + "-bias")
                 mask = In("bool", [2, 3, length, keys], table="list:1,1,0", seed=4)
                 hidden = torch.zeros(mask.t.shape, dtype=torch.float64).masked_fill(~mask.t, -math.inf)
                 attend(" mask(%d)", bias=hidden, inputs=[mask], tail=tail + "-mask")
-                for causal in (False, True) if length == keys else (False,):
+                for causal in (False, True):
                     grad = In(dtype, [2, 3, length, 8], strided([2, 3, length, 8], order), 0, "wide", 5)
                     leaves = [x.t.double().clone().requires_grad_() for x in (q, k, v)]
                     scores = leaves[0] @ leaves[1].transpose(-1, -2) / math.sqrt(8)
                     if causal:
-                        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+                        scores = scores.masked_fill(~last_aligned(scores), -math.inf)
                     out = torch.softmax(scores, -1) @ leaves[2]
                     grads = torch.autograd.grad(out, leaves, grad.t.double())
                     flag = str(causal).lower()
