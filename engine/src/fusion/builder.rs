@@ -626,6 +626,11 @@ impl FusionBuilder {
         (args.row().build)(self, args)
     }
 
+    /// The number of operations so far.
+    pub(crate) fn op_count(&self) -> usize {
+        self.ops.len()
+    }
+
     /// Whether an input is updated.
     pub(crate) fn has_updates(&self) -> bool {
         !self.updates.is_empty()

@@ -238,30 +238,26 @@ pub(super) fn value_of(number: Number) -> Result<(Value, DType)> {
     }
 }
 
+/// The most arguments of a run.
+const MAX_INPUTS: usize = 4096;
+
 /// Arguments of a run; lists among them are passed element by element.
 pub(super) fn recipes(inputs: &Py) -> Option<Vec<InputRecipe>> {
-    let mut recipes = Vec::new();
-    for item in inputs.items()? {
-        match item {
-            Py::Tensor(tensor) => recipes.push(InputRecipe::Tensor((**tensor).clone())),
-            Py::Number(number) => recipes.push(InputRecipe::Scalar(*number)),
-            Py::List(_) | Py::Tuple(_) => {
-                let flat = recipes_of_list(item)?;
-                recipes.extend(flat);
-            }
-            _ => return None,
-        }
-    }
-    Some(recipes)
-}
-
-fn recipes_of_list(list: &Py) -> Option<Vec<InputRecipe>> {
     let one = |item: &Py| match item {
-        Py::Tensor(tensor) => Some(InputRecipe::Tensor((**tensor).clone())),
+        Py::Tensor(tensor) => Some(InputRecipe::Tensor(tensor.clone())),
         Py::Number(number) => Some(InputRecipe::Scalar(*number)),
         _ => None,
     };
-    list.items()?.iter().map(one).collect()
+    let mut recipes = Vec::new();
+    for item in inputs.items()? {
+        for part in item.items().unwrap_or(std::slice::from_ref(item)) {
+            recipes.push(one(part)?);
+        }
+        if recipes.len() > MAX_INPUTS {
+            return None;
+        }
+    }
+    Some(recipes)
 }
 
 #[cfg(test)]

@@ -14,9 +14,11 @@ use crate::diag::{Diagnostic, Result, Span, code};
 use std::collections::BTreeMap;
 
 /// The most statements and expressions that are evaluated.
-const MAX_STEPS: u32 = 4_000_000;
+const MAX_STEPS: u32 = 1_000_000;
 /// The most calls of the script's functions in one another.
 const MAX_FRAMES: usize = 16;
+/// The most operations of all definitions of a script, composites expanded.
+const MAX_OPS: usize = 300_000;
 /// The most definitions that a script makes.
 const MAX_DRAFTS: usize = 1024;
 
@@ -49,6 +51,7 @@ pub(super) struct Interp<'a> {
     /// What random operations without a seed draw from.
     pub(super) generator: Generator,
     steps: u32,
+    ops: usize,
 }
 
 impl<'a> Interp<'a> {
@@ -64,6 +67,7 @@ impl<'a> Interp<'a> {
             targets: Vec::new(),
             errors: Vec::new(),
             steps: 0,
+            ops: 0,
         }
     }
 
@@ -111,16 +115,35 @@ impl<'a> Interp<'a> {
 
     /// Counts a step; false when there have been too many.
     pub(super) fn step(&mut self, span: Span) -> bool {
-        self.steps = self.steps.saturating_add(1);
-        if self.steps == MAX_STEPS {
+        self.work(1, span)
+    }
+
+    /// Counts work that is worth some steps.
+    pub(super) fn work(&mut self, steps: usize, span: Span) -> bool {
+        let before = self.steps;
+        self.steps = before.saturating_add(u32::try_from(steps).unwrap_or(u32::MAX));
+        if before < MAX_STEPS && self.steps >= MAX_STEPS {
             let message = format!("the script takes more than {MAX_STEPS} steps");
             self.refuse(Diagnostic::user(code::TOO_LARGE, message), span);
         }
         self.steps < MAX_STEPS
     }
 
+    /// Counts operations that were added to a definition.
+    pub(super) fn added(&mut self, ops: usize) -> Result<()> {
+        self.ops = self.ops.saturating_add(ops);
+        if self.ops <= MAX_OPS {
+            return Ok(());
+        }
+        let message = format!("the definitions of the script have more than {MAX_OPS} operations");
+        Err(Diagnostic::user(code::TOO_LARGE, message).note("put them in several files"))
+    }
+
     /// A list, unless it is too long.
     pub(super) fn list(&mut self, items: Vec<Py>, tuple: bool, span: Span) -> Py {
+        if !self.work(items.len() / 8, span) {
+            return Py::Poison;
+        }
         match Seq::new(items) {
             Some(seq) if tuple => Py::Tuple(seq),
             Some(seq) => Py::List(seq),

@@ -43,6 +43,7 @@ mod parser;
 mod printer;
 mod reader;
 mod recipe;
+mod tensor;
 #[cfg(test)]
 mod tests;
 mod torch;

@@ -4,6 +4,7 @@
 
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::DType;
+use std::sync::Arc;
 
 /// The most elements that a tensor of a script may have.
 pub(super) const MAX_ELEMENTS: i64 = 1 << 40;
@@ -16,7 +17,7 @@ pub enum InputRecipe {
     /// A scalar.
     Scalar(Number),
     /// A tensor.
-    Tensor(TensorRecipe),
+    Tensor(Arc<TensorRecipe>),
 }
 
 /// A number as Python has it.

@@ -469,6 +469,10 @@ fn hostile_texts_end() {
         "x = 1 << 1000000000\n".into(),
         "x = [0]\nfor i in range(60000):\n    x = [x, x]\n".into(),
         "for i in range(60000):\n    for j in range(60000):\n        x = i\n".into(),
+        "for i in range(60000):\n    x = [0] * 60000\n".into(),
+        "x = torch.arange(4000)\nfor i in range(60000):\n    x = x.as_strided((4000,), (1,))\n".into(),
+        "inputs = [[torch.tensor(list(range(4000)))] * 60000] * 60000\nfd = FusionDefinition()\nfd.execute(inputs)\n"
+            .into(),
         "def f(n):\n    return f(n)\nf(1)\n".into(),
         "def f(fd: FusionDefinition):\n    f(fd)\n".into(),
         format!("{}pass\n", (0..200).map(|n| format!("{}if 1:\n", " ".repeat(n))).collect::<String>()),

@@ -55,7 +55,9 @@ impl<'a> Interp<'a> {
         }
         let kept = self.kept(draft, &given);
         let args: Args = self.bound(draft, given)?;
+        let before = self.drafts[draft].builder.op_count();
         let mut results = self.drafts[draft].builder.apply(&args)?;
+        self.added(self.drafts[draft].builder.op_count() - before)?;
         if let Some(dtype) = kept.filter(|_| args.dtype("dtype").is_none()) {
             let builder = &mut self.drafts[draft].builder;
             // Counts keep their own type.

@@ -51,6 +51,8 @@ pub(super) struct Seq {
     pub(super) items: Arc<Vec<Py>>,
     /// Levels of lists in lists.
     pub(super) depth: u32,
+    /// Whether something in it is unknown or poisoned.
+    unknown: bool,
 }
 
 /// The deepest lists in lists.
@@ -66,7 +68,8 @@ impl Seq {
             _ => 0,
         };
         let depth = items.iter().map(below).max().unwrap_or(0) + 1;
-        (depth <= MAX_LIST_DEPTH && items.len() <= MAX_LIST).then(|| Self { items: Arc::new(items), depth })
+        let unknown = items.iter().any(|item| item.find_unknown().is_some());
+        (depth <= MAX_LIST_DEPTH && items.len() <= MAX_LIST).then(|| Self { items: Arc::new(items), depth, unknown })
     }
 }
 
@@ -112,7 +115,7 @@ impl Py {
     pub(super) fn find_unknown(&self) -> Option<&Py> {
         match self {
             Self::Unknown(_) | Self::Poison => Some(self),
-            Self::List(seq) | Self::Tuple(seq) => seq.items.iter().find_map(Self::find_unknown),
+            Self::List(seq) | Self::Tuple(seq) if seq.unknown => seq.items.iter().find_map(Self::find_unknown),
             _ => None,
         }
     }
