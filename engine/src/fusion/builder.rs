@@ -626,6 +626,17 @@ impl FusionBuilder {
         (args.row().build)(self, args)
     }
 
+    /// Whether it is an input tensor.
+    pub(crate) fn is_input(&self, x: Operand) -> bool {
+        matches!(x, Operand::Tensor(x) if matches!(self.tensors[x].def, TensorDef::Input(_)))
+    }
+
+    /// Whether something is written into this input.
+    pub(crate) fn is_updated(&self, x: Operand) -> bool {
+        let Operand::Tensor(x) = x else { return false };
+        self.updates.iter().any(|update| self.tensors[x].def == TensorDef::Input(update.input))
+    }
+
     /// The number of operations so far.
     pub(crate) fn op_count(&self) -> usize {
         self.ops.len()

@@ -22,6 +22,7 @@ mod axes;
 mod order;
 
 use super::{Bindings, Fusion, Op, OpKind, TensorDef, TensorId, strides};
+use crate::array::view_strides;
 use crate::diag::Result;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::{EntityId, PrimaryMap};
@@ -84,10 +85,30 @@ impl Rule<'_> {
                 .into_iter()
                 .collect());
         }
+        if !empty
+            && view
+            && let Some(strides) = self.regrouped(metas, op, &sizes[0])
+        {
+            return Ok(vec![strides]);
+        }
         if !empty && (view || is_library(&op.kind)) {
             return strides::strides(self.bindings, metas, op, &sizes);
         }
         Ok(op.outputs.iter().map(|&output| self.written(output)).collect())
+    }
+
+    /// Strides of a view that drops or inserts axes of size 1. nvFuser makes it
+    /// with a change of shape, which decides the strides of all axes of size 1
+    /// anew: `size * stride` of the axes inside of them.
+    fn regrouped(&self, metas: &PrimaryMap<TensorId, TensorMeta>, op: &Op, to: &[i64]) -> Option<Vec<i64>> {
+        let source = self.aliases.source(op.output())?;
+        let TensorMeta { mut sizes, strides, .. } = metas[source].clone();
+        match &op.kind {
+            OpKind::Broadcast { .. } | OpKind::Squeeze { .. } => {}
+            OpKind::Call(call) if call.row.name == "select" => sizes[call.axis("dim")] = 1,
+            _ => return None,
+        }
+        view_strides(&sizes, &strides, to)
     }
 
     /// Strides of a tensor that a kernel writes.

@@ -1,5 +1,6 @@
 //! A definition under construction: its builder, and what its inputs are.
 
+use super::embedding::Renewal;
 use super::recipe::{InputRecipe, Number};
 use super::value::Py;
 use crate::diag::{Diagnostic, Result, Span, code};
@@ -19,6 +20,8 @@ pub(super) struct Draft {
     pub(super) refused: bool,
     /// Random operations without a seed of their own.
     pub(super) draws: u64,
+    /// Tables that lookups change.
+    pub(super) renewals: Vec<Renewal>,
     /// Something was declared.
     started: bool,
     /// Names of values.
@@ -47,6 +50,7 @@ impl Draft {
             inputs: None,
             refused: false,
             draws: 0,
+            renewals: Vec::new(),
             started: false,
             taken: BTreeSet::new(),
         }

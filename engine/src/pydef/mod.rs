@@ -32,6 +32,7 @@ mod ast;
 mod call;
 mod define;
 mod draft;
+mod embedding;
 mod env;
 mod eval;
 mod expr;

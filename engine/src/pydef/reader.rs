@@ -51,11 +51,11 @@ pub fn read_with(source: &str, generator: Generator) -> Result<Vec<Definition>, 
         let mut interp = Interp::new(generator);
         interp.script(&statements);
         errors.append(&mut interp.errors);
-        for draft in interp.drafts {
+        for mut draft in interp.drafts {
             if draft.refused {
                 continue;
             }
-            match draft.builder.finish() {
+            match draft.update_tables().and_then(|()| draft.builder.finish()) {
                 Ok(fusion) => definitions.push(Definition { fusion, inputs: draft.inputs, span: draft.place }),
                 Err(error) if error.labels.is_empty() => errors.push(*error.label(draft.place, "")),
                 Err(error) => errors.push(*error),

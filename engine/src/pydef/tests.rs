@@ -649,3 +649,55 @@ fn products_in_groups_have_the_types_of_nvfuser() {
         assert_eq!(definition.fusion.tensors[output].dtype, dtype, "{call}");
     }
 }
+
+#[test]
+fn lookups_with_a_largest_norm_update_their_table() {
+    let lookup = "ids = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Int)
+             table = fd.define_tensor(shape=[-1, 8], contiguity=[True, True])
+             rows = fd.ops.embedding_fwd(ids, table, max_norm=1.0)";
+    check_text(
+        &body(&format!("{lookup}\n             fd.add_output(rows)")),
+        expect![[r#"
+            fusion @nvfuser_fusion(%ids: i64[?] contiguity(true) order(0), %table: f32[?, 8] contiguity(true, true) order(0, 1)) {
+              %rows = embedding_fwd %ids, %table max_norm(1.0)
+              %s0 = size %ids axis(0)
+              %0 = reshape [%s0] %ids
+              %1 = reshape [%s0, 8] %rows
+              %2 = broadcast %0 flags(false, true)
+              %3 = expand [%s0, 8] %2
+              %4 = scatter %table, %3, %1 dim(0)
+              update %table = %4
+              return %rows
+            }
+        "#]],
+    );
+    // An update of the definition's own stays; a table that is computed has no place.
+    let own = body(&format!(
+        "{lookup}\n             fd.add_output(fd.ops.neg(table), table)\n             fd.add_output(rows)"
+    ));
+    check_text(
+        &own,
+        expect![[r#"
+            fusion @nvfuser_fusion(%ids: i64[?] contiguity(true) order(0), %table: f32[?, 8] contiguity(true, true) order(0, 1)) {
+              %rows = embedding_fwd %ids, %table max_norm(1.0)
+              %0 = neg %table
+              update %table = %0
+              return %rows
+            }
+        "#]],
+    );
+    check_text(
+        &body(
+            "ids = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Int)
+             table = fd.define_tensor(shape=[-1, 8], contiguity=[True, True])
+             fd.add_output(fd.ops.embedding_fwd(ids, fd.ops.neg(table), max_norm=1.0))",
+        ),
+        expect![[r#"
+            fusion @nvfuser_fusion(%ids: i64[?] contiguity(true) order(0), %table: f32[?, 8] contiguity(true, true) order(0, 1)) {
+              %0 = neg %table
+              %1 = embedding_fwd %ids, %0 max_norm(1.0)
+              return %1
+            }
+        "#]],
+    );
+}

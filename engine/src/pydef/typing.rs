@@ -55,8 +55,14 @@ impl<'a> Interp<'a> {
         }
         let kept = self.kept(draft, &given);
         let args: Args = self.bound(draft, given)?;
+        let args = self.renewed_table(draft, args);
         let before = self.drafts[draft].builder.op_count();
         let mut results = self.drafts[draft].builder.apply(&args)?;
+        if row.name == "embedding_fwd"
+            && let Some(&rows) = results.first()
+        {
+            self.renew_table(draft, &args, rows)?;
+        }
         self.added(self.drafts[draft].builder.op_count() - before)?;
         if let Some(dtype) = kept.filter(|_| args.dtype("dtype").is_none()) {
             let builder = &mut self.drafts[draft].builder;

@@ -85,6 +85,11 @@ fn chains_that_only_move_axes_are_views() {
     // At the end of a computation, what was written is looked at.
     let end = "%n = neg %a\n%p = permute %n dims(1, 0)\nreturn %p";
     check_placed("%a: f32[?, ?]", end, &[(&[2, 3], &[3, 1])], &[&[1, 3]]);
+    // Dropping an axis decides anew how axes of size 1 are stepped over.
+    let drop = "%p = permute %a dims(0, 2, 1, 3)\n%s = squeeze %p dims(0)\nreturn %s";
+    check_placed("%a: f32[1, 1, 16, 64]", drop, &[(&[1, 1, 16, 64], &[1024, 1024, 64, 1])], &[&[64, 64, 1]]);
+    let insert = "%s = broadcast %a flags(false, false, true)\nreturn %s";
+    check_placed("%a: f32[?, ?]", insert, &[(&[2, 3], &[1, 2])], &[&[1, 2, 2]]);
     // An element of an axis is copied.
     check_placed("%a: f32[?, ?]", "%r = select %a, 0 dim(1)\nreturn %r", &[(&[8, 16], &[16, 1])], &[&[1]]);
 }
