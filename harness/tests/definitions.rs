@@ -39,6 +39,23 @@ fn definitions_print_back_to_the_same_structure() {
     }
 }
 
+#[test]
+fn every_case_has_this_form() {
+    let loaded = load(&folder().join(".."), Target::Sim);
+    let mut seen = BTreeSet::new();
+    for case in loaded.cases.iter().filter(|case| case.errors.is_empty()) {
+        let fusion = engine::text::parse_one(&case.text).unwrap();
+        if !seen.insert(hash::structure(&fusion)) {
+            continue;
+        }
+        let printed = pydef::print(&fusion);
+        let again = pydef::read(&printed).unwrap_or_else(|errors| panic!("{}: {errors:?}\n{printed}", case.id));
+        let (before, after) = (hash::structure(&fusion), hash::structure(&again[0].fusion));
+        assert_eq!(before, after, "{}:\n{}\n{printed}\n{}", case.id, case.text, engine::text::print(&again[0].fusion));
+    }
+    assert!(seen.len() >= 1000, "{} structures", seen.len());
+}
+
 /// Operations that the files do not call, with the reason.
 const NOT_CALLED: &[(&str, &str)] = &[("index", "made by the reader of random numbers only")];
 

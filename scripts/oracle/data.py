@@ -409,6 +409,8 @@ class Report:
 
     def __init__(self):
         self.worst = {}
+        # The same relative to the largest magnitude, of formulas.
+        self.shares = {}
 
     def near(self, op, native, exact):
         """Notes the distance of a native result from the exact values. Where
@@ -420,6 +422,18 @@ class Report:
         inner = (exact.abs() < limit.max / 4) & (exact.abs() > limit.smallest_normal * 2**20) | ~exact.isfinite()
         key = (op, NAMES[native.dtype])
         self.worst[key] = max(self.worst.get(key, 0), ulps(native[inner], exact[inner].to(native.dtype)))
+
+    def share(self, op, fn, *tensors):
+        """The exact values of a function of floats; notes how far PyTorch's own
+        of f32 are from them, relative to the largest magnitude."""
+        exact = fn(*(t.double() for t in tensors))
+        if all(t.dtype == torch.float32 for t in tensors) and exact.numel():
+            native = fn(*tensors).double()
+            inner = exact.isfinite()
+            if inner.any():
+                error = (native - exact)[inner].abs().max() / exact[inner].abs().max().clamp(min=1e-30)
+                self.shares[op] = max(self.shares.get(op, 0), float(error))
+        return exact
 
 
 REPORT = Report()

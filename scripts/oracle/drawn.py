@@ -8,7 +8,7 @@ import random
 import torch
 import torch.nn.functional as F
 
-from .data import Family, In, Out
+from .data import Family, In
 from .layouts import strided
 
 CASES = 4000

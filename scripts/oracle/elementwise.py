@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from .data import COMPLEX, SMALL, FLOATS, INTS, NATIVE, REPORT, SIGNED, TYPES, UNSIGNED, Family, In, Num, Out
-from .data import dense_strides, kind, log2_limit, part
+from .data import kind, part
 from .layouts import same_shape_pairs, stand_in, strided, tensors
 
 
@@ -338,7 +338,6 @@ def binary_cases(family):
     for op in BOOL_ARITHMETIC:
         pairs(family, op, "bool", ARITHMETIC[op][0], "bool")
     for dtype in INTS:
-        ceil_div = lambda a, b: by_numpy(lambda x, y: -(-x.astype(object) // y.astype(object)), a, b)
         exact = lambda a, b: by_numpy(lambda x, y: (x // y + (x % y != 0)).astype(x.dtype), a, b)
         pairs(family, "ceildiv", dtype, exact, dtype, ("below:90", "between:1,17"))
     for dtype in COMPLEX:

@@ -9,9 +9,9 @@ import math
 import torch
 import torch.nn.functional as F
 
-from .data import COMPLEX, FLOATS, INTS, NATIVE, SMALL, Family, In, Out, dense_strides, kind
+from .data import COMPLEX, FLOATS, INTS, NATIVE, REPORT, SMALL, Family, In, Out, dense_strides, kind
 from .elementwise import by_numpy, compute, torch_type, wide
-from .layouts import layouts, stand_in, strided, tensors
+from .layouts import stand_in, tensors
 
 SUBSETS = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
 DOUBLE, SINGLE = "f64", ["f32", "f16", "bf16"]
@@ -235,10 +235,10 @@ def softmax_cases(family):
             tail = f"{dtype}/{layout}{axis}"
             dy = In(x.dtype, x.sizes, x.strides, x.offset, "wide", 9)
             for op, fn in {"softmax": torch.softmax, "log_softmax": torch.log_softmax}.items():
-                family.case(f"{op}/{tail}", [x], f"{op} %a axis({axis})", like(x, fn(x.t.double(), axis)))
-                a = leaf(x)
-                y = fn(a, axis)
-                # The gradient is said in terms of y, which an argument can only be rounded.
+                family.case(
+                    f"{op}/{tail}", [x], f"{op} %a axis({axis})", like(x, REPORT.share(op, lambda t: fn(t, axis), x.t))
+                )
+                # The gradient is said in terms of the result, which is an argument, so of any numbers.
                 rounded = In(x.dtype, x.sizes, x.strides, x.offset, "unit", 4)
                 g, v = dy.t.double(), rounded.t.double()
                 result = v * (g - (g * v).sum(axis, True)) if op == "softmax" else g - v.exp() * g.sum(axis, True)
@@ -267,6 +267,8 @@ def norm_cases(family):
             dy = In(dtype, x.sizes, x.strides, x.offset, "wide", 13)
             tail = f"{dtype}/{layout}{k}"
             a, w, b = leaf(x), leaf(weight), leaf(bias)
+            REPORT.share("layer_norm", lambda *t: F.layer_norm(t[0], shape, t[1], t[2], eps), x.t, weight.t, bias.t)
+            REPORT.share("rms_norm", lambda *t: F.rms_norm(t[0], shape, t[1], eps), x.t, weight.t)
             y = F.layer_norm(a, shape, w, b, eps)
             mean = a.mean(axes, True)
             invstd = (a.var(axes, correction=0, keepdim=True) + eps).rsqrt()
@@ -285,7 +287,7 @@ def norm_cases(family):
             dx, dw, db = gradients(y, dy, [a, w, b])
             lines = [
                 f"%y, %m, %s = layer_norm_forward %a, %b eps({eps})",
-                f"%dx, %dw, %db = layer_norm_backward %c, %a, %m, %s, %b",
+                "%dx, %dw, %db = layer_norm_backward %c, %a, %m, %s, %b",
             ]
             # Without bias there is no gradient of it; with one it is the same.
             family.case(
@@ -339,6 +341,8 @@ def batch_cases(family):
         dy = In(dtype, x.sizes, x.strides, x.offset, "wide", 13)
         tail = f"{dtype}/{layout}"
         a, w, b = leaf(x), leaf(weight), leaf(bias)
+        trained = lambda *t: F.batch_norm(t[0], None, None, t[1], t[2], True, momentum, eps)
+        REPORT.share("batch_norm", trained, x.t, weight.t, bias.t)
         y = F.batch_norm(a, None, None, w, b, True, momentum, eps)
         own_mean, own = a.mean((0, 2)), (a.var((0, 2), correction=0) + eps).rsqrt()
         lines = [f"%y, %m, %s = batch_norm %a, %b, %c eps({eps})"]
@@ -420,7 +424,7 @@ def activation_cases(family):
     for dtype, layout, x in float_layouts([2, 3, 4]):
         tail = f"{dtype}/{layout}"
         for op, (fn, attributes) in unary.items():
-            family.case(f"{op}/{tail}", [x], f"{op} %a{attributes}", like(x, fn(x.t.double())))
+            family.case(f"{op}/{tail}", [x], f"{op} %a{attributes}", like(x, REPORT.share(op, fn, x.t)))
         family.case(f"leaky_relu/{tail}-slope", [x], "leaky_relu %a, 0.25", like(x, F.leaky_relu(x.t.double(), 0.25)))
         family.case(f"softplus/{tail}-beta", [x], "softplus %a, 2.0, 3.0", like(x, F.softplus(x.t.double(), 2.0, 3.0)))
         dy = In(dtype, x.sizes, x.strides, x.offset, "wide", 13)

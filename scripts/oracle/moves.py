@@ -7,7 +7,7 @@ width where it lacks a type. Strides are PyTorch's own, of views too.
 import torch
 import torch.nn.functional as F
 
-from .data import COMPLEX, FLOATS, INTS, NATIVE, SIGNED, SMALL, TYPES, Family, In, Num, Out, dense_strides
+from .data import COMPLEX, FLOATS, INTS, NATIVE, SIGNED, SMALL, TYPES, Family, In, Num, Out
 from .layouts import strided, tensors
 
 ALL = FLOATS + INTS + ["bool"] + COMPLEX + SMALL

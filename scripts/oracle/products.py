@@ -73,7 +73,6 @@ def last_aligned(scores):
 def attention_cases(family):
     for dtype in FLOATS:
         to = torch_type(dtype)
-        logs = torch.float64 if dtype == "f64" else torch.float32
         for name, (length, keys) in {"square": (5, 5), "wide": (3, 6), "one": (1, 1)}.items():
             for layout in ("dense", "heads_inside"):
                 order = [0, 1, 2, 3] if layout == "dense" else [0, 2, 1, 3]

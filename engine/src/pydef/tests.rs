@@ -209,6 +209,9 @@ fn runs_are_found_however_they_are_written() {
         format!("with FusionDefinition() as fd:\n    nvfuser_fusion(fd)\nouts = fd.execute([{tensor}])\n"),
         format!("fd = FusionDefinition()\nnvfuser_fusion(fd)\nfd.validate([{tensor}])\n"),
         format!("def test(helper):\n    out, _ = helper.exec_nvfuser(nvfuser_fusion, ({tensor},))\n"),
+        format!(
+            "def test(helper):\n    def f(g):\n        nvfuser_fusion(g)\n    helper.exec_nvfuser(f, [{tensor}])\n"
+        ),
         format!("inputs = []\ninputs.append({tensor})\n"),
         format!("a = {tensor}\ninputs = [*[a]]\n"),
     ] {

@@ -135,7 +135,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("--isolation", "worker|case", "keep workers warm, or a fresh one for each case (default: worker)"),
     ("--format", "auto|bar|plain", "progress on a terminal or as lines (default: auto)"),
     ("--bless", "", "rewrite expectations in the case files (also: BLESS=1)"),
-    ("--stage", "STAGE,...", "for show: fusion schedule kernel cuda sim ref"),
+    ("--stage", "STAGE,...", "for show: fusion python schedule kernel cuda sim ref"),
     ("--check", "", "for fmt: change nothing, list the files that would change, and end with code 1"),
     ("--inputs", "FILE.npz", "for import: recorded inputs and outputs; runs the definition and compares"),
     ("--records", "FILE.jsonl", "for import: types, sizes and strides of what is recorded, one run a line"),
@@ -314,7 +314,7 @@ fn check(args: &Args) -> Result<(), Failure> {
     match args.command {
         Command::Show if args.operand.is_none() => Err(usage(
             "`show` needs the id of a case",
-            "show CASE --stage fusion|schedule|kernel|cuda|sim|ref; `harness list` prints ids",
+            "show CASE --stage fusion|python|schedule|kernel|cuda|sim|ref; `harness list` prints ids",
         )),
         Command::Show => Ok(()),
         Command::Import if args.operand.is_none() => Err(usage("`import` needs a file", "harness import FILE.py")),

@@ -38,7 +38,9 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
     let generator = state.map(|rng| Generator { seed: rng.seed, offset: rng.offset }).unwrap_or_default();
     let definitions = read_with(&source, generator).map_err(|errors| {
         let texts: Vec<String> = errors.iter().map(|error| render(error, &shown, &source, 1)).collect();
-        Failure::new(exit::BAD_CASES, texts.concat())
+        // A definition may be right and ask for what this version does not have.
+        let unsupported = errors.iter().all(|error| error.kind == Kind::Unsupported);
+        Failure::new(if unsupported { exit::UNSUPPORTED } else { exit::BAD_CASES }, texts.concat())
     })?;
     if args.output.is_some() || compared.is_none() {
         write_case(args, path, &definitions)?;

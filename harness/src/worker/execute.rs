@@ -243,6 +243,7 @@ impl Trace for Spans<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Fusion,
+    Python,
     Schedule,
     Kernel,
     Cuda,
@@ -251,8 +252,9 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    pub(crate) const ALL: [(&'static str, Stage); 6] = [
+    pub(crate) const ALL: [(&'static str, Stage); 7] = [
         ("fusion", Stage::Fusion),
+        ("python", Stage::Python),
         ("schedule", Stage::Schedule),
         ("kernel", Stage::Kernel),
         ("cuda", Stage::Cuda),
@@ -323,6 +325,9 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
     let fusion = pipeline::parse(case)?;
     if stage == Stage::Fusion {
         return Ok(pipeline::print(&fusion));
+    }
+    if stage == Stage::Python {
+        return Ok(engine::pydef::print(&fusion));
     }
     if matches!(stage, Stage::Schedule | Stage::Kernel | Stage::Cuda) {
         let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
