@@ -91,7 +91,7 @@ impl Rule<'_> {
         {
             return Ok(vec![strides]);
         }
-        if !empty && (view || is_library(&op.kind)) {
+        if !empty && (view || is_library(self.fusion, &op.kind)) {
             return strides::strides(self.bindings, metas, op, &sizes);
         }
         Ok(op.outputs.iter().map(|&output| self.written(output)).collect())
@@ -148,24 +148,19 @@ fn dense(sizes: &[i64], order: &[usize], repeats: impl Fn(usize) -> bool) -> Vec
     strides
 }
 
-/// Whether an operation's values and strides come from a library.
-fn is_library(kind: &OpKind) -> bool {
+/// Whether an operation's values and strides come from a library. Some have a
+/// kernel as well, which is used where it has something else to do too.
+fn is_library(fusion: &Fusion, kind: &OpKind) -> bool {
     let OpKind::Call(call) = kind else { return false };
-    matches!(
-        call.row.name,
-        "matmul"
-            | "linear"
-            | "sdpfa_fwd"
-            | "sdpfa_bwd"
-            | "embedding_fwd"
-            | "argsort"
-            | "topk"
-            | "scatter"
-            | "index_put_accumulate"
-            | "grouped_mm"
-            | "scaled_mm"
-            | "cutlass_nvfp4_grouped_mm"
-    )
+    match call.row.name {
+        "matmul" | "linear" | "grouped_mm" | "scaled_mm" | "cutlass_nvfp4_grouped_mm" => true,
+        "sdpfa_fwd" | "sdpfa_bwd" => true,
+        "embedding_fwd" | "scatter" | "index_put_accumulate" => true,
+        "argsort" | "topk" => true,
+        "gather" | "take_along_axis" => fusion.ops.len() == 1,
+        "cumsum" | "cumprod" | "cummax" | "cummin" => fusion.ops.len() == 1,
+        _ => false,
+    }
 }
 
 /// The number of a tensor among all.

@@ -2,7 +2,7 @@
 //! ([`super::torch`]) and those of a definition ([`super::draft`]).
 
 use super::ast::{Call, ExprKind, Name};
-use super::interp::{Interp, float_of, takes_definition, truth};
+use super::interp::{Interp, float_of, truth};
 use super::recipe::Number;
 use super::value::{MAX_LIST, Py};
 use crate::diag::{Diagnostic, Span, code};
@@ -102,7 +102,7 @@ impl<'a> Interp<'a> {
     /// tests run a definition by.
     fn execute(&mut self, arguments: &Arguments<'a>, span: Span) -> Py {
         if let Some(Py::Function(index)) = arguments.get(0, &["fusion_func"])
-            && takes_definition(self.function(*index))
+            && !self.function(*index).parameters.is_empty()
             && let Py::Fd(draft) = self.start(span)
         {
             self.run(*index, vec![Py::Fd(draft)], Vec::new(), span);

@@ -450,7 +450,7 @@ impl<'a> Interp<'a> {
 }
 
 /// Whether the first parameter of a function is a definition.
-pub(super) fn takes_definition(function: &Function) -> bool {
+fn takes_definition(function: &Function) -> bool {
     function.parameters.first().is_some_and(|parameter| {
         let annotated = match parameter.annotation.as_ref().map(|annotation| &annotation.kind) {
             Some(ExprKind::Name(name)) => Some(name.as_str()),

@@ -209,6 +209,9 @@ fn runs_are_found_however_they_are_written() {
         format!("with FusionDefinition() as fd:\n    nvfuser_fusion(fd)\nouts = fd.execute([{tensor}])\n"),
         format!("fd = FusionDefinition()\nnvfuser_fusion(fd)\nfd.validate([{tensor}])\n"),
         format!("def test(helper):\n    out, _ = helper.exec_nvfuser(nvfuser_fusion, ({tensor},))\n"),
+        format!(
+            "def test(helper):\n    def f(g):\n        nvfuser_fusion(g)\n    helper.exec_nvfuser(f, [{tensor}])\n"
+        ),
         format!("inputs = []\ninputs.append({tensor})\n"),
         format!("a = {tensor}\ninputs = [*[a]]\n"),
     ] {
@@ -544,14 +547,15 @@ fn types_are_those_of_nvfuser() {
              fd.ops.sum(h, dims=[0], dtype=DataType.Float), fd.ops.where(b, h, 0.0), fd.ops.clamp(h, None, 1.0),
              fd.ops.add(i, 1.5), fd.ops.add(i, s), fd.ops.add(i, 1), fd.ops.mul(b, 2), fd.ops.mul(b, 2.0),
              fd.ops.add(i, 1j), fd.ops.mul(h, 2.0), fd.ops.add(c, 1.5), fd.ops.gt(i, 0.5), fd.ops.clamp(i, 0.5, None),
-             fd.ops.mean(i, dims=[0]), fd.ops.exp(i), fd.ops.truediv(i, i), fd.ops.abs(c)
+             fd.ops.mean(i, dims=[0]), fd.ops.exp(i), fd.ops.truediv(i, i), fd.ops.abs(c),
+             fd.ops.real(h), fd.ops.real(c)
          ]: fd.add_output(x)",
     );
     let fusion = one(&source).fusion;
     let types: Vec<&str> = fusion.outputs.iter().map(|output| fusion.tensors[*output].dtype.name()).collect();
     assert_eq!(
         types.join(" "),
-        "f16 f32 f16 f16 f32 f16 f16 f64 f32 i32 i64 f64 c128 f32 c64 bool i32 f64 f32 f32 f32"
+        "f16 f32 f16 f16 f32 f16 f16 f64 f32 i32 i64 f64 c128 f32 c64 bool i32 f64 f32 f32 f32 f16 f32"
     );
 }
 

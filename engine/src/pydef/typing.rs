@@ -20,7 +20,7 @@ use crate::num::{DType, DTypeClass, promote, promote_all};
 const MOMENTS: [&str; 4] = ["mean", "var", "std", "var_mean"];
 /// Operations whose result has the type of their first operand, also where it
 /// is a type that only stores.
-const KEEP: [&str; 16] = [
+const KEEP: [&str; 17] = [
     "abs",
     "ceil",
     "floor",
@@ -30,6 +30,7 @@ const KEEP: [&str; 16] = [
     "silu",
     "trunc",
     "sign",
+    "real",
     "max",
     "min",
     "sum",

@@ -5,6 +5,7 @@ mod arguments;
 mod check;
 mod npz;
 mod place;
+mod quotients;
 mod record;
 mod spec;
 mod ties;

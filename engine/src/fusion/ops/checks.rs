@@ -3,7 +3,7 @@
 
 use crate::diag::Result;
 use crate::fusion::concretize::{concretize, facts};
-use crate::fusion::{AxisKind, Fusion, Tensor, bind, layouts};
+use crate::fusion::{AxisKind, Fusion, Tensor, bind, layouts, placements};
 use crate::num::{DType, Value};
 use crate::refeval::evaluate;
 use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
@@ -99,13 +99,23 @@ pub(super) fn check_unevaluated(statement: &str, inputs: &[HostTensor], expected
     assert_eq!(format!("{}: {}", error.code, error.message), expected, "{statement}");
 }
 
-/// The strides of outputs are those that the rules say.
+/// The strides of outputs are those that the rules say; nvFuser has a place
+/// for each of them too, dense but for axes that repeat and for views.
 fn check_strides(fusion: &Fusion, args: &[Arg], outputs: &[HostTensor]) {
     let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
     let bindings = bind(fusion, &metas).expect("the arguments were bound before");
     let layouts = layouts(fusion, &bindings, &metas).expect("rules of strides apply");
     for (&id, output) in fusion.outputs.iter().zip(outputs) {
         assert_eq!(output.meta, layouts[id], "the values of `%{}` and its rule", fusion.tensors[id].name);
+    }
+    for (placed, output) in placements(fusion, &bindings, &metas).expect("rules of places apply").iter().zip(outputs) {
+        assert_eq!((placed.dtype, &placed.sizes), (output.dtype(), &output.meta.sizes));
+        placed.check().expect("its strides are strides");
+        if !output.sizes().contains(&0) {
+            // Elements that differ lie in different places.
+            let moved = HostTensor::strided(placed.clone(), |index| output.get(index)).expect("it is small");
+            assert!(moved.bits_equal(output), "{placed:?} of {:?}", output.meta);
+        }
     }
 }
 

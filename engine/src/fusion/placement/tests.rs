@@ -123,6 +123,10 @@ fn updated_inputs_and_library_results_keep_their_own_rules() {
     let product = "%r = matmul %a, %b\nreturn %r";
     let turned = [(&[2, 3][..], &[1, 2][..]), (&[3, 4], &[1, 3])];
     check_placed("%a: f32[?, ?], %b: f32[?, ?]", product, &turned, &[&[4, 1]]);
+    // Alone it is the library's, among others a part of a kernel.
+    let (alone, more) = ("%r = cumsum %a dim(0)\nreturn %r", "%n = neg %a\n%r = cumsum %n dim(0)\nreturn %r");
+    check_placed("%a: f32[?, ?]", alone, &turned[..1], &[&[3, 1]]);
+    check_placed("%a: f32[?, ?]", more, &turned[..1], &[&[1, 2]]);
 }
 
 /// Dense row-major arguments without axes of size 0 or 1 give row-major
