@@ -20,6 +20,9 @@ pub(crate) struct Nest<const N: usize> {
 impl<const N: usize> Nest<N> {
     /// The nest over `sizes`; `strides[n]` are those of operand `n`.
     pub(crate) fn new(sizes: &[usize], strides: [&[usize]; N]) -> Self {
+        if sizes.contains(&0) {
+            return Self { axes: vec![(1, [0; N])], len: 0 };
+        }
         let mut axes: Vec<(usize, [usize; N])> = Vec::new();
         for (axis, &size) in sizes.iter().enumerate() {
             let inner: [usize; N] = std::array::from_fn(|n| strides[n][axis]);

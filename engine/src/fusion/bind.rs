@@ -338,10 +338,18 @@ fn check_update(fusion: &Fusion, bindings: &Bindings, update: &Update, target: &
         let message = format!("{label}: has sizes {:?}, its update has {sizes:?}", target.sizes);
         return Err(Diagnostic::user(code::INPUT_EXTENT, message));
     }
-    let repeats = |(&size, &stride): (&i64, &i64)| size > 1 && stride == 0;
-    if target.sizes.iter().zip(&target.strides).any(repeats) {
-        let message = format!("{label}: is expanded, several elements have one place, and it is updated");
-        return Err(Diagnostic::user(code::INPUT_STRIDE, message).note("pass a tensor that is not expanded"));
+    let mut axes: Vec<(i64, i64)> =
+        target.strides.iter().copied().zip(target.sizes.iter().copied()).filter(|(_, size)| *size > 1).collect();
+    axes.sort_unstable();
+    // Each axis steps over all that is inside of it.
+    let mut inside = 0i64;
+    for (stride, size) in axes {
+        if stride <= inside && !target.sizes.contains(&0) {
+            let message = format!("{label}: several elements have one place, and it is updated");
+            return Err(Diagnostic::user(code::INPUT_STRIDE, message)
+                .note("pass a tensor that is neither expanded nor overlaps itself"));
+        }
+        inside = inside.saturating_add(stride.saturating_mul(size - 1));
     }
     Ok(())
 }

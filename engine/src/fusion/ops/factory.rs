@@ -176,12 +176,23 @@ fn arange(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     if let Some(value) = b.known(step) {
         check_number(name, "step", value)?;
     }
+    if let (Some(Value::Int(from)), Some(Value::Int(to))) = (b.known(start), b.known(end))
+        && to.checked_sub(from).is_none()
+    {
+        let message = format!("{name}: the numbers from {from} to {to} are too many to count");
+        return Err(Diagnostic::user(code::VALUE, message));
+    }
     let distance = b.sub(end, start)?;
     let count = if working == DType::F64 {
         let steps = b.div(distance, step)?;
         let steps = b.ceil(steps)?;
         b.cast(steps, DType::I64)?
     } else {
+        // A distance against the step's direction is none.
+        let forward = b.gt(step, 0)?;
+        let (up, down) = (b.maximum(distance, 0)?, b.minimum(distance, 0)?);
+        let distance = b.where_(forward, up, down)?;
+        let (distance, step) = (b.abs(distance)?, b.abs(step)?);
         b.ceildiv(distance, step)?
     };
     let count = b.maximum(count, 0)?;

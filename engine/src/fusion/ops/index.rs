@@ -86,6 +86,8 @@ pub(super) fn check_index(name: &str, dtype: DType) -> Result<()> {
 /// `size` where negative ones count from the end.
 fn positions(name: &str, index: &View, axis: usize, size: usize, wraps: bool) -> Result<Vec<usize>> {
     let mut places = Vec::with_capacity(index.len());
+    // Unsigned positions above the largest signed one are held as negative numbers.
+    let wraps = wraps && index.dtype != DType::U64;
     for (i, value) in index.to_i64().into_iter().enumerate() {
         let from_start = if wraps && value < 0 { value.saturating_add_unsigned(size as u64) } else { value };
         match usize::try_from(from_start) {

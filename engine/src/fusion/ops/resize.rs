@@ -415,7 +415,7 @@ fn tril_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     mask_steps(b, args, BinaryOp::Le)
 }
 
-/// `where(keep(column, row + diagonal), x, 0)`.
+/// `where(keep(column - row, diagonal), x, 0)`.
 fn mask_steps(b: &mut FusionBuilder, args: &Args, keep: BinaryOp) -> Result<Vec<Operand>> {
     let x = b.tensor_operand(args.row().name, args.src("x")?)?;
     let rank = b.rank(x);
@@ -425,8 +425,8 @@ fn mask_steps(b: &mut FusionBuilder, args: &Args, keep: BinaryOp) -> Result<Vec<
         b.index(&extents, axis as i64)
     };
     let (row, column) = (position(rank - 2)?, position(rank - 1)?);
-    let first = b.binary(BinaryOp::Add, row, args.int("diagonal").unwrap_or(0))?;
-    let kept = b.binary(keep, column, first)?;
+    let distance = b.binary(BinaryOp::Sub, column, row)?;
+    let kept = b.binary(keep, distance, args.int("diagonal").unwrap_or(0))?;
     let nothing = b.constant(Value::Int(0), b.dtype(Operand::Tensor(x)))?;
     // Moved as they are: small floats are not widened.
     let moved = b.push_all(OpKind::Ternary(TernaryOp::Where), vec![kept, Operand::Tensor(x), nothing])?;

@@ -43,9 +43,19 @@ fn ranges_end_before_their_end() {
     check_value("%0 = arange 6, 0, -3", &[], I64, &[2], &[6.0, 3.0]);
     check_value("%0 = arange 3, 3", &[], I64, &[0], &[]);
     check_value("%0 = arange 3, 0", &[], I64, &[0], &[]);
+    // Against the step's direction, by less than a step.
+    check_value("%0 = arange 1, 0, 2", &[], I64, &[0], &[]);
+    check_value("%0 = arange 0, 1, -2", &[], I64, &[0], &[]);
+    check_value("%n = size %a axis(0)\n%0 = arange 4, %n, 2", &[counting(F32, &[3])], I64, &[0], &[]);
+    check_value("%n = size %a axis(0)\n%0 = arange 8, %n, -2", &[counting(F32, &[3])], I64, &[3], &[8.0, 6.0, 4.0]);
     check_value("%0 = arange 0, 1, 0.25 dtype(f32)", &[], F32, &[4], &[0.0, 0.25, 0.5, 0.75]);
     check_value("%n = size %a axis(0)\n%0 = arange 1, %n", &[counting(F32, &[3])], I64, &[2], &[1.0, 2.0]);
     check_refused("%0 = arange 0, 3, 0", &[], "E0213: arange: the step is 0");
+    check_refused(
+        "%0 = arange -9223372036854775808, 9223372036854775807",
+        &[],
+        "E0213: arange: the numbers from -9223372036854775808 to 9223372036854775807 are too many to count",
+    );
 }
 
 #[test]
