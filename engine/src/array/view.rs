@@ -206,7 +206,7 @@ impl View {
 
     /// A dense tensor of values in row-major order, each rounded to the type.
     pub(crate) fn from_values(dtype: DType, sizes: Vec<usize>, values: &[Value]) -> Self {
-        let rounded = |v: &Value| eval::cast(home_type(*v), dtype, *v);
+        let rounded = |v: &Value| eval::cast(v.home_type(), dtype, *v);
         let data = match dtype {
             DType::F64 => Data::F64(values.iter().map(|v| rounded(v).as_f64()).collect()),
             _ if dtype.is_float() => Data::F32(values.iter().map(|v| rounded(v).as_f64() as f32).collect()),
@@ -386,16 +386,6 @@ fn from<T>(all: &[T], offset: usize) -> &[T] {
 
 fn signed(sizes: &[usize]) -> Vec<i64> {
     sizes.iter().map(|&size| size as i64).collect()
-}
-
-/// The widest type of a value's class, which represents it exactly.
-fn home_type(value: Value) -> DType {
-    match value {
-        Value::Float(_) => DType::F64,
-        Value::Int(_) => DType::I64,
-        Value::Bool(_) => DType::Bool,
-        Value::Complex(..) => DType::C128,
-    }
 }
 
 fn decode(dtype: DType, bytes: &[u8], nest: &Nest<1>) -> Data {

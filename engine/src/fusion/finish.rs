@@ -3,9 +3,7 @@
 //! definition; only what an output depends on; scalars in order of first use.
 
 use super::builder::is_name;
-use super::{
-    Fusion, FusionBuilder, Op, OpId, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef, TensorId, Update,
-};
+use super::{Fusion, FusionBuilder, Op, OpId, Operand, Scalar, ScalarId, Tensor, TensorDef, TensorId, Update};
 use crate::diag::{Diagnostic, Result, code};
 use crate::util::{PrimaryMap, SecondaryMap};
 
@@ -150,14 +148,7 @@ impl Canonical<'_> {
     }
 
     fn copy_scalar(&mut self, scalar: &Scalar) -> ScalarId {
-        let map = |id: ScalarId| self.scalars[id].expect("operands come first");
-        let def = match &scalar.def {
-            ScalarDef::Unary(op, a) => ScalarDef::Unary(*op, map(*a)),
-            ScalarDef::Binary(op, a, b) => ScalarDef::Binary(*op, map(*a), map(*b)),
-            ScalarDef::Ternary(op, a, b, c) => ScalarDef::Ternary(*op, map(*a), map(*b), map(*c)),
-            ScalarDef::Cast(a) => ScalarDef::Cast(map(*a)),
-            leaf => leaf.clone(),
-        };
+        let def = scalar.def.map(|id| self.scalars[id].expect("operands come first"));
         self.out.scalars.push(Scalar { dtype: scalar.dtype, def })
     }
 }

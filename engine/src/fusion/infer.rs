@@ -6,7 +6,7 @@
 //! it takes that scalar's type, alone the default type of its class.
 
 use super::builder::Src;
-use super::scalars::{ScalarPool, home_type};
+use super::scalars::ScalarPool;
 use super::{Tensor, TensorId};
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{DType, DTypeClass, Value, eval, promote, promote_all};
@@ -49,7 +49,7 @@ pub(super) fn literal_default(value: Value) -> DType {
 
 /// The type of a number in arithmetic on numbers alone: exact.
 pub(super) fn literal_exact(value: Value) -> DType {
-    home_type(value)
+    value.home_type()
 }
 
 /// The type in which an operation works: reduced floats compute in `f32`, and
@@ -111,5 +111,5 @@ pub(super) fn check_number(name: &str, value: Value, dtype: DType) -> Result<()>
 
 /// A value for a message.
 pub(super) fn shown(value: Value) -> String {
-    value.shown(home_type(value))
+    value.shown(value.home_type())
 }

@@ -136,6 +136,17 @@ pub enum ScalarDef {
 }
 
 impl ScalarDef {
+    /// The same definition from other scalars.
+    pub(super) fn map(&self, to: impl Fn(ScalarId) -> ScalarId) -> Self {
+        match self {
+            ScalarDef::Unary(op, a) => ScalarDef::Unary(*op, to(*a)),
+            ScalarDef::Binary(op, a, b) => ScalarDef::Binary(*op, to(*a), to(*b)),
+            ScalarDef::Ternary(op, a, b, c) => ScalarDef::Ternary(*op, to(*a), to(*b), to(*c)),
+            ScalarDef::Cast(a) => ScalarDef::Cast(to(*a)),
+            leaf => leaf.clone(),
+        }
+    }
+
     /// The scalars that it is computed from, in order.
     pub fn operands(&self) -> impl DoubleEndedIterator<Item = ScalarId> + use<> {
         let operands = match *self {

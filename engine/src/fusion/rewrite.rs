@@ -90,14 +90,7 @@ impl<'a> Rewriter<'a> {
 
     fn copy_scalar(&mut self, id: ScalarId) -> ScalarId {
         let scalar = &self.old.scalars[id];
-        let map = |id: ScalarId| self.scalars[id].expect("operands come first");
-        let def = match &scalar.def {
-            ScalarDef::Unary(op, a) => ScalarDef::Unary(*op, map(*a)),
-            ScalarDef::Binary(op, a, b) => ScalarDef::Binary(*op, map(*a), map(*b)),
-            ScalarDef::Ternary(op, a, b, c) => ScalarDef::Ternary(*op, map(*a), map(*b), map(*c)),
-            ScalarDef::Cast(a) => ScalarDef::Cast(map(*a)),
-            leaf => leaf.clone(),
-        };
+        let def = scalar.def.map(|id| self.scalars[id].expect("operands come first"));
         self.builder.scalars.intern(scalar.dtype, def)
     }
 
@@ -108,14 +101,17 @@ impl<'a> Rewriter<'a> {
         })
     }
 
+    /// The declared axes of an old tensor.
+    fn axes(&mut self, old: TensorId) -> Vec<AxisMeta> {
+        let axes = self.old.tensors[old].axes.iter();
+        axes.map(|axis| AxisMeta { extent: extent(self.scalar(axis.extent)), kind: axis.kind }).collect()
+    }
+
     /// The operation as it is.
     pub(super) fn keep(&mut self, op: &Op) -> Result<Vec<TensorId>> {
         let inputs = op.inputs.iter().map(|&input| self.operand(input)).collect::<Result<Vec<_>>>()?;
         if op.kind.declares_axes() {
-            let old = self.old;
-            let axes = old.tensors[op.output()].axes.iter();
-            let axes =
-                axes.map(|axis| AxisMeta { extent: extent(self.scalar(axis.extent)), kind: axis.kind }).collect();
+            let axes = self.axes(op.output());
             return Ok(vec![self.builder.push_declared(op.kind.clone(), axes, inputs)?]);
         }
         self.builder.push_all(op.kind.clone(), inputs)
@@ -123,10 +119,8 @@ impl<'a> Rewriter<'a> {
 
     /// A tensor of zeros with the type and axes of an old one.
     pub(super) fn zeros(&mut self, old: TensorId) -> Result<TensorId> {
-        let tensor = &self.old.tensors[old];
-        let axes = tensor.axes.iter();
-        let axes = axes.map(|axis| AxisMeta { extent: extent(self.scalar(axis.extent)), kind: axis.kind }).collect();
-        let zero = self.builder.scalars.constant(Value::Int(0), tensor.dtype);
+        let axes = self.axes(old);
+        let zero = self.builder.scalars.constant(Value::Int(0), self.old.tensors[old].dtype);
         self.builder.push_declared(OpKind::Full, axes, vec![Operand::Scalar(zero)])
     }
 

@@ -3,7 +3,7 @@
 
 use super::meta::{Extent, SizeMath};
 use super::{Scalar, ScalarDef, ScalarId};
-use crate::num::{BinaryOp, DType, DTypeClass, TernaryOp, UnaryOp, Value, eval};
+use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
 use crate::util::{EntityId, PrimaryMap};
 use rustc_hash::FxHashMap;
 
@@ -28,7 +28,7 @@ impl ScalarPool {
 
     /// A constant, brought to the values that its type has.
     pub(super) fn constant(&mut self, value: Value, dtype: DType) -> ScalarId {
-        let value = canonical(eval::cast(home_type(value), dtype, value));
+        let value = canonical(eval::cast(value.home_type(), dtype, value));
         self.intern(dtype, ScalarDef::Const(value))
     }
 
@@ -145,16 +145,6 @@ pub(super) fn extent(scalar: ScalarId) -> Extent {
 /// The scalar that an extent is.
 pub(super) fn scalar(extent: Extent) -> ScalarId {
     ScalarId::from_index(extent.0 as usize)
-}
-
-/// The widest type of a value's class, which represents it exactly.
-pub(super) fn home_type(value: Value) -> DType {
-    match value.class() {
-        DTypeClass::Float => DType::F64,
-        DTypeClass::Int => DType::I64,
-        DTypeClass::Bool => DType::Bool,
-        DTypeClass::Complex => DType::C128,
-    }
 }
 
 /// One NaN for all: its payload has no meaning and no textual form.

@@ -62,6 +62,15 @@ impl Value {
             other => (other.as_f64(), 0.0),
         }
     }
+    /// The widest type of the value's class, which represents it exactly.
+    pub fn home_type(self) -> DType {
+        match self {
+            Value::Float(_) => DType::F64,
+            Value::Int(_) => DType::I64,
+            Value::Bool(_) => DType::Bool,
+            Value::Complex(..) => DType::C128,
+        }
+    }
     /// The value as people write it, given its type.
     pub fn shown(self, dtype: DType) -> String {
         match self {

@@ -25,12 +25,19 @@ pub(super) fn output_metas(fusion: &Fusion, bindings: &Bindings, args: &[ArgMeta
 
 /// The fusion that a kernel is made of. Decomposing comes first: what it makes
 /// has axes of its own to decide.
-pub(super) fn prepare<'a>(fusion: &'a Fusion, args: &[ArgMeta], outputs: &[TensorMeta]) -> Result<Cow<'a, Fusion>> {
+pub(super) fn prepare<'a>(
+    fusion: &'a Fusion,
+    bindings: &Bindings,
+    args: &[ArgMeta],
+    outputs: &[TensorMeta],
+) -> Result<Cow<'a, Fusion>> {
     let mut prepared = Cow::Borrowed(fusion);
-    if fusion::decomposes(fusion) {
+    let facts = if fusion::decomposes(fusion) {
         prepared = Cow::Owned(fusion::decompose(fusion)?.fusion);
-    }
-    let facts = concretize::facts(&prepared, &fusion::bind(&prepared, args)?);
+        concretize::facts(&prepared, &fusion::bind(&prepared, args)?)
+    } else {
+        concretize::facts(fusion, bindings)
+    };
     if !facts.change_nothing(&prepared) {
         prepared = Cow::Owned(concretize::concretize(&prepared, &facts)?.fusion);
     }

@@ -10,7 +10,7 @@ use super::prepare::{output_metas, prepare};
 use crate::backend::cuda::nvrtc::NvrtcSearch;
 use crate::backend::sim::SimReport;
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::{self, Fusion};
+use crate::fusion::{self, Bindings, Fusion};
 use crate::kernel::{self, BoundLaunch, Kernel, ParamKind};
 use crate::lower;
 use crate::options::{CompileCx, DeviceDesc, Options, SimOptions, Trace};
@@ -41,6 +41,14 @@ pub struct Session {
 enum Backend {
     Simulator(Box<Simulator>),
     Gpu(Box<Gpu>),
+}
+
+/// What a plan is made for.
+struct Call<'a> {
+    fusion: &'a Fusion,
+    bindings: &'a Bindings,
+    args: &'a [ArgMeta],
+    alignments: &'a [u32],
 }
 
 /// A call with every number known.
@@ -135,7 +143,7 @@ impl Session {
         }
         let alignments: Vec<u32> = alignments.iter().map(|align| (*align).min(MAX_ALIGN)).collect();
         let keys = keys(self.key, fusion, &bindings, args, &alignments);
-        self.plan(keys, fusion, args, &alignments, trace)
+        self.plan(keys, &Call { fusion, bindings: &bindings, args, alignments: &alignments }, trace)
     }
 
     /// Compiles if needed and runs once.
@@ -219,17 +227,10 @@ impl Session {
         CompileCx { options: &self.options, device: &self.device, trace }
     }
 
-    fn plan(
-        &self,
-        keys: Keys,
-        fusion: &Fusion,
-        args: &[ArgMeta],
-        alignments: &[u32],
-        trace: &dyn Trace,
-    ) -> Result<Arc<Plan>> {
+    fn plan(&self, keys: Keys, call: &Call<'_>, trace: &dyn Trace) -> Result<Arc<Plan>> {
         self.plans.get_or_try(keys.plan, || {
             let cx = self.cx(trace);
-            guard("compiling", fusion, || build_plan(&cx, fusion, args, alignments))
+            guard("compiling", call.fusion, || build_plan(&cx, call))
         })
     }
 
@@ -240,8 +241,9 @@ impl Session {
         let alignments: Vec<u32> = args.iter().map(alignment).collect();
         let keys = keys(self.key, fusion, &bindings, &metas, &alignments);
         self.launches.get_or_try(keys.launch, || {
-            let plan = self.plan(keys, fusion, &metas, &alignments, trace)?;
             let outputs = output_metas(fusion, &bindings, &metas)?;
+            let call = Call { fusion, bindings: &bindings, args: &metas, alignments: &alignments };
+            let plan = self.plan(keys, &call, trace)?;
             let launch = bind_launch(&plan, &metas, &outputs)?;
             Ok(Ready { plan, launch: Arc::new(launch), outputs })
         })
@@ -266,12 +268,12 @@ impl Session {
 }
 
 /// Compiles a fusion into a plan.
-fn build_plan(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Plan> {
-    let bindings = fusion::bind(fusion, args)?;
-    let prepared = prepare(fusion, args, &output_metas(fusion, &bindings, args)?)?;
-    let compiled = lower::compile_fusion(cx, &prepared, args, alignments)?;
+fn build_plan(cx: &CompileCx<'_>, call: &Call<'_>) -> Result<Plan> {
+    let outputs = output_metas(call.fusion, call.bindings, call.args)?;
+    let prepared = prepare(call.fusion, call.bindings, call.args, &outputs)?;
+    let compiled = lower::compile_fusion(cx, &prepared, call.args, call.alignments)?;
     if cx.options.self_check {
-        check_texts(fusion, &compiled.kernel)?;
+        check_texts(call.fusion, &compiled.kernel)?;
     }
     let kernel_hash = Hash128::of(kernel::print(&compiled.kernel).as_bytes());
     Ok(Plan {

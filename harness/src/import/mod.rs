@@ -3,6 +3,7 @@
 
 mod arguments;
 mod check;
+mod inner;
 mod npz;
 mod place;
 mod quotients;

@@ -1,10 +1,10 @@
 //! Quotients of integers by 0: they have no value. A GPU gives some pattern of
 //! bits that depends on how its compiler divides, here they are 0.
 
+use super::inner::{definition, value};
 use engine::diag::Result;
 use engine::fusion::{Fusion, OpKind, Operand};
 use engine::num::BinaryOp;
-use engine::refeval::evaluate;
 use engine::tensor::{Arg, HostTensor};
 
 /// Whether an output is a quotient or remainder of integers that differs from
@@ -15,8 +15,7 @@ pub(super) fn differ_by_zero_only(
     output: usize,
     (got, wanted): (&HostTensor, &HostTensor),
 ) -> Result<bool> {
-    let Some(&output) = fusion.outputs.get(output) else { return Ok(false) };
-    let Some(op) = fusion.definition(output).map(|op| &fusion.ops[op]) else { return Ok(false) };
+    let Some((_, op)) = definition(fusion, output) else { return Ok(false) };
     let divides = matches!(
         op.kind,
         OpKind::Binary(BinaryOp::Div | BinaryOp::CeilDiv | BinaryOp::Mod | BinaryOp::Fmod | BinaryOp::Remainder)
@@ -24,11 +23,8 @@ pub(super) fn differ_by_zero_only(
     let (true, true, Some(&Operand::Tensor(divisor))) = (divides, got.dtype().is_int(), op.inputs.get(1)) else {
         return Ok(false);
     };
-    let mut before = fusion.clone();
-    before.outputs = vec![divisor];
-    before.updates.clear();
-    let [divisors] = &evaluate(&before, args)?[..] else { return Ok(false) };
-    let divisors = divisors.clone().expanded(got.sizes())?;
+    let Some(divisors) = value(fusion, args, divisor)? else { return Ok(false) };
+    let divisors = divisors.expanded(got.sizes())?;
     Ok(got.values().zip(wanted.values()).zip(divisors.values()).all(|((a, b), by)| a == b || by.as_i64() == 0))
 }
 

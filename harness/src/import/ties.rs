@@ -1,10 +1,10 @@
 //! Positions of equal elements: which of them comes first is not specified for
 //! `topk` and `argsort`, so a record may name others.
 
+use super::inner::{definition, value};
 use engine::diag::Result;
 use engine::fusion::{Fusion, OpKind, Operand};
 use engine::num::Value;
-use engine::refeval::evaluate;
 use engine::tensor::{Arg, HostTensor};
 
 /// Whether an output holds positions of ordered elements, and each line of it
@@ -15,8 +15,7 @@ pub(super) fn name_equal_elements(
     output: usize,
     (got, wanted): (&HostTensor, &HostTensor),
 ) -> Result<bool> {
-    let Some(&output) = fusion.outputs.get(output) else { return Ok(false) };
-    let Some(op) = fusion.definition(output).map(|op| &fusion.ops[op]) else { return Ok(false) };
+    let Some((output, op)) = definition(fusion, output) else { return Ok(false) };
     let OpKind::Call(call) = &op.kind else { return Ok(false) };
     let positions = match call.row.name {
         "argsort" => Some(&output),
@@ -26,12 +25,9 @@ pub(super) fn name_equal_elements(
     let (true, Some(Operand::Tensor(ordered))) = (positions == Some(&output), op.inputs.first()) else {
         return Ok(false);
     };
-    let mut before = fusion.clone();
-    before.outputs = vec![*ordered];
-    before.updates.clear();
-    let [elements] = &evaluate(&before, args)?[..] else { return Ok(false) };
+    let Some(elements) = value(fusion, args, *ordered)? else { return Ok(false) };
     let dim = call.axis("dim");
-    Ok(elements.rank() == got.rank() && dim < got.rank() && lines_agree(elements, got, wanted, dim))
+    Ok(elements.rank() == got.rank() && dim < got.rank() && lines_agree(&elements, got, wanted, dim))
 }
 
 fn lines_agree(elements: &HostTensor, got: &HostTensor, wanted: &HostTensor, dim: usize) -> bool {
