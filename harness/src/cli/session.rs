@@ -5,7 +5,7 @@ use super::args::Args;
 use crate::case::{Case, Loaded, Target, load, suggest};
 use crate::exit;
 use crate::filter::selected;
-use crate::worker::fault::FAULTS;
+use crate::worker::fault;
 use engine::diag::{Diagnostic, code};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,14 +41,7 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
         return Err(Failure::new(exit::BAD_CASES, text));
     }
     if args.faults {
-        loaded.cases.extend(FAULTS.iter().map(|(name, _)| Case {
-            id: format!("__fault.{name}"),
-            suite: "__fault".into(),
-            name: (*name).into(),
-            file: "built in".into(),
-            fault: Some((*name).into()),
-            ..Case::default()
-        }));
+        loaded.cases.extend(fault::cases());
     }
     Ok(loaded)
 }
