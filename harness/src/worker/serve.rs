@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::execute;
-use crate::crumb::{CrumbWriter, Own};
+use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
 use std::os::fd::RawFd;
@@ -48,9 +48,10 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             Ok(ToWorker::Run { case, attempt, mode, bless }) => {
                 let Some(device) = &device else { return Err(std::io::Error::other("run before init")) };
                 say(&receiver, &FromWorker::Begin { case_id: case.id.clone(), attempt })?;
+                crumbs.lane(0).case(&case.id);
                 let cx = execute::Cx { device, crumbs, seed, mode, bless, socket: receiver.stream() };
                 let result = catch_unwind(AssertUnwindSafe(|| execute::run(&case, &cx)));
-                crumbs.own(Own::Idle, "");
+                crumbs.lane(0).case("");
                 cases_run += 1;
                 let (outcome, tainted) = result.unwrap_or_else(|_| (Outcome::fail("panic.rust", panics.take()), true));
                 say(&receiver, &FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted })?;
