@@ -21,7 +21,7 @@ mod os;
 mod proto;
 pub mod record;
 mod report;
-#[allow(dead_code, reason = "some of it is for reports that come with their data")]
+#[allow(dead_code, unused_imports, reason = "some of it is for reports that come with their data")]
 mod stats;
 mod units;
 pub mod verdict;
