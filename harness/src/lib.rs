@@ -22,6 +22,8 @@ mod os;
 mod proto;
 pub mod record;
 mod report;
+#[allow(dead_code, unused_imports, reason = "some of it is for reports that come with their data")]
+mod stats;
 mod units;
 pub mod verdict;
 mod worker;
