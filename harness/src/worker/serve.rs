@@ -3,7 +3,7 @@
 use super::device::Device;
 use super::execute;
 use super::fault::Past;
-use crate::crumb::{CrumbWriter, Own};
+use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
 use std::os::fd::RawFd;
@@ -49,10 +49,11 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             Ok(ToWorker::Run { case, attempt, mode, bless }) => {
                 let Some(device) = &device else { return Err(std::io::Error::other("run before init")) };
                 say(&receiver, &FromWorker::Begin { case_id: case.id.clone(), attempt })?;
+                crumbs.lane(0).case(&case.id);
                 let socket = receiver.stream();
                 let cx = execute::Cx { device, crumbs, seed, mode, bless, socket, attempt, past: &past };
                 let result = catch_unwind(AssertUnwindSafe(|| execute::run(&case, &cx)));
-                crumbs.own(Own::Idle, "");
+                crumbs.lane(0).case("");
                 past.add(&case);
                 let (outcome, tainted) = result.unwrap_or_else(|_| (Outcome::fail("panic.rust", panics.take()), true));
                 say(&receiver, &FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted })?;
