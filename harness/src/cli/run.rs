@@ -288,6 +288,7 @@ impl<'a> View<'a> {
             "kernel_crc": outcome.kernel_crc.map(|crc| format!("{crc:08x}")),
             "numerics": outcome.numerics,
             "perf": outcome.perf,
+            "leaks": outcome.leaks,
             "death": result.death,
             "case_file": written,
         });

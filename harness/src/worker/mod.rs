@@ -8,6 +8,7 @@ mod device;
 mod execute;
 mod facts;
 pub(crate) mod fault;
+mod hygiene;
 mod pipeline;
 mod refusal;
 mod results;

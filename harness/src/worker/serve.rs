@@ -3,6 +3,7 @@
 use super::device::Device;
 use super::execute;
 use super::fault::Past;
+use super::hygiene::Hygiene;
 use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
@@ -31,12 +32,14 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let mut device = None;
     let mut seed = 0;
     let mut past = Past::default();
+    let mut hygiene = None;
     loop {
         match receiver.next(None) {
             Ok(ToWorker::Init { device: spec, seed: run_seed }) => {
                 seed = run_seed;
                 match Device::open(&spec) {
                     Ok(opened) => {
+                        hygiene = Some(Hygiene::start());
                         say(&receiver, &FromWorker::Ready { device: opened.name(), notes: opened.notes() })?;
                         device = Some(opened);
                     }
@@ -55,7 +58,11 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
                 let result = catch_unwind(AssertUnwindSafe(|| execute::run(&case, &cx)));
                 crumbs.lane(0).case("");
                 past.add(&case);
-                let (outcome, tainted) = result.unwrap_or_else(|_| (Outcome::fail("panic.rust", panics.take()), true));
+                let (mut outcome, mut tainted) = result.unwrap_or_else(|_| (panics.outcome(), true));
+                if let Some(hygiene) = &mut hygiene {
+                    let (leaks, dirty) = hygiene.look();
+                    (outcome.leaks, tainted) = (leaks, tainted | dirty);
+                }
                 say(&receiver, &FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted })?;
             }
             Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: past.cases_run }),
@@ -69,22 +76,34 @@ fn say(receiver: &Receiver, message: &FromWorker) -> std::io::Result<()> {
     send(receiver.stream(), message)
 }
 
-/// Keeps the message and place of the last panic, which `catch_unwind` loses.
-struct PanicNotes(Arc<Mutex<String>>);
+/// Keeps the last panic's message and place, which `catch_unwind` loses.
+struct PanicNotes(Arc<Mutex<Note>>);
+
+#[derive(Default)]
+struct Note {
+    message: String,
+    /// No descriptor was left at the time of the panic.
+    no_descriptors: bool,
+}
 
 impl PanicNotes {
     fn install() -> Self {
-        let note = Arc::new(Mutex::new(String::new()));
+        let note = Arc::new(Mutex::new(Note::default()));
         let shared = note.clone();
         let default = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            *shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = info.to_string();
+            let message = info.to_string();
+            let no_descriptors = rustix::io::dup(rustix::stdio::stdin()).err() == Some(rustix::io::Errno::MFILE);
+            *shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Note { message, no_descriptors };
             default(info);
         }));
         Self(note)
     }
 
-    fn take(&self) -> String {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    /// What a panic makes of its case.
+    fn outcome(&self) -> Outcome {
+        let note = std::mem::take(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let name = if note.no_descriptors { "nofile" } else { "panic.rust" };
+        Outcome::fail(name, note.message)
     }
 }
