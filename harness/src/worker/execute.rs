@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 pub(crate) struct Cx<'a> {
     pub(crate) device: &'a Device,
     pub(crate) crumbs: &'a CrumbWriter,
+    /// Retries and repetitions of the case before this one.
+    pub(crate) attempt: u32,
+    pub(crate) repeat: u32,
     pub(crate) seed: u64,
     pub(crate) mode: Mode,
     pub(crate) bless: bool,
