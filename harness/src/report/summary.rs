@@ -96,14 +96,35 @@ impl Summary {
         text
     }
 
+    /// What the last line does not tell: cases that passed only when they were
+    /// repeated, and failures that the quarantine file allows. One line each.
+    pub(crate) fn other_lines(&self) -> String {
+        let mut text = String::new();
+        match self.count(Verdict::Flaky) {
+            0 => {}
+            n => {
+                drop(writeln!(text, "{n} flaky: failed, and passed when run again; --flaky fail makes that a failure"))
+            }
+        }
+        match self.count(Verdict::Quarantined) {
+            0 => {}
+            n => drop(writeln!(text, "{n} quarantined: failed, as the quarantine file allows")),
+        }
+        text
+    }
+
     /// The exit code by what happened to the cases alone.
-    pub(crate) fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self, flaky_fails: bool) -> u8 {
         if self.count(Verdict::Infra) > 0 {
             exit::INFRA
         } else if self.count(Verdict::Crash) + self.count(Verdict::Hang) > 0 {
             exit::CRASHED
         } else if self.count(Verdict::Fail) > 0 {
             exit::FAILED
+        } else if flaky_fails && self.count(Verdict::Flaky) > 0 {
+            exit::FLAKY
+        } else if self.skips.keys().any(|reason| reason.starts_with("skip.deadline")) {
+            exit::INCOMPLETE
         } else {
             exit::OK
         }

@@ -5,7 +5,7 @@
 use super::device::Device;
 use super::{args, pipeline};
 use crate::case::Case;
-use engine::options::NoTrace;
+use crate::crumb::{CrumbWriter, Lane};
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -39,13 +39,18 @@ impl Ahead {
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
         device: &'env Device,
+        crumbs: &'env CrumbWriter,
         threads: u32,
     ) {
-        for _ in 0..threads {
+        for thread in 0..threads {
+            // Lane 0 is the case's own thread.
+            let lane = crumbs.lane(thread as usize + 1);
             scope.spawn(move || {
                 while let Some(case) = self.next() {
                     // A panic is the case's own affair: it will come again in its run.
-                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device)));
+                    lane.case(&case.id);
+                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, lane)));
+                    lane.case("");
                     self.lock().running.remove(&case.id);
                     self.changed.notify_all();
                 }
@@ -98,11 +103,11 @@ impl Ahead {
 }
 
 /// Compiles and loads the kernel of a case.
-fn compile(case: &Case, device: &Device) {
+fn compile(case: &Case, device: &Device, lane: Lane<'_>) {
     let Device::Session { session, .. } = device else { return };
     let Ok(fusion) = pipeline::parse(case) else { return };
     let Ok((metas, alignments)) = args::metas(&fusion, case) else { return };
-    let _ = session.preload(&fusion, &metas, &alignments, &NoTrace);
+    let _ = session.preload(&fusion, &metas, &alignments, &lane);
 }
 
 #[cfg(test)]

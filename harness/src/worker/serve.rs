@@ -3,8 +3,9 @@
 use super::ahead::Ahead;
 use super::device::Device;
 use super::execute;
+use super::fault::Past;
 use crate::case::Case;
-use crate::crumb::{CrumbWriter, Own};
+use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
 use std::os::fd::RawFd;
@@ -46,8 +47,9 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     say(&receiver, &FromWorker::Ready { device: device.name(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
-        ahead.start(scope, &device, knobs.compile_threads);
-        let served = Server { device: &device, crumbs, panics, ahead: &ahead, cases_run: 0 }.serve(&mut receiver);
+        ahead.start(scope, &device, crumbs, knobs.compile_threads);
+        let served =
+            Server { device: &device, crumbs, panics, ahead: &ahead, past: Past::default() }.serve(&mut receiver);
         ahead.close();
         served
     })
@@ -59,7 +61,7 @@ struct Server<'a> {
     crumbs: &'a CrumbWriter,
     panics: PanicNotes,
     ahead: &'a Ahead,
-    cases_run: u64,
+    past: Past,
 }
 
 impl Server<'_> {
@@ -68,15 +70,18 @@ impl Server<'_> {
             match receiver.next(None) {
                 Ok(ToWorker::Run { case, attempt, repeat, seed, mode, bless }) => {
                     say(receiver, &FromWorker::Begin { case_id: case.id.clone(), attempt })?;
+                    self.crumbs.lane(0).case(&case.id);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
-                    let cx = execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, socket };
+                    let past = &self.past;
+                    let cx = execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, socket, past };
                     let (outcome, tainted) = self.run(&case, &cx);
+                    self.past.add(&case);
                     let end = FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted };
                     say(receiver, &end)?;
                 }
                 Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases),
-                Ok(ToWorker::Drain) => return say(receiver, &FromWorker::Bye { cases_run: self.cases_run }),
+                Ok(ToWorker::Drain) => return say(receiver, &FromWorker::Bye { cases_run: self.past.cases_run }),
                 Ok(ToWorker::Init { .. }) => return Err(std::io::Error::other("init twice")),
                 Err(Broken::Eof | Broken::Timeout) => return Ok(()),
                 Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),
@@ -85,10 +90,9 @@ impl Server<'_> {
     }
 
     /// The outcome of a case, and whether the worker may be broken after it.
-    fn run(&mut self, case: &Case, cx: &execute::Cx<'_>) -> (Outcome, bool) {
+    fn run(&self, case: &Case, cx: &execute::Cx<'_>) -> (Outcome, bool) {
         let result = catch_unwind(AssertUnwindSafe(|| execute::run(case, cx)));
-        self.crumbs.own(Own::Idle, "");
-        self.cases_run += 1;
+        self.crumbs.lane(0).case("");
         result.unwrap_or_else(|_| (Outcome::fail("panic.rust", self.panics.take()), true))
     }
 }

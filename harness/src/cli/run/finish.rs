@@ -33,7 +33,7 @@ pub(super) fn finish(
     let device_refused = !refused.is_empty() && refused.iter().all(|code| code.starts_with("E05")) && rows.is_empty();
     let code = match stopped {
         0 if device_refused => exit::NO_GPU,
-        0 => summary.exit_code(),
+        0 => summary.exit_code(args.repeat.flaky_fails),
         signal => exit::SIGNAL_BASE + signal as u8,
     };
     let counts: BTreeMap<&str, usize> = summary.counts.iter().map(|(verdict, n)| (verdict.name(), *n)).collect();
@@ -64,10 +64,17 @@ pub(super) fn finish(
         }
         Some(error) => {
             text.push_str(&format!("the record in {} is not complete: {error}\n", store.root().display()));
-            if code == exit::OK { exit::NO_RECORD } else { code }
+            // Outranks all that is not a failure.
+            if code < exit::INFRA { exit::NO_RECORD } else { code }
         }
     };
-    text.push_str(&format!("{} cases in {}\n{}\n", summary.total(), show_seconds(elapsed), summary.line()));
+    text.push_str(&format!(
+        "{} cases in {}\n{}{}\n",
+        summary.total(),
+        show_seconds(elapsed),
+        summary.other_lines(),
+        summary.line()
+    ));
     crate::cli::print(&text);
     code
 }
@@ -75,19 +82,25 @@ pub(super) fn finish(
 /// The options that make a repeated case the same one.
 fn again(args: &Args, devices: &Devices) -> String {
     let mut tail = devices.again.clone();
-    if args.seed != 0 {
-        tail.push_str(&format!(" --seed {}", args.seed));
+    if args.repeat.seed != 0 {
+        tail.push_str(&format!(" --seed {}", args.repeat.seed));
     }
-    if let Some(dir) = &args.cases {
+    if let Some(dir) = &args.select.cases {
         tail.push_str(&format!(" --cases {}", quoted(&dir.display().to_string())));
     }
-    if let Some(limit) = args.timeout {
+    if let Some(limit) = args.time.timeout {
         tail.push_str(&format!(" --timeout {}ms", limit.as_millis()));
     }
-    if args.isolation != Isolation::Worker {
-        tail.push_str(&format!(" --isolation {}", args.isolation));
+    if args.isolation.isolation != Isolation::Worker {
+        tail.push_str(&format!(" --isolation {}", args.isolation.isolation));
     }
-    if args.faults {
+    if let Some(retries) = args.repeat.retries {
+        tail.push_str(&format!(" --retries {retries}"));
+    }
+    if args.isolation.compile_threads > 0 {
+        tail.push_str(&format!(" --compile-threads {}", args.isolation.compile_threads));
+    }
+    if args.select.faults {
         tail.push_str(" --with-faults");
     }
     tail

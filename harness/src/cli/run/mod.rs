@@ -39,14 +39,14 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let plan = setup::plan(args, &devices, cases.len(), &store);
     let queue = Queue::new(&cases, setup::policy(args, &plan));
     let labels = plan.slots.iter().map(|slot| slot.label.clone()).collect();
-    let progress = Progress::new(args.format, cases.len() + skipped.len(), labels);
+    let progress = Progress::new(args.output.format, cases.len() + skipped.len(), labels);
     for note in &devices.notes {
         progress.say(note);
     }
     progress.say(&format!(
         "{} of {total} cases selected from {files} files, seed {}",
         cases.len() + skipped.len(),
-        args.seed
+        args.repeat.seed
     ));
     let mut view = View::new(args, &plan, &mut store, progress);
     for conclusion in skipped {
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
 
 /// Without a filter, `bench` takes the cases that state their traffic or a goal.
 fn for_command(args: &Args, mut cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
-    let filtered = !(args.filters.is_empty() && args.exact.is_empty() && args.tags.is_empty());
+    let filtered = !(args.select.filters.is_empty() && args.select.exact.is_empty() && args.select.tags.is_empty());
     if args.command == Command::Bench && !filtered {
         cases.retain(|case| case.perf.is_some());
         if cases.is_empty() {

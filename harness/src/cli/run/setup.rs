@@ -13,7 +13,7 @@ use engine::options::DeviceDesc;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const DEFAULT_GRACE: Duration = Duration::from_secs(2);
@@ -76,14 +76,14 @@ pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStor
     slots.truncate(cases.max(1));
     RunPlan {
         slots,
-        knobs: Knobs::default(),
+        knobs: Knobs { compile_threads: args.isolation.compile_threads },
         default_timeout: DEFAULT_TIMEOUT,
-        forced_timeout: args.timeout,
-        grace: args.grace.unwrap_or(DEFAULT_GRACE),
+        forced_timeout: args.time.timeout,
+        grace: args.time.grace.unwrap_or(DEFAULT_GRACE),
         mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
-        bless: args.bless,
-        isolation: args.isolation,
-        recycle: None,
+        bless: args.output.bless,
+        isolation: args.isolation.isolation,
+        recycle: args.isolation.recycle,
         worker_exe: "/proc/self/exe".into(),
         work_dir: store.work_dir(),
         stop: stop_flag(),
@@ -93,12 +93,14 @@ pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStor
 /// How the run goes about its cases. A benchmark is not retried: a goal that is
 /// met in one of three tries is not met.
 pub(super) fn policy(args: &Args, plan: &RunPlan) -> Policy {
+    let usual = if args.command == Command::Bench { Retries::NONE } else { Retries::USUAL };
+    let retries = args.repeat.retries.map_or(usual, |count| Retries { after_failure: count, ..Retries::USUAL });
     Policy {
-        seed: args.seed,
-        retries: if args.command == Command::Bench { Retries::NONE } else { Retries::USUAL },
-        retried_cases: RETRIED_CASES,
-        fail_fast: None,
-        deadline: None,
+        seed: args.repeat.seed,
+        retries,
+        retried_cases: if args.repeat.retries.is_some() { usize::MAX } else { RETRIED_CASES },
+        fail_fast: args.repeat.fail_fast,
+        deadline: args.time.deadline.map(|limit| Instant::now() + limit),
         today: today(),
         devices: plan.slots.iter().map(|slot| format!("{:?}", slot.device)).collect(),
     }
@@ -128,9 +130,9 @@ pub(super) fn header(
     json!({
         "argv": args.argv,
         "provenance": Provenance::gather(),
-        "seed": args.seed,
+        "seed": args.repeat.seed,
         "mode": if args.command == Command::Bench { "bench" } else { "run" },
-        "isolation": args.isolation.to_string(),
+        "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
         "chosen": devices.choices.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
         "nvidia": devices.nvidia,

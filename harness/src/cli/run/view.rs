@@ -115,7 +115,7 @@ impl<'a> View<'a> {
             true => self.store.write_case(case, &result.outcome),
             false => None,
         };
-        if self.args.bless {
+        if self.args.output.bless {
             self.blessings.add(case, &result.outcome);
         }
         let fields = json!({
