@@ -227,6 +227,8 @@ pub(crate) struct Past {
     pub(crate) cases_run: u64,
     /// Ids of fault cases; there are few of them.
     pub(crate) faults: Vec<String>,
+    /// Workers on this worker's device, itself included.
+    pub(crate) sharers: u32,
 }
 
 impl Past {
