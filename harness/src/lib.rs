@@ -14,6 +14,7 @@ mod crc;
 mod crumb;
 mod device;
 mod dispatch;
+mod evidence;
 mod exit;
 pub mod filter;
 mod import;
