@@ -89,9 +89,7 @@ pub(crate) fn map_file(path: &std::path::Path) -> io::Result<&'static [u8]> {
         return Ok(&[]);
     }
     // SAFETY: a fresh private mapping at an address the kernel chooses, as long as the file.
-    let address = unsafe {
-        rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, &file, 0)?
-    };
+    let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, &file, 0)? };
     // SAFETY: mapped and never unmapped. Modules are replaced by renaming, not
     // rewritten in place, while something runs from them.
     Ok(unsafe { std::slice::from_raw_parts(address.cast(), len) })

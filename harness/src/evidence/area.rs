@@ -72,6 +72,41 @@ pub(crate) struct Raw {
     pub(crate) complete: bool,
 }
 
+impl Raw {
+    /// Whether the thread ran out of stack: the address lies at its stack pointer.
+    pub(crate) fn is_overflow(&self) -> bool {
+        const NEAR: std::ops::Range<i64> = -(64 << 10)..256;
+        let stack_pointer = self.registers.get(STACK_REGISTER).copied().unwrap_or(0);
+        [7, 11].contains(&self.signal)
+            && self.has_address()
+            && NEAR.contains(&(self.fault_addr.wrapping_sub(stack_pointer) as i64))
+    }
+
+    /// What the code of the signal says, for people; empty if nothing.
+    pub(crate) fn reason(&self) -> String {
+        match (self.signal, self.si_code) {
+            (_, 0) => "sent by a process".into(),
+            (11, 1) => format!("{:#x} is not mapped", self.fault_addr),
+            (11, 2) => format!("{:#x} must not be accessed so", self.fault_addr),
+            (11, 0x80) => "an address that no memory can have".into(),
+            (7, _) if self.si_code > 0 => format!("{:#x} has no memory behind it", self.fault_addr),
+            (4, code) if code > 0 => format!("the instruction at {:#x}", self.fault_addr),
+            _ => String::new(),
+        }
+    }
+
+    /// Whether the signal is about an address: one that the kernel raised for
+    /// an access or an instruction, not one that was sent.
+    pub(crate) fn has_address(&self) -> bool {
+        self.si_code > 0 && self.si_code != 0x80 && [4, 5, 7, 8, 11].contains(&self.signal)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const STACK_REGISTER: usize = 7;
+#[cfg(target_arch = "aarch64")]
+const STACK_REGISTER: usize = 31;
+
 /// The dispatcher's end.
 pub(crate) struct Area(SharedWords);
 

@@ -6,4 +6,4 @@ mod modules;
 mod stack;
 mod unwind;
 
-pub(crate) use stack::{Frame, Stack, stacks};
+pub(crate) use stack::{Frame, Stack, lines, stacks};

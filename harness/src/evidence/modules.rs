@@ -33,8 +33,6 @@ pub(super) struct Place {
     pub(super) path: PathBuf,
     /// The address in the module's own terms, as its symbols have it.
     pub(super) address: u64,
-    /// What the module adds to it in this process.
-    pub(super) bias: u64,
     pub(super) module: Option<Arc<Module>>,
 }
 
@@ -58,7 +56,7 @@ impl Modules {
         // Without the file there are no segments: the offset in the file must do.
         let own = address - mapping.start + mapping.offset;
         let own = module.as_ref().map_or(own, |module| module.address(own));
-        Some(Place { path: mapping.path.clone(), address: own, bias: address.wrapping_sub(own), module })
+        Some(Place { path: mapping.path.clone(), address: own, module })
     }
 }
 
@@ -150,8 +148,16 @@ impl Module {
     pub(super) fn functions(&self, address: u64) -> Vec<Function> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = lines.as_ref().map_or_else(Vec::new, |lines| inlined(lines, address));
-        if found.is_empty() {
-            found.extend(self.symbol(address).map(|symbol| Function { symbol, ..Function::default() }));
+        // Sparse debug information has short names, and none of a function into
+        // which nothing is inlined; the symbol of the outermost one is whole.
+        let Some(symbol) = self.symbol(address) else { return found };
+        match found.last_mut() {
+            Some(outermost) => outermost.symbol = symbol,
+            None => {
+                let at = lines.as_ref().and_then(|lines| lines.find_location(address).ok()?);
+                let (file, line) = at.map_or((None, None), |at| (at.file.map(String::from), at.line));
+                found.push(Function { symbol, file, line });
+            }
         }
         found
     }

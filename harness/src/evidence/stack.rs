@@ -43,6 +43,10 @@ pub(crate) struct Stack {
 impl Frame {
     /// Whether the function is the project's own.
     pub(crate) fn is_ours(&self) -> bool {
+        let source = |file: &str| OURS.iter().any(|name| file.contains(&format!("/{name}/src/")));
+        if self.file.as_deref().is_some_and(source) {
+            return true;
+        }
         let symbol = self.symbol.as_deref().unwrap_or_default();
         let path = symbol.trim_start_matches(['<', '&', '*', '(']);
         let path = ["mut ", "dyn ", "const "].iter().fold(path, |path, word| path.strip_prefix(word).unwrap_or(path));
@@ -63,6 +67,31 @@ impl fmt::Display for Frame {
             _ => Ok(()),
         }
     }
+}
+
+/// The calls that tell a person most, at most `count` lines: without the
+/// standard library's between our own, calls of itself as one.
+pub(crate) fn lines(frames: &[Frame], left_out: usize, count: usize) -> Vec<String> {
+    let plumbing = |frame: &Frame| {
+        let symbol = frame.symbol.as_deref().unwrap_or_default();
+        let path = symbol.trim_start_matches(['<', '&']);
+        frame.file.as_deref().is_some_and(|file| file.contains("/library/") || file.contains("/.cargo/"))
+            || ["std::", "core::", "alloc::", "__rust", "rayon"].iter().any(|start| path.starts_with(start))
+    };
+    let mut groups: Vec<(&Frame, usize)> = Vec::new();
+    for (at, frame) in frames.iter().enumerate().filter(|(at, frame)| *at == 0 || !plumbing(frame)) {
+        // The middle of the stack lies behind the top ones; calls there are taken as more of the same.
+        let more = if at == TOP { left_out } else { 0 };
+        match groups.last_mut() {
+            Some((last, times)) if last.symbol.is_some() && last.symbol == frame.symbol => *times += 1 + more,
+            _ => groups.push((frame, 1)),
+        }
+    }
+    let line = |(frame, times): &(&Frame, usize)| match times {
+        1 => frame.to_string(),
+        _ => format!("{frame}, {times} times"),
+    };
+    groups.iter().take(count).map(line).collect()
 }
 
 /// A source path from the last folder of sources on, or the standard library's.

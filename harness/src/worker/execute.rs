@@ -25,13 +25,36 @@ pub(crate) struct Cx<'a> {
     pub(crate) mode: Mode,
     pub(crate) bless: bool,
     pub(crate) socket: &'a UnixStream,
+    pub(crate) attempt: u32,
+    pub(crate) past: &'a fault::Past,
+}
+
+impl<'a> Cx<'a> {
+    fn scene(&self, case: &Case) -> fault::Scene<'a> {
+        let facts = fault::Facts {
+            seed: self.seed,
+            case_id: case.id.clone(),
+            attempt: self.attempt,
+            repeat: 0,
+            position: self.past.cases_run,
+            ran: self.past.faults.clone(),
+            sharers: 1,
+        };
+        fault::Scene {
+            crumbs: self.crumbs,
+            socket: self.socket,
+            device: self.device,
+            facts,
+            tainted: std::cell::Cell::new(false),
+        }
+    }
 }
 
 /// Runs a case. Never fails itself: whatever goes wrong is the outcome. Also
 /// says whether the device may be broken, so that no later case may use it.
 pub(crate) fn run(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
     if let Some(fault) = &case.fault {
-        return (fault::commit(fault, cx.crumbs, cx.socket), false);
+        return fault::commit(fault, &cx.scene(case));
     }
     let spans = Spans::new(cx.crumbs);
     let result = evaluate(case, cx, &spans);

@@ -2,6 +2,7 @@
 
 use super::device::Device;
 use super::execute;
+use super::fault::Past;
 use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
@@ -12,9 +13,11 @@ use std::sync::{Arc, Mutex};
 
 /// Serves the dispatcher on the given descriptors until it drains the worker or
 /// goes away. Returns the exit code.
-pub(crate) fn main(fd: RawFd, crumb_fd: RawFd) -> u8 {
+pub(crate) fn main(fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd) -> u8 {
     let opened = crate::os::inherited_fd(fd).and_then(|fd| {
         let crumbs = CrumbWriter::open(crate::os::inherited_fd(crumb_fd)?)?;
+        let _ = rustix::thread::set_name(c"harness-worker");
+        crate::os::crash::install(crate::os::inherited_fd(evidence_fd)?)?;
         Ok((UnixStream::from(fd), crumbs))
     });
     match opened {
@@ -29,7 +32,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     say(&receiver, &FromWorker::Hello { proto: PROTOCOL, pid: std::process::id() })?;
     let mut device = None;
     let mut seed = 0;
-    let mut cases_run = 0;
+    let mut past = Past::default();
     loop {
         match receiver.next(None) {
             Ok(ToWorker::Init { device: spec, seed: run_seed }) => {
@@ -48,15 +51,18 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             Ok(ToWorker::Run { case, attempt, mode, bless }) => {
                 let Some(device) = &device else { return Err(std::io::Error::other("run before init")) };
                 say(&receiver, &FromWorker::Begin { case_id: case.id.clone(), attempt })?;
+                // A library may have installed handlers that swallow a crash.
+                crate::os::crash::rearm()?;
                 crumbs.lane(0).case(&case.id);
-                let cx = execute::Cx { device, crumbs, seed, mode, bless, socket: receiver.stream() };
+                let socket = receiver.stream();
+                let cx = execute::Cx { device, crumbs, seed, mode, bless, socket, attempt, past: &past };
                 let result = catch_unwind(AssertUnwindSafe(|| execute::run(&case, &cx)));
                 crumbs.lane(0).case("");
-                cases_run += 1;
+                past.add(&case);
                 let (outcome, tainted) = result.unwrap_or_else(|_| (Outcome::fail("panic.rust", panics.take()), true));
                 say(&receiver, &FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted })?;
             }
-            Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run }),
+            Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: past.cases_run }),
             Err(Broken::Eof | Broken::Timeout) => return Ok(()),
             Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),
         }
