@@ -16,6 +16,10 @@ pub enum Verdict {
     /// A living worker judged against the case.
     #[default]
     Fail,
+    /// Failed, and passed when it was run again.
+    Flaky,
+    /// Failed, which a reviewed entry of the quarantine file allows for the time being.
+    Quarantined,
     /// The worker died inside the case.
     Crash,
     /// The case did not end in time.
@@ -32,15 +36,17 @@ impl Verdict {
         match self {
             Verdict::Pass => "pass",
             Verdict::Fail => "fail",
+            Verdict::Flaky => "flaky",
+            Verdict::Quarantined => "quarantined",
             Verdict::Crash => "crash",
             Verdict::Hang => "hang",
             Verdict::Skip => "skip",
             Verdict::Infra => "infra",
         }
     }
-    /// Whether it counts under `N failed`.
+    /// Whether it counts under `N failed`. Flaky cases do only where the user says so.
     pub fn is_failure(self) -> bool {
-        !matches!(self, Verdict::Pass | Verdict::Skip)
+        !matches!(self, Verdict::Pass | Verdict::Skip | Verdict::Flaky | Verdict::Quarantined)
     }
 }
 
@@ -129,12 +135,33 @@ pub struct Outcome {
     pub facts: BTreeMap<String, String>,
     /// CRC of the kernel's text, which shows when generated code changed.
     pub kernel_crc: Option<u32>,
+    /// CRC of the outputs' types, sizes and bytes, which shows when results changed.
+    pub out_crc: Option<u32>,
+    /// What the CUDA driver said, if it did.
+    pub cuda_error: Option<CudaFault>,
     /// How far the outputs were off.
     pub numerics: Option<Numerics>,
     /// Measurements.
     pub perf: Option<Perf>,
     /// New texts for lines of the case file, when expectations are rewritten.
     pub bless: Vec<Bless>,
+}
+
+/// An error of the CUDA driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CudaFault {
+    /// The driver's number.
+    pub code: u32,
+    /// The driver's name.
+    pub name: String,
+    /// Whether every later call of the process fails alike.
+    pub sticky: bool,
+}
+
+impl From<&engine::diag::CudaError> for CudaFault {
+    fn from(error: &engine::diag::CudaError) -> Self {
+        Self { code: error.number, name: error.name.clone(), sticky: error.sticky }
+    }
 }
 
 /// A rewritten expectation.
@@ -199,7 +226,7 @@ pub(crate) fn apply_xfail(outcome: &mut Outcome, xfail: Option<&Xfail>, today: &
             outcome.detail = format!("passed although a failure is declared: {}", xfail.reason);
             (outcome.verdict, outcome.outcome) = (Verdict::Fail, "xpass".into());
         }
-        Verdict::Skip | Verdict::Infra => {}
+        Verdict::Skip | Verdict::Infra | Verdict::Flaky | Verdict::Quarantined => {}
     }
 }
 
