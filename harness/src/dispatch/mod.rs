@@ -6,6 +6,7 @@
 //! lost, whatever happens to workers, devices and the run.
 
 mod capture;
+mod farewell;
 mod handle;
 mod job;
 mod judge;
@@ -15,6 +16,7 @@ mod queue;
 mod slot;
 mod source;
 
+pub(crate) use farewell::Farewell;
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;
 pub(crate) use pool::run;
@@ -90,6 +92,8 @@ pub(crate) struct RunPlan {
     pub(crate) isolation: Isolation,
     /// Cases after which a worker is replaced although it is well.
     pub(crate) recycle: Option<u64>,
+    /// Bytes of private memory that a worker may have.
+    pub(crate) memory: Option<u64>,
     /// The binary that workers run: this harness.
     pub(crate) worker_exe: PathBuf,
     /// Private folders of workers are made here.
@@ -130,6 +134,8 @@ pub(crate) struct Death {
     /// States of the threads of a hanging worker, as in `/proc`.
     pub(crate) threads: String,
     pub(crate) unkillable: bool,
+    /// Processes that the kernel killed for want of memory while it lived.
+    pub(crate) oom_kills: u64,
 }
 
 /// What happens during a run, in order for each slot.
@@ -160,6 +166,7 @@ pub(crate) enum Event {
         worker: String,
         reason: String,
         cases_run: u64,
+        farewell: Farewell,
     },
     /// The slot takes no more cases.
     Retired {

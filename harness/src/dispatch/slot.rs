@@ -4,7 +4,7 @@
 use super::handle::{Attempt, NoWorker, Worker};
 use super::job::{CaseResult, Job};
 use super::source::{Settled, Source, Take};
-use super::{Death, Event, RunPlan};
+use super::{Death, Event, Farewell, RunPlan};
 use crate::verdict::{Outcome, Verdict};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -116,7 +116,13 @@ impl Slot<'_> {
             let spawned = Worker::spawn(id.clone(), slot, self.plan, told);
             if let (true, Err(NoWorker::Unusable(_, reason) | NoWorker::Failed(reason))) = (started, &spawned) {
                 let reason = reason.clone();
-                self.tell(Event::Ended { slot: self.index, worker: id.clone(), reason, cases_run: 0 });
+                self.tell(Event::Ended {
+                    slot: self.index,
+                    worker: id.clone(),
+                    reason,
+                    cases_run: 0,
+                    farewell: Farewell::default(),
+                });
             }
             match spawned {
                 Ok(worker) => {
@@ -208,7 +214,7 @@ impl Slot<'_> {
     fn keep(&self, live: Worker, tainted: bool, alone: bool) -> Option<Worker> {
         let limit = self.plan.isolation.limit().min(self.plan.recycle.unwrap_or(u64::MAX));
         let reason = match live.cases_run {
-            _ if tainted => "tainted by a panic or a failed CUDA call".to_string(),
+            _ if tainted => "tainted by a panic, a failed CUDA call or a leak".to_string(),
             _ if alone => "the case was to run alone".into(),
             1 if limit == 1 => "one case a worker".into(),
             run if run >= limit => format!("{limit} cases a worker"),
@@ -220,13 +226,13 @@ impl Slot<'_> {
 
     fn end(&self, live: Worker, reason: &str) {
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
-        live.retire();
-        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run });
+        let farewell = live.retire(self.plan);
+        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run, farewell });
     }
 
     fn gone(&self, live: Worker, reason: &str) {
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
-        drop(live);
-        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run });
+        let farewell = live.dismiss(self.plan);
+        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run, farewell });
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct Isolation {
     pub(crate) recycle: Option<u64>,
     /// Threads of a worker that compile coming cases.
     pub(crate) compile_threads: u32,
+    /// Bytes of private memory that a worker may have.
+    pub(crate) memory: Option<u64>,
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -43,7 +45,21 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     ),
+    value(
+        "--memory",
+        "SIZE",
+        RUNS,
+        "private memory of each worker, for example 8GiB (default: the machine's; none with a GPU)",
+        |args, given| {
+            let bytes = crate::units::bytes(given.text()).filter(|bytes| *bytes >= MIN_MEMORY);
+            args.isolation.memory = Some(bytes.ok_or_else(|| given.wrong("a size from 64MiB on, such as 8GiB"))?);
+            Ok(())
+        },
+    ),
 ];
+
+/// With less a worker cannot even start.
+const MIN_MEMORY: u64 = 64 << 20;
 
 /// More would only wait for each other in the compiler.
 const MAX_COMPILE_THREADS: u32 = 64;

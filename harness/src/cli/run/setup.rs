@@ -84,10 +84,25 @@ pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStor
         bless: args.output.bless,
         isolation: args.isolation.isolation,
         recycle: args.isolation.recycle,
+        memory: memory_limit(args, devices),
         worker_exe: "/proc/self/exe".into(),
         work_dir: store.work_dir(),
         stop: stop_flag(),
     }
+}
+
+/// The limit of each worker. Without a request it is what the machine has, which
+/// stops a runaway case before the machine; workers with a GPU have none then,
+/// since nobody knows what its driver maps.
+fn memory_limit(args: &Args, devices: &Devices) -> Option<u64> {
+    let on_gpu = devices.slots.iter().any(|slot| matches!(slot.device, DeviceSpec::Cuda { .. }));
+    args.isolation.memory.or_else(|| if on_gpu { None } else { machine_memory() })
+}
+
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(total.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is

@@ -2,11 +2,11 @@
 
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
-use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
+use crate::dispatch::{CaseResult, Conclusion, Event, Farewell, RunPlan};
 use crate::proto::DeviceSpec;
 use crate::record::{Row, RunStore};
 use crate::report::{Progress, Summary};
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::{Leak, Outcome, Verdict};
 use serde_json::json;
 
 /// Turns events into records, progress and counts.
@@ -55,9 +55,10 @@ impl<'a> View<'a> {
                 self.store.append("worker", &fields);
                 self.progress.idle(slot, "ready");
             }
-            Event::Ended { slot, worker, reason, cases_run } => {
+            Event::Ended { slot, worker, reason, cases_run, farewell } => {
                 let fields = json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run });
                 self.store.append("worker", &fields);
+                self.farewell(&worker, &farewell);
                 self.progress.idle(slot, "");
             }
             Event::Retired { slot, code, reason } => {
@@ -68,6 +69,28 @@ impl<'a> View<'a> {
                 self.refused.push(code);
             }
         }
+    }
+
+    /// Records and tells what is known of a worker's end.
+    fn farewell(&mut self, worker: &str, farewell: &Farewell) {
+        if let Some(crash) = &farewell.crash {
+            let (outcome, death) = &**crash;
+            let name = &outcome.outcome;
+            let fields = json!({ "event": "crashed", "worker_id": worker, "outcome": name, "detail": outcome.detail, "death": death });
+            self.store.append("worker", &fields);
+            self.store.sync();
+            self.progress.say(&format!("{name}: {worker}: {}", outcome.detail));
+        }
+        for leak in &farewell.leaks {
+            self.leak(worker, None, leak);
+        }
+    }
+
+    fn leak(&mut self, worker: &str, case_id: Option<&str>, leak: &Leak) {
+        let fields = json!({ "worker_id": worker, "case_id": case_id, "name": leak.name, "detail": leak.detail });
+        self.store.append("leak", &fields);
+        let by = case_id.unwrap_or("what its worker left");
+        self.progress.say(&format!("{}: {worker}: {by}: {}", leak.name, leak.detail));
     }
 
     fn uuid(&self, slot: usize) -> Option<&str> {
@@ -100,12 +123,14 @@ impl<'a> View<'a> {
             "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
             "perf": outcome.perf,
-            "leaks": outcome.leaks,
             "death": result.death,
         });
         self.store.append("attempt", &fields);
         if result.death.is_some() {
             self.store.sync();
+        }
+        for leak in &outcome.leaks {
+            self.leak(&result.worker, Some(&result.case.id), leak);
         }
         self.progress.attempted(result);
     }
