@@ -18,6 +18,8 @@ mod escape;
 mod exit;
 pub mod filter;
 mod import;
+#[cfg(feature = "bench")]
+pub mod measure;
 mod os;
 mod proto;
 pub mod record;

@@ -62,7 +62,7 @@ impl SharedWords {
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len) }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "bench"))]
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
