@@ -6,6 +6,7 @@ use super::postmortem::{self, Cause};
 use super::{Death, RunPlan, SlotSpec};
 use crate::case::Case;
 use crate::crumb::Page;
+use crate::evidence::area::Area;
 use crate::os;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::{Outcome, clip};
@@ -48,6 +49,7 @@ pub(super) struct Worker {
     child: Child,
     receiver: Receiver,
     page: Page,
+    area: Area,
     stdout: Capture,
     stderr: Capture,
     prior: Vec<String>,
@@ -71,8 +73,9 @@ pub(super) enum Attempt {
     Ended(Outcome, bool),
     /// The worker is gone.
     Lost(Outcome, Box<Death>),
-    /// The worker was gone before the case began: nobody's fault yet.
-    NotBegun(String),
+    /// The worker was gone before the case began: nobody's fault yet, unless a
+    /// thread died that worked for another case.
+    NotBegun(String, Option<(Outcome, Box<Death>)>),
     /// The run is being stopped.
     Stopped,
 }
@@ -92,8 +95,11 @@ impl Worker {
         let _ = ours.set_write_timeout(Some(Duration::from_secs(10)));
         let page = Page::create().map_err(|e| failed("cannot make a breadcrumb page", e))?;
         let mut command = command(&id, slot, plan).map_err(|e| failed("cannot prepare a worker", e))?;
-        let fds = [theirs.as_raw_fd(), page.raw_fd()];
-        command.arg("--fd").arg(fds[0].to_string()).arg("--crumb-fd").arg(fds[1].to_string());
+        let area = Area::create().map_err(|e| failed("cannot make an area for evidence", e))?;
+        let fds = [theirs.as_raw_fd(), page.raw_fd(), area.raw_fd()];
+        for (option, fd) in ["--fd", "--crumb-fd", "--evidence-fd"].iter().zip(fds) {
+            command.arg(option).arg(fd.to_string());
+        }
         let mut child = os::spawn_tied(&mut command, &fds).map_err(|e| failed("cannot start a worker", e))?;
         drop(theirs);
         let stdout = Capture::start(child.stdout.take());
@@ -103,6 +109,7 @@ impl Worker {
             child,
             receiver: Receiver::new(ours),
             page,
+            area,
             stdout,
             stderr,
             prior: Vec::new(),
@@ -122,7 +129,8 @@ impl Worker {
     }
 
     fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant) -> Result<(), NoWorker> {
-        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone() };
+        let sharers = plan.slots.iter().filter(|other| other.device == slot.device).count() as u32;
+        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone(), sharers };
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
             match self.receiver.next(Some(deadline)) {
@@ -176,8 +184,7 @@ impl Worker {
             bless: plan.bless,
         };
         if let Err(error) = send(self.receiver.stream(), &message) {
-            self.kill();
-            return Attempt::NotBegun(format!("the worker was gone: {error}"));
+            return self.lost_before(format!("the worker was gone: {error}"), plan);
         }
         let deadline = Instant::now() + limit;
         let mut begun = false;
@@ -208,14 +215,21 @@ impl Worker {
                 }
                 Err(Broken::Timeout) => continue,
                 Err(Broken::Eof) if !begun => {
-                    self.kill();
-                    return Attempt::NotBegun("the worker died between two cases".into());
+                    return self.lost_before("the worker died between two cases".into(), plan);
                 }
                 Err(Broken::Eof) => Cause::Died,
                 Err(Broken::Garbage(what)) => Cause::Protocol(what),
                 Ok(other) => Cause::Protocol(clip(format!("unexpected message {other:?}"), 300)),
             };
             return self.bury(cause, plan);
+        }
+    }
+
+    /// The worker died before the case began.
+    fn lost_before(&mut self, why: String, plan: &RunPlan) -> Attempt {
+        match self.bury(Cause::Died, plan) {
+            Attempt::Lost(outcome, death) if death.crumb.lane > 0 => Attempt::NotBegun(why, Some((outcome, death))),
+            _ => Attempt::NotBegun(why, None),
         }
     }
 
@@ -237,6 +251,7 @@ impl Worker {
         death.unkillable = matches!(self.child.try_wait(), Ok(None));
         if matches!(cause, Cause::Died) {
             postmortem::fill(&mut death, status);
+            postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
         }
         let wait = Duration::from_millis(200);
         death.stderr_tail = tail(&self.stderr.text(wait));
