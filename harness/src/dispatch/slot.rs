@@ -43,7 +43,7 @@ fn charged(death: &Death, running: &Job, ahead: &mut VecDeque<Job>) -> Option<Jo
     if *lane == 0 || case.is_empty() {
         return None;
     }
-    let same = |job: &Job| u64::from(crate::crc::crc32(job.case.id.as_bytes())) == *case_crc;
+    let same = |job: &Job| crate::crc::crc32(job.case.id.as_bytes()) == *case_crc;
     if same(running) {
         return None;
     }
