@@ -16,12 +16,12 @@ mod device;
 mod dispatch;
 mod escape;
 mod exit;
-pub mod filter;
 mod import;
 mod os;
 mod proto;
 pub mod record;
 mod report;
+pub mod select;
 #[allow(dead_code, unused_imports, reason = "some of it is for reports that come with their data")]
 mod stats;
 mod units;
