@@ -25,6 +25,9 @@ pub struct Wanted {
     pub(crate) listed: Option<IdList>,
     /// Only what earlier runs left.
     pub(crate) rerun: Option<Rerun>,
+    /// Only what can be measured: no refusals, and without other wishes only
+    /// cases that state their traffic or a goal.
+    pub bench: bool,
     /// The part of the selection that is meant.
     pub shard: Option<Shard>,
 }
@@ -73,7 +76,10 @@ pub fn choose(wanted: &Wanted, cases: Vec<Case>, past: &Past, run: &FromRun) -> 
         let subject = Subject { case, last: past.last(&case.id), quarantined };
         wanted.exprs.iter().all(|expr| expr.matches(&subject))
     };
-    let matching: Vec<bool> = cases.iter().map(|case| positive(case) && holds(case)).collect();
+    let mut matching: Vec<bool> = cases.iter().map(|case| positive(case) && holds(case)).collect();
+    if wanted.bench && matching.contains(&true) {
+        measurable(wanted, &cases, &mut matching)?;
+    }
     let keep: Vec<bool> = cases.iter().zip(&matching).map(|(case, fits)| *fits && left(&case.id)).collect();
     let (matches, count) = (matching.iter().filter(|fits| **fits).count(), keep.iter().filter(|fits| **fits).count());
     if matches == 0 {
@@ -93,6 +99,23 @@ pub fn choose(wanted: &Wanted, cases: Vec<Case>, past: &Past, run: &FromRun) -> 
         in_shard(shard, &mut chosen);
     }
     Ok(chosen)
+}
+
+/// Leaves what `bench` can measure; an error if that is nothing.
+fn measurable(wanted: &Wanted, cases: &[Case], matching: &mut [bool]) -> Result<()> {
+    let mut only = |fits: fn(&Case) -> bool, message: &str, note: &str| {
+        matching.iter_mut().zip(cases).for_each(|(keep, case)| *keep &= fits(case));
+        match matching.contains(&true) {
+            true => Ok(()),
+            false => Err(Diagnostic::user(code::NOTHING_SELECTED, message).note(note)),
+        }
+    };
+    if !wanted.narrowed() {
+        let note = "`bench --filter '*'` measures any case";
+        only(|case| case.perf.is_some(), "no case has a `; perf:` directive", note)?;
+    }
+    let message = "every selected case is a refusal, which has nothing to measure";
+    only(|case| case.errors.is_empty() && case.unsupported.is_none(), message, "`run` checks refusals")
 }
 
 fn names(wanted: &Wanted) -> impl Iterator<Item = &str> {
@@ -177,4 +200,118 @@ fn nearest_ids<'a>(id: &str, cases: &'a [Case]) -> Vec<&'a str> {
     list.sort_by_cached_key(|other| std::cmp::Reverse(common(other)));
     list.truncate(4);
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{IdList, Last};
+    use super::*;
+
+    fn cases() -> Vec<Case> {
+        let ids = ["A.one/n=1", "A.one/n=2", "A.two", "B.one", "B.two"];
+        let tags = |id: &str| if id.ends_with("two") { vec!["pair".to_string()] } else { Vec::new() };
+        ids.map(|id| Case { id: id.into(), tags: tags(id), suite: id[..1].into(), ..Case::default() }).to_vec()
+    }
+
+    fn past(outcomes: &[(&str, &str)]) -> Past {
+        let last = |outcome: &str| Last { outcome: outcome.into(), dur_ns: None, runs: 1 };
+        let cases = outcomes.iter().map(|(id, outcome)| (id.to_string(), last(outcome))).collect();
+        Past { cases, ..Past::default() }
+    }
+
+    fn run(wanted: &Wanted, past: &Past) -> Result<Chosen> {
+        choose(wanted, cases(), past, &FromRun::default())
+    }
+
+    #[track_caller]
+    fn check(wanted: Wanted, expected: &[&str]) {
+        let chosen = run(&wanted, &Past::default()).unwrap_or_else(|error| panic!("{error}"));
+        let ids: Vec<&str> = chosen.cases.iter().map(|case| case.id.as_str()).collect();
+        assert_eq!(ids, expected);
+    }
+
+    #[track_caller]
+    fn check_refused(wanted: Wanted, past: &Past, part: &str) {
+        let error = run(&wanted, past).expect_err("refused").to_string();
+        assert!(error.contains(part), "{error}");
+    }
+
+    fn filter(text: &str) -> Vec<Filter> {
+        vec![Filter::parse(text).expect("good")]
+    }
+
+    fn expr(text: &str) -> Vec<Expr> {
+        vec![Expr::parse(text).expect("good")]
+    }
+
+    #[test]
+    fn parts_of_the_selection_add_and_narrow() {
+        let none = Wanted::default;
+        check(none(), &["A.one/n=1", "A.one/n=2", "A.two", "B.one", "B.two"]);
+        check(Wanted { filters: filter("A.*"), ..none() }, &["A.one/n=1", "A.one/n=2", "A.two"]);
+        check(Wanted { filters: filter("A.*"), tags: vec!["pair".into()], ..none() }, &["A.two"]);
+        check(Wanted { exact: vec!["B.two".into()], ..none() }, &["B.two"]);
+        check(Wanted { exact: vec!["B.two".into()], filters: filter("*=1"), ..none() }, &["A.one/n=1", "B.two"]);
+        check(Wanted { exprs: expr("suite(B) & tag(pair)"), filters: filter("*"), ..none() }, &["B.two"]);
+        let listed = Some(IdList::parse("list", "# twos\nA.two # why\n\n  B.two\r\n"));
+        check(Wanted { listed: listed.clone(), ..none() }, &["A.two", "B.two"]);
+        check(Wanted { listed, exprs: expr("suite(A)"), ..none() }, &["A.two"]);
+        check(Wanted { shard: Shard::parse("2/2").ok(), ..none() }, &["A.one/n=2", "B.one"]);
+        check(Wanted { shard: Shard::parse("5/9").ok(), filters: filter("A.*"), ..none() }, &[]);
+    }
+
+    #[test]
+    fn selecting_nothing_says_why() {
+        let none = Past::default();
+        check_refused(Wanted { filters: filter("C.*"), ..Wanted::default() }, &none, "none of 5 cases");
+        check_refused(Wanted { exprs: expr("none | perf"), ..Wanted::default() }, &none, "read as none | perf");
+        check_refused(Wanted { exact: vec!["A.tow".into()], ..Wanted::default() }, &none, "did you mean `A.two`?");
+        check_refused(Wanted { tags: vec!["pairs".into()], ..Wanted::default() }, &none, "did you mean `pair`?");
+        let listed = Some(IdList::parse("list", "A.two\nB.tow\nC\n"));
+        check_refused(Wanted { listed, ..Wanted::default() }, &none, "list:2: there is no case `B.tow`, and 1 more");
+        check_refused(Wanted { bench: true, ..Wanted::default() }, &none, "perf:");
+        check_refused(Wanted { rerun: Some(Rerun::Failed), ..Wanted::default() }, &none, "no earlier run");
+    }
+
+    #[test]
+    fn a_rerun_takes_what_is_left() {
+        let past = past(&[
+            ("A.two", "pass"),
+            ("B.one", "crash.sigsegv"),
+            ("B.two", "fail.numerics"),
+            ("A.one/n=1", "flaky.x"),
+        ]);
+        let rerun = |rerun, filters| {
+            let chosen = run(&Wanted { rerun: Some(rerun), filters, ..Wanted::default() }, &past).expect("chooses");
+            (chosen.cases.into_iter().map(|case| case.id).collect::<Vec<_>>(), chosen.outstanding)
+        };
+        let none: Vec<String> = Vec::new();
+        assert_eq!(rerun(Rerun::Failed, vec![]), (vec!["B.one".into(), "B.two".into()], none.clone()));
+        assert_eq!(rerun(Rerun::Failed, filter("*.two")), (vec!["B.two".into()], vec!["B.one".into()]));
+        assert_eq!(rerun(Rerun::Flaky, vec![]), (vec!["A.one/n=1".into()], none.clone()));
+        assert_eq!(rerun(Rerun::NotRun, vec![]), (vec!["A.one/n=2".into()], none));
+        let failed = Wanted { rerun: Some(Rerun::Failed), filters: filter("A.*"), ..Wanted::default() };
+        check_refused(failed, &past, "but 2 others do");
+    }
+
+    #[test]
+    fn a_rerun_of_nothing_is_fine() {
+        let wanted = Wanted { rerun: Some(Rerun::Failed), ..Wanted::default() };
+        let chosen = run(&wanted, &past(&[("A.two", "pass")])).expect("fine");
+        assert!(chosen.cases.is_empty() && chosen.notes == ["nothing is left: no case failed last time"]);
+    }
+
+    #[test]
+    fn a_record_tells_failed_from_not_run() {
+        let record = |text: &str| serde_json::from_str(text).expect("JSON");
+        let from = FromRun::of(&[
+            record(r#"{"k":"selected","ids":["A.two","B.one","B.two"]}"#),
+            record(r#"{"k":"verdict","case_id":"A.two","verdict":"pass"}"#),
+            record(r#"{"k":"verdict","case_id":"B.one","verdict":"hang"}"#),
+        ]);
+        let wanted = Wanted { rerun: Some(Rerun::Run("x".into())), ..Wanted::default() };
+        let chosen = choose(&wanted, cases(), &Past::default(), &from).expect("chooses");
+        let ids: Vec<&str> = chosen.cases.iter().map(|case| case.id.as_str()).collect();
+        assert_eq!(ids, ["B.one", "B.two"]);
+    }
 }

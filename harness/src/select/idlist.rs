@@ -10,7 +10,7 @@ const MAX_BYTES: u64 = 32 << 20;
 
 /// Ids with the line of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IdList {
+pub(crate) struct IdList {
     /// The file, for messages.
     pub(super) name: String,
     pub(super) ids: Vec<(usize, String)>,

@@ -1,8 +1,9 @@
 //! `--rerun`: the cases that earlier runs left.
 
-use super::past::{Last, Past};
+use super::past::{Last, Past, Verdicts};
 use crate::escape::short;
 use engine::diag::{Diagnostic, Result, code};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// What to run again.
@@ -73,4 +74,32 @@ pub(crate) struct FromRun {
     pub(crate) failed: BTreeSet<String>,
     /// Cases that were selected and did not come to a verdict.
     pub(crate) not_run: BTreeSet<String>,
+}
+
+impl FromRun {
+    /// From the records of a log: `selected` names all cases of the run, each
+    /// `verdict` one that came to its end.
+    pub(crate) fn of(records: &[Value]) -> Self {
+        let mut of = Self::default();
+        for record in records {
+            match (record["k"].as_str(), record["case_id"].as_str()) {
+                (Some("selected"), _) => {
+                    let ids = record["ids"].as_array().into_iter().flatten();
+                    of.not_run.extend(ids.filter_map(Value::as_str).map(String::from));
+                }
+                (Some("verdict"), Some(id)) => {
+                    let verdict = Verdicts::of(record["verdict"].as_str().unwrap_or_default());
+                    if verdict == Verdicts::Infra {
+                        continue;
+                    }
+                    of.not_run.remove(id);
+                    if verdict.is_failure() || verdict == Verdicts::Flaky {
+                        of.failed.insert(id.into());
+                    }
+                }
+                _ => {}
+            }
+        }
+        of
+    }
 }

@@ -128,6 +128,6 @@ mod tests {
         assert!((0..100).all(|position| shard.keeps(position, "A.b/n=1") == shard.keeps(0, "A.b/n=1")));
         let kept = (0..4000).filter(|n| shard.keeps(0, &format!("A.b/n={n}"))).count();
         assert!((900..1100).contains(&kept), "{kept}");
-        assert_eq!(place("A.b/n=1"), 0x7dbc_18f5_ea1a_cd98);
+        assert_eq!(place("A.b/n=1"), 0x8bac_1196_fd20_36ba);
     }
 }

@@ -23,9 +23,7 @@ impl Expr {
             What::Text(Text::Tag, tag) => {
                 ("tag", tag, cases.iter().flat_map(|case| &case.tags).map(String::as_str).collect())
             }
-            What::Text(Text::Suite, suite) => {
-                ("suite", suite, cases.iter().map(|case| case.suite.as_str()).collect())
-            }
+            What::Text(Text::Suite, suite) => ("suite", suite, cases.iter().map(|case| case.suite.as_str()).collect()),
             What::Axis(axis, ..) => {
                 ("axis", axis, cases.iter().flat_map(|case| axes(&case.id)).map(|(key, _)| key).collect())
             }

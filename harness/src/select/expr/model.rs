@@ -67,13 +67,8 @@ pub(super) enum Mark {
     Xfail,
 }
 
-pub(super) const TEXTS: [(&str, Text); 5] = [
-    ("name", Text::Name),
-    ("suite", Text::Suite),
-    ("tag", Text::Tag),
-    ("file", Text::File),
-    ("device", Text::Device),
-];
+pub(super) const TEXTS: [(&str, Text); 5] =
+    [("name", Text::Name), ("suite", Text::Suite), ("tag", Text::Tag), ("file", Text::File), ("device", Text::Device)];
 
 pub(super) const MARKS: [(&str, Mark); 5] = [
     ("quarantined", Mark::Quarantined),
@@ -96,15 +91,8 @@ pub(super) enum Op {
 
 impl Op {
     /// Longer ones first, so that a prefix is not taken for the whole.
-    pub(super) const ALL: [(&str, Op); 7] = [
-        ("==", Op::Eq),
-        ("!=", Op::Ne),
-        ("<=", Op::Le),
-        (">=", Op::Ge),
-        ("=", Op::Eq),
-        ("<", Op::Lt),
-        (">", Op::Gt),
-    ];
+    pub(super) const ALL: [(&str, Op); 7] =
+        [("==", Op::Eq), ("!=", Op::Ne), ("<=", Op::Le), (">=", Op::Ge), ("=", Op::Eq), ("<", Op::Lt), (">", Op::Gt)];
 
     pub(super) fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
         match self {

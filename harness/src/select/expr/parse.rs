@@ -105,8 +105,11 @@ impl<'a> Parser<'a> {
         while self.take(&["!", "not"]) {
             negated = !negated;
         }
-        let node = self.primary()?;
-        Ok(if negated { Node::Not(Box::new(node)) } else { node })
+        Ok(match (negated, self.primary()?) {
+            (false, node) => node,
+            (true, Node::Not(node)) => *node,
+            (true, node) => Node::Not(Box::new(node)),
+        })
     }
 
     fn primary(&mut self) -> Result<Node> {
@@ -123,7 +126,9 @@ impl<'a> Parser<'a> {
                     let hint = "it is not closed";
                     return Err(match self.peek() {
                         None => fault(self.text, open..open + 1, "a `)` is missing", hint),
-                        Some(_) => self.here("two conditions without `&` or `|` between them", "`&` for both, `|` for any"),
+                        Some(_) => {
+                            self.here("two conditions without `&` or `|` between them", "`&` for both, `|` for any")
+                        }
                     });
                 }
                 self.depth -= 1;
