@@ -15,6 +15,7 @@ mod crumb;
 mod device;
 mod dispatch;
 mod escape;
+mod evidence;
 mod exit;
 mod import;
 mod os;

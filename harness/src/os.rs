@@ -1,6 +1,10 @@
 //! What the operating system must do for us: shared pages, and children that
 //! never outlive this process. All `unsafe` of the crate is here.
 
+pub(crate) mod crash;
+pub(crate) mod fault;
+pub(crate) mod orphans;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -62,7 +66,6 @@ impl SharedWords {
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len) }
     }
 
-    #[cfg(test)]
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
@@ -77,6 +80,21 @@ impl Drop for SharedWords {
         // SAFETY: unmaps exactly what `map` mapped; no reference outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.words.as_ptr().cast(), self.len * 8) };
     }
+}
+
+/// Maps a whole file for the rest of the process's life: the modules of dead
+/// workers, which many deaths share.
+pub(crate) fn map_file(path: &std::path::Path) -> io::Result<&'static [u8]> {
+    let file = std::fs::File::open(path)?;
+    let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    if len == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: a fresh private mapping at an address the kernel chooses, as long as the file.
+    let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, &file, 0)? };
+    // SAFETY: mapped and never unmapped. Modules are replaced by renaming, not
+    // rewritten in place, while something runs from them.
+    Ok(unsafe { std::slice::from_raw_parts(address.cast(), len) })
 }
 
 /// Spawns a child in a process group of its own that inherits exactly the
@@ -125,21 +143,6 @@ pub(crate) fn inherited_fd(fd: RawFd) -> io::Result<OwnedFd> {
 pub(crate) fn signal_group(child: &Child, signal: Signal) {
     if let Some(pid) = Pid::from_raw(child.id() as i32) {
         let _ = rustix::process::kill_process_group(pid, signal);
-    }
-}
-
-/// Writes to an address that is never mapped: a real segmentation fault.
-pub(crate) fn write_unmapped() {
-    let address = std::hint::black_box(4096usize) - 4088;
-    // SAFETY: none. It is the fault that the caller asks for, and ends the process.
-    unsafe { std::ptr::without_provenance_mut::<u64>(address).write_volatile(1) };
-}
-
-/// Reads a mapping behind the end of its file: a real bus error.
-pub(crate) fn read_past_end() {
-    if let Ok(area) = SharedWords::create(512) {
-        let _ = rustix::fs::ftruncate(&area.fd, 0);
-        std::hint::black_box(area.words()[0].load(std::sync::atomic::Ordering::Relaxed));
     }
 }
 

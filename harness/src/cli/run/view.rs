@@ -102,6 +102,7 @@ impl<'a> View<'a> {
             "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
             "perf": outcome.perf,
+            "leaks": outcome.leaks,
             "death": result.death,
         });
         self.store.append("attempt", &fields);
