@@ -93,83 +93,140 @@ fn check_error(text: &str, wanted: Expect) {
 
 #[test]
 fn mistakes_have_a_place_and_a_way_out() {
-    check_error("tag(resize) & nmae(A*)", expect![[r#"
+    check_error(
+        "tag(resize) & nmae(A*)",
+        expect![[r#"
         error[E0504]: there is no condition `nmae`
           -E tag(resize) & nmae(A*)
-                           ^^^^ did you mean `name`?"#]]);
-    check_error("dur > 5GiB | tag(x)", expect![[r#"
+                           ^^^^ did you mean `name`?"#]],
+    );
+    check_error(
+        "dur > 5GiB | tag(x)",
+        expect![[r#"
         error[E0504]: `dur` is compared with a time such as 100ms or 1.5s
           -E dur > 5GiB | tag(x)
-                   ^^^^ `5GiB` is none"#]]);
-    check_error("tag(x) tag(y)", expect![[r#"
+                   ^^^^ `5GiB` is none"#]],
+    );
+    check_error(
+        "tag(x) tag(y)",
+        expect![[r#"
         error[E0504]: two conditions without `&` or `|` between them
           -E tag(x) tag(y)
-                    ^^^ `&` for both, `|` for any"#]]);
-    check_error("tag(x", expect![[r#"
+                    ^^^ `&` for both, `|` for any"#]],
+    );
+    check_error(
+        "tag(x",
+        expect![[r#"
         error[E0504]: `tag(` is not closed
           -E tag(x
-                  ^ `)` should stand here"#]]);
-    check_error("(tag(x) | all", expect![[r#"
+                  ^ `)` should stand here"#]],
+    );
+    check_error(
+        "(tag(x) | all",
+        expect![[r#"
         error[E0504]: a `)` is missing
           -E (tag(x) | all
-             ^ it is not closed"#]]);
-    check_error("all)", expect![[r#"
+             ^ it is not closed"#]],
+    );
+    check_error(
+        "all)",
+        expect![[r#"
         error[E0504]: a `)` that nothing opened
           -E all)
-                ^ remove it, or open it before"#]]);
-    check_error("all &", expect![[r#"
+                ^ remove it, or open it before"#]],
+    );
+    check_error(
+        "all &",
+        expect![[r#"
         error[E0504]: the expression ends where a condition should stand
           -E all &
-                  ^ for example: tag(resize)"#]]);
-    check_error("  ", expect![[r#"
+                  ^ for example: tag(resize)"#]],
+    );
+    check_error(
+        "  ",
+        expect![[r#"
         error[E0504]: the expression is empty
           -E   
-             ^^ for example: tag(resize) & !last(pass)"#]]);
-    check_error("last(passed)", expect![[r#"
+             ^^ for example: tag(resize) & !last(pass)"#]],
+    );
+    check_error(
+        "last(passed)",
+        expect![[r#"
         error[E0504]: `last` does not know `passed`
           -E last(passed)
-                  ^^^^^^ did you mean `pass`?"#]]);
-    check_error("dur 5s", expect![[r#"
+                  ^^^^^^ did you mean `pass`?"#]],
+    );
+    check_error(
+        "dur 5s",
+        expect![[r#"
         error[E0504]: `dur` is compared with something
           -E dur 5s
-                 ^^ one of = != < <= > >="#]]);
-    check_error("dur >", expect![[r#"
+                 ^^ one of = != < <= > >="#]],
+    );
+    check_error(
+        "dur >",
+        expect![[r#"
         error[E0504]: a value should stand here
           -E dur >
-                  ^ for example: dur > 100ms, axis(m) = 1024"#]]);
-    check_error("arch >= 1e999", expect![[r#"
+                  ^ for example: dur > 100ms, axis(m) = 1024"#]],
+    );
+    check_error(
+        "arch >= 1e999",
+        expect![[r#"
         error[E0504]: `arch` is compared with a number such as 2 or 1e6
           -E arch >= 1e999
-                     ^^^^^ `1e999` is none"#]]);
-    check_error("device(gpu)", expect![[r#"
+                     ^^^^^ `1e999` is none"#]],
+    );
+    check_error(
+        "device(gpu)",
+        expect![[r#"
         error[E0504]: there is no device `gpu`
           -E device(gpu)
-                    ^^^ known: sim, cuda, ref"#]]);
-    check_error("name()", expect![[r#"
+                    ^^^ known: sim, cuda, ref"#]],
+    );
+    check_error(
+        "name()",
+        expect![[r#"
         error[E0504]: `name()` is empty
           -E name()
-                  ^ `*` matches anything"#]]);
-    check_error("name(\"a", expect![[r#"
+                  ^ `*` matches anything"#]],
+    );
+    check_error(
+        "name(\"a",
+        expect![[r#"
         error[E0504]: a quote is not closed
           -E name("a
-                  ^ `"` is missing behind it"#]]);
-    check_error("tag", expect![[r#"
+                  ^ `"` is missing behind it"#]],
+    );
+    check_error(
+        "tag",
+        expect![[r#"
         error[E0504]: `tag` needs parentheses
           -E tag
-                ^ for example: tag(...)"#]]);
-    check_error("frobnicate", expect![[r#"
+                ^ for example: tag(...)"#]],
+    );
+    check_error(
+        "frobnicate",
+        expect![[r#"
         error[E0504]: there is no condition `frobnicate`
           -E frobnicate
              ^^^^^^^^^^
-          note: known: name, suite, tag, file, device, quarantined, perf, refusal, unsupported, xfail, dur, timeout, arch, memory, inputs, rank, elements, runs, last, axis, all, none"#]]);
-    check_error("all \u{1b}[31m", expect![[r#"
+          note: known: name, suite, tag, file, device, quarantined, perf, refusal, unsupported, xfail, dur, timeout, arch, memory, inputs, rank, elements, runs, last, axis, all, none"#]],
+    );
+    check_error(
+        "all \u{1b}[31m",
+        expect![[r#"
         error[E0504]: the expression holds the control character '\u{1b}'
           -E all \x1b[31m
-                 ^^^^ remove it"#]]);
-    check_error("ünknown(x)", expect![[r#"
+                 ^^^^ remove it"#]],
+    );
+    check_error(
+        "ünknown(x)",
+        expect![[r#"
         error[E0504]: a condition should stand here
           -E ünknown(x)
-             ^^^^^^^ for example: name(*Scheduler*), dur > 100ms"#]]);
+             ^^^^^^^ for example: name(*Scheduler*), dur > 100ms"#]],
+    );
 }
 
 /// Words that no case has are mistakes, not empty selections.
@@ -182,7 +239,8 @@ fn words_are_held_against_the_cases() {
     expect![[r#"
         error[E0504]: no case has the tag `resise`
           -E all | tag(resise)
-                   ^^^^^^^^^^^ did you mean `resize`?"#]].assert_eq(&error);
+                   ^^^^^^^^^^^ did you mean `resize`?"#]]
+    .assert_eq(&error);
     assert!(checked("suite(Rezise*)").is_err() && checked("!axis(n) = 1").is_err());
 }
 
@@ -190,10 +248,13 @@ fn words_are_held_against_the_cases() {
 fn size_and_depth_are_bounded() {
     let nested = |depth: usize| format!("{}all{}", "(".repeat(depth), ")".repeat(depth));
     assert!(Expr::parse(&nested(64)).is_ok());
-    check_error(&nested(65), expect![[r#"
+    check_error(
+        &nested(65),
+        expect![[r#"
         error[E0504]: parentheses are nested deeper than 64
           -E ...((((((((((((((((((((((((((((((((((((all)))))))))))))))))))))))))))))))...
-                                                   ^ flatten the expression"#]]);
+                                                   ^ flatten the expression"#]],
+    );
     assert!(Expr::parse(&nested(100_000)).expect_err("too long").to_string().contains("--from-file"));
     let many = ["name(A*)"; 1400].join(" | ");
     assert!(!Expr::parse(&many).expect("flat").matches(&Subject { case: &case(), last: None, quarantined: false }));
