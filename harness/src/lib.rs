@@ -17,7 +17,6 @@ mod dispatch;
 mod escape;
 mod evidence;
 mod exit;
-pub mod filter;
 mod import;
 #[cfg(feature = "bench")]
 pub mod measure;
@@ -25,6 +24,7 @@ mod os;
 mod proto;
 pub mod record;
 mod report;
+pub mod select;
 #[allow(dead_code, unused_imports, reason = "some of it is for reports that come with their data")]
 mod stats;
 mod units;
