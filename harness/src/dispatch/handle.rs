@@ -59,7 +59,7 @@ pub(super) struct Worker {
     stderr: Capture,
     prior: Vec<String>,
     /// How it ended between two cases.
-    ending: Option<Ending>,
+    pub(super) ending: Option<Ending>,
     /// Processes that the kernel had killed for memory when it was started.
     kills: u64,
     pub(super) cases_run: u64,
@@ -82,8 +82,9 @@ pub(super) enum Attempt {
     Ended(Outcome, bool),
     /// The worker is gone.
     Lost(Outcome, Box<Death>),
-    /// The worker was gone before the case began: nobody's fault yet.
-    NotBegun(String),
+    /// The worker was gone before the case began: nobody's fault yet, unless a
+    /// thread died that worked for another case.
+    NotBegun(String, Option<(Outcome, Box<Death>)>),
     /// The run is being stopped.
     Stopped,
 }
@@ -196,8 +197,7 @@ impl Worker {
             bless: plan.bless,
         };
         if let Err(error) = send(self.receiver.stream(), &message) {
-            self.ending = self.wait(END_LIMIT).map(Ending::Exited);
-            return Attempt::NotBegun(format!("the worker was gone: {error}"));
+            return self.lost_before(format!("the worker was gone: {error}"), plan);
         }
         let deadline = Instant::now() + limit;
         let mut begun = false;
@@ -228,8 +228,7 @@ impl Worker {
                 }
                 Err(Broken::Timeout) => continue,
                 Err(Broken::Eof) if !begun => {
-                    self.ending = self.wait(END_LIMIT).map(Ending::Exited);
-                    return Attempt::NotBegun("the worker died between two cases".into());
+                    return self.lost_before("the worker died between two cases".into(), plan);
                 }
                 // What comes before `begin` is not of this case.
                 Err(Broken::Garbage(what)) if !begun => return self.broke(what),
@@ -246,7 +245,17 @@ impl Worker {
     fn broke(&mut self, what: String) -> Attempt {
         let what = clip(what, 300);
         self.ending = Some(Ending::Broke(what.clone()));
-        Attempt::NotBegun(format!("the worker broke the protocol between two cases: {what}"))
+        Attempt::NotBegun(format!("the worker broke the protocol between two cases: {what}"), None)
+    }
+
+    /// The worker died before the case began.
+    fn lost_before(&mut self, why: String, plan: &RunPlan) -> Attempt {
+        let Attempt::Lost(outcome, death) = self.bury(Cause::Died, plan) else { return Attempt::NotBegun(why, None) };
+        // Without a status of its own it lived on and was killed just now.
+        if death.signal.is_some() || death.exit_code.is_some() {
+            self.ending = self.child.try_wait().ok().flatten().map(Ending::Exited);
+        }
+        Attempt::NotBegun(why, (death.crumb.lane > 0).then_some((outcome, death)))
     }
 
     /// The case did not end: collect the evidence, end the worker.
