@@ -1,7 +1,6 @@
 //! A worker's standard output or error, drained so that it never blocks, and
 //! bounded: the head and the tail of what came since the last mark.
 
-use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +10,8 @@ const KEPT: usize = 64 << 10;
 #[derive(Default)]
 struct Kept {
     head: Vec<u8>,
-    tail: VecDeque<u8>,
+    /// Up to twice what is kept, so that bytes are moved rarely.
+    tail: Vec<u8>,
     total: u64,
     closed: bool,
 }
@@ -26,7 +26,7 @@ impl Capture {
         if let Some(mut stream) = stream {
             let shared = kept.clone();
             std::thread::spawn(move || {
-                let mut chunk = [0u8; 16 << 10];
+                let mut chunk = vec![0u8; 64 << 10];
                 while let Ok(n @ 1..) = stream.read(&mut chunk) {
                     lock(&shared).push(&chunk[..n]);
                 }
@@ -63,20 +63,21 @@ impl Kept {
         self.total += bytes.len() as u64;
         let room = KEPT - self.head.len();
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
-        self.head.extend(head);
-        self.tail.extend(rest);
-        let excess = self.tail.len().saturating_sub(KEPT);
-        self.tail.drain(..excess);
+        self.head.extend_from_slice(head);
+        self.tail.extend_from_slice(rest);
+        if self.tail.len() > 2 * KEPT {
+            self.tail.drain(..self.tail.len() - KEPT);
+        }
     }
 
     fn text(&self) -> String {
-        let tail: Vec<u8> = self.tail.iter().copied().collect();
+        let tail = &self.tail[self.tail.len().saturating_sub(KEPT)..];
         let cut = self.total - (self.head.len() + tail.len()) as u64;
         let mut text = String::from_utf8_lossy(&self.head).into_owned();
         if cut > 0 {
             text.push_str(&format!("\n... {cut} bytes cut ...\n"));
         }
-        text.push_str(&String::from_utf8_lossy(&tail));
+        text.push_str(&String::from_utf8_lossy(tail));
         text
     }
 }
