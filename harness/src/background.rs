@@ -63,6 +63,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         knobs: Knobs::default(),
         default_timeout: Duration::from_secs(120),
         forced_timeout: None,
+        phase_limits: Vec::new(),
         grace: Duration::from_secs(2),
         mode: Mode::Check,
         bless: false,

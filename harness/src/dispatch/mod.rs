@@ -9,6 +9,7 @@ mod capture;
 mod handle;
 mod job;
 mod judge;
+mod phase;
 mod pool;
 mod postmortem;
 mod queue;
@@ -17,6 +18,7 @@ mod source;
 
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;
+pub(crate) use phase::PhaseLimit;
 pub(crate) use pool::run;
 pub(crate) use queue::{Known, Policy, Queue, order};
 pub(crate) use source::{Settled, Source, Take};
@@ -83,6 +85,8 @@ pub(crate) struct RunPlan {
     /// Time of a case unless it has its own; the command line's wins over both.
     pub(crate) default_timeout: Duration,
     pub(crate) forced_timeout: Option<Duration>,
+    /// Time for single phases, whatever the case as a whole may take.
+    pub(crate) phase_limits: Vec<PhaseLimit>,
     /// Between TERM and KILL.
     pub(crate) grace: Duration,
     pub(crate) mode: Mode,
@@ -115,6 +119,9 @@ pub(crate) struct Death {
     pub(crate) thread: Option<String>,
     /// Its stack, innermost call first.
     pub(crate) frames: Vec<Frame>,
+    /// Which kind of hang it is.
+    #[serde(skip)]
+    pub(crate) hang: String,
     /// Calls in the middle of the stack that are left out.
     pub(crate) frames_left_out: usize,
     /// Stacks of the threads of a hanging worker.
@@ -130,6 +137,8 @@ pub(crate) struct Death {
     /// States of the threads of a hanging worker, as in `/proc`.
     pub(crate) threads: String,
     pub(crate) unkillable: bool,
+    /// What the kernel says about a process that could not be killed.
+    pub(crate) proc_state: String,
 }
 
 /// What happens during a run, in order for each slot.

@@ -79,6 +79,7 @@ pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStor
         knobs: Knobs { compile_threads: args.isolation.compile_threads },
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
+        phase_limits: args.time.phases.clone(),
         grace: args.time.grace.unwrap_or(DEFAULT_GRACE),
         mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
         bless: args.output.bless,
