@@ -74,9 +74,9 @@ extern "C" __global__ void takes_shared(unsigned* out) {
   out[threadIdx.x] = words[threadIdx.x ^ 1];
 }
 
-//// takes_registers
+//// crowded
 // Lives on more registers than a full block has for each thread.
-extern "C" __global__ void takes_registers(const volatile unsigned* in, unsigned* out) {
+extern "C" __global__ void crowded(const volatile unsigned* in, unsigned* out) {
   unsigned held[160];
 #pragma unroll
   for (int k = 0; k < 160; ++k) held[k] = in[k * 32 + threadIdx.x % 32];
