@@ -28,6 +28,8 @@ pub(super) struct Closing {
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
     pub(super) refused: Vec<String>,
+    /// Earlier failures that were not run again.
+    pub(super) outstanding: Vec<String>,
 }
 
 impl<'a> View<'a> {
@@ -100,6 +102,7 @@ impl<'a> View<'a> {
             "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
             "perf": outcome.perf,
+            "leaks": outcome.leaks,
             "death": result.death,
         });
         self.store.append("attempt", &fields);
@@ -140,7 +143,13 @@ impl<'a> View<'a> {
 
     pub(super) fn close(self) -> Closing {
         self.progress.close();
-        Closing { summary: self.summary, blessings: self.blessings, rows: self.rows, refused: self.refused }
+        Closing {
+            summary: self.summary,
+            blessings: self.blessings,
+            rows: self.rows,
+            refused: self.refused,
+            outstanding: Vec::new(),
+        }
     }
 }
 
