@@ -347,11 +347,11 @@ impl Trace for CrumbWriter {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::time::Instant;
 
-    fn pair() -> (Page, CrumbWriter) {
+    pub(crate) fn pair() -> (Page, CrumbWriter) {
         let page = Page::create().expect("a page");
         // A second descriptor of the same memory, as a worker inherits it.
         let fd = page.0.fd().try_clone().expect("a descriptor");
