@@ -27,6 +27,9 @@ pub(crate) enum DeviceSpec {
     Reference,
     /// A simulated device.
     Sim { ordinal: usize, threads: u32 },
+    /// A simulated device that stands for a GPU which a file plays: the UUID is
+    /// the one that it shows.
+    Played { uuid: String, threads: u32 },
     /// The GPU that `CUDA_VISIBLE_DEVICES` leaves visible.
     /// NVRTC may be in one of the folders.
     Cuda { uuid: String, nvrtc: Vec<std::path::PathBuf> },
@@ -44,8 +47,21 @@ pub(crate) enum Mode {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToWorker {
-    Init { device: DeviceSpec, seed: u64 },
-    Run { case: Box<Case>, attempt: u32, mode: Mode, bless: bool },
+    Init {
+        device: DeviceSpec,
+        seed: u64,
+    },
+    Run {
+        case: Box<Case>,
+        attempt: u32,
+        mode: Mode,
+        bless: bool,
+    },
+    /// Run a known kernel and compare its result; `spoil` makes it a wrong one,
+    /// as a sick GPU would.
+    Canary {
+        spoil: bool,
+    },
     Drain,
 }
 
@@ -59,7 +75,14 @@ pub(crate) enum FromWorker {
     },
     Ready {
         device: String,
+        /// The identity that CUDA shows, where there is a GPU.
+        uuid: Option<String>,
         notes: Vec<String>,
+    },
+    /// How the canary went: `None` where the device computes nothing.
+    Canary {
+        ok: Option<bool>,
+        detail: String,
     },
     /// The device could not be opened; the worker ends.
     Unusable {

@@ -209,6 +209,15 @@ impl Session {
         }
     }
 
+    /// The identity of the GPU, as the driver's tools print it; none of a
+    /// simulated device.
+    pub fn device_uuid(&self) -> Option<String> {
+        match &self.backend {
+            Backend::Simulator(_) => None,
+            Backend::Gpu(gpu) => Some(gpu.device.uuid()),
+        }
+    }
+
     /// Facts about the device and its libraries, one a line, for provenance.
     pub fn notes(&self) -> Vec<String> {
         match &self.backend {

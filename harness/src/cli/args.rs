@@ -4,6 +4,7 @@
 
 use super::Failure;
 use crate::case::suggest;
+use crate::device::{GpuOptions, Wanted};
 use crate::dispatch::Isolation;
 use crate::exit;
 use crate::filter::Filter;
@@ -48,13 +49,12 @@ pub(crate) enum Place {
 }
 
 /// Which devices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DeviceArg {
     /// A GPU if there is one, the simulator otherwise.
     #[default]
     Auto,
-    Gpus(usize),
-    AllGpus,
+    Gpus(Wanted),
     Sim(usize),
     Reference,
 }
@@ -74,6 +74,10 @@ pub(crate) struct Args {
     /// Tags of which a case must have each.
     pub(crate) tags: Vec<String>,
     pub(crate) device: DeviceArg,
+    /// Which GPUs are refused, and how many workers each has.
+    pub(crate) gpu: GpuOptions,
+    /// A file in the place of NVML.
+    pub(crate) nvml: Option<PathBuf>,
     pub(crate) cases: Option<PathBuf>,
     pub(crate) results: Option<PathBuf>,
     pub(crate) seed: u64,
@@ -123,7 +127,11 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("--filter", "GLOBS", "select ids, gtest syntax: 'A*:B*-C*'; repeated filters intersect"),
     ("--exact", "ID", "select one id; may be repeated"),
     ("--tag", "NAME", "select cases whose file has the tag; narrows --filter, may be repeated"),
-    ("--gpus", "N|all", "run on the N quietest GPUs, one worker process each"),
+    ("--gpus", "N|all|UUID,...", "run on the N quietest GPUs, on all, or on those named"),
+    ("--gpu-policy", "idle|any|exclusive", "refuse GPUs in use; exclusive: also other harnesses (default: any)"),
+    ("--max-gpu-util", "SHARE", "refuse GPUs that are busier: 0.10"),
+    ("--max-gpu-mem-used", "BYTES", "refuse GPUs with more memory in use: 500MiB"),
+    ("--workers-per-gpu", "K", "worker processes on each GPU (default: 1)"),
     ("--sim", "N", "run on N simulated devices"),
     ("--ref", "", "run on the reference evaluator only"),
     ("--jobs", "N", "worker processes at a time (default: one for each device)"),
@@ -145,6 +153,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("--help", "", "print this"),
     ("--version", "", "print the version"),
     ("--with-faults", "", ""),
+    ("--nvml", "FILE", ""),
     ("--fd", "N", ""),
     ("--crumb-fd", "N", ""),
 ];
@@ -239,6 +248,9 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
     };
     let one_of =
         |known: &[&str]| usage(format!("`{name}` does not know `{value}`"), suggest(value, known.iter().copied()));
+    if args.gpu.option(name, value).map_err(|d| Failure::diagnostic(exit::USAGE, &d))? {
+        return Ok(());
+    }
     match name {
         "--filter" => {
             let filter = Filter::parse(value).map_err(|d| Failure::diagnostic(exit::BAD_FILTER, &d))?;
@@ -248,8 +260,9 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
         "--tag" => args.tags.push(value.into()),
         "--gpus" | "--sim" | "--ref" => {
             let device = match (name, value) {
-                ("--gpus", "all") => DeviceArg::AllGpus,
-                ("--gpus", _) => DeviceArg::Gpus(count("GPUs")?),
+                ("--gpus", _) => {
+                    DeviceArg::Gpus(Wanted::parse(value).map_err(|d| Failure::diagnostic(exit::USAGE, &d))?)
+                }
                 ("--sim", _) => DeviceArg::Sim(count("simulated devices")?),
                 _ => DeviceArg::Reference,
             };
@@ -258,6 +271,7 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
             }
             args.device = device;
         }
+        "--nvml" => args.nvml = Some(value.into()),
         "--jobs" => args.jobs = Some(count("processes")?),
         "--cases" => args.cases = Some(value.into()),
         "--results" => args.results = Some(value.into()),
@@ -282,7 +296,8 @@ fn option(name: &str, value: &str, args: &mut Args) -> Result<(), Failure> {
                 "auto" => Format::Auto,
                 "bar" => Format::Bar,
                 "plain" => Format::Plain,
-                _ => return Err(one_of(&["auto", "bar", "plain"])),
+                "json" => Format::Json,
+                _ => return Err(one_of(&["auto", "bar", "plain", "json"])),
             }
         }
         "--stage" => {
@@ -318,6 +333,9 @@ fn check(args: &Args) -> Result<(), Failure> {
         )),
         Command::Show => Ok(()),
         Command::Import if args.operand.is_none() => Err(usage("`import` needs a file", "harness import FILE.py")),
+        _ if args.format == Format::Json && args.command != Command::Doctor => {
+            Err(usage("`--format json` belongs to `doctor`", SEE_HELP))
+        }
         _ if args.about && args.command != Command::List => Err(usage("`--about` belongs to `list`", SEE_HELP)),
         _ if args.check && args.command != Command::Fmt => Err(usage("`--check` belongs to `fmt`", SEE_HELP)),
         _ if !args.stages.is_empty() => Err(usage("`--stage` belongs to `show`", SEE_HELP)),
@@ -354,7 +372,7 @@ mod tests {
     #[test]
     fn documented_lines_parse() {
         let run = args("--gpus 4 --filter *Scheduler*").expect("good");
-        assert_eq!((run.command, run.device, run.filters.len()), (Command::Run, DeviceArg::Gpus(4), 1));
+        assert_eq!((run.command, run.device, run.filters.len()), (Command::Run, DeviceArg::Gpus(Wanted::Count(4)), 1));
         let show = args("show A.b/x=1 --stage=kernel --sim 2").expect("good");
         assert_eq!((show.operand.as_deref(), show.stages), (Some("A.b/x=1"), vec![Stage::Kernel]));
         assert_eq!(args("run --seed 0xff").expect("good").seed, 255);

@@ -73,7 +73,7 @@ fn command(args: &Args) -> Result<u8, Failure> {
         Command::Fmt => fmt::fmt(args),
         Command::Explain => explain::explain(args),
         Command::Import => import::import(args),
-        Command::Doctor => Ok(doctor::doctor(args)),
+        Command::Doctor => doctor::doctor(args),
     }
 }
 

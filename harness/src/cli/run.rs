@@ -5,15 +5,14 @@ use super::bless::Blessings;
 use super::devices::{self, Devices};
 use super::{Failure, session};
 use crate::case::Case;
-use crate::dispatch::{self, CaseResult, Event, Isolation, RunPlan};
+use crate::dispatch::{self, CaseResult, Event, Isolation, RunPlan, unfit_for_all};
 use crate::exit;
-use crate::proto::{DeviceSpec, Mode};
+use crate::proto::Mode;
 use crate::record::{History, Provenance, Row, RunStore, today, utc_stamp};
 use crate::report::{Progress, Summary, quoted, repro};
 use crate::units::show_seconds;
 use crate::verdict::{Outcome, Verdict, apply_xfail};
 use engine::diag::{Diagnostic, code};
-use engine::options::DeviceDesc;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,7 +89,7 @@ fn for_command(args: &Args, mut cases: Vec<Case>) -> Result<Vec<Case>, Failure> 
 fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<CaseResult>) {
     let (mut kept, mut skipped) = (Vec::new(), Vec::new());
     for case in cases {
-        match unmet(&case, devices) {
+        match unfit_for_all(&devices.slots, &case.require) {
             None => kept.push(Arc::new(case)),
             Some((outcome, why)) => skipped.push(CaseResult {
                 case: Arc::new(case),
@@ -106,42 +105,6 @@ fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<C
         }
     }
     (kept, skipped)
-}
-
-fn unmet(case: &Case, devices: &Devices) -> Option<(&'static str, String)> {
-    let kind = match devices.slots.first().map(|slot| &slot.device) {
-        Some(DeviceSpec::Cuda { .. }) => "cuda",
-        Some(DeviceSpec::Reference) => "ref",
-        _ => "sim",
-    };
-    let require = &case.require;
-    if !require.device.is_empty() && !require.device.iter().any(|name| name == kind) {
-        return Some(("skip.requires.device", format!("needs device {}", require.device.join(" or "))));
-    }
-    // Every chosen GPU must do, since any slot may take the case.
-    let arch = match kind {
-        "cuda" => devices.choices.iter().filter_map(|choice| choice.gpu.arch).min(),
-        "sim" => Some(simulated_arch()),
-        _ => None,
-    };
-    if let (Some(needed), Some(arch)) = (require.arch, arch)
-        && arch < needed
-    {
-        return Some(("skip.requires.arch", format!("needs compute capability {needed}, the device has {arch}")));
-    }
-    let free = devices.choices.iter().filter_map(|c| c.gpu.mem_total_bytes?.checked_sub(c.gpu.mem_used_bytes?)).min();
-    if let (Some(needed), Some(free)) = (require.memory, free)
-        && free < needed
-    {
-        return Some(("skip.requires.mem", format!("needs {needed} bytes of device memory, {free} are free")));
-    }
-    None
-}
-
-/// The simulated device's compute capability, as `[require] arch` writes it.
-fn simulated_arch() -> u32 {
-    let (major, minor) = DeviceDesc::h200().compute_capability;
-    10 * major + minor
 }
 
 fn plan(args: &Args, devices: &Devices, cases: Vec<Arc<Case>>, store: &RunStore) -> RunPlan {
@@ -185,6 +148,7 @@ fn header(args: &Args, devices: &Devices, files: usize, fingerprint: u32, select
         "mode": if args.command == Command::Bench { "bench" } else { "run" },
         "isolation": format!("{:?}", args.isolation).to_lowercase(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
+        "left": devices.left.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
         "chosen": devices.choices.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
         "nvidia": devices.nvidia,
         "cases_dir": session::cases_dir(args).display().to_string(),
@@ -256,10 +220,7 @@ impl<'a> View<'a> {
     }
 
     fn uuid(&self, slot: usize) -> Option<&str> {
-        match &self.plan.slots.get(slot)?.device {
-            DeviceSpec::Cuda { uuid, .. } => Some(uuid),
-            _ => None,
-        }
+        Some(&self.plan.slots.get(slot)?.gpu.as_ref()?.uuid)
     }
 
     fn finished(&mut self, mut result: CaseResult) {

@@ -1,7 +1,7 @@
 //! `show`: a stage of one case as text.
 
-use super::args::{Args, DeviceArg};
-use super::{Failure, session};
+use super::args::Args;
+use super::{Failure, devices, session};
 use crate::case::{Case, Target};
 use crate::exit;
 use crate::worker::{self, Stage};
@@ -10,10 +10,7 @@ use engine::options::{DeviceDesc, Options, SimOptions};
 use engine::runtime::Session;
 
 pub(super) fn show(args: &Args) -> Result<u8, Failure> {
-    let target = match args.device {
-        DeviceArg::Gpus(_) | DeviceArg::AllGpus => Target::Cuda,
-        _ => Target::Sim,
-    };
+    let target = devices::target(args);
     let wanted = args.operand.clone().unwrap_or_default();
     let mut cases = session::load_all(args, target)?.cases;
     // The ids differ where [sim] replaces sizes: a GPU's id is known too.

@@ -2,17 +2,20 @@
 //! and events for whoever records and shows them.
 
 mod capture;
+mod fit;
 mod handle;
 mod pool;
 mod postmortem;
 mod queue;
 mod slot;
 
+pub(crate) use fit::unfit_for_all;
 pub(crate) use pool::run;
 pub(crate) use queue::{Known, order};
 
 use crate::case::Case;
 use crate::crumb::Crumb;
+use crate::device::Gpu;
 use crate::proto::{DeviceSpec, Mode};
 use crate::verdict::Outcome;
 use serde::Serialize;
@@ -39,6 +42,8 @@ pub(crate) struct SlotSpec {
     pub(crate) label: String,
     /// Environment of the worker besides the allow-list.
     pub(crate) env: Vec<(String, String)>,
+    /// The GPU, as it was when it was chosen.
+    pub(crate) gpu: Option<Gpu>,
 }
 
 /// Everything a run needs.

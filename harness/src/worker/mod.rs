@@ -3,6 +3,7 @@
 
 mod args;
 mod bench;
+mod canary;
 mod compare;
 mod device;
 mod execute;

@@ -1,7 +1,7 @@
 //! The worker's loop: hello, init, ready, then run until drained or cut off.
 
 use super::device::Device;
-use super::execute;
+use super::{canary, execute};
 use crate::crumb::{CrumbWriter, Own};
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
@@ -36,7 +36,10 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
                 seed = run_seed;
                 match Device::open(&spec) {
                     Ok(opened) => {
-                        say(&receiver, &FromWorker::Ready { device: opened.name(), notes: opened.notes() })?;
+                        say(
+                            &receiver,
+                            &FromWorker::Ready { device: opened.name(), uuid: opened.uuid(), notes: opened.notes() },
+                        )?;
                         device = Some(opened);
                     }
                     Err(error) => {
@@ -54,6 +57,11 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
                 cases_run += 1;
                 let (outcome, tainted) = result.unwrap_or_else(|_| (Outcome::fail("panic.rust", panics.take()), true));
                 say(&receiver, &FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted })?;
+            }
+            Ok(ToWorker::Canary { spoil }) => {
+                let Some(device) = &device else { return Err(std::io::Error::other("canary before init")) };
+                let (ok, detail) = canary::sing(device, spoil);
+                say(&receiver, &FromWorker::Canary { ok, detail })?;
             }
             Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run }),
             Err(Broken::Eof | Broken::Timeout) => return Ok(()),
