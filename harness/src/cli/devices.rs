@@ -4,8 +4,7 @@ use super::Failure;
 use super::args::{Args, DeviceArg};
 use crate::case::Target;
 use crate::device::{
-    Choice, Gpu, GpuLock, Nvidia, Nvml, Policy, Selection, Wanted, find_nvrtc, hold, is_played, lock_folder, open,
-    select,
+    Choice, Gpu, GpuLock, Nvidia, Nvml, Policy, Selection, Wanted, find_nvrtc, hold, lock_folder, open, select,
 };
 use crate::dispatch::SlotSpec;
 use crate::exit;
@@ -45,8 +44,8 @@ impl Devices {
 /// The sizes of cases for the devices that are asked for, without looking for
 /// them: what is listed must not depend on the machine.
 pub(super) fn target(args: &Args) -> Target {
-    match args.device {
-        DeviceArg::Gpus(_) if !is_played(args.nvml.as_deref()) => Target::Cuda,
+    match args.devices.device {
+        DeviceArg::Gpus(_) if args.devices.nvml.is_none() => Target::Cuda,
         _ => Target::Sim,
     }
 }
@@ -60,8 +59,8 @@ fn cores() -> usize {
 
 /// Chooses devices; says what it found and why it took them.
 pub(super) fn resolve(args: &Args) -> Result<Devices, Failure> {
-    let nvml = || open(args.nvml.as_deref()).map_err(|d| Failure::diagnostic(exit::USAGE, &d));
-    match &args.device {
+    let nvml = || open(args.devices.nvml.as_deref()).map_err(|d| Failure::diagnostic(exit::USAGE, &d));
+    match &args.devices.device {
         DeviceArg::Reference => Ok(reference(args)),
         DeviceArg::Sim(count) => Ok(simulated(args, *count, Vec::new(), None)),
         DeviceArg::Gpus(wanted) => {
@@ -108,7 +107,7 @@ fn numbered(kind: &str, count: usize) -> Vec<String> {
 }
 
 fn reference(args: &Args) -> Devices {
-    let jobs = args.jobs.unwrap_or_else(|| cores().min(MAX_DEFAULT_SIM));
+    let jobs = args.devices.jobs.unwrap_or_else(|| cores().min(MAX_DEFAULT_SIM));
     let slots = labels(&numbered("ref", jobs), jobs).into_iter();
     let slots = slots.map(|(_, label)| SlotSpec {
         device: DeviceSpec::Reference,
@@ -132,7 +131,7 @@ fn reference(args: &Args) -> Devices {
 }
 
 fn simulated(args: &Args, count: usize, mut notes: Vec<String>, nvidia: Option<Nvidia>) -> Devices {
-    let jobs = args.jobs.unwrap_or(count);
+    let jobs = args.devices.jobs.unwrap_or(count);
     let threads = (cores() / jobs).max(1) as u32;
     let slots = labels(&numbered("sim", count), jobs).into_iter();
     let slots = slots.map(|(ordinal, label)| {
@@ -158,8 +157,8 @@ fn simulated(args: &Args, count: usize, mut notes: Vec<String>, nvidia: Option<N
 fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wanted) -> Result<Devices, Failure> {
     let mut locks = Vec::new();
     let folder = lock_folder();
-    let alone = args.gpu.policy == Policy::Exclusive;
-    let selection = select(&found, wanted, &args.gpu, |gpu| {
+    let alone = args.devices.gpu.policy == Policy::Exclusive;
+    let selection = select(&found, wanted, &args.devices.gpu, |gpu| {
         locks.extend(hold(&folder, &gpu.uuid, alone)?);
         Ok(())
     });
@@ -167,9 +166,9 @@ fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wanted) -> Res
         return Err(too_few(&found, &selection, missing, wanted));
     }
     let Selection { taken, left, .. } = selection;
-    let per_gpu = args.gpu.workers_per_gpu;
+    let per_gpu = args.devices.gpu.workers_per_gpu;
     let all = taken.len() * per_gpu.unwrap_or(1);
-    let jobs = match (args.jobs, per_gpu) {
+    let jobs = match (args.devices.jobs, per_gpu) {
         (Some(jobs), Some(_)) => jobs.min(all),
         (Some(jobs), None) => jobs,
         (None, _) => all,

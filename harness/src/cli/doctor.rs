@@ -62,7 +62,7 @@ struct Found {
 pub(super) fn doctor(args: &Args) -> Result<u8, Failure> {
     let found = look(args)?;
     let features = features(&found);
-    match args.format {
+    match args.output.format {
         Format::Json => print(&format!("{:#}\n", document(&found, &features))),
         _ => print(&text(&found, &features)),
     }
@@ -70,7 +70,7 @@ pub(super) fn doctor(args: &Args) -> Result<u8, Failure> {
 }
 
 fn look(args: &Args) -> Result<Found, Failure> {
-    let nvml = open(args.nvml.as_deref()).map_err(|d| Failure::diagnostic(exit::USAGE, &d))?;
+    let nvml = open(args.devices.nvml.as_deref()).map_err(|d| Failure::diagnostic(exit::USAGE, &d))?;
     let nvidia = nvml.survey();
     let options = GpuOptions::default();
     let choice = |gpu: &crate::device::Gpu| match refusal(gpu, &options) {

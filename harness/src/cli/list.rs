@@ -10,7 +10,7 @@ pub(super) fn list(args: &Args) -> Result<u8, Failure> {
     // GPU sizes only when GPUs are asked for: listing must not depend on the machine.
     let target = devices::target(args);
     let cases = session::select(args, session::load_all(args, target)?.cases)?;
-    let line = |case: &Case| match args.about {
+    let line = |case: &Case| match args.output.about {
         true => format!("{}  {}\n", case.id, case.about),
         false => format!("{}\n", case.id),
     };

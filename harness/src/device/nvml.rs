@@ -5,7 +5,7 @@ use super::gpu::{Gpu, Nvidia};
 use super::{fake::Fake, real::Real};
 use crate::proto::DeviceSpec;
 use engine::diag::Result;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,24 +70,10 @@ pub(crate) trait Nvml: Send + Sync {
     }
 }
 
-/// Tests and users without GPUs put the path of a played machine here.
-const VARIABLE: &str = "HARNESS_NVML";
-
-/// The file that plays NVML, if one does.
-fn played(file: Option<&Path>) -> Option<PathBuf> {
-    let from_variable = || std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-    file.map(Path::to_path_buf).or_else(from_variable)
-}
-
-/// Whether GPUs would be played ones.
-pub(crate) fn is_played(file: Option<&Path>) -> bool {
-    played(file).is_some()
-}
-
 /// NVML itself, or the file that plays it.
 pub(crate) fn open(file: Option<&Path>) -> Result<Arc<dyn Nvml>> {
-    match played(file) {
-        Some(path) => Ok(Arc::new(Fake::read(&path)?)),
+    match file {
+        Some(path) => Ok(Arc::new(Fake::read(path)?)),
         None => Ok(Arc::new(Real::default())),
     }
 }

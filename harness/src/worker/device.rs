@@ -34,7 +34,7 @@ impl Device {
                 (Session::cuda_with(0, options, &search)?, 0)
             }
         };
-        let uuid = session.device_uuid();
+        let uuid = session.gpu().map(|(gpu, _)| gpu.uuid());
         Ok(Device::Session { session: Box::new(session), threads, uuid })
     }
 
