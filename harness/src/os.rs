@@ -2,6 +2,8 @@
 //! never outlive this process. All `unsafe` of the crate is here.
 
 pub(crate) mod crash;
+pub(crate) mod fault;
+pub(crate) mod orphans;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -141,21 +143,6 @@ pub(crate) fn inherited_fd(fd: RawFd) -> io::Result<OwnedFd> {
 pub(crate) fn signal_group(child: &Child, signal: Signal) {
     if let Some(pid) = Pid::from_raw(child.id() as i32) {
         let _ = rustix::process::kill_process_group(pid, signal);
-    }
-}
-
-/// Writes to an address that is never mapped: a real segmentation fault.
-pub(crate) fn write_unmapped() {
-    let address = std::hint::black_box(4096usize) - 4088;
-    // SAFETY: none. It is the fault that the caller asks for, and ends the process.
-    unsafe { std::ptr::without_provenance_mut::<u64>(address).write_volatile(1) };
-}
-
-/// Reads a mapping behind the end of its file: a real bus error.
-pub(crate) fn read_past_end() {
-    if let Ok(area) = SharedWords::create(512) {
-        let _ = rustix::fs::ftruncate(&area.fd, 0);
-        std::hint::black_box(area.words()[0].load(std::sync::atomic::Ordering::Relaxed));
     }
 }
 

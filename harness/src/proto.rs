@@ -57,6 +57,8 @@ pub(crate) enum ToWorker {
     Init {
         device: DeviceSpec,
         knobs: Knobs,
+        /// Workers that the run has on this device, this one included.
+        sharers: u32,
     },
     /// Cases that will most likely come soon.
     Ahead {

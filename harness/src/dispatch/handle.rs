@@ -128,7 +128,8 @@ impl Worker {
     }
 
     fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant) -> Result<(), NoWorker> {
-        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone() };
+        let sharers = plan.slots.iter().filter(|other| other.device == slot.device).count() as u32;
+        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone(), sharers };
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
             match self.receiver.next(Some(deadline)) {

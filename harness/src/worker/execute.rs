@@ -41,7 +41,7 @@ impl<'a> Cx<'a> {
             repeat: self.repeat,
             position: self.past.cases_run,
             ran: self.past.faults.clone(),
-            sharers: 1,
+            sharers: self.past.sharers,
         };
         fault::Scene {
             crumbs: self.crumbs,

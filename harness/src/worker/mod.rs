@@ -11,6 +11,7 @@ mod execute;
 mod facts;
 pub(crate) mod fault;
 mod gpu_error;
+mod hygiene;
 mod pipeline;
 mod refusal;
 mod results;

@@ -96,6 +96,7 @@ impl<'a> View<'a> {
             "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
             "perf": outcome.perf,
+            "leaks": outcome.leaks,
             "death": result.death,
         });
         self.store.append("attempt", &fields);

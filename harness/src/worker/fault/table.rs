@@ -129,6 +129,15 @@ impl Class {
         Self { told, spares: Spares::Others, ..self }
     }
 
+    /// What is told about its worker, which goes on.
+    pub(super) const fn notes(self, told: &'static str) -> Self {
+        Self { told, ..self }
+    }
+
+    pub(super) const fn phase(self, phase: &'static str) -> Self {
+        Self { phase, ..self }
+    }
+
     pub(super) const fn replaced(self) -> Self {
         Self { spares: Spares::Others, ..self }
     }
@@ -218,6 +227,8 @@ pub(crate) struct Past {
     pub(crate) cases_run: u64,
     /// Ids of fault cases; there are few of them.
     pub(crate) faults: Vec<String>,
+    /// Workers on this worker's device, itself included.
+    pub(crate) sharers: u32,
 }
 
 impl Past {
