@@ -117,6 +117,12 @@ impl Page {
         Ok(Self(words))
     }
 
+    /// Another descriptor of the same memory, as a worker inherits it.
+    #[cfg(any(test, feature = "bench"))]
+    pub(crate) fn share(&self) -> std::io::Result<OwnedFd> {
+        self.0.fd().try_clone()
+    }
+
     pub(crate) fn raw_fd(&self) -> RawFd {
         self.0.raw_fd()
     }

@@ -15,7 +15,7 @@
 //! ```
 
 use super::gpu::{Gpu, MigDevice, Nvidia, Process};
-use crate::filter::Filter;
+use crate::select::Filter;
 use crate::units;
 use engine::diag::{Diagnostic, Result, code};
 use serde::Deserialize;

@@ -73,8 +73,9 @@ pub(super) enum Attempt {
     Ended(Outcome, bool),
     /// The worker is gone.
     Lost(Outcome, Box<Death>),
-    /// The worker was gone before the case began: nobody's fault yet.
-    NotBegun(String),
+    /// The worker was gone before the case began: nobody's fault yet, unless a
+    /// thread died that worked for another case.
+    NotBegun(String, Option<(Outcome, Box<Death>)>),
     /// The run is being stopped.
     Stopped,
 }
@@ -197,8 +198,7 @@ impl Worker {
             bless: plan.bless,
         };
         if let Err(error) = send(self.receiver.stream(), &message) {
-            self.kill();
-            return Attempt::NotBegun(format!("the worker was gone: {error}"));
+            return self.lost_before(format!("the worker was gone: {error}"), plan);
         }
         let deadline = Instant::now() + limit;
         let mut begun = false;
@@ -229,14 +229,21 @@ impl Worker {
                 }
                 Err(Broken::Timeout) => continue,
                 Err(Broken::Eof) if !begun => {
-                    self.kill();
-                    return Attempt::NotBegun("the worker died between two cases".into());
+                    return self.lost_before("the worker died between two cases".into(), plan);
                 }
                 Err(Broken::Eof) => Cause::Died,
                 Err(Broken::Garbage(what)) => Cause::Protocol(what),
                 Ok(other) => Cause::Protocol(clip(format!("unexpected message {other:?}"), 300)),
             };
             return self.bury(cause, plan);
+        }
+    }
+
+    /// The worker died before the case began.
+    fn lost_before(&mut self, why: String, plan: &RunPlan) -> Attempt {
+        match self.bury(Cause::Died, plan) {
+            Attempt::Lost(outcome, death) if death.crumb.lane > 0 => Attempt::NotBegun(why, Some((outcome, death))),
+            _ => Attempt::NotBegun(why, None),
         }
     }
 

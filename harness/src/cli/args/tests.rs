@@ -32,7 +32,7 @@ fn args(line: &str) -> Result<Args, Failure> {
 fn documented_lines_parse() {
     let run = args("--gpus 4 --filter *Scheduler*").expect("good");
     assert_eq!(
-        (run.command, run.devices.device, run.select.filters.len()),
+        (run.command, run.devices.device, run.select.wanted.filters.len()),
         (Command::Run, DeviceArg::Gpus(Wanted::Count(4)), 1)
     );
     let gpus =
@@ -92,12 +92,12 @@ fn mistakes_are_named() {
 fn the_environment_fills_what_the_line_leaves_open() {
     let env = [("HARNESS_FILTER", "A.*"), ("GTEST_FILTER", "B.*"), ("HARNESS_GPUS", "2"), ("BLESS", "1")];
     let run = with_env("", &env).expect("good");
-    assert!(run.select.filters[0].matches("A.x") && !run.select.filters[0].matches("B.x"));
+    assert!(run.select.wanted.filters[0].matches("A.x") && !run.select.wanted.filters[0].matches("B.x"));
     assert_eq!((run.devices.device, run.output.bless), (DeviceArg::Gpus(Wanted::Count(2)), true));
     assert_eq!(run.from_env, ["HARNESS_FILTER=A.*", "HARNESS_GPUS=2", "BLESS=1"]);
     let wins = with_env("--sim 3 --filter C.*", &env).expect("good");
-    assert_eq!((wins.devices.device, wins.select.filters.len()), (DeviceArg::Sim(3), 1));
-    assert!(wins.select.filters[0].matches("C.x"));
+    assert_eq!((wins.devices.device, wins.select.wanted.filters.len()), (DeviceArg::Sim(3), 1));
+    assert!(wins.select.wanted.filters[0].matches("C.x"));
     assert!(with_env("explain", &[("HARNESS_GPUS", "nonsense")]).is_ok());
     assert!(!with_env("", &[("BLESS", "0")]).expect("good").output.bless);
     check_refused_with("", &[("HARNESS_GPUS", "many")], exit::USAGE, "`HARNESS_GPUS` needs a number of GPUs");

@@ -27,6 +27,8 @@ pub(super) struct Closing {
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
     pub(super) refused: Vec<String>,
+    /// Earlier failures that were not run again.
+    pub(super) outstanding: Vec<String>,
 }
 
 impl<'a> View<'a> {
@@ -137,7 +139,13 @@ impl<'a> View<'a> {
 
     pub(super) fn close(self) -> Closing {
         self.progress.close();
-        Closing { summary: self.summary, blessings: self.blessings, rows: self.rows, refused: self.refused }
+        Closing {
+            summary: self.summary,
+            blessings: self.blessings,
+            rows: self.rows,
+            refused: self.refused,
+            outstanding: Vec::new(),
+        }
     }
 }
 
