@@ -142,9 +142,9 @@ impl Worker {
         while result.is_ok() {
             match self.receiver.next(Some(deadline)) {
                 Ok(FromWorker::Hello { proto: PROTOCOL, .. }) => {}
-                Ok(FromWorker::Ready { device, notes }) => {
+                Ok(FromWorker::Ready { device, uuid, notes }) => {
                     (self.device, self.notes) = (device, notes);
-                    return Ok(());
+                    return self.pinned(slot, uuid.as_deref());
                 }
                 Ok(FromWorker::Unusable { code, message }) => {
                     self.kill();
@@ -163,6 +163,20 @@ impl Worker {
         let stderr = clip(self.stderr.text(Duration::from_millis(200)), 1000);
         let how = death.signal.map_or_else(|| format!("{:?}", death.exit_code), |signal| signal.to_uppercase());
         Err(NoWorker::Failed(format!("{} ({how}) {}", result.err().unwrap_or_default(), stderr.trim())))
+    }
+
+    /// The worker must see the GPU that the slot means, and no other.
+    fn pinned(&mut self, slot: &SlotSpec, seen: Option<&str>) -> Result<(), NoWorker> {
+        let Some(gpu) = &slot.gpu else { return Ok(()) };
+        // The two print the same bytes, a MIG device with another prefix.
+        let bytes = |uuid: &str| uuid.trim_start_matches("GPU-").trim_start_matches("MIG-").to_ascii_lowercase();
+        if seen.is_some_and(|seen| bytes(seen) == bytes(&gpu.uuid)) {
+            return Ok(());
+        }
+        self.kill();
+        let seen = seen.unwrap_or("no GPU");
+        let why = format!("the worker was pinned to {} and CUDA shows it {seen}", gpu.uuid);
+        Err(NoWorker::Unusable("infra.driver".into(), why))
     }
 
     /// Has coming cases compiled ahead. A worker that cannot be told will be

@@ -6,6 +6,7 @@
 //! lost, whatever happens to workers, devices and the run.
 
 mod capture;
+mod fit;
 mod handle;
 mod job;
 mod judge;
@@ -16,6 +17,7 @@ mod queue;
 mod slot;
 mod source;
 
+pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;
 pub(crate) use phase::PhaseLimit;
@@ -25,6 +27,7 @@ pub(crate) use source::{Settled, Source, Take};
 
 use crate::case::Case;
 use crate::crumb::Crumb;
+use crate::device::Gpu;
 use crate::evidence::{Frame, Stack};
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use serde::Serialize;
@@ -74,6 +77,8 @@ pub(crate) struct SlotSpec {
     pub(crate) label: String,
     /// Environment of the worker besides the allow-list.
     pub(crate) env: Vec<(String, String)>,
+    /// The GPU, as it was when it was chosen.
+    pub(crate) gpu: Option<Gpu>,
 }
 
 /// Everything a run needs.
