@@ -304,6 +304,11 @@ codes! {
         "harness --help",
         why "Unknown commands, options and values are refused, with the nearest known one.",
         command "list --fliter X";
+    PLAYED_MACHINE = "E0509", "the file that plays a machine with GPUs cannot be read",
+        "it is TOML or JSON with [[gpu]] and [[event]] tables",
+        why "--nvml FILE puts a file in the place of NVML, so that runs over many GPUs are tried without one. It holds the GPUs and \
+             what happens to them.",
+        command "--nvml /nonexistent";
     // Execution.
     NVRTC = "E0601", "NVRTC rejected the kernel",
         "report the case: this is a defect of the code generator",

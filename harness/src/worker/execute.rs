@@ -101,7 +101,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     if !wrong.is_empty() {
         return Ok(Outcome::fail("fail.reference", wrong.join("\n")));
     }
-    let Device::Session { session, threads } = cx.device else {
+    let Device::Session { session, threads, .. } = cx.device else {
         // Nothing ran beside the reference, so there are no figures.
         return Ok(Outcome::pass());
     };

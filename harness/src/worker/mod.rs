@@ -4,6 +4,7 @@
 mod ahead;
 mod args;
 mod bench;
+mod canary;
 mod compare;
 mod device;
 mod execute;

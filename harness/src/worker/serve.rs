@@ -2,9 +2,9 @@
 
 use super::ahead::Ahead;
 use super::device::Device;
-use super::execute;
 use super::fault::Past;
 use super::hygiene::Hygiene;
+use super::{canary, execute};
 use crate::case::Case;
 use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
@@ -48,7 +48,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
         }
     };
     let hygiene = Hygiene::start();
-    say(&receiver, &FromWorker::Ready { device: device.name(), notes: device.notes() })?;
+    say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
         ahead.start(scope, &device, crumbs, knobs.compile_threads);
@@ -92,6 +92,10 @@ impl Server<'_> {
                     say(receiver, &end)?;
                 }
                 Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases),
+                Ok(ToWorker::Canary { spoil }) => {
+                    let (ok, detail) = canary::sing(self.device, spoil);
+                    say(receiver, &FromWorker::Canary { ok, detail })?;
+                }
                 Ok(ToWorker::Drain) => return say(receiver, &FromWorker::Bye { cases_run: self.past.cases_run }),
                 Ok(ToWorker::Init { .. }) => return Err(std::io::Error::other("init twice")),
                 Err(Broken::Eof | Broken::Timeout) => return Ok(()),

@@ -3,7 +3,6 @@
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, Farewell, RunPlan};
-use crate::proto::DeviceSpec;
 use crate::record::{Row, RunStore};
 use crate::report::{Progress, Summary};
 use crate::verdict::{Leak, Outcome, Verdict};
@@ -96,10 +95,7 @@ impl<'a> View<'a> {
     }
 
     fn uuid(&self, slot: usize) -> Option<&str> {
-        match &self.plan.slots.get(slot)?.device {
-            DeviceSpec::Cuda { uuid, .. } => Some(uuid),
-            _ => None,
-        }
+        Some(&self.plan.slots.get(slot)?.gpu.as_ref()?.uuid)
     }
 
     /// Records an attempt.
