@@ -13,6 +13,7 @@ mod fmt;
 mod import;
 mod list;
 mod run;
+mod selftest;
 mod session;
 mod show;
 

@@ -33,6 +33,8 @@ const TICK: Duration = Duration::from_millis(50);
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// An orderly end may take this many times the grace of a hanging worker.
 const ORDERLY: u32 = 5;
+/// What Rust's and C++'s allocators say before they abort.
+const NO_MEMORY: [&str; 2] = ["memory allocation of ", "std::bad_alloc"];
 const PRIOR_CASES: usize = 50;
 /// What a worker inherits of the environment.
 const ENV_ALLOWED: &[&str] = &[
@@ -316,7 +318,9 @@ impl Worker {
     /// What it printed and had run.
     fn remains(&self, death: &mut Death) {
         let wait = Duration::from_millis(200);
-        death.stderr_tail = tail(&self.stderr.text(wait));
+        let stderr = self.stderr.text(wait);
+        death.no_memory = NO_MEMORY.iter().any(|text| stderr.contains(text));
+        death.stderr_tail = tail(&stderr);
         death.stdout_tail = tail(&self.stdout.text(wait));
         let from = self.prior.len().saturating_sub(PRIOR_CASES);
         death.prior_cases = self.prior[from..].to_vec();

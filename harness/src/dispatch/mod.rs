@@ -146,6 +146,8 @@ pub(crate) struct Death {
     /// States of the threads of a hanging worker, as in `/proc`.
     pub(crate) threads: String,
     pub(crate) unkillable: bool,
+    /// Whether an allocator said that no memory is left.
+    pub(crate) no_memory: bool,
     /// Processes that the kernel killed for want of memory while it lived.
     pub(crate) oom_kills: u64,
     /// What the kernel says about a process that could not be killed.

@@ -129,15 +129,12 @@ pub(super) fn outcome(cause: &Cause, death: &Death) -> Outcome {
     }
 }
 
-/// What Rust's and C++'s allocators say before they abort.
-const NO_MEMORY: [&str; 2] = ["memory allocation of ", "std::bad_alloc"];
-
 fn signal_outcome(signal: &str, death: &Death) -> (&'static str, String) {
     let upper = signal.to_uppercase();
     let overflow = death.overflow || death.stderr_tail.contains("has overflowed its stack");
     let name = match signal {
         "sigabrt" | "sigsegv" | "sigbus" if overflow => "crash.stack_overflow",
-        "sigabrt" if NO_MEMORY.iter().any(|text| death.stderr_tail.contains(text)) => "oom.host",
+        "sigabrt" if death.no_memory => "oom.host",
         "sigabrt" => "crash.abort",
         "sigsegv" => "crash.sigsegv",
         "sigbus" => "crash.sigbus",

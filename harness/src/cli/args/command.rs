@@ -1,6 +1,6 @@
 //! The commands: words, operands, help and what each calls.
 
-use super::super::{Failure, check, compile, doctor, explain, fmt, import, list, run as runs, show};
+use super::super::{Failure, check, compile, doctor, explain, fmt, import, list, run as runs, selftest, show};
 use super::model::Args;
 
 /// What to do.
@@ -17,6 +17,7 @@ pub(crate) enum Command {
     Explain,
     Fmt,
     Import,
+    Selftest,
 }
 
 impl Command {
@@ -61,6 +62,8 @@ impl Commands {
 pub(super) const RUNS: Commands = Commands::of(&[Command::Run, Command::Bench]);
 /// Commands that work on selected cases.
 pub(super) const SELECTS: Commands = RUNS.and(&[Command::List, Command::Compile, Command::Check]);
+/// Commands that start workers.
+pub(super) const STARTS: Commands = RUNS.and(&[Command::Selftest]);
 /// Every command.
 pub(super) const ALL: Commands = Commands(u64::MAX);
 
@@ -119,6 +122,13 @@ pub(super) const COMMANDS: &[Row] = &[
         ("[CODE]", 0, 1),
         "say what a diagnostic code means; without a code, list all",
         explain::explain,
+    ),
+    row(
+        "selftest",
+        Command::Selftest,
+        NONE,
+        "commit every built-in fault among innocent cases, and check what is said of each",
+        selftest::selftest,
     ),
     row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", doctor::doctor),
 ];

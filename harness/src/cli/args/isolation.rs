@@ -1,6 +1,6 @@
 //! Options that say what shares a process with what.
 
-use super::command::RUNS;
+use super::command::{RUNS, STARTS};
 use super::given::Given;
 use super::table::{Row, value};
 use crate::cli::Failure;
@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--compile-threads",
         "N",
-        RUNS,
+        STARTS,
         "threads of each worker that compile coming cases (default: 0)",
         |args, given| {
             let threads = given.text().parse().ok().filter(|n| *n <= MAX_COMPILE_THREADS);
@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--memory",
         "SIZE",
-        RUNS,
+        STARTS,
         "private memory of each worker, for example 8GiB (default: the machine's; none with a GPU)",
         |args, given| {
             let bytes = crate::units::bytes(given.text()).filter(|bytes| *bytes >= MIN_MEMORY);

@@ -1,6 +1,6 @@
 //! Options that say what is printed and written.
 
-use super::command::{Command, Commands, RUNS};
+use super::command::{Command, Commands, RUNS, STARTS};
 use super::table::{Row, flag, value};
 use crate::report::Format;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     ),
-    value("--results", "DIR", RUNS.and(&[Command::Doctor]), "folder of records (default: results)", |args, given| {
+    value("--results", "DIR", STARTS.and(&[Command::Doctor]), "folder of records (default: results)", |args, given| {
         args.output.results = Some(given.path()?);
         Ok(())
     })

@@ -1,12 +1,14 @@
 //! Options that repeat cases and vary their schedules.
 
-use super::command::{Command, RUNS};
+use super::command::{Command, Commands, RUNS, STARTS};
 use super::table::{Row, value};
 
 /// How often, in which order, under which seed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repeat {
     pub(crate) seed: u64,
+    /// How often each case is run, if given.
+    pub(crate) repeats: Option<u32>,
     /// Retries of a failed case, if given.
     pub(crate) retries: Option<u32>,
     /// Whether a flaky case makes the run fail.
@@ -15,11 +17,13 @@ pub(crate) struct Repeat {
     pub(crate) fail_fast: Option<usize>,
 }
 
+const SELFTEST: Commands = Commands::of(&[Command::Selftest]);
+
 pub(super) const ROWS: &[Row] = &[
     value(
         "--seed",
         "N",
-        RUNS.and(&[Command::Show]),
+        STARTS.and(&[Command::Show]),
         "seed of the simulator's schedules (default: 0)",
         |args, given| {
             args.repeat.seed = given.seed()?;
@@ -27,6 +31,10 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .env(&["HARNESS_SEED"]),
+    value("--repeat", "N", SELFTEST, "commit each fault N times (default: 1)", |args, given| {
+        args.repeat.repeats = Some(given.count("repeats")? as u32);
+        Ok(())
+    }),
     value(
         "--retries",
         "N",

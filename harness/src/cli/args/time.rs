@@ -1,6 +1,6 @@
 //! Options that limit time.
 
-use super::command::RUNS;
+use super::command::{RUNS, STARTS};
 use super::given::{SEE_HELP, usage};
 use super::table::{Row, value};
 use crate::dispatch::PhaseLimit;
@@ -39,7 +39,7 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     ),
-    value("--grace", "TIME", RUNS, "between TERM and KILL of a hanging worker (default: 2s)", |args, given| {
+    value("--grace", "TIME", STARTS, "between TERM and KILL of a hanging worker (default: 2s)", |args, given| {
         args.time.grace = Some(given.time()?);
         Ok(())
     }),

@@ -12,6 +12,7 @@ use crate::record::{History, RunStore};
 use crate::report::Progress;
 use engine::diag::{Diagnostic, code};
 use serde_json::json;
+pub(super) use setup::stop_flag;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use view::{Closing, View};

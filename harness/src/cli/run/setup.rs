@@ -86,7 +86,7 @@ pub(super) fn policy(args: &Args, plan: &RunPlan) -> Policy {
 }
 
 /// The number of the signal that asks to stop. A second one ends at once.
-fn stop_flag() -> Arc<AtomicUsize> {
+pub(in crate::cli) fn stop_flag() -> Arc<AtomicUsize> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let stop = Arc::new(AtomicUsize::new(0));
     let again = Arc::new(AtomicBool::new(false));

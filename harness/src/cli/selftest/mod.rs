@@ -10,7 +10,7 @@ mod matrix;
 mod schedule;
 mod source;
 
-use super::args::Args;
+use super::args::{Args, DeviceArg};
 use super::{Failure, devices, session};
 use crate::case::{Case, Target, read_text};
 use crate::dispatch::{self, Isolation, RunPlan, SlotSpec};
@@ -19,7 +19,7 @@ use crate::proto::{DeviceSpec, Knobs, Mode};
 use crate::record::{Provenance, RunStore};
 use crate::units::show_seconds;
 use crate::worker::fault::{self, Class, Place};
-use engine::diag::{Diagnostic, code};
+use engine::diag::Diagnostic;
 use serde_json::json;
 use source::Faults;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// A limit that `oom` reaches without taking the machine's memory.
 const MEMORY: u64 = 4 << 30;
+/// CUDA's own private mappings count too.
+const MEMORY_BESIDE_CUDA: u64 = 32 << 30;
 /// Workers without a GPU: two on each device, since some faults need company.
 const SHARING: usize = 2;
 const GRACE: Duration = Duration::from_millis(200);
@@ -37,16 +39,17 @@ const INNOCENT: &str = include_str!("innocent.fuse");
 pub(super) fn selftest(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
     let mut args = args.clone();
-    if args.devices.device == Default::default() {
-        args.devices.device = super::args::DeviceArg::Sim(1);
+    if args.devices.device == DeviceArg::Auto {
+        args.devices.device = DeviceArg::Sim(1);
     }
-    if !matches!(args.devices.device, super::args::DeviceArg::Gpus(_) | super::args::DeviceArg::AllGpus) {
+    let on_gpu = matches!(args.devices.device, DeviceArg::Gpus(_));
+    if !on_gpu {
         args.devices.jobs.get_or_insert(SHARING);
     }
     let devices = devices::resolve(&args)?;
     let (wanted, impossible) = possible(&devices.slots);
     let innocent = innocent(devices.target)?;
-    let repeats = args.repeat.selftest.max(1);
+    let repeats = args.repeat.repeats.unwrap_or(1);
     let units = schedule::units(&wanted, &innocent, repeats, args.repeat.seed);
     let header = json!({
         "argv": args.argv,
@@ -57,7 +60,8 @@ pub(super) fn selftest(args: &Args) -> Result<u8, Failure> {
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
     });
     let mut store = RunStore::create(&session::results_dir(&args).join("selftest"), &header);
-    let plan = plan(&args, devices.slots, &store);
+    let memory = args.isolation.memory.unwrap_or(if on_gpu { MEMORY_BESIDE_CUDA } else { MEMORY });
+    let plan = RunPlan { memory: Some(memory), ..plan(&args, devices.slots, &store) };
     for note in &devices.notes {
         super::print(&format!("{note}\n"));
     }
@@ -80,6 +84,7 @@ pub(super) fn selftest(args: &Args) -> Result<u8, Failure> {
     let elapsed = started.elapsed().as_nanos() as u64;
     let status = if stopped == 0 { "complete" } else { "aborted" };
     store.finish(status, &json!({ "total": total, "exit_code": code, "elapsed_ns": elapsed }));
+    fault::tidy();
     let mut text = matrix::text(&rows);
     for (name, why) in &impossible {
         text.push_str(&format!("not run: {name}: {why}\n"));
@@ -119,7 +124,7 @@ fn innocent(target: Target) -> Result<Vec<Arc<Case>>, Failure> {
         None => Ok(cases.into_iter().map(Arc::new).collect()),
         Some(error) => Err(Failure::diagnostic(
             exit::BAD_CASES,
-            &Diagnostic::bug(code::INTERNAL, format!("the built-in cases are malformed: {error}")),
+            &Diagnostic::bug(format!("the built-in cases are malformed: {error}")),
         )),
     }
 }
@@ -136,7 +141,7 @@ fn plan(args: &Args, slots: Vec<SlotSpec>, store: &RunStore) -> RunPlan {
         bless: false,
         isolation: Isolation::Worker,
         recycle: None,
-        memory: Some(args.isolation.memory.unwrap_or(MEMORY)),
+        memory: None,
         worker_exe: "/proc/self/exe".into(),
         work_dir: store.work_dir(),
         stop: super::run::stop_flag(),

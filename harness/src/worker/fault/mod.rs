@@ -20,7 +20,9 @@ mod resource;
 mod statistics;
 mod table;
 
-pub(crate) use table::{Facts, Past, Scene, Spec, cases};
+pub(crate) use table::{Class, Facts, Kind, Past, Place, Scene, Spares, Spec, cases, classes};
+
+pub(crate) use resource::tidy;
 
 use crate::verdict::Outcome;
 
