@@ -6,6 +6,7 @@
 //! lost, whatever happens to workers, devices and the run.
 
 mod capture;
+mod cross;
 mod farewell;
 mod fit;
 mod handle;
@@ -18,6 +19,7 @@ mod queue;
 mod slot;
 mod source;
 
+pub(crate) use cross::Cross;
 pub(crate) use farewell::Farewell;
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};

@@ -16,6 +16,7 @@ mod pipeline;
 mod refusal;
 mod results;
 mod serve;
+mod variation;
 mod watch;
 
 pub(crate) use args::mix;

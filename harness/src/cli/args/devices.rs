@@ -1,6 +1,6 @@
 //! Options that choose devices.
 
-use super::command::{Command, STARTS};
+use super::command::{Command, RUNS, STARTS};
 use super::table::{Row, flag, value};
 use crate::device::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, Wanted, share};
 use crate::units;
@@ -24,6 +24,8 @@ pub(crate) struct Devices {
     /// Which GPUs are refused, and how many workers each has.
     pub(crate) gpu: GpuOptions,
     pub(crate) jobs: Option<usize>,
+    /// Whether every case runs on every device.
+    pub(crate) cross: bool,
     /// A file in the place of NVML.
     pub(crate) nvml: Option<PathBuf>,
 }
@@ -80,6 +82,10 @@ pub(super) const ROWS: &[Row] = &[
     }),
     value("--jobs", "N", STARTS, "worker processes at a time (default: one for each device)", |args, given| {
         args.devices.jobs = Some(given.count("processes")?);
+        Ok(())
+    }),
+    flag("--cross", RUNS, "run each case on every chosen device: results and kernels must be equal", |args, _| {
+        args.devices.cross = true;
         Ok(())
     }),
     // A file that plays NVML: runs over many GPUs without one.
