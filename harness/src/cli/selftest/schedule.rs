@@ -3,7 +3,7 @@
 
 use crate::case::Case;
 use crate::dispatch::Job;
-use crate::worker::fault::{Class, Kind, Spec};
+use crate::worker::fault::{Class, Spec};
 use crate::worker::mix;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn one_repeat(classes: &[&'static Class], innocent: &[Arc<Case>], repeat: u32, s
                 add(vec![fault(&spec)]);
             }
             // Told when the worker ends, so it must end right after its case.
-            _ if class.told == "crash.teardown" && class.kind == Kind::Process => {
+            "exit-crash" | "exit-hang" => {
                 add(vec![fault(&spec).map(|mut planned| {
                     planned.job.alone = true;
                     planned
