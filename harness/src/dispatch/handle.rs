@@ -1,8 +1,8 @@
 //! One worker process: spawn, run a case, end it one way or the other.
 
 use super::capture::Capture;
+use super::job::Job;
 use super::postmortem::{self, Cause};
-use super::queue::Job;
 use super::{Death, RunPlan, SlotSpec};
 use crate::case::Case;
 use crate::crumb::Page;
@@ -122,7 +122,7 @@ impl Worker {
     }
 
     fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant) -> Result<(), NoWorker> {
-        let init = ToWorker::Init { device: slot.device.clone(), seed: plan.seed };
+        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone() };
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
             match self.receiver.next(Some(deadline)) {
@@ -150,20 +150,38 @@ impl Worker {
         Err(NoWorker::Failed(format!("{} ({how}) {}", result.err().unwrap_or_default(), stderr.trim())))
     }
 
+    /// Has coming cases compiled ahead. A worker that cannot be told will be
+    /// found out by the next case.
+    pub(super) fn prepare<'c>(&self, cases: impl Iterator<Item = &'c Case>) {
+        let cases: Vec<Case> = cases.cloned().collect();
+        if !cases.is_empty() {
+            let _ = send(self.receiver.stream(), &ToWorker::Ahead { cases });
+        }
+    }
+
     /// Runs one case.
-    pub(super) fn run(&mut self, job: &Job, attempt: u32, plan: &RunPlan) -> Attempt {
+    pub(super) fn run(&mut self, job: &Job, plan: &RunPlan) -> Attempt {
         self.stdout.mark();
         self.stderr.mark();
         let case = &job.case;
         let own = case.timeout_ms.map(Duration::from_millis);
         let limit = plan.forced_timeout.or(own).unwrap_or(plan.default_timeout);
-        let message = ToWorker::Run { case: Box::new(Case::clone(case)), attempt, mode: plan.mode, bless: plan.bless };
+        let attempt = job.attempt;
+        let message = ToWorker::Run {
+            case: Box::new(Case::clone(case)),
+            attempt,
+            repeat: job.repeat,
+            seed: job.seed,
+            mode: plan.mode,
+            bless: plan.bless,
+        };
         if let Err(error) = send(self.receiver.stream(), &message) {
             self.kill();
             return Attempt::NotBegun(format!("the worker was gone: {error}"));
         }
         let deadline = Instant::now() + limit;
         let mut begun = false;
+        let mut stop_at = None;
         loop {
             let tick = (Instant::now() + TICK).min(deadline);
             let cause = match self.receiver.next(Some(tick)) {
@@ -180,8 +198,13 @@ impl Worker {
                 }
                 Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit },
                 Err(Broken::Timeout) if plan.stop.load(Ordering::Relaxed) != 0 => {
-                    self.kill();
-                    return Attempt::Stopped;
+                    // A case that is about to end may do so.
+                    let end = *stop_at.get_or_insert_with(|| Instant::now() + plan.grace);
+                    if Instant::now() >= end {
+                        self.kill();
+                        return Attempt::Stopped;
+                    }
+                    continue;
                 }
                 Err(Broken::Timeout) => continue,
                 Err(Broken::Eof) if !begun => {
