@@ -100,15 +100,14 @@ impl Summary {
     /// repeated, and failures that the quarantine file allows. One line each.
     pub(crate) fn other_lines(&self) -> String {
         let mut text = String::new();
-        match self.count(Verdict::Flaky) {
-            0 => {}
-            n => {
-                drop(writeln!(text, "{n} flaky: failed, and passed when run again; --flaky fail makes that a failure"))
+        let lines = [
+            (Verdict::Flaky, "flaky: failed, and passed when run again; --flaky fail makes that a failure"),
+            (Verdict::Quarantined, "quarantined: failed, as the quarantine file allows"),
+        ];
+        for (verdict, what) in lines {
+            if self.count(verdict) > 0 {
+                let _ = writeln!(text, "{} {what}", self.count(verdict));
             }
-        }
-        match self.count(Verdict::Quarantined) {
-            0 => {}
-            n => drop(writeln!(text, "{n} quarantined: failed, as the quarantine file allows")),
         }
         text
     }

@@ -96,6 +96,8 @@ impl<'a> View<'a> {
             "phases": outcome.phases,
             "facts": outcome.facts,
             "kernel_crc": outcome.kernel_crc.map(|crc| format!("{crc:08x}")),
+            "out_crc": outcome.out_crc.map(|crc| format!("{crc:08x}")),
+            "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
             "perf": outcome.perf,
             "death": result.death,
