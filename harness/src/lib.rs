@@ -17,6 +17,7 @@ mod dispatch;
 mod escape;
 mod exit;
 pub mod filter;
+mod flake;
 mod import;
 mod os;
 mod proto;

@@ -10,6 +10,7 @@ mod execute;
 mod facts;
 pub(crate) mod fault;
 mod gpu_error;
+mod jitter;
 mod pipeline;
 mod refusal;
 mod results;

@@ -49,7 +49,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     std::thread::scope(|scope| {
         ahead.start(scope, &device, crumbs, knobs.compile_threads);
         let served =
-            Server { device: &device, crumbs, panics, ahead: &ahead, past: Past::default() }.serve(&mut receiver);
+            Server { device: &device, crumbs, panics, ahead: &ahead, past: Past::default(), jitter: knobs.jitter }.serve(&mut receiver);
         ahead.close();
         served
     })
@@ -62,6 +62,7 @@ struct Server<'a> {
     panics: PanicNotes,
     ahead: &'a Ahead,
     past: Past,
+    jitter: Option<u64>,
 }
 
 impl Server<'_> {
@@ -73,8 +74,8 @@ impl Server<'_> {
                     self.crumbs.lane(0).case(&case.id);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
-                    let past = &self.past;
-                    let cx = execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, socket, past };
+                    let (past, jitter) = (&self.past, self.jitter);
+                    let cx = execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, socket, past, jitter };
                     let (outcome, tainted) = self.run(&case, &cx);
                     self.past.add(&case);
                     let end = FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted };

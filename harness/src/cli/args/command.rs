@@ -17,6 +17,10 @@ pub(crate) enum Command {
     Explain,
     Fmt,
     Import,
+    Hunt,
+    Replay,
+    Why,
+    Quarantine,
 }
 
 impl Command {
@@ -58,7 +62,11 @@ impl Commands {
 }
 
 /// Commands that run cases.
-pub(super) const RUNS: Commands = Commands::of(&[Command::Run, Command::Bench]);
+pub(super) const RUNS: Commands = VERDICTS.and(&[Command::Hunt, Command::Replay, Command::Why]);
+/// Commands that judge each case once, with retries.
+pub(super) const VERDICTS: Commands = Commands::of(&[Command::Run, Command::Bench]);
+/// Commands that repeat cases to learn how often they fail.
+pub(super) const FLAKES: Commands = Commands::of(&[Command::Hunt, Command::Replay, Command::Why]);
 /// Commands that work on selected cases.
 pub(super) const SELECTS: Commands = RUNS.and(&[Command::List, Command::Compile, Command::Check]);
 /// Every command.

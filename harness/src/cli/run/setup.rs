@@ -21,7 +21,7 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 const RETRIED_CASES: usize = 50;
 
 /// Takes out the cases whose requirements no chosen device meets.
-pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
+pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
     let (mut kept, mut skipped) = (Vec::new(), Vec::new());
     for case in cases {
         match unmet(&case, devices) {
@@ -71,12 +71,12 @@ fn simulated_arch() -> u32 {
     10 * major + minor
 }
 
-pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
+pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
     let mut slots = devices.slots.clone();
     slots.truncate(cases.max(1));
     RunPlan {
         slots,
-        knobs: Knobs { compile_threads: args.isolation.compile_threads },
+        knobs: Knobs { compile_threads: args.isolation.compile_threads, jitter: args.repeat.jitter },
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
         grace: args.time.grace.unwrap_or(DEFAULT_GRACE),
@@ -120,7 +120,7 @@ fn stop_flag() -> Arc<AtomicUsize> {
     stop
 }
 
-pub(super) fn header(
+pub(in crate::cli) fn header(
     args: &Args,
     devices: &Devices,
     files: usize,
@@ -131,6 +131,7 @@ pub(super) fn header(
         "argv": args.argv,
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
+        "jitter": args.repeat.jitter,
         "mode": if args.command == Command::Bench { "bench" } else { "run" },
         "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
