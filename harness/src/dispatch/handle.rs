@@ -6,6 +6,7 @@ use super::postmortem::{self, Cause};
 use super::{Death, RunPlan, SlotSpec};
 use crate::case::Case;
 use crate::crumb::Page;
+use crate::evidence::area::Area;
 use crate::os;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::{Outcome, clip};
@@ -48,6 +49,7 @@ pub(super) struct Worker {
     child: Child,
     receiver: Receiver,
     page: Page,
+    area: Area,
     stdout: Capture,
     stderr: Capture,
     prior: Vec<String>,
@@ -92,8 +94,11 @@ impl Worker {
         let _ = ours.set_write_timeout(Some(Duration::from_secs(10)));
         let page = Page::create().map_err(|e| failed("cannot make a breadcrumb page", e))?;
         let mut command = command(&id, slot, plan).map_err(|e| failed("cannot prepare a worker", e))?;
-        let fds = [theirs.as_raw_fd(), page.raw_fd()];
-        command.arg("--fd").arg(fds[0].to_string()).arg("--crumb-fd").arg(fds[1].to_string());
+        let area = Area::create().map_err(|e| failed("cannot make an area for evidence", e))?;
+        let fds = [theirs.as_raw_fd(), page.raw_fd(), area.raw_fd()];
+        for (option, fd) in ["--fd", "--crumb-fd", "--evidence-fd"].iter().zip(fds) {
+            command.arg(option).arg(fd.to_string());
+        }
         let mut child = os::spawn_tied(&mut command, &fds).map_err(|e| failed("cannot start a worker", e))?;
         drop(theirs);
         let stdout = Capture::start(child.stdout.take());
@@ -103,6 +108,7 @@ impl Worker {
             child,
             receiver: Receiver::new(ours),
             page,
+            area,
             stdout,
             stderr,
             prior: Vec::new(),
@@ -237,6 +243,7 @@ impl Worker {
         death.unkillable = matches!(self.child.try_wait(), Ok(None));
         if matches!(cause, Cause::Died) {
             postmortem::fill(&mut death, status);
+            postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
         }
         let wait = Duration::from_millis(200);
         death.stderr_tail = tail(&self.stderr.text(wait));

@@ -23,6 +23,7 @@ pub(crate) use source::{Settled, Source, Take};
 
 use crate::case::Case;
 use crate::crumb::Crumb;
+use crate::evidence::{Frame, Stack};
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -102,7 +103,26 @@ pub(crate) struct RunPlan {
 pub(crate) struct Death {
     pub(crate) signal: Option<String>,
     pub(crate) exit_code: Option<i32>,
+    /// What a handler in the worker saw first, where that differs: a stack
+    /// overflow is a segmentation fault that ends as an abort.
+    pub(crate) caught: Option<String>,
+    /// Why the kernel sent it, and the address that it is about.
+    pub(crate) si_code: Option<i32>,
+    pub(crate) reason: String,
+    pub(crate) overflow: bool,
+    pub(crate) fault_addr: Option<String>,
+    /// The thread that crashed: name and id.
+    pub(crate) thread: Option<String>,
+    /// Its stack, innermost call first.
+    pub(crate) frames: Vec<Frame>,
+    /// Calls in the middle of the stack that are left out.
+    pub(crate) frames_left_out: usize,
+    /// Stacks of the threads of a hanging worker.
+    pub(crate) stacks: Vec<Stack>,
+    /// Where the thread that crashed was, else where the case's own was.
     pub(crate) crumb: Crumb,
+    /// Where the other lanes were, if any.
+    pub(crate) lanes: Vec<Crumb>,
     pub(crate) stderr_tail: String,
     pub(crate) stdout_tail: String,
     /// Cases the worker had run before, the last one last.

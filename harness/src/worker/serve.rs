@@ -15,9 +15,11 @@ use std::sync::{Arc, Mutex};
 
 /// Serves the dispatcher on the given descriptors until it drains the worker or
 /// goes away. Returns the exit code.
-pub(crate) fn main(fd: RawFd, crumb_fd: RawFd) -> u8 {
+pub(crate) fn main(fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd) -> u8 {
     let opened = crate::os::inherited_fd(fd).and_then(|fd| {
         let crumbs = CrumbWriter::open(crate::os::inherited_fd(crumb_fd)?)?;
+        let _ = rustix::thread::set_name(c"harness-worker");
+        crate::os::crash::install(crate::os::inherited_fd(evidence_fd)?)?;
         Ok((UnixStream::from(fd), crumbs))
     });
     match opened {
@@ -71,6 +73,8 @@ impl Server<'_> {
             match receiver.next(None) {
                 Ok(ToWorker::Run { case, attempt, repeat, seed, mode, bless }) => {
                     say(receiver, &FromWorker::Begin { case_id: case.id.clone(), attempt })?;
+                    // A library may have installed handlers that swallow a crash.
+                    crate::os::crash::rearm()?;
                     self.crumbs.lane(0).case(&case.id);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
