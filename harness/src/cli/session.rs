@@ -42,6 +42,10 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
     }
     if args.select.faults {
         loaded.cases.extend(fault::cases());
+        // A class with another parameter, or once more: `__fault.flaky=0.01`, `__fault.pass@7`.
+        let asked = args.select.exact.iter().filter_map(|id| fault::Spec::case(id.strip_prefix("__fault.")?));
+        let known: BTreeSet<String> = loaded.cases.iter().map(|case| case.id.clone()).collect();
+        loaded.cases.extend(asked.filter(|case| !known.contains(&case.id)));
     }
     Ok(loaded)
 }

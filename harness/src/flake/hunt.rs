@@ -26,6 +26,8 @@ pub(crate) struct News {
     pub(crate) case: usize,
     pub(crate) finding: Finding,
     pub(crate) tally: Tally,
+    /// False for a finding that corrects another.
+    pub(crate) first: bool,
 }
 
 /// A hunt through cases.
@@ -157,11 +159,12 @@ impl Source for Hunt {
                 seed: job.seed,
             });
         }
+        let before = state.hunter.entries()[pick.case].finding;
         let device = self.devices.get(result.slot).copied().unwrap_or(0);
         let decided = state.hunter.record((pick.case, pick.arm), device, ended, &outcome.outcome, result.dur_ns);
         if let Some(finding) = decided {
             let tally = state.hunter.entries()[pick.case].tally();
-            state.news.push(News { case: pick.case, finding, tally });
+            state.news.push(News { case: pick.case, finding, tally, first: before.is_none() });
         }
         Settled::Noted
     }

@@ -132,7 +132,7 @@ pub(in crate::cli) fn header(
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
         "jitter": args.repeat.jitter,
-        "mode": if args.command == Command::Bench { "bench" } else { "run" },
+        "mode": args.command.word(),
         "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
         "chosen": devices.choices.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
