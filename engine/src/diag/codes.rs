@@ -314,6 +314,11 @@ codes! {
         why "A quarantined case may fail without making the run fail. That is a promise of somebody to mend it by a date, \
              so nothing of it may be missing, and an entry without a case is a leftover.",
         words "A [[case]] in cases/quarantine.toml without `until`.";
+    PLAYED_MACHINE = "E0509", "the file that plays a machine with GPUs cannot be read",
+        "it is TOML or JSON with [[gpu]] and [[event]] tables",
+        why "--nvml FILE puts a file in the place of NVML, so that runs over many GPUs are tried without one. It holds the GPUs and \
+             what happens to them.",
+        command "--nvml /nonexistent";
     // Execution.
     NVRTC = "E0601", "NVRTC rejected the kernel",
         "report the case: this is a defect of the code generator",

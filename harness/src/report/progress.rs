@@ -16,6 +16,8 @@ pub(crate) enum Format {
     /// As `Auto`.
     Bar,
     Plain,
+    /// One document, for commands that print a report.
+    Json,
 }
 
 /// Redraws a second.

@@ -130,9 +130,7 @@ pub(super) const COMMANDS: &[Row] = &[
         "say what a diagnostic code means; without a code, list all",
         explain::explain,
     ),
-    row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", |args| {
-        Ok(doctor::doctor(args))
-    }),
+    row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", doctor::doctor),
 ];
 
 pub(super) fn row_of(command: Command) -> &'static Row {

@@ -30,3 +30,4 @@ pub(super) use given::usage;
 pub(super) use import::Place;
 pub(super) use model::Args;
 pub(super) use parse::{Parsed, parse};
+pub(super) use select::Select;

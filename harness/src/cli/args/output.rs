@@ -15,11 +15,21 @@ pub(crate) struct Output {
     pub(crate) bless: bool,
 }
 
+const FORMATS: &str = "auto|bar|plain|json";
+
 pub(super) const ROWS: &[Row] = &[
-    value("--format", "auto|bar|plain", RUNS, "progress on a terminal or as lines (default: auto)", |args, given| {
-        args.output.format = given.word(&[("auto", Format::Auto), ("bar", Format::Bar), ("plain", Format::Plain)])?;
-        Ok(())
-    }),
+    value(
+        "--format",
+        FORMATS,
+        RUNS.and(&[Command::Doctor]),
+        "progress as bars or lines (default: auto); json: doctor",
+        |args, given| {
+            let words =
+                [("auto", Format::Auto), ("bar", Format::Bar), ("plain", Format::Plain), ("json", Format::Json)];
+            args.output.format = given.word(&words)?;
+            Ok(())
+        },
+    ),
     value("--results", "DIR", RUNS.and(&[Command::Doctor]), "folder of records (default: results)", |args, given| {
         args.output.results = Some(given.path()?);
         Ok(())

@@ -35,7 +35,7 @@ struct Found {
 }
 
 pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
-    let mut scene = Scene::set(args, true)?;
+    let mut scene = Scene::selected(args)?;
     if scene.plan.isolation == Isolation::Worker {
         scene.plan.recycle.get_or_insert(RECYCLE);
     }

@@ -45,7 +45,7 @@ struct Past {
 }
 
 pub(in crate::cli) fn replay(args: &Args) -> Result<u8, Failure> {
-    let ordered = args.repeat.worker.is_none() && !args.select.exact.is_empty();
+    let ordered = args.repeat.worker.is_none() && !args.select.wanted.exact.is_empty();
     let (args, run) = match ordered {
         true => (args.clone(), None),
         false => {
@@ -54,10 +54,19 @@ pub(in crate::cli) fn replay(args: &Args) -> Result<u8, Failure> {
             (as_then(args, &run.args), Some((worker.map(String::from), run)))
         }
     };
-    let mut scene = Scene::set(&args, ordered)?;
-    let past = match &run {
-        None => in_order(&args, &scene)?,
-        Some((worker, run)) => of_worker(&args, &scene, worker.as_deref(), run)?,
+    let (mut scene, past) = match &run {
+        None => {
+            let scene = Scene::selected(&args)?;
+            let past = in_order(&args, &scene)?;
+            (scene, past)
+        }
+        Some((worker, run)) => {
+            let worker = run.worker(worker.as_deref())?;
+            let history = run.history(worker, args.select.wanted.exact.first().map(String::as_str))?;
+            let scene = Scene::of_ids(&args, history.iter().map(|ran| ran.case_id.as_str()))?;
+            let past = of_worker(&scene, worker, history, run)?;
+            (scene, past)
+        }
     };
     // The worker's own life is what is repeated: it is not replaced in the middle.
     (scene.plan.isolation, scene.plan.recycle) = (Isolation::Worker, None);
@@ -100,8 +109,7 @@ pub(super) fn as_then(now: &Args, then: &Args) -> Args {
     (args.repeat.worker, args.repeat.minimize) = (now.repeat.worker.clone(), now.repeat.minimize);
     (args.repeat.count, args.repeat.of_run) = (now.repeat.count, now.repeat.of_run.clone());
     args.repeat.jitter = now.repeat.jitter.or(then.repeat.jitter);
-    (args.select.exact, args.select.filters) = (now.select.exact.clone(), Vec::new());
-    args.select.tags = Vec::new();
+    args.select.wanted = now.select.wanted.clone();
     args.select.cases = now.select.cases.clone().or(then.select.cases.clone());
     args.select.faults = now.select.faults || then.select.faults;
     args.output = now.output.clone();
@@ -122,18 +130,15 @@ pub(super) fn as_then(now: &Args, then: &Args) -> Args {
 fn in_order(args: &Args, scene: &Scene) -> Result<Past, Failure> {
     let known = scene.by_id();
     let step = |id: &String| Some(Step { case: (*known.get(id.as_str())?).clone(), seed: args.repeat.seed, repeat: 0, attempt: 0 });
-    let steps: Vec<Step> = args.select.exact.iter().filter_map(step).collect();
-    if steps.len() != args.select.exact.len() {
+    let steps: Vec<Step> = args.select.wanted.exact.iter().filter_map(step).collect();
+    if steps.len() != args.select.wanted.exact.len() {
         return Err(usage("not every case of --exact can run on these devices", "harness list shows requirements"));
     }
     Ok(Past { origin: "in the order given".into(), steps, outcome: String::new(), notes: Vec::new() })
 }
 
 /// What a worker of a run did.
-fn of_worker(args: &Args, scene: &Scene, worker: Option<&str>, run: &PastRun) -> Result<Past, Failure> {
-    let victim = args.select.exact.first().map(String::as_str);
-    let worker = run.worker(worker)?;
-    let history = run.history(worker, victim)?;
+fn of_worker(scene: &Scene, worker: &str, history: &[Ran], run: &PastRun) -> Result<Past, Failure> {
     let (steps, mut notes) = steps(history, scene);
     let last = &history[history.len() - 1];
     if steps.last().is_none_or(|step| step.case.id != last.case_id) {

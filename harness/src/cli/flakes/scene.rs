@@ -33,13 +33,25 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// With the selected cases, or with all of them.
-    pub(super) fn set(args: &Args, selected: bool) -> Result<Self, Failure> {
+    /// With the selected cases.
+    pub(super) fn selected(args: &Args) -> Result<Self, Failure> {
+        Self::set(args, true)
+    }
+
+    /// With all cases, those that a record names among them.
+    pub(super) fn of_ids<'a>(args: &Args, ids: impl Iterator<Item = &'a str>) -> Result<Self, Failure> {
+        // Built-in faults exist as far as they are named.
+        let mut args = args.clone();
+        args.select.wanted.exact.extend(ids.filter(|id| id.starts_with("__fault.")).map(String::from));
+        Self::set(&args, false)
+    }
+
+    fn set(args: &Args, selected: bool) -> Result<Self, Failure> {
         let started = Instant::now();
         let devices = devices::resolve(args)?;
         let loaded = session::load_all(args, devices.target)?;
         let (files, fingerprint) = (loaded.files, loaded.fingerprint);
-        let cases = if selected { session::select(args, loaded.cases)? } else { loaded.cases };
+        let cases = if selected { session::choose(args, loaded.cases, &devices.history)?.cases } else { loaded.cases };
         let (cases, skipped) = setup::split_required(cases, &devices);
         let reason = |c: crate::dispatch::Conclusion| (c.case.id.clone(), c.result.outcome.detail.clone());
         let skipped: Vec<_> = skipped.into_iter().map(reason).collect();
