@@ -55,7 +55,9 @@ fn score(rule: &Rule, rate: f64, wanted: Finding, trials: u32) -> Score {
 fn flakes_of_known_rates_are_found_and_clean_cases_are_not_accused() {
     let rule = Rule::default();
     let fixed = rule.fixed.runs;
-    let mut table = format!("fixed test with the same errors: {fixed} repeats\nrate     trials  right  covered  repeats to decision  of fixed  in all\n");
+    let mut table = format!(
+        "fixed test with the same errors: {fixed} repeats\nrate     trials  right  covered  repeats to decision  of fixed  in all\n"
+    );
     let rows = [
         (0.2, Finding::Flaky, 100),
         (0.05, Finding::Flaky, 100),

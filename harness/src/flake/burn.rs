@@ -22,8 +22,10 @@ impl Burners {
                 let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
                 let burn = |_| {
                     let go = go.clone();
-                    std::thread::spawn(move || while go.load(Ordering::Relaxed) {
-                        (0..1000).for_each(|_| std::hint::spin_loop());
+                    std::thread::spawn(move || {
+                        while go.load(Ordering::Relaxed) {
+                            (0..1000).for_each(|_| std::hint::spin_loop());
+                        }
                     })
                 };
                 let threads = (0..PER_CORE * cores).map(burn).collect();

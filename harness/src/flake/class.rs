@@ -128,7 +128,8 @@ mod tests {
         check(&state, Class::State, "warm 77 % [65, 87], alone 0 % [0, 1.2], p = 8e-47");
         let load = Conditions { loaded: tally(15, 60), quiet: tally(0, 60), ..flat.clone() };
         check(&load, Class::Load, "loaded 25 % [15, 38], quiet 0 % [0, 6.0], p = 4e-5");
-        let devices = vec![("gpu0".into(), tally(0, 200)), ("gpu1".into(), tally(9, 200)), ("gpu2".into(), tally(11, 200))];
+        let devices =
+            vec![("gpu0".into(), tally(0, 200)), ("gpu1".into(), tally(9, 200)), ("gpu2".into(), tally(11, 200))];
         let device = Conditions { devices, ..flat };
         check(&device, Class::Device, "gpu0 0 % [0, 1.8], gpu1 4.5 % [2.1, 8.4], gpu2 5.5 % [2.8, 9.6], p = 0.001");
     }

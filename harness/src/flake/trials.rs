@@ -89,7 +89,8 @@ impl Running {
 impl Trials {
     fn new(slots: usize) -> Self {
         let at = (0..slots).map(|_| None).collect();
-        let state = State { waiting: VecDeque::new(), at, stale: vec![0; slots], ended: Vec::new(), live: slots, over: false };
+        let state =
+            State { waiting: VecDeque::new(), at, stale: vec![0; slots], ended: Vec::new(), live: slots, over: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 

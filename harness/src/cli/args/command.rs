@@ -97,8 +97,20 @@ const fn row(
 pub(super) const COMMANDS: &[Row] = &[
     row("run", Command::Run, NONE, "run the selected cases (the default command)", runs::run),
     row("bench", Command::Bench, NONE, "run and measure: GPU timings, or the simulator's counters", runs::run),
-    row("hunt", Command::Hunt, NONE, "repeat the selected cases until each is clean or known to be flaky", flakes::hunt),
-    row("replay", Command::Replay, NONE, "run the cases of a dead worker again, and find those to blame", flakes::replay),
+    row(
+        "hunt",
+        Command::Hunt,
+        NONE,
+        "repeat the selected cases until each is clean or known to be flaky",
+        flakes::hunt,
+    ),
+    row(
+        "replay",
+        Command::Replay,
+        NONE,
+        "run the cases of a dead worker again, and find those to blame",
+        flakes::replay,
+    ),
     row("list", Command::List, NONE, "print the ids of the selected cases, one a line", list::list),
     row("show", Command::Show, ("CASE", 1, 1), "print a stage of one case: show CASE --stage kernel", show::show),
     row(

@@ -111,10 +111,16 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     ),
-    value("--worker", "WORKER[@RUN]", REPLAY, "the worker whose cases are run again (default: the only dead one)", |args, given| {
-        args.repeat.worker = Some(given.text().into());
-        Ok(())
-    }),
+    value(
+        "--worker",
+        "WORKER[@RUN]",
+        REPLAY,
+        "the worker whose cases are run again (default: the only dead one)",
+        |args, given| {
+            args.repeat.worker = Some(given.text().into());
+            Ok(())
+        },
+    ),
     flag("--minimize", REPLAY, "search the smallest set of prior cases that the failure needs", |args, _| {
         args.repeat.minimize = true;
         Ok(())

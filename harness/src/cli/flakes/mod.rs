@@ -6,7 +6,5 @@ mod past;
 mod replay;
 mod scene;
 
-
 pub(super) use hunt::hunt;
 pub(super) use replay::replay;
-

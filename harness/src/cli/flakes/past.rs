@@ -98,14 +98,15 @@ impl PastRun {
     /// anything, or, without a word, the only one that died.
     pub(super) fn worker(&self, word: Option<&str>) -> Result<&str, Failure> {
         let dead = self.dead();
-        let list = |ids: &[&str]| if ids.is_empty() { "none died".to_string() } else { format!("died: {}", ids.join(", ")) };
+        let list =
+            |ids: &[&str]| if ids.is_empty() { "none died".to_string() } else { format!("died: {}", ids.join(", ")) };
         match word {
             Some(word) => {
                 let nth = word.strip_prefix('W').and_then(|n| n.parse().ok()).and_then(|n: usize| self.order.get(n));
                 let found = self.order.iter().find(|id| *id == word).or(nth);
-                found.map(String::as_str).ok_or_else(|| {
-                    bad(format!("run {} has no worker `{word}` that ran a case", self.id), list(&dead))
-                })
+                found
+                    .map(String::as_str)
+                    .ok_or_else(|| bad(format!("run {} has no worker `{word}` that ran a case", self.id), list(&dead)))
             }
             None => match dead[..] {
                 [one] => Ok(one),
@@ -113,7 +114,10 @@ impl PastRun {
                     format!("no worker of run {} died of a case", self.id),
                     "name one with --worker, and its failed case with --exact",
                 )),
-                _ => Err(bad(format!("{} workers of run {} died", dead.len(), self.id), list(&dead) + ": name one with --worker")),
+                _ => Err(bad(
+                    format!("{} workers of run {} died", dead.len(), self.id),
+                    list(&dead) + ": name one with --worker",
+                )),
             },
         }
     }
@@ -128,7 +132,10 @@ impl PastRun {
         };
         at.map(|at| &all[..=at]).ok_or_else(|| {
             let what = victim.map_or("a case".to_string(), |id| format!("`{id}`"));
-            bad(format!("{what} did not fail in worker {worker} of run {}", self.id), format!("it ran {} cases", all.len()))
+            bad(
+                format!("{what} did not fail in worker {worker} of run {}", self.id),
+                format!("it ran {} cases", all.len()),
+            )
         })
     }
 
@@ -142,8 +149,9 @@ fn find(args: &Args, word: &str) -> Result<PathBuf, Failure> {
     let results = session::results_dir(args);
     let runs = results.join("runs");
     if word == "latest" {
-        return std::fs::canonicalize(results.join("latest"))
-            .map_err(|error| bad(format!("there is no latest run in {}: {error}", results.display()), "run something first"));
+        return std::fs::canonicalize(results.join("latest")).map_err(|error| {
+            bad(format!("there is no latest run in {}: {error}", results.display()), "run something first")
+        });
     }
     let entries = std::fs::read_dir(&runs).into_iter().flatten().flatten();
     let mut like: Vec<PathBuf> = entries

@@ -105,7 +105,8 @@ fn split(word: Option<&str>) -> (Option<&str>, &str) {
 
 /// The options of the run, with what the command line says otherwise.
 pub(super) fn as_then(now: &Args, then: &Args) -> Args {
-    let mut args = Args { command: now.command, argv: now.argv.clone(), operands: now.operands.clone(), ..then.clone() };
+    let mut args =
+        Args { command: now.command, argv: now.argv.clone(), operands: now.operands.clone(), ..then.clone() };
     (args.repeat.worker, args.repeat.minimize) = (now.repeat.worker.clone(), now.repeat.minimize);
     (args.repeat.count, args.repeat.of_run) = (now.repeat.count, now.repeat.of_run.clone());
     args.repeat.jitter = now.repeat.jitter.or(then.repeat.jitter);
@@ -129,7 +130,9 @@ pub(super) fn as_then(now: &Args, then: &Args) -> Args {
 /// The cases of `--exact`, in that order.
 fn in_order(args: &Args, scene: &Scene) -> Result<Past, Failure> {
     let known = scene.by_id();
-    let step = |id: &String| Some(Step { case: (*known.get(id.as_str())?).clone(), seed: args.repeat.seed, repeat: 0, attempt: 0 });
+    let step = |id: &String| {
+        Some(Step { case: (*known.get(id.as_str())?).clone(), seed: args.repeat.seed, repeat: 0, attempt: 0 })
+    };
     let steps: Vec<Step> = args.select.wanted.exact.iter().filter_map(step).collect();
     if steps.len() != args.select.wanted.exact.len() {
         return Err(usage("not every case of --exact can run on these devices", "harness list shows requirements"));
@@ -355,7 +358,8 @@ impl Done {
             let _ = writeln!(text, "  {what}, before {last} was reached: {count} times");
         }
         if self.alone.runs() > 0 {
-            let _ = writeln!(text, "alone in a fresh worker: fails in {} of {}", self.alone.failures, self.alone.runs());
+            let _ =
+                writeln!(text, "alone in a fresh worker: fails in {} of {}", self.alone.failures, self.alone.runs());
         }
         match (&self.found, &self.gave_up) {
             (Some(found), _) if found.is_empty() => {
@@ -381,9 +385,19 @@ impl Done {
         if let Some(found) = &self.found {
             let ids = found.iter().map(|at| past.steps[*at].case.id.as_str()).chain([last.as_str()]);
             let exact: Vec<String> = ids.map(|id| format!("--exact {}", quoted(id))).collect();
-            let _ = writeln!(text, "shown by: cargo run -p harness -- replay {}{}", exact.join(" "), again(args, &scene.devices));
+            let _ = writeln!(
+                text,
+                "shown by: cargo run -p harness -- replay {}{}",
+                exact.join(" "),
+                again(args, &scene.devices)
+            );
         } else if self.full.failures == 0 && self.gave_up.is_none() {
-            let _ = writeln!(text, "a failure that depends on chance: cargo run -p harness -- hunt --exact {}{}", quoted(last), again(args, &scene.devices));
+            let _ = writeln!(
+                text,
+                "a failure that depends on chance: cargo run -p harness -- hunt --exact {}{}",
+                quoted(last),
+                again(args, &scene.devices)
+            );
         }
         let _ = writeln!(text, "{} trials", self.trials);
         text
