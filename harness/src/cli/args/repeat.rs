@@ -30,6 +30,8 @@ pub(crate) struct Repeat {
     pub(crate) minimize: bool,
     /// The run that `why` takes the neighbours from.
     pub(crate) of_run: Option<String>,
+    /// Whether each case is run twice and its results are compared.
+    pub(crate) twice: bool,
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -67,6 +69,10 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .env(&["HARNESS_FLAKY"]),
+    flag("--twice", RUNS, "run each case twice in its worker; its results must be as alike as before", |args, _| {
+        args.repeat.twice = true;
+        Ok(())
+    }),
     value("--fail-fast", "N", VERDICTS, "start no case after N failures; without N after one", |args, given| {
         args.repeat.fail_fast = Some(if given.value.is_some() { given.count("failures")? } else { 1 });
         Ok(())
