@@ -1,8 +1,10 @@
 //! The end of a worker outside any case: what is told about it, and what it left.
 
 use super::Death;
+use crate::escape::escape;
 use crate::os::orphans;
 use crate::verdict::{Leak, Outcome};
+use serde_json::{Value, json};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -26,6 +28,33 @@ pub(crate) struct Farewell {
     pub(crate) crash: Option<Box<(Outcome, Death)>>,
     /// Processes that outlived it.
     pub(crate) leaks: Vec<Leak>,
+}
+
+impl Farewell {
+    /// What is recorded of it: kinds and fields.
+    pub(crate) fn records(&self, worker: &str) -> Vec<(&'static str, Value)> {
+        let crash = self.crash.iter().map(|crash| {
+            let (outcome, death) = &**crash;
+            let (name, detail) = (&outcome.outcome, &outcome.detail);
+            let fields =
+                json!({ "event": "crashed", "worker_id": worker, "outcome": name, "detail": detail, "death": death });
+            ("worker", fields)
+        });
+        let leaks = self.leaks.iter().map(|leak| ("leak", leak_fields(worker, None, leak)));
+        crash.chain(leaks).collect()
+    }
+
+    /// What is said of it.
+    pub(crate) fn lines(&self, worker: &str) -> Vec<String> {
+        let crash = self.crash.iter().map(|crash| format!("{}: {worker}: {}", crash.0.outcome, crash.0.detail));
+        let leak = |leak: &Leak| format!("{}: {worker} left {}", leak.name, escape(&leak.detail, ""));
+        crash.chain(self.leaks.iter().map(leak)).collect()
+    }
+}
+
+/// The fields of a leak's record.
+pub(crate) fn leak_fields(worker: &str, case_id: Option<&str>, leak: &Leak) -> Value {
+    json!({ "worker_id": worker, "case_id": case_id, "name": leak.name, "detail": leak.detail })
 }
 
 /// Whether that is to be told: an exit with code 0 is not.

@@ -20,7 +20,7 @@ mod slot;
 mod source;
 
 pub(crate) use cross::Cross;
-pub(crate) use farewell::Farewell;
+pub(crate) use farewell::{Farewell, leak_fields};
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;

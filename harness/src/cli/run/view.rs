@@ -2,7 +2,8 @@
 
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
-use crate::dispatch::{CaseResult, Conclusion, Event, Farewell, RunPlan};
+use crate::dispatch::{CaseResult, Conclusion, Event, Farewell, RunPlan, leak_fields};
+use crate::escape::escape;
 use crate::record::{Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
 use crate::verdict::{Leak, Outcome, Verdict};
@@ -87,24 +88,20 @@ impl<'a> View<'a> {
 
     /// Records and tells what is known of a worker's end.
     fn farewell(&mut self, worker: &str, farewell: &Farewell) {
-        if let Some(crash) = &farewell.crash {
-            let (outcome, death) = &**crash;
-            let name = &outcome.outcome;
-            let fields = json!({ "event": "crashed", "worker_id": worker, "outcome": name, "detail": outcome.detail, "death": death });
-            self.store.append("worker", &fields);
-            self.store.sync();
-            self.progress.say(&format!("{name}: {worker}: {}", outcome.detail));
+        for (kind, fields) in farewell.records(worker) {
+            self.store.append(kind, &fields);
         }
-        for leak in &farewell.leaks {
-            self.leak(worker, None, leak);
+        if farewell.crash.is_some() {
+            self.store.sync();
+        }
+        for line in farewell.lines(worker) {
+            self.progress.say(&line);
         }
     }
 
-    fn leak(&mut self, worker: &str, case_id: Option<&str>, leak: &Leak) {
-        let fields = json!({ "worker_id": worker, "case_id": case_id, "name": leak.name, "detail": leak.detail });
-        self.store.append("leak", &fields);
-        let by = case_id.unwrap_or("what its worker left");
-        self.progress.say(&format!("{}: {worker}: {by}: {}", leak.name, leak.detail));
+    fn leak(&mut self, worker: &str, case_id: &str, leak: &Leak) {
+        self.store.append("leak", &leak_fields(worker, Some(case_id), leak));
+        self.progress.say(&format!("{}: {case_id} left {}", leak.name, escape(&leak.detail, "")));
     }
 
     fn uuid(&self, slot: usize) -> Option<&str> {
@@ -146,7 +143,7 @@ impl<'a> View<'a> {
             self.store.sync();
         }
         for leak in &outcome.leaks {
-            self.leak(&result.worker, Some(&result.case.id), leak);
+            self.leak(&result.worker, &result.case.id, leak);
         }
         self.progress.attempted(result);
     }

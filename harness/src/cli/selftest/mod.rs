@@ -49,7 +49,7 @@ pub(super) fn selftest(args: &Args) -> Result<u8, Failure> {
     let devices = devices::resolve(&args)?;
     let (wanted, impossible) = possible(&devices.slots);
     let innocent = innocent(devices.target)?;
-    let repeats = args.repeat.repeats.unwrap_or(1);
+    let repeats = args.repeat.count.map_or(1, |count| count as u32);
     let units = schedule::units(&wanted, &innocent, repeats, args.repeat.seed);
     let header = json!({
         "argv": args.argv,

@@ -20,7 +20,7 @@ mod resource;
 mod statistics;
 mod table;
 
-pub(crate) use table::{Class, Facts, Kind, Past, Place, Scene, Spares, Spec, cases, classes};
+pub(crate) use table::{Class, Facts, Past, Place, Scene, Spares, Spec, cases, classes};
 
 pub(crate) use resource::tidy;
 
