@@ -1,5 +1,6 @@
 //! Counts, failures, and the exit code.
 
+use crate::escape::escape;
 use crate::dispatch::Conclusion;
 use crate::exit;
 use crate::verdict::{Outcome, Verdict};
@@ -45,7 +46,7 @@ impl Summary {
             self.failures.push(Failed { id, place, outcome, attempts, written });
         }
         if *verdict == Verdict::Skip {
-            let reason = result.outcome.detail.lines().next().unwrap_or_default();
+            let reason = escape(result.outcome.detail.lines().next().unwrap_or_default(), "");
             let name = outcomes.last().map_or("", String::as_str);
             *self.skips.entry(format!("{name}: {reason}")).or_default() += 1;
         }
@@ -79,7 +80,7 @@ impl Summary {
             if !attempts.is_empty() {
                 let _ = writeln!(text, "  {attempts}");
             }
-            for line in outcome.detail.lines().take(REASON_LINES) {
+            for line in escape(&outcome.detail, "\n\t").lines().take(REASON_LINES) {
                 let _ = writeln!(text, "  {line}");
             }
             let _ = writeln!(text, "  again: {}", repro(id));
