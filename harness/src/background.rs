@@ -72,6 +72,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         worker_exe: exe.to_path_buf(),
         work_dir: work_dir.to_path_buf(),
         stop: Arc::default(),
+        nvml: None,
     };
     let mut senders = BTreeMap::new();
     let mut pending = BTreeMap::new();
@@ -89,6 +90,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         fail_fast: None,
         deadline: None,
         today: crate::record::today(),
+        slots: Vec::new(),
         devices: plan.slots.iter().map(|slot| slot.label.clone()).collect(),
     };
     let queue = Queue::new(&cases, policy);

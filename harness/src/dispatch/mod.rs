@@ -7,7 +7,9 @@
 
 mod capture;
 mod fit;
+mod fleet;
 mod handle;
+mod health;
 mod job;
 mod judge;
 mod pool;
@@ -15,6 +17,7 @@ mod postmortem;
 mod queue;
 mod slot;
 mod source;
+mod turns;
 
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
@@ -25,7 +28,7 @@ pub(crate) use source::{Settled, Source, Take};
 
 use crate::case::Case;
 use crate::crumb::Crumb;
-use crate::device::Gpu;
+use crate::device::{Gpu, Nvml};
 use crate::evidence::{Frame, Stack};
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use serde::Serialize;
@@ -101,6 +104,8 @@ pub(crate) struct RunPlan {
     pub(crate) work_dir: PathBuf,
     /// Not 0 when a signal asks the run to stop: the signal's number.
     pub(crate) stop: Arc<AtomicUsize>,
+    /// Asked and listened to during the run, where GPUs are used.
+    pub(crate) nvml: Option<Arc<dyn Nvml>>,
 }
 
 /// How a worker that did not end its case ended itself.
@@ -135,6 +140,8 @@ pub(crate) struct Death {
     /// States of the threads of a hanging worker, as in `/proc`.
     pub(crate) threads: String,
     pub(crate) unkillable: bool,
+    /// Xids that its GPU reported while the case ran.
+    pub(crate) xids: Vec<u64>,
 }
 
 /// What happens during a run, in order for each slot.
@@ -171,6 +178,12 @@ pub(crate) enum Event {
         slot: usize,
         code: String,
         reason: String,
+    },
+    /// Something for the record, and perhaps for people.
+    Record {
+        kind: &'static str,
+        fields: serde_json::Value,
+        say: Option<String>,
     },
     /// Nothing happened for a while.
     Tick,

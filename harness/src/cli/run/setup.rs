@@ -50,6 +50,7 @@ pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStor
         worker_exe: "/proc/self/exe".into(),
         work_dir: store.work_dir(),
         stop: stop_flag(),
+        nvml: devices.nvml.clone(),
     }
 }
 
@@ -66,6 +67,7 @@ pub(super) fn policy(args: &Args, plan: &RunPlan) -> Policy {
         deadline: args.time.deadline.map(|limit| Instant::now() + limit),
         today: today(),
         devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
+        slots: plan.slots.clone(),
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) struct View<'a> {
     rows: Vec<Row>,
     /// Codes with which slots refused their device.
     refused: Vec<String>,
+    retired: Vec<String>,
 }
 
 /// What is left when the run is over.
@@ -27,6 +28,8 @@ pub(super) struct Closing {
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
     pub(super) refused: Vec<String>,
+    /// Slots that were given up, and why.
+    pub(super) retired: Vec<String>,
     /// Earlier failures that were not run again.
     pub(super) outstanding: Vec<String>,
 }
@@ -34,7 +37,8 @@ pub(super) struct Closing {
 impl<'a> View<'a> {
     pub(super) fn new(args: &'a Args, plan: &'a RunPlan, store: &'a mut RunStore, progress: Progress) -> Self {
         let (summary, blessings) = (Summary::default(), Blessings::default());
-        Self { args, plan, store, progress, summary, blessings, rows: Vec::new(), refused: Vec::new() }
+        let (rows, refused, retired) = Default::default();
+        Self { args, plan, store, progress, summary, blessings, rows, refused, retired }
     }
 
     fn label(&self, slot: usize) -> &str {
@@ -61,11 +65,18 @@ impl<'a> View<'a> {
                 self.store.append("worker", &fields);
                 self.progress.idle(slot, "");
             }
+            Event::Record { kind, fields, say } => {
+                self.store.append(kind, &fields);
+                if let Some(line) = say {
+                    self.progress.say(&line);
+                }
+            }
             Event::Retired { slot, code, reason } => {
                 let label = self.label(slot).to_string();
                 self.store
                     .append("slot", &json!({ "event": "retired", "slot": label, "code": code, "reason": reason }));
                 self.progress.say(&format!("{label} takes no more cases: {reason}"));
+                self.retired.push(format!("{label}: {reason}"));
                 self.refused.push(code);
             }
         }
@@ -144,6 +155,7 @@ impl<'a> View<'a> {
             blessings: self.blessings,
             rows: self.rows,
             refused: self.refused,
+            retired: self.retired,
             outstanding: Vec::new(),
         }
     }
