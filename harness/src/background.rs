@@ -64,6 +64,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         knobs: Knobs::default(),
         default_timeout: Duration::from_secs(120),
         forced_timeout: None,
+        phase_limits: Vec::new(),
         grace: Duration::from_secs(2),
         mode: Mode::Check,
         bless: false,
@@ -91,6 +92,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         deadline: None,
         today: crate::record::today(),
         slots: Vec::new(),
+        learnt: BTreeMap::new(),
         devices: plan.slots.iter().map(|slot| slot.label.clone()).collect(),
     };
     let queue = Queue::new(&cases, policy);

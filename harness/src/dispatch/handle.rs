@@ -2,13 +2,14 @@
 
 use super::capture::Capture;
 use super::job::Job;
+use super::phase::Watch;
 use super::postmortem::{self, Cause};
 use super::{Death, RunPlan, SlotSpec};
 use crate::case::Case;
 use crate::crumb::Page;
 use crate::evidence::area::Area;
 use crate::os;
-use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
+use crate::proto::{Broken, DeviceSpec, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::{Outcome, clip};
 use rustix::process::Signal;
 use std::io;
@@ -49,6 +50,8 @@ const ENV_ALLOWED: &[&str] = &[
 pub(super) struct Worker {
     pub(super) id: String,
     child: Child,
+    /// The GPU that it has, if any.
+    gpu: Option<String>,
     receiver: Receiver,
     page: Page,
     area: Area,
@@ -113,6 +116,10 @@ impl Worker {
         let mut worker = Self {
             id,
             child,
+            gpu: match &slot.device {
+                DeviceSpec::Cuda { uuid, .. } => Some(uuid.clone()),
+                _ => None,
+            },
             receiver: Receiver::new(ours),
             page,
             area,
@@ -223,11 +230,17 @@ impl Worker {
             return self.lost_before(format!("the worker was gone: {error}"), plan);
         }
         let deadline = Instant::now() + limit;
+        let mut watch = Watch::new(&plan.phase_limits, Instant::now());
         let mut begun = false;
         let mut stop_at = None;
         loop {
             let tick = (Instant::now() + TICK).min(deadline);
-            let cause = match self.receiver.next(Some(tick)) {
+            let message = self.receiver.next(Some(tick));
+            if let (true, Some(over), Err(Broken::Timeout)) = (begun, watch.look(&self.page, Instant::now()), &message)
+            {
+                return self.bury(Cause::Hung { limit: over.limit, phase: Some(over.name.clone()) }, plan);
+            }
+            let cause = match message {
                 Ok(FromWorker::Begin { case_id, attempt: n }) if !begun && case_id == case.id && n == attempt => {
                     begun = true;
                     continue;
@@ -239,7 +252,7 @@ impl Worker {
                     self.prior.push(case_id);
                     return Attempt::Ended(*outcome, tainted);
                 }
-                Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit },
+                Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit, phase: None },
                 Err(Broken::Timeout) if plan.stop.load(Ordering::Relaxed) != 0 => {
                     // A case that is about to end may do so.
                     let end = *stop_at.get_or_insert_with(|| Instant::now() + plan.grace);
@@ -279,8 +292,9 @@ impl Worker {
     fn bury(&mut self, cause: Cause, plan: &RunPlan) -> Attempt {
         let mut death = Death { crumb: self.page.read(), ..Death::default() };
         let status = match &cause {
-            Cause::Hung { .. } => {
-                death.threads = postmortem::thread_states(self.pid());
+            Cause::Hung { limit, .. } => {
+                let gpu = self.gpu.as_deref();
+                postmortem::hang(&mut death, self.pid(), gpu, *limit, &self.page, &self.area, &plan.worker_exe);
                 self.terminate(plan.grace)
             }
             // A process whose socket is closed is about to end by itself.
@@ -291,6 +305,9 @@ impl Worker {
             Cause::Protocol(_) => self.kill(),
         };
         death.unkillable = matches!(self.child.try_wait(), Ok(None));
+        if death.unkillable {
+            death.proc_state = postmortem::proc_state(self.pid());
+        }
         if matches!(cause, Cause::Died) {
             postmortem::fill(&mut death, status);
             postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);

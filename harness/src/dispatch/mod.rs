@@ -6,12 +6,14 @@
 //! lost, whatever happens to workers, devices and the run.
 
 mod capture;
+mod cross;
 mod fit;
 mod fleet;
 mod handle;
 mod health;
 mod job;
 mod judge;
+mod phase;
 mod pool;
 mod postmortem;
 mod queue;
@@ -19,9 +21,11 @@ mod slot;
 mod source;
 mod turns;
 
+pub(crate) use cross::Cross;
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;
+pub(crate) use phase::PhaseLimit;
 pub(crate) use pool::run;
 pub(crate) use queue::{Known, Policy, Queue, order};
 pub(crate) use source::{Settled, Source, Take};
@@ -91,6 +95,8 @@ pub(crate) struct RunPlan {
     /// Time of a case unless it has its own; the command line's wins over both.
     pub(crate) default_timeout: Duration,
     pub(crate) forced_timeout: Option<Duration>,
+    /// Time for single phases, whatever the case as a whole may take.
+    pub(crate) phase_limits: Vec<PhaseLimit>,
     /// Between TERM and KILL.
     pub(crate) grace: Duration,
     pub(crate) mode: Mode,
@@ -125,6 +131,9 @@ pub(crate) struct Death {
     pub(crate) thread: Option<String>,
     /// Its stack, innermost call first.
     pub(crate) frames: Vec<Frame>,
+    /// Which kind of hang it is.
+    #[serde(skip)]
+    pub(crate) hang: String,
     /// Calls in the middle of the stack that are left out.
     pub(crate) frames_left_out: usize,
     /// Stacks of the threads of a hanging worker.
@@ -142,6 +151,8 @@ pub(crate) struct Death {
     pub(crate) unkillable: bool,
     /// Xids that its GPU reported while the case ran.
     pub(crate) xids: Vec<u64>,
+    /// What the kernel says about a process that could not be killed.
+    pub(crate) proc_state: String,
 }
 
 /// What happens during a run, in order for each slot.

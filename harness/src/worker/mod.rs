@@ -12,10 +12,12 @@ mod facts;
 pub(crate) mod fault;
 mod gpu_error;
 mod hygiene;
+mod jitter;
 mod pipeline;
 mod refusal;
 mod results;
 mod serve;
+mod variation;
 mod watch;
 
 pub(crate) use execute::{LastRead, Stage, examine, plan, read, reads_as_it_says, show};

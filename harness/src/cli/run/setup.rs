@@ -7,9 +7,10 @@ use crate::cli::session;
 use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::exit;
 use crate::proto::{Knobs, Mode};
-use crate::record::{Provenance, RunStore, today};
+use crate::record::{History, Provenance, RunStore, today};
 use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 const RETRIED_CASES: usize = 50;
 
 /// Takes out the cases whose requirements no chosen device meets.
-pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
+pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
     let (mut kept, mut skipped) = (Vec::new(), Vec::new());
     for case in cases {
         match unfit_for_all(&devices.slots, &case.require) {
@@ -34,14 +35,21 @@ pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Ca
     (kept, skipped)
 }
 
-pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
+pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
     let mut slots = devices.slots.clone();
-    slots.truncate(cases.max(1));
+    if !args.devices.cross {
+        slots.truncate(cases.max(1));
+    }
     RunPlan {
         slots,
-        knobs: Knobs { compile_threads: args.isolation.compile_threads },
+        knobs: Knobs {
+            compile_threads: args.isolation.compile_threads,
+            twice: args.repeat.twice,
+            jitter: args.repeat.jitter,
+        },
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
+        phase_limits: args.time.phases.clone(),
         grace: args.time.grace.unwrap_or(DEFAULT_GRACE),
         mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
         bless: args.output.bless,
@@ -56,7 +64,7 @@ pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStor
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is
 /// met in one of three tries is not met.
-pub(super) fn policy(args: &Args, plan: &RunPlan) -> Policy {
+pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History) -> Policy {
     let usual = if args.command == Command::Bench { Retries::NONE } else { Retries::USUAL };
     let retries = args.repeat.retries.map_or(usual, |count| Retries { after_failure: count, ..Retries::USUAL });
     Policy {
@@ -66,6 +74,8 @@ pub(super) fn policy(args: &Args, plan: &RunPlan) -> Policy {
         fail_fast: args.repeat.fail_fast,
         deadline: args.time.deadline.map(|limit| Instant::now() + limit),
         today: today(),
+        // To accept what varies more is to learn it anew.
+        learnt: if args.output.bless { BTreeMap::new() } else { history.determinism() },
         devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
         slots: plan.slots.clone(),
     }
@@ -85,7 +95,7 @@ fn stop_flag() -> Arc<AtomicUsize> {
     stop
 }
 
-pub(super) fn header(
+pub(in crate::cli) fn header(
     args: &Args,
     devices: &Devices,
     files: usize,
@@ -96,7 +106,8 @@ pub(super) fn header(
         "argv": args.argv,
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
-        "mode": if args.command == Command::Bench { "bench" } else { "run" },
+        "jitter": args.repeat.jitter,
+        "mode": args.command.word(),
         "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
         "left": devices.left.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
