@@ -59,7 +59,11 @@ impl Turns {
         if !taken {
             self.changed.notify_all();
         }
-        taken.then_some(Turn { turns: self, alone })
+        // Made only where it was taken: dropping one gives a turn back.
+        match taken {
+            true => Some(Turn { turns: self, alone }),
+            false => None,
+        }
     }
 }
 
