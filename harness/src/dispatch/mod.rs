@@ -9,7 +9,9 @@ mod capture;
 mod cross;
 mod farewell;
 mod fit;
+mod fleet;
 mod handle;
+mod health;
 mod job;
 mod judge;
 mod phase;
@@ -18,6 +20,7 @@ mod postmortem;
 mod queue;
 mod slot;
 mod source;
+mod turns;
 
 pub(crate) use cross::Cross;
 pub(crate) use farewell::{Farewell, leak_fields};
@@ -31,7 +34,7 @@ pub(crate) use source::{Settled, Source, Take};
 
 use crate::case::Case;
 use crate::crumb::Crumb;
-use crate::device::Gpu;
+use crate::device::{Gpu, Nvml};
 use crate::evidence::{Frame, Stack};
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use serde::Serialize;
@@ -111,6 +114,8 @@ pub(crate) struct RunPlan {
     pub(crate) work_dir: PathBuf,
     /// Not 0 when a signal asks the run to stop: the signal's number.
     pub(crate) stop: Arc<AtomicUsize>,
+    /// Asked and listened to during the run, where GPUs are used.
+    pub(crate) nvml: Option<Arc<dyn Nvml>>,
 }
 
 /// How a worker that did not end its case ended itself.
@@ -152,6 +157,8 @@ pub(crate) struct Death {
     pub(crate) no_memory: bool,
     /// Processes that the kernel killed for want of memory while it lived.
     pub(crate) oom_kills: u64,
+    /// Xids that its GPU reported while the case ran.
+    pub(crate) xids: Vec<u64>,
     /// What the kernel says about a process that could not be killed.
     pub(crate) proc_state: String,
 }
@@ -191,6 +198,12 @@ pub(crate) enum Event {
         slot: usize,
         code: String,
         reason: String,
+    },
+    /// Something for the record, and perhaps for people.
+    Record {
+        kind: &'static str,
+        fields: serde_json::Value,
+        say: Option<String>,
     },
     /// Nothing happened for a while.
     Tick,

@@ -1,7 +1,7 @@
 //! Counts, failures, and the exit code.
 
-use crate::escape::escape;
 use crate::dispatch::Conclusion;
+use crate::escape::escape;
 use crate::exit;
 use crate::verdict::{Outcome, Verdict};
 use std::collections::BTreeMap;

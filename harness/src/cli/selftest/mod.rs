@@ -61,7 +61,8 @@ pub(super) fn selftest(args: &Args) -> Result<u8, Failure> {
     });
     let mut store = RunStore::create(&session::results_dir(&args).join("selftest"), &header);
     let memory = args.isolation.memory.unwrap_or(if on_gpu { MEMORY_BESIDE_CUDA } else { MEMORY });
-    let plan = RunPlan { memory: Some(memory), ..plan(&args, devices.slots, &store) };
+    let nvml = devices.nvml.clone();
+    let plan = RunPlan { memory: Some(memory), nvml, ..plan(&args, devices.slots, &store) };
     for note in &devices.notes {
         super::print(&format!("{note}\n"));
     }
@@ -145,5 +146,6 @@ fn plan(args: &Args, slots: Vec<SlotSpec>, store: &RunStore) -> RunPlan {
         worker_exe: "/proc/self/exe".into(),
         work_dir: store.work_dir(),
         stop: super::run::stop_flag(),
+        nvml: None,
     }
 }
