@@ -8,8 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Reasons for which a worker ends that say nothing about its last case.
-const ORDINARY: [&str; 3] =
-    ["nothing is left to run", "the next case needs a fresh worker", "the case was to run alone"];
+const ORDINARY: [&str; 4] = [
+    "nothing is left to run",
+    "the next case needs a fresh worker",
+    "the case was to run alone",
+    "its device must prove itself",
+];
 
 /// The source of a self-test.
 pub(super) struct Faults {
