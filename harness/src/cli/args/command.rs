@@ -1,6 +1,6 @@
 //! The commands: words, operands, help and what each calls.
 
-use super::super::{Failure, check, compile, doctor, explain, fmt, import, list, run as runs, show};
+use super::super::{Failure, check, compile, doctor, explain, fmt, import, list, plan, run as runs, show};
 use super::model::Args;
 
 /// What to do.
@@ -9,6 +9,7 @@ pub(crate) enum Command {
     #[default]
     Run,
     List,
+    Plan,
     Show,
     Doctor,
     Bench,
@@ -42,6 +43,9 @@ impl Commands {
         }
         Self(bits)
     }
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
     pub(super) const fn has(self, command: Command) -> bool {
         self.0 & (1 << command as u64) != 0
     }
@@ -60,7 +64,7 @@ impl Commands {
 /// Commands that run cases.
 pub(super) const RUNS: Commands = Commands::of(&[Command::Run, Command::Bench]);
 /// Commands that work on selected cases.
-pub(super) const SELECTS: Commands = RUNS.and(&[Command::List, Command::Compile, Command::Check]);
+pub(super) const SELECTS: Commands = RUNS.and(&[Command::List, Command::Plan, Command::Compile, Command::Check]);
 /// Every command.
 pub(super) const ALL: Commands = Commands(u64::MAX);
 
@@ -89,7 +93,8 @@ const fn row(
 pub(super) const COMMANDS: &[Row] = &[
     row("run", Command::Run, NONE, "run the selected cases (the default command)", runs::run),
     row("bench", Command::Bench, NONE, "run and measure: GPU timings, or the simulator's counters", runs::run),
-    row("list", Command::List, NONE, "print the ids of the selected cases, one a line", list::list),
+    row("list", Command::List, NONE, "print the selected cases: ids, or with --format more", list::list),
+    row("plan", Command::Plan, NONE, "say what `run` would do: slots, order, time, what is skipped", plan::plan),
     row("show", Command::Show, ("CASE", 1, 1), "print a stage of one case: show CASE --stage kernel", show::show),
     row(
         "compile",

@@ -22,7 +22,7 @@ pub(crate) struct Devices {
     pub(crate) jobs: Option<usize>,
 }
 
-const TARGETS: super::command::Commands = RUNS.and(&[Command::List, Command::Show]);
+const TARGETS: super::command::Commands = RUNS.and(&[Command::List, Command::Plan, Command::Show]);
 
 pub(super) const ROWS: &[Row] = &[
     value("--gpus", "N|all", TARGETS, "run on the N quietest GPUs, one worker process each", |args, given| {
@@ -44,8 +44,14 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     })
     .group("devices"),
-    value("--jobs", "N", RUNS, "worker processes at a time (default: one for each device)", |args, given| {
-        args.devices.jobs = Some(given.count("processes")?);
-        Ok(())
-    }),
+    value(
+        "--jobs",
+        "N",
+        RUNS.and(&[Command::Plan]),
+        "worker processes at a time (default: one for each device)",
+        |args, given| {
+            args.devices.jobs = Some(given.count("processes")?);
+            Ok(())
+        },
+    ),
 ];

@@ -21,7 +21,7 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 const RETRIED_CASES: usize = 50;
 
 /// Takes out the cases whose requirements no chosen device meets.
-pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
+pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
     let (mut kept, mut skipped) = (Vec::new(), Vec::new());
     for case in cases {
         match unmet(&case, devices) {
