@@ -72,7 +72,8 @@ fn deal(ids: &[&str], past: &Past, slots: usize) -> (Vec<Placed>, Option<u64>) {
     let place = |id: &&str| {
         let Reverse((start_ns, slot)) = free.pop().unwrap_or(Reverse((0, 0)));
         let dur_ns = dur(id).or(median).unwrap_or(0);
-        free.push(Reverse((start_ns.saturating_add(dur_ns), slot)));
+        // Where nothing is known, cases still go round.
+        free.push(Reverse((start_ns.saturating_add(dur_ns.max(1)), slot)));
         Placed { id: id.to_string(), slot, start_ns, dur_ns, last: past.last(id).cloned() }
     };
     (ids.iter().map(place).collect(), median)
@@ -81,6 +82,11 @@ fn deal(ids: &[&str], past: &Past, slots: usize) -> (Vec<Placed>, Option<u64>) {
 impl Plan {
     fn makespan(&self) -> u64 {
         self.placed.iter().map(|placed| placed.start_ns.saturating_add(placed.dur_ns)).max().unwrap_or(0)
+    }
+
+    /// A predicted time, if there is a prediction.
+    fn time(&self, ns: u64) -> String {
+        self.median_ns.map_or("?".into(), |_| show_time(ns))
     }
 
     /// Cases and busy time of a slot.
@@ -111,14 +117,14 @@ impl Plan {
         }
         let slots = self.labels.iter().enumerate().map(|(slot, label)| {
             let (cases, busy) = self.load(slot);
-            vec![label.clone(), cases.to_string(), show_time(busy)]
+            vec![label.clone(), cases.to_string(), self.time(busy)]
         });
         text.push_str(&format!("\n{}", report::table(&["slot", "cases", "busy"], &slots.collect::<Vec<_>>(), &[1, 2])));
         let rows = self.placed.iter().enumerate().map(|(i, placed)| {
             vec![
                 (i + 1).to_string(),
                 self.labels.get(placed.slot).cloned().unwrap_or_default(),
-                show_time(placed.start_ns),
+                self.time(placed.start_ns),
                 placed.last.as_ref().and_then(|last| last.dur_ns).map_or("?".into(), show_time),
                 placed.last.as_ref().map_or("never", |last| last.verdict().name()).to_string(),
                 placed.id.clone(),
@@ -152,7 +158,7 @@ impl Plan {
             json!({
                 "id": placed.id,
                 "slot": self.labels.get(placed.slot),
-                "start_ns": placed.start_ns,
+                "start_ns": self.median_ns.map(|_| placed.start_ns),
                 "expected_ns": placed.last.as_ref().and_then(|last| last.dur_ns),
                 "last": placed.last.as_ref().map(list::verdict),
             })
@@ -197,7 +203,7 @@ mod tests {
         let past = past(&[("a", 5), ("b", 3), ("c", 3), ("d", 1)]);
         check(&["a", "b", "c", "d"], &past, 2, &[(0, 0, 5), (1, 0, 3), (1, 3, 3), (0, 5, 1)]);
         check(&["new", "a", "b"], &past, 1, &[(0, 0, 5), (0, 5, 5), (0, 10, 3)]);
-        check(&["x", "y"], &Past::default(), 2, &[(0, 0, 0), (0, 0, 0)]);
+        check(&["x", "y"], &Past::default(), 2, &[(0, 0, 0), (1, 0, 0)]);
         check(&[], &past, 2, &[]);
     }
 
