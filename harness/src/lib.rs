@@ -17,7 +17,10 @@ mod dispatch;
 mod escape;
 mod evidence;
 mod exit;
+mod flake;
 mod import;
+#[cfg(feature = "bench")]
+pub mod measure;
 mod os;
 mod proto;
 pub mod record;

@@ -158,6 +158,15 @@ impl FileLock {
     }
 }
 
+/// The signal by which the dispatcher asks a worker's thread where it is.
+pub(crate) const ASK: i32 = libc::SIGUSR2;
+
+/// Signals one thread of a process; whether it could be.
+pub(crate) fn signal_thread(pid: u32, thread: u32, signal: i32) -> bool {
+    // SAFETY: a system call without pointers.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid as i32, thread as i32, signal) == 0 }
+}
+
 /// Nanoseconds of the monotonic clock, the same for all processes.
 pub(crate) fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

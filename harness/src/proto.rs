@@ -27,6 +27,9 @@ pub(crate) enum DeviceSpec {
     Reference,
     /// A simulated device.
     Sim { ordinal: usize, threads: u32 },
+    /// A simulated device that stands for a GPU which a file plays: the UUID is
+    /// the one that it shows.
+    Played { uuid: String, threads: u32 },
     /// The GPU that `CUDA_VISIBLE_DEVICES` leaves visible.
     /// NVRTC may be in one of the folders.
     Cuda { uuid: String, nvrtc: Vec<std::path::PathBuf> },
@@ -45,6 +48,10 @@ pub(crate) enum Mode {
 pub(crate) struct Knobs {
     /// Threads that compile coming cases while one runs.
     pub(crate) compile_threads: u32,
+    /// Seed of disturbed timing at the ends of spans.
+    pub(crate) jitter: Option<u64>,
+    /// Each case is run twice and its results are compared.
+    pub(crate) twice: bool,
 }
 
 /// Messages to a worker.
@@ -69,6 +76,11 @@ pub(crate) enum ToWorker {
         mode: Mode,
         bless: bool,
     },
+    /// Run a known kernel and compare its result; `spoil` makes it a wrong one,
+    /// as a sick GPU would.
+    Canary {
+        spoil: bool,
+    },
     Drain,
 }
 
@@ -82,7 +94,14 @@ pub(crate) enum FromWorker {
     },
     Ready {
         device: String,
+        /// The identity that CUDA shows, where there is a GPU.
+        uuid: Option<String>,
         notes: Vec<String>,
+    },
+    /// How the canary went: `None` where the device computes nothing.
+    Canary {
+        ok: Option<bool>,
+        detail: String,
     },
     /// The device could not be opened; the worker ends.
     Unusable {

@@ -1,9 +1,9 @@
 //! `list`: the selected cases as names, as a table or as JSON, with what
 //! earlier runs say about each.
 
-use super::args::{Args, DeviceArg, Listing};
-use super::{Failure, session};
-use crate::case::{Case, Require, Target};
+use super::args::{Args, Listing};
+use super::{Failure, devices, session};
+use crate::case::{Case, Require};
 use crate::escape::escape;
 use crate::select::{Last, Past};
 use crate::units::{show_bytes, show_time};
@@ -12,11 +12,7 @@ use serde_json::{Value, json};
 
 pub(super) fn list(args: &Args) -> Result<u8, Failure> {
     // GPU sizes only when GPUs are asked for: listing must not depend on the machine.
-    let target = match args.devices.device {
-        DeviceArg::Auto | DeviceArg::Sim(_) | DeviceArg::Reference => Target::Sim,
-        _ => Target::Cuda,
-    };
-    let loaded = session::load_all(args, target)?;
+    let loaded = session::load_all(args, devices::target(args))?;
     let chosen = session::choose(args, loaded.cases, session::history_name(args))?;
     let text = match args.output.listing {
         Listing::Usual | Listing::Names => chosen.cases.iter().map(|case| name(case, args.output.about)).collect(),

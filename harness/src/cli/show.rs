@@ -1,7 +1,7 @@
 //! `show`: a stage of one case as text.
 
-use super::args::{Args, DeviceArg, usage};
-use super::{Failure, session};
+use super::args::{Args, usage};
+use super::{Failure, devices, session};
 use crate::case::{Case, Target};
 use crate::exit;
 use crate::select::Filter;
@@ -11,10 +11,7 @@ use engine::options::{DeviceDesc, Options, SimOptions};
 use engine::runtime::Session;
 
 pub(super) fn show(args: &Args) -> Result<u8, Failure> {
-    let target = match args.devices.device {
-        DeviceArg::Gpus(_) | DeviceArg::AllGpus => Target::Cuda,
-        _ => Target::Sim,
-    };
+    let target = devices::target(args);
     let wanted = args.operand().unwrap_or_default().to_string();
     let mut cases = session::load_all(args, target)?.cases;
     // The ids differ where [sim] replaces sizes: a GPU's id is known too.

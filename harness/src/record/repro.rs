@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(loaded.errors, vec![]);
         let again = &loaded.cases[0];
         assert_eq!((again.id.as_str(), &again.inputs, again.check), ("S.A", &case.inputs, case.check));
-        assert_eq!(again.about, format!("{} from {}:16: fail.numerics", case.id, case.file));
+        assert_eq!(again.about, format!("{} from {}:15: fail.numerics", case.id, case.file));
         assert!(case.file.ends_with("a\"\\ü.fuse"), "{}", case.file);
         assert_eq!(quoted("\u{7}\u{7f}\"\n"), r#""\u0007\u007F\"\u000A""#);
         assert_eq!(again.same_as.as_ref().map(|same| same.name.as_str()), Some("B"));

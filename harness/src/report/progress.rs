@@ -16,6 +16,8 @@ pub(crate) enum Format {
     /// As `Auto`.
     Bar,
     Plain,
+    /// One document, for commands that print a report.
+    Json,
 }
 
 /// Redraws a second.
@@ -109,6 +111,22 @@ impl Progress {
                 );
                 self.plain_last = Instant::now();
             }
+        }
+    }
+
+    /// How far it is, where cases do not end one by one.
+    pub(crate) fn at(&mut self, done: usize, message: &str) {
+        self.done = done;
+        match &self.bars {
+            Some(bars) => {
+                bars.total.set_position(done as u64);
+                bars.total.set_message(message.to_string());
+            }
+            None if self.plain_last.elapsed() > Duration::from_secs(10) => {
+                self.plain_last = Instant::now();
+                let _ = writeln!(std::io::stdout().lock(), "... {done} of {} decided, {message}", self.total);
+            }
+            None => {}
         }
     }
 

@@ -1,13 +1,14 @@
 //! One case from text to outcome.
 
 use super::device::Device;
+use super::jitter::Jitter;
 use super::results::Results;
 use super::watch::Watch;
-use super::{args, bench, compare, facts, fault, pipeline, refusal};
+use super::{args, bench, compare, facts, fault, pipeline, refusal, variation};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
 use crate::proto::Mode;
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::{Outcome, Variation, Verdict};
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::Fusion;
 use engine::options::{NoTrace, Phase, SimOptions, SimSchedule, Trace};
@@ -28,8 +29,12 @@ pub(crate) struct Cx<'a> {
     pub(crate) seed: u64,
     pub(crate) mode: Mode,
     pub(crate) bless: bool,
+    /// Whether the case is run twice and its results are compared.
+    pub(crate) twice: bool,
     pub(crate) socket: &'a UnixStream,
     pub(crate) past: &'a fault::Past,
+    /// Seed of disturbed timing.
+    pub(crate) jitter: Option<u64>,
 }
 
 impl<'a> Cx<'a> {
@@ -67,7 +72,7 @@ fn run_watched(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
     if let Some(fault) = &case.fault {
         return fault::commit(fault, &cx.scene(case));
     }
-    let spans = Spans::new(cx.crumbs);
+    let spans = Spans::new(cx.crumbs, Jitter::new(cx.jitter, &case.id));
     let result = evaluate(case, cx, &spans);
     let tainted = result.as_ref().is_err_and(|diagnostics| refusal::taints(diagnostics));
     let mut outcome = match (result, case.errors.is_empty()) {
@@ -101,7 +106,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     if !wrong.is_empty() {
         return Ok(Outcome::fail("fail.reference", wrong.join("\n")));
     }
-    let Device::Session { session, threads } = cx.device else {
+    let Device::Session { session, threads, .. } = cx.device else {
         // Nothing ran beside the reference, so there are no figures.
         return Ok(Outcome::pass());
     };
@@ -120,9 +125,21 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
             let what = format!("under schedule {name}");
             runs.extend(judge.outputs(result, &what, &mut outcome, spans)?);
         }
+        if cx.twice {
+            // The same schedule must give the same bits; the others show what depends on the order of threads.
+            let again = session.run_many(&fusion, &args, &options[..options.len().min(1)], spans);
+            for result in again {
+                runs.extend(judge.outputs(result, "under the first schedule again", &mut outcome, spans)?);
+            }
+        }
     } else {
-        let result = session.run(&fusion, &args, spans);
-        runs.extend(judge.outputs(result, "on the GPU", &mut outcome, spans)?);
+        for what in ["on the GPU", "on the GPU a second time"].into_iter().take(1 + usize::from(cx.twice)) {
+            let result = session.run(&fusion, &args, spans);
+            runs.extend(judge.outputs(result, what, &mut outcome, spans)?);
+        }
+    }
+    if cx.twice {
+        outcome.variation = Some(spans.own(Own::Compare, "runs", || judge.variation(&runs)));
     }
     // The plan that ran: it also depends on how the arguments are aligned.
     if let Some(run) = runs.first() {
@@ -198,6 +215,14 @@ impl Judge<'_> {
         Ok(Some(run))
     }
 
+    /// How alike the runs are.
+    fn variation(&self, runs: &[RunOutcome]) -> Variation {
+        let names: Vec<&str> = self.fusion.outputs.iter().map(|id| self.fusion.tensors[*id].name.as_str()).collect();
+        let what: Vec<String> = (0..runs.len()).map(|number| format!("run {} of {}", number + 1, runs.len())).collect();
+        let outputs = runs.iter().map(|run| run.outputs.as_slice());
+        variation::of_runs(&names, what.iter().map(String::as_str).zip(outputs))
+    }
+
     fn expectations(&self, run: &RunOutcome, bless: bool, outcome: &mut Outcome) {
         let plan = &run.plan;
         outcome.facts = facts::gather(plan, &run.launch);
@@ -229,12 +254,19 @@ pub(super) struct Spans<'a> {
     crumbs: &'a CrumbWriter,
     times: PhaseTimes<Box<dyn Fn() -> Duration + Send + Sync>>,
     own: Mutex<BTreeMap<&'static str, Duration>>,
+    jitter: Option<Jitter>,
 }
 
 impl<'a> Spans<'a> {
-    fn new(crumbs: &'a CrumbWriter) -> Self {
+    fn new(crumbs: &'a CrumbWriter, jitter: Option<Jitter>) -> Self {
         let start = Instant::now();
-        Self { crumbs, times: PhaseTimes::new(Box::new(move || start.elapsed())), own: Mutex::default() }
+        Self { crumbs, times: PhaseTimes::new(Box::new(move || start.elapsed())), own: Mutex::default(), jitter }
+    }
+
+    fn disturb(&self) {
+        if let Some(jitter) = &self.jitter {
+            jitter.point();
+        }
     }
 
     fn engine<T>(&self, phase: Phase, name: &str, body: impl FnOnce() -> T) -> T {
@@ -246,9 +278,11 @@ impl<'a> Spans<'a> {
 
     fn own<T>(&self, phase: Own, name: &str, body: impl FnOnce() -> T) -> T {
         self.crumbs.own(phase, name);
+        self.disturb();
         let start = Instant::now();
         let result = body();
         *self.lock().entry(phase.name()).or_default() += start.elapsed();
+        self.disturb();
         result
     }
 
@@ -267,8 +301,10 @@ impl Trace for Spans<'_> {
     fn enter(&self, phase: Phase, name: &str, id: u64) {
         self.crumbs.enter(phase, name, id);
         self.times.enter(phase, name, id);
+        self.disturb();
     }
     fn exit(&self, phase: Phase) {
+        self.disturb();
         self.times.exit(phase);
         self.crumbs.exit(phase);
     }

@@ -4,6 +4,7 @@
 mod ahead;
 mod args;
 mod bench;
+mod canary;
 mod compare;
 mod device;
 mod execute;
@@ -11,10 +12,12 @@ mod facts;
 pub(crate) mod fault;
 mod gpu_error;
 mod hygiene;
+mod jitter;
 mod pipeline;
 mod refusal;
 mod results;
 mod serve;
+mod variation;
 mod watch;
 
 pub(crate) use execute::{LastRead, Stage, examine, plan, read, reads_as_it_says, show};

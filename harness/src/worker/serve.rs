@@ -2,12 +2,12 @@
 
 use super::ahead::Ahead;
 use super::device::Device;
-use super::execute;
 use super::fault::Past;
 use super::hygiene::Hygiene;
+use super::{canary, execute};
 use crate::case::Case;
 use crate::crumb::CrumbWriter;
-use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
+use crate::proto::{Broken, FromWorker, Knobs, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
@@ -48,12 +48,12 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
         }
     };
     let hygiene = Hygiene::start();
-    say(&receiver, &FromWorker::Ready { device: device.name(), notes: device.notes() })?;
+    say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
         ahead.start(scope, &device, crumbs, knobs.compile_threads);
         let past = Past { sharers, ..Past::default() };
-        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene };
+        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs };
         let served = server.serve(&mut receiver);
         ahead.close();
         served
@@ -68,6 +68,7 @@ struct Server<'a> {
     ahead: &'a Ahead,
     past: Past,
     hygiene: Hygiene,
+    knobs: Knobs,
 }
 
 impl Server<'_> {
@@ -81,8 +82,9 @@ impl Server<'_> {
                     self.crumbs.lane(0).case(&case.id);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
-                    let past = &self.past;
-                    let cx = execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, socket, past };
+                    let (past, twice, jitter) = (&self.past, self.knobs.twice, self.knobs.jitter);
+                    let cx =
+                        execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, twice, jitter, socket, past };
                     let (mut outcome, tainted) = self.run(&case, &cx);
                     let (leaks, dirty) = self.hygiene.look();
                     outcome.leaks = leaks;
@@ -92,6 +94,10 @@ impl Server<'_> {
                     say(receiver, &end)?;
                 }
                 Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases),
+                Ok(ToWorker::Canary { spoil }) => {
+                    let (ok, detail) = canary::sing(self.device, spoil);
+                    say(receiver, &FromWorker::Canary { ok, detail })?;
+                }
                 Ok(ToWorker::Drain) => return say(receiver, &FromWorker::Bye { cases_run: self.past.cases_run }),
                 Ok(ToWorker::Init { .. }) => return Err(std::io::Error::other("init twice")),
                 Err(Broken::Eof | Broken::Timeout) => return Ok(()),

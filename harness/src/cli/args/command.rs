@@ -1,6 +1,6 @@
 //! The commands: words, operands, help and what each calls.
 
-use super::super::{Failure, check, compile, doctor, explain, fmt, import, list, plan, run as runs, show};
+use super::super::{Failure, check, compile, doctor, explain, flakes, fmt, import, list, plan, run as runs, show};
 use super::model::Args;
 
 /// What to do.
@@ -18,6 +18,10 @@ pub(crate) enum Command {
     Explain,
     Fmt,
     Import,
+    Hunt,
+    Replay,
+    Why,
+    Quarantine,
 }
 
 impl Command {
@@ -62,9 +66,15 @@ impl Commands {
 }
 
 /// Commands that run cases.
-pub(super) const RUNS: Commands = Commands::of(&[Command::Run, Command::Bench]);
+pub(super) const RUNS: Commands = VERDICTS.and(&[Command::Hunt, Command::Replay, Command::Why]);
+/// Commands that judge each case once, with retries.
+pub(super) const VERDICTS: Commands = Commands::of(&[Command::Run, Command::Bench]);
+/// Commands that repeat cases to learn how often they fail.
+pub(super) const FLAKES: Commands = Commands::of(&[Command::Hunt, Command::Replay, Command::Why]);
+/// Commands that choose devices for cases.
+pub(super) const PLANS: Commands = RUNS.and(&[Command::Plan]);
 /// Commands that work on selected cases.
-pub(super) const SELECTS: Commands = RUNS.and(&[Command::List, Command::Plan, Command::Compile, Command::Check]);
+pub(super) const SELECTS: Commands = PLANS.and(&[Command::List, Command::Compile, Command::Check]);
 /// Every command.
 pub(super) const ALL: Commands = Commands(u64::MAX);
 
@@ -93,6 +103,20 @@ const fn row(
 pub(super) const COMMANDS: &[Row] = &[
     row("run", Command::Run, NONE, "run the selected cases (the default command)", runs::run),
     row("bench", Command::Bench, NONE, "run and measure: GPU timings, or the simulator's counters", runs::run),
+    row(
+        "hunt",
+        Command::Hunt,
+        NONE,
+        "repeat the selected cases until each is clean or known to be flaky",
+        flakes::hunt,
+    ),
+    row(
+        "replay",
+        Command::Replay,
+        NONE,
+        "run the cases of a dead worker again, and find those to blame",
+        flakes::replay,
+    ),
     row("list", Command::List, NONE, "print the selected cases: ids, or with --format more", list::list),
     row("plan", Command::Plan, NONE, "say what `run` would do: slots, order, time, what is skipped", plan::plan),
     row("show", Command::Show, ("CASE", 1, 1), "print a stage of one case: show CASE --stage kernel", show::show),
@@ -125,9 +149,7 @@ pub(super) const COMMANDS: &[Row] = &[
         "say what a diagnostic code means; without a code, list all",
         explain::explain,
     ),
-    row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", |args| {
-        Ok(doctor::doctor(args))
-    }),
+    row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", doctor::doctor),
 ];
 
 pub(super) fn row_of(command: Command) -> &'static Row {

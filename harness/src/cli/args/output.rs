@@ -35,6 +35,10 @@ pub(super) const ROWS: &[Row] = &[
         args.output.format = given.word(&[("auto", Format::Auto), ("bar", Format::Bar), ("plain", Format::Plain)])?;
         Ok(())
     }),
+    value("--format", "plain|json", Commands::of(&[Command::Doctor]), "lines (default) or JSON", |args, given| {
+        args.output.format = given.word(&[("plain", Format::Plain), ("json", Format::Json)])?;
+        Ok(())
+    }),
     value("--format", "table|json|names", LISTINGS, "how to list (default: list names, plan table)", |args, given| {
         let known = [("table", Listing::Table), ("json", Listing::Json), ("names", Listing::Names)];
         args.output.listing = given.word(&known)?;

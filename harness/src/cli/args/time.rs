@@ -1,16 +1,22 @@
 //! Options that limit time.
 
-use super::command::RUNS;
+use super::command::{FLAKES, RUNS, VERDICTS};
+use super::given::{SEE_HELP, usage};
 use super::table::{Row, value};
+use crate::dispatch::PhaseLimit;
 use std::time::Duration;
 
 /// Limits of time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Time {
     pub(crate) timeout: Option<Duration>,
+    /// Of single phases.
+    pub(crate) phases: Vec<PhaseLimit>,
     pub(crate) grace: Option<Duration>,
     /// Of the whole run: no case is started after it.
     pub(crate) deadline: Option<Duration>,
+    /// Of a hunt or a sweep.
+    pub(crate) budget: Option<Duration>,
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -24,6 +30,17 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     ),
+    value(
+        "--phase-timeout",
+        "PHASE=TIME,..",
+        RUNS,
+        "limit of a case's time in some phases: compile, run, check, or one such as lower",
+        |args, given| {
+            args.time.phases =
+                PhaseLimit::parse(given.text()).map_err(|why| usage(format!("`{}`: {why}", given.name), SEE_HELP))?;
+            Ok(())
+        },
+    ),
     value("--grace", "TIME", RUNS, "between TERM and KILL of a hanging worker (default: 2s)", |args, given| {
         args.time.grace = Some(given.time()?);
         Ok(())
@@ -31,11 +48,15 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--deadline",
         "TIME",
-        RUNS,
+        VERDICTS,
         "start no case after this time; the run is then incomplete (6)",
         |args, given| {
             args.time.deadline = Some(given.time()?);
             Ok(())
         },
     ),
+    value("--budget", "TIME", FLAKES, "time for repeats in all (default: 10m)", |args, given| {
+        args.time.budget = Some(given.time()?);
+        Ok(())
+    }),
 ];

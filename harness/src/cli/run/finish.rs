@@ -22,10 +22,11 @@ pub(super) fn finish(
     stopped: usize,
     started: Instant,
 ) -> u8 {
-    let Closing { summary, blessings, rows, refused, outstanding } = closing;
+    let Closing { summary, blessings, rows, alike, refused, outstanding } = closing;
     // Tables are derived from records: where there is no record, there is no row.
     if store.error().is_none() {
         let added = history.add(&store.id, store.commit(), &rows);
+        let added = added.and_then(|()| history.learn_determinism(&store.id, &alike));
         if let Err(error) = added {
             store.fail("history", &error);
         }
@@ -87,7 +88,7 @@ pub(super) fn finish(
 }
 
 /// The options that make a repeated case the same one.
-fn again(args: &Args, devices: &Devices) -> String {
+pub(in crate::cli) fn again(args: &Args, devices: &Devices) -> String {
     let mut tail = devices.again.clone();
     if args.repeat.seed != 0 {
         tail.push_str(&format!(" --seed {}", args.repeat.seed));
@@ -101,11 +102,17 @@ fn again(args: &Args, devices: &Devices) -> String {
     if args.isolation.isolation != Isolation::Worker {
         tail.push_str(&format!(" --isolation {}", args.isolation.isolation));
     }
+    if let Some(count) = args.isolation.recycle {
+        tail.push_str(&format!(" --recycle {count}"));
+    }
     if let Some(retries) = args.repeat.retries {
         tail.push_str(&format!(" --retries {retries}"));
     }
     if args.isolation.compile_threads > 0 {
         tail.push_str(&format!(" --compile-threads {}", args.isolation.compile_threads));
+    }
+    if let Some(seed) = args.repeat.jitter {
+        tail.push_str(&format!(" --jitter {seed}"));
     }
     if args.select.faults {
         tail.push_str(" --with-faults");

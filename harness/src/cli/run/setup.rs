@@ -4,13 +4,13 @@ use crate::case::Case;
 use crate::cli::args::{Args, Command};
 use crate::cli::devices::Devices;
 use crate::cli::session;
-use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan};
+use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::exit;
-use crate::proto::{DeviceSpec, Knobs, Mode};
-use crate::record::{Provenance, RunStore, today};
+use crate::proto::{Knobs, Mode};
+use crate::record::{History, Provenance, RunStore, today};
 use crate::verdict::{Outcome, Verdict};
-use engine::options::DeviceDesc;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const RETRIED_CASES: usize = 50;
 pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
     let (mut kept, mut skipped) = (Vec::new(), Vec::new());
     for case in cases {
-        match unmet(&case, devices) {
+        match unfit_for_all(&devices.slots, &case.require) {
             None => kept.push(Arc::new(case)),
             Some((outcome, why)) => {
                 let job = Job::new(Arc::new(case), 0);
@@ -35,50 +35,21 @@ pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Ve
     (kept, skipped)
 }
 
-fn unmet(case: &Case, devices: &Devices) -> Option<(&'static str, String)> {
-    let kind = match devices.slots.first().map(|slot| &slot.device) {
-        Some(DeviceSpec::Cuda { .. }) => "cuda",
-        Some(DeviceSpec::Reference) => "ref",
-        _ => "sim",
-    };
-    let require = &case.require;
-    if !require.device.is_empty() && !require.device.iter().any(|name| name == kind) {
-        return Some(("skip.requires.device", format!("needs device {}", require.device.join(" or "))));
-    }
-    // Every chosen GPU must do, since any slot may take the case.
-    let arch = match kind {
-        "cuda" => devices.choices.iter().filter_map(|choice| choice.gpu.arch).min(),
-        "sim" => Some(simulated_arch()),
-        _ => None,
-    };
-    if let (Some(needed), Some(arch)) = (require.arch, arch)
-        && arch < needed
-    {
-        return Some(("skip.requires.arch", format!("needs compute capability {needed}, the device has {arch}")));
-    }
-    let free = devices.choices.iter().filter_map(|c| c.gpu.mem_total_bytes?.checked_sub(c.gpu.mem_used_bytes?)).min();
-    if let (Some(needed), Some(free)) = (require.memory, free)
-        && free < needed
-    {
-        return Some(("skip.requires.mem", format!("needs {needed} bytes of device memory, {free} are free")));
-    }
-    None
-}
-
-/// The simulated device's compute capability, as `[require] arch` writes it.
-fn simulated_arch() -> u32 {
-    let (major, minor) = DeviceDesc::h200().compute_capability;
-    10 * major + minor
-}
-
-pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
+pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
     let mut slots = devices.slots.clone();
-    slots.truncate(cases.max(1));
+    if !args.devices.cross {
+        slots.truncate(cases.max(1));
+    }
     RunPlan {
         slots,
-        knobs: Knobs { compile_threads: args.isolation.compile_threads },
+        knobs: Knobs {
+            compile_threads: args.isolation.compile_threads,
+            twice: args.repeat.twice,
+            jitter: args.repeat.jitter,
+        },
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
+        phase_limits: args.time.phases.clone(),
         grace: args.time.grace.unwrap_or(DEFAULT_GRACE),
         mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
         bless: args.output.bless,
@@ -92,7 +63,7 @@ pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStor
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is
 /// met in one of three tries is not met.
-pub(super) fn policy(args: &Args, plan: &RunPlan) -> Policy {
+pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History) -> Policy {
     let usual = if args.command == Command::Bench { Retries::NONE } else { Retries::USUAL };
     let retries = args.repeat.retries.map_or(usual, |count| Retries { after_failure: count, ..Retries::USUAL });
     Policy {
@@ -102,7 +73,9 @@ pub(super) fn policy(args: &Args, plan: &RunPlan) -> Policy {
         fail_fast: args.repeat.fail_fast,
         deadline: args.time.deadline.map(|limit| Instant::now() + limit),
         today: today(),
-        devices: plan.slots.iter().map(|slot| format!("{:?}", slot.device)).collect(),
+        // To accept what varies more is to learn it anew.
+        learnt: if args.output.bless { BTreeMap::new() } else { history.determinism() },
+        devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
     }
 }
 
@@ -120,7 +93,7 @@ fn stop_flag() -> Arc<AtomicUsize> {
     stop
 }
 
-pub(super) fn header(
+pub(in crate::cli) fn header(
     args: &Args,
     devices: &Devices,
     files: usize,
@@ -131,9 +104,11 @@ pub(super) fn header(
         "argv": args.argv,
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
-        "mode": if args.command == Command::Bench { "bench" } else { "run" },
+        "jitter": args.repeat.jitter,
+        "mode": args.command.word(),
         "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
+        "left": devices.left.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
         "chosen": devices.choices.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
         "nvidia": devices.nvidia,
         "cases_dir": session::cases_dir(args).display().to_string(),

@@ -161,9 +161,17 @@ impl Class {
 
 /// All classes, by kind.
 pub(crate) fn classes() -> impl Iterator<Item = &'static Class> {
-    [host::CLASSES, protocol::CLASSES, process::CLASSES, resource::CLASSES, device::CLASSES, statistics::CLASSES]
-        .into_iter()
-        .flatten()
+    [
+        host::CLASSES,
+        protocol::CLASSES,
+        process::CLASSES,
+        resource::CLASSES,
+        device::ON_SIMULATOR,
+        device::ON_GPU,
+        statistics::CLASSES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// A class with its parameter: `segv`, `flaky=0.05`. What follows `@` only tells
