@@ -49,6 +49,10 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
     }
     if args.select.faults {
         loaded.cases.extend(fault::cases());
+        // Also one that needs a device of its own or has another parameter, if it is named.
+        let named = args.select.wanted.exact.iter().filter_map(|id| fault::named(id));
+        let missing: Vec<Case> = named.filter(|case| loaded.cases.iter().all(|other| other.id != case.id)).collect();
+        loaded.cases.extend(missing);
         // A class with another parameter, or once more: `__fault.flaky=0.01`, `__fault.pass@7`.
         let wanted = &args.select.wanted;
         let listed = wanted.listed.iter().flat_map(|list| list.ids.iter().map(|(_, id)| id));
