@@ -111,8 +111,8 @@ pub(in crate::cli) fn again(args: &Args, devices: &Devices) -> String {
     if let Some(retries) = args.repeat.retries {
         tail.push_str(&format!(" --retries {retries}"));
     }
-    if args.isolation.compile_threads > 0 {
-        tail.push_str(&format!(" --compile-threads {}", args.isolation.compile_threads));
+    if let Some(threads) = args.isolation.compile_threads {
+        tail.push_str(&format!(" --compile-threads {threads}"));
     }
     if let Some(seed) = args.repeat.jitter {
         tail.push_str(&format!(" --jitter {seed}"));
