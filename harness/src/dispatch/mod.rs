@@ -17,6 +17,7 @@ mod queue;
 mod slot;
 mod source;
 
+pub(crate) use capture::Output;
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;
@@ -135,6 +136,9 @@ pub(crate) struct Death {
     pub(crate) crumb: Crumb,
     /// Where the other lanes were, if any.
     pub(crate) lanes: Vec<Crumb>,
+    /// Files that belong to it, to be moved to the evidence.
+    #[serde(skip)]
+    pub(crate) files: Vec<PathBuf>,
     pub(crate) stderr_tail: String,
     pub(crate) stdout_tail: String,
     /// Cases the worker had run before, the last one last.

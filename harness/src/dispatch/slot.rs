@@ -164,11 +164,13 @@ impl Slot<'_> {
         let start_ns = self.now();
         let position = live.cases_run;
         let attempt = live.run(&job, self.plan);
+        let output = std::cell::Cell::new(std::mem::take(&mut live.output));
         let finish = |job: &Job, outcome: Outcome, death: Option<Death>| {
             let dur_ns = self.now() - start_ns;
             let mut result = job.result(outcome);
             (result.slot, result.worker, result.position) = (self.index, live.id.clone(), position);
             (result.start_ns, result.dur_ns, result.death) = (start_ns, dur_ns, death);
+            result.output = Box::new(output.take());
             self.settle(job, result);
         };
         match attempt {
@@ -223,7 +225,10 @@ impl Slot<'_> {
     }
 
     fn settle(&self, job: &Job, mut result: CaseResult) {
+        // What the worker wrote is for the record alone: sources keep results, and it may be long.
+        let output = std::mem::take(&mut result.output);
         let settled = self.source.settle(job, &mut result);
+        result.output = output;
         self.tell(Event::Finished(Box::new(result)));
         if let Settled::Concluded(conclusion) = settled {
             self.tell(Event::Concluded(conclusion));

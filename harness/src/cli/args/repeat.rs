@@ -26,6 +26,7 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     )
+    .again()
     .env(&["HARNESS_SEED"]),
     value(
         "--retries",
@@ -38,6 +39,7 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     )
+    .again()
     .env(&["HARNESS_RETRIES"]),
     value(
         "--flaky",

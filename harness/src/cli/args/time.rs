@@ -27,7 +27,8 @@ pub(super) const ROWS: &[Row] = &[
             args.time.timeout = Some(given.time()?);
             Ok(())
         },
-    ),
+    )
+    .again(),
     value(
         "--phase-timeout",
         "PHASE=TIME,..",
@@ -38,11 +39,13 @@ pub(super) const ROWS: &[Row] = &[
                 PhaseLimit::parse(given.text()).map_err(|why| usage(format!("`{}`: {why}", given.name), SEE_HELP))?;
             Ok(())
         },
-    ),
+    )
+    .again(),
     value("--grace", "TIME", RUNS, "between TERM and KILL of a hanging worker (default: 2s)", |args, given| {
         args.time.grace = Some(given.time()?);
         Ok(())
-    }),
+    })
+    .again(),
     value(
         "--deadline",
         "TIME",
