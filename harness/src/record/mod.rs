@@ -4,6 +4,7 @@
 //! A record that cannot be written is reported; it never changes a verdict.
 
 mod clock;
+mod determinism;
 mod events;
 mod history;
 mod provenance;
@@ -11,6 +12,7 @@ mod repro;
 mod store;
 
 pub(crate) use clock::{today, utc_stamp};
+pub(crate) use determinism::Seen;
 pub use events::{Events, read as read_events};
 pub(crate) use history::{History, Row};
 pub(crate) use provenance::Provenance;

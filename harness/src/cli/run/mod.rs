@@ -6,7 +6,7 @@ mod view;
 
 use super::args::{Args, Command};
 use super::{Failure, devices, session};
-use crate::dispatch::{self, Queue};
+use crate::dispatch::{self, Cross, Queue, Source};
 use crate::exit;
 use crate::record::{History, RunStore};
 use crate::report::Progress;
@@ -39,8 +39,12 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let ids = cases.iter().map(|case| &case.id).chain(skipped.iter().map(|conclusion| &conclusion.case.id));
     store.append("selected", &json!({ "ids": ids.collect::<Vec<_>>() }));
     let plan = setup::plan(args, &devices, cases.len(), &store);
-    let queue = Queue::new(&cases, setup::policy(args, &plan));
-    let labels = plan.slots.iter().map(|slot| slot.label.clone()).collect();
+    let policy = setup::policy(args, &plan, &history);
+    let labels: Vec<String> = plan.slots.iter().map(|slot| slot.label.clone()).collect();
+    let source: Box<dyn Source> = match args.devices.cross {
+        true => Box::new(Cross::new(&cases, policy, &labels)),
+        false => Box::new(Queue::new(&cases, policy)),
+    };
     let progress = Progress::new(args.output.format, cases.len() + skipped.len(), labels);
     for note in devices.notes.iter().chain(&chosen.notes) {
         progress.say(note);
@@ -57,7 +61,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     }
     // An empty shard, or nothing left to run again: no worker is started.
     if !cases.is_empty() {
-        dispatch::run(&plan, &queue, &mut |event| view.event(event));
+        dispatch::run(&plan, &*source, &mut |event| view.event(event));
     }
     let closing = Closing { outstanding: chosen.outstanding, ..view.close() };
     let stopped = plan.stop.load(Ordering::Relaxed);

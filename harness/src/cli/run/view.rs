@@ -4,7 +4,7 @@ use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
 use crate::evidence::Keeper;
-use crate::record::{Row, RunStore};
+use crate::record::{Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
 use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
@@ -19,6 +19,8 @@ pub(super) struct View<'a> {
     summary: Summary,
     blessings: Blessings,
     rows: Vec<Row>,
+    /// How alike the results of cases were that passed, or that are accepted.
+    alike: Vec<Seen>,
     /// Codes with which slots refused their device.
     refused: Vec<String>,
 }
@@ -30,6 +32,7 @@ pub(super) struct Closing {
     pub(super) families: String,
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
+    pub(super) alike: Vec<Seen>,
     pub(super) refused: Vec<String>,
     /// Earlier failures that were not run again.
     pub(super) outstanding: Vec<String>,
@@ -44,7 +47,18 @@ impl<'a> View<'a> {
         keeper: Keeper,
     ) -> Self {
         let (summary, blessings) = (Summary::default(), Blessings::default());
-        Self { args, plan, store, progress, keeper, summary, blessings, rows: Vec::new(), refused: Vec::new() }
+        Self {
+            args,
+            plan,
+            store,
+            progress,
+            keeper,
+            summary,
+            blessings,
+            rows: Vec::new(),
+            alike: Vec::new(),
+            refused: Vec::new(),
+        }
     }
 
     fn label(&self, slot: usize) -> &str {
@@ -106,6 +120,7 @@ impl<'a> View<'a> {
             "facts": outcome.facts,
             "kernel_crc": outcome.kernel_crc.map(|crc| format!("{crc:08x}")),
             "out_crc": outcome.out_crc.map(|crc| format!("{crc:08x}")),
+            "variation": outcome.variation,
             "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
             "perf": outcome.perf,
@@ -119,6 +134,10 @@ impl<'a> View<'a> {
             "output_cut": result.output.stdout.cut() + result.output.stderr.cut() > 0,
         });
         self.store.append("attempt", &fields);
+        if let (Verdict::Pass, Some(variation)) = (outcome.verdict, &outcome.variation) {
+            let (case_id, class, kernel_crc) = (result.case.id.clone(), variation.class, outcome.kernel_crc);
+            self.alike.push(Seen { case_id, class, kernel_crc });
+        }
         if result.death.is_some() {
             self.store.sync();
         }
@@ -166,6 +185,7 @@ impl<'a> View<'a> {
             families,
             blessings: self.blessings,
             rows: self.rows,
+            alike: self.alike,
             refused: self.refused,
             outstanding: Vec::new(),
         }
