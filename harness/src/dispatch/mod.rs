@@ -130,8 +130,9 @@ pub(crate) struct Death {
     /// Which kind of hang it is.
     #[serde(skip)]
     pub(crate) hang: String,
-    /// Calls in the middle of the stack that are left out.
+    /// Calls in the middle of the stack that are left out, and how many frames stand before them.
     pub(crate) frames_left_out: usize,
+    pub(crate) frames_left_out_at: usize,
     /// Stacks of the threads of a hanging worker.
     pub(crate) stacks: Vec<Stack>,
     /// Where the thread that crashed was, else where the case's own was.
@@ -150,6 +151,14 @@ pub(crate) struct Death {
     pub(crate) unkillable: bool,
     /// What the kernel says about a process that could not be killed.
     pub(crate) proc_state: String,
+}
+
+impl Death {
+    /// The stack of the thread that crashed.
+    pub(crate) fn crashed(&self) -> Stack {
+        let (left_out, left_out_at) = (self.frames_left_out, self.frames_left_out_at);
+        Stack { frames: self.frames.clone(), left_out, left_out_at, ..Stack::default() }
+    }
 }
 
 /// What happens during a run, in order for each slot.

@@ -4,7 +4,6 @@
 use super::bucket::Bucket;
 use super::ledger::{self, Entry, Sight};
 use super::script::Context;
-use super::stack::Stack;
 use crate::dispatch::{CaseResult, Conclusion, Death, Output};
 use crate::escape::escape;
 use crate::verdict::Verdict;
@@ -223,7 +222,7 @@ fn write(folder: &Path, result: &CaseResult, bucket: Option<&Bucket>) -> io::Res
 /// All frames of all threads, for people.
 fn stacks_text(death: &Death) -> String {
     let mut text = String::new();
-    let crashed = Stack { frames: death.frames.clone(), left_out: death.frames_left_out, ..Stack::default() };
+    let crashed = death.crashed();
     let title = death.thread.as_ref().map(|thread| (format!("crashed: {thread}"), &crashed));
     let others = death.stacks.iter().map(|stack| (format!("{} ({}) {}", stack.name, stack.thread, stack.state), stack));
     for (title, stack) in title.into_iter().chain(others) {

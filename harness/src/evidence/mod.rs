@@ -16,4 +16,4 @@ pub(crate) use bucket::Bucket;
 pub(crate) use keeper::Keeper;
 pub(crate) use ledger::Sight;
 pub(crate) use script::Context;
-pub(crate) use stack::{Frame, Stack, lines, stacks};
+pub(crate) use stack::{Frame, Stack, stacks};

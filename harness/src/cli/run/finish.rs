@@ -88,7 +88,7 @@ pub(super) fn finish(
 }
 
 /// The options that make a repeated case the same one.
-fn again(args: &Args, devices: &Devices) -> String {
+pub(in crate::cli) fn again(args: &Args, devices: &Devices) -> String {
     let mut tail = devices.again.clone();
     if let Some(dir) = &args.select.cases {
         tail.push_str(&format!(" --cases {}", quoted(&dir.display().to_string())));

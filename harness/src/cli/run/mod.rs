@@ -1,7 +1,7 @@
 //! `run` and `bench`: select, dispatch, record, report.
 
-mod finish;
-mod setup;
+pub(in crate::cli) mod finish;
+pub(in crate::cli) mod setup;
 mod view;
 
 use super::args::{Args, Command};

@@ -23,7 +23,7 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 const RETRIED_CASES: usize = 50;
 
 /// Takes out the cases whose requirements no chosen device meets.
-pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
+pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
     let (mut kept, mut skipped) = (Vec::new(), Vec::new());
     for case in cases {
         match unfit_for_all(&devices.slots, &case.require) {
@@ -37,14 +37,18 @@ pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Ca
     (kept, skipped)
 }
 
-pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
+pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
     let mut slots = devices.slots.clone();
     if !args.devices.cross {
         slots.truncate(cases.max(1));
     }
     RunPlan {
         slots,
-        knobs: Knobs { compile_threads: args.isolation.compile_threads, twice: args.repeat.twice },
+        knobs: Knobs {
+            compile_threads: args.isolation.compile_threads,
+            twice: args.repeat.twice,
+            jitter: args.repeat.jitter,
+        },
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
         phase_limits: args.time.phases.clone(),
@@ -59,6 +63,17 @@ pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStor
     }
 }
 
+/// The options that select the device of a slot.
+fn device_words(args: &Args, devices: &Devices, slot: &SlotSpec) -> Vec<String> {
+    let Some(gpu) = &slot.gpu else { return devices.again.split_whitespace().map(String::from).collect() };
+    let mut words = vec!["--gpus".into(), gpu.uuid.clone()];
+    if let Some(file) = &args.devices.nvml {
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+        words.extend(["--nvml".into(), file.to_string_lossy().into_owned()]);
+    }
+    words
+}
+
 /// What keeps the evidence of failures.
 pub(super) fn keeper(args: &Args, devices: &Devices, plan: &RunPlan, store: &RunStore) -> Keeper {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
@@ -68,7 +83,7 @@ pub(super) fn keeper(args: &Args, devices: &Devices, plan: &RunPlan, store: &Run
         cases: absolute(&session::cases_dir(args)),
         results: absolute(store.root()),
         run: store.id.clone(),
-        device: devices.again.split_whitespace().map(String::from).collect(),
+        devices: plan.slots.iter().map(|slot| device_words(args, devices, slot)).collect(),
         again: args.again.clone(),
     };
     let run_dir = store.error().is_none().then(|| absolute(store.dir()));
@@ -108,7 +123,7 @@ fn stop_flag() -> Arc<AtomicUsize> {
     stop
 }
 
-pub(super) fn header(
+pub(in crate::cli) fn header(
     args: &Args,
     devices: &Devices,
     files: usize,
@@ -119,7 +134,8 @@ pub(super) fn header(
         "argv": args.argv,
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
-        "mode": if args.command == Command::Bench { "bench" } else { "run" },
+        "jitter": args.repeat.jitter,
+        "mode": args.command.word(),
         "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
         "left": devices.left.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
