@@ -1,6 +1,6 @@
 //! The commands: words, operands, help and what each calls.
 
-use super::super::{Failure, check, compile, doctor, explain, flakes, fmt, import, list, run as runs, show};
+use super::super::{Failure, check, compile, doctor, explain, flakes, fmt, import, list, plan, run as runs, show};
 use super::model::Args;
 
 /// What to do.
@@ -9,6 +9,7 @@ pub(crate) enum Command {
     #[default]
     Run,
     List,
+    Plan,
     Show,
     Doctor,
     Bench,
@@ -46,6 +47,9 @@ impl Commands {
         }
         Self(bits)
     }
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
     pub(super) const fn has(self, command: Command) -> bool {
         self.0 & (1 << command as u64) != 0
     }
@@ -67,8 +71,10 @@ pub(super) const RUNS: Commands = VERDICTS.and(&[Command::Hunt, Command::Replay,
 pub(super) const VERDICTS: Commands = Commands::of(&[Command::Run, Command::Bench]);
 /// Commands that repeat cases to learn how often they fail.
 pub(super) const FLAKES: Commands = Commands::of(&[Command::Hunt, Command::Replay, Command::Why]);
+/// Commands that choose devices for cases.
+pub(super) const PLANS: Commands = RUNS.and(&[Command::Plan]);
 /// Commands that work on selected cases.
-pub(super) const SELECTS: Commands = RUNS.and(&[Command::List, Command::Compile, Command::Check]);
+pub(super) const SELECTS: Commands = PLANS.and(&[Command::List, Command::Compile, Command::Check]);
 /// Every command.
 pub(super) const ALL: Commands = Commands(u64::MAX);
 
@@ -111,7 +117,8 @@ pub(super) const COMMANDS: &[Row] = &[
         "run the cases of a dead worker again, and find those to blame",
         flakes::replay,
     ),
-    row("list", Command::List, NONE, "print the ids of the selected cases, one a line", list::list),
+    row("list", Command::List, NONE, "print the selected cases: ids, or with --format more", list::list),
+    row("plan", Command::Plan, NONE, "say what `run` would do: slots, order, time, what is skipped", plan::plan),
     row("show", Command::Show, ("CASE", 1, 1), "print a stage of one case: show CASE --stage kernel", show::show),
     row(
         "compile",
