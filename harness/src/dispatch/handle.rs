@@ -1,6 +1,6 @@
 //! One worker process: spawn, run a case, end it one way or the other.
 
-use super::capture::Capture;
+use super::capture::{Capture, Output};
 use super::farewell::{self, Ending, Farewell};
 use super::job::Job;
 use super::phase::Watch;
@@ -38,6 +38,8 @@ const ORDERLY: u32 = 5;
 /// What Rust's and C++'s allocators say before they abort.
 const NO_MEMORY: [&str; 2] = ["memory allocation of ", "std::bad_alloc"];
 const PRIOR_CASES: usize = 50;
+/// Bytes of a worker's output that a record holds.
+const TAIL: usize = 4096;
 /// What a worker inherits of the environment.
 const ENV_ALLOWED: &[&str] = &[
     "PATH",
@@ -64,6 +66,8 @@ pub(super) struct Worker {
     area: Area,
     stdout: Capture,
     stderr: Capture,
+    /// What the worker wrote during the last attempt, if that failed.
+    pub(super) output: Output,
     prior: Vec<String>,
     /// How it ended between two cases.
     pub(super) ending: Option<Ending>,
@@ -137,6 +141,7 @@ impl Worker {
             area,
             stdout,
             stderr,
+            output: Output::default(),
             prior: Vec::new(),
             ending: None,
             kills: 0,
@@ -181,7 +186,7 @@ impl Worker {
         let status = self.kill();
         let mut death = Death { crumb, ..Death::default() };
         postmortem::fill(&mut death, status);
-        let stderr = clip(self.stderr.text(Duration::from_millis(200)), 1000);
+        let stderr = self.stderr.at_end(Duration::from_millis(200)).tail(1000);
         let how = death.signal.map_or_else(|| format!("{:?}", death.exit_code), |signal| signal.to_uppercase());
         Err(NoWorker::Failed(format!("{} ({how}) {}", result.err().unwrap_or_default(), stderr.trim())))
     }
@@ -265,6 +270,9 @@ impl Worker {
                 {
                     self.cases_run += 1;
                     self.prior.push(case_id);
+                    if outcome.verdict.is_failure() {
+                        self.output = Output { stdout: self.stdout.so_far(), stderr: self.stderr.so_far() };
+                    }
                     return Attempt::Ended(*outcome, tainted);
                 }
                 Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit, phase: None },
@@ -344,12 +352,14 @@ impl Worker {
     }
 
     /// What it printed and had run.
-    fn remains(&self, death: &mut Death) {
+    fn remains(&mut self, death: &mut Death) {
         let wait = Duration::from_millis(200);
-        let stderr = self.stderr.text(wait);
+        self.output = Output { stdout: self.stdout.at_end(wait), stderr: self.stderr.at_end(wait) };
+        let stderr = self.output.stderr.bytes();
+        let stderr = String::from_utf8_lossy(&stderr);
         death.no_memory = NO_MEMORY.iter().any(|text| stderr.contains(text));
-        death.stderr_tail = tail(&stderr);
-        death.stdout_tail = tail(&self.stdout.text(wait));
+        death.stderr_tail = self.output.stderr.tail(TAIL);
+        death.stdout_tail = self.output.stdout.tail(TAIL);
         let from = self.prior.len().saturating_sub(PRIOR_CASES);
         death.prior_cases = self.prior[from..].to_vec();
     }
@@ -425,15 +435,6 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn tail(text: &str) -> String {
-    const TAIL: usize = 4096;
-    let mut from = text.len().saturating_sub(TAIL);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
-    text[from..].to_string()
 }
 
 fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {

@@ -4,6 +4,7 @@ use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, Farewell, RunPlan, leak_fields};
 use crate::escape::escape;
+use crate::evidence::Keeper;
 use crate::record::{Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
 use crate::verdict::{Leak, Outcome, Verdict};
@@ -15,6 +16,7 @@ pub(super) struct View<'a> {
     plan: &'a RunPlan,
     store: &'a mut RunStore,
     progress: Progress,
+    keeper: Keeper,
     summary: Summary,
     blessings: Blessings,
     rows: Vec<Row>,
@@ -28,6 +30,8 @@ pub(super) struct View<'a> {
 /// What is left when the run is over.
 pub(super) struct Closing {
     pub(super) summary: Summary,
+    /// Crashes by families, for people.
+    pub(super) families: String,
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
     pub(super) alike: Vec<Seen>,
@@ -39,13 +43,20 @@ pub(super) struct Closing {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(args: &'a Args, plan: &'a RunPlan, store: &'a mut RunStore, progress: Progress) -> Self {
+    pub(super) fn new(
+        args: &'a Args,
+        plan: &'a RunPlan,
+        store: &'a mut RunStore,
+        progress: Progress,
+        keeper: Keeper,
+    ) -> Self {
         let (summary, blessings) = (Summary::default(), Blessings::default());
         Self {
             args,
             plan,
             store,
             progress,
+            keeper,
             summary,
             blessings,
             rows: Vec::new(),
@@ -122,6 +133,7 @@ impl<'a> View<'a> {
     /// Records an attempt.
     fn finished(&mut self, result: &CaseResult) {
         let outcome = &result.outcome;
+        let kept = self.keeper.attempt(result);
         let fields = json!({
             "case_id": result.case.id,
             "attempt": result.attempt,
@@ -144,6 +156,12 @@ impl<'a> View<'a> {
             "numerics": outcome.numerics,
             "perf": outcome.perf,
             "death": result.death,
+            "bucket": kept.bucket.as_ref().map(|bucket| &bucket.leaf),
+            "family": kept.bucket.as_ref().map(|bucket| &bucket.family),
+            "evidence": kept.folder,
+            "stdout_bytes": result.output.stdout.total,
+            "stderr_bytes": result.output.stderr.total,
+            "output_cut": result.output.stdout.cut() + result.output.stderr.cut() > 0,
         });
         self.store.append("attempt", &fields);
         if let (Verdict::Pass, Some(variation)) = (outcome.verdict, &outcome.variation) {
@@ -180,7 +198,8 @@ impl<'a> View<'a> {
             "case_file": written,
         });
         self.store.append("verdict", &fields);
-        self.summary.add(&conclusion, written);
+        let script = self.keeper.conclude(&conclusion);
+        self.summary.add(&conclusion, written, script);
         self.progress.concluded(&conclusion);
         let ran = conclusion.result.slot != usize::MAX;
         if ran && conclusion.verdict != Verdict::Infra {
@@ -188,10 +207,15 @@ impl<'a> View<'a> {
         }
     }
 
-    pub(super) fn close(self) -> Closing {
+    pub(super) fn close(mut self) -> Closing {
         self.progress.close();
+        let families = self.keeper.close();
+        if let Some(error) = &self.keeper.error {
+            self.store.fail("evidence", error);
+        }
         Closing {
             summary: self.summary,
+            families,
             blessings: self.blessings,
             rows: self.rows,
             alike: self.alike,

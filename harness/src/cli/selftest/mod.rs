@@ -133,7 +133,7 @@ fn innocent(target: Target) -> Result<Vec<Arc<Case>>, Failure> {
 fn plan(args: &Args, slots: Vec<SlotSpec>, store: &RunStore) -> RunPlan {
     RunPlan {
         slots,
-        knobs: Knobs { compile_threads: args.isolation.compile_threads, ..Knobs::default() },
+        knobs: Knobs { compile_threads: args.isolation.compile_threads.unwrap_or(0), ..Knobs::default() },
         default_timeout: Duration::from_secs(60),
         forced_timeout: None,
         phase_limits: Vec::new(),
