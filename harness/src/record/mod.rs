@@ -5,13 +5,30 @@
 
 mod clock;
 mod events;
+pub(crate) mod export;
 mod history;
+mod layout;
+pub(crate) mod merge;
 mod provenance;
+pub(crate) mod prune;
+mod reader;
+pub(crate) mod rebuild;
+mod recorded;
+pub(crate) mod repair;
 mod repro;
+mod resume;
+mod runs;
 mod store;
+mod syncer;
 
 pub(crate) use clock::{today, utc_stamp};
-pub use events::{Events, read as read_events};
+pub use events::EventLog;
 pub(crate) use history::{History, Row};
+pub(crate) use layout::{Layout, check_id};
 pub(crate) use provenance::Provenance;
+pub(crate) use reader::Health;
+pub use reader::{Events, read as read_events};
+pub(crate) use recorded::{Attempt, Recorded, RecordedCase, is_failure};
+pub(crate) use resume::{Done, Resumed};
+pub(crate) use runs::{RunInfo, State};
 pub(crate) use store::RunStore;

@@ -1,0 +1,97 @@
+//! What a run that was killed or stopped has done, and what is open.
+
+use super::recorded::{Recorded, RecordedCase};
+use super::runs::{RunInfo, State};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A verdict that a new run takes over.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Done {
+    pub(crate) verdict: String,
+    pub(crate) outcome: String,
+    pub(crate) detail: String,
+    pub(crate) attempts: u64,
+    pub(crate) failures: u64,
+    pub(crate) dur_ns: u64,
+    /// The run in which the case ran.
+    pub(crate) run: String,
+}
+
+/// A run to go on with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resumed {
+    /// The run that is gone on with.
+    pub(crate) run_id: String,
+    /// Its command line.
+    pub(crate) argv: Vec<String>,
+    pub(crate) seed: u64,
+    /// CRC of the case files then.
+    pub(crate) cases_crc: String,
+    /// The folder in which the command was given, where it is known.
+    pub(crate) cwd: Option<String>,
+    pub(crate) git_sha: Option<String>,
+    /// All ids that were selected; nothing if the run came not so far.
+    pub(crate) selected: BTreeSet<String>,
+    /// Finished cases by id.
+    pub(crate) done: BTreeMap<String, Done>,
+}
+
+impl Resumed {
+    /// Reads a run. An error says why it cannot be gone on with.
+    pub(crate) fn read(info: &RunInfo) -> Result<Self, String> {
+        match info.state {
+            State::Live => return Err("a harness is running it at this moment".into()),
+            State::Complete => return Err("it is complete: every selected case has its verdict".into()),
+            State::Unreadable => return Err("its log cannot be read".into()),
+            State::Aborted | State::Killed => {}
+        }
+        let run = info.load().map_err(|error| error.to_string())?;
+        Self::of(&run)
+    }
+
+    fn of(run: &Recorded) -> Result<Self, String> {
+        let header = &run.header;
+        let text = |key: &str| header[key].as_str().map(String::from);
+        let argv = header["argv"].as_array().ok_or("its header is lost, and with it the command line")?;
+        if run.selected.is_empty() && run.cases.is_empty() {
+            return Err("it ended before it had selected cases: there is nothing to take over".into());
+        }
+        let selected: BTreeSet<String> = run.selected.iter().cloned().collect();
+        let run_id = run.id().to_string();
+        let done = run.cases.iter().filter(|(_, case)| finished(case, run));
+        let done = done.map(|(id, case)| (id.clone(), taken_over(case, &run_id)));
+        Ok(Self {
+            argv: argv.iter().filter_map(|word| word.as_str().map(String::from)).collect(),
+            seed: header["seed"].as_u64().unwrap_or(0),
+            cases_crc: text("cases_crc").unwrap_or_default(),
+            cwd: text("cwd"),
+            git_sha: header["provenance"]["git_sha"].as_str().map(String::from),
+            selected,
+            done: done.collect(),
+            run_id,
+        })
+    }
+}
+
+/// A case is finished when its verdict is recorded. In logs of runs that record
+/// no verdicts its only attempt counts. One that was not run is open.
+fn finished(case: &RecordedCase, run: &Recorded) -> bool {
+    let (_, outcome, _) = case.verdict();
+    let ran = !outcome.is_empty() && !outcome.starts_with("not_run") && outcome != "infra.worker_spawn";
+    let verdicts = run.header["verdicts"].as_bool() == Some(true);
+    ran && (case.concluded.is_some() || !verdicts)
+}
+
+fn taken_over(case: &RecordedCase, run_id: &str) -> Done {
+    let (verdict, outcome, detail) = case.verdict();
+    let run = case.concluded.as_ref().and_then(|c| c.carried_from.as_deref()).unwrap_or(run_id);
+    Done {
+        verdict: verdict.into(),
+        outcome: outcome.into(),
+        detail: detail.into(),
+        attempts: case.tried(),
+        failures: case.failures(),
+        dur_ns: case.dur_ns(),
+        run: run.into(),
+    }
+}
