@@ -129,6 +129,32 @@ impl Default for SimOptions {
     }
 }
 
+/// What a run is checked for besides its results. Measurements check nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RunChecks {
+    /// Writes outside of any buffer of device memory: inputs, outputs,
+    /// workspaces, and what a kernel keeps between launches. The simulator looks
+    /// at every access and needs no zones.
+    pub red_zones: bool,
+    /// Inputs that do not come back as they were given.
+    pub inputs: bool,
+    /// Elements of outputs that no thread wrote.
+    pub unwritten: bool,
+}
+
+impl RunChecks {
+    /// Everything.
+    pub const ALL: Self = Self { red_zones: true, inputs: true, unwritten: true };
+    /// Nothing.
+    pub const NONE: Self = Self { red_zones: false, inputs: false, unwritten: false };
+}
+
+impl Default for RunChecks {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
 /// A phase of work on a fusion, for traces and breadcrumbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]

@@ -2,39 +2,61 @@
 //! the dispatcher reads after any death. One write is a few relaxed stores and
 //! one clock read, so that it does not move the race under investigation.
 //!
-//! Layout in 64-bit words:
+//! The page has [`LANES`] *lanes*. Lane 0 is the case's own thread, with all
+//! that it calls; each thread that works beside it, for this or for another
+//! case, writes to a lane of its own. Every crumb holds the thread that wrote
+//! it, so that a crash names the lane of the thread that crashed.
+//!
+//! Layout: words 0 and 1 of the page are magic and number of lanes; lane `n`
+//! starts at word `8 + 352 n`. A lane in 64-bit words:
 //!
 //! | word | content |
 //! |---|---|
-//! | 0 | magic and version |
-//! | 1 | sequence lock: odd while a write is under way |
-//! | 2 | phase (low 32 bits) and depth of open spans (high 32) |
-//! | 3 | id: segment index or kernel hash |
-//! | 4 | time of the write, ns since the page was opened by the worker |
+//! | 0 | sequence lock: odd while a write is under way |
+//! | 1 | phase |
+//! | 2 | id: segment index or kernel hash |
+//! | 3 | time of the write, ns of the monotonic clock |
+//! | 4 | id of the thread that wrote last |
 //! | 5..13 | name, 64 bytes, zero padded |
-//! | 16.. | ring of the last 63 crumbs: packed (phase, exit flag, sequence), time, id, 2 words of name |
+//! | 13 | CRC-32 of the id of the case that the lane works for |
+//! | 14..30 | that id, 128 bytes, zero padded |
+//! | 32..347 | ring of the last 63 crumbs: phase, exit flag and thread in one word, time, id, 2 words of name |
 //!
-//! Writers of one worker exclude each other by the sequence word itself (odd
+//! Writers of one lane exclude each other by the sequence word itself (odd
 //! means taken); a reader that never sees a stable state takes what is there
 //! and says so, since the writer may have died inside a write.
 
-use crate::os::SharedWords;
+use crate::crc::crc32;
+use crate::os::{self, SharedWords};
 use engine::options::{Phase, Trace};
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::time::Instant;
 
-const MAGIC: u64 = 0x6372_756d_6200_0001;
+/// Lanes of a page.
+pub(crate) const LANES: usize = 16;
+const MAGIC: u64 = 0x6372_756d_6200_0002;
+const HEAD_WORDS: usize = 8;
+const SEQ_AT: usize = 0;
+const PHASE_AT: usize = 1;
+const ID_AT: usize = 2;
+const TIME_AT: usize = 3;
+const THREAD_AT: usize = 4;
 const NAME_AT: usize = 5;
 const NAME_WORDS: usize = 8;
-const RING_AT: usize = 16;
+const CASE_CRC_AT: usize = 13;
+const CASE_AT: usize = 14;
+const CASE_WORDS: usize = 16;
+const RING_AT: usize = 32;
 const RING_LEN: usize = 63;
 const RING_WORDS: usize = 5;
-const WORDS: usize = RING_AT + RING_LEN * RING_WORDS;
+const LANE_WORDS: usize = 352;
+const WORDS: usize = HEAD_WORDS + LANES * LANE_WORDS;
+/// Of a ring entry's first word: set at the end of a span.
+const EXIT: u64 = 1 << 31;
 
 /// Phases of a case outside the engine, by number.
-const OWN_PHASES: [(u32, &str); 5] =
-    [(0, "idle"), (101, "inputs"), (102, "reference"), (103, "compare"), (104, "bench")];
+const OWN_PHASES: [(u32, &str); 6] =
+    [(0, "idle"), (101, "inputs"), (102, "reference"), (103, "compare"), (104, "bench"), (105, "begin")];
 
 /// A phase of the worker itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +67,7 @@ pub(crate) enum Own {
     Reference = 102,
     Compare = 103,
     Bench = 104,
+    Begin = 105,
 }
 
 impl Own {
@@ -63,14 +86,23 @@ fn phase_name(phase: u32) -> &'static str {
 /// The dispatcher's end.
 pub(crate) struct Page(SharedWords);
 
-/// The last state of a page.
+/// The last state of a lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Crumb {
+    pub(crate) lane: usize,
     pub(crate) seq: u64,
     pub(crate) phase: String,
     pub(crate) name: String,
     pub(crate) id: u64,
+    /// Time of the last crumb on the monotonic clock, and how long ago that was when the page was read.
     pub(crate) t_ns: u64,
+    pub(crate) age_ns: u64,
+    /// The thread that wrote the last crumb.
+    pub(crate) thread: u32,
+    /// The case that the lane works for; an id of more than 128 bytes is cut.
+    pub(crate) case: String,
+    /// CRC-32 of that case's whole id.
+    pub(crate) case_crc: u32,
     /// False when the writer died, or was stopped, inside a write.
     pub(crate) stable: bool,
     /// The last crumbs, oldest first: `phase name` or `/phase` at the end of a span.
@@ -81,6 +113,7 @@ impl Page {
     pub(crate) fn create() -> std::io::Result<Self> {
         let words = SharedWords::create(WORDS)?;
         words.words()[0].store(MAGIC, Ordering::Relaxed);
+        words.words()[1].store(LANES as u64, Ordering::Relaxed);
         Ok(Self(words))
     }
 
@@ -88,38 +121,86 @@ impl Page {
         self.0.raw_fd()
     }
 
+    /// Lane 0: where the case itself is.
     pub(crate) fn read(&self) -> Crumb {
-        let words = self.0.words();
+        self.lane(0)
+    }
+
+    /// All lanes that were ever written, lane 0 always.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by what collects the evidence"))]
+    pub(crate) fn lanes(&self) -> Vec<Crumb> {
+        (0..LANES).map(|n| self.lane(n)).filter(|crumb| crumb.lane == 0 || crumb.seq > 0).collect()
+    }
+
+    /// The lane to which a thread wrote last; `None` if it is in no lane's ring.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by what collects the evidence"))]
+    pub(crate) fn of_thread(&self, thread: u32) -> Option<Crumb> {
+        let last = |lane: &usize| {
+            let words = lane_words(&self.0, *lane);
+            let entries = words[RING_AT..RING_AT + RING_LEN * RING_WORDS].chunks(RING_WORDS);
+            let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+            entries.filter(|entry| (get(&entry[0]) >> 32) as u32 == thread).map(|entry| get(&entry[1])).max()
+        };
+        let lane = (0..LANES).filter(|lane| last(lane).is_some()).max_by_key(last)?;
+        Some(self.lane(lane))
+    }
+
+    /// A figure that changes with every crumb of any lane.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by what watches for hangs"))]
+    pub(crate) fn pulse(&self) -> u64 {
+        (0..LANES).map(|n| lane_words(&self.0, n)[SEQ_AT].load(Ordering::Relaxed)).sum()
+    }
+
+    fn lane(&self, lane: usize) -> Crumb {
+        let words = lane_words(&self.0, lane);
         for _ in 0..1000 {
-            let before = words[1].load(Ordering::Acquire);
-            let mut crumb = Self::copy(words);
+            let before = words[SEQ_AT].load(Ordering::Acquire);
+            let mut crumb = Self::copy(lane, words);
             fence(Ordering::Acquire);
-            if before.is_multiple_of(2) && words[1].load(Ordering::Relaxed) == before {
+            if before.is_multiple_of(2) && words[SEQ_AT].load(Ordering::Relaxed) == before {
                 crumb.stable = true;
                 return crumb;
             }
             std::hint::spin_loop();
         }
-        Self::copy(words)
+        Self::copy(lane, words)
     }
 
-    fn copy(words: &[AtomicU64]) -> Crumb {
+    fn copy(lane: usize, words: &[AtomicU64]) -> Crumb {
         let get = |i: usize| words[i].load(Ordering::Relaxed);
-        let seq = get(1);
+        let texts = |at: usize, len: usize| text(&(at..at + len).map(get).collect::<Vec<u64>>());
+        let seq = get(SEQ_AT);
         let written = seq / 2;
         let trail = (written.saturating_sub(RING_LEN as u64)..written)
             .map(|n| {
                 let at = RING_AT + (n % RING_LEN as u64) as usize * RING_WORDS;
                 let packed = get(at);
-                let name = text(&[get(at + 3), get(at + 4)]);
-                let mark = if packed >> 32 & 1 == 1 { "/" } else { "" };
-                format!("{mark}{} {name}", phase_name(packed as u32)).trim_end().to_string()
+                let mark = if packed & EXIT == 0 { "" } else { "/" };
+                let phase = phase_name((packed & (EXIT - 1)) as u32);
+                format!("{mark}{phase} {}", texts(at + 3, 2)).trim_end().to_string()
             })
             .collect();
-        let name: Vec<u64> = (NAME_AT..NAME_AT + NAME_WORDS).map(get).collect();
-        let phase = phase_name(get(2) as u32).to_string();
-        Crumb { seq, phase, name: text(&name), id: get(3), t_ns: get(4), stable: false, trail }
+        let t_ns = get(TIME_AT);
+        Crumb {
+            lane,
+            seq,
+            phase: phase_name(get(PHASE_AT) as u32).to_string(),
+            name: texts(NAME_AT, NAME_WORDS),
+            id: get(ID_AT),
+            t_ns,
+            age_ns: if seq == 0 { 0 } else { os::monotonic_ns().saturating_sub(t_ns) },
+            thread: get(THREAD_AT) as u32,
+            case: texts(CASE_AT, CASE_WORDS),
+            case_crc: get(CASE_CRC_AT) as u32,
+            stable: false,
+            trail,
+        }
     }
+}
+
+fn lane_words(page: &SharedWords, lane: usize) -> &[AtomicU64] {
+    let at = HEAD_WORDS + lane * LANE_WORDS;
+    &page.words()[at..at + LANE_WORDS]
 }
 
 fn text(words: &[u64]) -> String {
@@ -127,10 +208,24 @@ fn text(words: &[u64]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The worker's end: a [`Trace`] for the engine.
-pub(crate) struct CrumbWriter {
-    page: SharedWords,
-    opened: Instant,
+/// The words of a text, cut or zero padded.
+fn packed<const WORDS: usize>(text: &str) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    for (word, chunk) in words.iter_mut().zip(text.as_bytes().chunks(8)) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        *word = u64::from_le_bytes(bytes);
+    }
+    words
+}
+
+/// The worker's end. As a [`Trace`] for the engine it writes to lane 0.
+pub(crate) struct CrumbWriter(SharedWords);
+
+/// One lane of a worker's page: a [`Trace`] for the engine.
+#[derive(Clone, Copy)]
+pub(crate) struct Lane<'a> {
+    words: &'a [AtomicU64],
 }
 
 impl CrumbWriter {
@@ -139,7 +234,32 @@ impl CrumbWriter {
         if page.words()[0].load(Ordering::Relaxed) != MAGIC {
             return Err(std::io::Error::other("the breadcrumb page has another version"));
         }
-        Ok(Self { page, opened: Instant::now() })
+        Ok(Self(page))
+    }
+
+    /// A lane: 0 for the case's own thread, another one for each thread that
+    /// works beside it. Beyond the last lane threads share that one.
+    pub(crate) fn lane(&self, lane: usize) -> Lane<'_> {
+        Lane { words: lane_words(&self.0, lane.min(LANES - 1)) }
+    }
+
+    /// Enters a phase of the worker itself, on lane 0.
+    pub(crate) fn own(&self, phase: Own, name: &str) {
+        self.lane(0).own(phase, name);
+    }
+}
+
+impl Lane<'_> {
+    /// Names the case that this lane works for from now on: phase `begin`. The
+    /// empty id for none: phase `idle`.
+    pub(crate) fn case(&self, id: &str) {
+        let phase = if id.is_empty() { Own::Idle } else { Own::Begin };
+        self.write_with(phase as u32, false, id, 0, || {
+            let words = packed::<CASE_WORDS>(id);
+            words.iter().enumerate().for_each(|(i, word)| self.put(CASE_AT + i, *word));
+            let crc = if id.is_empty() { 0 } else { crc32(id.as_bytes()) };
+            self.put(CASE_CRC_AT, u64::from(crc));
+        });
     }
 
     /// Enters a phase of the worker itself.
@@ -147,37 +267,41 @@ impl CrumbWriter {
         self.write(phase as u32, false, name, 0);
     }
 
+    fn put(&self, at: usize, value: u64) {
+        self.words[at].store(value, Ordering::Relaxed);
+    }
+
     fn write(&self, phase: u32, exit: bool, name: &str, id: u64) {
-        let words = self.page.words();
-        let Some(seq) = self.lock(words) else { return };
-        let now = self.opened.elapsed().as_nanos() as u64;
-        let put = |i: usize, value: u64| words[i].store(value, Ordering::Relaxed);
-        let mut packed = [0u8; NAME_WORDS * 8];
-        let len = name.len().min(packed.len());
-        packed[..len].copy_from_slice(&name.as_bytes()[..len]);
-        let (chunks, _) = packed.as_chunks::<8>();
-        let word = |i: usize| u64::from_le_bytes(chunks[i]);
+        self.write_with(phase, exit, name, id, || {});
+    }
+
+    fn write_with(&self, phase: u32, exit: bool, name: &str, id: u64, more: impl FnOnce()) {
+        let Some(seq) = self.lock() else { return };
+        more();
+        let (now, thread) = (os::monotonic_ns(), u64::from(os::thread_id()));
+        let name = packed::<NAME_WORDS>(name);
         if !exit {
-            put(2, u64::from(phase));
-            put(3, id);
-            (0..NAME_WORDS).for_each(|i| put(NAME_AT + i, word(i)));
+            self.put(PHASE_AT, u64::from(phase));
+            self.put(ID_AT, id);
+            name.iter().enumerate().for_each(|(i, word)| self.put(NAME_AT + i, *word));
         }
-        put(4, now);
+        self.put(TIME_AT, now);
+        self.put(THREAD_AT, thread);
         let ring = RING_AT + ((seq / 2) % RING_LEN as u64) as usize * RING_WORDS;
-        put(ring, u64::from(phase) | u64::from(exit) << 32);
-        put(ring + 1, now);
-        put(ring + 2, id);
-        put(ring + 3, word(0));
-        put(ring + 4, word(1));
-        words[1].store(seq + 2, Ordering::Release);
+        self.put(ring, u64::from(phase) | if exit { EXIT } else { 0 } | thread << 32);
+        self.put(ring + 1, now);
+        self.put(ring + 2, id);
+        self.put(ring + 3, name[0]);
+        self.put(ring + 4, name[1]);
+        self.words[SEQ_AT].store(seq + 2, Ordering::Release);
     }
 
     /// Makes the sequence odd. Gives up after a while: a crumb may be lost, but
     /// no thread may hang here because another was stopped inside a write.
-    fn lock(&self, words: &[AtomicU64]) -> Option<u64> {
+    fn lock(&self) -> Option<u64> {
         for _ in 0..10_000 {
-            let seq = words[1].load(Ordering::Relaxed) & !1;
-            if words[1].compare_exchange_weak(seq, seq + 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            let seq = self.words[SEQ_AT].load(Ordering::Relaxed) & !1;
+            if self.words[SEQ_AT].compare_exchange_weak(seq, seq + 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 fence(Ordering::Release);
                 return Some(seq);
             }
@@ -187,7 +311,7 @@ impl CrumbWriter {
     }
 }
 
-impl Trace for CrumbWriter {
+impl Trace for Lane<'_> {
     fn enter(&self, phase: Phase, name: &str, id: u64) {
         self.write(phase as u32, false, name, id);
     }
@@ -196,9 +320,19 @@ impl Trace for CrumbWriter {
     }
 }
 
+impl Trace for CrumbWriter {
+    fn enter(&self, phase: Phase, name: &str, id: u64) {
+        self.lane(0).enter(phase, name, id);
+    }
+    fn exit(&self, phase: Phase) {
+        self.lane(0).exit(phase);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     fn pair() -> (Page, CrumbWriter) {
         let page = Page::create().expect("a page");
@@ -247,6 +381,40 @@ mod tests {
                 }
             }
         });
+    }
+
+    #[test]
+    fn lanes_name_thread_and_case() {
+        let (page, writer) = pair();
+        writer.lane(0).case("A.b/x=1");
+        writer.enter(Phase::Launch, "kernel_a", 1);
+        let id = "long/".repeat(60);
+        let beside = std::thread::scope(|scope| {
+            let work = || {
+                writer.lane(3).case(&id);
+                writer.lane(3).enter(Phase::Schedule, "segment", 5);
+                os::thread_id()
+            };
+            scope.spawn(work).join().expect("ends")
+        });
+        let crumb = page.of_thread(beside).expect("a lane");
+        assert_eq!((crumb.lane, crumb.phase.as_str(), crumb.id, crumb.thread), (3, "schedule", 5, beside));
+        assert_eq!((crumb.case.as_str(), crumb.case_crc), (&id[..128], crc32(id.as_bytes())));
+        let own = page.of_thread(os::thread_id()).expect("a lane");
+        assert_eq!((own.lane, own.case.as_str(), own.name.as_str()), (0, "A.b/x=1", "kernel_a"));
+        assert_eq!(page.lanes().iter().map(|crumb| crumb.lane).collect::<Vec<_>>(), [0, 3]);
+        assert!(page.of_thread(1).is_none());
+        let before = page.pulse();
+        writer.lane(3).exit(Phase::Schedule);
+        assert_ne!(page.pulse(), before);
+        assert_eq!(page.lane(3).phase, "schedule", "the end of a span changes the trail, not the place");
+    }
+
+    #[test]
+    fn more_threads_than_lanes_share_the_last() {
+        let (page, writer) = pair();
+        writer.lane(900).own(Own::Compare, "late");
+        assert_eq!((page.lanes()[1].lane, page.lanes()[1].phase.as_str()), (LANES - 1, "compare"));
     }
 
     #[test]

@@ -8,8 +8,14 @@ pub(crate) const UNFORMATTED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// The filter selects nothing.
 pub(crate) const NOTHING_SELECTED: u8 = 4;
+/// What ran is fine, and cases outside the selection failed last time.
+pub(crate) const OUTSTANDING: u8 = 5;
+/// What ran is fine, and not all ran: a deadline or a budget ended it.
+pub(crate) const INCOMPLETE: u8 = 6;
 /// The definition is right, and this version cannot run it there.
-pub(crate) const UNSUPPORTED: u8 = 6;
+pub(crate) const UNSUPPORTED: u8 = INCOMPLETE;
+/// A case failed and passed, and flaky cases count as failures.
+pub(crate) const FLAKY: u8 = 11;
 /// The machine failed: results are not complete.
 pub(crate) const INFRA: u8 = 20;
 /// GPUs were asked for and there are not that many usable.
@@ -22,7 +28,28 @@ pub(crate) const BAD_CASES: u8 = 96;
 pub(crate) const FAILED: u8 = 100;
 /// At least one case crashed or hung; outranks [`FAILED`].
 pub(crate) const CRASHED: u8 = 103;
+/// A run to continue or to repeat is not there, or cannot be read.
+pub(crate) const BAD_RUN: u8 = 106;
 /// Execution finished, but its record could not be written.
 pub(crate) const NO_RECORD: u8 = 110;
 /// Ended by a signal after an orderly shutdown: 128 plus its number.
 pub(crate) const SIGNAL_BASE: u8 = 128;
+
+/// All codes but those of signals, with their meaning, for help.
+pub(crate) const TABLE: &[(u8, &str)] = &[
+    (OK, "everything selected is fine"),
+    (UNFORMATTED, "fmt --check: files are not in canonical form"),
+    (USAGE, "malformed command line"),
+    (NOTHING_SELECTED, "nothing selected"),
+    (OUTSTANDING, "what ran is fine; earlier failures outside the selection remain"),
+    (INCOMPLETE, "what ran is fine, but not all ran; import: cannot run it there"),
+    (FLAKY, "flaky cases under --flaky fail"),
+    (INFRA, "the machine's fault: cases could not be run"),
+    (NO_GPU, "no usable GPU, or fewer than asked for"),
+    (BAD_FILTER, "malformed filter or expression"),
+    (BAD_CASES, "malformed case file, definition or record, or no case folder"),
+    (FAILED, "at least one failure; import: the run differs from its record"),
+    (CRASHED, "at least one crash or hang"),
+    (BAD_RUN, "a run to continue or repeat is not there or cannot be read"),
+    (NO_RECORD, "everything ran, but its record could not be written"),
+];

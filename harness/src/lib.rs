@@ -14,6 +14,7 @@ mod crc;
 mod crumb;
 mod device;
 mod dispatch;
+mod escape;
 mod exit;
 pub mod filter;
 mod import;
@@ -21,6 +22,8 @@ mod os;
 mod proto;
 pub mod record;
 mod report;
+#[allow(dead_code, unused_imports, reason = "some of it is for reports that come with their data")]
+mod stats;
 mod units;
 pub mod verdict;
 mod worker;

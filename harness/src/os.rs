@@ -29,7 +29,7 @@ unsafe impl Sync for SharedWords {}
 impl SharedWords {
     /// A new zeroed area, not visible in any file system.
     pub(crate) fn create(words: usize) -> io::Result<Self> {
-        let fd = rustix::fs::memfd_create("harness-crumbs", MemfdFlags::CLOEXEC)?;
+        let fd = rustix::fs::memfd_create("harness-shared", MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&fd, (words * 8) as u64)?;
         Self::map(fd, words)
     }
@@ -153,6 +153,24 @@ impl FileLock {
         rustix::fs::flock(file.as_fd(), rustix::fs::FlockOperation::LockExclusive)?;
         Ok(Self(file))
     }
+}
+
+/// Nanoseconds of the monotonic clock, the same for all processes.
+pub(crate) fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The kernel's id of the calling thread. Asked for once in each thread: a
+/// breadcrumb has no time for a system call.
+pub(crate) fn thread_id() -> u32 {
+    thread_local!(static ID: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+    ID.with(|id| {
+        if id.get() == 0 {
+            id.set(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+        }
+        id.get()
+    })
 }
 
 /// The stable lowercase name of a signal.

@@ -129,12 +129,33 @@ pub struct Outcome {
     pub facts: BTreeMap<String, String>,
     /// CRC of the kernel's text, which shows when generated code changed.
     pub kernel_crc: Option<u32>,
+    /// CRC of the outputs' types, sizes and bytes, which shows when results changed.
+    pub out_crc: Option<u32>,
+    /// What the CUDA driver said, if it did.
+    pub cuda_error: Option<CudaFault>,
     /// How far the outputs were off.
     pub numerics: Option<Numerics>,
     /// Measurements.
     pub perf: Option<Perf>,
     /// New texts for lines of the case file, when expectations are rewritten.
     pub bless: Vec<Bless>,
+}
+
+/// An error of the CUDA driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CudaFault {
+    /// The driver's number.
+    pub code: u32,
+    /// The driver's name.
+    pub name: String,
+    /// Whether every later call of the process fails alike.
+    pub sticky: bool,
+}
+
+impl From<&engine::diag::CudaError> for CudaFault {
+    fn from(error: &engine::diag::CudaError) -> Self {
+        Self { code: error.number, name: error.name.clone(), sticky: error.sticky }
+    }
 }
 
 /// A rewritten expectation.

@@ -46,6 +46,9 @@ impl Default for Config {
     }
 }
 
+/// Unwritten elements of a buffer that a report names.
+const FIRST_UNWRITTEN: usize = 8;
+
 /// What a run did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -55,6 +58,8 @@ pub struct Report {
     pub trace: u64,
     /// Elements of each global buffer that nobody filled; zeros without detectors.
     pub unwritten: Vec<u64>,
+    /// The numbers of the first of them, at most eight for each buffer.
+    pub first_unwritten: Vec<Vec<u64>>,
     /// How many warps executed each instruction.
     pub executed: Vec<u64>,
 }
@@ -83,8 +88,13 @@ pub fn run(program: &Program, launch: &Launch, memory: &mut Memory, config: &Con
         (shared.totals(machine), trace)
     };
     let unwritten = |shadow: &Option<Shadow>, len| shadow.as_ref().map_or(0, |s| s.unwritten(len));
-    let unwritten = shadows.iter().zip(lens).map(|(shadow, len)| unwritten(shadow, len)).collect();
-    Ok(Report { counters: totals.counters, trace, unwritten, executed: totals.executed })
+    let unwritten: Vec<u64> = shadows.iter().zip(&lens).map(|(shadow, len)| unwritten(shadow, *len)).collect();
+    let first = |((shadow, len), missing): ((&Option<Shadow>, &u64), &u64)| match shadow {
+        Some(shadow) if *missing > 0 => shadow.first_unwritten(*len, FIRST_UNWRITTEN),
+        _ => Vec::new(),
+    };
+    let first_unwritten = shadows.iter().zip(&lens).zip(&unwritten).map(first).collect();
+    Ok(Report { counters: totals.counters, trace, unwritten, first_unwritten, executed: totals.executed })
 }
 
 fn make_shadows(program: &Program, memory: &Memory, config: &Config) -> Vec<Option<Shadow>> {

@@ -233,6 +233,13 @@ impl Shadow {
         (0..len as usize).filter(|&i| get(&self.writes, i) == 0 && get(&self.atomics, i) == 0).count() as u64
     }
 
+    /// The numbers of the first elements that nobody wrote.
+    pub(crate) fn first_unwritten(&self, len: u64, limit: usize) -> Vec<u64> {
+        let get = |cells: &Option<Cells>, i| cells.as_ref().map_or(0, |cells| cells.get(i).0);
+        let written = |i: &u64| get(&self.writes, *i as usize) != 0 || get(&self.atomics, *i as usize) != 0;
+        (0..len).filter(|i| !written(i)).take(limit).collect()
+    }
+
     #[inline(always)]
     fn against(cells: &Option<Cells>, i: usize, view: &View, thread: u32, write: bool, atomic: bool) -> Option<Wrong> {
         let cell = cells.as_ref()?.get(i);

@@ -321,6 +321,16 @@ codes! {
         "start a new process; report the case",
         why "After an illegal access or a failed assertion every later call in the process fails too, so its worker is replaced.",
         words "CUDA_ERROR_ILLEGAL_ADDRESS from a kernel that stores outside its buffer.";
+    LAUNCH_CONFIG = "E0605", "the device refuses the shape of a launch",
+        "see the numbers in the message; a smaller block, grid or shared array fits",
+        why "The driver refuses a launch whose grid, block, registers or shared memory exceed what the device has. Nothing was \
+             launched, and the context is as good as before.",
+        words "A kernel that asks for 300 KiB of shared memory on a device that gives a block 227 KiB.";
+    PTXAS = "E0606", "the assembler rejected the kernel",
+        "read its messages in the note; report the case",
+        why "NVRTC took the text, and its assembler refused what came of it: an instruction that the architecture does not have, or \
+             more registers, shared memory or constants than it gives.",
+        words "ptxas error: Instruction 'wgmma.fence' not supported on .target 'sm_80'.";
     // Unsupported.
     NEEDS_SEGMENTS = "U0101", "the fusion needs more than one kernel",
         "split it into fusions that each need one",
@@ -402,6 +412,20 @@ codes! {
         "report it with the case that the run wrote",
         why "All threads of a block, or of a warp, must reach it together; a GPU would hang or exchange garbage.",
         words "A block barrier inside `if (threadIdx.x < 7)`.";
+    RED_ZONE = "B0107", "a kernel wrote outside a buffer",
+        "report it with the case that the run wrote",
+        why "A checked run puts known bytes before and behind every buffer of device memory. After the launch some of them had \
+             changed: the kernel wrote where other data would be.",
+        words "A kernel whose last block stores 128 elements into an output of 100.";
+    UNWRITTEN = "B0108", "a kernel left elements of an output unwritten",
+        "report it with the case that the run wrote",
+        why "Outputs hold a pattern before the launch. On a GPU an element that still holds it may be a result, so the launch is \
+             repeated with another pattern: what holds that one then was never written. The simulator knows who wrote what.",
+        words "A kernel with one block too few: the last rows of its output hold what was there before.";
+    INPUT_CHANGED = "B0109", "a kernel wrote into an input",
+        "report it with the case that the run wrote",
+        why "Inputs belong to the caller. A checked run compares them with what was given once the launch is done.",
+        words "A kernel that takes the address of its input for that of its output.";
 }
 
 #[cfg(test)]

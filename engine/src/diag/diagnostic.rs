@@ -34,6 +34,17 @@ pub struct Label {
     pub text: String,
 }
 
+/// What the CUDA driver said of a call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaError {
+    /// The driver's number (`CUresult`), for example 700.
+    pub number: u32,
+    /// The driver's name, for example `CUDA_ERROR_ILLEGAL_ADDRESS`.
+    pub name: String,
+    /// Whether it broke the context: every later call of the process fails alike.
+    pub sticky: bool,
+}
+
 /// An error, or a refusal, with everything a user needs to act on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -47,6 +58,8 @@ pub struct Diagnostic {
     pub labels: Vec<Label>,
     /// Further facts and ways out.
     pub notes: Vec<String>,
+    /// The driver's error behind it, where there is one.
+    pub cuda: Option<CudaError>,
 }
 
 impl Diagnostic {
@@ -68,7 +81,7 @@ impl Diagnostic {
     }
 
     fn new(kind: Kind, code: Code, message: impl Into<String>) -> Box<Self> {
-        Box::new(Self { kind, code, message: message.into(), labels: Vec::new(), notes: Vec::new() })
+        Box::new(Self { kind, code, message: message.into(), labels: Vec::new(), notes: Vec::new(), cuda: None })
     }
 
     /// Adds a place.
@@ -81,6 +94,12 @@ impl Diagnostic {
     #[must_use]
     pub fn note(mut self: Box<Self>, text: impl Into<String>) -> Box<Self> {
         self.notes.push(text.into());
+        self
+    }
+    /// Adds the driver's error.
+    #[must_use]
+    pub fn cuda(mut self: Box<Self>, error: CudaError) -> Box<Self> {
+        self.cuda = Some(error);
         self
     }
 }

@@ -23,5 +23,5 @@ mod times;
 
 pub use bench::{BenchOptions, BenchReport};
 pub use plan::Plan;
-pub use session::{RunOutcome, Session};
+pub use session::{DeviceMemory, RunOutcome, Session};
 pub use times::PhaseTimes;

@@ -4,11 +4,14 @@ use super::bench::{BenchOptions, BenchReport};
 use super::cache::Cache;
 use super::plan::Plan;
 use super::session::Ready;
+use crate::backend::checks::{self, Elements};
 use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
-use crate::backend::cuda::{self, Device, DeviceBuffer, GuardedBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions};
+use crate::backend::cuda::{
+    self, Device, DeviceBuffer, GuardedBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions, check_zones,
+};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ParamKind};
-use crate::options::{CompileCx, Phase};
+use crate::options::{CompileCx, Phase, RunChecks};
 use crate::tensor::{Arg, HostTensor, TensorMeta};
 use crate::util::SecondaryMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const MAX_KERNELS: usize = 1024;
 /// What outputs hold before a launch: NaN as floats, -1 as integers.
 const POISON: u8 = 0xff;
+/// What they hold before the launch that tells what was never written from results that look like it.
+const OTHER_POISON: u8 = 0x5b;
 /// Zeroed workspaces made ahead for a measurement.
 const MADE_AHEAD: usize = 512;
 /// Where a workspace starts among those made ahead, in bytes.
@@ -32,10 +37,10 @@ pub(super) struct Gpu {
 
 /// The memory of one call.
 struct Memory {
-    // Inputs as the caller's storage, so that offsets and alignment are kept.
-    inputs: Vec<DeviceBuffer>,
+    // Inputs with their numbers, as the caller's storage, so that offsets and alignment are kept.
+    inputs: Vec<(usize, GuardedBuffer)>,
     outputs: Vec<GuardedBuffer>,
-    workspaces: Vec<(BufId, DeviceBuffer)>,
+    workspaces: Vec<(BufId, GuardedBuffer)>,
     addresses: SecondaryMap<BufId, u64>,
 }
 
@@ -63,16 +68,69 @@ impl Gpu {
         })
     }
 
-    pub(super) fn run(&self, cx: &CompileCx<'_>, ready: &Ready, args: &[Arg]) -> Result<Vec<HostTensor>> {
+    pub(super) fn run(
+        &self,
+        cx: &CompileCx<'_>,
+        ready: &Ready,
+        args: &[Arg],
+        checks: &RunChecks,
+    ) -> Result<Vec<HostTensor>> {
         let kernel = self.load(cx, &ready.plan)?;
         let id = ready.plan.trace_id();
-        let memory = self.place(ready, args)?;
-        cx.span(Phase::Launch, kernel.name(), id, || {
+        let mut memory = self.place(ready, args)?;
+        self.launch(cx, ready, &kernel, &memory)?;
+        cx.span(Phase::Verify, "download", id, || {
+            if checks.red_zones {
+                memory.check_zones(&kernel)?;
+            }
+            if checks.inputs {
+                memory.check_inputs(ready, args)?;
+            }
+            memory.outputs(ready)
+        })
+        .and_then(|outputs| {
+            if checks.unwritten {
+                self.check_written(cx, ready, &kernel, &mut memory, &outputs)?;
+            }
+            Ok(outputs)
+        })
+    }
+
+    fn launch(&self, cx: &CompileCx<'_>, ready: &Ready, kernel: &LoadedKernel, memory: &Memory) -> Result<()> {
+        cx.span(Phase::Launch, kernel.name(), ready.plan.trace_id(), || {
             let block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);
             kernel.launch(ready.launch.grid, ready.launch.block, &block)?;
             self.device.synchronize()
-        })?;
-        cx.span(Phase::Verify, "download", id, || memory.outputs(ready))
+        })
+    }
+
+    /// Fails with `B0108` if a launch leaves elements of its outputs unwritten.
+    /// One that holds the poison may be a result: then a second launch on other
+    /// poison tells. Most outputs have no such element, and need none.
+    fn check_written(
+        &self,
+        cx: &CompileCx<'_>,
+        ready: &Ready,
+        kernel: &LoadedKernel,
+        memory: &mut Memory,
+        outputs: &[HostTensor],
+    ) -> Result<()> {
+        let suspect = |tensor: &HostTensor| poisoned(tensor).count > 0;
+        if !outputs.iter().any(suspect) {
+            return Ok(());
+        }
+        memory.reset(ready)?;
+        self.launch(cx, ready, kernel, memory)?;
+        let again = memory.outputs(ready)?;
+        for (position, (first, second)) in outputs.iter().zip(&again).enumerate() {
+            let elements = untouched(first, second);
+            if elements.count > 0 {
+                let fusion = &ready.plan.fusion;
+                let name = fusion.outputs.get(position).map_or("", |output| fusion.tensors[*output].name.as_str());
+                return Err(checks::unwritten(kernel.name(), position, name, &elements));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn bench(
@@ -127,7 +185,7 @@ impl Gpu {
                 let kernel = self.load(cx, &ready.plan)?;
                 for (buffer, storage) in &mut memory.workspaces {
                     if ready.plan.kernel.buffers[*buffer].zeroed {
-                        storage.fill(0, storage.len(), 0)?;
+                        storage.fill(0)?;
                     }
                 }
                 let block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);
@@ -155,18 +213,17 @@ impl Gpu {
                             kernel.name
                         )));
                     };
-                    let mut storage = self.device.alloc(tensor.data.len())?;
-                    storage.upload(0, &tensor.data)?;
+                    let storage = GuardedBuffer::holding(&self.device, &tensor.data)?;
                     memory.addresses.set(buffer, storage.address() + (tensor.offset * tensor.dtype().bytes()) as u64);
-                    memory.inputs.push(storage);
+                    memory.inputs.push((input as usize, storage));
                 }
                 ParamKind::Output { output, buffer } => {
                     memory.addresses.set(buffer, memory.outputs[output as usize].address());
                 }
                 ParamKind::Workspace { buffer } => {
                     let bytes = workspace_bytes(ready, buffer)?;
-                    let mut storage = self.device.alloc(bytes)?;
-                    storage.fill(0, bytes, if kernel.buffers[buffer].zeroed { 0 } else { POISON })?;
+                    let fill = if kernel.buffers[buffer].zeroed { 0 } else { POISON };
+                    let storage = GuardedBuffer::new(&self.device, bytes, fill)?;
                     memory.addresses.set(buffer, storage.address());
                     memory.workspaces.push((buffer, storage));
                 }
@@ -189,14 +246,57 @@ impl Gpu {
 impl Memory {
     fn outputs(&self, ready: &Ready) -> Result<Vec<HostTensor>> {
         let mut tensors = Vec::with_capacity(self.outputs.len());
-        for (position, (buffer, meta)) in self.outputs.iter().zip(&ready.outputs).enumerate() {
-            buffer.check(&format!("output {position}"))?;
+        for (buffer, meta) in self.outputs.iter().zip(&ready.outputs) {
             let mut data = vec![0; meta.dense_bytes()?];
             buffer.download(&mut data)?;
             tensors.push(HostTensor { meta: meta.clone(), data, offset: 0 });
         }
         Ok(tensors)
     }
+
+    /// Every buffer of the call, and what the kernel keeps between calls.
+    fn check_zones(&self, kernel: &LoadedKernel) -> Result<()> {
+        let mut named: Vec<(String, &GuardedBuffer)> = Vec::new();
+        named.extend(self.inputs.iter().map(|(input, buffer)| (format!("input {input}"), buffer)));
+        named.extend(self.outputs.iter().enumerate().map(|(output, buffer)| (format!("output {output}"), buffer)));
+        named.extend(self.workspaces.iter().map(|(id, buffer)| (format!("workspace {id}"), buffer)));
+        named.extend(kernel.barrier().map(|buffer| ("grid barrier".to_string(), buffer)));
+        let named: Vec<(&str, &GuardedBuffer)> = named.iter().map(|(name, buffer)| (name.as_str(), *buffer)).collect();
+        check_zones(&named)
+    }
+
+    fn check_inputs(&self, ready: &Ready, args: &[Arg]) -> Result<()> {
+        for (input, buffer) in &self.inputs {
+            let Some(Arg::Tensor(tensor)) = args.get(*input) else { continue };
+            let name = ready.plan.kernel.name.as_str();
+            buffer
+                .check_unchanged(&format!("input {input}"), &tensor.data)
+                .map_err(|error| error.note(format!("by kernel {name}")))?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything that a launch writes as it was, but for the poison.
+    fn reset(&mut self, ready: &Ready) -> Result<()> {
+        for (buffer, storage) in &mut self.workspaces {
+            storage.fill(if ready.plan.kernel.buffers[*buffer].zeroed { 0 } else { POISON })?;
+        }
+        self.outputs.iter_mut().try_for_each(|output| output.fill(OTHER_POISON))
+    }
+}
+
+/// The elements of an output that hold the poison: unwritten, or results that look like it.
+fn poisoned(tensor: &HostTensor) -> Elements {
+    checks::elements_where(&tensor.data, tensor.dtype().bytes(), |_, bytes| checks::is_poison(bytes, POISON))
+}
+
+/// The elements that hold the poison of the first launch and, after the second, that of the second.
+fn untouched(first: &HostTensor, second: &HostTensor) -> Elements {
+    let width = second.dtype().bytes().max(1);
+    checks::elements_where(&first.data, width, |number, bytes| {
+        let again = second.data.get(number * width..(number + 1) * width).unwrap_or_default();
+        checks::is_poison(bytes, POISON) && checks::is_poison(again, OTHER_POISON)
+    })
 }
 
 /// Zeroed workspaces, one for each launch of a measurement, so that zeroing is

@@ -3,11 +3,12 @@
 use super::cache::Cache;
 use super::plan::Plan;
 use super::session::Ready;
-use crate::backend::sim::{self, Memory, Program, SimReport};
-use crate::diag::{Diagnostic, Result, code};
-use crate::kernel::ParamKind;
-use crate::options::{CompileCx, Phase, SimOptions};
-use crate::tensor::{Arg, HostTensor};
+use crate::backend::checks::{self, Elements};
+use crate::backend::sim::{self, Heap, Memory, Program, SimReport};
+use crate::diag::{Diagnostic, Result};
+use crate::kernel::{self, BoundLaunch, BufId, Kernel, ParamKind};
+use crate::options::{CompileCx, Phase, RunChecks, SimOptions};
+use crate::tensor::{Arg, ArgMeta, HostTensor};
 use std::sync::Arc;
 
 /// Programs that are kept.
@@ -17,11 +18,17 @@ const MAX_PROGRAMS: usize = 1024;
 pub(super) struct Simulator {
     pub(super) options: SimOptions,
     programs: Cache<Program>,
+    heap: Arc<Heap>,
 }
 
 impl Simulator {
     pub(super) fn new(options: SimOptions) -> Self {
-        Self { options, programs: Cache::new(MAX_PROGRAMS) }
+        Self { options, programs: Cache::new(MAX_PROGRAMS), heap: Arc::default() }
+    }
+
+    /// The device's memory.
+    pub(super) fn heap(&self) -> &Arc<Heap> {
+        &self.heap
     }
 
     fn program(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<Program>> {
@@ -36,39 +43,115 @@ impl Simulator {
         ready: &Ready,
         args: &[Arg],
         options: &SimOptions,
+        checks: &RunChecks,
     ) -> Result<(Vec<HostTensor>, SimReport)> {
-        let kernel = &ready.plan.kernel;
         let program = self.program(cx, &ready.plan)?;
-        let mut memory = cx.span(Phase::Load, "arguments", ready.plan.trace_id(), || place(ready, args))?;
-        let report = cx.span(Phase::Launch, &kernel.name, ready.plan.trace_id(), || {
-            let resident = sim::resident_blocks(cx.device, &ready.launch).min(options.resident_blocks);
-            let options = SimOptions { resident_blocks: resident, ..*options };
-            sim::run_program(&program, kernel, &ready.launch, &mut memory, &options)
-        })?;
-        if let Some(&(output, _, missing)) = report.unwritten.iter().find(|(_, _, missing)| *missing > 0) {
-            let name = &ready.plan.fusion.tensors[ready.plan.fusion.outputs[output as usize]].name;
-            let message =
-                format!("kernel {} leaves {missing} elements of output {output} `%{name}` unwritten", kernel.name);
-            return Err(Diagnostic::bug_code(code::UNINITIALISED, message));
+        let call = Launched { kernel: &ready.plan.kernel, launch: &ready.launch, id: ready.plan.trace_id() };
+        let (memory, report) = self.launch(cx, &call, &program, args, options, checks)?;
+        if checks.unwritten {
+            let fusion = &ready.plan.fusion;
+            check_written(call.kernel, &report, |output| fusion.tensors[fusion.outputs[output]].name.clone())?;
         }
         Ok((outputs(ready, &memory)?, report))
     }
+
+    /// Runs a kernel made by hand, with all checks; the bytes of its outputs.
+    pub(super) fn run_kernel(
+        &self,
+        cx: &CompileCx<'_>,
+        kernel: &Kernel,
+        args: &[Arg],
+        options: &SimOptions,
+    ) -> Result<Vec<Vec<u8>>> {
+        let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+        let launch = kernel::bind(kernel, &metas)?;
+        let call = Launched { kernel, launch: &launch, id: 0 };
+        let (memory, report) = self.launch(cx, &call, &sim::compile(kernel)?, args, options, &RunChecks::ALL)?;
+        check_written(kernel, &report, |output| output.to_string())?;
+        let outputs = report.unwritten.iter().map(|(output, ..)| memory.output(*output).unwrap_or_default().to_vec());
+        Ok(outputs.collect())
+    }
+
+    fn launch(
+        &self,
+        cx: &CompileCx<'_>,
+        call: &Launched<'_>,
+        program: &Program,
+        args: &[Arg],
+        options: &SimOptions,
+        checks: &RunChecks,
+    ) -> Result<(Memory, SimReport)> {
+        let Launched { kernel, launch, id } = *call;
+        let mut memory = cx.span(Phase::Load, "arguments", id, || self.place(call, args))?;
+        let report = cx.span(Phase::Launch, &kernel.name, id, || {
+            let resident = sim::resident_blocks(cx.device, launch).min(options.resident_blocks);
+            let options = SimOptions { resident_blocks: resident, ..*options };
+            sim::run_program(program, kernel, launch, &mut memory, &options)
+        })?;
+        if checks.inputs {
+            check_inputs(kernel, &memory, args)?;
+        }
+        Ok((memory, report))
+    }
+
+    /// Fills memory with the arguments; a view's storage from its first element on.
+    fn place(&self, call: &Launched<'_>, args: &[Arg]) -> Result<Memory> {
+        let mut memory = Memory::on(&self.heap, call.kernel, call.launch);
+        for (input, buffer) in inputs(call.kernel) {
+            let Some(bytes) = argument(args, input) else {
+                return Err(Diagnostic::bug(format!("argument {input} of kernel {} is no tensor", call.kernel.name)));
+            };
+            memory.fill(buffer, bytes)?;
+        }
+        Ok(memory)
+    }
 }
 
-/// Fills memory with the arguments; a view's storage from its first element on.
-fn place(ready: &Ready, args: &[Arg]) -> Result<Memory> {
-    let kernel = &ready.plan.kernel;
-    let mut memory = Memory::new(kernel, &ready.launch);
-    for param in kernel.params.values() {
-        if let ParamKind::Input { input, buffer } = param.kind {
-            let Some(Arg::Tensor(tensor)) = args.get(input as usize) else {
-                return Err(Diagnostic::bug(format!("argument {input} of kernel {} is no tensor", kernel.name)));
-            };
-            let start = tensor.offset.saturating_mul(tensor.dtype().bytes());
-            memory.fill(buffer, tensor.data.get(start..).unwrap_or_default())?;
+/// What is launched.
+#[derive(Clone, Copy)]
+struct Launched<'a> {
+    kernel: &'a Kernel,
+    launch: &'a BoundLaunch,
+    id: u64,
+}
+
+/// The buffers of a kernel that hold inputs, with the inputs' numbers.
+fn inputs(kernel: &Kernel) -> impl Iterator<Item = (usize, BufId)> {
+    kernel.params.values().filter_map(|param| match param.kind {
+        ParamKind::Input { input, buffer } => Some((input as usize, buffer)),
+        _ => None,
+    })
+}
+
+/// The bytes of an argument from its first element on.
+fn argument(args: &[Arg], input: usize) -> Option<&[u8]> {
+    let Some(Arg::Tensor(tensor)) = args.get(input) else { return None };
+    let start = tensor.offset.saturating_mul(tensor.dtype().bytes());
+    Some(tensor.data.get(start..).unwrap_or_default())
+}
+
+/// Fails with `B0109` if an input does not hold what it was filled with.
+fn check_inputs(kernel: &Kernel, memory: &Memory, args: &[Arg]) -> Result<()> {
+    for (input, buffer) in inputs(kernel) {
+        let found = memory.bytes(buffer).unwrap_or_default();
+        let expected = argument(args, input).unwrap_or_default().get(..found.len()).unwrap_or_default();
+        if found != expected {
+            let error = checks::input_changed(&format!("input {input}"), found, expected, 0);
+            return Err(error.note(format!("by kernel {}", kernel.name)));
         }
     }
-    Ok(memory)
+    Ok(())
+}
+
+/// Fails with `B0108` if elements of an output were never written.
+fn check_written(kernel: &Kernel, report: &SimReport, name: impl Fn(usize) -> String) -> Result<()> {
+    for ((output, _, missing), first) in report.unwritten.iter().zip(&report.first_unwritten) {
+        if *missing > 0 {
+            let elements = Elements { count: *missing, first: first.clone() };
+            return Err(checks::unwritten(&kernel.name, *output as usize, &name(*output as usize), &elements));
+        }
+    }
+    Ok(())
 }
 
 fn outputs(ready: &Ready, memory: &Memory) -> Result<Vec<HostTensor>> {

@@ -7,13 +7,14 @@ use super::on_cuda::Gpu;
 use super::on_sim::Simulator;
 use super::plan::Plan;
 use super::prepare::{output_metas, prepare};
-use crate::backend::cuda::nvrtc::NvrtcSearch;
-use crate::backend::sim::SimReport;
+use crate::backend::cuda::Device;
+use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcSearch};
+use crate::backend::sim::{Heap, SimReport};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Bindings, Fusion};
 use crate::kernel::{self, BoundLaunch, Kernel, ParamKind};
 use crate::lower;
-use crate::options::{CompileCx, DeviceDesc, Options, SimOptions, Trace};
+use crate::options::{CompileCx, DeviceDesc, Options, RunChecks, SimOptions, Trace};
 use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use crate::text;
 use crate::util::Hash128;
@@ -31,6 +32,7 @@ const MAX_ALIGN: u32 = 16;
 pub struct Session {
     device: DeviceDesc,
     options: Options,
+    checks: RunChecks,
     backend: Backend,
     key: Hash128,
     plans: Cache<Plan>,
@@ -74,6 +76,21 @@ pub struct RunOutcome {
     pub sim: Option<SimReport>,
 }
 
+/// Memory of a device in bytes, by who holds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// In buffers of calls of this session: nothing between two calls.
+    pub live: u64,
+    /// In buffers of this session that outlive calls.
+    pub kept: u64,
+    /// Given back by calls, and ready to be handed out again.
+    pub cached: u64,
+    /// Free, as the driver counts for all processes.
+    pub free: u64,
+    /// Of the device.
+    pub total: u64,
+}
+
 impl Session {
     /// A simulated device.
     pub fn simulator(device: DeviceDesc, sim: SimOptions, options: Options) -> Self {
@@ -100,7 +117,18 @@ impl Session {
 
     fn new(device: DeviceDesc, options: Options, backend: Backend) -> Self {
         let key = session_key(&device, &options);
-        Self { device, options, backend, key, plans: Cache::new(MAX_PLANS), launches: Cache::new(MAX_LAUNCHES) }
+        let checks = RunChecks::ALL;
+        Self { device, options, checks, backend, key, plans: Cache::new(MAX_PLANS), launches: Cache::new(MAX_LAUNCHES) }
+    }
+
+    /// The same session with other checks of runs; without this, all.
+    #[must_use]
+    pub fn with_checks(self, checks: RunChecks) -> Self {
+        Self { checks, ..self }
+    }
+    /// What runs are checked for.
+    pub fn checks(&self) -> RunChecks {
+        self.checks
     }
 
     /// The device that schedules are computed for.
@@ -209,6 +237,65 @@ impl Session {
         }
     }
 
+    /// Whether the device still works. Waits for everything issued so far: an
+    /// error of a kernel that nobody waited for comes up here, not in the next call.
+    pub fn probe(&self) -> Result<()> {
+        match &self.backend {
+            Backend::Simulator(_) => Ok(()),
+            Backend::Gpu(gpu) => gpu.device.probe(),
+        }
+    }
+
+    /// The device's memory at this moment.
+    pub fn memory(&self) -> Result<DeviceMemory> {
+        match &self.backend {
+            Backend::Simulator(simulator) => {
+                let (live, total) = (simulator.heap().live(), Heap::total());
+                Ok(DeviceMemory { live, kept: 0, cached: 0, free: total - live, total })
+            }
+            Backend::Gpu(gpu) => {
+                let used = gpu.device.memory_use();
+                let (free, total) = gpu.device.memory()?;
+                let [live, kept, cached, free, total] =
+                    [used.live, used.kept, used.cached, free, total].map(|bytes| bytes as u64);
+                Ok(DeviceMemory { live, kept, cached, free, total })
+            }
+        }
+    }
+
+    /// The GPU and its compiler, for kernels written as text; none on the simulator.
+    pub fn gpu(&self) -> Option<(&Arc<Device>, &Nvrtc)> {
+        match &self.backend {
+            Backend::Simulator(_) => None,
+            Backend::Gpu(gpu) => Some((&gpu.device, gpu.nvrtc())),
+        }
+    }
+
+    /// The memory of the simulated device, for kernels written as IR; none on a GPU.
+    pub fn sim_heap(&self) -> Option<&Arc<Heap>> {
+        match &self.backend {
+            Backend::Simulator(simulator) => Some(simulator.heap()),
+            Backend::Gpu(_) => None,
+        }
+    }
+
+    /// Runs a kernel made by hand on the simulator, with all checks of a run;
+    /// the bytes of its outputs. For tests of what the checks find.
+    pub fn simulate(
+        &self,
+        kernel: &Kernel,
+        args: &[Arg],
+        options: &SimOptions,
+        trace: &dyn Trace,
+    ) -> Result<Vec<Vec<u8>>> {
+        match &self.backend {
+            Backend::Simulator(simulator) => simulator.run_kernel(&self.cx(trace), kernel, args, options),
+            Backend::Gpu(_) => {
+                Err(Diagnostic::unsupported(code::SIM_FEATURE, "a kernel made by hand runs on the simulator only"))
+            }
+        }
+    }
+
     /// Facts about the device and its libraries, one a line, for provenance.
     pub fn notes(&self) -> Vec<String> {
         match &self.backend {
@@ -258,10 +345,11 @@ impl Session {
         let cx = self.cx(trace);
         let (outputs, sim) = match &self.backend {
             Backend::Simulator(simulator) => {
-                let (outputs, report) = guard("simulating", &plan.fusion, || simulator.run(&cx, ready, args, sim))?;
+                let (outputs, report) =
+                    guard("simulating", &plan.fusion, || simulator.run(&cx, ready, args, sim, &self.checks))?;
                 (outputs, Some(report))
             }
-            Backend::Gpu(gpu) => (gpu.run(&cx, ready, args)?, None),
+            Backend::Gpu(gpu) => (gpu.run(&cx, ready, args, &self.checks)?, None),
         };
         Ok(RunOutcome { outputs, plan, launch, sim })
     }

@@ -138,7 +138,8 @@ mod tests {
         std::fs::write(dir.join("a.fuse"), text).expect("writes");
         let ids = |exact: &[&str]| {
             let exact = exact.iter().map(|id| id.to_string()).collect();
-            let args = Args { cases: Some(dir.clone()), exact, ..Args::default() };
+            let mut args = Args::default();
+            (args.select.cases, args.select.exact) = (Some(dir.clone()), exact);
             let cases = all_cases(&args).and_then(|cases| session::select(&args, cases)).expect("selects");
             cases.into_iter().map(|case| case.id).collect::<Vec<_>>()
         };

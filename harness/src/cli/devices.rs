@@ -44,7 +44,7 @@ fn cores() -> usize {
 
 /// Chooses devices; says what it found and why it took them.
 pub(super) fn resolve(args: &Args) -> Result<Devices, Failure> {
-    match args.device {
+    match args.devices.device {
         DeviceArg::Reference => Ok(reference(args)),
         DeviceArg::Sim(count) => Ok(simulated(args, count, Vec::new(), None)),
         DeviceArg::Gpus(count) => gpus(args, probe(), Some(count)),
@@ -80,7 +80,7 @@ fn labels(kind: &str, devices: usize, jobs: usize) -> Vec<(usize, String)> {
 }
 
 fn reference(args: &Args) -> Devices {
-    let jobs = args.jobs.unwrap_or_else(|| cores().min(MAX_DEFAULT_SIM));
+    let jobs = args.devices.jobs.unwrap_or_else(|| cores().min(MAX_DEFAULT_SIM));
     let slots = labels("ref", jobs, jobs).into_iter();
     let slots =
         slots.map(|(_, label)| SlotSpec { device: DeviceSpec::Reference, label, env: vec![host_threads(jobs)] });
@@ -97,7 +97,7 @@ fn reference(args: &Args) -> Devices {
 }
 
 fn simulated(args: &Args, count: usize, mut notes: Vec<String>, nvidia: Option<Nvidia>) -> Devices {
-    let jobs = args.jobs.unwrap_or(count);
+    let jobs = args.devices.jobs.unwrap_or(count);
     let threads = (cores() / jobs).max(1) as u32;
     let slots = labels("sim", count, jobs).into_iter();
     let slots = slots.map(|(ordinal, label)| {
@@ -135,7 +135,7 @@ fn gpus(args: &Args, nvidia: Nvidia, count: Option<usize>) -> Result<Devices, Fa
         return Err(Failure::diagnostic(exit::NO_GPU, &diagnostic.note(way)));
     }
     let nvrtc = find_nvrtc().folders();
-    let jobs = args.jobs.unwrap_or(wanted);
+    let jobs = args.devices.jobs.unwrap_or(wanted);
     let slots = labels("gpu", wanted, jobs).into_iter().map(|(i, label)| {
         let gpu = &choices[i].gpu;
         let label = label.replacen(&format!("gpu{i}"), &format!("gpu{}", gpu.index), 1);

@@ -15,7 +15,7 @@ use std::fmt::Write;
 const WIDTH: usize = 88;
 
 pub(super) fn explain(args: &Args) -> Result<u8, Failure> {
-    match &args.operand {
+    match args.operand() {
         None => print(&table()),
         Some(word) => print(&explanation(find(word)?)),
     }

@@ -8,7 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub(super) fn fmt(args: &Args) -> Result<u8, Failure> {
-    let given = if args.paths.is_empty() { vec![session::cases_dir(args)] } else { args.paths.clone() };
+    let given: Vec<PathBuf> = match args.operands.is_empty() {
+        true => vec![session::cases_dir(args)],
+        false => args.operands.iter().map(PathBuf::from).collect(),
+    };
     let mut errors: Vec<CaseError> = Vec::new();
     let mut paths: Vec<PathBuf> = given.iter().flat_map(|path| case::files(path, &mut errors)).collect();
     // Definitions in nvFuser's form have no canonical form of ours.
@@ -21,7 +24,7 @@ pub(super) fn fmt(args: &Args) -> Result<u8, Failure> {
         match case::format(&source) {
             Err(wrong) => errors.extend(wrong),
             Ok(formatted) if formatted != source.text => {
-                if !args.check {
+                if !args.files.check {
                     replace(path, &formatted).map_err(|error| {
                         Failure::new(exit::BAD_CASES, format!("cannot write {}: {error}", path.display()))
                     })?;
@@ -37,7 +40,7 @@ pub(super) fn fmt(args: &Args) -> Result<u8, Failure> {
         let text = format!("{}{} error(s); files with errors are left as they are", lines.concat(), lines.len());
         return Err(Failure::new(exit::BAD_CASES, text));
     }
-    Ok(if args.check && !changed.is_empty() { exit::UNFORMATTED } else { exit::OK })
+    Ok(if args.files.check && !changed.is_empty() { exit::UNFORMATTED } else { exit::OK })
 }
 
 /// Writes beside the file and moves it there, so that no half of it is ever seen.

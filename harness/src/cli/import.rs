@@ -15,13 +15,13 @@ use engine::tensor::Arg;
 use std::path::Path;
 
 pub(super) fn import(args: &Args) -> Result<u8, Failure> {
-    let path = Path::new(args.operand.as_deref().unwrap_or_default());
+    let path = Path::new(args.operand().unwrap_or_default());
     let shown = path.display().to_string();
     let source = std::fs::read(path)
         .map_err(|error| error.to_string())
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".into()))
         .map_err(|error| refusal(exit::BAD_CASES, &Diagnostic::user(code::CASE_PATH, format!("{shown}: {error}"))))?;
-    let compared = match (&args.inputs, &args.records) {
+    let compared = match (&args.import.inputs, &args.import.records) {
         (Some(inputs), Some(records)) => Some((inputs, records)),
         (None, None) => None,
         _ => {
@@ -42,7 +42,7 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
         let unsupported = errors.iter().all(|error| error.kind == Kind::Unsupported);
         Failure::new(if unsupported { exit::UNSUPPORTED } else { exit::BAD_CASES }, texts.concat())
     })?;
-    if args.output.is_some() || compared.is_none() {
+    if args.import.output.is_some() || compared.is_none() {
         write_case(args, path, &definitions)?;
     }
     let (Some((inputs, _)), Some(record)) = (compared, record) else { return Ok(exit::OK) };
@@ -52,7 +52,7 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
     };
     let arrays = read_arrays(inputs).map_err(|error| refusal(exit::BAD_CASES, &error))?;
     let made = arguments(&definition.fusion, &record, &arrays).map_err(|error| refusal(exit::BAD_CASES, &error))?;
-    let given = run(args.place, &definition.fusion, &made).map_err(|error| {
+    let given = run(args.import.place, &definition.fusion, &made).map_err(|error| {
         // Not being able to run it here is no disagreement.
         let exit = if error.kind == Kind::Unsupported { exit::UNSUPPORTED } else { exit::FAILED };
         refusal(exit, &error)
@@ -74,7 +74,7 @@ fn write_case(args: &Args, path: &Path, definitions: &[Definition]) -> Result<()
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let text = case_text("Repro", &format!("imported from {name}"), definitions)
         .map_err(|error| refusal(exit::BAD_CASES, &error))?;
-    let Some(output) = &args.output else {
+    let Some(output) = &args.import.output else {
         print(&text);
         return Ok(());
     };

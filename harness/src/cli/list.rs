@@ -8,12 +8,12 @@ use crate::exit;
 
 pub(super) fn list(args: &Args) -> Result<u8, Failure> {
     // GPU sizes only when GPUs are asked for: listing must not depend on the machine.
-    let target = match args.device {
+    let target = match args.devices.device {
         DeviceArg::Gpus(_) | DeviceArg::AllGpus => Target::Cuda,
         _ => Target::Sim,
     };
     let cases = session::select(args, session::load_all(args, target)?.cases)?;
-    let line = |case: &Case| match args.about {
+    let line = |case: &Case| match args.output.about {
         true => format!("{}  {}\n", case.id, case.about),
         false => format!("{}\n", case.id),
     };

@@ -17,7 +17,7 @@ mod session;
 mod show;
 
 use crate::exit;
-use args::{Args, Command, Parsed};
+use args::Parsed;
 use engine::diag::{Diagnostic, code};
 use std::ffi::OsString;
 use std::io::Write;
@@ -47,7 +47,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
             Ok(exit::OK)
         }
         Parsed::Worker { fd, crumb_fd } => Ok(crate::worker::main(fd, crumb_fd)),
-        Parsed::Args(args) => command(&args),
+        Parsed::Args(args) => args::run(&args),
     });
     result.unwrap_or_else(|failure| {
         let _ = writeln!(std::io::stderr().lock(), "{}", failure.message.trim_end());
@@ -61,20 +61,6 @@ fn text(arguments: impl Iterator<Item = OsString>) -> Result<Vec<String>, Failur
         Failure::diagnostic(exit::USAGE, &Diagnostic::user(code::USAGE, message))
     };
     arguments.map(|word| word.into_string().map_err(not_text)).collect()
-}
-
-fn command(args: &Args) -> Result<u8, Failure> {
-    match args.command {
-        Command::Run | Command::Bench => run::run(args),
-        Command::List => list::list(args),
-        Command::Compile => compile::compile(args),
-        Command::Show => show::show(args),
-        Command::Check => check::check(args),
-        Command::Fmt => fmt::fmt(args),
-        Command::Explain => explain::explain(args),
-        Command::Import => import::import(args),
-        Command::Doctor => Ok(doctor::doctor(args)),
-    }
 }
 
 /// Prints to standard output; a reader that went away is not an error.

@@ -45,14 +45,14 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let mut store = RunStore::create(&results, &header);
     let plan = plan(args, &devices, cases, &store);
     let labels = plan.slots.iter().map(|slot| slot.label.clone()).collect();
-    let progress = Progress::new(args.format, plan.cases.len() + skipped.len(), labels);
+    let progress = Progress::new(args.output.format, plan.cases.len() + skipped.len(), labels);
     for note in &devices.notes {
         progress.say(note);
     }
     progress.say(&format!(
         "{} of {total} cases selected from {files} files, seed {}",
         plan.cases.len() + skipped.len(),
-        args.seed
+        args.repeat.seed
     ));
     let mut view = View::new(args, &plan, &mut store, progress);
     for result in skipped {
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
 
 /// Without a filter, `bench` takes the cases that state their traffic or a goal.
 fn for_command(args: &Args, mut cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
-    let filtered = !(args.filters.is_empty() && args.exact.is_empty() && args.tags.is_empty());
+    let filtered = !(args.select.filters.is_empty() && args.select.exact.is_empty() && args.select.tags.is_empty());
     if args.command == Command::Bench && !filtered {
         cases.retain(|case| case.perf.is_some());
         if cases.is_empty() {
@@ -150,13 +150,13 @@ fn plan(args: &Args, devices: &Devices, cases: Vec<Arc<Case>>, store: &RunStore)
     RunPlan {
         slots,
         cases,
-        seed: args.seed,
+        seed: args.repeat.seed,
         default_timeout: DEFAULT_TIMEOUT,
-        forced_timeout: args.timeout,
-        grace: args.grace.unwrap_or(DEFAULT_GRACE),
+        forced_timeout: args.time.timeout,
+        grace: args.time.grace.unwrap_or(DEFAULT_GRACE),
         mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
-        bless: args.bless,
-        isolation: args.isolation,
+        bless: args.output.bless,
+        isolation: args.isolation.isolation,
         worker_exe: "/proc/self/exe".into(),
         work_dir: store.work_dir(),
         stop: stop_flag(),
@@ -181,9 +181,9 @@ fn header(args: &Args, devices: &Devices, files: usize, fingerprint: u32, select
     json!({
         "argv": args.argv,
         "provenance": Provenance::gather(),
-        "seed": args.seed,
+        "seed": args.repeat.seed,
         "mode": if args.command == Command::Bench { "bench" } else { "run" },
-        "isolation": format!("{:?}", args.isolation).to_lowercase(),
+        "isolation": format!("{:?}", args.isolation.isolation).to_lowercase(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
         "chosen": devices.choices.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
         "nvidia": devices.nvidia,
@@ -269,7 +269,7 @@ impl<'a> View<'a> {
             false => None,
         };
         let outcome = &result.outcome;
-        if self.args.bless {
+        if self.args.output.bless {
             self.blessings.add(&result.case, outcome);
         }
         let fields = json!({
@@ -286,6 +286,8 @@ impl<'a> View<'a> {
             "phases": outcome.phases,
             "facts": outcome.facts,
             "kernel_crc": outcome.kernel_crc.map(|crc| format!("{crc:08x}")),
+            "out_crc": outcome.out_crc.map(|crc| format!("{crc:08x}")),
+            "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
             "perf": outcome.perf,
             "death": result.death,
@@ -383,19 +385,19 @@ fn finish(
 /// The options that make a repeated case the same one.
 fn again(args: &Args, devices: &Devices) -> String {
     let mut tail = devices.again.clone();
-    if args.seed != 0 {
-        tail.push_str(&format!(" --seed {}", args.seed));
+    if args.repeat.seed != 0 {
+        tail.push_str(&format!(" --seed {}", args.repeat.seed));
     }
-    if let Some(dir) = &args.cases {
+    if let Some(dir) = &args.select.cases {
         tail.push_str(&format!(" --cases {}", quoted(&dir.display().to_string())));
     }
-    if let Some(limit) = args.timeout {
+    if let Some(limit) = args.time.timeout {
         tail.push_str(&format!(" --timeout {}ms", limit.as_millis()));
     }
-    if args.isolation == Isolation::Case {
+    if args.isolation.isolation == Isolation::Case {
         tail.push_str(" --isolation case");
     }
-    if args.faults {
+    if args.select.faults {
         tail.push_str(" --with-faults");
     }
     tail

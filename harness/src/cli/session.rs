@@ -5,7 +5,7 @@ use super::args::Args;
 use crate::case::{Case, Loaded, Target, load, suggest};
 use crate::exit;
 use crate::filter::selected;
-use crate::worker::fault::FAULTS;
+use crate::worker::fault;
 use engine::diag::{Diagnostic, code};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ fn root() -> PathBuf {
 }
 
 pub(super) fn cases_dir(args: &Args) -> PathBuf {
-    args.cases.clone().unwrap_or_else(|| root().join("cases"))
+    args.select.cases.clone().unwrap_or_else(|| root().join("cases"))
 }
 
 pub(super) fn results_dir(args: &Args) -> PathBuf {
-    args.results.clone().unwrap_or_else(|| root().join("results"))
+    args.output.results.clone().unwrap_or_else(|| root().join("results"))
 }
 
 /// All cases, or all errors of all files.
@@ -40,15 +40,8 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
         let text = format!("{}{count} error(s) in case files; nothing was run; {more}", lines.concat());
         return Err(Failure::new(exit::BAD_CASES, text));
     }
-    if args.faults {
-        loaded.cases.extend(FAULTS.iter().map(|(name, _)| Case {
-            id: format!("__fault.{name}"),
-            suite: "__fault".into(),
-            name: (*name).into(),
-            file: "built in".into(),
-            fault: Some((*name).into()),
-            ..Case::default()
-        }));
+    if args.select.faults {
+        loaded.cases.extend(fault::cases());
     }
     Ok(loaded)
 }
@@ -57,24 +50,24 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
 pub(super) fn select(args: &Args, cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
     let total = cases.len();
     let ids: Vec<String> = cases.iter().map(|case| case.id.clone()).collect();
-    for id in &args.exact {
+    for id in &args.select.exact {
         if !ids.contains(id) {
             let hint = suggest(id, nearest_suite(id, &ids));
             return Err(nothing(format!("there is no case `{id}`"), hint));
         }
     }
-    for tag in &args.tags {
+    for tag in &args.select.tags {
         let known: BTreeSet<&str> = cases.iter().flat_map(|case| &case.tags).map(String::as_str).collect();
         if !known.contains(tag.as_str()) {
             return Err(nothing(format!("no case has the tag `{tag}`"), suggest(tag, known.into_iter())));
         }
     }
     let wanted = |case: &Case| {
-        let tagged = args.tags.iter().all(|tag| case.tags.contains(tag));
-        let by_filter = !args.filters.is_empty() && selected(&args.filters, &case.id);
+        let tagged = args.select.tags.iter().all(|tag| case.tags.contains(tag));
+        let by_filter = !args.select.filters.is_empty() && selected(&args.select.filters, &case.id);
         // A tag alone selects all that have it, exact ids alone nothing else.
-        let all = args.filters.is_empty() && (args.exact.is_empty() || !args.tags.is_empty());
-        tagged && (all || by_filter) || args.exact.contains(&case.id)
+        let all = args.select.filters.is_empty() && (args.select.exact.is_empty() || !args.select.tags.is_empty());
+        tagged && (all || by_filter) || args.select.exact.contains(&case.id)
     };
     let chosen: Vec<Case> = cases.into_iter().filter(wanted).collect();
     if chosen.is_empty() {

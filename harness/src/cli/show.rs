@@ -1,20 +1,20 @@
 //! `show`: a stage of one case as text.
 
-use super::args::{Args, DeviceArg};
+use super::args::{Args, DeviceArg, usage};
 use super::{Failure, session};
 use crate::case::{Case, Target};
 use crate::exit;
 use crate::worker::{self, Stage};
-use engine::diag::{Diagnostic, code, render};
+use engine::diag::render;
 use engine::options::{DeviceDesc, Options, SimOptions};
 use engine::runtime::Session;
 
 pub(super) fn show(args: &Args) -> Result<u8, Failure> {
-    let target = match args.device {
+    let target = match args.devices.device {
         DeviceArg::Gpus(_) | DeviceArg::AllGpus => Target::Cuda,
         _ => Target::Sim,
     };
-    let wanted = args.operand.clone().unwrap_or_default();
+    let wanted = args.operand().unwrap_or_default().to_string();
     let mut cases = session::load_all(args, target)?.cases;
     // The ids differ where [sim] replaces sizes: a GPU's id is known too.
     if !cases.iter().any(|case| case.id == wanted) {
@@ -25,13 +25,13 @@ pub(super) fn show(args: &Args) -> Result<u8, Failure> {
     let case = find(&wanted, cases)?;
     // Every text is the same for a simulated and a real H200.
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
-    let stages = if args.stages.is_empty() { &[Stage::Fusion] } else { args.stages.as_slice() };
+    let stages = if args.files.stages.is_empty() { &[Stage::Fusion] } else { args.files.stages.as_slice() };
     for (i, stage) in stages.iter().enumerate() {
         if stages.len() > 1 {
             let gap = if i == 0 { "" } else { "\n" };
             super::print(&format!("{gap};; {}\n", stage.name()));
         }
-        let text = worker::show(&case, *stage, &session, args.seed).map_err(|diagnostics| {
+        let text = worker::show(&case, *stage, &session, args.repeat.seed).map_err(|diagnostics| {
             let shown: Vec<String> = diagnostics.iter().map(|d| render(d, &case.file, &case.text, case.line)).collect();
             Failure::new(exit::FAILED, shown.concat())
         })?;
@@ -48,16 +48,18 @@ fn find(wanted: &str, cases: Vec<Case>) -> Result<Case, Failure> {
     if let Some(case) = cases.iter().find(|case| case.id == wanted) {
         return Ok(case.clone());
     }
-    let args = Args { filters: crate::filter::Filter::parse(wanted).into_iter().collect(), ..Args::default() };
-    let no_pattern = Args { exact: vec![wanted.into()], ..Args::default() };
-    let mut found = match args.filters.is_empty() || !wanted.contains(['*', '?']) {
+    let mut args = Args::default();
+    args.select.filters.extend(crate::filter::Filter::parse(wanted));
+    let mut no_pattern = Args::default();
+    no_pattern.select.exact.push(wanted.into());
+    let mut found = match args.select.filters.is_empty() || !wanted.contains(['*', '?']) {
         true => session::select(&no_pattern, cases)?,
         false => session::select(&args, cases)?,
     };
     if found.len() > 1 {
         let some: Vec<&str> = found.iter().take(4).map(|case| case.id.as_str()).collect();
         let message = format!("`{wanted}` matches {} cases, `show` takes one: {} ...", found.len(), some.join(" "));
-        return Err(Failure::new(exit::USAGE, Diagnostic::user(code::USAGE, message).to_string()));
+        return Err(usage(message, "`harness list` prints ids"));
     }
     Ok(found.swap_remove(0))
 }

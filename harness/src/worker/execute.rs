@@ -2,6 +2,7 @@
 
 use super::device::Device;
 use super::results::Results;
+use super::watch::Watch;
 use super::{args, bench, compare, facts, fault, pipeline, refusal};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
@@ -25,13 +26,44 @@ pub(crate) struct Cx<'a> {
     pub(crate) mode: Mode,
     pub(crate) bless: bool,
     pub(crate) socket: &'a UnixStream,
+    pub(crate) attempt: u32,
+    pub(crate) past: &'a fault::Past,
+}
+
+impl<'a> Cx<'a> {
+    fn scene(&self, case: &Case) -> fault::Scene<'a> {
+        let facts = fault::Facts {
+            seed: self.seed,
+            case_id: case.id.clone(),
+            attempt: self.attempt,
+            repeat: 0,
+            position: self.past.cases_run,
+            ran: self.past.faults.clone(),
+            sharers: 1,
+        };
+        fault::Scene {
+            crumbs: self.crumbs,
+            socket: self.socket,
+            device: self.device,
+            facts,
+            tainted: std::cell::Cell::new(false),
+        }
+    }
 }
 
 /// Runs a case. Never fails itself: whatever goes wrong is the outcome. Also
 /// says whether the device may be broken, so that no later case may use it.
 pub(crate) fn run(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
+    let watch = Watch::start(cx.device);
+    let (mut outcome, tainted) = run_watched(case, cx);
+    let launched = case.fault.is_some() || outcome.phases.contains_key(Phase::Launch.name());
+    let left_behind = watch.end(&mut outcome, launched);
+    (outcome, tainted || left_behind)
+}
+
+fn run_watched(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
     if let Some(fault) = &case.fault {
-        return (fault::commit(fault, cx.crumbs, cx.socket), false);
+        return fault::commit(fault, &cx.scene(case));
     }
     let spans = Spans::new(cx.crumbs);
     let result = evaluate(case, cx, &spans);
@@ -168,6 +200,7 @@ impl Judge<'_> {
         let plan = &run.plan;
         outcome.facts = facts::gather(plan, &run.launch);
         outcome.kernel_crc = Some(facts::kernel_crc(plan.kernel()));
+        outcome.out_crc = Some(facts::out_crc(&run.outputs));
         let (mut broken, rewritten) = facts::check(self.case, &outcome.facts);
         broken.extend(facts::check_texts(self.case, |stage| stage_text(plan, stage)));
         if bless {

@@ -1,9 +1,11 @@
 //! Facts of a compiled fusion, and the expectations of a case about them.
 
 use crate::case::{Case, Expect, Relation, TextSpec};
+use crate::crc::Crc32;
 use crate::verdict::Bless;
 use engine::kernel::{BoundLaunch, Kernel, Scope, Stmt, StmtKind};
 use engine::runtime::Plan;
+use engine::tensor::HostTensor;
 use std::collections::BTreeMap;
 
 /// The facts of [`crate::case::FACTS`].
@@ -120,4 +122,15 @@ pub(super) fn check_texts(case: &Case, text_of: impl Fn(&str) -> Option<String>)
 /// The CRC of a kernel's text, which shows when generated code changed.
 pub(super) fn kernel_crc(kernel: &Kernel) -> u32 {
     crate::crc::crc32(engine::kernel::print(kernel).as_bytes())
+}
+
+/// The CRC of outputs: their types, sizes and strides, and their bytes.
+pub(super) fn out_crc(outputs: &[HostTensor]) -> u32 {
+    let mut crc = Crc32::new();
+    for output in outputs {
+        let meta = &output.meta;
+        crc.update(format!("{} {:?} {:?}", meta.dtype, meta.sizes, meta.strides).as_bytes());
+        crc.update(&output.data);
+    }
+    crc.finish()
 }

@@ -8,10 +8,12 @@ mod device;
 mod execute;
 mod facts;
 pub(crate) mod fault;
+mod gpu_error;
 mod pipeline;
 mod refusal;
 mod results;
 mod serve;
+mod watch;
 
 pub(crate) use execute::{LastRead, Stage, examine, plan, read, reads_as_it_says, show};
 pub(crate) use serve::main;

@@ -1,8 +1,9 @@
 //! Diagnostics of the engine as outcomes, and refusals that a case asks for.
 
+use super::gpu_error;
 use crate::case::{Case, ErrorSpec, Unsupported};
-use crate::verdict::{Bless, Outcome, Verdict};
-use engine::diag::{Diagnostic, Kind, Result, code, render};
+use crate::verdict::{Bless, CudaFault, Outcome, Verdict};
+use engine::diag::{Code, Diagnostic, Kind, Result, code, render};
 
 /// The outcome of a case that the engine refused although it should not.
 pub(super) fn unexpected(case: &Case, diagnostics: &[Diagnostic]) -> Outcome {
@@ -10,11 +11,22 @@ pub(super) fn unexpected(case: &Case, diagnostics: &[Diagnostic]) -> Outcome {
         return Outcome::fail("fail.refused", "refused without a reason: a defect of the engine");
     };
     let shown: Vec<String> = diagnostics.iter().map(|d| show(case, d)).collect();
-    Outcome::fail(outcome_of(first), shown.concat().trim_end())
+    let (verdict, name) = outcome_of(first);
+    let cuda_error = diagnostics.iter().find_map(|diagnostic| diagnostic.cuda.as_ref()).map(CudaFault::from);
+    Outcome { cuda_error, ..Outcome::of(verdict, name, shown.concat().trim_end()) }
 }
 
-/// The stable outcome name of a diagnostic.
-fn outcome_of(diagnostic: &Diagnostic) -> &'static str {
+/// Verdict and stable name of a diagnostic.
+pub(super) fn outcome_of(diagnostic: &Diagnostic) -> (Verdict, &'static str) {
+    match &diagnostic.cuda {
+        // What was asked for, the driver's number does not tell.
+        Some(_) if diagnostic.code == code::LAUNCH_CONFIG => (Verdict::Fail, "fail.launch_config"),
+        Some(error) => gpu_error::outcome(error),
+        None => (Verdict::Fail, failure_of(diagnostic)),
+    }
+}
+
+fn failure_of(diagnostic: &Diagnostic) -> &'static str {
     let by_code = [
         (code::RACE, "fail.race"),
         (code::OUT_OF_BOUNDS, "fail.out_of_bounds"),
@@ -22,7 +34,12 @@ fn outcome_of(diagnostic: &Diagnostic) -> &'static str {
         (code::MISALIGNED, "fail.misaligned"),
         (code::DEADLOCK, "fail.deadlock"),
         (code::DIVERGENCE, "fail.divergence"),
+        (code::RED_ZONE, "fail.redzone"),
+        (code::UNWRITTEN, "fail.unwritten"),
+        (code::INPUT_CHANGED, "fail.input_changed"),
         (code::NVRTC, "fail.compile.nvrtc"),
+        (code::PTXAS, "fail.compile.ptxas"),
+        (code::LAUNCH_CONFIG, "fail.launch_config"),
         (code::CUDA, "fail.cuda"),
         (code::CUDA_STICKY, "fail.cuda"),
         (code::DEVICE_MEMORY, "oom.device"),
@@ -37,9 +54,13 @@ fn outcome_of(diagnostic: &Diagnostic) -> &'static str {
     })
 }
 
-/// Whether a CUDA call failed: its error may be sticky, expected or not.
+/// Whether the worker is not to be trusted any more: a CUDA call failed, whose
+/// error may be sticky, expected or not; or a kernel wrote where it should not.
 pub(super) fn taints(diagnostics: &[Diagnostic]) -> bool {
-    diagnostics.iter().any(|diagnostic| [code::CUDA, code::CUDA_STICKY].contains(&diagnostic.code))
+    const SUSPECT: [Code; 4] = [code::CUDA, code::CUDA_STICKY, code::RED_ZONE, code::INPUT_CHANGED];
+    diagnostics.iter().any(|diagnostic| {
+        SUSPECT.contains(&diagnostic.code) || diagnostic.cuda.as_ref().is_some_and(|error| error.sticky)
+    })
 }
 
 fn show(case: &Case, diagnostic: &Diagnostic) -> String {

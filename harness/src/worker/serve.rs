@@ -2,7 +2,8 @@
 
 use super::device::Device;
 use super::execute;
-use crate::crumb::{CrumbWriter, Own};
+use super::fault::Past;
+use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
 use std::os::fd::RawFd;
@@ -29,7 +30,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     say(&receiver, &FromWorker::Hello { proto: PROTOCOL, pid: std::process::id() })?;
     let mut device = None;
     let mut seed = 0;
-    let mut cases_run = 0;
+    let mut past = Past::default();
     loop {
         match receiver.next(None) {
             Ok(ToWorker::Init { device: spec, seed: run_seed }) => {
@@ -48,14 +49,16 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             Ok(ToWorker::Run { case, attempt, mode, bless }) => {
                 let Some(device) = &device else { return Err(std::io::Error::other("run before init")) };
                 say(&receiver, &FromWorker::Begin { case_id: case.id.clone(), attempt })?;
-                let cx = execute::Cx { device, crumbs, seed, mode, bless, socket: receiver.stream() };
+                crumbs.lane(0).case(&case.id);
+                let socket = receiver.stream();
+                let cx = execute::Cx { device, crumbs, seed, mode, bless, socket, attempt, past: &past };
                 let result = catch_unwind(AssertUnwindSafe(|| execute::run(&case, &cx)));
-                crumbs.own(Own::Idle, "");
-                cases_run += 1;
+                crumbs.lane(0).case("");
+                past.add(&case);
                 let (outcome, tainted) = result.unwrap_or_else(|_| (Outcome::fail("panic.rust", panics.take()), true));
                 say(&receiver, &FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted })?;
             }
-            Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run }),
+            Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: past.cases_run }),
             Err(Broken::Eof | Broken::Timeout) => return Ok(()),
             Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),
         }

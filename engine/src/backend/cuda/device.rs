@@ -10,7 +10,7 @@ use crate::options::DeviceDesc;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An open GPU. May be used from any thread.
 pub struct Device {
@@ -20,8 +20,15 @@ pub struct Device {
     stream: sys::CUstream,
     desc: DeviceDesc,
     uuid: [u8; 16],
+    pool: Mutex<Pool>,
+}
+
+/// What is allocated.
+#[derive(Default)]
+struct Pool {
     // Free memory by size, most recently freed last.
-    cache: Mutex<BTreeMap<usize, Vec<sys::CUdeviceptr>>>,
+    cache: BTreeMap<usize, Vec<sys::CUdeviceptr>>,
+    used: MemoryUse,
 }
 
 // SAFETY: contexts and streams may be used from any thread once the context is
@@ -61,7 +68,7 @@ impl Device {
             stream: std::ptr::null_mut(),
             desc,
             uuid: uuid.bytes.map(|byte| byte as u8),
-            cache: Mutex::default(),
+            pool: Mutex::default(),
         };
         this.enter()?;
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -83,7 +90,15 @@ impl Device {
         let hex: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
-    /// Free and total memory in bytes; memory in the cache is not free.
+    /// What this process holds of the device's memory through this value.
+    pub fn memory_use(&self) -> MemoryUse {
+        self.pool().used
+    }
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Free and total memory in bytes, as the driver counts for all processes;
+    /// memory in the cache is not free.
     pub fn memory(&self) -> Result<(usize, usize)> {
         self.enter()?;
         let (mut free, mut total) = (0, 0);
@@ -110,18 +125,50 @@ impl Device {
         self.stream
     }
 
+    /// Whether the device still works: waits until everything issued so far is
+    /// done, then writes four bytes and reads them back. An error of a kernel that
+    /// nobody waited for comes up here.
+    pub fn probe(self: &Arc<Self>) -> Result<()> {
+        self.synchronize()?;
+        let mut buffer = self.alloc(4)?;
+        let mut bytes = [0; 4];
+        buffer.fill(0, 4, PROBE)?;
+        buffer.download(0, &mut bytes)?;
+        if bytes == [PROBE; 4] {
+            return Ok(());
+        }
+        Err(Diagnostic::bug_code(
+            code::CUDA_STICKY,
+            format!("the GPU reads {bytes:02x?} where {PROBE:02x} was written"),
+        ))
+    }
+
     /// Memory of at least that many bytes, aligned to 512, content undefined.
     pub fn alloc(self: &Arc<Self>, bytes: usize) -> Result<DeviceBuffer> {
+        self.take(bytes, false)
+    }
+
+    /// The same for memory that is kept between calls: it counts apart in
+    /// [`Device::memory_use`].
+    pub fn alloc_kept(self: &Arc<Self>, bytes: usize) -> Result<DeviceBuffer> {
+        self.take(bytes, true)
+    }
+
+    fn take(self: &Arc<Self>, bytes: usize, kept: bool) -> Result<DeviceBuffer> {
         let capacity = size_class(bytes);
         let address = match self.take_cached(capacity) {
             Some(address) => address,
             None => self.allocate(capacity)?,
         };
-        Ok(DeviceBuffer { device: Arc::clone(self), address, capacity, bytes })
+        *self.pool().used.of(kept) += capacity;
+        Ok(DeviceBuffer { device: Arc::clone(self), address, capacity, bytes, kept })
     }
 
     fn take_cached(&self, capacity: usize) -> Option<sys::CUdeviceptr> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&capacity)?.pop()
+        let mut pool = self.pool();
+        let address = pool.cache.get_mut(&capacity)?.pop()?;
+        pool.used.cached -= capacity;
+        Some(address)
     }
 
     fn allocate(&self, capacity: usize) -> Result<sys::CUdeviceptr> {
@@ -142,7 +189,11 @@ impl Device {
     pub fn trim(&self) -> Result<()> {
         // Taken first: work on what is in the cache now was launched before, so
         // it has ended when the device is idle.
-        let cached = std::mem::take(&mut *self.cache.lock().unwrap_or_else(PoisonError::into_inner));
+        let cached = {
+            let mut pool = self.pool();
+            pool.used.cached = 0;
+            std::mem::take(&mut pool.cache)
+        };
         let idle = self.synchronize();
         let mut result = Ok(());
         for address in cached.into_values().flatten() {
@@ -151,6 +202,30 @@ impl Device {
             result = result.and(freed);
         }
         idle.and(result)
+    }
+}
+
+/// What [`Device::probe`] writes.
+const PROBE: u8 = 0x5a;
+
+/// Bytes of device memory that a process holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// In buffers of calls: nothing between two calls.
+    pub live: usize,
+    /// In buffers that outlive calls: of loaded kernels, of the timer.
+    pub kept: usize,
+    /// Given back, and ready to be handed out again.
+    pub cached: usize,
+}
+
+impl MemoryUse {
+    /// Everything that was asked of the driver.
+    pub fn total(&self) -> usize {
+        self.live + self.kept + self.cached
+    }
+    fn of(&mut self, kept: bool) -> &mut usize {
+        if kept { &mut self.kept } else { &mut self.live }
     }
 }
 
@@ -180,6 +255,7 @@ pub struct DeviceBuffer {
     address: sys::CUdeviceptr,
     capacity: usize,
     bytes: usize,
+    kept: bool,
 }
 
 impl std::fmt::Debug for DeviceBuffer {
@@ -250,12 +326,22 @@ impl DeviceBuffer {
 
     /// Copies the first `bytes` bytes of another buffer of the same device.
     pub fn copy_from(&mut self, source: &Self, bytes: usize) -> Result<()> {
-        self.check_range(0, bytes)?;
-        source.check_range(0, bytes)?;
+        self.copy_range(0, source, 0, bytes)
+    }
+
+    /// Copies a range of another buffer of the same device.
+    pub(super) fn copy_range(&mut self, offset: usize, source: &Self, from: usize, bytes: usize) -> Result<()> {
+        self.check_range(offset, bytes)?;
+        source.check_range(from, bytes)?;
         self.device.enter()?;
+        let (to, from) = (self.address + offset as u64, source.address + from as u64);
         // SAFETY: both ranges lie in their allocations, which differ.
-        let status = unsafe { sys::cuMemcpyDtoDAsync_v2(self.address, source.address, bytes, self.device.stream) };
+        let status = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.device.stream) };
         check(status, &format!("copy {bytes} bytes"))
+    }
+
+    pub(super) fn device(&self) -> &Arc<Device> {
+        &self.device
     }
 
     fn check_range(&self, offset: usize, bytes: usize) -> Result<()> {
@@ -268,56 +354,10 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        let mut cache = self.device.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.entry(self.capacity).or_default().push(self.address);
-    }
-}
-
-/// Bytes of a guard zone; keeps the alignment of an allocation.
-const GUARD: usize = 512;
-/// What guard zones are filled with.
-const GUARD_BYTE: u8 = 0xa5;
-
-/// Memory between two guard zones, which show whether a kernel wrote outside.
-#[derive(Debug)]
-pub struct GuardedBuffer {
-    buffer: DeviceBuffer,
-    bytes: usize,
-}
-
-impl GuardedBuffer {
-    /// Memory filled with `poison`, so that what a kernel leaves unwritten shows.
-    pub fn new(device: &Arc<Device>, bytes: usize, poison: u8) -> Result<Self> {
-        let mut buffer = device.alloc(bytes + 2 * GUARD)?;
-        buffer.fill(0, GUARD, GUARD_BYTE)?;
-        buffer.fill(GUARD, bytes, poison)?;
-        buffer.fill(GUARD + bytes, GUARD, GUARD_BYTE)?;
-        Ok(Self { buffer, bytes })
-    }
-    /// The address of the first byte between the zones, aligned to 512.
-    pub fn address(&self) -> u64 {
-        self.buffer.address() + GUARD as u64
-    }
-    /// Copies bytes in.
-    pub fn upload(&mut self, data: &[u8]) -> Result<()> {
-        self.buffer.upload(GUARD, data)
-    }
-    /// Copies bytes out.
-    pub fn download(&self, data: &mut [u8]) -> Result<()> {
-        self.buffer.download(GUARD, data)
-    }
-    /// Fails with `B0102` if a guard zone was written. `name` says whose it is.
-    pub fn check(&self, name: &str) -> Result<()> {
-        let mut zone = [0; GUARD];
-        for (start, place) in [(0, "before the start"), (GUARD + self.bytes, "behind the end")] {
-            self.buffer.download(start, &mut zone)?;
-            let broken = zone.iter().filter(|byte| **byte != GUARD_BYTE).count();
-            if broken > 0 {
-                let message = format!("a kernel wrote {broken} bytes {place} of buffer {name} ({} bytes)", self.bytes);
-                return Err(Diagnostic::bug_code(code::OUT_OF_BOUNDS, message));
-            }
-        }
-        Ok(())
+        let mut pool = self.device.pool();
+        *pool.used.of(self.kept) -= self.capacity;
+        pool.used.cached += self.capacity;
+        pool.cache.entry(self.capacity).or_default().push(self.address);
     }
 }
 

@@ -3,7 +3,7 @@
 //! The library is loaded at run time. Nothing here may be called before
 //! [`ready`] succeeded: the bindings panic when the library is missing.
 
-use crate::diag::{Diagnostic, Result, code};
+use crate::diag::{CudaError, Diagnostic, Result, code};
 use cudarc::driver::sys::{self, CUresult};
 use std::ffi::CStr;
 
@@ -81,35 +81,37 @@ pub(super) fn check(status: CUresult, what: &str) -> Result<()> {
     if status == CUresult::CUDA_SUCCESS {
         return Ok(());
     }
-    let message = format!("the GPU failed to {what}: {}", error_name(status));
-    Err(match status {
+    let error = CudaError { number: status as u32, name: error_name(status), sticky: is_sticky(status as u32) };
+    let message = format!("the GPU failed to {what}: {}", error.name);
+    let diagnostic = match status {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => Diagnostic::user(code::DEVICE_MEMORY, message),
+        CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => Diagnostic::user(code::LAUNCH_CONFIG, message),
         CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE => {
             Diagnostic::unsupported(code::LAUNCH_LIMIT, message).note("the blocks cannot all be resident at once")
         }
-        _ if is_sticky(status) => Diagnostic::bug_code(code::CUDA_STICKY, message),
+        _ if error.sticky => Diagnostic::bug_code(code::CUDA_STICKY, message),
         _ => Diagnostic::user(code::CUDA, message),
+    };
+    Err(diagnostic.cuda(error))
+}
+
+/// The same for the calls that shape a launch: the driver answers a grid, a
+/// block or shared memory beyond its limits with `CUDA_ERROR_INVALID_VALUE`.
+pub(super) fn check_launch(status: CUresult, what: &str) -> Result<()> {
+    check(status, what).map_err(|mut diagnostic| {
+        if status == CUresult::CUDA_ERROR_INVALID_VALUE {
+            diagnostic.code = code::LAUNCH_CONFIG;
+        }
+        diagnostic
     })
 }
 
-/// Whether the error broke the context: every later call in the process fails alike.
-fn is_sticky(status: CUresult) -> bool {
-    matches!(
-        status,
-        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
-            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
-            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
-            | CUresult::CUDA_ERROR_INVALID_PC
-            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
-            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
-            | CUresult::CUDA_ERROR_LAUNCH_FAILED
-            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
-            | CUresult::CUDA_ERROR_ASSERT
-            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
-            | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
-            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
-            | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
-    )
+/// Whether the error of this number broke the context: every later call in the
+/// process fails alike, and only a new process helps.
+fn is_sticky(number: u32) -> bool {
+    // Memory and links beyond repair, contained errors; failed kernels; a context
+    // that is gone; unknown errors, which are not trusted.
+    matches!(number, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 911 | 999)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //! Loading reads the machine code and sets what the function needs; a launch
 //! then only fills an array of pointers on the stack and calls the driver.
 
-use super::device::{Device, DeviceBuffer};
-use super::driver::check;
+use super::device::Device;
+use super::driver::{check, check_launch};
+use super::guard::GuardedBuffer;
 use super::print::CudaSource;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BoundLaunch, BoundParam, BufId};
@@ -24,7 +25,7 @@ pub struct LoadedKernel {
     cooperative: bool,
     params: usize,
     // The counter of the grid barrier, which every launch leaves as it found it.
-    barrier: Option<DeviceBuffer>,
+    barrier: Option<GuardedBuffer>,
 }
 
 // SAFETY: module and function handles may be used from any thread while the
@@ -45,17 +46,16 @@ impl LoadedKernel {
         let mut this = Self::load_entry(device, cubin, &source.entry, source.dynamic_shared, source.params)?;
         this.cooperative = source.cooperative || source.grid_barrier;
         if source.grid_barrier {
-            let mut counter = device.alloc(4)?;
-            counter.fill(0, 4, 0)?;
-            this.barrier = Some(counter);
+            this.barrier = Some(GuardedBuffer::kept(device, 4, 0)?);
         }
         Ok(this)
     }
 
-    /// Loads a function of that many parameters that is no printed kernel.
-    pub(super) fn load_entry(
+    /// Loads a function of that many parameters that is no printed kernel. `code`
+    /// is a cubin, or PTX text that ends with a zero byte.
+    pub fn load_entry(
         device: &Arc<Device>,
-        cubin: &[u8],
+        code: &[u8],
         entry: &str,
         dynamic_shared: u32,
         params: usize,
@@ -64,8 +64,11 @@ impl LoadedKernel {
         let name =
             CString::new(entry).map_err(|_| Diagnostic::bug(format!("kernel name {entry:?} has a zero byte")))?;
         let mut module = std::ptr::null_mut();
-        // SAFETY: the image is a whole cubin, whose size is in its header.
-        let status = unsafe { sys::cuModuleLoadData(&mut module, cubin.as_ptr().cast::<c_void>()) };
+        if !code.starts_with(b"\x7fELF") && code.last() != Some(&0) {
+            return Err(Diagnostic::bug(format!("the code of kernel {entry} is neither a cubin nor text that ends")));
+        }
+        // SAFETY: the image is a whole cubin, whose size is in its header, or ends with a zero byte.
+        let status = unsafe { sys::cuModuleLoadData(&mut module, code.as_ptr().cast::<c_void>()) };
         check(status, &format!("load kernel {entry}"))?;
         // From here on the module is unloaded when `this` is dropped.
         let mut this = Self {
@@ -85,7 +88,7 @@ impl LoadedKernel {
             let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is loaded.
             let status = unsafe { sys::cuFuncSetAttribute(this.function, attribute, dynamic_shared as i32) };
-            check(status, &format!("give kernel {entry} {dynamic_shared} bytes of shared memory"))?;
+            check_launch(status, &format!("give kernel {entry} {dynamic_shared} bytes of shared memory"))?;
         }
         Ok(this)
     }
@@ -130,6 +133,11 @@ impl LoadedKernel {
         Ok(u32::try_from(blocks).unwrap_or(0))
     }
 
+    /// The memory that the kernel keeps between launches.
+    pub(crate) fn barrier(&self) -> Option<&GuardedBuffer> {
+        self.barrier.as_ref()
+    }
+
     /// Issues a launch on the device's stream; returns before it is done. An
     /// empty grid launches nothing.
     ///
@@ -145,7 +153,7 @@ impl LoadedKernel {
             return Err(Diagnostic::bug(format!("kernel {} has {wanted} parameters, {given} were given", self.name)));
         }
         self.device.enter()?;
-        let mut barrier = self.barrier.as_ref().map_or(0, DeviceBuffer::address);
+        let mut barrier = self.barrier.as_ref().map_or(0, GuardedBuffer::address);
         let mut pointers: SmallVec<[*mut c_void; 64]> =
             args.slots.iter().map(|slot| std::ptr::from_ref(slot).cast_mut().cast()).collect();
         if self.barrier.is_some() {
@@ -169,7 +177,7 @@ impl LoadedKernel {
         if status == sys::CUresult::CUDA_SUCCESS {
             return Ok(());
         }
-        check(status, &format!("launch kernel {} with grid {grid:?} and block {block:?}", self.name))
+        check_launch(status, &format!("launch kernel {} with grid {grid:?} and block {block:?}", self.name))
     }
 }
 
@@ -211,8 +219,8 @@ impl LaunchArgs {
         }
         this
     }
-    /// Plain 64-bit words.
-    pub(super) fn words(words: &[u64]) -> Self {
+    /// Plain 64-bit words, for functions that are no printed kernels.
+    pub fn words(words: &[u64]) -> Self {
         Self { slots: words.to_vec(), pointers: Vec::new() }
     }
     /// Replaces the addresses, allocating nothing.

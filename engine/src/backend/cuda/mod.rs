@@ -11,6 +11,7 @@
 mod device;
 mod driver;
 mod expr;
+mod guard;
 mod launch;
 mod library;
 mod literal;
@@ -24,8 +25,9 @@ mod samples;
 mod tests;
 mod timing;
 
-pub use device::{Device, DeviceBuffer, GuardedBuffer};
+pub use device::{Device, DeviceBuffer, MemoryUse};
 pub use driver::{device_count, ready, version};
+pub use guard::{GuardedBuffer, check_zones};
 pub use launch::{LaunchArgs, LoadedKernel};
 pub use print::{CudaSource, emit, print_cuda};
 pub use timing::{Samples, Timer, TimingOptions, quantile};

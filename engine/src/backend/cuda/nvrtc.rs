@@ -211,8 +211,8 @@ impl Nvrtc {
         self.version
     }
 
-    /// Compiles a kernel to machine code. Fails with `E0601` and the compiler's
-    /// log if it rejects the text.
+    /// Compiles a kernel to machine code. Fails with `E0601`, or
+    /// `E0606` where it is the assembler, and the log if it rejects the text.
     pub fn compile(&self, source: &CudaSource, options: &NvrtcOptions) -> Result<Cubin> {
         self.compile_text(&source.text(), &source.entry, options)
     }
@@ -245,7 +245,8 @@ impl Nvrtc {
             .to_string();
         if status != 0 {
             let message = format!("{} rejected kernel {name} for {}: {}", self, options.arch, self.error(status));
-            return Err(Diagnostic::bug_code(code::NVRTC, message).note(log));
+            let code = if rejected_by_assembler(&log) { code::PTXAS } else { code::NVRTC };
+            return Err(Diagnostic::bug_code(code, message).note(log));
         }
         let bytes = program.read(self.functions.cubin_size, self.functions.cubin)?;
         let resources = parse_resources(&log);
@@ -322,6 +323,13 @@ fn companions(file: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_companion).collect();
     files.sort();
     files
+}
+
+/// Whether the log has an error of the assembler: `ptxas fatal   : ...`,
+/// `ptxas k.ptx, line 7; error   : ...`.
+fn rejected_by_assembler(log: &str) -> bool {
+    let complaint = |line: &str| line.starts_with("ptxas") && (line.contains("error") || line.contains("fatal"));
+    log.lines().any(complaint)
 }
 
 /// Reads the assembler's report: `Used 39 registers` and

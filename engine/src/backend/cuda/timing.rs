@@ -115,7 +115,7 @@ impl Timer {
             spin: LoadedKernel::load_entry(device, &cubin.bytes, "spin", 0, 1)?,
             copy_plain: LoadedKernel::load_entry(device, &cubin.bytes, "copy_plain", 0, 3)?,
             copy_streaming: LoadedKernel::load_entry(device, &cubin.bytes, "copy_streaming", 0, 3)?,
-            flush: device.alloc(flush_bytes)?,
+            flush: device.alloc_kept(flush_bytes)?,
         })
     }
 

@@ -6,6 +6,8 @@ use crate::kernel::{Access, Block};
 use crate::kernel::{BoundLaunch, BufId, Buffer, Kernel, ParamKind, Space, StmtKind};
 use crate::util::SecondaryMap;
 use simcore::GlobalBuffer;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Address granularity of buffers, as of a device allocator.
 const GRANULE: u64 = 512;
@@ -14,6 +16,40 @@ const GRANULE: u64 = 512;
 /// is refused instead of exhausting the host.
 const DEVICE_BYTES: u64 = 4 << 30;
 
+/// The memory of a simulated device as far as launches hold it. A launch that
+/// finds too little left is refused, as on a device.
+#[derive(Debug, Default)]
+pub struct Heap(AtomicU64);
+
+impl Heap {
+    /// Bytes that are held.
+    pub fn live(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    /// Bytes of the device.
+    pub const fn total() -> u64 {
+        DEVICE_BYTES
+    }
+    /// Takes that many bytes if they are left.
+    fn take(self: &Arc<Self>, bytes: u64) -> Option<Share> {
+        let fits = |live: u64| live.checked_add(bytes).filter(|sum| *sum <= DEVICE_BYTES);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        Some(Share { heap: Arc::clone(self), bytes })
+    }
+}
+
+/// A part of a heap, given back when dropped.
+struct Share {
+    heap: Arc<Heap>,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.heap.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// The global buffers of one launch. Unless filled, a buffer holds a poison
 /// pattern and counts as unwritten.
 pub struct Memory {
@@ -21,14 +57,20 @@ pub struct Memory {
     slots: SecondaryMap<BufId, Option<usize>>,
     inputs: Vec<(u32, BufId)>,
     outputs: Vec<(u32, BufId)>,
-    /// Bytes that were asked for, if they are too many; then nothing is allocated.
-    refused: Option<u64>,
+    /// Bytes that were asked for, if they are too many, and those that others held; then nothing is allocated.
+    refused: Option<(u64, u64)>,
+    _share: Option<Share>,
 }
 
 impl Memory {
-    /// Allocates every global buffer of a kernel for a launch. Workspaces that
-    /// the launch provides zeroed are; everything else is poisoned.
+    /// Allocates every global buffer of a kernel for a launch on a device of its
+    /// own. Workspaces that the launch provides zeroed are; everything else is poisoned.
     pub fn new(kernel: &Kernel, launch: &BoundLaunch) -> Self {
+        Self::on(&Arc::default(), kernel, launch)
+    }
+
+    /// The same on a device that other launches share.
+    pub fn on(heap: &Arc<Heap>, kernel: &Kernel, launch: &BoundLaunch) -> Self {
         let mut slots = SecondaryMap::new();
         let mut core = simcore::Memory::default();
         let mut next = GRANULE;
@@ -39,7 +81,8 @@ impl Memory {
             _ => 0,
         };
         let total = kernel.buffers.iter().map(bytes).fold(0, u64::saturating_add);
-        let refused = (total > DEVICE_BYTES).then_some(total);
+        let share = heap.take(total);
+        let refused = share.is_none().then(|| (total, heap.live()));
         for (id, buffer) in kernel.buffers.iter().filter(|(_, b)| b.space == Space::Global) {
             let len = if refused.is_some() { 0 } else { launch.buffer_lens.get(id).copied().unwrap_or(0) };
             // A buffer that is accessed by wider moves than its alignment allows
@@ -59,7 +102,7 @@ impl Memory {
                 _ => {}
             }
         }
-        Self { core, slots, inputs, outputs, refused }
+        Self { core, slots, inputs, outputs, refused, _share: share }
     }
 
     /// Fills a buffer from its first element on; `bytes` holds at least the
@@ -97,8 +140,9 @@ impl Memory {
 
     /// Whether the launch fits the simulated device.
     pub(super) fn check_size(&self) -> Result<()> {
-        let Some(total) = self.refused else { return Ok(()) };
-        let message = format!("the launch needs {total} bytes, a simulated device has {DEVICE_BYTES}");
+        let Some((total, held)) = self.refused else { return Ok(()) };
+        let held = if held > 0 { format!(", of which {held} are taken") } else { String::new() };
+        let message = format!("the launch needs {total} bytes, a simulated device has {DEVICE_BYTES}{held}");
         Err(Diagnostic::user(code::DEVICE_MEMORY, message))
     }
 

@@ -23,7 +23,7 @@ mod run;
 mod tests;
 
 pub use compile::{Program, compile};
-pub use memory::Memory;
+pub use memory::{Heap, Memory};
 pub use report::SimReport;
 pub use run::{resident_blocks, run, run_program};
 pub use simcore::{Class, Counters};

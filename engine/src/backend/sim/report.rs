@@ -16,6 +16,8 @@ pub struct SimReport {
     /// For each output of the fusion, its number, its buffer and how many of
     /// its elements were never written. Zeros without detectors.
     pub unwritten: Vec<(u32, BufId, u64)>,
+    /// The numbers of the first of them, in the same order.
+    pub first_unwritten: Vec<Vec<u64>>,
     /// Whether each statement of the kernel, in preorder, was executed by some
     /// thread; false for one that needs no instruction.
     pub executed: Vec<bool>,
@@ -25,16 +27,20 @@ impl SimReport {
     pub(super) fn new(program: &Program, kernel: &Kernel, done: simcore::Report, memory: &Memory) -> Self {
         let missing = |buffer| memory.slot(buffer).and_then(|slot| done.unwritten.get(slot)).copied().unwrap_or(0);
         let unwritten = memory.outputs().iter().map(|&(output, buffer)| (output, buffer, missing(buffer))).collect();
+        let first = |buffer| memory.slot(buffer).and_then(|slot| done.first_unwritten.get(slot)).cloned();
+        let first_unwritten = memory.outputs().iter().map(|&(_, buffer)| first(buffer).unwrap_or_default()).collect();
         let executed = executed(program, kernel, &done.executed);
-        Self { counters: done.counters, trace: done.trace, unwritten, executed }
+        Self { counters: done.counters, trace: done.trace, unwritten, first_unwritten, executed }
     }
 
     /// Nothing was launched, so nothing was written.
     pub(super) fn empty(kernel: &Kernel, memory: &Memory, launch: &BoundLaunch) -> Self {
         let len = |buffer| launch.buffer_lens.get(buffer).copied().unwrap_or(0);
         let unwritten = memory.outputs().iter().map(|&(output, buffer)| (output, buffer, len(buffer))).collect();
+        let first = |buffer| (0..len(buffer).min(8)).collect();
+        let first_unwritten = memory.outputs().iter().map(|&(_, buffer)| first(buffer)).collect();
         let executed = vec![false; count(&kernel.body) as usize];
-        Self { counters: Counters::default(), trace: 0, unwritten, executed }
+        Self { counters: Counters::default(), trace: 0, unwritten, first_unwritten, executed }
     }
 }
 

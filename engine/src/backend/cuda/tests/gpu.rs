@@ -191,7 +191,7 @@ fn writes_outside_of_a_buffer_are_found() {
     prepared.launch();
     let errors: Vec<_> = prepared.buffers.values().filter_map(|memory| memory.check("y").err()).collect();
     assert_eq!(errors.len(), 1);
-    assert_eq!(errors[0].code, code::OUT_OF_BOUNDS);
+    assert_eq!(errors[0].code, code::RED_ZONE);
     assert!(errors[0].message.contains("wrote 4 bytes behind the end of buffer y (20 bytes)"), "{}", errors[0]);
 }
 

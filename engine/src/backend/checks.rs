@@ -1,0 +1,84 @@
+//! What both back ends say about memory that a kernel treated wrongly.
+
+use crate::diag::{Diagnostic, code};
+
+/// Numbers of elements that a message names.
+pub(crate) const SHOWN: usize = 8;
+
+/// Elements, by how many there are and the numbers of the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Elements {
+    pub(crate) count: u64,
+    pub(crate) first: Vec<u64>,
+}
+
+impl Elements {
+    /// Adds an element; numbers come in ascending order.
+    pub(crate) fn add(&mut self, number: u64) {
+        self.count += 1;
+        if self.first.len() < SHOWN {
+            self.first.push(number);
+        }
+    }
+}
+
+/// The elements of that many bytes that `found` keeps.
+pub(crate) fn elements_where(data: &[u8], element: usize, found: impl Fn(usize, &[u8]) -> bool) -> Elements {
+    let mut elements = Elements::default();
+    for (number, bytes) in data.chunks_exact(element.max(1)).enumerate() {
+        if found(number, bytes) {
+            elements.add(number as u64);
+        }
+    }
+    elements
+}
+
+/// Whether bytes hold nothing but a poison.
+pub(crate) fn is_poison(bytes: &[u8], poison: u8) -> bool {
+    bytes.iter().all(|byte| *byte == poison)
+}
+
+/// The refusal of a kernel that left elements unwritten.
+pub(crate) fn unwritten(kernel: &str, output: usize, name: &str, elements: &Elements) -> Box<Diagnostic> {
+    let Elements { count, first } = elements;
+    let list: Vec<String> = first.iter().map(u64::to_string).collect();
+    let more = if *count > first.len() as u64 { ", ..." } else { "" };
+    let message = format!("kernel {kernel} leaves {count} elements of output {output} `%{name}` unwritten");
+    Diagnostic::bug_code(code::UNWRITTEN, message)
+        .note(format!("in the order of memory these are elements {}{more}", list.join(", ")))
+}
+
+/// The refusal of a kernel that wrote into an input. `found` and `expected` are
+/// the same part of it, which starts at byte `start`, and differ.
+pub(crate) fn input_changed(name: &str, found: &[u8], expected: &[u8], start: usize) -> Box<Diagnostic> {
+    let differ = |(a, b): (&u8, &u8)| a != b;
+    let changed = found.iter().zip(expected).filter(|&pair| differ(pair)).count();
+    let first = start + found.iter().zip(expected).position(differ).unwrap_or(0);
+    let message = format!("a kernel changed {changed} bytes of {name}, the first at byte {first}");
+    Diagnostic::bug_code(code::INPUT_CHANGED, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_elements_count() {
+        let data = [0xff, 0xff, 0xff, 0, 0, 0xff, 0xff, 0xff];
+        let poisoned = |element| elements_where(&data, element, |_, bytes| is_poison(bytes, 0xff));
+        assert_eq!(poisoned(2), Elements { count: 2, first: vec![0, 3] });
+        assert_eq!(poisoned(4), Elements::default());
+        let many = elements_where(&[7; 100], 1, |_, bytes| is_poison(bytes, 7));
+        assert_eq!((many.count, many.first.len()), (100, SHOWN));
+    }
+
+    #[test]
+    fn messages_name_the_first_places() {
+        let elements = Elements { count: 3, first: vec![4, 5] };
+        let error = unwritten("k", 1, "y", &elements);
+        assert_eq!(error.message, "kernel k leaves 3 elements of output 1 `%y` unwritten");
+        assert_eq!(error.notes, ["in the order of memory these are elements 4, 5, ..."]);
+        let error = input_changed("input 0", &[1, 9, 3, 9], &[1, 2, 3, 4], 100);
+        assert_eq!(error.message, "a kernel changed 2 bytes of input 0, the first at byte 101");
+    }
+}

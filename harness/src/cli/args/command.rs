@@ -1,0 +1,135 @@
+//! The commands: words, operands, help and what each calls.
+
+use super::super::{Failure, check, compile, doctor, explain, fmt, import, list, run as runs, show};
+use super::model::Args;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Command {
+    #[default]
+    Run,
+    List,
+    Show,
+    Doctor,
+    Bench,
+    Compile,
+    Check,
+    Explain,
+    Fmt,
+    Import,
+}
+
+impl Command {
+    /// The word that selects it.
+    pub(crate) fn word(self) -> &'static str {
+        row_of(self).word
+    }
+}
+
+/// A set of commands: the column of an option that says who takes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Commands(u64);
+
+impl Commands {
+    pub(super) const fn of(list: &[Command]) -> Self {
+        Self(0).and(list)
+    }
+    pub(super) const fn and(self, list: &[Command]) -> Self {
+        let (mut bits, mut i) = (self.0, 0);
+        while i < list.len() {
+            bits |= 1 << list[i] as u64;
+            i += 1;
+        }
+        Self(bits)
+    }
+    pub(super) const fn has(self, command: Command) -> bool {
+        self.0 & (1 << command as u64) != 0
+    }
+    /// `` `run` and `bench` ``.
+    pub(super) fn shown(self) -> String {
+        let words: Vec<String> =
+            COMMANDS.iter().filter(|row| self.has(row.command)).map(|row| format!("`{}`", row.word)).collect();
+        match words.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+            None => "no command".into(),
+        }
+    }
+}
+
+/// Commands that run cases.
+pub(super) const RUNS: Commands = Commands::of(&[Command::Run, Command::Bench]);
+/// Commands that work on selected cases.
+pub(super) const SELECTS: Commands = RUNS.and(&[Command::List, Command::Compile, Command::Check]);
+/// Every command.
+pub(super) const ALL: Commands = Commands(u64::MAX);
+
+/// A command.
+pub(super) struct Row {
+    pub(super) word: &'static str,
+    pub(super) command: Command,
+    /// Operands as help shows them, with the least and the greatest number.
+    pub(super) operands: (&'static str, usize, usize),
+    pub(super) help: &'static str,
+    call: fn(&Args) -> Result<u8, Failure>,
+}
+
+const NONE: (&str, usize, usize) = ("", 0, 0);
+
+const fn row(
+    word: &'static str,
+    command: Command,
+    operands: (&'static str, usize, usize),
+    help: &'static str,
+    call: fn(&Args) -> Result<u8, Failure>,
+) -> Row {
+    Row { word, command, operands, help, call }
+}
+
+pub(super) const COMMANDS: &[Row] = &[
+    row("run", Command::Run, NONE, "run the selected cases (the default command)", runs::run),
+    row("bench", Command::Bench, NONE, "run and measure: GPU timings, or the simulator's counters", runs::run),
+    row("list", Command::List, NONE, "print the ids of the selected cases, one a line", list::list),
+    row("show", Command::Show, ("CASE", 1, 1), "print a stage of one case: show CASE --stage kernel", show::show),
+    row(
+        "compile",
+        Command::Compile,
+        NONE,
+        "compile the selected cases' kernels with NVRTC for an H200; needs no GPU",
+        compile::compile,
+    ),
+    row(
+        "check",
+        Command::Check,
+        NONE,
+        "read the selected cases and bind their sizes, without running anything",
+        check::check,
+    ),
+    row("fmt", Command::Fmt, ("[FILE|FOLDER...]", 0, usize::MAX), "give case files their canonical form", fmt::fmt),
+    row(
+        "import",
+        Command::Import,
+        ("FILE.py", 1, 1),
+        "read a definition in nvFuser's form, and print it as a case",
+        import::import,
+    ),
+    row(
+        "explain",
+        Command::Explain,
+        ("[CODE]", 0, 1),
+        "say what a diagnostic code means; without a code, list all",
+        explain::explain,
+    ),
+    row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", |args| {
+        Ok(doctor::doctor(args))
+    }),
+];
+
+pub(super) fn row_of(command: Command) -> &'static Row {
+    COMMANDS.iter().find(|row| row.command == command).unwrap_or(&COMMANDS[0])
+}
+
+/// Does what is asked.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    (row_of(args.command).call)(args)
+}

@@ -1,0 +1,94 @@
+//! Help from the tables, within 80 columns.
+
+use super::command::{COMMANDS, Command, row_of};
+use super::table::{Row, THEMES, Value};
+use crate::exit;
+
+const COLUMNS: usize = 80;
+/// Where explanations begin.
+const INDENT: usize = 27;
+
+/// All commands and options.
+pub(super) fn all() -> String {
+    let mut text = String::from("harness [COMMAND] [OPTIONS]\n\nCommands:\n");
+    for row in COMMANDS {
+        entry(&mut text, &format!("{} {}", row.word, row.operands.0), row.help);
+    }
+    options(&mut text, |row| !row.help.is_empty());
+    text.push_str("\nAn option on the command line wins over its variable of the environment.\n");
+    text.push_str("`harness COMMAND --help` lists only what the command takes.\n");
+    exit_codes(&mut text);
+    text
+}
+
+/// One command and its options.
+pub(super) fn of(command: Command) -> String {
+    let row = row_of(command);
+    let operands = if row.operands.0.is_empty() { String::new() } else { format!(" {}", row.operands.0) };
+    let mut text = format!("harness {}{operands} [OPTIONS]\n\n", row.word);
+    wrap(&mut text, 0, row.help);
+    options(&mut text, |row| !row.help.is_empty() && row.commands.has(command));
+    exit_codes(&mut text);
+    text
+}
+
+fn options(text: &mut String, shown: impl Fn(&Row) -> bool) {
+    for theme in THEMES {
+        let rows: Vec<&Row> = theme.rows.iter().filter(|row| shown(row)).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        text.push_str(&format!("\n{}:\n", theme.title));
+        for row in rows {
+            let names: Vec<&str> = row.also.iter().filter(|name| name.len() == 2).chain([&row.name]).copied().collect();
+            let value = match row.value {
+                Value::Flag => String::new(),
+                Value::Needs(shape) => format!(" {shape}"),
+                Value::May(shape) => format!("[={shape}]"),
+            };
+            let env = row.env.first().map_or(String::new(), |_| format!(" [{}]", row.env.join(", ")));
+            entry(text, &format!("{}{value}", names.join(", ")), &format!("{}{env}", row.help));
+        }
+    }
+}
+
+fn exit_codes(text: &mut String) {
+    text.push_str("\nExit codes:\n");
+    for (code, meaning) in exit::TABLE {
+        entry(text, &format!("{code:>3}"), meaning);
+    }
+    entry(text, "128+N", "ended by signal N after an orderly shutdown");
+    text.push_str("Of several, the first of 20, 103, 100, 110, 11, 5 and 6 counts.\n");
+}
+
+/// `  head        explanation`, with the explanation wrapped in its column.
+fn entry(text: &mut String, head: &str, explanation: &str) {
+    let (head, indent) = (head.trim_end(), if head.len() <= 5 { 8 } else { INDENT });
+    text.push_str("  ");
+    text.push_str(head);
+    if head.len() + 3 > indent {
+        text.push('\n');
+        text.push_str(&" ".repeat(indent));
+    } else {
+        text.push_str(&" ".repeat(indent - head.len() - 2));
+    }
+    wrap(text, indent, explanation);
+}
+
+/// Words from the present column on; further lines begin at `indent`.
+fn wrap(text: &mut String, indent: usize, words: &str) {
+    let mut column = indent;
+    for (i, word) in words.split_whitespace().enumerate() {
+        if i > 0 && column + 1 + word.len() > COLUMNS {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if i > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += word.chars().count();
+    }
+    text.push('\n');
+}

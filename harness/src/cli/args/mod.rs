@@ -1,0 +1,32 @@
+//! The command line: one table of options (`table`, with the rows by theme in
+//! the files beside it) and one of commands (`command`). Parsing, help, the
+//! environment and the nearest name to a typo all come from the two tables.
+//!
+//! A new option is a row in its theme's file and a field in that theme's part
+//! of [`Args`]; a new command is a variant of [`Command`] and a row in `command`.
+//! Written by hand: a parser crate would cost more build time than this crate.
+
+mod command;
+mod devices;
+mod evidence;
+mod files;
+mod given;
+mod help;
+mod import;
+mod isolation;
+mod model;
+mod output;
+mod parse;
+mod repeat;
+mod select;
+mod table;
+#[cfg(test)]
+mod tests;
+mod time;
+
+pub(super) use command::{Command, run};
+pub(super) use devices::DeviceArg;
+pub(super) use given::usage;
+pub(super) use import::Place;
+pub(super) use model::Args;
+pub(super) use parse::{Parsed, parse};

@@ -1,0 +1,171 @@
+//! Words to [`Args`]: command, options and operands in any order, then the
+//! environment for what the words do not say.
+
+use super::super::Failure;
+use super::command::{COMMANDS, Command, row_of};
+use super::given::{Given, SEE_HELP, usage};
+use super::help;
+use super::model::Args;
+use super::table::{HELP, Row, VERSION, Value, rows};
+use crate::case::suggest;
+use crate::escape;
+use std::os::fd::RawFd;
+
+/// The outcome of parsing.
+pub(crate) enum Parsed {
+    Args(Box<Args>),
+    Help(String),
+    Worker { fd: RawFd, crumb_fd: RawFd },
+}
+
+/// Looks a variable of the environment up.
+pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Parses the arguments without the program's name.
+pub(crate) fn parse(argv: &[String]) -> Result<Parsed, Failure> {
+    parse_with(argv, &|name| std::env::var(name).ok())
+}
+
+pub(super) fn parse_with(argv: &[String], env: Env<'_>) -> Result<Parsed, Failure> {
+    if argv.first().is_some_and(|word| word == "__worker") {
+        return worker(&argv[1..]);
+    }
+    let mut args = Args { argv: argv.to_vec(), ..Args::default() };
+    let mut command = None;
+    let mut given: Vec<&'static Row> = Vec::new();
+    let mut asked = None;
+    let mut rest = argv.iter();
+    while let Some(word) = rest.next() {
+        if word == "--" {
+            rest.by_ref().try_for_each(|word| operand(word, &mut command, &mut args))?;
+        } else if !word.starts_with('-') || word == "-" {
+            operand(word, &mut command, &mut args)?;
+        } else {
+            let (row, value) = option(word, &mut rest)?;
+            match row.name {
+                HELP | VERSION => asked = asked.or(Some(row.name)),
+                _ => (row.set)(&mut args, &Given { name: row.name, value: value.as_deref() })?,
+            }
+            if !given.iter().any(|other| std::ptr::eq(*other, row)) {
+                given.push(row);
+            }
+        }
+    }
+    match asked {
+        Some(HELP) => return Ok(Parsed::Help(command.map_or_else(help::all, help::of))),
+        Some(_) => return Ok(Parsed::Help(format!("harness {}\n", env!("CARGO_PKG_VERSION")))),
+        None => {}
+    }
+    belong(&args, &given)?;
+    from_env(&mut args, &mut given, env)?;
+    Ok(Parsed::Args(Box::new(args)))
+}
+
+/// The first word is the command, the others are its operands.
+fn operand(word: &str, command: &mut Option<Command>, args: &mut Args) -> Result<(), Failure> {
+    if command.is_none() {
+        let Some(row) = COMMANDS.iter().find(|row| row.word == word) else {
+            let hint = match word.len() {
+                0..=40 => suggest(word, COMMANDS.iter().map(|row| row.word)),
+                _ => SEE_HELP.into(),
+            };
+            return Err(usage(format!("unknown command `{}`", escape::short(word)), hint));
+        };
+        (*command, args.command) = (Some(row.command), row.command);
+    } else if args.operands.len() < row_of(args.command).operands.2 {
+        args.operands.push(word.into());
+    } else {
+        let selects = super::command::SELECTS.has(args.command);
+        let note = if selects { "cases are selected by --filter or --exact" } else { SEE_HELP };
+        return Err(usage(format!("unexpected argument `{}`", escape::short(word)), note));
+    }
+    Ok(())
+}
+
+/// The row of an option, and its value.
+fn option<'a>(
+    word: &str,
+    rest: &mut impl Iterator<Item = &'a String>,
+) -> Result<(&'static Row, Option<String>), Failure> {
+    let (name, inline) = match word.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_string())),
+        None => (word, None),
+    };
+    let Some(row) = rows().find(|row| row.is(name)) else {
+        let known: Vec<&str> = rows().filter(|row| !row.help.is_empty()).map(|row| row.name).collect();
+        let hint = if name.len() <= 40 { suggest(name, known.into_iter()) } else { String::new() };
+        let hint = if hint.starts_with("did you mean") { hint } else { SEE_HELP.into() };
+        return Err(usage(format!("unknown option `{}`", escape::short(name)), hint));
+    };
+    let value = match (row.value, inline) {
+        (Value::Flag, Some(value)) => {
+            return Err(usage(format!("`{name}` takes no value, `{}` given", escape::short(&value)), SEE_HELP));
+        }
+        (Value::Flag | Value::May(_), None) => None,
+        (_, Some(value)) => Some(value),
+        (Value::Needs(shape), None) => match rest.next() {
+            Some(value) => Some(value.clone()),
+            None => return Err(usage(format!("`{name}` needs a value: {shape}"), SEE_HELP)),
+        },
+    };
+    Ok((row, value))
+}
+
+/// Options against the command and against each other, and the operands' number.
+fn belong(args: &Args, given: &[&'static Row]) -> Result<(), Failure> {
+    let command = row_of(args.command);
+    if let Some(row) = given.iter().find(|row| !row.commands.has(args.command)) {
+        let message = format!("`{}` belongs to {}, not to `{}`", row.name, row.commands.shown(), command.word);
+        return Err(usage(message, format!("harness {} --help lists its options", command.word)));
+    }
+    for row in given.iter().filter(|row| !row.group.is_empty()) {
+        if given.iter().any(|other| other.group == row.group && other.name != row.name) {
+            let names: Vec<&str> = rows().filter(|other| other.group == row.group).map(|other| other.name).collect();
+            let (last, first) = names.split_last().map_or(("", &[][..]), |(last, first)| (*last, first));
+            let message = format!("only one of {} and {last} can be given", first.join(", "));
+            return Err(usage(message, SEE_HELP));
+        }
+    }
+    let (shape, least, _) = command.operands;
+    if args.operands.len() < least {
+        let hint = format!("harness {} {shape}; `harness {} --help` lists its options", command.word, command.word);
+        return Err(usage(format!("`{}` needs {shape}", command.word), hint));
+    }
+    Ok(())
+}
+
+/// Options that the words leave open and the environment gives. Variables that
+/// the command has no use for are not looked at.
+fn from_env(args: &mut Args, given: &mut Vec<&'static Row>, env: Env<'_>) -> Result<(), Failure> {
+    let command = args.command;
+    for row in rows().filter(|row| row.commands.has(command)) {
+        let decided = |other: &&Row| other.name == row.name || (!row.group.is_empty() && other.group == row.group);
+        if given.iter().any(|other| decided(other)) {
+            continue;
+        }
+        let found = row.env.iter().find_map(|name| Some((*name, env(name)?))).filter(|(_, value)| !value.is_empty());
+        let Some((name, value)) = found else { continue };
+        let value = match (row.value, value.as_str()) {
+            (Value::Flag, "0" | "false" | "no") => continue,
+            (Value::Flag, "1" | "true" | "yes") => None,
+            (Value::Flag, _) => return Err(Given { name, value: Some(&value) }.wrong("1 or 0")),
+            (_, text) => Some(text),
+        };
+        (row.set)(args, &Given { name, value })?;
+        args.from_env.push(format!("{name}={}", value.unwrap_or("1")));
+        given.push(row);
+    }
+    Ok(())
+}
+
+/// The worker's own arguments: started by the dispatcher only.
+fn worker(words: &[String]) -> Result<Parsed, Failure> {
+    let number = |name: &str| {
+        let at = words.iter().position(|word| word == name)?;
+        words.get(at + 1)?.parse().ok()
+    };
+    match (number("--fd"), number("--crumb-fd")) {
+        (Some(fd), Some(crumb_fd)) => Ok(Parsed::Worker { fd, crumb_fd }),
+        _ => Err(usage("`__worker` is started by the dispatcher only", SEE_HELP)),
+    }
+}

@@ -1,0 +1,108 @@
+//! The columns of the table of options, and its themes.
+
+use super::super::Failure;
+use super::command::{ALL, Commands};
+use super::given::Given;
+use super::model::Args;
+use super::{devices, evidence, files, import, isolation, output, repeat, select, time};
+
+/// Whether an option has a value, and how help shows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value {
+    Flag,
+    Needs(&'static str),
+    /// `--name` or `--name=VALUE`.
+    May(&'static str),
+}
+
+/// What a row does with its value.
+pub(super) type Set = fn(&mut Args, &Given<'_>) -> Result<(), Failure>;
+
+/// An option.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    /// Other names.
+    pub(super) also: &'static [&'static str],
+    pub(super) value: Value,
+    /// Variables of the environment that give it where the command line does
+    /// not; the first that is set wins.
+    pub(super) env: &'static [&'static str],
+    /// The commands that take it.
+    pub(super) commands: Commands,
+    /// Options of one group exclude each other.
+    pub(super) group: &'static str,
+    /// Empty for an option that help does not show.
+    pub(super) help: &'static str,
+    pub(super) set: Set,
+}
+
+/// An option without a value.
+pub(super) const fn flag(name: &'static str, commands: Commands, help: &'static str, set: Set) -> Row {
+    Row { name, also: &[], value: Value::Flag, env: &[], commands, group: "", help, set }
+}
+
+/// An option with a value.
+pub(super) const fn value(
+    name: &'static str,
+    shape: &'static str,
+    commands: Commands,
+    help: &'static str,
+    set: Set,
+) -> Row {
+    Row { value: Value::Needs(shape), ..flag(name, commands, help, set) }
+}
+
+impl Row {
+    pub(super) const fn also(self, also: &'static [&'static str]) -> Self {
+        Self { also, ..self }
+    }
+    pub(super) const fn env(self, env: &'static [&'static str]) -> Self {
+        Self { env, ..self }
+    }
+    pub(super) const fn group(self, group: &'static str) -> Self {
+        Self { group, ..self }
+    }
+    pub(super) const fn optional(self) -> Self {
+        match self.value {
+            Value::Needs(shape) => Self { value: Value::May(shape), ..self },
+            _ => self,
+        }
+    }
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.name == name || self.also.contains(&name)
+    }
+}
+
+/// Options that belong together in help.
+pub(super) struct Theme {
+    pub(super) title: &'static str,
+    pub(super) rows: &'static [Row],
+}
+
+/// The options that print something and end.
+pub(super) const HELP: &str = "--help";
+pub(super) const VERSION: &str = "--version";
+
+const GENERAL: &[Row] = &[
+    flag(HELP, ALL, "print this; behind a command, only what it takes", |_, _| Ok(())).also(&["-h"]),
+    flag(VERSION, ALL, "print the version", |_, _| Ok(())).also(&["-V"]),
+];
+
+pub(super) const THEMES: &[Theme] = &[
+    Theme { title: "Selection", rows: select::ROWS },
+    Theme { title: "Devices", rows: devices::ROWS },
+    Theme { title: "Isolation", rows: isolation::ROWS },
+    Theme { title: "Time", rows: time::ROWS },
+    Theme { title: "Repetition", rows: repeat::ROWS },
+    Theme { title: "Evidence", rows: evidence::ROWS },
+    Theme { title: "Output", rows: output::ROWS },
+    Theme { title: "Stages and files", rows: files::ROWS },
+    Theme { title: "Import", rows: import::ROWS },
+    Theme { title: "General", rows: GENERAL },
+];
+
+/// All rows.
+pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
+    THEMES.iter().flat_map(|theme| theme.rows)
+}

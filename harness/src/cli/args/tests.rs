@@ -1,0 +1,115 @@
+//! Tests of parsing, help and the environment.
+
+use super::super::Failure;
+use super::command::COMMANDS;
+use super::help;
+use super::parse::{Parsed, parse_with};
+use super::table::rows;
+use super::{Args, Command, DeviceArg};
+use crate::exit;
+use crate::worker::Stage;
+use std::time::Duration;
+
+fn parsed(line: &str, env: &[(&str, &str)]) -> Result<Parsed, Failure> {
+    let words: Vec<String> = line.split_whitespace().map(String::from).collect();
+    let look = |name: &str| env.iter().find(|(other, _)| *other == name).map(|(_, value)| value.to_string());
+    parse_with(&words, &look)
+}
+
+fn with_env(line: &str, env: &[(&str, &str)]) -> Result<Args, Failure> {
+    parsed(line, env).map(|parsed| match parsed {
+        Parsed::Args(args) => *args,
+        _ => panic!("not a command"),
+    })
+}
+
+fn args(line: &str) -> Result<Args, Failure> {
+    with_env(line, &[])
+}
+
+#[test]
+fn documented_lines_parse() {
+    let run = args("--gpus 4 --filter *Scheduler*").expect("good");
+    assert_eq!((run.command, run.devices.device, run.select.filters.len()), (Command::Run, DeviceArg::Gpus(4), 1));
+    let show = args("show A.b/x=1 --stage=kernel --sim 2").expect("good");
+    assert_eq!((show.operand(), show.files.stages.as_slice()), (Some("A.b/x=1"), &[Stage::Kernel][..]));
+    assert_eq!(args("run --seed 0xff").expect("good").repeat.seed, 255);
+    assert_eq!(args("--timeout 500ms").expect("good").time.timeout, Some(Duration::from_millis(500)));
+    assert_eq!(args("fmt a.fuse -- --b.fuse").expect("good").operands, ["a.fuse", "--b.fuse"]);
+}
+
+#[track_caller]
+fn check_refused_with(line: &str, env: &[(&str, &str)], exit: u8, part: &str) {
+    let failure = with_env(line, env).expect_err("refused");
+    assert_eq!(failure.exit, exit, "{}", failure.message);
+    assert!(failure.message.contains(part), "{}", failure.message);
+}
+
+#[track_caller]
+fn check_refused(line: &str, exit: u8, part: &str) {
+    check_refused_with(line, &[], exit, part);
+}
+
+#[test]
+fn mistakes_are_named() {
+    check_refused("--fliter x", exit::USAGE, "did you mean `--filter`?");
+    check_refused("--filter", exit::USAGE, "needs a value");
+    check_refused("rn", exit::USAGE, "did you mean `run`?");
+    check_refused("run A.b", exit::USAGE, "--exact");
+    check_refused("--sim 0", exit::USAGE, "from 1 to 256");
+    check_refused("--sim 1 --gpus 2", exit::USAGE, "only one of");
+    check_refused("--gpus -1", exit::USAGE, "from 1 to 256");
+    check_refused("--timeout soon", exit::USAGE, "500ms");
+    check_refused("--bless=yes", exit::USAGE, "takes no value");
+    check_refused("show", exit::USAGE, "needs CASE");
+    check_refused("show a b", exit::USAGE, "unexpected argument `b`");
+    check_refused("--stage kernel", exit::USAGE, "belongs to `show`");
+    check_refused("doctor --filter x", exit::USAGE, "belongs to `run`, `bench`");
+    check_refused("show x --stage karnel", exit::USAGE, "did you mean `kernel`?");
+    check_refused("--filter=", exit::BAD_FILTER, "empty");
+    check_refused("__worker", exit::USAGE, "dispatcher");
+    check_refused("--\x1b[31m", exit::USAGE, "unknown option `--\\x1b[31m`");
+    check_refused(&"x".repeat(1_000_000), exit::USAGE, "xxx...");
+}
+
+#[test]
+fn the_environment_fills_what_the_line_leaves_open() {
+    let env = [("HARNESS_FILTER", "A.*"), ("GTEST_FILTER", "B.*"), ("HARNESS_GPUS", "2"), ("BLESS", "1")];
+    let run = with_env("", &env).expect("good");
+    assert!(run.select.filters[0].matches("A.x") && !run.select.filters[0].matches("B.x"));
+    assert_eq!((run.devices.device, run.output.bless), (DeviceArg::Gpus(2), true));
+    assert_eq!(run.from_env, ["HARNESS_FILTER=A.*", "HARNESS_GPUS=2", "BLESS=1"]);
+    let wins = with_env("--sim 3 --filter C.*", &env).expect("good");
+    assert_eq!((wins.devices.device, wins.select.filters.len()), (DeviceArg::Sim(3), 1));
+    assert!(wins.select.filters[0].matches("C.x"));
+    assert!(with_env("explain", &[("HARNESS_GPUS", "nonsense")]).is_ok());
+    assert!(!with_env("", &[("BLESS", "0")]).expect("good").output.bless);
+    check_refused_with("", &[("HARNESS_GPUS", "many")], exit::USAGE, "`HARNESS_GPUS` needs a number of GPUs");
+    check_refused_with("", &[("BLESS", "maybe")], exit::USAGE, "1 or 0");
+}
+
+#[test]
+fn help_fits_a_terminal_and_tells_all() {
+    for text in COMMANDS.iter().map(|row| help::of(row.command)).chain([help::all()]) {
+        let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
+        for (code, _) in exit::TABLE {
+            assert_eq!(text.lines().filter(|l| l.trim_start().starts_with(&format!("{code} "))).count(), 1, "{code}");
+        }
+    }
+    let all = help::all();
+    for row in rows().filter(|row| !row.help.is_empty()) {
+        assert!(all.contains(row.name), "{}", row.name);
+    }
+    assert!(COMMANDS.iter().all(|row| all.contains(&format!("\n  {}", row.word))));
+    assert!(help::of(Command::Fmt).contains("--check") && !help::of(Command::Fmt).contains("--filter"));
+    assert!(matches!(parsed("run --help", &[]), Ok(Parsed::Help(text)) if text.starts_with("harness run")));
+}
+
+#[test]
+fn names_are_taken_once() {
+    let names: Vec<&str> = rows().flat_map(|row| row.also.iter().chain([&row.name])).copied().collect();
+    let unique: std::collections::BTreeSet<&str> = names.iter().copied().collect();
+    assert_eq!(unique.len(), names.len(), "{names:?}");
+    assert!(COMMANDS.iter().enumerate().all(|(i, row)| COMMANDS[i + 1..].iter().all(|o| o.word != row.word)));
+}

@@ -1,0 +1,29 @@
+//! Options that limit time.
+
+use super::command::RUNS;
+use super::table::{Row, value};
+use std::time::Duration;
+
+/// Limits of time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Time {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) grace: Option<Duration>,
+}
+
+pub(super) const ROWS: &[Row] = &[
+    value(
+        "--timeout",
+        "TIME",
+        RUNS,
+        "limit of each case, for example 30s; wins over the case's own (default: 60s)",
+        |args, given| {
+            args.time.timeout = Some(given.time()?);
+            Ok(())
+        },
+    ),
+    value("--grace", "TIME", RUNS, "between TERM and KILL of a hanging worker (default: 2s)", |args, given| {
+        args.time.grace = Some(given.time()?);
+        Ok(())
+    }),
+];
