@@ -1,6 +1,6 @@
 //! The commands: words, operands, help and what each calls.
 
-use super::super::{Failure, check, compile, doctor, explain, fmt, import, list, run as runs, show};
+use super::super::{Failure, check, compare, compile, doctor, explain, fmt, import, list, report, resume, run as runs, show, store};
 use super::model::Args;
 
 /// What to do.
@@ -17,6 +17,10 @@ pub(crate) enum Command {
     Explain,
     Fmt,
     Import,
+    Resume,
+    Report,
+    Compare,
+    Store,
 }
 
 impl Command {
@@ -119,6 +123,16 @@ pub(super) const COMMANDS: &[Row] = &[
         ("[CODE]", 0, 1),
         "say what a diagnostic code means; without a code, list all",
         explain::explain,
+    ),
+    row("resume", Command::Resume, ("[RUN]", 0, 1), "go on with a run that was killed or stopped", resume::resume),
+    row("report", Command::Report, ("[RUN...]", 0, usize::MAX), "recorded runs in another form", report::report),
+    row("compare", Command::Compare, ("RUN RUN", 2, 2), "what changed between two runs", compare::compare),
+    row(
+        "store",
+        Command::Store,
+        ("list|info|verify|repair|prune|export|merge [RUN|DIR...]", 1, usize::MAX),
+        "look at, mend, thin out, copy or unite recorded runs",
+        store::store,
     ),
     row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", |args| {
         Ok(doctor::doctor(args))
