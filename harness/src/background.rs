@@ -2,8 +2,8 @@
 //! verdict of one case after the other while worker processes run ahead.
 
 use crate::case::Case;
-use crate::dispatch::{self, CaseResult, Event, Isolation, RunPlan, SlotSpec};
-use crate::proto::{DeviceSpec, Mode};
+use crate::dispatch::{self, CaseResult, Event, Isolation, Policy, Queue, Retries, RunPlan, SlotSpec};
+use crate::proto::{DeviceSpec, Knobs, Mode};
 use crate::report::repro;
 use crate::verdict::Verdict;
 use std::collections::BTreeMap;
@@ -60,32 +60,43 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
     };
     let plan = RunPlan {
         slots: (0..workers.max(1)).map(slot).collect(),
-        cases: cases.into_iter().map(Arc::new).collect(),
-        seed: 0,
+        knobs: Knobs::default(),
         default_timeout: Duration::from_secs(120),
         forced_timeout: None,
         grace: Duration::from_secs(2),
         mode: Mode::Check,
         bless: false,
         isolation: Isolation::Worker,
+        recycle: None,
         worker_exe: exe.to_path_buf(),
         work_dir: work_dir.to_path_buf(),
         stop: Arc::default(),
     };
     let mut senders = BTreeMap::new();
     let mut pending = BTreeMap::new();
-    for case in &plan.cases {
+    let cases: Vec<Arc<Case>> = cases.into_iter().map(Arc::new).collect();
+    for case in &cases {
         let (sender, receiver) = channel();
         senders.insert(case.id.clone(), sender);
         pending.insert(case.id.clone(), Pending(Mutex::new(receiver)));
     }
+    // A test that passes only when it is repeated has not passed.
+    let policy = Policy {
+        seed: 0,
+        retries: Retries::NONE,
+        retried_cases: 0,
+        fail_fast: None,
+        deadline: None,
+        today: crate::record::today(),
+        devices: plan.slots.iter().map(|slot| slot.label.clone()).collect(),
+    };
+    let queue = Queue::new(&cases, policy);
     std::thread::spawn(move || {
-        dispatch::run(&plan, &mut |event| {
-            if let Event::Finished(mut result) = event {
-                crate::verdict::apply_xfail(&mut result.outcome, result.case.xfail.as_ref(), &crate::record::today());
-                if let Some(sender) = senders.remove(&result.case.id) {
-                    let _ = sender.send(*result);
-                }
+        dispatch::run(&plan, &queue, &mut |event| {
+            if let Event::Concluded(conclusion) = event
+                && let Some(sender) = senders.remove(&conclusion.case.id)
+            {
+                let _ = sender.send(conclusion.result);
             }
         });
         let _ = std::fs::remove_dir_all(&plan.work_dir);

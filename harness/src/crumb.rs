@@ -127,13 +127,11 @@ impl Page {
     }
 
     /// All lanes that were ever written, lane 0 always.
-    #[cfg_attr(not(test), expect(dead_code, reason = "read by what collects the evidence"))]
     pub(crate) fn lanes(&self) -> Vec<Crumb> {
         (0..LANES).map(|n| self.lane(n)).filter(|crumb| crumb.lane == 0 || crumb.seq > 0).collect()
     }
 
     /// The lane to which a thread wrote last; `None` if it is in no lane's ring.
-    #[cfg_attr(not(test), expect(dead_code, reason = "read by what collects the evidence"))]
     pub(crate) fn of_thread(&self, thread: u32) -> Option<Crumb> {
         let last = |lane: &usize| {
             let words = lane_words(&self.0, *lane);

@@ -15,6 +15,7 @@ mod crumb;
 mod device;
 mod dispatch;
 mod escape;
+mod evidence;
 mod exit;
 pub mod filter;
 mod import;

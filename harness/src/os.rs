@@ -1,6 +1,8 @@
 //! What the operating system must do for us: shared pages, and children that
 //! never outlive this process. All `unsafe` of the crate is here.
 
+pub(crate) mod crash;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -62,7 +64,6 @@ impl SharedWords {
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len) }
     }
 
-    #[cfg(test)]
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
@@ -77,6 +78,21 @@ impl Drop for SharedWords {
         // SAFETY: unmaps exactly what `map` mapped; no reference outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.words.as_ptr().cast(), self.len * 8) };
     }
+}
+
+/// Maps a whole file for the rest of the process's life: the modules of dead
+/// workers, which many deaths share.
+pub(crate) fn map_file(path: &std::path::Path) -> io::Result<&'static [u8]> {
+    let file = std::fs::File::open(path)?;
+    let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    if len == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: a fresh private mapping at an address the kernel chooses, as long as the file.
+    let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, &file, 0)? };
+    // SAFETY: mapped and never unmapped. Modules are replaced by renaming, not
+    // rewritten in place, while something runs from them.
+    Ok(unsafe { std::slice::from_raw_parts(address.cast(), len) })
 }
 
 /// Spawns a child in a process group of its own that inherits exactly the

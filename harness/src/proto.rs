@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Changes with the messages; both ends are one binary, this guards against strays.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 /// Bytes of a frame's JSON.
 const MAX_FRAME: usize = 16 << 20;
 
@@ -40,12 +40,33 @@ pub(crate) enum Mode {
     Bench,
 }
 
+/// How workers of a run differ from the usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Knobs {
+    /// Threads that compile coming cases while one runs.
+    pub(crate) compile_threads: u32,
+}
+
 /// Messages to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToWorker {
-    Init { device: DeviceSpec, seed: u64 },
-    Run { case: Box<Case>, attempt: u32, mode: Mode, bless: bool },
+    Init {
+        device: DeviceSpec,
+        knobs: Knobs,
+    },
+    /// Cases that will most likely come soon.
+    Ahead {
+        cases: Vec<Case>,
+    },
+    Run {
+        case: Box<Case>,
+        attempt: u32,
+        repeat: u32,
+        seed: u64,
+        mode: Mode,
+        bless: bool,
+    },
     Drain,
 }
 

@@ -16,6 +16,10 @@ pub enum Verdict {
     /// A living worker judged against the case.
     #[default]
     Fail,
+    /// Failed, and passed when it was run again.
+    Flaky,
+    /// Failed, which a reviewed entry of the quarantine file allows for the time being.
+    Quarantined,
     /// The worker died inside the case.
     Crash,
     /// The case did not end in time.
@@ -32,15 +36,17 @@ impl Verdict {
         match self {
             Verdict::Pass => "pass",
             Verdict::Fail => "fail",
+            Verdict::Flaky => "flaky",
+            Verdict::Quarantined => "quarantined",
             Verdict::Crash => "crash",
             Verdict::Hang => "hang",
             Verdict::Skip => "skip",
             Verdict::Infra => "infra",
         }
     }
-    /// Whether it counts under `N failed`.
+    /// Whether it counts under `N failed`. Flaky cases do only where the user says so.
     pub fn is_failure(self) -> bool {
-        !matches!(self, Verdict::Pass | Verdict::Skip)
+        !matches!(self, Verdict::Pass | Verdict::Skip | Verdict::Flaky | Verdict::Quarantined)
     }
 }
 
@@ -220,7 +226,7 @@ pub(crate) fn apply_xfail(outcome: &mut Outcome, xfail: Option<&Xfail>, today: &
             outcome.detail = format!("passed although a failure is declared: {}", xfail.reason);
             (outcome.verdict, outcome.outcome) = (Verdict::Fail, "xpass".into());
         }
-        Verdict::Skip | Verdict::Infra => {}
+        Verdict::Skip | Verdict::Infra | Verdict::Flaky | Verdict::Quarantined => {}
     }
 }
 

@@ -174,6 +174,22 @@ impl Session {
         self.plan(keys, &Call { fusion, bindings: &bindings, args, alignments: &alignments }, trace)
     }
 
+    /// Does ahead of a run all that needs no data: as [`Session::compile_at`], and
+    /// on a GPU also compiles and loads the kernel's code.
+    pub fn preload(
+        &self,
+        fusion: &Fusion,
+        args: &[ArgMeta],
+        alignments: &[u32],
+        trace: &dyn Trace,
+    ) -> Result<Arc<Plan>> {
+        let plan = self.compile_at(fusion, args, alignments, trace)?;
+        if let Backend::Gpu(gpu) = &self.backend {
+            gpu.load(&self.cx(trace), &plan)?;
+        }
+        Ok(plan)
+    }
+
     /// Compiles if needed and runs once.
     pub fn run(&self, fusion: &Fusion, args: &[Arg], trace: &dyn Trace) -> Result<RunOutcome> {
         let ready = self.ready(fusion, args, trace)?;

@@ -50,7 +50,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
             print(&text);
             Ok(exit::OK)
         }
-        Parsed::Worker { fd, crumb_fd } => Ok(crate::worker::main(fd, crumb_fd)),
+        Parsed::Worker { fd, crumb_fd, evidence_fd } => Ok(crate::worker::main(fd, crumb_fd, evidence_fd)),
         Parsed::Args(args) => args::run(&args),
     });
     result.unwrap_or_else(|failure| {

@@ -1,11 +1,12 @@
 //! One worker process: spawn, run a case, end it one way or the other.
 
 use super::capture::Capture;
+use super::job::Job;
 use super::postmortem::{self, Cause};
-use super::queue::Job;
 use super::{Death, RunPlan, SlotSpec};
 use crate::case::Case;
 use crate::crumb::Page;
+use crate::evidence::area::Area;
 use crate::os;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::{Outcome, clip};
@@ -48,6 +49,7 @@ pub(super) struct Worker {
     child: Child,
     receiver: Receiver,
     page: Page,
+    area: Area,
     stdout: Capture,
     stderr: Capture,
     prior: Vec<String>,
@@ -92,8 +94,11 @@ impl Worker {
         let _ = ours.set_write_timeout(Some(Duration::from_secs(10)));
         let page = Page::create().map_err(|e| failed("cannot make a breadcrumb page", e))?;
         let mut command = command(&id, slot, plan).map_err(|e| failed("cannot prepare a worker", e))?;
-        let fds = [theirs.as_raw_fd(), page.raw_fd()];
-        command.arg("--fd").arg(fds[0].to_string()).arg("--crumb-fd").arg(fds[1].to_string());
+        let area = Area::create().map_err(|e| failed("cannot make an area for evidence", e))?;
+        let fds = [theirs.as_raw_fd(), page.raw_fd(), area.raw_fd()];
+        for (option, fd) in ["--fd", "--crumb-fd", "--evidence-fd"].iter().zip(fds) {
+            command.arg(option).arg(fd.to_string());
+        }
         let mut child = os::spawn_tied(&mut command, &fds).map_err(|e| failed("cannot start a worker", e))?;
         drop(theirs);
         let stdout = Capture::start(child.stdout.take());
@@ -103,6 +108,7 @@ impl Worker {
             child,
             receiver: Receiver::new(ours),
             page,
+            area,
             stdout,
             stderr,
             prior: Vec::new(),
@@ -122,7 +128,7 @@ impl Worker {
     }
 
     fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant) -> Result<(), NoWorker> {
-        let init = ToWorker::Init { device: slot.device.clone(), seed: plan.seed };
+        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone() };
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
             match self.receiver.next(Some(deadline)) {
@@ -150,20 +156,38 @@ impl Worker {
         Err(NoWorker::Failed(format!("{} ({how}) {}", result.err().unwrap_or_default(), stderr.trim())))
     }
 
+    /// Has coming cases compiled ahead. A worker that cannot be told will be
+    /// found out by the next case.
+    pub(super) fn prepare<'c>(&self, cases: impl Iterator<Item = &'c Case>) {
+        let cases: Vec<Case> = cases.cloned().collect();
+        if !cases.is_empty() {
+            let _ = send(self.receiver.stream(), &ToWorker::Ahead { cases });
+        }
+    }
+
     /// Runs one case.
-    pub(super) fn run(&mut self, job: &Job, attempt: u32, plan: &RunPlan) -> Attempt {
+    pub(super) fn run(&mut self, job: &Job, plan: &RunPlan) -> Attempt {
         self.stdout.mark();
         self.stderr.mark();
         let case = &job.case;
         let own = case.timeout_ms.map(Duration::from_millis);
         let limit = plan.forced_timeout.or(own).unwrap_or(plan.default_timeout);
-        let message = ToWorker::Run { case: Box::new(Case::clone(case)), attempt, mode: plan.mode, bless: plan.bless };
+        let attempt = job.attempt;
+        let message = ToWorker::Run {
+            case: Box::new(Case::clone(case)),
+            attempt,
+            repeat: job.repeat,
+            seed: job.seed,
+            mode: plan.mode,
+            bless: plan.bless,
+        };
         if let Err(error) = send(self.receiver.stream(), &message) {
             self.kill();
             return Attempt::NotBegun(format!("the worker was gone: {error}"));
         }
         let deadline = Instant::now() + limit;
         let mut begun = false;
+        let mut stop_at = None;
         loop {
             let tick = (Instant::now() + TICK).min(deadline);
             let cause = match self.receiver.next(Some(tick)) {
@@ -180,8 +204,13 @@ impl Worker {
                 }
                 Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit },
                 Err(Broken::Timeout) if plan.stop.load(Ordering::Relaxed) != 0 => {
-                    self.kill();
-                    return Attempt::Stopped;
+                    // A case that is about to end may do so.
+                    let end = *stop_at.get_or_insert_with(|| Instant::now() + plan.grace);
+                    if Instant::now() >= end {
+                        self.kill();
+                        return Attempt::Stopped;
+                    }
+                    continue;
                 }
                 Err(Broken::Timeout) => continue,
                 Err(Broken::Eof) if !begun => {
@@ -214,6 +243,7 @@ impl Worker {
         death.unkillable = matches!(self.child.try_wait(), Ok(None));
         if matches!(cause, Cause::Died) {
             postmortem::fill(&mut death, status);
+            postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
         }
         let wait = Duration::from_millis(200);
         death.stderr_tail = tail(&self.stderr.text(wait));

@@ -1,20 +1,30 @@
-//! The dispatcher: a queue, one thread and one worker process for each slot,
-//! and events for whoever records and shows them.
+//! The dispatcher: one thread and one worker process for each slot, a
+//! [`Source`] that says what each of them runs next, and events for whoever
+//! records and shows them.
+//!
+//! A [`Job`] that a slot took is settled or put back exactly once; so no case is
+//! lost, whatever happens to workers, devices and the run.
 
 mod capture;
 mod handle;
+mod job;
+mod judge;
 mod pool;
 mod postmortem;
 mod queue;
 mod slot;
+mod source;
 
+pub(crate) use job::{CaseResult, Conclusion, Job};
+pub(crate) use judge::Retries;
 pub(crate) use pool::run;
-pub(crate) use queue::{Known, order};
+pub(crate) use queue::{Known, Policy, Queue, order};
+pub(crate) use source::{Settled, Source, Take};
 
 use crate::case::Case;
 use crate::crumb::Crumb;
-use crate::proto::{DeviceSpec, Mode};
-use crate::verdict::Outcome;
+use crate::evidence::{Frame, Stack};
+use crate::proto::{DeviceSpec, Knobs, Mode};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,8 +37,31 @@ pub(crate) enum Isolation {
     /// Never.
     #[default]
     Worker,
+    /// After so many cases.
+    Batch(u64),
     /// After each case.
     Case,
+}
+
+impl Isolation {
+    /// Cases after which a worker is replaced.
+    pub(crate) fn limit(self) -> u64 {
+        match self {
+            Isolation::Worker => u64::MAX,
+            Isolation::Batch(count) => count,
+            Isolation::Case => 1,
+        }
+    }
+}
+
+impl std::fmt::Display for Isolation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Isolation::Worker => f.write_str("worker"),
+            Isolation::Batch(count) => write!(f, "batch:{count}"),
+            Isolation::Case => f.write_str("case"),
+        }
+    }
 }
 
 /// Where cases run: one worker process at a time.
@@ -45,9 +78,8 @@ pub(crate) struct SlotSpec {
 #[derive(Clone, Debug)]
 pub(crate) struct RunPlan {
     pub(crate) slots: Vec<SlotSpec>,
-    /// In the order in which they are started.
-    pub(crate) cases: Vec<Arc<Case>>,
-    pub(crate) seed: u64,
+    /// What workers do differently from the usual.
+    pub(crate) knobs: Knobs,
     /// Time of a case unless it has its own; the command line's wins over both.
     pub(crate) default_timeout: Duration,
     pub(crate) forced_timeout: Option<Duration>,
@@ -56,6 +88,8 @@ pub(crate) struct RunPlan {
     pub(crate) mode: Mode,
     pub(crate) bless: bool,
     pub(crate) isolation: Isolation,
+    /// Cases after which a worker is replaced although it is well.
+    pub(crate) recycle: Option<u64>,
     /// The binary that workers run: this harness.
     pub(crate) worker_exe: PathBuf,
     /// Private folders of workers are made here.
@@ -69,7 +103,26 @@ pub(crate) struct RunPlan {
 pub(crate) struct Death {
     pub(crate) signal: Option<String>,
     pub(crate) exit_code: Option<i32>,
+    /// What a handler in the worker saw first, where that differs: a stack
+    /// overflow is a segmentation fault that ends as an abort.
+    pub(crate) caught: Option<String>,
+    /// Why the kernel sent it, and the address that it is about.
+    pub(crate) si_code: Option<i32>,
+    pub(crate) reason: String,
+    pub(crate) overflow: bool,
+    pub(crate) fault_addr: Option<String>,
+    /// The thread that crashed: name and id.
+    pub(crate) thread: Option<String>,
+    /// Its stack, innermost call first.
+    pub(crate) frames: Vec<Frame>,
+    /// Calls in the middle of the stack that are left out.
+    pub(crate) frames_left_out: usize,
+    /// Stacks of the threads of a hanging worker.
+    pub(crate) stacks: Vec<Stack>,
+    /// Where the thread that crashed was, else where the case's own was.
     pub(crate) crumb: Crumb,
+    /// Where the other lanes were, if any.
+    pub(crate) lanes: Vec<Crumb>,
     pub(crate) stderr_tail: String,
     pub(crate) stdout_tail: String,
     /// Cases the worker had run before, the last one last.
@@ -77,21 +130,6 @@ pub(crate) struct Death {
     /// States of the threads of a hanging worker, as in `/proc`.
     pub(crate) threads: String,
     pub(crate) unkillable: bool,
-}
-
-/// One finished attempt.
-#[derive(Clone, Debug)]
-pub(crate) struct CaseResult {
-    pub(crate) case: Arc<Case>,
-    pub(crate) slot: usize,
-    pub(crate) worker: String,
-    pub(crate) attempt: u32,
-    /// The how manyth case of its worker, from 0.
-    pub(crate) position: u64,
-    pub(crate) start_ns: u64,
-    pub(crate) dur_ns: u64,
-    pub(crate) outcome: Outcome,
-    pub(crate) death: Option<Death>,
 }
 
 /// What happens during a run, in order for each slot.
@@ -113,7 +151,10 @@ pub(crate) enum Event {
         slot: usize,
         case: Arc<Case>,
     },
+    /// An attempt has ended.
     Finished(Box<CaseResult>),
+    /// The verdict on a case is known.
+    Concluded(Box<Conclusion>),
     Ended {
         slot: usize,
         worker: String,

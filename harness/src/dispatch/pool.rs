@@ -1,23 +1,21 @@
 //! Runs a plan: starts the slots, passes their events on, and accounts for
 //! every case: one that no slot could take is reported too.
 
-use super::queue::Queue;
 use super::slot::Slot;
-use super::{CaseResult, Event, RunPlan};
-use crate::verdict::{Outcome, Verdict};
+use super::source::Source;
+use super::{Event, RunPlan};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Runs all cases. `on_event` is called on this thread, in the order of arrival.
-pub(crate) fn run(plan: &RunPlan, on_event: &mut dyn FnMut(Event)) {
-    let queue = Queue::new(&plan.cases);
+/// Runs what `source` gives. `on_event` is called on this thread, in the order of arrival.
+pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
     let started = Instant::now();
     let (sender, events) = channel();
     let mut reasons = Vec::new();
     std::thread::scope(|scope| {
         for index in 0..plan.slots.len() {
-            let slot = Slot { index, plan, queue: &queue, events: sender.clone(), started };
+            let slot = Slot { index, plan, source, events: sender.clone(), started };
             scope.spawn(move || slot.serve());
         }
         drop(sender);
@@ -35,27 +33,7 @@ pub(crate) fn run(plan: &RunPlan, on_event: &mut dyn FnMut(Event)) {
         }
     });
     let stopped = plan.stop.load(Ordering::Relaxed) != 0;
-    let start_ns = started.elapsed().as_nanos() as u64;
-    while let Some(job) = queue.pop() {
-        let outcome = match stopped {
-            true => Outcome::of(Verdict::Skip, "not_run.cancelled", "the run was stopped before this case"),
-            false => Outcome::of(
-                Verdict::Infra,
-                "infra.worker_spawn",
-                format!("no worker was left to run it: {}", reasons.join("; ")),
-            ),
-        };
-        let (slot, worker) = (0, String::new());
-        on_event(Event::Finished(Box::new(CaseResult {
-            case: job.case,
-            slot,
-            worker,
-            attempt: 0,
-            position: 0,
-            start_ns,
-            dur_ns: 0,
-            outcome,
-            death: None,
-        })));
+    for conclusion in source.rest(stopped, &reasons.join("; ")) {
+        on_event(Event::Concluded(Box::new(conclusion)));
     }
 }

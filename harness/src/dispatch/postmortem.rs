@@ -1,9 +1,13 @@
 //! From the remains of a worker to the outcome of its case.
 
 use super::Death;
+use crate::crumb::Page;
+use crate::escape::escape;
+use crate::evidence::{self, area::Area};
 use crate::os::signal_name;
 use crate::verdict::{Outcome, Verdict};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -21,6 +25,21 @@ pub(super) enum Cause {
 pub(super) fn fill(death: &mut Death, status: Option<ExitStatus>) {
     death.signal = status.and_then(|s| s.signal()).map(signal_name);
     death.exit_code = status.and_then(|s| s.code());
+}
+
+/// What the worker's signal handler saw of its crash.
+pub(super) fn crash(death: &mut Death, area: &Area, page: &Page, exe: &Path) {
+    let Some(raw) = area.crash() else { return };
+    death.si_code = Some(raw.si_code);
+    death.caught = Some(signal_name(raw.signal));
+    (death.reason, death.overflow) = (raw.reason(), raw.is_overflow());
+    death.fault_addr = raw.has_address().then(|| format!("{:#x}", raw.fault_addr));
+    death.thread = Some(format!("{} ({})", raw.name, raw.thread));
+    death.crumb = page.of_thread(raw.thread).unwrap_or_else(|| page.read());
+    let lane = death.crumb.lane;
+    death.lanes = page.lanes().into_iter().filter(|crumb| crumb.lane != lane).collect();
+    let stack = evidence::stacks(&[raw], &area.maps(), exe).pop().unwrap_or_default();
+    (death.frames, death.frames_left_out) = (stack.frames, stack.left_out);
 }
 
 /// Verdict, stable name and reason.
@@ -44,21 +63,22 @@ pub(super) fn outcome(cause: &Cause, death: &Death) -> Outcome {
         ),
         Cause::Died => {
             let (name, how) = match (&death.signal, death.exit_code) {
-                (Some(signal), _) => signal_outcome(signal, &death.stderr_tail),
+                (Some(signal), _) => signal_outcome(signal, death),
                 (None, Some(code)) => {
                     ("crash.exit_early", format!("the worker exited with code {code} before the end of the case"))
                 }
                 (None, None) => ("crash.protocol", "the worker closed its socket and lived on".to_string()),
             };
-            Outcome::of(Verdict::Crash, name, format!("{how} {place}{}", tail(death)))
+            Outcome::of(Verdict::Crash, name, format!("{how} {place}{}{}", stack(death), tail(death)))
         }
     }
 }
 
-fn signal_outcome(signal: &str, stderr: &str) -> (&'static str, String) {
+fn signal_outcome(signal: &str, death: &Death) -> (&'static str, String) {
     let upper = signal.to_uppercase();
+    let overflow = death.overflow || death.stderr_tail.contains("has overflowed its stack");
     let name = match signal {
-        "sigabrt" if stderr.contains("has overflowed its stack") => "crash.stack_overflow",
+        "sigabrt" | "sigsegv" | "sigbus" if overflow => "crash.stack_overflow",
         "sigabrt" => "crash.abort",
         "sigsegv" => "crash.sigsegv",
         "sigbus" => "crash.sigbus",
@@ -69,8 +89,20 @@ fn signal_outcome(signal: &str, stderr: &str) -> (&'static str, String) {
     };
     match name {
         "crash.killed_external" => (name, format!("the worker was killed by {upper}, not by the harness,")),
-        _ => (name, format!("the worker died of {upper}")),
+        "crash.stack_overflow" => (name, format!("a stack overflow{}, ended by {upper},", thread(death))),
+        _ if death.reason.is_empty() => (name, format!("the worker died of {upper}{}", thread(death))),
+        _ => (name, format!("the worker died of {upper} ({}){}", death.reason, thread(death))),
     }
+}
+
+fn thread(death: &Death) -> String {
+    death.thread.as_ref().map_or_else(String::new, |thread| format!(" in thread {}", escape(thread, "")))
+}
+
+fn stack(death: &Death) -> String {
+    const SHOWN: usize = 8;
+    let lines = evidence::lines(&death.frames, death.frames_left_out, SHOWN);
+    if lines.is_empty() { String::new() } else { format!("\nstack:\n  {}", lines.join("\n  ")) }
 }
 
 /// `in phase launch (kernel_x)`.

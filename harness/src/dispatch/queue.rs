@@ -1,32 +1,178 @@
-//! The order of cases and the queue that all slots share.
+//! The queue of `run`: one for all slots. It keeps the account of every case
+//! from its first attempt to its verdict.
 
+use super::job::{CaseResult, Conclusion, Job};
+use super::judge::{Again, Retries, Step, Track};
+use super::source::{Settled, Source, Take};
 use crate::case::Case;
+use crate::verdict::{Outcome, Verdict, apply_xfail};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-/// A case that waits.
+/// How a run goes about its cases.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
-    pub(super) case: Arc<Case>,
-    /// Times that a worker died on receiving it, before the case began.
-    pub(super) strikes: u32,
+pub(crate) struct Policy {
+    pub(crate) seed: u64,
+    pub(crate) retries: Retries,
+    /// Cases that may be retried: where everything fails, retries tell nothing.
+    pub(crate) retried_cases: usize,
+    /// Failed cases after which no further one is started.
+    pub(crate) fail_fast: Option<usize>,
+    /// Moment after which no further case is started.
+    pub(crate) deadline: Option<Instant>,
+    /// For declared failures that run out.
+    pub(crate) today: String,
+    /// The device of each slot, by name: slots with equal names share one.
+    pub(crate) devices: Vec<String>,
 }
 
 /// The shared queue.
-pub(super) struct Queue(Mutex<VecDeque<Job>>);
+pub(crate) struct Queue {
+    policy: Policy,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    /// Taken and neither settled nor put back.
+    in_flight: usize,
+    tracks: BTreeMap<String, Track>,
+    retried: usize,
+    failed: usize,
+    /// Slots that still take jobs.
+    live: Vec<bool>,
+}
 
 impl Queue {
-    pub(super) fn new(cases: &[Arc<Case>]) -> Self {
-        Self(Mutex::new(cases.iter().map(|case| Job { case: case.clone(), strikes: 0 }).collect()))
+    pub(crate) fn new(cases: &[Arc<Case>], policy: Policy) -> Self {
+        let waiting = cases.iter().map(|case| Job::new(case.clone(), policy.seed)).collect();
+        let live = vec![true; policy.devices.len()];
+        Self { policy, state: Mutex::new(State { waiting, live, ..State::default() }) }
     }
-    pub(super) fn pop(&self) -> Option<Job> {
-        self.lock().pop_front()
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    pub(super) fn put_back(&self, job: Job) {
-        self.lock().push_front(job);
+
+    /// Why no further case is started, if none is.
+    fn closed(&self, state: &State) -> Option<(&'static str, String)> {
+        if let Some(most) = self.policy.fail_fast.filter(|most| state.failed >= *most) {
+            let plural = if most == 1 { "one failure" } else { "the failures" };
+            return Some(("not_run.fail_fast", format!("the run ends after {plural} that --fail-fast allows")));
+        }
+        let late = self.policy.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        late.then(|| ("skip.deadline", "the time of --deadline was over".into()))
     }
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Job>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+
+    /// Whether the slot should leave the job to another one.
+    fn unsuited(&self, state: &State, slot: usize, job: &Job) -> bool {
+        let device = |slot: usize| self.policy.devices.get(slot);
+        let others = |suited: &dyn Fn(usize) -> bool| {
+            state.live.iter().enumerate().any(|(other, live)| *live && other != slot && suited(other))
+        };
+        if let Some(pin) = job.pin
+            && pin != slot
+        {
+            return others(&|other| other == pin);
+        }
+        job.avoid.is_some_and(|avoid| device(avoid) == device(slot) && others(&|other| device(other) != device(avoid)))
+    }
+
+    fn pop(&self, state: &mut State, slot: usize) -> Option<Job> {
+        let at = state.waiting.iter().position(|job| !self.unsuited(state, slot, job))?;
+        let job = state.waiting.remove(at)?;
+        state.in_flight += 1;
+        Some(job)
+    }
+
+    fn requeue(&self, state: &mut State, job: &Job, result: &CaseResult, again: Again) {
+        let mut next = job.clone();
+        match again.repeat {
+            true => next.repeat += 1,
+            false => next.attempt += 1,
+        }
+        (next.fresh, next.alone, next.strikes) = (again.fresh, again.alone, 0);
+        next.avoid = again.elsewhere.then_some(result.slot).filter(|slot| *slot != usize::MAX);
+        state.waiting.push_front(next);
+    }
+}
+
+impl Source for Queue {
+    fn take(&self, slot: usize) -> Take {
+        let mut state = self.lock();
+        if self.closed(&state).is_some() {
+            return Take::Done;
+        }
+        match self.pop(&mut state, slot) {
+            Some(job) => Take::Job(Box::new(job)),
+            None if state.waiting.is_empty() && state.in_flight == 0 => Take::Done,
+            None => Take::Wait,
+        }
+    }
+
+    fn ahead(&self, slot: usize, count: usize) -> Vec<Job> {
+        let mut state = self.lock();
+        // Near the end of the run a reserved case might keep another slot idle.
+        let spare = state.waiting.len().saturating_sub(4 * count * self.policy.devices.len());
+        let plain = |job: &Job| !job.fresh && !job.alone && job.attempt == 0;
+        let mut jobs = Vec::new();
+        while jobs.len() < count.min(spare) && state.waiting.front().is_some_and(plain) {
+            let Some(job) = self.pop(&mut state, slot) else { break };
+            jobs.push(job);
+        }
+        jobs
+    }
+
+    fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
+        apply_xfail(&mut result.outcome, job.case.xfail.as_ref(), &self.policy.today);
+        let mut state = self.lock();
+        state.in_flight -= 1;
+        let mut track = state.tracks.remove(&job.case.id).unwrap_or_default();
+        let again_before = track.retried();
+        let may_retry = again_before || state.retried < self.policy.retried_cases;
+        match track.step(result, &self.policy.retries, may_retry) {
+            Step::Again(again) => {
+                state.retried += usize::from(!again_before && result.outcome.verdict != Verdict::Infra);
+                self.requeue(&mut state, job, result, again);
+                state.tracks.insert(job.case.id.clone(), track);
+                Settled::Again
+            }
+            Step::Conclude(conclusion) => {
+                let failed = conclusion.verdict.is_failure() && conclusion.verdict != Verdict::Flaky;
+                state.failed += usize::from(failed);
+                Settled::Concluded(conclusion)
+            }
+        }
+    }
+
+    fn put_back(&self, job: Job) {
+        let mut state = self.lock();
+        state.in_flight -= 1;
+        state.waiting.push_front(job);
+    }
+
+    fn leave(&self, slot: usize) {
+        if let Some(live) = self.lock().live.get_mut(slot) {
+            *live = false;
+        }
+    }
+
+    fn rest(&self, stopped: bool, reason: &str) -> Vec<Conclusion> {
+        let mut state = self.lock();
+        let outcome = match (stopped, self.closed(&state)) {
+            (true, _) => Outcome::of(Verdict::Skip, "not_run.cancelled", "the run was stopped before this case"),
+            (_, Some((name, why))) => Outcome::of(Verdict::Skip, name, why),
+            _ => Outcome::of(Verdict::Infra, "infra.worker_spawn", format!("no worker was left to run it: {reason}")),
+        };
+        let jobs = std::mem::take(&mut state.waiting);
+        let conclude = |job: Job| {
+            // What earlier attempts showed is not forgotten for want of another one.
+            let earlier = state.tracks.remove(&job.case.id).and_then(Track::so_far);
+            earlier.unwrap_or_else(|| Conclusion::single(job.result(outcome.clone())))
+        };
+        jobs.into_iter().map(conclude).collect()
     }
 }
 
@@ -50,14 +196,111 @@ pub(crate) fn order(cases: &mut [Arc<Case>], known: &BTreeMap<String, Known>) {
 mod tests {
     use super::*;
 
+    fn case(id: &str) -> Arc<Case> {
+        Arc::new(Case { id: id.into(), ..Case::default() })
+    }
+
+    fn queue(ids: &[&str], devices: &[&str], change: impl FnOnce(&mut Policy)) -> Queue {
+        let mut policy = Policy {
+            seed: 7,
+            retries: Retries { flaky_runs: 0, ..Retries::USUAL },
+            retried_cases: 50,
+            fail_fast: None,
+            deadline: None,
+            today: String::new(),
+            devices: devices.iter().map(|name| (*name).to_string()).collect(),
+        };
+        change(&mut policy);
+        Queue::new(&ids.iter().map(|id| case(id)).collect::<Vec<_>>(), policy)
+    }
+
+    #[track_caller]
+    fn take(queue: &Queue, slot: usize, wanted: &str) -> Job {
+        match queue.take(slot) {
+            Take::Job(job) => {
+                assert_eq!(job.case.id, wanted);
+                *job
+            }
+            other => panic!("{other:?} instead of {wanted}"),
+        }
+    }
+
+    fn settle(queue: &Queue, slot: usize, job: &Job, verdict: Verdict) -> Option<Verdict> {
+        let mut result = job.result(Outcome::of(verdict, verdict.name(), ""));
+        result.slot = slot;
+        match queue.settle(job, &mut result) {
+            Settled::Concluded(conclusion) => Some(conclusion.verdict),
+            _ => None,
+        }
+    }
+
     #[test]
     fn failed_then_unknown_then_longest() {
-        let case = |id: &str| Arc::new(Case { id: id.into(), ..Case::default() });
         let mut cases: Vec<_> = ["short", "new", "long", "broken", "newer"].map(case).to_vec();
         let entry = |id: &str, dur_ns, failed| (id.to_string(), Known { dur_ns: Some(dur_ns), failed });
         let known = BTreeMap::from([entry("short", 1, false), entry("long", 9, false), entry("broken", 5, true)]);
         order(&mut cases, &known);
         let ids: Vec<&str> = cases.iter().map(|case| case.id.as_str()).collect();
         assert_eq!(ids, ["broken", "new", "newer", "long", "short"]);
+    }
+
+    #[test]
+    fn the_second_retry_goes_to_another_device_if_one_is_left() {
+        let queue = queue(&["a"], &["g0", "g0", "g1"], |_| {});
+        let first = take(&queue, 0, "a");
+        assert!(matches!(queue.take(2), Take::Wait));
+        assert_eq!(settle(&queue, 0, &first, Verdict::Fail), None);
+        let second = take(&queue, 0, "a");
+        assert!(second.fresh && second.attempt == 1);
+        assert_eq!(settle(&queue, 0, &second, Verdict::Fail), None);
+        assert!(matches!(queue.take(1), Take::Wait));
+        let third = take(&queue, 2, "a");
+        queue.put_back(third);
+        queue.leave(2);
+        let third = take(&queue, 1, "a");
+        assert_eq!(settle(&queue, 1, &third, Verdict::Fail), Some(Verdict::Fail));
+        assert!(matches!(queue.take(0), Take::Done));
+    }
+
+    #[test]
+    fn fail_fast_and_deadline_close_the_queue() {
+        let fast = queue(&["a", "b"], &["g0"], |policy| {
+            (policy.fail_fast, policy.retries) = (Some(1), Retries::NONE);
+        });
+        let job = take(&fast, 0, "a");
+        assert_eq!(settle(&fast, 0, &job, Verdict::Crash), Some(Verdict::Crash));
+        assert!(matches!(fast.take(0), Take::Done));
+        let rest = fast.rest(false, "");
+        assert_eq!((rest.len(), rest[0].outcomes[0].as_str()), (1, "not_run.fail_fast"));
+        let late = queue(&["a"], &["g0"], |policy| policy.deadline = Some(Instant::now()));
+        assert!(matches!(late.take(0), Take::Done));
+        assert_eq!(late.rest(false, "")[0].outcomes[0], "skip.deadline");
+    }
+
+    #[test]
+    fn what_failed_before_the_devices_were_lost_is_a_failure() {
+        let queue = queue(&["a", "b"], &["g0"], |_| {});
+        let job = take(&queue, 0, "a");
+        assert_eq!(settle(&queue, 0, &job, Verdict::Fail), None);
+        queue.leave(0);
+        let verdicts: Vec<_> =
+            queue.rest(false, "the GPU is gone").iter().map(|c| (c.case.id.clone(), c.verdict)).collect();
+        assert_eq!(verdicts, [("a".to_string(), Verdict::Fail), ("b".to_string(), Verdict::Infra)]);
+    }
+
+    #[test]
+    fn jobs_are_taken_ahead_only_while_there_are_many() {
+        let ids: Vec<String> = (0..40).map(|i| i.to_string()).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let queue = queue(&ids, &["g0", "g1"], |_| {});
+        let mut taken = 0;
+        loop {
+            let jobs = queue.ahead(0, 4);
+            if jobs.is_empty() {
+                break;
+            }
+            taken += jobs.len();
+        }
+        assert_eq!(taken, 8);
     }
 }

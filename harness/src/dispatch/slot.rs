@@ -2,9 +2,11 @@
 //! a worker when the thread that spawned it ends.
 
 use super::handle::{Attempt, NoWorker, Worker};
-use super::queue::{Job, Queue};
-use super::{CaseResult, Death, Event, Isolation, RunPlan};
+use super::job::{CaseResult, Job};
+use super::source::{Settled, Source, Take};
+use super::{Death, Event, RunPlan};
 use crate::verdict::{Outcome, Verdict};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -13,13 +15,24 @@ use std::time::{Duration, Instant};
 const SPAWN_TRIES: u32 = 3;
 /// Workers in a row that may die on receiving one case, before it began.
 const STRIKES: u32 = 3;
+/// How long a slot without work sleeps before it asks again, at most.
+const MAX_NAP: Duration = Duration::from_millis(20);
 
 pub(super) struct Slot<'a> {
     pub(super) index: usize,
     pub(super) plan: &'a RunPlan,
-    pub(super) queue: &'a Queue,
+    pub(super) source: &'a dyn Source,
     pub(super) events: Sender<Event>,
     pub(super) started: Instant,
+}
+
+/// What the slot holds between two cases.
+#[derive(Default)]
+struct Hand {
+    worker: Option<Worker>,
+    /// Jobs taken ahead, which the worker prepares.
+    ahead: VecDeque<Job>,
+    spawned: u32,
 }
 
 impl Slot<'_> {
@@ -32,24 +45,60 @@ impl Slot<'_> {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Takes cases until there are none, or until no worker can be had.
+    fn stopped(&self) -> bool {
+        self.plan.stop.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes jobs until there are none, or until no worker can be had.
     pub(super) fn serve(self) {
-        let mut worker: Option<Worker> = None;
-        let mut spawned = 0;
-        while self.plan.stop.load(Ordering::Relaxed) == 0 {
-            let Some(job) = self.queue.pop() else { break };
-            let live = match worker.take() {
+        let mut hand = Hand::default();
+        while let Some(job) = self.next(&mut hand) {
+            let live = match self.worker_for(&job, &mut hand) {
                 Some(live) => live,
-                None => match self.spawn(&mut spawned) {
-                    Some(live) => live,
-                    None => return self.queue.put_back(job),
-                },
+                None => {
+                    self.source.put_back(job);
+                    break;
+                }
             };
-            worker = self.attempt(live, job);
+            hand.worker = self.attempt(live, job, &mut hand.ahead);
         }
-        if let Some(live) = worker {
-            self.end(live, "the queue is empty");
+        // The first of them was to be the next one.
+        hand.ahead.into_iter().rev().for_each(|job| self.source.put_back(job));
+        self.source.leave(self.index);
+        if let Some(live) = hand.worker {
+            self.end(live, "nothing is left to run");
         }
+    }
+
+    /// The next job; waits while there may be one.
+    fn next(&self, hand: &mut Hand) -> Option<Job> {
+        let mut nap = Duration::from_micros(200);
+        while !self.stopped() {
+            if let Some(job) = hand.ahead.pop_front() {
+                return Some(job);
+            }
+            match self.source.take(self.index) {
+                Take::Job(job) => return Some(*job),
+                Take::Done => return None,
+                Take::Wait => {
+                    std::thread::sleep(nap);
+                    nap = (2 * nap).min(MAX_NAP);
+                }
+            }
+        }
+        None
+    }
+
+    /// The worker at hand if it suits the job, else a new one.
+    fn worker_for(&self, job: &Job, hand: &mut Hand) -> Option<Worker> {
+        match hand.worker.take() {
+            Some(live) if (job.fresh || job.alone) && live.cases_run > 0 => {
+                self.end(live, "the next case needs a fresh worker");
+            }
+            Some(live) => return Some(live),
+            None => {}
+        }
+        self.spawn(&mut hand.spawned)
     }
 
     /// A fresh worker, or none after several tries: the slot is retired then.
@@ -81,7 +130,7 @@ impl Slot<'_> {
                 }
                 Err(NoWorker::Failed(reason)) => last = reason,
             }
-            if self.plan.stop.load(Ordering::Relaxed) != 0 {
+            if self.stopped() {
                 return None;
             }
             std::thread::sleep(Duration::from_millis(50) * try_index);
@@ -91,44 +140,29 @@ impl Slot<'_> {
     }
 
     /// Runs one case; the worker comes back if it can go on.
-    fn attempt(&self, mut live: Worker, mut job: Job) -> Option<Worker> {
+    fn attempt(&self, mut live: Worker, mut job: Job, ahead: &mut VecDeque<Job>) -> Option<Worker> {
         self.tell(Event::Started { slot: self.index, case: job.case.clone() });
+        if !job.alone {
+            self.look_ahead(&mut live, ahead);
+        }
         let start_ns = self.now();
         let position = live.cases_run;
-        let number = job.strikes;
-        let attempt = live.run(&job, number, self.plan);
-        let finish = |outcome: Outcome, death: Option<Death>| {
+        let attempt = live.run(&job, self.plan);
+        let finish = |job: &Job, outcome: Outcome, death: Option<Death>| {
             let dur_ns = self.now() - start_ns;
-            let worker = live.id.clone();
-            let case = job.case.clone();
-            self.tell(Event::Finished(Box::new(CaseResult {
-                case,
-                slot: self.index,
-                worker,
-                attempt: number,
-                position,
-                start_ns,
-                dur_ns,
-                outcome,
-                death,
-            })));
+            let mut result = job.result(outcome);
+            (result.slot, result.worker, result.position) = (self.index, live.id.clone(), position);
+            (result.start_ns, result.dur_ns, result.death) = (start_ns, dur_ns, death);
+            self.settle(job, result);
         };
         match attempt {
             Attempt::Ended(outcome, tainted) => {
-                finish(outcome, None);
-                if tainted {
-                    self.end(live, "tainted by a panic or a failed CUDA call");
-                    return None;
-                }
-                if self.plan.isolation == Isolation::Case {
-                    self.end(live, "one case a worker");
-                    return None;
-                }
-                Some(live)
+                finish(&job, outcome, None);
+                self.keep(live, tainted, job.alone)
             }
             Attempt::Lost(outcome, death) => {
                 let reason = outcome.outcome.clone();
-                finish(outcome, Some(*death));
+                finish(&job, outcome, Some(*death));
                 self.gone(live, &reason);
                 None
             }
@@ -136,19 +170,52 @@ impl Slot<'_> {
                 job.strikes += 1;
                 if job.strikes >= STRIKES {
                     let detail = format!("{STRIKES} workers died on receiving the case: {why}");
-                    finish(Outcome::of(Verdict::Crash, "crash.before_begin", detail), None);
+                    finish(&job, Outcome::of(Verdict::Crash, "crash.before_begin", detail), None);
                 } else {
-                    self.queue.put_back(job);
+                    self.source.put_back(job);
                 }
                 self.gone(live, &why);
                 None
             }
             Attempt::Stopped => {
-                self.queue.put_back(job);
+                self.source.put_back(job);
                 self.gone(live, "the run was stopped");
                 None
             }
         }
+    }
+
+    /// Has the worker prepare coming cases, if it has threads for that.
+    fn look_ahead(&self, live: &mut Worker, ahead: &mut VecDeque<Job>) {
+        let wanted = 2 * self.plan.knobs.compile_threads as usize;
+        let missing = wanted.saturating_sub(ahead.len());
+        if 2 * missing <= wanted {
+            return;
+        }
+        ahead.extend(self.source.ahead(self.index, missing));
+        live.prepare(ahead.iter().map(|job| &*job.case));
+    }
+
+    fn settle(&self, job: &Job, mut result: CaseResult) {
+        let settled = self.source.settle(job, &mut result);
+        self.tell(Event::Finished(Box::new(result)));
+        if let Settled::Concluded(conclusion) = settled {
+            self.tell(Event::Concluded(conclusion));
+        }
+    }
+
+    /// The worker, unless it is to be replaced.
+    fn keep(&self, live: Worker, tainted: bool, alone: bool) -> Option<Worker> {
+        let limit = self.plan.isolation.limit().min(self.plan.recycle.unwrap_or(u64::MAX));
+        let reason = match live.cases_run {
+            _ if tainted => "tainted by a panic or a failed CUDA call".to_string(),
+            _ if alone => "the case was to run alone".into(),
+            1 if limit == 1 => "one case a worker".into(),
+            run if run >= limit => format!("{limit} cases a worker"),
+            _ => return Some(live),
+        };
+        self.end(live, &reason);
+        None
     }
 
     fn end(&self, live: Worker, reason: &str) {

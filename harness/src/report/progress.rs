@@ -1,7 +1,7 @@
 //! Progress: one total bar and a line for each worker on a terminal, plain lines
 //! elsewhere. Workers never draw; everything goes through here.
 
-use crate::dispatch::CaseResult;
+use crate::dispatch::{CaseResult, Conclusion};
 use crate::verdict::Verdict;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -69,18 +69,30 @@ impl Progress {
         }
     }
 
-    pub(crate) fn finished(&mut self, result: &CaseResult) {
+    /// An attempt has ended; only one that is to be followed by another is told.
+    pub(crate) fn attempted(&mut self, result: &CaseResult) {
+        let outcome = &result.outcome;
+        if result.attempt + result.repeat > 0 && self.bars.is_none() {
+            let verdict = outcome.verdict.name();
+            let n = result.attempt + result.repeat + 1;
+            let _ = writeln!(std::io::stdout().lock(), "    try {n} of {}: {verdict}", result.case.id);
+        }
+    }
+
+    /// The verdict on a case is known.
+    pub(crate) fn concluded(&mut self, conclusion: &Conclusion) {
         self.done += 1;
-        let verdict = result.outcome.verdict;
+        let (verdict, result) = (conclusion.verdict, &conclusion.result);
         self.failed += usize::from(verdict.is_failure());
         let name = verdict.name().to_uppercase();
         let seconds = result.dur_ns as f64 / 1e9;
-        let id = &result.case.id;
+        let id = &conclusion.case.id;
+        let shown = verdict.is_failure() || matches!(verdict, Verdict::Flaky | Verdict::Quarantined);
         match &self.bars {
             Some(bars) => {
                 bars.total.set_position(self.done as u64);
                 bars.total.set_message(if self.failed > 0 { format!("{} failed", self.failed) } else { String::new() });
-                if verdict.is_failure() {
+                if shown {
                     let _ = bars.all.println(format!("{name:5} {id}  ({})", result.outcome.outcome));
                 }
             }

@@ -1,6 +1,6 @@
 //! Counts, failures, and the exit code.
 
-use crate::dispatch::CaseResult;
+use crate::dispatch::Conclusion;
 use crate::exit;
 use crate::verdict::{Outcome, Verdict};
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ struct Failed {
     /// File and line of the case.
     place: String,
     outcome: Outcome,
+    /// How often it was tried, if more than once.
+    attempts: String,
     /// The case as a file of its own.
     written: Option<PathBuf>,
 }
@@ -32,17 +34,20 @@ const SHOWN: usize = 40;
 const REASON_LINES: usize = 24;
 
 impl Summary {
-    pub(crate) fn add(&mut self, result: &CaseResult, written: Option<PathBuf>) {
-        let outcome = &result.outcome;
-        *self.counts.entry(outcome.verdict).or_default() += 1;
-        if outcome.verdict.is_failure() {
-            let case = &result.case;
+    pub(crate) fn add(&mut self, conclusion: &Conclusion, written: Option<PathBuf>) {
+        let Conclusion { case, verdict, outcomes, result, .. } = conclusion;
+        *self.counts.entry(*verdict).or_default() += 1;
+        if verdict.is_failure() || matches!(verdict, Verdict::Flaky | Verdict::Quarantined) {
             let (id, place) = (case.id.clone(), format!("{}:{}", case.file, case.line));
-            self.failures.push(Failed { id, place, outcome: outcome.clone(), written });
+            let mut outcome = result.outcome.clone();
+            outcome.verdict = *verdict;
+            let attempts = attempts_text(conclusion);
+            self.failures.push(Failed { id, place, outcome, attempts, written });
         }
-        if outcome.verdict == Verdict::Skip {
-            let reason = outcome.detail.lines().next().unwrap_or_default();
-            *self.skips.entry(format!("{}: {reason}", outcome.outcome)).or_default() += 1;
+        if *verdict == Verdict::Skip {
+            let reason = result.outcome.detail.lines().next().unwrap_or_default();
+            let name = outcomes.last().map_or("", String::as_str);
+            *self.skips.entry(format!("{name}: {reason}")).or_default() += 1;
         }
     }
 
@@ -55,7 +60,7 @@ impl Summary {
     }
 
     pub(crate) fn failed(&self) -> usize {
-        self.failures.len()
+        self.counts.iter().filter(|(verdict, _)| verdict.is_failure()).map(|(_, count)| count).sum()
     }
 
     /// The last line: exactly this form.
@@ -69,8 +74,11 @@ impl Summary {
         let mut failures: Vec<_> = self.failures.iter().collect();
         failures.sort_by(|a, b| (b.outcome.verdict, &a.id).cmp(&(a.outcome.verdict, &b.id)));
         let mut text = String::new();
-        for Failed { id, place, outcome, written } in failures.iter().take(SHOWN) {
+        for Failed { id, place, outcome, attempts, written } in failures.iter().take(SHOWN) {
             let _ = writeln!(text, "\n{} {id}  ({}, {place})", outcome.verdict.name().to_uppercase(), outcome.outcome);
+            if !attempts.is_empty() {
+                let _ = writeln!(text, "  {attempts}");
+            }
             for line in outcome.detail.lines().take(REASON_LINES) {
                 let _ = writeln!(text, "  {line}");
             }
@@ -88,18 +96,51 @@ impl Summary {
         text
     }
 
+    /// What the last line does not tell: cases that passed only when they were
+    /// repeated, and failures that the quarantine file allows. One line each.
+    pub(crate) fn other_lines(&self) -> String {
+        let mut text = String::new();
+        let lines = [
+            (Verdict::Flaky, "flaky: failed, and passed when run again; --flaky fail makes that a failure"),
+            (Verdict::Quarantined, "quarantined: failed, as the quarantine file allows"),
+        ];
+        for (verdict, what) in lines {
+            if self.count(verdict) > 0 {
+                let _ = writeln!(text, "{} {what}", self.count(verdict));
+            }
+        }
+        text
+    }
+
     /// The exit code by what happened to the cases alone.
-    pub(crate) fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self, flaky_fails: bool) -> u8 {
         if self.count(Verdict::Infra) > 0 {
             exit::INFRA
         } else if self.count(Verdict::Crash) + self.count(Verdict::Hang) > 0 {
             exit::CRASHED
         } else if self.count(Verdict::Fail) > 0 {
             exit::FAILED
+        } else if flaky_fails && self.count(Verdict::Flaky) > 0 {
+            exit::FLAKY
+        } else if self.skips.keys().any(|reason| reason.starts_with("skip.deadline")) {
+            exit::INCOMPLETE
         } else {
             exit::OK
         }
     }
+}
+
+/// `failed 2 of 20 runs: fail.numerics 2`, for a case that ran more than once.
+fn attempts_text(conclusion: &Conclusion) -> String {
+    if conclusion.outcomes.len() < 2 {
+        return String::new();
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for outcome in conclusion.outcomes.iter().filter(|outcome| *outcome != "pass") {
+        *counts.entry(outcome).or_default() += 1;
+    }
+    let counts: Vec<String> = counts.iter().map(|(outcome, count)| format!("{outcome} {count}")).collect();
+    format!("failed {} of {} runs: {}", conclusion.failures, conclusion.outcomes.len(), counts.join(", "))
 }
 
 /// The command line that repeats one case. `tail` holds the device and the like.

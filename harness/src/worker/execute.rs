@@ -22,11 +22,13 @@ use std::time::{Duration, Instant};
 pub(crate) struct Cx<'a> {
     pub(crate) device: &'a Device,
     pub(crate) crumbs: &'a CrumbWriter,
+    /// Retries and repetitions of the case before this one.
+    pub(crate) attempt: u32,
+    pub(crate) repeat: u32,
     pub(crate) seed: u64,
     pub(crate) mode: Mode,
     pub(crate) bless: bool,
     pub(crate) socket: &'a UnixStream,
-    pub(crate) attempt: u32,
     pub(crate) past: &'a fault::Past,
 }
 
@@ -36,7 +38,7 @@ impl<'a> Cx<'a> {
             seed: self.seed,
             case_id: case.id.clone(),
             attempt: self.attempt,
-            repeat: 0,
+            repeat: self.repeat,
             position: self.past.cases_run,
             ran: self.past.faults.clone(),
             sharers: 1,

@@ -1,6 +1,7 @@
 //! The worker process: runs cases one after the other on one device, and says
 //! so. It keeps its device open between cases and reads no files.
 
+mod ahead;
 mod args;
 mod bench;
 mod compare;

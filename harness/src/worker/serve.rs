@@ -1,8 +1,10 @@
 //! The worker's loop: hello, init, ready, then run until drained or cut off.
 
+use super::ahead::Ahead;
 use super::device::Device;
 use super::execute;
 use super::fault::Past;
+use crate::case::Case;
 use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
@@ -13,9 +15,11 @@ use std::sync::{Arc, Mutex};
 
 /// Serves the dispatcher on the given descriptors until it drains the worker or
 /// goes away. Returns the exit code.
-pub(crate) fn main(fd: RawFd, crumb_fd: RawFd) -> u8 {
+pub(crate) fn main(fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd) -> u8 {
     let opened = crate::os::inherited_fd(fd).and_then(|fd| {
         let crumbs = CrumbWriter::open(crate::os::inherited_fd(crumb_fd)?)?;
+        let _ = rustix::thread::set_name(c"harness-worker");
+        crate::os::crash::install(crate::os::inherited_fd(evidence_fd)?)?;
         Ok((UnixStream::from(fd), crumbs))
     });
     match opened {
@@ -28,40 +32,72 @@ pub(crate) fn main(fd: RawFd, crumb_fd: RawFd) -> u8 {
 fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let panics = PanicNotes::install();
     say(&receiver, &FromWorker::Hello { proto: PROTOCOL, pid: std::process::id() })?;
-    let mut device = None;
-    let mut seed = 0;
-    let mut past = Past::default();
-    loop {
-        match receiver.next(None) {
-            Ok(ToWorker::Init { device: spec, seed: run_seed }) => {
-                seed = run_seed;
-                match Device::open(&spec) {
-                    Ok(opened) => {
-                        say(&receiver, &FromWorker::Ready { device: opened.name(), notes: opened.notes() })?;
-                        device = Some(opened);
-                    }
-                    Err(error) => {
-                        let code = error.code.to_string();
-                        return say(&receiver, &FromWorker::Unusable { code, message: error.to_string() });
-                    }
-                }
-            }
-            Ok(ToWorker::Run { case, attempt, mode, bless }) => {
-                let Some(device) = &device else { return Err(std::io::Error::other("run before init")) };
-                say(&receiver, &FromWorker::Begin { case_id: case.id.clone(), attempt })?;
-                crumbs.lane(0).case(&case.id);
-                let socket = receiver.stream();
-                let cx = execute::Cx { device, crumbs, seed, mode, bless, socket, attempt, past: &past };
-                let result = catch_unwind(AssertUnwindSafe(|| execute::run(&case, &cx)));
-                crumbs.lane(0).case("");
-                past.add(&case);
-                let (outcome, tainted) = result.unwrap_or_else(|_| (Outcome::fail("panic.rust", panics.take()), true));
-                say(&receiver, &FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted })?;
-            }
-            Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: past.cases_run }),
-            Err(Broken::Eof | Broken::Timeout) => return Ok(()),
-            Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),
+    let (device, knobs) = match receiver.next(None) {
+        Ok(ToWorker::Init { device, knobs }) => (Device::open(&device), knobs),
+        Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0 }),
+        Ok(_) => return Err(std::io::Error::other("a case before init")),
+        Err(Broken::Eof | Broken::Timeout) => return Ok(()),
+        Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),
+    };
+    let device = match device {
+        Ok(device) => device,
+        Err(error) => {
+            let code = error.code.to_string();
+            return say(&receiver, &FromWorker::Unusable { code, message: error.to_string() });
         }
+    };
+    say(&receiver, &FromWorker::Ready { device: device.name(), notes: device.notes() })?;
+    let ahead = Ahead::default();
+    std::thread::scope(|scope| {
+        ahead.start(scope, &device, crumbs, knobs.compile_threads);
+        let served =
+            Server { device: &device, crumbs, panics, ahead: &ahead, past: Past::default() }.serve(&mut receiver);
+        ahead.close();
+        served
+    })
+}
+
+/// A worker that is ready.
+struct Server<'a> {
+    device: &'a Device,
+    crumbs: &'a CrumbWriter,
+    panics: PanicNotes,
+    ahead: &'a Ahead,
+    past: Past,
+}
+
+impl Server<'_> {
+    fn serve(&mut self, receiver: &mut Receiver) -> std::io::Result<()> {
+        loop {
+            match receiver.next(None) {
+                Ok(ToWorker::Run { case, attempt, repeat, seed, mode, bless }) => {
+                    say(receiver, &FromWorker::Begin { case_id: case.id.clone(), attempt })?;
+                    // A library may have installed handlers that swallow a crash.
+                    crate::os::crash::rearm()?;
+                    self.crumbs.lane(0).case(&case.id);
+                    self.ahead.claim(&case.id);
+                    let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
+                    let past = &self.past;
+                    let cx = execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, socket, past };
+                    let (outcome, tainted) = self.run(&case, &cx);
+                    self.past.add(&case);
+                    let end = FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted };
+                    say(receiver, &end)?;
+                }
+                Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases),
+                Ok(ToWorker::Drain) => return say(receiver, &FromWorker::Bye { cases_run: self.past.cases_run }),
+                Ok(ToWorker::Init { .. }) => return Err(std::io::Error::other("init twice")),
+                Err(Broken::Eof | Broken::Timeout) => return Ok(()),
+                Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),
+            }
+        }
+    }
+
+    /// The outcome of a case, and whether the worker may be broken after it.
+    fn run(&self, case: &Case, cx: &execute::Cx<'_>) -> (Outcome, bool) {
+        let result = catch_unwind(AssertUnwindSafe(|| execute::run(case, cx)));
+        self.crumbs.lane(0).case("");
+        result.unwrap_or_else(|_| (Outcome::fail("panic.rust", self.panics.take()), true))
     }
 }
 

@@ -1,23 +1,60 @@
 //! Options that say what shares a process with what.
 
 use super::command::RUNS;
+use super::given::Given;
 use super::table::{Row, value};
+use crate::cli::Failure;
 use crate::dispatch;
 
 /// What shares a worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Isolation {
     pub(crate) isolation: dispatch::Isolation,
+    /// Cases after which a worker is replaced.
+    pub(crate) recycle: Option<u64>,
+    /// Threads of a worker that compile coming cases.
+    pub(crate) compile_threads: u32,
 }
 
-pub(super) const ROWS: &[Row] = &[value(
-    "--isolation",
-    "worker|case",
-    RUNS,
-    "keep workers warm, or a fresh one for each case (default: worker)",
-    |args, given| {
-        let known = [("worker", dispatch::Isolation::Worker), ("case", dispatch::Isolation::Case)];
-        args.isolation.isolation = given.word(&known)?;
+pub(super) const ROWS: &[Row] = &[
+    value(
+        "--isolation",
+        "worker|batch:N|case",
+        RUNS,
+        "keep workers warm, replace them after N cases, or after each (default: worker)",
+        |args, given| {
+            args.isolation.isolation = isolation(given)?;
+            Ok(())
+        },
+    ),
+    value("--recycle", "N", RUNS, "replace a worker that is well after N cases", |args, given| {
+        args.isolation.recycle = Some(positive(given, given.text())?);
         Ok(())
-    },
-)];
+    }),
+    value(
+        "--compile-threads",
+        "N",
+        RUNS,
+        "threads of each worker that compile coming cases (default: 0)",
+        |args, given| {
+            let threads = given.text().parse().ok().filter(|n| *n <= MAX_COMPILE_THREADS);
+            args.isolation.compile_threads =
+                threads.ok_or_else(|| given.wrong(&format!("a number of threads up to {MAX_COMPILE_THREADS}")))?;
+            Ok(())
+        },
+    ),
+];
+
+/// More would only wait for each other in the compiler.
+const MAX_COMPILE_THREADS: u32 = 64;
+
+fn isolation(given: &Given<'_>) -> Result<dispatch::Isolation, Failure> {
+    if let Some(count) = given.text().strip_prefix("batch:") {
+        return Ok(dispatch::Isolation::Batch(positive(given, count)?));
+    }
+    given.word(&[("worker", dispatch::Isolation::Worker), ("case", dispatch::Isolation::Case)])
+}
+
+fn positive(given: &Given<'_>, text: &str) -> Result<u64, Failure> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| given.wrong("a positive number of cases"))
+}

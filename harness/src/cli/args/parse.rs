@@ -15,7 +15,7 @@ use std::os::fd::RawFd;
 pub(crate) enum Parsed {
     Args(Box<Args>),
     Help(String),
-    Worker { fd: RawFd, crumb_fd: RawFd },
+    Worker { fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd },
 }
 
 /// Looks a variable of the environment up.
@@ -164,8 +164,8 @@ fn worker(words: &[String]) -> Result<Parsed, Failure> {
         let at = words.iter().position(|word| word == name)?;
         words.get(at + 1)?.parse().ok()
     };
-    match (number("--fd"), number("--crumb-fd")) {
-        (Some(fd), Some(crumb_fd)) => Ok(Parsed::Worker { fd, crumb_fd }),
+    match (number("--fd"), number("--crumb-fd"), number("--evidence-fd")) {
+        (Some(fd), Some(crumb_fd), Some(evidence_fd)) => Ok(Parsed::Worker { fd, crumb_fd, evidence_fd }),
         _ => Err(usage("`__worker` is started by the dispatcher only", SEE_HELP)),
     }
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub(crate) struct Time {
     pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Option<Duration>,
+    /// Of the whole run: no case is started after it.
+    pub(crate) deadline: Option<Duration>,
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -26,4 +28,14 @@ pub(super) const ROWS: &[Row] = &[
         args.time.grace = Some(given.time()?);
         Ok(())
     }),
+    value(
+        "--deadline",
+        "TIME",
+        RUNS,
+        "start no case after this time; the run is then incomplete (6)",
+        |args, given| {
+            args.time.deadline = Some(given.time()?);
+            Ok(())
+        },
+    ),
 ];

@@ -1,0 +1,107 @@
+//! The end of a run: history, record, summary, exit code.
+
+use super::view::Closing;
+use crate::cli::args::{Args, Command};
+use crate::cli::devices::Devices;
+use crate::dispatch::Isolation;
+use crate::exit;
+use crate::record::{History, RunStore, utc_stamp};
+use crate::report::{quoted, repro};
+use crate::units::show_seconds;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Ends the record and prints the summary. Returns the exit code.
+pub(super) fn finish(
+    args: &Args,
+    devices: &Devices,
+    history: &History,
+    mut store: RunStore,
+    closing: Closing,
+    stopped: usize,
+    started: Instant,
+) -> u8 {
+    let Closing { summary, blessings, rows, refused } = closing;
+    // Tables are derived from records: where there is no record, there is no row.
+    if store.error().is_none() {
+        let added = history.add(&store.id, store.commit(), &rows);
+        if let Err(error) = added {
+            store.fail("history", &error);
+        }
+    }
+    let device_refused = !refused.is_empty() && refused.iter().all(|code| code.starts_with("E05")) && rows.is_empty();
+    let code = match stopped {
+        0 if device_refused => exit::NO_GPU,
+        0 => summary.exit_code(args.repeat.flaky_fails),
+        signal => exit::SIGNAL_BASE + signal as u8,
+    };
+    let counts: BTreeMap<&str, usize> = summary.counts.iter().map(|(verdict, n)| (verdict.name(), *n)).collect();
+    for gpu in devices.now() {
+        store.append("gpu", &gpu);
+    }
+    let status = if stopped == 0 { "complete" } else { "aborted" };
+    let elapsed = started.elapsed().as_nanos() as u64;
+    store.finish(
+        status,
+        &json!({ "counts": counts, "exit_code": code, "elapsed_ns": elapsed, "ended": utc_stamp(false) }),
+    );
+    let mut text = String::new();
+    if args.command == Command::Bench {
+        text.push_str(&crate::cli::bench_table::table(&rows));
+    }
+    text.push_str(&summary.failures_text(|id| repro(args.command.word(), id, &again(args, devices))));
+    for line in blessings.apply() {
+        text.push_str(&format!("blessed {line}\n"));
+    }
+    if stopped != 0 {
+        text.push_str(&format!("stopped by signal {stopped}\n"));
+    }
+    let code = match store.error() {
+        None => {
+            text.push_str(&format!("record {}\n", store.dir().display()));
+            code
+        }
+        Some(error) => {
+            text.push_str(&format!("the record in {} is not complete: {error}\n", store.root().display()));
+            // Outranks all that is not a failure.
+            if code < exit::INFRA { exit::NO_RECORD } else { code }
+        }
+    };
+    text.push_str(&format!(
+        "{} cases in {}\n{}{}\n",
+        summary.total(),
+        show_seconds(elapsed),
+        summary.other_lines(),
+        summary.line()
+    ));
+    crate::cli::print(&text);
+    code
+}
+
+/// The options that make a repeated case the same one.
+fn again(args: &Args, devices: &Devices) -> String {
+    let mut tail = devices.again.clone();
+    if args.repeat.seed != 0 {
+        tail.push_str(&format!(" --seed {}", args.repeat.seed));
+    }
+    if let Some(dir) = &args.select.cases {
+        tail.push_str(&format!(" --cases {}", quoted(&dir.display().to_string())));
+    }
+    if let Some(limit) = args.time.timeout {
+        tail.push_str(&format!(" --timeout {}ms", limit.as_millis()));
+    }
+    if args.isolation.isolation != Isolation::Worker {
+        tail.push_str(&format!(" --isolation {}", args.isolation.isolation));
+    }
+    if let Some(retries) = args.repeat.retries {
+        tail.push_str(&format!(" --retries {retries}"));
+    }
+    if args.isolation.compile_threads > 0 {
+        tail.push_str(&format!(" --compile-threads {}", args.isolation.compile_threads));
+    }
+    if args.select.faults {
+        tail.push_str(" --with-faults");
+    }
+    tail
+}

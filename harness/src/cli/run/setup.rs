@@ -1,0 +1,144 @@
+//! What a run is to do: requirements of cases, the plan, and the record's header.
+
+use crate::case::Case;
+use crate::cli::args::{Args, Command};
+use crate::cli::devices::Devices;
+use crate::cli::session;
+use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan};
+use crate::exit;
+use crate::proto::{DeviceSpec, Knobs, Mode};
+use crate::record::{Provenance, RunStore, today};
+use crate::verdict::{Outcome, Verdict};
+use engine::options::DeviceDesc;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::{Duration, Instant};
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_GRACE: Duration = Duration::from_secs(2);
+/// Failing cases of a run that are retried, unless the user says how often.
+const RETRIED_CASES: usize = 50;
+
+/// Takes out the cases whose requirements no chosen device meets.
+pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
+    let (mut kept, mut skipped) = (Vec::new(), Vec::new());
+    for case in cases {
+        match unmet(&case, devices) {
+            None => kept.push(Arc::new(case)),
+            Some((outcome, why)) => {
+                let job = Job::new(Arc::new(case), 0);
+                skipped.push(Conclusion::single(job.result(Outcome::of(Verdict::Skip, outcome, why))));
+            }
+        }
+    }
+    (kept, skipped)
+}
+
+fn unmet(case: &Case, devices: &Devices) -> Option<(&'static str, String)> {
+    let kind = match devices.slots.first().map(|slot| &slot.device) {
+        Some(DeviceSpec::Cuda { .. }) => "cuda",
+        Some(DeviceSpec::Reference) => "ref",
+        _ => "sim",
+    };
+    let require = &case.require;
+    if !require.device.is_empty() && !require.device.iter().any(|name| name == kind) {
+        return Some(("skip.requires.device", format!("needs device {}", require.device.join(" or "))));
+    }
+    // Every chosen GPU must do, since any slot may take the case.
+    let arch = match kind {
+        "cuda" => devices.choices.iter().filter_map(|choice| choice.gpu.arch).min(),
+        "sim" => Some(simulated_arch()),
+        _ => None,
+    };
+    if let (Some(needed), Some(arch)) = (require.arch, arch)
+        && arch < needed
+    {
+        return Some(("skip.requires.arch", format!("needs compute capability {needed}, the device has {arch}")));
+    }
+    let free = devices.choices.iter().filter_map(|c| c.gpu.mem_total_bytes?.checked_sub(c.gpu.mem_used_bytes?)).min();
+    if let (Some(needed), Some(free)) = (require.memory, free)
+        && free < needed
+    {
+        return Some(("skip.requires.mem", format!("needs {needed} bytes of device memory, {free} are free")));
+    }
+    None
+}
+
+/// The simulated device's compute capability, as `[require] arch` writes it.
+fn simulated_arch() -> u32 {
+    let (major, minor) = DeviceDesc::h200().compute_capability;
+    10 * major + minor
+}
+
+pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
+    let mut slots = devices.slots.clone();
+    slots.truncate(cases.max(1));
+    RunPlan {
+        slots,
+        knobs: Knobs { compile_threads: args.isolation.compile_threads },
+        default_timeout: DEFAULT_TIMEOUT,
+        forced_timeout: args.time.timeout,
+        grace: args.time.grace.unwrap_or(DEFAULT_GRACE),
+        mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
+        bless: args.output.bless,
+        isolation: args.isolation.isolation,
+        recycle: args.isolation.recycle,
+        worker_exe: "/proc/self/exe".into(),
+        work_dir: store.work_dir(),
+        stop: stop_flag(),
+    }
+}
+
+/// How the run goes about its cases. A benchmark is not retried: a goal that is
+/// met in one of three tries is not met.
+pub(super) fn policy(args: &Args, plan: &RunPlan) -> Policy {
+    let usual = if args.command == Command::Bench { Retries::NONE } else { Retries::USUAL };
+    let retries = args.repeat.retries.map_or(usual, |count| Retries { after_failure: count, ..Retries::USUAL });
+    Policy {
+        seed: args.repeat.seed,
+        retries,
+        retried_cases: if args.repeat.retries.is_some() { usize::MAX } else { RETRIED_CASES },
+        fail_fast: args.repeat.fail_fast,
+        deadline: args.time.deadline.map(|limit| Instant::now() + limit),
+        today: today(),
+        devices: plan.slots.iter().map(|slot| format!("{:?}", slot.device)).collect(),
+    }
+}
+
+/// The number of the signal that asks to stop. A second one ends at once.
+fn stop_flag() -> Arc<AtomicUsize> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicUsize::new(0));
+    let again = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let code = i32::from(exit::SIGNAL_BASE) + signal;
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, code, again.clone());
+        let _ = signal_hook::flag::register(signal, again.clone());
+        let _ = signal_hook::flag::register_usize(signal, stop.clone(), signal as usize);
+    }
+    stop
+}
+
+pub(super) fn header(
+    args: &Args,
+    devices: &Devices,
+    files: usize,
+    fingerprint: u32,
+    selected: usize,
+) -> serde_json::Value {
+    json!({
+        "argv": args.argv,
+        "provenance": Provenance::gather(),
+        "seed": args.repeat.seed,
+        "mode": if args.command == Command::Bench { "bench" } else { "run" },
+        "isolation": args.isolation.isolation.to_string(),
+        "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
+        "chosen": devices.choices.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
+        "nvidia": devices.nvidia,
+        "cases_dir": session::cases_dir(args).display().to_string(),
+        "case_files": files,
+        "cases_crc": format!("{fingerprint:08x}"),
+        "cases_selected": selected,
+    })
+}

@@ -1,0 +1,159 @@
+//! Turns events into records, progress and counts.
+
+use crate::cli::args::Args;
+use crate::cli::bless::Blessings;
+use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
+use crate::proto::DeviceSpec;
+use crate::record::{Row, RunStore};
+use crate::report::{Progress, Summary};
+use crate::verdict::{Outcome, Verdict};
+use serde_json::json;
+
+/// Turns events into records, progress and counts.
+pub(super) struct View<'a> {
+    args: &'a Args,
+    plan: &'a RunPlan,
+    store: &'a mut RunStore,
+    progress: Progress,
+    summary: Summary,
+    blessings: Blessings,
+    rows: Vec<Row>,
+    /// Codes with which slots refused their device.
+    refused: Vec<String>,
+}
+
+/// What is left when the run is over.
+pub(super) struct Closing {
+    pub(super) summary: Summary,
+    pub(super) blessings: Blessings,
+    pub(super) rows: Vec<Row>,
+    pub(super) refused: Vec<String>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(args: &'a Args, plan: &'a RunPlan, store: &'a mut RunStore, progress: Progress) -> Self {
+        let (summary, blessings) = (Summary::default(), Blessings::default());
+        Self { args, plan, store, progress, summary, blessings, rows: Vec::new(), refused: Vec::new() }
+    }
+
+    fn label(&self, slot: usize) -> &str {
+        self.plan.slots.get(slot).map_or("", |slot| slot.label.as_str())
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        match event {
+            Event::Tick => self.progress.tick(),
+            Event::Started { slot, case } => self.progress.started(slot, &case.id),
+            Event::Finished(result) => self.finished(&result),
+            Event::Concluded(conclusion) => self.concluded(*conclusion),
+            Event::Spawned { slot, worker, pid } => {
+                let fields = json!({ "event": "spawned", "worker_id": worker, "pid": pid, "slot": self.label(slot), "gpu_uuid": self.uuid(slot) });
+                self.store.append("worker", &fields);
+            }
+            Event::Ready { slot, worker, device, notes, ready_ns } => {
+                let fields = json!({ "event": "ready", "worker_id": worker, "device": device, "notes": notes, "ready_ns": ready_ns });
+                self.store.append("worker", &fields);
+                self.progress.idle(slot, "ready");
+            }
+            Event::Ended { slot, worker, reason, cases_run } => {
+                let fields = json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run });
+                self.store.append("worker", &fields);
+                self.progress.idle(slot, "");
+            }
+            Event::Retired { slot, code, reason } => {
+                let label = self.label(slot).to_string();
+                self.store
+                    .append("slot", &json!({ "event": "retired", "slot": label, "code": code, "reason": reason }));
+                self.progress.say(&format!("{label} takes no more cases: {reason}"));
+                self.refused.push(code);
+            }
+        }
+    }
+
+    fn uuid(&self, slot: usize) -> Option<&str> {
+        match &self.plan.slots.get(slot)?.device {
+            DeviceSpec::Cuda { uuid, .. } => Some(uuid),
+            _ => None,
+        }
+    }
+
+    /// Records an attempt.
+    fn finished(&mut self, result: &CaseResult) {
+        let outcome = &result.outcome;
+        let fields = json!({
+            "case_id": result.case.id,
+            "attempt": result.attempt,
+            "repeat": result.repeat,
+            "seed": result.seed,
+            "worker_id": result.worker,
+            "gpu_uuid": self.uuid(result.slot),
+            "position": result.position,
+            "start_ns": result.start_ns,
+            "dur_ns": result.dur_ns,
+            "verdict": outcome.verdict,
+            "outcome": outcome.outcome,
+            "detail": outcome.detail,
+            "phases": outcome.phases,
+            "facts": outcome.facts,
+            "kernel_crc": outcome.kernel_crc.map(|crc| format!("{crc:08x}")),
+            "out_crc": outcome.out_crc.map(|crc| format!("{crc:08x}")),
+            "cuda_error": outcome.cuda_error,
+            "numerics": outcome.numerics,
+            "perf": outcome.perf,
+            "death": result.death,
+        });
+        self.store.append("attempt", &fields);
+        if result.death.is_some() {
+            self.store.sync();
+        }
+        self.progress.attempted(result);
+    }
+
+    /// Records a verdict.
+    pub(super) fn concluded(&mut self, conclusion: Conclusion) {
+        let Conclusion { case, verdict, outcomes, failures, result } = &conclusion;
+        let failed = verdict.is_failure() || *verdict == Verdict::Flaky;
+        let written = match failed && *verdict != Verdict::Infra {
+            true => self.store.write_case(case, &result.outcome),
+            false => None,
+        };
+        if self.args.output.bless {
+            self.blessings.add(case, &result.outcome);
+        }
+        let fields = json!({
+            "case_id": case.id,
+            "verdict": verdict,
+            "outcome": result.outcome.outcome,
+            "attempts": outcomes.len(),
+            "failures": failures,
+            "outcomes": if outcomes.len() > 1 { outcomes.as_slice() } else { &[] },
+            "case_file": written,
+        });
+        self.store.append("verdict", &fields);
+        self.summary.add(&conclusion, written);
+        self.progress.concluded(&conclusion);
+        let ran = conclusion.result.slot != usize::MAX;
+        if ran && conclusion.verdict != Verdict::Infra {
+            self.rows.push(row(&conclusion));
+        }
+    }
+
+    pub(super) fn close(self) -> Closing {
+        self.progress.close();
+        Closing { summary: self.summary, blessings: self.blessings, rows: self.rows, refused: self.refused }
+    }
+}
+
+fn row(conclusion: &Conclusion) -> Row {
+    let result = &conclusion.result;
+    let Outcome { outcome, perf, phases, kernel_crc, .. } = &result.outcome;
+    Row {
+        case_id: conclusion.case.id.clone(),
+        verdict: conclusion.verdict.name(),
+        outcome: if conclusion.verdict == Verdict::Flaky { format!("flaky.{outcome}") } else { outcome.clone() },
+        dur_ns: result.dur_ns,
+        perf: perf.clone(),
+        phases: phases.clone(),
+        kernel_crc: *kernel_crc,
+    }
+}

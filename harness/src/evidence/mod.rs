@@ -1,0 +1,9 @@
+//! What is known about a worker that died or hangs: raw facts that its signal
+//! handlers left, stacks interpreted outside, and what people need to act on it.
+
+pub(crate) mod area;
+mod modules;
+mod stack;
+mod unwind;
+
+pub(crate) use stack::{Frame, Stack, lines, stacks};

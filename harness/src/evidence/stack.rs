@@ -1,0 +1,137 @@
+//! Stacks for people and records: functions, files and lines of our own binary,
+//! module and offset of everything else.
+
+use super::area::Raw;
+use super::modules::{Modules, Place};
+use super::unwind;
+use serde::Serialize;
+use std::fmt;
+use std::path::Path;
+
+/// Calls that are kept of the top and of the bottom of a stack.
+const TOP: usize = 64;
+const BOTTOM: usize = 16;
+/// Crates whose functions are the project's.
+const OURS: [&str; 3] = ["engine", "harness", "simcore"];
+
+/// One call. Inlined functions are calls of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Frame {
+    /// The file's name of the module; empty for an address in no file.
+    pub(crate) module: String,
+    /// Address in the module's own terms, for other tools.
+    pub(crate) offset: u64,
+    pub(crate) symbol: Option<String>,
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<u32>,
+}
+
+/// A thread with its stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Stack {
+    pub(crate) thread: u32,
+    pub(crate) name: String,
+    /// Innermost first.
+    pub(crate) frames: Vec<Frame>,
+    /// Calls in the middle that are left out.
+    pub(crate) left_out: usize,
+    /// State and kernel function of a thread that was asked, where known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) state: String,
+}
+
+impl Frame {
+    /// Whether the function is the project's own.
+    pub(crate) fn is_ours(&self) -> bool {
+        let source = |file: &str| OURS.iter().any(|name| file.contains(&format!("/{name}/src/")));
+        if self.file.as_deref().is_some_and(source) {
+            return true;
+        }
+        let symbol = self.symbol.as_deref().unwrap_or_default();
+        let path = symbol.trim_start_matches(['<', '&', '*', '(']);
+        let path = ["mut ", "dyn ", "const "].iter().fold(path, |path, word| path.strip_prefix(word).unwrap_or(path));
+        OURS.iter().any(|name| path.strip_prefix(name).is_some_and(|rest| rest.starts_with("::")))
+    }
+}
+
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.symbol {
+            Some(symbol) => f.write_str(symbol)?,
+            None if self.module.is_empty() => write!(f, "{:#x}, in no module", self.offset)?,
+            None => write!(f, "{}+{:#x}", self.module, self.offset)?,
+        }
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, " at {}:{line}", short(file)),
+            _ if self.symbol.is_some() => write!(f, " in {}+{:#x}", self.module, self.offset),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The calls that tell a person most, at most `count` lines: without the
+/// standard library's between our own, calls of itself as one.
+pub(crate) fn lines(frames: &[Frame], left_out: usize, count: usize) -> Vec<String> {
+    let plumbing = |frame: &Frame| {
+        let symbol = frame.symbol.as_deref().unwrap_or_default();
+        let path = symbol.trim_start_matches(['<', '&']);
+        frame.file.as_deref().is_some_and(|file| file.contains("/library/") || file.contains("/.cargo/"))
+            || ["std::", "core::", "alloc::", "__rust", "rayon"].iter().any(|start| path.starts_with(start))
+    };
+    let mut groups: Vec<(&Frame, usize)> = Vec::new();
+    for (at, frame) in frames.iter().enumerate().filter(|(at, frame)| *at == 0 || !plumbing(frame)) {
+        // The middle of the stack lies behind the top ones; calls there are taken as more of the same.
+        let more = if at == TOP { left_out } else { 0 };
+        match groups.last_mut() {
+            Some((last, times)) if last.symbol.is_some() && last.symbol == frame.symbol => *times += 1 + more,
+            _ => groups.push((frame, 1)),
+        }
+    }
+    let line = |(frame, times): &(&Frame, usize)| match times {
+        1 => frame.to_string(),
+        _ => format!("{frame}, {times} times"),
+    };
+    groups.iter().take(count).map(line).collect()
+}
+
+/// A source path from the last folder of sources on, or the standard library's.
+fn short(file: &str) -> &str {
+    if let Some(at) = file.find("/library/") {
+        return &file[at + 1..];
+    }
+    let parent = |at: usize| file[..at].rfind('/').map_or(0, |slash| slash + 1);
+    file.rfind("/src/").map_or(file, |at| &file[parent(at)..])
+}
+
+/// The stacks of threads of a process with the given map of memory and binary.
+pub(crate) fn stacks(raws: &[Raw], maps: &str, exe: &Path) -> Vec<Stack> {
+    let modules = Modules::new(maps, exe);
+    raws.iter().map(|raw| stack(raw, &modules)).collect()
+}
+
+fn stack(raw: &Raw, modules: &Modules) -> Stack {
+    let calls = unwind::walk(raw, modules);
+    let left_out = calls.len().saturating_sub(TOP + BOTTOM);
+    let kept = calls.iter().take(TOP).chain(calls.iter().skip(TOP.max(calls.len().saturating_sub(BOTTOM))));
+    let frames = kept.flat_map(|pc| frames(*pc, modules)).collect();
+    Stack { thread: raw.thread, name: raw.name.clone(), frames, left_out, state: String::new() }
+}
+
+fn frames(pc: u64, modules: &Modules) -> Vec<Frame> {
+    let Some(Place { path, address, module, .. }) = modules.place(pc) else {
+        return vec![Frame { offset: pc, ..Frame::default() }];
+    };
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let functions = module.map_or_else(Vec::new, |module| module.functions(address));
+    let bare = Frame { module: name, offset: address, ..Frame::default() };
+    if functions.is_empty() {
+        return vec![bare];
+    }
+    let full = |function: super::modules::Function| Frame {
+        symbol: Some(function.symbol),
+        file: function.file,
+        line: function.line,
+        ..bare.clone()
+    };
+    functions.into_iter().map(full).collect()
+}

@@ -1,0 +1,144 @@
+//! Compiles coming cases on threads of their own while the worker runs one.
+//! What they compile stays in the session, where the case finds it; what goes
+//! wrong is forgotten, since the case will meet it again itself.
+
+use super::device::Device;
+use super::{args, pipeline};
+use crate::case::Case;
+use crate::crumb::{CrumbWriter, Lane};
+use std::collections::{BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Scope;
+
+/// Cases that may wait; the dispatcher offers far fewer.
+const MAX_WAITING: usize = 1024;
+
+/// Coming cases, and those that are being compiled.
+#[derive(Default)]
+pub(super) struct Ahead {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Case>,
+    /// Ids under way.
+    running: BTreeSet<String>,
+    closed: bool,
+}
+
+impl Ahead {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the threads. They end after [`Ahead::close`].
+    pub(super) fn start<'scope, 'env>(
+        &'env self,
+        scope: &'scope Scope<'scope, 'env>,
+        device: &'env Device,
+        crumbs: &'env CrumbWriter,
+        threads: u32,
+    ) {
+        for thread in 0..threads {
+            // Lane 0 is the case's own thread.
+            let lane = crumbs.lane(thread as usize + 1);
+            scope.spawn(move || {
+                while let Some(case) = self.next() {
+                    // A panic is the case's own affair: it will come again in its run.
+                    lane.case(&case.id);
+                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, lane)));
+                    lane.case("");
+                    self.lock().running.remove(&case.id);
+                    self.changed.notify_all();
+                }
+            });
+        }
+    }
+
+    fn next(&self) -> Option<Case> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(case) = state.waiting.pop_front() {
+                state.running.insert(case.id.clone());
+                return Some(case);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Adds cases that will come.
+    pub(super) fn offer(&self, cases: Vec<Case>) {
+        let mut state = self.lock();
+        for case in cases {
+            let known = state.running.contains(&case.id) || state.waiting.iter().any(|other| other.id == case.id);
+            if !known && state.waiting.len() < MAX_WAITING {
+                state.waiting.push_back(case);
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// The case is about to run: takes it from the list, or waits until it is compiled.
+    pub(super) fn claim(&self, id: &str) {
+        let mut state = self.lock();
+        state.waiting.retain(|case| case.id != id);
+        while state.running.contains(id) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets the threads end after what they are at.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.waiting.clear();
+        self.changed.notify_all();
+    }
+}
+
+/// Compiles and loads the kernel of a case.
+fn compile(case: &Case, device: &Device, lane: Lane<'_>) {
+    let Device::Session { session, .. } = device else { return };
+    let Ok(fusion) = pipeline::parse(case) else { return };
+    let Ok((metas, alignments)) = args::metas(&fusion, case) else { return };
+    let _ = session.preload(&fusion, &metas, &alignments, &lane);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    fn case(id: &str) -> Case {
+        Case { id: id.into(), ..Case::default() }
+    }
+
+    #[test]
+    fn a_claimed_case_is_not_compiled_and_one_under_way_is_waited_for() {
+        let ahead = Ahead::default();
+        ahead.offer(vec![case("a"), case("b"), case("a")]);
+        ahead.claim("b");
+        let taken = ahead.next().expect("a case");
+        assert_eq!(taken.id, "a");
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(30));
+                done.store(true, Ordering::SeqCst);
+                ahead.lock().running.remove("a");
+                ahead.changed.notify_all();
+            });
+            ahead.claim("a");
+            assert!(done.load(Ordering::SeqCst));
+        });
+        ahead.close();
+        assert!(ahead.next().is_none());
+    }
+}
