@@ -19,7 +19,11 @@ impl Place {
 
     fn run(&self, args: &[&str]) -> (i32, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
-        command.current_dir(&self.0).env_remove("BLESS").args(["--ref", "--with-faults", "--format", "plain"]).args(args);
+        command
+            .current_dir(&self.0)
+            .env_remove("BLESS")
+            .args(["--ref", "--with-faults", "--format", "plain"])
+            .args(args);
         let Output { status, stdout, stderr } = command.output().expect("runs");
         let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
         (status.code().unwrap_or(-1), text)

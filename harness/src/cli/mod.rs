@@ -16,11 +16,13 @@ mod list;
 mod report;
 mod resume;
 mod run;
+mod runs;
 mod session;
 mod show;
 mod store;
 
 use crate::exit;
+pub(crate) use args::Color;
 use args::Parsed;
 use engine::diag::{Diagnostic, code};
 use std::ffi::OsString;

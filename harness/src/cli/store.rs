@@ -28,7 +28,10 @@ pub(super) fn store(args: &Args) -> Result<u8, Failure> {
         "prune" => thin_out(args, &runs::layout(args)?),
         "export" => copy_out(args, rest),
         "merge" => unite(args, rest),
-        _ => Err(usage(format!("`store` does not know `{}`", crate::escape::short(word)), suggest(word, WORDS.into_iter()))),
+        _ => Err(usage(
+            format!("`store` does not know `{}`", crate::escape::short(word)),
+            suggest(word, WORDS.into_iter()),
+        )),
     }
 }
 
@@ -275,7 +278,8 @@ fn unite(args: &Args, words: &[String]) -> Result<u8, Failure> {
             text.push_str(&format!("{}: {what}\n", run.id));
         }
     }
-    let mended = rebuild::mend(&layout, &crate::record::utc_stamp(true), false).map_err(|error| failed(&layout, &error))?;
+    let mended =
+        rebuild::mend(&layout, &crate::record::utc_stamp(true), false).map_err(|error| failed(&layout, &error))?;
     let rows: usize = mended.iter().map(|table| table.added).sum();
     let [copied, grown, here] = counts;
     text.push_str(&format!("{copied} runs copied, {grown} replaced, {here} were here, {rows} rows of history added\n"));

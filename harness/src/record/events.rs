@@ -176,13 +176,7 @@ fn open_locked(path: &Path) -> io::Result<File> {
 }
 
 /// The bytes of one record.
-pub(super) fn render(
-    line: &mut Vec<u8>,
-    seq: u64,
-    t_ns: u64,
-    kind: &str,
-    fields: &impl Serialize,
-) -> io::Result<()> {
+pub(super) fn render(line: &mut Vec<u8>, seq: u64, t_ns: u64, kind: &str, fields: &impl Serialize) -> io::Result<()> {
     line.clear();
     write!(line, "{{\"v\":{SCHEMA},\"seq\":{seq},\"t_ns\":{t_ns},\"k\":\"{kind}\"")?;
     let at = line.len();

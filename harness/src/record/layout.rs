@@ -70,7 +70,9 @@ impl Layout {
 pub(crate) fn check_id(id: &str) -> Result<(), String> {
     let good = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
     match () {
-        () if id.is_empty() || id.len() > MAX_ID => Err(format!("it has {} characters, 1 to {MAX_ID} are allowed", id.len())),
+        () if id.is_empty() || id.len() > MAX_ID => {
+            Err(format!("it has {} characters, 1 to {MAX_ID} are allowed", id.len()))
+        }
         () if id.starts_with(['.', '-']) => Err("it begins with a dot or a hyphen".into()),
         () if id == "latest" => Err("`latest` means the last finished run".into()),
         () => match id.chars().find(|c| !good(*c)) {

@@ -36,9 +36,8 @@ pub(crate) fn plan(runs: &[RunInfo], latest: Option<&str>, limits: Limits, now: 
         run.state == State::Live || begins || latest == Some(run.id.as_str())
     };
     // What stays whatever the limits say takes room all the same.
-    let mut room = limits.bytes.map(|limit| {
-        limit.saturating_sub(runs.iter().filter(|run| safe(run)).map(|run| run.bytes).sum())
-    });
+    let mut room =
+        limits.bytes.map(|limit| limit.saturating_sub(runs.iter().filter(|run| safe(run)).map(|run| run.bytes).sum()));
     let mut victims = Vec::new();
     for (rank, run) in runs.iter().rev().enumerate() {
         if safe(run) {
@@ -120,6 +119,11 @@ mod tests {
         check(Limits { age: Some(Duration::from_secs(86_400 * 7)), ..Limits::default() }, None, |_| {}, "r0 r1");
         check(Limits { bytes: Some(750), ..Limits::default() }, None, |_| {}, "r0 r1 r2");
         check(Limits { bytes: Some(750), ..Limits::default() }, Some("r0"), |_| {}, "r1 r2 r3");
-        check(keep(0), None, |runs| runs.iter_mut().for_each(|run| run.state = State::Unreadable), "r0 r1 r2 r3 r4 r5 r6 r7 r8");
+        check(
+            keep(0),
+            None,
+            |runs| runs.iter_mut().for_each(|run| run.state = State::Unreadable),
+            "r0 r1 r2 r3 r4 r5 r6 r7 r8",
+        );
     }
 }

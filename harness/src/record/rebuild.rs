@@ -72,14 +72,15 @@ fn counts(run: &Recorded) -> bool {
 /// The rows of a run, as the run itself would have added them.
 pub(crate) fn rows(run: &Recorded) -> Vec<Row> {
     let row = |(id, case): (&String, &super::RecordedCase)| {
-        let last = case.attempts.last()?;
+        let last = case.shown()?;
         let (verdict, outcome, _) = case.verdict();
+        let flaky = if verdict == "flaky" { "flaky." } else { "" };
         let verdict = verdict_named(verdict)?;
         let ran = verdict != Verdict::Infra && !outcome.starts_with("not_run") && !last.worker_id.is_empty();
         ran.then(|| Row {
             case_id: id.clone(),
             verdict: verdict.name(),
-            outcome: outcome.into(),
+            outcome: format!("{flaky}{outcome}"),
             dur_ns: last.dur_ns,
             perf: last.perf.as_ref().and_then(|perf| Perf::deserialize(perf).ok()),
             phases: last.phases.clone(),
@@ -197,7 +198,9 @@ fn verdicts(table: &mut Vec<Cells>, runs: &[Added]) -> usize {
         for row in run.rows.iter().filter(|row| !told.contains(row.case_id.as_str())) {
             let old = before.get(row.case_id.as_str()).copied().unwrap_or_default();
             if old != row.outcome {
-                rows.push([&run.run_id, &run.commit, &row.case_id, row.verdict, old, &row.outcome].map(String::from).to_vec());
+                rows.push(
+                    [&run.run_id, &run.commit, &row.case_id, row.verdict, old, &row.outcome].map(String::from).to_vec(),
+                );
             }
         }
         added += insert(table, &run.when, rows);
@@ -267,10 +270,8 @@ mod tests {
     #[test]
     fn changes_are_put_where_their_time_is_and_only_once() {
         let runs = [added(FIRST, &[("A.a", "pass")]), added(SECOND, &[("A.a", "fail.x"), ("A.b", "pass")])];
-        let mut table = vec![
-            cells(&format!("{FIRST},c,A.a,pass,,pass")),
-            cells(&format!("{THIRD},c,A.a,pass,fail.x,pass")),
-        ];
+        let mut table =
+            vec![cells(&format!("{FIRST},c,A.a,pass,,pass")), cells(&format!("{THIRD},c,A.a,pass,fail.x,pass"))];
         assert_eq!(verdicts(&mut table, &runs), 2);
         let ids: Vec<&str> = table.iter().map(|row| row[0].as_str()).collect();
         assert_eq!(ids, [FIRST, SECOND, SECOND, THIRD]);

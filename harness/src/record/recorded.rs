@@ -42,6 +42,8 @@ pub(crate) struct Concluded {
     pub(crate) detail: String,
     pub(crate) attempts: u64,
     pub(crate) failures: u64,
+    pub(crate) outcomes: Vec<String>,
+    pub(crate) dur_ns: u64,
     /// The run that this verdict was taken over from.
     pub(crate) carried_from: Option<String>,
 }
@@ -69,6 +71,13 @@ impl RecordedCase {
         }
     }
 
+    /// The attempt that stands for the case: the first failed one, or else the last.
+    pub(crate) fn shown(&self) -> Option<&Attempt> {
+        let failed = matches!(self.verdict().0, "flaky" | "quarantined") || self.failed();
+        let first = self.attempts.iter().find(|attempt| failed && is_failure(&attempt.verdict));
+        first.or(self.attempts.last())
+    }
+
     /// Attempts, and how many of them failed.
     pub(crate) fn tried(&self) -> u64 {
         self.concluded.as_ref().map_or(0, |c| c.attempts).max(self.attempts.len() as u64)
@@ -84,9 +93,19 @@ impl RecordedCase {
         is_failure(self.verdict().0)
     }
 
-    /// Time of the attempt that decided, in nanoseconds.
+    /// Time of the attempt that stands for the case, in nanoseconds.
     pub(crate) fn dur_ns(&self) -> u64 {
-        self.attempts.last().map_or(0, |attempt| attempt.dur_ns)
+        let told = self.concluded.as_ref().map_or(0, |concluded| concluded.dur_ns);
+        self.shown().map_or(told, |attempt| attempt.dur_ns)
+    }
+
+    /// Outcomes of all attempts, in order.
+    pub(crate) fn outcomes(&self) -> Vec<String> {
+        match &self.concluded {
+            Some(concluded) if !concluded.outcomes.is_empty() => concluded.outcomes.clone(),
+            Some(concluded) if self.attempts.is_empty() => vec![concluded.outcome.clone()],
+            _ => self.attempts.iter().map(|attempt| attempt.outcome.clone()).collect(),
+        }
     }
 }
 
@@ -178,6 +197,30 @@ impl Recorded {
             Some("ready") => worker.ready_ns = Some(t_ns),
             _ => (worker.ended_ns, worker.reason) = (Some(t_ns), text("reason")),
         }
+    }
+
+    /// Several runs as one: shards of one job, or parts of one.
+    pub(crate) fn join(runs: &[Self]) -> Self {
+        let mut joined = runs.first().cloned().unwrap_or_default();
+        for run in runs.iter().skip(1) {
+            for (id, case) in &run.cases {
+                // Where a case is in several, the later run decides.
+                let entry = joined.cases.entry(id.clone()).or_default();
+                entry.attempts.extend(case.attempts.iter().cloned());
+                entry.concluded = case.concluded.clone().or(entry.concluded.take());
+            }
+            joined
+                .workers
+                .extend(run.workers.iter().map(|(id, worker)| (format!("{}/{id}", run.id()), worker.clone())));
+            joined.last_ns = joined.last_ns.max(run.last_ns);
+            joined.others.extend(run.others.iter().cloned());
+        }
+        if runs.len() > 1 {
+            let ids: Vec<&str> = runs.iter().map(Self::id).collect();
+            joined.header["run_id"] = ids.join("+").into();
+            joined.end = None;
+        }
+        joined
     }
 
     /// The name of the run.

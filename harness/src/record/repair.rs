@@ -115,7 +115,10 @@ fn one(info: &RunInfo, stamp: &str, dry: bool) -> io::Result<Vec<String>> {
     let name = format!("events.jsonl.{}-{stamp}", if health.damaged > 0 { "damaged" } else { "torn" });
     if !health.is_whole() || health.torn {
         let (damaged, missing) = (health.damaged, health.missing);
-        record("repair", &json!({ "gaps": health.gaps, "damaged": damaged, "torn_bytes": aside.len(), "original": name }))?;
+        record(
+            "repair",
+            &json!({ "gaps": health.gaps, "damaged": damaged, "torn_bytes": aside.len(), "original": name }),
+        )?;
         done.push(match (health.torn, damaged, missing) {
             (true, 0, 0) => format!("a torn last line of {} bytes cut off, kept in {name}", aside.len()),
             (_, 0, _) => format!("{missing} records are missing for good"),

@@ -1,7 +1,10 @@
 //! What a run that was killed or stopped has done, and what is open.
 
+use super::history::Row;
+use super::rebuild::rows;
 use super::recorded::{Recorded, RecordedCase};
 use super::runs::{RunInfo, State};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A verdict that a new run takes over.
@@ -10,7 +13,8 @@ pub(crate) struct Done {
     pub(crate) verdict: String,
     pub(crate) outcome: String,
     pub(crate) detail: String,
-    pub(crate) attempts: u64,
+    /// Of each attempt.
+    pub(crate) outcomes: Vec<String>,
     pub(crate) failures: u64,
     pub(crate) dur_ns: u64,
     /// The run in which the case ran.
@@ -22,9 +26,9 @@ pub(crate) struct Done {
 pub(crate) struct Resumed {
     /// The run that is gone on with.
     pub(crate) run_id: String,
-    /// Its command line.
+    /// Its command line, and what its environment added.
     pub(crate) argv: Vec<String>,
-    pub(crate) seed: u64,
+    pub(crate) from_env: Vec<String>,
     /// CRC of the case files then.
     pub(crate) cases_crc: String,
     /// The folder in which the command was given, where it is known.
@@ -34,6 +38,8 @@ pub(crate) struct Resumed {
     pub(crate) selected: BTreeSet<String>,
     /// Finished cases by id.
     pub(crate) done: BTreeMap<String, Done>,
+    /// What its harness did not live to add to the history.
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Resumed {
@@ -41,17 +47,27 @@ impl Resumed {
     pub(crate) fn read(info: &RunInfo) -> Result<Self, String> {
         match info.state {
             State::Live => return Err("a harness is running it at this moment".into()),
-            State::Complete => return Err("it is complete: every selected case has its verdict".into()),
-            State::Unreadable => return Err("its log cannot be read".into()),
-            State::Aborted | State::Killed => {}
+            State::Unreadable => return Err("it has no events.jsonl".into()),
+            State::Complete | State::Aborted | State::Killed => {}
         }
         let run = info.load().map_err(|error| error.to_string())?;
-        Self::of(&run)
+        let mut resumed = Self::of(&run)?;
+        if info.state == State::Killed {
+            resumed.rows = rows(&run).into_iter().filter(|row| resumed.done.contains_key(&row.case_id)).collect();
+        }
+        Ok(resumed)
     }
 
     fn of(run: &Recorded) -> Result<Self, String> {
         let header = &run.header;
         let text = |key: &str| header[key].as_str().map(String::from);
+        let words = |list: &[Value]| list.iter().filter_map(|word| word.as_str().map(String::from)).collect();
+        if let mode @ Some("hunt" | "why" | "replay" | "selftest") = header["mode"].as_str() {
+            return Err(format!(
+                "a {} is not gone on with: it decides from what it has seen",
+                mode.unwrap_or_default()
+            ));
+        }
         let argv = header["argv"].as_array().ok_or("its header is lost, and with it the command line")?;
         if run.selected.is_empty() && run.cases.is_empty() {
             return Err("it ended before it had selected cases: there is nothing to take over".into());
@@ -59,15 +75,19 @@ impl Resumed {
         let selected: BTreeSet<String> = run.selected.iter().cloned().collect();
         let run_id = run.id().to_string();
         let done = run.cases.iter().filter(|(_, case)| finished(case, run));
-        let done = done.map(|(id, case)| (id.clone(), taken_over(case, &run_id)));
+        let done: BTreeMap<_, _> = done.map(|(id, case)| (id.clone(), taken_over(case, &run_id))).collect();
+        if !selected.is_empty() && selected.iter().all(|id| done.contains_key(id)) {
+            return Err("it is complete: every selected case has its verdict".into());
+        }
         Ok(Self {
-            argv: argv.iter().filter_map(|word| word.as_str().map(String::from)).collect(),
-            seed: header["seed"].as_u64().unwrap_or(0),
+            argv: words(argv),
+            from_env: header["from_env"].as_array().map(|list| words(list)).unwrap_or_default(),
             cases_crc: text("cases_crc").unwrap_or_default(),
             cwd: text("cwd"),
             git_sha: header["provenance"]["git_sha"].as_str().map(String::from),
             selected,
-            done: done.collect(),
+            done,
+            rows: Vec::new(),
             run_id,
         })
     }
@@ -77,9 +97,9 @@ impl Resumed {
 /// no verdicts its only attempt counts. One that was not run is open.
 fn finished(case: &RecordedCase, run: &Recorded) -> bool {
     let (_, outcome, _) = case.verdict();
-    let ran = !outcome.is_empty() && !outcome.starts_with("not_run") && outcome != "infra.worker_spawn";
-    let verdicts = run.header["verdicts"].as_bool() == Some(true);
-    ran && (case.concluded.is_some() || !verdicts)
+    let open = ["", "skip.deadline", "infra.worker_spawn"].contains(&outcome) || outcome.starts_with("not_run");
+    let verdicts = run.header["schema"]["minor"].as_u64() >= Some(1);
+    !open && (case.concluded.is_some() || !verdicts)
 }
 
 fn taken_over(case: &RecordedCase, run_id: &str) -> Done {
@@ -89,7 +109,7 @@ fn taken_over(case: &RecordedCase, run_id: &str) -> Done {
         verdict: verdict.into(),
         outcome: outcome.into(),
         detail: detail.into(),
-        attempts: case.tried(),
+        outcomes: case.outcomes(),
         failures: case.failures(),
         dur_ns: case.dur_ns(),
         run: run.into(),

@@ -75,6 +75,11 @@ impl RunInfo {
         matches!(self.state, State::Complete | State::Aborted)
     }
 
+    /// Whether nobody wrote its end, or it was stopped.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Killed | State::Aborted)
+    }
+
     /// When it began; sorts as text.
     pub(crate) fn started(&self) -> String {
         match self.header["started_utc"].as_str() {
@@ -124,7 +129,10 @@ impl Layout {
             let path = entry?.path();
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             // One that another process removes at this moment is not there.
-            if path.is_dir() && !hidden && let Ok(info) = RunInfo::look(&path) {
+            if path.is_dir()
+                && !hidden
+                && let Ok(info) = RunInfo::look(&path)
+            {
                 runs.push(info);
             }
         }
@@ -160,7 +168,9 @@ impl Layout {
             [one] => Ok(one.clone()),
             [] if runs.is_empty() => Err(none()),
             [] => Err(format!("the newest is {}", runs[runs.len() - 1].id)),
-            [first, second, ..] => Err(format!("{} runs are named so, {} and {} among them", like.len(), first.id, second.id)),
+            [first, second, ..] => {
+                Err(format!("{} runs are named so, {} and {} among them", like.len(), first.id, second.id))
+            }
         }
     }
 }

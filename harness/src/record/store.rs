@@ -12,15 +12,16 @@
 //! ```
 
 use super::clock::utc_stamp;
-use super::events::{EventLog, SCHEMA};
+use super::events::{EventLog, SCHEMA, render};
 use super::layout::{self, Layout};
+use super::recorded::Recorded;
 use crate::case::Case;
 use crate::verdict::Outcome;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Ids in one `selected` record.
 const IDS_A_RECORD: usize = 500;
@@ -36,6 +37,11 @@ pub(crate) struct RunStore {
     log: Option<EventLog>,
     work_dir: PathBuf,
     cases_written: usize,
+    /// What was recorded so far, where somebody wants it at the end.
+    mirror: Option<Recorded>,
+    /// Records are printed too: the number of the next one.
+    echo: Option<u64>,
+    started: Instant,
     /// Why the log has gaps, or is not there.
     log_error: Option<String>,
     /// What else could not be written.
@@ -62,6 +68,9 @@ impl RunStore {
             log: None,
             work_dir: PathBuf::new(),
             cases_written: 0,
+            mirror: None,
+            echo: None,
+            started: Instant::now(),
             log_error: None,
             errors: Vec::new(),
         };
@@ -110,8 +119,42 @@ impl RunStore {
         }
     }
 
+    /// Keeps what is recorded from here on in memory as well, for reports that
+    /// must not depend on a disk.
+    pub(crate) fn mirror(&mut self) {
+        self.mirror = Some(Recorded { header: self.header.clone(), ..Recorded::default() });
+    }
+
+    /// What was recorded since [`RunStore::mirror`].
+    pub(crate) fn mirrored(&self) -> Option<&Recorded> {
+        self.mirror.as_ref()
+    }
+
+    /// Prints each record from here on, in the form of the log, the header first.
+    pub(crate) fn echo(&mut self) {
+        self.echo = Some(0);
+        self.echo_one("run", &self.header.clone());
+    }
+
+    fn echo_one(&mut self, kind: &str, fields: &impl Serialize) {
+        let Some(seq) = &mut self.echo else { return };
+        let mut line = Vec::new();
+        if render(&mut line, *seq, self.started.elapsed().as_nanos() as u64, kind, fields).is_ok() {
+            *seq += 1;
+            crate::cli::print(&String::from_utf8_lossy(&line));
+        }
+    }
+
     /// Appends one record.
     pub(crate) fn append(&mut self, kind: &str, fields: &impl Serialize) {
+        self.echo_one(kind, fields);
+        if let Some(mirror) = &mut self.mirror
+            && let Ok(mut record) = serde_json::to_value(fields)
+        {
+            record["k"] = kind.into();
+            record["t_ns"] = (self.started.elapsed().as_nanos() as u64).into();
+            mirror.push(record);
+        }
         if let Some(log) = &mut self.log
             && let Err(error) = log.append(kind, fields)
         {
@@ -185,7 +228,12 @@ impl RunStore {
     /// Ends the record.
     pub(crate) fn finish(&mut self, status: &str, summary: &Value) {
         let _ = std::fs::remove_dir_all(&self.work_dir);
-        let ended = self.log.as_mut().map(|log| log.end(&json!({ "status": status, "summary": summary })));
+        let fields = json!({ "status": status, "summary": summary });
+        self.echo_one("end", &fields);
+        if let Some(mirror) = &mut self.mirror {
+            mirror.end = Some(fields.clone());
+        }
+        let ended = self.log.as_mut().map(|log| log.end(&fields));
         if let Some(Err(error)) = ended {
             self.log_error.get_or_insert_with(|| error.to_string());
         }

@@ -60,8 +60,7 @@ pub(crate) fn compare(before: &Recorded, after: &Recorded) -> Comparison {
         totals: [before.cases.len(), after.cases.len()],
         ..Comparison::default()
     };
-    let common: Vec<_> =
-        before.cases.iter().filter_map(|(id, old)| Some((id, old, after.cases.get(id)?))).collect();
+    let common: Vec<_> = before.cases.iter().filter_map(|(id, old)| Some((id, old, after.cases.get(id)?))).collect();
     for (id, case) in after.cases.iter().filter(|(id, _)| !before.cases.contains_key(*id)) {
         found.new.push(change(id, String::new(), case.verdict().1.into()));
     }
@@ -292,11 +291,29 @@ mod tests {
 
     #[test]
     fn outcomes_fall_into_their_lists() {
-        let before = run(&[("A.a", "pass", 1), ("A.b", "fail.numerics", 1), ("A.c", "pass", 1), ("A.gone", "pass", 1), ("A.x", "fail.race", 1)]);
-        let after = run(&[("A.a", "crash.sigsegv", 1), ("A.b", "pass", 1), ("A.c", "flaky", 2), ("A.new", "pass", 1), ("A.x", "fail.numerics", 1)]);
+        let before = run(&[
+            ("A.a", "pass", 1),
+            ("A.b", "fail.numerics", 1),
+            ("A.c", "pass", 1),
+            ("A.gone", "pass", 1),
+            ("A.x", "fail.race", 1),
+        ]);
+        let after = run(&[
+            ("A.a", "crash.sigsegv", 1),
+            ("A.b", "pass", 1),
+            ("A.c", "flaky", 2),
+            ("A.new", "pass", 1),
+            ("A.x", "fail.numerics", 1),
+        ]);
         let found = compare(&before, &after);
-        assert_eq!((ids(&found.failing), ids(&found.fixed), ids(&found.flaky)), (vec!["A.a"], vec!["A.b"], vec!["A.c"]));
-        assert_eq!((ids(&found.new), ids(&found.gone), ids(&found.other)), (vec!["A.new"], vec!["A.gone"], vec!["A.x"]));
+        assert_eq!(
+            (ids(&found.failing), ids(&found.fixed), ids(&found.flaky)),
+            (vec!["A.a"], vec!["A.b"], vec!["A.c"])
+        );
+        assert_eq!(
+            (ids(&found.new), ids(&found.gone), ids(&found.other)),
+            (vec!["A.new"], vec!["A.gone"], vec!["A.x"])
+        );
         assert_eq!(ids(&found.code), ["A.c"]);
         assert!(found.is_worse() && !compare(&after, &after).is_worse());
         assert!(compare(&after, &after).plain(80).contains("no differences"));
@@ -308,7 +325,8 @@ mod tests {
         let names: Vec<String> = (0..40).map(|i| format!("A.c{i}")).collect();
         let cases = |factor: f64, odd: f64| {
             let each = |(i, id): (usize, &String)| {
-                let ms = (100.0 + 7.0 * (i % 9) as f64) * factor * if i == 17 { odd } else { 1.0 + 0.02 * (i % 3) as f64 };
+                let ms =
+                    (100.0 + 7.0 * (i % 9) as f64) * factor * if i == 17 { odd } else { 1.0 + 0.02 * (i % 3) as f64 };
                 (id.clone(), ms as u64)
             };
             let all: Vec<(String, u64)> = names.iter().enumerate().map(each).collect();

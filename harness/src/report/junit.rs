@@ -48,12 +48,8 @@ fn suite(text: &mut String, run: &Recorded, name: &str, cases: &[(&str, &Recorde
     );
     for (case_name, case) in cases {
         let time = seconds(case.attempts.iter().map(|a| a.dur_ns).sum());
-        let _ = write!(
-            text,
-            "    <testcase name={} classname={} time=\"{time}\"",
-            attribute(case_name),
-            attribute(name)
-        );
+        let _ =
+            write!(text, "    <testcase name={} classname={} time=\"{time}\"", attribute(case_name), attribute(name));
         let body = body(case, run.header["flaky"] == "fail");
         match body.is_empty() {
             true => text.push_str("/>\n"),

@@ -17,7 +17,13 @@ pub(crate) fn markdown(run: &Recorded, repro: impl Fn(&str) -> String) -> String
     let counts = run.counts();
     let count = |name: &str| counts.get(name).copied().unwrap_or(0);
     let failed = ["fail", "crash", "hang", "infra"].map(count).iter().sum::<u64>();
-    let sign = if failed > 0 { "failed" } else if run.status() == "complete" { "passed" } else { run.status() };
+    let sign = if failed > 0 {
+        "failed"
+    } else if run.status() == "complete" {
+        "passed"
+    } else {
+        run.status()
+    };
     let mut text = format!("## {} {sign}\n\n", code(run.id()));
     let order = ["pass", "fail", "crash", "hang", "flaky", "quarantined", "skip", "infra"];
     let shown: Vec<&str> = order.into_iter().filter(|name| count(name) > 0).collect();
@@ -34,13 +40,7 @@ pub(crate) fn markdown(run: &Recorded, repro: impl Fn(&str) -> String) -> String
     text
 }
 
-fn section(
-    text: &mut String,
-    run: &Recorded,
-    title: &str,
-    verdicts: &[&str],
-    repro: Option<&impl Fn(&str) -> String>,
-) {
+fn section(text: &mut String, run: &Recorded, title: &str, verdicts: &[&str], repro: Option<&impl Fn(&str) -> String>) {
     let of = |verdict: &str| verdicts.iter().position(|known| *known == verdict);
     let mut cases: Vec<_> = run.cases.iter().filter(|(_, case)| of(case.verdict().0).is_some()).collect();
     if cases.is_empty() {
@@ -105,10 +105,15 @@ fn provenance(text: &mut String, run: &Recorded) {
     let seed = header["seed"].as_u64().map(|seed| format!("seed {seed}"));
     let device = run.device().map(|device| plain(&device));
     let host = field(&source["host"]).map(|host| plain(&host));
-    let parts: Vec<String> = [device, commit, seed, host, field(&header["started_utc"])].into_iter().flatten().collect();
+    let parts: Vec<String> =
+        [device, commit, seed, host, field(&header["started_utc"])].into_iter().flatten().collect();
     let _ = writeln!(text, "{}", parts.join(", "));
     if !run.health.is_whole() {
-        let _ = writeln!(text, "\nThe record is damaged: {} lines, {} records missing.", run.health.damaged, run.health.missing);
+        let _ = writeln!(
+            text,
+            "\nThe record is damaged: {} lines, {} records missing.",
+            run.health.damaged, run.health.missing
+        );
     }
     if let Some(error) = header["record_error"].as_str() {
         let _ = writeln!(text, "\nThe record is not complete: {}", plain(error));

@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The order of phases inside a case. Records hold their lengths only.
-const PHASES: [&str; 11] = [
-    "parse", "inputs", "reference", "schedule", "lower", "codegen", "load", "launch", "verify", "compare", "bench",
-];
+const PHASES: [&str; 11] =
+    ["parse", "inputs", "reference", "schedule", "lower", "codegen", "load", "launch", "verify", "compare", "bench"];
 
 /// The trace, in Chrome's JSON form.
 pub(crate) fn trace(run: &Recorded) -> String {
@@ -26,7 +25,9 @@ pub(crate) fn trace(run: &Recorded) -> String {
         events.push(span(track, id, "worker", ready, ended, &args));
         if let Some(ns) = worker.ended_ns {
             let name = format!("end of {id}: {}", worker.reason);
-            events.push(json!({ "ph": "i", "s": "t", "pid": 1, "tid": track, "ts": us(ns), "name": name, "cat": "worker" }));
+            events.push(
+                json!({ "ph": "i", "s": "t", "pid": 1, "tid": track, "ts": us(ns), "name": name, "cat": "worker" }),
+            );
         }
     }
     for (id, case) in &run.cases {
@@ -42,10 +43,13 @@ pub(crate) fn trace(run: &Recorded) -> String {
         let kind = record["k"].as_str().unwrap_or_default();
         let ns = record["t_ns"].as_u64().unwrap_or(0);
         let name = record["reason"].as_str().or(record["event"].as_str()).unwrap_or(kind);
-        events.push(json!({ "ph": "i", "s": "g", "pid": 1, "tid": 0, "ts": us(ns), "name": name, "cat": kind, "args": record }));
+        events.push(
+            json!({ "ph": "i", "s": "g", "pid": 1, "tid": 0, "ts": us(ns), "name": name, "cat": kind, "args": record }),
+        );
     }
     events.extend(tracks.names());
-    let other = json!({ "run_id": run.id(), "started_utc": run.header["started_utc"], "provenance": run.header["provenance"] });
+    let other =
+        json!({ "run_id": run.id(), "started_utc": run.header["started_utc"], "provenance": run.header["provenance"] });
     let text = json!({ "traceEvents": events, "displayTimeUnit": "ms", "otherData": other });
     format!("{text}\n")
 }

@@ -1,6 +1,8 @@
 //! The commands: words, operands, help and what each calls.
 
-use super::super::{Failure, check, compare, compile, doctor, explain, fmt, import, list, report, resume, run as runs, show, store};
+use super::super::{
+    Failure, check, compare, compile, doctor, explain, fmt, import, list, report, resume, run as runs, show, store,
+};
 use super::model::Args;
 
 /// What to do.

@@ -61,7 +61,6 @@ pub(crate) struct Records {
 }
 
 const STORE: Commands = Commands::of(&[Command::Store]);
-const REPORTS: Commands = STORE.and(&[Command::Report, Command::Compare]);
 const WRITES: Commands = RUNS.and(&[Command::Resume]);
 
 pub(super) const ROWS: &[Row] = &[
@@ -76,10 +75,16 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     ),
-    value("--results", "DIR", WRITES.and(&[Command::Doctor, Command::Report, Command::Compare, Command::Store]), "folder of records (default: results)", |args, given| {
-        args.output.results = Some(given.path()?);
-        Ok(())
-    })
+    value(
+        "--results",
+        "DIR",
+        WRITES.and(&[Command::Doctor, Command::Report, Command::Compare, Command::Store]),
+        "folder of records (default: results)",
+        |args, given| {
+            args.output.results = Some(given.path()?);
+            Ok(())
+        },
+    )
     .env(&["HARNESS_RESULTS"]),
     value("--run-id", "NAME", WRITES, "name of the run's folder (default: time and a random number)", |args, given| {
         crate::record::check_id(given.text()).map_err(|why| given.wrong(&format!("a name for a folder ({why})")))?;
@@ -100,11 +105,17 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     ),
-    value("--color", "auto|always|never", WRITES, "colours; NO_COLOR turns them off too (default: auto)", |args, given| {
-        args.records.color =
-            given.word(&[("auto", Color::Auto), ("always", Color::Always), ("never", Color::Never)])?;
-        Ok(())
-    }),
+    value(
+        "--color",
+        "auto|always|never",
+        WRITES,
+        "colours; NO_COLOR turns them off too (default: auto)",
+        |args, given| {
+            args.records.color =
+                given.word(&[("auto", Color::Auto), ("always", Color::Always), ("never", Color::Never)])?;
+            Ok(())
+        },
+    ),
     value("--keep", "N", STORE, "prune: the newest N runs stay", |args, given| {
         args.records.keep = Some(given.text().parse().map_err(|_| given.wrong("a number of runs"))?);
         Ok(())

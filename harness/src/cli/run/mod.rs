@@ -1,22 +1,33 @@
 //! `run` and `bench`: select, dispatch, record, report.
 
+mod carry;
 mod finish;
 mod setup;
 mod view;
 
-use super::args::{Args, Command};
-use super::{Failure, devices, session};
+use super::args::{Args, Command, Form};
+use super::{Failure, devices, runs, session};
 use crate::case::Case;
 use crate::dispatch::{self, Queue};
 use crate::exit;
-use crate::record::{History, RunStore};
-use crate::report::Progress;
+use crate::record::{History, Resumed, RunStore};
+use crate::report::{Format, Progress};
 use engine::diag::{Diagnostic, code};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use view::View;
 
 pub(super) fn run(args: &Args) -> Result<u8, Failure> {
+    go(args, None)
+}
+
+/// Runs what is open of an earlier run. `args` are those of that run.
+pub(super) fn resume(args: &Args, resumed: Resumed) -> Result<u8, Failure> {
+    go(args, Some(resumed))
+}
+
+fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
+    let form = runs::form(args, &[Form::Auto, Form::Bar, Form::Plain, Form::Jsonl])?;
     let started = Instant::now();
     let devices = devices::resolve(args)?;
     if args.command == Command::Bench
@@ -29,26 +40,42 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     }
     let loaded = session::load_all(args, devices.target)?;
     let (files, fingerprint, total) = (loaded.files, loaded.fingerprint, loaded.cases.len());
-    let cases = for_command(args, session::select(args, loaded.cases)?)?;
+    let cases = match &resumed {
+        Some(resumed) => carry::selected(resumed, loaded.cases, fingerprint)?,
+        None => for_command(args, session::select(args, loaded.cases)?)?,
+    };
+    let ids: Vec<String> = cases.iter().map(|case| case.id.clone()).collect();
+    let (cases, carried) = carry::split(resumed.as_ref(), cases);
     let (mut cases, skipped) = setup::split_required(cases, &devices);
     let results = session::results_dir(args);
     let history = History::of(&results, &devices.history);
     dispatch::order(&mut cases, &history.known());
-    let header = setup::header(args, &devices, files, fingerprint, cases.len() + skipped.len());
-    let mut store = RunStore::create(&results, &header);
+    let mut header = setup::header(args, &devices, files, fingerprint, ids.len());
+    header["resumes"] = resumed.as_ref().map(|resumed| resumed.run_id.clone()).into();
+    let mut store = RunStore::create_as(&results, args.records.run_id.as_deref(), &header);
+    if args.records.junit.is_some() || args.records.github {
+        store.mirror();
+    }
+    if form == Form::Jsonl {
+        store.echo();
+    }
+    store.select(ids.iter().map(String::as_str));
     let plan = setup::plan(args, &devices, cases.len(), &store);
     let queue = Queue::new(&cases, setup::policy(args, &plan));
     let labels = plan.slots.iter().map(|slot| slot.label.clone()).collect();
-    let progress = Progress::new(args.output.format, cases.len() + skipped.len(), labels);
+    let progress = Progress::new(shown(form), args.records.color, ids.len(), labels);
     for note in &devices.notes {
         progress.say(note);
     }
-    progress.say(&format!(
-        "{} of {total} cases selected from {files} files, seed {}",
-        cases.len() + skipped.len(),
-        args.repeat.seed
-    ));
+    progress.say(&format!("{} of {total} cases selected from {files} files, seed {}", ids.len(), args.repeat.seed));
+    if let Some(resumed) = &resumed {
+        progress.say(&format!("goes on with {}: {} are done, {} open", resumed.run_id, carried.len(), cases.len()));
+        carry::history(&history, resumed, &mut store);
+    }
     let mut view = View::new(args, &plan, &mut store, progress);
+    for (conclusion, done) in carried {
+        view.carried(conclusion, &done);
+    }
     for conclusion in skipped {
         view.concluded(conclusion);
     }
@@ -56,6 +83,15 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let closing = view.close();
     let stopped = plan.stop.load(Ordering::Relaxed);
     Ok(finish::finish(args, &devices, &history, store, closing, stopped, started))
+}
+
+fn shown(form: Form) -> Format {
+    match form {
+        Form::Bar => Format::Bar,
+        Form::Plain => Format::Plain,
+        Form::Jsonl => Format::Jsonl,
+        _ => Format::Auto,
+    }
 }
 
 /// Without a filter, `bench` takes the cases that state their traffic or a goal.

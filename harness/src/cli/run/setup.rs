@@ -129,6 +129,11 @@ pub(super) fn header(
 ) -> serde_json::Value {
     json!({
         "argv": args.argv,
+        "from_env": args.from_env,
+        "cwd": std::env::current_dir().ok(),
+        "history": devices.history,
+        "again": super::finish::again(args, devices),
+        "flaky": if args.repeat.flaky_fails { "fail" } else { "pass" },
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
         "mode": if args.command == Command::Bench { "bench" } else { "run" },

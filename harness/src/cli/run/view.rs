@@ -4,7 +4,7 @@ use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
 use crate::proto::DeviceSpec;
-use crate::record::{Row, RunStore};
+use crate::record::{Done, Row, RunStore};
 use crate::report::{Progress, Summary};
 use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
@@ -136,6 +136,24 @@ impl<'a> View<'a> {
         if ran && conclusion.verdict != Verdict::Infra {
             self.rows.push(row(&conclusion));
         }
+    }
+
+    /// Records a verdict that the run goes on from.
+    pub(super) fn carried(&mut self, conclusion: Conclusion, done: &Done) {
+        let fields = json!({
+            "case_id": conclusion.case.id,
+            "verdict": conclusion.verdict,
+            "outcome": done.outcome,
+            "detail": done.detail,
+            "attempts": done.outcomes.len(),
+            "failures": done.failures,
+            "outcomes": done.outcomes,
+            "dur_ns": done.dur_ns,
+            "carried_from": done.run,
+        });
+        self.store.append("verdict", &fields);
+        self.summary.add(&conclusion, None);
+        self.progress.carried(&conclusion);
     }
 
     pub(super) fn close(self) -> Closing {
