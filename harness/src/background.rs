@@ -54,6 +54,7 @@ impl Pending {
 pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> BTreeMap<String, Pending> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) / workers.max(1);
     let slot = |ordinal| SlotSpec {
+        gpu: None,
         device: DeviceSpec::Sim { ordinal, threads: threads.max(1) as u32 },
         label: format!("sim{ordinal}"),
         env: Vec::new(),
@@ -63,6 +64,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         knobs: Knobs::default(),
         default_timeout: Duration::from_secs(120),
         forced_timeout: None,
+        phase_limits: Vec::new(),
         grace: Duration::from_secs(2),
         mode: Mode::Check,
         bless: false,

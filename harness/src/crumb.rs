@@ -29,6 +29,7 @@
 use crate::crc::crc32;
 use crate::os::{self, SharedWords};
 use engine::options::{Phase, Trace};
+use std::collections::BTreeSet;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -76,11 +77,19 @@ impl Own {
     }
 }
 
+const ENGINE_PHASES: [Phase; 7] =
+    [Phase::Parse, Phase::Schedule, Phase::Lower, Phase::Codegen, Phase::Load, Phase::Launch, Phase::Verify];
+
 fn phase_name(phase: u32) -> &'static str {
-    use Phase::{Codegen, Launch, Load, Lower, Parse, Schedule, Verify};
-    let engine = [Parse, Schedule, Lower, Codegen, Load, Launch, Verify];
     let own = OWN_PHASES.iter().find(|(number, _)| *number == phase).map(|(_, name)| *name);
-    engine.iter().find(|p| **p as u32 == phase).map(|p| p.name()).or(own).unwrap_or("unknown")
+    ENGINE_PHASES.iter().find(|p| **p as u32 == phase).map(|p| p.name()).or(own).unwrap_or("unknown")
+}
+
+/// The names of all phases of a case.
+pub(crate) fn phase_names() -> impl Iterator<Item = &'static str> {
+    let own = [Own::Begin, Own::Inputs, Own::Reference].map(Own::name);
+    let last = [Own::Compare, Own::Bench].map(Own::name);
+    own.into_iter().chain(ENGINE_PHASES.iter().map(|phase| phase.name())).chain(last)
 }
 
 /// The dispatcher's end.
@@ -105,6 +114,8 @@ pub(crate) struct Crumb {
     pub(crate) case_crc: u32,
     /// False when the writer died, or was stopped, inside a write.
     pub(crate) stable: bool,
+    /// Different crumbs among the last ones.
+    pub(crate) distinct: usize,
     /// The last crumbs, oldest first: `phase name` or `/phase` at the end of a span.
     pub(crate) trail: Vec<String>,
 }
@@ -115,6 +126,12 @@ impl Page {
         words.words()[0].store(MAGIC, Ordering::Relaxed);
         words.words()[1].store(LANES as u64, Ordering::Relaxed);
         Ok(Self(words))
+    }
+
+    /// Another descriptor of the same memory, as a worker inherits it.
+    #[cfg(any(test, feature = "bench"))]
+    pub(crate) fn share(&self) -> std::io::Result<OwnedFd> {
+        self.0.fd().try_clone()
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {
@@ -143,10 +160,9 @@ impl Page {
         Some(self.lane(lane))
     }
 
-    /// A figure that changes with every crumb of any lane.
-    #[cfg_attr(not(test), expect(dead_code, reason = "read by what watches for hangs"))]
-    pub(crate) fn pulse(&self) -> u64 {
-        (0..LANES).map(|n| lane_words(&self.0, n)[SEQ_AT].load(Ordering::Relaxed)).sum()
+    /// The phase of lane 0, cheaply.
+    pub(crate) fn phase(&self) -> &'static str {
+        phase_name(lane_words(&self.0, 0)[PHASE_AT].load(Ordering::Relaxed) as u32)
     }
 
     fn lane(&self, lane: usize) -> Crumb {
@@ -169,9 +185,11 @@ impl Page {
         let texts = |at: usize, len: usize| text(&(at..at + len).map(get).collect::<Vec<u64>>());
         let seq = get(SEQ_AT);
         let written = seq / 2;
+        let mut different = BTreeSet::new();
         let trail = (written.saturating_sub(RING_LEN as u64)..written)
             .map(|n| {
                 let at = RING_AT + (n % RING_LEN as u64) as usize * RING_WORDS;
+                different.insert([at, at + 2, at + 3, at + 4].map(get));
                 let packed = get(at);
                 let mark = if packed & EXIT == 0 { "" } else { "/" };
                 let phase = phase_name((packed & (EXIT - 1)) as u32);
@@ -191,6 +209,7 @@ impl Page {
             case: texts(CASE_AT, CASE_WORDS),
             case_crc: get(CASE_CRC_AT) as u32,
             stable: false,
+            distinct: different.len(),
             trail,
         }
     }
@@ -328,11 +347,11 @@ impl Trace for CrumbWriter {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::time::Instant;
 
-    fn pair() -> (Page, CrumbWriter) {
+    pub(crate) fn pair() -> (Page, CrumbWriter) {
         let page = Page::create().expect("a page");
         // A second descriptor of the same memory, as a worker inherits it.
         let fd = page.0.fd().try_clone().expect("a descriptor");
@@ -402,9 +421,7 @@ mod tests {
         assert_eq!((own.lane, own.case.as_str(), own.name.as_str()), (0, "A.b/x=1", "kernel_a"));
         assert_eq!(page.lanes().iter().map(|crumb| crumb.lane).collect::<Vec<_>>(), [0, 3]);
         assert!(page.of_thread(1).is_none());
-        let before = page.pulse();
         writer.lane(3).exit(Phase::Schedule);
-        assert_ne!(page.pulse(), before);
         assert_eq!(page.lane(3).phase, "schedule", "the end of a span changes the trail, not the place");
     }
 

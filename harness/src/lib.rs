@@ -17,12 +17,14 @@ mod dispatch;
 mod escape;
 mod evidence;
 mod exit;
-pub mod filter;
 mod import;
+#[cfg(feature = "bench")]
+pub mod measure;
 mod os;
 mod proto;
 pub mod record;
 mod report;
+pub mod select;
 #[allow(dead_code, unused_imports, reason = "some of it is for reports that come with their data")]
 mod stats;
 mod units;

@@ -2,6 +2,8 @@
 //! never outlive this process. All `unsafe` of the crate is here.
 
 pub(crate) mod crash;
+pub(crate) mod fault;
+pub(crate) mod orphans;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -144,21 +146,6 @@ pub(crate) fn signal_group(child: &Child, signal: Signal) {
     }
 }
 
-/// Writes to an address that is never mapped: a real segmentation fault.
-pub(crate) fn write_unmapped() {
-    let address = std::hint::black_box(4096usize) - 4088;
-    // SAFETY: none. It is the fault that the caller asks for, and ends the process.
-    unsafe { std::ptr::without_provenance_mut::<u64>(address).write_volatile(1) };
-}
-
-/// Reads a mapping behind the end of its file: a real bus error.
-pub(crate) fn read_past_end() {
-    if let Ok(area) = SharedWords::create(512) {
-        let _ = rustix::fs::ftruncate(&area.fd, 0);
-        std::hint::black_box(area.words()[0].load(std::sync::atomic::Ordering::Relaxed));
-    }
-}
-
 /// Holds an exclusive lock on a file while it lives.
 pub(crate) struct FileLock(#[expect(dead_code, reason = "held for its lock")] std::fs::File);
 
@@ -169,6 +156,15 @@ impl FileLock {
         rustix::fs::flock(file.as_fd(), rustix::fs::FlockOperation::LockExclusive)?;
         Ok(Self(file))
     }
+}
+
+/// The signal by which the dispatcher asks a worker's thread where it is.
+pub(crate) const ASK: i32 = libc::SIGUSR2;
+
+/// Signals one thread of a process; whether it could be.
+pub(crate) fn signal_thread(pid: u32, thread: u32, signal: i32) -> bool {
+    // SAFETY: a system call without pointers.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid as i32, thread as i32, signal) == 0 }
 }
 
 /// Nanoseconds of the monotonic clock, the same for all processes.

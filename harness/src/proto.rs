@@ -27,6 +27,9 @@ pub(crate) enum DeviceSpec {
     Reference,
     /// A simulated device.
     Sim { ordinal: usize, threads: u32 },
+    /// A simulated device that stands for a GPU which a file plays: the UUID is
+    /// the one that it shows.
+    Played { uuid: String, threads: u32 },
     /// The GPU that `CUDA_VISIBLE_DEVICES` leaves visible.
     /// NVRTC may be in one of the folders.
     Cuda { uuid: String, nvrtc: Vec<std::path::PathBuf> },
@@ -54,6 +57,8 @@ pub(crate) enum ToWorker {
     Init {
         device: DeviceSpec,
         knobs: Knobs,
+        /// Workers that the run has on this device, this one included.
+        sharers: u32,
     },
     /// Cases that will most likely come soon.
     Ahead {
@@ -66,6 +71,11 @@ pub(crate) enum ToWorker {
         seed: u64,
         mode: Mode,
         bless: bool,
+    },
+    /// Run a known kernel and compare its result; `spoil` makes it a wrong one,
+    /// as a sick GPU would.
+    Canary {
+        spoil: bool,
     },
     Drain,
 }
@@ -80,7 +90,14 @@ pub(crate) enum FromWorker {
     },
     Ready {
         device: String,
+        /// The identity that CUDA shows, where there is a GPU.
+        uuid: Option<String>,
         notes: Vec<String>,
+    },
+    /// How the canary went: `None` where the device computes nothing.
+    Canary {
+        ok: Option<bool>,
+        detail: String,
     },
     /// The device could not be opened; the worker ends.
     Unusable {

@@ -145,6 +145,24 @@ pub struct Outcome {
     pub perf: Option<Perf>,
     /// New texts for lines of the case file, when expectations are rewritten.
     pub bless: Vec<Bless>,
+    /// What the case left behind in its worker.
+    pub leaks: Vec<Leak>,
+}
+
+/// What a case, or a worker, left behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leak {
+    /// The stable name: `leak.fd`.
+    pub name: String,
+    /// What exactly, for people.
+    pub detail: String,
+}
+
+impl Leak {
+    /// Names what was left; the detail is cut to a line.
+    pub fn new(name: &str, detail: impl Into<String>) -> Self {
+        Self { name: name.into(), detail: clip(detail.into(), 400) }
+    }
 }
 
 /// An error of the CUDA driver.

@@ -97,3 +97,31 @@ fn an_overflown_stack_is_walked_from_both_ends() {
     assert!(death["frames_left_out"].as_u64() > Some(100), "{death:#}");
     assert!(text.contains(" times\n"), "{text}");
 }
+
+/// A hanging worker is asked where each of its threads is, before it is ended.
+#[test]
+fn a_hang_has_the_stacks_of_its_threads() {
+    let place = Place::new("hang");
+    let limits = ["--timeout", "800ms", "--grace", "200ms", "--retries", "0"];
+    let (found, text) = place.faults(&["spin", "sleep", "stopped", "stubborn"], &limits);
+    for (record, outcome) in found.iter().zip(["hang.host", "hang.deadlock", "hang.stopped", "hang.deadlock"]) {
+        assert_eq!(record["outcome"], outcome, "{text}");
+        let stacks = record["death"]["stacks"].as_array().expect("stacks");
+        assert!(!stacks.is_empty() && stacks[0]["state"].as_str().is_some_and(|s| !s.is_empty()), "{record:#}");
+        if outcome != "hang.stopped" {
+            check_stack(&stacks[0]["frames"], &["fault::", "harness::worker::serve", "main"]);
+        }
+    }
+    assert!(text.contains("hang.stopped") && text.contains("its threads are stopped"), "{text}");
+}
+
+#[test]
+fn a_phase_has_its_own_limit() {
+    let place = Place::new("phase");
+    let limits = ["--phase-timeout", "check=300ms", "--timeout", "60s", "--grace", "100ms", "--retries", "0"];
+    let (found, text) = place.faults(&["spin"], &limits);
+    assert_eq!(found[0]["outcome"], "hang.host", "{text}");
+    assert!(text.contains("no end of phase check within 0.3 s"), "{text}");
+    let (code, text) = place.run(&["--phase-timeout", "link=1s"]);
+    assert!(code == 2 && text.contains("there is no phase `link`"), "{text}");
+}

@@ -72,7 +72,7 @@ fn every_fault_is_attributed() {
         "4",
         "--with-faults",
         "--filter",
-        "*-*flaky*:*pollute*:*victim*:*position*:*shared*",
+        "PlaceTest*:*.pass:*.fail:*.panic:*.segv:*.abort:*.bus:*.ill:*.fpe:*.kill:*.stack:*.exit0:*.exit7:*.garbage:*.close:*.twice:*.sleep:*.spin:*.stubborn:*.stopped:*.noisy",
         "--timeout",
         "1500ms",
         "--grace",

@@ -304,6 +304,11 @@ codes! {
         "harness --help",
         why "Unknown commands, options and values are refused, with the nearest known one.",
         command "list --fliter X";
+    PLAYED_MACHINE = "E0509", "the file that plays a machine with GPUs cannot be read",
+        "it is TOML or JSON with [[gpu]] and [[event]] tables",
+        why "--nvml FILE puts a file in the place of NVML, so that runs over many GPUs are tried without one. It holds the GPUs and \
+             what happens to them.",
+        command "--nvml /nonexistent";
     // Records.
     RESULTS = "E0701", "the results folder cannot be used",
         "name it with --results; `harness store repair` mends one of this version",

@@ -4,11 +4,8 @@ use super::bench::{BenchOptions, BenchReport};
 use super::cache::Cache;
 use super::plan::Plan;
 use super::session::Ready;
-use crate::backend::checks::{self, Elements};
 use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
-use crate::backend::cuda::{
-    self, Device, DeviceBuffer, GuardedBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions, check_zones,
-};
+use crate::backend::cuda::{self, CallMemory, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ParamKind};
 use crate::options::{CompileCx, Phase, RunChecks};
@@ -18,10 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Loaded kernels that are kept.
 const MAX_KERNELS: usize = 1024;
-/// What outputs hold before a launch: NaN as floats, -1 as integers.
-const POISON: u8 = 0xff;
-/// What they hold before the launch that tells what was never written from results that look like it.
-const OTHER_POISON: u8 = 0x5b;
 /// Zeroed workspaces made ahead for a measurement.
 const MADE_AHEAD: usize = 512;
 /// Where a workspace starts among those made ahead, in bytes.
@@ -37,10 +30,9 @@ pub(super) struct Gpu {
 
 /// The memory of one call.
 struct Memory {
-    // Inputs with their numbers, as the caller's storage, so that offsets and alignment are kept.
-    inputs: Vec<(usize, GuardedBuffer)>,
-    outputs: Vec<GuardedBuffer>,
-    workspaces: Vec<(BufId, GuardedBuffer)>,
+    call: CallMemory,
+    /// The numbers of the inputs, in the order of the call's.
+    inputs: Vec<usize>,
     addresses: SecondaryMap<BufId, u64>,
 }
 
@@ -78,59 +70,40 @@ impl Gpu {
         let kernel = self.load(cx, &ready.plan)?;
         let id = ready.plan.trace_id();
         let mut memory = self.place(ready, args)?;
-        self.launch(cx, ready, &kernel, &memory)?;
-        cx.span(Phase::Verify, "download", id, || {
+        self.launch(cx, ready, &kernel, &memory.addresses)?;
+        let outputs = cx.span(Phase::Verify, "download", id, || {
             if checks.red_zones {
-                memory.check_zones(&kernel)?;
+                memory.call.check_zones(&kernel)?;
             }
             if checks.inputs {
-                memory.check_inputs(ready, args)?;
+                memory.call.check_inputs(&kernel, memory.inputs.iter().map(|&input| (input, storage(args, input))))?;
             }
-            memory.outputs(ready)
-        })
-        .and_then(|outputs| {
-            if checks.unwritten {
-                self.check_written(cx, ready, &kernel, &mut memory, &outputs)?;
-            }
-            Ok(outputs)
-        })
+            memory.call.outputs()
+        })?;
+        if checks.unwritten {
+            let fusion = &ready.plan.fusion;
+            let name = |output: usize| fusion.tensors[fusion.outputs[output]].name.clone();
+            let addresses = &memory.addresses;
+            let again = || self.launch(cx, ready, &kernel, addresses);
+            memory.call.check_written(&kernel, &outputs, name, again)?;
+        }
+        let tensor = |(data, meta): (Vec<u8>, &TensorMeta)| HostTensor { meta: meta.clone(), data, offset: 0 };
+        Ok(outputs.into_iter().zip(&ready.outputs).map(tensor).collect())
     }
 
-    fn launch(&self, cx: &CompileCx<'_>, ready: &Ready, kernel: &LoadedKernel, memory: &Memory) -> Result<()> {
-        cx.span(Phase::Launch, kernel.name(), ready.plan.trace_id(), || {
-            let block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);
-            kernel.launch(ready.launch.grid, ready.launch.block, &block)?;
-            self.device.synchronize()
-        })
-    }
-
-    /// Fails with `B0108` if a launch leaves elements of its outputs unwritten.
-    /// One that holds the poison may be a result: then a second launch on other
-    /// poison tells. Most outputs have no such element, and need none.
-    fn check_written(
+    /// Launches once and waits.
+    fn launch(
         &self,
         cx: &CompileCx<'_>,
         ready: &Ready,
         kernel: &LoadedKernel,
-        memory: &mut Memory,
-        outputs: &[HostTensor],
+        addresses: &SecondaryMap<BufId, u64>,
     ) -> Result<()> {
-        let suspect = |tensor: &HostTensor| poisoned(tensor).count > 0;
-        if !outputs.iter().any(suspect) {
-            return Ok(());
-        }
-        memory.reset(ready)?;
-        self.launch(cx, ready, kernel, memory)?;
-        let again = memory.outputs(ready)?;
-        for (position, (first, second)) in outputs.iter().zip(&again).enumerate() {
-            let elements = untouched(first, second);
-            if elements.count > 0 {
-                let fusion = &ready.plan.fusion;
-                let name = fusion.outputs.get(position).map_or("", |output| fusion.tensors[*output].name.as_str());
-                return Err(checks::unwritten(kernel.name(), position, name, &elements));
-            }
-        }
-        Ok(())
+        cx.span(Phase::Launch, kernel.name(), ready.plan.trace_id(), || {
+            let block = LaunchArgs::new(&ready.launch, |buffer| addresses[buffer]);
+            kernel.launch(ready.launch.grid, ready.launch.block, &block)?;
+            self.device.synchronize()
+        })
     }
 
     pub(super) fn bench(
@@ -183,11 +156,7 @@ impl Gpu {
             cx.span(Phase::Launch, "host call", 0, || {
                 let ready = ready()?;
                 let kernel = self.load(cx, &ready.plan)?;
-                for (buffer, storage) in &mut memory.workspaces {
-                    if ready.plan.kernel.buffers[*buffer].zeroed {
-                        storage.fill(0)?;
-                    }
-                }
+                memory.call.zero()?;
                 let block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);
                 kernel.launch(ready.launch.grid, ready.launch.block, &block)
             })?;
@@ -199,10 +168,11 @@ impl Gpu {
     /// Copies inputs in, makes outputs and workspaces.
     fn place(&self, ready: &Ready, args: &[Arg]) -> Result<Memory> {
         let kernel = &ready.plan.kernel;
-        let mut memory =
-            Memory { inputs: Vec::new(), outputs: Vec::new(), workspaces: Vec::new(), addresses: SecondaryMap::new() };
+        let call = CallMemory::new(&self.device);
+        let mut memory = Memory { call, inputs: Vec::new(), addresses: SecondaryMap::new() };
+        let mut outputs = Vec::with_capacity(ready.outputs.len());
         for meta in &ready.outputs {
-            memory.outputs.push(GuardedBuffer::new(&self.device, meta.dense_bytes()?, POISON)?);
+            outputs.push(memory.call.output(meta.dense_bytes()?, meta.dtype.bytes())?);
         }
         for param in kernel.params.values() {
             match param.kind {
@@ -213,19 +183,16 @@ impl Gpu {
                             kernel.name
                         )));
                     };
-                    let storage = GuardedBuffer::holding(&self.device, &tensor.data)?;
-                    memory.addresses.set(buffer, storage.address() + (tensor.offset * tensor.dtype().bytes()) as u64);
-                    memory.inputs.push((input as usize, storage));
+                    // The caller's storage as a whole, so that offsets and alignment are kept.
+                    let start = memory.call.input(&tensor.data)?;
+                    memory.addresses.set(buffer, start + (tensor.offset * tensor.dtype().bytes()) as u64);
+                    memory.inputs.push(input as usize);
                 }
-                ParamKind::Output { output, buffer } => {
-                    memory.addresses.set(buffer, memory.outputs[output as usize].address());
-                }
+                ParamKind::Output { output, buffer } => memory.addresses.set(buffer, outputs[output as usize]),
                 ParamKind::Workspace { buffer } => {
                     let bytes = workspace_bytes(ready, buffer)?;
-                    let fill = if kernel.buffers[buffer].zeroed { 0 } else { POISON };
-                    let storage = GuardedBuffer::new(&self.device, bytes, fill)?;
-                    memory.addresses.set(buffer, storage.address());
-                    memory.workspaces.push((buffer, storage));
+                    let address = memory.call.workspace(bytes, kernel.buffers[buffer].zeroed)?;
+                    memory.addresses.set(buffer, address);
                 }
                 ParamKind::Size { .. }
                 | ParamKind::Stride { .. }
@@ -243,60 +210,12 @@ impl Gpu {
     }
 }
 
-impl Memory {
-    fn outputs(&self, ready: &Ready) -> Result<Vec<HostTensor>> {
-        let mut tensors = Vec::with_capacity(self.outputs.len());
-        for (buffer, meta) in self.outputs.iter().zip(&ready.outputs) {
-            let mut data = vec![0; meta.dense_bytes()?];
-            buffer.download(&mut data)?;
-            tensors.push(HostTensor { meta: meta.clone(), data, offset: 0 });
-        }
-        Ok(tensors)
+/// The bytes of an argument.
+fn storage(args: &[Arg], input: usize) -> &[u8] {
+    match args.get(input) {
+        Some(Arg::Tensor(tensor)) => &tensor.data,
+        _ => &[],
     }
-
-    /// Every buffer of the call, and what the kernel keeps between calls.
-    fn check_zones(&self, kernel: &LoadedKernel) -> Result<()> {
-        let mut named: Vec<(String, &GuardedBuffer)> = Vec::new();
-        named.extend(self.inputs.iter().map(|(input, buffer)| (format!("input {input}"), buffer)));
-        named.extend(self.outputs.iter().enumerate().map(|(output, buffer)| (format!("output {output}"), buffer)));
-        named.extend(self.workspaces.iter().map(|(id, buffer)| (format!("workspace {id}"), buffer)));
-        named.extend(kernel.barrier().map(|buffer| ("grid barrier".to_string(), buffer)));
-        let named: Vec<(&str, &GuardedBuffer)> = named.iter().map(|(name, buffer)| (name.as_str(), *buffer)).collect();
-        check_zones(&named)
-    }
-
-    fn check_inputs(&self, ready: &Ready, args: &[Arg]) -> Result<()> {
-        for (input, buffer) in &self.inputs {
-            let Some(Arg::Tensor(tensor)) = args.get(*input) else { continue };
-            let name = ready.plan.kernel.name.as_str();
-            buffer
-                .check_unchanged(&format!("input {input}"), &tensor.data)
-                .map_err(|error| error.note(format!("by kernel {name}")))?;
-        }
-        Ok(())
-    }
-
-    /// Makes everything that a launch writes as it was, but for the poison.
-    fn reset(&mut self, ready: &Ready) -> Result<()> {
-        for (buffer, storage) in &mut self.workspaces {
-            storage.fill(if ready.plan.kernel.buffers[*buffer].zeroed { 0 } else { POISON })?;
-        }
-        self.outputs.iter_mut().try_for_each(|output| output.fill(OTHER_POISON))
-    }
-}
-
-/// The elements of an output that hold the poison: unwritten, or results that look like it.
-fn poisoned(tensor: &HostTensor) -> Elements {
-    checks::elements_where(&tensor.data, tensor.dtype().bytes(), |_, bytes| checks::is_poison(bytes, POISON))
-}
-
-/// The elements that hold the poison of the first launch and, after the second, that of the second.
-fn untouched(first: &HostTensor, second: &HostTensor) -> Elements {
-    let width = second.dtype().bytes().max(1);
-    checks::elements_where(&first.data, width, |number, bytes| {
-        let again = second.data.get(number * width..(number + 1) * width).unwrap_or_default();
-        checks::is_poison(bytes, POISON) && checks::is_poison(again, OTHER_POISON)
-    })
 }
 
 /// Zeroed workspaces, one for each launch of a measurement, so that zeroing is

@@ -5,9 +5,9 @@ use super::plan::Plan;
 use super::session::Ready;
 use crate::backend::checks::{self, Elements};
 use crate::backend::sim::{self, Heap, Memory, Program, SimReport};
-use crate::diag::{Diagnostic, Result};
+use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{self, BoundLaunch, BufId, Kernel, ParamKind};
-use crate::options::{CompileCx, Phase, RunChecks, SimOptions};
+use crate::options::{CompileCx, DeviceDesc, Phase, RunChecks, SimOptions};
 use crate::tensor::{Arg, ArgMeta, HostTensor};
 use std::sync::Arc;
 
@@ -82,6 +82,7 @@ impl Simulator {
         checks: &RunChecks,
     ) -> Result<(Memory, SimReport)> {
         let Launched { kernel, launch, id } = *call;
+        check_limits(cx.device, call)?;
         let mut memory = cx.span(Phase::Load, "arguments", id, || self.place(call, args))?;
         let report = cx.span(Phase::Launch, &kernel.name, id, || {
             let resident = sim::resident_blocks(cx.device, launch).min(options.resident_blocks);
@@ -113,6 +114,21 @@ struct Launched<'a> {
     kernel: &'a Kernel,
     launch: &'a BoundLaunch,
     id: u64,
+}
+
+/// Fails with `E0605` where the device's driver would refuse the launch.
+fn check_limits(device: &DeviceDesc, call: &Launched<'_>) -> Result<()> {
+    let (name, launch) = (&call.kernel.name, call.launch);
+    let refuse = |message: String| Err(Diagnostic::user(code::LAUNCH_CONFIG, message));
+    if launch.shared_bytes > device.shared_per_block {
+        let (asked, given) = (launch.shared_bytes, device.shared_per_block);
+        return refuse(format!("kernel {name} asks for {asked} bytes of shared memory, a block has {given}"));
+    }
+    if launch.threads() > device.max_threads_per_block {
+        let (asked, given) = (launch.threads(), device.max_threads_per_block);
+        return refuse(format!("kernel {name} asks for {asked} threads, a block has {given}"));
+    }
+    Ok(())
 }
 
 /// The buffers of a kernel that hold inputs, with the inputs' numbers.

@@ -281,7 +281,13 @@ impl Reader<'_> {
                         self.fault(self.at(value), format!("`{text}` is not an amount of memory such as \"2GiB\""));
                     }
                 }
-                _ => self.unknown(at, "requirement", key, &["device", "arch", "memory"]),
+                "gpus" => {
+                    require.gpus = self.integer(value).and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+                    if require.gpus.is_none() {
+                        self.fault(self.at(value), "`gpus` is a number of devices, from 1");
+                    }
+                }
+                _ => self.unknown(at, "requirement", key, &["device", "arch", "memory", "gpus"]),
             }
         }
     }

@@ -324,4 +324,6 @@ pub struct Require {
     pub arch: Option<u32>,
     /// Free device memory in bytes.
     pub memory: Option<u64>,
+    /// Devices that the run must have.
+    pub gpus: Option<usize>,
 }

@@ -139,7 +139,7 @@ mod tests {
         let ids = |exact: &[&str]| {
             let exact = exact.iter().map(|id| id.to_string()).collect();
             let mut args = Args::default();
-            (args.select.cases, args.select.exact) = (Some(dir.clone()), exact);
+            (args.select.cases, args.select.wanted.exact) = (Some(dir.clone()), exact);
             let cases = all_cases(&args).and_then(|cases| session::select(&args, cases)).expect("selects");
             cases.into_iter().map(|case| case.id).collect::<Vec<_>>()
         };

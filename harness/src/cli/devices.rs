@@ -3,35 +3,50 @@
 use super::Failure;
 use super::args::{Args, DeviceArg};
 use crate::case::Target;
-use crate::device::{Choice, Gpu, Nvidia, find_nvrtc, probe, quietest};
+use crate::device::{
+    Choice, Gpu, GpuLock, Nvidia, Nvml, Policy, Selection, Wanted, find_nvrtc, hold, lock_folder, open, select,
+};
 use crate::dispatch::SlotSpec;
 use crate::exit;
 use crate::proto::DeviceSpec;
 use engine::diag::{Diagnostic, code};
+use std::sync::Arc;
 
 /// The devices of a run.
-#[derive(Clone, Debug)]
 pub(super) struct Devices {
     pub(super) target: Target,
     pub(super) slots: Vec<SlotSpec>,
     /// What was found and chosen, for people.
     pub(super) notes: Vec<String>,
     pub(super) choices: Vec<Choice>,
+    /// GPUs that were not taken, and why.
+    pub(super) left: Vec<Choice>,
     pub(super) nvidia: Option<Nvidia>,
+    /// Asked during the run, where GPUs are used.
+    pub(super) nvml: Option<Arc<dyn Nvml>>,
     /// Names the history: `simulator`, `reference`, or the GPU's product name.
     pub(super) history: String,
     /// The options that select such devices again.
     pub(super) again: String,
+    /// What tells other harnesses that the GPUs are in use, while it lives.
+    #[expect(dead_code, reason = "held for its locks")]
+    locks: Vec<GpuLock>,
 }
 
 impl Devices {
     /// The state of the chosen GPUs at this moment.
     pub(super) fn now(&self) -> Vec<Gpu> {
-        if self.choices.is_empty() {
-            return Vec::new();
-        }
-        let chosen = |gpu: &Gpu| self.choices.iter().any(|choice| choice.gpu.uuid == gpu.uuid);
-        probe().gpus.into_iter().filter(chosen).collect()
+        let Some(nvml) = &self.nvml else { return Vec::new() };
+        self.choices.iter().filter_map(|choice| nvml.look(&choice.gpu.uuid).ok()).collect()
+    }
+}
+
+/// The sizes of cases for the devices that are asked for, without looking for
+/// them: what is listed must not depend on the machine.
+pub(super) fn target(args: &Args) -> Target {
+    match args.devices.device {
+        DeviceArg::Gpus(_) if args.devices.nvml.is_none() => Target::Cuda,
+        _ => Target::Sim,
     }
 }
 
@@ -44,24 +59,29 @@ fn cores() -> usize {
 
 /// Chooses devices; says what it found and why it took them.
 pub(super) fn resolve(args: &Args) -> Result<Devices, Failure> {
-    match args.devices.device {
+    let nvml = || open(args.devices.nvml.as_deref()).map_err(|d| Failure::diagnostic(exit::USAGE, &d));
+    match &args.devices.device {
         DeviceArg::Reference => Ok(reference(args)),
-        DeviceArg::Sim(count) => Ok(simulated(args, count, Vec::new(), None)),
-        DeviceArg::Gpus(count) => gpus(args, probe(), Some(count)),
-        DeviceArg::AllGpus => gpus(args, probe(), None),
+        DeviceArg::Sim(count) => Ok(simulated(args, *count, Vec::new(), None)),
+        DeviceArg::Gpus(wanted) => {
+            let nvml = nvml()?;
+            let found = nvml.survey();
+            gpus(args, nvml, found, wanted)
+        }
         DeviceArg::Auto => {
-            let nvidia = probe();
-            if nvidia.gpus.is_empty() {
-                let why = nvidia.problems.join("; ");
+            let nvml = nvml()?;
+            let found = nvml.survey();
+            if found.gpus.is_empty() {
+                let why = found.problems.join("; ");
                 let note = format!("no GPU found ({why}): running on the simulator");
-                return Ok(simulated(args, cores().min(MAX_DEFAULT_SIM), vec![note], Some(nvidia)));
+                return Ok(simulated(args, cores().min(MAX_DEFAULT_SIM), vec![note], Some(found)));
             }
-            if find_nvrtc().found.is_empty() {
+            if !nvml.is_fake() && find_nvrtc().found.is_empty() {
                 let note =
                     "a GPU is here but no NVRTC library (see `harness doctor`): running on the simulator".to_string();
-                return Ok(simulated(args, cores().min(MAX_DEFAULT_SIM), vec![note], Some(nvidia)));
+                return Ok(simulated(args, cores().min(MAX_DEFAULT_SIM), vec![note], Some(found)));
             }
-            gpus(args, nvidia, Some(1))
+            gpus(args, nvml, found, &Wanted::Count(1))
         }
     }
 }
@@ -71,38 +91,52 @@ fn host_threads(jobs: usize) -> (String, String) {
     ("RAYON_NUM_THREADS".into(), (cores() / jobs).max(1).to_string())
 }
 
-fn labels(kind: &str, devices: usize, jobs: usize) -> Vec<(usize, String)> {
+/// For each job its device and its label: `gpu2`, or `gpu2.0` and `gpu2.1` where
+/// several share a device.
+fn labels(names: &[String], jobs: usize) -> Vec<(usize, String)> {
+    let devices = names.len();
     let label = |job: usize| match jobs > devices {
-        true => format!("{kind}{}.{}", job % devices, job / devices),
-        false => format!("{kind}{job}"),
+        true => format!("{}.{}", names[job % devices], job / devices),
+        false => names[job].clone(),
     };
     (0..jobs).map(|job| (job % devices, label(job))).collect()
 }
 
+fn numbered(kind: &str, count: usize) -> Vec<String> {
+    (0..count).map(|index| format!("{kind}{index}")).collect()
+}
+
 fn reference(args: &Args) -> Devices {
     let jobs = args.devices.jobs.unwrap_or_else(|| cores().min(MAX_DEFAULT_SIM));
-    let slots = labels("ref", jobs, jobs).into_iter();
-    let slots =
-        slots.map(|(_, label)| SlotSpec { device: DeviceSpec::Reference, label, env: vec![host_threads(jobs)] });
+    let slots = labels(&numbered("ref", jobs), jobs).into_iter();
+    let slots = slots.map(|(_, label)| SlotSpec {
+        device: DeviceSpec::Reference,
+        label,
+        env: vec![host_threads(jobs)],
+        gpu: None,
+    });
     let slots = slots.collect();
     Devices {
         target: Target::Sim,
         slots,
         notes: vec![format!("reference evaluator, {jobs} worker processes")],
         choices: Vec::new(),
+        left: Vec::new(),
         nvidia: None,
+        nvml: None,
         history: "reference".into(),
         again: " --ref".into(),
+        locks: Vec::new(),
     }
 }
 
 fn simulated(args: &Args, count: usize, mut notes: Vec<String>, nvidia: Option<Nvidia>) -> Devices {
     let jobs = args.devices.jobs.unwrap_or(count);
     let threads = (cores() / jobs).max(1) as u32;
-    let slots = labels("sim", count, jobs).into_iter();
+    let slots = labels(&numbered("sim", count), jobs).into_iter();
     let slots = slots.map(|(ordinal, label)| {
         let env = vec![host_threads(jobs)];
-        SlotSpec { device: DeviceSpec::Sim { ordinal, threads }, label, env }
+        SlotSpec { device: DeviceSpec::Sim { ordinal, threads }, label, env, gpu: None }
     });
     let slots: Vec<SlotSpec> = slots.collect();
     notes.push(format!("{count} simulated H200, {} worker processes of {threads} thread(s)", slots.len()));
@@ -111,50 +145,87 @@ fn simulated(args: &Args, count: usize, mut notes: Vec<String>, nvidia: Option<N
         slots,
         notes,
         choices: Vec::new(),
+        left: Vec::new(),
         nvidia,
+        nvml: None,
         history: "simulator".into(),
         again: " --sim 1".into(),
+        locks: Vec::new(),
     }
 }
 
-fn gpus(args: &Args, nvidia: Nvidia, count: Option<usize>) -> Result<Devices, Failure> {
-    let wanted = count.unwrap_or(nvidia.gpus.len().max(1));
-    let choices = quietest(&nvidia.gpus, wanted);
-    if choices.len() < wanted {
-        let found = match nvidia.gpus.len() {
-            0 => "none was found".to_string(),
-            n => format!("{n} found, {} usable", choices.len()),
-        };
-        let mut diagnostic = Diagnostic::user(code::NO_GPU, format!("{wanted} GPU(s) asked for, {found}"));
-        for problem in &nvidia.problems {
-            diagnostic = diagnostic.note(problem.clone());
-        }
-        let way = format!(
-            "`--sim {wanted}` runs the same cases on {wanted} simulated device(s); `harness doctor` says what is missing"
-        );
-        return Err(Failure::diagnostic(exit::NO_GPU, &diagnostic.note(way)));
-    }
-    let nvrtc = find_nvrtc().folders();
-    let jobs = args.devices.jobs.unwrap_or(wanted);
-    let slots = labels("gpu", wanted, jobs).into_iter().map(|(i, label)| {
-        let gpu = &choices[i].gpu;
-        let label = label.replacen(&format!("gpu{i}"), &format!("gpu{}", gpu.index), 1);
-        let env = vec![("CUDA_VISIBLE_DEVICES".to_string(), gpu.uuid.clone()), host_threads(jobs)];
-        SlotSpec { device: DeviceSpec::Cuda { uuid: gpu.uuid.clone(), nvrtc: nvrtc.clone() }, label, env }
+fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wanted) -> Result<Devices, Failure> {
+    let mut locks = Vec::new();
+    let folder = lock_folder();
+    let alone = args.devices.gpu.policy == Policy::Exclusive;
+    let selection = select(&found, wanted, &args.devices.gpu, |gpu| {
+        locks.extend(hold(&folder, &gpu.uuid, alone)?);
+        Ok(())
     });
-    let slots = slots.collect();
-    let notes = choices
-        .iter()
-        .map(|choice| format!("GPU {} {} {}: {}", choice.gpu.index, choice.gpu.name, choice.gpu.uuid, choice.why));
-    let notes = notes.collect();
-    let history = choices.first().map_or_else(String::new, |choice| choice.gpu.name.clone());
+    if let Some(missing) = &selection.missing {
+        return Err(too_few(&found, &selection, missing, wanted));
+    }
+    let Selection { taken, left, .. } = selection;
+    let per_gpu = args.devices.gpu.workers_per_gpu;
+    let all = taken.len() * per_gpu.unwrap_or(1);
+    let jobs = match (args.devices.jobs, per_gpu) {
+        (Some(jobs), Some(_)) => jobs.min(all),
+        (Some(jobs), None) => jobs,
+        (None, _) => all,
+    };
+    let threads = (cores() / jobs).max(1) as u32;
+    let names: Vec<String> = taken.iter().map(|choice| format!("gpu{}", choice.gpu.index)).collect();
+    let slots = labels(&names, jobs).into_iter().map(|(i, label)| {
+        let gpu = &taken[i].gpu;
+        let env = vec![("CUDA_VISIBLE_DEVICES".to_string(), gpu.uuid.clone()), host_threads(jobs)];
+        SlotSpec { device: nvml.worker_device(&gpu.uuid, threads), label, env, gpu: Some(gpu.clone()) }
+    });
+    let slots: Vec<SlotSpec> = slots.collect();
+    let line = |choice: &Choice| format!("GPU {} {} {}", choice.gpu.index, choice.gpu.name, choice.gpu.uuid);
+    let mut notes: Vec<String> =
+        taken.iter().map(|choice| format!("{}: taken, {}", line(choice), choice.why)).collect();
+    notes.extend(left.iter().map(|choice| format!("{}: {}", line(choice), choice.why)));
+    if nvml.is_fake() {
+        notes.push("these GPUs are played by a file: cases run on the simulator".into());
+    }
+    if slots.len() > taken.len() {
+        notes.push(format!("{} worker processes on {} GPU(s)", slots.len(), taken.len()));
+    }
+    let history = taken.first().map_or_else(String::new, |choice| choice.gpu.name.clone());
+    if taken.iter().any(|choice| choice.gpu.name != history) {
+        notes.push(format!("the GPUs differ; history goes to that of {history}"));
+    }
     Ok(Devices {
-        target: Target::Cuda,
+        // A played GPU has the speed of the simulator, and so its sizes.
+        target: if nvml.is_fake() { Target::Sim } else { Target::Cuda },
         slots,
         notes,
-        choices,
-        nvidia: Some(nvidia),
+        choices: taken,
+        left,
+        nvidia: Some(found),
+        nvml: Some(nvml),
         history,
         again: " --gpus 1".into(),
+        locks,
     })
+}
+
+/// GPUs were asked for and are not there: each with its reason, and a way out.
+fn too_few(found: &Nvidia, selection: &Selection, missing: &str, wanted: &Wanted) -> Failure {
+    let mut diagnostic = Diagnostic::user(code::NO_GPU, missing);
+    for problem in &found.problems {
+        diagnostic = diagnostic.note(problem.clone());
+    }
+    for Choice { gpu, why } in &selection.left {
+        diagnostic = diagnostic.note(format!("GPU {} {} {}: {why}", gpu.index, gpu.name, gpu.uuid));
+    }
+    let count = match wanted {
+        Wanted::Count(count) => *count,
+        Wanted::Named(names) => names.len(),
+        Wanted::All => 1,
+    };
+    let way = format!(
+        "`--sim {count}` runs the same cases on {count} simulated device(s); `harness doctor` says what is missing"
+    );
+    Failure::diagnostic(exit::NO_GPU, &diagnostic.note(way))
 }

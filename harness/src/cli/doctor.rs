@@ -1,96 +1,115 @@
-//! `doctor`: what this machine has, and what is missing for which feature.
+//! `doctor`: what this machine has, and what is missing for which feature. Fits a
+//! terminal of 80 columns; `--format json` has the same for programs.
 
-use super::args::Args;
-use super::{print, session};
+use super::args::{Args, Form};
+use super::{Failure, print, runs, session};
 use crate::case::{Target, load};
-use crate::device::{find_nvrtc, probe, quietest};
+use crate::device::{
+    Choice, GpuOptions, Host, Nvidia, describe, find_nvrtc, find_sanitizer, free_space, host, open, refusal,
+};
 use crate::exit;
 use crate::record::Provenance;
 use crate::units::show_bytes;
+use serde::Serialize;
+use serde_json::json;
 use std::fmt::Write;
-use std::path::Path;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 
-pub(super) fn doctor(args: &Args) -> u8 {
-    let mut text = String::new();
-    machine(&mut text);
-    let gpu = nvidia(&mut text);
-    let nvrtc = nvrtc(&mut text);
-    folders(args, &mut text);
-    features(gpu, nvrtc, &mut text);
-    print(&text);
-    exit::OK
+/// Columns of the text.
+const WIDTH: usize = 80;
+/// Columns before the text of a line.
+const INDENT: usize = 13;
+/// Less than this for records is worth a word.
+const LOW_SPACE: u64 = 1 << 30;
+
+/// A feature, whether it works here, and what would make it work.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Feature {
+    name: &'static str,
+    ready: bool,
+    words: String,
 }
 
-fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
-    let _ = writeln!(text, "{name:<12} {value}");
-}
-
-fn machine(text: &mut String) {
-    let provenance = Provenance::gather();
-    line(text, "harness", format!("{} ({}, {})", provenance.harness_version, provenance.profile, provenance.rustc));
-    let dirty = if provenance.git_dirty == Some(true) { ", with changes" } else { "" };
-    line(text, "sources", provenance.git_sha.map_or("not a git checkout".into(), |sha| format!("{sha}{dirty}")));
-    let memory = show_bytes(provenance.mem_bytes);
-    line(
-        text,
-        "machine",
-        format!("{} x {}, {memory}, Linux {}", provenance.cpus, provenance.cpu_model, provenance.kernel),
-    );
-}
-
-/// Whether there is a usable GPU.
-fn nvidia(text: &mut String) -> bool {
-    let nvidia = probe();
-    line(text, "driver", nvidia.driver.as_deref().unwrap_or("not found"));
-    if let Some(cuda) = &nvidia.cuda {
-        line(text, "CUDA", format!("up to {cuda} by this driver"));
+impl Feature {
+    fn of(name: &'static str, missing: Option<String>, ready: impl Into<String>) -> Self {
+        match missing {
+            None => Self { name, ready: true, words: ready.into() },
+            Some(words) => Self { name, ready: false, words },
+        }
     }
-    line(text, "NVML", nvidia.nvml.as_deref().unwrap_or("not found"));
-    for problem in &nvidia.problems {
-        line(text, "", problem);
-    }
-    let ranked = quietest(&nvidia.gpus, nvidia.gpus.len());
-    for choice in &ranked {
-        let arch = choice.gpu.arch.map_or("?".into(), |arch| format!("{}.{}", arch / 10, arch % 10));
-        line(
-            text,
-            &format!("GPU {}", choice.gpu.index),
-            format!("{}, sm {arch}, {}, {}", choice.gpu.name, choice.gpu.uuid, choice.why),
-        );
-    }
-    !ranked.is_empty()
 }
 
-/// Whether NVRTC is there.
-fn nvrtc(text: &mut String) -> bool {
+/// All that was found.
+struct Found {
+    nvidia: Nvidia,
+    played: bool,
+    /// Usable GPUs, then refused ones with the reason.
+    gpus: Vec<Choice>,
+    usable: usize,
+    nvrtc: Vec<PathBuf>,
+    searched: Vec<String>,
+    sanitizer: Option<PathBuf>,
+    host: Host,
+    cases: String,
+    results: PathBuf,
+    results_state: Result<String, String>,
+    space: Option<u64>,
+    columns: Option<u16>,
+}
+
+pub(super) fn doctor(args: &Args) -> Result<u8, Failure> {
+    let found = look(args)?;
+    let features = features(&found);
+    match runs::form(args, &[Form::Plain, Form::Json])? {
+        Form::Json => print(&format!("{:#}\n", document(&found, &features))),
+        _ => print(&text(&found, &features)),
+    }
+    Ok(exit::OK)
+}
+
+fn look(args: &Args) -> Result<Found, Failure> {
+    let nvml = open(args.devices.nvml.as_deref()).map_err(|d| Failure::diagnostic(exit::USAGE, &d))?;
+    let nvidia = nvml.survey();
+    let options = GpuOptions::default();
+    let choice = |gpu: &crate::device::Gpu| match refusal(gpu, &options) {
+        None => Choice { gpu: gpu.clone(), why: describe(gpu) },
+        Some(why) => Choice { gpu: gpu.clone(), why: format!("cannot be used: {why}") },
+    };
+    let gpus = nvidia.gpus.iter().map(choice).collect();
+    let usable = nvidia.gpus.iter().filter(|gpu| refusal(gpu, &options).is_none()).count();
     let files = find_nvrtc();
-    match files.found.first() {
-        Some(first) => line(text, "NVRTC", first.display()),
-        None => line(text, "NVRTC", "not found"),
-    }
-    for more in files.found.iter().skip(1) {
-        line(text, "", format!("also {}", more.display()));
-    }
-    for place in &files.searched {
-        line(text, "", format!("searched {place}"));
-    }
-    !files.found.is_empty()
+    let results = session::results_dir(args);
+    let (folder, results_state) = writable(&results);
+    Ok(Found {
+        played: nvml.is_fake(),
+        nvidia,
+        gpus,
+        usable,
+        nvrtc: files.found,
+        searched: files.searched,
+        sanitizer: find_sanitizer(),
+        host: host(),
+        cases: cases(args),
+        space: free_space(&folder),
+        results,
+        results_state,
+        columns: columns(),
+    })
 }
 
-fn folders(args: &Args, text: &mut String) {
+fn cases(args: &Args) -> String {
     let dir = session::cases_dir(args);
     let loaded = load(&dir, Target::Sim);
-    let state = match loaded.errors.len() {
-        0 => format!("{} ids in {} files", loaded.cases.len(), loaded.files),
-        n => format!("{n} error(s), the first: {}", loaded.errors[0]),
-    };
-    line(text, "cases", format!("{}: {state}", dir.display()));
-    let results = session::results_dir(args);
-    line(text, "results", format!("{}: {}", results.display(), writable(&results)));
+    match loaded.errors.len() {
+        0 => format!("{}: {} ids in {} files", dir.display(), loaded.cases.len(), loaded.files),
+        n => format!("{}: {n} error(s), the first: {}", dir.display(), loaded.errors[0]),
+    }
 }
 
-/// Tries to write, in the folder itself or, while it is not there, in the one above.
-fn writable(results: &Path) -> String {
+/// The folder that would be written, and whether it can be: the results folder,
+/// or the one above while it is not there.
+fn writable(results: &Path) -> (PathBuf, Result<String, String>) {
     let (dir, state) = match (results.is_dir(), results.parent()) {
         (false, Some(parent)) if parent.as_os_str().is_empty() => (Path::new("."), "not there yet, can be made"),
         (false, Some(parent)) => (parent, "not there yet, can be made"),
@@ -98,19 +117,258 @@ fn writable(results: &Path) -> String {
     };
     let probe = dir.join(format!(".probe-{}", std::process::id()));
     let tried = std::fs::write(&probe, b"x").and_then(|()| std::fs::remove_file(&probe));
-    tried.map_or_else(|error| format!("cannot be written: {error}"), |()| state.into())
+    let state = tried.map_or_else(|error| Err(format!("cannot be written: {error}")), |()| Ok(state.into()));
+    (dir.to_path_buf(), state)
 }
 
-fn features(gpu: bool, nvrtc: bool, text: &mut String) {
-    let _ = writeln!(text);
-    line(text, "simulator", "ready: --sim N");
-    line(text, "reference", "ready: --ref");
+/// Columns of the terminal, if standard error is one.
+fn columns() -> Option<u16> {
+    let error = std::io::stderr();
+    error.is_terminal().then(|| rustix::termios::tcgetwinsize(&error).ok().map(|size| size.ws_col)).flatten()
+}
+
+/// What works, and what is missing for what does not.
+fn features(found: &Found) -> Vec<Feature> {
+    let host = &found.host;
+    let gpu = found.usable > 0;
+    let no_gpu = || Some("there is no usable GPU".to_string());
+    let no_nvrtc = || Some("NVRTC is missing: pip install 'nvidia-cuda-nvrtc==13.0.*', or set NVRTC_PATH".to_string());
+    let nvrtc = !found.nvrtc.is_empty() || found.played;
     let cuda = match (gpu, nvrtc) {
-        (true, true) => "ready: --gpus N",
-        (true, false) => "no: NVRTC is missing; pip install 'nvidia-cuda-nvrtc==13.0.*', or set NVRTC_PATH",
-        (false, true) => "no: there is no usable GPU; kernels can still be compiled with NVRTC",
-        (false, false) => "no: there is no usable GPU and no NVRTC",
+        (true, true) => None,
+        (true, false) => no_nvrtc(),
+        (false, true) => Some("there is no usable GPU; `compile` works with NVRTC alone".to_string()),
+        (false, false) => Some("there is no usable GPU and no NVRTC".to_string()),
     };
-    line(text, "GPUs", cuda);
-    line(text, "bench", if gpu && nvrtc { "GPU timings" } else { "the simulator's counters only" });
+    let sanitizer = match (&found.sanitizer, gpu) {
+        (None, _) => Some("compute-sanitizer is in no known place; the simulator's own detectors run".to_string()),
+        (Some(_), false) => no_gpu(),
+        _ => None,
+    };
+    let pipe = || Some("no named pipe can be made in the folder for temporary files".to_string());
+    let core = match (host.core_limit, host.core_unlimited) {
+        (Some(0), false) => {
+            Some("the limit on core dumps is 0: ulimit -c unlimited, as the machine's owner".to_string())
+        }
+        _ => None,
+    };
+    let stacks = (!host.proc_threads).then(|| "/proc shows no threads".to_string());
+    let cgroup = host.cgroup.is_none().then(|| {
+        "no memory controller of control groups version 2: a kill for want of memory is told by its signal only".into()
+    });
+    let record = found.results_state.as_ref().err().cloned().or_else(|| {
+        let space = found.space.filter(|space| *space < LOW_SPACE)?;
+        Some(format!("only {} left in its folder", show_bytes(space)))
+    });
+    let bench = if gpu && nvrtc { "GPU timings" } else { "the simulator's counters only" };
+    let bars = match found.columns {
+        Some(columns) => format!("on this terminal of {columns} columns"),
+        None => "plain lines: standard error is no terminal".into(),
+    };
+    vec![
+        Feature::of("simulator", None, "--sim N"),
+        Feature::of("reference", None, "--ref"),
+        Feature::of("GPUs", cuda, "--gpus N"),
+        Feature::of("bench", None, bench),
+        Feature::of("Xids", if gpu { None } else { no_gpu() }, "NVML's event set is listened to during a run"),
+        Feature::of("sanitizers", sanitizer, "--sanitize memcheck|racecheck|initcheck|synccheck"),
+        Feature::of(
+            "GPU cores",
+            if !gpu {
+                no_gpu()
+            } else if host.pipes {
+                None
+            } else {
+                pipe()
+            },
+            "--gpu-coredump",
+        ),
+        Feature::of("host cores", core, "kept where the kernel puts them"),
+        Feature::of("stacks", stacks, "threads of a hanging worker can be seen"),
+        Feature::of("memory", cgroup, "kills for want of memory can be told"),
+        Feature::of("records", record, "runs are recorded"),
+        Feature::of("bars", None, bars),
+    ]
+}
+
+fn document(found: &Found, features: &[Feature]) -> serde_json::Value {
+    let gpu = |choice: &Choice| {
+        let mut value = serde_json::to_value(&choice.gpu).unwrap_or_default();
+        value["usable"] = (!choice.why.starts_with("cannot")).into();
+        value["why"] = choice.why.as_str().into();
+        value
+    };
+    json!({
+        "harness": Provenance::gather(),
+        "driver": found.nvidia.driver,
+        "cuda": found.nvidia.cuda,
+        "nvml": found.nvidia.nvml,
+        "played": found.played,
+        "problems": found.nvidia.problems,
+        "gpus": found.gpus.iter().map(gpu).collect::<Vec<_>>(),
+        "nvrtc": found.nvrtc,
+        "nvrtc_searched": found.searched,
+        "compute_sanitizer": found.sanitizer,
+        "host": found.host,
+        "cases": found.cases,
+        "results": {
+            "folder": found.results,
+            "writable": found.results_state.is_ok(),
+            "state": found.results_state.as_ref().unwrap_or_else(|why| why),
+            "free_bytes": found.space,
+        },
+        "terminal_columns": found.columns,
+        "features": features,
+    })
+}
+
+fn text(found: &Found, features: &[Feature]) -> String {
+    let mut text = String::new();
+    machine(&mut text);
+    nvidia(found, &mut text);
+    libraries(found, &mut text);
+    limits(found, &mut text);
+    line(&mut text, "cases", &found.cases);
+    let state = found.results_state.as_ref().unwrap_or_else(|why| why);
+    let space = found.space.map_or(String::new(), |space| format!(", {} free", show_bytes(space)));
+    line(&mut text, "results", &format!("{}: {state}{space}", found.results.display()));
+    text.push('\n');
+    for feature in features {
+        let words = if feature.ready { "ready: " } else { "no: " };
+        line(&mut text, feature.name, &format!("{words}{}", feature.words));
+    }
+    text
+}
+
+fn machine(text: &mut String) {
+    let provenance = Provenance::gather();
+    line(text, "harness", &format!("{} ({}, {})", provenance.harness_version, provenance.profile, provenance.rustc));
+    let dirty = if provenance.git_dirty == Some(true) { ", with changes" } else { "" };
+    line(text, "sources", &provenance.git_sha.map_or("not a git checkout".into(), |sha| format!("{sha}{dirty}")));
+    let memory = show_bytes(provenance.mem_bytes);
+    let cpu = format!("{} x {}, {memory}, Linux {}", provenance.cpus, provenance.cpu_model, provenance.kernel);
+    line(text, "machine", &cpu);
+}
+
+fn nvidia(found: &Found, text: &mut String) {
+    let nvidia = &found.nvidia;
+    line(text, "driver", nvidia.driver.as_deref().unwrap_or("not found"));
+    if let Some(cuda) = &nvidia.cuda {
+        line(text, "CUDA", &format!("up to {cuda} by this driver"));
+    }
+    line(text, "NVML", if found.played { "played by a file" } else { nvidia.nvml.as_deref().unwrap_or("not found") });
+    for problem in &nvidia.problems {
+        line(text, "", problem);
+    }
+    for Choice { gpu, why } in &found.gpus {
+        let arch = gpu.arch.map_or("?".into(), |arch| format!("{}.{}", arch / 10, arch % 10));
+        line(text, &format!("GPU {}", gpu.index), &format!("{}, sm {arch}, {}", gpu.name, gpu.uuid));
+        line(text, "", why);
+        for process in gpu.procs.iter().flatten() {
+            let memory = process.mem_bytes.map_or("unknown memory".into(), show_bytes);
+            line(text, "", &format!("process {}: {memory}, {}", process.pid, command_of(process.pid)));
+        }
+        for part in &gpu.mig_devices {
+            line(text, "", &format!("MIG device {}", part.uuid));
+        }
+    }
+}
+
+/// The program of a process, where this process may see it.
+fn command_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    name.map_or("not of this container or ended".into(), |name| name.trim().to_string())
+}
+
+fn libraries(found: &Found, text: &mut String) {
+    match found.nvrtc.first() {
+        Some(first) => line(text, "NVRTC", &first.display().to_string()),
+        None => line(text, "NVRTC", "not found"),
+    }
+    for more in found.nvrtc.iter().skip(1) {
+        line(text, "", &format!("also {}", more.display()));
+    }
+    for place in &found.searched {
+        line(text, "", &format!("searched {place}"));
+    }
+    let sanitizer = found.sanitizer.as_ref().map_or("compute-sanitizer not found".into(), |p| p.display().to_string());
+    line(text, "sanitizer", &sanitizer);
+}
+
+fn limits(found: &Found, text: &mut String) {
+    let host = &found.host;
+    let core = match (host.core_unlimited, host.core_limit) {
+        (true, _) => "unlimited".to_string(),
+        (false, Some(bytes)) => show_bytes(bytes),
+        (false, None) => "unknown".into(),
+    };
+    line(text, "core dumps", &format!("up to {core}, to {}", host.core_pattern.as_deref().unwrap_or("unknown")));
+    let trace = match host.ptrace_scope {
+        None | Some(0) => "any process may be traced",
+        Some(1) => "children may be traced",
+        Some(_) => "tracing is for root only",
+    };
+    let stacks = if host.proc_stacks { "kernel stacks readable" } else { "kernel stacks hidden" };
+    let log = if host.kernel_log { "kernel log readable" } else { "kernel log hidden" };
+    line(text, "/proc", &format!("{stacks}, {trace}, {log}"));
+    match (&host.cgroup, &host.cgroup_memory_max) {
+        (Some(group), max) => {
+            let max = max.as_deref().unwrap_or("unknown");
+            line(text, "cgroup", &format!("version 2, {}, memory.max {max}", group.display()));
+        }
+        (None, _) => line(text, "cgroup", "no memory controller of version 2"),
+    }
+}
+
+/// A line with its name in front, wrapped between words to [`WIDTH`] columns;
+/// a word that is longer than a line is cut. Control characters are shown as `?`.
+fn line(text: &mut String, name: &str, value: &str) {
+    let room = WIDTH - INDENT;
+    let clean = |c: char| if c.is_control() { if c.is_whitespace() { ' ' } else { '?' } } else { c };
+    let value: String = value.chars().map(clean).collect();
+    let mut rows = vec![String::new()];
+    for word in value.split(' ') {
+        let mut word = word.to_string();
+        loop {
+            let row = rows.last_mut().expect("one row at least");
+            let used = row.chars().count();
+            let gap = usize::from(used > 0);
+            if used + gap + word.chars().count() <= room {
+                if gap > 0 {
+                    row.push(' ');
+                }
+                row.push_str(&word);
+                break;
+            }
+            if used > 0 {
+                rows.push(String::new());
+                continue;
+            }
+            let at = word.char_indices().nth(room).map_or(word.len(), |(at, _)| at);
+            row.push_str(&word[..at]);
+            word = word[at..].to_string();
+            rows.push(String::new());
+        }
+    }
+    for (index, row) in rows.iter().enumerate() {
+        let name = if index == 0 { name } else { "" };
+        let _ = writeln!(text, "{}", format!("{name:<width$}{row}", width = INDENT).trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_fit_and_lose_nothing() {
+        let long =
+            format!("some words and {} then more words that go on and on beyond any line\x1b[31m", "x".repeat(200));
+        let mut text = String::new();
+        line(&mut text, "name", &long);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        let squeezed = |text: &str| text.split_whitespace().collect::<String>();
+        assert_eq!(squeezed(&text), format!("name{}", squeezed(&long.replace('\x1b', "?"))));
+        assert!(text.lines().skip(1).all(|line| line.starts_with(&" ".repeat(INDENT))), "{text}");
+    }
 }

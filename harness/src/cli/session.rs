@@ -1,11 +1,12 @@
 //! What several commands share: where files are, and which cases are meant.
 
 use super::Failure;
-use super::args::Args;
-use crate::case::{Case, Loaded, Target, load, suggest};
-use crate::exit;
-use crate::filter::selected;
+use super::args::{Args, Command, DeviceArg, Select};
+use crate::case::{Case, Loaded, Target, load};
+use crate::record::History;
+use crate::select::{Chosen, FromRun, Past, Rerun, Wanted};
 use crate::worker::fault;
+use crate::{escape, exit};
 use engine::diag::{Diagnostic, code};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -46,59 +47,90 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
-/// The cases that filters, tags and exact ids select; selecting nothing is an error.
-pub(super) fn select(args: &Args, cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
-    let total = cases.len();
-    let ids: Vec<String> = cases.iter().map(|case| case.id.clone()).collect();
-    for id in &args.select.exact {
-        if !ids.contains(id) {
-            let hint = suggest(id, nearest_suite(id, &ids));
-            return Err(nothing(format!("there is no case `{id}`"), hint));
-        }
-    }
-    for tag in &args.select.tags {
-        let known: BTreeSet<&str> = cases.iter().flat_map(|case| &case.tags).map(String::as_str).collect();
-        if !known.contains(tag.as_str()) {
-            return Err(nothing(format!("no case has the tag `{tag}`"), suggest(tag, known.into_iter())));
-        }
-    }
-    let wanted = |case: &Case| {
-        let tagged = args.select.tags.iter().all(|tag| case.tags.contains(tag));
-        let by_filter = !args.select.filters.is_empty() && selected(&args.select.filters, &case.id);
-        // A tag alone selects all that have it, exact ids alone nothing else.
-        let all = args.select.filters.is_empty() && (args.select.exact.is_empty() || !args.select.tags.is_empty());
-        tagged && (all || by_filter) || args.select.exact.contains(&case.id)
+/// The cases that the options select, in the order of their files; selecting
+/// nothing is an error. `history` names the devices whose past counts.
+pub(super) fn choose(args: &Args, cases: Vec<Case>, history: &str) -> Result<Chosen, Failure> {
+    let Select { wanted, shard_status, .. } = &args.select;
+    let wanted = &Wanted { bench: args.command == Command::Bench, ..wanted.clone() };
+    let results = results_dir(args);
+    let past = match wanted.exprs.is_empty() && wanted.rerun.is_none() {
+        true => Past::default(),
+        false => past(args, history),
     };
-    let chosen: Vec<Case> = cases.into_iter().filter(wanted).collect();
-    if chosen.is_empty() {
-        let note = match total {
-            0 => format!("{} holds no case file (*.fuse)", cases_dir(args).display()),
-            _ => "`harness list` prints the ids; `*` matches any run of characters".into(),
-        };
-        return Err(nothing(format!("nothing selected: none of {total} cases matches"), note));
+    let run = match wanted.rerun.as_ref().and_then(Rerun::run) {
+        Some(id) => from_run(&results, id, wanted.rerun == Some(Rerun::NotRun))?,
+        None => FromRun::default(),
+    };
+    if let Some(path) = shard_status {
+        // A test runner looks whether the file is there: it means that shards are understood.
+        let written = std::fs::File::create(path);
+        written.map_err(|error| {
+            let message = format!("the shard status file {} cannot be written: {error}", escape::path(path));
+            Failure::diagnostic(exit::USAGE, &Diagnostic::user(code::USAGE, message))
+        })?;
     }
-    Ok(chosen)
+    crate::select::choose(wanted, cases, &past, &run).map_err(|diagnostic| {
+        let exit = if diagnostic.code == code::BAD_FILTER { exit::BAD_FILTER } else { exit::NOTHING_SELECTED };
+        Failure::diagnostic(exit, &diagnostic)
+    })
 }
 
-/// Ids worth proposing: those that share the name before the first slash, or all.
-fn nearest_suite<'a>(id: &str, ids: &'a [String]) -> impl Iterator<Item = &'a str> {
-    let stem = id.split('/').next().unwrap_or(id).to_string();
-    let related: Vec<&str> = ids.iter().map(String::as_str).filter(|other| other.starts_with(&stem)).take(8).collect();
-    let list: Vec<&str> =
-        if related.is_empty() { ids.iter().map(String::as_str).take(2000).collect() } else { related };
-    let shown = if list.len() > 8 { nearest(id, list) } else { list };
-    shown.into_iter()
+/// [`choose`] for commands without devices of their own.
+pub(super) fn select(args: &Args, cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
+    Ok(choose(args, cases, history_name(args))?.cases)
 }
 
-/// The few nearest by common beginning, so that a note stays short.
-fn nearest<'a>(id: &str, mut list: Vec<&'a str>) -> Vec<&'a str> {
-    let common = |other: &str| id.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
-    list.sort_by_key(|other| std::cmp::Reverse(common(other)));
-    list.truncate(4);
-    list
+/// The past that counts where no device is opened.
+pub(super) fn history_name(args: &Args) -> &'static str {
+    match args.devices.device {
+        DeviceArg::Reference => "reference",
+        DeviceArg::Auto | DeviceArg::Sim(_) => "simulator",
+        _ => GPUS,
+    }
 }
 
-fn nothing(message: String, note: String) -> Failure {
-    let diagnostic = Diagnostic::user(code::NOTHING_SELECTED, message).note(note);
-    Failure::new(exit::NOTHING_SELECTED, diagnostic.to_string())
+/// Stands for whichever GPUs there are records of.
+const GPUS: &str = "gpus";
+
+/// What earlier runs say.
+pub(super) fn past(args: &Args, history: &str) -> Past {
+    let results = results_dir(args);
+    let cases = match history {
+        GPUS => History::of_gpus(&results).iter().flat_map(History::past).collect(),
+        _ => History::of(&results, history).past(),
+    };
+    Past { cases, quarantined: BTreeSet::new() }
+}
+
+/// What the record of a run says about its cases. Without any run, nothing is
+/// left of one; a run that is named must be there.
+fn from_run(results: &Path, id: &str, may_be_missing: bool) -> Result<FromRun, Failure> {
+    let bad = |message: String, note: &str| {
+        Failure::diagnostic(exit::BAD_RUN, &Diagnostic::user(code::USAGE, message).note(note))
+    };
+    let runs = results.join("runs");
+    let dir = match id {
+        "latest" => results.join("latest"),
+        _ => {
+            let entries = std::fs::read_dir(&runs).into_iter().flatten().flatten();
+            let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+            let mut found: Vec<String> = names.filter(|name| name.starts_with(id)).collect();
+            found.sort();
+            match found.as_slice() {
+                [one] => runs.join(one),
+                [] => return Err(bad(format!("there is no run `{id}` in {}", escape::path(&runs)), "ls results/runs")),
+                many => {
+                    let message = format!("{} runs begin with `{id}`: {} ...", many.len(), many[0]);
+                    return Err(bad(message, "write more of the id"));
+                }
+            }
+        }
+    };
+    match crate::record::read_events(&dir.join("events.jsonl")) {
+        Ok(events) => Ok(FromRun::of(&events.records)),
+        Err(error) if may_be_missing && error.kind() == std::io::ErrorKind::NotFound => Ok(FromRun::default()),
+        Err(error) => {
+            Err(bad(format!("the record of run `{id}` cannot be read: {error}"), "`--rerun failed` needs no run"))
+        }
+    }
 }

@@ -1,19 +1,17 @@
 //! `show`: a stage of one case as text.
 
-use super::args::{Args, DeviceArg, usage};
-use super::{Failure, session};
+use super::args::{Args, usage};
+use super::{Failure, devices, session};
 use crate::case::{Case, Target};
 use crate::exit;
+use crate::select::Filter;
 use crate::worker::{self, Stage};
 use engine::diag::render;
 use engine::options::{DeviceDesc, Options, SimOptions};
 use engine::runtime::Session;
 
 pub(super) fn show(args: &Args) -> Result<u8, Failure> {
-    let target = match args.devices.device {
-        DeviceArg::Gpus(_) | DeviceArg::AllGpus => Target::Cuda,
-        _ => Target::Sim,
-    };
+    let target = devices::target(args);
     let wanted = args.operand().unwrap_or_default().to_string();
     let mut cases = session::load_all(args, target)?.cases;
     // The ids differ where [sim] replaces sizes: a GPU's id is known too.
@@ -49,10 +47,10 @@ fn find(wanted: &str, cases: Vec<Case>) -> Result<Case, Failure> {
         return Ok(case.clone());
     }
     let mut args = Args::default();
-    args.select.filters.extend(crate::filter::Filter::parse(wanted));
+    args.select.wanted.filters.extend(Filter::parse(wanted));
     let mut no_pattern = Args::default();
-    no_pattern.select.exact.push(wanted.into());
-    let mut found = match args.select.filters.is_empty() || !wanted.contains(['*', '?']) {
+    no_pattern.select.wanted.exact.push(wanted.into());
+    let mut found = match args.select.wanted.filters.is_empty() || !wanted.contains(['*', '?']) {
         true => session::select(&no_pattern, cases)?,
         false => session::select(&args, cases)?,
     };

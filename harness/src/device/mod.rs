@@ -1,9 +1,23 @@
 //! Devices as the dispatcher sees them: through NVML only, never through CUDA.
+//! A file can play NVML, so that a run over many GPUs is tried without one.
 
+mod fake;
+mod gpu;
+mod lock;
+mod machine;
 mod nvml;
 mod nvrtc;
+mod policy;
+mod real;
 mod select;
+mod tools;
+mod xid;
 
-pub(crate) use nvml::{Gpu, Nvidia, probe};
+pub(crate) use gpu::{Gpu, Nvidia, Process, strangers, worse};
+pub(crate) use lock::{GpuLock, folder as lock_folder, hold};
+pub(crate) use nvml::{CaseStep, Heard, Nvml, Silent, open};
 pub(crate) use nvrtc::find as find_nvrtc;
-pub(crate) use select::{Choice, quietest};
+pub(crate) use policy::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, Wanted, share};
+pub(crate) use select::{Choice, Selection, describe, refusal, select};
+pub(crate) use tools::{Host, find_sanitizer, free_space, host};
+pub(crate) use xid::{Attribution, Ran, WINDOW, XidClass, attribute, facts as xid_facts};

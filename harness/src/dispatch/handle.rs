@@ -2,13 +2,14 @@
 
 use super::capture::Capture;
 use super::job::Job;
+use super::phase::Watch;
 use super::postmortem::{self, Cause};
 use super::{Death, RunPlan, SlotSpec};
 use crate::case::Case;
 use crate::crumb::Page;
 use crate::evidence::area::Area;
 use crate::os;
-use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
+use crate::proto::{Broken, DeviceSpec, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::{Outcome, clip};
 use rustix::process::Signal;
 use std::io;
@@ -47,6 +48,8 @@ const ENV_ALLOWED: &[&str] = &[
 pub(super) struct Worker {
     pub(super) id: String,
     child: Child,
+    /// The GPU that it has, if any.
+    gpu: Option<String>,
     receiver: Receiver,
     page: Page,
     area: Area,
@@ -73,8 +76,9 @@ pub(super) enum Attempt {
     Ended(Outcome, bool),
     /// The worker is gone.
     Lost(Outcome, Box<Death>),
-    /// The worker was gone before the case began: nobody's fault yet.
-    NotBegun(String),
+    /// The worker was gone before the case began: nobody's fault yet, unless a
+    /// thread died that worked for another case.
+    NotBegun(String, Option<(Outcome, Box<Death>)>),
     /// The run is being stopped.
     Stopped,
 }
@@ -106,6 +110,10 @@ impl Worker {
         let mut worker = Self {
             id,
             child,
+            gpu: match &slot.device {
+                DeviceSpec::Cuda { uuid, .. } => Some(uuid.clone()),
+                _ => None,
+            },
             receiver: Receiver::new(ours),
             page,
             area,
@@ -128,14 +136,15 @@ impl Worker {
     }
 
     fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant) -> Result<(), NoWorker> {
-        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone() };
+        let sharers = plan.slots.iter().filter(|other| other.device == slot.device).count() as u32;
+        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone(), sharers };
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
             match self.receiver.next(Some(deadline)) {
                 Ok(FromWorker::Hello { proto: PROTOCOL, .. }) => {}
-                Ok(FromWorker::Ready { device, notes }) => {
+                Ok(FromWorker::Ready { device, uuid, notes }) => {
                     (self.device, self.notes) = (device, notes);
-                    return Ok(());
+                    return self.pinned(slot, uuid.as_deref());
                 }
                 Ok(FromWorker::Unusable { code, message }) => {
                     self.kill();
@@ -154,6 +163,20 @@ impl Worker {
         let stderr = clip(self.stderr.text(Duration::from_millis(200)), 1000);
         let how = death.signal.map_or_else(|| format!("{:?}", death.exit_code), |signal| signal.to_uppercase());
         Err(NoWorker::Failed(format!("{} ({how}) {}", result.err().unwrap_or_default(), stderr.trim())))
+    }
+
+    /// The worker must see the GPU that the slot means, and no other.
+    fn pinned(&mut self, slot: &SlotSpec, seen: Option<&str>) -> Result<(), NoWorker> {
+        let Some(gpu) = &slot.gpu else { return Ok(()) };
+        // The two print the same bytes, a MIG device with another prefix.
+        let bytes = |uuid: &str| uuid.trim_start_matches("GPU-").trim_start_matches("MIG-").to_ascii_lowercase();
+        if seen.is_some_and(|seen| bytes(seen) == bytes(&gpu.uuid)) {
+            return Ok(());
+        }
+        self.kill();
+        let seen = seen.unwrap_or("no GPU");
+        let why = format!("the worker was pinned to {} and CUDA shows it {seen}", gpu.uuid);
+        Err(NoWorker::Unusable("infra.driver".into(), why))
     }
 
     /// Has coming cases compiled ahead. A worker that cannot be told will be
@@ -182,15 +205,20 @@ impl Worker {
             bless: plan.bless,
         };
         if let Err(error) = send(self.receiver.stream(), &message) {
-            self.kill();
-            return Attempt::NotBegun(format!("the worker was gone: {error}"));
+            return self.lost_before(format!("the worker was gone: {error}"), plan);
         }
         let deadline = Instant::now() + limit;
+        let mut watch = Watch::new(&plan.phase_limits, Instant::now());
         let mut begun = false;
         let mut stop_at = None;
         loop {
             let tick = (Instant::now() + TICK).min(deadline);
-            let cause = match self.receiver.next(Some(tick)) {
+            let message = self.receiver.next(Some(tick));
+            if let (true, Some(over), Err(Broken::Timeout)) = (begun, watch.look(&self.page, Instant::now()), &message)
+            {
+                return self.bury(Cause::Hung { limit: over.limit, phase: Some(over.name.clone()) }, plan);
+            }
+            let cause = match message {
                 Ok(FromWorker::Begin { case_id, attempt: n }) if !begun && case_id == case.id && n == attempt => {
                     begun = true;
                     continue;
@@ -202,7 +230,7 @@ impl Worker {
                     self.prior.push(case_id);
                     return Attempt::Ended(*outcome, tainted);
                 }
-                Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit },
+                Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit, phase: None },
                 Err(Broken::Timeout) if plan.stop.load(Ordering::Relaxed) != 0 => {
                     // A case that is about to end may do so.
                     let end = *stop_at.get_or_insert_with(|| Instant::now() + plan.grace);
@@ -214,8 +242,7 @@ impl Worker {
                 }
                 Err(Broken::Timeout) => continue,
                 Err(Broken::Eof) if !begun => {
-                    self.kill();
-                    return Attempt::NotBegun("the worker died between two cases".into());
+                    return self.lost_before("the worker died between two cases".into(), plan);
                 }
                 Err(Broken::Eof) => Cause::Died,
                 Err(Broken::Garbage(what)) => Cause::Protocol(what),
@@ -225,12 +252,21 @@ impl Worker {
         }
     }
 
+    /// The worker died before the case began.
+    fn lost_before(&mut self, why: String, plan: &RunPlan) -> Attempt {
+        match self.bury(Cause::Died, plan) {
+            Attempt::Lost(outcome, death) if death.crumb.lane > 0 => Attempt::NotBegun(why, Some((outcome, death))),
+            _ => Attempt::NotBegun(why, None),
+        }
+    }
+
     /// The case did not end: collect the evidence, end the worker.
     fn bury(&mut self, cause: Cause, plan: &RunPlan) -> Attempt {
         let mut death = Death { crumb: self.page.read(), ..Death::default() };
         let status = match &cause {
-            Cause::Hung { .. } => {
-                death.threads = postmortem::thread_states(self.pid());
+            Cause::Hung { limit, .. } => {
+                let gpu = self.gpu.as_deref();
+                postmortem::hang(&mut death, self.pid(), gpu, *limit, &self.page, &self.area, &plan.worker_exe);
                 self.terminate(plan.grace)
             }
             // A process whose socket is closed is about to end by itself.
@@ -241,6 +277,9 @@ impl Worker {
             Cause::Protocol(_) => self.kill(),
         };
         death.unkillable = matches!(self.child.try_wait(), Ok(None));
+        if death.unkillable {
+            death.proc_state = postmortem::proc_state(self.pid());
+        }
         if matches!(cause, Cause::Died) {
             postmortem::fill(&mut death, status);
             postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);

@@ -6,23 +6,28 @@
 //! lost, whatever happens to workers, devices and the run.
 
 mod capture;
+mod fit;
 mod handle;
 mod job;
 mod judge;
+mod phase;
 mod pool;
 mod postmortem;
 mod queue;
 mod slot;
 mod source;
 
+pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;
+pub(crate) use phase::PhaseLimit;
 pub(crate) use pool::run;
 pub(crate) use queue::{Known, Policy, Queue, order};
 pub(crate) use source::{Settled, Source, Take};
 
 use crate::case::Case;
 use crate::crumb::Crumb;
+use crate::device::Gpu;
 use crate::evidence::{Frame, Stack};
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use serde::Serialize;
@@ -72,6 +77,8 @@ pub(crate) struct SlotSpec {
     pub(crate) label: String,
     /// Environment of the worker besides the allow-list.
     pub(crate) env: Vec<(String, String)>,
+    /// The GPU, as it was when it was chosen.
+    pub(crate) gpu: Option<Gpu>,
 }
 
 /// Everything a run needs.
@@ -83,6 +90,8 @@ pub(crate) struct RunPlan {
     /// Time of a case unless it has its own; the command line's wins over both.
     pub(crate) default_timeout: Duration,
     pub(crate) forced_timeout: Option<Duration>,
+    /// Time for single phases, whatever the case as a whole may take.
+    pub(crate) phase_limits: Vec<PhaseLimit>,
     /// Between TERM and KILL.
     pub(crate) grace: Duration,
     pub(crate) mode: Mode,
@@ -115,6 +124,9 @@ pub(crate) struct Death {
     pub(crate) thread: Option<String>,
     /// Its stack, innermost call first.
     pub(crate) frames: Vec<Frame>,
+    /// Which kind of hang it is.
+    #[serde(skip)]
+    pub(crate) hang: String,
     /// Calls in the middle of the stack that are left out.
     pub(crate) frames_left_out: usize,
     /// Stacks of the threads of a hanging worker.
@@ -130,6 +142,8 @@ pub(crate) struct Death {
     /// States of the threads of a hanging worker, as in `/proc`.
     pub(crate) threads: String,
     pub(crate) unkillable: bool,
+    /// What the kernel says about a process that could not be killed.
+    pub(crate) proc_state: String,
 }
 
 /// What happens during a run, in order for each slot.

@@ -2,8 +2,10 @@
 
 use super::Death;
 use crate::crumb::Page;
+use crate::device;
 use crate::escape::escape;
-use crate::evidence::{self, area::Area};
+use crate::evidence::area::Area;
+use crate::evidence::{self, hang, threads};
 use crate::os::signal_name;
 use crate::verdict::{Outcome, Verdict};
 use std::os::unix::process::ExitStatusExt;
@@ -18,8 +20,8 @@ pub(super) enum Cause {
     Died,
     /// The worker broke the protocol and was killed for it.
     Protocol(String),
-    /// The deadline passed.
-    Hung { limit: Duration },
+    /// The deadline passed: the case's, or that of the named phases.
+    Hung { limit: Duration, phase: Option<String> },
 }
 
 pub(super) fn fill(death: &mut Death, status: Option<ExitStatus>) {
@@ -42,18 +44,57 @@ pub(super) fn crash(death: &mut Death, area: &Area, page: &Page, exe: &Path) {
     (death.frames, death.frames_left_out) = (stack.frames, stack.left_out);
 }
 
+/// What a hanging worker is at. It still lives after this.
+pub(super) fn hang(
+    death: &mut Death,
+    pid: u32,
+    gpu: Option<&str>,
+    limit: Duration,
+    page: &Page,
+    area: &Area,
+    exe: &Path,
+) {
+    // Asked first: the threads' answers take their time.
+    let gpu_percent = gpu.and_then(|uuid| device::probe().gpus.into_iter().find(|gpu| gpu.uuid == uuid)?.util_gpu);
+    let crumb = page.read();
+    let threads = threads::states(pid);
+    death.threads = threads.iter().map(|thread| thread.state).collect();
+    death.stacks = threads::ask(pid, &threads, area, exe);
+    death.lanes = page.lanes().into_iter().filter(|crumb| crumb.lane != 0).collect();
+    let on_gpu = gpu.is_some();
+    let seen = hang::Seen { crumb: &crumb, threads: &threads, stacks: &death.stacks, limit, gpu_percent, on_gpu };
+    let (name, reason) = hang::name(&seen);
+    (death.hang, death.reason, death.crumb) = (name.into(), reason, crumb);
+}
+
+/// State and kernel function of a process that could not be killed.
+pub(super) fn proc_state(pid: u32) -> String {
+    let states = threads::states(pid).into_iter();
+    let shown = states.map(|t| format!("{} ({}) {} {}", t.name, t.id, t.state, t.wchan).trim_end().to_string());
+    escape(&shown.collect::<Vec<_>>().join(", "), "").into_owned()
+}
+
 /// Verdict, stable name and reason.
 pub(super) fn outcome(cause: &Cause, death: &Death) -> Outcome {
     let place = place(death);
     match cause {
-        Cause::Hung { limit } => {
-            let name = hang_name(&death.threads);
-            let seconds = limit.as_secs_f64();
-            let more = if death.unkillable { "; the worker could not be killed" } else { "" };
+        Cause::Hung { limit, phase } => {
+            let what = phase.as_ref().map_or_else(|| "no end".into(), |phase| format!("no end of phase {phase}"));
+            let more = match death.unkillable {
+                true => format!("\nthe worker could not be killed and was abandoned: {}", death.proc_state),
+                false => String::new(),
+            };
             Outcome::of(
                 Verdict::Hang,
-                name,
-                format!("no end within {seconds} s, {place}; threads {}{more}", death.threads),
+                &death.hang,
+                format!(
+                    "{what} within {} s, {place}: {}; threads {}{more}{}{}",
+                    limit.as_secs_f64(),
+                    death.reason,
+                    death.threads,
+                    stacks(death),
+                    tail(death)
+                ),
             )
         }
         Cause::Protocol(what) => Outcome::of(
@@ -99,6 +140,17 @@ fn thread(death: &Death) -> String {
     death.thread.as_ref().map_or_else(String::new, |thread| format!(" in thread {}", escape(thread, "")))
 }
 
+fn stacks(death: &Death) -> String {
+    const THREADS: usize = 4;
+    const SHOWN: usize = 6;
+    let mut text = String::new();
+    for stack in death.stacks.iter().filter(|stack| !stack.frames.is_empty()).take(THREADS) {
+        let lines = evidence::lines(&stack.frames, stack.left_out, SHOWN).join("\n  ");
+        text += &format!("\nthread {} ({}) {}:\n  {lines}", escape(&stack.name, ""), stack.thread, stack.state);
+    }
+    text
+}
+
 fn stack(death: &Death) -> String {
     const SHOWN: usize = 8;
     let lines = evidence::lines(&death.frames, death.frames_left_out, SHOWN);
@@ -122,36 +174,4 @@ fn tail(death: &Death) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let from = lines.len().saturating_sub(12);
     format!("\nstderr:\n  {}", lines[from..].join("\n  "))
-}
-
-fn hang_name(threads: &str) -> &'static str {
-    match threads {
-        t if t.contains('T') || t.contains('t') => "hang.stopped",
-        t if t.contains('R') => "hang.host",
-        t if t.contains('D') => "hang.uninterruptible",
-        _ => "hang.deadlock",
-    }
-}
-
-/// The states of all threads of a process, one letter each, as the busiest of
-/// three looks: a thread that runs is often seen asleep.
-pub(super) fn thread_states(pid: u32) -> String {
-    let look = || {
-        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return String::new() };
-        let state = |entry: std::fs::DirEntry| {
-            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-            // The name may hold anything; the state follows its last `)`.
-            stat.rsplit_once(") ")?.1.chars().next()
-        };
-        tasks.filter_map(|entry| state(entry.ok()?)).collect::<String>()
-    };
-    let mut states = look();
-    for _ in 0..2 {
-        std::thread::sleep(Duration::from_millis(10));
-        let again = look();
-        if again.matches('R').count() > states.matches('R').count() {
-            states = again;
-        }
-    }
-    states
 }

@@ -5,6 +5,7 @@ use super::handle::{Attempt, NoWorker, Worker};
 use super::job::{CaseResult, Job};
 use super::source::{Settled, Source, Take};
 use super::{Death, Event, RunPlan};
+use crate::crumb::Crumb;
 use crate::verdict::{Outcome, Verdict};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -33,6 +34,21 @@ struct Hand {
     /// Jobs taken ahead, which the worker prepares.
     ahead: VecDeque<Job>,
     spawned: u32,
+}
+
+/// The job taken ahead whose compilation killed the worker, if that is what
+/// happened: it is charged, and not the case that was running meanwhile.
+fn charged(death: &Death, running: &Job, ahead: &mut VecDeque<Job>) -> Option<Job> {
+    let Crumb { lane, case, case_crc, .. } = &death.crumb;
+    if *lane == 0 || case.is_empty() {
+        return None;
+    }
+    let same = |job: &Job| crate::crc::crc32(job.case.id.as_bytes()) == *case_crc;
+    if same(running) {
+        return None;
+    }
+    let at = ahead.iter().position(same)?;
+    ahead.remove(at)
 }
 
 impl Slot<'_> {
@@ -162,16 +178,26 @@ impl Slot<'_> {
             }
             Attempt::Lost(outcome, death) => {
                 let reason = outcome.outcome.clone();
-                finish(&job, outcome, Some(*death));
+                match charged(&death, &job, ahead) {
+                    Some(other) => {
+                        finish(&other, outcome, Some(*death));
+                        self.source.put_back(job);
+                    }
+                    None => finish(&job, outcome, Some(*death)),
+                }
                 self.gone(live, &reason);
                 None
             }
-            Attempt::NotBegun(why) => {
-                job.strikes += 1;
-                if job.strikes >= STRIKES {
+            Attempt::NotBegun(why, death) => {
+                let other = death.and_then(|(outcome, death)| Some((charged(&death, &job, ahead)?, outcome, death)));
+                if let Some((other, outcome, death)) = other {
+                    finish(&other, outcome, Some(*death));
+                    self.source.put_back(job);
+                } else if job.strikes + 1 >= STRIKES {
                     let detail = format!("{STRIKES} workers died on receiving the case: {why}");
                     finish(&job, Outcome::of(Verdict::Crash, "crash.before_begin", detail), None);
                 } else {
+                    job.strikes += 1;
                     self.source.put_back(job);
                 }
                 self.gone(live, &why);

@@ -103,9 +103,9 @@ impl Raw {
 }
 
 #[cfg(target_arch = "x86_64")]
-const STACK_REGISTER: usize = 7;
+pub(crate) const STACK_REGISTER: usize = 7;
 #[cfg(target_arch = "aarch64")]
-const STACK_REGISTER: usize = 31;
+pub(crate) const STACK_REGISTER: usize = 31;
 
 /// The dispatcher's end.
 pub(crate) struct Area(SharedWords);

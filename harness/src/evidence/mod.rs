@@ -2,8 +2,10 @@
 //! handlers left, stacks interpreted outside, and what people need to act on it.
 
 pub(crate) mod area;
+pub(crate) mod hang;
 mod modules;
 mod stack;
+pub(crate) mod threads;
 mod unwind;
 
 pub(crate) use stack::{Frame, Stack, lines, stacks};

@@ -8,7 +8,7 @@
 //! library's, which tells a stack overflow), then the default action: the wait
 //! status stays that of the signal.
 
-use super::SharedWords;
+use super::{ASK, SharedWords};
 use crate::evidence::area::{
     ANSWERS_AT, CRASH_STACK_AT, CRASH_STACK_LEN, FAULT, MAGIC, MAPS_AT, MAPS_LEN, MAPS_LEN_AT, NAME, PC,
     REGISTER_COUNT, REGISTERS, SIGNAL, STACK_BASE, STACK_BYTES, STACK_LEN, STACKS_AT, STATE, THREAD, THREADS, WORDS,
@@ -22,8 +22,6 @@ use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 const SIGNALS: [c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
-/// Asks a thread where it is.
-const ASK: c_int = libc::SIGUSR2;
 /// Pages that may be unreadable above the stack pointer after an overflow.
 const GUARD_PAGES: u64 = 300;
 const PAGE: u64 = 4096;

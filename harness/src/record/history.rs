@@ -8,9 +8,10 @@
 use super::layout::replace;
 use crate::dispatch::Known;
 use crate::os::FileLock;
+use crate::select::Last;
 use crate::verdict::Perf;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,24 @@ impl History {
             (row.case_id, Known { dur_ns: Some(row.dur_us * 1000), failed })
         };
         self.durations().into_iter().map(known).collect()
+    }
+
+    /// The tables of all devices that are not simulated.
+    pub(crate) fn of_gpus(results: &Path) -> Vec<Self> {
+        let entries = std::fs::read_dir(results.join("history")).into_iter().flatten().flatten();
+        let mut dirs: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        dirs.retain(|dir| !(dir.ends_with("simulator") || dir.ends_with("reference")));
+        dirs.sort();
+        dirs.into_iter().map(|dir| Self { dir, lock: results.join("lock") }).collect()
+    }
+
+    /// The last run of each case, for selection.
+    pub(crate) fn past(&self) -> HashMap<String, Last> {
+        let last = |row: Duration| {
+            let dur_ns = Some(row.dur_us.saturating_mul(1000));
+            (row.case_id, Last { outcome: row.outcome, dur_ns, runs: row.runs })
+        };
+        self.durations().into_iter().map(last).collect()
     }
 
     fn durations(&self) -> Vec<Duration> {

@@ -11,7 +11,7 @@ pub(crate) enum Device {
     /// Nothing but the reference.
     Reference,
     /// A session, simulated or real, with the host threads that it may use.
-    Session { session: Box<Session>, threads: u32 },
+    Session { session: Box<Session>, threads: u32, uuid: Option<String> },
 }
 
 impl Device {
@@ -23,13 +23,19 @@ impl Device {
                 let sim = SimOptions { threads: *threads, ..SimOptions::default() };
                 (Session::simulator(DeviceDesc::h200(), sim, options), *threads)
             }
+            DeviceSpec::Played { uuid, threads } => {
+                let sim = SimOptions { threads: *threads, ..SimOptions::default() };
+                let session = Session::simulator(DeviceDesc::h200(), sim, options);
+                return Ok(Device::Session { session: Box::new(session), threads: *threads, uuid: Some(uuid.clone()) });
+            }
             // The environment leaves exactly one GPU visible.
             DeviceSpec::Cuda { nvrtc, .. } => {
                 let search = NvrtcSearch { folders: nvrtc.clone(), ..NvrtcSearch::default() };
                 (Session::cuda_with(0, options, &search)?, 0)
             }
         };
-        Ok(Device::Session { session: Box::new(session), threads })
+        let uuid = session.gpu().map(|(gpu, _)| gpu.uuid());
+        Ok(Device::Session { session: Box::new(session), threads, uuid })
     }
 
     pub(crate) fn name(&self) -> String {
@@ -37,6 +43,14 @@ impl Device {
             Device::Reference => "reference".into(),
             Device::Session { session, .. } if session.is_simulator() => format!("simulated {}", session.device().name),
             Device::Session { session, .. } => session.device().name.clone(),
+        }
+    }
+
+    /// The identity of the GPU, as CUDA shows it.
+    pub(crate) fn uuid(&self) -> Option<String> {
+        match self {
+            Device::Reference => None,
+            Device::Session { uuid, .. } => uuid.clone(),
         }
     }
 

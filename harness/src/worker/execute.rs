@@ -41,7 +41,7 @@ impl<'a> Cx<'a> {
             repeat: self.repeat,
             position: self.past.cases_run,
             ran: self.past.faults.clone(),
-            sharers: 1,
+            sharers: self.past.sharers,
         };
         fault::Scene {
             crumbs: self.crumbs,
@@ -101,7 +101,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     if !wrong.is_empty() {
         return Ok(Outcome::fail("fail.reference", wrong.join("\n")));
     }
-    let Device::Session { session, threads } = cx.device else {
+    let Device::Session { session, threads, .. } = cx.device else {
         // Nothing ran beside the reference, so there are no figures.
         return Ok(Outcome::pass());
     };

@@ -4,12 +4,14 @@
 mod ahead;
 mod args;
 mod bench;
+mod canary;
 mod compare;
 mod device;
 mod execute;
 mod facts;
 pub(crate) mod fault;
 mod gpu_error;
+mod hygiene;
 mod pipeline;
 mod refusal;
 mod results;

@@ -40,6 +40,7 @@ fn failure_of(diagnostic: &Diagnostic) -> &'static str {
         (code::NVRTC, "fail.compile.nvrtc"),
         (code::PTXAS, "fail.compile.ptxas"),
         (code::LAUNCH_CONFIG, "fail.launch_config"),
+        (code::LAUNCH_LIMIT, "fail.launch_config"),
         (code::CUDA, "fail.cuda"),
         (code::CUDA_STICKY, "fail.cuda"),
         (code::DEVICE_MEMORY, "oom.device"),

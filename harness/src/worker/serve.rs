@@ -2,8 +2,9 @@
 
 use super::ahead::Ahead;
 use super::device::Device;
-use super::execute;
 use super::fault::Past;
+use super::hygiene::Hygiene;
+use super::{canary, execute};
 use crate::case::Case;
 use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
@@ -32,8 +33,8 @@ pub(crate) fn main(fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd) -> u8 {
 fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let panics = PanicNotes::install();
     say(&receiver, &FromWorker::Hello { proto: PROTOCOL, pid: std::process::id() })?;
-    let (device, knobs) = match receiver.next(None) {
-        Ok(ToWorker::Init { device, knobs }) => (Device::open(&device), knobs),
+    let (device, knobs, sharers) = match receiver.next(None) {
+        Ok(ToWorker::Init { device, knobs, sharers }) => (Device::open(&device), knobs, sharers),
         Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0 }),
         Ok(_) => return Err(std::io::Error::other("a case before init")),
         Err(Broken::Eof | Broken::Timeout) => return Ok(()),
@@ -46,12 +47,14 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             return say(&receiver, &FromWorker::Unusable { code, message: error.to_string() });
         }
     };
-    say(&receiver, &FromWorker::Ready { device: device.name(), notes: device.notes() })?;
+    let hygiene = Hygiene::start();
+    say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
         ahead.start(scope, &device, crumbs, knobs.compile_threads);
-        let served =
-            Server { device: &device, crumbs, panics, ahead: &ahead, past: Past::default() }.serve(&mut receiver);
+        let past = Past { sharers, ..Past::default() };
+        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene };
+        let served = server.serve(&mut receiver);
         ahead.close();
         served
     })
@@ -64,6 +67,7 @@ struct Server<'a> {
     panics: PanicNotes,
     ahead: &'a Ahead,
     past: Past,
+    hygiene: Hygiene,
 }
 
 impl Server<'_> {
@@ -79,12 +83,19 @@ impl Server<'_> {
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
                     let past = &self.past;
                     let cx = execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, socket, past };
-                    let (outcome, tainted) = self.run(&case, &cx);
+                    let (mut outcome, tainted) = self.run(&case, &cx);
+                    let (leaks, dirty) = self.hygiene.look();
+                    outcome.leaks = leaks;
+                    let tainted = tainted || dirty;
                     self.past.add(&case);
                     let end = FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted };
                     say(receiver, &end)?;
                 }
                 Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases),
+                Ok(ToWorker::Canary { spoil }) => {
+                    let (ok, detail) = canary::sing(self.device, spoil);
+                    say(receiver, &FromWorker::Canary { ok, detail })?;
+                }
                 Ok(ToWorker::Drain) => return say(receiver, &FromWorker::Bye { cases_run: self.past.cases_run }),
                 Ok(ToWorker::Init { .. }) => return Err(std::io::Error::other("init twice")),
                 Err(Broken::Eof | Broken::Timeout) => return Ok(()),
@@ -97,7 +108,7 @@ impl Server<'_> {
     fn run(&self, case: &Case, cx: &execute::Cx<'_>) -> (Outcome, bool) {
         let result = catch_unwind(AssertUnwindSafe(|| execute::run(case, cx)));
         self.crumbs.lane(0).case("");
-        result.unwrap_or_else(|_| (Outcome::fail("panic.rust", self.panics.take()), true))
+        result.unwrap_or_else(|_| (self.panics.outcome(), true))
     }
 }
 
@@ -105,22 +116,35 @@ fn say(receiver: &Receiver, message: &FromWorker) -> std::io::Result<()> {
     send(receiver.stream(), message)
 }
 
-/// Keeps the message and place of the last panic, which `catch_unwind` loses.
-struct PanicNotes(Arc<Mutex<String>>);
+/// Keeps the last panic's message and place, which `catch_unwind` loses.
+struct PanicNotes(Arc<Mutex<Note>>);
+
+#[derive(Default)]
+struct Note {
+    message: String,
+    /// No descriptor was left at the time of the panic.
+    no_descriptors: bool,
+}
 
 impl PanicNotes {
     fn install() -> Self {
-        let note = Arc::new(Mutex::new(String::new()));
+        let note = Arc::new(Mutex::new(Note::default()));
         let shared = note.clone();
         let default = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            *shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = info.to_string();
+            let message = info.to_string();
+            let spare = rustix::io::dup(rustix::stdio::stdin());
+            let no_descriptors = spare.err() == Some(rustix::io::Errno::MFILE);
+            *shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Note { message, no_descriptors };
             default(info);
         }));
         Self(note)
     }
 
-    fn take(&self) -> String {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    /// What a panic makes of its case.
+    fn outcome(&self) -> Outcome {
+        let note = std::mem::take(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let name = if note.no_descriptors { "nofile" } else { "panic.rust" };
+        Outcome::fail(name, note.message)
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! Invariant: the text is a function of the kernel alone. Same kernel, same text.
 
+mod call;
 mod device;
 mod driver;
 mod expr;
@@ -25,6 +26,7 @@ mod samples;
 mod tests;
 mod timing;
 
+pub use call::CallMemory;
 pub use device::{Device, DeviceBuffer, MemoryUse};
 pub use driver::{device_count, ready, version};
 pub use guard::{GuardedBuffer, check_zones};

@@ -136,9 +136,7 @@ pub(super) const COMMANDS: &[Row] = &[
         "look at, mend, thin out, copy or unite recorded runs",
         store::store,
     ),
-    row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", |args| {
-        Ok(doctor::doctor(args))
-    }),
+    row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", doctor::doctor),
 ];
 
 pub(super) fn row_of(command: Command) -> &'static Row {

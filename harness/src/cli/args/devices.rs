@@ -2,15 +2,17 @@
 
 use super::command::{Command, RUNS};
 use super::table::{Row, flag, value};
+use crate::device::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, Wanted, share};
+use crate::units;
+use std::path::PathBuf;
 
 /// Which devices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DeviceArg {
     /// A GPU if there is one, the simulator otherwise.
     #[default]
     Auto,
-    Gpus(usize),
-    AllGpus,
+    Gpus(Wanted),
     Sim(usize),
     Reference,
 }
@@ -19,17 +21,20 @@ pub(crate) enum DeviceArg {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Devices {
     pub(crate) device: DeviceArg,
+    /// Which GPUs are refused, and how many workers each has.
+    pub(crate) gpu: GpuOptions,
     pub(crate) jobs: Option<usize>,
+    /// A file in the place of NVML.
+    pub(crate) nvml: Option<PathBuf>,
 }
 
 const TARGETS: super::command::Commands = RUNS.and(&[Command::List, Command::Show]);
 
 pub(super) const ROWS: &[Row] = &[
-    value("--gpus", "N|all", TARGETS, "run on the N quietest GPUs, one worker process each", |args, given| {
-        args.devices.device = match given.text() {
-            "all" => DeviceArg::AllGpus,
-            _ => DeviceArg::Gpus(given.count("GPUs")?),
-        };
+    value("--gpus", "N|all|UUID,...", TARGETS, "run on the N quietest GPUs, all, or those named", |args, given| {
+        let wanted = Wanted::parse(given.text());
+        let wanted = wanted.ok_or_else(|| given.wrong("a number of GPUs from 1 to 256, `all`, or UUIDs"))?;
+        args.devices.device = DeviceArg::Gpus(wanted);
         Ok(())
     })
     .env(&["HARNESS_GPUS"])
@@ -44,8 +49,37 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     })
     .group("devices"),
+    value("--gpu-policy", "idle|any|exclusive", RUNS, "refuse GPUs in use; exclusive: to others too", |args, given| {
+        let words = [("idle", Policy::Idle), ("any", Policy::Any), ("exclusive", Policy::Exclusive)];
+        args.devices.gpu.policy = given.word(&words)?;
+        Ok(())
+    }),
+    value("--max-gpu-util", "SHARE", RUNS, "refuse busier GPUs: 0.10 or 10%", |args, given| {
+        let share = share(given.text()).ok_or_else(|| given.wrong("a share such as 0.10 or 10%"))?;
+        args.devices.gpu.max_util = Some(share);
+        Ok(())
+    }),
+    value("--max-gpu-mem-used", "BYTES", RUNS, "refuse GPUs with more memory in use: 500MiB", |args, given| {
+        let bytes = units::bytes(given.text()).ok_or_else(|| given.wrong("an amount of memory such as 500MiB"))?;
+        args.devices.gpu.max_mem_used = Some(bytes);
+        Ok(())
+    }),
+    value("--workers-per-gpu", "K", RUNS, "worker processes on each GPU (default: 1)", |args, given| {
+        let count = given.count("processes")?;
+        if count > MAX_WORKERS_PER_GPU {
+            return Err(given.wrong(&format!("at most {MAX_WORKERS_PER_GPU} processes")));
+        }
+        args.devices.gpu.workers_per_gpu = Some(count);
+        Ok(())
+    }),
     value("--jobs", "N", RUNS, "worker processes at a time (default: one for each device)", |args, given| {
         args.devices.jobs = Some(given.count("processes")?);
         Ok(())
     }),
+    // A file that plays NVML: runs over many GPUs without one.
+    value("--nvml", "FILE", TARGETS.and(&[Command::Doctor]), "", |args, given| {
+        args.devices.nvml = Some(given.path()?);
+        Ok(())
+    })
+    .env(&["HARNESS_NVML"]),
 ];

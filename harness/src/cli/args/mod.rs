@@ -33,3 +33,4 @@ pub(super) use model::Args;
 pub(super) use parse::{Parsed, parse, parse_recorded};
 pub(crate) use records::Color;
 pub(super) use records::{FORMS, Form};
+pub(super) use select::Select;

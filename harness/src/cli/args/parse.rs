@@ -2,10 +2,11 @@
 //! environment for what the words do not say.
 
 use super::super::Failure;
-use super::command::{COMMANDS, Command, row_of};
+use super::command::{COMMANDS, Command, SELECTS, row_of};
 use super::given::{Given, SEE_HELP, usage};
 use super::help;
 use super::model::Args;
+use super::select;
 use super::table::{HELP, Row, VERSION, Value, rows};
 use crate::case::suggest;
 use crate::escape;
@@ -82,7 +83,7 @@ fn operand(word: &str, command: &mut Option<Command>, args: &mut Args) -> Result
     } else if args.operands.len() < row_of(args.command).operands.2 {
         args.operands.push(word.into());
     } else {
-        let selects = super::command::SELECTS.has(args.command);
+        let selects = SELECTS.has(args.command);
         let note = if selects { "cases are selected by --filter or --exact" } else { SEE_HELP };
         return Err(usage(format!("unexpected argument `{}`", escape::short(word)), note));
     }
@@ -161,6 +162,10 @@ fn from_env(args: &mut Args, given: &mut Vec<&'static Row>, env: Env<'_>) -> Res
         (row.set)(args, &Given { name, value })?;
         args.from_env.push(format!("{name}={}", value.unwrap_or("1")));
         given.push(row);
+    }
+    if SELECTS.has(command) {
+        let used = select::shard_from_env(&mut args.select, env)?;
+        args.from_env.extend(used);
     }
     Ok(())
 }

@@ -18,10 +18,11 @@ pub(crate) enum Form {
     Trace,
     Csv,
     Folder,
+    Json,
 }
 
 /// Every form with its word.
-pub(crate) const FORMS: [(&str, Form); 9] = [
+pub(crate) const FORMS: [(&str, Form); 10] = [
     ("auto", Form::Auto),
     ("bar", Form::Bar),
     ("plain", Form::Plain),
@@ -31,6 +32,7 @@ pub(crate) const FORMS: [(&str, Form); 9] = [
     ("trace", Form::Trace),
     ("csv", Form::Csv),
     ("folder", Form::Folder),
+    ("json", Form::Json),
 ];
 
 /// Whether colours are used.
@@ -67,8 +69,8 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--format",
         "FORM",
-        WRITES.and(&[Command::Report, Command::Compare, Command::Store]),
-        "run, resume: auto bar plain jsonl; report: md junit trace csv jsonl; compare: plain md; \
+        WRITES.and(&[Command::Report, Command::Compare, Command::Store, Command::Doctor]),
+        "run, resume: auto bar plain jsonl; doctor: plain json; report: md junit trace csv jsonl; compare: plain md; \
          store export: csv jsonl folder",
         |args, given| {
             args.records.form = Some(given.word(&FORMS)?);

@@ -6,6 +6,7 @@ use super::help;
 use super::parse::{Parsed, parse_with};
 use super::table::rows;
 use super::{Args, Command, DeviceArg};
+use crate::device::{Policy, Wanted};
 use crate::exit;
 use crate::worker::Stage;
 use std::time::Duration;
@@ -30,7 +31,17 @@ fn args(line: &str) -> Result<Args, Failure> {
 #[test]
 fn documented_lines_parse() {
     let run = args("--gpus 4 --filter *Scheduler*").expect("good");
-    assert_eq!((run.command, run.devices.device, run.select.filters.len()), (Command::Run, DeviceArg::Gpus(4), 1));
+    assert_eq!(
+        (run.command, run.devices.device, run.select.wanted.filters.len()),
+        (Command::Run, DeviceArg::Gpus(Wanted::Count(4)), 1)
+    );
+    let gpus =
+        args("--gpus GPU-a --gpu-policy exclusive --max-gpu-util 25% --workers-per-gpu 2").expect("good").devices;
+    assert_eq!(gpus.device, DeviceArg::Gpus(Wanted::Named(vec!["GPU-a".into()])));
+    assert_eq!(
+        (gpus.gpu.policy, gpus.gpu.max_util, gpus.gpu.workers_per_gpu),
+        (Policy::Exclusive, Some(0.25), Some(2))
+    );
     let show = args("show A.b/x=1 --stage=kernel --sim 2").expect("good");
     assert_eq!((show.operand(), show.files.stages.as_slice()), (Some("A.b/x=1"), &[Stage::Kernel][..]));
     assert_eq!(args("run --seed 0xff").expect("good").repeat.seed, 255);
@@ -59,6 +70,11 @@ fn mistakes_are_named() {
     check_refused("--sim 0", exit::USAGE, "from 1 to 256");
     check_refused("--sim 1 --gpus 2", exit::USAGE, "only one of");
     check_refused("--gpus -1", exit::USAGE, "from 1 to 256");
+    check_refused("--gpus GPU-a,4", exit::USAGE, "or UUIDs");
+    check_refused("--gpu-policy idel", exit::USAGE, "did you mean `idle`?");
+    check_refused("--max-gpu-util 50", exit::USAGE, "10%");
+    check_refused("--max-gpu-mem-used much", exit::USAGE, "500MiB");
+    check_refused("--workers-per-gpu 0", exit::USAGE, "from 1");
     check_refused("--timeout soon", exit::USAGE, "500ms");
     check_refused("--bless=yes", exit::USAGE, "takes no value");
     check_refused("show", exit::USAGE, "needs CASE");
@@ -76,12 +92,12 @@ fn mistakes_are_named() {
 fn the_environment_fills_what_the_line_leaves_open() {
     let env = [("HARNESS_FILTER", "A.*"), ("GTEST_FILTER", "B.*"), ("HARNESS_GPUS", "2"), ("BLESS", "1")];
     let run = with_env("", &env).expect("good");
-    assert!(run.select.filters[0].matches("A.x") && !run.select.filters[0].matches("B.x"));
-    assert_eq!((run.devices.device, run.output.bless), (DeviceArg::Gpus(2), true));
+    assert!(run.select.wanted.filters[0].matches("A.x") && !run.select.wanted.filters[0].matches("B.x"));
+    assert_eq!((run.devices.device, run.output.bless), (DeviceArg::Gpus(Wanted::Count(2)), true));
     assert_eq!(run.from_env, ["HARNESS_FILTER=A.*", "HARNESS_GPUS=2", "BLESS=1"]);
     let wins = with_env("--sim 3 --filter C.*", &env).expect("good");
-    assert_eq!((wins.devices.device, wins.select.filters.len()), (DeviceArg::Sim(3), 1));
-    assert!(wins.select.filters[0].matches("C.x"));
+    assert_eq!((wins.devices.device, wins.select.wanted.filters.len()), (DeviceArg::Sim(3), 1));
+    assert!(wins.select.wanted.filters[0].matches("C.x"));
     assert!(with_env("explain", &[("HARNESS_GPUS", "nonsense")]).is_ok());
     assert!(!with_env("", &[("BLESS", "0")]).expect("good").output.bless);
     check_refused_with("", &[("HARNESS_GPUS", "many")], exit::USAGE, "`HARNESS_GPUS` needs a number of GPUs");

@@ -1,13 +1,17 @@
 //! Options that limit time.
 
 use super::command::RUNS;
+use super::given::{SEE_HELP, usage};
 use super::table::{Row, value};
+use crate::dispatch::PhaseLimit;
 use std::time::Duration;
 
 /// Limits of time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Time {
     pub(crate) timeout: Option<Duration>,
+    /// Of single phases.
+    pub(crate) phases: Vec<PhaseLimit>,
     pub(crate) grace: Option<Duration>,
     /// Of the whole run: no case is started after it.
     pub(crate) deadline: Option<Duration>,
@@ -21,6 +25,17 @@ pub(super) const ROWS: &[Row] = &[
         "limit of each case, for example 30s; wins over the case's own (default: 60s)",
         |args, given| {
             args.time.timeout = Some(given.time()?);
+            Ok(())
+        },
+    ),
+    value(
+        "--phase-timeout",
+        "PHASE=TIME,..",
+        RUNS,
+        "limit of a case's time in some phases: compile, run, check, or one such as lower",
+        |args, given| {
+            args.time.phases =
+                PhaseLimit::parse(given.text()).map_err(|why| usage(format!("`{}`: {why}", given.name), SEE_HELP))?;
             Ok(())
         },
     ),

@@ -4,13 +4,14 @@ use crate::case::Case;
 use crate::cli::{Failure, resume};
 use crate::dispatch::{Conclusion, Job};
 use crate::record::{Done, History, Resumed, RunStore};
+use crate::select::Chosen;
 use crate::verdict::{Outcome, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
 use std::sync::Arc;
 
 /// The cases that the earlier run had selected, if the case files are still the same.
-pub(super) fn selected(resumed: &Resumed, cases: Vec<Case>, fingerprint: u32) -> Result<Vec<Case>, Failure> {
+pub(super) fn selected(resumed: &Resumed, cases: Vec<Case>, fingerprint: u32) -> Result<Chosen, Failure> {
     let (then, now) = (&resumed.cases_crc, format!("{fingerprint:08x}"));
     if *then != now {
         let why = format!("the case files have changed since (checksum {now}, then {then})");
@@ -23,7 +24,7 @@ pub(super) fn selected(resumed: &Resumed, cases: Vec<Case>, fingerprint: u32) ->
         let which = missing.map_or("it had selected none", |id| id);
         return Err(resume::refused(&resumed.run_id, &format!("a selected case is not there: {which}"), Some(resumed)));
     }
-    Ok(chosen)
+    Ok(Chosen { cases: chosen, outstanding: Vec::new(), notes: Vec::new() })
 }
 
 /// Cases that are open, and the verdicts on the others.

@@ -23,7 +23,7 @@ pub(super) fn finish(
     stopped: usize,
     started: Instant,
 ) -> u8 {
-    let Closing { summary, blessings, rows, refused } = closing;
+    let Closing { summary, blessings, rows, refused, outstanding } = closing;
     // Tables are derived from records: where there is no record, there is no row.
     if store.error().is_none() {
         let added = history.add(&store.id, store.commit(), &rows);
@@ -34,7 +34,10 @@ pub(super) fn finish(
     let device_refused = !refused.is_empty() && refused.iter().all(|code| code.starts_with("E05")) && rows.is_empty();
     let code = match stopped {
         0 if device_refused => exit::NO_GPU,
-        0 => summary.exit_code(args.repeat.flaky_fails),
+        0 => match summary.exit_code(args.repeat.flaky_fails) {
+            exit::OK | exit::INCOMPLETE if !outstanding.is_empty() => exit::OUTSTANDING,
+            code => code,
+        },
         signal => exit::SIGNAL_BASE + signal as u8,
     };
     let counts: BTreeMap<&str, usize> = summary.counts.iter().map(|(verdict, n)| (verdict.name(), *n)).collect();
@@ -55,6 +58,10 @@ pub(super) fn finish(
     text.push_str(&summary.failures_text(|id| repro(args.command.word(), id, &again(args, devices))));
     for line in blessings.apply() {
         text.push_str(&format!("blessed {line}\n"));
+    }
+    if let Some(first) = outstanding.first() {
+        let more = if outstanding.len() > 1 { " ..." } else { "" };
+        text.push_str(&format!("{} earlier failures were not run again: {first}{more}\n", outstanding.len()));
     }
     if stopped != 0 {
         text.push_str(&format!("stopped by signal {stopped}\n"));

@@ -7,7 +7,6 @@ mod view;
 
 use super::args::{Args, Command, Form};
 use super::{Failure, devices, runs, session};
-use crate::case::Case;
 use crate::dispatch::{self, Queue};
 use crate::exit;
 use crate::record::{History, Resumed, RunStore};
@@ -15,7 +14,7 @@ use crate::report::{Format, Progress};
 use engine::diag::{Diagnostic, code};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use view::View;
+use view::{Closing, View};
 
 pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     go(args, None)
@@ -40,10 +39,11 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     }
     let loaded = session::load_all(args, devices.target)?;
     let (files, fingerprint, total) = (loaded.files, loaded.fingerprint, loaded.cases.len());
-    let cases = match &resumed {
+    let chosen = match &resumed {
         Some(resumed) => carry::selected(resumed, loaded.cases, fingerprint)?,
-        None => for_command(args, session::select(args, loaded.cases)?)?,
+        None => session::choose(args, loaded.cases, &devices.history)?,
     };
+    let (cases, notes) = (chosen.cases, chosen.notes);
     let ids: Vec<String> = cases.iter().map(|case| case.id.clone()).collect();
     let (cases, carried) = carry::split(resumed.as_ref(), cases);
     let (mut cases, skipped) = setup::split_required(cases, &devices);
@@ -64,7 +64,7 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let queue = Queue::new(&cases, setup::policy(args, &plan));
     let labels = plan.slots.iter().map(|slot| slot.label.clone()).collect();
     let progress = Progress::new(shown(form), args.records.color, ids.len(), labels);
-    for note in &devices.notes {
+    for note in devices.notes.iter().chain(&notes) {
         progress.say(note);
     }
     progress.say(&format!("{} of {total} cases selected from {files} files, seed {}", ids.len(), args.repeat.seed));
@@ -79,8 +79,11 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     for conclusion in skipped {
         view.concluded(conclusion);
     }
-    dispatch::run(&plan, &queue, &mut |event| view.event(event));
-    let closing = view.close();
+    // An empty shard, or nothing left to run again: no worker is started.
+    if !cases.is_empty() {
+        dispatch::run(&plan, &queue, &mut |event| view.event(event));
+    }
+    let closing = Closing { outstanding: chosen.outstanding, ..view.close() };
     let stopped = plan.stop.load(Ordering::Relaxed);
     Ok(finish::finish(args, &devices, &history, store, closing, stopped, started))
 }
@@ -92,26 +95,4 @@ fn shown(form: Form) -> Format {
         Form::Jsonl => Format::Jsonl,
         _ => Format::Auto,
     }
-}
-
-/// Without a filter, `bench` takes the cases that state their traffic or a goal.
-fn for_command(args: &Args, mut cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
-    let filtered = !(args.select.filters.is_empty() && args.select.exact.is_empty() && args.select.tags.is_empty());
-    if args.command == Command::Bench && !filtered {
-        cases.retain(|case| case.perf.is_some());
-        if cases.is_empty() {
-            let message =
-                "error[E0505]: no case has a `; perf:` directive\n  note: `bench --filter '*'` measures any case";
-            return Err(Failure::new(exit::NOTHING_SELECTED, message));
-        }
-    }
-    if args.command == Command::Bench {
-        // A refusal has nothing to measure.
-        cases.retain(|case| case.errors.is_empty() && case.unsupported.is_none());
-        if cases.is_empty() {
-            let message = "error[E0505]: every selected case is a refusal, which has nothing to measure\n  note: `run` checks refusals";
-            return Err(Failure::new(exit::NOTHING_SELECTED, message));
-        }
-    }
-    Ok(cases)
 }

@@ -4,12 +4,11 @@ use crate::case::Case;
 use crate::cli::args::{Args, Command};
 use crate::cli::devices::Devices;
 use crate::cli::session;
-use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan};
+use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::exit;
-use crate::proto::{DeviceSpec, Knobs, Mode};
+use crate::proto::{Knobs, Mode};
 use crate::record::{Provenance, RunStore, today};
 use crate::verdict::{Outcome, Verdict};
-use engine::options::DeviceDesc;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -24,7 +23,7 @@ const RETRIED_CASES: usize = 50;
 pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
     let (mut kept, mut skipped) = (Vec::new(), Vec::new());
     for case in cases {
-        match unmet(&case, devices) {
+        match unfit_for_all(&devices.slots, &case.require) {
             None => kept.push(Arc::new(case)),
             Some((outcome, why)) => {
                 let job = Job::new(Arc::new(case), 0);
@@ -35,42 +34,6 @@ pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Ca
     (kept, skipped)
 }
 
-fn unmet(case: &Case, devices: &Devices) -> Option<(&'static str, String)> {
-    let kind = match devices.slots.first().map(|slot| &slot.device) {
-        Some(DeviceSpec::Cuda { .. }) => "cuda",
-        Some(DeviceSpec::Reference) => "ref",
-        _ => "sim",
-    };
-    let require = &case.require;
-    if !require.device.is_empty() && !require.device.iter().any(|name| name == kind) {
-        return Some(("skip.requires.device", format!("needs device {}", require.device.join(" or "))));
-    }
-    // Every chosen GPU must do, since any slot may take the case.
-    let arch = match kind {
-        "cuda" => devices.choices.iter().filter_map(|choice| choice.gpu.arch).min(),
-        "sim" => Some(simulated_arch()),
-        _ => None,
-    };
-    if let (Some(needed), Some(arch)) = (require.arch, arch)
-        && arch < needed
-    {
-        return Some(("skip.requires.arch", format!("needs compute capability {needed}, the device has {arch}")));
-    }
-    let free = devices.choices.iter().filter_map(|c| c.gpu.mem_total_bytes?.checked_sub(c.gpu.mem_used_bytes?)).min();
-    if let (Some(needed), Some(free)) = (require.memory, free)
-        && free < needed
-    {
-        return Some(("skip.requires.mem", format!("needs {needed} bytes of device memory, {free} are free")));
-    }
-    None
-}
-
-/// The simulated device's compute capability, as `[require] arch` writes it.
-fn simulated_arch() -> u32 {
-    let (major, minor) = DeviceDesc::h200().compute_capability;
-    10 * major + minor
-}
-
 pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
     let mut slots = devices.slots.clone();
     slots.truncate(cases.max(1));
@@ -79,6 +42,7 @@ pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStor
         knobs: Knobs { compile_threads: args.isolation.compile_threads },
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
+        phase_limits: args.time.phases.clone(),
         grace: args.time.grace.unwrap_or(DEFAULT_GRACE),
         mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
         bless: args.output.bless,
@@ -102,7 +66,7 @@ pub(super) fn policy(args: &Args, plan: &RunPlan) -> Policy {
         fail_fast: args.repeat.fail_fast,
         deadline: args.time.deadline.map(|limit| Instant::now() + limit),
         today: today(),
-        devices: plan.slots.iter().map(|slot| format!("{:?}", slot.device)).collect(),
+        devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
     }
 }
 
@@ -139,6 +103,7 @@ pub(super) fn header(
         "mode": if args.command == Command::Bench { "bench" } else { "run" },
         "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
+        "left": devices.left.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
         "chosen": devices.choices.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
         "nvidia": devices.nvidia,
         "cases_dir": session::cases_dir(args).display().to_string(),

@@ -3,7 +3,6 @@
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
-use crate::proto::DeviceSpec;
 use crate::record::{Done, Row, RunStore};
 use crate::report::{Progress, Summary};
 use crate::verdict::{Outcome, Verdict};
@@ -28,6 +27,8 @@ pub(super) struct Closing {
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
     pub(super) refused: Vec<String>,
+    /// Earlier failures that were not run again.
+    pub(super) outstanding: Vec<String>,
 }
 
 impl<'a> View<'a> {
@@ -71,10 +72,7 @@ impl<'a> View<'a> {
     }
 
     fn uuid(&self, slot: usize) -> Option<&str> {
-        match &self.plan.slots.get(slot)?.device {
-            DeviceSpec::Cuda { uuid, .. } => Some(uuid),
-            _ => None,
-        }
+        Some(&self.plan.slots.get(slot)?.gpu.as_ref()?.uuid)
     }
 
     /// Records an attempt.
@@ -100,6 +98,7 @@ impl<'a> View<'a> {
             "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
             "perf": outcome.perf,
+            "leaks": outcome.leaks,
             "death": result.death,
         });
         self.store.append("attempt", &fields);
@@ -158,7 +157,13 @@ impl<'a> View<'a> {
 
     pub(super) fn close(self) -> Closing {
         self.progress.close();
-        Closing { summary: self.summary, blessings: self.blessings, rows: self.rows, refused: self.refused }
+        Closing {
+            summary: self.summary,
+            blessings: self.blessings,
+            rows: self.rows,
+            refused: self.refused,
+            outstanding: Vec::new(),
+        }
     }
 }
 

@@ -1,27 +1,65 @@
 //! Faults of the process's own code: bad accesses, aborts, panics, endless loops.
 
 use super::table::{Class, Kind};
+use crate::os::fault as raw;
 use crate::verdict::Outcome;
 use rustix::process::Signal;
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
+
+/// Short enough for a quick `selftest`, long enough for a loaded machine to get
+/// into the fault.
+pub(super) const HANG_MS: u64 = 700;
 
 pub(super) const CLASSES: &[Class] = &[
     Class::returns("pass", Kind::Innocent, "pass", "passes at once", |_, _| Outcome::pass()),
     Class::returns("fail", Kind::Host, "fail.assert", "reports a failure", |_, _| {
         Outcome::fail("fail.assert", "asked to fail")
     }),
+    Class::returns("control", Kind::Host, "fail.assert", "reports a failure with control characters", |_, _| {
+        Outcome::fail("fail.assert", "red \u{1b}[31mtext\u{1b}[0m,\rnull \0, bell \u{7}, turned \u{202e}txet")
+    }),
     Class::returns("panic", Kind::Host, "panic.rust", "panics", |_, _| panic!("asked to panic")).replaced(),
-    Class::fatal("segv", Kind::Host, "crash.sigsegv", "writes through a null pointer", |_, _| {
-        crate::os::write_unmapped();
+    Class::returns("panic-huge", Kind::Host, "panic.rust", "panics with a message of 10 MiB", |_, _| {
+        panic!("{}", "huge ".repeat(2 << 20))
+    })
+    .replaced(),
+    Class::returns("panic-drop", Kind::Host, "panic.rust", "panics in a destructor", |_, _| {
+        drop(PanicsWhenDropped);
         Outcome::pass()
+    })
+    .replaced(),
+    Class::fatal("panic-twice", Kind::Host, "crash.abort", "panics while it unwinds from a panic", |_, _| {
+        let _second = PanicsWhenDropped;
+        panic!("the first of two panics")
     }),
     Class::fatal("abort", Kind::Host, "crash.abort", "aborts", |_, _| std::process::abort()),
-    Class::fatal("bus", Kind::Host, "crash.sigbus", "reads a mapping behind the end of its file", |_, _| {
-        crate::os::read_past_end();
+    Class::fatal("segv", Kind::Host, "crash.sigsegv", "writes through a null pointer", |_, _| {
+        raw::write_unmapped();
         Outcome::pass()
     }),
-    Class::fatal("ill", Kind::Host, "crash.sigill", "is sent SIGILL", |_, _| raise(Signal::ILL)),
-    Class::fatal("fpe", Kind::Host, "crash.sigfpe", "is sent SIGFPE", |_, _| raise(Signal::FPE)),
+    Class::fatal("segv-thread", Kind::Host, "crash.sigsegv", "writes through null on another thread", |_, _| {
+        let _ = std::thread::spawn(raw::write_unmapped).join();
+        Outcome::pass()
+    }),
+    Class::fatal("segv-handled", Kind::Host, "crash.sigsegv", "a library's handler catches its SIGSEGV", |_, _| {
+        raw::swallow_segv();
+        raw::write_unmapped();
+        Outcome::pass()
+    }),
+    Class::fatal("bus", Kind::Host, "crash.sigbus", "reads a mapping behind the end of its file", |_, _| {
+        raw::read_past_end();
+        Outcome::pass()
+    }),
+    Class::fatal("ill", Kind::Host, "crash.sigill", "executes an illegal instruction", |_, _| {
+        raw::illegal_instruction();
+        Outcome::pass()
+    }),
+    Class::fatal("fpe", Kind::Host, "crash.sigfpe", "divides by zero", |_, _| {
+        raw::divide_by_zero();
+        Outcome::pass()
+    }),
+    Class::fatal("trap", Kind::Host, "crash.sigtrap", "is sent SIGTRAP", |_, _| raise(Signal::TRAP)),
     Class::fatal("stack", Kind::Host, "crash.stack_overflow", "recurses without end", |_, _| {
         Outcome::fail("fail.assert", format!("depth {}", recurse(&[1; 64], 0)))
     }),
@@ -30,9 +68,19 @@ pub(super) const CLASSES: &[Class] = &[
             std::hint::spin_loop();
         }
     })
-    .limit_ms(1000),
-    Class::fatal("sleep", Kind::Host, "hang.deadlock", "sleeps for an hour", |_, _| doze()).limit_ms(1000),
+    .limit_ms(HANG_MS),
+    Class::fatal("sleep", Kind::Host, "hang.deadlock", "sleeps for an hour", |_, _| doze()).limit_ms(HANG_MS),
+    Class::fatal("deadlock", Kind::Host, "hang.deadlock", "two threads wait for each other's lock", |_, _| deadlock())
+        .limit_ms(HANG_MS),
 ];
+
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("asked to panic in a destructor");
+    }
+}
 
 /// Sends this process a real signal, as any other process could.
 pub(super) fn raise(signal: Signal) -> Outcome {
@@ -44,6 +92,21 @@ pub(super) fn raise(signal: Signal) -> Outcome {
 pub(super) fn doze() -> Outcome {
     std::thread::sleep(Duration::from_secs(3600));
     Outcome::fail("fail.assert", "slept for an hour")
+}
+
+fn deadlock() -> Outcome {
+    let locks = Arc::new([Mutex::new(()), Mutex::new(())]);
+    let both = Arc::new(Barrier::new(2));
+    let threads = [0, 1].map(|mine| {
+        let (locks, both) = (locks.clone(), both.clone());
+        std::thread::spawn(move || {
+            let held = locks[mine].lock();
+            both.wait();
+            drop((locks[1 - mine].lock(), held));
+        })
+    });
+    let ended = threads.map(std::thread::JoinHandle::join);
+    Outcome::fail("fail.assert", format!("two threads got each other's lock: {ended:?}"))
 }
 
 #[expect(unconditional_recursion, reason = "the fault is the overflow")]

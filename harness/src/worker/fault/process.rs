@@ -1,10 +1,13 @@
 //! Faults of the process as its system sees it: how it ends, what it leaves behind.
 
-use super::host::{doze, raise};
+use super::host::{HANG_MS, doze, raise};
 use super::table::{Class, Kind};
+use crate::os::fault as raw;
+use crate::verdict::Outcome;
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 pub(super) const CLASSES: &[Class] = &[
     Class::fatal("kill", Kind::Process, "crash.killed_external", "is killed by SIGKILL from outside", |_, _| {
@@ -16,12 +19,85 @@ pub(super) const CLASSES: &[Class] = &[
     Class::fatal("exit7", Kind::Process, "crash.exit_early", "exits with code 7 inside its case", |_, _| {
         std::process::exit(7)
     }),
+    Class::returns("exit-after", Kind::Process, "pass", "exits with code 0 soon after its case", |_, _| {
+        std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_millis(5));
+            std::process::exit(0)
+        });
+        Outcome::pass()
+    })
+    .replaced(),
+    Class::returns("exit-crash", Kind::Process, "pass", "crashes in an exit handler of its process", |_, _| {
+        raw::crash_at_exit();
+        Outcome::pass()
+    })
+    .told("crash.teardown"),
+    Class::returns("exit-hang", Kind::Process, "pass", "hangs in an exit handler of its process", |_, _| {
+        raw::hang_at_exit();
+        Outcome::pass()
+    })
+    .told("crash.teardown"),
     Class::fatal("stubborn", Kind::Process, "hang.deadlock", "sleeps and ignores TERM", |_, _| {
         let swallowed = Arc::new(AtomicBool::new(false));
         let _ = signal_hook::flag::register(signal_hook::consts::SIGTERM, swallowed);
         doze()
     })
-    .limit_ms(1000),
+    .limit_ms(HANG_MS),
     Class::fatal("stopped", Kind::Process, "hang.stopped", "stops itself by SIGSTOP", |_, _| raise(Signal::STOP))
-        .limit_ms(1000),
+        .limit_ms(HANG_MS),
+    Class::returns("child", Kind::Process, "pass", "leaves a child process", |_, _| {
+        let mut sleep = std::process::Command::new("sleep");
+        left(sleep.arg("300").spawn().map(drop))
+    })
+    .told("leak.process"),
+    Class::returns("daemon", Kind::Process, "pass", "leaves a daemon in a session of its own", |_, _| {
+        left(raw::spawn_daemon(300))
+    })
+    .told("leak.process"),
+    Class::fatal("daemon-segv", Kind::Process, "crash.sigsegv", "leaves a daemon and crashes", |_, _| {
+        let outcome = left(raw::spawn_daemon(300));
+        raw::write_unmapped();
+        outcome
+    })
+    .told("leak.process"),
+    Class::returns("fd", Kind::Process, "pass", "leaves a file open", |_, _| {
+        left(std::fs::File::open("/proc/self/exe").map(std::mem::forget))
+    })
+    .told("leak.fd"),
+    Class::returns("fd-socket", Kind::Process, "pass", "leaves a socket open", |_, _| {
+        left(std::os::unix::net::UnixDatagram::unbound().map(std::mem::forget))
+    })
+    .told("leak.fd"),
+    Class::returns("tmp", Kind::Process, "pass", "leaves a folder in its TMPDIR", |_, _| {
+        let folder = std::env::temp_dir().join("left/behind");
+        left(std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(folder.join("file"), "text")))
+    })
+    .notes("leak.tmp"),
+    Class::returns("cwd", Kind::Process, "pass", "changes the working directory", |_, _| {
+        left(std::env::set_current_dir("/"))
+    })
+    .told("leak.cwd"),
+    Class::returns("env", Kind::Process, "pass", "changes the environment", |_, _| {
+        raw::set_variable("LD_LIBRARY_PATH", "/nowhere");
+        Outcome::pass()
+    })
+    .told("leak.env"),
+    Class::returns("umask", Kind::Process, "pass", "changes the umask", |_, _| {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o777));
+        Outcome::pass()
+    })
+    .told("leak.umask"),
+    Class::returns("mask", Kind::Process, "pass", "blocks a signal", |_, _| {
+        raw::block_signal(15);
+        Outcome::pass()
+    })
+    .told("leak.signals"),
 ];
+
+/// What was to be left is left, or the case fails.
+fn left(done: std::io::Result<()>) -> Outcome {
+    match done {
+        Ok(()) => Outcome::pass(),
+        Err(error) => Outcome::fail("fail.assert", format!("the fault could not be committed: {error}")),
+    }
+}

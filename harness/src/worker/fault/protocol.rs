@@ -1,23 +1,67 @@
 //! Faults on the socket between worker and dispatcher.
 
 use super::host::doze;
-use super::table::{Class, Kind};
+use super::table::{Class, Kind, Scene};
 use crate::proto::{FromWorker, send};
+use crate::verdict::Outcome;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 
 pub(super) const CLASSES: &[Class] = &[
-    Class::fatal("garbage", Kind::Protocol, "crash.protocol", "writes what is no frame", |scene, _| {
-        let mut socket = scene.socket;
-        let _ = socket.write_all(b"not a frame at all");
+    fatal("garbage", "writes what is no frame", |scene, _| say(scene, b"not a frame at all")),
+    fatal("frame-huge", "claims a frame of 4 GiB", |scene, _| say(scene, &[0xff; 64])),
+    fatal("frame-crc", "sends a frame with a wrong checksum", |scene, _| say(scene, b"\x02\0\0\0\0\0\0\0{}")),
+    fatal("frame-unknown", "sends a whole frame that is no message", |scene, _| {
+        let _ = send(scene.socket, &serde_json::json!({ "surprise": [1, 2, 3] }));
         doze()
     }),
-    Class::fatal("close", Kind::Protocol, "crash.protocol", "shuts its socket and lives on", |scene, _| {
+    fatal("frame-cut", "ends its stream in the middle of a frame", |scene, _| {
+        let mut socket = scene.socket;
+        let _ = socket.write_all(b"\x40\0\0\0\x01\x02\x03\x04{\"end\":{\"case_id\":");
+        let _ = socket.shutdown(std::net::Shutdown::Both);
+        doze()
+    }),
+    fatal("close", "shuts its socket and lives on", |scene, _| {
         let _ = scene.socket.shutdown(std::net::Shutdown::Both);
         doze()
     }),
-    Class::fatal("twice", Kind::Protocol, "crash.protocol", "begins another case inside its own", |scene, _| {
+    Class::fatal(
+        "close-fd",
+        Kind::Protocol,
+        "crash.exit_early",
+        "closes the descriptor of its socket and returns",
+        |scene, _| {
+            crate::os::fault::close(scene.socket.as_raw_fd());
+            Outcome::pass()
+        },
+    ),
+    fatal("twice", "begins another case inside its own", |scene, _| {
         let begin = FromWorker::Begin { case_id: "another case".into(), attempt: 0 };
         let _ = send(scene.socket, &begin);
         doze()
     }),
+    fatal("end-other", "ends a case that was never begun", |scene, _| {
+        let _ = send(scene.socket, &end("__fault.pass"));
+        doze()
+    }),
+    Class::returns("end-twice", Kind::Protocol, "pass", "ends its own case twice", |scene, _| {
+        let _ = send(scene.socket, &end(&scene.facts.case_id));
+        Outcome::pass()
+    })
+    .told("crash.teardown"),
 ];
+
+const fn fatal(name: &'static str, about: &'static str, commit: fn(&Scene<'_>, &str) -> Outcome) -> Class {
+    Class::fatal(name, Kind::Protocol, "crash.protocol", about, commit)
+}
+
+fn say(scene: &Scene<'_>, bytes: &[u8]) -> Outcome {
+    let mut socket = scene.socket;
+    let _ = socket.write_all(bytes);
+    doze()
+}
+
+fn end(case_id: &str) -> FromWorker {
+    let outcome = Box::new(Outcome::pass());
+    FromWorker::End { case_id: case_id.into(), attempt: 0, outcome, tainted: false }
+}

@@ -1,15 +1,77 @@
 //! Faults of memory, descriptors, output and time.
 
-use super::table::{Class, Kind};
+use super::host::HANG_MS;
+use super::table::{Class, Kind, Scene};
 use crate::verdict::Outcome;
+use engine::options::{Phase, Trace};
 use std::io::Write;
+use std::time::{Duration, Instant};
 
-pub(super) const CLASSES: &[Class] =
-    &[Class::returns("noisy", Kind::Resource, "pass", "writes 4 MiB to standard output", |_, _| {
-        let line = [b'x'; 1023];
-        let mut out = std::io::stdout().lock();
-        for _ in 0..4096 {
-            let _ = out.write_all(&line).and_then(|()| out.write_all(b"\n"));
+pub(super) const CLASSES: &[Class] = &[
+    Class::fatal("oom", Kind::Resource, "oom.host", "allocates up to the memory limit of its worker", |_, _| {
+        let mut held: Vec<Vec<u8>> = Vec::new();
+        loop {
+            held.push(Vec::with_capacity(std::hint::black_box(64 << 20)));
         }
-        Outcome::pass()
-    })];
+    })
+    .unless(no_memory_limit),
+    Class::returns("nofile", Kind::Resource, "nofile", "opens files until there are no more descriptors", |_, _| {
+        let mut held = Vec::new();
+        loop {
+            held.push(std::fs::File::open("/proc/self/exe").expect("the fault is that this fails"));
+        }
+    })
+    .replaced(),
+    Class::returns("noisy", Kind::Resource, "pass", "writes 4 MiB to standard output", |_, _| flood(4 << 20)),
+    Class::returns("flood", Kind::Resource, "pass", "writes 1 GiB to standard output", |_, _| flood(1 << 30)),
+    Class::fatal("ansi", Kind::Resource, "crash.abort", "aborts after escape codes and invalid UTF-8", |_, _| {
+        let _ = std::io::stderr().write_all(b"\x1b[2J\x1b[31mred\xff\xfe\xc3(\x00\x07\r\x9b1mtail\n");
+        std::process::abort()
+    }),
+    Class::fatal("livelock", Kind::Resource, "hang.livelock", "goes round in a circle for ever", |scene, _| {
+        loop {
+            step(scene, "round", 7, Duration::from_millis(1));
+        }
+    })
+    .phase("lower")
+    .limit_ms(HANG_MS),
+    Class::returns("slow", Kind::Resource, "pass", "makes progress for T ms and ends within its limit", progress)
+        .takes("T", "300"),
+    Class::fatal("late", Kind::Resource, "timeout.slow", "makes progress for T ms, far beyond its limit", progress)
+        .takes("T", "60000")
+        .phase("lower")
+        .limit_ms(HANG_MS),
+];
+
+/// Without a limit the fault would take the whole machine's memory.
+fn no_memory_limit() -> Option<String> {
+    None
+}
+
+fn flood(bytes: usize) -> Outcome {
+    let mut block = vec![b'x'; 64 << 10];
+    block.chunks_mut(1024).for_each(|line| line[line.len() - 1] = b'\n');
+    let mut out = std::io::stdout().lock();
+    for _ in 0..bytes / block.len() {
+        let _ = out.write_all(&block);
+    }
+    Outcome::pass()
+}
+
+/// Steps that are each something new.
+fn progress(scene: &Scene<'_>, value: &str) -> Outcome {
+    let end = Instant::now() + Duration::from_millis(value.parse().unwrap_or(300));
+    let mut n = 0;
+    while Instant::now() < end {
+        n += 1;
+        step(scene, &format!("piece {n}"), n, Duration::from_millis(2));
+    }
+    Outcome::pass()
+}
+
+fn step(scene: &Scene<'_>, name: &str, id: u64, pause: Duration) {
+    let lane = scene.crumbs.lane(0);
+    lane.enter(Phase::Lower, name, id);
+    std::thread::sleep(pause);
+    lane.exit(Phase::Lower);
+}

@@ -129,6 +129,15 @@ impl Class {
         Self { told, spares: Spares::Others, ..self }
     }
 
+    /// What is told about its worker, which goes on.
+    pub(super) const fn notes(self, told: &'static str) -> Self {
+        Self { told, ..self }
+    }
+
+    pub(super) const fn phase(self, phase: &'static str) -> Self {
+        Self { phase, ..self }
+    }
+
     pub(super) const fn replaced(self) -> Self {
         Self { spares: Spares::Others, ..self }
     }
@@ -152,9 +161,17 @@ impl Class {
 
 /// All classes, by kind.
 pub(crate) fn classes() -> impl Iterator<Item = &'static Class> {
-    [host::CLASSES, protocol::CLASSES, process::CLASSES, resource::CLASSES, device::CLASSES, statistics::CLASSES]
-        .into_iter()
-        .flatten()
+    [
+        host::CLASSES,
+        protocol::CLASSES,
+        process::CLASSES,
+        resource::CLASSES,
+        device::ON_SIMULATOR,
+        device::ON_GPU,
+        statistics::CLASSES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// A class with its parameter: `segv`, `flaky=0.05`. What follows `@` only tells
@@ -218,6 +235,8 @@ pub(crate) struct Past {
     pub(crate) cases_run: u64,
     /// Ids of fault cases; there are few of them.
     pub(crate) faults: Vec<String>,
+    /// Workers on this worker's device, itself included.
+    pub(crate) sharers: u32,
 }
 
 impl Past {

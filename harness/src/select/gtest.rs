@@ -2,6 +2,8 @@
 //! `-` select, those after it deselect; `*` matches any run of characters
 //! (also `/` and `.`), `?` one. Several filters select what each of them does.
 
+use super::glob::glob;
+use crate::escape::short;
 use engine::diag::{Diagnostic, Result, code};
 
 /// One `--filter` argument.
@@ -20,7 +22,7 @@ impl Filter {
                 .note("gtest syntax: 'A*:B*-C*'; '*' selects all"));
         }
         if let Some(c) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
-            let message = format!("the filter `{}` holds the character {c:?}, which no id has", text.escape_debug());
+            let message = format!("the filter `{}` holds the character {c:?}, which no id has", short(text));
             return Err(
                 Diagnostic::user(code::BAD_FILTER, message).note("patterns are separated by `:`, as in 'A*:B*-C*'")
             );
@@ -33,7 +35,7 @@ impl Filter {
         let list = |text: &str| text.split(':').filter(|p| !p.is_empty()).map(String::from).collect::<Vec<_>>();
         let negative = match negative.map(list) {
             Some(patterns) if patterns.is_empty() => {
-                let message = format!("the filter `{text}` has no pattern behind `-`");
+                let message = format!("the filter `{}` has no pattern behind `-`", short(text));
                 return Err(Diagnostic::user(code::BAD_FILTER, message).note("gtest syntax: 'A*:B*-C*'"));
             }
             patterns => patterns.unwrap_or_default(),
@@ -44,7 +46,7 @@ impl Filter {
 
     /// Whether an id is selected.
     pub fn matches(&self, id: &str) -> bool {
-        let any = |patterns: &[String]| patterns.iter().any(|pattern| glob(pattern.as_bytes(), id.as_bytes()));
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| glob(pattern, id));
         any(&self.positive) && !any(&self.negative)
     }
 }
@@ -52,33 +54,6 @@ impl Filter {
 /// Whether every filter selects the id.
 pub fn selected(filters: &[Filter], id: &str) -> bool {
     filters.iter().all(|filter| filter.matches(id))
-}
-
-/// Iterative wildcard match: on a mismatch, back to the last `*`, which then
-/// takes one more character. Linear for one `*`, at worst product of lengths.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut retry = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                retry = Some((p, t));
-                p += 1;
-            }
-            Some(c) if *c == b'?' || *c == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => match &mut retry {
-                Some((star, taken)) => {
-                    *taken += 1;
-                    (p, t) = (*star + 1, *taken);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|c| *c == b'*')
 }
 
 #[cfg(test)]

@@ -1,0 +1,172 @@
+//! The device memory of one checked call: inputs, outputs and workspaces, each
+//! between red zones, and what is held against them after the launch.
+//!
+//! Outputs are poisoned. An element that still holds the poison after the launch
+//! may be a result, so [`CallMemory::check_written`] launches once more on other
+//! poison: what holds that one then was never written.
+
+use super::device::Device;
+use super::guard::{GuardedBuffer, check_zones};
+use super::launch::LoadedKernel;
+use crate::backend::checks::{self, Elements};
+use crate::diag::Result;
+use std::sync::Arc;
+
+/// What outputs hold before a launch: NaN as floats, -1 as integers.
+const POISON: u8 = 0xff;
+/// What they hold before the launch that tells what was never written.
+const OTHER_POISON: u8 = 0x5b;
+
+/// The memory of one call, each kind in the order in which it was added.
+#[derive(Debug)]
+pub struct CallMemory {
+    device: Arc<Device>,
+    inputs: Vec<GuardedBuffer>,
+    outputs: Vec<Output>,
+    workspaces: Vec<Workspace>,
+}
+
+#[derive(Debug)]
+struct Output {
+    buffer: GuardedBuffer,
+    /// Bytes of an element.
+    element: usize,
+}
+
+#[derive(Debug)]
+struct Workspace {
+    buffer: GuardedBuffer,
+    fill: u8,
+}
+
+impl CallMemory {
+    /// No memory yet.
+    pub fn new(device: &Arc<Device>) -> Self {
+        Self { device: Arc::clone(device), inputs: Vec::new(), outputs: Vec::new(), workspaces: Vec::new() }
+    }
+
+    /// Adds an input that holds these bytes; its address, aligned to 512.
+    pub fn input(&mut self, data: &[u8]) -> Result<u64> {
+        let buffer = GuardedBuffer::holding(&self.device, data)?;
+        let address = buffer.address();
+        self.inputs.push(buffer);
+        Ok(address)
+    }
+    /// Adds a poisoned output with elements of that many bytes; its address.
+    pub fn output(&mut self, bytes: usize, element: usize) -> Result<u64> {
+        let buffer = GuardedBuffer::new(&self.device, bytes, POISON)?;
+        let address = buffer.address();
+        self.outputs.push(Output { buffer, element });
+        Ok(address)
+    }
+    /// Adds a workspace, zeroed or poisoned; its address.
+    pub fn workspace(&mut self, bytes: usize, zeroed: bool) -> Result<u64> {
+        let fill = if zeroed { 0 } else { POISON };
+        let buffer = GuardedBuffer::new(&self.device, bytes, fill)?;
+        let address = buffer.address();
+        self.workspaces.push(Workspace { buffer, fill });
+        Ok(address)
+    }
+
+    /// Gives zeroed workspaces their zeros again.
+    pub fn zero(&mut self) -> Result<()> {
+        let zeroed = self.workspaces.iter_mut().filter(|workspace| workspace.fill == 0);
+        zeroed.map(|workspace| &mut workspace.buffer).try_for_each(|buffer| buffer.fill(0))
+    }
+
+    /// The bytes of the outputs.
+    pub fn outputs(&self) -> Result<Vec<Vec<u8>>> {
+        let download = |output: &Output| {
+            let mut data = vec![0; output.buffer.len()];
+            output.buffer.download(&mut data).map(|()| data)
+        };
+        self.outputs.iter().map(download).collect()
+    }
+
+    /// Fails with `B0107` if a red zone was written: of any buffer of the call, or
+    /// of what the kernel keeps between calls.
+    pub fn check_zones(&self, kernel: &LoadedKernel) -> Result<()> {
+        let mut named: Vec<(String, &GuardedBuffer)> = Vec::new();
+        let numbered = |what: &str, number: usize| format!("{what} {number}");
+        named.extend(self.inputs.iter().enumerate().map(|(n, buffer)| (numbered("input", n), buffer)));
+        named.extend(self.outputs.iter().enumerate().map(|(n, output)| (numbered("output", n), &output.buffer)));
+        named.extend(self.workspaces.iter().enumerate().map(|(n, w)| (numbered("workspace", n), &w.buffer)));
+        named.extend(kernel.barrier().map(|buffer| ("grid barrier".to_string(), buffer)));
+        let named: Vec<(&str, &GuardedBuffer)> = named.iter().map(|(name, buffer)| (name.as_str(), *buffer)).collect();
+        check_zones(&named).map_err(|error| error.note(format!("by kernel {}", kernel.name())))
+    }
+
+    /// Fails with `B0109` if an input does not hold what it was given.
+    pub fn check_inputs<'a>(
+        &self,
+        kernel: &LoadedKernel,
+        given: impl IntoIterator<Item = (usize, &'a [u8])>,
+    ) -> Result<()> {
+        for (buffer, (number, data)) in self.inputs.iter().zip(given) {
+            buffer
+                .check_unchanged(&format!("input {number}"), data)
+                .map_err(|error| error.note(format!("by kernel {}", kernel.name())))?;
+        }
+        Ok(())
+    }
+
+    /// Fails with `B0108` if a launch leaves elements of its outputs unwritten.
+    /// `found` are the outputs of the launch that was, `names` theirs; `launch`
+    /// repeats it and waits. Most outputs hold no poison and need no second launch.
+    pub fn check_written(
+        &mut self,
+        kernel: &LoadedKernel,
+        found: &[Vec<u8>],
+        names: impl Fn(usize) -> String,
+        launch: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let suspect = |(output, data): (&Output, &Vec<u8>)| poisoned(data, output.element).count > 0;
+        if !self.outputs.iter().zip(found).any(suspect) {
+            return Ok(());
+        }
+        for workspace in &mut self.workspaces {
+            workspace.buffer.fill(workspace.fill)?;
+        }
+        for output in &mut self.outputs {
+            output.buffer.fill(OTHER_POISON)?;
+        }
+        launch()?;
+        let again = self.outputs()?;
+        for (number, (output, (first, second))) in self.outputs.iter().zip(found.iter().zip(&again)).enumerate() {
+            let elements = untouched(first, second, output.element);
+            if elements.count > 0 {
+                return Err(checks::unwritten(kernel.name(), number, &names(number), &elements));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The elements that hold the poison: unwritten, or results that look like it.
+fn poisoned(data: &[u8], element: usize) -> Elements {
+    checks::elements_where(data, element, |_, bytes| checks::is_poison(bytes, POISON))
+}
+
+/// The elements that hold the poison of the first launch and, after the second, that of the second.
+fn untouched(first: &[u8], second: &[u8], element: usize) -> Elements {
+    let width = element.max(1);
+    checks::elements_where(first, width, |number, bytes| {
+        let again = second.get(number * width..(number + 1) * width).unwrap_or_default();
+        checks::is_poison(bytes, POISON) && checks::is_poison(again, OTHER_POISON)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Element 1 is a result that looks like the poison, element 2 was never written.
+    #[test]
+    fn results_that_look_like_poison_are_not_unwritten() {
+        let first = [1, 2, POISON, POISON, POISON, POISON, POISON, 7];
+        let second = [1, 2, POISON, POISON, OTHER_POISON, OTHER_POISON, OTHER_POISON, 7];
+        assert_eq!(poisoned(&first, 2), Elements { count: 2, first: vec![1, 2] });
+        assert_eq!(untouched(&first, &second, 2), Elements { count: 1, first: vec![2] });
+        assert_eq!(untouched(&first, &first, 2), Elements::default());
+    }
+}

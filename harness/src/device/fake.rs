@@ -1,0 +1,261 @@
+//! A machine of GPUs that a file describes. Cases on them run on the simulator,
+//! so that everything about many GPUs, and about their loss, is tried without one.
+
+use super::gpu::{Gpu, Nvidia};
+use super::machine::{self, Happening, Machine, When};
+use super::nvml::{CaseStep, Heard, Nvml, Silent};
+use crate::proto::DeviceSpec;
+use engine::diag::Result;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The played machine.
+pub(super) struct Fake {
+    state: Mutex<State>,
+    news: Condvar,
+}
+
+struct State {
+    machine: Machine,
+    /// Set when the run begins to listen.
+    since: Option<Instant>,
+    /// Cases that ended on each GPU.
+    ended: Vec<u64>,
+    /// Which lines of the script have happened.
+    done: Vec<bool>,
+    news: VecDeque<Heard>,
+    /// NVML's own failure.
+    failed: Option<String>,
+}
+
+impl Fake {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        Ok(Self::of(machine::read(path)?))
+    }
+
+    fn of(machine: Machine) -> Self {
+        let (ended, done) = (vec![0; machine.gpus.len()], vec![false; machine.script.len()]);
+        let state = State { machine, since: None, ended, done, news: VecDeque::new(), failed: None };
+        Self { state: Mutex::new(state), news: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.pass_time();
+        state
+    }
+}
+
+impl State {
+    /// The GPU that the UUID, or one of its MIG parts' UUIDs, names.
+    fn index(&self, uuid: &str) -> Option<usize> {
+        let names = |gpu: &Gpu| gpu.uuid == uuid || gpu.mig_devices.iter().any(|part| part.uuid == uuid);
+        self.machine.gpus.iter().position(|played| names(&played.gpu))
+    }
+
+    fn pass_time(&mut self) {
+        let Some(since) = self.since else { return };
+        let now = since.elapsed().as_millis() as u64;
+        self.happen(|happening| matches!(happening.when, When::Millis(at) if at <= now));
+    }
+
+    fn happen(&mut self, due: impl Fn(&Happening) -> bool) {
+        for at in 0..self.done.len() {
+            if !self.done[at] && due(&self.machine.script[at]) {
+                self.done[at] = true;
+                let happening = self.machine.script[at].clone();
+                self.apply(happening);
+            }
+        }
+    }
+
+    fn apply(&mut self, happening: Happening) {
+        let played = &mut self.machine.gpus[happening.gpu];
+        let gpu = &mut played.gpu;
+        let more: u64 = happening.procs.iter().filter_map(|process| process.mem_bytes).sum();
+        gpu.procs.get_or_insert_default().extend(happening.procs);
+        gpu.mem_used_bytes = happening.used.or_else(|| Some(gpu.mem_used_bytes? + more));
+        gpu.ecc_uncorrected = happening.ecc.or(gpu.ecc_uncorrected);
+        if let Some(clocks) = happening.clocks {
+            gpu.clock_event_reasons = clocks;
+        }
+        played.bad_canaries = happening.bad_canaries.unwrap_or(played.bad_canaries);
+        let uuid = gpu.uuid.clone();
+        if happening.lost {
+            gpu.lost = Some("the GPU is lost".into());
+            self.news.push_back(Heard::Lost { uuid: Some(uuid.clone()) });
+        }
+        self.news.extend(happening.xid.map(|code| Heard::Xid { uuid, code }));
+        if let Some(words) = happening.nvml {
+            self.failed = Some(words.clone());
+            self.news.push_back(Heard::Failed(words));
+        }
+    }
+}
+
+impl Nvml for Fake {
+    fn survey(&self) -> Nvidia {
+        let state = self.lock();
+        let mut found = state.machine.nvidia.clone();
+        match &state.failed {
+            Some(words) => found.problems.push(words.clone()),
+            None => found.gpus = state.machine.gpus.iter().map(|played| played.gpu.clone()).collect(),
+        }
+        found
+    }
+
+    fn look(&self, uuid: &str) -> Result<Gpu, Silent> {
+        let state = self.lock();
+        if let Some(words) = &state.failed {
+            return Err(Silent::Failed(words.clone()));
+        }
+        let index = state.index(uuid).ok_or_else(|| Silent::Failed(format!("there is no {uuid}")))?;
+        let gpu = &state.machine.gpus[index].gpu;
+        match &gpu.lost {
+            Some(words) => Err(Silent::Lost(words.clone())),
+            None => Ok(gpu.part(uuid).unwrap_or_else(|| gpu.clone())),
+        }
+    }
+
+    fn listen(&self, uuids: &[String], tick: Duration, hear: &mut dyn FnMut(Heard) -> bool) {
+        self.lock().since.get_or_insert_with(Instant::now);
+        loop {
+            let mut state = self.lock();
+            if state.news.is_empty() {
+                let waited = self.news.wait_timeout(state, tick);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state.pass_time();
+            }
+            let heard = state.news.pop_front().unwrap_or(Heard::Nothing);
+            drop(state);
+            // Others' events are theirs, as in an event set.
+            let ours = match &heard {
+                Heard::Xid { uuid, .. } | Heard::Lost { uuid: Some(uuid) } => uuids.contains(uuid),
+                _ => true,
+            };
+            let last = matches!(heard, Heard::Failed(_));
+            if !hear(if ours { heard } else { Heard::Nothing }) || last {
+                return;
+            }
+        }
+    }
+
+    fn worker_device(&self, uuid: &str, threads: u32) -> DeviceSpec {
+        let state = self.lock();
+        let seen = state.index(uuid).and_then(|index| state.machine.gpus[index].seen_as.clone());
+        DeviceSpec::Played { uuid: seen.unwrap_or_else(|| uuid.into()), threads }
+    }
+
+    fn step(&self, uuid: &str, step: CaseStep<'_>) {
+        let mut state = self.lock();
+        let Some(index) = state.index(uuid) else { return };
+        match step {
+            CaseStep::Began { case_id } => state.happen(
+                |happening| matches!(&happening.when, When::At(filter) if happening.gpu == index && filter.matches(case_id)),
+            ),
+            CaseStep::Ended => {
+                state.ended[index] += 1;
+                let ended = state.ended[index];
+                state.happen(
+                    |happening| matches!(happening.when, When::Cases(n) if happening.gpu == index && n <= ended),
+                );
+            }
+        }
+        drop(state);
+        self.news.notify_all();
+    }
+
+    fn spoils_canary(&self, uuid: &str) -> bool {
+        let mut state = self.lock();
+        let Some(index) = state.index(uuid) else { return false };
+        let left = &mut state.machine.gpus[index].bad_canaries;
+        let spoils = *left > 0;
+        *left = left.saturating_sub(1);
+        spoils
+    }
+
+    fn is_fake(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(text: &str) -> Fake {
+        Fake::of(machine::parse(text).expect("a machine"))
+    }
+
+    const TWO: &str = r#"
+        [[gpu]]
+        uuid = "GPU-a"
+        [[gpu]]
+        uuid = "GPU-b"
+        bad_canaries = 1
+        [[event]]
+        gpu = 1
+        after_cases = 2
+        xid = 79
+        lost = true
+        [[event]]
+        at = "A.slow*"
+        procs = [{ pid = 7, memory = "3GiB" }]
+        clocks = ["hw_slowdown"]
+        xid = 13
+        [[event]]
+        after_cases = 1
+        nvml = "the driver went away"
+    "#;
+
+    /// What is heard until the first silence.
+    fn news(fake: &Fake) -> Vec<Heard> {
+        let mut all = Vec::new();
+        let uuids = ["GPU-a".to_string(), "GPU-b".to_string()];
+        fake.listen(&uuids, Duration::from_millis(1), &mut |heard| {
+            let go_on = heard != Heard::Nothing;
+            all.push(heard);
+            go_on
+        });
+        all.retain(|heard| *heard != Heard::Nothing);
+        all
+    }
+
+    #[test]
+    fn the_script_happens_in_its_time() {
+        let fake = machine(TWO);
+        assert_eq!(news(&fake), []);
+        fake.step("GPU-b", CaseStep::Began { case_id: "A.slow/1" });
+        fake.step("GPU-b", CaseStep::Ended);
+        assert_eq!(news(&fake), []);
+        fake.step("GPU-b", CaseStep::Ended);
+        let b = || "GPU-b".to_string();
+        assert_eq!(news(&fake), [Heard::Lost { uuid: Some(b()) }, Heard::Xid { uuid: b(), code: 79 }]);
+        assert!(matches!(fake.look("GPU-b"), Err(Silent::Lost(_))));
+        fake.step("GPU-a", CaseStep::Began { case_id: "A.slow/1" });
+        assert_eq!(news(&fake), [Heard::Xid { uuid: "GPU-a".into(), code: 13 }]);
+        let gpu = fake.look("GPU-a").expect("is there");
+        assert_eq!((gpu.mem_used_bytes, gpu.clock_event_reasons.len()), (Some(3 << 30), 1));
+        fake.step("GPU-a", CaseStep::Ended);
+        assert_eq!(news(&fake), [Heard::Failed("the driver went away".into())]);
+        assert!(matches!(fake.look("GPU-a"), Err(Silent::Failed(_))));
+        assert!(fake.survey().gpus.is_empty());
+    }
+
+    #[test]
+    fn time_passes_once_the_run_listens() {
+        let fake = machine("[[gpu]]\nuuid = \"GPU-a\"\n[[event]]\nafter_ms = 0\nxid = 31");
+        assert_eq!(fake.survey().gpus.len(), 1);
+        assert_eq!(news(&fake), [Heard::Xid { uuid: "GPU-a".into(), code: 31 }]);
+        assert_eq!(news(&fake), []);
+    }
+
+    #[test]
+    fn canaries_fail_as_often_as_said() {
+        let fake = machine(TWO);
+        assert_eq!([(); 3].map(|()| fake.spoils_canary("GPU-b")), [true, false, false]);
+        assert!(!fake.spoils_canary("GPU-a"));
+    }
+}

@@ -1,0 +1,85 @@
+//! Processes that came to this one when their parents died: found, killed,
+//! named. Needs the attribute that makes the kernel bring them here.
+
+use rustix::process::{Pid, Signal, WaitOptions};
+
+/// A child of this process, as `/proc` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Child {
+    pub(crate) pid: i32,
+    pub(crate) name: String,
+    pub(crate) zombie: bool,
+    /// Its process group and session.
+    pub(crate) group: i32,
+    pub(crate) session: i32,
+}
+
+impl Child {
+    /// Whether its environment has this variable with this value. A process that
+    /// has ended has none.
+    pub(crate) fn has_variable(&self, key: &str, value: &str) -> bool {
+        let env = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
+        let wanted = format!("{key}={value}");
+        env.split(|byte| *byte == 0).any(|pair| pair == wanted.as_bytes())
+    }
+}
+
+/// All children of this process.
+pub(crate) fn children() -> Vec<Child> {
+    let me = std::process::id() as i32;
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| child_of(me, pid)).collect()
+}
+
+fn child_of(me: i32, pid: i32) -> Option<Child> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything; the fields follow its last `)`.
+    let (head, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    let state = fields.next()?;
+    let mut number = || fields.next()?.parse::<i32>().ok();
+    let (parent, group, session) = (number()?, number()?, number()?);
+    let name = head.split_once('(')?.1.to_string();
+    (parent == me).then_some(Child { pid, name, zombie: state == "Z", group, session })
+}
+
+/// Kills and reaps the children that are meant. Returns their names; one that had
+/// ended by itself is reaped and named too.
+pub(crate) fn reap(meant: impl Fn(&Child) -> bool) -> Vec<String> {
+    let mut names = Vec::new();
+    for child in children().into_iter().filter(meant) {
+        let Some(pid) = Pid::from_raw(child.pid) else { continue };
+        names.push(format!("{} ({})", child.name, child.pid));
+        if !child.zombie {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+        let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_found_with_their_environment() {
+        let mut command = std::process::Command::new("sleep");
+        let mut sleep = command.arg("60").env("ORPHAN_TEST", "a=b").spawn().expect("starts");
+        let pid = sleep.id() as i32;
+        let mine = |child: &Child| child.pid == pid;
+        let found = children().into_iter().find(|child| mine(child)).expect("is there");
+        assert!(!found.zombie && found.session > 0 && found.group > 0);
+        // Between fork and exec it still has its parent's environment.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !found.has_variable("ORPHAN_TEST", "a=b") && std::time::Instant::now() < deadline {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        assert!(found.has_variable("ORPHAN_TEST", "a=b") && !found.has_variable("ORPHAN_TEST", "a"));
+        assert_eq!(reap(mine), [format!("sleep ({pid})")]);
+        // Reaped here or there, it is gone.
+        let _ = sleep.wait();
+        assert!(!children().iter().any(mine));
+    }
+}

@@ -1,0 +1,78 @@
+//! An expression on one case.
+
+use super::super::glob::glob;
+use super::super::past::Last;
+use super::model::{Expr, Mark, Node, Text, What};
+use crate::case::Case;
+
+/// A case with what is known about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The case.
+    pub case: &'a Case,
+    /// What earlier runs say; `None` if it never ran.
+    pub last: Option<&'a Last>,
+    /// Whether the quarantine file names it.
+    pub quarantined: bool,
+}
+
+impl Expr {
+    /// Whether the expression holds for the case.
+    pub fn matches(&self, subject: &Subject<'_>) -> bool {
+        holds(&self.root, subject)
+    }
+}
+
+/// Depth is bounded by the parser.
+fn holds(node: &Node, subject: &Subject<'_>) -> bool {
+    match node {
+        Node::All => true,
+        Node::None => false,
+        Node::Not(node) => !holds(node, subject),
+        Node::And(nodes) => nodes.iter().all(|node| holds(node, subject)),
+        Node::Or(nodes) => nodes.iter().any(|node| holds(node, subject)),
+        Node::Test(test) => asks(&test.what, subject),
+    }
+}
+
+fn asks(what: &What, subject: &Subject<'_>) -> bool {
+    let Subject { case, last, quarantined } = subject;
+    match what {
+        What::Text(Text::Name, pattern) => glob(pattern, &case.id),
+        What::Text(Text::Suite, pattern) => glob(pattern, &case.suite),
+        What::Text(Text::Tag, pattern) => case.tags.iter().any(|tag| glob(pattern, tag)),
+        What::Text(Text::File, pattern) => file(pattern, &case.file),
+        What::Text(Text::Device, device) => {
+            case.require.device.is_empty() || case.require.device.iter().any(|name| name == device)
+        }
+        What::Last(words) => words.iter().any(|word| match last {
+            None => word == "never",
+            Some(last) => last.is(word),
+        }),
+        What::Mark(Mark::Quarantined) => *quarantined,
+        What::Mark(Mark::Perf) => case.perf.is_some(),
+        What::Mark(Mark::Refusal) => !case.errors.is_empty(),
+        What::Mark(Mark::Unsupported) => case.unsupported.is_some(),
+        What::Mark(Mark::Xfail) => case.xfail.is_some(),
+        What::Compare(property, op, value) => (property.get)(subject).is_some_and(|own| op.holds(&own, value)),
+        What::Axis(name, op, value) => axes(&case.id).any(|(key, own)| {
+            key == name
+                && match (own.parse::<f64>(), value.parse::<f64>()) {
+                    (Ok(own), Ok(value)) => op.holds(&own, &value),
+                    _ => op.holds(&own, &value.as_str()),
+                }
+        }),
+    }
+}
+
+/// A pattern for the whole path, or for its end from a folder on.
+fn file(pattern: &str, path: &str) -> bool {
+    let tails = path.match_indices('/').map(|(at, _)| &path[at + 1..]);
+    std::iter::once(path).chain(tails).any(|tail| glob(pattern, tail))
+}
+
+/// The axes in an id: `Suite.Name/axis=value,...`.
+pub(super) fn axes(id: &str) -> impl Iterator<Item = (&str, &str)> {
+    let point = id.split_once('/').map_or("", |(_, point)| point);
+    point.split(',').filter_map(|pair| pair.split_once('='))
+}

@@ -1,0 +1,173 @@
+//! The tree of an expression, and its canonical text.
+
+use super::property::Property;
+use std::fmt;
+use std::ops::Range;
+
+/// A parsed expression with its text.
+#[derive(Clone, Debug)]
+pub struct Expr {
+    pub(super) text: String,
+    pub(super) root: Node,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Node {
+    All,
+    None,
+    Not(Box<Node>),
+    And(Vec<Node>),
+    Or(Vec<Node>),
+    Test(Test),
+}
+
+/// A leaf that looks at a case, with its place in the text.
+#[derive(Clone, Debug)]
+pub(super) struct Test {
+    pub(super) what: What,
+    pub(super) span: Range<usize>,
+}
+
+/// Places do not tell expressions apart.
+impl PartialEq for Test {
+    fn eq(&self, other: &Self) -> bool {
+        self.what == other.what
+    }
+}
+
+/// What a leaf asks.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum What {
+    Text(Text, String),
+    Last(Vec<String>),
+    Mark(Mark),
+    /// In the property's base unit: nanoseconds, bytes, or a plain number.
+    Compare(&'static Property, Op, f64),
+    Axis(String, Op, String),
+}
+
+/// Texts of a case that a pattern is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Text {
+    Name,
+    Suite,
+    Tag,
+    File,
+    Device,
+}
+
+/// Truths about a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    Quarantined,
+    Perf,
+    Refusal,
+    Unsupported,
+    Xfail,
+}
+
+pub(super) const TEXTS: [(&str, Text); 5] =
+    [("name", Text::Name), ("suite", Text::Suite), ("tag", Text::Tag), ("file", Text::File), ("device", Text::Device)];
+
+pub(super) const MARKS: [(&str, Mark); 5] = [
+    ("quarantined", Mark::Quarantined),
+    ("perf", Mark::Perf),
+    ("refusal", Mark::Refusal),
+    ("unsupported", Mark::Unsupported),
+    ("xfail", Mark::Xfail),
+];
+
+/// A relation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+impl Op {
+    /// Longer ones first, so that a prefix is not taken for the whole.
+    pub(super) const ALL: [(&str, Op); 7] =
+        [("==", Op::Eq), ("!=", Op::Ne), ("<=", Op::Le), (">=", Op::Ge), ("=", Op::Eq), ("<", Op::Lt), (">", Op::Gt)];
+
+    pub(super) fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
+        match self {
+            Op::Eq => a == b,
+            Op::Ne => a != b,
+            Op::Lt => a < b,
+            Op::Le => a <= b,
+            Op::Gt => a > b,
+            Op::Ge => a >= b,
+        }
+    }
+
+    fn shown(self) -> &'static str {
+        match self {
+            Op::Eq => "=",
+            other => Self::ALL.iter().find(|(_, op)| *op == other).map_or("=", |(text, _)| text),
+        }
+    }
+}
+
+fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
+    table.iter().find(|(_, other)| other == value).map_or("", |(word, _)| word)
+}
+
+/// `{` `}` of strings that hold more than a bare word may.
+struct Bare<'a>(&'a str);
+
+impl fmt::Display for Bare<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match !self.0.is_empty() && self.0.chars().all(super::parse::bare) {
+            true => f.write_str(self.0),
+            false => write!(f, "\"{}\"", self.0.replace('\\', "\\\\").replace('"', "\\\"")),
+        }
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.root.fmt(f)
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = |f: &mut fmt::Formatter<'_>, node: &Node| match node {
+            Node::And(_) | Node::Or(_) => write!(f, "({node})"),
+            _ => write!(f, "{node}"),
+        };
+        match self {
+            Node::All => f.write_str("all"),
+            Node::None => f.write_str("none"),
+            Node::Not(node) => f.write_str("!").and_then(|()| inner(f, node)),
+            Node::And(nodes) | Node::Or(nodes) => {
+                let between = if matches!(self, Node::And(_)) { " & " } else { " | " };
+                for (i, node) in nodes.iter().enumerate() {
+                    f.write_str(if i == 0 { "" } else { between })?;
+                    inner(f, node)?;
+                }
+                Ok(())
+            }
+            Node::Test(test) => test.what.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Text(text, pattern) => write!(f, "{}({})", word_of(&TEXTS, text), Bare(pattern)),
+            What::Last(words) => write!(f, "last({})", words.join(", ")),
+            What::Mark(mark) => f.write_str(word_of(&MARKS, mark)),
+            What::Compare(property, op, value) => {
+                write!(f, "{} {} {value}{}", property.name, op.shown(), property.kind.base())
+            }
+            What::Axis(name, op, value) => write!(f, "axis({name}) {} {}", op.shown(), Bare(value)),
+        }
+    }
+}

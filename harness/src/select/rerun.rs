@@ -1,0 +1,105 @@
+//! `--rerun`: the cases that earlier runs left.
+
+use super::past::{Last, Past, Verdicts};
+use crate::escape::short;
+use engine::diag::{Diagnostic, Result, code};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// What to run again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rerun {
+    /// Cases whose last verdict is a failure.
+    Failed,
+    /// Cases that never ran, or that the latest run did not come to.
+    NotRun,
+    /// Cases that passed and failed.
+    Flaky,
+    /// What did not pass in one run.
+    Run(String),
+}
+
+impl Rerun {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        match text {
+            "failed" => Ok(Self::Failed),
+            "not-run" => Ok(Self::NotRun),
+            "flaky" => Ok(Self::Flaky),
+            // Runs are folders: nothing that could be a path to elsewhere.
+            _ if text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) && !text.is_empty() => {
+                Ok(Self::Run(text.into()))
+            }
+            _ => {
+                let message = format!("`--rerun` does not know `{}`", short(text));
+                Err(Diagnostic::user(code::USAGE, message).note("failed, not-run, flaky, latest, or the id of a run"))
+            }
+        }
+    }
+
+    /// The run whose record is needed.
+    pub(crate) fn run(&self) -> Option<&str> {
+        match self {
+            Self::Run(id) => Some(id),
+            Self::NotRun => Some("latest"),
+            Self::Failed | Self::Flaky => None,
+        }
+    }
+
+    /// Whether the case is one of them.
+    pub(super) fn takes(&self, id: &str, past: &Past, run: &FromRun) -> bool {
+        let last = past.last(id);
+        match self {
+            Self::Failed => last.is_some_and(|last| last.verdict().is_failure()),
+            Self::Flaky => last.is_some_and(|last: &Last| last.is("flaky")),
+            Self::NotRun => last.is_none() || run.not_run.contains(id),
+            Self::Run(_) => run.not_run.contains(id) || run.failed.contains(id),
+        }
+    }
+
+    /// What they have in common, for messages.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Failed => "failed last time".into(),
+            Self::Flaky => "was flaky last time".into(),
+            Self::NotRun => "is still to run".into(),
+            Self::Run(id) => format!("was left by run {id}"),
+        }
+    }
+}
+
+/// What the record of a run says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FromRun {
+    /// Cases that did not pass.
+    pub(crate) failed: BTreeSet<String>,
+    /// Cases that were selected and did not come to a verdict.
+    pub(crate) not_run: BTreeSet<String>,
+}
+
+impl FromRun {
+    /// From the records of a log: `selected` names all cases of the run, each
+    /// `verdict` one that came to its end.
+    pub(crate) fn of(records: &[Value]) -> Self {
+        let mut of = Self::default();
+        for record in records {
+            match (record["k"].as_str(), record["case_id"].as_str()) {
+                (Some("selected"), _) => {
+                    let ids = record["ids"].as_array().into_iter().flatten();
+                    of.not_run.extend(ids.filter_map(Value::as_str).map(String::from));
+                }
+                (Some("verdict"), Some(id)) => {
+                    let verdict = Verdicts::of(record["verdict"].as_str().unwrap_or_default());
+                    if verdict == Verdicts::Infra {
+                        continue;
+                    }
+                    of.not_run.remove(id);
+                    if verdict.is_failure() || verdict == Verdicts::Flaky {
+                        of.failed.insert(id.into());
+                    }
+                }
+                _ => {}
+            }
+        }
+        of
+    }
+}

@@ -1,0 +1,225 @@
+//! What a case may leave behind in its worker: looked for after each case, so
+//! that it is charged to the case that left it, and cannot change a later one.
+//!
+//! | name | what | then |
+//! |---|---|---|
+//! | `leak.process` | a child, or a child's child, still alive | killed, the worker is replaced |
+//! | `leak.fd` | an open file, pipe or socket | the worker is replaced |
+//! | `leak.tmp` | files in `TMPDIR` | removed, the worker goes on |
+//! | `leak.cwd .env .umask .signals` | state of the process that others read | the worker is replaced |
+//!
+//! Nothing is put back where a thread may have seen the change already: another
+//! process starts clean. A leak does not change the case's verdict.
+//!
+//! Invariant: without leaks, a look costs a few system calls: no child is told by
+//! one `waitid`, the rest by four small reads.
+
+use crate::os;
+use crate::verdict::Leak;
+use rustix::process::{WaitId, WaitIdOptions};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How many of a kind are named.
+const SHOWN: usize = 8;
+/// What is gone after this belonged to a thread that still works, not to the case.
+const SETTLE: Duration = Duration::from_millis(20);
+/// Killed children are waited for this long.
+const REAP_LIMIT: Duration = Duration::from_secs(1);
+
+/// The state of the worker to which it must be back after each case.
+pub(super) struct Hygiene {
+    tmp: PathBuf,
+    cwd: Option<PathBuf>,
+    env: Vec<(OsString, OsString)>,
+    fds: BTreeMap<i32, PathBuf>,
+    status: Status,
+}
+
+/// Lines of `/proc/thread-self/status` that a case must not change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Status {
+    umask: String,
+    /// Blocked, ignored and caught signals.
+    signals: [String; 3],
+}
+
+impl Hygiene {
+    /// Takes the present state for the right one. Orphans of this process's
+    /// children come back to it from now on.
+    pub(super) fn start() -> Self {
+        let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
+        Self {
+            tmp: std::env::temp_dir(),
+            cwd: std::env::current_dir().ok(),
+            env: std::env::vars_os().collect(),
+            fds: descriptors().unwrap_or_default(),
+            status: Status::read(),
+        }
+    }
+
+    /// What has been left since the last look, and whether the worker must go.
+    pub(super) fn look(&mut self) -> (Vec<Leak>, bool) {
+        let mut leaks = Vec::new();
+        leaks.extend(children());
+        leaks.extend(self.descriptors());
+        leaks.extend(self.state());
+        let tainted = !leaks.is_empty();
+        leaks.extend(temporaries(&self.tmp));
+        (leaks, tainted)
+    }
+
+    fn descriptors(&mut self) -> Option<Leak> {
+        let now = match descriptors() {
+            Ok(now) => now,
+            Err(error) => return Some(Leak::new("leak.fd", format!("descriptors cannot be counted: {error}"))),
+        };
+        let mut new: Vec<_> = now.iter().filter(|(fd, link)| self.fds.get(fd) != Some(link)).collect();
+        if !new.is_empty() {
+            std::thread::sleep(SETTLE);
+            let later = descriptors().unwrap_or_default();
+            new.retain(|(fd, link)| later.get(fd) == Some(link));
+        }
+        let names: Vec<String> = new.iter().map(|(fd, link)| format!("{fd} {}", link.display())).collect();
+        self.fds = now;
+        (!names.is_empty()).then(|| Leak::new("leak.fd", listed(&names)))
+    }
+
+    fn state(&mut self) -> Vec<Leak> {
+        let mut leaks = Vec::new();
+        let cwd = std::env::current_dir().ok();
+        if cwd != self.cwd {
+            let shown = cwd.as_deref().map_or("nowhere".into(), Path::to_string_lossy);
+            leaks.push(Leak::new("leak.cwd", format!("the working directory is {shown}")));
+            self.cwd = cwd;
+        }
+        let env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        if env != self.env {
+            let changed = |pair: &&(OsString, OsString)| !self.env.contains(pair);
+            let gone = |pair: &&(OsString, OsString)| !env.iter().any(|(key, _)| *key == pair.0);
+            let names = env.iter().filter(changed).chain(self.env.iter().filter(gone));
+            let names: Vec<String> = names.map(|(key, _)| key.to_string_lossy().into_owned()).collect();
+            leaks.push(Leak::new("leak.env", format!("changed variables: {}", listed(&names))));
+            self.env = env;
+        }
+        let status = Status::read();
+        if status.umask != self.status.umask {
+            leaks.push(Leak::new("leak.umask", format!("{} instead of {}", status.umask, self.status.umask)));
+        }
+        if status.signals != self.status.signals {
+            let [blocked, ignored, caught] = &status.signals;
+            let [was_blocked, was_ignored, was_caught] = &self.status.signals;
+            let detail = format!(
+                "blocked {blocked} (was {was_blocked}), ignored {ignored} ({was_ignored}), caught {caught} ({was_caught})"
+            );
+            leaks.push(Leak::new("leak.signals", detail));
+        }
+        self.status = status;
+        leaks
+    }
+}
+
+impl Status {
+    fn read() -> Self {
+        let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.unwrap_or_default().trim().to_string()
+        };
+        Self { umask: field("Umask"), signals: ["SigBlk", "SigIgn", "SigCgt"].map(field) }
+    }
+}
+
+/// Open files, pipes and sockets by number. Libraries of the device open its own
+/// nodes and event objects when they first need them: those are not counted.
+fn descriptors() -> std::io::Result<BTreeMap<i32, PathBuf>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
+        let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // The folder's own descriptor is closed by the time its link is read.
+        let Ok(link) = std::fs::read_link(entry.path()) else { continue };
+        let text = link.to_string_lossy();
+        let counted = !text.starts_with("/dev/") && !text.starts_with("anon_inode:") && !text.starts_with("/proc/");
+        if counted {
+            found.insert(fd, link);
+        }
+    }
+    Ok(found)
+}
+
+/// Kills and names all children that are left.
+fn children() -> Option<Leak> {
+    let deadline = Instant::now() + REAP_LIMIT;
+    let mut names = Vec::new();
+    // Killing a child may bring its own children here: until there are none.
+    loop {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match rustix::process::waitid(WaitId::All, options) {
+            // No children at all: the usual case.
+            Err(_) => break,
+            Ok(_) if Instant::now() >= deadline => {
+                names.push("some that do not die".into());
+                break;
+            }
+            Ok(_) => names.extend(os::orphans::reap(|_| true)),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    names.sort();
+    names.dedup();
+    (!names.is_empty()).then(|| Leak::new("leak.process", listed(&names)))
+}
+
+/// Removes and names what is in the folder.
+fn temporaries(tmp: &Path) -> Option<Leak> {
+    let mut names = Vec::new();
+    let left: Vec<_> = std::fs::read_dir(tmp).ok()?.flatten().collect();
+    if !left.is_empty() {
+        std::thread::sleep(SETTLE);
+    }
+    for entry in left.into_iter().filter(|entry| entry.path().symlink_metadata().is_ok()) {
+        let path = entry.path();
+        names.push(entry.file_name().to_string_lossy().into_owned());
+        // A link to a folder is removed, not followed.
+        let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let _ = if folder { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+    }
+    names.sort();
+    (!names.is_empty()).then(|| Leak::new("leak.tmp", listed(&names)))
+}
+
+fn listed(names: &[String]) -> String {
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names[..names.len() - more].join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quiet_process_leaves_nothing_and_files_are_removed() {
+        let tmp = std::env::temp_dir().join(format!("hygiene-{}", std::process::id()));
+        std::fs::create_dir_all(tmp.join("deep/er")).expect("a folder");
+        std::fs::write(tmp.join("file"), "text").expect("a file");
+        let leak = temporaries(&tmp).expect("left files");
+        assert_eq!((leak.name.as_str(), leak.detail.as_str()), ("leak.tmp", "deep, file"));
+        assert!(temporaries(&tmp).is_none());
+        std::fs::remove_dir(&tmp).expect("is empty");
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let names: Vec<String> = (0..11).map(|n| n.to_string()).collect();
+        assert_eq!(listed(&names), "0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
+    }
+
+    #[test]
+    fn status_has_all_fields() {
+        let status = Status::read();
+        assert!(!status.umask.is_empty() && status.signals.iter().all(|mask| mask.len() == 16), "{status:?}");
+    }
+}
