@@ -55,7 +55,7 @@ pub(super) fn hang(
     exe: &Path,
 ) {
     // Asked first: the threads' answers take their time.
-    let gpu_percent = gpu.and_then(|uuid| device::probe().gpus.into_iter().find(|gpu| gpu.uuid == uuid)?.util_gpu);
+    let gpu_percent = gpu.and_then(|uuid| device::open(None).ok()?.look(uuid).ok()?.util_gpu);
     let crumb = page.read();
     let threads = threads::states(pid);
     death.threads = threads.iter().map(|thread| thread.state).collect();
