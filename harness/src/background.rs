@@ -90,6 +90,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         fail_fast: None,
         deadline: None,
         today: crate::record::today(),
+        learnt: BTreeMap::new(),
         devices: plan.slots.iter().map(|slot| slot.label.clone()).collect(),
     };
     let queue = Queue::new(&cases, policy);

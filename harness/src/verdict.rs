@@ -137,6 +137,8 @@ pub struct Outcome {
     pub kernel_crc: Option<u32>,
     /// CRC of the outputs' types, sizes and bytes, which shows when results changed.
     pub out_crc: Option<u32>,
+    /// How results vary, where the case was run more than once.
+    pub variation: Option<Variation>,
     /// What the CUDA driver said, if it did.
     pub cuda_error: Option<CudaFault>,
     /// How far the outputs were off.
@@ -180,6 +182,38 @@ impl From<&engine::diag::CudaError> for CudaFault {
     fn from(error: &engine::diag::CudaError) -> Self {
         Self { code: error.number, name: error.name.clone(), sticky: error.sticky }
     }
+}
+
+/// How alike the results of repeated runs are, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Determinism {
+    /// The same bits.
+    Bitwise,
+    /// Other bits, each run within tolerance of the reference.
+    Tolerance,
+    /// The same elements in another order.
+    Order,
+}
+
+impl Determinism {
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Determinism::Bitwise => "bitwise",
+            Determinism::Tolerance => "tolerance",
+            Determinism::Order => "order",
+        }
+    }
+}
+
+/// How results vary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variation {
+    /// The class.
+    pub class: Determinism,
+    /// Where and how; empty for the same bits.
+    pub detail: String,
 }
 
 /// A rewritten expectation.
@@ -227,6 +261,16 @@ pub(crate) fn clip(mut text: String, limit: usize) -> String {
     text
 }
 
+/// Results that vary more than they ever did are a failure.
+pub(crate) fn apply_learnt(outcome: &mut Outcome, learnt: Option<Determinism>) {
+    let (Some(found), Some(learnt)) = (&outcome.variation, learnt) else { return };
+    if outcome.verdict == Verdict::Pass && found.class > learnt {
+        let (worse, known) = (found.class.name(), learnt.name());
+        let detail = format!("results are alike by {worse}, so far by {known}\n{}", found.detail);
+        (outcome.verdict, outcome.outcome, outcome.detail) = (Verdict::Fail, "fail.determinism".into(), detail);
+    }
+}
+
 /// A declared failure is skipped until its date, and its success is a failure:
 /// the declaration must go.
 pub(crate) fn apply_xfail(outcome: &mut Outcome, xfail: Option<&Xfail>, today: &str) {
@@ -267,6 +311,25 @@ mod tests {
         check(Verdict::Fail, "2030-06-14", (Verdict::Fail, "as.was"));
         check(Verdict::Pass, "2031-01-01", (Verdict::Fail, "xpass"));
         check(Verdict::Infra, "", (Verdict::Infra, "as.was"));
+    }
+
+    #[track_caller]
+    fn check_learnt(found: Option<Determinism>, learnt: Option<Determinism>, wanted: &str) {
+        let variation = found.map(|class| Variation { class, detail: "where".into() });
+        let mut outcome = Outcome { variation, ..Outcome::pass() };
+        apply_learnt(&mut outcome, learnt);
+        assert_eq!(outcome.outcome, wanted, "{found:?} {learnt:?}");
+    }
+
+    #[test]
+    fn results_may_not_vary_more_than_they_did() {
+        use Determinism::{Bitwise, Order, Tolerance};
+        check_learnt(None, Some(Bitwise), "pass");
+        check_learnt(Some(Tolerance), None, "pass");
+        check_learnt(Some(Bitwise), Some(Tolerance), "pass");
+        check_learnt(Some(Tolerance), Some(Tolerance), "pass");
+        check_learnt(Some(Tolerance), Some(Bitwise), "fail.determinism");
+        check_learnt(Some(Order), Some(Tolerance), "fail.determinism");
     }
 
     #[test]

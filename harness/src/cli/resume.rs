@@ -41,9 +41,9 @@ fn absolute(path: &Path) -> PathBuf {
 /// The last run that has no end, or was stopped before its end.
 fn newest_open(layout: &Layout) -> Result<RunInfo, Failure> {
     let all = layout.list().unwrap_or_default();
-    // One that another run went on with is done.
+    // One that another run went on with is done; one without a header had not begun.
     let resumed = |run: &RunInfo| all.iter().any(|later| later.header["resumes"] == run.id.as_str());
-    let open = all.iter().rev().find(|run| run.is_open() && !resumed(run));
+    let open = all.iter().rev().find(|run| run.is_open() && run.header["argv"].is_array() && !resumed(run));
     open.cloned().ok_or_else(|| {
         let message =
             format!("none of the {} runs in {} is open: killed or stopped", all.len(), layout.root().display());

@@ -157,7 +157,7 @@ fn verify(layout: &Layout) -> Result<u8, Failure> {
                 if info.state == State::Killed {
                     tell(&mut text, format!("{id}: was killed: {} cases are recorded", run.cases.len()));
                 }
-                if !info.header.is_object() {
+                if !info.headed {
                     tell(&mut text, format!("{id}: run.json cannot be read"));
                 }
             }

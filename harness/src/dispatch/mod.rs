@@ -6,6 +6,7 @@
 //! lost, whatever happens to workers, devices and the run.
 
 mod capture;
+mod cross;
 mod fit;
 mod handle;
 mod job;
@@ -17,6 +18,7 @@ mod queue;
 mod slot;
 mod source;
 
+pub(crate) use cross::Cross;
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;

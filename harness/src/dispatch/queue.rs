@@ -5,7 +5,7 @@ use super::job::{CaseResult, Conclusion, Job};
 use super::judge::{Again, Retries, Step, Track};
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
-use crate::verdict::{Outcome, Verdict, apply_xfail};
+use crate::verdict::{Determinism, Outcome, Verdict, apply_learnt, apply_xfail};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -23,6 +23,8 @@ pub(crate) struct Policy {
     pub(crate) deadline: Option<Instant>,
     /// For declared failures that run out.
     pub(crate) today: String,
+    /// How alike the results of cases were so far.
+    pub(crate) learnt: BTreeMap<String, Determinism>,
     /// The device of each slot, by name: slots with equal names share one.
     pub(crate) devices: Vec<String>,
 }
@@ -126,6 +128,7 @@ impl Source for Queue {
     }
 
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
+        apply_learnt(&mut result.outcome, self.policy.learnt.get(&job.case.id).copied());
         apply_xfail(&mut result.outcome, job.case.xfail.as_ref(), &self.policy.today);
         let mut state = self.lock();
         state.in_flight -= 1;
@@ -208,6 +211,7 @@ mod tests {
             fail_fast: None,
             deadline: None,
             today: String::new(),
+            learnt: BTreeMap::new(),
             devices: devices.iter().map(|name| (*name).to_string()).collect(),
         };
         change(&mut policy);

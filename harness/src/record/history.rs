@@ -3,6 +3,7 @@
 //!
 //! * `durations.csv`: one row for each case ever run: runs, smoothed duration, last verdict.
 //! * `verdicts.csv`: a row whenever a case's outcome changes.
+//! * `determinism.csv`: see `determinism.rs`.
 //! * `perf.csv`: a row for each measurement.
 
 use super::layout::replace;
@@ -45,6 +46,13 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn of(results: &Path, device: &str) -> Self {
         Self { dir: results.join("history").join(slug(device)), lock: results.join("lock") }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+    pub(super) fn lock(&self) -> &Path {
+        &self.lock
     }
 
     /// What earlier runs say; nothing if there are none or the file is damaged.

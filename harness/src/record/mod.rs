@@ -4,6 +4,7 @@
 //! A record that cannot be written is reported; it never changes a verdict.
 
 mod clock;
+mod determinism;
 mod events;
 pub(crate) mod export;
 mod history;
@@ -22,6 +23,7 @@ mod store;
 mod syncer;
 
 pub(crate) use clock::{today, utc_stamp};
+pub(crate) use determinism::Seen;
 pub use events::EventLog;
 pub(crate) use history::{History, Row};
 pub(crate) use layout::{Layout, check_id};

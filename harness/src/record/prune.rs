@@ -95,6 +95,7 @@ mod tests {
             id: format!("r{n}"),
             dir: format!("r{n}").into(),
             header: Value::Null,
+            headed: true,
             state: State::Complete,
             bytes: 100,
             written: now - Duration::from_secs(86_400) * (9 - n),

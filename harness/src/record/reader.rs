@@ -93,6 +93,13 @@ pub fn read(path: &Path) -> io::Result<Events> {
     Ok(Events { records, problems: health.problems, torn: health.torn })
 }
 
+/// The first record of a log, without reading the others.
+pub(super) fn first_record(path: &Path) -> Option<Value> {
+    let mut line = Vec::new();
+    BufReader::new(File::open(path).ok()?).take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
+    check(line.strip_suffix(b"\n")?).ok()
+}
+
 /// Reads a log record by record.
 pub(crate) fn scan(path: &Path, mut each: impl FnMut(Value)) -> io::Result<Health> {
     scan_lines(path, |_, record| {

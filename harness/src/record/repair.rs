@@ -170,7 +170,7 @@ fn sort_lines(log: &Path) -> io::Result<(Vec<u8>, Vec<u8>, Health)> {
 
 /// Makes `run.json` again where it is lost, or says in it that the run is over.
 fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Result<Option<String>> {
-    let lost = !info.header.is_object();
+    let lost = !info.headed;
     if !lost && info.finished() && health.is_whole() {
         return Ok(None);
     }

@@ -1,6 +1,7 @@
 //! What a run that was killed or stopped has done, and what is open.
 
 use super::history::Row;
+use super::layout::check_id;
 use super::rebuild::rows;
 use super::recorded::{Recorded, RecordedCase};
 use super::runs::{RunInfo, State};
@@ -55,7 +56,32 @@ impl Resumed {
         if info.state == State::Killed {
             resumed.rows = rows(&run).into_iter().filter(|row| resumed.done.contains_key(&row.case_id)).collect();
         }
+        resumed.add_earlier(info, &run);
+        if resumed.selected.is_empty() && resumed.done.is_empty() {
+            return Err("it ended before it had selected cases: there is nothing to take over".into());
+        }
+        if !resumed.selected.is_empty() && resumed.selected.iter().all(|id| resumed.done.contains_key(id)) {
+            return Err("it is complete: every selected case has its verdict".into());
+        }
         Ok(resumed)
+    }
+
+    /// What the runs had done that this one went on with: it may have been killed
+    /// before it had taken over all of that.
+    fn add_earlier(&mut self, info: &RunInfo, run: &Recorded) {
+        let mut earlier = run.header["resumes"].as_str().map(String::from);
+        let mut seen = BTreeSet::from([info.id.clone()]);
+        while let Some(id) = earlier.take().filter(|id| check_id(id).is_ok() && seen.insert(id.clone())) {
+            let Some(dir) = info.dir.parent().map(|runs| runs.join(&id)) else { return };
+            let Ok(run) = Recorded::load(&dir) else { return };
+            for (case_id, case) in run.cases.iter().filter(|(_, case)| finished(case, &run)) {
+                self.done.entry(case_id.clone()).or_insert_with(|| taken_over(case, &id));
+            }
+            if self.selected.is_empty() {
+                self.selected = run.selected.iter().cloned().collect();
+            }
+            earlier = run.header["resumes"].as_str().map(String::from);
+        }
     }
 
     fn of(run: &Recorded) -> Result<Self, String> {
@@ -69,16 +95,10 @@ impl Resumed {
             ));
         }
         let argv = header["argv"].as_array().ok_or("its header is lost, and with it the command line")?;
-        if run.selected.is_empty() && run.cases.is_empty() {
-            return Err("it ended before it had selected cases: there is nothing to take over".into());
-        }
         let selected: BTreeSet<String> = run.selected.iter().cloned().collect();
         let run_id = run.id().to_string();
         let done = run.cases.iter().filter(|(_, case)| finished(case, run));
         let done: BTreeMap<_, _> = done.map(|(id, case)| (id.clone(), taken_over(case, &run_id))).collect();
-        if !selected.is_empty() && selected.iter().all(|id| done.contains_key(id)) {
-            return Err("it is complete: every selected case has its verdict".into());
-        }
         Ok(Self {
             argv: words(argv),
             from_env: header["from_env"].as_array().map(|list| words(list)).unwrap_or_default(),

@@ -2,6 +2,7 @@
 //! words people name them.
 
 use super::layout::Layout;
+use super::reader::first_record;
 use super::recorded::Recorded;
 use serde_json::Value;
 use std::fs::{File, TryLockError};
@@ -40,8 +41,10 @@ impl State {
 pub(crate) struct RunInfo {
     pub(crate) id: String,
     pub(crate) dir: PathBuf,
-    /// What `run.json` says; `null` if it is not readable.
+    /// What `run.json` says, or else the first record; `null` without either.
     pub(crate) header: Value,
+    /// `run.json` is there and whole.
+    pub(crate) headed: bool,
     pub(crate) state: State,
     /// Bytes of all its files.
     pub(crate) bytes: u64,
@@ -54,7 +57,11 @@ impl RunInfo {
     pub(crate) fn look(dir: &Path) -> io::Result<Self> {
         let log = dir.join("events.jsonl");
         let text = std::fs::read_to_string(dir.join("run.json")).unwrap_or_default();
-        let header: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let mut header: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let headed = header.is_object();
+        if !headed {
+            header = first_record(&log).filter(|record| record["k"] == "run").unwrap_or(Value::Null);
+        }
         let state = match (std::fs::metadata(&log), header["status"].as_str()) {
             (Err(_), _) => State::Unreadable,
             (Ok(_), _) if is_live(&log) => State::Live,
@@ -64,7 +71,7 @@ impl RunInfo {
         };
         let written = std::fs::metadata(&log).or_else(|_| std::fs::metadata(dir))?.modified()?;
         let id = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        Ok(Self { id, dir: dir.to_path_buf(), header, state, bytes: size(dir), written })
+        Ok(Self { id, dir: dir.to_path_buf(), header, headed, state, bytes: size(dir), written })
     }
 
     pub(crate) fn load(&self) -> io::Result<Recorded> {

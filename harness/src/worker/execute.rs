@@ -3,11 +3,11 @@
 use super::device::Device;
 use super::results::Results;
 use super::watch::Watch;
-use super::{args, bench, compare, facts, fault, pipeline, refusal};
+use super::{args, bench, compare, facts, fault, pipeline, refusal, variation};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
 use crate::proto::Mode;
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::{Outcome, Variation, Verdict};
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::Fusion;
 use engine::options::{NoTrace, Phase, SimOptions, SimSchedule, Trace};
@@ -28,6 +28,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) seed: u64,
     pub(crate) mode: Mode,
     pub(crate) bless: bool,
+    /// Whether the case is run twice and its results are compared.
+    pub(crate) twice: bool,
     pub(crate) socket: &'a UnixStream,
     pub(crate) past: &'a fault::Past,
 }
@@ -120,9 +122,21 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
             let what = format!("under schedule {name}");
             runs.extend(judge.outputs(result, &what, &mut outcome, spans)?);
         }
+        if cx.twice {
+            // The same schedule must give the same bits; the others show what depends on the order of threads.
+            let again = session.run_many(&fusion, &args, &options[..options.len().min(1)], spans);
+            for result in again {
+                runs.extend(judge.outputs(result, "under the first schedule again", &mut outcome, spans)?);
+            }
+        }
     } else {
-        let result = session.run(&fusion, &args, spans);
-        runs.extend(judge.outputs(result, "on the GPU", &mut outcome, spans)?);
+        for what in ["on the GPU", "on the GPU a second time"].into_iter().take(1 + usize::from(cx.twice)) {
+            let result = session.run(&fusion, &args, spans);
+            runs.extend(judge.outputs(result, what, &mut outcome, spans)?);
+        }
+    }
+    if cx.twice {
+        outcome.variation = Some(spans.own(Own::Compare, "runs", || judge.variation(&runs)));
     }
     // The plan that ran: it also depends on how the arguments are aligned.
     if let Some(run) = runs.first() {
@@ -196,6 +210,14 @@ impl Judge<'_> {
             *outcome = Outcome { numerics: outcome.numerics.take(), ..failed };
         }
         Ok(Some(run))
+    }
+
+    /// How alike the runs are.
+    fn variation(&self, runs: &[RunOutcome]) -> Variation {
+        let names: Vec<&str> = self.fusion.outputs.iter().map(|id| self.fusion.tensors[*id].name.as_str()).collect();
+        let what: Vec<String> = (0..runs.len()).map(|number| format!("run {} of {}", number + 1, runs.len())).collect();
+        let outputs = runs.iter().map(|run| run.outputs.as_slice());
+        variation::of_runs(&names, what.iter().map(String::as_str).zip(outputs))
     }
 
     fn expectations(&self, run: &RunOutcome, bless: bool, outcome: &mut Outcome) {

@@ -16,6 +16,7 @@ mod pipeline;
 mod refusal;
 mod results;
 mod serve;
+mod variation;
 mod watch;
 
 pub(crate) use execute::{LastRead, Stage, examine, plan, read, reads_as_it_says, show};

@@ -53,7 +53,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     std::thread::scope(|scope| {
         ahead.start(scope, &device, crumbs, knobs.compile_threads);
         let past = Past { sharers, ..Past::default() };
-        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene };
+        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, twice: knobs.twice };
         let served = server.serve(&mut receiver);
         ahead.close();
         served
@@ -68,6 +68,7 @@ struct Server<'a> {
     ahead: &'a Ahead,
     past: Past,
     hygiene: Hygiene,
+    twice: bool,
 }
 
 impl Server<'_> {
@@ -81,8 +82,8 @@ impl Server<'_> {
                     self.crumbs.lane(0).case(&case.id);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
-                    let past = &self.past;
-                    let cx = execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, socket, past };
+                    let (past, twice) = (&self.past, self.twice);
+                    let cx = execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, twice, socket, past };
                     let (mut outcome, tainted) = self.run(&case, &cx);
                     let (leaks, dirty) = self.hygiene.look();
                     outcome.leaks = leaks;

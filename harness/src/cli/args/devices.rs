@@ -24,6 +24,8 @@ pub(crate) struct Devices {
     /// Which GPUs are refused, and how many workers each has.
     pub(crate) gpu: GpuOptions,
     pub(crate) jobs: Option<usize>,
+    /// Whether every case runs on every device.
+    pub(crate) cross: bool,
     /// A file in the place of NVML.
     pub(crate) nvml: Option<PathBuf>,
 }
@@ -74,6 +76,10 @@ pub(super) const ROWS: &[Row] = &[
     }),
     value("--jobs", "N", RUNS, "worker processes at a time (default: one for each device)", |args, given| {
         args.devices.jobs = Some(given.count("processes")?);
+        Ok(())
+    }),
+    flag("--cross", RUNS, "run each case on every chosen device: results and kernels must be equal", |args, _| {
+        args.devices.cross = true;
         Ok(())
     }),
     // A file that plays NVML: runs over many GPUs without one.

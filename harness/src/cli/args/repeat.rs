@@ -1,7 +1,7 @@
 //! Options that repeat cases and vary their schedules.
 
 use super::command::{Command, RUNS};
-use super::table::{Row, value};
+use super::table::{Row, flag, value};
 
 /// How often, in which order, under which seed.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +13,8 @@ pub(crate) struct Repeat {
     pub(crate) flaky_fails: bool,
     /// Failures after which no further case is started.
     pub(crate) fail_fast: Option<usize>,
+    /// Whether each case is run twice and its results are compared.
+    pub(crate) twice: bool,
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -50,6 +52,10 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .env(&["HARNESS_FLAKY"]),
+    flag("--twice", RUNS, "run each case twice in its worker; its results must be as alike as before", |args, _| {
+        args.repeat.twice = true;
+        Ok(())
+    }),
     value("--fail-fast", "N", RUNS, "start no case after N failures; without N after one", |args, given| {
         args.repeat.fail_fast = Some(if given.value.is_some() { given.count("failures")? } else { 1 });
         Ok(())

@@ -23,10 +23,11 @@ pub(super) fn finish(
     stopped: usize,
     started: Instant,
 ) -> u8 {
-    let Closing { summary, blessings, rows, refused, outstanding } = closing;
+    let Closing { summary, blessings, rows, alike, refused, outstanding } = closing;
     // Tables are derived from records: where there is no record, there is no row.
     if store.error().is_none() {
         let added = history.add(&store.id, store.commit(), &rows);
+        let added = added.and_then(|()| history.learn_determinism(&store.id, &alike));
         if let Err(error) = added {
             store.fail("history", &error);
         }

@@ -7,7 +7,7 @@ mod view;
 
 use super::args::{Args, Command, Form};
 use super::{Failure, devices, runs, session};
-use crate::dispatch::{self, Queue};
+use crate::dispatch::{self, Cross, Queue, Source};
 use crate::exit;
 use crate::record::{History, Resumed, RunStore};
 use crate::report::{Format, Progress};
@@ -61,8 +61,12 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     }
     store.select(ids.iter().map(String::as_str));
     let plan = setup::plan(args, &devices, cases.len(), &store);
-    let queue = Queue::new(&cases, setup::policy(args, &plan));
-    let labels = plan.slots.iter().map(|slot| slot.label.clone()).collect();
+    let policy = setup::policy(args, &plan, &history);
+    let labels: Vec<String> = plan.slots.iter().map(|slot| slot.label.clone()).collect();
+    let source: Box<dyn Source> = match args.devices.cross {
+        true => Box::new(Cross::new(&cases, policy, &labels)),
+        false => Box::new(Queue::new(&cases, policy)),
+    };
     let progress = Progress::new(shown(form), args.records.color, ids.len(), labels);
     for note in devices.notes.iter().chain(&notes) {
         progress.say(note);
@@ -81,7 +85,7 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     }
     // An empty shard, or nothing left to run again: no worker is started.
     if !cases.is_empty() {
-        dispatch::run(&plan, &queue, &mut |event| view.event(event));
+        dispatch::run(&plan, &*source, &mut |event| view.event(event));
     }
     let closing = Closing { outstanding: chosen.outstanding, ..view.close() };
     let stopped = plan.stop.load(Ordering::Relaxed);

@@ -7,9 +7,10 @@ use crate::cli::session;
 use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::exit;
 use crate::proto::{Knobs, Mode};
-use crate::record::{Provenance, RunStore, today};
+use crate::record::{History, Provenance, RunStore, today};
 use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -36,10 +37,12 @@ pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Ca
 
 pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
     let mut slots = devices.slots.clone();
-    slots.truncate(cases.max(1));
+    if !args.devices.cross {
+        slots.truncate(cases.max(1));
+    }
     RunPlan {
         slots,
-        knobs: Knobs { compile_threads: args.isolation.compile_threads },
+        knobs: Knobs { compile_threads: args.isolation.compile_threads, twice: args.repeat.twice },
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
         phase_limits: args.time.phases.clone(),
@@ -56,7 +59,7 @@ pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStor
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is
 /// met in one of three tries is not met.
-pub(super) fn policy(args: &Args, plan: &RunPlan) -> Policy {
+pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History) -> Policy {
     let usual = if args.command == Command::Bench { Retries::NONE } else { Retries::USUAL };
     let retries = args.repeat.retries.map_or(usual, |count| Retries { after_failure: count, ..Retries::USUAL });
     Policy {
@@ -66,6 +69,8 @@ pub(super) fn policy(args: &Args, plan: &RunPlan) -> Policy {
         fail_fast: args.repeat.fail_fast,
         deadline: args.time.deadline.map(|limit| Instant::now() + limit),
         today: today(),
+        // To accept what varies more is to learn it anew.
+        learnt: if args.output.bless { BTreeMap::new() } else { history.determinism() },
         devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
     }
 }

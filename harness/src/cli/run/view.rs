@@ -3,7 +3,7 @@
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
-use crate::record::{Done, Row, RunStore};
+use crate::record::{Done, Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
 use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
@@ -17,6 +17,8 @@ pub(super) struct View<'a> {
     summary: Summary,
     blessings: Blessings,
     rows: Vec<Row>,
+    /// How alike the results of cases were that passed, or that are accepted.
+    alike: Vec<Seen>,
     /// Codes with which slots refused their device.
     refused: Vec<String>,
 }
@@ -26,6 +28,7 @@ pub(super) struct Closing {
     pub(super) summary: Summary,
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
+    pub(super) alike: Vec<Seen>,
     pub(super) refused: Vec<String>,
     /// Earlier failures that were not run again.
     pub(super) outstanding: Vec<String>,
@@ -34,7 +37,17 @@ pub(super) struct Closing {
 impl<'a> View<'a> {
     pub(super) fn new(args: &'a Args, plan: &'a RunPlan, store: &'a mut RunStore, progress: Progress) -> Self {
         let (summary, blessings) = (Summary::default(), Blessings::default());
-        Self { args, plan, store, progress, summary, blessings, rows: Vec::new(), refused: Vec::new() }
+        Self {
+            args,
+            plan,
+            store,
+            progress,
+            summary,
+            blessings,
+            rows: Vec::new(),
+            alike: Vec::new(),
+            refused: Vec::new(),
+        }
     }
 
     fn label(&self, slot: usize) -> &str {
@@ -95,6 +108,7 @@ impl<'a> View<'a> {
             "facts": outcome.facts,
             "kernel_crc": outcome.kernel_crc.map(|crc| format!("{crc:08x}")),
             "out_crc": outcome.out_crc.map(|crc| format!("{crc:08x}")),
+            "variation": outcome.variation,
             "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
             "perf": outcome.perf,
@@ -102,6 +116,10 @@ impl<'a> View<'a> {
             "death": result.death,
         });
         self.store.append("attempt", &fields);
+        if let (Verdict::Pass, Some(variation)) = (outcome.verdict, &outcome.variation) {
+            let (case_id, class, kernel_crc) = (result.case.id.clone(), variation.class, outcome.kernel_crc);
+            self.alike.push(Seen { case_id, class, kernel_crc });
+        }
         if result.death.is_some() {
             self.store.sync();
         }
@@ -161,6 +179,7 @@ impl<'a> View<'a> {
             summary: self.summary,
             blessings: self.blessings,
             rows: self.rows,
+            alike: self.alike,
             refused: self.refused,
             outstanding: Vec::new(),
         }
