@@ -60,7 +60,9 @@ impl Resumed {
         if resumed.selected.is_empty() && resumed.done.is_empty() {
             return Err("it ended before it had selected cases: there is nothing to take over".into());
         }
-        if !resumed.selected.is_empty() && resumed.selected.iter().all(|id| resumed.done.contains_key(id)) {
+        // One that was killed right before its end has all verdicts, and nobody was told.
+        let all = !resumed.selected.is_empty() && resumed.selected.iter().all(|id| resumed.done.contains_key(id));
+        if all && info.state == State::Complete {
             return Err("it is complete: every selected case has its verdict".into());
         }
         Ok(resumed)
