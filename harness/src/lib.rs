@@ -17,6 +17,7 @@ mod dispatch;
 mod escape;
 mod evidence;
 mod exit;
+mod flake;
 mod import;
 #[cfg(feature = "bench")]
 pub mod measure;

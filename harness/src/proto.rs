@@ -48,6 +48,8 @@ pub(crate) enum Mode {
 pub(crate) struct Knobs {
     /// Threads that compile coming cases while one runs.
     pub(crate) compile_threads: u32,
+    /// Seed of disturbed timing at the ends of spans.
+    pub(crate) jitter: Option<u64>,
     /// Each case is run twice and its results are compared.
     pub(crate) twice: bool,
 }

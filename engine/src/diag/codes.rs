@@ -304,6 +304,16 @@ codes! {
         "harness --help",
         why "Unknown commands, options and values are refused, with the nearest known one.",
         command "list --fliter X";
+    BAD_RUN = "E0507", "a recorded run is not there, or does not hold what is asked of it",
+        "the note says what there is; `latest` names the last run that finished",
+        why "A replay repeats what a worker of an earlier run did, in its order, with its seeds. Without that record there \
+             is nothing to repeat, and a guess would be another experiment.",
+        words "harness replay --worker sim0-w0@latest, where no worker of that name ran a case.";
+    BAD_QUARANTINE = "E0508", "an entry of the quarantine file is malformed or matches nothing",
+        "give each entry id, owner, issue, reason and until; take out entries for cases that are gone",
+        why "A quarantined case may fail without making the run fail. That is a promise of somebody to mend it by a date, \
+             so nothing of it may be missing, and an entry without a case is a leftover.",
+        words "A [[case]] in cases/quarantine.toml without `until`.";
     PLAYED_MACHINE = "E0509", "the file that plays a machine with GPUs cannot be read",
         "it is TOML or JSON with [[gpu]] and [[event]] tables",
         why "--nvml FILE puts a file in the place of NVML, so that runs over many GPUs are tried without one. It holds the GPUs and \

@@ -10,6 +10,7 @@ mod compile;
 mod devices;
 mod doctor;
 mod explain;
+mod flakes;
 mod fmt;
 mod import;
 mod list;

@@ -4,6 +4,7 @@ use super::args::{Args, FORMS, Form, usage};
 use super::{Failure, print, session};
 use crate::exit;
 use crate::record::{Layout, Recorded, RunInfo};
+use crate::report::{Format, Progress};
 use engine::diag::{Diagnostic, code};
 use std::io;
 use std::path::Path;
@@ -54,6 +55,17 @@ pub(super) fn form(args: &Args, known: &[Form]) -> Result<Form, Failure> {
             Err(usage(message, format!("--format {}", words.join("|"))))
         }
     }
+}
+
+/// The view of a command that runs cases.
+pub(super) fn progress(args: &Args, total: usize, labels: Vec<String>) -> Progress {
+    let format = match args.records.form {
+        Some(Form::Bar) => Format::Bar,
+        Some(Form::Plain) => Format::Plain,
+        Some(Form::Jsonl) => Format::Jsonl,
+        _ => Format::Auto,
+    };
+    Progress::new(format, args.records.color, total, labels)
 }
 
 /// Prints a text, or writes it where `--output` says.

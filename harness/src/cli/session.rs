@@ -43,6 +43,12 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
     }
     if args.select.faults {
         loaded.cases.extend(fault::cases());
+        // A class with another parameter, or once more: `__fault.flaky=0.01`, `__fault.pass@7`.
+        let wanted = &args.select.wanted;
+        let listed = wanted.listed.iter().flat_map(|list| list.ids.iter().map(|(_, id)| id));
+        let asked = wanted.exact.iter().chain(listed).filter_map(|id| fault::Spec::case(id.strip_prefix("__fault.")?));
+        let known: BTreeSet<String> = loaded.cases.iter().map(|case| case.id.clone()).collect();
+        loaded.cases.extend(asked.filter(|case| !known.contains(&case.id)));
     }
     Ok(loaded)
 }

@@ -164,6 +164,23 @@ impl Progress {
         }
     }
 
+    /// How far it is, where cases do not end one by one.
+    pub(crate) fn at(&mut self, done: usize, message: &str) {
+        self.done = done;
+        let lines = self.lines();
+        match &self.bars {
+            Some(bars) => {
+                bars.total.set_position(done as u64);
+                bars.total.set_message(escape(message, "").into_owned());
+            }
+            None if lines && self.plain_last.elapsed() > Duration::from_secs(10) => {
+                self.plain_last = Instant::now();
+                let _ = writeln!(std::io::stdout().lock(), "... {done} of {} decided, {message}", self.total);
+            }
+            None => {}
+        }
+    }
+
     /// Called every now and then; says on a silent log that the run lives, and
     /// fits lines to a terminal that changed its size.
     pub(crate) fn tick(&mut self) {

@@ -13,7 +13,7 @@ const MAX_BYTES: u64 = 32 << 20;
 pub(crate) struct IdList {
     /// The file, for messages.
     pub(super) name: String,
-    pub(super) ids: Vec<(usize, String)>,
+    pub(crate) ids: Vec<(usize, String)>,
 }
 
 impl IdList {

@@ -1,6 +1,7 @@
 //! One case from text to outcome.
 
 use super::device::Device;
+use super::jitter::Jitter;
 use super::results::Results;
 use super::watch::Watch;
 use super::{args, bench, compare, facts, fault, pipeline, refusal, variation};
@@ -32,6 +33,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) twice: bool,
     pub(crate) socket: &'a UnixStream,
     pub(crate) past: &'a fault::Past,
+    /// Seed of disturbed timing.
+    pub(crate) jitter: Option<u64>,
 }
 
 impl<'a> Cx<'a> {
@@ -69,7 +72,7 @@ fn run_watched(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
     if let Some(fault) = &case.fault {
         return fault::commit(fault, &cx.scene(case));
     }
-    let spans = Spans::new(cx.crumbs);
+    let spans = Spans::new(cx.crumbs, Jitter::new(cx.jitter, &case.id));
     let result = evaluate(case, cx, &spans);
     let tainted = result.as_ref().is_err_and(|diagnostics| refusal::taints(diagnostics));
     let mut outcome = match (result, case.errors.is_empty()) {
@@ -251,12 +254,19 @@ pub(super) struct Spans<'a> {
     crumbs: &'a CrumbWriter,
     times: PhaseTimes<Box<dyn Fn() -> Duration + Send + Sync>>,
     own: Mutex<BTreeMap<&'static str, Duration>>,
+    jitter: Option<Jitter>,
 }
 
 impl<'a> Spans<'a> {
-    fn new(crumbs: &'a CrumbWriter) -> Self {
+    fn new(crumbs: &'a CrumbWriter, jitter: Option<Jitter>) -> Self {
         let start = Instant::now();
-        Self { crumbs, times: PhaseTimes::new(Box::new(move || start.elapsed())), own: Mutex::default() }
+        Self { crumbs, times: PhaseTimes::new(Box::new(move || start.elapsed())), own: Mutex::default(), jitter }
+    }
+
+    fn disturb(&self) {
+        if let Some(jitter) = &self.jitter {
+            jitter.point();
+        }
     }
 
     fn engine<T>(&self, phase: Phase, name: &str, body: impl FnOnce() -> T) -> T {
@@ -268,9 +278,11 @@ impl<'a> Spans<'a> {
 
     fn own<T>(&self, phase: Own, name: &str, body: impl FnOnce() -> T) -> T {
         self.crumbs.own(phase, name);
+        self.disturb();
         let start = Instant::now();
         let result = body();
         *self.lock().entry(phase.name()).or_default() += start.elapsed();
+        self.disturb();
         result
     }
 
@@ -289,8 +301,10 @@ impl Trace for Spans<'_> {
     fn enter(&self, phase: Phase, name: &str, id: u64) {
         self.crumbs.enter(phase, name, id);
         self.times.enter(phase, name, id);
+        self.disturb();
     }
     fn exit(&self, phase: Phase) {
+        self.disturb();
         self.times.exit(phase);
         self.crumbs.exit(phase);
     }

@@ -128,7 +128,12 @@ impl Status {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             value.unwrap_or_default().trim().to_string()
         };
-        Self { umask: field("Umask"), signals: ["SigBlk", "SigIgn", "SigCgt"].map(field) }
+        // 32 and 33 are the C library's own: it takes them when it first needs them.
+        let signals = |name: &str| match u64::from_str_radix(&field(name), 16) {
+            Ok(bits) => format!("{:016x}", bits & !(3 << 31)),
+            Err(_) => field(name),
+        };
+        Self { umask: field("Umask"), signals: ["SigBlk", "SigIgn", "SigCgt"].map(signals) }
     }
 }
 

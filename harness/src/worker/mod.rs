@@ -12,6 +12,7 @@ mod facts;
 pub(crate) mod fault;
 mod gpu_error;
 mod hygiene;
+mod jitter;
 mod pipeline;
 mod refusal;
 mod results;

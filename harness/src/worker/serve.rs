@@ -7,7 +7,7 @@ use super::hygiene::Hygiene;
 use super::{canary, execute};
 use crate::case::Case;
 use crate::crumb::CrumbWriter;
-use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
+use crate::proto::{Broken, FromWorker, Knobs, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
@@ -53,7 +53,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     std::thread::scope(|scope| {
         ahead.start(scope, &device, crumbs, knobs.compile_threads);
         let past = Past { sharers, ..Past::default() };
-        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, twice: knobs.twice };
+        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs };
         let served = server.serve(&mut receiver);
         ahead.close();
         served
@@ -68,7 +68,7 @@ struct Server<'a> {
     ahead: &'a Ahead,
     past: Past,
     hygiene: Hygiene,
-    twice: bool,
+    knobs: Knobs,
 }
 
 impl Server<'_> {
@@ -82,8 +82,9 @@ impl Server<'_> {
                     self.crumbs.lane(0).case(&case.id);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
-                    let (past, twice) = (&self.past, self.twice);
-                    let cx = execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, twice, socket, past };
+                    let (past, twice, jitter) = (&self.past, self.knobs.twice, self.knobs.jitter);
+                    let cx =
+                        execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, twice, jitter, socket, past };
                     let (mut outcome, tainted) = self.run(&case, &cx);
                     let (leaks, dirty) = self.hygiene.look();
                     outcome.leaks = leaks;

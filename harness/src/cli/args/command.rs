@@ -1,7 +1,8 @@
 //! The commands: words, operands, help and what each calls.
 
 use super::super::{
-    Failure, check, compare, compile, doctor, explain, fmt, import, list, report, resume, run as runs, show, store,
+    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, list, report, resume, run as runs, show,
+    store,
 };
 use super::model::Args;
 
@@ -23,6 +24,10 @@ pub(crate) enum Command {
     Report,
     Compare,
     Store,
+    Hunt,
+    Replay,
+    Why,
+    Quarantine,
 }
 
 impl Command {
@@ -64,7 +69,11 @@ impl Commands {
 }
 
 /// Commands that run cases.
-pub(super) const RUNS: Commands = Commands::of(&[Command::Run, Command::Bench]);
+pub(super) const RUNS: Commands = VERDICTS.and(&[Command::Hunt, Command::Replay, Command::Why]);
+/// Commands that judge each case once, with retries.
+pub(super) const VERDICTS: Commands = Commands::of(&[Command::Run, Command::Bench]);
+/// Commands that repeat cases to learn how often they fail.
+pub(super) const FLAKES: Commands = Commands::of(&[Command::Hunt, Command::Replay, Command::Why]);
 /// Commands that work on selected cases.
 pub(super) const SELECTS: Commands = RUNS.and(&[Command::List, Command::Compile, Command::Check]);
 /// Every command.
@@ -95,6 +104,20 @@ const fn row(
 pub(super) const COMMANDS: &[Row] = &[
     row("run", Command::Run, NONE, "run the selected cases (the default command)", runs::run),
     row("bench", Command::Bench, NONE, "run and measure: GPU timings, or the simulator's counters", runs::run),
+    row(
+        "hunt",
+        Command::Hunt,
+        NONE,
+        "repeat the selected cases until each is clean or known to be flaky",
+        flakes::hunt,
+    ),
+    row(
+        "replay",
+        Command::Replay,
+        NONE,
+        "run the cases of a dead worker again, and find those to blame",
+        flakes::replay,
+    ),
     row("list", Command::List, NONE, "print the ids of the selected cases, one a line", list::list),
     row("show", Command::Show, ("CASE", 1, 1), "print a stage of one case: show CASE --stage kernel", show::show),
     row(

@@ -1,6 +1,6 @@
 //! Options of commands that work on records, and of those that write them.
 
-use super::command::{Command, Commands, RUNS};
+use super::command::{Command, Commands, RUNS, VERDICTS};
 use super::table::{Row, flag, value};
 use crate::units;
 use std::path::PathBuf;
@@ -64,6 +64,8 @@ pub(crate) struct Records {
 
 const STORE: Commands = Commands::of(&[Command::Store]);
 const WRITES: Commands = RUNS.and(&[Command::Resume]);
+/// Commands that end with a verdict on each case.
+const ENDS: Commands = VERDICTS.and(&[Command::Resume]);
 
 pub(super) const ROWS: &[Row] = &[
     value(
@@ -88,19 +90,19 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .env(&["HARNESS_RESULTS"]),
-    value("--run-id", "NAME", WRITES, "name of the run's folder (default: time and a random number)", |args, given| {
+    value("--run-id", "NAME", ENDS, "name of the run's folder (default: time and a random number)", |args, given| {
         crate::record::check_id(given.text()).map_err(|why| given.wrong(&format!("a name for a folder ({why})")))?;
         args.records.run_id = Some(given.text().into());
         Ok(())
     }),
-    value("--junit", "FILE", WRITES, "write a JUnit XML report there at the end", |args, given| {
+    value("--junit", "FILE", ENDS, "write a JUnit XML report there at the end", |args, given| {
         args.records.junit = Some(given.path()?);
         Ok(())
     })
     .env(&["XML_OUTPUT_FILE"]),
     flag(
         "--github",
-        WRITES.and(&[Command::Report]),
+        ENDS.and(&[Command::Report]),
         "append the Markdown summary to the file that GITHUB_STEP_SUMMARY names",
         |args, _| {
             args.records.github = true;

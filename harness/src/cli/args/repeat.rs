@@ -1,7 +1,8 @@
 //! Options that repeat cases and vary their schedules.
 
-use super::command::{Command, RUNS};
+use super::command::{Command, Commands, FLAKES, RUNS, VERDICTS};
 use super::table::{Row, flag, value};
+use crate::flake::rule::Rule;
 
 /// How often, in which order, under which seed.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +14,22 @@ pub(crate) struct Repeat {
     pub(crate) flaky_fails: bool,
     /// Failures after which no further case is started.
     pub(crate) fail_fast: Option<usize>,
+    /// Seed of disturbed timing.
+    pub(crate) jitter: Option<u64>,
+    /// Exactly so many repeats or trials.
+    pub(crate) count: Option<u64>,
+    /// The first failure ends a hunt.
+    pub(crate) until_fail: bool,
+    /// The rate that a hunt must find, and in which share of all hunts.
+    pub(crate) bound: Option<(f64, f64)>,
+    /// Seed of the order of a hunt, where it is not the run's.
+    pub(crate) shuffle: Option<u64>,
+    /// The worker of `replay`, as `WORKER` or `WORKER@RUN`.
+    pub(crate) worker: Option<String>,
+    /// For `replay`: search the smallest set of prior cases.
+    pub(crate) minimize: bool,
+    /// The run that `why` takes the neighbours from.
+    pub(crate) of_run: Option<String>,
     /// Whether each case is run twice and its results are compared.
     pub(crate) twice: bool,
 }
@@ -32,7 +49,7 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--retries",
         "N",
-        RUNS,
+        VERDICTS,
         "tries after a failure, in fresh workers (default: 2, for 50 cases; bench: 0)",
         |args, given| {
             let retries = given.text().parse().ok().filter(|n| *n <= 100);
@@ -44,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--flaky",
         "pass|fail",
-        RUNS,
+        VERDICTS,
         "whether flaky cases end the run with code 11 (default: pass, with a warning)",
         |args, given| {
             args.repeat.flaky_fails = given.word(&[("pass", false), ("fail", true)])?;
@@ -56,9 +73,70 @@ pub(super) const ROWS: &[Row] = &[
         args.repeat.twice = true;
         Ok(())
     }),
-    value("--fail-fast", "N", RUNS, "start no case after N failures; without N after one", |args, given| {
+    value("--fail-fast", "N", VERDICTS, "start no case after N failures; without N after one", |args, given| {
         args.repeat.fail_fast = Some(if given.value.is_some() { given.count("failures")? } else { 1 });
         Ok(())
     })
     .optional(),
+    value("--repeat", "N", FLAKES, "run each case, or each trial, exactly N times", |args, given| {
+        let count = given.text().parse().ok().filter(|n| (1..=1_000_000).contains(n));
+        args.repeat.count = Some(count.ok_or_else(|| given.wrong("a number from 1 to 1000000"))?);
+        Ok(())
+    }),
+    flag("--until-fail", HUNT, "end the hunt at the first failure", |args, _| {
+        args.repeat.until_fail = true;
+        Ok(())
+    }),
+    value(
+        "--bound",
+        "RATE@PERCENT",
+        HUNT,
+        "the failure rate that must be found, in that share of hunts (default: 0.01@98)",
+        |args, given| {
+            let parts = given.text().split_once('@').and_then(|(rate, percent)| {
+                Some((rate.parse().ok()?, percent.trim_end_matches('%').parse::<f64>().ok()? / 100.0))
+            });
+            let bound = parts.filter(|(rate, level)| Rule::with_bound(*rate, *level).is_some());
+            args.repeat.bound =
+                Some(bound.ok_or_else(|| given.wrong("a rate from 0.0001 to 0.5 and a level, as in 0.01@95"))?);
+            Ok(())
+        },
+    ),
+    value("--shuffle", "SEED", HUNT, "seed of the order of repeats (default: that of --seed)", |args, given| {
+        args.repeat.shuffle = if given.value.is_some() { Some(given.seed()?) } else { None };
+        Ok(())
+    })
+    .optional(),
+    value(
+        "--jitter",
+        "SEED",
+        RUNS,
+        "disturb timing: spin, yield or sleep up to 200 us at the ends of spans, by this seed",
+        |args, given| {
+            args.repeat.jitter = Some(given.seed()?);
+            Ok(())
+        },
+    ),
+    value(
+        "--worker",
+        "WORKER[@RUN]",
+        REPLAY,
+        "the worker whose cases are run again (default: the only dead one)",
+        |args, given| {
+            args.repeat.worker = Some(given.text().into());
+            Ok(())
+        },
+    ),
+    flag("--minimize", REPLAY, "search the smallest set of prior cases that the failure needs", |args, _| {
+        args.repeat.minimize = true;
+        Ok(())
+    }),
+    value("--run", "RUN", WHY, "the run whose failure is explained: an id or `latest` (the default)", |args, given| {
+        args.repeat.of_run = Some(given.text().into());
+        Ok(())
+    }),
 ];
+
+const HUNT: Commands = Commands::of(&[Command::Hunt]);
+const REPLAY: Commands = Commands::of(&[Command::Replay]);
+const WHY: Commands = Commands::of(&[Command::Why]);

@@ -1,6 +1,6 @@
 //! Options that limit time.
 
-use super::command::RUNS;
+use super::command::{FLAKES, RUNS, VERDICTS};
 use super::given::{SEE_HELP, usage};
 use super::table::{Row, value};
 use crate::dispatch::PhaseLimit;
@@ -15,6 +15,8 @@ pub(crate) struct Time {
     pub(crate) grace: Option<Duration>,
     /// Of the whole run: no case is started after it.
     pub(crate) deadline: Option<Duration>,
+    /// Of a hunt or a sweep.
+    pub(crate) budget: Option<Duration>,
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -46,11 +48,15 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--deadline",
         "TIME",
-        RUNS,
+        VERDICTS,
         "start no case after this time; the run is then incomplete (6)",
         |args, given| {
             args.time.deadline = Some(given.time()?);
             Ok(())
         },
     ),
+    value("--budget", "TIME", FLAKES, "time for repeats in all (default: 10m)", |args, given| {
+        args.time.budget = Some(given.time()?);
+        Ok(())
+    }),
 ];

@@ -116,7 +116,7 @@ fn reports(args: &Args, store: &RunStore) -> Result<(), String> {
 }
 
 /// The options that make a repeated case the same one.
-pub(super) fn again(args: &Args, devices: &Devices) -> String {
+pub(in crate::cli) fn again(args: &Args, devices: &Devices) -> String {
     let mut tail = devices.again.clone();
     if args.repeat.seed != 0 {
         tail.push_str(&format!(" --seed {}", args.repeat.seed));
@@ -130,11 +130,17 @@ pub(super) fn again(args: &Args, devices: &Devices) -> String {
     if args.isolation.isolation != Isolation::Worker {
         tail.push_str(&format!(" --isolation {}", args.isolation.isolation));
     }
+    if let Some(count) = args.isolation.recycle {
+        tail.push_str(&format!(" --recycle {count}"));
+    }
     if let Some(retries) = args.repeat.retries {
         tail.push_str(&format!(" --retries {retries}"));
     }
     if args.isolation.compile_threads > 0 {
         tail.push_str(&format!(" --compile-threads {}", args.isolation.compile_threads));
+    }
+    if let Some(seed) = args.repeat.jitter {
+        tail.push_str(&format!(" --jitter {seed}"));
     }
     if args.select.faults {
         tail.push_str(" --with-faults");

@@ -1,8 +1,8 @@
 //! `run` and `bench`: select, dispatch, record, report.
 
 mod carry;
-mod finish;
-mod setup;
+pub(in crate::cli) mod finish;
+pub(in crate::cli) mod setup;
 mod view;
 
 use super::args::{Args, Command, Form};
@@ -10,7 +10,6 @@ use super::{Failure, devices, runs, session};
 use crate::dispatch::{self, Cross, Queue, Source};
 use crate::exit;
 use crate::record::{History, Resumed, RunStore};
-use crate::report::{Format, Progress};
 use engine::diag::{Diagnostic, code};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -67,7 +66,7 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
         true => Box::new(Cross::new(&cases, policy, &labels)),
         false => Box::new(Queue::new(&cases, policy)),
     };
-    let progress = Progress::new(shown(form), args.records.color, ids.len(), labels);
+    let progress = runs::progress(args, ids.len(), labels);
     for note in devices.notes.iter().chain(&notes) {
         progress.say(note);
     }
@@ -90,13 +89,4 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let closing = Closing { outstanding: chosen.outstanding, ..view.close() };
     let stopped = plan.stop.load(Ordering::Relaxed);
     Ok(finish::finish(args, &devices, &history, store, closing, stopped, started))
-}
-
-fn shown(form: Form) -> Format {
-    match form {
-        Form::Bar => Format::Bar,
-        Form::Plain => Format::Plain,
-        Form::Jsonl => Format::Jsonl,
-        _ => Format::Auto,
-    }
 }

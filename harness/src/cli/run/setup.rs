@@ -21,7 +21,7 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 const RETRIED_CASES: usize = 50;
 
 /// Takes out the cases whose requirements no chosen device meets.
-pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
+pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Case>>, Vec<Conclusion>) {
     let (mut kept, mut skipped) = (Vec::new(), Vec::new());
     for case in cases {
         match unfit_for_all(&devices.slots, &case.require) {
@@ -35,14 +35,18 @@ pub(super) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Vec<Arc<Ca
     (kept, skipped)
 }
 
-pub(super) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
+pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
     let mut slots = devices.slots.clone();
     if !args.devices.cross {
         slots.truncate(cases.max(1));
     }
     RunPlan {
         slots,
-        knobs: Knobs { compile_threads: args.isolation.compile_threads, twice: args.repeat.twice },
+        knobs: Knobs {
+            compile_threads: args.isolation.compile_threads,
+            twice: args.repeat.twice,
+            jitter: args.repeat.jitter,
+        },
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
         phase_limits: args.time.phases.clone(),
@@ -89,7 +93,7 @@ fn stop_flag() -> Arc<AtomicUsize> {
     stop
 }
 
-pub(super) fn header(
+pub(in crate::cli) fn header(
     args: &Args,
     devices: &Devices,
     files: usize,
@@ -105,7 +109,8 @@ pub(super) fn header(
         "flaky": if args.repeat.flaky_fails { "fail" } else { "pass" },
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
-        "mode": if args.command == Command::Bench { "bench" } else { "run" },
+        "jitter": args.repeat.jitter,
+        "mode": args.command.word(),
         "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
         "left": devices.left.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),

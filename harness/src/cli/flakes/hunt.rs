@@ -1,0 +1,260 @@
+//! `hunt`: repeats the selected cases until each is clean or known to be flaky.
+
+use super::log::Log;
+use super::scene::{Scene, budget};
+use crate::case::Case;
+use crate::cli::Failure;
+use crate::cli::args::Args;
+use crate::cli::run::finish::again;
+use crate::dispatch::{self, Isolation};
+use crate::exit;
+use crate::flake::class::{Class, Comparison, classify};
+use crate::flake::hunt::{Example, Hunt};
+use crate::flake::hunter::{Arm, Entry, Options};
+use crate::flake::rule::{Finding, Rule};
+use crate::report::quoted;
+use crate::stats::upper_bound;
+use crate::units::show_seconds;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Cases after which a warm worker is replaced: what a failure may depend on must
+/// stay short enough to be replayed.
+const RECYCLE: u64 = 200;
+
+/// A case with what the hunt found.
+struct Found {
+    case: Arc<Case>,
+    entry: Entry,
+    finding: Finding,
+    class: Class,
+    tests: Vec<Comparison>,
+    example: Option<Example>,
+}
+
+pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
+    let mut scene = Scene::selected(args)?;
+    if scene.plan.isolation == Isolation::Worker {
+        scene.plan.recycle.get_or_insert(RECYCLE);
+    }
+    let rule = args.repeat.bound.and_then(|(rate, level)| Rule::with_bound(rate, level)).unwrap_or_default();
+    let (slots, devices) = scene.device_of_slots();
+    let options = Options {
+        rule,
+        seed: args.repeat.shuffle.unwrap_or(args.repeat.seed),
+        repeat: args.repeat.count,
+        until_fail: args.repeat.until_fail,
+        arms: arms(args, scene.plan.isolation),
+        devices,
+    };
+    let what = format!(
+        "hunting {} cases for up to {}: a failure in {} of runs is found in {:.0} of 100 hunts;",
+        scene.cases.len(),
+        show_seconds(budget(args).as_nanos() as u64),
+        crate::flake::rule::percent(rule.sprt.p1),
+        100.0 * (1.0 - rule.sprt.beta)
+    );
+    let progress = scene.progress(args, scene.cases.len(), &what);
+    let hunt = Hunt::new(scene.cases.clone(), options, slots, args.repeat.seed, Some(budget(args)));
+    let plan = scene.plan.clone();
+    let mut log = Log::new(&plan, &mut scene.store, progress);
+    let (mut decided, mut failing, mut arm) = (0, 0, Arm::Warm);
+    dispatch::run(&plan, &hunt, &mut |event| {
+        log.event(&event);
+        let (news, now) = hunt.news();
+        for news in news {
+            decided += usize::from(news.first);
+            if news.finding != Finding::Clean {
+                failing += usize::from(news.first);
+                log.progress.say(&format!("{}  {}", scene.cases[news.case].id, rule.words(news.finding, news.tally)));
+            }
+        }
+        if now != arm {
+            arm = now;
+            log.progress.say(told(arm));
+        }
+        log.progress.at(decided, &format!("{} repeats, {failing} not clean", log.attempts));
+    });
+    log.progress.close();
+    let refused = std::mem::take(&mut log.refused);
+    let found: Vec<Found> = hunt.close().into_iter().filter(|(_, entry, _)| !entry.skipped).map(judge).collect();
+    for found in &found {
+        scene.store.append("hunt", &record(found, &rule));
+    }
+    let text = report(args, &scene, &found, &rule);
+    let code = exit_code(&found, args.repeat.count.is_some() || args.repeat.until_fail);
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    found.iter().for_each(|found| *counts.entry(found.finding.name()).or_default() += 1);
+    let repeats: u64 = found.iter().map(|found| found.entry.all_runs()).sum();
+    Ok(scene.end(text, json!({ "findings": counts, "repeats": repeats }), code, &refused))
+}
+
+/// Where every repeat is alone anyway, there is nothing warm to compare with.
+fn arms(args: &Args, isolation: Isolation) -> Vec<Arm> {
+    match (args.repeat.count.is_some() || args.repeat.until_fail, isolation) {
+        (true, _) => vec![Arm::Warm],
+        (_, Isolation::Case) => vec![Arm::Warm, Arm::Quiet, Arm::Loaded],
+        _ => vec![Arm::Warm, Arm::Alone, Arm::Quiet, Arm::Loaded],
+    }
+}
+
+fn told(arm: Arm) -> &'static str {
+    match arm {
+        Arm::Warm => "all cases, warm",
+        Arm::Alone => "those that failed, each alone in a fresh worker",
+        Arm::Quiet => "those that failed, among others",
+        Arm::Loaded => "those that failed, among others and under load",
+        Arm::Over => "the hunt is over",
+    }
+}
+
+fn judge((case, entry, example): (Arc<Case>, Entry, Option<Example>)) -> Found {
+    let finding = entry.finding.unwrap_or(Finding::Undecided);
+    let failed = matches!(finding, Finding::Flaky | Finding::Broken);
+    let (class, tests) = if failed { classify(&entry.conditions) } else { (Class::Untested, Vec::new()) };
+    Found { case, entry, finding, class, tests, example }
+}
+
+fn record(found: &Found, rule: &Rule) -> serde_json::Value {
+    let Found { case, entry, finding, class, tests, example } = found;
+    let tally = entry.tally();
+    let interval = rule.interval(tally);
+    let count = |tally: crate::flake::rule::Tally| json!([tally.failures, tally.runs()]);
+    let conditions = &entry.conditions;
+    let tests: Vec<_> =
+        tests.iter().map(|t| json!({ "of": t.class.name(), "p": t.p, "p_corrected": t.corrected })).collect();
+    json!({
+        "case_id": case.id,
+        "finding": finding.name(),
+        "class": if tests.is_empty() { None } else { Some(class.name()) },
+        "runs": tally.runs(),
+        "failures": tally.failures,
+        "low": interval.low,
+        "high": interval.high,
+        "confidence": rule.confidence,
+        "decided_after": entry.finding.map(|_| entry.decided_after),
+        "fixed_runs": rule.fixed.runs,
+        "conditions": {
+            "alone": count(conditions.alone),
+            "quiet": count(conditions.quiet),
+            "loaded": count(conditions.loaded),
+            "devices": conditions.devices.iter().map(|(name, tally)| (name.clone(), count(*tally))).collect::<BTreeMap<_, _>>(),
+        },
+        "tests": tests,
+        "outcomes": entry.outcomes,
+        "example": example.as_ref().map(|e| json!({ "outcome": e.outcome, "worker_id": e.worker, "position": e.position, "seed": e.seed })),
+    })
+}
+
+/// Findings, what they depend on, and how to see them again.
+fn report(args: &Args, scene: &Scene, found: &[Found], rule: &Rule) -> String {
+    let mut text = String::new();
+    let mut shown: Vec<&Found> =
+        found.iter().filter(|f| f.finding != Finding::Clean && f.entry.tally().failures > 0).collect();
+    let rank = |f: &Found| (f.finding != Finding::Broken, f.finding != Finding::Flaky, f.case.id.clone());
+    shown.sort_by_key(|found| rank(found));
+    for found in &shown {
+        let Found { case, entry, finding, class, tests, example } = found;
+        let tally = entry.tally();
+        let _ = writeln!(text, "\n{}  {}", case.id, rule.words(*finding, tally));
+        let outcomes: Vec<String> = entry.outcomes.iter().map(|(name, n)| format!("{name} {n}")).collect();
+        let _ = writeln!(text, "  failures: {}", outcomes.join(", "));
+        if *class != Class::Untested {
+            let _ = writeln!(text, "  {}", class.name());
+        }
+        for test in tests {
+            let _ = writeln!(text, "    {}", test.words());
+        }
+        if let Some(example) = example {
+            let _ = writeln!(text, "  {}", example.detail);
+            let run = &scene.store.id;
+            let id = quoted(&case.id);
+            let tail = again(args, &scene.devices);
+            let _ = writeln!(
+                text,
+                "  again:    cargo run -p harness -- --exact {id} --retries 0{} --seed {}",
+                without_seed(&tail),
+                example.seed
+            );
+            if example.position > 0 {
+                let worker = &example.worker;
+                let _ = writeln!(
+                    text,
+                    "  with its neighbours: cargo run -p harness -- replay --worker {worker}@{run} --exact {id} --minimize"
+                );
+            }
+        }
+    }
+    text.push_str(&summary(scene, found, rule));
+    text
+}
+
+/// The options without `--seed N`.
+fn without_seed(tail: &str) -> String {
+    let words: Vec<&str> = tail.split(' ').collect();
+    let kept = words.iter().enumerate().filter(|(i, word)| **word != "--seed" && (*i == 0 || words[i - 1] != "--seed"));
+    kept.map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
+}
+
+fn summary(scene: &Scene, found: &[Found], rule: &Rule) -> String {
+    let mut text = String::from("\n");
+    let of = |finding: Finding| found.iter().filter(move |f| f.finding == finding);
+    let bound = |f: &Found| upper_bound(f.entry.tally().failures, f.entry.tally().runs(), rule.confidence);
+    let level = 100.0 * rule.confidence;
+    let worst = |finding| crate::flake::rule::percent(of(finding).map(bound).fold(0.0, f64::max));
+    let (clean, undecided) = (of(Finding::Clean).count(), of(Finding::Undecided).count());
+    if clean > 0 {
+        let _ = writeln!(text, "{clean} clean: rate < {} at {level:.0} %", worst(Finding::Clean));
+    }
+    if undecided > 0 {
+        let never = of(Finding::Undecided).filter(|f| f.entry.tally().runs() == 0).count();
+        let _ = match never {
+            0 => writeln!(text, "{undecided} undecided: rate < {} at {level:.0} %", worst(Finding::Undecided)),
+            _ => writeln!(text, "{undecided} undecided, {never} of them never run: the budget was over"),
+        };
+    }
+    let mut causes: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+    for (outcome, count) in found.iter().flat_map(|found| &found.entry.outcomes) {
+        let cause = causes.entry(outcome).or_default();
+        *cause = (cause.0 + 1, cause.1 + count);
+    }
+    for (outcome, (cases, failures)) in causes {
+        let _ = writeln!(text, "{outcome}: {failures} failures of {cases} cases");
+    }
+    for (id, why) in &scene.skipped {
+        let _ = writeln!(text, "skipped {id}: {why}");
+    }
+    let decided: Vec<&Found> = found.iter().filter(|f| f.entry.finding.is_some()).collect();
+    let used: u64 = decided.iter().map(|f| f.entry.decided_after).sum();
+    let all: u64 = found.iter().map(|f| f.entry.all_runs()).sum();
+    let _ = write!(text, "{all} repeats");
+    if !decided.is_empty() {
+        let fixed = rule.fixed.runs * decided.len() as u64;
+        let _ = write!(
+            text,
+            "; {used} for {} decisions, {:.0} % of the {fixed} that a fixed number with the same errors takes",
+            decided.len(),
+            100.0 * used as f64 / fixed as f64
+        );
+    }
+    let (flaky, broken) = (of(Finding::Flaky).count(), of(Finding::Broken).count());
+    let _ = writeln!(text, "\n{clean} clean, {flaky} flaky, {broken} broken, {undecided} undecided");
+    text
+}
+
+/// Broken outranks flaky, that an incomplete hunt. A count that the user chose is
+/// complete when it is reached.
+fn exit_code(found: &[Found], counted: bool) -> u8 {
+    let of = |finding: Finding| found.iter().filter(move |f| f.finding == finding);
+    let hard = |f: &Found| f.entry.outcomes.keys().any(|name| name.starts_with("crash") || name.starts_with("hang"));
+    let failed = found.iter().any(|f| f.entry.tally().failures > 0);
+    match () {
+        () if of(Finding::Broken).any(hard) => exit::CRASHED,
+        () if of(Finding::Broken).count() > 0 => exit::FAILED,
+        () if of(Finding::Flaky).count() > 0 || counted && failed => exit::FLAKY,
+        () if of(Finding::Undecided).count() > 0 && !counted => exit::INCOMPLETE,
+        () => exit::OK,
+    }
+}

@@ -1,0 +1,10 @@
+//! The commands about flakes: `hunt`, `replay`, `why`.
+
+mod hunt;
+mod log;
+mod past;
+mod replay;
+mod scene;
+
+pub(super) use hunt::hunt;
+pub(super) use replay::replay;

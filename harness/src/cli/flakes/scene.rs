@@ -1,0 +1,137 @@
+//! What the commands about flakes share: devices, cases, record and plan before,
+//! and the end of the record after.
+
+use crate::case::Case;
+use crate::cli::args::Args;
+use crate::cli::devices::{self, Devices};
+use crate::cli::run::setup;
+use crate::cli::{Failure, runs, session};
+use crate::dispatch::RunPlan;
+use crate::exit;
+use crate::record::{RunStore, utc_stamp};
+use crate::report::Progress;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Time for repeats unless the user says otherwise.
+const BUDGET: Duration = Duration::from_secs(600);
+
+/// Everything that is ready before the first repeat.
+pub(super) struct Scene {
+    pub(super) devices: Devices,
+    /// The cases that the devices can run, in the order of their files.
+    pub(super) cases: Vec<Arc<Case>>,
+    /// Ids that no chosen device can run, with the reason.
+    pub(super) skipped: Vec<(String, String)>,
+    pub(super) store: RunStore,
+    pub(super) plan: RunPlan,
+    pub(super) started: Instant,
+    files: usize,
+}
+
+impl Scene {
+    /// With the selected cases.
+    pub(super) fn selected(args: &Args) -> Result<Self, Failure> {
+        Self::set(args, true)
+    }
+
+    /// With all cases, those that a record names among them.
+    pub(super) fn of_ids<'a>(args: &Args, ids: impl Iterator<Item = &'a str>) -> Result<Self, Failure> {
+        // Built-in faults exist as far as they are named.
+        let mut args = args.clone();
+        args.select.wanted.exact.extend(ids.filter(|id| id.starts_with("__fault.")).map(String::from));
+        Self::set(&args, false)
+    }
+
+    fn set(args: &Args, selected: bool) -> Result<Self, Failure> {
+        let started = Instant::now();
+        let devices = devices::resolve(args)?;
+        let loaded = session::load_all(args, devices.target)?;
+        let (files, fingerprint) = (loaded.files, loaded.fingerprint);
+        let cases = if selected { session::choose(args, loaded.cases, &devices.history)?.cases } else { loaded.cases };
+        let (cases, skipped) = setup::split_required(cases, &devices);
+        let reason = |c: crate::dispatch::Conclusion| (c.case.id.clone(), c.result.outcome.detail.clone());
+        let skipped: Vec<_> = skipped.into_iter().map(reason).collect();
+        let header = setup::header(args, &devices, files, fingerprint, cases.len() + skipped.len());
+        let store = RunStore::create(&session::results_dir(args), &header);
+        let plan = setup::plan(args, &devices, usize::MAX, &store);
+        Ok(Self { devices, cases, skipped, store, plan, started, files })
+    }
+
+    /// The case of that id.
+    pub(super) fn case(&self, id: &str) -> Option<Arc<Case>> {
+        self.cases.iter().find(|case| case.id == id).cloned()
+    }
+
+    pub(super) fn by_id(&self) -> BTreeMap<&str, &Arc<Case>> {
+        self.cases.iter().map(|case| (case.id.as_str(), case)).collect()
+    }
+
+    /// A view for `total` things, with the notes on devices.
+    pub(super) fn progress(&self, args: &Args, total: usize, what: &str) -> Progress {
+        let labels = self.plan.slots.iter().map(|slot| slot.label.clone()).collect();
+        let progress = runs::progress(args, total, labels);
+        self.devices.notes.iter().for_each(|note| progress.say(note));
+        progress.say(&format!("{what} from {} files, seed {}", self.files, args.repeat.seed));
+        progress
+    }
+
+    /// The index of each slot's device, and the devices' names.
+    pub(super) fn device_of_slots(&self) -> (Vec<usize>, Vec<String>) {
+        let mut names: Vec<String> = Vec::new();
+        let mut keys: Vec<String> = Vec::new();
+        let slots = self.plan.slots.iter().map(|slot| {
+            // Simulated devices differ in nothing but their number.
+            let key = format!("{:?}", slot.device);
+            keys.iter().position(|other| *other == key).unwrap_or_else(|| {
+                keys.push(key);
+                names.push(slot.label.clone());
+                keys.len() - 1
+            })
+        });
+        (slots.collect(), names)
+    }
+
+    /// Ends the record and prints. Returns the exit code: that of a signal, of a
+    /// device that refused, of a record that cannot be written, or the given one.
+    pub(super) fn end(mut self, mut text: String, summary: Value, code: u8, refused: &[(String, String)]) -> u8 {
+        let stopped = self.plan.stop.load(Ordering::Relaxed);
+        let all_refused = !refused.is_empty() && refused.len() >= self.plan.slots.len();
+        let code = match stopped {
+            0 if all_refused && refused.iter().all(|(code, _)| code.starts_with("E05")) => exit::NO_GPU,
+            0 if all_refused => exit::INFRA,
+            0 => code,
+            signal => exit::SIGNAL_BASE + signal as u8,
+        };
+        let elapsed = self.started.elapsed().as_nanos() as u64;
+        let status = if stopped == 0 { "complete" } else { "aborted" };
+        let mut fields = json!({ "exit_code": code, "elapsed_ns": elapsed, "ended": utc_stamp(false) });
+        if let (Some(fields), Some(more)) = (fields.as_object_mut(), summary.as_object()) {
+            fields.extend(more.clone());
+        }
+        self.store.finish(status, &fields);
+        if stopped != 0 {
+            text.push_str(&format!("stopped by signal {stopped}\n"));
+        }
+        let code = match self.store.error() {
+            None => {
+                text.push_str(&format!("record {}\n", self.store.dir().display()));
+                code
+            }
+            Some(error) => {
+                text.push_str(&format!("the record in {} is not complete: {error}\n", self.store.root().display()));
+                if code < exit::INFRA { exit::NO_RECORD } else { code }
+            }
+        };
+        crate::cli::print(&text);
+        code
+    }
+}
+
+/// The time for repeats.
+pub(super) fn budget(args: &Args) -> Duration {
+    args.time.budget.unwrap_or(BUDGET)
+}

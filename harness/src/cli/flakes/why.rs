@@ -1,0 +1,1 @@
+//! `why`: which condition changes the failure rate of a case.

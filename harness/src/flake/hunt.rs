@@ -1,0 +1,179 @@
+//! The hunt as a source of work: picks become jobs, results become counts.
+
+use super::burn::Burners;
+use super::hunter::{Arm, Ended, Entry, Hunter, Next, Options, Pick};
+use super::rule::{Finding, Tally};
+use crate::case::Case;
+use crate::dispatch::{CaseResult, Job, Settled, Source, Take};
+use crate::verdict::Verdict;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A failure to show: the first of its case.
+#[derive(Clone, Debug)]
+pub(crate) struct Example {
+    pub(crate) outcome: String,
+    pub(crate) detail: String,
+    pub(crate) worker: String,
+    pub(crate) position: u64,
+    pub(crate) seed: u64,
+}
+
+/// What has been decided and not yet been told.
+#[derive(Clone, Debug)]
+pub(crate) struct News {
+    pub(crate) case: usize,
+    pub(crate) finding: Finding,
+    pub(crate) tally: Tally,
+    /// False for a finding that corrects another.
+    pub(crate) first: bool,
+}
+
+/// A hunt through cases.
+pub(crate) struct Hunt {
+    cases: Vec<Arc<Case>>,
+    /// Seed of the first repeat of each case; later ones count up from it.
+    seed: u64,
+    /// The index of each slot's device.
+    devices: Vec<usize>,
+    budget: Option<Duration>,
+    started: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    hunter: Hunter,
+    /// What each slot is at, and has taken ahead.
+    at: Vec<VecDeque<Pick>>,
+    burners: Burners,
+    examples: Vec<Option<Example>>,
+    news: Vec<News>,
+}
+
+impl Hunt {
+    pub(crate) fn new(
+        cases: Vec<Arc<Case>>,
+        options: Options,
+        devices: Vec<usize>,
+        seed: u64,
+        budget: Option<Duration>,
+    ) -> Self {
+        let state = State {
+            hunter: Hunter::new(cases.len(), options),
+            at: vec![VecDeque::new(); devices.len()],
+            burners: Burners::default(),
+            examples: vec![None; cases.len()],
+            news: Vec::new(),
+        };
+        Self { cases, seed, devices, budget, started: Instant::now(), state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Findings since the last call, and under what repeats are made now.
+    pub(crate) fn news(&self) -> (Vec<News>, Arm) {
+        let mut state = self.lock();
+        (std::mem::take(&mut state.news), state.hunter.arm())
+    }
+
+    /// What is known at the end, by case.
+    pub(crate) fn close(self) -> Vec<(Arc<Case>, Entry, Option<Example>)> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let entries = state.hunter.entries().to_vec();
+        let known = self.cases.into_iter().zip(entries).zip(state.examples);
+        known.map(|((case, entry), example)| (case, entry, example)).collect()
+    }
+
+    /// The share of the budget that is gone.
+    fn spent(&self) -> f64 {
+        self.budget.map_or(0.0, |budget| self.started.elapsed().as_secs_f64() / budget.as_secs_f64())
+    }
+
+    /// The pick of a job, which no slot is at any more.
+    fn taken(&self, state: &mut State, job: &Job) -> Option<Pick> {
+        let same = |pick: &Pick| pick.repeat == job.repeat && Arc::ptr_eq(&self.cases[pick.case], &job.case);
+        state.at.iter_mut().find_map(|at| at.iter().position(same).and_then(|index| at.remove(index)))
+    }
+
+    fn job(&self, pick: Pick) -> Job {
+        let mut job = Job::new(self.cases[pick.case].clone(), self.seed.wrapping_add(u64::from(pick.repeat)));
+        job.repeat = pick.repeat;
+        (job.fresh, job.alone) = (pick.arm == Arm::Alone, pick.arm == Arm::Alone);
+        job
+    }
+}
+
+fn ended(verdict: Verdict) -> Ended {
+    match verdict {
+        Verdict::Infra => Ended::Spoiled,
+        Verdict::Skip => Ended::Skipped,
+        Verdict::Pass | Verdict::Flaky | Verdict::Quarantined => Ended::Passed,
+        Verdict::Fail | Verdict::Crash | Verdict::Hang => Ended::Failed,
+    }
+}
+
+impl Source for Hunt {
+    fn take(&self, slot: usize) -> Take {
+        let mut state = self.lock();
+        let next = state.hunter.next(self.spent());
+        let loaded = state.hunter.arm() == Arm::Loaded;
+        state.burners.set(loaded);
+        match next {
+            Next::Over => Take::Done,
+            Next::Wait => Take::Wait,
+            Next::Pick(pick) => {
+                state.at[slot].push_back(pick);
+                drop(state);
+                Take::Job(Box::new(self.job(pick)))
+            }
+        }
+    }
+
+    fn ahead(&self, slot: usize, count: usize) -> Vec<Job> {
+        let mut state = self.lock();
+        let mut picks = Vec::new();
+        while picks.len() < count && state.hunter.arm() != Arm::Alone {
+            let Next::Pick(pick) = state.hunter.next(self.spent()) else { break };
+            state.at[slot].push_back(pick);
+            picks.push(pick);
+        }
+        drop(state);
+        picks.into_iter().map(|pick| self.job(pick)).collect()
+    }
+
+    fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some(pick) = self.taken(state, job) else { return Settled::Noted };
+        let ended = ended(result.outcome.verdict);
+        let outcome = &result.outcome;
+        if ended == Ended::Failed && state.examples[pick.case].is_none() {
+            state.examples[pick.case] = Some(Example {
+                outcome: outcome.outcome.clone(),
+                detail: outcome.detail.lines().next().unwrap_or_default().to_string(),
+                worker: result.worker.clone(),
+                position: result.position,
+                seed: job.seed,
+            });
+        }
+        let before = state.hunter.entries()[pick.case].finding;
+        let device = self.devices.get(result.slot).copied().unwrap_or(0);
+        let decided = state.hunter.record((pick.case, pick.arm), device, ended, &outcome.outcome, result.dur_ns);
+        if let Some(finding) = decided {
+            let tally = state.hunter.entries()[pick.case].tally();
+            state.news.push(News { case: pick.case, finding, tally, first: before.is_none() });
+        }
+        Settled::Noted
+    }
+
+    fn put_back(&self, job: Job) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        if let Some(pick) = self.taken(state, &job) {
+            state.hunter.put_back(pick.case);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Flakes: how often a case fails, on what that depends, and which neighbours
+//! are to blame.
+//!
+//! * [`hunter`] decides what is repeated next and when it is enough; [`hunt`]
+//!   makes a source of work of it; [`class`] names what a flake depends on.
+//! * [`trials`] runs lists of cases, each in a fresh worker, for [`minimize`] (the
+//!   smallest set of neighbours that a failure needs) and [`factors`] (which
+//!   condition changes its rate).
+//! * [`quarantine`] is the reviewed list of known flakes that do not gate.
+//!
+//! What decides is pure and tested by simulation; what runs workers is thin.
+
+#[cfg(test)]
+mod acceptance;
+mod burn;
+pub(crate) mod class;
+pub(crate) mod hunt;
+pub(crate) mod hunter;
+pub(crate) mod minimize;
+mod rng;
+pub(crate) mod rule;
+pub(crate) mod trials;
+
+pub(crate) use rng::scramble;
