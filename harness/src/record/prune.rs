@@ -8,7 +8,7 @@ use std::io;
 use std::time::{Duration, SystemTime};
 
 /// A folder without a log may belong to a run that begins at this moment.
-const YOUNG: Duration = Duration::from_secs(600);
+pub(super) const YOUNG: Duration = Duration::from_secs(600);
 
 /// Which runs may stay. Without any limit all do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

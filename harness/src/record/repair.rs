@@ -8,6 +8,7 @@
 use super::clock::{utc_of, utc_stamp};
 use super::events::render;
 use super::layout::{Layout, link_latest, replace};
+use super::prune::YOUNG;
 use super::reader::{Health, scan_lines};
 use super::rebuild::{MendedTable, mend};
 use super::recorded::Recorded;
@@ -59,6 +60,13 @@ fn table_text(layout: &Layout, table: &MendedTable) -> String {
 
 /// Removes what an interrupted command left: it is no data, or data that was to go.
 fn sweep(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
+    for path in std::fs::read_dir(layout.runs()).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let old = path.metadata().and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > YOUNG));
+        // Only an empty folder can be removed so.
+        if old && !dry && std::fs::remove_dir(&path).is_ok() {
+            report.done.push(format!("{}: empty, removed", path.display()));
+        }
+    }
     for path in leftovers(layout.root()).chain(leftovers(&layout.runs())) {
         if !dry {
             match path.is_dir() && !path.is_symlink() {
@@ -174,10 +182,9 @@ fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Res
     if !lost && info.finished() && health.is_whole() {
         return Ok(None);
     }
-    let mut header = run.header.clone();
-    let Some(fields) = header.as_object_mut() else {
-        return Err(io::Error::other("run.json is lost, and the log has no header to make it from"));
-    };
+    // Without a header anywhere, what is known is the name.
+    let mut header = if run.header.is_object() { run.header.clone() } else { json!({ "run_id": info.id }) };
+    let Some(fields) = header.as_object_mut() else { return Ok(None) };
     for key in ["v", "seq", "t_ns", "k", "crc"] {
         fields.remove(key);
     }
@@ -198,7 +205,7 @@ fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Res
     if !dry {
         replace(&info.dir.join("run.json"), format!("{header:#}\n").as_bytes())?;
     }
-    Ok(lost.then(|| "run.json made again from the log".into()))
+    Ok(lost.then(|| "run.json made again from what the log tells".into()))
 }
 
 /// Makes `latest` name the run that ended last, if it names none that ended.

@@ -135,9 +135,12 @@ impl Layout {
         for entry in entries {
             let path = entry?.path();
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            // One that another process removes at this moment is not there.
+            // One that another process removes at this moment is not there, and an
+            // empty one is of a run that begins, or was killed when it began.
+            let empty = std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
             if path.is_dir()
                 && !hidden
+                && !empty
                 && let Ok(info) = RunInfo::look(&path)
             {
                 runs.push(info);
