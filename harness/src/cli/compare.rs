@@ -5,7 +5,7 @@ use super::{Failure, runs};
 use crate::exit;
 
 pub(super) fn compare(args: &Args) -> Result<u8, Failure> {
-    let form = runs::form(args, &[Form::Plain, Form::Md])?;
+    let form = args.records.form.unwrap_or(Form::Plain);
     let [before, after] = [&args.operands[0], &args.operands[1]];
     let (before, after) = (runs::load(&runs::find(args, before)?)?, runs::load(&runs::find(args, after)?)?);
     let found = crate::report::compare(&before, &after);

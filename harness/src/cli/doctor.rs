@@ -61,7 +61,7 @@ struct Found {
 pub(super) fn doctor(args: &Args) -> Result<u8, Failure> {
     let found = look(args)?;
     let features = features(&found);
-    match runs::form(args, &[Form::Plain, Form::Json])? {
+    match args.records.form.unwrap_or(Form::Plain) {
         Form::Json => print(&format!("{:#}\n", document(&found, &features))),
         _ => print(&text(&found, &features)),
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 
 pub(super) fn report(args: &Args) -> Result<u8, Failure> {
-    let form = runs::form(args, &[Form::Md, Form::Junit, Form::Trace, Form::Csv, Form::Jsonl])?;
+    let form = args.records.form.unwrap_or(Form::Md);
     let words = if args.operands.is_empty() { vec!["latest".to_string()] } else { args.operands.clone() };
     let infos = words.iter().map(|word| runs::find(args, word)).collect::<Result<Vec<RunInfo>, _>>()?;
     let mut text = Vec::new();

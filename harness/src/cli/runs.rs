@@ -1,6 +1,6 @@
 //! What commands on records share: the store, runs by name, and where text goes.
 
-use super::args::{Args, FORMS, Form, usage};
+use super::args::{Args, Form};
 use super::{Failure, print, session};
 use crate::exit;
 use crate::record::{Layout, Recorded, RunInfo};
@@ -41,20 +41,6 @@ pub(super) fn load(info: &RunInfo) -> Result<Recorded, Failure> {
 fn no_run(message: &str, note: &str) -> Failure {
     let diagnostic = Diagnostic::user(code::NO_RUN, message).note(note).note("`harness store list` shows the runs");
     Failure::diagnostic(exit::BAD_RUN, &diagnostic)
-}
-
-/// The form that was asked for, of those that a command has; the first one by default.
-pub(super) fn form(args: &Args, known: &[Form]) -> Result<Form, Failure> {
-    let Some(form) = args.records.form else { return Ok(known[0]) };
-    let word = |form: Form| FORMS.iter().find(|(_, other)| *other == form).map_or("", |(word, _)| *word);
-    match known.contains(&form) {
-        true => Ok(form),
-        false => {
-            let words: Vec<&str> = known.iter().map(|form| word(*form)).collect();
-            let message = format!("`{}` has no form `{}`", args.command.word(), word(form));
-            Err(usage(message, format!("--format {}", words.join("|"))))
-        }
-    }
 }
 
 /// The view of a command that runs cases.

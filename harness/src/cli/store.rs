@@ -220,7 +220,7 @@ fn thin_out(args: &Args, layout: &Layout) -> Result<u8, Failure> {
 }
 
 fn copy_out(args: &Args, words: &[String]) -> Result<u8, Failure> {
-    let form = runs::form(args, &[Form::Csv, Form::Jsonl, Form::Folder])?;
+    let form = args.records.form.unwrap_or(Form::Csv);
     let chosen = match words {
         [] => runs::layout(args)?.list().map_err(|error| failed_at(&session::results_dir(args), &error))?,
         words => words.iter().map(|word| runs::find(args, word)).collect::<Result<_, _>>()?,

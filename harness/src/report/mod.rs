@@ -6,6 +6,7 @@ mod junit;
 mod markdown;
 mod progress;
 mod summary;
+mod table;
 mod trace;
 mod width;
 
@@ -14,5 +15,6 @@ pub(crate) use junit::junit;
 pub(crate) use markdown::markdown;
 pub(crate) use progress::{Format, Progress};
 pub(crate) use summary::{Summary, quoted, repro};
+pub(crate) use table::table;
 pub(crate) use trace::trace;
 pub(crate) use width::{cut, shorten, width};

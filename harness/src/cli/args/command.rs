@@ -1,8 +1,8 @@
 //! The commands: words, operands, help and what each calls.
 
 use super::super::{
-    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, list, report, resume, run as runs, show,
-    store,
+    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, list, plan, report, resume, run as runs,
+    show, store,
 };
 use super::model::Args;
 
@@ -12,6 +12,7 @@ pub(crate) enum Command {
     #[default]
     Run,
     List,
+    Plan,
     Show,
     Doctor,
     Bench,
@@ -53,6 +54,9 @@ impl Commands {
         }
         Self(bits)
     }
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
     pub(super) const fn has(self, command: Command) -> bool {
         self.0 & (1 << command as u64) != 0
     }
@@ -74,8 +78,10 @@ pub(super) const RUNS: Commands = VERDICTS.and(&[Command::Hunt, Command::Replay,
 pub(super) const VERDICTS: Commands = Commands::of(&[Command::Run, Command::Bench]);
 /// Commands that repeat cases to learn how often they fail.
 pub(super) const FLAKES: Commands = Commands::of(&[Command::Hunt, Command::Replay, Command::Why]);
+/// Commands that choose devices for cases.
+pub(super) const PLANS: Commands = RUNS.and(&[Command::Plan]);
 /// Commands that work on selected cases.
-pub(super) const SELECTS: Commands = RUNS.and(&[Command::List, Command::Compile, Command::Check]);
+pub(super) const SELECTS: Commands = PLANS.and(&[Command::List, Command::Compile, Command::Check]);
 /// Every command.
 pub(super) const ALL: Commands = Commands(u64::MAX);
 
@@ -118,7 +124,8 @@ pub(super) const COMMANDS: &[Row] = &[
         "run the cases of a dead worker again, and find those to blame",
         flakes::replay,
     ),
-    row("list", Command::List, NONE, "print the ids of the selected cases, one a line", list::list),
+    row("list", Command::List, NONE, "print the selected cases: ids, or with --format more", list::list),
+    row("plan", Command::Plan, NONE, "say what `run` would do: slots, order, time, what is skipped", plan::plan),
     row("show", Command::Show, ("CASE", 1, 1), "print a stage of one case: show CASE --stage kernel", show::show),
     row(
         "compile",

@@ -1,19 +1,39 @@
 //! Options that say what is printed and written.
 
 use super::command::{Command, Commands, RUNS};
-use super::table::{Row, flag};
+use super::table::{Row, flag, value};
 use std::path::PathBuf;
 
 /// What is printed and written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Output {
     pub(crate) results: Option<PathBuf>,
+    /// For `list` and `plan`.
+    pub(crate) listing: Listing,
     /// For `list`: why each case exists.
     pub(crate) about: bool,
     pub(crate) bless: bool,
 }
 
+/// How cases are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Listing {
+    /// As the command prefers.
+    #[default]
+    Usual,
+    Table,
+    Json,
+    Names,
+}
+
+const LISTINGS: Commands = Commands::of(&[Command::List, Command::Plan]);
+
 pub(super) const ROWS: &[Row] = &[
+    value("--format", "table|json|names", LISTINGS, "how to list (default: list names, plan table)", |args, given| {
+        let known = [("table", Listing::Table), ("json", Listing::Json), ("names", Listing::Names)];
+        args.output.listing = given.word(&known)?;
+        Ok(())
+    }),
     flag("--about", Commands::of(&[Command::List]), "behind each id, why the case exists", |args, _| {
         args.output.about = true;
         Ok(())

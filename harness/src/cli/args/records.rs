@@ -1,6 +1,9 @@
 //! Options of commands that work on records, and of those that write them.
 
-use super::command::{Command, Commands, RUNS, VERDICTS};
+use super::super::Failure;
+use super::command::{Command, Commands, RUNS, SELECTS, VERDICTS};
+use super::given::Given;
+use super::model::Args;
 use super::table::{Row, flag, value};
 use crate::units;
 use std::path::PathBuf;
@@ -21,19 +24,29 @@ pub(crate) enum Form {
     Json,
 }
 
-/// Every form with its word.
-pub(crate) const FORMS: [(&str, Form); 10] = [
-    ("auto", Form::Auto),
-    ("bar", Form::Bar),
-    ("plain", Form::Plain),
-    ("jsonl", Form::Jsonl),
-    ("md", Form::Md),
-    ("junit", Form::Junit),
-    ("trace", Form::Trace),
-    ("csv", Form::Csv),
-    ("folder", Form::Folder),
-    ("json", Form::Json),
-];
+impl Form {
+    fn word(self) -> &'static str {
+        match self {
+            Form::Auto => "auto",
+            Form::Bar => "bar",
+            Form::Plain => "plain",
+            Form::Jsonl => "jsonl",
+            Form::Md => "md",
+            Form::Junit => "junit",
+            Form::Trace => "trace",
+            Form::Csv => "csv",
+            Form::Folder => "folder",
+            Form::Json => "json",
+        }
+    }
+}
+
+/// One of the forms that a command has.
+fn form(args: &mut Args, given: &Given<'_>, known: &[Form]) -> Result<(), Failure> {
+    let words: Vec<(&str, Form)> = known.iter().map(|form| (form.word(), *form)).collect();
+    args.records.form = Some(given.word(&words)?);
+    Ok(())
+}
 
 /// Whether colours are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,19 +83,31 @@ const ENDS: Commands = VERDICTS.and(&[Command::Resume]);
 pub(super) const ROWS: &[Row] = &[
     value(
         "--format",
-        "FORM",
-        WRITES.and(&[Command::Report, Command::Compare, Command::Store, Command::Doctor]),
-        "run, resume: auto bar plain jsonl; doctor: plain json; report: md junit trace csv jsonl; compare: plain md; \
-         store export: csv jsonl folder",
-        |args, given| {
-            args.records.form = Some(given.word(&FORMS)?);
-            Ok(())
-        },
+        "auto|bar|plain|jsonl",
+        WRITES,
+        "progress as bars or lines, or all records (default: auto)",
+        |args, given| form(args, given, &[Form::Auto, Form::Bar, Form::Plain, Form::Jsonl]),
     ),
+    value(
+        "--format",
+        "md|junit|trace|csv|jsonl",
+        Commands::of(&[Command::Report]),
+        "form (default: md)",
+        |args, given| form(args, given, &[Form::Md, Form::Junit, Form::Trace, Form::Csv, Form::Jsonl]),
+    ),
+    value("--format", "plain|md", Commands::of(&[Command::Compare]), "form (default: plain)", |args, given| {
+        form(args, given, &[Form::Plain, Form::Md])
+    }),
+    value("--format", "csv|jsonl|folder", STORE, "export: form (default: csv)", |args, given| {
+        form(args, given, &[Form::Csv, Form::Jsonl, Form::Folder])
+    }),
+    value("--format", "plain|json", Commands::of(&[Command::Doctor]), "lines (default) or JSON", |args, given| {
+        form(args, given, &[Form::Plain, Form::Json])
+    }),
     value(
         "--results",
         "DIR",
-        WRITES.and(&[Command::Doctor, Command::Report, Command::Compare, Command::Store]),
+        SELECTS.and(&[Command::Doctor, Command::Resume, Command::Report, Command::Compare, Command::Store]),
         "folder of records (default: results)",
         |args, given| {
             args.output.results = Some(given.path()?);

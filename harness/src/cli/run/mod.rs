@@ -5,15 +5,15 @@ pub(in crate::cli) mod finish;
 pub(in crate::cli) mod setup;
 mod view;
 
-use super::args::{Args, Command, Form};
+use super::args::{Args, Form};
 use super::{Failure, devices, runs, session};
 use crate::dispatch::{self, Cross, Queue, Source};
-use crate::exit;
 use crate::record::{History, Resumed, RunStore};
-use engine::diag::{Diagnostic, code};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use view::{Closing, View};
+
+pub(super) use setup::split_required;
 
 pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     go(args, None)
@@ -25,17 +25,8 @@ pub(super) fn resume(args: &Args, resumed: Resumed) -> Result<u8, Failure> {
 }
 
 fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
-    let form = runs::form(args, &[Form::Auto, Form::Bar, Form::Plain, Form::Jsonl])?;
     let started = Instant::now();
     let devices = devices::resolve(args)?;
-    if args.command == Command::Bench
-        && devices.slots.len() > devices.choices.len().max(1)
-        && !devices.choices.is_empty()
-    {
-        let diagnostic =
-            Diagnostic::user(code::USAGE, "workers that share a GPU cannot measure: --jobs exceeds the GPUs");
-        return Err(Failure::diagnostic(exit::USAGE, &diagnostic.note("leave --jobs out")));
-    }
     let loaded = session::load_all(args, devices.target)?;
     let (files, fingerprint, total) = (loaded.files, loaded.fingerprint, loaded.cases.len());
     let chosen = match &resumed {
@@ -55,7 +46,7 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     if args.records.junit.is_some() || args.records.github {
         store.mirror();
     }
-    if form == Form::Jsonl {
+    if args.records.form == Some(Form::Jsonl) {
         store.echo();
     }
     store.select(ids.iter().map(String::as_str));
