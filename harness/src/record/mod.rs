@@ -26,6 +26,7 @@ pub(crate) use clock::{today, utc_stamp};
 pub(crate) use determinism::Seen;
 pub use events::EventLog;
 pub(crate) use history::{History, Row};
+pub(crate) use layout::replace;
 pub(crate) use layout::{Layout, check_id};
 pub(crate) use provenance::Provenance;
 pub(crate) use reader::Health;

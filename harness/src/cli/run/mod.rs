@@ -66,7 +66,8 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
         progress.say(&format!("goes on with {}: {} are done, {} open", resumed.run_id, carried.len(), cases.len()));
         carry::history(&history, resumed, &mut store);
     }
-    let mut view = View::new(args, &plan, &mut store, progress);
+    let keeper = setup::keeper(args, &devices, &plan, &store);
+    let mut view = View::new(args, &plan, &mut store, progress, keeper);
     for (conclusion, done) in carried {
         view.carried(conclusion, &done);
     }
