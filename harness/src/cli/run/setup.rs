@@ -164,6 +164,11 @@ pub(in crate::cli) fn header(
 ) -> serde_json::Value {
     json!({
         "argv": args.argv,
+        "from_env": args.from_env,
+        "cwd": std::env::current_dir().ok(),
+        "history": devices.history,
+        "again": super::finish::again(args, devices),
+        "flaky": if args.repeat.flaky_fails { "fail" } else { "pass" },
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
         "jitter": args.repeat.jitter,

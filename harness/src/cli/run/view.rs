@@ -5,7 +5,7 @@ use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, Farewell, RunPlan, leak_fields};
 use crate::escape::escape;
 use crate::evidence::Keeper;
-use crate::record::{Row, RunStore, Seen};
+use crate::record::{Done, Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
 use crate::verdict::{Leak, Outcome, Verdict};
 use serde_json::json;
@@ -205,6 +205,24 @@ impl<'a> View<'a> {
         if ran && conclusion.verdict != Verdict::Infra {
             self.rows.push(row(&conclusion));
         }
+    }
+
+    /// Records a verdict that the run goes on from.
+    pub(super) fn carried(&mut self, conclusion: Conclusion, done: &Done) {
+        let fields = json!({
+            "case_id": conclusion.case.id,
+            "verdict": conclusion.verdict,
+            "outcome": done.outcome,
+            "detail": done.detail,
+            "attempts": done.outcomes.len(),
+            "failures": done.failures,
+            "outcomes": done.outcomes,
+            "dur_ns": done.dur_ns,
+            "carried_from": done.run,
+        });
+        self.store.append("verdict", &fields);
+        self.summary.add(&conclusion, None, None);
+        self.progress.carried(&conclusion);
     }
 
     pub(super) fn close(mut self) -> Closing {
