@@ -12,8 +12,9 @@
 
 #[cfg(test)]
 mod acceptance;
-mod burn;
+pub(crate) mod burn;
 pub(crate) mod class;
+pub(crate) mod factors;
 pub(crate) mod hunt;
 pub(crate) mod hunter;
 pub(crate) mod minimize;

@@ -111,6 +111,7 @@ pub(super) const COMMANDS: &[Row] = &[
         "run the cases of a dead worker again, and find those to blame",
         flakes::replay,
     ),
+    row("why", Command::Why, ("CASE", 1, 1), "which condition changes the failure rate of a case", flakes::why),
     row("list", Command::List, NONE, "print the ids of the selected cases, one a line", list::list),
     row("show", Command::Show, ("CASE", 1, 1), "print a stage of one case: show CASE --stage kernel", show::show),
     row(

@@ -243,12 +243,12 @@ impl<'a> Search<'a> {
             self.done.gave_up.get_or_insert_with(|| "the time of --budget was over".into());
             return None;
         }
-        let Some(endings) = self.trials.run(steps, count) else {
+        let Some(endings) = self.trials.run(std::iter::repeat_n(steps.clone(), count)) else {
             self.done.gave_up.get_or_insert_with(|| "the run was stopped".into());
             return None;
         };
         let mut tally = Tally::default();
-        for ending in endings {
+        for (_, ending) in endings {
             self.done.trials += 1;
             match &ending {
                 Ending::Passed => tally.add(false),
@@ -385,12 +385,10 @@ impl Done {
         if let Some(found) = &self.found {
             let ids = found.iter().map(|at| past.steps[*at].case.id.as_str()).chain([last.as_str()]);
             let exact: Vec<String> = ids.map(|id| format!("--exact {}", quoted(id))).collect();
-            let _ = writeln!(
-                text,
-                "shown by: cargo run -p harness -- replay {}{}",
-                exact.join(" "),
-                again(args, &scene.devices)
-            );
+            let tail = again(args, &scene.devices);
+            let _ = writeln!(text, "shown by: cargo run -p harness -- replay {}{tail}", exact.join(" "));
+            let priors = exact[..exact.len() - 1].iter().map(|word| format!(" {word}")).collect::<String>();
+            let _ = writeln!(text, "explained by: cargo run -p harness -- why {}{priors}{tail}", quoted(last));
         } else if self.full.failures == 0 && self.gave_up.is_none() {
             let _ = writeln!(
                 text,
