@@ -73,6 +73,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         worker_exe: exe.to_path_buf(),
         work_dir: work_dir.to_path_buf(),
         stop: Arc::default(),
+        nvml: None,
     };
     let mut senders = BTreeMap::new();
     let mut pending = BTreeMap::new();
@@ -90,6 +91,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         fail_fast: None,
         deadline: None,
         today: crate::record::today(),
+        slots: Vec::new(),
         learnt: BTreeMap::new(),
         devices: plan.slots.iter().map(|slot| slot.label.clone()).collect(),
     };

@@ -21,7 +21,8 @@ struct State {
     machine: Machine,
     /// Set when the run begins to listen.
     since: Option<Instant>,
-    /// Cases that ended on each GPU.
+    /// Cases that run on each GPU, and that have ended there.
+    running: Vec<u64>,
     ended: Vec<u64>,
     /// Which lines of the script have happened.
     done: Vec<bool>,
@@ -36,8 +37,9 @@ impl Fake {
     }
 
     fn of(machine: Machine) -> Self {
-        let (ended, done) = (vec![0; machine.gpus.len()], vec![false; machine.script.len()]);
-        let state = State { machine, since: None, ended, done, news: VecDeque::new(), failed: None };
+        let (running, ended) = (vec![0; machine.gpus.len()], vec![0; machine.gpus.len()]);
+        let done = vec![false; machine.script.len()];
+        let state = State { machine, since: None, running, ended, done, news: VecDeque::new(), failed: None };
         Self { state: Mutex::new(state), news: Condvar::new() }
     }
 
@@ -148,23 +150,30 @@ impl Nvml for Fake {
         DeviceSpec::Played { uuid: seen.unwrap_or_else(|| uuid.into()), threads }
     }
 
-    fn step(&self, uuid: &str, step: CaseStep<'_>) {
+    fn step(&self, uuid: &str, step: CaseStep<'_>) -> bool {
         let mut state = self.lock();
-        let Some(index) = state.index(uuid) else { return };
+        let Some(index) = state.index(uuid) else { return false };
         match step {
-            CaseStep::Began { case_id } => state.happen(
-                |happening| matches!(&happening.when, When::At(filter) if happening.gpu == index && filter.matches(case_id)),
-            ),
+            CaseStep::Began { .. } => state.running[index] += 1,
             CaseStep::Ended => {
+                state.running[index] = state.running[index].saturating_sub(1);
                 state.ended[index] += 1;
-                let ended = state.ended[index];
-                state.happen(
-                    |happening| matches!(happening.when, When::Cases(n) if happening.gpu == index && n <= ended),
-                );
             }
         }
+        let (running, ended) = (state.running[index], state.ended[index]);
+        state.happen(|happening| {
+            happening.gpu == index
+                && match (&happening.when, step) {
+                    (When::At(filter), CaseStep::Began { case_id }) => filter.matches(case_id),
+                    (When::Running(n), CaseStep::Began { .. }) => *n <= running,
+                    (When::Cases(n), CaseStep::Ended) => *n <= ended,
+                    _ => false,
+                }
+        });
+        let news = !state.news.is_empty();
         drop(state);
         self.news.notify_all();
+        news
     }
 
     fn spoils_canary(&self, uuid: &str) -> bool {

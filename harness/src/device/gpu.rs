@@ -26,6 +26,8 @@ pub(crate) struct Gpu {
     /// By PCI bus, as all tools of the driver count.
     pub(crate) index: u32,
     pub(crate) uuid: String,
+    /// Of a MIG part: the whole GPU.
+    pub(crate) parent: Option<String>,
     pub(crate) name: String,
     pub(crate) pci_bus: Option<String>,
     /// Compute capability times ten: 90.
@@ -61,6 +63,7 @@ impl Gpu {
         let part = self.mig_devices.iter().find(|part| part.uuid == uuid)?;
         Some(Gpu {
             uuid: part.uuid.clone(),
+            parent: Some(self.uuid.clone()),
             name: format!("{} MIG", self.name),
             mem_total_bytes: part.mem_total_bytes,
             mem_used_bytes: part.mem_used_bytes,

@@ -9,7 +9,7 @@
 //! procs = [{ pid = 4242, memory = "3GiB" }]
 //! [[event]]
 //! gpu = 1
-//! after_cases = 5          # or after_ms = 300, or at = "Suite.Case*"
+//! after_cases = 5          # or after_ms = 300, at = "Suite.Case*", running = 2
 //! xid = 79
 //! lost = true
 //! ```
@@ -83,6 +83,7 @@ struct EventText {
     after_cases: Option<u64>,
     after_ms: Option<u64>,
     at: Option<String>,
+    running: Option<u64>,
     xid: Option<u64>,
     lost: bool,
     procs: Vec<ProcessText>,
@@ -103,6 +104,8 @@ pub(super) enum When {
     Millis(u64),
     /// A case that the filter selects begins on the GPU.
     At(Filter),
+    /// So many cases run on the GPU at once.
+    Running(u64),
 }
 
 /// What happens to a GPU.
@@ -196,6 +199,7 @@ fn played(index: usize, text: GpuText) -> std::result::Result<Played, String> {
     let gpu = Gpu {
         index: index as u32,
         uuid: text.uuid.unwrap_or_else(|| format!("GPU-00000000-0000-0000-0000-{index:012x}")),
+        parent: None,
         name: text.name.unwrap_or_else(|| "Played GPU".into()),
         pci_bus: Some(format!("00000000:{:02X}:00.0", index + 1)),
         arch: Some(text.arch.unwrap_or(90)),
@@ -220,11 +224,12 @@ fn happening(text: EventText, gpus: usize) -> std::result::Result<Happening, Str
     if text.gpu >= gpus {
         return Err(format!("an event names GPU {}, there are {gpus}", text.gpu));
     }
-    let when = match (text.after_cases, text.after_ms, &text.at) {
-        (Some(n), None, None) => When::Cases(n),
-        (None, Some(ms), None) => When::Millis(ms),
-        (None, None, Some(glob)) => When::At(Filter::parse(glob).map_err(|error| error.to_string())?),
-        _ => return Err("an event needs one of `after_cases`, `after_ms` and `at`".into()),
+    let when = match (text.after_cases, text.after_ms, &text.at, text.running) {
+        (Some(n), None, None, None) => When::Cases(n),
+        (None, Some(ms), None, None) => When::Millis(ms),
+        (None, None, Some(glob), None) => When::At(Filter::parse(glob).map_err(|error| error.to_string())?),
+        (None, None, None, Some(n)) => When::Running(n),
+        _ => return Err("an event needs one of `after_cases`, `after_ms`, `at` and `running`".into()),
     };
     Ok(Happening {
         gpu: text.gpu,

@@ -55,8 +55,11 @@ pub(crate) trait Nvml: Send + Sync {
     /// What a worker opens for this GPU. Asked anew for each worker.
     fn worker_device(&self, uuid: &str, threads: u32) -> DeviceSpec;
 
-    /// Told of each step of a case on a GPU. Real ones need no telling.
-    fn step(&self, _uuid: &str, _step: CaseStep<'_>) {}
+    /// Told of each step of a case on a GPU, which real ones need not be. Whether
+    /// something happens at once because of it.
+    fn step(&self, _uuid: &str, _step: CaseStep<'_>) -> bool {
+        false
+    }
 
     /// Whether the next canary on the GPU is to compute wrongly, as a played sick
     /// GPU does. Asking uses it up.
@@ -67,6 +70,12 @@ pub(crate) trait Nvml: Send + Sync {
     /// Whether GPUs are played by the simulator, which needs no NVRTC.
     fn is_fake(&self) -> bool {
         false
+    }
+}
+
+impl std::fmt::Debug for dyn Nvml {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.is_fake() { "played NVML" } else { "NVML" })
     }
 }
 

@@ -80,11 +80,17 @@ impl Nvml for Real {
         let failed = |error: NvmlError| Heard::Failed(format!("NVML's event set: {error}"));
         let nvml = match self.library() {
             Ok(nvml) => nvml,
-            Err(error) => return drop(hear(failed(error))),
+            Err(error) => {
+                hear(failed(error));
+                return;
+            }
         };
         let set = match subscribe(&nvml, uuids) {
             Ok(set) => set,
-            Err(error) => return drop(hear(failed(error))),
+            Err(error) => {
+                hear(failed(error));
+                return;
+            }
         };
         let tick = u32::try_from(tick.as_millis()).unwrap_or(100).max(1);
         loop {
@@ -184,6 +190,7 @@ fn read(device: &Device<'_>, index: u32) -> Result<Gpu, NvmlError> {
     Ok(Gpu {
         index,
         uuid: device.uuid()?,
+        parent: None,
         name: device.name().unwrap_or_else(|_| "unnamed GPU".into()),
         pci_bus: device.pci_info().ok().map(|pci| pci.bus_id),
         arch: device.cuda_compute_capability().ok().map(|cc| (cc.major * 10 + cc.minor) as u32),

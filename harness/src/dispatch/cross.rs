@@ -225,6 +225,7 @@ mod tests {
         let cases: Vec<_> = ids.iter().map(|id| Arc::new(Case { id: (*id).into(), ..Case::default() })).collect();
         let names: Vec<String> = devices.iter().map(|name| (*name).to_string()).collect();
         let policy = Policy {
+            slots: Vec::new(),
             seed: 1,
             retries: Retries::NONE,
             retried_cases: 0,

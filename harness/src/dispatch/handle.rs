@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 /// Opening a device may take this long: four CUDA initialisations at once take
 /// seconds, a cold driver longer.
 const READY_LIMIT: Duration = Duration::from_secs(120);
+/// A canary compiles and runs one small kernel.
+const CANARY_LIMIT: Duration = Duration::from_secs(60);
 /// A dead process is reaped within this, or it is unkillable.
 const REAP_LIMIT: Duration = Duration::from_secs(10);
 /// How often a stop request is looked for.
@@ -68,6 +70,8 @@ pub(super) enum NoWorker {
     Failed(String),
     /// The device itself was refused, with a diagnostic code.
     Unusable(String, String),
+    /// The worker sees another GPU than the slot's.
+    Unpinned(String),
 }
 
 /// How an attempt went.
@@ -79,6 +83,8 @@ pub(super) enum Attempt {
     /// The worker was gone before the case began: nobody's fault yet, unless a
     /// thread died that worked for another case.
     NotBegun(String, Option<(Outcome, Box<Death>)>),
+    /// The result would be void, whatever it is: the device is to blame.
+    Void(Outcome),
     /// The run is being stopped.
     Stopped,
 }
@@ -175,8 +181,7 @@ impl Worker {
         }
         self.kill();
         let seen = seen.unwrap_or("no GPU");
-        let why = format!("the worker was pinned to {} and CUDA shows it {seen}", gpu.uuid);
-        Err(NoWorker::Unusable("infra.driver".into(), why))
+        Err(NoWorker::Unpinned(format!("the worker was pinned to {} and CUDA shows it {seen}", gpu.uuid)))
     }
 
     /// Has coming cases compiled ahead. A worker that cannot be told will be
@@ -188,8 +193,25 @@ impl Worker {
         }
     }
 
-    /// Runs one case.
-    pub(super) fn run(&mut self, job: &Job, plan: &RunPlan) -> Attempt {
+    /// Has the worker run its canary: whether the result is right, and more in words.
+    pub(super) fn sing(&mut self, spoil: bool) -> Result<(Option<bool>, String), String> {
+        let sent = send(self.receiver.stream(), &ToWorker::Canary { spoil });
+        let result = match sent.map_err(|error| error.to_string()) {
+            Err(error) => Err(error),
+            Ok(()) => match self.receiver.next(Some(Instant::now() + CANARY_LIMIT)) {
+                Ok(FromWorker::Canary { ok, detail }) => return Ok((ok, detail)),
+                Ok(other) => Err(clip(format!("unexpected message {other:?}"), 300)),
+                Err(Broken::Timeout) => Err(format!("no end within {} s", CANARY_LIMIT.as_secs())),
+                Err(Broken::Eof) => Err("the worker died of it".into()),
+                Err(Broken::Garbage(what)) => Err(what),
+            },
+        };
+        self.kill();
+        result
+    }
+
+    /// Runs one case. `void` is asked now and then whether the result could count at all.
+    pub(super) fn run(&mut self, job: &Job, plan: &RunPlan, void: &dyn Fn() -> Option<Outcome>) -> Attempt {
         self.stdout.mark();
         self.stderr.mark();
         let case = &job.case;
@@ -240,7 +262,13 @@ impl Worker {
                     }
                     continue;
                 }
-                Err(Broken::Timeout) => continue,
+                Err(Broken::Timeout) => match void() {
+                    Some(outcome) => {
+                        self.kill();
+                        return Attempt::Void(outcome);
+                    }
+                    None => continue,
+                },
                 Err(Broken::Eof) if !begun => {
                     return self.lost_before("the worker died between two cases".into(), plan);
                 }

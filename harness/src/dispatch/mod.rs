@@ -8,7 +8,9 @@
 mod capture;
 mod cross;
 mod fit;
+mod fleet;
 mod handle;
+mod health;
 mod job;
 mod judge;
 mod phase;
@@ -17,6 +19,7 @@ mod postmortem;
 mod queue;
 mod slot;
 mod source;
+mod turns;
 
 pub(crate) use cross::Cross;
 pub(crate) use fit::unfit_for_all;
@@ -29,7 +32,7 @@ pub(crate) use source::{Settled, Source, Take};
 
 use crate::case::Case;
 use crate::crumb::Crumb;
-use crate::device::Gpu;
+use crate::device::{Gpu, Nvml};
 use crate::evidence::{Frame, Stack};
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use serde::Serialize;
@@ -107,6 +110,8 @@ pub(crate) struct RunPlan {
     pub(crate) work_dir: PathBuf,
     /// Not 0 when a signal asks the run to stop: the signal's number.
     pub(crate) stop: Arc<AtomicUsize>,
+    /// Asked and listened to during the run, where GPUs are used.
+    pub(crate) nvml: Option<Arc<dyn Nvml>>,
 }
 
 /// How a worker that did not end its case ended itself.
@@ -144,6 +149,8 @@ pub(crate) struct Death {
     /// States of the threads of a hanging worker, as in `/proc`.
     pub(crate) threads: String,
     pub(crate) unkillable: bool,
+    /// Xids that its GPU reported while the case ran.
+    pub(crate) xids: Vec<u64>,
     /// What the kernel says about a process that could not be killed.
     pub(crate) proc_state: String,
 }
@@ -182,6 +189,12 @@ pub(crate) enum Event {
         slot: usize,
         code: String,
         reason: String,
+    },
+    /// Something for the record, and perhaps for people.
+    Record {
+        kind: &'static str,
+        fields: serde_json::Value,
+        say: Option<String>,
     },
     /// Nothing happened for a while.
     Tick,

@@ -1,9 +1,10 @@
 //! Runs a plan: starts the slots, passes their events on, and accounts for
 //! every case: one that no slot could take is reported too.
 
+use super::fleet::Fleet;
 use super::slot::Slot;
 use super::source::Source;
-use super::{Event, RunPlan};
+use super::{Conclusion, Event, RunPlan};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -12,18 +13,25 @@ use std::time::{Duration, Instant};
 pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
     let started = Instant::now();
     let (sender, events) = channel();
+    let fleet = Fleet::new(plan, started);
     let mut reasons = Vec::new();
+    let mut codes = Vec::new();
     std::thread::scope(|scope| {
         for index in 0..plan.slots.len() {
-            let slot = Slot { index, plan, source, events: sender.clone(), started };
+            let slot = Slot { index, plan, source, fleet: &fleet, events: sender.clone(), started };
             scope.spawn(move || slot.serve());
+        }
+        if fleet.listens() {
+            let (fleet, events) = (&fleet, sender.clone());
+            scope.spawn(move || fleet.listen(&|event| drop(events.send(event))));
         }
         drop(sender);
         loop {
             match events.recv_timeout(Duration::from_millis(100)) {
                 Ok(event) => {
-                    if let Event::Retired { reason, .. } = &event {
+                    if let Event::Retired { code, reason, .. } = &event {
                         reasons.push(reason.clone());
+                        codes.push(code.clone());
                     }
                     on_event(event);
                 }
@@ -33,7 +41,20 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
         }
     });
     let stopped = plan.stop.load(Ordering::Relaxed) != 0;
-    for conclusion in source.rest(stopped, &reasons.join("; ")) {
+    for mut conclusion in source.rest(stopped, &reasons.join("; ")) {
+        blame(&mut conclusion, &codes);
         on_event(Event::Concluded(Box::new(conclusion)));
     }
+}
+
+/// A case that no worker was left for has the name of what took the devices, if
+/// that is one thing.
+fn blame(conclusion: &mut Conclusion, codes: &[String]) {
+    let spawn = "infra.worker_spawn";
+    let Some(code) = codes.first().filter(|code| code.starts_with("infra.")) else { return };
+    if conclusion.result.outcome.outcome != spawn || codes.iter().any(|other| other != code) {
+        return;
+    }
+    conclusion.result.outcome.outcome.clone_from(code);
+    conclusion.outcomes.iter_mut().filter(|name| *name == spawn).for_each(|name| name.clone_from(code));
 }

@@ -1,6 +1,7 @@
 //! The queue of `run`: one for all slots. It keeps the account of every case
 //! from its first attempt to its verdict.
 
+use super::SlotSpec;
 use super::job::{CaseResult, Conclusion, Job};
 use super::judge::{Again, Retries, Step, Track};
 use super::source::{Settled, Source, Take};
@@ -27,6 +28,8 @@ pub(crate) struct Policy {
     pub(crate) learnt: BTreeMap<String, Determinism>,
     /// The device of each slot, by name: slots with equal names share one.
     pub(crate) devices: Vec<String>,
+    /// The slots, for the requirements of cases; without them every case fits.
+    pub(crate) slots: Vec<SlotSpec>,
 }
 
 /// The shared queue.
@@ -68,12 +71,21 @@ impl Queue {
         late.then(|| ("skip.deadline", "the time of --deadline was over".into()))
     }
 
+    /// Whether the slot's device meets the case's requirements.
+    fn fits(&self, slot: usize, job: &Job) -> bool {
+        self.policy.slots.get(slot).is_none_or(|spec| spec.unfit(&job.case.require).is_none())
+    }
+
     /// Whether the slot should leave the job to another one.
     fn unsuited(&self, state: &State, slot: usize, job: &Job) -> bool {
         let device = |slot: usize| self.policy.devices.get(slot);
         let others = |suited: &dyn Fn(usize) -> bool| {
             state.live.iter().enumerate().any(|(other, live)| *live && other != slot && suited(other))
         };
+        if !self.fits(slot, job) {
+            return true;
+        }
+        let others = |suited: &dyn Fn(usize) -> bool| others(&|other| suited(other) && self.fits(other, job));
         if let Some(pin) = job.pin
             && pin != slot
         {
@@ -109,7 +121,7 @@ impl Source for Queue {
         }
         match self.pop(&mut state, slot) {
             Some(job) => Take::Job(Box::new(job)),
-            None if state.waiting.is_empty() && state.in_flight == 0 => Take::Done,
+            None if state.in_flight == 0 && !state.waiting.iter().any(|job| self.fits(slot, job)) => Take::Done,
             None => Take::Wait,
         }
     }
@@ -213,6 +225,7 @@ mod tests {
             today: String::new(),
             learnt: BTreeMap::new(),
             devices: devices.iter().map(|name| (*name).to_string()).collect(),
+            slots: Vec::new(),
         };
         change(&mut policy);
         Queue::new(&ids.iter().map(|id| case(id)).collect::<Vec<_>>(), policy)
@@ -264,6 +277,31 @@ mod tests {
         let third = take(&queue, 1, "a");
         assert_eq!(settle(&queue, 1, &third, Verdict::Fail), Some(Verdict::Fail));
         assert!(matches!(queue.take(0), Take::Done));
+    }
+
+    #[test]
+    fn a_case_waits_for_a_device_that_fits_and_no_slot_waits_in_vain() {
+        let slot = |uuid: &str, arch| {
+            let gpu = crate::device::Gpu { uuid: uuid.into(), arch: Some(arch), ..Default::default() };
+            let device = crate::proto::DeviceSpec::Played { uuid: uuid.into(), threads: 1 };
+            SlotSpec { device, label: uuid.into(), env: Vec::new(), gpu: Some(gpu) }
+        };
+        let mut new = Case { id: "new".into(), ..Case::default() };
+        new.require.arch = Some(90);
+        let queue = queue(&[], &["old", "new"], |policy| {
+            policy.slots = vec![slot("old", 80), slot("new", 90)];
+        });
+        queue.lock().waiting = [Arc::new(new), case("any")].into_iter().map(|case| Job::new(case, 0)).collect();
+        let any = take(&queue, 0, "any");
+        assert!(matches!(queue.take(0), Take::Wait));
+        assert_eq!(settle(&queue, 0, &any, Verdict::Pass), Some(Verdict::Pass));
+        // What is left never fits the first slot.
+        assert!(matches!(queue.take(0), Take::Done));
+        let new = take(&queue, 1, "new");
+        queue.put_back(new);
+        queue.leave(1);
+        assert!(matches!(queue.take(0), Take::Done));
+        assert_eq!(queue.rest(false, "lost")[0].verdict, Verdict::Infra);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The thread of one slot. It lives until the run ends, since the kernel kills
 //! a worker when the thread that spawned it ends.
 
+use super::fleet::{End, Fleet};
 use super::handle::{Attempt, NoWorker, Worker};
 use super::job::{CaseResult, Job};
 use super::source::{Settled, Source, Take};
@@ -23,6 +24,7 @@ pub(super) struct Slot<'a> {
     pub(super) index: usize,
     pub(super) plan: &'a RunPlan,
     pub(super) source: &'a dyn Source,
+    pub(super) fleet: &'a Fleet<'a>,
     pub(super) events: Sender<Event>,
     pub(super) started: Instant,
 }
@@ -81,15 +83,19 @@ impl Slot<'_> {
         // The first of them was to be the next one.
         hand.ahead.into_iter().rev().for_each(|job| self.source.put_back(job));
         self.source.leave(self.index);
+        if let Some(gone) = self.fleet.gone(self.index) {
+            self.tell(Event::Retired { slot: self.index, code: gone.code.into(), reason: gone.reason });
+        }
         if let Some(live) = hand.worker {
             self.end(live, "nothing is left to run");
         }
+        self.fleet.left(self.index);
     }
 
     /// The next job; waits while there may be one.
     fn next(&self, hand: &mut Hand) -> Option<Job> {
         let mut nap = Duration::from_micros(200);
-        while !self.stopped() {
+        while !self.stopped() && self.fleet.gone(self.index).is_none() {
             if let Some(job) = hand.ahead.pop_front() {
                 return Some(job);
             }
@@ -111,6 +117,7 @@ impl Slot<'_> {
             Some(live) if (job.fresh || job.alone) && live.cases_run > 0 => {
                 self.end(live, "the next case needs a fresh worker");
             }
+            Some(live) if self.fleet.unproven(self.index) => self.end(live, "its device must prove itself"),
             Some(live) => return Some(live),
             None => {}
         }
@@ -127,10 +134,13 @@ impl Slot<'_> {
             let mut started = false;
             let told = |pid| {
                 started = true;
+                self.fleet.born(self.index, pid);
                 self.tell(Event::Spawned { slot: self.index, worker: id.clone(), pid });
             };
             let spawned = Worker::spawn(id.clone(), slot, self.plan, told);
-            if let (true, Err(NoWorker::Unusable(_, reason) | NoWorker::Failed(reason))) = (started, &spawned) {
+            if let (true, Err(NoWorker::Unusable(_, reason) | NoWorker::Failed(reason) | NoWorker::Unpinned(reason))) =
+                (started, &spawned)
+            {
                 let reason = reason.clone();
                 self.tell(Event::Ended { slot: self.index, worker: id.clone(), reason, cases_run: 0 });
             }
@@ -138,15 +148,20 @@ impl Slot<'_> {
                 Ok(worker) => {
                     let (device, notes, ready_ns) = (worker.device.clone(), worker.notes.clone(), worker.ready_ns);
                     self.tell(Event::Ready { slot: self.index, worker: id, device, notes, ready_ns });
-                    return Some(worker);
+                    match self.audition(worker) {
+                        Some(worker) => return Some(worker),
+                        None => last = "its canary failed".into(),
+                    }
                 }
+                // Told when the slot ends.
+                Err(NoWorker::Unpinned(reason)) => self.fleet.retire(self.index, "infra.driver", &reason),
                 Err(NoWorker::Unusable(code, reason)) => {
                     self.tell(Event::Retired { slot: self.index, code, reason });
                     return None;
                 }
                 Err(NoWorker::Failed(reason)) => last = reason,
             }
-            if self.stopped() {
+            if self.stopped() || self.fleet.gone(self.index).is_some() {
                 return None;
             }
             std::thread::sleep(Duration::from_millis(50) * try_index);
@@ -155,17 +170,40 @@ impl Slot<'_> {
         None
     }
 
+    /// The new worker, once it has shown that its device works, where that is in doubt.
+    fn audition(&self, mut live: Worker) -> Option<Worker> {
+        let Some(spoil) = self.fleet.audition(self.index) else { return Some(live) };
+        let result = live.sing(spoil);
+        if self.fleet.sang(self.index, &live.id, result, &|event| self.tell(event)) {
+            return Some(live);
+        }
+        self.gone(live, "its canary failed");
+        None
+    }
+
     /// Runs one case; the worker comes back if it can go on.
     fn attempt(&self, mut live: Worker, mut job: Job, ahead: &mut VecDeque<Job>) -> Option<Worker> {
+        let give_up = || self.stopped() || self.fleet.gone(self.index).is_some();
+        let Some(turn) = self.fleet.turn(self.index, &job, &give_up) else {
+            self.source.put_back(job);
+            return Some(live);
+        };
         self.tell(Event::Started { slot: self.index, case: job.case.clone() });
         if !job.alone {
             self.look_ahead(&mut live, ahead);
         }
         let start_ns = self.now();
         let position = live.cases_run;
-        let attempt = live.run(&job, self.plan);
-        let finish = |job: &Job, outcome: Outcome, death: Option<Death>| {
-            let dur_ns = self.now() - start_ns;
+        self.fleet.began(self.index, &live.id, &job);
+        let attempt = live.run(&job, self.plan, &|| self.fleet.void(self.index, start_ns));
+        let dur_ns = self.now() - start_ns;
+        drop(turn);
+        let finish = |job: &Job, mut outcome: Outcome, mut death: Option<Death>, tainted: bool| {
+            let end = End { job, worker: &live.id, start_ns, death: death.as_ref(), tainted };
+            let xids = self.fleet.ended(self.index, &end, &mut outcome, &|event| self.tell(event));
+            if let Some(death) = &mut death {
+                death.xids = xids;
+            }
             let mut result = job.result(outcome);
             (result.slot, result.worker, result.position) = (self.index, live.id.clone(), position);
             (result.start_ns, result.dur_ns, result.death) = (start_ns, dur_ns, death);
@@ -173,17 +211,17 @@ impl Slot<'_> {
         };
         match attempt {
             Attempt::Ended(outcome, tainted) => {
-                finish(&job, outcome, None);
+                finish(&job, outcome, None, tainted);
                 self.keep(live, tainted, job.alone)
             }
             Attempt::Lost(outcome, death) => {
                 let reason = outcome.outcome.clone();
                 match charged(&death, &job, ahead) {
                     Some(other) => {
-                        finish(&other, outcome, Some(*death));
+                        finish(&other, outcome, Some(*death), true);
                         self.source.put_back(job);
                     }
-                    None => finish(&job, outcome, Some(*death)),
+                    None => finish(&job, outcome, Some(*death), true),
                 }
                 self.gone(live, &reason);
                 None
@@ -191,16 +229,22 @@ impl Slot<'_> {
             Attempt::NotBegun(why, death) => {
                 let other = death.and_then(|(outcome, death)| Some((charged(&death, &job, ahead)?, outcome, death)));
                 if let Some((other, outcome, death)) = other {
-                    finish(&other, outcome, Some(*death));
+                    finish(&other, outcome, Some(*death), true);
                     self.source.put_back(job);
                 } else if job.strikes + 1 >= STRIKES {
                     let detail = format!("{STRIKES} workers died on receiving the case: {why}");
-                    finish(&job, Outcome::of(Verdict::Crash, "crash.before_begin", detail), None);
+                    finish(&job, Outcome::of(Verdict::Crash, "crash.before_begin", detail), None, true);
                 } else {
                     job.strikes += 1;
                     self.source.put_back(job);
                 }
                 self.gone(live, &why);
+                None
+            }
+            Attempt::Void(outcome) => {
+                let reason = outcome.outcome.clone();
+                finish(&job, outcome, None, false);
+                self.gone(live, &reason);
                 None
             }
             Attempt::Stopped => {
@@ -245,12 +289,14 @@ impl Slot<'_> {
     }
 
     fn end(&self, live: Worker, reason: &str) {
+        self.fleet.buried(self.index, &live.id);
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
         live.retire();
         self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run });
     }
 
     fn gone(&self, live: Worker, reason: &str) {
+        self.fleet.buried(self.index, &live.id);
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
         drop(live);
         self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run });

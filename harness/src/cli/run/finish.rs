@@ -22,7 +22,7 @@ pub(super) fn finish(
     stopped: usize,
     started: Instant,
 ) -> u8 {
-    let Closing { summary, blessings, rows, alike, refused, outstanding } = closing;
+    let Closing { summary, blessings, rows, alike, refused, retired, outstanding } = closing;
     // Tables are derived from records: where there is no record, there is no row.
     if store.error().is_none() {
         let added = history.add(&store.id, store.commit(), &rows);
@@ -61,6 +61,9 @@ pub(super) fn finish(
     if let Some(first) = outstanding.first() {
         let more = if outstanding.len() > 1 { " ..." } else { "" };
         text.push_str(&format!("{} earlier failures were not run again: {first}{more}\n", outstanding.len()));
+    }
+    for slot in &retired {
+        text.push_str(&format!("warning: {slot}; it took no more cases\n"));
     }
     if stopped != 0 {
         text.push_str(&format!("stopped by signal {stopped}\n"));

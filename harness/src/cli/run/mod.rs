@@ -4,13 +4,11 @@ pub(in crate::cli) mod finish;
 pub(in crate::cli) mod setup;
 mod view;
 
-use super::args::{Args, Command};
+use super::args::Args;
 use super::{Failure, devices, session};
 use crate::dispatch::{self, Cross, Queue, Source};
-use crate::exit;
 use crate::record::{History, RunStore};
 use crate::report::Progress;
-use engine::diag::{Diagnostic, code};
 use serde_json::json;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -19,14 +17,6 @@ use view::{Closing, View};
 pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
     let devices = devices::resolve(args)?;
-    if args.command == Command::Bench
-        && devices.slots.len() > devices.choices.len().max(1)
-        && !devices.choices.is_empty()
-    {
-        let diagnostic =
-            Diagnostic::user(code::USAGE, "workers that share a GPU cannot measure: --jobs exceeds the GPUs");
-        return Err(Failure::diagnostic(exit::USAGE, &diagnostic.note("leave --jobs out")));
-    }
     let loaded = session::load_all(args, devices.target)?;
     let (files, fingerprint, total) = (loaded.files, loaded.fingerprint, loaded.cases.len());
     let chosen = session::choose(args, loaded.cases, &devices.history)?;

@@ -58,6 +58,7 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: 
         worker_exe: "/proc/self/exe".into(),
         work_dir: store.work_dir(),
         stop: stop_flag(),
+        nvml: devices.nvml.clone(),
     }
 }
 
@@ -76,6 +77,7 @@ pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History) -> Policy {
         // To accept what varies more is to learn it anew.
         learnt: if args.output.bless { BTreeMap::new() } else { history.determinism() },
         devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
+        slots: plan.slots.clone(),
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) struct View<'a> {
     alike: Vec<Seen>,
     /// Codes with which slots refused their device.
     refused: Vec<String>,
+    retired: Vec<String>,
 }
 
 /// What is left when the run is over.
@@ -30,6 +31,8 @@ pub(super) struct Closing {
     pub(super) rows: Vec<Row>,
     pub(super) alike: Vec<Seen>,
     pub(super) refused: Vec<String>,
+    /// Slots that were given up, and why.
+    pub(super) retired: Vec<String>,
     /// Earlier failures that were not run again.
     pub(super) outstanding: Vec<String>,
 }
@@ -47,6 +50,7 @@ impl<'a> View<'a> {
             rows: Vec::new(),
             alike: Vec::new(),
             refused: Vec::new(),
+            retired: Vec::new(),
         }
     }
 
@@ -74,11 +78,18 @@ impl<'a> View<'a> {
                 self.store.append("worker", &fields);
                 self.progress.idle(slot, "");
             }
+            Event::Record { kind, fields, say } => {
+                self.store.append(kind, &fields);
+                if let Some(line) = say {
+                    self.progress.say(&line);
+                }
+            }
             Event::Retired { slot, code, reason } => {
                 let label = self.label(slot).to_string();
                 self.store
                     .append("slot", &json!({ "event": "retired", "slot": label, "code": code, "reason": reason }));
                 self.progress.say(&format!("{label} takes no more cases: {reason}"));
+                self.retired.push(format!("{label}: {reason}"));
                 self.refused.push(code);
             }
         }
@@ -163,6 +174,7 @@ impl<'a> View<'a> {
             rows: self.rows,
             alike: self.alike,
             refused: self.refused,
+            retired: self.retired,
             outstanding: Vec::new(),
         }
     }

@@ -1,0 +1,294 @@
+//! Runs over many GPUs without one: a file plays NVML, cases run on the
+//! simulator. What is lost, busy, sick or mislabelled must cost no case its
+//! verdict, and must be said.
+
+mod place;
+
+use place::{Place, check};
+use serde_json::Value;
+
+/// A place with `cases` cases, and a machine that the text plays.
+fn played(name: &str, cases: usize, machine: &str) -> Place {
+    let place = Place::empty(name);
+    let sizes: Vec<String> = (1..=cases).map(|size| size.to_string()).collect();
+    let text = format!(
+        "---\nversion = 1\nsuite = \"PlayedTest\"\nabout = \"why\"\n[axes]\nm = [{}]\n---\nfusion @add(%x: f32[?]) {{\n  %0 = add %x, %x\n  return %0\n}}\n; inputs: x = normal[$m]\n; sim: schedules (lockstep)\n",
+        sizes.join(", ")
+    );
+    place.file("cases/add.fuse", &text);
+    place.file("machine.toml", machine);
+    place
+}
+
+fn gpus(count: usize) -> String {
+    "[[gpu]]\n".repeat(count)
+}
+
+const PLAIN: [&str; 4] = ["--nvml", "machine.toml", "--format", "plain"];
+
+#[track_caller]
+fn check_run(place: &Place, args: &[&str], exit: i32, parts: &[&str]) {
+    let args: Vec<&str> = args.iter().chain(&PLAIN).copied().collect();
+    check(place, &args, exit, parts);
+}
+
+fn kind<'r>(records: &'r [Value], kind: &str) -> Vec<&'r Value> {
+    records.iter().filter(|record| record["k"] == kind).collect()
+}
+
+/// Every case has exactly one verdict, and it is this one.
+#[track_caller]
+fn check_verdicts(records: &[Value], cases: usize, verdict: &str) {
+    let mut ids: Vec<&str> = kind(records, "verdict").iter().filter_map(|record| record["case_id"].as_str()).collect();
+    assert!(kind(records, "verdict").iter().all(|record| record["verdict"] == verdict), "{records:#?}");
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), kind(records, "verdict").len()), (cases, cases));
+}
+
+#[test]
+fn the_quietest_gpus_are_taken_and_reasons_are_given() {
+    let machine = "[[gpu]]\nprocs = [{ pid = 4242, memory = \"3GiB\" }]\n[[gpu]]\n[[gpu]]\ncompute_mode = \"Prohibited\"\n[[gpu]]\ntemp = 70\n";
+    let place = played("selection", 4, machine);
+    let parts = [
+        "GPU 1 Played GPU GPU-00000000-0000-0000-0000-000000000001: taken, no process",
+        "GPU 3 Played GPU GPU-00000000-0000-0000-0000-000000000003: taken",
+        "GPU 0 Played GPU GPU-00000000-0000-0000-0000-000000000000: not needed: process 4242 with 3.0 GiB",
+        "GPU 2 Played GPU GPU-00000000-0000-0000-0000-000000000002: refused: its compute mode forbids",
+        "4 passed, 0 failed, 0 skipped",
+    ];
+    check_run(&place, &["--gpus", "2"], 0, &parts);
+    let records = place.records();
+    let mut slots: Vec<&str> = kind(&records, "worker").iter().filter_map(|record| record["slot"].as_str()).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    assert_eq!(slots, ["gpu1", "gpu3"]);
+    assert!(place.0.join("results/history/played-gpu/durations.csv").is_file());
+    check_run(&place, &["--gpus", "3", "--gpu-policy", "idle"], 21, &["E0501", "refused: process 4242", "--sim 3"]);
+    let named = ["--gpus", "GPU-00000000-0000-0000-0000-000000000000", "--workers-per-gpu", "2"];
+    check_run(&place, &named, 0, &["2 worker processes on 1 GPU(s)", "gpu0.1"]);
+    check_run(&place, &["--gpus", "GPU-ffff"], 21, &["there is no GPU-ffff"]);
+    check_run(&place, &[], 0, &["taken, no process"]);
+}
+
+#[test]
+fn a_gpu_that_is_lost_has_its_cases_finished_by_the_others() {
+    let events = "[[event]]\ngpu = 2\nafter_cases = 3\nxid = 79\nlost = true\n";
+    let place = played("lost", 40, &(gpus(4) + events));
+    let parts = ["gpu2: Xid 79, the GPU fell off the bus", "warning: gpu2: ", "40 passed, 0 failed, 0 skipped"];
+    check_run(&place, &["--gpus", "4"], 0, &parts);
+    let records = place.records();
+    check_verdicts(&records, 40, "pass");
+    let retired: Vec<&Value> = kind(&records, "slot").into_iter().filter(|r| r["event"] == "retired").collect();
+    assert_eq!((retired.len(), &retired[0]["code"]), (1, &Value::from("infra.gpu_lost")));
+    // Nothing ran there afterwards.
+    let lost = kind(&records, "xid")[0]["t_run_ns"].as_u64().expect("a time");
+    let after = |record: &&&Value| {
+        record["gpu_uuid"] == "GPU-00000000-0000-0000-0000-000000000002"
+            && record["start_ns"].as_u64().is_some_and(|start| start > lost)
+    };
+    assert_eq!(kind(&records, "attempt").iter().filter(after).count(), 0);
+}
+
+#[test]
+fn a_case_that_runs_while_its_gpu_is_lost_runs_again_elsewhere() {
+    let lost =
+        "[[event]]\nat = \"__fault.slow*\"\nlost = true\n[[event]]\ngpu = 1\nat = \"__fault.slow*\"\nlost = true\n";
+    let ecc = "[[event]]\nat = \"__fault.slow*\"\nxid = 94\n[[event]]\ngpu = 1\nat = \"__fault.slow*\"\nxid = 94\n";
+    let args = ["--gpus", "2", "--with-faults", "--filter", "__fault.slow*:PlayedTest.*"];
+    // Each GPU is lost as soon as the case begins there.
+    let place = played("in-flight", 2, &(gpus(2) + lost));
+    check_run(&place, &args, 20, &["INFRA", "infra.gpu_lost", "2 passed, 1 failed, 0 skipped"]);
+    // Each GPU reports an error once; then the case runs through, and nothing is held against it.
+    let place = played("ecc", 2, &(gpus(2) + ecc));
+    check_run(&place, &args, 0, &["Xid 94, contained ECC error", "3 passed, 0 failed, 0 skipped"]);
+    let records = place.records();
+    check_verdicts(&records, 3, "pass");
+    let slow = |record: &&&Value| record["case_id"].as_str().is_some_and(|id| id.starts_with("__fault"));
+    let attempts: Vec<(&str, &Value)> = kind(&records, "attempt")
+        .iter()
+        .filter(slow)
+        .map(|record| (record["outcome"].as_str().unwrap_or_default(), &record["gpu_uuid"]))
+        .collect();
+    assert_eq!(
+        attempts.iter().map(|a| a.0).collect::<Vec<_>>(),
+        ["infra.ecc_uncorrectable", "infra.ecc_uncorrectable", "pass"]
+    );
+    assert_ne!(attempts[0].1, attempts[1].1);
+}
+
+#[test]
+fn with_no_gpu_left_the_rest_is_the_machines_fault() {
+    let events = "[[event]]\nafter_cases = 1\nlost = true\n[[event]]\ngpu = 1\nafter_cases = 1\nlost = true\n";
+    let place = played("none-left", 12, &(gpus(2) + events));
+    let parts = ["INFRA", "infra.gpu_lost", "no worker was left to run it"];
+    check_run(&place, &["--gpus", "2"], 20, &parts);
+    let records = place.records();
+    assert_eq!(kind(&records, "verdict").len(), 12);
+    let infra = kind(&records, "verdict").iter().filter(|record| record["verdict"] == "infra").count();
+    assert!((8..=11).contains(&infra), "{infra}");
+}
+
+#[test]
+fn a_sick_gpu_is_retired_after_two_canaries() {
+    let machine = "[[gpu]]\n[[gpu]]\nbad_canaries = 9\n[[gpu]]\n[[event]]\ngpu = 1\nafter_cases = 1\nxid = 63\n";
+    let place = played("canary", 24, machine);
+    let parts = [
+        "gpu1: the canary failed (the result has checksum",
+        "gpu1: its canary failed 2 times",
+        "24 passed, 0 failed, 0 skipped",
+    ];
+    check_run(&place, &["--gpus", "3"], 0, &parts);
+    let records = place.records();
+    check_verdicts(&records, 24, "pass");
+    let canaries: Vec<&Value> = kind(&records, "health").into_iter().filter(|r| r["event"] == "canary").collect();
+    assert_eq!(canaries.len(), 2, "{canaries:#?}");
+    assert!(canaries.iter().all(|record| record["canary"] == "failed" && record["device"] == "gpu1"));
+}
+
+#[test]
+fn a_crash_is_followed_by_a_canary_and_a_well_gpu_goes_on() {
+    let place = played("crash", 3, &gpus(1));
+    let args = ["--gpus", "1", "--with-faults", "--filter", "__fault.segv:PlayedTest.*", "--retries", "1"];
+    check_run(&place, &args, 103, &["3 passed, 1 failed, 0 skipped"]);
+    let records = place.records();
+    let told: Vec<(&str, &str)> = kind(&records, "health")
+        .iter()
+        .map(|r| (r["event"].as_str().unwrap_or_default(), r["canary"].as_str().unwrap_or_default()))
+        .collect();
+    assert_eq!(told[..2], [("death", ""), ("canary", "ok")]);
+}
+
+/// The only Xid of a run: how it is attributed, to which cases.
+fn xid(records: &[Value]) -> (&str, Vec<&str>) {
+    let xids = kind(records, "xid");
+    assert_eq!(xids.len(), 1, "{xids:#?}");
+    let cases = xids[0]["cases"].as_array().expect("cases");
+    let cases = cases.iter().filter_map(|case| case["case_id"].as_str()).collect();
+    (xids[0]["attribution"].as_str().unwrap_or_default(), cases)
+}
+
+#[test]
+fn an_xid_belongs_to_the_case_that_ran_or_to_one_of_several() {
+    let events = "[[event]]\nat = \"__fault.slow*\"\nxid = 31\n";
+    let place = played("xid", 1, &(gpus(1) + events));
+    let alone = ["--gpus", "1", "--with-faults", "--filter", "__fault.slow*"];
+    check_run(&place, &alone, 0, &["gpu0: Xid 31, memory page fault, by __fault.slow=300"]);
+    let records = place.records();
+    assert_eq!(xid(&records), ("exact", vec!["__fault.slow=300"]));
+    let attempt = kind(&records, "attempt")[0];
+    assert_eq!(attempt["outcome"], "pass");
+    assert!(attempt["detail"].as_str().is_some_and(|detail| detail.contains("Xid 31")), "{attempt:#}");
+    // Two workers that run something at the same time.
+    place.file("machine.toml", &(gpus(1) + "[[event]]\nrunning = 2\nxid = 31\n"));
+    let two = [
+        "--gpus",
+        "1",
+        "--workers-per-gpu",
+        "2",
+        "--with-faults",
+        "--filter",
+        "__fault.late*:__fault.sleep",
+        "--timeout",
+        "6s",
+        "--grace",
+        "100ms",
+        "--retries",
+        "0",
+    ];
+    check_run(&place, &two, 103, &["(several workers share the GPU)"]);
+    let records = place.records();
+    let (how, mut cases) = xid(&records);
+    cases.sort_unstable();
+    assert_eq!((how, cases), ("ambiguous", vec!["__fault.late=60000", "__fault.sleep"]));
+}
+
+#[test]
+fn a_worker_that_sees_another_gpu_is_not_used() {
+    let machine = "[[gpu]]\n[[gpu]]\nseen_as = \"GPU-99999999-0000-0000-0000-000000000000\"\n";
+    let place = played("pinning", 6, machine);
+    let parts = ["CUDA shows it GPU-99999999", "warning: gpu1", "6 passed, 0 failed, 0 skipped"];
+    check_run(&place, &["--gpus", "2"], 0, &parts);
+    assert!(kind(&place.records(), "slot").iter().any(|record| record["code"] == "infra.driver"));
+    let alone = ["--gpus", "GPU-00000000-0000-0000-0000-000000000001"];
+    check_run(&place, &alone, 20, &["infra.driver", "0 passed, 6 failed"]);
+}
+
+/// Spans of the attempts at measured cases and at all others, on one GPU.
+fn spans(records: &[Value], perf: bool) -> Vec<(u64, u64)> {
+    let of = |record: &&Value| record["case_id"].as_str().is_some_and(|id| id.contains("perf_") == perf);
+    let span = |record: &Value| {
+        let start = record["start_ns"].as_u64()?;
+        Some((start, start + record["dur_ns"].as_u64()?))
+    };
+    kind(records, "attempt").into_iter().filter(of).filter_map(span).collect()
+}
+
+#[test]
+fn a_measured_case_has_its_gpu_alone() {
+    let place = played("alone", 20, &gpus(1));
+    let text = "---\nversion = 1\nsuite = \"PlayedTest\"\nabout = \"why\"\n[axes]\nm = [64, 65, 66, 67]\n---\nfusion @perf_add(%x: f32[?]) {\n  %0 = add %x, %x\n  return %0\n}\n; inputs: x = normal[$m]\n; perf: bytes 512\n";
+    place.file("cases/perf.fuse", text);
+    check_run(&place, &["--gpus", "1", "--workers-per-gpu", "3"], 0, &["24 passed, 0 failed, 0 skipped"]);
+    let records = place.records();
+    let (alone, others) = (spans(&records, true), spans(&records, false));
+    assert_eq!((alone.len(), others.len()), (4, 20));
+    for (i, (start, end)) in alone.iter().enumerate() {
+        let rest = others.iter().chain(alone.iter().enumerate().filter(|(k, _)| *k != i).map(|(_, span)| span));
+        for (from, to) in rest {
+            assert!(to <= start || from >= end, "{start}-{end} and {from}-{to}");
+        }
+    }
+}
+
+#[test]
+fn cases_go_to_the_gpu_that_fits_them() {
+    let place = played("fits", 6, "[[gpu]]\narch = 80\n[[gpu]]\narch = 90\n");
+    let text = |arch: u32, name: &str| {
+        format!(
+            "---\nversion = 1\nsuite = \"PlayedTest\"\nabout = \"why\"\n[require]\narch = {arch}\n---\nfusion @{name}(%x: f32[3]) {{\n  %0 = add %x, %x\n  return %0\n}}\n; inputs: x = normal[3]\n"
+        )
+    };
+    place.file("cases/new.fuse", &text(90, "new"));
+    place.file("cases/newer.fuse", &text(100, "newer"));
+    let parts = ["needs compute capability 100, the device has 80; needs compute capability 100, the device has 90"];
+    check_run(&place, &["--gpus", "2"], 0, &[parts[0], "7 passed, 0 failed, 1 skipped"]);
+    let records = place.records();
+    let new: Vec<&Value> =
+        kind(&records, "attempt").into_iter().filter(|record| record["case_id"] == "PlayedTest.new").collect();
+    assert_eq!(new.len(), 1);
+    assert_eq!(new[0]["gpu_uuid"], "GPU-00000000-0000-0000-0000-000000000001");
+}
+
+#[test]
+fn nvml_may_fail_and_strangers_may_come() {
+    let events = "[[event]]\nafter_cases = 1\nprocs = [{ pid = 4242, memory = \"3GiB\" }]\nxid = 63\n[[event]]\nafter_cases = 3\nnvml = \"the driver went away\"\n";
+    let place = played("blind", 12, &(gpus(1) + events));
+    let parts = ["NVML does not answer any more (the driver went away)", "12 passed, 0 failed, 0 skipped"];
+    check_run(&place, &["--gpus", "1"], 0, &parts);
+    let records = place.records();
+    assert!(kind(&records, "health").iter().any(|record| record["event"] == "blind"));
+}
+
+#[test]
+fn the_doctor_fits_a_terminal_and_speaks_json() {
+    let place = played(
+        "doctor",
+        1,
+        "[[gpu]]\nprocs = [{ pid = 4242, memory = \"3GiB\" }]\n[[gpu]]\nlost = \"the GPU is lost\"\n",
+    );
+    let (code, text) = place.run(&["doctor", "--nvml", "machine.toml"]);
+    assert_eq!(code, 0, "{text}");
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+    }
+    for part in ["played by a file", "process 4242: 3.0 GiB", "cannot be used: the GPU is lost", "sanitizers", "Xids"] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let (code, json) = place.run(&["doctor", "--nvml", "machine.toml", "--format", "json"]);
+    let json: Value = serde_json::from_str(&json).expect("a document");
+    assert_eq!((code, json["gpus"].as_array().map(Vec::len)), (0, Some(2)));
+    let features = json["features"].as_array().expect("features");
+    assert!(features.iter().any(|feature| feature["name"] == "GPUs" && feature["ready"] == true));
+    check(&place, &["--nvml", "nowhere.toml", "--gpus", "1"], 2, &["E0509", "nowhere.toml"]);
+}
