@@ -13,6 +13,7 @@ mod flakes;
 mod fmt;
 mod import;
 mod list;
+mod quarantine;
 mod run;
 mod session;
 mod show;

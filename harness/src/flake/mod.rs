@@ -18,6 +18,7 @@ pub(crate) mod factors;
 pub(crate) mod hunt;
 pub(crate) mod hunter;
 pub(crate) mod minimize;
+pub(crate) mod quarantine;
 mod rng;
 pub(crate) mod rule;
 pub(crate) mod trials;

@@ -192,6 +192,12 @@ impl Source for Trials {
         let lost = matches!(outcome.verdict, Verdict::Crash | Verdict::Hang) || result.death.is_some();
         let last = running.next + 1 == running.steps.len();
         running.strikes = 0;
+        // A worker that was replaced in the middle has not run what came before.
+        if result.position != running.next as u64 {
+            let at = running.next.saturating_sub(1);
+            self.end(state, slot, Ending::Early(at, "worker replaced".into()));
+            return Settled::Noted;
+        }
         match outcome.verdict {
             Verdict::Infra => self.end(state, slot, Ending::Spoiled(outcome.outcome.clone())),
             Verdict::Skip if last => self.end(state, slot, Ending::Spoiled(outcome.outcome.clone())),

@@ -38,6 +38,9 @@ pub(super) struct Hygiene {
     status: Status,
 }
 
+/// Signals 32 and 33, which the C library takes for itself with its first thread.
+const OF_THREADS: u64 = 3 << 31;
+
 /// Lines of `/proc/thread-self/status` that a case must not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Status {
@@ -128,7 +131,11 @@ impl Status {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             value.unwrap_or_default().trim().to_string()
         };
-        Self { umask: field("Umask"), signals: ["SigBlk", "SigIgn", "SigCgt"].map(field) }
+        let mask = |name: &str| match u64::from_str_radix(&field(name), 16) {
+            Ok(mask) => format!("{:016x}", mask & !OF_THREADS),
+            Err(_) => String::new(),
+        };
+        Self { umask: field("Umask"), signals: ["SigBlk", "SigIgn", "SigCgt"].map(mask) }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The commands: words, operands, help and what each calls.
 
-use super::super::{Failure, check, compile, doctor, explain, flakes, fmt, import, list, run as runs, show};
+use super::super::{
+    Failure, check, compile, doctor, explain, flakes, fmt, import, list, quarantine, run as runs, show,
+};
 use super::model::Args;
 
 /// What to do.
@@ -110,6 +112,13 @@ pub(super) const COMMANDS: &[Row] = &[
         NONE,
         "run the cases of a dead worker again, and find those to blame",
         flakes::replay,
+    ),
+    row(
+        "quarantine",
+        Command::Quarantine,
+        ("list | add ID | rm ID", 1, 2),
+        "known failures that do not gate, until a date",
+        quarantine::quarantine,
     ),
     row("why", Command::Why, ("CASE", 1, 1), "which condition changes the failure rate of a case", flakes::why),
     row("list", Command::List, NONE, "print the ids of the selected cases, one a line", list::list),

@@ -7,6 +7,7 @@ use super::files::Files;
 use super::import::Import;
 use super::isolation::Isolation;
 use super::output::Output;
+use super::quarantine::Quarantine;
 use super::repeat::Repeat;
 use super::select::Select;
 use super::time::Time;
@@ -26,6 +27,7 @@ pub(crate) struct Args {
     pub(crate) output: Output,
     pub(crate) files: Files,
     pub(crate) import: Import,
+    pub(crate) quarantine: Quarantine,
     /// As given, for the record.
     pub(crate) argv: Vec<String>,
     /// Options set from the environment, as `NAME=value`, for the record.

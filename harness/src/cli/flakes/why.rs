@@ -17,6 +17,7 @@ use crate::flake::rule::Tally;
 use crate::flake::trials::{Ending, Step, with_trials};
 use crate::proto::Knobs;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
@@ -203,6 +204,8 @@ struct Done {
     /// With only what is needed, and with nothing.
     enough: Option<(Tally, Vec<String>)>,
     trials: u64,
+    /// Trials that did not come to the case, by what happened.
+    unfinished: BTreeMap<String, u64>,
     gave_up: Option<&'static str>,
 }
 
@@ -285,11 +288,12 @@ impl Sweep<'_> {
 
     fn sweep(&mut self, base: &Setting, count: Option<u64>, done: &mut Done) -> Option<()> {
         self.log.progress.say("as it failed");
-        while match count {
-            Some(count) => done.base.runs() < count,
-            None => done.base.runs() < BASE_LEAST || done.base.failures < BASE_FAILURES && done.base.runs() < BASE_MOST,
-        } {
-            let more = count.map_or(BASE_LEAST, |count| count - done.base.runs());
+        // A trial that does not come to its end counts for nothing, but ends this too.
+        let most = count.unwrap_or(BASE_MOST);
+        while done.trials < most
+            && (count.is_some() || done.base.runs() < BASE_LEAST || done.base.failures < BASE_FAILURES)
+        {
+            let more = count.unwrap_or(BASE_LEAST).min(most - done.trials);
             let (tally, by_device) = self.measure(base, more, done)?;
             done.base =
                 Tally { failures: done.base.failures + tally.failures, passes: done.base.passes + tally.passes };
@@ -372,10 +376,10 @@ impl Sweep<'_> {
                         tally.add(failed);
                     }
                 }
-                Ending::Early(..) | Ending::Spoiled(_) => {}
+                Ending::Early(_, why) | Ending::Spoiled(why) => *done.unfinished.entry(why).or_default() += 1,
             }
         }
-        (tally.runs() > 0).then_some((tally, by_device))
+        Some((tally, by_device))
     }
 
     /// The plan of a setting, and the device of each of its slots. Its workers get
@@ -453,6 +457,9 @@ impl Done {
         }
         if self.base.failures == 0 {
             text.push_str("it did not fail under these conditions: name the run with --run, or hunt for it first\n");
+        }
+        for (what, count) in &self.unfinished {
+            let _ = writeln!(text, "{count} trials did not come to the case: {what}");
         }
         if let Some(why) = self.gave_up {
             let _ = writeln!(text, "the sweep is not complete: {why}");

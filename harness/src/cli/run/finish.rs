@@ -22,7 +22,7 @@ pub(super) fn finish(
     stopped: usize,
     started: Instant,
 ) -> u8 {
-    let Closing { summary, blessings, rows, alike, refused, retired, outstanding } = closing;
+    let Closing { summary, blessings, rows, alike, refused, retired, outstanding, mended } = closing;
     // Tables are derived from records: where there is no record, there is no row.
     if store.error().is_none() {
         let added = history.add(&store.id, store.commit(), &rows);
@@ -57,6 +57,11 @@ pub(super) fn finish(
     text.push_str(&summary.failures_text(|id| repro(args.command.word(), id, &again(args, devices))));
     for line in blessings.apply() {
         text.push_str(&format!("blessed {line}\n"));
+    }
+    if let Some(first) = mended.first() {
+        let more = if mended.len() > 1 { " ..." } else { "" };
+        let what = "passed although in quarantine: harness quarantine list shows why they are there";
+        text.push_str(&format!("{} {what}: {first}{more}\n", mended.len()));
     }
     if let Some(first) = outstanding.first() {
         let more = if outstanding.len() > 1 { " ..." } else { "" };

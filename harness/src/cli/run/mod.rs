@@ -19,6 +19,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let devices = devices::resolve(args)?;
     let loaded = session::load_all(args, devices.target)?;
     let (files, fingerprint, total) = (loaded.files, loaded.fingerprint, loaded.cases.len());
+    let quarantine = session::quarantine(args, &loaded.cases, devices.target)?;
     let chosen = session::choose(args, loaded.cases, &devices.history)?;
     let (mut cases, skipped) = setup::split_required(chosen.cases, &devices);
     let results = session::results_dir(args);
@@ -29,7 +30,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let ids = cases.iter().map(|case| &case.id).chain(skipped.iter().map(|conclusion| &conclusion.case.id));
     store.append("selected", &json!({ "ids": ids.collect::<Vec<_>>() }));
     let plan = setup::plan(args, &devices, cases.len(), &store);
-    let policy = setup::policy(args, &plan, &history);
+    let policy = setup::policy(args, &plan, &history, quarantine.clone());
     let labels: Vec<String> = plan.slots.iter().map(|slot| slot.label.clone()).collect();
     let source: Box<dyn Source> = match args.devices.cross {
         true => Box::new(Cross::new(&cases, policy, &labels)),
@@ -44,7 +45,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
         cases.len() + skipped.len(),
         args.repeat.seed
     ));
-    let mut view = View::new(args, &plan, &mut store, progress);
+    let mut view = View::new(args, &plan, &mut store, progress, quarantine);
     for conclusion in skipped {
         view.concluded(conclusion);
     }

@@ -3,6 +3,7 @@
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
+use crate::flake::quarantine::Quarantine;
 use crate::record::{Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
 use crate::verdict::{Outcome, Verdict};
@@ -17,6 +18,9 @@ pub(super) struct View<'a> {
     summary: Summary,
     blessings: Blessings,
     rows: Vec<Row>,
+    quarantine: Quarantine,
+    /// Cases in quarantine that passed.
+    mended: Vec<String>,
     /// How alike the results of cases were that passed, or that are accepted.
     alike: Vec<Seen>,
     /// Codes with which slots refused their device.
@@ -30,6 +34,8 @@ pub(super) struct Closing {
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
     pub(super) alike: Vec<Seen>,
+    /// Cases in quarantine that passed.
+    pub(super) mended: Vec<String>,
     pub(super) refused: Vec<String>,
     /// Slots that were given up, and why.
     pub(super) retired: Vec<String>,
@@ -38,7 +44,13 @@ pub(super) struct Closing {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(args: &'a Args, plan: &'a RunPlan, store: &'a mut RunStore, progress: Progress) -> Self {
+    pub(super) fn new(
+        args: &'a Args,
+        plan: &'a RunPlan,
+        store: &'a mut RunStore,
+        progress: Progress,
+        quarantine: Quarantine,
+    ) -> Self {
         let (summary, blessings) = (Summary::default(), Blessings::default());
         Self {
             args,
@@ -48,6 +60,8 @@ impl<'a> View<'a> {
             summary,
             blessings,
             rows: Vec::new(),
+            quarantine,
+            mended: Vec::new(),
             alike: Vec::new(),
             refused: Vec::new(),
             retired: Vec::new(),
@@ -158,6 +172,9 @@ impl<'a> View<'a> {
             "case_file": written,
         });
         self.store.append("verdict", &fields);
+        if *verdict == Verdict::Pass && self.quarantine.entry(&case.id).is_some() {
+            self.mended.push(case.id.clone());
+        }
         self.summary.add(&conclusion, written);
         self.progress.concluded(&conclusion);
         let ran = conclusion.result.slot != usize::MAX;
@@ -173,6 +190,7 @@ impl<'a> View<'a> {
             blessings: self.blessings,
             rows: self.rows,
             alike: self.alike,
+            mended: self.mended,
             refused: self.refused,
             retired: self.retired,
             outstanding: Vec::new(),
