@@ -31,6 +31,15 @@ pub(crate) fn show_seconds(ns: u64) -> String {
     }
 }
 
+/// A short duration for people: `150 us`, `26.1 ms`, `1.23 s`, `2 m 05 s`.
+pub(crate) fn show_time(ns: u64) -> String {
+    match ns as f64 {
+        t if t < 1e6 => format!("{:.0} us", t / 1e3),
+        t if t < 1e9 => format!("{:.1} ms", t / 1e6),
+        _ => show_seconds(ns),
+    }
+}
+
 /// An amount of memory for people.
 pub(crate) fn show_bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];

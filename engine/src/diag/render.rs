@@ -3,6 +3,9 @@
 use super::{Diagnostic, Span};
 use std::fmt::Write;
 
+/// Characters of a source line that are shown.
+const LINE: usize = 160;
+
 /// `file:line:col`, the message, the source line with a caret for each label,
 /// and the notes. `first_line` is the line number of the first line of
 /// `source` in its file (a case file's fusion starts after its front matter).
@@ -18,6 +21,8 @@ pub fn render(diagnostic: &Diagnostic, file: &str, source: &str, first_line: usi
             .get(label.span.start as usize..label.span.end as usize)
             .map_or(1, |s| s.lines().next().map_or(1, |first| first.chars().count().max(1)));
         let _ = writeln!(out, "{pad}--> {file}:{number}:{}", column + 1);
+        let (text, column) = clipped(text, column);
+        let width = width.min(text.chars().count().saturating_sub(column).max(1));
         let _ = writeln!(out, "{pad} |\n{number} | {text}");
         let _ = writeln!(out, "{pad} | {}{} {}", " ".repeat(column), "^".repeat(width), label.text);
     }
@@ -25,6 +30,26 @@ pub fn render(diagnostic: &Diagnostic, file: &str, source: &str, first_line: usi
         let _ = writeln!(out, "  note: {note}");
     }
     out
+}
+
+/// What of a line is shown: all of it, or what surrounds the column, and the
+/// column in that. A control character of the source is never printed; another
+/// character takes its place, so that carets stay where they belong.
+fn clipped(line: &str, column: usize) -> (String, usize) {
+    let shown = |c: char| match c {
+        '\t' => ' ',
+        c if c.is_control() => char::REPLACEMENT_CHARACTER,
+        c => c,
+    };
+    let count = line.chars().count();
+    if count <= LINE {
+        return (line.chars().map(shown).collect(), column);
+    }
+    let from = column.saturating_sub(LINE / 2).min(count - LINE);
+    let dots = if from > 0 { "..." } else { "" };
+    let more = if from + LINE < count { "..." } else { "" };
+    let text: String = line.chars().skip(from).take(LINE).map(shown).collect();
+    (format!("{dots}{text}{more}"), column - from + dots.len())
 }
 
 /// Zero-based line and column (in characters) of a span's start, and its line.
@@ -44,6 +69,17 @@ fn locate(source: &str, span: Span) -> (usize, usize, &str) {
 mod tests {
     use super::*;
     use crate::diag::code;
+
+    #[test]
+    fn long_lines_are_clipped_and_control_characters_replaced() {
+        let source = format!("{}\u{1b}bad{}", "x".repeat(100_000), "y".repeat(100_000));
+        let diagnostic =
+            Diagnostic::user(code::UNKNOWN_OP, "unknown").label(Span { start: 100_001, end: 200_004 }, "here");
+        let text = render(&diagnostic, "a.fuse", &source, 0);
+        assert!(text.len() < 1000 && !text.contains('\u{1b}') && text.contains("\u{fffd}bady"), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[3].chars().position(|c| c == 'b'), lines[4].chars().position(|c| c == '^'), "{text}");
+    }
 
     #[test]
     fn arrow_points_at_the_guilty_word() {

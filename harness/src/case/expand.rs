@@ -4,6 +4,7 @@ use super::directive::{self, Raw};
 use super::header::{self, Axis, Header};
 use super::model::Case;
 use super::source::{Bindings, CaseError, Fault, Source, Text, variable};
+use engine::diag::code::CASE_LIMIT;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -11,6 +12,10 @@ use std::ops::Range;
 pub const MAX_IDS_PER_FILE: usize = 4096;
 /// Bytes of all cases of one file after substitution.
 const MAX_EXPANDED_BYTES: usize = 64 << 20;
+/// Fusions of one file, hidden ones with them.
+const MAX_BLOCKS: usize = MAX_IDS_PER_FILE;
+/// Mistakes of one file that are told.
+pub(super) const MAX_FAULTS: usize = 100;
 /// Runs of one case on the simulator.
 const MAX_SIM_RUNS: usize = 64;
 /// Characters of an id.
@@ -44,8 +49,21 @@ impl Block {
 pub(crate) fn expand(source: &Source, target: Target) -> (Vec<Case>, Vec<CaseError>) {
     let mut faults = Vec::new();
     let cases = expand_file(source, target, &mut faults);
+    (cases, told(source, faults))
+}
+
+/// The first mistakes of a file, each once; the rest are counted.
+pub(super) fn told(source: &Source, faults: impl IntoIterator<Item = Fault>) -> Vec<CaseError> {
     let unique: BTreeSet<CaseError> = faults.into_iter().map(|fault| source.error(fault)).collect();
-    (cases, unique.into_iter().collect())
+    let count = unique.len();
+    // A limit explains the others, wherever it stands.
+    let (limits, others): (Vec<_>, Vec<_>) = unique.into_iter().partition(|error| error.code == CASE_LIMIT.0);
+    let mut errors: Vec<CaseError> = limits.into_iter().chain(others).take(MAX_FAULTS).collect();
+    if count > MAX_FAULTS {
+        let message = format!("the file has more mistakes: the first {MAX_FAULTS} of at least {count} are shown");
+        errors.push(source.error(Fault::limit(0, message).note("mend these first")));
+    }
+    errors
 }
 
 fn expand_file(source: &Source, target: Target, faults: &mut Vec<Fault>) -> Vec<Case> {
@@ -79,6 +97,9 @@ fn expand_file(source: &Source, target: Target, faults: &mut Vec<Fault>) -> Vec<
         bytes += points_bytes(&axes);
         if bytes <= MAX_EXPANDED_BYTES {
             for point in product(&axes) {
+                if faults.len() > MAX_FAULTS {
+                    return Vec::new();
+                }
                 let Some(case) = build(source, &header, pair, &point, faults) else { continue };
                 bytes += bytes_of(&case);
                 if bytes > MAX_EXPANDED_BYTES {
@@ -138,6 +159,11 @@ fn blocks(source: &Source, body: Range<usize>, faults: &mut Vec<Fault>) -> Vec<B
             if !names.insert(name.to_string()) {
                 faults.push(Fault::header(at, format!("the file has two fusions named `@{name}`")));
             }
+            if blocks.len() == MAX_BLOCKS {
+                let message = format!("the file has more than {MAX_BLOCKS} fusions");
+                faults.push(Fault::limit(at, message).note("split the file"));
+                return blocks;
+            }
             if let Some(last) = blocks.last_mut() {
                 last.range.end = at;
             }
@@ -189,9 +215,10 @@ type Pair<'b> = (&'b Block, Option<&'b Block>);
 
 /// A hidden fusion that nothing is the same as would never be looked at.
 fn check_twins_used(source: &Source, blocks: &[Block], faults: &mut Vec<Fault>) {
+    let twins: BTreeSet<&str> =
+        blocks.iter().filter_map(|block| twin(source, blocks, block)).map(|twin| twin.name.as_str()).collect();
     for block in blocks.iter().filter(|block| block.is_hidden()) {
-        let is_twin = |other: &Block| twin(source, blocks, other).is_some_and(|twin| twin.name == block.name);
-        if !blocks.iter().any(is_twin) {
+        if !twins.contains(block.name.as_str()) {
             let message = format!("`@{}` is no case, and no fusion is the same as it", block.name);
             faults.push(Fault::header(block.range.start, message).note("a name without `_` in front makes it a case"));
         }
@@ -231,7 +258,7 @@ fn points_bytes(axes: &[&Axis]) -> usize {
 }
 
 /// Bytes of the texts that each case has for itself.
-fn bytes_of(case: &Case) -> usize {
+pub(super) fn bytes_of(case: &Case) -> usize {
     let twin = case.same_as.as_ref().map_or(0, |same| same.text.len());
     case.id.len() + case.text.len() + twin + case.about.len() + case.tags.iter().map(String::len).sum::<usize>()
 }

@@ -18,13 +18,19 @@
 //! memory = "2GiB"
 //! ```
 
+use super::expand::MAX_IDS_PER_FILE;
 use super::model::Require;
 use super::source::{Bindings, Fault, suggest};
+use crate::escape::short;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 /// How many errors of one front matter are reported.
 const MAX_ERRORS: usize = 100;
+/// Axes of a file.
+const MAX_AXES: usize = 64;
+/// Characters of a tag.
+const MAX_TAG: usize = 60;
 
 type Entry<'a, 'i> = (&'a str, usize, &'a Spanned<DeValue<'i>>);
 
@@ -106,8 +112,8 @@ impl Reader<'_> {
             match key {
                 "version" => version = self.integer(value),
                 "suite" => header.suite = self.string(value).unwrap_or_default(),
-                "about" => header.about = self.string(value).unwrap_or_default(),
-                "tags" => header.tags = self.strings(value),
+                "about" => header.about = self.plain(value).unwrap_or_default(),
+                "tags" => header.tags = self.tags(value),
                 "axes" => header.axes = self.axes(value),
                 "sim" => header.sim_axes = self.axes(value),
                 "limits" => self.limits(value, &mut header),
@@ -162,6 +168,11 @@ impl Reader<'_> {
     fn axes(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<Axis> {
         let Some(table) = self.table(value) else { return Vec::new() };
         let mut axes = Vec::new();
+        if table.len() > MAX_AXES {
+            let message = format!("the file has {} axes, more than {MAX_AXES}", table.len());
+            self.faults.push(Fault::limit(self.at(value), message).note("split the file or its axes"));
+            return axes;
+        }
         for (key, offset, value) in self.entries(table) {
             let points = self.points(key, offset, value);
             axes.push(Axis { name: key.to_string(), offset, points });
@@ -176,6 +187,12 @@ impl Reader<'_> {
         };
         if items.is_empty() {
             self.fault(offset, format!("axis `{key}` has no values"));
+        }
+        if items.len() > MAX_IDS_PER_FILE {
+            let message =
+                format!("axis `{key}` has {} values, more than the {MAX_IDS_PER_FILE} ids of a file", items.len());
+            self.faults.push(Fault::limit(offset, message).note("split the file or its axes"));
+            return Vec::new();
         }
         let mut points: Vec<Bindings> = Vec::new();
         for item in items.iter() {
@@ -273,7 +290,13 @@ impl Reader<'_> {
                         }
                     }
                 }
-                "arch" => require.arch = self.integer(value).and_then(|v| u32::try_from(v).ok()),
+                "arch" => match self.integer(value) {
+                    Some(arch @ 1..=999) => require.arch = u32::try_from(arch).ok(),
+                    Some(arch) => {
+                        self.fault(self.at(value), format!("`arch = {arch}` is no compute capability such as 90"))
+                    }
+                    None => {}
+                },
                 "memory" => {
                     let text = self.string(value).unwrap_or_default();
                     require.memory = crate::units::bytes(&text);
@@ -306,6 +329,28 @@ impl Reader<'_> {
             self.fault(self.at(value), format!("expected a string, found {}", value.get_ref().type_str()));
         }
         text
+    }
+
+    /// A string without control characters: it is printed as it is.
+    fn plain(&mut self, value: &Spanned<DeValue<'_>>) -> Option<String> {
+        let text = self.string(value)?;
+        if let Some(c) = text.chars().find(|c| c.is_control() && *c != '\n') {
+            self.fault(self.at(value), format!("the text holds the control character {c:?}"));
+        }
+        Some(text)
+    }
+
+    /// Words to select by.
+    fn tags(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<String> {
+        let tags = self.strings(value);
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        for tag in &tags {
+            if tag.is_empty() || tag.len() > MAX_TAG || !tag.chars().all(legal) {
+                let message = format!("the tag `{}` is not up to {MAX_TAG} letters, digits and `_-.`", short(tag));
+                self.fault(self.at(value), message);
+            }
+        }
+        tags
     }
 
     fn strings(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<String> {

@@ -15,6 +15,8 @@ use super::source::{Fault, suggest};
 
 const DISTS: [&str; 8] = ["normal", "uniform", "randint", "arange", "full", "bernoulli", "special", "list"];
 const MAX_RANK: usize = 16;
+/// Inputs of one case.
+const MAX_INPUTS: usize = 4096;
 /// Elements of one generated tensor's storage: a typo must not take the machine's memory.
 const MAX_ELEMENTS: i64 = 1 << 32;
 
@@ -26,6 +28,11 @@ pub(crate) fn read(c: &mut Cursor<'_>, inputs: &mut Vec<(String, InputSpec)>) ->
         let name = c.word("the name of an input")?.to_string();
         if inputs.iter().any(|(other, _)| *other == name) {
             return Err(Fault::directive(at, format!("input `{name}` is given twice")));
+        }
+        if inputs.len() == MAX_INPUTS {
+            return Err(
+                Fault::limit(at, format!("the case has more than {MAX_INPUTS} inputs")).note("split the fusion")
+            );
         }
         c.expect("=")?;
         inputs.push((name, read_value(c)?));

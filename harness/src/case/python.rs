@@ -4,12 +4,12 @@
 //! of the file, the others for the definition above them.
 
 use super::directive;
+use super::expand::{MAX_FAULTS, told};
 use super::model::{Case, InputSpec};
 use super::source::{CaseError, Fault, Source, Text};
 use crate::import::{inputs_of, unique_names};
 use engine::diag::{Diagnostic, code};
 use engine::pydef::{Definition, read};
-use std::collections::BTreeSet;
 
 /// The suite of all such cases.
 const SUITE: &str = "Repro";
@@ -18,7 +18,9 @@ const SUITE: &str = "Repro";
 pub(super) fn expand(source: &Source) -> (Vec<Case>, Vec<CaseError>) {
     let definitions = match read(&source.text) {
         Ok(definitions) => definitions,
-        Err(errors) => return (Vec::new(), errors.iter().map(|error| placed(source, error)).collect()),
+        Err(errors) => {
+            return (Vec::new(), errors.iter().take(MAX_FAULTS).map(|error| placed(source, error)).collect());
+        }
     };
     let mut faults = Vec::new();
     let mut errors = Vec::new();
@@ -33,8 +35,9 @@ pub(super) fn expand(source: &Source) -> (Vec<Case>, Vec<CaseError>) {
     if errors.is_empty() {
         directives(source, &definitions, &mut cases, &mut faults);
     }
-    let unique: BTreeSet<CaseError> = faults.into_iter().map(|fault| source.error(fault)).chain(errors).collect();
-    (cases, unique.into_iter().collect())
+    errors.truncate(MAX_FAULTS);
+    errors.extend(told(source, faults));
+    (cases, errors)
 }
 
 /// A diagnostic of the reader at its place in the file.

@@ -4,6 +4,7 @@
 //! Invariant: every error of this module tree carries a byte offset into the
 //! *file*, also when it was found in substituted text.
 
+use crate::escape::escape;
 use engine::diag::{Code, code};
 
 /// Bytes of one case's text after substitution.
@@ -29,6 +30,8 @@ pub struct CaseError {
 impl std::fmt::Display for CaseError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { file, line, col, code, message, note } = self;
+        // All of them may hold what stands in the file, or is its name.
+        let (file, message, note) = (escape(file, ""), escape(message, "\n"), escape(note, "\n"));
         match line {
             0 => write!(f, "{file}: error[{code}]: {message}")?,
             _ => write!(f, "{file}:{line}:{col}: error[{code}]: {message}")?,

@@ -351,7 +351,7 @@ fn files_outside_and_oversized_are_refused() {
     assert_eq!(loaded.cases.len(), 1);
     expect![[r#"
         cases/link.fuse: error[E0405]: the file is a link that leaves the case folder
-          note: copy the file inside
+          note: copy what it points to inside
         cases/big.fuse: error[E0403]: the file has 1048577 bytes, more than 1048576
           note: split it
         cases/latin.fuse: error[E0401]: the file is not UTF-8 from byte 3 on

@@ -1,20 +1,102 @@
-//! `list`: the ids of the selected cases, one a line, and with
-//! `--about` why each exists.
+//! `list`: the selected cases as names, as a table or as JSON, with what
+//! earlier runs say about each.
 
-use super::args::Args;
+use super::args::{Args, Listing};
 use super::{Failure, devices, session};
-use crate::case::Case;
-use crate::exit;
+use crate::case::{Case, Require};
+use crate::escape::escape;
+use crate::select::{Last, Past};
+use crate::units::{show_bytes, show_time};
+use crate::{exit, report};
+use serde_json::{Value, json};
 
 pub(super) fn list(args: &Args) -> Result<u8, Failure> {
     // GPU sizes only when GPUs are asked for: listing must not depend on the machine.
-    let target = devices::target(args);
-    let cases = session::select(args, session::load_all(args, target)?.cases)?;
-    let line = |case: &Case| match args.output.about {
-        true => format!("{}  {}\n", case.id, case.about),
-        false => format!("{}\n", case.id),
+    let loaded = session::load_all(args, devices::target(args))?;
+    let chosen = session::choose(args, loaded.cases, session::history_name(args))?;
+    let text = match args.output.listing {
+        Listing::Usual | Listing::Names => chosen.cases.iter().map(|case| name(case, args.output.about)).collect(),
+        Listing::Table => table(&chosen.cases, &session::past(args, session::history_name(args)), args.output.about),
+        Listing::Json => json_text(&chosen.cases, &session::past(args, session::history_name(args))),
     };
-    let text: String = cases.iter().map(line).collect();
     super::print(&text);
+    // Standard output is for programs; why there is nothing on it, for people.
+    if chosen.cases.is_empty() {
+        chosen.notes.iter().for_each(|note| super::complain(note));
+    }
     Ok(exit::OK)
+}
+
+fn name(case: &Case, about: bool) -> String {
+    match about {
+        true => format!("{}  {}\n", case.id, escape(&case.about, "")),
+        false => format!("{}\n", case.id),
+    }
+}
+
+fn table(cases: &[Case], past: &Past, about: bool) -> String {
+    let row = |case: &Case| {
+        let last = past.last(&case.id);
+        let mut row = vec![
+            case.id.clone(),
+            escape(&case.tags.join(" "), "").into_owned(),
+            needs(&case.require),
+            last.map_or("never", |last| last.verdict().name()).to_string(),
+            last.and_then(|last| last.dur_ns).map_or("?".into(), show_time),
+        ];
+        if about {
+            row.push(escape(&case.about, "").into_owned());
+        }
+        row
+    };
+    let mut columns = vec!["case", "tags", "needs", "last", "expected"];
+    if about {
+        columns.push("about");
+    }
+    report::table(&columns, &cases.iter().map(row).collect::<Vec<_>>(), &[4])
+}
+
+/// Requirements in a few words; `-` for none.
+fn needs(require: &Require) -> String {
+    let mut words = Vec::new();
+    if !require.device.is_empty() {
+        words.push(escape(&require.device.join("|"), "").into_owned());
+    }
+    words.extend(require.arch.map(|arch| format!("arch>={arch}")));
+    words.extend(require.memory.map(|bytes| format!("mem>={}", show_bytes(bytes).replace(' ', ""))));
+    if words.is_empty() { "-".into() } else { words.join(" ") }
+}
+
+/// One array with an object a line.
+fn json_text(cases: &[Case], past: &Past) -> String {
+    let lines: Vec<String> = cases.iter().map(|case| entry(case, past).to_string()).collect();
+    format!("[\n{}\n]\n", lines.join(",\n"))
+}
+
+fn entry(case: &Case, past: &Past) -> Value {
+    let last = past.last(&case.id);
+    json!({
+        "id": case.id,
+        "suite": case.suite,
+        "name": case.name,
+        "tags": case.tags,
+        "about": case.about,
+        "file": case.file,
+        "line": case.line,
+        "inputs": case.inputs.len(),
+        "require": { "device": case.require.device, "arch": case.require.arch, "memory": case.require.memory },
+        "timeout_ms": case.timeout_ms,
+        "perf": case.perf.is_some(),
+        "refusal": !case.errors.is_empty(),
+        "unsupported": case.unsupported.is_some(),
+        "xfail": case.xfail.is_some(),
+        "quarantined": past.quarantined.contains(&case.id),
+        "last": last.map(verdict),
+        "expected_ns": last.and_then(|last| last.dur_ns),
+    })
+}
+
+/// A case's last run.
+pub(super) fn verdict(last: &Last) -> Value {
+    json!({ "verdict": last.verdict().name(), "outcome": last.outcome, "runs": last.runs })
 }

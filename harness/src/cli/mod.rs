@@ -13,6 +13,7 @@ mod flakes;
 mod fmt;
 mod import;
 mod list;
+mod plan;
 mod quarantine;
 mod run;
 mod session;
@@ -63,6 +64,11 @@ fn text(arguments: impl Iterator<Item = OsString>) -> Result<Vec<String>, Failur
         Failure::diagnostic(exit::USAGE, &Diagnostic::user(code::USAGE, message))
     };
     arguments.map(|word| word.into_string().map_err(not_text)).collect()
+}
+
+/// Says something beside what is printed, on standard error.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// Prints to standard output; a reader that went away is not an error.

@@ -31,12 +31,18 @@ pub(super) fn results_dir(args: &Args) -> PathBuf {
     args.output.results.clone().unwrap_or_else(|| root().join("results"))
 }
 
-/// All cases, or all errors of all files.
+/// Mistakes of case files that are printed.
+const SHOWN: usize = 200;
+
+/// All cases, or the errors of all files.
 pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
     let mut loaded = load(&cases_dir(args), target);
     if !loaded.errors.is_empty() {
-        let lines: Vec<String> = loaded.errors.iter().map(|error| format!("{error}\n")).collect();
-        let count = lines.len();
+        let lines: Vec<String> = loaded.errors.iter().take(SHOWN).map(|error| format!("{error}\n")).collect();
+        let count = match loaded.errors.len() {
+            count @ ..=SHOWN => count.to_string(),
+            count => format!("... {} more: {count}", count - SHOWN),
+        };
         let code = loaded.errors[0].code;
         let more = format!("`harness explain {code}` says more about the first");
         let text = format!("{}{count} error(s) in case files; nothing was run; {more}", lines.concat());
@@ -44,6 +50,10 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
     }
     if args.select.faults {
         loaded.cases.extend(fault::cases());
+        // Also one that needs a device of its own or has another parameter, if it is named.
+        let named = args.select.wanted.exact.iter().filter_map(|id| fault::named(id));
+        let missing: Vec<Case> = named.filter(|case| loaded.cases.iter().all(|other| other.id != case.id)).collect();
+        loaded.cases.extend(missing);
         // A class with another parameter, or once more: `__fault.flaky=0.01`, `__fault.pass@7`.
         let wanted = &args.select.wanted;
         let listed = wanted.listed.iter().flat_map(|list| list.ids.iter().map(|(_, id)| id));

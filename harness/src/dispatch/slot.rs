@@ -53,6 +53,15 @@ fn charged(death: &Death, running: &Job, ahead: &mut VecDeque<Job>) -> Option<Jo
     ahead.remove(at)
 }
 
+/// Why no later case may use a worker.
+fn spoilt_by(outcome: &Outcome) -> String {
+    match &outcome.cuda_error {
+        Some(error) if error.sticky => format!("poisoned by {}", error.name),
+        Some(error) => format!("tainted by {}", error.name),
+        None => format!("tainted by {}", outcome.outcome),
+    }
+}
+
 impl Slot<'_> {
     fn tell(&self, event: Event) {
         // The receiver lives as long as all slots; it only goes away on a panic.
@@ -211,8 +220,9 @@ impl Slot<'_> {
         };
         match attempt {
             Attempt::Ended(outcome, tainted) => {
+                let spoilt = tainted.then(|| spoilt_by(&outcome));
                 finish(&job, outcome, None, tainted);
-                self.keep(live, tainted, job.alone)
+                self.keep(live, spoilt, job.alone)
             }
             Attempt::Lost(outcome, death) => {
                 let reason = outcome.outcome.clone();
@@ -275,10 +285,10 @@ impl Slot<'_> {
     }
 
     /// The worker, unless it is to be replaced.
-    fn keep(&self, live: Worker, tainted: bool, alone: bool) -> Option<Worker> {
+    fn keep(&self, live: Worker, spoilt: Option<String>, alone: bool) -> Option<Worker> {
         let limit = self.plan.isolation.limit().min(self.plan.recycle.unwrap_or(u64::MAX));
         let reason = match live.cases_run {
-            _ if tainted => "tainted by a panic or a failed CUDA call".to_string(),
+            _ if spoilt.is_some() => spoilt.unwrap_or_default(),
             _ if alone => "the case was to run alone".into(),
             1 if limit == 1 => "one case a worker".into(),
             run if run >= limit => format!("{limit} cases a worker"),

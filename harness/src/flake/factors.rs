@@ -145,7 +145,7 @@ mod tests {
             Change::new("compile_threads", "4", "0", base, tally(0, 73)),
             Change::new("load", "off", "on", base, tally(12, 20)),
         ]);
-        assert_eq!(rows[0].words(), "compile_threads 4 -> 0: 61 % [47, 73] -> 0 % [0, 4.9], p = 1e-15 (corrected)");
+        assert_eq!(rows[0].words(), "compile_threads 4 -> 0: 61 % [47, 73] -> 0 % [0, 4.9], p = 1e-16 (corrected)");
         assert!(rows[0].needed() && !rows[1].significant());
         assert_eq!(rows[2].corrected, 1.0);
         let devices = [

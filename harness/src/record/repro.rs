@@ -78,8 +78,8 @@ mod tests {
     fn a_written_case_is_the_case() {
         let dir = std::env::temp_dir().join(format!("harness-repro-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("folder");
-        let source = "---\nversion = 1\nsuite = \"S\"\nabout = \"why\"\ntags = [\"a\\\"b\", \"\\u0007\\u200B\\u007F\\\\\"]\n[axes]\nm = [1, 2]\n[limits]\ntimeout = \"9s\"\n[require]\narch = 90\nmemory = \"1GiB\"\ndevice = [\"sim\"]\n---\nfusion @A(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$m]\n; check: rel 1e-3\n; same-as: @B\nfusion @B(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$m]\n; same-as: @A\n";
-        std::fs::write(dir.join("a.fuse"), source).expect("writes");
+        let source = "---\nversion = 1\nsuite = \"S\"\nabout = \"why\"\ntags = [\"a-b\", \"c_1.2\"]\n[axes]\nm = [1, 2]\n[limits]\ntimeout = \"9s\"\n[require]\narch = 90\nmemory = \"1GiB\"\ndevice = [\"sim\"]\n---\nfusion @A(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$m]\n; check: rel 1e-3\n; same-as: @B\nfusion @B(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$m]\n; same-as: @A\n";
+        std::fs::write(dir.join("a\"\\ü.fuse"), source).expect("writes");
         let case = load(&dir, Target::Sim).cases.remove(1);
         let out = dir.join("out");
         let path = write(&out, &case, &Outcome::fail("fail.numerics", "x"), 0).expect("writes").expect("a path");
@@ -88,6 +88,9 @@ mod tests {
         assert_eq!(loaded.errors, vec![]);
         let again = &loaded.cases[0];
         assert_eq!((again.id.as_str(), &again.inputs, again.check), ("S.A", &case.inputs, case.check));
+        assert_eq!(again.about, format!("{} from {}:15: fail.numerics", case.id, case.file));
+        assert!(case.file.ends_with("a\"\\ü.fuse"), "{}", case.file);
+        assert_eq!(quoted("\u{7}\u{7f}\"\n"), r#""\u0007\u007F\"\u000A""#);
         assert_eq!(again.same_as.as_ref().map(|same| same.name.as_str()), Some("B"));
         assert_eq!((&again.require, again.timeout_ms, &again.tags), (&case.require, case.timeout_ms, &case.tags));
     }

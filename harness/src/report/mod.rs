@@ -2,6 +2,8 @@
 
 mod progress;
 mod summary;
+mod table;
 
 pub(crate) use progress::{Format, Progress};
 pub(crate) use summary::{Summary, quoted, repro};
+pub(crate) use table::table;

@@ -9,7 +9,7 @@ use super::device::Device;
 use super::guard::{GuardedBuffer, check_zones};
 use super::launch::LoadedKernel;
 use crate::backend::checks::{self, Elements};
-use crate::diag::Result;
+use crate::diag::{Diagnostic, Result};
 use std::sync::Arc;
 
 /// What outputs hold before a launch: NaN as floats, -1 as integers.
@@ -66,6 +66,15 @@ impl CallMemory {
         let address = buffer.address();
         self.workspaces.push(Workspace { buffer, fill });
         Ok(address)
+    }
+
+    /// The bytes of a workspace.
+    pub fn workspace_bytes(&self, number: usize) -> Result<Vec<u8>> {
+        let Some(workspace) = self.workspaces.get(number) else {
+            return Err(Diagnostic::bug(format!("there is no workspace {number}")));
+        };
+        let mut data = vec![0; workspace.buffer.len()];
+        workspace.buffer.download(&mut data).map(|()| data)
     }
 
     /// Gives zeroed workspaces their zeros again.

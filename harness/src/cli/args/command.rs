@@ -1,7 +1,7 @@
 //! The commands: words, operands, help and what each calls.
 
 use super::super::{
-    Failure, check, compile, doctor, explain, flakes, fmt, import, list, quarantine, run as runs, show,
+    Failure, check, compile, doctor, explain, flakes, fmt, import, list, plan, quarantine, run as runs, show,
 };
 use super::model::Args;
 
@@ -11,6 +11,7 @@ pub(crate) enum Command {
     #[default]
     Run,
     List,
+    Plan,
     Show,
     Doctor,
     Bench,
@@ -48,6 +49,9 @@ impl Commands {
         }
         Self(bits)
     }
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
     pub(super) const fn has(self, command: Command) -> bool {
         self.0 & (1 << command as u64) != 0
     }
@@ -69,8 +73,10 @@ pub(super) const RUNS: Commands = VERDICTS.and(&[Command::Hunt, Command::Replay,
 pub(super) const VERDICTS: Commands = Commands::of(&[Command::Run, Command::Bench]);
 /// Commands that repeat cases to learn how often they fail.
 pub(super) const FLAKES: Commands = Commands::of(&[Command::Hunt, Command::Replay, Command::Why]);
+/// Commands that choose devices for cases.
+pub(super) const PLANS: Commands = RUNS.and(&[Command::Plan]);
 /// Commands that work on selected cases.
-pub(super) const SELECTS: Commands = RUNS.and(&[Command::List, Command::Compile, Command::Check]);
+pub(super) const SELECTS: Commands = PLANS.and(&[Command::List, Command::Compile, Command::Check]);
 /// Every command.
 pub(super) const ALL: Commands = Commands(u64::MAX);
 
@@ -121,7 +127,8 @@ pub(super) const COMMANDS: &[Row] = &[
         quarantine::quarantine,
     ),
     row("why", Command::Why, ("CASE", 1, 1), "which condition changes the failure rate of a case", flakes::why),
-    row("list", Command::List, NONE, "print the ids of the selected cases, one a line", list::list),
+    row("list", Command::List, NONE, "print the selected cases: ids, or with --format more", list::list),
+    row("plan", Command::Plan, NONE, "say what `run` would do: slots, order, time, what is skipped", plan::plan),
     row("show", Command::Show, ("CASE", 1, 1), "print a stage of one case: show CASE --stage kernel", show::show),
     row(
         "compile",

@@ -1,6 +1,6 @@
 //! Options that choose devices.
 
-use super::command::{Command, RUNS};
+use super::command::{Command, PLANS};
 use super::table::{Row, flag, value};
 use crate::device::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, Wanted, share};
 use crate::units;
@@ -30,7 +30,7 @@ pub(crate) struct Devices {
     pub(crate) nvml: Option<PathBuf>,
 }
 
-const TARGETS: super::command::Commands = RUNS.and(&[Command::List, Command::Show]);
+const TARGETS: super::command::Commands = PLANS.and(&[Command::List, Command::Show]);
 
 pub(super) const ROWS: &[Row] = &[
     value("--gpus", "N|all|UUID,...", TARGETS, "run on the N quietest GPUs, all, or those named", |args, given| {
@@ -51,22 +51,28 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     })
     .group("devices"),
-    value("--gpu-policy", "idle|any|exclusive", RUNS, "refuse GPUs in use; exclusive: to others too", |args, given| {
-        let words = [("idle", Policy::Idle), ("any", Policy::Any), ("exclusive", Policy::Exclusive)];
-        args.devices.gpu.policy = given.word(&words)?;
-        Ok(())
-    }),
-    value("--max-gpu-util", "SHARE", RUNS, "refuse busier GPUs: 0.10 or 10%", |args, given| {
+    value(
+        "--gpu-policy",
+        "idle|any|exclusive",
+        PLANS,
+        "refuse GPUs in use; exclusive: to others too",
+        |args, given| {
+            let words = [("idle", Policy::Idle), ("any", Policy::Any), ("exclusive", Policy::Exclusive)];
+            args.devices.gpu.policy = given.word(&words)?;
+            Ok(())
+        },
+    ),
+    value("--max-gpu-util", "SHARE", PLANS, "refuse busier GPUs: 0.10 or 10%", |args, given| {
         let share = share(given.text()).ok_or_else(|| given.wrong("a share such as 0.10 or 10%"))?;
         args.devices.gpu.max_util = Some(share);
         Ok(())
     }),
-    value("--max-gpu-mem-used", "BYTES", RUNS, "refuse GPUs with more memory in use: 500MiB", |args, given| {
+    value("--max-gpu-mem-used", "BYTES", PLANS, "refuse GPUs with more memory in use: 500MiB", |args, given| {
         let bytes = units::bytes(given.text()).ok_or_else(|| given.wrong("an amount of memory such as 500MiB"))?;
         args.devices.gpu.max_mem_used = Some(bytes);
         Ok(())
     }),
-    value("--workers-per-gpu", "K", RUNS, "worker processes on each GPU (default: 1)", |args, given| {
+    value("--workers-per-gpu", "K", PLANS, "worker processes on each GPU (default: 1)", |args, given| {
         let count = given.count("processes")?;
         if count > MAX_WORKERS_PER_GPU {
             return Err(given.wrong(&format!("at most {MAX_WORKERS_PER_GPU} processes")));
@@ -74,11 +80,11 @@ pub(super) const ROWS: &[Row] = &[
         args.devices.gpu.workers_per_gpu = Some(count);
         Ok(())
     }),
-    value("--jobs", "N", RUNS, "worker processes at a time (default: one for each device)", |args, given| {
+    value("--jobs", "N", PLANS, "worker processes at a time (default: one for each device)", |args, given| {
         args.devices.jobs = Some(given.count("processes")?);
         Ok(())
     }),
-    flag("--cross", RUNS, "run each case on every chosen device: results and kernels must be equal", |args, _| {
+    flag("--cross", PLANS, "run each case on every chosen device: results and kernels must be equal", |args, _| {
         args.devices.cross = true;
         Ok(())
     }),

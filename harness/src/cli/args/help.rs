@@ -7,12 +7,13 @@ use crate::exit;
 const COLUMNS: usize = 80;
 /// Where explanations begin.
 const INDENT: usize = 27;
+const CODES: usize = 9;
 
 /// All commands and options.
 pub(super) fn all() -> String {
     let mut text = String::from("harness [COMMAND] [OPTIONS]\n\nCommands:\n");
     for row in COMMANDS {
-        entry(&mut text, &format!("{} {}", row.word, row.operands.0), row.help);
+        entry(&mut text, INDENT, &format!("{} {}", row.word, row.operands.0), row.help);
     }
     options(&mut text, |row| !row.help.is_empty());
     text.push_str("\nAn option on the command line wins over its variable of the environment.\n");
@@ -47,7 +48,7 @@ fn options(text: &mut String, shown: impl Fn(&Row) -> bool) {
                 Value::May(shape) => format!("[={shape}]"),
             };
             let env = row.env.first().map_or(String::new(), |_| format!(" [{}]", row.env.join(", ")));
-            entry(text, &format!("{}{value}", names.join(", ")), &format!("{}{env}", row.help));
+            entry(text, INDENT, &format!("{}{value}", names.join(", ")), &format!("{}{env}", row.help));
         }
     }
 }
@@ -55,15 +56,15 @@ fn options(text: &mut String, shown: impl Fn(&Row) -> bool) {
 fn exit_codes(text: &mut String) {
     text.push_str("\nExit codes:\n");
     for (code, meaning) in exit::TABLE {
-        entry(text, &format!("{code:>3}"), meaning);
+        entry(text, CODES, &format!("{code:>3}"), meaning);
     }
-    entry(text, "128+N", "ended by signal N after an orderly shutdown");
+    entry(text, CODES, "128+N", "ended by signal N after an orderly shutdown");
     text.push_str("Of several, the first of 20, 103, 100, 110, 11, 5 and 6 counts.\n");
 }
 
 /// `  head        explanation`, with the explanation wrapped in its column.
-fn entry(text: &mut String, head: &str, explanation: &str) {
-    let (head, indent) = (head.trim_end(), if head.len() <= 5 { 8 } else { INDENT });
+fn entry(text: &mut String, indent: usize, head: &str, explanation: &str) {
+    let head = head.trim_end();
     text.push_str("  ");
     text.push_str(head);
     if head.len() + 3 > indent {

@@ -30,5 +30,6 @@ pub(super) use devices::DeviceArg;
 pub(super) use given::usage;
 pub(super) use import::Place;
 pub(super) use model::Args;
+pub(super) use output::Listing;
 pub(super) use parse::{Parsed, parse};
 pub(super) use select::Select;

@@ -1,6 +1,6 @@
 //! Options that say what is printed and written.
 
-use super::command::{Command, Commands, RUNS};
+use super::command::{Command, Commands, RUNS, SELECTS};
 use super::table::{Row, flag, value};
 use crate::report::Format;
 use std::path::PathBuf;
@@ -10,30 +10,50 @@ use std::path::PathBuf;
 pub(crate) struct Output {
     pub(crate) results: Option<PathBuf>,
     pub(crate) format: Format,
+    /// For `list` and `plan`.
+    pub(crate) listing: Listing,
     /// For `list`: why each case exists.
     pub(crate) about: bool,
     pub(crate) bless: bool,
 }
 
-const FORMATS: &str = "auto|bar|plain|json";
+/// How cases are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Listing {
+    /// As the command prefers.
+    #[default]
+    Usual,
+    Table,
+    Json,
+    Names,
+}
+
+const LISTINGS: Commands = Commands::of(&[Command::List, Command::Plan]);
 
 pub(super) const ROWS: &[Row] = &[
+    value("--format", "auto|bar|plain", RUNS, "progress on a terminal or as lines (default: auto)", |args, given| {
+        args.output.format = given.word(&[("auto", Format::Auto), ("bar", Format::Bar), ("plain", Format::Plain)])?;
+        Ok(())
+    }),
+    value("--format", "plain|json", Commands::of(&[Command::Doctor]), "lines (default) or JSON", |args, given| {
+        args.output.format = given.word(&[("plain", Format::Plain), ("json", Format::Json)])?;
+        Ok(())
+    }),
+    value("--format", "table|json|names", LISTINGS, "how to list (default: list names, plan table)", |args, given| {
+        let known = [("table", Listing::Table), ("json", Listing::Json), ("names", Listing::Names)];
+        args.output.listing = given.word(&known)?;
+        Ok(())
+    }),
     value(
-        "--format",
-        FORMATS,
-        RUNS.and(&[Command::Doctor]),
-        "progress as bars or lines (default: auto); json: doctor",
+        "--results",
+        "DIR",
+        SELECTS.and(&[Command::Doctor]),
+        "folder of records (default: results)",
         |args, given| {
-            let words =
-                [("auto", Format::Auto), ("bar", Format::Bar), ("plain", Format::Plain), ("json", Format::Json)];
-            args.output.format = given.word(&words)?;
+            args.output.results = Some(given.path()?);
             Ok(())
         },
-    ),
-    value("--results", "DIR", RUNS.and(&[Command::Doctor]), "folder of records (default: results)", |args, given| {
-        args.output.results = Some(given.path()?);
-        Ok(())
-    })
+    )
     .env(&["HARNESS_RESULTS"]),
     flag("--about", Commands::of(&[Command::List]), "behind each id, why the case exists", |args, _| {
         args.output.about = true;

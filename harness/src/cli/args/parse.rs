@@ -33,7 +33,8 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>) -> Result<Parsed, Failur
     }
     let mut args = Args { argv: argv.to_vec(), ..Args::default() };
     let mut command = None;
-    let mut given: Vec<&'static Row> = Vec::new();
+    // Set when the command is known: an option may mean something else to each.
+    let mut values = Vec::new();
     let mut asked = None;
     let mut rest = argv.iter();
     while let Some(word) = rest.next() {
@@ -45,10 +46,7 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>) -> Result<Parsed, Failur
             let (row, value) = option(word, &mut rest)?;
             match row.name {
                 HELP | VERSION => asked = asked.or(Some(row.name)),
-                _ => (row.set)(&mut args, &Given { name: row.name, value: value.as_deref() })?,
-            }
-            if !given.iter().any(|other| std::ptr::eq(*other, row)) {
-                given.push(row);
+                _ => values.push((row, value)),
             }
         }
     }
@@ -56,6 +54,16 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>) -> Result<Parsed, Failur
         Some(HELP) => return Ok(Parsed::Help(command.map_or_else(help::all, help::of))),
         Some(_) => return Ok(Parsed::Help(format!("harness {}\n", env!("CARGO_PKG_VERSION")))),
         None => {}
+    }
+    let mut given: Vec<&'static Row> = Vec::new();
+    for (row, value) in values {
+        let row = rows().find(|other| other.name == row.name && other.commands.has(args.command)).unwrap_or(row);
+        if row.commands.has(args.command) {
+            (row.set)(&mut args, &Given { name: row.name, value: value.as_deref() })?;
+        }
+        if !given.iter().any(|other| std::ptr::eq(*other, row)) {
+            given.push(row);
+        }
     }
     belong(&args, &given)?;
     from_env(&mut args, &mut given, env)?;
@@ -116,7 +124,9 @@ fn option<'a>(
 fn belong(args: &Args, given: &[&'static Row]) -> Result<(), Failure> {
     let command = row_of(args.command);
     if let Some(row) = given.iter().find(|row| !row.commands.has(args.command)) {
-        let message = format!("`{}` belongs to {}, not to `{}`", row.name, row.commands.shown(), command.word);
+        let takers =
+            rows().filter(|other| other.name == row.name).fold(row.commands, |set, other| set.or(other.commands));
+        let message = format!("`{}` belongs to {}, not to `{}`", row.name, takers.shown(), command.word);
         return Err(usage(message, format!("harness {} --help lists its options", command.word)));
     }
     for row in given.iter().filter(|row| !row.group.is_empty()) {

@@ -82,6 +82,9 @@ fn mistakes_are_named() {
     check_refused("--stage kernel", exit::USAGE, "belongs to `show`");
     check_refused("doctor --filter x", exit::USAGE, "belongs to `run`, `bench`");
     check_refused("show x --stage karnel", exit::USAGE, "did you mean `kernel`?");
+    check_refused("--format table", exit::USAGE, "does not know `table`");
+    check_refused("list --format bar", exit::USAGE, "known: table, json, names");
+    check_refused("explain --format bar", exit::USAGE, "belongs to `run`, `bench`");
     check_refused("--filter=", exit::BAD_FILTER, "empty");
     check_refused("__worker", exit::USAGE, "dispatcher");
     check_refused("--\x1b[31m", exit::USAGE, "unknown option `--\\x1b[31m`");
@@ -124,8 +127,11 @@ fn help_fits_a_terminal_and_tells_all() {
 
 #[test]
 fn names_are_taken_once() {
-    let names: Vec<&str> = rows().flat_map(|row| row.also.iter().chain([&row.name])).copied().collect();
-    let unique: std::collections::BTreeSet<&str> = names.iter().copied().collect();
-    assert_eq!(unique.len(), names.len(), "{names:?}");
+    for command in COMMANDS {
+        let rows = rows().filter(|row| row.commands.has(command.command));
+        let names: Vec<&str> = rows.flat_map(|row| row.also.iter().chain([&row.name])).copied().collect();
+        let unique: std::collections::BTreeSet<&str> = names.iter().copied().collect();
+        assert_eq!(unique.len(), names.len(), "{}: {names:?}", command.word);
+    }
     assert!(COMMANDS.iter().enumerate().all(|(i, row)| COMMANDS[i + 1..].iter().all(|o| o.word != row.word)));
 }

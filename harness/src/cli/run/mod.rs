@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use view::{Closing, View};
 
+pub(super) use setup::split_required;
+
 pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
     let devices = devices::resolve(args)?;

@@ -20,7 +20,7 @@ mod resource;
 mod statistics;
 mod table;
 
-pub(crate) use table::{Facts, Past, Scene, Spec, cases};
+pub(crate) use table::{Facts, Past, Scene, Spec, cases, named};
 
 use crate::verdict::Outcome;
 

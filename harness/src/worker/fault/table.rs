@@ -214,6 +214,11 @@ pub(crate) fn cases() -> impl Iterator<Item = Case> {
     classes().filter(possible).filter_map(|class| Spec::case(&class.spec()))
 }
 
+/// The case with this id, as `--exact` names it: any class, any parameter.
+pub(crate) fn named(id: &str) -> Option<Case> {
+    Spec::case(id.strip_prefix("__fault.")?)
+}
+
 /// On what a failure by chance, order or neighbours may depend.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {

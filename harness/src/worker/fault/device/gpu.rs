@@ -2,13 +2,16 @@
 //! through the engine's driver layer, with the memory of a checked call.
 
 use super::judged;
-use crate::verdict::Outcome;
+use crate::verdict::{Determinism, Outcome, apply_learnt};
 use crate::worker::device::Device;
 use crate::worker::fault::table::{Class, Kind, Place, Scene};
+use crate::worker::variation;
 use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions};
 use engine::backend::cuda::{CallMemory, Device as GpuDevice, LaunchArgs, LoadedKernel};
 use engine::diag::{Diagnostic, Result, code};
+use engine::num::DType;
 use engine::options::{Phase, Trace};
+use engine::tensor::HostTensor;
 use std::sync::Arc;
 
 /// The kernels, each in a section `//// name`.
@@ -84,6 +87,7 @@ pub(super) const CLASSES: &[Class] = &[
         on_gpu(s, |gpu| gpu.on_vectors("crowded", 1024, |[x, y]| vec![x, y]))
     })
     .replaced(),
+    row("gpu_order", "fail.determinism", "adds up in the order in which blocks come", |s, _| order(s)),
     row("gpu_oom", "oom.device", "asks for more memory than the device has", |s, _| {
         on_gpu(s, |gpu| gpu.device.alloc(gpu.device.memory()?.1 + (1 << 30)).map(drop))
     }),
@@ -160,6 +164,21 @@ fn on_gpu(scene: &Scene<'_>, body: impl FnOnce(&Gpu<'_>) -> Result<()>) -> Outco
     }
 }
 
+/// Sums up by atomic additions again and again, until the bits differ.
+fn order(scene: &Scene<'_>) -> Outcome {
+    let mut runs: Vec<Vec<HostTensor>> = Vec::new();
+    let outcome = on_gpu(scene, |gpu| {
+        while runs.len() < 50 && runs.last() == runs.first() {
+            runs.push(vec![gpu.racing_sum()?]);
+        }
+        Ok(())
+    });
+    let named = runs.iter().map(|run| ("in another run", run.as_slice()));
+    let mut outcome = Outcome { variation: Some(variation::of_runs(&["y"], named)), ..outcome };
+    apply_learnt(&mut outcome, Some(Determinism::Bitwise));
+    outcome
+}
+
 /// The section of a kernel.
 fn text_of(name: &str) -> Result<&'static str> {
     let section = TEXTS.split("\n//// ").find_map(|section| section.strip_prefix(name)?.strip_prefix('\n'));
@@ -222,6 +241,20 @@ impl Gpu<'_> {
     fn shape(&self, name: &str, grid: [u32; 3], threads: u32) -> Result<()> {
         let kernel = self.load(name, 0, 1)?;
         kernel.launch(grid, [threads, 1, 1], &LaunchArgs::words(&[NOWHERE]))
+    }
+
+    /// The sum of a million numbers of very different sizes.
+    fn racing_sum(&self) -> Result<HostTensor> {
+        const LEN: u32 = 1 << 20;
+        let value = |i: u32| if i.is_multiple_of(97) { 1.0e6 } else { -0.1 * (i % 1000) as f32 };
+        let data: Vec<u8> = (0..LEN).flat_map(|i| value(i).to_le_bytes()).collect();
+        let mut memory = CallMemory::new(self.device);
+        let words = [memory.input(&data)?, memory.workspace(4, true)?, u64::from(LEN)];
+        let kernel = self.load("racing_sum", 0, words.len())?;
+        kernel.launch([LEN / 256, 1, 1], [256, 1, 1], &LaunchArgs::words(&words))?;
+        self.device.synchronize()?;
+        memory.check_zones(&kernel)?;
+        HostTensor::contiguous(DType::F32, &[1], memory.workspace_bytes(0)?)
     }
 
     fn oom_then_fine(&self) -> Result<()> {

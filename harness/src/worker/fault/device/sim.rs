@@ -2,13 +2,17 @@
 //! a schedule that the seed chooses.
 
 use super::judged;
-use crate::verdict::Outcome;
+use crate::crc::crc32;
+use crate::verdict::{Determinism, Outcome, apply_learnt};
 use crate::worker::args::mix;
 use crate::worker::device::Device;
 use crate::worker::fault::table::{Class, Kind, Place, Scene};
+use crate::worker::{facts, variation};
 use engine::backend::sim::Memory;
 use engine::diag::Result;
-use engine::kernel::{BufId, CacheHint, Dim, ExprId, Kernel, KernelBuilder, Scope, ShuffleMode, Unroll, bind};
+use engine::kernel::{
+    AtomicOp, BufId, CacheHint, Dim, ExprId, Kernel, KernelBuilder, Scope, ShuffleMode, Unroll, bind,
+};
 use engine::num::{BinaryOp, DType};
 use engine::options::{SimOptions, SimSchedule};
 use engine::runtime::Session;
@@ -54,8 +58,14 @@ pub(super) const CLASSES: &[Class] = &[
     }),
     row("sim_oom", "oom.device", "asks for more memory than the device has", |s, _| run(s, 64, too_large())),
     row("sim_oom_then_fine", "pass", "runs out of memory, asks for less and goes on", |s, _| oom_then_fine(s)),
+    row("sim_order", "fail.determinism", "adds up in the order in which threads come", |s, _| order(s)),
+    row("sim_varying", "pass", "gives other bits each time, which nobody forbids", |s, _| vary(s)),
+    row("sim_per_device", "pass", "adds up in an order that each device has for itself", |s, _| per_device(s)),
     row("sim_leak", "fail.leak.device_mem", "does not give its memory back", |s, _| leak(s)).replaced(),
 ];
+
+/// What the results of a well-behaved case are.
+const ALIKE: Option<Determinism> = Some(Determinism::Bitwise);
 
 const fn row(
     name: &'static str,
@@ -105,8 +115,12 @@ fn options(scene: &Scene<'_>) -> SimOptions {
 }
 
 fn numbers(len: i64) -> Result<Vec<Arg>> {
-    let data = (0..len).flat_map(|i| (i as f32).to_le_bytes()).collect();
-    Ok(vec![Arg::Tensor(HostTensor::contiguous(DType::F32, &[len], data)?)])
+    Ok(vec![Arg::Tensor(floats(len, |i| i as f32)?)])
+}
+
+fn floats(len: i64, value: impl Fn(i64) -> f32) -> Result<HostTensor> {
+    let data = (0..len).flat_map(|i| value(i).to_le_bytes()).collect();
+    HostTensor::contiguous(DType::F32, &[len], data)
 }
 
 /// A kernel from the vector `x` to the vector `y` of as many elements.
@@ -330,6 +344,66 @@ fn oom_then_fine(scene: &Scene<'_>) -> Outcome {
         return Outcome::fail("fail.assert", format!("too much memory was given: {}", refused.outcome));
     }
     run(scene, 64, vector("copy", 1, 64, copy))
+}
+
+/// A sum by atomic additions of all warps, whose rounding depends on their order.
+fn atomic_sum() -> Kernel {
+    vector("atomic_sum", 1, 256, |b, x, y, n| {
+        let sum = b.workspace("sum", DType::F32, n, 16, true);
+        let (t, zero) = (thread(b), b.int(0));
+        let v = b.load("v", x, t);
+        b.atomic_drop(AtomicOp::Add, (sum, zero), v);
+        b.sync(Scope::Block);
+        let total = b.load("total", sum, zero);
+        b.store(y, t, total);
+    })
+}
+
+/// The sum of numbers of very different sizes under one schedule.
+fn summed(session: &Session, scene: &Scene<'_>, options: SimOptions) -> Result<HostTensor> {
+    const LEN: i64 = 256;
+    let large = |i: i64| if i % 64 < 32 { 1.0e8 } else { -1.0e8 };
+    let args = [Arg::Tensor(floats(LEN, |i| if i % 8 == 0 { large(i) } else { 0.1 * i as f32 })?)];
+    let mut outputs = session.simulate(&atomic_sum(), &args, &options, scene.crumbs)?;
+    HostTensor::contiguous(DType::F32, &[LEN], outputs.pop().unwrap_or_default())
+}
+
+/// Results that differ are held against what a well-behaved case has.
+fn order(scene: &Scene<'_>) -> Outcome {
+    let mut outcome = vary(scene);
+    apply_learnt(&mut outcome, ALIKE);
+    outcome
+}
+
+/// Runs under many schedules.
+fn vary(scene: &Scene<'_>) -> Outcome {
+    let mut runs = Vec::new();
+    let outcome = on_simulator(scene, |session| {
+        for seed in 0..8 {
+            let base = options(scene);
+            let options = SimOptions { schedule: SimSchedule::Random, seed: mix(base.seed ^ seed), ..base };
+            runs.push(vec![summed(session, scene, options)?]);
+        }
+        Ok(())
+    });
+    let named = runs.iter().map(|run| ("under another schedule", run.as_slice()));
+    Outcome { variation: Some(variation::of_runs(&["y"], named)), ..outcome }
+}
+
+/// Passes on every device, with other bits on each.
+fn per_device(scene: &Scene<'_>) -> Outcome {
+    // `sim3-w0` is the first worker of device `sim3`.
+    let worker = std::env::var("HARNESS_WORKER").unwrap_or_default();
+    let device = worker.split('-').next().unwrap_or_default();
+    let seed = mix(u64::from(crc32(device.as_bytes())));
+    let mut result = None;
+    let outcome = on_simulator(scene, |session| {
+        let options = SimOptions { schedule: SimSchedule::Random, seed, ..options(scene) };
+        result = Some(summed(session, scene, options)?);
+        Ok(())
+    });
+    let out_crc = result.map(|tensor| facts::out_crc(&[tensor]));
+    Outcome { out_crc, kernel_crc: Some(facts::kernel_crc(&atomic_sum())), ..outcome }
 }
 
 fn leak(scene: &Scene<'_>) -> Outcome {

@@ -1,0 +1,234 @@
+//! `plan`: what `run` with the same options would do, without starting a
+//! worker: slots, order, predicted time, and what is skipped and why.
+//!
+//! The prediction deals the cases out as the queue does: each goes to the slot
+//! that is free first. Durations are those of earlier runs; a case without one
+//! is taken as the median. What workers need to start is not in it.
+
+use super::args::{Args, Listing};
+use super::run::split_required;
+use super::{Failure, devices, list, session};
+use crate::dispatch::{self, Conclusion};
+use crate::record::History;
+use crate::select::{Last, Past};
+use crate::units::show_time;
+use crate::{exit, report};
+use serde_json::json;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A case with its place in the plan.
+#[derive(Clone, Debug, PartialEq)]
+struct Placed {
+    id: String,
+    slot: usize,
+    start_ns: u64,
+    dur_ns: u64,
+    last: Option<Last>,
+}
+
+/// All that `plan` knows.
+struct Plan {
+    labels: Vec<String>,
+    placed: Vec<Placed>,
+    skipped: Vec<Conclusion>,
+    /// Taken for cases that never ran; `None` if nothing is recorded at all.
+    median_ns: Option<u64>,
+    /// Devices, shards and the like.
+    notes: Vec<String>,
+    total: usize,
+}
+
+pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
+    let devices = devices::resolve(args)?;
+    let loaded = session::load_all(args, devices.target)?;
+    let total = loaded.cases.len();
+    let chosen = session::choose(args, loaded.cases, &devices.history)?;
+    let past = session::past(args, &devices.history);
+    let (mut cases, skipped) = split_required(chosen.cases, &devices);
+    let history = History::of(&session::results_dir(args), &devices.history);
+    dispatch::order(&mut cases, &history.known());
+    let mut labels: Vec<String> = devices.slots.iter().map(|slot| slot.label.clone()).collect();
+    labels.truncate(cases.len().max(1));
+    let ids: Vec<&str> = cases.iter().map(|case| case.id.as_str()).collect();
+    let (placed, median_ns) = deal(&ids, &past, labels.len());
+    let notes = devices.notes.into_iter().chain(chosen.notes).collect();
+    let plan = Plan { labels, placed, skipped, median_ns, notes, total };
+    super::print(&match args.output.listing {
+        Listing::Usual | Listing::Table => plan.text(),
+        Listing::Json => plan.json(),
+        Listing::Names => plan.placed.iter().map(|placed| format!("{}\n", placed.id)).collect(),
+    });
+    Ok(exit::OK)
+}
+
+/// Deals cases out to slots; returns the duration taken for unknown ones too.
+fn deal(ids: &[&str], past: &Past, slots: usize) -> (Vec<Placed>, Option<u64>) {
+    let dur = |id: &str| past.last(id).and_then(|last| last.dur_ns);
+    let mut known: Vec<u64> = ids.iter().filter_map(|id| dur(id)).collect();
+    known.sort_unstable();
+    let median = known.get(known.len() / 2).copied();
+    let mut free: BinaryHeap<Reverse<(u64, usize)>> = (0..slots.max(1)).map(|slot| Reverse((0, slot))).collect();
+    let place = |id: &&str| {
+        let Reverse((start_ns, slot)) = free.pop().unwrap_or(Reverse((0, 0)));
+        let dur_ns = dur(id).or(median).unwrap_or(0);
+        // Where nothing is known, cases still go round.
+        free.push(Reverse((start_ns.saturating_add(dur_ns.max(1)), slot)));
+        Placed { id: id.to_string(), slot, start_ns, dur_ns, last: past.last(id).cloned() }
+    };
+    (ids.iter().map(place).collect(), median)
+}
+
+impl Plan {
+    fn makespan(&self) -> u64 {
+        self.placed.iter().map(|placed| placed.start_ns.saturating_add(placed.dur_ns)).max().unwrap_or(0)
+    }
+
+    /// A predicted time, if there is a prediction.
+    fn time(&self, ns: u64) -> String {
+        self.median_ns.map_or("?".into(), |_| show_time(ns))
+    }
+
+    /// Cases and busy time of a slot.
+    fn load(&self, slot: usize) -> (usize, u64) {
+        let of_slot = self.placed.iter().filter(|placed| placed.slot == slot);
+        of_slot.fold((0, 0), |(n, busy), placed| (n + 1, busy.saturating_add(placed.dur_ns)))
+    }
+
+    fn unknown(&self) -> usize {
+        self.placed.iter().filter(|placed| placed.last.as_ref().is_none_or(|last| last.dur_ns.is_none())).count()
+    }
+
+    fn text(&self) -> String {
+        let mut text: String = self.notes.iter().map(|note| format!("{note}\n")).collect();
+        let (run, skipped, slots) = (self.placed.len(), self.skipped.len(), self.labels.len());
+        text.push_str(&format!("{run} of {} cases would run on {slots} slots, {skipped} be skipped\n", self.total));
+        text.push_str(&match (self.median_ns, self.unknown()) {
+            (None, _) => "no duration is recorded for them: the time cannot be predicted\n".into(),
+            (Some(_), 0) => format!("predicted time {}\n", show_time(self.makespan())),
+            (Some(median), unknown) => format!(
+                "predicted time {}; {unknown} cases never ran and are taken as {}, the median\n",
+                show_time(self.makespan()),
+                show_time(median)
+            ),
+        });
+        if self.placed.is_empty() {
+            return text + &self.skipped_text();
+        }
+        let slots = self.labels.iter().enumerate().map(|(slot, label)| {
+            let (cases, busy) = self.load(slot);
+            vec![label.clone(), cases.to_string(), self.time(busy)]
+        });
+        text.push_str(&format!("\n{}", report::table(&["slot", "cases", "busy"], &slots.collect::<Vec<_>>(), &[1, 2])));
+        let rows = self.placed.iter().enumerate().map(|(i, placed)| {
+            vec![
+                (i + 1).to_string(),
+                self.labels.get(placed.slot).cloned().unwrap_or_default(),
+                self.time(placed.start_ns),
+                placed.last.as_ref().and_then(|last| last.dur_ns).map_or("?".into(), show_time),
+                placed.last.as_ref().map_or("never", |last| last.verdict().name()).to_string(),
+                placed.id.clone(),
+            ]
+        });
+        let columns = ["order", "slot", "start", "takes", "last", "case"];
+        text.push_str(&format!("\n{}", report::table(&columns, &rows.collect::<Vec<_>>(), &[0, 2, 3])));
+        text + &self.skipped_text()
+    }
+
+    fn skipped_text(&self) -> String {
+        let row = |skipped: &Conclusion| {
+            let outcome = &skipped.result.outcome;
+            vec![skipped.case.id.clone(), outcome.outcome.clone(), outcome.detail.clone()]
+        };
+        match self.skipped.is_empty() {
+            true => String::new(),
+            false => {
+                let rows: Vec<Vec<String>> = self.skipped.iter().map(row).collect();
+                format!("\n{}", report::table(&["skipped", "why", ""], &rows, &[]))
+            }
+        }
+    }
+
+    fn json(&self) -> String {
+        let slots = self.labels.iter().enumerate().map(|(slot, label)| {
+            let (cases, busy_ns) = self.load(slot);
+            json!({ "slot": label, "cases": cases, "busy_ns": busy_ns })
+        });
+        let order = self.placed.iter().map(|placed| {
+            json!({
+                "id": placed.id,
+                "slot": self.labels.get(placed.slot),
+                "start_ns": self.median_ns.map(|_| placed.start_ns),
+                "expected_ns": placed.last.as_ref().and_then(|last| last.dur_ns),
+                "last": placed.last.as_ref().map(list::verdict),
+            })
+        });
+        let skipped = self.skipped.iter().map(|skipped| {
+            let outcome = &skipped.result.outcome;
+            json!({ "id": skipped.case.id, "outcome": outcome.outcome, "why": outcome.detail })
+        });
+        let plan = json!({
+            "total": self.total,
+            "predicted_ns": self.median_ns.map(|_| self.makespan()),
+            "assumed_ns": self.median_ns,
+            "unknown": self.unknown(),
+            "notes": self.notes,
+            "slots": slots.collect::<Vec<_>>(),
+            "order": order.collect::<Vec<_>>(),
+            "skipped": skipped.collect::<Vec<_>>(),
+        });
+        format!("{plan:#}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn past(durations: &[(&str, u64)]) -> Past {
+        let last = |dur_ns| Last { outcome: "pass".into(), dur_ns: Some(dur_ns), runs: 1 };
+        Past { cases: durations.iter().map(|(id, ns)| (id.to_string(), last(*ns))).collect(), ..Past::default() }
+    }
+
+    /// Cases with slots, start and duration.
+    #[track_caller]
+    fn check(ids: &[&str], past: &Past, slots: usize, wanted: &[(usize, u64, u64)]) {
+        let (placed, _) = deal(ids, past, slots);
+        let got: Vec<_> = placed.iter().map(|p| (p.slot, p.start_ns, p.dur_ns)).collect();
+        assert_eq!(got, wanted);
+    }
+
+    #[test]
+    fn each_case_goes_to_the_slot_that_is_free_first() {
+        let past = past(&[("a", 5), ("b", 3), ("c", 3), ("d", 1)]);
+        check(&["a", "b", "c", "d"], &past, 2, &[(0, 0, 5), (1, 0, 3), (1, 3, 3), (0, 5, 1)]);
+        check(&["new", "a", "b"], &past, 1, &[(0, 0, 5), (0, 5, 5), (0, 10, 3)]);
+        check(&["x", "y"], &Past::default(), 2, &[(0, 0, 0), (1, 0, 0)]);
+        check(&[], &past, 2, &[]);
+    }
+
+    /// No slot waits while cases are left, so the time is within the bound of
+    /// list scheduling: the mean load plus the longest case.
+    #[test]
+    fn predictions_are_within_the_bound_of_list_scheduling() {
+        arbtest::arbtest(|u| {
+            let slots = u.int_in_range(1..=8)?;
+            let count = u.int_in_range(1..=50)?;
+            let names: Vec<String> = (0..count).map(|i| format!("c{i}")).collect();
+            let mut durations = Vec::new();
+            for name in &names {
+                durations.push((name.as_str(), u.int_in_range(1..=1000)?));
+            }
+            let ids: Vec<&str> = names.iter().map(String::as_str).collect();
+            let (placed, median_ns) = deal(&ids, &past(&durations), slots);
+            let labels = vec![String::new(); slots];
+            let plan = Plan { labels, placed, skipped: Vec::new(), median_ns, notes: Vec::new(), total: count };
+            let sum: u64 = durations.iter().map(|(_, ns)| ns).sum();
+            let longest = durations.iter().map(|(_, ns)| *ns).max().unwrap_or(0);
+            let mean = sum.div_ceil(slots as u64);
+            assert!(plan.makespan() >= mean.max(longest) && plan.makespan() <= mean + longest, "{}", plan.makespan());
+            assert_eq!((0..slots).map(|slot| plan.load(slot).1).sum::<u64>(), sum);
+            Ok(())
+        });
+    }
+}
