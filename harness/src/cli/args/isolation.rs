@@ -26,11 +26,13 @@ pub(super) const ROWS: &[Row] = &[
             args.isolation.isolation = isolation(given)?;
             Ok(())
         },
-    ),
+    )
+    .again(),
     value("--recycle", "N", RUNS, "replace a worker that is well after N cases", |args, given| {
         args.isolation.recycle = Some(positive(given, given.text())?);
         Ok(())
-    }),
+    })
+    .again(),
     value(
         "--compile-threads",
         "N",
@@ -42,7 +44,8 @@ pub(super) const ROWS: &[Row] = &[
                 threads.ok_or_else(|| given.wrong(&format!("a number of threads up to {MAX_COMPILE_THREADS}")))?;
             Ok(())
         },
-    ),
+    )
+    .again(),
 ];
 
 /// More would only wait for each other in the compiler.

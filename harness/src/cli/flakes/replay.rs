@@ -109,6 +109,7 @@ pub(super) fn as_then(now: &Args, then: &Args) -> Args {
         Args { command: now.command, argv: now.argv.clone(), operands: now.operands.clone(), ..then.clone() };
     (args.repeat.worker, args.repeat.minimize) = (now.repeat.worker.clone(), now.repeat.minimize);
     (args.repeat.count, args.repeat.of_run) = (now.repeat.count, now.repeat.of_run.clone());
+    args.again.extend(now.again.iter().filter(|words| !then.again.contains(words)).cloned());
     args.repeat.jitter = now.repeat.jitter.or(then.repeat.jitter);
     args.select.wanted = now.select.wanted.clone();
     args.select.cases = now.select.cases.clone().or(then.select.cases.clone());

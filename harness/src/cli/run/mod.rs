@@ -47,7 +47,8 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
         cases.len() + skipped.len(),
         args.repeat.seed
     ));
-    let mut view = View::new(args, &plan, &mut store, progress, quarantine);
+    let keeper = setup::keeper(args, &devices, &plan, &store);
+    let mut view = View::new(args, &plan, &mut store, progress, keeper, quarantine);
     for conclusion in skipped {
         view.concluded(conclusion);
     }

@@ -5,13 +5,15 @@ use crate::cli::args::{Args, Command};
 use crate::cli::devices::Devices;
 use crate::cli::session;
 use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
+use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
 use crate::flake::quarantine::Quarantine;
 use crate::proto::{Knobs, Mode};
-use crate::record::{History, Provenance, RunStore, today};
+use crate::record::{History, Provenance, RunStore, today, utc_stamp};
 use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -61,6 +63,34 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: 
         stop: stop_flag(),
         nvml: devices.nvml.clone(),
     }
+}
+
+/// The options that select the device of a slot.
+fn device_words(args: &Args, devices: &Devices, slot: &SlotSpec) -> Vec<String> {
+    let Some(gpu) = &slot.gpu else { return devices.again.split_whitespace().map(String::from).collect() };
+    let mut words = vec!["--gpus".into(), gpu.uuid.clone()];
+    if let Some(file) = &args.devices.nvml {
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+        words.extend(["--nvml".into(), file.to_string_lossy().into_owned()]);
+    }
+    words
+}
+
+/// What keeps the evidence of failures.
+pub(super) fn keeper(args: &Args, devices: &Devices, plan: &RunPlan, store: &RunStore) -> Keeper {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let context = Context {
+        harness: std::env::current_exe().unwrap_or_else(|_| "harness".into()),
+        command: args.command.word().into(),
+        cases: absolute(&session::cases_dir(args)),
+        results: absolute(store.root()),
+        run: store.id.clone(),
+        devices: plan.slots.iter().map(|slot| device_words(args, devices, slot)).collect(),
+        again: args.again.clone(),
+    };
+    let run_dir = store.error().is_none().then(|| absolute(store.dir()));
+    let sight = Sight { run: store.id.clone(), utc: utc_stamp(false), commit: store.commit().into() };
+    Keeper::new(context, run_dir, sight, plan.slots.iter().map(|slot| slot.label.clone()).collect())
 }
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is

@@ -3,6 +3,7 @@
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
+use crate::evidence::Keeper;
 use crate::flake::quarantine::Quarantine;
 use crate::record::{Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
@@ -15,6 +16,7 @@ pub(super) struct View<'a> {
     plan: &'a RunPlan,
     store: &'a mut RunStore,
     progress: Progress,
+    keeper: Keeper,
     summary: Summary,
     blessings: Blessings,
     rows: Vec<Row>,
@@ -31,6 +33,8 @@ pub(super) struct View<'a> {
 /// What is left when the run is over.
 pub(super) struct Closing {
     pub(super) summary: Summary,
+    /// Crashes by families, for people.
+    pub(super) families: String,
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
     pub(super) alike: Vec<Seen>,
@@ -49,6 +53,7 @@ impl<'a> View<'a> {
         plan: &'a RunPlan,
         store: &'a mut RunStore,
         progress: Progress,
+        keeper: Keeper,
         quarantine: Quarantine,
     ) -> Self {
         let (summary, blessings) = (Summary::default(), Blessings::default());
@@ -57,6 +62,7 @@ impl<'a> View<'a> {
             plan,
             store,
             progress,
+            keeper,
             summary,
             blessings,
             rows: Vec::new(),
@@ -116,6 +122,7 @@ impl<'a> View<'a> {
     /// Records an attempt.
     fn finished(&mut self, result: &CaseResult) {
         let outcome = &result.outcome;
+        let kept = self.keeper.attempt(result);
         let fields = json!({
             "case_id": result.case.id,
             "attempt": result.attempt,
@@ -139,6 +146,12 @@ impl<'a> View<'a> {
             "perf": outcome.perf,
             "leaks": outcome.leaks,
             "death": result.death,
+            "bucket": kept.bucket.as_ref().map(|bucket| &bucket.leaf),
+            "family": kept.bucket.as_ref().map(|bucket| &bucket.family),
+            "evidence": kept.folder,
+            "stdout_bytes": result.output.stdout.total,
+            "stderr_bytes": result.output.stderr.total,
+            "output_cut": result.output.stdout.cut() + result.output.stderr.cut() > 0,
         });
         self.store.append("attempt", &fields);
         if let (Verdict::Pass, Some(variation)) = (outcome.verdict, &outcome.variation) {
@@ -175,7 +188,8 @@ impl<'a> View<'a> {
         if *verdict == Verdict::Pass && self.quarantine.entry(&case.id).is_some() {
             self.mended.push(case.id.clone());
         }
-        self.summary.add(&conclusion, written);
+        let script = self.keeper.conclude(&conclusion);
+        self.summary.add(&conclusion, written, script);
         self.progress.concluded(&conclusion);
         let ran = conclusion.result.slot != usize::MAX;
         if ran && conclusion.verdict != Verdict::Infra {
@@ -183,10 +197,15 @@ impl<'a> View<'a> {
         }
     }
 
-    pub(super) fn close(self) -> Closing {
+    pub(super) fn close(mut self) -> Closing {
         self.progress.close();
+        let families = self.keeper.close();
+        if let Some(error) = &self.keeper.error {
+            self.store.fail("evidence", error);
+        }
         Closing {
             summary: self.summary,
+            families,
             blessings: self.blessings,
             rows: self.rows,
             alike: self.alike,
