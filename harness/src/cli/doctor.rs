@@ -353,7 +353,7 @@ fn line(text: &mut String, name: &str, value: &str) {
     }
     for (index, row) in rows.iter().enumerate() {
         let name = if index == 0 { name } else { "" };
-        let _ = writeln!(text, "{}", format!("{name:<width$}{row}", width = INDENT).trim_end());
+        let _ = writeln!(text, "{}", format!("{name:<INDENT$}{row}").trim_end());
     }
 }
 

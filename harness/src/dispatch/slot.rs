@@ -78,6 +78,7 @@ impl Slot<'_> {
 
     /// Takes jobs until there are none, or until no worker can be had.
     pub(super) fn serve(self) {
+        let _seat = self.fleet.seat();
         let mut hand = Hand::default();
         while let Some(job) = self.next(&mut hand) {
             let live = match self.worker_for(&job, &mut hand) {
@@ -98,7 +99,6 @@ impl Slot<'_> {
         if let Some(live) = hand.worker {
             self.end(live, "nothing is left to run");
         }
-        self.fleet.left(self.index);
     }
 
     /// The next job; waits while there may be one.

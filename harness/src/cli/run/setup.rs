@@ -2,13 +2,13 @@
 
 use crate::case::Case;
 use crate::cli::args::{Args, Command};
-use crate::cli::devices::Devices;
+use crate::cli::devices::{self, Devices};
 use crate::cli::session;
 use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
 use crate::flake::quarantine::Quarantine;
-use crate::proto::{Knobs, Mode};
+use crate::proto::{DeviceSpec, Knobs, Mode};
 use crate::record::{History, Provenance, RunStore, today, utc_stamp};
 use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
@@ -38,6 +38,25 @@ pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Ve
     (kept, skipped)
 }
 
+/// Compile threads of a worker by default, at most: more wait for each other in the compiler.
+const MAX_COMPILE_THREADS: usize = 8;
+
+/// How workers differ from the usual. On GPUs most of a case's time is that of
+/// the run-time compiler, so spare cores compile coming cases; a measurement
+/// wants the host quiet, and a simulated device needs the cores itself.
+pub(in crate::cli) fn knobs(args: &Args, devices: &Devices) -> Knobs {
+    let on_gpus = matches!(devices.slots.first().map(|slot| &slot.device), Some(DeviceSpec::Cuda { .. }));
+    let usual = match on_gpus && args.command != Command::Bench {
+        true => (devices::cores() / (2 * devices.slots.len())).min(MAX_COMPILE_THREADS) as u32,
+        false => 0,
+    };
+    Knobs {
+        compile_threads: args.isolation.compile_threads.unwrap_or(usual),
+        twice: args.repeat.twice,
+        jitter: args.repeat.jitter,
+    }
+}
+
 pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
     let mut slots = devices.slots.clone();
     if !args.devices.cross {
@@ -45,11 +64,7 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: 
     }
     RunPlan {
         slots,
-        knobs: Knobs {
-            compile_threads: args.isolation.compile_threads,
-            twice: args.repeat.twice,
-            jitter: args.repeat.jitter,
-        },
+        knobs: knobs(args, devices),
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
         phase_limits: args.time.phases.clone(),
@@ -140,6 +155,7 @@ pub(in crate::cli) fn header(
         "seed": args.repeat.seed,
         "jitter": args.repeat.jitter,
         "mode": args.command.word(),
+        "knobs": knobs(args, devices),
         "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
         "left": devices.left.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
