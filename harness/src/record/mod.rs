@@ -6,6 +6,7 @@
 mod clock;
 mod determinism;
 mod events;
+mod flakes;
 mod history;
 mod provenance;
 mod repro;
@@ -14,6 +15,7 @@ mod store;
 pub(crate) use clock::{today, utc_stamp};
 pub(crate) use determinism::Seen;
 pub use events::{Events, read as read_events};
+pub(crate) use flakes::FlakeRow;
 pub(crate) use history::{History, Row};
 pub(crate) use provenance::Provenance;
 pub(crate) use store::{RunStore, replace};
