@@ -5,6 +5,7 @@ mod args;
 mod bench_table;
 mod bless;
 mod check;
+mod compare;
 mod compile;
 mod devices;
 mod doctor;
@@ -14,11 +15,20 @@ mod fmt;
 mod import;
 mod list;
 mod plan;
+mod report;
+mod resume;
 mod run;
+<<<<<<< HEAD
+mod selftest;
+=======
+mod runs;
+>>>>>>> main
 mod session;
 mod show;
+mod store;
 
 use crate::exit;
+pub(crate) use args::Color;
 use args::Parsed;
 use engine::diag::{Diagnostic, code};
 use std::ffi::OsString;
