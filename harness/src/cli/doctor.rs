@@ -1,15 +1,14 @@
 //! `doctor`: what this machine has, and what is missing for which feature. Fits a
 //! terminal of 80 columns; `--format json` has the same for programs.
 
-use super::args::Args;
-use super::{Failure, print, session};
+use super::args::{Args, Form};
+use super::{Failure, print, runs, session};
 use crate::case::{Target, load};
 use crate::device::{
     Choice, GpuOptions, Host, Nvidia, describe, find_nvrtc, find_sanitizer, free_space, host, open, refusal,
 };
 use crate::exit;
 use crate::record::Provenance;
-use crate::report::Format;
 use crate::units::show_bytes;
 use serde::Serialize;
 use serde_json::json;
@@ -62,8 +61,8 @@ struct Found {
 pub(super) fn doctor(args: &Args) -> Result<u8, Failure> {
     let found = look(args)?;
     let features = features(&found);
-    match args.output.format {
-        Format::Json => print(&format!("{:#}\n", document(&found, &features))),
+    match args.records.form.unwrap_or(Form::Plain) {
+        Form::Json => print(&format!("{:#}\n", document(&found, &features))),
         _ => print(&text(&found, &features)),
     }
     Ok(exit::OK)

@@ -1,7 +1,7 @@
 //! `flake.csv`: what the last hunt found about each case that was ever hunted.
 
 use super::history::History;
-use super::store::replace;
+use super::layout::replace;
 use crate::os::FileLock;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -8,6 +8,7 @@ use super::import::Import;
 use super::isolation::Isolation;
 use super::output::Output;
 use super::quarantine::Quarantine;
+use super::records::Records;
 use super::repeat::Repeat;
 use super::select::Select;
 use super::time::Time;
@@ -25,6 +26,7 @@ pub(crate) struct Args {
     pub(crate) repeat: Repeat,
     pub(crate) evidence: Evidence,
     pub(crate) output: Output,
+    pub(crate) records: Records,
     pub(crate) files: Files,
     pub(crate) import: Import,
     pub(crate) quarantine: Quarantine,
