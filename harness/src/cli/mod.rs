@@ -15,14 +15,12 @@ mod fmt;
 mod import;
 mod list;
 mod plan;
+mod quarantine;
 mod report;
 mod resume;
 mod run;
-<<<<<<< HEAD
-mod selftest;
-=======
 mod runs;
->>>>>>> main
+mod selftest;
 mod session;
 mod show;
 mod store;
