@@ -8,15 +8,17 @@ use super::{Death, RunPlan, SlotSpec};
 use crate::case::Case;
 use crate::crumb::Page;
 use crate::evidence::area::Area;
+use crate::evidence::gpu_core;
+use crate::evidence::sanitizer::Sanitizer;
 use crate::os;
-use crate::proto::{Broken, DeviceSpec, FromWorker, PROTOCOL, Receiver, ToWorker, send};
+use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::{Outcome, clip};
 use rustix::process::Signal;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -31,6 +33,8 @@ const REAP_LIMIT: Duration = Duration::from_secs(10);
 /// How often a stop request is looked for.
 const TICK: Duration = Duration::from_millis(50);
 const PRIOR_CASES: usize = 50;
+/// A tool that has seen its worker end writes its report within this.
+const SANITIZER_END: Duration = Duration::from_secs(60);
 /// Bytes of a worker's output that a record holds.
 const TAIL: usize = 4096;
 /// What a worker inherits of the environment.
@@ -52,8 +56,12 @@ const ENV_ALLOWED: &[&str] = &[
 pub(super) struct Worker {
     pub(super) id: String,
     child: Child,
+    /// Its private folder.
+    home: PathBuf,
     /// The GPU that it has, if any.
     gpu: Option<String>,
+    /// The worker's own process, which is not the child where a tool runs it.
+    process: u32,
     receiver: Receiver,
     page: Page,
     area: Area,
@@ -104,6 +112,7 @@ impl Worker {
     ) -> Result<Self, NoWorker> {
         let failed = |what: &str, error: io::Error| NoWorker::Failed(format!("{what}: {error}"));
         let start = Instant::now();
+        let slot_home = id.clone();
         let (ours, theirs) = UnixStream::pair().map_err(|e| failed("cannot make a socket", e))?;
         let _ = ours.set_write_timeout(Some(Duration::from_secs(10)));
         let page = Page::create().map_err(|e| failed("cannot make a breadcrumb page", e))?;
@@ -120,10 +129,9 @@ impl Worker {
         let mut worker = Self {
             id,
             child,
-            gpu: match &slot.device {
-                DeviceSpec::Cuda { uuid, .. } => Some(uuid.clone()),
-                _ => None,
-            },
+            home: plan.work_dir.join(&slot_home),
+            gpu: slot.gpu.as_ref().map(|gpu| gpu.uuid.clone()),
+            process: 0,
             receiver: Receiver::new(ours),
             page,
             area,
@@ -152,7 +160,7 @@ impl Worker {
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
             match self.receiver.next(Some(deadline)) {
-                Ok(FromWorker::Hello { proto: PROTOCOL, .. }) => {}
+                Ok(FromWorker::Hello { proto: PROTOCOL, pid }) => self.process = pid,
                 Ok(FromWorker::Ready { device, uuid, notes }) => {
                     (self.device, self.notes) = (device, notes);
                     return self.pinned(slot, uuid.as_deref());
@@ -221,7 +229,9 @@ impl Worker {
         self.stderr.mark();
         let case = &job.case;
         let own = case.timeout_ms.map(Duration::from_millis);
-        let limit = plan.forced_timeout.or(own).unwrap_or(plan.default_timeout);
+        let usual = own.unwrap_or(plan.default_timeout);
+        let usual = plan.sanitizer.as_ref().map_or(usual, |tool| tool.scaled(usual));
+        let limit = plan.forced_timeout.unwrap_or(usual);
         let attempt = job.attempt;
         let message = ToWorker::Run {
             case: Box::new(Case::clone(case)),
@@ -255,10 +265,12 @@ impl Worker {
                 {
                     self.cases_run += 1;
                     self.prior.push(case_id);
+                    let outcome = self.sanitized(*outcome, plan);
                     if outcome.verdict.is_failure() {
-                        self.output = Output { stdout: self.stdout.so_far(), stderr: self.stderr.so_far() };
+                        let (stdout, stderr) = (self.stdout.so_far(), self.stderr.so_far());
+                        self.output = Output { stdout, stderr, files: self.files() };
                     }
-                    return Attempt::Ended(*outcome, tainted);
+                    return Attempt::Ended(outcome, tainted);
                 }
                 Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit, phase: None },
                 Err(Broken::Timeout) if plan.stop.load(Ordering::Relaxed) != 0 => {
@@ -292,8 +304,31 @@ impl Worker {
     fn lost_before(&mut self, why: String, plan: &RunPlan) -> Attempt {
         match self.bury(Cause::Died, plan) {
             Attempt::Lost(outcome, death) if death.crumb.lane > 0 => Attempt::NotBegun(why, Some((outcome, death))),
+            Attempt::Lost(outcome, _) => {
+                let how = outcome.detail.lines().next().unwrap_or_default().to_string();
+                Attempt::NotBegun(format!("{why}: {how}"), None)
+            }
             _ => Attempt::NotBegun(why, None),
         }
+    }
+
+    /// The outcome of an ended case with what the tool around the worker found.
+    /// The report is complete when the worker has ended.
+    fn sanitized(&mut self, outcome: Outcome, plan: &RunPlan) -> Outcome {
+        let Some(tool) = &plan.sanitizer else { return outcome };
+        let _ = send(self.receiver.stream(), &ToWorker::Drain);
+        if self.wait(SANITIZER_END).is_none() {
+            self.kill();
+        }
+        tool.judge(&self.home, outcome)
+    }
+
+    /// Files of the worker that are evidence.
+    fn files(&self) -> Vec<PathBuf> {
+        let report = Sanitizer::report(&self.home);
+        let mut files = gpu_core::collect(&self.home);
+        files.extend(report.is_file().then_some(report));
+        files
     }
 
     /// The case did not end: collect the evidence, end the worker.
@@ -302,7 +337,12 @@ impl Worker {
         let status = match &cause {
             Cause::Hung { limit, .. } => {
                 let gpu = self.gpu.as_deref();
-                postmortem::hang(&mut death, self.pid(), gpu, *limit, &self.page, &self.area, &plan.worker_exe);
+                let gpu = gpu.and_then(|uuid| Some((plan.nvml.as_deref()?, uuid)));
+                postmortem::hang(&mut death, self.process, gpu, *limit, &self.page, &self.area, &plan.worker_exe);
+                death.gpu_core = gpu_core::poke(&self.home).map(|dumped| match dumped {
+                    Ok(file) => file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                    Err(why) => why,
+                });
                 self.terminate(plan.grace)
             }
             // A process whose socket is closed is about to end by itself.
@@ -319,14 +359,21 @@ impl Worker {
         if matches!(cause, Cause::Died) {
             postmortem::fill(&mut death, status);
             postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
+            if plan.sanitizer.is_some() && death.caught.is_some() {
+                // The tool ends with a code of its own.
+                (death.signal, death.exit_code) = (death.caught.clone(), None);
+            }
         }
         let wait = Duration::from_millis(200);
-        self.output = Output { stdout: self.stdout.at_end(wait), stderr: self.stderr.at_end(wait) };
+        let (stdout, stderr) = (self.stdout.at_end(wait), self.stderr.at_end(wait));
+        self.output = Output { stdout, stderr, files: self.files() };
         death.stderr_tail = self.output.stderr.tail(TAIL);
         death.stdout_tail = self.output.stdout.tail(TAIL);
         let from = self.prior.len().saturating_sub(PRIOR_CASES);
         death.prior_cases = self.prior[from..].to_vec();
-        Attempt::Lost(postmortem::outcome(&cause, &death), Box::new(death))
+        let outcome = postmortem::outcome(&cause, &death);
+        let outcome = plan.sanitizer.as_ref().map_or(outcome.clone(), |tool| tool.judge(&self.home, outcome));
+        Attempt::Lost(outcome, Box::new(death))
     }
 
     /// TERM, a moment of grace, KILL; never waits for a child that cannot die.
@@ -375,20 +422,29 @@ impl Drop for Worker {
 }
 
 fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {
-    let mut command = Command::new(&plan.worker_exe);
-    command.arg0("harness-worker").arg("__worker").env_clear();
+    let home = std::path::absolute(plan.work_dir.join(id))?;
+    let mut command = match &plan.sanitizer {
+        Some(tool) if slot.gpu.is_some() => tool.command(&plan.worker_exe, &home),
+        _ => Command::new(&plan.worker_exe),
+    };
+    if plan.sanitizer.is_none() {
+        command.arg0("harness-worker");
+    }
+    command.arg("__worker").env_clear();
     for key in ENV_ALLOWED {
         if let Some(value) = std::env::var_os(key) {
             command.env(key, value);
         }
     }
-    let home = plan.work_dir.join(id);
     for (key, folder) in [("TMPDIR", "tmp"), ("CUDA_CACHE_PATH", "cuda-cache")] {
         let path = home.join(folder);
         std::fs::create_dir_all(&path)?;
-        command.env(key, std::path::absolute(&path)?);
+        command.env(key, path);
     }
     command.env("HARNESS", "1").env("HARNESS_WORKER", id).env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    if slot.gpu.is_some() {
+        command.envs(plan.core_dump.env(&home)?);
+    }
     command.envs(slot.env.iter().map(|(key, value)| (key, value)));
     command.current_dir(Path::new(&home));
     Ok(command)

@@ -22,7 +22,8 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let loaded = session::load_all(args, devices.target)?;
     let (files, fingerprint, total) = (loaded.files, loaded.fingerprint, loaded.cases.len());
     let chosen = session::choose(args, loaded.cases, &devices.history)?;
-    let (mut cases, skipped) = setup::split_required(chosen.cases, &devices);
+    let (sampled, sample_note) = setup::sample(args, chosen.cases);
+    let (mut cases, skipped) = setup::split_required(sampled, &devices);
     let results = session::results_dir(args);
     let history = History::of(&results, &devices.history);
     dispatch::order(&mut cases, &history.known());
@@ -38,7 +39,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
         false => Box::new(Queue::new(&cases, policy)),
     };
     let progress = Progress::new(args.output.format, cases.len() + skipped.len(), labels);
-    for note in devices.notes.iter().chain(&chosen.notes) {
+    for note in devices.notes.iter().chain(&chosen.notes).chain(&sample_note) {
         progress.say(note);
     }
     progress.say(&format!(

@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::cli::args::{Args, Command};
 use crate::cli::devices::Devices;
 use crate::cli::session;
-use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
+use crate::dispatch::{Conclusion, Isolation, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
 use crate::proto::{Knobs, Mode};
@@ -38,6 +38,7 @@ pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Ve
 }
 
 pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
+    let sanitizer = devices.sanitizer.clone();
     let mut slots = devices.slots.clone();
     if !args.devices.cross {
         slots.truncate(cases.max(1));
@@ -48,6 +49,7 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: 
             compile_threads: args.isolation.compile_threads,
             twice: args.repeat.twice,
             jitter: args.repeat.jitter,
+            line_info: sanitizer.is_some(),
         },
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
@@ -55,13 +57,33 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: 
         grace: args.time.grace.unwrap_or(DEFAULT_GRACE),
         mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
         bless: args.output.bless,
-        isolation: args.isolation.isolation,
+        isolation: if sanitizer.is_some() { Isolation::Case } else { args.isolation.isolation },
         recycle: args.isolation.recycle,
-        worker_exe: "/proc/self/exe".into(),
+        core_dump: args.evidence.core_dump,
+        // The tool's own binary is what this link means to it.
+        worker_exe: match &sanitizer {
+            Some(_) => std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into()),
+            None => "/proc/self/exe".into(),
+        },
+        sanitizer,
         work_dir: store.work_dir(),
         stop: stop_flag(),
         nvml: devices.nvml.clone(),
     }
+}
+
+/// The cases that are checked by a tool, where only a share of them is. At
+/// least one, so that a low rate on few cases is still a check.
+pub(super) fn sample(args: &Args, cases: Vec<Case>) -> (Vec<Case>, Option<String>) {
+    let Some(sample) = &args.evidence.sanitize else { return (cases, None) };
+    let all = cases.len();
+    let (mut taken, left): (Vec<Case>, Vec<Case>) =
+        cases.into_iter().partition(|case| sample.takes(args.repeat.seed, &case.id));
+    if taken.is_empty() {
+        taken.extend(left.into_iter().next());
+    }
+    let note = format!("{}: {} of {all} selected cases, by seed {}", sample.tool.name(), taken.len(), args.repeat.seed);
+    (taken, (sample.rate < 1.0).then_some(note))
 }
 
 /// The options that select the device of a slot.
