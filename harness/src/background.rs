@@ -72,6 +72,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         recycle: None,
         core_dump: Default::default(),
         sanitizer: None,
+        memory: None,
         worker_exe: exe.to_path_buf(),
         work_dir: work_dir.to_path_buf(),
         stop: Arc::default(),

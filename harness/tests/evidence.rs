@@ -248,7 +248,9 @@ fn a_sanitizer_around_workers_gives_outcomes() {
     report("========= ERROR SUMMARY: 0 errors\n");
     let (code, text) = run(&path, &[&on_gpu[..], &["--sanitize", "memcheck"]].concat());
     assert!(code == 0 && text.contains("5 passed, 0 failed") && text.contains("under /"), "{text}");
-    report("========= Invalid __global__ write of size 4 bytes\n=========     at kernel_pointwise+0x90 in /tmp/kernel_pointwise.cu:12\n=========     by thread (3,0,0) in block (1,0,0)\n========= ERROR SUMMARY: 1 error\n");
+    report(
+        "========= Invalid __global__ write of size 4 bytes\n=========     at kernel_pointwise+0x90 in /tmp/kernel_pointwise.cu:12\n=========     by thread (3,0,0) in block (1,0,0)\n========= ERROR SUMMARY: 1 error\n",
+    );
     let (code, text) = run(&path, &[&on_gpu[..], &["--sanitize", "memcheck=40%", "--seed", "2"]].concat());
     assert!(code == 100 && text.contains(" of 5 selected cases, by seed 2"), "{text}");
     let wanted = "Invalid __global__ write of size 4 bytes in kernel_pointwise at /tmp/kernel_pointwise.cu:12; by thread (3,0,0)";

@@ -58,7 +58,8 @@ pub(super) fn target(args: &Args) -> Target {
 /// More simulated devices than this by default only slow each other down.
 const MAX_DEFAULT_SIM: usize = 8;
 
-fn cores() -> usize {
+/// Cores of the host.
+pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 

@@ -7,6 +7,7 @@ use super::files::Files;
 use super::import::Import;
 use super::isolation::Isolation;
 use super::output::Output;
+use super::records::Records;
 use super::repeat::Repeat;
 use super::select::Select;
 use super::time::Time;
@@ -24,6 +25,7 @@ pub(crate) struct Args {
     pub(crate) repeat: Repeat,
     pub(crate) evidence: Evidence,
     pub(crate) output: Output,
+    pub(crate) records: Records,
     pub(crate) files: Files,
     pub(crate) import: Import,
     /// The options that make a case that is run again the same one, as words;

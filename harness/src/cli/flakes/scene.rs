@@ -5,7 +5,7 @@ use crate::case::Case;
 use crate::cli::args::Args;
 use crate::cli::devices::{self, Devices};
 use crate::cli::run::setup;
-use crate::cli::{Failure, session};
+use crate::cli::{Failure, runs, session};
 use crate::dispatch::RunPlan;
 use crate::exit;
 use crate::record::{RunStore, utc_stamp};
@@ -73,7 +73,7 @@ impl Scene {
     /// A view for `total` things, with the notes on devices.
     pub(super) fn progress(&self, args: &Args, total: usize, what: &str) -> Progress {
         let labels = self.plan.slots.iter().map(|slot| slot.label.clone()).collect();
-        let progress = Progress::new(args.output.format, total, labels);
+        let progress = runs::progress(args, total, labels);
         self.devices.notes.iter().for_each(|note| progress.say(note));
         progress.say(&format!("{what} from {} files, seed {}", self.files, args.repeat.seed));
         progress

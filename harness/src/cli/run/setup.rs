@@ -2,12 +2,12 @@
 
 use crate::case::Case;
 use crate::cli::args::{Args, Command};
-use crate::cli::devices::Devices;
+use crate::cli::devices::{self, Devices};
 use crate::cli::session;
 use crate::dispatch::{Conclusion, Isolation, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
-use crate::proto::{Knobs, Mode};
+use crate::proto::{DeviceSpec, Knobs, Mode};
 use crate::record::{History, Provenance, RunStore, today, utc_stamp};
 use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
@@ -37,6 +37,28 @@ pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Ve
     (kept, skipped)
 }
 
+/// Compile threads of a worker by default, at most: more wait for each other in the compiler.
+const MAX_COMPILE_THREADS: usize = 8;
+
+/// How workers differ from the usual. On GPUs most of a case's time is that of
+/// the run-time compiler, so spare cores compile coming cases; a measurement
+/// wants the host quiet, and a simulated device needs the cores itself.
+pub(in crate::cli) fn knobs(args: &Args, devices: &Devices) -> Knobs {
+    let on_gpus = matches!(devices.slots.first().map(|slot| &slot.device), Some(DeviceSpec::Cuda { .. }));
+    let usual = match on_gpus && args.command != Command::Bench {
+        true => (devices::cores() / (2 * devices.slots.len())).min(MAX_COMPILE_THREADS) as u32,
+        false => 0,
+    };
+    // Under a tool each case has a worker of its own: nothing is ahead of it.
+    let usual = if devices.sanitizer.is_some() { 0 } else { usual };
+    Knobs {
+        compile_threads: args.isolation.compile_threads.unwrap_or(usual),
+        twice: args.repeat.twice,
+        jitter: args.repeat.jitter,
+        line_info: devices.sanitizer.is_some(),
+    }
+}
+
 pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
     let sanitizer = devices.sanitizer.clone();
     let mut slots = devices.slots.clone();
@@ -45,12 +67,7 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: 
     }
     RunPlan {
         slots,
-        knobs: Knobs {
-            compile_threads: args.isolation.compile_threads,
-            twice: args.repeat.twice,
-            jitter: args.repeat.jitter,
-            line_info: sanitizer.is_some(),
-        },
+        knobs: knobs(args, devices),
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
         phase_limits: args.time.phases.clone(),
@@ -59,6 +76,7 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: 
         bless: args.output.bless,
         isolation: if sanitizer.is_some() { Isolation::Case } else { args.isolation.isolation },
         recycle: args.isolation.recycle,
+        memory: memory_limit(args, devices),
         core_dump: args.evidence.core_dump,
         // The tool's own binary is what this link means to it.
         worker_exe: match &sanitizer {
@@ -84,6 +102,20 @@ pub(super) fn sample(args: &Args, cases: Vec<Case>) -> (Vec<Case>, Option<String
     }
     let note = format!("{}: {} of {all} selected cases, by seed {}", sample.tool.name(), taken.len(), args.repeat.seed);
     (taken, (sample.rate < 1.0).then_some(note))
+}
+
+/// The limit of each worker. Without a request it is what the machine has, which
+/// stops a runaway case before the machine; workers with a GPU have none then,
+/// since nobody knows what its driver maps.
+fn memory_limit(args: &Args, devices: &Devices) -> Option<u64> {
+    let on_gpu = devices.slots.iter().any(|slot| matches!(slot.device, DeviceSpec::Cuda { .. }));
+    args.isolation.memory.or_else(|| if on_gpu { None } else { machine_memory() })
+}
+
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(total.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
 /// The options that select the device of a slot.
@@ -134,7 +166,7 @@ pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History) -> Policy {
 }
 
 /// The number of the signal that asks to stop. A second one ends at once.
-fn stop_flag() -> Arc<AtomicUsize> {
+pub(in crate::cli) fn stop_flag() -> Arc<AtomicUsize> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let stop = Arc::new(AtomicUsize::new(0));
     let again = Arc::new(AtomicBool::new(false));
@@ -156,10 +188,16 @@ pub(in crate::cli) fn header(
 ) -> serde_json::Value {
     json!({
         "argv": args.argv,
+        "from_env": args.from_env,
+        "cwd": std::env::current_dir().ok(),
+        "history": devices.history,
+        "again": super::finish::again(args, devices),
+        "flaky": if args.repeat.flaky_fails { "fail" } else { "pass" },
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
         "jitter": args.repeat.jitter,
         "mode": args.command.word(),
+        "knobs": knobs(args, devices),
         "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
         "left": devices.left.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),

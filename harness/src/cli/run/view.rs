@@ -2,11 +2,12 @@
 
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
-use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
+use crate::dispatch::{CaseResult, Conclusion, Event, Farewell, RunPlan, leak_fields};
+use crate::escape::escape;
 use crate::evidence::Keeper;
-use crate::record::{Row, RunStore, Seen};
+use crate::record::{Done, Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::{Leak, Outcome, Verdict};
 use serde_json::json;
 
 /// Turns events into records, progress and counts.
@@ -84,9 +85,10 @@ impl<'a> View<'a> {
                 self.store.append("worker", &fields);
                 self.progress.idle(slot, "ready");
             }
-            Event::Ended { slot, worker, reason, cases_run } => {
+            Event::Ended { slot, worker, reason, cases_run, farewell } => {
                 let fields = json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run });
                 self.store.append("worker", &fields);
+                self.farewell(&worker, &farewell);
                 self.progress.idle(slot, "");
             }
             Event::Record { kind, fields, say } => {
@@ -104,6 +106,24 @@ impl<'a> View<'a> {
                 self.refused.push(code);
             }
         }
+    }
+
+    /// Records and tells what is known of a worker's end.
+    fn farewell(&mut self, worker: &str, farewell: &Farewell) {
+        for (kind, fields) in farewell.records(worker) {
+            self.store.append(kind, &fields);
+        }
+        if farewell.crash.is_some() {
+            self.store.sync();
+        }
+        for line in farewell.lines(worker) {
+            self.progress.say(&line);
+        }
+    }
+
+    fn leak(&mut self, worker: &str, case_id: &str, leak: &Leak) {
+        self.store.append("leak", &leak_fields(worker, Some(case_id), leak));
+        self.progress.say(&format!("{}: {case_id} left {}", leak.name, escape(&leak.detail, "")));
     }
 
     fn uuid(&self, slot: usize) -> Option<&str> {
@@ -135,7 +155,6 @@ impl<'a> View<'a> {
             "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
             "perf": outcome.perf,
-            "leaks": outcome.leaks,
             "death": result.death,
             "bucket": kept.bucket.as_ref().map(|bucket| &bucket.leaf),
             "family": kept.bucket.as_ref().map(|bucket| &bucket.family),
@@ -151,6 +170,9 @@ impl<'a> View<'a> {
         }
         if result.death.is_some() {
             self.store.sync();
+        }
+        for leak in &outcome.leaks {
+            self.leak(&result.worker, &result.case.id, leak);
         }
         self.progress.attempted(result);
     }
@@ -183,6 +205,24 @@ impl<'a> View<'a> {
         if ran && conclusion.verdict != Verdict::Infra {
             self.rows.push(row(&conclusion));
         }
+    }
+
+    /// Records a verdict that the run goes on from.
+    pub(super) fn carried(&mut self, conclusion: Conclusion, done: &Done) {
+        let fields = json!({
+            "case_id": conclusion.case.id,
+            "verdict": conclusion.verdict,
+            "outcome": done.outcome,
+            "detail": done.detail,
+            "attempts": done.outcomes.len(),
+            "failures": done.failures,
+            "outcomes": done.outcomes,
+            "dur_ns": done.dur_ns,
+            "carried_from": done.run,
+        });
+        self.store.append("verdict", &fields);
+        self.summary.add(&conclusion, None, None);
+        self.progress.carried(&conclusion);
     }
 
     pub(super) fn close(mut self) -> Closing {
