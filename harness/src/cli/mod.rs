@@ -18,11 +18,8 @@ mod plan;
 mod report;
 mod resume;
 mod run;
-<<<<<<< HEAD
-mod selftest;
-=======
 mod runs;
->>>>>>> main
+mod selftest;
 mod session;
 mod show;
 mod store;

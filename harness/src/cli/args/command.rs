@@ -1,12 +1,8 @@
 //! The commands: words, operands, help and what each calls.
 
 use super::super::{
-<<<<<<< HEAD
-    Failure, check, compile, doctor, explain, flakes, fmt, import, list, plan, run as runs, selftest, show,
-=======
     Failure, check, compare, compile, doctor, explain, flakes, fmt, import, list, plan, report, resume, run as runs,
-    show, store,
->>>>>>> main
+    selftest, show, store,
 };
 use super::model::Args;
 
@@ -25,14 +21,11 @@ pub(crate) enum Command {
     Explain,
     Fmt,
     Import,
-<<<<<<< HEAD
     Selftest,
-=======
     Resume,
     Report,
     Compare,
     Store,
->>>>>>> main
     Hunt,
     Replay,
     Why,
@@ -166,14 +159,13 @@ pub(super) const COMMANDS: &[Row] = &[
         "say what a diagnostic code means; without a code, list all",
         explain::explain,
     ),
-<<<<<<< HEAD
     row(
         "selftest",
         Command::Selftest,
         NONE,
         "commit every built-in fault among innocent cases, and check what is said of each",
         selftest::selftest,
-=======
+    ),
     row("resume", Command::Resume, ("[RUN]", 0, 1), "go on with a run that was killed or stopped", resume::resume),
     row("report", Command::Report, ("[RUN...]", 0, usize::MAX), "recorded runs in another form", report::report),
     row("compare", Command::Compare, ("RUN RUN", 2, 2), "what changed between two runs", compare::compare),
@@ -183,7 +175,6 @@ pub(super) const COMMANDS: &[Row] = &[
         ("list|info|verify|repair|prune|export|merge [RUN|DIR...]", 1, usize::MAX),
         "look at, mend, thin out, copy or unite recorded runs",
         store::store,
->>>>>>> main
     ),
     row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", doctor::doctor),
 ];

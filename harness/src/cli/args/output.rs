@@ -34,20 +34,6 @@ pub(super) const ROWS: &[Row] = &[
         args.output.listing = given.word(&known)?;
         Ok(())
     }),
-<<<<<<< HEAD
-    value(
-        "--results",
-        "DIR",
-        SELECTS.and(&[Command::Doctor, Command::Selftest]),
-        "folder of records (default: results)",
-        |args, given| {
-            args.output.results = Some(given.path()?);
-            Ok(())
-        },
-    )
-    .env(&["HARNESS_RESULTS"]),
-=======
->>>>>>> main
     flag("--about", Commands::of(&[Command::List]), "behind each id, why the case exists", |args, _| {
         args.output.about = true;
         Ok(())

@@ -8,19 +8,12 @@ mod view;
 use super::args::{Args, Form};
 use super::{Failure, devices, runs, session};
 use crate::dispatch::{self, Cross, Queue, Source};
-<<<<<<< HEAD
-use crate::record::{History, RunStore};
-use crate::report::Progress;
-use serde_json::json;
-pub(super) use setup::stop_flag;
-=======
 use crate::record::{History, Resumed, RunStore};
->>>>>>> main
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use view::{Closing, View};
 
-pub(super) use setup::split_required;
+pub(super) use setup::{split_required, stop_flag};
 
 pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     go(args, None)
