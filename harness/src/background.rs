@@ -94,6 +94,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         fail_fast: None,
         deadline: None,
         today: crate::record::today(),
+        quarantine: Default::default(),
         slots: Vec::new(),
         learnt: BTreeMap::new(),
         devices: plan.slots.iter().map(|slot| slot.label.clone()).collect(),

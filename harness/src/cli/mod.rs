@@ -15,6 +15,7 @@ mod fmt;
 mod import;
 mod list;
 mod plan;
+mod quarantine;
 mod report;
 mod resume;
 mod run;

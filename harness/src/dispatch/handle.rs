@@ -76,6 +76,8 @@ pub(super) struct Worker {
     stderr: Capture,
     /// What the worker wrote during the last attempt, if that failed.
     pub(super) output: Output,
+    /// It could not be killed, and is not waited for a second time.
+    abandoned: bool,
     prior: Vec<String>,
     /// How it ended between two cases.
     pub(super) ending: Option<Ending>,
@@ -150,6 +152,7 @@ impl Worker {
             stdout,
             stderr,
             output: Output::default(),
+            abandoned: false,
             prior: Vec::new(),
             ending: None,
             kills: 0,
@@ -420,7 +423,10 @@ impl Worker {
     /// Kills the worker with its whole group.
     fn kill(&mut self) -> Option<ExitStatus> {
         os::signal_group(&self.child, Signal::KILL);
-        self.wait(REAP_LIMIT)
+        let limit = if self.abandoned { Duration::ZERO } else { REAP_LIMIT };
+        let status = self.wait(limit);
+        self.abandoned = status.is_none();
+        status
     }
 
     fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {

@@ -7,6 +7,7 @@ use crate::cli::session;
 use crate::dispatch::{Conclusion, Isolation, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
+use crate::flake::quarantine::Quarantine;
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use crate::record::{History, Provenance, RunStore, today, utc_stamp};
 use crate::verdict::{Outcome, Verdict};
@@ -148,7 +149,7 @@ pub(super) fn keeper(args: &Args, devices: &Devices, plan: &RunPlan, store: &Run
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is
 /// met in one of three tries is not met.
-pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History) -> Policy {
+pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History, quarantine: Quarantine) -> Policy {
     let usual = if args.command == Command::Bench { Retries::NONE } else { Retries::USUAL };
     let retries = args.repeat.retries.map_or(usual, |count| Retries { after_failure: count, ..Retries::USUAL });
     Policy {
@@ -158,6 +159,7 @@ pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History) -> Policy {
         fail_fast: args.repeat.fail_fast,
         deadline: args.time.deadline.map(|limit| Instant::now() + limit),
         today: today(),
+        quarantine,
         // To accept what varies more is to learn it anew.
         learnt: if args.output.bless { BTreeMap::new() } else { history.determinism() },
         devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
