@@ -1,6 +1,7 @@
 //! One worker process: spawn, run a case, end it one way or the other.
 
 use super::capture::{Capture, Output};
+use super::farewell::{self, Ending, Farewell};
 use super::job::Job;
 use super::phase::Watch;
 use super::postmortem::{self, Cause};
@@ -8,15 +9,17 @@ use super::{Death, RunPlan, SlotSpec};
 use crate::case::Case;
 use crate::crumb::Page;
 use crate::evidence::area::Area;
+use crate::evidence::gpu_core;
+use crate::evidence::sanitizer::Sanitizer;
 use crate::os;
-use crate::proto::{Broken, DeviceSpec, FromWorker, PROTOCOL, Receiver, ToWorker, send};
+use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::{Outcome, clip};
 use rustix::process::Signal;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -30,7 +33,15 @@ const CANARY_LIMIT: Duration = Duration::from_secs(60);
 const REAP_LIMIT: Duration = Duration::from_secs(10);
 /// How often a stop request is looked for.
 const TICK: Duration = Duration::from_millis(50);
+/// A process whose socket is closed is about to end by itself: within this.
+const END_LIMIT: Duration = Duration::from_secs(2);
+/// An orderly end may take this many times the grace of a hanging worker.
+const ORDERLY: u32 = 5;
+/// What Rust's and C++'s allocators say before they abort.
+const NO_MEMORY: [&str; 2] = ["memory allocation of ", "std::bad_alloc"];
 const PRIOR_CASES: usize = 50;
+/// A tool that has seen its worker end writes its report within this.
+const SANITIZER_END: Duration = Duration::from_secs(60);
 /// Bytes of a worker's output that a record holds.
 const TAIL: usize = 4096;
 /// What a worker inherits of the environment.
@@ -52,8 +63,12 @@ const ENV_ALLOWED: &[&str] = &[
 pub(super) struct Worker {
     pub(super) id: String,
     child: Child,
+    /// Its private folder.
+    home: PathBuf,
     /// The GPU that it has, if any.
     gpu: Option<String>,
+    /// The worker's own process, which is not the child where a tool runs it.
+    process: u32,
     receiver: Receiver,
     page: Page,
     area: Area,
@@ -61,7 +76,13 @@ pub(super) struct Worker {
     stderr: Capture,
     /// What the worker wrote during the last attempt, if that failed.
     pub(super) output: Output,
+    /// It could not be killed, and is not waited for a second time.
+    abandoned: bool,
     prior: Vec<String>,
+    /// How it ended between two cases.
+    pub(super) ending: Option<Ending>,
+    /// Processes that the kernel had killed for memory when it was started.
+    kills: u64,
     pub(super) cases_run: u64,
     pub(super) ready_ns: u64,
     pub(super) device: String,
@@ -104,6 +125,7 @@ impl Worker {
     ) -> Result<Self, NoWorker> {
         let failed = |what: &str, error: io::Error| NoWorker::Failed(format!("{what}: {error}"));
         let start = Instant::now();
+        let slot_home = id.clone();
         let (ours, theirs) = UnixStream::pair().map_err(|e| failed("cannot make a socket", e))?;
         let _ = ours.set_write_timeout(Some(Duration::from_secs(10)));
         let page = Page::create().map_err(|e| failed("cannot make a breadcrumb page", e))?;
@@ -113,29 +135,33 @@ impl Worker {
         for (option, fd) in ["--fd", "--crumb-fd", "--evidence-fd"].iter().zip(fds) {
             command.arg(option).arg(fd.to_string());
         }
-        let mut child = os::spawn_tied(&mut command, &fds).map_err(|e| failed("cannot start a worker", e))?;
+        let mut child =
+            os::spawn_tied(&mut command, &fds, plan.memory).map_err(|e| failed("cannot start a worker", e))?;
         drop(theirs);
         let stdout = Capture::start(child.stdout.take());
         let stderr = Capture::start(child.stderr.take());
         let mut worker = Self {
             id,
             child,
-            gpu: match &slot.device {
-                DeviceSpec::Cuda { uuid, .. } => Some(uuid.clone()),
-                _ => None,
-            },
+            home: plan.work_dir.join(&slot_home),
+            gpu: slot.gpu.as_ref().map(|gpu| gpu.uuid.clone()),
+            process: 0,
             receiver: Receiver::new(ours),
             page,
             area,
             stdout,
             stderr,
             output: Output::default(),
+            abandoned: false,
             prior: Vec::new(),
+            ending: None,
+            kills: 0,
             cases_run: 0,
             ready_ns: 0,
             device: String::new(),
             notes: Vec::new(),
         };
+        worker.kills = farewell::oom_kills();
         spawned(worker.pid());
         worker.greet(slot, plan, start + READY_LIMIT)?;
         worker.ready_ns = start.elapsed().as_nanos() as u64;
@@ -152,7 +178,7 @@ impl Worker {
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
             match self.receiver.next(Some(deadline)) {
-                Ok(FromWorker::Hello { proto: PROTOCOL, .. }) => {}
+                Ok(FromWorker::Hello { proto: PROTOCOL, pid }) => self.process = pid,
                 Ok(FromWorker::Ready { device, uuid, notes }) => {
                     (self.device, self.notes) = (device, notes);
                     return self.pinned(slot, uuid.as_deref());
@@ -221,7 +247,9 @@ impl Worker {
         self.stderr.mark();
         let case = &job.case;
         let own = case.timeout_ms.map(Duration::from_millis);
-        let limit = plan.forced_timeout.or(own).unwrap_or(plan.default_timeout);
+        let usual = own.unwrap_or(plan.default_timeout);
+        let usual = plan.sanitizer.as_ref().map_or(usual, |tool| tool.scaled(usual));
+        let limit = plan.forced_timeout.unwrap_or(usual);
         let attempt = job.attempt;
         let message = ToWorker::Run {
             case: Box::new(Case::clone(case)),
@@ -255,10 +283,12 @@ impl Worker {
                 {
                     self.cases_run += 1;
                     self.prior.push(case_id);
+                    let outcome = self.sanitized(*outcome, plan);
                     if outcome.verdict.is_failure() {
-                        self.output = Output { stdout: self.stdout.so_far(), stderr: self.stderr.so_far() };
+                        let (stdout, stderr) = (self.stdout.so_far(), self.stderr.so_far());
+                        self.output = Output { stdout, stderr, files: self.files() };
                     }
-                    return Attempt::Ended(*outcome, tainted);
+                    return Attempt::Ended(outcome, tainted);
                 }
                 Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit, phase: None },
                 Err(Broken::Timeout) if plan.stop.load(Ordering::Relaxed) != 0 => {
@@ -280,6 +310,9 @@ impl Worker {
                 Err(Broken::Eof) if !begun => {
                     return self.lost_before("the worker died between two cases".into(), plan);
                 }
+                // What comes before `begin` is not of this case.
+                Err(Broken::Garbage(what)) if !begun => return self.broke(what),
+                Ok(other) if !begun => return self.broke(format!("unexpected message {other:?}")),
                 Err(Broken::Eof) => Cause::Died,
                 Err(Broken::Garbage(what)) => Cause::Protocol(what),
                 Ok(other) => Cause::Protocol(clip(format!("unexpected message {other:?}"), 300)),
@@ -288,12 +321,41 @@ impl Worker {
         }
     }
 
+    /// It broke the protocol before the case began: by an earlier one.
+    fn broke(&mut self, what: String) -> Attempt {
+        let what = clip(what, 300);
+        self.ending = Some(Ending::Broke(what.clone()));
+        Attempt::NotBegun(format!("the worker broke the protocol between two cases: {what}"), None)
+    }
+
     /// The worker died before the case began.
     fn lost_before(&mut self, why: String, plan: &RunPlan) -> Attempt {
-        match self.bury(Cause::Died, plan) {
-            Attempt::Lost(outcome, death) if death.crumb.lane > 0 => Attempt::NotBegun(why, Some((outcome, death))),
-            _ => Attempt::NotBegun(why, None),
+        let Attempt::Lost(outcome, death) = self.bury(Cause::Died, plan) else { return Attempt::NotBegun(why, None) };
+        // Without a status of its own it lived on and was killed just now.
+        if death.signal.is_some() || death.exit_code.is_some() {
+            self.ending = self.child.try_wait().ok().flatten().map(Ending::Exited);
         }
+        let why = format!("{why}: {}", outcome.detail.lines().next().unwrap_or_default());
+        Attempt::NotBegun(why, (death.crumb.lane > 0).then_some((outcome, death)))
+    }
+
+    /// The outcome of an ended case with what the tool around the worker found.
+    /// The report is complete when the worker has ended.
+    fn sanitized(&mut self, outcome: Outcome, plan: &RunPlan) -> Outcome {
+        let Some(tool) = &plan.sanitizer else { return outcome };
+        let _ = send(self.receiver.stream(), &ToWorker::Drain);
+        if self.wait(SANITIZER_END).is_none() {
+            self.kill();
+        }
+        tool.judge(&self.home, outcome)
+    }
+
+    /// Files of the worker that are evidence.
+    fn files(&self) -> Vec<PathBuf> {
+        let report = Sanitizer::report(&self.home);
+        let mut files = gpu_core::collect(&self.home);
+        files.extend(report.is_file().then_some(report));
+        files
     }
 
     /// The case did not end: collect the evidence, end the worker.
@@ -302,11 +364,15 @@ impl Worker {
         let status = match &cause {
             Cause::Hung { limit, .. } => {
                 let gpu = self.gpu.as_deref();
-                postmortem::hang(&mut death, self.pid(), gpu, *limit, &self.page, &self.area, &plan.worker_exe);
+                let gpu = gpu.and_then(|uuid| Some((plan.nvml.as_deref()?, uuid)));
+                postmortem::hang(&mut death, self.process, gpu, *limit, &self.page, &self.area, &plan.worker_exe);
+                death.gpu_core = gpu_core::poke(&self.home).map(|dumped| match dumped {
+                    Ok(file) => file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                    Err(why) => why,
+                });
                 self.terminate(plan.grace)
             }
-            // A process whose socket is closed is about to end by itself.
-            Cause::Died => self.wait(Duration::from_secs(2)).or_else(|| {
+            Cause::Died => self.wait(END_LIMIT).or_else(|| {
                 self.kill();
                 None
             }),
@@ -319,14 +385,33 @@ impl Worker {
         if matches!(cause, Cause::Died) {
             postmortem::fill(&mut death, status);
             postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
+            if plan.sanitizer.is_some() && death.caught.is_some() {
+                // The tool ends with a code of its own.
+                (death.signal, death.exit_code) = (death.caught.clone(), None);
+            }
         }
+        death.oom_kills = farewell::oom_kills().saturating_sub(self.kills);
+        self.remains(&mut death);
+        let outcome = postmortem::outcome(&cause, &death);
+        let outcome = match &plan.sanitizer {
+            Some(tool) => tool.judge(&self.home, outcome),
+            None => outcome,
+        };
+        Attempt::Lost(outcome, Box::new(death))
+    }
+
+    /// What it printed and had run.
+    fn remains(&mut self, death: &mut Death) {
         let wait = Duration::from_millis(200);
-        self.output = Output { stdout: self.stdout.at_end(wait), stderr: self.stderr.at_end(wait) };
+        let (stdout, stderr) = (self.stdout.at_end(wait), self.stderr.at_end(wait));
+        self.output = Output { stdout, stderr, files: self.files() };
+        let stderr = self.output.stderr.bytes();
+        let stderr = String::from_utf8_lossy(&stderr);
+        death.no_memory = NO_MEMORY.iter().any(|text| stderr.contains(text));
         death.stderr_tail = self.output.stderr.tail(TAIL);
         death.stdout_tail = self.output.stdout.tail(TAIL);
         let from = self.prior.len().saturating_sub(PRIOR_CASES);
         death.prior_cases = self.prior[from..].to_vec();
-        Attempt::Lost(postmortem::outcome(&cause, &death), Box::new(death))
     }
 
     /// TERM, a moment of grace, KILL; never waits for a child that cannot die.
@@ -338,7 +423,10 @@ impl Worker {
     /// Kills the worker with its whole group.
     fn kill(&mut self) -> Option<ExitStatus> {
         os::signal_group(&self.child, Signal::KILL);
-        self.wait(REAP_LIMIT)
+        let limit = if self.abandoned { Duration::ZERO } else { REAP_LIMIT };
+        let status = self.wait(limit);
+        self.abandoned = status.is_none();
+        status
     }
 
     fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
@@ -356,15 +444,43 @@ impl Worker {
         }
     }
 
-    /// Lets a healthy worker go. What its children left behind is killed.
-    pub(super) fn retire(mut self) {
+    /// Lets a healthy worker go.
+    pub(super) fn retire(mut self, plan: &RunPlan) -> Farewell {
         let _ = send(self.receiver.stream(), &ToWorker::Drain);
-        let deadline = Instant::now() + Duration::from_secs(5);
-        let bye = self.receiver.next::<FromWorker>(Some(deadline));
-        if matches!(bye, Ok(FromWorker::Bye { .. })) {
-            self.wait(Duration::from_secs(5));
+        let limit = plan.grace * ORDERLY;
+        let deadline = Instant::now() + limit;
+        let ending = match self.receiver.next::<FromWorker>(Some(deadline)) {
+            Ok(FromWorker::Bye { .. }) | Err(Broken::Eof) => match self.wait(limit) {
+                Some(status) => Ending::Exited(status),
+                None => Ending::Hung(limit),
+            },
+            Err(Broken::Timeout) => Ending::Hung(limit),
+            Err(Broken::Garbage(what)) => Ending::Broke(what),
+            Ok(other) => Ending::Broke(clip(format!("unexpected message {other:?}"), 300)),
+        };
+        self.ending = Some(ending);
+        self.dismiss(plan)
+    }
+
+    /// What is to be told about a worker that has ended, or is to be killed now:
+    /// how it ended, where that was between two cases, and what it left behind.
+    pub(super) fn dismiss(mut self, plan: &RunPlan) -> Farewell {
+        let mut farewell = Farewell::default();
+        if let Some(ending) = self.ending.take() {
+            let mut death = Death { crumb: self.page.read(), ..Death::default() };
+            if let Ending::Exited(status) = &ending {
+                postmortem::fill(&mut death, Some(*status));
+                postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
+            }
+            self.kill();
+            if farewell::crashed(&ending) {
+                self.remains(&mut death);
+                farewell.crash = Some(Box::new((postmortem::teardown(&ending, &death), death)));
+            }
         }
         self.kill();
+        farewell.leaks = farewell::left_by(self.pid(), &self.id);
+        farewell
     }
 }
 
@@ -375,20 +491,29 @@ impl Drop for Worker {
 }
 
 fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {
-    let mut command = Command::new(&plan.worker_exe);
-    command.arg0("harness-worker").arg("__worker").env_clear();
+    let home = std::path::absolute(plan.work_dir.join(id))?;
+    let mut command = match &plan.sanitizer {
+        Some(tool) if slot.gpu.is_some() => tool.command(&plan.worker_exe, &home),
+        _ => Command::new(&plan.worker_exe),
+    };
+    if plan.sanitizer.is_none() {
+        command.arg0("harness-worker");
+    }
+    command.arg("__worker").env_clear();
     for key in ENV_ALLOWED {
         if let Some(value) = std::env::var_os(key) {
             command.env(key, value);
         }
     }
-    let home = plan.work_dir.join(id);
     for (key, folder) in [("TMPDIR", "tmp"), ("CUDA_CACHE_PATH", "cuda-cache")] {
         let path = home.join(folder);
         std::fs::create_dir_all(&path)?;
-        command.env(key, std::path::absolute(&path)?);
+        command.env(key, path);
     }
     command.env("HARNESS", "1").env("HARNESS_WORKER", id).env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    if slot.gpu.is_some() {
+        command.envs(plan.core_dump.env(&home)?);
+    }
     command.envs(slot.env.iter().map(|(key, value)| (key, value)));
     command.current_dir(Path::new(&home));
     Ok(command)

@@ -7,6 +7,7 @@
 
 mod capture;
 mod cross;
+mod farewell;
 mod fit;
 mod fleet;
 mod handle;
@@ -23,6 +24,7 @@ mod turns;
 
 pub(crate) use capture::Output;
 pub(crate) use cross::Cross;
+pub(crate) use farewell::{Farewell, leak_fields};
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;
@@ -34,6 +36,8 @@ pub(crate) use source::{Settled, Source, Take};
 use crate::case::Case;
 use crate::crumb::Crumb;
 use crate::device::{Gpu, Nvml};
+use crate::evidence::gpu_core::CoreDump;
+use crate::evidence::sanitizer::Sanitizer;
 use crate::evidence::{Frame, Stack};
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use serde::Serialize;
@@ -105,8 +109,14 @@ pub(crate) struct RunPlan {
     pub(crate) isolation: Isolation,
     /// Cases after which a worker is replaced although it is well.
     pub(crate) recycle: Option<u64>,
+    /// Bytes of private memory that a worker may have.
+    pub(crate) memory: Option<u64>,
     /// The binary that workers run: this harness.
     pub(crate) worker_exe: PathBuf,
+    /// Core dumps of GPUs.
+    pub(crate) core_dump: CoreDump,
+    /// What every worker runs under, if anything.
+    pub(crate) sanitizer: Option<Sanitizer>,
     /// Private folders of workers are made here.
     pub(crate) work_dir: PathBuf,
     /// Not 0 when a signal asks the run to stop: the signal's number.
@@ -144,9 +154,8 @@ pub(crate) struct Death {
     pub(crate) crumb: Crumb,
     /// Where the other lanes were, if any.
     pub(crate) lanes: Vec<Crumb>,
-    /// Files that belong to it, to be moved to the evidence.
-    #[serde(skip)]
-    pub(crate) files: Vec<PathBuf>,
+    /// What came of asking the driver for a core dump of a hanging kernel.
+    pub(crate) gpu_core: Option<String>,
     pub(crate) stderr_tail: String,
     pub(crate) stdout_tail: String,
     /// Cases the worker had run before, the last one last.
@@ -154,6 +163,10 @@ pub(crate) struct Death {
     /// States of the threads of a hanging worker, as in `/proc`.
     pub(crate) threads: String,
     pub(crate) unkillable: bool,
+    /// Whether an allocator said that no memory is left.
+    pub(crate) no_memory: bool,
+    /// Processes that the kernel killed for want of memory while it lived.
+    pub(crate) oom_kills: u64,
     /// Xids that its GPU reported while the case ran.
     pub(crate) xids: Vec<u64>,
     /// What the kernel says about a process that could not be killed.
@@ -196,6 +209,7 @@ pub(crate) enum Event {
         worker: String,
         reason: String,
         cases_run: u64,
+        farewell: Farewell,
     },
     /// The slot takes no more cases.
     Retired {

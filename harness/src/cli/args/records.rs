@@ -107,7 +107,14 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--results",
         "DIR",
-        SELECTS.and(&[Command::Doctor, Command::Resume, Command::Report, Command::Compare, Command::Store]),
+        SELECTS.and(&[
+            Command::Doctor,
+            Command::Resume,
+            Command::Report,
+            Command::Compare,
+            Command::Store,
+            Command::Selftest,
+        ]),
         "folder of records (default: results)",
         |args, given| {
             args.output.results = Some(given.path()?);
