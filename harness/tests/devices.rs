@@ -348,3 +348,18 @@ fn the_doctor_fits_a_terminal_and_speaks_json() {
     assert!(features.iter().any(|feature| feature["name"] == "GPUs" && feature["ready"] == true));
     check(&place, &["--nvml", "nowhere.toml", "--gpus", "1"], 2, &["E0509", "nowhere.toml"]);
 }
+
+#[test]
+fn many_deaths_on_one_device_are_held_against_it_until_its_canary_sings() {
+    let place = played("suspect", 1, &gpus(1));
+    let faults = "__fault.segv:__fault.abort:__fault.bus";
+    let args = ["--gpus", "1", "--with-faults", "--filter", faults, "--retries", "1"];
+    let parts = [
+        "gpu0: 3 different cases killed workers within a minute: __fault.",
+        "suspecting the device, a canary must sing",
+        "its canary sings, so the cases are to blame",
+        "0 passed, 3 failed, 0 skipped",
+    ];
+    check_run(&place, &args, 103, &parts);
+    assert!(kind(&place.records(), "health").iter().any(|record| record["event"] == "suspect"));
+}

@@ -6,6 +6,7 @@ use super::job::{CaseResult, Conclusion, Job};
 use super::judge::{Again, Retries, Step, Track};
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
+use crate::flake::quarantine::Quarantine;
 use crate::verdict::{Determinism, Outcome, Verdict, apply_learnt, apply_xfail};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,12 +25,37 @@ pub(crate) struct Policy {
     pub(crate) deadline: Option<Instant>,
     /// For declared failures that run out.
     pub(crate) today: String,
+    /// Failures that do not gate.
+    pub(crate) quarantine: Quarantine,
     /// How alike the results of cases were so far.
     pub(crate) learnt: BTreeMap<String, Determinism>,
     /// The device of each slot, by name: slots with equal names share one.
     pub(crate) devices: Vec<String>,
     /// The slots, for the requirements of cases; without them every case fits.
     pub(crate) slots: Vec<SlotSpec>,
+}
+
+impl Policy {
+    /// A failure of a case in quarantine counts otherwise.
+    pub(super) fn allow(&self, conclusion: &mut Conclusion) {
+        let Conclusion { case, verdict, result, .. } = conclusion;
+        self.quarantine.apply(&case.id, verdict, &mut result.outcome, &self.today);
+    }
+
+    /// Why no further case is started after so many failed ones, if none is.
+    pub(super) fn closed(&self, failed: usize) -> Option<(&'static str, String)> {
+        if let Some(most) = self.fail_fast.filter(|most| failed >= *most) {
+            let plural = if most == 1 { "one failure" } else { "the failures" };
+            return Some(("not_run.fail_fast", format!("the run ends after {plural} that --fail-fast allows")));
+        }
+        let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        late.then(|| ("skip.deadline", "the time of --deadline was over".into()))
+    }
+
+    /// Whether the slot's device meets the case's requirements.
+    pub(super) fn fits(&self, slot: usize, case: &Case) -> bool {
+        self.slots.get(slot).is_none_or(|spec| spec.unfit(&case.require).is_none())
+    }
 }
 
 /// The shared queue.
@@ -61,31 +87,17 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why no further case is started, if none is.
-    fn closed(&self, state: &State) -> Option<(&'static str, String)> {
-        if let Some(most) = self.policy.fail_fast.filter(|most| state.failed >= *most) {
-            let plural = if most == 1 { "one failure" } else { "the failures" };
-            return Some(("not_run.fail_fast", format!("the run ends after {plural} that --fail-fast allows")));
-        }
-        let late = self.policy.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        late.then(|| ("skip.deadline", "the time of --deadline was over".into()))
-    }
-
-    /// Whether the slot's device meets the case's requirements.
-    fn fits(&self, slot: usize, job: &Job) -> bool {
-        self.policy.slots.get(slot).is_none_or(|spec| spec.unfit(&job.case.require).is_none())
-    }
-
     /// Whether the slot should leave the job to another one.
     fn unsuited(&self, state: &State, slot: usize, job: &Job) -> bool {
         let device = |slot: usize| self.policy.devices.get(slot);
         let others = |suited: &dyn Fn(usize) -> bool| {
             state.live.iter().enumerate().any(|(other, live)| *live && other != slot && suited(other))
         };
-        if !self.fits(slot, job) {
+        if !self.policy.fits(slot, &job.case) {
             return true;
         }
-        let others = |suited: &dyn Fn(usize) -> bool| others(&|other| suited(other) && self.fits(other, job));
+        let others =
+            |suited: &dyn Fn(usize) -> bool| others(&|other| suited(other) && self.policy.fits(other, &job.case));
         if let Some(pin) = job.pin
             && pin != slot
         {
@@ -116,12 +128,14 @@ impl Queue {
 impl Source for Queue {
     fn take(&self, slot: usize) -> Take {
         let mut state = self.lock();
-        if self.closed(&state).is_some() {
+        if self.policy.closed(state.failed).is_some() {
             return Take::Done;
         }
         match self.pop(&mut state, slot) {
             Some(job) => Take::Job(Box::new(job)),
-            None if state.in_flight == 0 && !state.waiting.iter().any(|job| self.fits(slot, job)) => Take::Done,
+            None if state.in_flight == 0 && !state.waiting.iter().any(|job| self.policy.fits(slot, &job.case)) => {
+                Take::Done
+            }
             None => Take::Wait,
         }
     }
@@ -154,7 +168,8 @@ impl Source for Queue {
                 state.tracks.insert(job.case.id.clone(), track);
                 Settled::Again
             }
-            Step::Conclude(conclusion) => {
+            Step::Conclude(mut conclusion) => {
+                self.policy.allow(&mut conclusion);
                 let failed = conclusion.verdict.is_failure() && conclusion.verdict != Verdict::Flaky;
                 state.failed += usize::from(failed);
                 Settled::Concluded(conclusion)
@@ -176,7 +191,7 @@ impl Source for Queue {
 
     fn rest(&self, stopped: bool, reason: &str) -> Vec<Conclusion> {
         let mut state = self.lock();
-        let outcome = match (stopped, self.closed(&state)) {
+        let outcome = match (stopped, self.policy.closed(state.failed)) {
             (true, _) => Outcome::of(Verdict::Skip, "not_run.cancelled", "the run was stopped before this case"),
             (_, Some((name, why))) => Outcome::of(Verdict::Skip, name, why),
             _ => Outcome::of(Verdict::Infra, "infra.worker_spawn", format!("no worker was left to run it: {reason}")),
@@ -185,7 +200,9 @@ impl Source for Queue {
         let conclude = |job: Job| {
             // What earlier attempts showed is not forgotten for want of another one.
             let earlier = state.tracks.remove(&job.case.id).and_then(Track::so_far);
-            earlier.unwrap_or_else(|| Conclusion::single(job.result(outcome.clone())))
+            let mut conclusion = earlier.unwrap_or_else(|| Conclusion::single(job.result(outcome.clone())));
+            self.policy.allow(&mut conclusion);
+            conclusion
         };
         jobs.into_iter().map(conclude).collect()
     }
@@ -223,6 +240,7 @@ mod tests {
             fail_fast: None,
             deadline: None,
             today: String::new(),
+            quarantine: Quarantine::default(),
             learnt: BTreeMap::new(),
             devices: devices.iter().map(|name| (*name).to_string()).collect(),
             slots: Vec::new(),

@@ -1,8 +1,8 @@
 //! The commands: words, operands, help and what each calls.
 
 use super::super::{
-    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, list, plan, report, resume, run as runs,
-    selftest, show, store,
+    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, list, plan, quarantine, report, resume,
+    run as runs, selftest, show, store,
 };
 use super::model::Args;
 
@@ -127,6 +127,14 @@ pub(super) const COMMANDS: &[Row] = &[
         "run the cases of a dead worker again, and find those to blame",
         flakes::replay,
     ),
+    row(
+        "quarantine",
+        Command::Quarantine,
+        ("list | add ID | rm ID", 1, 2),
+        "known failures that do not gate, until a date",
+        quarantine::quarantine,
+    ),
+    row("why", Command::Why, ("CASE", 1, 1), "which condition changes the failure rate of a case", flakes::why),
     row("list", Command::List, NONE, "print the selected cases: ids, or with --format more", list::list),
     row("plan", Command::Plan, NONE, "say what `run` would do: slots, order, time, what is skipped", plan::plan),
     row("show", Command::Show, ("CASE", 1, 1), "print a stage of one case: show CASE --stage kernel", show::show),

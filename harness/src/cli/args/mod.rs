@@ -17,6 +17,7 @@ mod isolation;
 mod model;
 mod output;
 mod parse;
+mod quarantine;
 mod records;
 mod repeat;
 mod select;

@@ -94,8 +94,4 @@ impl<'a> Log<'a> {
             self.store.sync();
         }
     }
-
-    pub(super) fn record(&mut self, kind: &str, fields: &serde_json::Value) {
-        self.store.append(kind, fields);
-    }
 }

@@ -22,7 +22,7 @@ pub(super) fn finish(
     stopped: usize,
     started: Instant,
 ) -> u8 {
-    let Closing { summary, families, blessings, rows, alike, refused, retired, outstanding } = closing;
+    let Closing { summary, families, blessings, rows, alike, refused, retired, outstanding, mended } = closing;
     // Tables are derived from records: where there is no record, there is no row.
     if store.error().is_none() {
         let added = history.add(&store.id, store.commit(), &rows);
@@ -59,6 +59,11 @@ pub(super) fn finish(
     text.push_str(&families);
     for line in blessings.apply() {
         text.push_str(&format!("blessed {line}\n"));
+    }
+    if let Some(first) = mended.first() {
+        let more = if mended.len() > 1 { " ..." } else { "" };
+        let what = "passed although in quarantine: harness quarantine list shows why they are there";
+        text.push_str(&format!("{} {what}: {first}{more}\n", mended.len()));
     }
     if let Some(first) = outstanding.first() {
         let more = if outstanding.len() > 1 { " ..." } else { "" };

@@ -29,11 +29,17 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let devices = devices::resolve(args)?;
     let loaded = session::load_all(args, devices.target)?;
     let (files, fingerprint, total) = (loaded.files, loaded.fingerprint, loaded.cases.len());
+    let quarantine = session::quarantine(args, &loaded.cases, devices.target)?;
     let chosen = match &resumed {
         Some(resumed) => carry::selected(resumed, loaded.cases, fingerprint)?,
         None => session::choose(args, loaded.cases, &devices.history)?,
     };
-    let (cases, notes) = (chosen.cases, chosen.notes);
+    let (cases, mut notes) = (chosen.cases, chosen.notes);
+    let (cases, note) = match resumed {
+        Some(_) => (cases, None),
+        None => setup::sample(args, cases),
+    };
+    notes.extend(note);
     let ids: Vec<String> = cases.iter().map(|case| case.id.clone()).collect();
     let (cases, carried) = carry::split(resumed.as_ref(), cases);
     let (mut cases, skipped) = setup::split_required(cases, &devices);
@@ -51,7 +57,7 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     }
     store.select(ids.iter().map(String::as_str));
     let plan = setup::plan(args, &devices, cases.len(), &store);
-    let policy = setup::policy(args, &plan, &history);
+    let policy = setup::policy(args, &plan, &history, quarantine.clone());
     let labels: Vec<String> = plan.slots.iter().map(|slot| slot.label.clone()).collect();
     let source: Box<dyn Source> = match args.devices.cross {
         true => Box::new(Cross::new(&cases, policy, &labels)),
@@ -67,7 +73,7 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
         carry::history(&history, resumed, &mut store);
     }
     let keeper = setup::keeper(args, &devices, &plan, &store);
-    let mut view = View::new(args, &plan, &mut store, progress, keeper);
+    let mut view = View::new(args, &plan, &mut store, progress, keeper, quarantine);
     for (conclusion, done) in carried {
         view.carried(conclusion, &done);
     }

@@ -5,6 +5,7 @@ use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, Farewell, RunPlan, leak_fields};
 use crate::escape::escape;
 use crate::evidence::Keeper;
+use crate::flake::quarantine::Quarantine;
 use crate::record::{Done, Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
 use crate::verdict::{Leak, Outcome, Verdict};
@@ -20,6 +21,9 @@ pub(super) struct View<'a> {
     summary: Summary,
     blessings: Blessings,
     rows: Vec<Row>,
+    quarantine: Quarantine,
+    /// Cases in quarantine that passed.
+    mended: Vec<String>,
     /// How alike the results of cases were that passed, or that are accepted.
     alike: Vec<Seen>,
     /// Codes with which slots refused their device.
@@ -35,6 +39,8 @@ pub(super) struct Closing {
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
     pub(super) alike: Vec<Seen>,
+    /// Cases in quarantine that passed.
+    pub(super) mended: Vec<String>,
     pub(super) refused: Vec<String>,
     /// Slots that were given up, and why.
     pub(super) retired: Vec<String>,
@@ -49,6 +55,7 @@ impl<'a> View<'a> {
         store: &'a mut RunStore,
         progress: Progress,
         keeper: Keeper,
+        quarantine: Quarantine,
     ) -> Self {
         let (summary, blessings) = (Summary::default(), Blessings::default());
         Self {
@@ -60,6 +67,8 @@ impl<'a> View<'a> {
             summary,
             blessings,
             rows: Vec::new(),
+            quarantine,
+            mended: Vec::new(),
             alike: Vec::new(),
             refused: Vec::new(),
             retired: Vec::new(),
@@ -198,6 +207,9 @@ impl<'a> View<'a> {
             "case_file": written,
         });
         self.store.append("verdict", &fields);
+        if *verdict == Verdict::Pass && self.quarantine.entry(&case.id).is_some() {
+            self.mended.push(case.id.clone());
+        }
         let script = self.keeper.conclude(&conclusion);
         self.summary.add(&conclusion, written, script);
         self.progress.concluded(&conclusion);
@@ -237,6 +249,7 @@ impl<'a> View<'a> {
             blessings: self.blessings,
             rows: self.rows,
             alike: self.alike,
+            mended: self.mended,
             refused: self.refused,
             retired: self.retired,
             outstanding: Vec::new(),

@@ -140,7 +140,7 @@ impl<'a> Fleet<'a> {
         let unit = self.unit(slot);
         let mut state = unit.lock();
         let why = state.health.unproven().unwrap_or_default().to_string();
-        let suspected = state.health.suspected();
+        let suspected = state.health.suspected() && state.tells_answer();
         let (verdict, detail) = match &result {
             Ok((Some(true), _)) => ("ok", String::new()),
             Ok((None, detail)) => ("skipped", detail.clone()),
