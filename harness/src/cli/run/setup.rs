@@ -104,6 +104,7 @@ pub(in crate::cli) fn header(
 ) -> serde_json::Value {
     json!({
         "argv": args.argv,
+        "from_env": args.from_env,
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
         "jitter": args.repeat.jitter,
