@@ -242,6 +242,53 @@ fn a_measured_case_has_its_gpu_alone() {
 }
 
 #[test]
+fn a_measurement_under_held_clocks_says_so() {
+    let place = played("clocks", 1, "[[gpu]]\nclocks = [\"hw_slowdown\"]\n");
+    let bench: Vec<&str> = ["bench", "--gpus", "1", "--filter", "*"].into_iter().chain(PLAIN).collect();
+    check(&place, &bench, 0, &["clocks held by hw_slowdown", "1 passed, 0 failed, 0 skipped"]);
+    assert_eq!(kind(&place.records(), "attempt")[0]["facts"]["clocks"], "hw_slowdown");
+}
+
+/// The processes of workers that a run has started so far, by slot.
+fn started(place: &Place) -> Vec<(String, u64)> {
+    let run = std::fs::read_dir(place.0.join("results/runs")).ok().and_then(|mut runs| runs.next()?.ok());
+    let events = run.and_then(|run| harness::record::read_events(&run.path().join("events.jsonl")).ok());
+    let started = |record: &Value| {
+        let spawned = record["k"] == "worker" && record["event"] == "spawned";
+        spawned.then(|| Some((record["slot"].as_str()?.to_string(), record["pid"].as_u64()?)))?
+    };
+    events.map(|events| events.records.iter().filter_map(started).collect()).unwrap_or_default()
+}
+
+#[test]
+fn a_worker_killed_on_each_gpu_in_turn_loses_nothing() {
+    let place = played("killed", 60, &gpus(4));
+    let args: Vec<&str> =
+        ["--gpus", "4", "--with-faults", "--filter", "__fault.slow*:PlayedTest.*"].into_iter().chain(PLAIN).collect();
+    let mut child = place.command(&args).stdout(std::process::Stdio::piped()).spawn().expect("starts");
+    let mut killed: Vec<String> = Vec::new();
+    while child.try_wait().expect("can be asked").is_none() {
+        for (slot, pid) in started(&place) {
+            if !killed.contains(&slot) {
+                let pid = pid.to_string();
+                let mut kill = std::process::Command::new("kill");
+                kill.args(["-9", &pid]).stderr(std::process::Stdio::null()).status().expect("kills");
+                killed.push(slot);
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().expect("ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!((killed.len(), output.status.code()), (4, Some(0)), "{text}");
+    let records = place.records();
+    let verdicts = kind(&records, "verdict");
+    // A case under a killed worker passes when it is tried again: flaky, but not lost.
+    assert!(verdicts.iter().all(|r| r["verdict"] == "pass" || r["verdict"] == "flaky"), "{text}");
+    assert_eq!(verdicts.len(), 61);
+}
+
+#[test]
 fn cases_go_to_the_gpu_that_fits_them() {
     let place = played("fits", 6, "[[gpu]]\narch = 80\n[[gpu]]\narch = 90\n");
     let text = |arch: u32, name: &str| {
@@ -264,7 +311,7 @@ fn cases_go_to_the_gpu_that_fits_them() {
 fn nvml_may_fail_and_strangers_may_come() {
     let events = "[[event]]\nafter_cases = 1\nprocs = [{ pid = 4242, memory = \"3GiB\" }]\nxid = 63\n[[event]]\nafter_cases = 3\nnvml = \"the driver went away\"\n";
     let place = played("blind", 12, &(gpus(1) + events));
-    let parts = ["NVML does not answer any more (the driver went away)", "12 passed, 0 failed, 0 skipped"];
+    let parts = ["NVML tells no events (the driver went away)", "12 passed, 0 failed, 0 skipped"];
     check_run(&place, &["--gpus", "1"], 0, &parts);
     let records = place.records();
     assert!(kind(&records, "health").iter().any(|record| record["event"] == "blind"));

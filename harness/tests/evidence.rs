@@ -95,7 +95,84 @@ fn an_overflown_stack_is_walked_from_both_ends() {
     assert_eq!((&death["signal"], &death["caught"]), (&"sigabrt".into(), &"sigsegv".into()));
     check_stack(&death["frames"], &["recurse", "recurse", "fault::", "harness::worker::serve", "main"]);
     assert!(death["frames_left_out"].as_u64() > Some(100), "{death:#}");
-    assert!(text.contains(" times\n"), "{text}");
+    assert!(text.contains(" calls left out\n"), "{text}");
+}
+
+/// The script of a failed case, from the folder of its evidence.
+fn script(place: &Place, attempt: &Value) -> PathBuf {
+    let folder = attempt["evidence"].as_str().expect("a folder");
+    let folder = place.0.join("results/latest").canonicalize().expect("a run").join(folder);
+    for file in ["outcome.txt", "../repro.sh"] {
+        assert!(folder.join(file).is_file(), "{folder:?} lacks {file}");
+    }
+    folder.join("../repro.sh")
+}
+
+#[track_caller]
+fn check_script(script: &Path, exit: i32, part: &str) {
+    let text = std::fs::read_to_string(script).expect("a script");
+    for mut command in [Command::new(script), pasted("sh", &text), pasted("bash", &text)] {
+        // Nothing of the test's own surroundings may be needed.
+        let Output { status, stdout, stderr } = command.current_dir("/").output().expect("runs");
+        let output = String::from_utf8_lossy(&stdout) + String::from_utf8_lossy(&stderr);
+        assert_eq!(status.code(), Some(exit), "{text}\n{output}");
+        assert!(output.contains(part), "{text}\n{output}");
+    }
+}
+
+fn pasted(shell: &str, text: &str) -> Command {
+    let mut command = Command::new(shell);
+    command.args(["-c", text]);
+    command
+}
+
+/// Each failure leaves a script that repeats it, from any folder and whatever
+/// characters are in its paths.
+#[test]
+fn scripts_repeat_failures() {
+    let place = Place::new("it's \"a\" $HOME `place`");
+    let (found, text) = place.faults(&["segv", "fail"], &["--seed", "77", "--timeout", "20s", "--retries", "0"]);
+    assert!(text.contains("repro: ") && text.contains("repro.sh"), "{text}");
+    // Running them makes runs of their own.
+    let scripts: Vec<PathBuf> = found.iter().map(|record| script(&place, record)).collect();
+    check_script(&scripts[0], 103, "CRASH __fault.segv");
+    check_script(&scripts[1], 100, "FAIL __fault.fail");
+    let text = std::fs::read_to_string(&scripts[0]).expect("a script");
+    assert!(text.contains(" --timeout 20s ") && text.contains(" --seed 77\n"), "{text}");
+}
+
+/// The same crash has the same keys in each run, and the ledger adds up.
+#[test]
+fn crashes_are_counted_over_runs() {
+    let place = Place::new("ledger");
+    let keys = |records: &[Value]| -> Vec<String> {
+        records.iter().map(|record| format!("{} {}", record["bucket"], record["family"])).collect()
+    };
+    let (first, text) = place.faults(&["segv", "abort"], &["--retries", "0"]);
+    assert!(text.contains("crashes by family") && text.contains("; new"), "{text}");
+    assert_eq!(first[0]["family"], "crash.sigsegv in check");
+    let (second, text) = place.faults(&["segv", "abort"], &["--retries", "0"]);
+    assert_eq!(keys(&first), keys(&second));
+    assert_ne!(keys(&first)[0], keys(&first)[1]);
+    assert!(text.contains("; 2 in 2 runs since "), "{text}");
+    let leaf = first[0]["bucket"].as_str().expect("a leaf");
+    let path = place.0.join("results/crashes").join(leaf).join("bucket.json");
+    let ledger: Value = serde_json::from_slice(&std::fs::read(path).expect("a ledger")).expect("JSON");
+    assert_eq!((&ledger["count"], &ledger["runs"]), (&2.into(), &2.into()));
+    assert!(place.0.join("results").join(ledger["exemplar"].as_str().expect("a path")).join("crash.json").is_file());
+}
+
+/// What a worker prints may be anything and as much as it likes.
+#[test]
+fn output_is_bounded_escaped_and_kept() {
+    let place = Place::new("output");
+    let (found, text) = place.faults(&["ansi"], &["--retries", "0"]);
+    assert!(!text.contains('\x1b') && text.contains("\\x1b"), "{text}");
+    let folder = place.0.join("results/latest").join(found[0]["evidence"].as_str().expect("a folder"));
+    let kept = |name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
+    let raw = [kept("stdout.txt"), kept("stderr.txt")].concat();
+    assert!(raw.contains(&0x1b), "the file holds what came");
+    assert!(std::str::from_utf8(&raw).is_err(), "and is not made valid");
 }
 
 /// A hanging worker is asked where each of its threads is, before it is ended.

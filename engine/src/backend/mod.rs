@@ -1,5 +1,5 @@
 //! Back ends: they read a verified [`Kernel`](crate::kernel::Kernel) and nothing else.
 
-pub(crate) mod checks;
 pub mod cuda;
+pub(crate) mod findings;
 pub mod sim;

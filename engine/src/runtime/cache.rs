@@ -1,26 +1,30 @@
 //! A bounded map from content hashes to shared values.
 
 use crate::util::Hash128;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Keeps the newest `capacity` values. Values are shared, so one that is
 /// dropped from the cache lives on for those who hold it.
 pub(super) struct Cache<V: ?Sized> {
     capacity: usize,
     state: Mutex<State<V>>,
+    /// A value was made, or given up.
+    made: Condvar,
 }
 
 struct State<V: ?Sized> {
     values: BTreeMap<Hash128, Arc<V>>,
     // Keys, oldest first.
     order: VecDeque<Hash128>,
+    /// Keys whose value is being made.
+    pending: BTreeSet<Hash128>,
 }
 
 impl<V> Cache<V> {
     pub(super) fn new(capacity: usize) -> Self {
-        let state = State { values: BTreeMap::new(), order: VecDeque::new() };
-        Self { capacity: capacity.max(1), state: Mutex::new(state) }
+        let state = State { values: BTreeMap::new(), order: VecDeque::new(), pending: BTreeSet::new() };
+        Self { capacity: capacity.max(1), state: Mutex::new(state), made: Condvar::new() }
     }
 
     // A panic elsewhere leaves the maps as they were before or after an insertion.
@@ -28,12 +32,12 @@ impl<V> Cache<V> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[cfg(test)]
     pub(super) fn get(&self, key: Hash128) -> Option<Arc<V>> {
         self.lock().values.get(&key).cloned()
     }
 
-    /// The value under a key: the one that is there, or else this one. When two
-    /// threads make a value at once, both get the first.
+    /// The value under a key: the one that is there, or else this one.
     pub(super) fn insert(&self, key: Hash128, value: Arc<V>) -> Arc<V> {
         let mut state = self.lock();
         if let Some(first) = state.values.get(&key) {
@@ -49,16 +53,41 @@ impl<V> Cache<V> {
         value
     }
 
-    /// The value under a key, made outside the lock if it is not there.
+    /// The value under a key, made outside the lock if it is not there. A thread
+    /// that wants what another one is making waits for it; where that fails, it
+    /// tries itself.
     pub(super) fn get_or_try<E>(&self, key: Hash128, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
-        match self.get(key) {
-            Some(value) => Ok(value),
-            None => Ok(self.insert(key, Arc::new(make()?))),
+        let mut state = self.lock();
+        loop {
+            if let Some(value) = state.values.get(&key) {
+                return Ok(value.clone());
+            }
+            if state.pending.insert(key) {
+                break;
+            }
+            state = self.made.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        drop(state);
+        // Dropped on a panic too, so that nobody waits for ever.
+        let _pending = Pending { cache: self, key };
+        Ok(self.insert(key, Arc::new(make()?)))
     }
 
     pub(super) fn len(&self) -> usize {
         self.lock().values.len()
+    }
+}
+
+/// A value under way.
+struct Pending<'a, V> {
+    cache: &'a Cache<V>,
+    key: Hash128,
+}
+
+impl<V> Drop for Pending<'_, V> {
+    fn drop(&mut self) {
+        self.cache.lock().pending.remove(&self.key);
+        self.cache.made.notify_all();
     }
 }
 
@@ -80,5 +109,35 @@ mod tests {
         cache.insert(key(3), Arc::new("d"));
         assert_eq!((cache.get(key(1)), cache.len()), (None, 2));
         assert_eq!(*cache.get(key(3)).unwrap(), "d");
+    }
+
+    #[test]
+    fn threads_share_what_one_of_them_makes() {
+        let cache = Cache::new(4);
+        let made = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let value = cache.get_or_try(key(1), || {
+                        made.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                        std::thread::sleep(std::time::Duration::from_millis(20));
+                        Ok::<_, ()>(5)
+                    });
+                    assert_eq!(value.as_deref(), Ok(&5));
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+    }
+
+    #[test]
+    fn who_waits_for_a_failure_or_a_panic_tries_again() {
+        let cache: Cache<u32> = Cache::new(4);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            cache.get_or_try::<()>(key(1), || panic!("asked to"))
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(cache.get_or_try(key(1), || Err("no")), Err("no"));
+        assert_eq!(cache.get_or_try(key(1), || Ok::<_, ()>(3)).as_deref(), Ok(&3));
     }
 }

@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use super::plan::Plan;
 use super::session::Ready;
-use crate::backend::checks::{self, Elements};
+use crate::backend::findings::{self, Elements};
 use crate::backend::sim::{self, Heap, Memory, Program, SimReport};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{self, BoundLaunch, BufId, Kernel, ParamKind};
@@ -152,7 +152,7 @@ fn check_inputs(kernel: &Kernel, memory: &Memory, args: &[Arg]) -> Result<()> {
         let found = memory.bytes(buffer).unwrap_or_default();
         let expected = argument(args, input).unwrap_or_default().get(..found.len()).unwrap_or_default();
         if found != expected {
-            let error = checks::input_changed(&format!("input {input}"), found, expected, 0);
+            let error = findings::input_changed(&format!("input {input}"), found, expected, 0);
             return Err(error.note(format!("by kernel {}", kernel.name)));
         }
     }
@@ -164,7 +164,7 @@ fn check_written(kernel: &Kernel, report: &SimReport, name: impl Fn(usize) -> St
     for ((output, _, missing), first) in report.unwritten.iter().zip(&report.first_unwritten) {
         if *missing > 0 {
             let elements = Elements { count: *missing, first: first.clone() };
-            return Err(checks::unwritten(&kernel.name, *output as usize, &name(*output as usize), &elements));
+            return Err(findings::unwritten(&kernel.name, *output as usize, &name(*output as usize), &elements));
         }
     }
     Ok(())

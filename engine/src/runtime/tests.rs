@@ -237,3 +237,14 @@ fn a_fusion_compiles_within_its_budget() {
         assert!(least <= budget, "{} takes {least:?}", fusion.name);
     }
 }
+
+#[test]
+fn calls_give_their_memory_back() {
+    let session = session();
+    let fusion = &samples()[0];
+    let x = HostTensor::zeros(DType::BF16, &[8, 64]).unwrap();
+    session.run(fusion, &[Arg::Tensor(x)], &NoTrace).unwrap();
+    let memory = session.memory().unwrap();
+    assert_eq!((memory.live, memory.free), (0, memory.total));
+    session.probe().unwrap();
+}

@@ -9,6 +9,7 @@ use crate::device::{
 use crate::dispatch::SlotSpec;
 use crate::exit;
 use crate::proto::DeviceSpec;
+use crate::report::quoted;
 use engine::diag::{Diagnostic, code};
 use std::sync::Arc;
 
@@ -53,7 +54,8 @@ pub(super) fn target(args: &Args) -> Target {
 /// More simulated devices than this by default only slow each other down.
 const MAX_DEFAULT_SIM: usize = 8;
 
-fn cores() -> usize {
+/// Cores of the host.
+pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
@@ -205,7 +207,10 @@ fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wanted) -> Res
         nvidia: Some(found),
         nvml: Some(nvml),
         history,
-        again: " --gpus 1".into(),
+        again: match &args.devices.nvml {
+            Some(file) => format!(" --gpus 1 --nvml {}", quoted(&file.display().to_string())),
+            None => " --gpus 1".into(),
+        },
         locks,
     })
 }

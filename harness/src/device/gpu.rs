@@ -2,6 +2,7 @@
 //! file that plays NVML. Every figure may be missing (containers, MIG, old
 //! drivers): then it is absent, and never an error.
 
+use crate::units::show_bytes;
 use serde::Serialize;
 
 /// A process that computes on a GPU. In a container its number may be the
@@ -10,6 +11,14 @@ use serde::Serialize;
 pub(crate) struct Process {
     pub(crate) pid: u32,
     pub(crate) mem_bytes: Option<u64>,
+}
+
+impl Process {
+    /// `process 17 with 3.0 GiB`.
+    pub(crate) fn words(&self) -> String {
+        let memory = self.mem_bytes.map_or(String::new(), |bytes| format!(" with {}", show_bytes(bytes)));
+        format!("process {}{memory}", self.pid)
+    }
 }
 
 /// A part of a GPU that MIG made a device of its own.
@@ -109,8 +118,7 @@ pub(crate) fn worse(before: &Gpu, after: &Gpu, own: &[u32]) -> Vec<String> {
         words.push(format!("clocks held by {reason}"));
     }
     for process in strangers(before, after, own) {
-        let memory = process.mem_bytes.map_or(String::new(), |n| format!(" with {}", crate::units::show_bytes(n)));
-        words.push(format!("process {} came{memory}", process.pid));
+        words.push(format!("{} came", process.words()));
     }
     words
 }
@@ -162,7 +170,7 @@ mod tests {
         let before = Gpu { ecc_uncorrected: Some(1), clock_event_reasons: vec!["sw_power_cap".into()], ..with(&[]) };
         let reasons = vec!["sw_power_cap".into(), "hw_slowdown".into()];
         let after = Gpu { ecc_uncorrected: Some(3), clock_event_reasons: reasons, ..with(&[5]) };
-        let told = ["2 new uncorrected ECC error(s)", "clocks held by hw_slowdown", "process 5 came with 2.0 GiB"];
+        let told = ["2 new uncorrected ECC error(s)", "clocks held by hw_slowdown", "process 5 with 2.0 GiB came"];
         assert_eq!(worse(&before, &after, &[]), told);
         assert_eq!(worse(&after, &after, &[]), Vec::<String>::new());
     }

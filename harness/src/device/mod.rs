@@ -13,7 +13,7 @@ mod select;
 mod tools;
 mod xid;
 
-pub(crate) use gpu::{Gpu, Nvidia, strangers, worse};
+pub(crate) use gpu::{Gpu, Nvidia, Process, strangers, worse};
 pub(crate) use lock::{GpuLock, folder as lock_folder, hold};
 pub(crate) use nvml::{CaseStep, Heard, Nvml, Silent, open};
 pub(crate) use nvrtc::find as find_nvrtc;

@@ -70,9 +70,15 @@ impl Nvml for Real {
             let gpu = read(&whole, whole.index()?)?;
             Ok(gpu.part(uuid).unwrap_or(gpu))
         };
-        look().map_err(|error: NvmlError| match lost(&error) {
-            true => Silent::Lost(error.to_string()),
-            false => Silent::Failed(error.to_string()),
+        look().map_err(|error: NvmlError| {
+            if matches!(error, NvmlError::Uninitialized | NvmlError::DriverNotLoaded) {
+                // The next question opens it anew.
+                *self.library.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            }
+            match lost(&error) {
+                true => Silent::Lost(error.to_string()),
+                false => Silent::Failed(error.to_string()),
+            }
         })
     }
 

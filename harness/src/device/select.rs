@@ -167,13 +167,7 @@ pub(crate) fn refusal(gpu: &Gpu, options: &GpuOptions) -> Option<String> {
 pub(crate) fn processes(gpu: &Gpu) -> String {
     match gpu.procs.as_deref() {
         Some([]) => "no process".into(),
-        Some([one]) => {
-            format!(
-                "process {}{}",
-                one.pid,
-                one.mem_bytes.map_or(String::new(), |n| format!(" with {}", show_bytes(n)))
-            )
-        }
+        Some([one]) => one.words(),
         Some(list) => format!("{} processes", list.len()),
         None => "processes unknown".into(),
     }

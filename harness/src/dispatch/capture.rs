@@ -1,83 +1,150 @@
 //! A worker's standard output or error, drained so that it never blocks, and
-//! bounded: the head and the tail of what came since the last mark.
+//! bounded: the head and the tail of what came since the last mark. What a
+//! worker writes may be anything, and as much as it likes.
 
-use std::collections::VecDeque;
+use crate::escape::escape;
 use std::io::Read;
-use std::sync::{Arc, Mutex};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-const KEPT: usize = 64 << 10;
+/// Bytes of the head, and bytes of the tail.
+const KEPT: usize = 256 << 10;
+/// What a pipe holds at most, by default.
+const CHUNK: usize = 64 << 10;
+
+/// What is kept of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Captured {
+    head: Vec<u8>,
+    /// A ring once it is full: the oldest byte is at `oldest`.
+    tail: Vec<u8>,
+    oldest: usize,
+    /// Bytes that came in all.
+    pub(crate) total: u64,
+}
+
+/// Both streams of an attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) stdout: Captured,
+    pub(crate) stderr: Captured,
+}
 
 #[derive(Default)]
-struct Kept {
-    head: Vec<u8>,
-    tail: VecDeque<u8>,
-    total: u64,
+struct Shared {
+    kept: Captured,
     closed: bool,
 }
 
 /// A stream being drained.
-pub(super) struct Capture(Arc<Mutex<Kept>>);
+pub(super) struct Capture {
+    shared: Arc<Mutex<Shared>>,
+    /// The same stream, to ask whether something waits in it.
+    stream: Option<OwnedFd>,
+}
 
 impl Capture {
     /// Starts draining. The thread ends with the stream.
-    pub(super) fn start(stream: Option<impl Read + Send + 'static>) -> Self {
-        let kept = Arc::new(Mutex::new(Kept { closed: stream.is_none(), ..Kept::default() }));
+    pub(super) fn start(stream: Option<impl Read + AsFd + Send + 'static>) -> Self {
+        let shared = Arc::new(Mutex::new(Shared { closed: stream.is_none(), ..Shared::default() }));
+        let again = stream.as_ref().and_then(|stream| stream.as_fd().try_clone_to_owned().ok());
         if let Some(mut stream) = stream {
-            let shared = kept.clone();
+            let shared = shared.clone();
             std::thread::spawn(move || {
-                let mut chunk = [0u8; 16 << 10];
+                let mut chunk = vec![0u8; CHUNK];
                 while let Ok(n @ 1..) = stream.read(&mut chunk) {
-                    lock(&shared).push(&chunk[..n]);
+                    lock(&shared).kept.push(&chunk[..n]);
                 }
                 lock(&shared).closed = true;
             });
         }
-        Self(kept)
+        Self { shared, stream: again }
     }
 
     /// Forgets what came so far.
     pub(super) fn mark(&self) {
-        let mut kept = lock(&self.0);
-        let closed = kept.closed;
-        *kept = Kept { closed, ..Kept::default() };
+        lock(&self.shared).kept = Captured::default();
     }
 
     /// What came since the mark. Waits a moment for the end of a dead worker's
     /// stream, not for one that a grandchild holds open.
-    pub(super) fn text(&self, wait: Duration) -> String {
+    pub(super) fn at_end(&self, wait: Duration) -> Captured {
         let deadline = Instant::now() + wait;
-        while !lock(&self.0).closed && Instant::now() < deadline {
+        while !lock(&self.shared).closed && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
-        lock(&self.0).text()
+        lock(&self.shared).kept.clone()
+    }
+
+    /// What came since the mark from a worker that lives on, with what it has
+    /// written but is not yet drained.
+    pub(super) fn so_far(&self) -> Captured {
+        let deadline = Instant::now() + Duration::from_millis(100);
+        while !lock(&self.shared).closed && self.waits() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        // The last chunk may have left the pipe and not come in yet.
+        std::thread::sleep(Duration::from_millis(1));
+        lock(&self.shared).kept.clone()
+    }
+
+    /// Whether the pipe holds something.
+    fn waits(&self) -> bool {
+        let Some(stream) = &self.stream else { return false };
+        let mut polled = [rustix::event::PollFd::new(stream, rustix::event::PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut polled, Some(&now)).is_ok()
+            && polled[0].revents().contains(rustix::event::PollFlags::IN)
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> std::sync::MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Kept {
+impl Captured {
     fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        let room = KEPT - self.head.len();
-        let (head, rest) = bytes.split_at(room.min(bytes.len()));
-        self.head.extend(head);
-        self.tail.extend(rest);
-        let excess = self.tail.len().saturating_sub(KEPT);
-        self.tail.drain(..excess);
+        let (head, rest) = bytes.split_at(bytes.len().min(KEPT - self.head.len()));
+        self.head.extend_from_slice(head);
+        // Only the last bytes can stay.
+        let mut rest = &rest[rest.len().saturating_sub(KEPT)..];
+        let (fill, more) = rest.split_at(rest.len().min(KEPT - self.tail.len()));
+        self.tail.extend_from_slice(fill);
+        rest = more;
+        while !rest.is_empty() {
+            let room = (KEPT - self.oldest).min(rest.len());
+            self.tail[self.oldest..self.oldest + room].copy_from_slice(&rest[..room]);
+            self.oldest = (self.oldest + room) % KEPT;
+            rest = &rest[room..];
+        }
     }
 
-    fn text(&self) -> String {
-        let tail: Vec<u8> = self.tail.iter().copied().collect();
-        let cut = self.total - (self.head.len() + tail.len()) as u64;
-        let mut text = String::from_utf8_lossy(&self.head).into_owned();
-        if cut > 0 {
-            text.push_str(&format!("\n... {cut} bytes cut ...\n"));
+    /// Bytes that are not kept.
+    pub(crate) fn cut(&self) -> u64 {
+        self.total - (self.head.len() + self.tail.len()) as u64
+    }
+
+    /// The kept bytes as they came, with a line where some are cut.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.head.clone();
+        if self.cut() > 0 {
+            bytes.extend(format!("\n... {} bytes cut ...\n", self.cut()).into_bytes());
         }
-        text.push_str(&String::from_utf8_lossy(&tail));
-        text
+        bytes.extend_from_slice(&self.tail[self.oldest..]);
+        bytes.extend_from_slice(&self.tail[..self.oldest]);
+        bytes
+    }
+
+    /// The last of it, at most `limit` bytes, safe to print and to record.
+    pub(crate) fn tail(&self, limit: usize) -> String {
+        let bytes = self.bytes();
+        let from = bytes.len().saturating_sub(limit);
+        let text = String::from_utf8_lossy(&bytes[from..]);
+        let mark = if from > 0 { "... " } else { "" };
+        // What stands for a cut character at the very start says nothing.
+        format!("{mark}{}", escape(text.trim_start_matches('\u{fffd}'), "\n\t"))
     }
 }
 
@@ -85,16 +152,42 @@ impl Kept {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn check(chunks: &[&[u8]]) {
+        let all: Vec<u8> = chunks.concat();
+        let mut kept = Captured::default();
+        chunks.iter().for_each(|chunk| kept.push(chunk));
+        assert_eq!(kept.total, all.len() as u64);
+        let head = &all[..all.len().min(KEPT)];
+        let tail = &all[head.len().max(all.len().saturating_sub(KEPT))..];
+        let bytes = kept.bytes();
+        assert!(bytes.starts_with(head) && bytes.ends_with(tail));
+        assert_eq!(kept.cut(), (all.len() - head.len() - tail.len()) as u64);
+        assert!(bytes.len() < 2 * KEPT + 100);
+        if kept.cut() == 0 {
+            assert_eq!(bytes, all);
+        }
+    }
+
     #[test]
     fn head_and_tail_are_kept() {
-        let mut kept = Kept::default();
-        kept.push(b"begin ");
-        for _ in 0..1000 {
-            kept.push(&[b'.'; 1000]);
-        }
-        kept.push(b" end");
-        let text = kept.text();
-        assert!(text.starts_with("begin ") && text.ends_with(" end") && text.contains("bytes cut"));
-        assert!(text.len() < 2 * KEPT + 100);
+        let many: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
+        check(&[]);
+        check(&[b"begin ", b"end"]);
+        check(&[&many[..KEPT], b"x"]);
+        check(&[&many[..KEPT - 1], &many[..KEPT + 2]]);
+        check(&[&many, b"end"]);
+        check(&many.chunks(7777).collect::<Vec<_>>());
+        check(&many.chunks(KEPT).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_printed_is_safe() {
+        let mut kept = Captured::default();
+        kept.push(&b"\xff\xfe line\n".repeat(100_000));
+        kept.push(b"\x1b[2J\x07 last \xf0\x9f");
+        let tail = kept.tail(40);
+        assert!(tail.starts_with("... ") && tail.ends_with("\\x1b[2J\\x07 last \u{fffd}"), "{tail}");
+        assert!(!tail.contains('\x1b'));
     }
 }

@@ -10,7 +10,8 @@ use super::job::Job;
 use super::turns::{Turn, Turns};
 use super::{Death, Event, RunPlan};
 use crate::device::{
-    Attribution, CaseStep, Gpu, Heard, Nvml, Ran, Silent, WINDOW, XidClass, attribute, strangers, worse, xid_facts,
+    Attribution, CaseStep, Gpu, Heard, Nvml, Process, Ran, Silent, WINDOW, XidClass, attribute, strangers, worse,
+    xid_facts,
 };
 use crate::proto::{DeviceSpec, Mode};
 use crate::verdict::{Outcome, Verdict};
@@ -331,6 +332,16 @@ impl<'a> Fleet<'a> {
         self.annotate(unit, end, outcome, &changes)
     }
 
+    /// Who took memory of a GPU since it was chosen, for a case that had too little.
+    fn robbed(&self, unit: &Unit) -> Option<String> {
+        let (nvml, before) = (self.nvml()?, unit.gpu.as_ref()?);
+        let now = nvml.look(&before.uuid).ok()?;
+        let own: Vec<u32> = unit.lock().own.values().copied().collect();
+        let came = strangers(before, &now, &own);
+        let words: Vec<String> = came.iter().map(Process::words).collect();
+        (!words.is_empty()).then(|| format!("others came to {} since the run began: {}", unit.label, words.join(", ")))
+    }
+
     /// A case that a device did not survive keeps its own outcome from the
     /// second device on, so that it does not go through all of them.
     fn wedges_again(&self, unit: &Unit, end: &End<'_>, outcome: &Outcome) -> bool {
@@ -401,6 +412,9 @@ impl<'a> Fleet<'a> {
             let note = format!("Xid {code} ({}) came on {} while it ran", xid_facts(*code).words, unit.label);
             outcome.detail = if outcome.detail.is_empty() { note } else { format!("{}\n{note}", outcome.detail) };
         }
+        if let ("oom.device", Some(words)) = (outcome.outcome.as_str(), self.robbed(unit)) {
+            outcome.detail = format!("{}\n{words}", outcome.detail);
+        }
         if !changes.is_empty() {
             outcome.facts.insert("device_changes".into(), changes.join("; "));
         }
@@ -446,6 +460,10 @@ impl<'a> Fleet<'a> {
             while !last_round && failed.elapsed() < AGAIN {
                 last_round = self.active.load(Ordering::SeqCst) == 0;
                 std::thread::sleep(TICK);
+                if looked.elapsed() >= LOOK {
+                    looked = Instant::now();
+                    self.look_around(nvml, tell);
+                }
             }
         }
     }
@@ -475,7 +493,7 @@ impl<'a> Fleet<'a> {
     /// NVML failed, which says nothing about the GPUs: canaries remain.
     fn blinded(&self, why: &str, tell: Tell) {
         if !self.blind.swap(true, Ordering::SeqCst) {
-            let say = format!("NVML does not answer any more ({why}): Xids and lost GPUs are not seen, canaries are");
+            let say = format!("NVML tells no events ({why}): Xids are not seen, failed canaries are");
             let fields = json!({ "event": "blind", "why": why, "t_run_ns": self.now() });
             tell(Event::Record { kind: "health", fields, say: Some(say) });
         }

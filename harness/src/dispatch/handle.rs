@@ -1,6 +1,6 @@
 //! One worker process: spawn, run a case, end it one way or the other.
 
-use super::capture::Capture;
+use super::capture::{Capture, Output};
 use super::job::Job;
 use super::phase::Watch;
 use super::postmortem::{self, Cause};
@@ -31,6 +31,8 @@ const REAP_LIMIT: Duration = Duration::from_secs(10);
 /// How often a stop request is looked for.
 const TICK: Duration = Duration::from_millis(50);
 const PRIOR_CASES: usize = 50;
+/// Bytes of a worker's output that a record holds.
+const TAIL: usize = 4096;
 /// What a worker inherits of the environment.
 const ENV_ALLOWED: &[&str] = &[
     "PATH",
@@ -57,6 +59,8 @@ pub(super) struct Worker {
     area: Area,
     stdout: Capture,
     stderr: Capture,
+    /// What the worker wrote during the last attempt, if that failed.
+    pub(super) output: Output,
     prior: Vec<String>,
     pub(super) cases_run: u64,
     pub(super) ready_ns: u64,
@@ -125,6 +129,7 @@ impl Worker {
             area,
             stdout,
             stderr,
+            output: Output::default(),
             prior: Vec::new(),
             cases_run: 0,
             ready_ns: 0,
@@ -166,7 +171,7 @@ impl Worker {
         let status = self.kill();
         let mut death = Death { crumb, ..Death::default() };
         postmortem::fill(&mut death, status);
-        let stderr = clip(self.stderr.text(Duration::from_millis(200)), 1000);
+        let stderr = self.stderr.at_end(Duration::from_millis(200)).tail(1000);
         let how = death.signal.map_or_else(|| format!("{:?}", death.exit_code), |signal| signal.to_uppercase());
         Err(NoWorker::Failed(format!("{} ({how}) {}", result.err().unwrap_or_default(), stderr.trim())))
     }
@@ -250,6 +255,9 @@ impl Worker {
                 {
                     self.cases_run += 1;
                     self.prior.push(case_id);
+                    if outcome.verdict.is_failure() {
+                        self.output = Output { stdout: self.stdout.so_far(), stderr: self.stderr.so_far() };
+                    }
                     return Attempt::Ended(*outcome, tainted);
                 }
                 Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit, phase: None },
@@ -313,8 +321,9 @@ impl Worker {
             postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
         }
         let wait = Duration::from_millis(200);
-        death.stderr_tail = tail(&self.stderr.text(wait));
-        death.stdout_tail = tail(&self.stdout.text(wait));
+        self.output = Output { stdout: self.stdout.at_end(wait), stderr: self.stderr.at_end(wait) };
+        death.stderr_tail = self.output.stderr.tail(TAIL);
+        death.stdout_tail = self.output.stdout.tail(TAIL);
         let from = self.prior.len().saturating_sub(PRIOR_CASES);
         death.prior_cases = self.prior[from..].to_vec();
         Attempt::Lost(postmortem::outcome(&cause, &death), Box::new(death))
@@ -363,15 +372,6 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn tail(text: &str) -> String {
-    const TAIL: usize = 4096;
-    let mut from = text.len().saturating_sub(TAIL);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
-    text[from..].to_string()
 }
 
 fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {

@@ -1,6 +1,6 @@
 //! One thing to run, and what came of it.
 
-use super::Death;
+use super::{Death, Output};
 use crate::case::Case;
 use crate::verdict::{Outcome, Verdict};
 use std::sync::Arc;
@@ -46,6 +46,7 @@ impl Job {
             dur_ns: 0,
             outcome,
             death: None,
+            output: Box::default(),
         }
     }
 }
@@ -66,6 +67,8 @@ pub(crate) struct CaseResult {
     pub(crate) dur_ns: u64,
     pub(crate) outcome: Outcome,
     pub(crate) death: Option<Death>,
+    /// What the worker wrote, of a failed attempt.
+    pub(crate) output: Box<Output>,
 }
 
 /// The verdict on a case, from all its attempts.

@@ -21,6 +21,7 @@ mod slot;
 mod source;
 mod turns;
 
+pub(crate) use capture::Output;
 pub(crate) use cross::Cross;
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
@@ -134,14 +135,18 @@ pub(crate) struct Death {
     /// Which kind of hang it is.
     #[serde(skip)]
     pub(crate) hang: String,
-    /// Calls in the middle of the stack that are left out.
+    /// Calls in the middle of the stack that are left out, and how many frames stand before them.
     pub(crate) frames_left_out: usize,
+    pub(crate) frames_left_out_at: usize,
     /// Stacks of the threads of a hanging worker.
     pub(crate) stacks: Vec<Stack>,
     /// Where the thread that crashed was, else where the case's own was.
     pub(crate) crumb: Crumb,
     /// Where the other lanes were, if any.
     pub(crate) lanes: Vec<Crumb>,
+    /// Files that belong to it, to be moved to the evidence.
+    #[serde(skip)]
+    pub(crate) files: Vec<PathBuf>,
     pub(crate) stderr_tail: String,
     pub(crate) stdout_tail: String,
     /// Cases the worker had run before, the last one last.
@@ -153,6 +158,14 @@ pub(crate) struct Death {
     pub(crate) xids: Vec<u64>,
     /// What the kernel says about a process that could not be killed.
     pub(crate) proc_state: String,
+}
+
+impl Death {
+    /// The stack of the thread that crashed.
+    pub(crate) fn crashed(&self) -> Stack {
+        let (left_out, left_out_at) = (self.frames_left_out, self.frames_left_out_at);
+        Stack { frames: self.frames.clone(), left_out, left_out_at, ..Stack::default() }
+    }
 }
 
 /// What happens during a run, in order for each slot.

@@ -42,6 +42,7 @@ pub(super) fn crash(death: &mut Death, area: &Area, page: &Page, exe: &Path) {
     death.lanes = page.lanes().into_iter().filter(|crumb| crumb.lane != lane).collect();
     let stack = evidence::stacks(&[raw], &area.maps(), exe).pop().unwrap_or_default();
     (death.frames, death.frames_left_out) = (stack.frames, stack.left_out);
+    death.frames_left_out_at = stack.left_out_at;
 }
 
 /// What a hanging worker is at. It still lives after this.
@@ -145,7 +146,7 @@ fn stacks(death: &Death) -> String {
     const SHOWN: usize = 6;
     let mut text = String::new();
     for stack in death.stacks.iter().filter(|stack| !stack.frames.is_empty()).take(THREADS) {
-        let lines = evidence::lines(&stack.frames, stack.left_out, SHOWN).join("\n  ");
+        let lines = stack.lines(SHOWN).join("\n  ");
         text += &format!("\nthread {} ({}) {}:\n  {lines}", escape(&stack.name, ""), stack.thread, stack.state);
     }
     text
@@ -153,7 +154,7 @@ fn stacks(death: &Death) -> String {
 
 fn stack(death: &Death) -> String {
     const SHOWN: usize = 8;
-    let lines = evidence::lines(&death.frames, death.frames_left_out, SHOWN);
+    let lines = death.crashed().lines(SHOWN);
     if lines.is_empty() { String::new() } else { format!("\nstack:\n  {}", lines.join("\n  ")) }
 }
 

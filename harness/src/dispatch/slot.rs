@@ -207,6 +207,7 @@ impl Slot<'_> {
         let attempt = live.run(&job, self.plan, &|| self.fleet.void(self.index, start_ns));
         let dur_ns = self.now() - start_ns;
         drop(turn);
+        let output = std::cell::Cell::new(std::mem::take(&mut live.output));
         let finish = |job: &Job, mut outcome: Outcome, mut death: Option<Death>, tainted: bool| {
             let end = End { job, worker: &live.id, start_ns, death: death.as_ref(), tainted };
             let xids = self.fleet.ended(self.index, &end, &mut outcome, &|event| self.tell(event));
@@ -216,6 +217,7 @@ impl Slot<'_> {
             let mut result = job.result(outcome);
             (result.slot, result.worker, result.position) = (self.index, live.id.clone(), position);
             (result.start_ns, result.dur_ns, result.death) = (start_ns, dur_ns, death);
+            result.output = Box::new(output.take());
             self.settle(job, result);
         };
         match attempt {
@@ -277,7 +279,10 @@ impl Slot<'_> {
     }
 
     fn settle(&self, job: &Job, mut result: CaseResult) {
+        // What the worker wrote is for the record alone: sources keep results, and it may be long.
+        let output = std::mem::take(&mut result.output);
         let settled = self.source.settle(job, &mut result);
+        result.output = output;
         self.tell(Event::Finished(Box::new(result)));
         if let Settled::Concluded(conclusion) = settled {
             self.tell(Event::Concluded(conclusion));

@@ -2,10 +2,18 @@
 //! handlers left, stacks interpreted outside, and what people need to act on it.
 
 pub(crate) mod area;
+mod bucket;
 pub(crate) mod hang;
+mod keeper;
+mod ledger;
 mod modules;
+mod script;
 mod stack;
 pub(crate) mod threads;
 mod unwind;
 
-pub(crate) use stack::{Frame, Stack, lines, stacks};
+pub(crate) use bucket::Bucket;
+pub(crate) use keeper::Keeper;
+pub(crate) use ledger::Sight;
+pub(crate) use script::Context;
+pub(crate) use stack::{Frame, Stack, stacks};

@@ -33,8 +33,9 @@ pub(crate) struct Stack {
     pub(crate) name: String,
     /// Innermost first.
     pub(crate) frames: Vec<Frame>,
-    /// Calls in the middle that are left out.
+    /// Calls in the middle that are left out, and how many frames stand before them.
     pub(crate) left_out: usize,
+    pub(crate) left_out_at: usize,
     /// State and kernel function of a thread that was asked, where known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) state: String,
@@ -54,6 +55,15 @@ impl Frame {
     }
 }
 
+impl Frame {
+    /// What lies between our own calls and tells nothing: the standard library and thread pools.
+    fn is_plumbing(&self) -> bool {
+        let path = self.symbol.as_deref().unwrap_or_default().trim_start_matches(['<', '&']);
+        self.file.as_deref().is_some_and(|file| file.contains("/library/") || file.contains("/.cargo/"))
+            || ["std::", "core::", "alloc::", "__rust", "rayon"].iter().any(|start| path.starts_with(start))
+    }
+}
+
 impl fmt::Display for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.symbol {
@@ -69,29 +79,27 @@ impl fmt::Display for Frame {
     }
 }
 
-/// The calls that tell a person most, at most `count` lines: without the
-/// standard library's between our own, calls of itself as one.
-pub(crate) fn lines(frames: &[Frame], left_out: usize, count: usize) -> Vec<String> {
-    let plumbing = |frame: &Frame| {
-        let symbol = frame.symbol.as_deref().unwrap_or_default();
-        let path = symbol.trim_start_matches(['<', '&']);
-        frame.file.as_deref().is_some_and(|file| file.contains("/library/") || file.contains("/.cargo/"))
-            || ["std::", "core::", "alloc::", "__rust", "rayon"].iter().any(|start| path.starts_with(start))
-    };
-    let mut groups: Vec<(&Frame, usize)> = Vec::new();
-    for (at, frame) in frames.iter().enumerate().filter(|(at, frame)| *at == 0 || !plumbing(frame)) {
-        // The middle of the stack lies behind the top ones; calls there are taken as more of the same.
-        let more = if at == TOP { left_out } else { 0 };
-        match groups.last_mut() {
-            Some((last, times)) if last.symbol.is_some() && last.symbol == frame.symbol => *times += 1 + more,
-            _ => groups.push((frame, 1)),
+impl Stack {
+    /// The calls that tell a person most, at most `count` lines: without the
+    /// standard library's between our own, calls of itself as one.
+    pub(crate) fn lines(&self, count: usize) -> Vec<String> {
+        let mut groups: Vec<(&Frame, usize, usize)> = Vec::new();
+        for (at, frame) in self.frames.iter().enumerate().filter(|(at, frame)| *at == 0 || !frame.is_plumbing()) {
+            match groups.last_mut() {
+                Some((last, times, _)) if last.symbol.is_some() && last.symbol == frame.symbol => *times += 1,
+                _ => groups.push((frame, 1, 0)),
+            }
+            if let (true, Some((_, _, more))) = (at + 1 == self.left_out_at, groups.last_mut()) {
+                *more = self.left_out;
+            }
         }
+        let line = |(frame, times, more): &(&Frame, usize, usize)| match (times, more) {
+            (1, 0) => frame.to_string(),
+            (_, 0) => format!("{frame}, {times} times"),
+            _ => format!("{frame}, {times} times; then {more} calls left out"),
+        };
+        groups.iter().take(count).map(line).collect()
     }
-    let line = |(frame, times): &(&Frame, usize)| match times {
-        1 => frame.to_string(),
-        _ => format!("{frame}, {times} times"),
-    };
-    groups.iter().take(count).map(line).collect()
 }
 
 /// A source path from the last folder of sources on, or the standard library's.
@@ -112,9 +120,12 @@ pub(crate) fn stacks(raws: &[Raw], maps: &str, exe: &Path) -> Vec<Stack> {
 fn stack(raw: &Raw, modules: &Modules) -> Stack {
     let calls = unwind::walk(raw, modules);
     let left_out = calls.len().saturating_sub(TOP + BOTTOM);
-    let kept = calls.iter().take(TOP).chain(calls.iter().skip(TOP.max(calls.len().saturating_sub(BOTTOM))));
-    let frames = kept.flat_map(|pc| frames(*pc, modules)).collect();
-    Stack { thread: raw.thread, name: raw.name.clone(), frames, left_out, state: String::new() }
+    let (top, rest) = calls.split_at(calls.len().min(TOP));
+    let bottom = &rest[left_out..];
+    let mut all: Vec<Frame> = top.iter().flat_map(|pc| frames(*pc, modules)).collect();
+    let left_out_at = all.len();
+    all.extend(bottom.iter().flat_map(|pc| frames(*pc, modules)));
+    Stack { thread: raw.thread, name: raw.name.clone(), frames: all, left_out, left_out_at, state: String::new() }
 }
 
 fn frames(pc: u64, modules: &Modules) -> Vec<Frame> {

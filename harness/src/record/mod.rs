@@ -16,4 +16,4 @@ pub(crate) use determinism::Seen;
 pub use events::{Events, read as read_events};
 pub(crate) use history::{History, Row};
 pub(crate) use provenance::Provenance;
-pub(crate) use store::RunStore;
+pub(crate) use store::{RunStore, replace};

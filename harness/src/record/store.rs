@@ -187,7 +187,7 @@ impl RunStore {
 }
 
 /// Replaces a file in one step: readers see the old or the new content.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension(format!("tmp{}", std::process::id()));
     let write = || {
         let mut file = std::fs::File::create(&fresh)?;

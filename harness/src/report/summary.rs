@@ -26,6 +26,8 @@ struct Failed {
     attempts: String,
     /// The case as a file of its own.
     written: Option<PathBuf>,
+    /// The script that repeats it.
+    script: Option<PathBuf>,
 }
 
 /// Failures whose reason is printed; the others are in the record.
@@ -34,7 +36,7 @@ const SHOWN: usize = 40;
 const REASON_LINES: usize = 24;
 
 impl Summary {
-    pub(crate) fn add(&mut self, conclusion: &Conclusion, written: Option<PathBuf>) {
+    pub(crate) fn add(&mut self, conclusion: &Conclusion, written: Option<PathBuf>, script: Option<PathBuf>) {
         let Conclusion { case, verdict, outcomes, result, .. } = conclusion;
         *self.counts.entry(*verdict).or_default() += 1;
         if verdict.is_failure() || matches!(verdict, Verdict::Flaky | Verdict::Quarantined) {
@@ -42,7 +44,7 @@ impl Summary {
             let mut outcome = result.outcome.clone();
             outcome.verdict = *verdict;
             let attempts = attempts_text(conclusion);
-            self.failures.push(Failed { id, place, outcome, attempts, written });
+            self.failures.push(Failed { id, place, outcome, attempts, written, script });
         }
         if *verdict == Verdict::Skip {
             let reason = result.outcome.detail.lines().next().unwrap_or_default();
@@ -74,7 +76,7 @@ impl Summary {
         let mut failures: Vec<_> = self.failures.iter().collect();
         failures.sort_by(|a, b| (b.outcome.verdict, &a.id).cmp(&(a.outcome.verdict, &b.id)));
         let mut text = String::new();
-        for Failed { id, place, outcome, attempts, written } in failures.iter().take(SHOWN) {
+        for Failed { id, place, outcome, attempts, written, script } in failures.iter().take(SHOWN) {
             let _ = writeln!(text, "\n{} {id}  ({}, {place})", outcome.verdict.name().to_uppercase(), outcome.outcome);
             if !attempts.is_empty() {
                 let _ = writeln!(text, "  {attempts}");
@@ -85,6 +87,9 @@ impl Summary {
             let _ = writeln!(text, "  again: {}", repro(id));
             if let Some(path) = written {
                 let _ = writeln!(text, "  case:  {}", path.display());
+            }
+            if let Some(path) = script {
+                let _ = writeln!(text, "  repro: {}", path.display());
             }
         }
         if let Some(more) = failures.len().checked_sub(SHOWN).filter(|more| *more > 0) {

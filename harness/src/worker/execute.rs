@@ -61,7 +61,7 @@ impl<'a> Cx<'a> {
 /// Runs a case. Never fails itself: whatever goes wrong is the outcome. Also
 /// says whether the device may be broken, so that no later case may use it.
 pub(crate) fn run(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
-    let watch = Watch::start(cx.device);
+    let watch = Watch::start(cx.device, cx.past.sharers);
     let (mut outcome, tainted) = run_watched(case, cx);
     let launched = case.fault.is_some() || outcome.phases.contains_key(Phase::Launch.name());
     let left_behind = watch.end(&mut outcome, launched);

@@ -18,16 +18,18 @@ const DRIVER_SLACK: u64 = 512 << 20;
 /// The device's memory before a case.
 pub(super) struct Watch<'a> {
     session: Option<&'a Session>,
+    /// Whether other workers use the device too, whose memory comes and goes.
+    shared: bool,
     before: Option<DeviceMemory>,
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn start(device: &'a Device) -> Self {
+    pub(super) fn start(device: &'a Device, sharers: u32) -> Self {
         let session = match device {
             Device::Session { session, .. } => Some(&**session),
             Device::Reference => None,
         };
-        Self { session, before: session.and_then(|session| session.memory().ok()) }
+        Self { session, shared: sharers > 1, before: session.and_then(|session| session.memory().ok()) }
     }
 
     /// Judges what is left. `launched` says whether the case may have left work
@@ -48,6 +50,7 @@ impl<'a> Watch<'a> {
         let leak = self.before.zip(session.memory().ok()).and_then(|(before, after)| leaked(&before, &after));
         let leak = match leak {
             // Memory of others comes and goes: only what stays away is counted.
+            Some(Leak::Driver(_)) if self.shared => None,
             Some(Leak::Driver(_)) => self.confirm(session),
             other => other,
         };

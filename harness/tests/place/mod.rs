@@ -18,11 +18,15 @@ impl Place {
         std::fs::write(self.0.join(path), text).expect("a file");
     }
 
-    /// The exit code, and what was printed.
-    pub fn run(&self, args: &[&str]) -> (i32, String) {
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
         command.current_dir(&self.0).env_remove("BLESS").env("HARNESS_STATE_DIR", &self.0).args(args);
-        let Output { status, stdout, stderr } = command.output().expect("runs");
+        command
+    }
+
+    /// The exit code, and what was printed.
+    pub fn run(&self, args: &[&str]) -> (i32, String) {
+        let Output { status, stdout, stderr } = self.command(args).output().expect("runs");
         let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
         (status.code().unwrap_or(-1), text)
     }

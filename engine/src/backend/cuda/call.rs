@@ -8,7 +8,7 @@
 use super::device::Device;
 use super::guard::{GuardedBuffer, check_zones};
 use super::launch::LoadedKernel;
-use crate::backend::checks::{self, Elements};
+use crate::backend::findings::{self, Elements};
 use crate::diag::{Diagnostic, Result};
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ impl CallMemory {
         for (number, (output, (first, second))) in self.outputs.iter().zip(found.iter().zip(&again)).enumerate() {
             let elements = untouched(first, second, output.element);
             if elements.count > 0 {
-                return Err(checks::unwritten(kernel.name(), number, &names(number), &elements));
+                return Err(findings::unwritten(kernel.name(), number, &names(number), &elements));
             }
         }
         Ok(())
@@ -153,15 +153,15 @@ impl CallMemory {
 
 /// The elements that hold the poison: unwritten, or results that look like it.
 fn poisoned(data: &[u8], element: usize) -> Elements {
-    checks::elements_where(data, element, |_, bytes| checks::is_poison(bytes, POISON))
+    findings::poisoned(data, element, POISON)
 }
 
 /// The elements that hold the poison of the first launch and, after the second, that of the second.
 fn untouched(first: &[u8], second: &[u8], element: usize) -> Elements {
     let width = element.max(1);
-    checks::elements_where(first, width, |number, bytes| {
+    findings::elements_where(first, width, |number, bytes| {
         let again = second.get(number * width..(number + 1) * width).unwrap_or_default();
-        checks::is_poison(bytes, POISON) && checks::is_poison(again, OTHER_POISON)
+        findings::is_poison(bytes, POISON) && findings::is_poison(again, OTHER_POISON)
     })
 }
 

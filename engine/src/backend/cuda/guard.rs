@@ -8,7 +8,7 @@
 //! Invariant: the address between the zones is as aligned as an allocation.
 
 use super::device::{Device, DeviceBuffer};
-use crate::backend::checks;
+use crate::backend::findings;
 use crate::diag::{Diagnostic, Result, code};
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ impl GuardedBuffer {
             let found = &mut chunk[..part.len()];
             self.buffer.download(ZONE + start, found)?;
             if found != part {
-                return Err(checks::input_changed(name, found, part, start));
+                return Err(findings::input_changed(name, found, part, start));
             }
         }
         Ok(())

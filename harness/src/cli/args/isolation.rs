@@ -12,8 +12,8 @@ pub(crate) struct Isolation {
     pub(crate) isolation: dispatch::Isolation,
     /// Cases after which a worker is replaced.
     pub(crate) recycle: Option<u64>,
-    /// Threads of a worker that compile coming cases.
-    pub(crate) compile_threads: u32,
+    /// Threads of a worker that compile coming cases, if given.
+    pub(crate) compile_threads: Option<u32>,
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -26,23 +26,26 @@ pub(super) const ROWS: &[Row] = &[
             args.isolation.isolation = isolation(given)?;
             Ok(())
         },
-    ),
+    )
+    .again(),
     value("--recycle", "N", RUNS, "replace a worker that is well after N cases", |args, given| {
         args.isolation.recycle = Some(positive(given, given.text())?);
         Ok(())
-    }),
+    })
+    .again(),
     value(
         "--compile-threads",
         "N",
         RUNS,
-        "threads of each worker that compile coming cases (default: 0)",
+        "threads of each worker that compile coming cases (default: up to 8 on GPUs, else 0)",
         |args, given| {
             let threads = given.text().parse().ok().filter(|n| *n <= MAX_COMPILE_THREADS);
             args.isolation.compile_threads =
-                threads.ok_or_else(|| given.wrong(&format!("a number of threads up to {MAX_COMPILE_THREADS}")))?;
+                Some(threads.ok_or_else(|| given.wrong(&format!("a number of threads up to {MAX_COMPILE_THREADS}")))?);
             Ok(())
         },
-    ),
+    )
+    .again(),
 ];
 
 /// More would only wait for each other in the compiler.

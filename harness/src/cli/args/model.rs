@@ -26,6 +26,9 @@ pub(crate) struct Args {
     pub(crate) output: Output,
     pub(crate) files: Files,
     pub(crate) import: Import,
+    /// The options that make a case that is run again the same one, as words;
+    /// devices and folders are not among them.
+    pub(crate) again: Vec<Vec<String>>,
     /// As given, for the record.
     pub(crate) argv: Vec<String>,
     /// Options set from the environment, as `NAME=value`, for the record.

@@ -60,6 +60,7 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>) -> Result<Parsed, Failur
         let row = rows().find(|other| other.name == row.name && other.commands.has(args.command)).unwrap_or(row);
         if row.commands.has(args.command) {
             (row.set)(&mut args, &Given { name: row.name, value: value.as_deref() })?;
+            keep(&mut args, row, value.as_deref());
         }
         if !given.iter().any(|other| std::ptr::eq(*other, row)) {
             given.push(row);
@@ -68,6 +69,17 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>) -> Result<Parsed, Failur
     belong(&args, &given)?;
     from_env(&mut args, &mut given, env)?;
     Ok(Parsed::Args(Box::new(args)))
+}
+
+/// Notes an option that belongs to a repetition of a case.
+fn keep(args: &mut Args, row: &Row, value: Option<&str>) {
+    if row.again {
+        args.again.push(match (row.value, value) {
+            (_, None) => vec![row.name.into()],
+            (Value::May(_), Some(value)) => vec![format!("{}={value}", row.name)],
+            (_, Some(value)) => vec![row.name.into(), value.into()],
+        });
+    }
 }
 
 /// The first word is the command, the others are its operands.
@@ -163,6 +175,7 @@ fn from_env(args: &mut Args, given: &mut Vec<&'static Row>, env: Env<'_>) -> Res
             (_, text) => Some(text),
         };
         (row.set)(args, &Given { name, value })?;
+        keep(args, row, value);
         args.from_env.push(format!("{name}={}", value.unwrap_or("1")));
         given.push(row);
     }

@@ -45,6 +45,7 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     )
+    .again()
     .env(&["HARNESS_SEED"]),
     value(
         "--retries",
@@ -57,6 +58,7 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     )
+    .again()
     .env(&["HARNESS_RETRIES"]),
     value(
         "--flaky",
@@ -116,7 +118,8 @@ pub(super) const ROWS: &[Row] = &[
             args.repeat.jitter = Some(given.seed()?);
             Ok(())
         },
-    ),
+    )
+    .again(),
     value(
         "--worker",
         "WORKER[@RUN]",

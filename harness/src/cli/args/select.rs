@@ -117,7 +117,8 @@ pub(super) const ROWS: &[Row] = &[
     flag("--with-faults", SELECTS.and(&[Command::Show]), "", |args, _| {
         args.select.faults = true;
         Ok(())
-    }),
+    })
+    .again(),
 ];
 
 /// Pairs of variables by which test runners shard, with the file that they

@@ -32,6 +32,8 @@ pub(super) struct Row {
     pub(super) commands: Commands,
     /// Options of one group exclude each other.
     pub(super) group: &'static str,
+    /// Whether a case that is run again must be run with it, to be the same.
+    pub(super) again: bool,
     /// Empty for an option that help does not show.
     pub(super) help: &'static str,
     pub(super) set: Set,
@@ -39,7 +41,7 @@ pub(super) struct Row {
 
 /// An option without a value.
 pub(super) const fn flag(name: &'static str, commands: Commands, help: &'static str, set: Set) -> Row {
-    Row { name, also: &[], value: Value::Flag, env: &[], commands, group: "", help, set }
+    Row { name, also: &[], value: Value::Flag, env: &[], commands, group: "", again: false, help, set }
 }
 
 /// An option with a value.
@@ -68,6 +70,9 @@ impl Row {
             Value::Needs(shape) => Self { value: Value::May(shape), ..self },
             _ => self,
         }
+    }
+    pub(super) const fn again(self) -> Self {
+        Self { again: true, ..self }
     }
     pub(super) fn is(&self, name: &str) -> bool {
         self.name == name || self.also.contains(&name)

@@ -29,7 +29,8 @@ pub(super) const ROWS: &[Row] = &[
             args.time.timeout = Some(given.time()?);
             Ok(())
         },
-    ),
+    )
+    .again(),
     value(
         "--phase-timeout",
         "PHASE=TIME,..",
@@ -40,11 +41,13 @@ pub(super) const ROWS: &[Row] = &[
                 PhaseLimit::parse(given.text()).map_err(|why| usage(format!("`{}`: {why}", given.name), SEE_HELP))?;
             Ok(())
         },
-    ),
+    )
+    .again(),
     value("--grace", "TIME", RUNS, "between TERM and KILL of a hanging worker (default: 2s)", |args, given| {
         args.time.grace = Some(given.time()?);
         Ok(())
-    }),
+    })
+    .again(),
     value(
         "--deadline",
         "TIME",

@@ -121,9 +121,7 @@ pub(super) fn as_then(now: &Args, then: &Args) -> Args {
         args.devices = now.devices.clone();
     }
     args.devices.jobs = now.devices.jobs.or(args.devices.jobs);
-    if now.isolation.compile_threads > 0 {
-        args.isolation.compile_threads = now.isolation.compile_threads;
-    }
+    args.isolation.compile_threads = now.isolation.compile_threads.or(then.isolation.compile_threads);
     args
 }
 

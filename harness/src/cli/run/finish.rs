@@ -3,7 +3,6 @@
 use super::view::Closing;
 use crate::cli::args::{Args, Command};
 use crate::cli::devices::Devices;
-use crate::dispatch::Isolation;
 use crate::exit;
 use crate::record::{History, RunStore, utc_stamp};
 use crate::report::{quoted, repro};
@@ -22,7 +21,7 @@ pub(super) fn finish(
     stopped: usize,
     started: Instant,
 ) -> u8 {
-    let Closing { summary, blessings, rows, alike, refused, retired, outstanding } = closing;
+    let Closing { summary, families, blessings, rows, alike, refused, retired, outstanding } = closing;
     // Tables are derived from records: where there is no record, there is no row.
     if store.error().is_none() {
         let added = history.add(&store.id, store.commit(), &rows);
@@ -55,6 +54,7 @@ pub(super) fn finish(
         text.push_str(&crate::cli::bench_table::table(&rows));
     }
     text.push_str(&summary.failures_text(|id| repro(args.command.word(), id, &again(args, devices))));
+    text.push_str(&families);
     for line in blessings.apply() {
         text.push_str(&format!("blessed {line}\n"));
     }
@@ -93,32 +93,11 @@ pub(super) fn finish(
 /// The options that make a repeated case the same one.
 pub(in crate::cli) fn again(args: &Args, devices: &Devices) -> String {
     let mut tail = devices.again.clone();
-    if args.repeat.seed != 0 {
-        tail.push_str(&format!(" --seed {}", args.repeat.seed));
-    }
     if let Some(dir) = &args.select.cases {
         tail.push_str(&format!(" --cases {}", quoted(&dir.display().to_string())));
     }
-    if let Some(limit) = args.time.timeout {
-        tail.push_str(&format!(" --timeout {}ms", limit.as_millis()));
-    }
-    if args.isolation.isolation != Isolation::Worker {
-        tail.push_str(&format!(" --isolation {}", args.isolation.isolation));
-    }
-    if let Some(count) = args.isolation.recycle {
-        tail.push_str(&format!(" --recycle {count}"));
-    }
-    if let Some(retries) = args.repeat.retries {
-        tail.push_str(&format!(" --retries {retries}"));
-    }
-    if args.isolation.compile_threads > 0 {
-        tail.push_str(&format!(" --compile-threads {}", args.isolation.compile_threads));
-    }
-    if let Some(seed) = args.repeat.jitter {
-        tail.push_str(&format!(" --jitter {seed}"));
-    }
-    if args.select.faults {
-        tail.push_str(" --with-faults");
+    for word in args.again.iter().flatten() {
+        tail.push_str(&format!(" {}", quoted(word)));
     }
     tail
 }

@@ -46,7 +46,8 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
         cases.len() + skipped.len(),
         args.repeat.seed
     ));
-    let mut view = View::new(args, &plan, &mut store, progress);
+    let keeper = setup::keeper(args, &devices, &plan, &store);
+    let mut view = View::new(args, &plan, &mut store, progress, keeper);
     for conclusion in skipped {
         view.concluded(conclusion);
     }

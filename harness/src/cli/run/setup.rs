@@ -2,15 +2,17 @@
 
 use crate::case::Case;
 use crate::cli::args::{Args, Command};
-use crate::cli::devices::Devices;
+use crate::cli::devices::{self, Devices};
 use crate::cli::session;
 use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
+use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
-use crate::proto::{Knobs, Mode};
-use crate::record::{History, Provenance, RunStore, today};
+use crate::proto::{DeviceSpec, Knobs, Mode};
+use crate::record::{History, Provenance, RunStore, today, utc_stamp};
 use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -35,6 +37,25 @@ pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Ve
     (kept, skipped)
 }
 
+/// Compile threads of a worker by default, at most: more wait for each other in the compiler.
+const MAX_COMPILE_THREADS: usize = 8;
+
+/// How workers differ from the usual. On GPUs most of a case's time is that of
+/// the run-time compiler, so spare cores compile coming cases; a measurement
+/// wants the host quiet, and a simulated device needs the cores itself.
+pub(in crate::cli) fn knobs(args: &Args, devices: &Devices) -> Knobs {
+    let on_gpus = matches!(devices.slots.first().map(|slot| &slot.device), Some(DeviceSpec::Cuda { .. }));
+    let usual = match on_gpus && args.command != Command::Bench {
+        true => (devices::cores() / (2 * devices.slots.len())).min(MAX_COMPILE_THREADS) as u32,
+        false => 0,
+    };
+    Knobs {
+        compile_threads: args.isolation.compile_threads.unwrap_or(usual),
+        twice: args.repeat.twice,
+        jitter: args.repeat.jitter,
+    }
+}
+
 pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
     let mut slots = devices.slots.clone();
     if !args.devices.cross {
@@ -42,11 +63,7 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: 
     }
     RunPlan {
         slots,
-        knobs: Knobs {
-            compile_threads: args.isolation.compile_threads,
-            twice: args.repeat.twice,
-            jitter: args.repeat.jitter,
-        },
+        knobs: knobs(args, devices),
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
         phase_limits: args.time.phases.clone(),
@@ -60,6 +77,34 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: 
         stop: stop_flag(),
         nvml: devices.nvml.clone(),
     }
+}
+
+/// The options that select the device of a slot.
+fn device_words(args: &Args, devices: &Devices, slot: &SlotSpec) -> Vec<String> {
+    let Some(gpu) = &slot.gpu else { return devices.again.split_whitespace().map(String::from).collect() };
+    let mut words = vec!["--gpus".into(), gpu.uuid.clone()];
+    if let Some(file) = &args.devices.nvml {
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+        words.extend(["--nvml".into(), file.to_string_lossy().into_owned()]);
+    }
+    words
+}
+
+/// What keeps the evidence of failures.
+pub(super) fn keeper(args: &Args, devices: &Devices, plan: &RunPlan, store: &RunStore) -> Keeper {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let context = Context {
+        harness: std::env::current_exe().unwrap_or_else(|_| "harness".into()),
+        command: args.command.word().into(),
+        cases: absolute(&session::cases_dir(args)),
+        results: absolute(store.root()),
+        run: store.id.clone(),
+        devices: plan.slots.iter().map(|slot| device_words(args, devices, slot)).collect(),
+        again: args.again.clone(),
+    };
+    let run_dir = store.error().is_none().then(|| absolute(store.dir()));
+    let sight = Sight { run: store.id.clone(), utc: utc_stamp(false), commit: store.commit().into() };
+    Keeper::new(context, run_dir, sight, plan.slots.iter().map(|slot| slot.label.clone()).collect())
 }
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is
@@ -109,6 +154,7 @@ pub(in crate::cli) fn header(
         "seed": args.repeat.seed,
         "jitter": args.repeat.jitter,
         "mode": args.command.word(),
+        "knobs": knobs(args, devices),
         "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
         "left": devices.left.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),

@@ -3,6 +3,7 @@
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
+use crate::evidence::Keeper;
 use crate::record::{Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
 use crate::verdict::{Outcome, Verdict};
@@ -14,6 +15,7 @@ pub(super) struct View<'a> {
     plan: &'a RunPlan,
     store: &'a mut RunStore,
     progress: Progress,
+    keeper: Keeper,
     summary: Summary,
     blessings: Blessings,
     rows: Vec<Row>,
@@ -27,6 +29,8 @@ pub(super) struct View<'a> {
 /// What is left when the run is over.
 pub(super) struct Closing {
     pub(super) summary: Summary,
+    /// Crashes by families, for people.
+    pub(super) families: String,
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
     pub(super) alike: Vec<Seen>,
@@ -38,13 +42,20 @@ pub(super) struct Closing {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(args: &'a Args, plan: &'a RunPlan, store: &'a mut RunStore, progress: Progress) -> Self {
+    pub(super) fn new(
+        args: &'a Args,
+        plan: &'a RunPlan,
+        store: &'a mut RunStore,
+        progress: Progress,
+        keeper: Keeper,
+    ) -> Self {
         let (summary, blessings) = (Summary::default(), Blessings::default());
         Self {
             args,
             plan,
             store,
             progress,
+            keeper,
             summary,
             blessings,
             rows: Vec::new(),
@@ -102,6 +113,7 @@ impl<'a> View<'a> {
     /// Records an attempt.
     fn finished(&mut self, result: &CaseResult) {
         let outcome = &result.outcome;
+        let kept = self.keeper.attempt(result);
         let fields = json!({
             "case_id": result.case.id,
             "attempt": result.attempt,
@@ -125,6 +137,12 @@ impl<'a> View<'a> {
             "perf": outcome.perf,
             "leaks": outcome.leaks,
             "death": result.death,
+            "bucket": kept.bucket.as_ref().map(|bucket| &bucket.leaf),
+            "family": kept.bucket.as_ref().map(|bucket| &bucket.family),
+            "evidence": kept.folder,
+            "stdout_bytes": result.output.stdout.total,
+            "stderr_bytes": result.output.stderr.total,
+            "output_cut": result.output.stdout.cut() + result.output.stderr.cut() > 0,
         });
         self.store.append("attempt", &fields);
         if let (Verdict::Pass, Some(variation)) = (outcome.verdict, &outcome.variation) {
@@ -158,7 +176,8 @@ impl<'a> View<'a> {
             "case_file": written,
         });
         self.store.append("verdict", &fields);
-        self.summary.add(&conclusion, written);
+        let script = self.keeper.conclude(&conclusion);
+        self.summary.add(&conclusion, written, script);
         self.progress.concluded(&conclusion);
         let ran = conclusion.result.slot != usize::MAX;
         if ran && conclusion.verdict != Verdict::Infra {
@@ -166,10 +185,15 @@ impl<'a> View<'a> {
         }
     }
 
-    pub(super) fn close(self) -> Closing {
+    pub(super) fn close(mut self) -> Closing {
         self.progress.close();
+        let families = self.keeper.close();
+        if let Some(error) = &self.keeper.error {
+            self.store.fail("evidence", error);
+        }
         Closing {
             summary: self.summary,
+            families,
             blessings: self.blessings,
             rows: self.rows,
             alike: self.alike,

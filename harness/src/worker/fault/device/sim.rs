@@ -437,7 +437,7 @@ mod tests {
                 let facts = Facts { repeat, ..Facts::default() };
                 let (socket, tainted) = (&socket, Cell::new(false));
                 let scene = Scene { crumbs: &crumbs, socket, device: &device, facts, tainted };
-                let watch = Watch::start(&device);
+                let watch = Watch::start(&device, 1);
                 let mut outcome = (class.commit)(&scene, "");
                 watch.end(&mut outcome, true);
                 assert_eq!(outcome.outcome, class.expected, "{}: {}", class.name, outcome.detail);

@@ -33,6 +33,29 @@ pub(crate) fn elements_where(data: &[u8], element: usize, found: impl Fn(usize, 
     elements
 }
 
+/// The elements of that many bytes that hold nothing but a poison. Outputs can
+/// be large, so the usual widths are compared as one number each.
+pub(crate) fn poisoned(data: &[u8], element: usize, poison: u8) -> Elements {
+    match element {
+        0 | 1 => poisoned_wide::<1>(data, poison),
+        2 => poisoned_wide::<2>(data, poison),
+        4 => poisoned_wide::<4>(data, poison),
+        8 => poisoned_wide::<8>(data, poison),
+        16 => poisoned_wide::<16>(data, poison),
+        _ => elements_where(data, element, |_, bytes| is_poison(bytes, poison)),
+    }
+}
+
+fn poisoned_wide<const N: usize>(data: &[u8], poison: u8) -> Elements {
+    let mut elements = Elements::default();
+    for (number, bytes) in data.as_chunks::<N>().0.iter().enumerate() {
+        if *bytes == [poison; N] {
+            elements.add(number as u64);
+        }
+    }
+    elements
+}
+
 /// Whether bytes hold nothing but a poison.
 pub(crate) fn is_poison(bytes: &[u8], poison: u8) -> bool {
     bytes.iter().all(|byte| *byte == poison)
@@ -65,10 +88,12 @@ mod tests {
     #[test]
     fn only_whole_elements_count() {
         let data = [0xff, 0xff, 0xff, 0, 0, 0xff, 0xff, 0xff];
-        let poisoned = |element| elements_where(&data, element, |_, bytes| is_poison(bytes, 0xff));
-        assert_eq!(poisoned(2), Elements { count: 2, first: vec![0, 3] });
-        assert_eq!(poisoned(4), Elements::default());
-        let many = elements_where(&[7; 100], 1, |_, bytes| is_poison(bytes, 7));
+        assert_eq!(poisoned(&data, 2, 0xff), Elements { count: 2, first: vec![0, 3] });
+        for element in [1, 2, 3, 4, 8, 16] {
+            let slow = elements_where(&data, element, |_, bytes| is_poison(bytes, 0xff));
+            assert_eq!(poisoned(&data, element, 0xff), slow, "{element}");
+        }
+        let many = poisoned(&[7; 100], 1, 7);
         assert_eq!((many.count, many.first.len()), (100, SHOWN));
     }
 
