@@ -61,9 +61,10 @@ fn discovery(c: &mut Criterion) {
     group.sample_size(20);
     let (few, many) = (folder(100), folder(2500));
     let past = past(&all(&few));
-    let filter = Wanted { filters: Filter::parse("*Sum1*dtype=bf16*").into_iter().collect(), ..Wanted::default() };
+    let (mut filter, mut expr) = (Wanted::default(), Wanted::default());
+    filter.filters.push(Filter::parse("*Sum1*dtype=bf16*").expect("a good filter"));
     let text = "tag(group3) & last(fail) & dur < 5ms & axis(m) > 2 & !name(*n=7*) & file(*.fuse)";
-    let expr = Wanted { exprs: Expr::parse(text).into_iter().collect(), ..Wanted::default() };
+    expr.exprs.push(Expr::parse(text).expect("a good expression"));
     let chosen = |wanted: &Wanted, cases| {
         let chosen = choose(wanted, cases, &past, &FromRun::default()).expect("chooses").cases.len();
         assert!(chosen > 0 && chosen < CASES);
