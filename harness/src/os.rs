@@ -97,11 +97,17 @@ pub(crate) fn map_file(path: &std::path::Path) -> io::Result<&'static [u8]> {
     Ok(unsafe { std::slice::from_raw_parts(address.cast(), len) })
 }
 
+/// Descriptors of a child: enough for any driver, few enough that a leak is found.
+const MAX_FILES: u64 = 4096;
+
 /// Spawns a child in a process group of its own that inherits exactly the
 /// given descriptors besides its standard ones, and that the kernel kills when
 /// the *thread* that called this ends. So call it from a thread that lives as
 /// long as the child should.
-pub(crate) fn spawn_tied(command: &mut Command, inherit: &[RawFd]) -> io::Result<Child> {
+///
+/// `memory` limits the child's private writable memory. Unlike a limit of its
+/// address space it does not count what CUDA only reserves.
+pub(crate) fn spawn_tied(command: &mut Command, inherit: &[RawFd], memory: Option<u64>) -> io::Result<Child> {
     let parent = rustix::process::getpid();
     let inherit = inherit.to_vec();
     let setup = move || {
@@ -111,6 +117,13 @@ pub(crate) fn spawn_tied(command: &mut Command, inherit: &[RawFd]) -> io::Result
             return Err(io::Error::from(rustix::io::Errno::SRCH));
         }
         rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+        if memory.is_some() {
+            rustix::process::setrlimit(Resource::Data, Rlimit { current: memory, maximum: memory })?;
+        }
+        let files = rustix::process::getrlimit(Resource::Nofile);
+        if files.current.is_none_or(|current| current > MAX_FILES) {
+            rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(MAX_FILES), ..files })?;
+        }
         for fd in &inherit {
             // SAFETY: the descriptors are open in the parent for the whole spawn,
             // so they are open in the forked child.

@@ -1,8 +1,8 @@
 //! Durations and amounts of memory as people write them.
 
-/// Milliseconds of `500ms`, `60s`, `1.5m`, `2h`; a bare number is seconds.
+/// Milliseconds of `500ms`, `60s`, `1.5m`, `2h`, `30d`; a bare number is seconds.
 pub(crate) fn duration_ms(text: &str) -> Option<u64> {
-    let units = [("ms", 1.0), ("s", 1e3), ("m", 6e4), ("h", 3.6e6), ("", 1e3)];
+    let units = [("ms", 1.0), ("s", 1e3), ("m", 6e4), ("h", 3.6e6), ("d", 8.64e7), ("", 1e3)];
     scaled(text, &units)
 }
 

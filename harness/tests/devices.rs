@@ -67,6 +67,12 @@ fn the_quietest_gpus_are_taken_and_reasons_are_given() {
     check_run(&place, &["--gpus", "3", "--gpu-policy", "idle"], 21, &["E0501", "refused: process 4242", "--sim 3"]);
     let named = ["--gpus", "GPU-00000000-0000-0000-0000-000000000000", "--workers-per-gpu", "2"];
     check_run(&place, &named, 0, &["2 worker processes on 1 GPU(s)", "gpu0.1"]);
+    let mig = "[[gpu]]\n[[gpu]]\nmig = [{ uuid = \"MIG-aaaa1111\" }, { uuid = \"MIG-bbbb2222\" }]\n";
+    place.file("mig.toml", mig);
+    let whole = ["--gpus", "2", "--nvml", "mig.toml"];
+    check(&place, &whole, 21, &["MIG is on; name its devices: --gpus MIG-aaaa1111,MIG-bbbb2222"]);
+    let part = ["--gpus", "MIG-bbbb", "--nvml", "mig.toml", "--format", "plain"];
+    check(&place, &part, 0, &["GPU 1 Played GPU MIG MIG-bbbb2222: taken", "4 passed"]);
     check_run(&place, &["--gpus", "GPU-ffff"], 21, &["there is no GPU-ffff"]);
     check_run(&place, &[], 0, &["taken, no process"]);
 }
@@ -229,10 +235,13 @@ fn a_measured_case_has_its_gpu_alone() {
     let place = played("alone", 20, &gpus(1));
     let text = "---\nversion = 1\nsuite = \"PlayedTest\"\nabout = \"why\"\n[axes]\nm = [64, 65, 66, 67]\n---\nfusion @perf_add(%x: f32[?]) {\n  %0 = add %x, %x\n  return %0\n}\n; inputs: x = normal[$m]\n; perf: bytes 512\n";
     place.file("cases/perf.fuse", text);
-    check_run(&place, &["--gpus", "1", "--workers-per-gpu", "3"], 0, &["24 passed, 0 failed, 0 skipped"]);
+    // Three of these would not fit beside each other.
+    let big = text.replace("; perf: bytes 512\n", "").replace("[axes]", "[require]\nmemory = \"100GiB\"\n[axes]");
+    place.file("cases/big.fuse", &big.replace("perf_add", "perf_big").replace("[64, 65, 66, 67]", "[8, 9]"));
+    check_run(&place, &["--gpus", "1", "--workers-per-gpu", "3"], 0, &["26 passed, 0 failed, 0 skipped"]);
     let records = place.records();
     let (alone, others) = (spans(&records, true), spans(&records, false));
-    assert_eq!((alone.len(), others.len()), (4, 20));
+    assert_eq!((alone.len(), others.len()), (6, 20));
     for (i, (start, end)) in alone.iter().enumerate() {
         let rest = others.iter().chain(alone.iter().enumerate().filter(|(k, _)| *k != i).map(|(_, span)| span));
         for (from, to) in rest {
@@ -338,4 +347,19 @@ fn the_doctor_fits_a_terminal_and_speaks_json() {
     let features = json["features"].as_array().expect("features");
     assert!(features.iter().any(|feature| feature["name"] == "GPUs" && feature["ready"] == true));
     check(&place, &["--nvml", "nowhere.toml", "--gpus", "1"], 2, &["E0509", "nowhere.toml"]);
+}
+
+#[test]
+fn many_deaths_on_one_device_are_held_against_it_until_its_canary_sings() {
+    let place = played("suspect", 1, &gpus(1));
+    let faults = "__fault.segv:__fault.abort:__fault.bus";
+    let args = ["--gpus", "1", "--with-faults", "--filter", faults, "--retries", "1"];
+    let parts = [
+        "gpu0: 3 different cases killed workers within a minute: __fault.",
+        "suspecting the device, a canary must sing",
+        "its canary sings, so the cases are to blame",
+        "0 passed, 3 failed, 0 skipped",
+    ];
+    check_run(&place, &args, 103, &parts);
+    assert!(kind(&place.records(), "health").iter().any(|record| record["event"] == "suspect"));
 }

@@ -319,6 +319,26 @@ codes! {
         why "--nvml FILE puts a file in the place of NVML, so that runs over many GPUs are tried without one. It holds the GPUs and \
              what happens to them.",
         command "--nvml /nonexistent";
+    // Records.
+    RESULTS = "E0701", "the results folder cannot be used",
+        "name it with --results; `harness store repair` mends one of this version",
+        why "A folder of records says in FORMAT which version wrote it. Another version's is refused before anything in it is \
+             read or changed.",
+        words "`harness store list --results DIR`, where DIR/FORMAT says harness-store 9.";
+    NO_RUN = "E0702", "there is no such run",
+        "harness store list shows the runs",
+        why "A run is named by its folder's name, by the beginning or the end of it if that is unique, by `latest`, or by \
+             `latest~N` for the Nth before.",
+        command "report nosuchrun --results /nonexistent";
+    NOT_RESUMED = "E0703", "the run cannot be gone on with",
+        "start it anew with the same options",
+        why "Going on means: the same cases, under the same seed. That cannot be promised for a run that is complete or under \
+             way, whose record is of another version or lost, or whose case files have changed since.",
+        words "`harness resume`, where a case file was edited after the run was killed.";
+    RUN_CONFLICT = "E0704", "two different runs have one name",
+        "rename one of the folders below runs/",
+        why "Runs are known by their names in histories and reports. Where two are different, neither may replace the other.",
+        words "`harness store merge DIR`, where DIR holds a run `nightly` and the store another one.";
     // Execution.
     NVRTC = "E0601", "NVRTC rejected the kernel",
         "report the case: this is a defect of the code generator",

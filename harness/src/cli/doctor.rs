@@ -1,7 +1,7 @@
 //! `doctor`: what this machine has, and what is missing for which feature. Fits a
 //! terminal of 80 columns; `--format json` has the same for programs.
 
-use super::args::Args;
+use super::args::{Args, Form};
 use super::{Failure, print, session};
 use crate::case::{Target, load};
 use crate::device::{
@@ -9,7 +9,6 @@ use crate::device::{
 };
 use crate::exit;
 use crate::record::Provenance;
-use crate::report::Format;
 use crate::units::show_bytes;
 use serde::Serialize;
 use serde_json::json;
@@ -62,8 +61,8 @@ struct Found {
 pub(super) fn doctor(args: &Args) -> Result<u8, Failure> {
     let found = look(args)?;
     let features = features(&found);
-    match args.output.format {
-        Format::Json => print(&format!("{:#}\n", document(&found, &features))),
+    match args.records.form.unwrap_or(Form::Plain) {
+        Form::Json => print(&format!("{:#}\n", document(&found, &features))),
         _ => print(&text(&found, &features)),
     }
     Ok(exit::OK)
@@ -353,7 +352,7 @@ fn line(text: &mut String, name: &str, value: &str) {
     }
     for (index, row) in rows.iter().enumerate() {
         let name = if index == 0 { name } else { "" };
-        let _ = writeln!(text, "{}", format!("{name:<width$}{row}", width = INDENT).trim_end());
+        let _ = writeln!(text, "{}", format!("{name:<INDENT$}{row}").trim_end());
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Failure;
 use super::args::{Args, Command, DeviceArg, Select};
 use crate::case::{Case, Loaded, Target, load};
+use crate::flake::quarantine::Quarantine;
 use crate::record::History;
 use crate::select::{Chosen, FromRun, Past, Rerun, Wanted};
 use crate::worker::fault;
@@ -69,10 +70,15 @@ pub(super) fn choose(args: &Args, cases: Vec<Case>, history: &str) -> Result<Cho
     let Select { wanted, shard_status, .. } = &args.select;
     let wanted = &Wanted { bench: args.command == Command::Bench, ..wanted.clone() };
     let results = results_dir(args);
-    let past = match wanted.exprs.is_empty() && wanted.rerun.is_none() {
+    let mut past = match wanted.exprs.is_empty() && wanted.rerun.is_none() {
         true => Past::default(),
         false => past(args, history),
     };
+    if !wanted.exprs.is_empty() {
+        let quarantine = read_quarantine(args)?;
+        let named = cases.iter().filter(|case| quarantine.entry(&case.id).is_some());
+        past.quarantined = named.map(|case| case.id.clone()).collect();
+    }
     let run = match wanted.rerun.as_ref().and_then(Rerun::run) {
         Some(id) => from_run(&results, id, wanted.rerun == Some(Rerun::NotRun))?,
         None => FromRun::default(),
@@ -89,6 +95,42 @@ pub(super) fn choose(args: &Args, cases: Vec<Case>, history: &str) -> Result<Cho
         let exit = if diagnostic.code == code::BAD_FILTER { exit::BAD_FILTER } else { exit::NOTHING_SELECTED };
         Failure::diagnostic(exit, &diagnostic)
     })
+}
+
+/// The quarantine file beside the cases.
+pub(super) fn quarantine_path(args: &Args) -> PathBuf {
+    cases_dir(args).join("quarantine.toml")
+}
+
+pub(super) fn read_quarantine(args: &Args) -> Result<Quarantine, Failure> {
+    // A single case file has nothing beside it that is meant.
+    if cases_dir(args).is_file() {
+        return Ok(Quarantine::default());
+    }
+    Quarantine::read(&quarantine_path(args)).map_err(|diagnostic| Failure::diagnostic(exit::BAD_CASES, &diagnostic))
+}
+
+/// The quarantine file, each of whose entries names a case.
+pub(super) fn quarantine(args: &Args, cases: &[Case], target: Target) -> Result<Quarantine, Failure> {
+    let quarantine = read_quarantine(args)?;
+    let mut idle = quarantine.idle(cases.iter().map(|case| case.id.as_str()));
+    if idle.is_empty() {
+        return Ok(quarantine);
+    }
+    // Sizes differ between GPUs and the simulator, and ids with them.
+    let other = if target == Target::Sim { Target::Cuda } else { Target::Sim };
+    let there = load(&cases_dir(args), other).cases;
+    idle.retain(|entry| !there.iter().any(|case| entry.matches(&case.id)));
+    match idle.first() {
+        None => Ok(quarantine),
+        Some(entry) => {
+            let path = escape::path(&quarantine_path(args));
+            let message = format!("{path}: no case is `{}`", escape::short(&entry.id));
+            let note = "take the entry out with `harness quarantine rm`, or give it the case's new id";
+            let diagnostic = Diagnostic::user(code::BAD_QUARANTINE, message).note(note);
+            Err(Failure::diagnostic(exit::BAD_CASES, &diagnostic))
+        }
+    }
 }
 
 /// [`choose`] for commands without devices of their own.
@@ -115,7 +157,7 @@ pub(super) fn past(args: &Args, history: &str) -> Past {
         GPUS => History::of_gpus(&results).iter().flat_map(History::past).collect(),
         _ => History::of(&results, history).past(),
     };
-    Past { cases, quarantined: BTreeSet::new() }
+    Past { cases, ..Past::default() }
 }
 
 /// What the record of a run says about its cases. Without any run, nothing is

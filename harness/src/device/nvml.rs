@@ -52,7 +52,7 @@ pub(crate) trait Nvml: Send + Sync {
     /// at most once, as the last.
     fn listen(&self, uuids: &[String], tick: Duration, hear: &mut dyn FnMut(Heard) -> bool);
 
-    /// What a worker opens for this GPU. Asked anew for each worker.
+    /// What a worker opens for this GPU.
     fn worker_device(&self, uuid: &str, threads: u32) -> DeviceSpec;
 
     /// Told of each step of a case on a GPU, which real ones need not be. Whether

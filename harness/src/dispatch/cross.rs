@@ -127,7 +127,9 @@ impl Cross {
             shown.outcome.detail = format!("on {}: {}", self.device(shown.slot), shown.outcome.detail);
         }
         let (case, verdict) = (shown.case.clone(), shown.outcome.verdict);
-        Some(Conclusion { case, verdict, outcomes, failures, result: shown })
+        let mut conclusion = Conclusion { case, verdict, outcomes, failures, result: shown };
+        self.policy.allow(&mut conclusion);
+        Some(conclusion)
     }
 
     fn class(&self, result: &CaseResult) -> Option<Determinism> {
@@ -232,6 +234,7 @@ mod tests {
             fail_fast: None,
             deadline: None,
             today: String::new(),
+            quarantine: Default::default(),
             devices: names.clone(),
             learnt: BTreeMap::new(),
         };

@@ -1,6 +1,7 @@
 //! One worker process: spawn, run a case, end it one way or the other.
 
 use super::capture::{Capture, Output};
+use super::farewell::{self, Ending, Farewell};
 use super::job::Job;
 use super::phase::Watch;
 use super::postmortem::{self, Cause};
@@ -30,6 +31,12 @@ const CANARY_LIMIT: Duration = Duration::from_secs(60);
 const REAP_LIMIT: Duration = Duration::from_secs(10);
 /// How often a stop request is looked for.
 const TICK: Duration = Duration::from_millis(50);
+/// A process whose socket is closed is about to end by itself: within this.
+const END_LIMIT: Duration = Duration::from_secs(2);
+/// An orderly end may take this many times the grace of a hanging worker.
+const ORDERLY: u32 = 5;
+/// What Rust's and C++'s allocators say before they abort.
+const NO_MEMORY: [&str; 2] = ["memory allocation of ", "std::bad_alloc"];
 const PRIOR_CASES: usize = 50;
 /// Bytes of a worker's output that a record holds.
 const TAIL: usize = 4096;
@@ -61,7 +68,13 @@ pub(super) struct Worker {
     stderr: Capture,
     /// What the worker wrote during the last attempt, if that failed.
     pub(super) output: Output,
+    /// It could not be killed, and is not waited for a second time.
+    abandoned: bool,
     prior: Vec<String>,
+    /// How it ended between two cases.
+    pub(super) ending: Option<Ending>,
+    /// Processes that the kernel had killed for memory when it was started.
+    kills: u64,
     pub(super) cases_run: u64,
     pub(super) ready_ns: u64,
     pub(super) device: String,
@@ -113,7 +126,8 @@ impl Worker {
         for (option, fd) in ["--fd", "--crumb-fd", "--evidence-fd"].iter().zip(fds) {
             command.arg(option).arg(fd.to_string());
         }
-        let mut child = os::spawn_tied(&mut command, &fds).map_err(|e| failed("cannot start a worker", e))?;
+        let mut child =
+            os::spawn_tied(&mut command, &fds, plan.memory).map_err(|e| failed("cannot start a worker", e))?;
         drop(theirs);
         let stdout = Capture::start(child.stdout.take());
         let stderr = Capture::start(child.stderr.take());
@@ -130,12 +144,16 @@ impl Worker {
             stdout,
             stderr,
             output: Output::default(),
+            abandoned: false,
             prior: Vec::new(),
+            ending: None,
+            kills: 0,
             cases_run: 0,
             ready_ns: 0,
             device: String::new(),
             notes: Vec::new(),
         };
+        worker.kills = farewell::oom_kills();
         spawned(worker.pid());
         worker.greet(slot, plan, start + READY_LIMIT)?;
         worker.ready_ns = start.elapsed().as_nanos() as u64;
@@ -280,6 +298,9 @@ impl Worker {
                 Err(Broken::Eof) if !begun => {
                     return self.lost_before("the worker died between two cases".into(), plan);
                 }
+                // What comes before `begin` is not of this case.
+                Err(Broken::Garbage(what)) if !begun => return self.broke(what),
+                Ok(other) if !begun => return self.broke(format!("unexpected message {other:?}")),
                 Err(Broken::Eof) => Cause::Died,
                 Err(Broken::Garbage(what)) => Cause::Protocol(what),
                 Ok(other) => Cause::Protocol(clip(format!("unexpected message {other:?}"), 300)),
@@ -288,12 +309,21 @@ impl Worker {
         }
     }
 
+    /// It broke the protocol before the case began: by an earlier one.
+    fn broke(&mut self, what: String) -> Attempt {
+        let what = clip(what, 300);
+        self.ending = Some(Ending::Broke(what.clone()));
+        Attempt::NotBegun(format!("the worker broke the protocol between two cases: {what}"), None)
+    }
+
     /// The worker died before the case began.
     fn lost_before(&mut self, why: String, plan: &RunPlan) -> Attempt {
-        match self.bury(Cause::Died, plan) {
-            Attempt::Lost(outcome, death) if death.crumb.lane > 0 => Attempt::NotBegun(why, Some((outcome, death))),
-            _ => Attempt::NotBegun(why, None),
+        let Attempt::Lost(outcome, death) = self.bury(Cause::Died, plan) else { return Attempt::NotBegun(why, None) };
+        // Without a status of its own it lived on and was killed just now.
+        if death.signal.is_some() || death.exit_code.is_some() {
+            self.ending = self.child.try_wait().ok().flatten().map(Ending::Exited);
         }
+        Attempt::NotBegun(why, (death.crumb.lane > 0).then_some((outcome, death)))
     }
 
     /// The case did not end: collect the evidence, end the worker.
@@ -305,8 +335,7 @@ impl Worker {
                 postmortem::hang(&mut death, self.pid(), gpu, *limit, &self.page, &self.area, &plan.worker_exe);
                 self.terminate(plan.grace)
             }
-            // A process whose socket is closed is about to end by itself.
-            Cause::Died => self.wait(Duration::from_secs(2)).or_else(|| {
+            Cause::Died => self.wait(END_LIMIT).or_else(|| {
                 self.kill();
                 None
             }),
@@ -320,13 +349,22 @@ impl Worker {
             postmortem::fill(&mut death, status);
             postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
         }
+        death.oom_kills = farewell::oom_kills().saturating_sub(self.kills);
+        self.remains(&mut death);
+        Attempt::Lost(postmortem::outcome(&cause, &death), Box::new(death))
+    }
+
+    /// What it printed and had run.
+    fn remains(&mut self, death: &mut Death) {
         let wait = Duration::from_millis(200);
         self.output = Output { stdout: self.stdout.at_end(wait), stderr: self.stderr.at_end(wait) };
+        let stderr = self.output.stderr.bytes();
+        let stderr = String::from_utf8_lossy(&stderr);
+        death.no_memory = NO_MEMORY.iter().any(|text| stderr.contains(text));
         death.stderr_tail = self.output.stderr.tail(TAIL);
         death.stdout_tail = self.output.stdout.tail(TAIL);
         let from = self.prior.len().saturating_sub(PRIOR_CASES);
         death.prior_cases = self.prior[from..].to_vec();
-        Attempt::Lost(postmortem::outcome(&cause, &death), Box::new(death))
     }
 
     /// TERM, a moment of grace, KILL; never waits for a child that cannot die.
@@ -338,7 +376,10 @@ impl Worker {
     /// Kills the worker with its whole group.
     fn kill(&mut self) -> Option<ExitStatus> {
         os::signal_group(&self.child, Signal::KILL);
-        self.wait(REAP_LIMIT)
+        let limit = if self.abandoned { Duration::ZERO } else { REAP_LIMIT };
+        let status = self.wait(limit);
+        self.abandoned = status.is_none();
+        status
     }
 
     fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
@@ -356,15 +397,43 @@ impl Worker {
         }
     }
 
-    /// Lets a healthy worker go. What its children left behind is killed.
-    pub(super) fn retire(mut self) {
+    /// Lets a healthy worker go.
+    pub(super) fn retire(mut self, plan: &RunPlan) -> Farewell {
         let _ = send(self.receiver.stream(), &ToWorker::Drain);
-        let deadline = Instant::now() + Duration::from_secs(5);
-        let bye = self.receiver.next::<FromWorker>(Some(deadline));
-        if matches!(bye, Ok(FromWorker::Bye { .. })) {
-            self.wait(Duration::from_secs(5));
+        let limit = plan.grace * ORDERLY;
+        let deadline = Instant::now() + limit;
+        let ending = match self.receiver.next::<FromWorker>(Some(deadline)) {
+            Ok(FromWorker::Bye { .. }) | Err(Broken::Eof) => match self.wait(limit) {
+                Some(status) => Ending::Exited(status),
+                None => Ending::Hung(limit),
+            },
+            Err(Broken::Timeout) => Ending::Hung(limit),
+            Err(Broken::Garbage(what)) => Ending::Broke(what),
+            Ok(other) => Ending::Broke(clip(format!("unexpected message {other:?}"), 300)),
+        };
+        self.ending = Some(ending);
+        self.dismiss(plan)
+    }
+
+    /// What is to be told about a worker that has ended, or is to be killed now:
+    /// how it ended, where that was between two cases, and what it left behind.
+    pub(super) fn dismiss(mut self, plan: &RunPlan) -> Farewell {
+        let mut farewell = Farewell::default();
+        if let Some(ending) = self.ending.take() {
+            let mut death = Death { crumb: self.page.read(), ..Death::default() };
+            if let Ending::Exited(status) = &ending {
+                postmortem::fill(&mut death, Some(*status));
+                postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
+            }
+            self.kill();
+            if farewell::crashed(&ending) {
+                self.remains(&mut death);
+                farewell.crash = Some(Box::new((postmortem::teardown(&ending, &death), death)));
+            }
         }
         self.kill();
+        farewell.leaks = farewell::left_by(self.pid(), &self.id);
+        farewell
     }
 }
 

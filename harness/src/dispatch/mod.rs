@@ -7,6 +7,7 @@
 
 mod capture;
 mod cross;
+mod farewell;
 mod fit;
 mod fleet;
 mod handle;
@@ -23,6 +24,7 @@ mod turns;
 
 pub(crate) use capture::Output;
 pub(crate) use cross::Cross;
+pub(crate) use farewell::{Farewell, leak_fields};
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;
@@ -105,6 +107,8 @@ pub(crate) struct RunPlan {
     pub(crate) isolation: Isolation,
     /// Cases after which a worker is replaced although it is well.
     pub(crate) recycle: Option<u64>,
+    /// Bytes of private memory that a worker may have.
+    pub(crate) memory: Option<u64>,
     /// The binary that workers run: this harness.
     pub(crate) worker_exe: PathBuf,
     /// Private folders of workers are made here.
@@ -154,6 +158,10 @@ pub(crate) struct Death {
     /// States of the threads of a hanging worker, as in `/proc`.
     pub(crate) threads: String,
     pub(crate) unkillable: bool,
+    /// Whether an allocator said that no memory is left.
+    pub(crate) no_memory: bool,
+    /// Processes that the kernel killed for want of memory while it lived.
+    pub(crate) oom_kills: u64,
     /// Xids that its GPU reported while the case ran.
     pub(crate) xids: Vec<u64>,
     /// What the kernel says about a process that could not be killed.
@@ -196,6 +204,7 @@ pub(crate) enum Event {
         worker: String,
         reason: String,
         cases_run: u64,
+        farewell: Farewell,
     },
     /// The slot takes no more cases.
     Retired {

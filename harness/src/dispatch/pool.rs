@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Runs what `source` gives. `on_event` is called on this thread, in the order of arrival.
 pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
+    super::farewell::adopt_orphans();
     let started = Instant::now();
     let (sender, events) = channel();
     let fleet = Fleet::new(plan, started);

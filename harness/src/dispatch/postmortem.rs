@@ -1,6 +1,7 @@
 //! From the remains of a worker to the outcome of its case.
 
 use super::Death;
+use super::farewell::Ending;
 use crate::crumb::Page;
 use crate::device;
 use crate::escape::escape;
@@ -43,6 +44,19 @@ pub(super) fn crash(death: &mut Death, area: &Area, page: &Page, exe: &Path) {
     let stack = evidence::stacks(&[raw], &area.maps(), exe).pop().unwrap_or_default();
     (death.frames, death.frames_left_out) = (stack.frames, stack.left_out);
     death.frames_left_out_at = stack.left_out_at;
+}
+
+/// Of a worker that crashed, hung or broke the protocol outside any case.
+pub(super) fn teardown(ending: &Ending, death: &Death) -> Outcome {
+    let how = match (ending, &death.signal, death.exit_code) {
+        (Ending::Broke(what), ..) => format!("the worker broke the protocol between two cases: {what}"),
+        (Ending::Hung(limit), ..) => format!("the worker did not end within {} s and was killed", limit.as_secs_f64()),
+        (_, Some(signal), _) => signal_outcome(signal, death).1,
+        (_, None, code) => format!("the worker exited with code {}", code.unwrap_or_default()),
+    };
+    let last = death.prior_cases.last().map_or("none", String::as_str);
+    let detail = format!("{how}; the last case that it had ended is {last}{}{}", stack(death), tail(death));
+    Outcome::of(Verdict::Crash, "crash.teardown", detail)
 }
 
 /// What a hanging worker is at. It still lives after this.
@@ -121,15 +135,22 @@ fn signal_outcome(signal: &str, death: &Death) -> (&'static str, String) {
     let overflow = death.overflow || death.stderr_tail.contains("has overflowed its stack");
     let name = match signal {
         "sigabrt" | "sigsegv" | "sigbus" if overflow => "crash.stack_overflow",
+        "sigabrt" if death.no_memory => "oom.host",
         "sigabrt" => "crash.abort",
         "sigsegv" => "crash.sigsegv",
         "sigbus" => "crash.sigbus",
         "sigill" => "crash.sigill",
         "sigfpe" => "crash.sigfpe",
         "sigtrap" => "crash.sigtrap",
+        "sigkill" if death.oom_kills > 0 => "crash.oom_killed",
         _ => "crash.killed_external",
     };
     match name {
+        "oom.host" => (name, format!("no memory was left for the worker{}", thread(death))),
+        "crash.oom_killed" => {
+            let kills = death.oom_kills;
+            (name, format!("the worker was killed by {upper} while the kernel killed {kills} process(es) for memory,"))
+        }
         "crash.killed_external" => (name, format!("the worker was killed by {upper}, not by the harness,")),
         "crash.stack_overflow" => (name, format!("a stack overflow{}, ended by {upper},", thread(death))),
         _ if death.reason.is_empty() => (name, format!("the worker died of {upper}{}", thread(death))),

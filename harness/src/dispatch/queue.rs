@@ -6,6 +6,7 @@ use super::job::{CaseResult, Conclusion, Job};
 use super::judge::{Again, Retries, Step, Track};
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
+use crate::flake::quarantine::Quarantine;
 use crate::verdict::{Determinism, Outcome, Verdict, apply_learnt, apply_xfail};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,12 +25,22 @@ pub(crate) struct Policy {
     pub(crate) deadline: Option<Instant>,
     /// For declared failures that run out.
     pub(crate) today: String,
+    /// Failures that do not gate.
+    pub(crate) quarantine: Quarantine,
     /// How alike the results of cases were so far.
     pub(crate) learnt: BTreeMap<String, Determinism>,
     /// The device of each slot, by name: slots with equal names share one.
     pub(crate) devices: Vec<String>,
     /// The slots, for the requirements of cases; without them every case fits.
     pub(crate) slots: Vec<SlotSpec>,
+}
+
+impl Policy {
+    /// A failure of a case in quarantine counts otherwise.
+    pub(super) fn allow(&self, conclusion: &mut Conclusion) {
+        let Conclusion { case, verdict, result, .. } = conclusion;
+        self.quarantine.apply(&case.id, verdict, &mut result.outcome, &self.today);
+    }
 }
 
 /// The shared queue.
@@ -154,7 +165,8 @@ impl Source for Queue {
                 state.tracks.insert(job.case.id.clone(), track);
                 Settled::Again
             }
-            Step::Conclude(conclusion) => {
+            Step::Conclude(mut conclusion) => {
+                self.policy.allow(&mut conclusion);
                 let failed = conclusion.verdict.is_failure() && conclusion.verdict != Verdict::Flaky;
                 state.failed += usize::from(failed);
                 Settled::Concluded(conclusion)
@@ -185,7 +197,9 @@ impl Source for Queue {
         let conclude = |job: Job| {
             // What earlier attempts showed is not forgotten for want of another one.
             let earlier = state.tracks.remove(&job.case.id).and_then(Track::so_far);
-            earlier.unwrap_or_else(|| Conclusion::single(job.result(outcome.clone())))
+            let mut conclusion = earlier.unwrap_or_else(|| Conclusion::single(job.result(outcome.clone())));
+            self.policy.allow(&mut conclusion);
+            conclusion
         };
         jobs.into_iter().map(conclude).collect()
     }
@@ -223,6 +237,7 @@ mod tests {
             fail_fast: None,
             deadline: None,
             today: String::new(),
+            quarantine: Quarantine::default(),
             learnt: BTreeMap::new(),
             devices: devices.iter().map(|name| (*name).to_string()).collect(),
             slots: Vec::new(),

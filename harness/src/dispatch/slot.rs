@@ -5,7 +5,7 @@ use super::fleet::{End, Fleet};
 use super::handle::{Attempt, NoWorker, Worker};
 use super::job::{CaseResult, Job};
 use super::source::{Settled, Source, Take};
-use super::{Death, Event, RunPlan};
+use super::{Death, Event, Farewell, RunPlan};
 use crate::crumb::Crumb;
 use crate::verdict::{Outcome, Verdict};
 use std::collections::VecDeque;
@@ -58,7 +58,8 @@ fn spoilt_by(outcome: &Outcome) -> String {
     match &outcome.cuda_error {
         Some(error) if error.sticky => format!("poisoned by {}", error.name),
         Some(error) => format!("tainted by {}", error.name),
-        None => format!("tainted by {}", outcome.outcome),
+        None if outcome.verdict.is_failure() || outcome.leaks.is_empty() => format!("tainted by {}", outcome.outcome),
+        None => format!("tainted by {}", outcome.leaks[0].name),
     }
 }
 
@@ -78,6 +79,7 @@ impl Slot<'_> {
 
     /// Takes jobs until there are none, or until no worker can be had.
     pub(super) fn serve(self) {
+        let _seat = self.fleet.seat();
         let mut hand = Hand::default();
         while let Some(job) = self.next(&mut hand) {
             let live = match self.worker_for(&job, &mut hand) {
@@ -98,7 +100,6 @@ impl Slot<'_> {
         if let Some(live) = hand.worker {
             self.end(live, "nothing is left to run");
         }
-        self.fleet.left(self.index);
     }
 
     /// The next job; waits while there may be one.
@@ -151,7 +152,13 @@ impl Slot<'_> {
                 (started, &spawned)
             {
                 let reason = reason.clone();
-                self.tell(Event::Ended { slot: self.index, worker: id.clone(), reason, cases_run: 0 });
+                self.tell(Event::Ended {
+                    slot: self.index,
+                    worker: id.clone(),
+                    reason,
+                    cases_run: 0,
+                    farewell: Farewell::default(),
+                });
             }
             match spawned {
                 Ok(worker) => {
@@ -243,6 +250,7 @@ impl Slot<'_> {
                 if let Some((other, outcome, death)) = other {
                     finish(&other, outcome, Some(*death), true);
                     self.source.put_back(job);
+                    live.ending = None;
                 } else if job.strikes + 1 >= STRIKES {
                     let detail = format!("{STRIKES} workers died on receiving the case: {why}");
                     finish(&job, Outcome::of(Verdict::Crash, "crash.before_begin", detail), None, true);
@@ -306,14 +314,14 @@ impl Slot<'_> {
     fn end(&self, live: Worker, reason: &str) {
         self.fleet.buried(self.index, &live.id);
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
-        live.retire();
-        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run });
+        let farewell = live.retire(self.plan);
+        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run, farewell });
     }
 
     fn gone(&self, live: Worker, reason: &str) {
         self.fleet.buried(self.index, &live.id);
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
-        drop(live);
-        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run });
+        let farewell = live.dismiss(self.plan);
+        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run, farewell });
     }
 }

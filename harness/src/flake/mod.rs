@@ -12,11 +12,13 @@
 
 #[cfg(test)]
 mod acceptance;
-mod burn;
+pub(crate) mod burn;
 pub(crate) mod class;
+pub(crate) mod factors;
 pub(crate) mod hunt;
 pub(crate) mod hunter;
 pub(crate) mod minimize;
+pub(crate) mod quarantine;
 mod rng;
 pub(crate) mod rule;
 pub(crate) mod trials;

@@ -53,7 +53,7 @@ struct State {
     at: Vec<Option<Running>>,
     /// Jobs that each slot took of a trial that is over: they come first, and count for nothing.
     stale: Vec<usize>,
-    ended: Vec<Ending>,
+    ended: Vec<(usize, Ending)>,
     /// Slots that still take jobs.
     live: usize,
     over: bool,
@@ -98,12 +98,14 @@ impl Trials {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a list `count` times, on all slots at once. None if the run is
-    /// stopped or no slot is left.
-    pub(crate) fn run(&self, steps: &Arc<Vec<Step>>, count: usize) -> Option<Vec<Ending>> {
+    /// Runs each list once, on all slots at once. Gives how each ended, with its
+    /// slot, in the order of their ends; nothing if the run is stopped or no slot is left.
+    pub(crate) fn run(&self, lists: impl Iterator<Item = Arc<Vec<Step>>>) -> Option<Vec<(usize, Ending)>> {
         let mut state = self.lock();
-        for _ in 0..count {
-            state.waiting.push_back(Running { steps: steps.clone(), next: 0, taken: 0, restarts: 0, strikes: 0 });
+        let mut count = 0;
+        for steps in lists {
+            count += 1;
+            state.waiting.push_back(Running { steps, next: 0, taken: 0, restarts: 0, strikes: 0 });
         }
         loop {
             if state.ended.len() >= count {
@@ -126,7 +128,7 @@ impl Trials {
         if let Some(running) = state.at[slot].take() {
             state.stale[slot] += running.taken - running.next - 1;
         }
-        state.ended.push(ending);
+        state.ended.push((slot, ending));
         self.changed.notify_all();
     }
 }
@@ -177,7 +179,7 @@ impl Source for Trials {
         (0..count).map_while(|_| running.job(slot)).collect()
     }
 
-    fn settle(&self, _: &Job, result: &mut CaseResult) -> Settled {
+    fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
         let mut guard = self.lock();
         let state = &mut *guard;
         let slot = result.slot;
@@ -188,8 +190,17 @@ impl Source for Trials {
         let Some(running) = state.at.get_mut(slot).and_then(Option::as_mut) else { return Settled::Noted };
         let outcome = &result.outcome;
         let lost = matches!(outcome.verdict, Verdict::Crash | Verdict::Hang) || result.death.is_some();
-        let last = running.next + 1 == running.steps.len();
+        // A case that kills the worker while it is compiled ahead is not the one that runs.
+        let same = |at: &usize| Arc::ptr_eq(&running.steps[*at].case, &job.case);
+        let at = (running.next..running.taken).find(same).unwrap_or(running.next);
+        let last = at + 1 == running.steps.len();
         running.strikes = 0;
+        // A worker that was replaced in the middle has not run what came before.
+        if result.position != running.next as u64 {
+            let at = running.next.saturating_sub(1);
+            self.end(state, slot, Ending::Early(at, "worker replaced".into()));
+            return Settled::Noted;
+        }
         match outcome.verdict {
             Verdict::Infra => self.end(state, slot, Ending::Spoiled(outcome.outcome.clone())),
             Verdict::Skip if last => self.end(state, slot, Ending::Spoiled(outcome.outcome.clone())),
@@ -201,7 +212,7 @@ impl Source for Trials {
                 self.end(state, slot, ending);
             }
             _ if lost => {
-                let ending = Ending::Early(running.next, outcome.outcome.clone());
+                let ending = Ending::Early(at, outcome.outcome.clone());
                 self.end(state, slot, ending);
             }
             _ => running.next += 1,
@@ -223,7 +234,7 @@ impl Source for Trials {
         running.restarts += 1;
         (running.next, running.taken, running.strikes) = (0, 0, job.strikes);
         if running.restarts > RESTARTS {
-            state.ended.push(Ending::Spoiled("infra.worker_lost".into()));
+            state.ended.push((slot, Ending::Spoiled("infra.worker_lost".into())));
             self.changed.notify_all();
         } else {
             state.waiting.push_front(running);

@@ -35,6 +35,11 @@ pub(crate) fn utc_stamp(compact: bool) -> String {
     format(seconds(), compact)
 }
 
+/// A moment, as RFC 3339.
+pub(super) fn utc_of(time: SystemTime) -> String {
+    format(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64), false)
+}
+
 /// Today, `YYYY-MM-DD`.
 pub(crate) fn today() -> String {
     utc_stamp(false)[..10].to_string()

@@ -5,7 +5,7 @@
 //! chance be alike. Another kernel starts anew where it is better.
 
 use super::history::History;
-use super::store::replace;
+use super::layout::replace;
 use crate::os::FileLock;
 use crate::verdict::Determinism;
 use serde::{Deserialize, Serialize};

@@ -1,153 +1,255 @@
-//! `events.jsonl`: writer and reader.
+//! `events.jsonl`: the writer.
 //!
 //! Each line is `{"v":1,"seq":N,"t_ns":N,"k":"...",...,"crc":"8 hex digits"}`,
 //! where the checksum is the CRC-32 of all bytes of the line before `,"crc"`.
+//!
+//! Invariants: a record is one write; what a kill of this process leaves behind
+//! is whole records and at most one torn line at the end. A record that cannot be
+//! written leaves no bytes, only a gap in the sequence, and does not stop the
+//! next ones: a disk may be full for a moment only.
 
+use super::syncer::Syncer;
 use crate::crc::crc32;
 use serde::Serialize;
-use serde_json::Value;
 use std::fs::File;
-use std::io::{self, Write};
-use std::path::Path;
-use std::time::Instant;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Version of the record schema.
 pub(crate) const SCHEMA: u32 = 1;
+/// After a failed write the next records are counted as lost for so long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often the log asks whether its file is still where it was.
+const LOOK: Duration = Duration::from_secs(1);
 
-/// The log of a run that is under way.
-pub(crate) struct EventLog {
+/// The log of a run that is under way. While it lives, its file is locked: tools
+/// that mend or remove runs keep off.
+#[derive(Debug)]
+pub struct EventLog {
     file: File,
+    path: PathBuf,
     seq: u64,
     start: Instant,
+    /// Bytes of whole records.
+    whole: u64,
+    /// Bytes of a failed write could not be taken back.
+    soiled: bool,
+    lost: u64,
+    /// No write is tried before.
+    resume_at: Option<Instant>,
+    looked: Instant,
+    /// The folder was removed while the run went on.
+    removed: bool,
+    syncer: Syncer,
+    line: Vec<u8>,
 }
 
 impl EventLog {
-    pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        let file = File::options().create_new(true).append(true).open(path)?;
-        Ok(Self { file, seq: 0, start: Instant::now() })
+    /// Makes a new log; an existing file is an error.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = open_locked(path)?;
+        let syncer = Syncer::start(&file);
+        let now = Instant::now();
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+            seq: 0,
+            start: now,
+            whole: 0,
+            soiled: false,
+            lost: 0,
+            resume_at: None,
+            looked: now,
+            removed: false,
+            syncer,
+            line: Vec::new(),
+        })
     }
 
     /// Appends one record in one write.
-    pub(crate) fn append(&mut self, kind: &str, fields: &impl Serialize) -> io::Result<()> {
-        let t_ns = self.start.elapsed().as_nanos() as u64;
-        let line = line(self.seq, t_ns, kind, fields)?;
-        self.file.write_all(line.as_bytes())?;
+    pub fn append(&mut self, kind: &str, fields: &impl Serialize) -> io::Result<()> {
+        let seq = self.seq;
         self.seq += 1;
-        Ok(())
+        let result = self.try_append(seq, kind, fields);
+        self.lost += u64::from(result.is_err());
+        result
     }
 
-    /// Makes what was written survive a power cut.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-}
-
-fn line(seq: u64, t_ns: u64, kind: &str, fields: &impl Serialize) -> io::Result<String> {
-    let body = serde_json::to_string(fields)?;
-    let inner = body.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    let inner = inner.ok_or_else(|| io::Error::other("a record must be an object"))?;
-    let comma = if inner.is_empty() { "" } else { "," };
-    let head = format!("{{\"v\":{SCHEMA},\"seq\":{seq},\"t_ns\":{t_ns},\"k\":\"{kind}\"{comma}{inner}");
-    let crc = crc32(head.as_bytes());
-    Ok(format!("{head},\"crc\":\"{crc:08x}\"}}\n"))
-}
-
-/// What is in a log.
-#[derive(Clone, Debug, Default)]
-pub struct Events {
-    /// Records whose checksum is right, in order.
-    pub records: Vec<Value>,
-    /// What is wrong with the others, by line.
-    pub problems: Vec<String>,
-    /// Whether the last line was cut off, as a kill in the middle of a write leaves it.
-    pub torn: bool,
-}
-
-/// Reads a log. A torn last line is not a problem, a damaged line is; a newer
-/// schema is refused.
-pub fn read(path: &Path) -> io::Result<Events> {
-    let bytes = std::fs::read(path)?;
-    let mut events = Events::default();
-    let mut wanted = 0;
-    for (number, raw) in bytes.split_inclusive(|b| *b == b'\n').enumerate() {
-        let Some(raw) = raw.strip_suffix(b"\n") else {
-            events.torn = true;
-            break;
-        };
-        match check(raw) {
-            Ok(record) => {
-                if record["v"].as_u64().is_none_or(|v| v > u64::from(SCHEMA)) {
-                    let message = format!("line {}: schema {} is newer than {SCHEMA}", number + 1, record["v"]);
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-                }
-                let seq = record["seq"].as_u64().unwrap_or(u64::MAX);
-                if seq != wanted {
-                    events.problems.push(format!("line {}: sequence {seq} where {wanted} was due", number + 1));
-                }
-                wanted = seq.wrapping_add(1);
-                events.records.push(record);
+    fn try_append(&mut self, seq: u64, kind: &str, fields: &impl Serialize) -> io::Result<()> {
+        let now = Instant::now();
+        if self.resume_at.is_some_and(|at| now < at) {
+            return Err(io::Error::other("the write before failed"));
+        }
+        if now.duration_since(self.looked) >= LOOK {
+            self.looked = now;
+            self.look()?;
+        }
+        let t_ns = now.duration_since(self.start).as_nanos() as u64;
+        let mut line = std::mem::take(&mut self.line);
+        let result = render(&mut line, seq, t_ns, kind, fields).and_then(|()| self.write(&line));
+        self.line = line;
+        match result {
+            Ok(()) => {
+                self.resume_at = None;
+                self.syncer.wrote();
+                Ok(())
             }
-            Err(what) => {
-                events.problems.push(format!("line {}: {what}", number + 1));
-                wanted += 1;
+            Err(error) => {
+                self.resume_at = Some(now + PAUSE);
+                Err(error)
             }
         }
     }
-    Ok(events)
+
+    /// One write. What a failed one left is cut off again.
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.soiled {
+            self.file.write_all(b"\n")?;
+            self.soiled = false;
+            self.whole = self.file.metadata()?.len();
+        }
+        let result = self.file.write_all(line);
+        match &result {
+            Ok(()) => self.whole += line.len() as u64,
+            Err(_) => self.soiled = self.file.set_len(self.whole).is_err(),
+        }
+        result
+    }
+
+    /// Writes the log again if its folder was removed.
+    fn look(&mut self) -> io::Result<()> {
+        if self.file.metadata()?.nlink() > 0 {
+            return Ok(());
+        }
+        self.removed = true;
+        if let Some(dir) = self.path.parent() {
+            std::fs::create_dir_all(dir)?;
+        }
+        let mut fresh = open_locked(&self.path)?;
+        let mut old = self.file.try_clone()?;
+        old.seek(SeekFrom::Start(0))?;
+        io::copy(&mut old.take(self.whole), &mut fresh)?;
+        self.syncer = Syncer::start(&fresh);
+        self.file = fresh;
+        Ok(())
+    }
+
+    /// Makes what was written survive a power cut, soon and without waiting.
+    pub fn sync_soon(&self) {
+        self.syncer.now();
+    }
+
+    /// The last word: tries to write even right after a failure, and waits until
+    /// everything is on the disk.
+    pub fn end(&mut self, fields: &impl Serialize) -> io::Result<()> {
+        self.resume_at = None;
+        let looked = self.look();
+        self.append("end", fields)?;
+        looked?;
+        self.file.sync_data()?;
+        self.syncer.error().map_or(Ok(()), Err)
+    }
+
+    /// Records that could not be written.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Records that were to be written.
+    pub fn due(&self) -> u64 {
+        self.seq
+    }
+
+    /// Whether the folder was removed, and the log written again.
+    pub fn removed(&self) -> bool {
+        self.removed
+    }
 }
 
-fn check(raw: &[u8]) -> Result<Value, String> {
-    let text = std::str::from_utf8(raw).map_err(|_| "not UTF-8")?;
-    let (head, tail) = text.rsplit_once(",\"crc\":\"").ok_or("no checksum")?;
-    let claimed =
-        tail.strip_suffix("\"}").and_then(|hex| u32::from_str_radix(hex, 16).ok()).ok_or("malformed checksum")?;
-    if crc32(head.as_bytes()) != claimed {
-        return Err("wrong checksum".into());
+fn open_locked(path: &Path) -> io::Result<File> {
+    let file = File::options().create_new(true).read(true).append(true).open(path)?;
+    // Where locks are not supported, tools see a run without one: only its age tells them that it lives.
+    let _ = file.try_lock();
+    Ok(file)
+}
+
+/// The bytes of one record.
+pub(super) fn render(line: &mut Vec<u8>, seq: u64, t_ns: u64, kind: &str, fields: &impl Serialize) -> io::Result<()> {
+    line.clear();
+    write!(line, "{{\"v\":{SCHEMA},\"seq\":{seq},\"t_ns\":{t_ns},\"k\":\"{kind}\"")?;
+    let at = line.len();
+    serde_json::to_writer(&mut *line, fields)?;
+    if line.get(at) != Some(&b'{') || line.last() != Some(&b'}') {
+        return Err(io::Error::other("a record must be an object"));
     }
-    serde_json::from_str(text).map_err(|error| error.to_string())
+    line.pop();
+    // The object's opening brace becomes the comma behind the kind.
+    match line.len() > at + 1 {
+        true => line[at] = b',',
+        false => line.truncate(at),
+    }
+    let crc = crc32(line);
+    writeln!(line, ",\"crc\":\"{crc:08x}\"}}")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::reader::read;
     use super::*;
     use serde_json::json;
 
-    fn log(name: &str) -> (std::path::PathBuf, Vec<u8>) {
+    fn place(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("harness-events-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder");
+        path.join("events.jsonl")
+    }
+
+    fn remove(path: &Path) {
+        std::fs::remove_dir_all(path.parent().expect("a folder")).expect("removes");
+    }
+
+    #[test]
+    fn records_of_any_form_come_back() {
+        let path = place("forms");
         let mut log = EventLog::create(&path).expect("creates");
-        for i in 0..5 {
-            log.append("attempt", &json!({ "case_id": format!("A.b/ü={i}"), "detail": "x\n\",\"crc\":\"", "n": i }))
-                .expect("writes");
-        }
-        log.append("end", &json!({})).expect("writes");
-        let bytes = std::fs::read(&path).expect("reads");
-        (path, bytes)
+        log.append("empty", &json!({})).expect("writes");
+        log.append("full", &json!({ "text": "x\n\",\"crc\":\"", "n": u64::MAX })).expect("writes");
+        log.append("list", &json!([1])).expect_err("no object");
+        log.resume_at = None;
+        log.append("last", &json!({ "none": null })).expect("writes");
+        let events = read(&path).expect("reads");
+        let kinds: Vec<_> = events.records.iter().map(|r| r["k"].as_str().expect("a kind")).collect();
+        assert_eq!(kinds, ["empty", "full", "last"]);
+        assert_eq!(events.records[1]["n"], u64::MAX);
+        assert_eq!((log.lost(), log.due()), (1, 4));
+        remove(&path);
     }
 
     #[test]
-    fn readable_after_a_cut_at_any_byte() {
-        let (path, bytes) = log("cut");
-        for cut in 0..=bytes.len() {
-            std::fs::write(&path, &bytes[..cut]).expect("writes");
-            let events = read(&path).expect("reads");
-            let whole = bytes[..cut].iter().filter(|b| **b == b'\n').count();
-            assert_eq!((events.records.len(), events.problems.len()), (whole, 0), "cut at {cut}");
-        }
-        std::fs::remove_file(&path).expect("removes");
+    fn a_removed_folder_is_written_again() {
+        let path = place("removed");
+        let mut log = EventLog::create(&path).expect("creates");
+        log.append("first", &json!({})).expect("writes");
+        remove(&path);
+        log.append("second", &json!({})).expect("writes");
+        log.end(&json!({})).expect("ends");
+        let events = read(&path).expect("reads");
+        assert_eq!((events.records.len(), events.problems.len(), log.removed()), (3, 0, true));
+        remove(&path);
     }
 
     #[test]
-    fn a_flipped_byte_costs_one_record() {
-        let (path, bytes) = log("flip");
-        for at in (0..bytes.len()).step_by(7).filter(|at| bytes[*at] != b'\n') {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 1;
-            std::fs::write(&path, &damaged).expect("writes");
-            let Ok(events) = read(&path) else { continue };
-            assert!(!events.problems.is_empty(), "flip at {at}");
-            assert!(events.records.len() >= 4, "flip at {at}: {:?}", events.problems);
-        }
-        std::fs::remove_file(&path).expect("removes");
+    fn a_log_in_use_is_locked_until_its_process_lets_go() {
+        let path = place("lock");
+        let log = EventLog::create(&path).expect("creates");
+        let other = File::open(&path).expect("opens");
+        assert!(other.try_lock().is_err());
+        drop(log);
+        // The thread that syncs lets go a moment later.
+        other.lock().expect("is free");
+        remove(&path);
     }
 }

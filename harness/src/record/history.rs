@@ -6,7 +6,7 @@
 //! * `determinism.csv`: see `determinism.rs`.
 //! * `perf.csv`: a row for each measurement.
 
-use super::store::replace;
+use super::layout::replace;
 use crate::dispatch::Known;
 use crate::os::FileLock;
 use crate::select::Last;
@@ -102,8 +102,7 @@ impl History {
                 dur_us,
                 outcome: String::new(),
             });
-            // A smoothed mean: new = 3/4 old + 1/4 measured.
-            entry.dur_us = (3 * entry.dur_us + dur_us) / 4;
+            entry.dur_us = Self::smoothed(entry.dur_us, dur_us);
             entry.runs += 1;
             if entry.outcome != row.outcome {
                 changed
@@ -111,12 +110,17 @@ impl History {
                 entry.outcome = row.outcome.clone();
             }
         }
-        self.append("verdicts.csv", &["run_id", "commit", "case_id", "verdict", "before", "outcome"], &changed)?;
+        self.append("verdicts.csv", VERDICT_COLUMNS, &changed)?;
         let perf: Vec<Vec<String>> = rows.iter().filter_map(|row| perf_row(run_id, commit, row)).collect();
         self.append("perf.csv", PERF_COLUMNS, &perf)?;
         let mut writer = csv::Writer::from_writer(Vec::new());
         table.into_values().try_for_each(|row| writer.serialize(row))?;
         replace(&self.dir.join("durations.csv"), &writer.into_inner().map_err(|error| error.into_error())?)
+    }
+
+    /// A smoothed mean: new = 3/4 old + 1/4 measured.
+    pub(super) fn smoothed(old_us: u64, new_us: u64) -> u64 {
+        (3 * old_us + new_us) / 4
     }
 
     /// Appends rows in one write, with a header if the file is new. A torn last
@@ -145,12 +149,16 @@ impl History {
 }
 
 /// A cell that a spreadsheet would take for a formula gets a quote in front.
-fn guard(cell: &str) -> String {
+pub(super) fn guard(cell: &str) -> String {
     let number = cell.parse::<f64>().is_ok();
     if !number && cell.starts_with(['=', '+', '-', '@']) { format!("'{cell}") } else { cell.to_string() }
 }
 
-const PERF_COLUMNS: &[&str] = &[
+pub(super) const VERDICT_COLUMNS: &[&str] = &["run_id", "commit", "case_id", "verdict", "before", "outcome"];
+
+pub(super) const DURATION_COLUMNS: &[&str] = &["case_id", "runs", "dur_us", "outcome"];
+
+pub(super) const PERF_COLUMNS: &[&str] = &[
     "run_id",
     "commit",
     "case_id",
@@ -171,7 +179,7 @@ const PERF_COLUMNS: &[&str] = &[
     "counters",
 ];
 
-fn perf_row(run_id: &str, commit: &str, row: &Row) -> Option<Vec<String>> {
+pub(super) fn perf_row(run_id: &str, commit: &str, row: &Row) -> Option<Vec<String>> {
     let perf = row.perf.as_ref()?;
     let real = |value: Option<f64>, digits: usize| value.map_or(String::new(), |v| format!("{v:.digits$}"));
     let phase = |name: &str| row.phases.get(name).map_or(String::new(), |ns| format!("{:.3}", *ns as f64 / 1e6));
@@ -199,7 +207,7 @@ fn perf_row(run_id: &str, commit: &str, row: &Row) -> Option<Vec<String>> {
 }
 
 /// `NVIDIA H200` as a folder: `nvidia-h200`.
-fn slug(device: &str) -> String {
+pub(super) fn slug(device: &str) -> String {
     let lower: String =
         device.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
     let words: Vec<&str> = lower.split('-').filter(|word| !word.is_empty()).collect();

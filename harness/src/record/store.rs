@@ -1,4 +1,4 @@
-//! The results folder and one run's place in it.
+//! The record of the run that is under way.
 //!
 //! ```text
 //! results/FORMAT                "harness-store 1"
@@ -12,19 +12,23 @@
 //! ```
 
 use super::clock::utc_stamp;
-use super::events::{EventLog, SCHEMA};
+use super::events::{EventLog, SCHEMA, render};
+use super::layout::{self, Layout};
+use super::recorded::Recorded;
 use crate::case::Case;
 use crate::verdict::Outcome;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-const FORMAT: &str = "harness-store 1\n";
+/// Ids in one `selected` record.
+const IDS_A_RECORD: usize = 500;
 
-/// The record of one run. After the first failure nothing more is written, and
-/// [`RunStore::error`] says why.
+/// The record of one run. Nothing here fails: what cannot be written is counted,
+/// and [`RunStore::error`] says what is missing.
+#[derive(Debug)]
 pub(crate) struct RunStore {
     root: PathBuf,
     dir: PathBuf,
@@ -33,88 +37,149 @@ pub(crate) struct RunStore {
     log: Option<EventLog>,
     work_dir: PathBuf,
     cases_written: usize,
-    error: Option<String>,
+    /// What was recorded so far, where somebody wants it at the end.
+    mirror: Option<Recorded>,
+    /// Records are printed too: the number of the next one.
+    echo: Option<u64>,
+    started: Instant,
+    /// Why the log has gaps, or is not there.
+    log_error: Option<String>,
+    /// What else could not be written.
+    errors: Vec<String>,
 }
 
 impl RunStore {
     /// Opens the record of a new run. Does not fail: without a record the run
     /// goes on, and work files go to the system's temporary folder.
     pub(crate) fn create(root: &Path, header: &impl Serialize) -> Self {
-        let id = format!("{}-{:06x}", utc_stamp(true), entropy());
-        let dir = root.join("runs").join(&id);
+        Self::create_as(root, None, header)
+    }
+
+    /// The same under a name of the caller's, which must be free and good for a
+    /// folder; see [`layout::check_id`].
+    pub(crate) fn create_as(root: &Path, wanted: Option<&str>, header: &impl Serialize) -> Self {
         let header = serde_json::to_value(header).unwrap_or(Value::Null);
-        let work_dir = dir.join("work");
-        let mut store =
-            Self { root: root.to_path_buf(), dir, id, header, log: None, work_dir, cases_written: 0, error: None };
-        let opened = store.open();
-        store.log = store.keep(opened);
-        if store.log.is_none() {
-            store.work_dir = std::env::temp_dir().join(format!("harness-{}", store.id));
+        let id = wanted.map_or_else(|| fresh_id(0), String::from);
+        let mut store = Self {
+            root: root.to_path_buf(),
+            dir: root.join("runs").join(&id),
+            id,
+            header,
+            log: None,
+            work_dir: PathBuf::new(),
+            cases_written: 0,
+            mirror: None,
+            echo: None,
+            started: Instant::now(),
+            log_error: None,
+            errors: Vec::new(),
+        };
+        match store.open(wanted.is_none()) {
+            Ok(log) => {
+                store.log = Some(log);
+                store.work_dir = store.dir.join("work");
+            }
+            Err(error) => {
+                store.log_error = Some(error.to_string());
+                store.work_dir = std::env::temp_dir().join(format!("harness-{}", store.id));
+            }
         }
+        if let Some(fields) = store.header.as_object_mut() {
+            fields.insert("run_id".into(), store.id.clone().into());
+            fields.insert("schema".into(), json!({ "major": SCHEMA, "minor": layout::MINOR }));
+            fields.insert("started_utc".into(), utc_stamp(false).into());
+            fields.insert("pid".into(), std::process::id().into());
+        }
+        // In the log too: the header file can be made again from it.
+        store.append("run", &store.header.clone());
         store.write_header("running", None);
         store
     }
 
-    fn open(&self) -> io::Result<EventLog> {
-        // Nothing is made in a folder that belongs to another format.
-        let format = self.root.join("FORMAT");
-        match std::fs::read_to_string(&format) {
-            Ok(text) if text == FORMAT => {}
-            Ok(text) => {
-                return Err(io::Error::other(format!(
-                    "{} says {:?}, this harness writes {:?}",
-                    format.display(),
-                    text.trim(),
-                    FORMAT.trim()
-                )));
+    /// Opens the log; another id is taken if some other run has this one.
+    fn open(&mut self, may_rename: bool) -> io::Result<EventLog> {
+        Layout::claim(&self.root)?;
+        for salt in 1.. {
+            match std::fs::create_dir_all(&self.dir).and_then(|()| EventLog::create(&self.dir.join("events.jsonl"))) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && may_rename && salt < 100 => {
+                    self.id = fresh_id(salt);
+                    self.dir = self.root.join("runs").join(&self.id);
+                }
+                other => return other,
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(&self.root)?;
-                replace(&format, FORMAT.as_bytes())?;
-            }
-            Err(error) => return Err(error),
         }
-        std::fs::create_dir_all(&self.dir)?;
-        EventLog::create(&self.dir.join("events.jsonl"))
+        Err(io::Error::other("no name is free"))
     }
 
-    /// Keeps the first error.
-    fn keep<T>(&mut self, result: io::Result<T>) -> Option<T> {
-        match result {
-            Ok(value) => Some(value),
-            Err(error) => {
-                self.error.get_or_insert_with(|| error.to_string());
-                self.log = None;
-                None
-            }
+    /// Notes which cases are meant, so that the run can be gone on with.
+    pub(crate) fn select<'a>(&mut self, ids: impl Iterator<Item = &'a str>) {
+        let ids: Vec<&str> = ids.collect();
+        for (index, chunk) in ids.chunks(IDS_A_RECORD).enumerate() {
+            self.append("selected", &json!({ "from": index * IDS_A_RECORD, "of": ids.len(), "ids": chunk }));
+        }
+    }
+
+    /// Keeps what is recorded from here on in memory as well, for reports that
+    /// must not depend on a disk.
+    pub(crate) fn mirror(&mut self) {
+        self.mirror = Some(Recorded { header: self.header.clone(), ..Recorded::default() });
+    }
+
+    /// What was recorded since [`RunStore::mirror`].
+    pub(crate) fn mirrored(&self) -> Option<&Recorded> {
+        self.mirror.as_ref()
+    }
+
+    /// Prints each record from here on, in the form of the log, the header first.
+    pub(crate) fn echo(&mut self) {
+        self.echo = Some(0);
+        self.echo_one("run", &self.header.clone());
+    }
+
+    fn echo_one(&mut self, kind: &str, fields: &impl Serialize) {
+        let Some(seq) = &mut self.echo else { return };
+        let mut line = Vec::new();
+        if render(&mut line, *seq, self.started.elapsed().as_nanos() as u64, kind, fields).is_ok() {
+            *seq += 1;
+            crate::cli::print(&String::from_utf8_lossy(&line));
         }
     }
 
     /// Appends one record.
     pub(crate) fn append(&mut self, kind: &str, fields: &impl Serialize) {
-        if let Some(log) = &mut self.log {
-            let result = log.append(kind, fields);
-            self.keep(result);
+        self.echo_one(kind, fields);
+        if let Some(mirror) = &mut self.mirror
+            && let Ok(mut record) = serde_json::to_value(fields)
+        {
+            record["k"] = kind.into();
+            record["t_ns"] = (self.started.elapsed().as_nanos() as u64).into();
+            mirror.push(record);
+        }
+        if let Some(log) = &mut self.log
+            && let Err(error) = log.append(kind, fields)
+        {
+            self.log_error.get_or_insert_with(|| error.to_string());
         }
     }
 
     /// Writes a failed case as a file of its own; its path if that went well.
     pub(crate) fn write_case(&mut self, case: &Case, outcome: &Outcome) -> Option<PathBuf> {
-        if self.error.is_some() {
-            return None;
+        self.log.as_ref()?;
+        match super::repro::write(&self.dir.join("cases"), case, outcome, self.cases_written) {
+            Ok(path) => {
+                self.cases_written += usize::from(path.is_some());
+                path
+            }
+            Err(error) => {
+                self.fail("case files", &error);
+                None
+            }
         }
-        let result = super::repro::write(&self.dir.join("cases"), case, outcome, self.cases_written);
-        let path = self.keep(result)??;
-        self.cases_written += 1;
-        Some(path)
     }
 
-    /// Survives a power cut from here on; called after crashes and at the end.
-    pub(crate) fn sync(&mut self) {
-        if let Some(log) = &self.log {
-            let result = log.sync();
-            self.keep(result);
-        }
+    /// What was written survives a power cut soon; for crashes.
+    pub(crate) fn sync(&self) {
+        self.log.iter().for_each(EventLog::sync_soon);
     }
 
     /// A folder for workers' private files.
@@ -135,71 +200,71 @@ impl RunStore {
         &self.root
     }
 
-    /// Why the record is not complete, if it is not.
-    pub(crate) fn error(&self) -> Option<&str> {
-        self.error.as_deref()
+    /// What is missing in the record, in one line; nothing if it is complete.
+    pub(crate) fn error(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        match (&self.log, &self.log_error) {
+            (Some(log), Some(why)) if log.lost() > 0 => {
+                parts.push(format!("{} of {} records are missing: {why}", log.lost(), log.due()));
+            }
+            (_, Some(why)) => parts.push(why.clone()),
+            _ => {}
+        }
+        if self.log.as_ref().is_some_and(EventLog::removed) {
+            parts.push("its folder was removed in the middle; the log was written again, other files are gone".into());
+        }
+        parts.extend(self.errors.iter().cloned());
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// Reports an error of a derived file.
+    /// Reports an error of a file beside the log, once for each kind of file.
     pub(crate) fn fail(&mut self, what: &str, error: &io::Error) {
-        self.error.get_or_insert_with(|| format!("{what}: {error}"));
+        let what = format!("{what}: ");
+        if !self.errors.iter().any(|old| old.starts_with(&what)) {
+            self.errors.push(format!("{what}{error}"));
+        }
     }
 
     /// Ends the record.
     pub(crate) fn finish(&mut self, status: &str, summary: &Value) {
         let _ = std::fs::remove_dir_all(&self.work_dir);
-        self.append("end", &json!({ "status": status, "summary": summary }));
-        self.sync();
+        let fields = json!({ "status": status, "summary": summary });
+        self.echo_one("end", &fields);
+        if let Some(mirror) = &mut self.mirror {
+            mirror.end = Some(fields.clone());
+        }
+        let ended = self.log.as_mut().map(|log| log.end(&fields));
+        if let Some(Err(error)) = ended {
+            self.log_error.get_or_insert_with(|| error.to_string());
+        }
         self.write_header(status, Some(summary));
-        if self.error.is_none() {
-            let result = self.link_latest();
-            self.keep(result);
+        if self.log.is_some()
+            && let Err(error) = layout::link_latest(&self.root, &self.id)
+        {
+            self.fail("latest", &error);
         }
     }
 
     fn write_header(&mut self, status: &str, summary: Option<&Value>) {
-        let mut header = json!({
-            "schema": { "major": SCHEMA, "minor": 0 },
-            "run_id": self.id,
-            "status": status,
-            "record_error": self.error,
-            if summary.is_some() { "ended_utc" } else { "started_utc" }: utc_stamp(false),
-        });
-        if summary.is_some() {
-            header["started_utc"] = self.header["started_utc"].clone();
-            header["summary"] = summary.cloned().unwrap_or_default();
-        } else {
-            self.header["started_utc"] = header["started_utc"].clone();
+        if self.log.is_none() {
+            return;
         }
-        if let (Some(all), Some(more)) = (header.as_object_mut(), self.header.as_object()) {
-            more.iter().for_each(|(key, value)| drop(all.insert(key.clone(), value.clone())));
+        let mut header = self.header.clone();
+        header["status"] = status.into();
+        header["record_error"] = self.error().into();
+        if let Some(summary) = summary {
+            header["ended_utc"] = utc_stamp(false).into();
+            header["summary"] = summary.clone();
         }
-        let text = format!("{header:#}\n");
-        let result = replace(&self.dir.join("run.json"), text.as_bytes());
-        self.keep(result);
-    }
-
-    fn link_latest(&self) -> io::Result<()> {
-        let fresh = self.root.join(format!(".latest-{}", self.id));
-        std::os::unix::fs::symlink(Path::new("runs").join(&self.id), &fresh)?;
-        std::fs::rename(&fresh, self.root.join("latest"))
+        if let Err(error) = layout::replace(&self.dir.join("run.json"), format!("{header:#}\n").as_bytes()) {
+            self.fail("run.json", &error);
+        }
     }
 }
 
-/// Replaces a file in one step: readers see the old or the new content.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let fresh = path.with_extension(format!("tmp{}", std::process::id()));
-    let write = || {
-        let mut file = std::fs::File::create(&fresh)?;
-        io::Write::write_all(&mut file, bytes)?;
-        file.sync_data()?;
-        std::fs::rename(&fresh, path)
-    };
-    write().inspect_err(|_| drop(std::fs::remove_file(&fresh)))
-}
-
-/// Tells runs of one second apart.
-fn entropy() -> u32 {
+/// A name that begins with the time and tells runs of one second apart.
+fn fresh_id(salt: u32) -> String {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
-    crate::crc::crc32(format!("{nanos} {}", std::process::id()).as_bytes()) & 0xff_ffff
+    let word = format!("{nanos} {} {salt}", std::process::id());
+    format!("{}-{:06x}", utc_stamp(true), crate::crc::crc32(word.as_bytes()) & 0xff_ffff)
 }

@@ -1,9 +1,20 @@
-//! What people see: progress while it runs, and the summary.
+//! What people and other tools see: progress while it runs, the summary, and
+//! recorded runs as JUnit, Markdown, a timeline, or a comparison.
 
+mod compare;
+mod junit;
+mod markdown;
 mod progress;
 mod summary;
 mod table;
+mod trace;
+mod width;
 
+pub(crate) use compare::compare;
+pub(crate) use junit::junit;
+pub(crate) use markdown::markdown;
 pub(crate) use progress::{Format, Progress};
 pub(crate) use summary::{Summary, quoted, repro};
 pub(crate) use table::table;
+pub(crate) use trace::trace;
+pub(crate) use width::{cut, shorten, width};

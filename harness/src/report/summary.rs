@@ -1,6 +1,7 @@
 //! Counts, failures, and the exit code.
 
 use crate::dispatch::Conclusion;
+use crate::escape::escape;
 use crate::exit;
 use crate::verdict::{Outcome, Verdict};
 use std::collections::BTreeMap;
@@ -47,7 +48,7 @@ impl Summary {
             self.failures.push(Failed { id, place, outcome, attempts, written, script });
         }
         if *verdict == Verdict::Skip {
-            let reason = result.outcome.detail.lines().next().unwrap_or_default();
+            let reason = escape(result.outcome.detail.lines().next().unwrap_or_default(), "");
             let name = outcomes.last().map_or("", String::as_str);
             *self.skips.entry(format!("{name}: {reason}")).or_default() += 1;
         }
@@ -81,7 +82,7 @@ impl Summary {
             if !attempts.is_empty() {
                 let _ = writeln!(text, "  {attempts}");
             }
-            for line in outcome.detail.lines().take(REASON_LINES) {
+            for line in escape(&outcome.detail, "\n\t").lines().take(REASON_LINES) {
                 let _ = writeln!(text, "  {line}");
             }
             let _ = writeln!(text, "  again: {}", repro(id));

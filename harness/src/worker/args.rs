@@ -215,7 +215,7 @@ fn seed(name: &str, given: Option<u64>) -> u64 {
 
 /// Splitmix64's output function: a bijection whose outputs for consecutive
 /// inputs are independent for our purposes.
-pub(super) fn mix(z: u64) -> u64 {
+pub(crate) fn mix(z: u64) -> u64 {
     let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

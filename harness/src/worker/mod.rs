@@ -20,5 +20,6 @@ mod serve;
 mod variation;
 mod watch;
 
+pub(crate) use args::mix;
 pub(crate) use execute::{LastRead, Stage, examine, plan, read, reads_as_it_says, show};
 pub(crate) use serve::main;

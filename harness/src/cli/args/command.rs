@@ -1,6 +1,9 @@
 //! The commands: words, operands, help and what each calls.
 
-use super::super::{Failure, check, compile, doctor, explain, flakes, fmt, import, list, plan, run as runs, show};
+use super::super::{
+    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, list, plan, quarantine, report, resume,
+    run as runs, selftest, show, store,
+};
 use super::model::Args;
 
 /// What to do.
@@ -18,6 +21,11 @@ pub(crate) enum Command {
     Explain,
     Fmt,
     Import,
+    Selftest,
+    Resume,
+    Report,
+    Compare,
+    Store,
     Hunt,
     Replay,
     Why,
@@ -75,6 +83,8 @@ pub(super) const FLAKES: Commands = Commands::of(&[Command::Hunt, Command::Repla
 pub(super) const PLANS: Commands = RUNS.and(&[Command::Plan]);
 /// Commands that work on selected cases.
 pub(super) const SELECTS: Commands = PLANS.and(&[Command::List, Command::Compile, Command::Check]);
+/// Commands that start workers.
+pub(super) const STARTS: Commands = RUNS.and(&[Command::Selftest]);
 /// Every command.
 pub(super) const ALL: Commands = Commands(u64::MAX);
 
@@ -117,6 +127,14 @@ pub(super) const COMMANDS: &[Row] = &[
         "run the cases of a dead worker again, and find those to blame",
         flakes::replay,
     ),
+    row(
+        "quarantine",
+        Command::Quarantine,
+        ("list | add ID | rm ID", 1, 2),
+        "known failures that do not gate, until a date",
+        quarantine::quarantine,
+    ),
+    row("why", Command::Why, ("CASE", 1, 1), "which condition changes the failure rate of a case", flakes::why),
     row("list", Command::List, NONE, "print the selected cases: ids, or with --format more", list::list),
     row("plan", Command::Plan, NONE, "say what `run` would do: slots, order, time, what is skipped", plan::plan),
     row("show", Command::Show, ("CASE", 1, 1), "print a stage of one case: show CASE --stage kernel", show::show),
@@ -148,6 +166,23 @@ pub(super) const COMMANDS: &[Row] = &[
         ("[CODE]", 0, 1),
         "say what a diagnostic code means; without a code, list all",
         explain::explain,
+    ),
+    row(
+        "selftest",
+        Command::Selftest,
+        NONE,
+        "commit every built-in fault among innocent cases, and check what is said of each",
+        selftest::selftest,
+    ),
+    row("resume", Command::Resume, ("[RUN]", 0, 1), "go on with a run that was killed or stopped", resume::resume),
+    row("report", Command::Report, ("[RUN...]", 0, usize::MAX), "recorded runs in another form", report::report),
+    row("compare", Command::Compare, ("RUN RUN", 2, 2), "what changed between two runs", compare::compare),
+    row(
+        "store",
+        Command::Store,
+        ("list|info|verify|repair|prune|export|merge [RUN|DIR...]", 1, usize::MAX),
+        "look at, mend, thin out, copy or unite recorded runs",
+        store::store,
     ),
     row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", doctor::doctor),
 ];

@@ -1,6 +1,6 @@
 //! Options that choose devices.
 
-use super::command::{Command, PLANS};
+use super::command::{Command, Commands, PLANS};
 use super::table::{Row, flag, value};
 use crate::device::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, Wanted, share};
 use crate::units;
@@ -30,7 +30,8 @@ pub(crate) struct Devices {
     pub(crate) nvml: Option<PathBuf>,
 }
 
-const TARGETS: super::command::Commands = PLANS.and(&[Command::List, Command::Show]);
+const CHOICE: Commands = PLANS.and(&[Command::Selftest]);
+const TARGETS: Commands = CHOICE.and(&[Command::List, Command::Show]);
 
 pub(super) const ROWS: &[Row] = &[
     value("--gpus", "N|all|UUID,...", TARGETS, "run on the N quietest GPUs, all, or those named", |args, given| {
@@ -54,7 +55,7 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--gpu-policy",
         "idle|any|exclusive",
-        PLANS,
+        CHOICE,
         "refuse GPUs in use; exclusive: to others too",
         |args, given| {
             let words = [("idle", Policy::Idle), ("any", Policy::Any), ("exclusive", Policy::Exclusive)];
@@ -62,17 +63,17 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     ),
-    value("--max-gpu-util", "SHARE", PLANS, "refuse busier GPUs: 0.10 or 10%", |args, given| {
+    value("--max-gpu-util", "SHARE", CHOICE, "refuse busier GPUs: 0.10 or 10%", |args, given| {
         let share = share(given.text()).ok_or_else(|| given.wrong("a share such as 0.10 or 10%"))?;
         args.devices.gpu.max_util = Some(share);
         Ok(())
     }),
-    value("--max-gpu-mem-used", "BYTES", PLANS, "refuse GPUs with more memory in use: 500MiB", |args, given| {
+    value("--max-gpu-mem-used", "BYTES", CHOICE, "refuse GPUs with more memory in use: 500MiB", |args, given| {
         let bytes = units::bytes(given.text()).ok_or_else(|| given.wrong("an amount of memory such as 500MiB"))?;
         args.devices.gpu.max_mem_used = Some(bytes);
         Ok(())
     }),
-    value("--workers-per-gpu", "K", PLANS, "worker processes on each GPU (default: 1)", |args, given| {
+    value("--workers-per-gpu", "K", CHOICE, "worker processes on each GPU (default: 1)", |args, given| {
         let count = given.count("processes")?;
         if count > MAX_WORKERS_PER_GPU {
             return Err(given.wrong(&format!("at most {MAX_WORKERS_PER_GPU} processes")));
@@ -80,7 +81,7 @@ pub(super) const ROWS: &[Row] = &[
         args.devices.gpu.workers_per_gpu = Some(count);
         Ok(())
     }),
-    value("--jobs", "N", PLANS, "worker processes at a time (default: one for each device)", |args, given| {
+    value("--jobs", "N", CHOICE, "worker processes at a time (default: one for each device)", |args, given| {
         args.devices.jobs = Some(given.count("processes")?);
         Ok(())
     }),

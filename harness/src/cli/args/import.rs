@@ -23,6 +23,7 @@ pub(crate) struct Import {
 }
 
 const IMPORT: Commands = Commands::of(&[Command::Import]);
+const OUTPUTS: Commands = IMPORT.and(&[Command::Report, Command::Compare, Command::Store]);
 
 pub(super) const ROWS: &[Row] = &[
     value(
@@ -49,7 +50,7 @@ pub(super) const ROWS: &[Row] = &[
         args.import.place = given.word(&[("ref", Place::Reference), ("sim", Place::Simulator), ("gpu", Place::Gpu)])?;
         Ok(())
     }),
-    value("--output", "FILE", IMPORT, "write the case there instead of printing it", |args, given| {
+    value("--output", "FILE", OUTPUTS, "write there instead of printing", |args, given| {
         args.import.output = Some(given.path()?);
         Ok(())
     })

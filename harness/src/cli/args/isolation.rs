@@ -1,6 +1,6 @@
 //! Options that say what shares a process with what.
 
-use super::command::RUNS;
+use super::command::{RUNS, STARTS};
 use super::given::Given;
 use super::table::{Row, value};
 use crate::cli::Failure;
@@ -14,6 +14,8 @@ pub(crate) struct Isolation {
     pub(crate) recycle: Option<u64>,
     /// Threads of a worker that compile coming cases, if given.
     pub(crate) compile_threads: Option<u32>,
+    /// Bytes of private memory that a worker may have.
+    pub(crate) memory: Option<u64>,
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -36,7 +38,7 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--compile-threads",
         "N",
-        RUNS,
+        STARTS,
         "threads of each worker that compile coming cases (default: up to 8 on GPUs, else 0)",
         |args, given| {
             let threads = given.text().parse().ok().filter(|n| *n <= MAX_COMPILE_THREADS);
@@ -46,7 +48,22 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .again(),
+    value(
+        "--memory",
+        "SIZE",
+        STARTS,
+        "private memory of each worker, for example 8GiB (default: the machine's; none with a GPU)",
+        |args, given| {
+            let bytes = crate::units::bytes(given.text()).filter(|bytes| *bytes >= MIN_MEMORY);
+            args.isolation.memory = Some(bytes.ok_or_else(|| given.wrong("a size from 64MiB on, such as 8GiB"))?);
+            Ok(())
+        },
+    )
+    .again(),
 ];
+
+/// With less a worker cannot even start.
+const MIN_MEMORY: u64 = 64 << 20;
 
 /// More would only wait for each other in the compiler.
 const MAX_COMPILE_THREADS: u32 = 64;

@@ -7,6 +7,8 @@ use super::files::Files;
 use super::import::Import;
 use super::isolation::Isolation;
 use super::output::Output;
+use super::quarantine::Quarantine;
+use super::records::Records;
 use super::repeat::Repeat;
 use super::select::Select;
 use super::time::Time;
@@ -24,8 +26,10 @@ pub(crate) struct Args {
     pub(crate) repeat: Repeat,
     pub(crate) evidence: Evidence,
     pub(crate) output: Output,
+    pub(crate) records: Records,
     pub(crate) files: Files,
     pub(crate) import: Import,
+    pub(crate) quarantine: Quarantine,
     /// The options that make a case that is run again the same one, as words;
     /// devices and folders are not among them.
     pub(crate) again: Vec<Vec<String>>,

@@ -1,15 +1,13 @@
 //! Options that say what is printed and written.
 
-use super::command::{Command, Commands, RUNS, SELECTS};
+use super::command::{Command, Commands, RUNS};
 use super::table::{Row, flag, value};
-use crate::report::Format;
 use std::path::PathBuf;
 
 /// What is printed and written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Output {
     pub(crate) results: Option<PathBuf>,
-    pub(crate) format: Format,
     /// For `list` and `plan`.
     pub(crate) listing: Listing,
     /// For `list`: why each case exists.
@@ -31,30 +29,11 @@ pub(crate) enum Listing {
 const LISTINGS: Commands = Commands::of(&[Command::List, Command::Plan]);
 
 pub(super) const ROWS: &[Row] = &[
-    value("--format", "auto|bar|plain", RUNS, "progress on a terminal or as lines (default: auto)", |args, given| {
-        args.output.format = given.word(&[("auto", Format::Auto), ("bar", Format::Bar), ("plain", Format::Plain)])?;
-        Ok(())
-    }),
-    value("--format", "plain|json", Commands::of(&[Command::Doctor]), "lines (default) or JSON", |args, given| {
-        args.output.format = given.word(&[("plain", Format::Plain), ("json", Format::Json)])?;
-        Ok(())
-    }),
     value("--format", "table|json|names", LISTINGS, "how to list (default: list names, plan table)", |args, given| {
         let known = [("table", Listing::Table), ("json", Listing::Json), ("names", Listing::Names)];
         args.output.listing = given.word(&known)?;
         Ok(())
     }),
-    value(
-        "--results",
-        "DIR",
-        SELECTS.and(&[Command::Doctor]),
-        "folder of records (default: results)",
-        |args, given| {
-            args.output.results = Some(given.path()?);
-            Ok(())
-        },
-    )
-    .env(&["HARNESS_RESULTS"]),
     flag("--about", Commands::of(&[Command::List]), "behind each id, why the case exists", |args, _| {
         args.output.about = true;
         Ok(())

@@ -27,6 +27,13 @@ pub(crate) fn parse(argv: &[String]) -> Result<Parsed, Failure> {
     parse_with(argv, &|name| std::env::var(name).ok())
 }
 
+/// Parses the command line of a recorded run, with what its environment gave.
+pub(crate) fn parse_recorded(argv: &[String], from_env: &[String]) -> Result<Parsed, Failure> {
+    let given =
+        |name: &str| from_env.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(String::from);
+    parse_with(argv, &given)
+}
+
 pub(super) fn parse_with(argv: &[String], env: Env<'_>) -> Result<Parsed, Failure> {
     if argv.first().is_some_and(|word| word == "__worker") {
         return worker(&argv[1..]);

@@ -1,6 +1,6 @@
 //! Options that repeat cases and vary their schedules.
 
-use super::command::{Command, Commands, FLAKES, RUNS, VERDICTS};
+use super::command::{Command, Commands, FLAKES, RUNS, STARTS, VERDICTS};
 use super::table::{Row, flag, value};
 use crate::flake::rule::Rule;
 
@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--seed",
         "N",
-        RUNS.and(&[Command::Show]),
+        STARTS.and(&[Command::Show]),
         "seed of the simulator's schedules (default: 0)",
         |args, given| {
             args.repeat.seed = given.seed()?;
@@ -80,11 +80,17 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     })
     .optional(),
-    value("--repeat", "N", FLAKES, "run each case, or each trial, exactly N times", |args, given| {
-        let count = given.text().parse().ok().filter(|n| (1..=1_000_000).contains(n));
-        args.repeat.count = Some(count.ok_or_else(|| given.wrong("a number from 1 to 1000000"))?);
-        Ok(())
-    }),
+    value(
+        "--repeat",
+        "N",
+        FLAKES.and(&[Command::Selftest]),
+        "run each case, or each trial, exactly N times",
+        |args, given| {
+            let count = given.text().parse().ok().filter(|n| (1..=1_000_000).contains(n));
+            args.repeat.count = Some(count.ok_or_else(|| given.wrong("a number from 1 to 1000000"))?);
+            Ok(())
+        },
+    ),
     flag("--until-fail", HUNT, "end the hunt at the first failure", |args, _| {
         args.repeat.until_fail = true;
         Ok(())

@@ -106,7 +106,7 @@ pub(super) const ROWS: &[Row] = &[
     value(
         "--cases",
         "DIR",
-        SELECTS.and(&[Command::Show, Command::Fmt, Command::Doctor]),
+        SELECTS.and(&[Command::Show, Command::Fmt, Command::Doctor, Command::Quarantine]),
         "folder of case files, or one file (default: cases)",
         |args, given| {
             args.select.cases = Some(given.path()?);

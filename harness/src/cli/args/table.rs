@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::command::{ALL, Commands};
 use super::given::Given;
 use super::model::Args;
-use super::{devices, evidence, files, import, isolation, output, repeat, select, time};
+use super::{devices, evidence, files, import, isolation, output, quarantine, records, repeat, select, time};
 
 /// Whether an option has a value, and how help shows it.
 #[derive(Clone, Copy, Debug)]
@@ -102,8 +102,10 @@ pub(super) const THEMES: &[Theme] = &[
     Theme { title: "Repetition", rows: repeat::ROWS },
     Theme { title: "Evidence", rows: evidence::ROWS },
     Theme { title: "Output", rows: output::ROWS },
+    Theme { title: "Records and reports", rows: records::ROWS },
     Theme { title: "Stages and files", rows: files::ROWS },
     Theme { title: "Import", rows: import::ROWS },
+    Theme { title: "Quarantine", rows: quarantine::ROWS },
     Theme { title: "General", rows: GENERAL },
 ];
 

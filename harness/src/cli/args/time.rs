@@ -1,6 +1,6 @@
 //! Options that limit time.
 
-use super::command::{FLAKES, RUNS, VERDICTS};
+use super::command::{FLAKES, RUNS, STARTS, VERDICTS};
 use super::given::{SEE_HELP, usage};
 use super::table::{Row, value};
 use crate::dispatch::PhaseLimit;
@@ -43,7 +43,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .again(),
-    value("--grace", "TIME", RUNS, "between TERM and KILL of a hanging worker (default: 2s)", |args, given| {
+    value("--grace", "TIME", STARTS, "between TERM and KILL of a hanging worker (default: 2s)", |args, given| {
         args.time.grace = Some(given.time()?);
         Ok(())
     })

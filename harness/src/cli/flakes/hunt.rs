@@ -3,15 +3,16 @@
 use super::log::Log;
 use super::scene::{Scene, budget};
 use crate::case::Case;
-use crate::cli::Failure;
 use crate::cli::args::Args;
 use crate::cli::run::finish::again;
+use crate::cli::{Failure, session};
 use crate::dispatch::{self, Isolation};
 use crate::exit;
 use crate::flake::class::{Class, Comparison, classify};
 use crate::flake::hunt::{Example, Hunt};
 use crate::flake::hunter::{Arm, Entry, Options};
 use crate::flake::rule::{Finding, Rule};
+use crate::record::{FlakeRow, History};
 use crate::report::quoted;
 use crate::stats::upper_bound;
 use crate::units::show_seconds;
@@ -83,6 +84,14 @@ pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
     for found in &found {
         scene.store.append("hunt", &record(found, &rule));
     }
+    let rows = found.iter().map(|found| row(found, &rule, &scene)).collect();
+    let history = History::of(&session::results_dir(args), &scene.devices.history);
+    // Tables are derived from records: where there is no record, there is no row.
+    if scene.store.error().is_none()
+        && let Err(error) = history.learn_flakes(rows)
+    {
+        scene.store.fail("flake.csv", &error);
+    }
     let text = report(args, &scene, &found, &rule);
     let code = exit_code(&found, args.repeat.count.is_some() || args.repeat.until_fail);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -146,6 +155,24 @@ fn record(found: &Found, rule: &Rule) -> serde_json::Value {
         "outcomes": entry.outcomes,
         "example": example.as_ref().map(|e| json!({ "outcome": e.outcome, "worker_id": e.worker, "position": e.position, "seed": e.seed })),
     })
+}
+
+fn row(found: &Found, rule: &Rule, scene: &Scene) -> FlakeRow {
+    let Found { case, entry, finding, class, tests, .. } = found;
+    let tally = entry.tally();
+    let interval = rule.interval(tally);
+    FlakeRow {
+        case_id: case.id.clone(),
+        runs: tally.runs(),
+        failures: tally.failures,
+        rate: tally.rate(),
+        low: interval.low,
+        high: interval.high,
+        finding: finding.name().into(),
+        class: if tests.is_empty() { String::new() } else { class.name().into() },
+        last_run: scene.store.id.clone(),
+        commit: scene.store.commit().into(),
+    }
 }
 
 /// Findings, what they depend on, and how to see them again.

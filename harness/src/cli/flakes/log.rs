@@ -48,9 +48,12 @@ impl<'a> Log<'a> {
                 let fields = json!({ "event": "ready", "worker_id": worker, "device": device, "notes": notes, "ready_ns": ready_ns });
                 self.store.append("worker", &fields);
             }
-            Event::Ended { slot, worker, reason, cases_run } => {
+            Event::Ended { slot, worker, reason, cases_run, farewell } => {
                 let fields = json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run });
                 self.store.append("worker", &fields);
+                for (kind, fields) in farewell.records(worker) {
+                    self.store.append(kind, &fields);
+                }
                 self.progress.idle(*slot, "");
             }
             Event::Retired { slot, code, reason } => {
@@ -90,9 +93,5 @@ impl<'a> Log<'a> {
         if result.death.is_some() {
             self.store.sync();
         }
-    }
-
-    pub(super) fn record(&mut self, kind: &str, fields: &serde_json::Value) {
-        self.store.append(kind, fields);
     }
 }

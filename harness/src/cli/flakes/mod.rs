@@ -5,6 +5,8 @@ mod log;
 mod past;
 mod replay;
 mod scene;
+mod why;
 
 pub(super) use hunt::hunt;
 pub(super) use replay::replay;
+pub(super) use why::why;

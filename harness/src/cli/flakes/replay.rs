@@ -109,6 +109,7 @@ pub(super) fn as_then(now: &Args, then: &Args) -> Args {
         Args { command: now.command, argv: now.argv.clone(), operands: now.operands.clone(), ..then.clone() };
     (args.repeat.worker, args.repeat.minimize) = (now.repeat.worker.clone(), now.repeat.minimize);
     (args.repeat.count, args.repeat.of_run) = (now.repeat.count, now.repeat.of_run.clone());
+    args.again.extend(now.again.iter().filter(|words| !then.again.contains(words)).cloned());
     args.repeat.jitter = now.repeat.jitter.or(then.repeat.jitter);
     args.select.wanted = now.select.wanted.clone();
     args.select.cases = now.select.cases.clone().or(then.select.cases.clone());
@@ -241,12 +242,12 @@ impl<'a> Search<'a> {
             self.done.gave_up.get_or_insert_with(|| "the time of --budget was over".into());
             return None;
         }
-        let Some(endings) = self.trials.run(steps, count) else {
+        let Some(endings) = self.trials.run(std::iter::repeat_n(steps.clone(), count)) else {
             self.done.gave_up.get_or_insert_with(|| "the run was stopped".into());
             return None;
         };
         let mut tally = Tally::default();
-        for ending in endings {
+        for (_, ending) in endings {
             self.done.trials += 1;
             match &ending {
                 Ending::Passed => tally.add(false),
@@ -383,12 +384,10 @@ impl Done {
         if let Some(found) = &self.found {
             let ids = found.iter().map(|at| past.steps[*at].case.id.as_str()).chain([last.as_str()]);
             let exact: Vec<String> = ids.map(|id| format!("--exact {}", quoted(id))).collect();
-            let _ = writeln!(
-                text,
-                "shown by: cargo run -p harness -- replay {}{}",
-                exact.join(" "),
-                again(args, &scene.devices)
-            );
+            let tail = again(args, &scene.devices);
+            let _ = writeln!(text, "shown by: cargo run -p harness -- replay {}{tail}", exact.join(" "));
+            let priors = exact[..exact.len() - 1].iter().map(|word| format!(" {word}")).collect::<String>();
+            let _ = writeln!(text, "explained by: cargo run -p harness -- why {}{priors}{tail}", quoted(last));
         } else if self.full.failures == 0 && self.gave_up.is_none() {
             let _ = writeln!(
                 text,

@@ -1,11 +1,12 @@
 //! The end of a run: history, record, summary, exit code.
 
 use super::view::Closing;
-use crate::cli::args::{Args, Command};
+use crate::cli::args::{Args, Command, Form};
 use crate::cli::devices::Devices;
+use crate::cli::report;
 use crate::exit;
 use crate::record::{History, RunStore, utc_stamp};
-use crate::report::{quoted, repro};
+use crate::report::{junit, markdown, quoted, repro};
 use crate::units::show_seconds;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ pub(super) fn finish(
     stopped: usize,
     started: Instant,
 ) -> u8 {
-    let Closing { summary, families, blessings, rows, alike, refused, retired, outstanding } = closing;
+    let Closing { summary, families, blessings, rows, alike, refused, retired, outstanding, mended } = closing;
     // Tables are derived from records: where there is no record, there is no row.
     if store.error().is_none() {
         let added = history.add(&store.id, store.commit(), &rows);
@@ -49,6 +50,7 @@ pub(super) fn finish(
         status,
         &json!({ "counts": counts, "exit_code": code, "elapsed_ns": elapsed, "ended": utc_stamp(false) }),
     );
+    let reports = reports(args, &store);
     let mut text = String::new();
     if args.command == Command::Bench {
         text.push_str(&crate::cli::bench_table::table(&rows));
@@ -57,6 +59,11 @@ pub(super) fn finish(
     text.push_str(&families);
     for line in blessings.apply() {
         text.push_str(&format!("blessed {line}\n"));
+    }
+    if let Some(first) = mended.first() {
+        let more = if mended.len() > 1 { " ..." } else { "" };
+        let what = "passed although in quarantine: harness quarantine list shows why they are there";
+        text.push_str(&format!("{} {what}: {first}{more}\n", mended.len()));
     }
     if let Some(first) = outstanding.first() {
         let more = if outstanding.len() > 1 { " ..." } else { "" };
@@ -79,6 +86,13 @@ pub(super) fn finish(
             if code < exit::INFRA { exit::NO_RECORD } else { code }
         }
     };
+    let code = match reports {
+        Ok(()) => code,
+        Err(why) => {
+            text.push_str(&format!("a report could not be written: {why}\n"));
+            if code < exit::INFRA { exit::NO_RECORD } else { code }
+        }
+    };
     text.push_str(&format!(
         "{} cases in {}\n{}{}\n",
         summary.total(),
@@ -86,8 +100,27 @@ pub(super) fn finish(
         summary.other_lines(),
         summary.line()
     ));
-    crate::cli::print(&text);
+    match args.records.form {
+        // Standard output is for records alone.
+        Some(Form::Jsonl) => drop(std::io::Write::write_all(&mut std::io::stderr().lock(), text.as_bytes())),
+        _ => crate::cli::print(&text),
+    }
     code
+}
+
+/// Writes what `--junit` and `--github` ask for, from memory: the record may be on a full disk.
+fn reports(args: &Args, store: &RunStore) -> Result<(), String> {
+    let Some(run) = store.mirrored() else { return Ok(()) };
+    if let Some(path) = &args.records.junit {
+        let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let written = written.and_then(|()| std::fs::write(path, junit(run)));
+        written.map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    if args.records.github {
+        let text = markdown(run, |id| report::again(run, id));
+        report::summarise(&text).map_err(|(path, error)| format!("{path}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// The options that make a repeated case the same one.

@@ -7,6 +7,7 @@ use crate::cli::session;
 use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
+use crate::flake::quarantine::Quarantine;
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use crate::record::{History, Provenance, RunStore, today, utc_stamp};
 use crate::verdict::{Outcome, Verdict};
@@ -72,11 +73,26 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: 
         bless: args.output.bless,
         isolation: args.isolation.isolation,
         recycle: args.isolation.recycle,
+        memory: memory_limit(args, devices),
         worker_exe: "/proc/self/exe".into(),
         work_dir: store.work_dir(),
         stop: stop_flag(),
         nvml: devices.nvml.clone(),
     }
+}
+
+/// The limit of each worker. Without a request it is what the machine has, which
+/// stops a runaway case before the machine; workers with a GPU have none then,
+/// since nobody knows what its driver maps.
+fn memory_limit(args: &Args, devices: &Devices) -> Option<u64> {
+    let on_gpu = devices.slots.iter().any(|slot| matches!(slot.device, DeviceSpec::Cuda { .. }));
+    args.isolation.memory.or_else(|| if on_gpu { None } else { machine_memory() })
+}
+
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(total.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
 /// The options that select the device of a slot.
@@ -109,7 +125,7 @@ pub(super) fn keeper(args: &Args, devices: &Devices, plan: &RunPlan, store: &Run
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is
 /// met in one of three tries is not met.
-pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History) -> Policy {
+pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History, quarantine: Quarantine) -> Policy {
     let usual = if args.command == Command::Bench { Retries::NONE } else { Retries::USUAL };
     let retries = args.repeat.retries.map_or(usual, |count| Retries { after_failure: count, ..Retries::USUAL });
     Policy {
@@ -119,6 +135,7 @@ pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History) -> Policy {
         fail_fast: args.repeat.fail_fast,
         deadline: args.time.deadline.map(|limit| Instant::now() + limit),
         today: today(),
+        quarantine,
         // To accept what varies more is to learn it anew.
         learnt: if args.output.bless { BTreeMap::new() } else { history.determinism() },
         devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
@@ -127,7 +144,7 @@ pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History) -> Policy {
 }
 
 /// The number of the signal that asks to stop. A second one ends at once.
-fn stop_flag() -> Arc<AtomicUsize> {
+pub(in crate::cli) fn stop_flag() -> Arc<AtomicUsize> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let stop = Arc::new(AtomicUsize::new(0));
     let again = Arc::new(AtomicBool::new(false));
@@ -150,6 +167,10 @@ pub(in crate::cli) fn header(
     json!({
         "argv": args.argv,
         "from_env": args.from_env,
+        "cwd": std::env::current_dir().ok(),
+        "history": devices.history,
+        "again": super::finish::again(args, devices),
+        "flaky": if args.repeat.flaky_fails { "fail" } else { "pass" },
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
         "jitter": args.repeat.jitter,

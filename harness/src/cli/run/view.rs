@@ -2,11 +2,13 @@
 
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
-use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
+use crate::dispatch::{CaseResult, Conclusion, Event, Farewell, RunPlan, leak_fields};
+use crate::escape::escape;
 use crate::evidence::Keeper;
-use crate::record::{Row, RunStore, Seen};
+use crate::flake::quarantine::Quarantine;
+use crate::record::{Done, Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::{Leak, Outcome, Verdict};
 use serde_json::json;
 
 /// Turns events into records, progress and counts.
@@ -19,6 +21,9 @@ pub(super) struct View<'a> {
     summary: Summary,
     blessings: Blessings,
     rows: Vec<Row>,
+    quarantine: Quarantine,
+    /// Cases in quarantine that passed.
+    mended: Vec<String>,
     /// How alike the results of cases were that passed, or that are accepted.
     alike: Vec<Seen>,
     /// Codes with which slots refused their device.
@@ -34,6 +39,8 @@ pub(super) struct Closing {
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<Row>,
     pub(super) alike: Vec<Seen>,
+    /// Cases in quarantine that passed.
+    pub(super) mended: Vec<String>,
     pub(super) refused: Vec<String>,
     /// Slots that were given up, and why.
     pub(super) retired: Vec<String>,
@@ -48,6 +55,7 @@ impl<'a> View<'a> {
         store: &'a mut RunStore,
         progress: Progress,
         keeper: Keeper,
+        quarantine: Quarantine,
     ) -> Self {
         let (summary, blessings) = (Summary::default(), Blessings::default());
         Self {
@@ -59,6 +67,8 @@ impl<'a> View<'a> {
             summary,
             blessings,
             rows: Vec::new(),
+            quarantine,
+            mended: Vec::new(),
             alike: Vec::new(),
             refused: Vec::new(),
             retired: Vec::new(),
@@ -84,9 +94,10 @@ impl<'a> View<'a> {
                 self.store.append("worker", &fields);
                 self.progress.idle(slot, "ready");
             }
-            Event::Ended { slot, worker, reason, cases_run } => {
+            Event::Ended { slot, worker, reason, cases_run, farewell } => {
                 let fields = json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run });
                 self.store.append("worker", &fields);
+                self.farewell(&worker, &farewell);
                 self.progress.idle(slot, "");
             }
             Event::Record { kind, fields, say } => {
@@ -104,6 +115,24 @@ impl<'a> View<'a> {
                 self.refused.push(code);
             }
         }
+    }
+
+    /// Records and tells what is known of a worker's end.
+    fn farewell(&mut self, worker: &str, farewell: &Farewell) {
+        for (kind, fields) in farewell.records(worker) {
+            self.store.append(kind, &fields);
+        }
+        if farewell.crash.is_some() {
+            self.store.sync();
+        }
+        for line in farewell.lines(worker) {
+            self.progress.say(&line);
+        }
+    }
+
+    fn leak(&mut self, worker: &str, case_id: &str, leak: &Leak) {
+        self.store.append("leak", &leak_fields(worker, Some(case_id), leak));
+        self.progress.say(&format!("{}: {case_id} left {}", leak.name, escape(&leak.detail, "")));
     }
 
     fn uuid(&self, slot: usize) -> Option<&str> {
@@ -135,7 +164,6 @@ impl<'a> View<'a> {
             "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
             "perf": outcome.perf,
-            "leaks": outcome.leaks,
             "death": result.death,
             "bucket": kept.bucket.as_ref().map(|bucket| &bucket.leaf),
             "family": kept.bucket.as_ref().map(|bucket| &bucket.family),
@@ -151,6 +179,9 @@ impl<'a> View<'a> {
         }
         if result.death.is_some() {
             self.store.sync();
+        }
+        for leak in &outcome.leaks {
+            self.leak(&result.worker, &result.case.id, leak);
         }
         self.progress.attempted(result);
     }
@@ -176,6 +207,9 @@ impl<'a> View<'a> {
             "case_file": written,
         });
         self.store.append("verdict", &fields);
+        if *verdict == Verdict::Pass && self.quarantine.entry(&case.id).is_some() {
+            self.mended.push(case.id.clone());
+        }
         let script = self.keeper.conclude(&conclusion);
         self.summary.add(&conclusion, written, script);
         self.progress.concluded(&conclusion);
@@ -183,6 +217,24 @@ impl<'a> View<'a> {
         if ran && conclusion.verdict != Verdict::Infra {
             self.rows.push(row(&conclusion));
         }
+    }
+
+    /// Records a verdict that the run goes on from.
+    pub(super) fn carried(&mut self, conclusion: Conclusion, done: &Done) {
+        let fields = json!({
+            "case_id": conclusion.case.id,
+            "verdict": conclusion.verdict,
+            "outcome": done.outcome,
+            "detail": done.detail,
+            "attempts": done.outcomes.len(),
+            "failures": done.failures,
+            "outcomes": done.outcomes,
+            "dur_ns": done.dur_ns,
+            "carried_from": done.run,
+        });
+        self.store.append("verdict", &fields);
+        self.summary.add(&conclusion, None, None);
+        self.progress.carried(&conclusion);
     }
 
     pub(super) fn close(mut self) -> Closing {
@@ -197,6 +249,7 @@ impl<'a> View<'a> {
             blessings: self.blessings,
             rows: self.rows,
             alike: self.alike,
+            mended: self.mended,
             refused: self.refused,
             retired: self.retired,
             outstanding: Vec::new(),

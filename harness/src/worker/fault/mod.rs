@@ -20,7 +20,8 @@ mod resource;
 mod statistics;
 mod table;
 
-pub(crate) use table::{Facts, Past, Scene, Spec, cases, named};
+pub(crate) use resource::tidy;
+pub(crate) use table::{Class, Facts, Past, Place, Scene, Spares, Spec, cases, classes, named};
 
 use crate::verdict::Outcome;
 

@@ -1,13 +1,13 @@
 //! Faults of the process as its system sees it: how it ends, what it leaves behind.
 
 use super::host::{HANG_MS, doze, raise};
+use super::protocol::end_now;
 use super::table::{Class, Kind};
 use crate::os::fault as raw;
 use crate::verdict::Outcome;
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 pub(super) const CLASSES: &[Class] = &[
     Class::fatal("kill", Kind::Process, "crash.killed_external", "is killed by SIGKILL from outside", |_, _| {
@@ -19,14 +19,23 @@ pub(super) const CLASSES: &[Class] = &[
     Class::fatal("exit7", Kind::Process, "crash.exit_early", "exits with code 7 inside its case", |_, _| {
         std::process::exit(7)
     }),
-    Class::returns("exit-after", Kind::Process, "pass", "exits with code 0 soon after its case", |_, _| {
-        std::thread::spawn(|| {
-            std::thread::sleep(Duration::from_millis(5));
+    Class::returns(
+        "exit-after",
+        Kind::Process,
+        "pass",
+        "exits with code 0 between its case and the next",
+        |scene, _| {
+            end_now(scene);
             std::process::exit(0)
-        });
+        },
+    )
+    .replaced(),
+    Class::returns("segv-after", Kind::Process, "pass", "crashes between its case and the next", |scene, _| {
+        end_now(scene);
+        raw::write_unmapped();
         Outcome::pass()
     })
-    .replaced(),
+    .told("crash.teardown"),
     Class::returns("exit-crash", Kind::Process, "pass", "crashes in an exit handler of its process", |_, _| {
         raw::crash_at_exit();
         Outcome::pass()

@@ -25,27 +25,21 @@ pub(super) const CLASSES: &[Class] = &[
         let _ = scene.socket.shutdown(std::net::Shutdown::Both);
         doze()
     }),
-    Class::fatal(
-        "close-fd",
-        Kind::Protocol,
-        "crash.exit_early",
-        "closes the descriptor of its socket and returns",
-        |scene, _| {
-            crate::os::fault::close(scene.socket.as_raw_fd());
-            Outcome::pass()
-        },
-    ),
+    fatal("close-fd", "closes the descriptor of its socket and lives on", |scene, _| {
+        crate::os::fault::close(scene.socket.as_raw_fd());
+        doze()
+    }),
     fatal("twice", "begins another case inside its own", |scene, _| {
         let begin = FromWorker::Begin { case_id: "another case".into(), attempt: 0 };
         let _ = send(scene.socket, &begin);
         doze()
     }),
     fatal("end-other", "ends a case that was never begun", |scene, _| {
-        let _ = send(scene.socket, &end("__fault.pass"));
+        let _ = send(scene.socket, &end("__fault.pass", 0));
         doze()
     }),
     Class::returns("end-twice", Kind::Protocol, "pass", "ends its own case twice", |scene, _| {
-        let _ = send(scene.socket, &end(&scene.facts.case_id));
+        end_now(scene);
         Outcome::pass()
     })
     .told("crash.teardown"),
@@ -61,7 +55,12 @@ fn say(scene: &Scene<'_>, bytes: &[u8]) -> Outcome {
     doze()
 }
 
-fn end(case_id: &str) -> FromWorker {
+/// Ends the case that is running, ahead of the worker's own message.
+pub(super) fn end_now(scene: &Scene<'_>) {
+    let _ = send(scene.socket, &end(&scene.facts.case_id, scene.facts.attempt));
+}
+
+fn end(case_id: &str, attempt: u32) -> FromWorker {
     let outcome = Box::new(Outcome::pass());
-    FromWorker::End { case_id: case_id.into(), attempt: 0, outcome, tainted: false }
+    FromWorker::End { case_id: case_id.into(), attempt, outcome, tainted: false }
 }

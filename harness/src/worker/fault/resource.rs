@@ -5,6 +5,7 @@ use super::table::{Class, Kind, Scene};
 use crate::verdict::Outcome;
 use engine::options::{Phase, Trace};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub(super) const CLASSES: &[Class] = &[
@@ -13,8 +14,11 @@ pub(super) const CLASSES: &[Class] = &[
         loop {
             held.push(Vec::with_capacity(std::hint::black_box(64 << 20)));
         }
+    }),
+    Class::fatal("oom-kill", Kind::Resource, "crash.oom_killed", "outgrows a memory control group", |_, _| {
+        outgrow_group()
     })
-    .unless(no_memory_limit),
+    .unless(no_control_group),
     Class::returns("nofile", Kind::Resource, "nofile", "opens files until there are no more descriptors", |_, _| {
         let mut held = Vec::new();
         loop {
@@ -43,9 +47,54 @@ pub(super) const CLASSES: &[Class] = &[
         .limit_ms(HANG_MS),
 ];
 
-/// Without a limit the fault would take the whole machine's memory.
-fn no_memory_limit() -> Option<String> {
-    None
+const GROUP: &str = "harness-fault-";
+const GROUP_BYTES: u64 = 64 << 20;
+
+/// Makes a control group with little memory: as the first or the second version
+/// of control groups has it.
+fn small_group() -> std::io::Result<PathBuf> {
+    tidy();
+    let first = Path::new("/sys/fs/cgroup/memory");
+    let (root, limit) = match first.is_dir() {
+        true => (first, "memory.limit_in_bytes"),
+        false => (Path::new("/sys/fs/cgroup"), "memory.max"),
+    };
+    let group = root.join(format!("{GROUP}{}", std::process::id()));
+    std::fs::create_dir_all(&group)?;
+    // A folder that is no control group would take a new file of any name.
+    let exists = group.join(limit).is_file() && group.join("cgroup.procs").is_file();
+    let limited = match exists {
+        true => std::fs::write(group.join(limit), GROUP_BYTES.to_string()),
+        false => Err(std::io::Error::other("memory is not controlled there")),
+    };
+    limited.inspect_err(|_| drop(std::fs::remove_dir(&group)))?;
+    Ok(group)
+}
+
+/// Removes the empty control groups of earlier faults.
+pub(crate) fn tidy() {
+    for root in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
+        let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(GROUP)) {
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
+
+fn no_control_group() -> Option<String> {
+    let made = small_group();
+    tidy();
+    made.err().map(|error| format!("no memory control group can be made: {error}"))
+}
+
+/// Uses more memory than its control group has: the kernel kills it.
+fn outgrow_group() -> Outcome {
+    let joined = small_group().and_then(|group| std::fs::write(group.join("cgroup.procs"), "0"));
+    if let Err(error) = joined {
+        return Outcome::fail("fail.assert", format!("the fault could not be committed: {error}"));
+    }
+    let held: Vec<Vec<u8>> = (0..2 * GROUP_BYTES >> 20).map(|n| vec![n as u8 | 1; 1 << 20]).collect();
+    Outcome::fail("fail.assert", format!("{} MiB were not too much", std::hint::black_box(held).len()))
 }
 
 fn flood(bytes: usize) -> Outcome {

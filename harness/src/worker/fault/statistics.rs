@@ -21,7 +21,11 @@ pub(super) const CLASSES: &[Class] = &[
     )
     .takes("LABEL[+LABEL...]", "A")
     .fails(|facts, value| {
-        value.split('+').all(|label| facts.ran.iter().any(|id| *id == format!("__fault.pollute={label}")))
+        let ran = |id: &str, label: &str| {
+            let spec = super::Spec::parse(id.strip_prefix("__fault.")?)?;
+            Some((spec.class.name, spec.value) == ("pollute", label))
+        };
+        value.split('+').all(|label| facts.ran.iter().any(|id| ran(id, label) == Some(true)))
     }),
     Class::returns("position", Kind::Statistics, "fail.assert", "fails after more than N cases of its worker", judged)
         .takes("N", "3")

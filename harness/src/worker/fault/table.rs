@@ -1,7 +1,5 @@
 //! The table of fault classes, and how a class with its parameter is written.
 
-#![allow(dead_code, unused_imports, reason = "what reads the table lands with `selftest`")]
-
 use super::{device, host, process, protocol, resource, statistics};
 use crate::case::Case;
 use crate::crumb::CrumbWriter;

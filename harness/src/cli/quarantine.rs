@@ -1,0 +1,95 @@
+//! `quarantine list|add|rm`: the reviewed list of failures that do not gate.
+
+use super::args::{Args, usage};
+use super::{Failure, session};
+use crate::case::load;
+use crate::exit;
+use crate::flake::quarantine::{Entry, Quarantine, with_entry, without_entry};
+use crate::record::today;
+use std::fmt::Write;
+
+pub(super) fn quarantine(args: &Args) -> Result<u8, Failure> {
+    let operand = |at: usize| args.operands.get(at).map(String::as_str);
+    match (operand(0), operand(1)) {
+        (Some("list"), None) => list(args),
+        (Some("add"), Some(id)) => {
+            let q = &args.quarantine;
+            let [owner, issue, reason, until] = [&q.owner, &q.issue, &q.reason, &q.until].map(Clone::clone);
+            let entry = Entry { id: id.into(), owner, issue, reason, until };
+            check_id(args, &entry)?;
+            edit(args, &format!("{id} is in quarantine until {}", entry.until), |text, name| {
+                with_entry(text, &entry, name)
+            })
+        }
+        (Some("rm"), Some(id)) => {
+            edit(args, &format!("{id} is not in quarantine any more"), |text, name| without_entry(text, id, name))
+        }
+        _ => Err(usage(
+            "`quarantine` takes `list`, `add ID` or `rm ID`",
+            "add needs --owner, --issue, --reason and --until YYYY-MM-DD",
+        )),
+    }
+}
+
+fn list(args: &Args) -> Result<u8, Failure> {
+    let quarantine = session::read_quarantine(args)?;
+    let ids = ids(args);
+    let today = today();
+    let mut text = String::new();
+    for entry in &quarantine.entries {
+        let count = ids.iter().filter(|id| entry.matches(id)).count();
+        let state = match (count, entry.expired(&today)) {
+            (0, _) => ", names no case".to_string(),
+            (_, true) => format!(", {count} cases, EXPIRED"),
+            (_, false) => format!(", {count} cases"),
+        };
+        let Entry { id, owner, issue, reason, until } = entry;
+        let _ = writeln!(text, "{id}  until {until}{state}\n  {reason} ({owner}, {issue})");
+    }
+    let _ = writeln!(text, "{} in quarantine", quarantine.entries.len());
+    super::print(&text);
+    Ok(exit::OK)
+}
+
+/// Ids on the simulator and on GPUs.
+fn ids(args: &Args) -> Vec<String> {
+    use crate::case::Target;
+    let of = |target| load(&session::cases_dir(args), target).cases.into_iter().map(|case| case.id);
+    let mut ids: Vec<String> = of(Target::Sim).chain(of(Target::Cuda)).collect();
+    ids.sort();
+    ids.dedup();
+    ids
+}
+
+fn check_id(args: &Args, entry: &Entry) -> Result<(), Failure> {
+    let ids = ids(args);
+    let one = Quarantine { entries: vec![entry.clone()] };
+    match one.idle(ids.iter().map(String::as_str)).is_empty() {
+        true => Ok(()),
+        false => {
+            let note = crate::case::suggest(&entry.id, ids.iter().map(String::as_str));
+            Err(usage(format!("no case is `{}`", crate::escape::short(&entry.id)), note))
+        }
+    }
+}
+
+/// Changes the file in one step; readers see the old text or the new one.
+fn edit(
+    args: &Args,
+    done: &str,
+    change: impl FnOnce(&str, &str) -> Result<String, Box<engine::diag::Diagnostic>>,
+) -> Result<u8, Failure> {
+    let path = session::quarantine_path(args);
+    let name = crate::escape::path(&path);
+    let failed =
+        |error: std::io::Error| Failure::new(exit::BAD_CASES, format!("error: {name} cannot be changed: {error}"));
+    let old = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        other => other.map_err(failed)?,
+    };
+    let new = change(&old, &name).map_err(|diagnostic| Failure::diagnostic(exit::BAD_CASES, &diagnostic))?;
+    let fresh = path.with_extension(format!("tmp{}", std::process::id()));
+    std::fs::write(&fresh, new).and_then(|()| std::fs::rename(&fresh, &path)).map_err(failed)?;
+    super::print(&format!("{done}: {name}\n"));
+    Ok(exit::OK)
+}

@@ -1,0 +1,71 @@
+//! `report`: recorded runs in forms for other tools, and for a job's summary.
+
+use super::args::{Args, Form};
+use super::{Failure, runs};
+use crate::exit;
+use crate::record::{Recorded, RunInfo, export};
+use crate::report::{junit, markdown, repro, trace};
+use std::io;
+use std::path::Path;
+
+pub(super) fn report(args: &Args) -> Result<u8, Failure> {
+    let form = args.records.form.unwrap_or(Form::Md);
+    let words = if args.operands.is_empty() { vec!["latest".to_string()] } else { args.operands.clone() };
+    let infos = words.iter().map(|word| runs::find(args, word)).collect::<Result<Vec<RunInfo>, _>>()?;
+    let mut text = Vec::new();
+    if form == Form::Jsonl {
+        for info in &infos {
+            let told = export::jsonl(&info.id, &info.dir.join("events.jsonl"), &mut text);
+            told.map_err(|error| runs::not_written(&info.dir, &error))?;
+        }
+    } else {
+        let loaded = infos.iter().map(runs::load).collect::<Result<Vec<Recorded>, _>>()?;
+        text = render(form, &infos, &loaded).map_err(|error| runs::not_written(Path::new("report"), &error))?;
+    }
+    let text = String::from_utf8_lossy(&text);
+    if args.records.github {
+        summarise(&text).map_err(|(path, error)| runs::not_written(path.as_ref(), &error))?;
+    }
+    runs::deliver(args, &text)?;
+    Ok(exit::OK)
+}
+
+/// Several runs are one report where the form has room for them: shards of one job.
+fn render(form: Form, infos: &[RunInfo], loaded: &[Recorded]) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    match form {
+        Form::Csv => export::csv(infos.iter().map(|info| info.id.as_str()).zip(loaded), &mut out)?,
+        Form::Md => loaded.iter().for_each(|run| out.extend(markdown(run, |id| again(run, id)).into_bytes())),
+        _ => {
+            let joined;
+            let run = match loaded {
+                [one] => one,
+                many => {
+                    joined = Recorded::join(many);
+                    &joined
+                }
+            };
+            out = if form == Form::Junit { junit(run) } else { trace(run) }.into_bytes();
+        }
+    }
+    Ok(out)
+}
+
+/// The command that repeats a case, as far as the header tells.
+pub(super) fn again(run: &Recorded, id: &str) -> String {
+    let seed = run.header["seed"].as_u64().filter(|seed| *seed != 0);
+    let device = run.header["again"].as_str().unwrap_or_default();
+    let mode = run.header["mode"].as_str().unwrap_or("run");
+    repro(mode, id, &format!("{device}{}", seed.map_or(String::new(), |seed| format!(" --seed {seed}"))))
+}
+
+/// Appends to the file that a job on GitHub shows on its page.
+pub(super) fn summarise(text: &str) -> Result<(), (String, io::Error)> {
+    let path = std::env::var("GITHUB_STEP_SUMMARY").unwrap_or_default();
+    if path.is_empty() {
+        let error = io::Error::other("--github needs GITHUB_STEP_SUMMARY to name a file");
+        return Err(("the summary".into(), error));
+    }
+    let file = std::fs::File::options().create(true).append(true).open(&path);
+    file.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes())).map_err(|error| (path, error))
+}

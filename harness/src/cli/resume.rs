@@ -1,0 +1,66 @@
+//! `resume`: goes on with a run that was killed or stopped. The same cases under
+//! the same options and seed; what has its verdict is not run again.
+
+use super::args::{Args, Parsed, parse_recorded};
+use super::{Failure, run, runs, session};
+use crate::exit;
+use crate::record::{Layout, Resumed, RunInfo};
+use engine::diag::{Diagnostic, code};
+use std::path::{Path, PathBuf};
+
+pub(super) fn resume(args: &Args) -> Result<u8, Failure> {
+    let info = match args.operand() {
+        Some(word) => runs::find(args, word)?,
+        None => newest_open(&runs::layout(args)?)?,
+    };
+    let resumed = Resumed::read(&info).map_err(|why| refused(&info.id, &why, None))?;
+    let Ok(Parsed::Args(mut again)) = parse_recorded(&resumed.argv, &resumed.from_env) else {
+        return Err(refused(&info.id, "its command line is of another version", Some(&resumed)));
+    };
+    let results = absolute(&session::results_dir(args));
+    if let Some(cwd) = &resumed.cwd
+        && std::env::set_current_dir(cwd).is_err()
+    {
+        return Err(refused(&info.id, &format!("it ran in {cwd}, which is not there"), Some(&resumed)));
+    }
+    again.output.results = Some(results);
+    let given = &args.records;
+    again.records.form = given.form;
+    again.records.color = given.color;
+    again.records.junit = given.junit.as_deref().map(absolute).or(again.records.junit.take());
+    again.records.github |= given.github;
+    again.records.run_id = given.run_id.clone();
+    run::resume(&again, resumed)
+}
+
+/// A path that still means the same in another folder.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// The last run that has no end, or was stopped before its end.
+fn newest_open(layout: &Layout) -> Result<RunInfo, Failure> {
+    let all = layout.list().unwrap_or_default();
+    // One that another run went on with is done; one without a header had not begun.
+    let resumed = |run: &RunInfo| all.iter().any(|later| later.header["resumes"] == run.id.as_str());
+    let open = all.iter().rev().find(|run| run.is_open() && run.header["argv"].is_array() && !resumed(run));
+    open.cloned().ok_or_else(|| {
+        let message =
+            format!("none of the {} runs in {} is open: killed or stopped", all.len(), layout.root().display());
+        let diagnostic = Diagnostic::user(code::NOT_RESUMED, message).note("`harness store list` shows them");
+        Failure::diagnostic(exit::BAD_RUN, &diagnostic)
+    })
+}
+
+/// Why a run is not gone on with, and the way to run the same anew.
+pub(super) fn refused(id: &str, why: &str, resumed: Option<&Resumed>) -> Failure {
+    let mut diagnostic = Diagnostic::user(code::NOT_RESUMED, format!("{id} cannot be gone on with: {why}"));
+    if let Some(resumed) = resumed {
+        let words: Vec<String> = resumed.argv.iter().map(|word| crate::report::quoted(word)).collect();
+        diagnostic = diagnostic.note(format!("all of it anew: harness {}", words.join(" ")));
+        if let Some(sha) = &resumed.git_sha {
+            diagnostic = diagnostic.note(format!("it ran on commit {sha}"));
+        }
+    }
+    Failure::diagnostic(exit::BAD_RUN, &diagnostic)
+}

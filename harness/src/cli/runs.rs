@@ -1,0 +1,75 @@
+//! What commands on records share: the store, runs by name, and where text goes.
+
+use super::args::{Args, Form};
+use super::{Failure, print, session};
+use crate::exit;
+use crate::record::{Layout, Recorded, RunInfo};
+use crate::report::{Format, Progress};
+use engine::diag::{Diagnostic, code};
+use std::io;
+use std::path::Path;
+
+/// The results folder.
+pub(super) fn layout(args: &Args) -> Result<Layout, Failure> {
+    let root = session::results_dir(args);
+    Layout::open(&root).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => no_run(&format!("{} is no folder of records", root.display()), "no FORMAT is in it"),
+        _ => Failure::diagnostic(
+            exit::BAD_RUN,
+            &Diagnostic::user(code::RESULTS, error.to_string()).note("read it with the version that wrote it"),
+        ),
+    })
+}
+
+/// A run of the store, or one that is named by its folder.
+pub(super) fn find(args: &Args, word: &str) -> Result<RunInfo, Failure> {
+    let path = Path::new(word);
+    if word.contains('/') && path.join("events.jsonl").is_file() {
+        return RunInfo::look(path).map_err(|error| no_run(word, &error.to_string()));
+    }
+    layout(args)?.find(word).map_err(|why| no_run(&format!("there is no run `{}`", crate::escape::short(word)), &why))
+}
+
+/// Reads a run; a damaged one is read as far as it goes.
+pub(super) fn load(info: &RunInfo) -> Result<Recorded, Failure> {
+    info.load().map_err(|error| {
+        let diagnostic = Diagnostic::user(code::NO_RUN, format!("the run {} cannot be read: {error}", info.id));
+        Failure::diagnostic(exit::BAD_RUN, &diagnostic.note("`harness store repair` says what can be mended"))
+    })
+}
+
+fn no_run(message: &str, note: &str) -> Failure {
+    let diagnostic = Diagnostic::user(code::NO_RUN, message).note(note).note("`harness store list` shows the runs");
+    Failure::diagnostic(exit::BAD_RUN, &diagnostic)
+}
+
+/// The view of a command that runs cases.
+pub(super) fn progress(args: &Args, total: usize, labels: Vec<String>) -> Progress {
+    let format = match args.records.form {
+        Some(Form::Bar) => Format::Bar,
+        Some(Form::Plain) => Format::Plain,
+        Some(Form::Jsonl) => Format::Jsonl,
+        _ => Format::Auto,
+    };
+    Progress::new(format, args.records.color, total, labels)
+}
+
+/// Prints a text, or writes it where `--output` says.
+pub(super) fn deliver(args: &Args, text: &str) -> Result<(), Failure> {
+    match &args.import.output {
+        None => print(text),
+        Some(path) => std::fs::write(path, text).map_err(|error| not_written(path, &error))?,
+    }
+    Ok(())
+}
+
+pub(super) fn not_written(path: &Path, error: &io::Error) -> Failure {
+    let diagnostic = Diagnostic::user(code::RESULTS, format!("{} cannot be written: {error}", path.display()));
+    Failure::diagnostic(exit::NO_RECORD, &diagnostic.note("name another place with --output"))
+}
+
+/// Columns of the terminal, or of a page where there is none.
+pub(super) fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20).unwrap_or(120)
+}

@@ -1,0 +1,151 @@
+//! `selftest`: commits every fault that the device can have, among innocent
+//! cases, through the real dispatcher with real workers, and compares what the
+//! harness says with what the table of faults expects.
+//!
+//! Output: the rows that differ, the total line, records of kind `selftest` below
+//! `results/selftest`. Ends with 0 only if every fault was detected, named and
+//! charged rightly, and no other case's result was lost or changed.
+
+mod matrix;
+mod schedule;
+mod source;
+
+use super::args::{Args, DeviceArg};
+use super::{Failure, devices, session};
+use crate::case::{Case, Target, read_text};
+use crate::dispatch::{self, Isolation, RunPlan, SlotSpec};
+use crate::exit;
+use crate::proto::{DeviceSpec, Knobs, Mode};
+use crate::record::{Provenance, RunStore};
+use crate::units::show_seconds;
+use crate::worker::fault::{self, Class, Place};
+use engine::diag::Diagnostic;
+use serde_json::json;
+use source::Faults;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A limit that `oom` reaches without taking the machine's memory.
+const MEMORY: u64 = 4 << 30;
+/// CUDA's own private mappings count too.
+const MEMORY_BESIDE_CUDA: u64 = 32 << 30;
+/// Workers without a GPU: two on each device, since some faults need company.
+const SHARING: usize = 2;
+const GRACE: Duration = Duration::from_millis(200);
+
+/// Cases that are run between the faults and must stay as they are.
+const INNOCENT: &str = include_str!("innocent.fuse");
+
+pub(super) fn selftest(args: &Args) -> Result<u8, Failure> {
+    let started = Instant::now();
+    let mut args = args.clone();
+    if args.devices.device == DeviceArg::Auto {
+        args.devices.device = DeviceArg::Sim(1);
+    }
+    let on_gpu = matches!(args.devices.device, DeviceArg::Gpus(_));
+    if !on_gpu {
+        args.devices.jobs.get_or_insert(SHARING);
+    }
+    let devices = devices::resolve(&args)?;
+    let (wanted, impossible) = possible(&devices.slots);
+    let innocent = innocent(devices.target)?;
+    let repeats = args.repeat.count.map_or(1, |count| count as u32);
+    let units = schedule::units(&wanted, &innocent, repeats, args.repeat.seed);
+    let header = json!({
+        "argv": args.argv,
+        "provenance": Provenance::gather(),
+        "mode": "selftest",
+        "seed": args.repeat.seed,
+        "repeats": repeats,
+        "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
+    });
+    let mut store = RunStore::create(&session::results_dir(&args).join("selftest"), &header);
+    let memory = args.isolation.memory.unwrap_or(if on_gpu { MEMORY_BESIDE_CUDA } else { MEMORY });
+    let nvml = devices.nvml.clone();
+    let plan = RunPlan { memory: Some(memory), nvml, ..plan(&args, devices.slots, &store) };
+    for note in &devices.notes {
+        super::print(&format!("{note}\n"));
+    }
+    let source = Faults::new(units, &plan, args.repeat.seed);
+    dispatch::run(&plan, &source, &mut |event| source.event(event));
+    let rows = source.rows();
+    let total = matrix::Total::of(&rows, repeats);
+    for row in &rows {
+        store.append("selftest", &row.record());
+    }
+    for (name, why) in &impossible {
+        store.append("selftest", &json!({ "class": name, "not_run": why }));
+    }
+    let stopped = plan.stop.load(std::sync::atomic::Ordering::Relaxed);
+    let code = match stopped {
+        0 if total.is_perfect() => exit::OK,
+        0 => exit::FAILED,
+        signal => exit::SIGNAL_BASE + signal as u8,
+    };
+    let elapsed = started.elapsed().as_nanos() as u64;
+    let status = if stopped == 0 { "complete" } else { "aborted" };
+    store.finish(status, &json!({ "total": total, "exit_code": code, "elapsed_ns": elapsed }));
+    fault::tidy();
+    let mut text = matrix::text(&rows);
+    for (name, why) in &impossible {
+        text.push_str(&format!("not run: {name}: {why}\n"));
+    }
+    if let Some(error) = store.error() {
+        text.push_str(&format!("the record is not complete: {error}\n"));
+    } else {
+        text.push_str(&format!("record {}\n", store.dir().display()));
+    }
+    text.push_str(&format!("{total} in {}\n", show_seconds(elapsed)));
+    super::print(&text);
+    Ok(code)
+}
+
+/// The classes that these slots can have, and those that they cannot, with reasons.
+fn possible(slots: &[SlotSpec]) -> (Vec<&'static Class>, Vec<(&'static str, String)>) {
+    let (mut wanted, mut impossible) = (Vec::new(), Vec::new());
+    let device = slots.first().map(|slot| &slot.device);
+    for class in fault::classes() {
+        let elsewhere = match (class.place, device) {
+            (Place::Sim, Some(DeviceSpec::Sim { .. })) | (Place::Cuda, Some(DeviceSpec::Cuda { .. })) => None,
+            (Place::Any, _) => None,
+            (Place::Sim, _) => Some("needs the simulator (--sim 1)".to_string()),
+            (Place::Cuda, _) => Some("needs a GPU (--gpus 1)".to_string()),
+        };
+        match elsewhere.or_else(|| class.unavailable.and_then(|unavailable| unavailable())) {
+            None => wanted.push(class),
+            Some(why) => impossible.push((class.name, why)),
+        }
+    }
+    (wanted, impossible)
+}
+
+fn innocent(target: Target) -> Result<Vec<Arc<Case>>, Failure> {
+    let (cases, errors) = read_text("innocent.fuse", INNOCENT, target);
+    match errors.first() {
+        None => Ok(cases.into_iter().map(Arc::new).collect()),
+        Some(error) => Err(Failure::diagnostic(
+            exit::BAD_CASES,
+            &Diagnostic::bug(format!("the built-in cases are malformed: {error}")),
+        )),
+    }
+}
+
+fn plan(args: &Args, slots: Vec<SlotSpec>, store: &RunStore) -> RunPlan {
+    RunPlan {
+        slots,
+        knobs: Knobs { compile_threads: args.isolation.compile_threads.unwrap_or(0), ..Knobs::default() },
+        default_timeout: Duration::from_secs(60),
+        forced_timeout: None,
+        phase_limits: Vec::new(),
+        grace: args.time.grace.unwrap_or(GRACE),
+        mode: Mode::Check,
+        bless: false,
+        isolation: Isolation::Worker,
+        recycle: None,
+        memory: None,
+        worker_exe: "/proc/self/exe".into(),
+        work_dir: store.work_dir(),
+        stop: super::run::stop_flag(),
+        nvml: None,
+    }
+}

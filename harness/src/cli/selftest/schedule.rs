@@ -1,0 +1,127 @@
+//! In which order faults and innocent cases are run: units of jobs that one slot
+//! runs one after the other, shuffled by a seed.
+
+use crate::case::Case;
+use crate::dispatch::Job;
+use crate::worker::fault::{Class, Spec};
+use crate::worker::mix;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A job and the class of fault that it commits, if any.
+#[derive(Clone)]
+pub(super) struct Planned {
+    pub(super) job: Job,
+    pub(super) class: Option<&'static Class>,
+    /// The class's parameter.
+    pub(super) value: String,
+}
+
+/// Jobs that one slot runs one after the other.
+pub(super) type Unit = VecDeque<Planned>;
+
+/// Innocent cases between two faults, on average.
+const COMPANY: usize = 1;
+/// More cases than after which `position` fails.
+const WARM: usize = 5;
+
+/// All units of all repeats.
+pub(super) fn units(classes: &[&'static Class], innocent: &[Arc<Case>], repeats: u32, seed: u64) -> Vec<Unit> {
+    let mut all = Vec::new();
+    for repeat in 0..repeats {
+        let mut units = one_repeat(classes, innocent, repeat, seed);
+        shuffle(&mut units, mix(seed ^ mix(u64::from(repeat))));
+        all.extend(units);
+    }
+    all
+}
+
+fn one_repeat(classes: &[&'static Class], innocent: &[Arc<Case>], repeat: u32, seed: u64) -> Vec<Unit> {
+    let mut next = repeat as usize;
+    let mut clean = || {
+        next += 1;
+        let case = innocent[next % innocent.len()].clone();
+        Planned { job: Job { repeat, ..Job::new(case, seed) }, class: None, value: String::new() }
+    };
+    let fault = |text: &str| {
+        let spec = Spec::parse(text)?;
+        let job = Job { repeat, ..Job::new(Arc::new(Spec::case(text)?), seed) };
+        Some(Planned { job, class: Some(spec.class), value: spec.value.into() })
+    };
+    let mut units = Vec::new();
+    let mut add = |jobs: Vec<Option<Planned>>| units.push(jobs.into_iter().flatten().collect::<Unit>());
+    for class in classes {
+        let spec = class.spec();
+        match class.name {
+            // Once where it must fail, once where it must not.
+            "victim" => {
+                let label = class.sample;
+                add(vec![fault(&format!("pollute={label}")), Some(clean()), fault(&spec)]);
+                let alone = fault(&spec).map(|mut planned| {
+                    planned.job.fresh = true;
+                    planned
+                });
+                add(vec![alone]);
+            }
+            "pollute" => {}
+            "position" => {
+                let warm = (0..WARM).map(|_| Some(clean()));
+                add(warm.chain([fault(&spec)]).collect());
+                add(vec![fault(&spec)]);
+            }
+            // Told when the worker ends, so it must end right after its case.
+            "exit-crash" | "exit-hang" => {
+                add(vec![fault(&spec).map(|mut planned| {
+                    planned.job.alone = true;
+                    planned
+                })]);
+            }
+            _ => add(vec![fault(&spec), Some(clean())]),
+        }
+        (0..COMPANY).for_each(|_| add(vec![Some(clean())]));
+    }
+    units
+}
+
+fn shuffle<T>(items: &mut [T], seed: u64) {
+    let mut state = seed;
+    for i in (1..items.len()).rev() {
+        state = mix(state);
+        items.swap(i, (state % (i as u64 + 1)) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::fault::classes;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn every_class_is_run_in_every_repeat() {
+        let all: Vec<&'static Class> = classes().collect();
+        let innocent = [Arc::new(Case { id: "Innocent.a".into(), ..Case::default() })];
+        let units = units(&all, &innocent, 3, 7);
+        let mut counts: BTreeMap<(&str, u32), usize> = BTreeMap::new();
+        let mut clean = 0;
+        for planned in units.iter().flatten() {
+            match planned.class {
+                Some(class) => *counts.entry((class.name, planned.job.repeat)).or_default() += 1,
+                None => clean += 1,
+            }
+        }
+        for class in &all {
+            for repeat in 0..3 {
+                assert!(counts.contains_key(&(class.name, repeat)), "{} in {repeat}", class.name);
+            }
+        }
+        assert!(clean >= 3 * all.len());
+        // Another seed is another order.
+        let order = |seed| {
+            let units = super::units(&all, &innocent, 1, seed);
+            units.iter().flatten().map(|planned| planned.job.case.id.clone()).collect::<Vec<_>>()
+        };
+        assert_ne!(order(1), order(2));
+        assert_eq!(order(1), order(1));
+    }
+}

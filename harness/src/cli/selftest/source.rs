@@ -1,0 +1,167 @@
+//! Gives the units to the slots, and keeps the account of what came of each job.
+
+use super::matrix::{Found, Row};
+use super::schedule::{Planned, Unit};
+use crate::dispatch::{CaseResult, Event, Job, RunPlan, Settled, Source, Take};
+use crate::worker::fault::{Class, Facts};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Reasons for which a worker ends that say nothing about its last case.
+const ORDINARY: [&str; 4] = [
+    "nothing is left to run",
+    "the next case needs a fresh worker",
+    "the case was to run alone",
+    "its device must prove itself",
+];
+
+/// The source of a self-test.
+pub(super) struct Faults {
+    state: Mutex<State>,
+    sharers: Vec<u32>,
+    seed: u64,
+}
+
+struct State {
+    units: VecDeque<Unit>,
+    /// What is left of each slot's unit.
+    at_hand: Vec<Unit>,
+    running: Vec<Option<Planned>>,
+    results: Vec<Entry>,
+    /// Of each worker: its entries in the order in which they ended.
+    workers: BTreeMap<String, Vec<usize>>,
+    /// Checksums of the outputs of innocent cases, by id.
+    outputs: BTreeMap<String, u32>,
+    planned: usize,
+}
+
+struct Entry {
+    class: Option<&'static Class>,
+    case_id: String,
+    expected: String,
+    found: Found,
+}
+
+impl Faults {
+    pub(super) fn new(units: Vec<Unit>, plan: &RunPlan, seed: u64) -> Self {
+        let slots = plan.slots.len();
+        let planned = units.iter().map(VecDeque::len).sum();
+        let state = State {
+            units: units.into(),
+            at_hand: vec![Unit::new(); slots],
+            running: vec![None; slots],
+            results: Vec::new(),
+            workers: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+            planned,
+        };
+        let same = |slot: usize| plan.slots.iter().filter(|other| other.device == plan.slots[slot].device).count();
+        let sharers = (0..slots).map(|slot| same(slot) as u32).collect();
+        Self { state: Mutex::new(state), sharers, seed }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the table expects of this attempt.
+    fn expected(&self, state: &State, planned: &Planned, result: &CaseResult) -> String {
+        let Some(class) = planned.class else { return "pass".into() };
+        let before = state.workers.get(&result.worker).into_iter().flatten();
+        let facts = Facts {
+            seed: self.seed,
+            case_id: result.case.id.clone(),
+            attempt: result.attempt,
+            repeat: result.repeat,
+            position: result.position,
+            ran: before.map(|entry| state.results[*entry].case_id.clone()).collect(),
+            sharers: self.sharers.get(result.slot).copied().unwrap_or(1),
+        };
+        match class.fails {
+            Some(fails) if !fails(&facts, &planned.value) => "pass".into(),
+            _ => Found::name(class.expected, &[class.told]),
+        }
+    }
+
+    /// Hears of workers that end.
+    pub(super) fn event(&self, event: Event) {
+        let Event::Ended { worker, reason, farewell, .. } = event else { return };
+        let mut state = self.lock();
+        let Some(last) = state.workers.get(&worker).and_then(|entries| entries.last().copied()) else { return };
+        let entry = &mut state.results[last];
+        entry.found.replaced = !ORDINARY.contains(&reason.as_str());
+        entry.found.told.extend(farewell.leaks.iter().map(|leak| leak.name.clone()));
+        if let Some(crash) = farewell.crash {
+            let (outcome, death) = *crash;
+            entry.found.told.push(outcome.outcome);
+            entry.found.right_case &= death.prior_cases.last() == Some(&entry.case_id);
+            entry.found.detail = outcome.detail;
+        }
+    }
+
+    /// One row for each class, one for all innocent cases.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let state = self.lock();
+        let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+        for entry in &state.results {
+            let name = entry.class.map_or("innocent", |class| class.name);
+            let row = rows.entry(name).or_insert_with(|| Row::new(name, entry.class));
+            row.add(&entry.expected, &entry.found);
+        }
+        let lost = state.planned - state.results.len().min(state.planned);
+        let mut rows: Vec<Row> = rows.into_values().collect();
+        rows.extend((lost > 0).then(|| Row::lost(lost)));
+        rows
+    }
+}
+
+impl Source for Faults {
+    fn take(&self, slot: usize) -> Take {
+        let mut state = self.lock();
+        if state.at_hand[slot].is_empty() {
+            state.at_hand[slot] = state.units.pop_front().unwrap_or_default();
+        }
+        let Some(planned) = state.at_hand[slot].pop_front() else { return Take::Done };
+        let job = planned.job.clone();
+        state.running[slot] = Some(planned);
+        Take::Job(Box::new(job))
+    }
+
+    fn settle(&self, _: &Job, result: &mut CaseResult) -> Settled {
+        let mut state = self.lock();
+        let Some(planned) = state.running.get_mut(result.slot).and_then(Option::take) else { return Settled::Noted };
+        let expected = self.expected(&state, &planned, result);
+        let phase = planned.class.map_or("", |class| class.phase);
+        let mut found = Found::of(result, phase);
+        if let (None, Some(crc)) = (planned.class, result.outcome.out_crc) {
+            let first = *state.outputs.entry(result.case.id.clone()).or_insert(crc);
+            found.changed = first != crc;
+        }
+        let index = state.results.len();
+        let case_id = result.case.id.clone();
+        state.results.push(Entry { class: planned.class, case_id, expected, found });
+        state.workers.entry(result.worker.clone()).or_default().push(index);
+        Settled::Noted
+    }
+
+    fn put_back(&self, job: Job) {
+        let mut state = self.lock();
+        let of = |planned: &Option<Planned>| {
+            planned.as_ref().is_some_and(|p| p.job.case.id == job.case.id && p.job.repeat == job.repeat)
+        };
+        let Some(slot) = state.running.iter().position(of) else { return };
+        if let Some(mut planned) = state.running[slot].take() {
+            planned.job = job;
+            state.at_hand[slot].push_front(planned);
+        }
+    }
+
+    fn leave(&self, slot: usize) {
+        // What this slot leaves, another one takes.
+        let mut state = self.lock();
+        let rest = std::mem::take(&mut state.at_hand[slot]);
+        if !rest.is_empty() {
+            state.units.push_front(rest);
+        }
+    }
+}

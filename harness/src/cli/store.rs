@@ -1,0 +1,293 @@
+//! `store`: looks at, mends, thins out, copies and unites recorded runs.
+
+use super::args::{Args, Form, usage};
+use super::{Failure, print, runs, session};
+use crate::case::suggest;
+use crate::exit;
+use crate::record::prune::{self, Limits};
+use crate::record::{Layout, Recorded, RunInfo, State, export, merge, rebuild, repair};
+use crate::report::{cut, shorten, width};
+use crate::units::{show_bytes, show_seconds};
+use engine::diag::{Diagnostic, code};
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+const WORDS: [&str; 7] = ["list", "info", "verify", "repair", "prune", "export", "merge"];
+
+pub(super) fn store(args: &Args) -> Result<u8, Failure> {
+    let (word, rest) = args.operands.split_first().map_or(("", &[][..]), |(word, rest)| (word.as_str(), rest));
+    if !matches!(word, "info" | "export" | "merge") && !rest.is_empty() {
+        return Err(usage(format!("`store {word}` takes no names"), "it works on the whole folder of records"));
+    }
+    match word {
+        "list" => list(&runs::layout(args)?),
+        "info" => info(args, rest),
+        "verify" => verify(&runs::layout(args)?),
+        "repair" => mend(&runs::layout(args)?, args.records.dry_run),
+        "prune" => thin_out(args, &runs::layout(args)?),
+        "export" => copy_out(args, rest),
+        "merge" => unite(args, rest),
+        _ => Err(usage(
+            format!("`store` does not know `{}`", crate::escape::short(word)),
+            suggest(word, WORDS.into_iter()),
+        )),
+    }
+}
+
+/// An error of the file system while the store is read or changed.
+fn failed(layout: &Layout, error: &io::Error) -> Failure {
+    let message = format!("{}: {error}", layout.root().display());
+    Failure::diagnostic(exit::NO_RECORD, &Diagnostic::user(code::RESULTS, message))
+}
+
+fn list(layout: &Layout) -> Result<u8, Failure> {
+    let all = layout.list().map_err(|error| failed(layout, &error))?;
+    let (latest, columns) = (layout.latest(), runs::columns());
+    let id_width = all.iter().map(|run| width(&run.id)).max().unwrap_or(3).min(44).max(3);
+    let mut text = format!("{:id_width$}  {:10}  {:19}  {:>8}  counts\n", "run", "state", "started", "size");
+    for run in &all {
+        let counts = counts_text(&run.header["summary"]["counts"]);
+        let mark = if latest.as_deref() == Some(&run.id) { " (latest)" } else { "" };
+        let started = run.started().replace('T', " ").replace('Z', "");
+        let id = shorten(&run.id, id_width);
+        let line = format!(
+            "{id:id_width$}  {:10}  {:19}  {:>8}  {counts}{mark}",
+            run.state.name(),
+            cut(&crate::escape::escape(&started, ""), 19),
+            show_bytes(run.bytes)
+        );
+        text.push_str(&format!("{}\n", cut(&line, columns)));
+    }
+    let total: u64 = all.iter().map(|run| run.bytes).sum();
+    text.push_str(&format!("{} runs, {}\n", all.len(), show_bytes(total)));
+    print(&text);
+    Ok(exit::OK)
+}
+
+fn counts_text(counts: &serde_json::Value) -> String {
+    let counts = counts.as_object().into_iter().flatten();
+    let parts: Vec<String> = counts.map(|(name, n)| format!("{n} {}", crate::escape::short(name))).collect();
+    if parts.is_empty() { "-".into() } else { parts.join(", ") }
+}
+
+fn info(args: &Args, words: &[String]) -> Result<u8, Failure> {
+    let words = if words.is_empty() { vec!["latest".to_string()] } else { words.to_vec() };
+    for word in words {
+        let info = runs::find(args, &word)?;
+        let run = runs::load(&info)?;
+        print(&info_text(&info, &run));
+    }
+    Ok(exit::OK)
+}
+
+fn info_text(info: &RunInfo, run: &Recorded) -> String {
+    let header = &run.header;
+    let mut text = format!("{}\n", info.id);
+    let mut row = |name: &str, value: String| {
+        if !value.is_empty() && value != "null" {
+            text.push_str(&format!("  {name:10} {}\n", crate::escape::escape(&value, "")));
+        }
+    };
+    let own = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), String::from);
+    row("state", info.state.name().into());
+    row("folder", info.dir.display().to_string());
+    row("started", own(&header["started_utc"]));
+    row("ended", own(&header["ended_utc"]));
+    row("time", show_seconds(run.elapsed_ns()));
+    let words = header["argv"].as_array().map(Vec::as_slice).unwrap_or_default();
+    row("command", words.iter().map(|word| crate::report::quoted(&own(word))).collect::<Vec<_>>().join(" "));
+    row("device", run.device().unwrap_or_default());
+    row("seed", own(&header["seed"]));
+    row("commit", own(&header["provenance"]["git_sha"]));
+    row("host", own(&header["provenance"]["host"]));
+    row("resumes", own(&header["resumes"]));
+    let counts: Vec<String> = run.counts().iter().map(|(name, n)| format!("{n} {name}")).collect();
+    let open = run.selected.iter().filter(|id| !run.cases.contains_key(*id)).count();
+    row("cases", format!("{} of {} recorded: {}", run.cases.len(), run.cases.len() + open, counts.join(", ")));
+    row("records", run.health.records.to_string());
+    row("lost", lost_text(&run.health).unwrap_or_default());
+    row("not whole", own(&header["record_error"]));
+    row("size", show_bytes(info.bytes));
+    text
+}
+
+/// What is wrong with a log, in one line.
+fn lost_text(health: &crate::record::Health) -> Option<String> {
+    let mut parts = Vec::new();
+    if health.damaged > 0 {
+        parts.push(format!("{} damaged lines", health.damaged));
+    }
+    if health.missing > 0 {
+        parts.push(format!("{} records missing", health.missing));
+    }
+    if health.mended > 0 {
+        parts.push(format!("{} records lost before it was mended", health.mended));
+    }
+    if health.torn {
+        parts.push("the last line is torn".into());
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Reads everything; ends with a code of its own if something is wrong.
+fn verify(layout: &Layout) -> Result<u8, Failure> {
+    let (mut text, mut bad, mut records) = (String::new(), 0, 0);
+    let all = layout.list().map_err(|error| failed(layout, &error))?;
+    let mut tell = |text: &mut String, what: String| {
+        bad += 1;
+        text.push_str(&format!("{}\n", crate::escape::escape(&what, "")));
+    };
+    for info in &all {
+        let id = &info.id;
+        if info.state == State::Live {
+            text.push_str(&format!("{id}: a harness is writing it, not looked at\n"));
+            continue;
+        }
+        match info.load() {
+            Err(error) => tell(&mut text, format!("{id}: {error}")),
+            Ok(run) => {
+                records += run.health.records;
+                if !run.health.is_whole() || run.health.torn {
+                    tell(&mut text, format!("{id}: {}", lost_text(&run.health).unwrap_or_default()));
+                    for problem in run.health.problems.iter().take(5) {
+                        text.push_str(&format!("  {problem}\n"));
+                    }
+                }
+                if info.state == State::Killed {
+                    tell(&mut text, format!("{id}: was killed: {} cases are recorded", run.cases.len()));
+                }
+                if !info.headed {
+                    tell(&mut text, format!("{id}: run.json cannot be read"));
+                }
+            }
+        }
+    }
+    let wanted = repair::repair(layout, true).map_err(|error| failed(layout, &error))?;
+    for what in wanted.done.iter().filter(|what| !all.iter().any(|run| what.starts_with(&format!("{}:", run.id)))) {
+        tell(&mut text, what.clone());
+    }
+    text.push_str(&format!("{} runs, {records} records, {bad} problems\n", all.len()));
+    if bad > 0 {
+        text.push_str("`harness store repair` mends what can be mended; --dry-run says how\n");
+    }
+    print(&text);
+    Ok(if bad > 0 { exit::BAD_CASES } else { exit::OK })
+}
+
+fn mend(layout: &Layout, dry: bool) -> Result<u8, Failure> {
+    let report = repair::repair(layout, dry).map_err(|error| failed(layout, &error))?;
+    let mut text = String::new();
+    for line in &report.done {
+        text.push_str(&format!("{line}\n"));
+    }
+    for line in &report.left {
+        text.push_str(&format!("left as it is: {line}\n"));
+    }
+    let verb = if dry { "would be mended" } else { "mended" };
+    text.push_str(&format!("{} things {verb}, {} left\n", report.done.len(), report.left.len()));
+    print(&text);
+    Ok(if report.left.is_empty() { exit::OK } else { exit::BAD_CASES })
+}
+
+fn thin_out(args: &Args, layout: &Layout) -> Result<u8, Failure> {
+    let records = &args.records;
+    let limits = Limits { keep: records.keep, age: records.older_than, bytes: records.max_size };
+    if limits == Limits::default() {
+        return Err(usage("`store prune` needs a limit", "--keep N, --older-than 30d or --max-size 2GiB"));
+    }
+    let all = layout.list().map_err(|error| failed(layout, &error))?;
+    let victims = prune::plan(&all, layout.latest().as_deref(), limits, SystemTime::now());
+    let apply = records.yes && !records.dry_run;
+    let (mut text, mut freed, mut removed, mut kept) = (String::new(), 0, 0, 0);
+    for victim in &victims {
+        let line = format!("{}  {:>8}  {}", victim.run.id, show_bytes(victim.run.bytes), victim.why);
+        match if apply { prune::remove(layout, &victim.run) } else { Ok(()) } {
+            Ok(()) => {
+                (freed, removed) = (freed + victim.run.bytes, removed + 1);
+                text.push_str(&format!("{line}\n"));
+            }
+            Err(error) => {
+                kept += 1;
+                text.push_str(&format!("{line}: stays, {error}\n"));
+            }
+        }
+    }
+    let verb = if apply { "removed" } else { "would go (--yes removes them)" };
+    text.push_str(&format!("{removed} of {} runs {verb}, {}\n", all.len(), show_bytes(freed)));
+    print(&text);
+    Ok(if kept > 0 { exit::NO_RECORD } else { exit::OK })
+}
+
+fn copy_out(args: &Args, words: &[String]) -> Result<u8, Failure> {
+    let form = args.records.form.unwrap_or(Form::Csv);
+    let chosen = match words {
+        [] => runs::layout(args)?.list().map_err(|error| failed_at(&session::results_dir(args), &error))?,
+        words => words.iter().map(|word| runs::find(args, word)).collect::<Result<_, _>>()?,
+    };
+    if form == Form::Folder {
+        let Some(to) = &args.import.output else {
+            return Err(usage("a folder needs a place", "store export --format folder --output DIR"));
+        };
+        export::folder(&chosen, to).map_err(|error| runs::not_written(to, &error))?;
+        print(&format!("{} runs in {}; `harness store merge` reads it\n", chosen.len(), to.display()));
+        return Ok(exit::OK);
+    }
+    let mut out = Vec::new();
+    if form == Form::Jsonl {
+        for info in &chosen {
+            let told = export::jsonl(&info.id, &info.dir.join("events.jsonl"), &mut out);
+            told.map_err(|error| runs::not_written(&info.dir, &error))?;
+        }
+    } else {
+        let loaded = chosen.iter().map(runs::load).collect::<Result<Vec<Recorded>, _>>()?;
+        let ids = chosen.iter().map(|info| info.id.as_str());
+        export::csv(ids.zip(&loaded), &mut out).map_err(|error| runs::not_written(Path::new("export"), &error))?;
+    }
+    runs::deliver(args, &String::from_utf8_lossy(&out))?;
+    Ok(exit::OK)
+}
+
+fn failed_at(path: &Path, error: &io::Error) -> Failure {
+    let message = format!("{}: {error}", path.display());
+    Failure::diagnostic(exit::BAD_RUN, &Diagnostic::user(code::RESULTS, message))
+}
+
+fn unite(args: &Args, words: &[String]) -> Result<u8, Failure> {
+    if words.is_empty() {
+        return Err(usage("`store merge` needs folders", "store merge DIR...: results folders, or folders of runs"));
+    }
+    let root = session::results_dir(args);
+    let layout = Layout::claim(&root).map_err(|error| failed_at(&root, &error))?;
+    std::fs::create_dir_all(layout.runs()).map_err(|error| failed(&layout, &error))?;
+    let (mut text, mut counts, mut refused) = (String::new(), [0usize; 3], Vec::new());
+    for word in words {
+        let path = Path::new(word);
+        for run in merge::runs_at(path).map_err(|error| failed_at(path, &error))? {
+            let taken = merge::take(&layout, &run).map_err(|error| failed(&layout, &error))?;
+            let (index, what) = match taken {
+                merge::Merged::Copied => (0, "copied".to_string()),
+                merge::Merged::Grown => (1, "replaces a shorter record of itself".into()),
+                merge::Merged::Duplicate => (2, "is here already".into()),
+                merge::Merged::Refused(why) => {
+                    refused.push(format!("{} of {word}: {why}", run.id));
+                    continue;
+                }
+            };
+            counts[index] += 1;
+            text.push_str(&format!("{}: {what}\n", run.id));
+        }
+    }
+    let mended =
+        rebuild::mend(&layout, &crate::record::utc_stamp(true), false).map_err(|error| failed(&layout, &error))?;
+    let rows: usize = mended.iter().map(|table| table.added).sum();
+    let [copied, grown, here] = counts;
+    text.push_str(&format!("{copied} runs copied, {grown} replaced, {here} were here, {rows} rows of history added\n"));
+    print(&text);
+    if refused.is_empty() {
+        return Ok(exit::OK);
+    }
+    let diagnostic = Diagnostic::user(code::RUN_CONFLICT, format!("{} runs were not taken", refused.len()));
+    let diagnostic = refused.into_iter().fold(diagnostic, Diagnostic::note);
+    Err(Failure::diagnostic(exit::BAD_CASES, &diagnostic))
+}

@@ -1,0 +1,133 @@
+//! The end of a worker outside any case: what is told about it, and what it left.
+
+use super::Death;
+use crate::escape::escape;
+use crate::os::orphans;
+use crate::verdict::{Leak, Outcome};
+use serde_json::{Value, json};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// Generations of orphans that are looked for.
+const GENERATIONS: usize = 20;
+
+/// How a worker ended that owed no case.
+#[derive(Clone, Debug)]
+pub(super) enum Ending {
+    Exited(ExitStatus),
+    /// It did not end in this time and was killed.
+    Hung(Duration),
+    /// It broke the protocol and was killed.
+    Broke(String),
+}
+
+/// What is told about a worker when it has ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Farewell {
+    /// Its crash outside any case: `crash.teardown`.
+    pub(crate) crash: Option<Box<(Outcome, Death)>>,
+    /// Processes that outlived it.
+    pub(crate) leaks: Vec<Leak>,
+}
+
+impl Farewell {
+    /// What is recorded of it: kinds and fields.
+    pub(crate) fn records(&self, worker: &str) -> Vec<(&'static str, Value)> {
+        let crash = self.crash.iter().map(|crash| {
+            let (outcome, death) = &**crash;
+            let (name, detail) = (&outcome.outcome, &outcome.detail);
+            let fields =
+                json!({ "event": "crashed", "worker_id": worker, "outcome": name, "detail": detail, "death": death });
+            ("worker", fields)
+        });
+        let leaks = self.leaks.iter().map(|leak| ("leak", leak_fields(worker, None, leak)));
+        crash.chain(leaks).collect()
+    }
+
+    /// What is said of it.
+    pub(crate) fn lines(&self, worker: &str) -> Vec<String> {
+        let crash = self.crash.iter().map(|crash| format!("{}: {worker}: {}", crash.0.outcome, crash.0.detail));
+        let leak = |leak: &Leak| format!("{}: {worker} left {}", leak.name, escape(&leak.detail, ""));
+        crash.chain(self.leaks.iter().map(leak)).collect()
+    }
+}
+
+/// The fields of a leak's record.
+pub(crate) fn leak_fields(worker: &str, case_id: Option<&str>, leak: &Leak) -> Value {
+    json!({ "worker_id": worker, "case_id": case_id, "name": leak.name, "detail": leak.detail })
+}
+
+/// Whether that is to be told: an exit with code 0 is not.
+pub(super) fn crashed(ending: &Ending) -> bool {
+    !matches!(ending, Ending::Exited(status) if status.success())
+}
+
+/// Lets orphans of workers come to this process instead of to the system's first
+/// one, so that they can be found.
+pub(crate) fn adopt_orphans() {
+    let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
+}
+
+/// Kills and names the processes that a dead worker left: those of its process
+/// group or session, and those with its name in their environment. One that left
+/// both and cleared its environment is not found.
+pub(super) fn left_by(worker: u32, id: &str) -> Vec<Leak> {
+    let pid = worker as i32;
+    let meant = |child: &orphans::Child| {
+        child.pid != pid && (child.group == pid || child.session == pid || child.has_variable("HARNESS_WORKER", id))
+    };
+    let mut names = Vec::new();
+    for _ in 0..GENERATIONS {
+        let found = orphans::reap(meant);
+        if found.is_empty() {
+            break;
+        }
+        names.extend(found);
+        // The children of what was killed come here in a moment.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    names.sort();
+    names.dedup();
+    match names.is_empty() {
+        true => Vec::new(),
+        false => vec![Leak::new("leak.process", names.join(", "))],
+    }
+}
+
+/// How many processes the kernel has killed for want of memory: in this control
+/// group where it counts them, else on the machine.
+pub(super) fn oom_kills() -> u64 {
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.events").ok();
+    let counted = group.as_deref().and_then(count);
+    counted.or_else(|| count(&std::fs::read_to_string("/proc/vmstat").ok()?)).unwrap_or(0)
+}
+
+fn count(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kills_are_counted() {
+        assert_eq!(count("low 0\nhigh 0\nmax 3\noom 2\noom_kill 17\noom_group_kill 0\n"), Some(17));
+        assert_eq!(count("nr_free_pages 1\n"), None);
+    }
+
+    #[test]
+    fn a_process_of_another_group_is_found_by_its_environment() {
+        let mut command = std::process::Command::new("sleep");
+        let mut sleep = command.arg("60").env("HARNESS_WORKER", "test-w0").spawn().expect("starts");
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        let mut leaks = Vec::new();
+        // Between fork and exec it still has its parent's environment.
+        while leaks.is_empty() && std::time::Instant::now() < deadline {
+            assert_eq!(left_by(u32::MAX >> 1, "test-w1"), []);
+            leaks = left_by(u32::MAX >> 1, "test-w0");
+        }
+        assert_eq!(leaks, [Leak::new("leak.process", format!("sleep ({})", sleep.id()))]);
+        let _ = sleep.wait();
+    }
+}

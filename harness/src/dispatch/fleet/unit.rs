@@ -1,0 +1,114 @@
+//! One device: what is known of it, and what ran there lately.
+
+use super::super::SlotSpec;
+use super::super::health::Health;
+use super::super::turns::Turns;
+use crate::device::{Gpu, Ran, WINDOW};
+use crate::proto::DeviceSpec;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Cases kept for attribution after their end, and Xids.
+const KEPT: usize = 4096;
+
+/// A device.
+pub(super) struct Unit {
+    pub(super) label: String,
+    /// As it was when it was chosen.
+    pub(super) gpu: Option<Gpu>,
+    /// Whether it computes, so that a canary can sing.
+    pub(super) computes: bool,
+    pub(super) slots: usize,
+    pub(super) turns: Turns,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) health: Health,
+    pub(super) ran: VecDeque<Ran>,
+    /// Processes of this run by slot.
+    pub(super) own: BTreeMap<usize, u32>,
+    pub(super) last: Option<Gpu>,
+    pub(super) xids: VecDeque<Seen>,
+    /// When people were last told of a suspicion.
+    told_ns: Option<u64>,
+    asked: bool,
+}
+
+/// An Xid that a device reported.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) at_ns: u64,
+    pub(super) code: u64,
+}
+
+impl Unit {
+    /// The device of a slot, before any slot was counted.
+    pub(super) fn new(slot: &SlotSpec) -> Self {
+        Self {
+            label: slot.label.split('.').next().unwrap_or_default().to_string(),
+            gpu: slot.gpu.clone(),
+            computes: slot.device != DeviceSpec::Reference,
+            slots: 0,
+            turns: Turns::default(),
+            state: Mutex::new(State { last: slot.gpu.clone(), ..State::default() }),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn uuid(&self) -> Option<&str> {
+        self.gpu.as_ref().map(|gpu| gpu.uuid.as_str())
+    }
+
+    pub(super) fn is(&self, uuid: &str) -> bool {
+        self.gpu.as_ref().is_some_and(|gpu| gpu.uuid == uuid || gpu.parent.as_deref() == Some(uuid))
+    }
+}
+
+impl State {
+    /// Notes a case that begins, and forgets those that ended long ago.
+    pub(super) fn begin(&mut self, ran: Ran) {
+        let old = |kept: &Ran| kept.end_ns.is_some_and(|end| end + 3 * WINDOW < ran.start_ns);
+        while self.ran.len() >= KEPT || self.ran.front().is_some_and(old) {
+            self.ran.pop_front();
+        }
+        self.ran.push_back(ran);
+    }
+
+    pub(super) fn xid(&mut self, seen: Seen) {
+        if self.xids.len() >= KEPT {
+            self.xids.pop_front();
+        }
+        self.xids.push_back(seen);
+    }
+
+    /// Xids that came since a moment.
+    pub(super) fn xids_since(&self, start_ns: u64) -> Vec<u64> {
+        self.xids.iter().filter(|seen| seen.at_ns >= start_ns).map(|seen| seen.code).collect()
+    }
+
+    /// Whether people should hear of a suspicion: once a minute is enough, every
+    /// one is in the record.
+    pub(super) fn tells(&mut self, now_ns: u64) -> bool {
+        let tells = self.told_ns.is_none_or(|told| now_ns - told > 60_000_000_000);
+        if tells {
+            self.told_ns = Some(now_ns);
+            self.asked = true;
+        }
+        tells
+    }
+
+    /// Whether people heard of the suspicion that a canary answers: once for each.
+    pub(super) fn tells_answer(&mut self) -> bool {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// Processes of this run on the device.
+    pub(super) fn own(&self) -> Vec<u32> {
+        self.own.values().copied().collect()
+    }
+}

@@ -1,0 +1,350 @@
+//! The quarantine file: known failures that do not gate for the time being.
+//!
+//! `cases/quarantine.toml` is reviewed like code. Each entry names a case or a
+//! glob, an owner, an issue, a reason and a date:
+//!
+//! ```toml
+//! [[case]]
+//! id = "ResizeTest.Slice*"
+//! owner = "compiler"
+//! issue = "https://example.org/issues/12"
+//! reason = "fails in 3 % of runs under load"
+//! until = "2030-01-31"
+//! ```
+//!
+//! Its cases run as all others. One that fails is reported as quarantined and does
+//! not make the run fail; from the day after `until` it fails as
+//! `quarantine.expired`. One that passes is told. An entry that names no case is an
+//! error, so that nothing is left behind.
+
+use crate::escape::short;
+use crate::select::Filter;
+use crate::verdict::{Outcome, Verdict};
+use engine::diag::{Diagnostic, code};
+use serde::Deserialize;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Bytes of the file, and entries in it.
+const MAX_BYTES: u64 = 1 << 20;
+const MAX_ENTRIES: usize = 4096;
+
+/// What the file says of some cases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// An id, or a pattern with `*` and `?`.
+    pub(crate) id: String,
+    pub(crate) owner: String,
+    pub(crate) issue: String,
+    pub(crate) reason: String,
+    /// The last day on which it holds, `YYYY-MM-DD`.
+    pub(crate) until: String,
+}
+
+impl Entry {
+    /// Names of the fields in their order.
+    const FIELDS: [&str; 5] = ["id", "owner", "issue", "reason", "until"];
+
+    fn fields(&self) -> [&str; 5] {
+        [&self.id, &self.owner, &self.issue, &self.reason, &self.until]
+    }
+
+    /// What is wrong with it.
+    fn problem(&self) -> Option<String> {
+        for (name, value) in Self::FIELDS.iter().zip(self.fields()) {
+            if value.trim().is_empty() {
+                return Some(format!("`{name}` is missing"));
+            }
+            if value.chars().any(char::is_control) || value.len() > 1000 {
+                return Some(format!("`{name}` holds control characters or is too long"));
+            }
+        }
+        if !is_date(&self.until) {
+            return Some(format!("`until` must be a date such as 2030-01-31, not `{}`", short(&self.until)));
+        }
+        pattern(&self.id).is_none().then(|| format!("`{}` is no pattern of ids", short(&self.id)))
+    }
+
+    fn is_glob(&self) -> bool {
+        self.id.contains(['*', '?'])
+    }
+
+    pub(crate) fn matches(&self, id: &str) -> bool {
+        match self.is_glob() {
+            true => pattern(&self.id).is_some_and(|pattern| pattern.matches(id)),
+            false => self.id == id,
+        }
+    }
+
+    pub(crate) fn expired(&self, today: &str) -> bool {
+        today > self.until.as_str()
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::from("[[case]]\n");
+        for (name, value) in Self::FIELDS.iter().zip(self.fields()) {
+            let _ = writeln!(text, "{name} = {}", toml::Value::from(value));
+        }
+        text
+    }
+}
+
+/// One pattern of gtest's grammar; the characters that join patterns are no part of it.
+fn pattern(id: &str) -> Option<Filter> {
+    let joins = id.contains(':') || id.starts_with('-');
+    Filter::parse(id).ok().filter(|_| !joins)
+}
+
+/// A day that exists.
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let [year, month, day] = parts[..] else { return false };
+    let number = |part: &str, len: usize| match part.len() == len && part.bytes().all(|b| b.is_ascii_digit()) {
+        true => part.parse::<u32>().ok(),
+        false => None,
+    };
+    let (Some(year), Some(month), Some(day)) = (number(year, 4), number(month, 2), number(day, 2)) else {
+        return false;
+    };
+    let leap = year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let days = match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if leap => 29,
+        2 => 28,
+        1..=12 => 31,
+        _ => 0,
+    };
+    (1..=days).contains(&day)
+}
+
+/// The file's entries.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Quarantine {
+    pub(crate) entries: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    case: Vec<RawEntry>,
+}
+
+/// As written: what is missing is told by name, all at once.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEntry {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    owner: String,
+    #[serde(default)]
+    issue: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    until: String,
+}
+
+fn bad(message: impl Into<String>, note: impl Into<String>) -> Box<Diagnostic> {
+    Diagnostic::user(code::BAD_QUARANTINE, message).note(note)
+}
+
+impl Quarantine {
+    /// Reads the file; one that is not there is empty.
+    pub(crate) fn read(path: &Path) -> Result<Self, Box<Diagnostic>> {
+        let shown = crate::escape::path(path);
+        let fail =
+            |error: std::io::Error| bad(format!("{shown} cannot be read: {error}"), "it is TOML with [[case]] tables");
+        match std::fs::metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(fail(error)),
+            Ok(meta) if meta.len() > MAX_BYTES => {
+                return Err(bad(format!("{shown} is larger than 1 MiB"), "take out old entries"));
+            }
+            Ok(_) => {}
+        }
+        let text = std::fs::read_to_string(path).map_err(fail)?;
+        Self::parse(&text, &shown)
+    }
+
+    fn parse(text: &str, name: &str) -> Result<Self, Box<Diagnostic>> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+            bad(format!("{name}:{line}: {}", error.message()), "[[case]] with id, owner, issue, reason, until")
+        })?;
+        if file.case.len() > MAX_ENTRIES {
+            return Err(bad(format!("{name} holds more than {MAX_ENTRIES} entries"), "a glob covers many cases"));
+        }
+        let entry = |RawEntry { id, owner, issue, reason, until }| Entry { id, owner, issue, reason, until };
+        let entries: Vec<Entry> = file.case.into_iter().map(entry).collect();
+        for (i, entry) in entries.iter().enumerate() {
+            if let Some(problem) = entry.problem() {
+                let message = format!("{name}: entry {} (`{}`): {problem}", i + 1, short(&entry.id));
+                return Err(bad(message, "all of id, owner, issue, reason and until are required"));
+            }
+        }
+        Ok(Self { entries })
+    }
+
+    /// The entry of a case: one with its id before any glob.
+    pub(crate) fn entry(&self, id: &str) -> Option<&Entry> {
+        let matching = || self.entries.iter().filter(|entry| entry.matches(id));
+        matching().find(|entry| !entry.is_glob()).or_else(|| matching().next())
+    }
+
+    /// Entries that name no case among all that there are.
+    pub(crate) fn idle<'a>(&self, ids: impl Iterator<Item = &'a str> + Clone) -> Vec<&Entry> {
+        self.entries.iter().filter(|entry| !ids.clone().any(|id| entry.matches(id))).collect()
+    }
+
+    /// Changes how a failure of a quarantined case counts.
+    pub(crate) fn apply(&self, id: &str, verdict: &mut Verdict, outcome: &mut Outcome, today: &str) {
+        let gates = matches!(verdict, Verdict::Fail | Verdict::Crash | Verdict::Hang | Verdict::Flaky);
+        let Some(entry) = self.entry(id).filter(|_| gates) else { return };
+        let Entry { owner, issue, reason, until, .. } = entry;
+        let was = format!("{} ({})", outcome.outcome, verdict.name());
+        let detail = std::mem::take(&mut outcome.detail);
+        if entry.expired(today) {
+            *verdict = Verdict::Fail;
+            outcome.outcome = "quarantine.expired".into();
+            outcome.detail = format!("{was}; quarantined until {until} only: {reason} ({owner}, {issue})\n{detail}");
+        } else {
+            *verdict = Verdict::Quarantined;
+            outcome.detail = format!("{was}; quarantined until {until}: {reason} ({owner}, {issue})\n{detail}");
+        }
+        outcome.verdict = *verdict;
+    }
+}
+
+/// The text of a file with one more entry. What stands there stays as it is.
+pub(crate) fn with_entry(text: &str, entry: &Entry, name: &str) -> Result<String, Box<Diagnostic>> {
+    if let Some(problem) = entry.problem() {
+        return Err(bad(problem, "all of id, owner, issue, reason and until are required"));
+    }
+    if Quarantine::parse(text, name)?.entries.iter().any(|other| other.id == entry.id) {
+        return Err(bad(
+            format!("`{}` is in quarantine already", short(&entry.id)),
+            "harness quarantine rm ID takes it out",
+        ));
+    }
+    let mut text = text.to_string();
+    if !text.is_empty() {
+        text.truncate(text.trim_end().len());
+        text.push_str("\n\n");
+    }
+    Ok(text + &entry.text())
+}
+
+/// The text of a file without the entry of that id, and the comment lines that
+/// stand directly above it.
+pub(crate) fn without_entry(text: &str, id: &str, name: &str) -> Result<String, Box<Diagnostic>> {
+    let known = Quarantine::parse(text, name)?;
+    let Some(at) = known.entries.iter().position(|entry| entry.id == id) else {
+        let ids: Vec<&str> = known.entries.iter().map(|entry| entry.id.as_str()).collect();
+        let note =
+            if ids.is_empty() { "the file has no entries".into() } else { crate::case::suggest(id, ids.into_iter()) };
+        return Err(bad(format!("`{}` is not in quarantine", short(id)), note));
+    };
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let heads: Vec<usize> = lines.iter().enumerate().filter(|(_, line)| is_head(line)).map(|(i, _)| i).collect();
+    // Written as inline tables: rewritten in the usual form.
+    if heads.len() != known.entries.len() {
+        let kept = known.entries.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, entry)| entry.text());
+        return Ok(kept.collect::<Vec<_>>().join("\n"));
+    }
+    let comment = |i: usize| lines[i].trim_start().starts_with('#');
+    let start = |head: usize| (0..head).rev().take_while(|i| comment(*i)).last().unwrap_or(head);
+    let from = start(heads[at]);
+    let to = heads.get(at + 1).map_or(lines.len(), |next| start(*next));
+    let rest: String = lines[..from].iter().chain(&lines[to..]).copied().collect();
+    let rest = rest.trim_end();
+    Ok(if rest.is_empty() { String::new() } else { format!("{rest}\n") })
+}
+
+fn is_head(line: &str) -> bool {
+    let code = line.split('#').next().unwrap_or_default();
+    code.chars().filter(|c| !c.is_whitespace()).eq("[[case]]".chars())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(id: &str, until: &str) -> Entry {
+        let [owner, issue, reason] = ["compiler", "#12", "a \"race\""].map(String::from);
+        Entry { id: id.into(), owner, issue, reason, until: until.into() }
+    }
+
+    #[track_caller]
+    fn check(verdict: Verdict, until: &str, wanted: (Verdict, &str)) {
+        let quarantine = Quarantine { entries: vec![entry("A.*", until)] };
+        let mut outcome = Outcome::of(verdict, "as.was", "detail");
+        let mut counts = verdict;
+        quarantine.apply("A.b/m=1", &mut counts, &mut outcome, "2030-06-15");
+        assert_eq!((counts, outcome.outcome.as_str()), wanted);
+        let mut other = Outcome::of(verdict, "as.was", "detail");
+        let mut counts = verdict;
+        quarantine.apply("B.b", &mut counts, &mut other, "2030-06-15");
+        assert_eq!((counts, other.detail.as_str()), (verdict, "detail"));
+    }
+
+    #[test]
+    fn failures_do_not_gate_until_the_date() {
+        check(Verdict::Fail, "2030-06-15", (Verdict::Quarantined, "as.was"));
+        check(Verdict::Crash, "2031-01-01", (Verdict::Quarantined, "as.was"));
+        check(Verdict::Flaky, "2031-01-01", (Verdict::Quarantined, "as.was"));
+        check(Verdict::Hang, "2030-06-14", (Verdict::Fail, "quarantine.expired"));
+        check(Verdict::Pass, "2030-06-14", (Verdict::Pass, "as.was"));
+        check(Verdict::Infra, "2031-01-01", (Verdict::Infra, "as.was"));
+    }
+
+    #[track_caller]
+    fn refused(text: &str, part: &str) {
+        let error = Quarantine::parse(text, "cases/quarantine.toml").expect_err("is refused").to_string();
+        assert!(error.contains("E0508") && error.contains(part), "{error}");
+    }
+
+    #[test]
+    fn nothing_may_be_missing() {
+        let whole = entry("A.b", "2030-01-31").text();
+        assert_eq!(Quarantine::parse(&whole, "f").expect("reads").entries, [entry("A.b", "2030-01-31")]);
+        for field in Entry::FIELDS {
+            let less: String = whole.split_inclusive('\n').filter(|line| !line.starts_with(field)).collect();
+            refused(&less, &format!("`{field}` is missing"));
+        }
+        for date in ["2030-02-29", "2030-13-01", "30-01-01", "tomorrow", "2030-1-1"] {
+            refused(&entry("A.b", date).text(), "must be a date");
+        }
+        assert!(is_date("2032-02-29"));
+        refused(&entry("A:B", "2030-01-31").text(), "no pattern");
+        refused("[[case]]\nid = 3\n", "cases/quarantine.toml:2");
+        refused("[[case]]\nidd = \"x\"\n", "unknown field");
+        refused("[[case]\n", "cases/quarantine.toml:1");
+    }
+
+    #[test]
+    fn entries_that_name_nothing_are_found() {
+        let quarantine = Quarantine { entries: vec![entry("A.*", "2030-01-31"), entry("B.c", "2030-01-31")] };
+        let idle = |ids: &[&str]| quarantine.idle(ids.iter().copied()).iter().map(|e| e.id.clone()).collect::<Vec<_>>();
+        assert_eq!(idle(&["A.x", "B.c"]), Vec::<String>::new());
+        assert_eq!(idle(&["A.x", "B.cc"]), ["B.c"]);
+        assert_eq!(idle(&[]), ["A.*", "B.c"]);
+    }
+
+    #[test]
+    fn editing_keeps_comments_and_order() {
+        let text = "# known flakes\n\n# the first\n[[case]]\nid = \"A.a\" # here\nowner = \"o\"\nissue = \"i\"\nreason = \"r\"\nuntil = \"2030-01-31\"\n";
+        let more = with_entry(text, &entry("B.*", "2030-01-31"), "f").expect("adds");
+        assert!(more.starts_with(text) && more.ends_with("until = \"2030-01-31\"\n"), "{more}");
+        assert!(with_entry(&more, &entry("B.*", "2031-01-31"), "f").is_err());
+        assert!(with_entry(text, &entry("B.*", "soon"), "f").is_err());
+        assert_eq!(without_entry(&more, "B.*", "f").expect("removes"), text);
+        let second = with_entry("", &entry("B.*", "2030-01-31"), "f").expect("adds");
+        assert_eq!(without_entry(&more, "A.a", "f").expect("removes"), format!("# known flakes\n\n{second}"));
+        assert!(without_entry(text, "A.b", "f").expect_err("is not there").to_string().contains("A.a"));
+        let inline =
+            "case = [{ id = \"A.a\", owner = \"o\", issue = \"i\", reason = \"r\", until = \"2030-01-31\" }]\n";
+        assert_eq!(without_entry(inline, "A.a", "f").expect("removes"), "");
+    }
+}

@@ -1,0 +1,110 @@
+//! Runs in forms for other tools: one table, one stream of lines, one folder.
+
+use super::history::guard;
+use super::layout::Layout;
+use super::merge::copy_dir;
+use super::recorded::Recorded;
+use super::runs::RunInfo;
+use serde_json::json;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Columns of the table: one row for each case of each run.
+const COLUMNS: &[&str] = &[
+    "run_id",
+    "started_utc",
+    "host",
+    "commit",
+    "device",
+    "case_id",
+    "verdict",
+    "outcome",
+    "attempts",
+    "failures",
+    "dur_ns",
+    "worker_id",
+    "gpu_uuid",
+    "kernel_crc",
+    "median_ns",
+    "detail",
+];
+
+/// A table of all cases of the runs.
+pub(crate) fn csv<'a>(runs: impl Iterator<Item = (&'a str, &'a Recorded)>, out: impl Write) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(COLUMNS)?;
+    for (id, run) in runs {
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_string();
+        let start = [id.to_string(), text(&run.header["started_utc"]), text(&run.header["provenance"]["host"])];
+        let commit = text(&run.header["provenance"]["git_sha"]);
+        for (case_id, case) in &run.cases {
+            let (verdict, outcome, detail) = case.verdict();
+            let last = case.attempts.last();
+            let median = last.and_then(|a| a.perf.as_ref()).and_then(|perf| perf["median_ns"].as_f64());
+            let rest = [
+                commit.clone(),
+                run.device().unwrap_or_default(),
+                case_id.clone(),
+                verdict.into(),
+                outcome.into(),
+                case.tried().to_string(),
+                case.failures().to_string(),
+                case.dur_ns().to_string(),
+                last.map(|a| a.worker_id.clone()).unwrap_or_default(),
+                last.and_then(|a| a.gpu_uuid.clone()).unwrap_or_default(),
+                last.and_then(|a| a.kernel_crc.clone()).unwrap_or_default(),
+                median.map_or(String::new(), |ns| ns.to_string()),
+                detail.lines().next().unwrap_or_default().into(),
+            ];
+            writer.write_record(start.iter().chain(&rest).map(|cell| guard(cell)))?;
+        }
+    }
+    writer.flush()
+}
+
+/// All records of a run, one a line, each with the run's name.
+pub(crate) fn jsonl(id: &str, log: &Path, mut out: impl Write) -> io::Result<()> {
+    let mut result = Ok(());
+    super::reader::scan(log, |mut record| {
+        if let Some(fields) = record.as_object_mut() {
+            // The checksum is of other bytes.
+            fields.remove("crc");
+            fields.insert("run_id".into(), id.into());
+        }
+        if result.is_ok() {
+            result = writeln!(out, "{record}");
+        }
+    })?;
+    result
+}
+
+/// A results folder with copies of the runs, to carry away: `store merge` reads it.
+pub(crate) fn folder(runs: &[RunInfo], to: &Path) -> io::Result<()> {
+    let layout = Layout::claim(to)?;
+    let mut files = Vec::new();
+    for run in runs {
+        let place = layout.runs().join(&run.id);
+        if place.exists() {
+            return Err(io::Error::other(format!("{} is there already", place.display())));
+        }
+        copy_dir(&run.dir, &place)?;
+        list_files(&place, layout.root(), &mut files)?;
+    }
+    let manifest = json!({ "files": files });
+    super::layout::replace(&to.join("MANIFEST.json"), format!("{manifest:#}\n").as_bytes())
+}
+
+fn list_files(dir: &Path, root: &Path, files: &mut Vec<serde_json::Value>) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            list_files(&path, root, files)?;
+            continue;
+        }
+        let bytes = std::fs::read(&path)?;
+        let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        let crc = format!("{:08x}", crate::crc::crc32(&bytes));
+        files.push(json!({ "path": shown, "bytes": bytes.len(), "crc32": crc }));
+    }
+    Ok(())
+}

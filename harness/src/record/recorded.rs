@@ -1,0 +1,267 @@
+//! A run as its records tell it: what reports, comparisons and `resume` work on.
+//! Built from a log, or record by record while a run is under way.
+
+use super::reader::{self, Health};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+/// One attempt at one case. Fields that a record lacks are empty.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Attempt {
+    /// When it was recorded, since the start of the log.
+    pub(crate) t_ns: u64,
+    pub(crate) case_id: String,
+    pub(crate) attempt: u32,
+    pub(crate) repeat: u32,
+    pub(crate) worker_id: String,
+    pub(crate) gpu_uuid: Option<String>,
+    pub(crate) position: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) dur_ns: u64,
+    pub(crate) verdict: String,
+    pub(crate) outcome: String,
+    pub(crate) detail: String,
+    pub(crate) phases: BTreeMap<String, u64>,
+    pub(crate) kernel_crc: Option<String>,
+    pub(crate) perf: Option<Value>,
+    pub(crate) death: Option<Value>,
+    pub(crate) case_file: Option<String>,
+}
+
+/// What a case came to.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Concluded {
+    pub(crate) case_id: String,
+    pub(crate) verdict: String,
+    pub(crate) outcome: String,
+    pub(crate) detail: String,
+    pub(crate) attempts: u64,
+    pub(crate) failures: u64,
+    pub(crate) outcomes: Vec<String>,
+    pub(crate) dur_ns: u64,
+    /// The run that this verdict was taken over from.
+    pub(crate) carried_from: Option<String>,
+}
+
+/// A case of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecordedCase {
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) concluded: Option<Concluded>,
+}
+
+impl RecordedCase {
+    /// The verdict, its finer name and why. The last attempt decides where no verdict was recorded.
+    pub(crate) fn verdict(&self) -> (&str, &str, &str) {
+        let last = self.attempts.last();
+        match &self.concluded {
+            Some(concluded) => {
+                // A verdict without words of its own has those of the attempt it rests on.
+                let of = |a: &&Attempt| a.outcome == concluded.outcome && !a.detail.is_empty();
+                let own = Some(concluded.detail.as_str()).filter(|text| !text.is_empty());
+                let found = own.or_else(|| self.attempts.iter().rev().find(of).map(|a| a.detail.as_str()));
+                (&concluded.verdict, &concluded.outcome, found.unwrap_or_default())
+            }
+            None => last.map_or(("", "", ""), |a| (&a.verdict, &a.outcome, &a.detail)),
+        }
+    }
+
+    /// The attempt that stands for the case: the first failed one, or else the last.
+    pub(crate) fn shown(&self) -> Option<&Attempt> {
+        let failed = matches!(self.verdict().0, "flaky" | "quarantined") || self.failed();
+        let first = self.attempts.iter().find(|attempt| failed && is_failure(&attempt.verdict));
+        first.or(self.attempts.last())
+    }
+
+    /// Attempts, and how many of them failed.
+    pub(crate) fn tried(&self) -> u64 {
+        self.concluded.as_ref().map_or(0, |c| c.attempts).max(self.attempts.len() as u64)
+    }
+
+    pub(crate) fn failures(&self) -> u64 {
+        let seen = self.attempts.iter().filter(|a| is_failure(&a.verdict)).count() as u64;
+        self.concluded.as_ref().map_or(0, |c| c.failures).max(seen)
+    }
+
+    /// Whether it counts as failed.
+    pub(crate) fn failed(&self) -> bool {
+        is_failure(self.verdict().0)
+    }
+
+    /// Time of the attempt that stands for the case, in nanoseconds.
+    pub(crate) fn dur_ns(&self) -> u64 {
+        let told = self.concluded.as_ref().map_or(0, |concluded| concluded.dur_ns);
+        self.shown().map_or(told, |attempt| attempt.dur_ns)
+    }
+
+    /// Outcomes of all attempts, in order.
+    pub(crate) fn outcomes(&self) -> Vec<String> {
+        match &self.concluded {
+            Some(concluded) if !concluded.outcomes.is_empty() => concluded.outcomes.clone(),
+            Some(concluded) if self.attempts.is_empty() => vec![concluded.outcome.clone()],
+            _ => self.attempts.iter().map(|attempt| attempt.outcome.clone()).collect(),
+        }
+    }
+}
+
+/// By the stable name of a verdict.
+pub(crate) fn is_failure(verdict: &str) -> bool {
+    matches!(verdict, "fail" | "crash" | "hang" | "infra")
+}
+
+/// One worker process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Worker {
+    pub(crate) slot: String,
+    pub(crate) pid: u64,
+    pub(crate) spawned_ns: u64,
+    pub(crate) ready_ns: Option<u64>,
+    pub(crate) ended_ns: Option<u64>,
+    pub(crate) reason: String,
+}
+
+/// A run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recorded {
+    /// Of `run.json`, or of the log's first record.
+    pub(crate) header: Value,
+    /// Ids that were selected, where the record says so.
+    pub(crate) selected: Vec<String>,
+    pub(crate) cases: BTreeMap<String, RecordedCase>,
+    pub(crate) workers: BTreeMap<String, Worker>,
+    /// The `end` record.
+    pub(crate) end: Option<Value>,
+    /// Time of the last record.
+    pub(crate) last_ns: u64,
+    /// Records of other kinds, as they are.
+    pub(crate) others: Vec<Value>,
+    pub(crate) health: Health,
+}
+
+impl Recorded {
+    /// Reads the folder of a run.
+    pub(crate) fn load(dir: &Path) -> io::Result<Self> {
+        let mut run = Self::default();
+        run.health = {
+            let run = &mut run;
+            reader::scan(&dir.join("events.jsonl"), |record| run.push(record))?
+        };
+        // The file is newer than the first record: it knows the end. A damaged one is no loss.
+        let text = std::fs::read_to_string(dir.join("run.json")).unwrap_or_default();
+        if let Ok(header @ Value::Object(_)) = serde_json::from_str(&text) {
+            run.header = header;
+        }
+        Ok(run)
+    }
+
+    /// Adds one record.
+    pub(crate) fn push(&mut self, record: Value) {
+        let t_ns = record["t_ns"].as_u64().unwrap_or(0);
+        self.last_ns = self.last_ns.max(t_ns);
+        match record["k"].as_str() {
+            Some("run") => self.header = record,
+            Some("selected") => {
+                let ids = record["ids"].as_array().map(Vec::as_slice).unwrap_or_default();
+                self.selected.extend(ids.iter().filter_map(Value::as_str).map(String::from));
+            }
+            Some("attempt") => match Attempt::deserialize(&record) {
+                Ok(attempt) => self.cases.entry(attempt.case_id.clone()).or_default().attempts.push(attempt),
+                Err(_) => self.others.push(record),
+            },
+            Some("verdict") => match Concluded::deserialize(&record) {
+                Ok(concluded) => {
+                    let case = self.cases.entry(concluded.case_id.clone()).or_default();
+                    case.concluded = Some(concluded);
+                }
+                Err(_) => self.others.push(record),
+            },
+            Some("worker") => self.worker(&record, t_ns),
+            Some("end") => self.end = Some(record),
+            _ => self.others.push(record),
+        }
+    }
+
+    fn worker(&mut self, record: &Value, t_ns: u64) {
+        let text = |key: &str| record[key].as_str().unwrap_or_default().to_string();
+        let worker = self.workers.entry(text("worker_id")).or_default();
+        match record["event"].as_str() {
+            Some("spawned") => {
+                (worker.slot, worker.spawned_ns) = (text("slot"), t_ns);
+                worker.pid = record["pid"].as_u64().unwrap_or(0);
+            }
+            Some("ready") => worker.ready_ns = Some(t_ns),
+            _ => (worker.ended_ns, worker.reason) = (Some(t_ns), text("reason")),
+        }
+    }
+
+    /// Several runs as one: shards of one job, or parts of one.
+    pub(crate) fn join(runs: &[Self]) -> Self {
+        let mut joined = runs.first().cloned().unwrap_or_default();
+        for run in runs.iter().skip(1) {
+            for (id, case) in &run.cases {
+                // Where a case is in several, the later run decides.
+                let entry = joined.cases.entry(id.clone()).or_default();
+                entry.attempts.extend(case.attempts.iter().cloned());
+                entry.concluded = case.concluded.clone().or(entry.concluded.take());
+            }
+            joined
+                .workers
+                .extend(run.workers.iter().map(|(id, worker)| (format!("{}/{id}", run.id()), worker.clone())));
+            joined.last_ns = joined.last_ns.max(run.last_ns);
+            joined.others.extend(run.others.iter().cloned());
+        }
+        if runs.len() > 1 {
+            let ids: Vec<&str> = runs.iter().map(Self::id).collect();
+            joined.header["run_id"] = ids.join("+").into();
+            joined.end = None;
+        }
+        joined
+    }
+
+    /// The name of the run.
+    pub(crate) fn id(&self) -> &str {
+        self.header["run_id"].as_str().unwrap_or_default()
+    }
+
+    /// `complete`, `aborted`, or `running` where nobody wrote the end.
+    pub(crate) fn status(&self) -> &str {
+        let end = self.end.as_ref().and_then(|end| end["status"].as_str());
+        end.or(self.header["status"].as_str()).unwrap_or("running")
+    }
+
+    /// Cases by verdict.
+    pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for case in self.cases.values() {
+            *counts.entry(case.verdict().0.to_string()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Time from the start to the last record.
+    pub(crate) fn elapsed_ns(&self) -> u64 {
+        let told = self.end.as_ref().and_then(|end| end["summary"]["elapsed_ns"].as_u64());
+        told.unwrap_or(self.last_ns)
+    }
+
+    /// Names the history of its device: `simulator`, `reference`, or a product.
+    pub(crate) fn device(&self) -> Option<String> {
+        if let Some(name) = self.header["history"].as_str() {
+            return Some(name.into());
+        }
+        match self.header["devices"][0].as_str()? {
+            label if label.starts_with("sim") => Some("simulator".into()),
+            label if label.starts_with("ref") => Some("reference".into()),
+            _ => {
+                let uuid = &self.header["chosen"][0]["uuid"];
+                let gpus = self.header["nvidia"]["gpus"].as_array()?;
+                gpus.iter().find(|gpu| gpu["uuid"] == *uuid)?["name"].as_str().map(String::from)
+            }
+        }
+    }
+}

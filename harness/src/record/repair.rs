@@ -1,0 +1,225 @@
+//! Mends a results folder: cuts torn tails, takes damaged lines out, gives killed
+//! runs an end, makes headers, tables and the link again.
+//!
+//! Invariants: runs that a harness writes are left alone, and so is everything of
+//! a newer schema. No record is thrown away: what does not belong into a log any
+//! more is kept in a file beside it. Mending twice changes nothing more.
+
+use super::clock::{utc_of, utc_stamp};
+use super::events::render;
+use super::layout::{Layout, link_latest, replace};
+use super::prune::YOUNG;
+use super::reader::{Health, scan_lines};
+use super::rebuild::{MendedTable, mend};
+use super::recorded::Recorded;
+use super::runs::{RunInfo, State};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What was mended, for people; what could not be, too.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) done: Vec<String>,
+    pub(crate) left: Vec<String>,
+}
+
+/// Mends all of a folder. With `dry`, only says what it would do.
+pub(crate) fn repair(layout: &Layout, dry: bool) -> io::Result<Report> {
+    let stamp = utc_stamp(true);
+    let mut report = Report::default();
+    sweep(layout, dry, &mut report)?;
+    for info in layout.list()? {
+        match one(&info, &stamp, dry) {
+            Ok(done) => report.done.extend(done.into_iter().map(|what| format!("{}: {what}", info.id))),
+            Err(error) => report.left.push(format!("{}: {error}", info.id)),
+        }
+    }
+    for table in mend(layout, &stamp, dry)? {
+        report.done.push(table_text(layout, &table));
+    }
+    link(layout, dry, &mut report)?;
+    Ok(report)
+}
+
+fn table_text(layout: &Layout, table: &MendedTable) -> String {
+    let shown = table.path.strip_prefix(layout.root()).unwrap_or(&table.path);
+    let mut parts = Vec::new();
+    if table.damaged > 0 {
+        parts.push(format!("{} damaged rows taken out", table.damaged));
+    }
+    if table.added > 0 {
+        parts.push(format!("{} rows put in from runs", table.added));
+    }
+    if let Some(name) = table.aside.as_ref().and_then(|aside| aside.file_name()) {
+        parts.push(format!("the damaged file is kept as {}", name.to_string_lossy()));
+    }
+    format!("{}: {}", shown.display(), parts.join(", "))
+}
+
+/// Removes what an interrupted command left: it is no data, or data that was to go.
+fn sweep(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
+    for path in std::fs::read_dir(layout.runs()).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let old = path.metadata().and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > YOUNG));
+        // Only an empty folder can be removed so.
+        if old && !dry && std::fs::remove_dir(&path).is_ok() {
+            report.done.push(format!("{}: empty, removed", path.display()));
+        }
+    }
+    for path in leftovers(layout.root()).chain(leftovers(&layout.runs())) {
+        if !dry {
+            match path.is_dir() && !path.is_symlink() {
+                true => std::fs::remove_dir_all(&path)?,
+                false => std::fs::remove_file(&path)?,
+            }
+        }
+        let shown = path.strip_prefix(layout.root()).unwrap_or(&path);
+        report.done.push(format!("{}: left by an interrupted command, removed", shown.display()));
+    }
+    Ok(())
+}
+
+/// `.latest-*`, `.trash-*`, `.incoming-*`, `*.tmp<pid>`, unless their process lives.
+pub(super) fn leftovers(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let hidden = [".latest-", ".trash-", ".incoming-"].iter().any(|start| name.starts_with(start));
+        let pid = match hidden {
+            true => name.rsplit_once('-')?.1,
+            false => name.rsplit_once(".tmp")?.1,
+        };
+        let ours = pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
+        ours.then(|| entry.path())
+    })
+}
+
+/// Mends one run; what was done.
+fn one(info: &RunInfo, stamp: &str, dry: bool) -> io::Result<Vec<String>> {
+    let log = info.dir.join("events.jsonl");
+    match info.state {
+        State::Live => return Ok(Vec::new()),
+        State::Unreadable => return Err(io::Error::other("there is no events.jsonl")),
+        State::Complete | State::Aborted | State::Killed => {}
+    }
+    // Nobody else mends or removes it meanwhile.
+    let file = File::open(&log)?;
+    if file.try_lock().is_err() {
+        return Err(io::Error::other("another command works on it"));
+    }
+    let mut done = Vec::new();
+    let (lines, aside, health) = sort_lines(&log)?;
+    let run = Recorded::load(&info.dir)?;
+    let mut tail = Vec::new();
+    let mut seq = health.next;
+    let mut record = |kind: &str, fields: &Value| -> io::Result<()> {
+        let mut line = Vec::new();
+        render(&mut line, seq, run.last_ns, kind, fields)?;
+        tail.extend_from_slice(&line);
+        seq += 1;
+        Ok(())
+    };
+    let name = format!("events.jsonl.{}-{stamp}", if health.damaged > 0 { "damaged" } else { "torn" });
+    if !health.is_whole() || health.torn {
+        let (damaged, missing) = (health.damaged, health.missing);
+        record(
+            "repair",
+            &json!({ "gaps": health.gaps, "damaged": damaged, "torn_bytes": aside.len(), "original": name }),
+        )?;
+        done.push(match (health.torn, damaged, missing) {
+            (true, 0, 0) => format!("a torn last line of {} bytes cut off, kept in {name}", aside.len()),
+            (_, 0, _) => format!("{missing} records are missing for good"),
+            _ => format!("{damaged} damaged lines taken out, {missing} records missing; the log as it was is {name}"),
+        });
+    }
+    if run.end.is_none() {
+        let summary = json!({ "counts": run.counts(), "exit_code": null, "elapsed_ns": run.last_ns });
+        record("end", &json!({ "status": "aborted", "repaired": true, "summary": summary }))?;
+        done.push("was killed: marked as aborted; `harness resume` goes on with it".into());
+    }
+    if !tail.is_empty() && !dry {
+        let aside_path = info.dir.join(&name);
+        match health.damaged {
+            0 if aside.is_empty() => {}
+            0 => replace(&aside_path, &aside)?,
+            _ => std::fs::hard_link(&log, &aside_path).or_else(|_| std::fs::copy(&log, &aside_path).map(drop))?,
+        }
+        replace(&log, &[lines, tail].concat())?;
+    }
+    if let Some(what) = header(info, &run, &health, dry)? {
+        done.push(what);
+    }
+    if info.dir.join("work").is_dir() {
+        if !dry {
+            std::fs::remove_dir_all(info.dir.join("work"))?;
+        }
+        done.push("private files of its workers removed".into());
+    }
+    for path in leftovers(&info.dir) {
+        if !dry {
+            std::fs::remove_file(&path)?;
+        }
+        done.push("a half-written file removed".into());
+    }
+    Ok(done)
+}
+
+/// The bytes of whole records, and those of a torn last line.
+fn sort_lines(log: &Path) -> io::Result<(Vec<u8>, Vec<u8>, Health)> {
+    let (mut good, mut torn) = (Vec::new(), Vec::new());
+    let health = scan_lines(log, |raw, record| match record {
+        Some(_) => good.extend_from_slice(raw),
+        None if raw.ends_with(b"\n") => {}
+        None => torn = raw.to_vec(),
+    })?;
+    Ok((good, torn, health))
+}
+
+/// Makes `run.json` again where it is lost, or says in it that the run is over.
+fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Result<Option<String>> {
+    let lost = !info.headed;
+    if !lost && info.finished() && health.is_whole() {
+        return Ok(None);
+    }
+    // Without a header anywhere, what is known is the name.
+    let mut header = if run.header.is_object() { run.header.clone() } else { json!({ "run_id": info.id }) };
+    let Some(fields) = header.as_object_mut() else { return Ok(None) };
+    for key in ["v", "seq", "t_ns", "k", "crc"] {
+        fields.remove(key);
+    }
+    let ended = run.end.as_ref();
+    fields.insert("status".into(), ended.and_then(|end| end["status"].as_str()).unwrap_or("aborted").into());
+    fields.entry("ended_utc").or_insert_with(|| utc_of(info.written).into());
+    fields.entry("record_error").or_insert(Value::Null);
+    if !health.is_whole() {
+        let lost = health.missing.max(health.damaged);
+        fields.insert("record_error".into(), format!("mended: {lost} records are lost").into());
+    }
+    let summary = ended.map(|end| end["summary"].clone());
+    let counted = || json!({ "counts": run.counts(), "exit_code": null, "elapsed_ns": run.last_ns });
+    fields.entry("summary").or_insert_with(|| summary.unwrap_or_else(counted));
+    if header == info.header {
+        return Ok(None);
+    }
+    if !dry {
+        replace(&info.dir.join("run.json"), format!("{header:#}\n").as_bytes())?;
+    }
+    Ok(lost.then(|| "run.json made again from what the log tells".into()))
+}
+
+/// Makes `latest` name the run that ended last, if it names none that ended.
+fn link(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
+    let runs = layout.list()?;
+    let good = |id: &String| runs.iter().any(|run| run.id == *id && run.finished());
+    if layout.latest().is_some_and(|id| good(&id)) {
+        return Ok(());
+    }
+    let ended = |run: &&RunInfo| run.header["ended_utc"].as_str().unwrap_or_default().to_string();
+    let Some(newest) = runs.iter().filter(|run| run.finished()).max_by_key(ended) else { return Ok(()) };
+    if !dry {
+        link_latest(layout.root(), &newest.id)?;
+    }
+    report.done.push(format!("latest: names {} now", newest.id));
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! JUnit XML: a suite for each suite of cases, flaky cases as nextest and Maven
+//! write them. Whatever workers printed, the result is well-formed XML 1.0.
+
+use crate::record::{Attempt, Recorded, RecordedCase, is_failure};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Bytes of one captured stream or reason.
+const MAX_TEXT: usize = 64 << 10;
+
+/// The report of a run.
+pub(crate) fn junit(run: &Recorded) -> String {
+    let mut suites: BTreeMap<&str, Vec<(&str, &RecordedCase)>> = BTreeMap::new();
+    for (id, case) in &run.cases {
+        let (suite, name) = id.split_once('.').unwrap_or(("", id));
+        suites.entry(suite).or_default().push((name, case));
+    }
+    let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let all = Tally::of(run.cases.values());
+    let stamp = run.header["started_utc"].as_str().unwrap_or_default();
+    let elapsed = seconds(run.elapsed_ns());
+    let _ = writeln!(
+        text,
+        "<testsuites name={} tests=\"{}\" failures=\"{}\" errors=\"{}\" time=\"{elapsed}\" timestamp={}>",
+        attribute(run.id()),
+        all.tests,
+        all.failures,
+        all.errors,
+        attribute(stamp)
+    );
+    for (suite, cases) in suites {
+        self::suite(&mut text, run, suite, &cases, stamp);
+    }
+    text.push_str("</testsuites>\n");
+    text
+}
+
+fn suite(text: &mut String, run: &Recorded, name: &str, cases: &[(&str, &RecordedCase)], stamp: &str) {
+    let Tally { tests, failures, errors, skipped, ns } = Tally::of(cases.iter().map(|(_, case)| *case));
+    let host = run.header["provenance"]["host"].as_str().unwrap_or_default();
+    let _ = writeln!(
+        text,
+        "  <testsuite name={} tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{}\" timestamp={} hostname={}>",
+        attribute(name),
+        seconds(ns),
+        attribute(stamp),
+        attribute(host)
+    );
+    for (case_name, case) in cases {
+        let time = seconds(case.attempts.iter().map(|a| a.dur_ns).sum());
+        let _ =
+            write!(text, "    <testcase name={} classname={} time=\"{time}\"", attribute(case_name), attribute(name));
+        let body = body(case, run.header["flaky"] == "fail");
+        match body.is_empty() {
+            true => text.push_str("/>\n"),
+            false => _ = write!(text, ">\n{body}    </testcase>\n"),
+        }
+    }
+    text.push_str("  </testsuite>\n");
+}
+
+#[derive(Default)]
+struct Tally {
+    tests: usize,
+    failures: usize,
+    errors: usize,
+    skipped: usize,
+    ns: u64,
+}
+
+impl Tally {
+    fn of<'a>(cases: impl Iterator<Item = &'a RecordedCase>) -> Self {
+        let mut tally = Self::default();
+        for case in cases {
+            tally.tests += 1;
+            tally.ns += case.attempts.iter().map(|a| a.dur_ns).sum::<u64>();
+            match case.verdict().0 {
+                "fail" => tally.failures += 1,
+                "crash" | "hang" | "infra" => tally.errors += 1,
+                "skip" | "quarantined" => tally.skipped += 1,
+                _ => {}
+            }
+        }
+        tally
+    }
+}
+
+/// What is inside of a `testcase`.
+fn body(case: &RecordedCase, flaky_fails: bool) -> String {
+    let mut text = String::new();
+    let (verdict, outcome, detail) = case.verdict();
+    let first = detail.lines().next().unwrap_or_default();
+    let failed: Vec<&Attempt> = case.attempts.iter().filter(|a| is_failure(&a.verdict)).collect();
+    match verdict {
+        "skip" | "quarantined" => {
+            let _ = writeln!(text, "      <skipped message={}/>", attribute(&format!("{outcome}: {first}")));
+        }
+        "flaky" => {
+            let again = if flaky_fails { "rerun" } else { "flaky" };
+            if flaky_fails {
+                let _ = writeln!(text, "      <failure type={} message={}/>", attribute(outcome), attribute(first));
+            }
+            failed.iter().for_each(|attempt| rerun(&mut text, again, attempt));
+        }
+        _ if is_failure(verdict) => {
+            let tag = tag(verdict);
+            let (kind, message) = (attribute(outcome), attribute(first));
+            let _ = writeln!(text, "      <{tag} type={kind} message={message}>{}</{tag}>", element(detail));
+            // The last one is the failure itself.
+            let earlier = failed.len().saturating_sub(1);
+            failed.iter().take(earlier).for_each(|attempt| rerun(&mut text, "rerun", attempt));
+        }
+        _ => {}
+    }
+    if let Some(last) = failed.last().filter(|_| is_failure(verdict)) {
+        streams(&mut text, "      ", last);
+    }
+    text
+}
+
+fn tag(verdict: &str) -> &'static str {
+    if verdict == "fail" { "failure" } else { "error" }
+}
+
+/// `flakyFailure`, `flakyError`, `rerunFailure` or `rerunError`.
+fn rerun(text: &mut String, again: &str, attempt: &Attempt) {
+    let tag = format!("{again}{}", if attempt.verdict == "fail" { "Failure" } else { "Error" });
+    let message = attempt.detail.lines().next().unwrap_or_default();
+    let _ = writeln!(
+        text,
+        "      <{tag} type={} message={} time=\"{}\">",
+        attribute(&attempt.outcome),
+        attribute(message),
+        seconds(attempt.dur_ns)
+    );
+    let _ = writeln!(text, "        <stackTrace>{}</stackTrace>", element(&attempt.detail));
+    streams(text, "        ", attempt);
+    let _ = writeln!(text, "      </{tag}>");
+}
+
+/// What the worker printed before it died.
+fn streams(text: &mut String, margin: &str, attempt: &Attempt) {
+    let Some(death) = &attempt.death else { return };
+    for (key, tag) in [("stdout_tail", "system-out"), ("stderr_tail", "system-err")] {
+        if let Some(tail) = death[key].as_str().filter(|tail| !tail.is_empty()) {
+            let _ = writeln!(text, "{margin}<{tag}>{}</{tag}>", element(tail));
+        }
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.3}", ns as f64 / 1e9)
+}
+
+/// Text between tags.
+fn element(text: &str) -> String {
+    escape(text, false)
+}
+
+/// A quoted value.
+fn attribute(text: &str) -> String {
+    format!("\"{}\"", escape(text, true))
+}
+
+/// Colours are left out; what XML cannot hold is written as `\x07`.
+fn escape(text: &str, quoted: bool) -> String {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut out = String::with_capacity(end + 16);
+    let mut chars = text[..end].chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\x1b' if chars.peek() == Some(&'[') => {
+                chars.next();
+                while chars.next_if(|c| !('@'..='~').contains(c)).is_some() {}
+                chars.next();
+            }
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' if quoted => out.push_str("&quot;"),
+            '\t' | '\n' if quoted => _ = write!(out, "&#{};", u32::from(c)),
+            '\t' | '\n' => out.push(c),
+            // A reader would turn it into a line feed.
+            '\r' => out.push_str("&#13;"),
+            '\u{fffe}' | '\u{ffff}' => _ = write!(out, "\\u{{{:x}}}", u32::from(c)),
+            c if c.is_control() => _ = write!(out, "\\x{:02x}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    if end < text.len() {
+        let _ = write!(out, " ... ({} bytes cut)", text.len() - end);
+    }
+    out
+}

@@ -1,0 +1,267 @@
+//! Flakes hunted, replayed and explained through real workers, as a user would.
+//! Planted faults have known rates, polluters and conditions.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A private folder with a case file and room for results.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("flakes-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(dir.join("cases")).expect("a folder");
+        let place = Self(dir);
+        place.case("good", "add %x, %x", "");
+        place.case("wrong", "add %x, %x", "; values: [1.0, 1.0]\n");
+        place
+    }
+
+    fn case(&self, name: &str, op: &str, more: &str) {
+        let text = format!(
+            "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n---\nfusion @{name}(%x: f32[?]) {{\n  %0 = {op}\n  return %0\n}}\n; inputs: x = normal[2]\n{more}"
+        );
+        std::fs::write(self.0.join("cases").join(format!("{name}.fuse")), text).expect("a file");
+    }
+
+    fn run(&self, args: &[&str]) -> (i32, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
+        command.current_dir(&self.0).env_remove("BLESS").args(args);
+        let Output { status, stdout, stderr } = command.output().expect("runs");
+        let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        assert!(!text.contains("panicked at"), "{args:?}:\n{text}");
+        (status.code().unwrap_or(-1), text)
+    }
+
+    /// As `run`, with fault cases of these ids, in this order.
+    fn faults(&self, command: &[&str], ids: &[String]) -> (i32, String) {
+        let list = self.0.join("list.txt");
+        std::fs::write(&list, ids.join("\n")).expect("a list");
+        let mut args = command.to_vec();
+        args.extend(["--ref", "--with-faults", "--format", "plain", "--from-file", "list.txt"]);
+        self.run(&args)
+    }
+
+    /// The records of one kind of the latest run.
+    fn records(&self, kind: &str) -> Vec<serde_json::Value> {
+        let events = harness::record::read_events(&self.0.join("results/latest/events.jsonl")).expect("reads");
+        assert_eq!(events.problems, Vec::<String>::new());
+        events.records.into_iter().filter(|record| record["k"] == kind).collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[track_caller]
+fn check(place: &Place, args: &[&str], exit: i32, parts: &[&str]) {
+    let (code, text) = place.run(args);
+    assert_eq!(code, exit, "{args:?}:\n{text}");
+    for part in parts {
+        assert!(text.contains(part), "{args:?} lacks {part:?}:\n{text}");
+    }
+}
+
+fn fault(spec: &str) -> String {
+    format!("__fault.{spec}")
+}
+
+/// `count` cases that pass, with others at the given places.
+fn among(count: usize, others: &[(usize, &str)]) -> Vec<String> {
+    let at = |place: usize| others.iter().find(|(other, _)| *other == place).map(|(_, spec)| fault(spec));
+    (0..count).map(|place| at(place).unwrap_or_else(|| fault(&format!("pass@{place}")))).collect()
+}
+
+/// Rates are found through real workers; a broken case and a polluted one are
+/// told apart from flaky ones.
+#[test]
+fn a_hunt_tells_rates_and_what_they_depend_on() {
+    let place = Place::new("hunt");
+    let mut ids: Vec<String> =
+        ["flaky=0.2", "flaky=0.05", "flaky=0.03", "fail", "pollute=A", "victim=A"].map(fault).into();
+    ids.extend((0..4).map(|n| fault(&format!("pass@{n}"))));
+    let (code, text) = place.faults(&["hunt", "--jobs", "2", "--seed", "11"], &ids);
+    assert_eq!(code, 100, "{text}");
+    let records = place.records("hunt");
+    assert_eq!(records.len(), ids.len(), "{text}");
+    let of = |id: &str| records.iter().find(|record| record["case_id"] == fault(id).as_str()).expect("a record");
+    let finding = |id: &str| of(id)["finding"].as_str().unwrap_or_default().to_string();
+    for (id, rate) in [("flaky=0.2", 0.2), ("flaky=0.05", 0.05), ("flaky=0.03", 0.03)] {
+        assert_eq!(finding(id), "flaky", "{text}");
+        let bound = |key: &str| of(id)[key].as_f64().expect("a rate");
+        // Twice the interval's width, so that a rare draw is no failure of the test.
+        let (low, high) = (bound("low"), bound("high"));
+        assert!(low - (high - low) / 2.0 <= rate && rate <= high + (high - low) / 2.0, "{id}: {low} {high}");
+        assert_eq!(of(id)["class"], "intrinsic", "{text}");
+    }
+    assert_eq!(finding("fail"), "broken", "{text}");
+    assert_eq!(
+        (finding("victim=A").as_str(), &of("victim=A")["class"]),
+        ("flaky", &"state-dependent".into()),
+        "{text}"
+    );
+    for n in 0..4 {
+        assert_eq!(finding(&format!("pass@{n}")), "clean", "{text}");
+    }
+    assert!(text.contains("5 clean, 4 flaky, 1 broken, 0 undecided"), "{text}");
+    assert!(text.contains("% of the ") && text.contains("that a fixed number with the same errors takes"), "{text}");
+    // Each attempt is on record with what a replay needs.
+    let attempts = place.records("attempt");
+    assert!(attempts.len() > 3000 && attempts.iter().all(|a| a["seed"].is_u64() && a["worker_id"].is_string()));
+}
+
+#[test]
+fn a_hunt_obeys_counts_and_budgets() {
+    let place = Place::new("counts");
+    let ids = among(3, &[(1, "fail")]);
+    let (code, text) = place.faults(&["hunt", "--jobs", "1", "--repeat", "7"], &ids);
+    assert_eq!(code, 11, "{text}");
+    assert_eq!(place.records("attempt").len(), 21, "{text}");
+    let (code, text) = place.faults(&["hunt", "--jobs", "1", "--until-fail"], &ids);
+    assert_eq!(code, 11, "{text}");
+    assert!(place.records("attempt").len() <= 3, "{text}");
+    let (code, text) = place.faults(&["hunt", "--jobs", "1", "--budget", "1ms"], &ids);
+    assert_eq!(code, 6, "{text}");
+    assert!(text.contains("0 clean, 0 flaky, 0 broken, 3 undecided"), "{text}");
+    let (code, text) =
+        place.faults(&["hunt", "--jobs", "2", "--bound", "0.2@95", "--isolation", "case"], &among(2, &[]));
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("2 clean: rate < "), "{text}");
+    let equal = |name: &str| {
+        let attempts = place.records("attempt");
+        attempts.iter().all(|a| a["position"] == 0).then_some(()).expect(name);
+    };
+    equal("each in a worker of its own");
+    check(&place, &["hunt", "--bound", "2@95"], 2, &["E0506", "0.01@95"]);
+    check(&place, &["run", "--until-fail"], 2, &["E0506", "`hunt`"]);
+}
+
+/// One polluter among 200 cases within 2 log2(200) + 10 = 25 runs of their list,
+/// two within 60: from the record of a run to the command that shows it.
+#[test]
+fn the_polluters_of_a_dead_worker_are_found() {
+    let place = Place::new("polluters");
+    for (plan, polluters, most) in [
+        (vec![(63, "pollute=A")], vec!["pollute=A"], 25),
+        (vec![(20, "pollute=A"), (150, "pollute=B")], vec!["pollute=A", "pollute=B"], 60),
+    ] {
+        let victim = if polluters.len() == 1 { "victim=A" } else { "victim=A+B" };
+        let mut ids = among(200, &plan);
+        ids.push(fault(victim));
+        // One repeat of each, in the order of a shuffle that has the polluters before the victim.
+        let found = (0..20).find_map(|seed| {
+            let (_, text) = place.faults(
+                &["hunt", "--jobs", "1", "--repeat", "1", &format!("--shuffle={seed}"), "--recycle", "1000"],
+                &ids,
+            );
+            text.contains("1 of 1 failed").then_some(text)
+        });
+        assert!(found.is_some(), "no order has {polluters:?} first");
+        let exact = fault(victim);
+        let args = ["replay", "--worker", "W0@latest", "--exact", &exact, "--minimize", "--format", "plain"];
+        let (code, text) = place.run(&args);
+        assert_eq!(code, 100, "{text}");
+        let record = place.records("replay").pop().expect("a record");
+        let mut set: Vec<String> = record["polluters"]
+            .as_array()
+            .expect("a set")
+            .iter()
+            .map(|id| id.as_str().expect("an id").into())
+            .collect();
+        set.sort();
+        assert_eq!(set, polluters.iter().map(|spec| fault(spec)).collect::<Vec<_>>(), "{text}");
+        let trials = record["trials"].as_u64().expect("a number");
+        assert!(trials <= most, "{trials} runs:\n{text}");
+        // The command that it prints shows the failure.
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("shown by: cargo run -p harness -- ")).expect("a command");
+        let words: Vec<&str> = line.split(' ').collect();
+        let (code, text) = place.run(&words);
+        assert_eq!(code, 100, "{line}\n{text}");
+        assert!(text.contains("recurs in 3 of 3 replays"), "{text}");
+    }
+}
+
+/// A worker that died is replayed from an ordinary run, without naming it.
+#[test]
+fn a_dead_worker_is_replayed() {
+    let place = Place::new("dead");
+    let (code, text) = place.faults(&["run", "--jobs", "1", "--retries", "0"], &among(5, &[(3, "segv")]));
+    assert_eq!(code, 103, "{text}");
+    check(
+        &place,
+        &["replay", "--format", "plain"],
+        103,
+        &["as worker ref0-w0 of run", "recurs in 3 of 3 replays", "crash.sigsegv"],
+    );
+    check(&place, &["replay", "--worker", "ref9-w9@latest"], 106, &["E0507", "ref9-w9"]);
+    check(&place, &["replay", "--worker", "W0@nosuch"], 106, &["E0507", "nosuch"]);
+}
+
+/// The sweep names the condition: a neighbour, or a second worker on the device.
+#[test]
+fn why_names_the_condition() {
+    let place = Place::new("why");
+    let victim = fault("victim=A");
+    let polluter = fault("pollute=A");
+    let args = ["why", &victim, "--exact", &polluter, "--ref", "--jobs", "2", "--with-faults", "--format", "plain"];
+    let (code, text) = place.run(&args);
+    assert_eq!(code, 0, "{text}");
+    let factors = place.records("factor");
+    let significant: Vec<&str> =
+        factors.iter().filter(|f| f["significant"] == true).filter_map(|f| f["factor"].as_str()).collect();
+    // Other neighbours do not pollute, no neighbours neither.
+    assert_eq!(significant, ["isolation", "neighbours"], "{text}");
+    assert!(text.contains("* isolation worker -> case") && text.contains("needs isolation worker"), "{text}");
+    assert!(text.contains(": enough"), "{text}");
+    // Fails only where two workers share the device: from one worker, a second raises the rate.
+    let shared = fault("shared=2");
+    let args = ["why", &shared, "--sim", "1", "--jobs", "1", "--with-faults", "--format", "plain"];
+    let (code, text) = place.run(&args);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("workers_per_device 2 raises the rate"), "{text}");
+    // Without any condition that matters, this is said, with what it would take.
+    let args = ["why", "PlaceTest.good", "--ref", "--jobs", "1", "--format", "plain", "--repeat", "5"];
+    let (code, text) = place.run(&args);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("nothing is significant") && text.contains("did not fail under these conditions"), "{text}");
+}
+
+#[test]
+fn quarantined_failures_do_not_gate() {
+    let place = Place::new("quarantine");
+    let base = ["--ref", "--format", "plain", "--retries", "0"];
+    check(&place, &base, 100, &["1 passed, 1 failed, 0 skipped"]);
+    let entry = ["--owner", "me", "--issue", "#1", "--reason", "a known one"];
+    let add = |until: &'static str| [&["quarantine", "add", "PlaceTest.w*"][..], &entry, &["--until", until]].concat();
+    check(&place, &["quarantine", "add", "PlaceTest.w*"], 96, &["E0508", "`owner` is missing"]);
+    check(&place, &["quarantine", "add", "PlaceTest.x"], 2, &["no case is `PlaceTest.x`"]);
+    check(&place, &add("2999-01-31"), 0, &["is in quarantine until 2999-01-31"]);
+    check(&place, &["quarantine", "list"], 0, &["PlaceTest.w*  until 2999-01-31, 1 cases", "a known one (me, #1)"]);
+    check(&place, &base, 0, &["1 quarantined", "1 passed, 0 failed"]);
+    check(&place, &["list", "--ref", "-E", "quarantined"], 0, &["PlaceTest.wrong\n"]);
+    check(&place, &["quarantine", "rm", "PlaceTest.w*"], 0, &["not in quarantine any more"]);
+    check(&place, &add("2020-01-31"), 0, &[]);
+    check(&place, &base, 100, &["quarantine.expired", "quarantined until 2020-01-31 only", "1 passed, 1 failed"]);
+    // A mended case is told, an entry without a case is an error.
+    place.case("wrong", "add %x, %x", "");
+    check(&place, &base, 0, &["1 passed although in quarantine", "2 passed, 0 failed"]);
+    std::fs::remove_file(place.0.join("cases/wrong.fuse")).expect("removes");
+    check(&place, &base, 96, &["E0508", "no case is `PlaceTest.w*`"]);
+}
+
+/// Disturbed timing changes nothing of a case that has no race, and is on record.
+#[test]
+fn jitter_is_recorded_and_repeated() {
+    let place = Place::new("jitter");
+    let args =
+        ["run", "--sim", "1", "--exact", "PlaceTest.wrong", "--jitter", "7", "--retries", "0", "--format", "plain"];
+    check(&place, &args, 100, &["--jitter 7", "0 passed, 1 failed"]);
+    let header = std::fs::read_to_string(place.0.join("results/latest/run.json")).expect("a header");
+    assert!(header.contains("\"jitter\": 7"), "{header}");
+    check(&place, &["run", "--sim", "1", "--exact", "PlaceTest.good", "--jitter", "7"], 0, &["1 passed"]);
+}
