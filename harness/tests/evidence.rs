@@ -202,3 +202,67 @@ fn a_phase_has_its_own_limit() {
     let (code, text) = place.run(&["--phase-timeout", "link=1s"]);
     assert!(code == 2 && text.contains("there is no phase `link`"), "{text}");
 }
+
+/// A stand-in for the tool: runs the worker as its child and writes a report in
+/// the tool's form, with an error where a case asks for one.
+const TOOL: &str = r#"#!/bin/sh
+log=
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --log-file) log=$2; shift 2 ;;
+    --tool) tool=$2; shift 2 ;;
+    --target-processes | --report-api-errors | --print-limit) shift 2 ;;
+    -*) echo "unknown option $1"; exit 9 ;;
+    *) break ;;
+    esac
+done
+[ "$REPORT" = none ] || echo "========= COMPUTE-SANITIZER" > "$log"
+"$@"
+code=$?
+[ "$REPORT" = none ] && exit $code
+cat "$(dirname "$0")/report" >> "$log"
+exit $code
+"#;
+
+#[test]
+fn a_sanitizer_around_workers_gives_outcomes() {
+    let place = Place::new("sanitizer");
+    let tool = place.0.join("bin/compute-sanitizer");
+    std::fs::create_dir_all(place.0.join("bin")).expect("a folder");
+    std::fs::write(&tool, TOOL).expect("a file");
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a program");
+    std::fs::write(place.0.join("machine.toml"), "[[gpu]]\n").expect("a file");
+    let text = "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n[axes]\nm = [1, 2, 3, 4]\n---\nfusion @many(%x: f32[?]) {\n  %0 = add %x, %x\n  return %0\n}\n; inputs: x = normal[$m]\n; sim: schedules (lockstep)\n";
+    std::fs::write(place.0.join("cases/many.fuse"), text).expect("a file");
+    let report = |text: &str| std::fs::write(place.0.join("bin/report"), text).expect("a file");
+    let path = format!("{}:{}", place.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
+    let run = |path: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
+        command.current_dir(&place.0).env_remove("BLESS").env("PATH", path);
+        command.env("HARNESS_STATE_DIR", &place.0).args(["--format", "plain", "--retries", "0"]).args(args);
+        let Output { status, stdout, stderr } = command.output().expect("runs");
+        let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        (status.code().unwrap_or(-1), text)
+    };
+    let on_gpu = ["--nvml", "machine.toml", "--gpus", "1"];
+    report("========= ERROR SUMMARY: 0 errors\n");
+    let (code, text) = run(&path, &[&on_gpu[..], &["--sanitize", "memcheck"]].concat());
+    assert!(code == 0 && text.contains("5 passed, 0 failed") && text.contains("under /"), "{text}");
+    report(
+        "========= Invalid __global__ write of size 4 bytes\n=========     at kernel_pointwise+0x90 in /tmp/kernel_pointwise.cu:12\n=========     by thread (3,0,0) in block (1,0,0)\n========= ERROR SUMMARY: 1 error\n",
+    );
+    let (code, text) = run(&path, &[&on_gpu[..], &["--sanitize", "memcheck=40%", "--seed", "2"]].concat());
+    assert!(code == 100 && text.contains(" of 5 selected cases, by seed 2"), "{text}");
+    let wanted = "Invalid __global__ write of size 4 bytes in kernel_pointwise at /tmp/kernel_pointwise.cu:12; by thread (3,0,0)";
+    assert!(text.contains("(fail.sanitizer.memcheck") && text.contains(wanted), "{text}");
+    // Elsewhere the simulator's own detectors do it, or nothing can.
+    let (code, text) = run(&path, &["--sim", "1", "--sanitize", "racecheck", "--filter", "*good*"]);
+    assert!(code == 0 && text.contains("its own detectors (race) stand for it"), "{text}");
+    let (code, text) = run(&path, &["--ref", "--sanitize", "racecheck"]);
+    assert!(code == 2 && text.contains("E0510"), "{text}");
+    let empty = place.0.join("cases").display().to_string();
+    let (code, text) = run(&empty, &[&on_gpu[..], &["--sanitize", "memcheck"]].concat());
+    assert!(code == 2 && text.contains("E0510") && text.contains("cases/compute-sanitizer"), "{text}");
+    let (code, text) = run(&path, &["--sanitize", "memchk"]);
+    assert!(code == 2 && text.contains("racecheck"), "{text}");
+}

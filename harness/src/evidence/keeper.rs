@@ -197,7 +197,7 @@ fn folder_name(name: &str, id: &str) -> String {
 
 fn write(folder: &Path, result: &CaseResult, bucket: Option<&Bucket>) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let Output { stdout, stderr } = &*result.output;
+    let Output { stdout, stderr, files } = &*result.output;
     for (name, kept) in [("stdout.txt", stdout), ("stderr.txt", stderr)] {
         if kept.total > 0 {
             std::fs::write(folder.join(name), kept.bytes())?;
@@ -210,11 +210,11 @@ fn write(folder: &Path, result: &CaseResult, bucket: Option<&Bucket>) -> io::Res
         let crash = serde_json::json!({ "leaf": bucket.map(|b| &b.leaf), "family": family, "death": death });
         std::fs::write(folder.join("crash.json"), format!("{crash:#}\n"))?;
         std::fs::write(folder.join("stacks.txt"), stacks_text(death))?;
-        for path in &death.files {
-            let name = path.file_name().unwrap_or(path.as_os_str());
-            // Another file system than the worker's folder is possible, then it is copied.
-            std::fs::rename(path, folder.join(name)).or_else(|_| std::fs::copy(path, folder.join(name)).map(drop))?;
-        }
+    }
+    for path in files {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        // The worker's folder may lie in another file system.
+        std::fs::rename(path, folder.join(name)).or_else(|_| std::fs::copy(path, folder.join(name)).map(drop))?;
     }
     Ok(())
 }

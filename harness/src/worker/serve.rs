@@ -34,7 +34,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let panics = PanicNotes::install();
     say(&receiver, &FromWorker::Hello { proto: PROTOCOL, pid: std::process::id() })?;
     let (device, knobs, sharers) = match receiver.next(None) {
-        Ok(ToWorker::Init { device, knobs, sharers }) => (Device::open(&device), knobs, sharers),
+        Ok(ToWorker::Init { device, knobs, sharers }) => (Device::open(&device, &knobs), knobs, sharers),
         Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0 }),
         Ok(_) => return Err(std::io::Error::other("a case before init")),
         Err(Broken::Eof | Broken::Timeout) => return Ok(()),
