@@ -141,6 +141,18 @@ fn scripts_repeat_failures() {
     assert!(text.contains(" --timeout 20s ") && text.contains(" --seed 77\n"), "{text}");
 }
 
+/// A failure that needs what its worker had run before is repeated with that.
+#[test]
+fn scripts_bring_the_neighbours_along() {
+    let place = Place::new("neighbours");
+    let args = ["--jobs", "1", "--exact", "__fault.pollute=A", "--exact", "__fault.victim=A"];
+    let (code, text) = place.run(&args);
+    assert!(code == 0 && text.contains("FLAKY __fault.victim=A"), "{text}");
+    let cases = place.0.join("results/latest/cases").canonicalize().expect("a folder");
+    let folder = std::fs::read_dir(cases).expect("a folder").next().expect("one").expect("readable").path();
+    check_script(&folder.join("repro.sh"), 100, "recurs in ");
+}
+
 /// The same crash has the same keys in each run, and the ledger adds up.
 #[test]
 fn crashes_are_counted_over_runs() {
