@@ -80,12 +80,16 @@ impl Server<'_> {
                     // A library may have installed handlers that swallow a crash.
                     crate::os::crash::rearm()?;
                     self.crumbs.lane(0).case(&case.id);
+                    #[cfg(feature = "planted")]
+                    super::planted::started(&case);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
                     let (past, twice, jitter) = (&self.past, self.knobs.twice, self.knobs.jitter);
                     let cx =
                         execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, twice, jitter, socket, past };
                     let (mut outcome, tainted) = self.run(&case, &cx);
+                    #[cfg(feature = "planted")]
+                    super::planted::ended();
                     let (leaks, dirty) = self.hygiene.look();
                     outcome.leaks = leaks;
                     let tainted = tainted || dirty;
