@@ -29,8 +29,8 @@ fn folder(files: usize) -> PathBuf {
                 text,
                 "fusion @Sum{f}(%x: $dtype[?, ?], %y: $dtype[?, ?]) {{\n  %0 = cast %x f32\n  %1 = cast %y f32\n  \
                  %2 = add %0, %1\n  %3 = mul %2, 0.5\n  %4 = sum %3 dims(1)\n  %5 = cast %4 $dtype\n  return %5\n}}\n\
-                 ; inputs: x = normal[$m, $n], y = uniform(-1, 1)[$m, $n]\n; check: rel 1e-2 abs 1e-3\n\
-                 ; expect: kernels = 1\n; perf: bytes = x + y\n"
+                 ; inputs: x = normal[$m, $n], y = uniform(-1, 1)[$m, $n]\n; check: rel 1e-2, abs 1e-3\n\
+                 ; expect: scheduler = reduction\n; perf: goal dram 0.8\n"
             );
         }
         let path = dir.join(format!("group{}", i % 7)).join(format!("f{i}.fuse"));
