@@ -86,6 +86,25 @@ fn a_crash_has_a_cause_and_a_stack() {
     assert!(segv["thread"].as_str().is_some_and(|thread| thread.starts_with("harness-worker (")), "{segv:#}");
 }
 
+/// A thread that works beside the case has breadcrumbs of its own, and its crash
+/// is told from there.
+#[test]
+fn a_crash_names_the_lane_of_its_thread() {
+    let place = Place::new("lane");
+    let (found, text) = place.faults(&["segv-lane", "segv-thread"], &["--retries", "0"]);
+    let [lane, thread] = [0, 1].map(|i| &found[i]["death"]);
+    let crumb = &lane["crumb"];
+    assert_eq!((&crumb["lane"], &crumb["phase"], &crumb["id"]), (&3.into(), &"schedule".into(), &5.into()), "{text}");
+    assert_eq!(crumb["case"], "__fault.segv-lane");
+    let crashed = lane["thread"].as_str().expect("a thread");
+    assert!(crashed.ends_with(&format!("({})", crumb["thread"])), "{crashed}: {crumb:#}");
+    // Where the case itself was is told too.
+    assert_eq!((&lane["lanes"][0]["lane"], &lane["lanes"][0]["phase"]), (&0.into(), &"inputs".into()));
+    // A thread without a lane belongs to the case.
+    assert_eq!((&thread["crumb"]["lane"], &thread["crumb"]["phase"]), (&0.into(), &"inputs".into()));
+    check_stack(&thread["frames"], &["write_unmapped", "std::sys"]);
+}
+
 #[test]
 fn an_overflown_stack_is_walked_from_both_ends() {
     let place = Place::new("overflow");
@@ -139,6 +158,18 @@ fn scripts_repeat_failures() {
     check_script(&scripts[1], 100, "FAIL __fault.fail");
     let text = std::fs::read_to_string(&scripts[0]).expect("a script");
     assert!(text.contains(" --timeout 20s ") && text.contains(" --seed 77\n"), "{text}");
+}
+
+/// A failure that needs what its worker had run before is repeated with that.
+#[test]
+fn scripts_bring_the_neighbours_along() {
+    let place = Place::new("neighbours");
+    let args = ["--jobs", "1", "--exact", "__fault.pollute=A", "--exact", "__fault.victim=A"];
+    let (code, text) = place.run(&args);
+    assert!(code == 0 && text.contains("FLAKY __fault.victim=A"), "{text}");
+    let cases = place.0.join("results/latest/cases").canonicalize().expect("a folder");
+    let folder = std::fs::read_dir(cases).expect("a folder").next().expect("one").expect("readable").path();
+    check_script(&folder.join("repro.sh"), 100, "recurs in ");
 }
 
 /// The same crash has the same keys in each run, and the ledger adds up.

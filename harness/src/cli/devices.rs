@@ -229,10 +229,9 @@ fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wanted) -> Res
         SlotSpec { device: nvml.worker_device(&gpu.uuid, threads), label, env, gpu: Some(gpu.clone()) }
     });
     let slots: Vec<SlotSpec> = slots.collect();
-    let line = |choice: &Choice| format!("GPU {} {} {}", choice.gpu.index, choice.gpu.name, choice.gpu.uuid);
     let mut notes: Vec<String> =
-        taken.iter().map(|choice| format!("{}: taken, {}", line(choice), choice.why)).collect();
-    notes.extend(left.iter().map(|choice| format!("{}: {}", line(choice), choice.why)));
+        taken.iter().map(|choice| format!("{}: {}", choice.gpu.name_and_uuid(), choice.why)).collect();
+    notes.extend(left.iter().map(|choice| format!("{}: {}", choice.gpu.name_and_uuid(), choice.why)));
     if nvml.is_fake() {
         notes.push("these GPUs are played by a file: cases run on the simulator".into());
     }

@@ -27,6 +27,15 @@ pub(crate) struct Kept {
     pub(crate) folder: Option<String>,
 }
 
+/// What helps to act on a failed case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Help {
+    /// The script that repeats it.
+    pub(crate) script: Option<PathBuf>,
+    /// The leaf of its crash.
+    pub(crate) leaf: Option<String>,
+}
+
 /// Keeps evidence. Errors never change a verdict; the first one is kept.
 pub(crate) struct Keeper {
     context: Context,
@@ -93,8 +102,14 @@ impl Keeper {
         self.keep(written).map(|()| name)
     }
 
-    /// Writes the script that repeats a failed case; its path.
-    pub(crate) fn conclude(&mut self, conclusion: &Conclusion) -> Option<PathBuf> {
+    /// Writes the script that repeats a failed case.
+    pub(crate) fn conclude(&mut self, conclusion: &Conclusion) -> Help {
+        let result = &conclusion.result;
+        let leaf = Bucket::of(&result.outcome, result.death.as_ref()).map(|bucket| bucket.leaf);
+        Help { script: self.script(conclusion), leaf }
+    }
+
+    fn script(&mut self, conclusion: &Conclusion) -> Option<PathBuf> {
         let Conclusion { case, verdict, failures, outcomes, result, .. } = conclusion;
         let failed = verdict.is_failure() || matches!(verdict, Verdict::Flaky | Verdict::Quarantined);
         if !failed || *verdict == Verdict::Infra || !self.kept.contains_key(&case.id) {

@@ -14,7 +14,7 @@ mod stack;
 pub(crate) mod threads;
 mod unwind;
 
-pub(crate) use keeper::Keeper;
+pub(crate) use keeper::{Help, Keeper};
 pub(crate) use ledger::Sight;
 pub(crate) use script::Context;
 pub(crate) use stack::{Frame, Stack, stacks};
