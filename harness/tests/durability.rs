@@ -177,8 +177,9 @@ fn killed_at_any_moment_it_goes_on_without_running_a_case_again() {
     let started = Instant::now();
     check(&place, &PLAIN, 0, &["24 passed, 0 failed, 0 skipped"]);
     let whole = started.elapsed().as_micros() as u64;
-    let (mut state, mut killed, mut resumed) = (0x9E37_79B9_7F4A_7C15, 0, 0);
+    let (mut state, mut killed, mut resumed, mut jobs) = (0x9E37_79B9_7F4A_7C15, 0, 0, 0);
     while killed < kills {
+        jobs += 1;
         let mut moment = || {
             killed += 1;
             Duration::from_micros(next(&mut state) % whole)
@@ -190,6 +191,7 @@ fn killed_at_any_moment_it_goes_on_without_running_a_case_again() {
         let (_, last) = place.run(&["report", "latest", "--format", "csv"]);
         assert_eq!(last.lines().count(), 25, "{last}");
     }
+    eprintln!("{killed} moments in {jobs} jobs, {resumed} lives went on, {:.0?}", started.elapsed());
     assert!(resumed > 0, "no kill fell into a run");
 }
 
