@@ -13,6 +13,8 @@ pub struct Options {
     pub force_index64: bool,
     /// Contract `a * b + c` to a fused multiply-add in generated code.
     pub fmad: bool,
+    /// Compile kernels with line numbers, for tools that look into them.
+    pub line_info: bool,
     /// Check `parse(print(x)) == x` and re-verify after each stage.
     pub self_check: bool,
     /// Parameters of heuristics that the caller sets instead of the heuristic,
@@ -22,7 +24,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { force_index64: false, fmad: true, self_check: cfg!(debug_assertions), tuning: BTreeMap::new() }
+        Self {
+            force_index64: false,
+            fmad: true,
+            line_info: false,
+            self_check: cfg!(debug_assertions),
+            tuning: BTreeMap::new(),
+        }
     }
 }
 

@@ -70,6 +70,8 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         bless: false,
         isolation: Isolation::Worker,
         recycle: None,
+        core_dump: Default::default(),
+        sanitizer: None,
         memory: None,
         worker_exe: exe.to_path_buf(),
         work_dir: work_dir.to_path_buf(),

@@ -4,6 +4,8 @@
 pub(crate) mod crash;
 pub(crate) mod fault;
 pub(crate) mod orphans;
+#[cfg(feature = "planted")]
+pub(crate) mod planted;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};

@@ -50,6 +50,8 @@ pub(crate) struct Knobs {
     pub(crate) compile_threads: u32,
     /// Seed of disturbed timing at the ends of spans.
     pub(crate) jitter: Option<u64>,
+    /// Kernels are compiled with line numbers.
+    pub(crate) line_info: bool,
     /// Each case is run twice and its results are compared.
     pub(crate) twice: bool,
 }

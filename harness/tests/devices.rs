@@ -51,10 +51,10 @@ fn the_quietest_gpus_are_taken_and_reasons_are_given() {
     let machine = "[[gpu]]\nprocs = [{ pid = 4242, memory = \"3GiB\" }]\n[[gpu]]\n[[gpu]]\ncompute_mode = \"Prohibited\"\n[[gpu]]\ntemp = 70\n";
     let place = played("selection", 4, machine);
     let parts = [
-        "GPU 1 Played GPU GPU-00000000-0000-0000-0000-000000000001: taken, no process",
-        "GPU 3 Played GPU GPU-00000000-0000-0000-0000-000000000003: taken",
-        "GPU 0 Played GPU GPU-00000000-0000-0000-0000-000000000000: not needed: process 4242 with 3.0 GiB",
-        "GPU 2 Played GPU GPU-00000000-0000-0000-0000-000000000002: refused: its compute mode forbids",
+        "GPU 1 Played GPU GPU-00000001: taken: no process",
+        "GPU 3 Played GPU GPU-00000003: taken",
+        "GPU 0 Played GPU GPU-00000000: not needed: process 4242 with 3.0 GiB",
+        "GPU 2 Played GPU GPU-00000002: refused: its compute mode forbids",
         "4 passed, 0 failed, 0 skipped",
     ];
     check_run(&place, &["--gpus", "2"], 0, &parts);
@@ -74,7 +74,7 @@ fn the_quietest_gpus_are_taken_and_reasons_are_given() {
     let part = ["--gpus", "MIG-bbbb", "--nvml", "mig.toml", "--format", "plain"];
     check(&place, &part, 0, &["GPU 1 Played GPU MIG MIG-bbbb2222: taken", "4 passed"]);
     check_run(&place, &["--gpus", "GPU-ffff"], 21, &["there is no GPU-ffff"]);
-    check_run(&place, &[], 0, &["taken, no process"]);
+    check_run(&place, &[], 0, &["taken: no process"]);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_gpu_that_is_lost_has_its_cases_finished_by_the_others() {
     // Nothing ran there afterwards.
     let lost = kind(&records, "xid")[0]["t_run_ns"].as_u64().expect("a time");
     let after = |record: &&&Value| {
-        record["gpu_uuid"] == "GPU-00000000-0000-0000-0000-000000000002"
+        record["gpu_uuid"] == "GPU-00000002-0000-0000-0000-000000000000"
             && record["start_ns"].as_u64().is_some_and(|start| start > lost)
     };
     assert_eq!(kind(&records, "attempt").iter().filter(after).count(), 0);
@@ -216,7 +216,7 @@ fn a_worker_that_sees_another_gpu_is_not_used() {
     let parts = ["CUDA shows it GPU-99999999", "warning: gpu1", "6 passed, 0 failed, 0 skipped"];
     check_run(&place, &["--gpus", "2"], 0, &parts);
     assert!(kind(&place.records(), "slot").iter().any(|record| record["code"] == "infra.driver"));
-    let alone = ["--gpus", "GPU-00000000-0000-0000-0000-000000000001"];
+    let alone = ["--gpus", "GPU-00000001-0000-0000-0000-000000000000"];
     check_run(&place, &alone, 20, &["infra.driver", "0 passed, 6 failed"]);
 }
 
@@ -313,7 +313,7 @@ fn cases_go_to_the_gpu_that_fits_them() {
     let new: Vec<&Value> =
         kind(&records, "attempt").into_iter().filter(|record| record["case_id"] == "PlayedTest.new").collect();
     assert_eq!(new.len(), 1);
-    assert_eq!(new[0]["gpu_uuid"], "GPU-00000000-0000-0000-0000-000000000001");
+    assert_eq!(new[0]["gpu_uuid"], "GPU-00000001-0000-0000-0000-000000000000");
 }
 
 #[test]
@@ -347,4 +347,19 @@ fn the_doctor_fits_a_terminal_and_speaks_json() {
     let features = json["features"].as_array().expect("features");
     assert!(features.iter().any(|feature| feature["name"] == "GPUs" && feature["ready"] == true));
     check(&place, &["--nvml", "nowhere.toml", "--gpus", "1"], 2, &["E0509", "nowhere.toml"]);
+}
+
+#[test]
+fn many_deaths_on_one_device_are_held_against_it_until_its_canary_sings() {
+    let place = played("suspect", 1, &gpus(1));
+    let faults = "__fault.segv:__fault.abort:__fault.bus";
+    let args = ["--gpus", "1", "--with-faults", "--filter", faults, "--retries", "1"];
+    let parts = [
+        "gpu0: 3 different cases killed workers within a minute: __fault.",
+        "suspecting the device, a canary must sing",
+        "its canary sings, so the cases are to blame",
+        "0 passed, 3 failed, 0 skipped",
+    ];
+    check_run(&place, &args, 103, &parts);
+    assert!(kind(&place.records(), "health").iter().any(|record| record["event"] == "suspect"));
 }

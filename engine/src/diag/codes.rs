@@ -319,6 +319,11 @@ codes! {
         why "--nvml FILE puts a file in the place of NVML, so that runs over many GPUs are tried without one. It holds the GPUs and \
              what happens to them.",
         command "--nvml /nonexistent";
+    NO_SANITIZER = "E0510", "compute-sanitizer is not installed, or has nothing to check",
+        "install the CUDA toolkit, or put the folder of compute-sanitizer into PATH; the simulator has detectors of its own",
+        why "--sanitize runs workers under NVIDIA's compute-sanitizer. It belongs to the CUDA toolkit, not to the driver, and checks \
+             kernels on a GPU: the simulator checks every case itself, the reference evaluator has no kernels.",
+        command "--sanitize memcheck --ref";
     // Records.
     RESULTS = "E0701", "the results folder cannot be used",
         "name it with --results; `harness store repair` mends one of this version",

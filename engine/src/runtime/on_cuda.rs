@@ -54,7 +54,10 @@ impl Gpu {
             let id = plan.trace_id();
             let name = plan.kernel.name.as_str();
             let source = cx.span(Phase::Codegen, "cuda", id, || cuda::emit(&plan.kernel));
-            let options = NvrtcOptions::new(self.device.desc().compute_capability, cx.options.fmad);
+            let options = NvrtcOptions {
+                line_info: cx.options.line_info,
+                ..NvrtcOptions::new(self.device.desc().compute_capability, cx.options.fmad)
+            };
             let cubin = cx.span(Phase::Codegen, name, id, || self.nvrtc.compile(&source, &options))?;
             cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))
         })

@@ -4,9 +4,11 @@ use super::Failure;
 use super::args::{Args, DeviceArg};
 use crate::case::Target;
 use crate::device::{
-    Choice, Gpu, GpuLock, Nvidia, Nvml, Policy, Selection, Wanted, find_nvrtc, hold, lock_folder, open, select,
+    Choice, Gpu, GpuLock, Nvidia, Nvml, Policy, Selection, Wanted, find_nvrtc, find_sanitizer, hold, lock_folder, open,
+    sanitizer_places, select,
 };
 use crate::dispatch::SlotSpec;
+use crate::evidence::sanitizer::{Sanitizer, Tool};
 use crate::exit;
 use crate::proto::DeviceSpec;
 use crate::report::quoted;
@@ -29,6 +31,8 @@ pub(super) struct Devices {
     pub(super) history: String,
     /// The options that select such devices again.
     pub(super) again: String,
+    /// Under what workers run, if anything.
+    pub(super) sanitizer: Option<Sanitizer>,
     /// What tells other harnesses that the GPUs are in use, while it lives.
     #[expect(dead_code, reason = "held for its locks")]
     locks: Vec<GpuLock>,
@@ -61,6 +65,46 @@ pub(super) fn cores() -> usize {
 
 /// Chooses devices; says what it found and why it took them.
 pub(super) fn resolve(args: &Args) -> Result<Devices, Failure> {
+    let mut devices = chosen(args)?;
+    if let Some(sample) = &args.evidence.sanitize {
+        sanitize(&mut devices, sample.tool)?;
+    }
+    Ok(devices)
+}
+
+/// Finds the tool that checks kernels, or says what stands for it.
+fn sanitize(devices: &mut Devices, tool: Tool) -> Result<(), Failure> {
+    let name = tool.name();
+    let refuse = |message: String, note: String| {
+        Err(Failure::diagnostic(exit::USAGE, &Diagnostic::user(code::NO_SANITIZER, message).note(note)))
+    };
+    match devices.slots.first() {
+        Some(slot) if slot.gpu.is_some() => {
+            let Some(program) = find_sanitizer() else {
+                let places: Vec<String> = sanitizer_places().iter().map(|file| file.display().to_string()).collect();
+                return refuse(
+                    format!("`--sanitize {name}` needs compute-sanitizer"),
+                    format!("not found: {}", places.join(", ")),
+                );
+            };
+            devices.notes.push(format!("{name}: each case in a worker of its own under {}", program.display()));
+            devices.sanitizer = Some(Sanitizer { tool, program });
+        }
+        Some(slot) if slot.device == DeviceSpec::Reference => {
+            return refuse(
+                format!("`--sanitize {name}` has nothing to check on the reference evaluator"),
+                "it has no kernels; use --sim or --gpus".into(),
+            );
+        }
+        _ => devices.notes.push(format!(
+            "{name}: on the simulator its own detectors ({}) stand for it, in every case",
+            tool.detectors()
+        )),
+    }
+    Ok(())
+}
+
+fn chosen(args: &Args) -> Result<Devices, Failure> {
     let nvml = || open(args.devices.nvml.as_deref()).map_err(|d| Failure::diagnostic(exit::USAGE, &d));
     match &args.devices.device {
         DeviceArg::Reference => Ok(reference(args)),
@@ -129,6 +173,7 @@ fn reference(args: &Args) -> Devices {
         history: "reference".into(),
         again: " --ref".into(),
         locks: Vec::new(),
+        sanitizer: None,
     }
 }
 
@@ -153,6 +198,7 @@ fn simulated(args: &Args, count: usize, mut notes: Vec<String>, nvidia: Option<N
         history: "simulator".into(),
         again: " --sim 1".into(),
         locks: Vec::new(),
+        sanitizer: None,
     }
 }
 
@@ -183,10 +229,9 @@ fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wanted) -> Res
         SlotSpec { device: nvml.worker_device(&gpu.uuid, threads), label, env, gpu: Some(gpu.clone()) }
     });
     let slots: Vec<SlotSpec> = slots.collect();
-    let line = |choice: &Choice| format!("GPU {} {} {}", choice.gpu.index, choice.gpu.name, choice.gpu.uuid);
     let mut notes: Vec<String> =
-        taken.iter().map(|choice| format!("{}: taken, {}", line(choice), choice.why)).collect();
-    notes.extend(left.iter().map(|choice| format!("{}: {}", line(choice), choice.why)));
+        taken.iter().map(|choice| format!("{}: {}", choice.gpu.name_and_uuid(), choice.why)).collect();
+    notes.extend(left.iter().map(|choice| format!("{}: {}", choice.gpu.name_and_uuid(), choice.why)));
     if nvml.is_fake() {
         notes.push("these GPUs are played by a file: cases run on the simulator".into());
     }
@@ -212,6 +257,7 @@ fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wanted) -> Res
             None => " --gpus 1".into(),
         },
         locks,
+        sanitizer: None,
     })
 }
 

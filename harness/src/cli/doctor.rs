@@ -2,7 +2,7 @@
 //! terminal of 80 columns; `--format json` has the same for programs.
 
 use super::args::{Args, Form};
-use super::{Failure, print, runs, session};
+use super::{Failure, print, session};
 use crate::case::{Target, load};
 use crate::device::{
     Choice, GpuOptions, Host, Nvidia, describe, find_nvrtc, find_sanitizer, free_space, host, open, refusal,

@@ -63,6 +63,7 @@ fn needs(require: &Require) -> String {
         words.push(escape(&require.device.join("|"), "").into_owned());
     }
     words.extend(require.arch.map(|arch| format!("arch>={arch}")));
+    words.extend(require.gpus.map(|gpus| format!("gpus>={gpus}")));
     words.extend(require.memory.map(|bytes| format!("mem>={}", show_bytes(bytes).replace(' ', ""))));
     if words.is_empty() { "-".into() } else { words.join(" ") }
 }
@@ -84,7 +85,7 @@ fn entry(case: &Case, past: &Past) -> Value {
         "file": case.file,
         "line": case.line,
         "inputs": case.inputs.len(),
-        "require": { "device": case.require.device, "arch": case.require.arch, "memory": case.require.memory },
+        "require": { "device": case.require.device, "arch": case.require.arch, "memory": case.require.memory, "gpus": case.require.gpus },
         "timeout_ms": case.timeout_ms,
         "perf": case.perf.is_some(),
         "refusal": !case.errors.is_empty(),

@@ -2,7 +2,7 @@
 //! worker: slots, order, predicted time, and what is skipped and why.
 //!
 //! The prediction deals the cases out as the queue does: each goes to the slot
-//! that is free first. Durations are those of earlier runs; a case without one
+//! that is free first, of those that meet its requirements. Durations are those of earlier runs; a case without one
 //! is taken as the median. What workers need to start is not in it.
 
 use super::args::{Args, Listing};
@@ -14,8 +14,6 @@ use crate::select::{Last, Past};
 use crate::units::show_time;
 use crate::{exit, report};
 use serde_json::json;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// A case with its place in the plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +49,8 @@ pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
     let mut labels: Vec<String> = devices.slots.iter().map(|slot| slot.label.clone()).collect();
     labels.truncate(cases.len().max(1));
     let ids: Vec<&str> = cases.iter().map(|case| case.id.as_str()).collect();
-    let (placed, median_ns) = deal(&ids, &past, labels.len());
+    let fits = |case: usize, slot: usize| devices.slots[slot].unfit(&cases[case].require).is_none();
+    let (placed, median_ns) = deal(&ids, &past, labels.len(), &fits);
     let notes = devices.notes.into_iter().chain(chosen.notes).collect();
     let plan = Plan { labels, placed, skipped, median_ns, notes, total };
     super::print(&match args.output.listing {
@@ -63,20 +62,21 @@ pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
 }
 
 /// Deals cases out to slots; returns the duration taken for unknown ones too.
-fn deal(ids: &[&str], past: &Past, slots: usize) -> (Vec<Placed>, Option<u64>) {
+fn deal(ids: &[&str], past: &Past, slots: usize, fits: &dyn Fn(usize, usize) -> bool) -> (Vec<Placed>, Option<u64>) {
     let dur = |id: &str| past.last(id).and_then(|last| last.dur_ns);
     let mut known: Vec<u64> = ids.iter().filter_map(|id| dur(id)).collect();
     known.sort_unstable();
     let median = known.get(known.len() / 2).copied();
-    let mut free: BinaryHeap<Reverse<(u64, usize)>> = (0..slots.max(1)).map(|slot| Reverse((0, slot))).collect();
-    let place = |id: &&str| {
-        let Reverse((start_ns, slot)) = free.pop().unwrap_or(Reverse((0, 0)));
-        let dur_ns = dur(id).or(median).unwrap_or(0);
+    let mut free = vec![0u64; slots.max(1)];
+    let place = |(case, id): (usize, &&str)| {
+        let suited = (0..free.len()).filter(|slot| fits(case, *slot)).min_by_key(|slot| free[*slot]);
+        let slot = suited.unwrap_or(0);
+        let (start_ns, dur_ns) = (free[slot], dur(id).or(median).unwrap_or(0));
         // Where nothing is known, cases still go round.
-        free.push(Reverse((start_ns.saturating_add(dur_ns.max(1)), slot)));
+        free[slot] = start_ns.saturating_add(dur_ns.max(1));
         Placed { id: id.to_string(), slot, start_ns, dur_ns, last: past.last(id).cloned() }
     };
-    (ids.iter().map(place).collect(), median)
+    (ids.iter().enumerate().map(place).collect(), median)
 }
 
 impl Plan {
@@ -193,7 +193,7 @@ mod tests {
     /// Cases with slots, start and duration.
     #[track_caller]
     fn check(ids: &[&str], past: &Past, slots: usize, wanted: &[(usize, u64, u64)]) {
-        let (placed, _) = deal(ids, past, slots);
+        let (placed, _) = deal(ids, past, slots, &|_, _| true);
         let got: Vec<_> = placed.iter().map(|p| (p.slot, p.start_ns, p.dur_ns)).collect();
         assert_eq!(got, wanted);
     }
@@ -205,6 +205,8 @@ mod tests {
         check(&["new", "a", "b"], &past, 1, &[(0, 0, 5), (0, 5, 5), (0, 10, 3)]);
         check(&["x", "y"], &Past::default(), 2, &[(0, 0, 0), (1, 0, 0)]);
         check(&[], &past, 2, &[]);
+        let (placed, _) = deal(&["a", "b", "c"], &past, 2, &|case, slot| case != 1 || slot == 0);
+        assert_eq!(placed.iter().map(|p| (p.slot, p.start_ns)).collect::<Vec<_>>(), [(0, 0), (0, 5), (1, 0)]);
     }
 
     /// No slot waits while cases are left, so the time is within the bound of
@@ -220,7 +222,7 @@ mod tests {
                 durations.push((name.as_str(), u.int_in_range(1..=1000)?));
             }
             let ids: Vec<&str> = names.iter().map(String::as_str).collect();
-            let (placed, median_ns) = deal(&ids, &past(&durations), slots);
+            let (placed, median_ns) = deal(&ids, &past(&durations), slots, &|_, _| true);
             let labels = vec![String::new(); slots];
             let plan = Plan { labels, placed, skipped: Vec::new(), median_ns, notes: Vec::new(), total: count };
             let sum: u64 = durations.iter().map(|(_, ns)| ns).sum();

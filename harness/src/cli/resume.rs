@@ -43,7 +43,9 @@ fn newest_open(layout: &Layout) -> Result<RunInfo, Failure> {
     let all = layout.list().unwrap_or_default();
     // One that another run went on with is done; one without a header had not begun.
     let resumed = |run: &RunInfo| all.iter().any(|later| later.header["resumes"] == run.id.as_str());
-    let open = all.iter().rev().find(|run| run.is_open() && run.header["argv"].is_array() && !resumed(run));
+    let begun =
+        |run: &RunInfo| run.header["argv"].is_array() && matches!(run.header["mode"].as_str(), Some("run" | "bench"));
+    let open = all.iter().rev().find(|run| run.is_open() && begun(run) && !resumed(run));
     open.cloned().ok_or_else(|| {
         let message =
             format!("none of the {} runs in {} is open: killed or stopped", all.len(), layout.root().display());

@@ -6,7 +6,7 @@ use crate::exit;
 use crate::record::{Layout, Recorded, RunInfo};
 use crate::report::{Format, Progress};
 use engine::diag::{Diagnostic, code};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
 /// The results folder.
@@ -66,6 +66,12 @@ pub(super) fn deliver(args: &Args, text: &str) -> Result<(), Failure> {
 pub(super) fn not_written(path: &Path, error: &io::Error) -> Failure {
     let diagnostic = Diagnostic::user(code::RESULTS, format!("{} cannot be written: {error}", path.display()));
     Failure::diagnostic(exit::NO_RECORD, &diagnostic.note("name another place with --output"))
+}
+
+/// A text safe to print, and for a terminal no line of prose wider than it.
+pub(super) fn fitted(text: &str) -> String {
+    let columns = if std::io::stdout().is_terminal() { columns() } else { usize::MAX };
+    crate::report::fit(text, columns)
 }
 
 /// Columns of the terminal, or of a page where there is none.

@@ -67,6 +67,12 @@ impl Gpu {
         self.mem_total_bytes?.checked_sub(self.mem_used_bytes?)
     }
 
+    /// `GPU 0 NVIDIA H200 GPU-89ab1234`: as much of the UUID as tells GPUs apart.
+    pub(crate) fn name_and_uuid(&self) -> String {
+        let short: String = self.uuid.chars().take(12).collect();
+        format!("GPU {} {} {short}", self.index, self.name)
+    }
+
     /// The GPU's MIG part of the given name, as a device of its own.
     pub(crate) fn part(&self, uuid: &str) -> Option<Gpu> {
         let part = self.mig_devices.iter().find(|part| part.uuid == uuid)?;

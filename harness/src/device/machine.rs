@@ -198,7 +198,7 @@ fn played(index: usize, text: GpuText) -> std::result::Result<Played, String> {
     let mig_devices = text.mig.into_iter().map(part).collect::<std::result::Result<Vec<_>, String>>()?;
     let gpu = Gpu {
         index: index as u32,
-        uuid: text.uuid.unwrap_or_else(|| format!("GPU-00000000-0000-0000-0000-{index:012x}")),
+        uuid: text.uuid.unwrap_or_else(|| format!("GPU-{index:08x}-0000-0000-0000-000000000000")),
         parent: None,
         name: text.name.unwrap_or_else(|| "Played GPU".into()),
         pci_bus: Some(format!("00000000:{:02X}:00.0", index + 1)),

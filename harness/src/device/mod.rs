@@ -19,5 +19,5 @@ pub(crate) use nvml::{CaseStep, Heard, Nvml, Silent, open};
 pub(crate) use nvrtc::find as find_nvrtc;
 pub(crate) use policy::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, Wanted, share};
 pub(crate) use select::{Choice, Selection, describe, refusal, select};
-pub(crate) use tools::{Host, find_sanitizer, free_space, host};
+pub(crate) use tools::{Host, find_sanitizer, free_space, host, sanitizer_places};
 pub(crate) use xid::{Attribution, Ran, WINDOW, XidClass, attribute, facts as xid_facts};

@@ -54,7 +54,7 @@ pub(crate) fn select(
             None => hold(&gpu).map_err(|why| format!("refused: {why}")),
         };
         match verdict {
-            Ok(()) => selection.taken.push(Choice { why: describe(&gpu), gpu }),
+            Ok(()) => selection.taken.push(Choice { why: format!("taken: {}", describe(&gpu)), gpu }),
             Err(why) => selection.left.push(Choice { gpu, why }),
         }
     }
@@ -177,12 +177,11 @@ pub(crate) fn processes(gpu: &Gpu) -> String {
 pub(crate) fn describe(gpu: &Gpu) -> String {
     let mut words = vec![processes(gpu)];
     let known = |value: Option<u64>| value.map_or("unknown".into(), show_bytes);
-    words.push(format!("{} of {} in use", known(gpu.mem_used_bytes), known(gpu.mem_total_bytes)));
+    words.push(format!("{} of {} used", known(gpu.mem_used_bytes), known(gpu.mem_total_bytes)));
     words.push(gpu.util_gpu.map_or("utilisation unknown".into(), |util| format!("{util} % busy")));
     match gpu.ecc_uncorrected {
-        Some(0) => words.push("no ECC error".into()),
+        Some(0) | None => {}
         Some(n) => words.push(format!("{n} uncorrected ECC errors")),
-        None => {}
     }
     if !gpu.clock_event_reasons.is_empty() {
         words.push(format!("clocks held by {}", gpu.clock_event_reasons.join(" ")));
@@ -253,7 +252,7 @@ mod tests {
         check("2", &any, &["GPU-00004", "GPU-00005"]);
         check("3", &any, &["GPU-00001", "GPU-00004", "GPU-00005"]);
         let most = check("5", &any, &["GPU-00000", "GPU-00001", "GPU-00002", "GPU-00004", "GPU-00005"]);
-        assert!(most.taken[0].why.starts_with("2 processes, 600.0 MiB of unknown in use, 97 % busy"));
+        assert!(most.taken[0].why.starts_with("taken: 2 processes, 600.0 MiB of unknown used, 97 % busy"));
         assert_eq!(most.missing, None);
         check_left(&most, 3, "refused: its compute mode forbids all processes");
         check_left(&most, 6, "refused: MIG is on; name its devices: --gpus MIG-aaaa1,MIG-aaaa2");
@@ -261,7 +260,7 @@ mod tests {
         let more = check("9", &any, &["GPU-00000", "GPU-00001", "GPU-00002", "GPU-00004", "GPU-00005"]);
         assert_eq!(more.missing.as_deref(), Some("9 GPU(s) asked for, 8 found, 5 usable"));
         let one = check("1", &any, &["GPU-00005"]);
-        check_left(&one, 4, "not needed: no process, 1.0 MiB of unknown in use, 0 % busy, 60 C");
+        check_left(&one, 4, "not needed: no process, 1.0 MiB of unknown used, 0 % busy, 60 C");
     }
 
     #[test]

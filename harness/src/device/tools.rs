@@ -4,9 +4,14 @@
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// NVIDIA's memory and race checker, if it is installed: in `PATH`, in the
-/// toolkit that `CUDA_HOME` or `CUDA_PATH` names, or in one of the usual places.
+/// NVIDIA's memory and race checker, if it is installed.
 pub(crate) fn find_sanitizer() -> Option<PathBuf> {
+    sanitizer_places().into_iter().find(|file| is_program(file))
+}
+
+/// Where it is looked for: in `PATH`, in the toolkit that `CUDA_HOME` or
+/// `CUDA_PATH` names, and in the usual places.
+pub(crate) fn sanitizer_places() -> Vec<PathBuf> {
     let name = "compute-sanitizer";
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -16,7 +21,7 @@ pub(crate) fn find_sanitizer() -> Option<PathBuf> {
         }
     }
     places.extend(["/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/cuda/bin"].map(PathBuf::from));
-    places.into_iter().map(|folder| folder.join(name)).find(|file| is_program(file))
+    places.into_iter().map(|folder| folder.join(name)).collect()
 }
 
 fn is_program(file: &Path) -> bool {

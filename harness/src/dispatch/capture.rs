@@ -24,11 +24,13 @@ pub(crate) struct Captured {
     pub(crate) total: u64,
 }
 
-/// Both streams of an attempt.
+/// What a worker left of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Output {
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
+    /// Files that belong to it, to be moved to the evidence.
+    pub(crate) files: Vec<std::path::PathBuf>,
 }
 
 #[derive(Default)]

@@ -69,8 +69,15 @@ pub(crate) struct Cross {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Job>,
-    in_flight: usize,
-    results: BTreeMap<String, Vec<CaseResult>>,
+    /// What devices gave of the cases that are under way, and how many are missing.
+    open: BTreeMap<String, Open>,
+    failed: usize,
+}
+
+#[derive(Default)]
+struct Open {
+    results: Vec<CaseResult>,
+    missing: usize,
 }
 
 impl Cross {
@@ -82,12 +89,16 @@ impl Cross {
                 members.push((slot, labels.get(slot).cloned().unwrap_or_default()));
             }
         }
-        let jobs = |case: &Arc<Case>| {
-            let job = Job::new(case.clone(), policy.seed);
-            members.iter().map(move |(slot, _)| Job { pin: Some(*slot), ..job.clone() }).collect::<Vec<_>>()
-        };
-        let waiting = cases.iter().flat_map(jobs).collect();
-        Self { policy, members, state: Mutex::new(State { waiting, ..State::default() }) }
+        let mut state = State::default();
+        for case in cases {
+            let fitting = members.iter().filter(|(slot, _)| policy.fits(*slot, case));
+            for (slot, _) in fitting {
+                let job = Job { pin: Some(*slot), ..Job::new(case.clone(), policy.seed) };
+                state.waiting.push_back(job);
+                state.open.entry(case.id.clone()).or_default().missing += 1;
+            }
+        }
+        Self { policy, members, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -124,7 +135,9 @@ impl Cross {
             apply_xfail(outcome, shown.case.xfail.as_ref(), &self.policy.today);
             failures = 1;
         } else if failures > 0 {
-            shown.outcome.detail = format!("on {}: {}", self.device(shown.slot), shown.outcome.detail);
+            if shown.slot != usize::MAX {
+                shown.outcome.detail = format!("on {}: {}", self.device(shown.slot), shown.outcome.detail);
+            }
         }
         let (case, verdict) = (shown.case.clone(), shown.outcome.verdict);
         let mut conclusion = Conclusion { case, verdict, outcomes, failures, result: shown };
@@ -141,45 +154,46 @@ impl Cross {
 impl Source for Cross {
     fn take(&self, slot: usize) -> Take {
         let mut state = self.lock();
-        let Some(at) = state.waiting.iter().position(|job| job.pin == Some(slot)) else { return Take::Done };
-        match state.waiting.remove(at) {
-            Some(job) => {
-                state.in_flight += 1;
-                Take::Job(Box::new(job))
-            }
-            None => Take::Done,
+        if self.policy.closed(state.failed).is_some() {
+            return Take::Done;
         }
+        let at = state.waiting.iter().position(|job| job.pin == Some(slot));
+        at.and_then(|at| state.waiting.remove(at)).map_or(Take::Done, |job| Take::Job(Box::new(job)))
     }
 
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
         apply_learnt(&mut result.outcome, self.policy.learnt.get(&job.case.id).copied());
         apply_xfail(&mut result.outcome, job.case.xfail.as_ref(), &self.policy.today);
         let mut state = self.lock();
-        state.in_flight -= 1;
-        let results = state.results.entry(job.case.id.clone()).or_default();
-        results.push(result.clone());
-        if results.len() < self.members.len() {
+        let open = state.open.entry(job.case.id.clone()).or_default();
+        open.results.push(result.clone());
+        open.missing = open.missing.saturating_sub(1);
+        if open.missing > 0 {
             return Settled::Again;
         }
-        let results = state.results.remove(&job.case.id).unwrap_or_default();
-        self.conclude(results).map_or(Settled::Noted, |conclusion| Settled::Concluded(Box::new(conclusion)))
+        let results = state.open.remove(&job.case.id).map(|open| open.results).unwrap_or_default();
+        let Some(conclusion) = self.conclude(results) else { return Settled::Noted };
+        state.failed += usize::from(conclusion.verdict.is_failure());
+        Settled::Concluded(Box::new(conclusion))
     }
 
     fn put_back(&self, job: Job) {
-        let mut state = self.lock();
-        state.in_flight -= 1;
-        state.waiting.push_front(job);
+        self.lock().waiting.push_front(job);
     }
 
     /// Cases that lack a device: what the others gave, or that nobody ran them.
     fn rest(&self, stopped: bool, reason: &str) -> Vec<Conclusion> {
         let mut state = self.lock();
-        let mut results = std::mem::take(&mut state.results);
+        let closed = self.policy.closed(state.failed);
+        let open = std::mem::take(&mut state.open);
+        let mut results: BTreeMap<String, Vec<CaseResult>> =
+            open.into_iter().map(|(id, open)| (id, open.results)).collect();
         for job in std::mem::take(&mut state.waiting) {
             let device = job.pin.map_or(String::new(), |slot| self.device(slot));
-            let outcome = match stopped {
-                true => Outcome::of(Verdict::Skip, "not_run.cancelled", "the run was stopped before this case"),
-                false => Outcome::of(Verdict::Infra, "infra.worker_spawn", format!("not run on {device}: {reason}")),
+            let outcome = match (stopped, &closed) {
+                (true, _) => Outcome::of(Verdict::Skip, "not_run.cancelled", "the run was stopped before this case"),
+                (_, Some((name, why))) => Outcome::of(Verdict::Skip, name, why.as_str()),
+                _ => Outcome::of(Verdict::Infra, "infra.worker_spawn", format!("not run on {device}: {reason}")),
             };
             results.entry(job.case.id.clone()).or_default().push(job.result(outcome));
         }
@@ -296,6 +310,48 @@ mod tests {
         assert_eq!(rest.len(), 2);
         assert!(rest.iter().all(|conclusion| conclusion.verdict == Verdict::Infra));
         assert!(rest[0].result.outcome.detail.contains("not run on g1: the GPU is gone"));
+    }
+
+    #[test]
+    fn failures_close_the_run_and_say_so() {
+        let mut cross = cross(&["a", "b"], &["g0", "g1"]);
+        cross.policy.fail_fast = Some(1);
+        assert!(settle(&cross, 0, Outcome::fail("fail.numerics", "off")).is_none());
+        assert!(settle(&cross, 1, passed(1)).is_some());
+        assert!(matches!(cross.take(0), Take::Done));
+        let rest = cross.rest(false, "");
+        assert_eq!((rest.len(), rest[0].result.outcome.outcome.as_str()), (1, "not_run.fail_fast"));
+    }
+
+    /// Devices agree exactly if no two of them differ in what is compared.
+    #[test]
+    fn agreement_is_of_each_pair() {
+        arbtest::arbtest(|u| {
+            let mut seen = Vec::new();
+            for number in 0..u.int_in_range(0..=4)? {
+                let class = u.arbitrary::<bool>()?.then_some(Determinism::Tolerance);
+                let (kernel_crc, out_crc) = (u.int_in_range(0..=2)?, u.int_in_range(0..=2)?);
+                let some = |crc: u32| crc.checked_sub(1);
+                seen.push(Seen {
+                    device: format!("g{number}"),
+                    kernel_crc: some(kernel_crc),
+                    out_crc: some(out_crc),
+                    class,
+                });
+            }
+            let differ = |of: &dyn Fn(&Seen) -> Option<u32>| {
+                let pairs = seen.iter().flat_map(|a| seen.iter().map(move |b| (of(a), of(b))));
+                pairs.into_iter().any(|(a, b)| a.is_some() && b.is_some() && a != b)
+            };
+            let varies = seen.iter().any(|seen| seen.class.is_some());
+            let wanted = match (differ(&|seen| seen.kernel_crc), differ(&|seen| seen.out_crc) && !varies) {
+                (true, _) => Some("fail.codegen_mismatch"),
+                (false, true) => Some("fail.determinism"),
+                _ => None,
+            };
+            assert_eq!(compare(&seen).map(|found| found.0), wanted, "{seen:?}");
+            Ok(())
+        });
     }
 
     #[test]

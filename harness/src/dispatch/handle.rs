@@ -9,15 +9,17 @@ use super::{Death, RunPlan, SlotSpec};
 use crate::case::Case;
 use crate::crumb::Page;
 use crate::evidence::area::Area;
+use crate::evidence::gpu_core;
+use crate::evidence::sanitizer::Sanitizer;
 use crate::os;
-use crate::proto::{Broken, DeviceSpec, FromWorker, PROTOCOL, Receiver, ToWorker, send};
+use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::{Outcome, clip};
 use rustix::process::Signal;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -38,6 +40,8 @@ const ORDERLY: u32 = 5;
 /// What Rust's and C++'s allocators say before they abort.
 const NO_MEMORY: [&str; 2] = ["memory allocation of ", "std::bad_alloc"];
 const PRIOR_CASES: usize = 50;
+/// A tool that has seen its worker end writes its report within this.
+const SANITIZER_END: Duration = Duration::from_secs(60);
 /// Bytes of a worker's output that a record holds.
 const TAIL: usize = 4096;
 /// What a worker inherits of the environment.
@@ -59,8 +63,12 @@ const ENV_ALLOWED: &[&str] = &[
 pub(super) struct Worker {
     pub(super) id: String,
     child: Child,
+    /// Its private folder.
+    home: PathBuf,
     /// The GPU that it has, if any.
     gpu: Option<String>,
+    /// The worker's own process, which is not the child where a tool runs it.
+    process: u32,
     receiver: Receiver,
     page: Page,
     area: Area,
@@ -68,6 +76,8 @@ pub(super) struct Worker {
     stderr: Capture,
     /// What the worker wrote during the last attempt, if that failed.
     pub(super) output: Output,
+    /// It could not be killed, and is not waited for a second time.
+    abandoned: bool,
     prior: Vec<String>,
     /// How it ended between two cases.
     pub(super) ending: Option<Ending>,
@@ -115,6 +125,7 @@ impl Worker {
     ) -> Result<Self, NoWorker> {
         let failed = |what: &str, error: io::Error| NoWorker::Failed(format!("{what}: {error}"));
         let start = Instant::now();
+        let slot_home = id.clone();
         let (ours, theirs) = UnixStream::pair().map_err(|e| failed("cannot make a socket", e))?;
         let _ = ours.set_write_timeout(Some(Duration::from_secs(10)));
         let page = Page::create().map_err(|e| failed("cannot make a breadcrumb page", e))?;
@@ -132,16 +143,16 @@ impl Worker {
         let mut worker = Self {
             id,
             child,
-            gpu: match &slot.device {
-                DeviceSpec::Cuda { uuid, .. } => Some(uuid.clone()),
-                _ => None,
-            },
+            home: plan.work_dir.join(&slot_home),
+            gpu: slot.gpu.as_ref().map(|gpu| gpu.uuid.clone()),
+            process: 0,
             receiver: Receiver::new(ours),
             page,
             area,
             stdout,
             stderr,
             output: Output::default(),
+            abandoned: false,
             prior: Vec::new(),
             ending: None,
             kills: 0,
@@ -167,7 +178,7 @@ impl Worker {
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
             match self.receiver.next(Some(deadline)) {
-                Ok(FromWorker::Hello { proto: PROTOCOL, .. }) => {}
+                Ok(FromWorker::Hello { proto: PROTOCOL, pid }) => self.process = pid,
                 Ok(FromWorker::Ready { device, uuid, notes }) => {
                     (self.device, self.notes) = (device, notes);
                     return self.pinned(slot, uuid.as_deref());
@@ -236,7 +247,9 @@ impl Worker {
         self.stderr.mark();
         let case = &job.case;
         let own = case.timeout_ms.map(Duration::from_millis);
-        let limit = plan.forced_timeout.or(own).unwrap_or(plan.default_timeout);
+        let usual = own.unwrap_or(plan.default_timeout);
+        let usual = plan.sanitizer.as_ref().map_or(usual, |tool| tool.scaled(usual));
+        let limit = plan.forced_timeout.unwrap_or(usual);
         let attempt = job.attempt;
         let message = ToWorker::Run {
             case: Box::new(Case::clone(case)),
@@ -270,10 +283,12 @@ impl Worker {
                 {
                     self.cases_run += 1;
                     self.prior.push(case_id);
+                    let outcome = self.sanitized(*outcome, plan);
                     if outcome.verdict.is_failure() {
-                        self.output = Output { stdout: self.stdout.so_far(), stderr: self.stderr.so_far() };
+                        let (stdout, stderr) = (self.stdout.so_far(), self.stderr.so_far());
+                        self.output = Output { stdout, stderr, files: self.files() };
                     }
-                    return Attempt::Ended(*outcome, tainted);
+                    return Attempt::Ended(outcome, tainted);
                 }
                 Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit, phase: None },
                 Err(Broken::Timeout) if plan.stop.load(Ordering::Relaxed) != 0 => {
@@ -320,7 +335,27 @@ impl Worker {
         if death.signal.is_some() || death.exit_code.is_some() {
             self.ending = self.child.try_wait().ok().flatten().map(Ending::Exited);
         }
+        let why = format!("{why}: {}", outcome.detail.lines().next().unwrap_or_default());
         Attempt::NotBegun(why, (death.crumb.lane > 0).then_some((outcome, death)))
+    }
+
+    /// The outcome of an ended case with what the tool around the worker found.
+    /// The report is complete when the worker has ended.
+    fn sanitized(&mut self, outcome: Outcome, plan: &RunPlan) -> Outcome {
+        let Some(tool) = &plan.sanitizer else { return outcome };
+        let _ = send(self.receiver.stream(), &ToWorker::Drain);
+        if self.wait(SANITIZER_END).is_none() {
+            self.kill();
+        }
+        tool.judge(&self.home, outcome)
+    }
+
+    /// Files of the worker that are evidence.
+    fn files(&self) -> Vec<PathBuf> {
+        let report = Sanitizer::report(&self.home);
+        let mut files = gpu_core::collect(&self.home);
+        files.extend(report.is_file().then_some(report));
+        files
     }
 
     /// The case did not end: collect the evidence, end the worker.
@@ -329,7 +364,12 @@ impl Worker {
         let status = match &cause {
             Cause::Hung { limit, .. } => {
                 let gpu = self.gpu.as_deref();
-                postmortem::hang(&mut death, self.pid(), gpu, *limit, &self.page, &self.area, &plan.worker_exe);
+                let gpu = gpu.and_then(|uuid| Some((plan.nvml.as_deref()?, uuid)));
+                postmortem::hang(&mut death, self.process, gpu, *limit, &self.page, &self.area, &plan.worker_exe);
+                death.gpu_core = gpu_core::poke(&self.home).map(|dumped| match dumped {
+                    Ok(file) => file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                    Err(why) => why,
+                });
                 self.terminate(plan.grace)
             }
             Cause::Died => self.wait(END_LIMIT).or_else(|| {
@@ -345,16 +385,26 @@ impl Worker {
         if matches!(cause, Cause::Died) {
             postmortem::fill(&mut death, status);
             postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
+            if plan.sanitizer.is_some() && death.caught.is_some() {
+                // The tool ends with a code of its own.
+                (death.signal, death.exit_code) = (death.caught.clone(), None);
+            }
         }
         death.oom_kills = farewell::oom_kills().saturating_sub(self.kills);
         self.remains(&mut death);
-        Attempt::Lost(postmortem::outcome(&cause, &death), Box::new(death))
+        let outcome = postmortem::outcome(&cause, &death);
+        let outcome = match &plan.sanitizer {
+            Some(tool) => tool.judge(&self.home, outcome),
+            None => outcome,
+        };
+        Attempt::Lost(outcome, Box::new(death))
     }
 
     /// What it printed and had run.
     fn remains(&mut self, death: &mut Death) {
         let wait = Duration::from_millis(200);
-        self.output = Output { stdout: self.stdout.at_end(wait), stderr: self.stderr.at_end(wait) };
+        let (stdout, stderr) = (self.stdout.at_end(wait), self.stderr.at_end(wait));
+        self.output = Output { stdout, stderr, files: self.files() };
         let stderr = self.output.stderr.bytes();
         let stderr = String::from_utf8_lossy(&stderr);
         death.no_memory = NO_MEMORY.iter().any(|text| stderr.contains(text));
@@ -373,7 +423,10 @@ impl Worker {
     /// Kills the worker with its whole group.
     fn kill(&mut self) -> Option<ExitStatus> {
         os::signal_group(&self.child, Signal::KILL);
-        self.wait(REAP_LIMIT)
+        let limit = if self.abandoned { Duration::ZERO } else { REAP_LIMIT };
+        let status = self.wait(limit);
+        self.abandoned = status.is_none();
+        status
     }
 
     fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
@@ -438,20 +491,29 @@ impl Drop for Worker {
 }
 
 fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {
-    let mut command = Command::new(&plan.worker_exe);
-    command.arg0("harness-worker").arg("__worker").env_clear();
+    let home = std::path::absolute(plan.work_dir.join(id))?;
+    let mut command = match &plan.sanitizer {
+        Some(tool) if slot.gpu.is_some() => tool.command(&plan.worker_exe, &home),
+        _ => Command::new(&plan.worker_exe),
+    };
+    if plan.sanitizer.is_none() {
+        command.arg0("harness-worker");
+    }
+    command.arg("__worker").env_clear();
     for key in ENV_ALLOWED {
         if let Some(value) = std::env::var_os(key) {
             command.env(key, value);
         }
     }
-    let home = plan.work_dir.join(id);
     for (key, folder) in [("TMPDIR", "tmp"), ("CUDA_CACHE_PATH", "cuda-cache")] {
         let path = home.join(folder);
         std::fs::create_dir_all(&path)?;
-        command.env(key, std::path::absolute(&path)?);
+        command.env(key, path);
     }
     command.env("HARNESS", "1").env("HARNESS_WORKER", id).env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    if slot.gpu.is_some() {
+        command.envs(plan.core_dump.env(&home)?);
+    }
     command.envs(slot.env.iter().map(|(key, value)| (key, value)));
     command.current_dir(Path::new(&home));
     Ok(command)

@@ -138,7 +138,10 @@ impl Health {
         let why = match result {
             Ok(Some(true) | None) => {
                 (self.bad_canaries, self.unproven) = (0, None);
-                self.deaths.clear();
+                if self.suspected() {
+                    // Answered: it takes as many new cases to ask again.
+                    self.deaths.clear();
+                }
                 return Next::Go;
             }
             Ok(Some(false)) => "a wrong result".into(),
@@ -218,6 +221,7 @@ mod tests {
         let mut health = Health::default();
         health.after_death(&death(1, "a"));
         health.after_death(&death(2, "a"));
+        assert_eq!(health.after_canary(Ok(Some(true))), Next::Go);
         health.after_death(&death(3, "b"));
         assert!(!health.suspected());
         check_canary(health.after_death(&death(50, "c")), "3 different cases killed workers within a minute: a, b, c");

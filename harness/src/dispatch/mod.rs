@@ -36,6 +36,8 @@ pub(crate) use source::{Settled, Source, Take};
 use crate::case::Case;
 use crate::crumb::Crumb;
 use crate::device::{Gpu, Nvml};
+use crate::evidence::gpu_core::CoreDump;
+use crate::evidence::sanitizer::Sanitizer;
 use crate::evidence::{Frame, Stack};
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use serde::Serialize;
@@ -111,6 +113,10 @@ pub(crate) struct RunPlan {
     pub(crate) memory: Option<u64>,
     /// The binary that workers run: this harness.
     pub(crate) worker_exe: PathBuf,
+    /// Core dumps of GPUs.
+    pub(crate) core_dump: CoreDump,
+    /// What every worker runs under, if anything.
+    pub(crate) sanitizer: Option<Sanitizer>,
     /// Private folders of workers are made here.
     pub(crate) work_dir: PathBuf,
     /// Not 0 when a signal asks the run to stop: the signal's number.
@@ -148,9 +154,8 @@ pub(crate) struct Death {
     pub(crate) crumb: Crumb,
     /// Where the other lanes were, if any.
     pub(crate) lanes: Vec<Crumb>,
-    /// Files that belong to it, to be moved to the evidence.
-    #[serde(skip)]
-    pub(crate) files: Vec<PathBuf>,
+    /// What came of asking the driver for a core dump of a hanging kernel.
+    pub(crate) gpu_core: Option<String>,
     pub(crate) stderr_tail: String,
     pub(crate) stdout_tail: String,
     /// Cases the worker had run before, the last one last.

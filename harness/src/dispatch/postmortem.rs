@@ -3,7 +3,7 @@
 use super::Death;
 use super::farewell::Ending;
 use crate::crumb::Page;
-use crate::device;
+use crate::device::Nvml;
 use crate::escape::escape;
 use crate::evidence::area::Area;
 use crate::evidence::{self, hang, threads};
@@ -63,14 +63,14 @@ pub(super) fn teardown(ending: &Ending, death: &Death) -> Outcome {
 pub(super) fn hang(
     death: &mut Death,
     pid: u32,
-    gpu: Option<&str>,
+    gpu: Option<(&dyn Nvml, &str)>,
     limit: Duration,
     page: &Page,
     area: &Area,
     exe: &Path,
 ) {
     // Asked first: the threads' answers take their time.
-    let gpu_percent = gpu.and_then(|uuid| device::open(None).ok()?.look(uuid).ok()?.util_gpu);
+    let gpu_percent = gpu.and_then(|(nvml, uuid)| nvml.look(uuid).ok()?.util_gpu);
     let crumb = page.read();
     let threads = threads::states(pid);
     death.threads = threads.iter().map(|thread| thread.state).collect();

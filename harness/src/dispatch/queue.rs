@@ -41,6 +41,21 @@ impl Policy {
         let Conclusion { case, verdict, result, .. } = conclusion;
         self.quarantine.apply(&case.id, verdict, &mut result.outcome, &self.today);
     }
+
+    /// Why no further case is started after so many failed ones, if none is.
+    pub(super) fn closed(&self, failed: usize) -> Option<(&'static str, String)> {
+        if let Some(most) = self.fail_fast.filter(|most| failed >= *most) {
+            let plural = if most == 1 { "one failure" } else { "the failures" };
+            return Some(("not_run.fail_fast", format!("the run ends after {plural} that --fail-fast allows")));
+        }
+        let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        late.then(|| ("skip.deadline", "the time of --deadline was over".into()))
+    }
+
+    /// Whether the slot's device meets the case's requirements.
+    pub(super) fn fits(&self, slot: usize, case: &Case) -> bool {
+        self.slots.get(slot).is_none_or(|spec| spec.unfit(&case.require).is_none())
+    }
 }
 
 /// The shared queue.
@@ -72,31 +87,17 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why no further case is started, if none is.
-    fn closed(&self, state: &State) -> Option<(&'static str, String)> {
-        if let Some(most) = self.policy.fail_fast.filter(|most| state.failed >= *most) {
-            let plural = if most == 1 { "one failure" } else { "the failures" };
-            return Some(("not_run.fail_fast", format!("the run ends after {plural} that --fail-fast allows")));
-        }
-        let late = self.policy.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        late.then(|| ("skip.deadline", "the time of --deadline was over".into()))
-    }
-
-    /// Whether the slot's device meets the case's requirements.
-    fn fits(&self, slot: usize, job: &Job) -> bool {
-        self.policy.slots.get(slot).is_none_or(|spec| spec.unfit(&job.case.require).is_none())
-    }
-
     /// Whether the slot should leave the job to another one.
     fn unsuited(&self, state: &State, slot: usize, job: &Job) -> bool {
         let device = |slot: usize| self.policy.devices.get(slot);
         let others = |suited: &dyn Fn(usize) -> bool| {
             state.live.iter().enumerate().any(|(other, live)| *live && other != slot && suited(other))
         };
-        if !self.fits(slot, job) {
+        if !self.policy.fits(slot, &job.case) {
             return true;
         }
-        let others = |suited: &dyn Fn(usize) -> bool| others(&|other| suited(other) && self.fits(other, job));
+        let others =
+            |suited: &dyn Fn(usize) -> bool| others(&|other| suited(other) && self.policy.fits(other, &job.case));
         if let Some(pin) = job.pin
             && pin != slot
         {
@@ -127,12 +128,14 @@ impl Queue {
 impl Source for Queue {
     fn take(&self, slot: usize) -> Take {
         let mut state = self.lock();
-        if self.closed(&state).is_some() {
+        if self.policy.closed(state.failed).is_some() {
             return Take::Done;
         }
         match self.pop(&mut state, slot) {
             Some(job) => Take::Job(Box::new(job)),
-            None if state.in_flight == 0 && !state.waiting.iter().any(|job| self.fits(slot, job)) => Take::Done,
+            None if state.in_flight == 0 && !state.waiting.iter().any(|job| self.policy.fits(slot, &job.case)) => {
+                Take::Done
+            }
             None => Take::Wait,
         }
     }
@@ -188,7 +191,7 @@ impl Source for Queue {
 
     fn rest(&self, stopped: bool, reason: &str) -> Vec<Conclusion> {
         let mut state = self.lock();
-        let outcome = match (stopped, self.closed(&state)) {
+        let outcome = match (stopped, self.policy.closed(state.failed)) {
             (true, _) => Outcome::of(Verdict::Skip, "not_run.cancelled", "the run was stopped before this case"),
             (_, Some((name, why))) => Outcome::of(Verdict::Skip, name, why),
             _ => Outcome::of(Verdict::Infra, "infra.worker_spawn", format!("no worker was left to run it: {reason}")),

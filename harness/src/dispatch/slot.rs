@@ -77,6 +77,11 @@ impl Slot<'_> {
         self.plan.stop.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether the slot is to end, whatever is left to run.
+    fn gives_up(&self) -> bool {
+        self.stopped() || self.fleet.gone(self.index).is_some()
+    }
+
     /// Takes jobs until there are none, or until no worker can be had.
     pub(super) fn serve(self) {
         let _seat = self.fleet.seat();
@@ -105,7 +110,7 @@ impl Slot<'_> {
     /// The next job; waits while there may be one.
     fn next(&self, hand: &mut Hand) -> Option<Job> {
         let mut nap = Duration::from_micros(200);
-        while !self.stopped() && self.fleet.gone(self.index).is_none() {
+        while !self.gives_up() {
             if let Some(job) = hand.ahead.pop_front() {
                 return Some(job);
             }
@@ -138,6 +143,7 @@ impl Slot<'_> {
     fn spawn(&self, spawned: &mut u32) -> Option<Worker> {
         let slot = &self.plan.slots[self.index];
         let mut last = String::new();
+        let _turn = self.fleet.share(self.index, &|| self.gives_up())?;
         for try_index in 0..SPAWN_TRIES {
             let id = format!("{}-w{}", slot.label, *spawned);
             *spawned += 1;
@@ -177,7 +183,7 @@ impl Slot<'_> {
                 }
                 Err(NoWorker::Failed(reason)) => last = reason,
             }
-            if self.stopped() || self.fleet.gone(self.index).is_some() {
+            if self.gives_up() {
                 return None;
             }
             std::thread::sleep(Duration::from_millis(50) * try_index);
@@ -199,8 +205,7 @@ impl Slot<'_> {
 
     /// Runs one case; the worker comes back if it can go on.
     fn attempt(&self, mut live: Worker, mut job: Job, ahead: &mut VecDeque<Job>) -> Option<Worker> {
-        let give_up = || self.stopped() || self.fleet.gone(self.index).is_some();
-        let Some(turn) = self.fleet.turn(self.index, &job, &give_up) else {
+        let Some(turn) = self.fleet.turn(self.index, &job, &|| self.gives_up()) else {
             self.source.put_back(job);
             return Some(live);
         };

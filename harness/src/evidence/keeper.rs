@@ -27,6 +27,15 @@ pub(crate) struct Kept {
     pub(crate) folder: Option<String>,
 }
 
+/// What helps to act on a failed case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Help {
+    /// The script that repeats it.
+    pub(crate) script: Option<PathBuf>,
+    /// The leaf of its crash.
+    pub(crate) leaf: Option<String>,
+}
+
 /// Keeps evidence. Errors never change a verdict; the first one is kept.
 pub(crate) struct Keeper {
     context: Context,
@@ -93,8 +102,14 @@ impl Keeper {
         self.keep(written).map(|()| name)
     }
 
-    /// Writes the script that repeats a failed case; its path.
-    pub(crate) fn conclude(&mut self, conclusion: &Conclusion) -> Option<PathBuf> {
+    /// Writes the script that repeats a failed case.
+    pub(crate) fn conclude(&mut self, conclusion: &Conclusion) -> Help {
+        let result = &conclusion.result;
+        let leaf = Bucket::of(&result.outcome, result.death.as_ref()).map(|bucket| bucket.leaf);
+        Help { script: self.script(conclusion), leaf }
+    }
+
+    fn script(&mut self, conclusion: &Conclusion) -> Option<PathBuf> {
         let Conclusion { case, verdict, failures, outcomes, result, .. } = conclusion;
         let failed = verdict.is_failure() || matches!(verdict, Verdict::Flaky | Verdict::Quarantined);
         if !failed || *verdict == Verdict::Infra || !self.kept.contains_key(&case.id) {
@@ -197,7 +212,7 @@ fn folder_name(name: &str, id: &str) -> String {
 
 fn write(folder: &Path, result: &CaseResult, bucket: Option<&Bucket>) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let Output { stdout, stderr } = &*result.output;
+    let Output { stdout, stderr, files } = &*result.output;
     for (name, kept) in [("stdout.txt", stdout), ("stderr.txt", stderr)] {
         if kept.total > 0 {
             std::fs::write(folder.join(name), kept.bytes())?;
@@ -210,11 +225,11 @@ fn write(folder: &Path, result: &CaseResult, bucket: Option<&Bucket>) -> io::Res
         let crash = serde_json::json!({ "leaf": bucket.map(|b| &b.leaf), "family": family, "death": death });
         std::fs::write(folder.join("crash.json"), format!("{crash:#}\n"))?;
         std::fs::write(folder.join("stacks.txt"), stacks_text(death))?;
-        for path in &death.files {
-            let name = path.file_name().unwrap_or(path.as_os_str());
-            // Another file system than the worker's folder is possible, then it is copied.
-            std::fs::rename(path, folder.join(name)).or_else(|_| std::fs::copy(path, folder.join(name)).map(drop))?;
-        }
+    }
+    for path in files {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        // The worker's folder may lie in another file system.
+        std::fs::rename(path, folder.join(name)).or_else(|_| std::fs::copy(path, folder.join(name)).map(drop))?;
     }
     Ok(())
 }

@@ -3,17 +3,18 @@
 
 pub(crate) mod area;
 mod bucket;
+pub(crate) mod gpu_core;
 pub(crate) mod hang;
 mod keeper;
 mod ledger;
 mod modules;
+pub(crate) mod sanitizer;
 mod script;
 mod stack;
 pub(crate) mod threads;
 mod unwind;
 
-pub(crate) use bucket::Bucket;
-pub(crate) use keeper::Keeper;
+pub(crate) use keeper::{Help, Keeper};
 pub(crate) use ledger::Sight;
 pub(crate) use script::Context;
 pub(crate) use stack::{Frame, Stack, stacks};

@@ -46,6 +46,8 @@ struct State {
     hunter: Hunter,
     /// What each slot is at, and has taken ahead.
     at: Vec<VecDeque<Pick>>,
+    /// Workers in a row that died on receiving each case, before it began.
+    strikes: Vec<u32>,
     burners: Burners,
     examples: Vec<Option<Example>>,
     news: Vec<News>,
@@ -62,6 +64,7 @@ impl Hunt {
         let state = State {
             hunter: Hunter::new(cases.len(), options),
             at: vec![VecDeque::new(); devices.len()],
+            strikes: vec![0; cases.len()],
             burners: Burners::default(),
             examples: vec![None; cases.len()],
             news: Vec::new(),
@@ -98,9 +101,9 @@ impl Hunt {
         state.at.iter_mut().find_map(|at| at.iter().position(same).and_then(|index| at.remove(index)))
     }
 
-    fn job(&self, pick: Pick) -> Job {
+    fn job(&self, pick: Pick, strikes: u32) -> Job {
         let mut job = Job::new(self.cases[pick.case].clone(), self.seed.wrapping_add(u64::from(pick.repeat)));
-        job.repeat = pick.repeat;
+        (job.repeat, job.strikes) = (pick.repeat, strikes);
         (job.fresh, job.alone) = (pick.arm == Arm::Alone, pick.arm == Arm::Alone);
         job
     }
@@ -126,8 +129,9 @@ impl Source for Hunt {
             Next::Wait => Take::Wait,
             Next::Pick(pick) => {
                 state.at[slot].push_back(pick);
+                let strikes = state.strikes[pick.case];
                 drop(state);
-                Take::Job(Box::new(self.job(pick)))
+                Take::Job(Box::new(self.job(pick, strikes)))
             }
         }
     }
@@ -138,16 +142,17 @@ impl Source for Hunt {
         while picks.len() < count && state.hunter.arm() != Arm::Alone {
             let Next::Pick(pick) = state.hunter.next(self.spent()) else { break };
             state.at[slot].push_back(pick);
-            picks.push(pick);
+            picks.push((pick, state.strikes[pick.case]));
         }
         drop(state);
-        picks.into_iter().map(|pick| self.job(pick)).collect()
+        picks.into_iter().map(|(pick, strikes)| self.job(pick, strikes)).collect()
     }
 
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(pick) = self.taken(state, job) else { return Settled::Noted };
+        state.strikes[pick.case] = 0;
         let ended = ended(result.outcome.verdict);
         let outcome = &result.outcome;
         if ended == Ended::Failed && state.examples[pick.case].is_none() {
@@ -173,6 +178,7 @@ impl Source for Hunt {
         let mut guard = self.lock();
         let state = &mut *guard;
         if let Some(pick) = self.taken(state, &job) {
+            state.strikes[pick.case] = job.strikes;
             state.hunter.put_back(pick.case);
         }
     }

@@ -179,7 +179,7 @@ impl Source for Trials {
         (0..count).map_while(|_| running.job(slot)).collect()
     }
 
-    fn settle(&self, _: &Job, result: &mut CaseResult) -> Settled {
+    fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
         let mut guard = self.lock();
         let state = &mut *guard;
         let slot = result.slot;
@@ -190,7 +190,10 @@ impl Source for Trials {
         let Some(running) = state.at.get_mut(slot).and_then(Option::as_mut) else { return Settled::Noted };
         let outcome = &result.outcome;
         let lost = matches!(outcome.verdict, Verdict::Crash | Verdict::Hang) || result.death.is_some();
-        let last = running.next + 1 == running.steps.len();
+        // A case that kills the worker while it is compiled ahead is not the one that runs.
+        let same = |at: &usize| Arc::ptr_eq(&running.steps[*at].case, &job.case);
+        let at = (running.next..running.taken).find(same).unwrap_or(running.next);
+        let last = at + 1 == running.steps.len();
         running.strikes = 0;
         // A worker that was replaced in the middle has not run what came before.
         if result.position != running.next as u64 {
@@ -209,7 +212,7 @@ impl Source for Trials {
                 self.end(state, slot, ending);
             }
             _ if lost => {
-                let ending = Ending::Early(running.next, outcome.outcome.clone());
+                let ending = Ending::Early(at, outcome.outcome.clone());
                 self.end(state, slot, ending);
             }
             _ => running.next += 1,

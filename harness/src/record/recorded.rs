@@ -195,7 +195,8 @@ impl Recorded {
                 worker.pid = record["pid"].as_u64().unwrap_or(0);
             }
             Some("ready") => worker.ready_ns = Some(t_ns),
-            _ => (worker.ended_ns, worker.reason) = (Some(t_ns), text("reason")),
+            Some("ended") => (worker.ended_ns, worker.reason) = (Some(t_ns), text("reason")),
+            _ => {}
         }
     }
 

@@ -29,17 +29,22 @@ pub(crate) struct Report {
 pub(crate) fn repair(layout: &Layout, dry: bool) -> io::Result<Report> {
     let stamp = utc_stamp(true);
     let mut report = Report::default();
-    sweep(layout, dry, &mut report)?;
+    if let Err(error) = sweep(layout, dry, &mut report) {
+        report.left.push(format!("leftovers: {error}"));
+    }
     for info in layout.list()? {
         match one(&info, &stamp, dry) {
             Ok(done) => report.done.extend(done.into_iter().map(|what| format!("{}: {what}", info.id))),
             Err(error) => report.left.push(format!("{}: {error}", info.id)),
         }
     }
-    for table in mend(layout, &stamp, dry)? {
-        report.done.push(table_text(layout, &table));
+    match mend(layout, &stamp, dry) {
+        Ok(tables) => report.done.extend(tables.iter().map(|table| table_text(layout, table))),
+        Err(error) => report.left.push(format!("history: {error}")),
     }
-    link(layout, dry, &mut report)?;
+    if let Err(error) = link(layout, dry, &mut report) {
+        report.left.push(format!("latest: {error}"));
+    }
     Ok(report)
 }
 
@@ -133,7 +138,11 @@ fn one(info: &RunInfo, stamp: &str, dry: bool) -> io::Result<Vec<String>> {
             _ => format!("{damaged} damaged lines taken out, {missing} records missing; the log as it was is {name}"),
         });
     }
-    if run.end.is_none() {
+    if run.end.is_none() && info.finished() {
+        let (status, summary) = (&info.header["status"], &info.header["summary"]);
+        record("end", &json!({ "status": status, "repaired": true, "summary": summary }))?;
+        done.push("its end is put in from run.json".into());
+    } else if run.end.is_none() {
         let summary = json!({ "counts": run.counts(), "exit_code": null, "elapsed_ns": run.last_ns });
         record("end", &json!({ "status": "aborted", "repaired": true, "summary": summary }))?;
         done.push("was killed: marked as aborted; `harness resume` goes on with it".into());

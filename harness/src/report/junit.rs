@@ -16,7 +16,7 @@ pub(crate) fn junit(run: &Recorded) -> String {
         suites.entry(suite).or_default().push((name, case));
     }
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let all = Tally::of(run.cases.values());
+    let all = Tally::of(run.cases.values(), flaky_fails(run));
     let stamp = run.header["started_utc"].as_str().unwrap_or_default();
     let elapsed = seconds(run.elapsed_ns());
     let _ = writeln!(
@@ -36,7 +36,8 @@ pub(crate) fn junit(run: &Recorded) -> String {
 }
 
 fn suite(text: &mut String, run: &Recorded, name: &str, cases: &[(&str, &RecordedCase)], stamp: &str) {
-    let Tally { tests, failures, errors, skipped, ns } = Tally::of(cases.iter().map(|(_, case)| *case));
+    let Tally { tests, failures, errors, skipped, ns } =
+        Tally::of(cases.iter().map(|(_, case)| *case), flaky_fails(run));
     let host = run.header["provenance"]["host"].as_str().unwrap_or_default();
     let _ = writeln!(
         text,
@@ -50,13 +51,18 @@ fn suite(text: &mut String, run: &Recorded, name: &str, cases: &[(&str, &Recorde
         let time = seconds(case.attempts.iter().map(|a| a.dur_ns).sum());
         let _ =
             write!(text, "    <testcase name={} classname={} time=\"{time}\"", attribute(case_name), attribute(name));
-        let body = body(case, run.header["flaky"] == "fail");
+        let body = body(case, flaky_fails(run));
         match body.is_empty() {
             true => text.push_str("/>\n"),
             false => _ = write!(text, ">\n{body}    </testcase>\n"),
         }
     }
     text.push_str("  </testsuite>\n");
+}
+
+/// Whether the run was told that flaky cases are failures.
+fn flaky_fails(run: &Recorded) -> bool {
+    run.header["flaky"] == "fail"
 }
 
 #[derive(Default)]
@@ -69,13 +75,14 @@ struct Tally {
 }
 
 impl Tally {
-    fn of<'a>(cases: impl Iterator<Item = &'a RecordedCase>) -> Self {
+    fn of<'a>(cases: impl Iterator<Item = &'a RecordedCase>, flaky_fails: bool) -> Self {
         let mut tally = Self::default();
         for case in cases {
             tally.tests += 1;
             tally.ns += case.attempts.iter().map(|a| a.dur_ns).sum::<u64>();
             match case.verdict().0 {
                 "fail" => tally.failures += 1,
+                "flaky" if flaky_fails => tally.failures += 1,
                 "crash" | "hang" | "infra" => tally.errors += 1,
                 "skip" | "quarantined" => tally.skipped += 1,
                 _ => {}
@@ -194,4 +201,58 @@ fn escape(text: &str, quoted: bool) -> String {
         let _ = write!(out, " ... ({} bytes cut)", text.len() - end);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(text: &str) -> roxmltree::Document<'_> {
+        roxmltree::Document::parse(text).unwrap_or_else(|error| panic!("{error}:\n{text}"))
+    }
+
+    /// A run with one case that failed and then passed.
+    fn flaky(policy: &str) -> Recorded {
+        let mut run = Recorded { header: json!({ "run_id": "r", "flaky": policy }), ..Recorded::default() };
+        let death = json!({ "stdout_tail": "out \u{1b}[31mred\u{1b}[0m", "stderr_tail": "]]> \u{0}\u{fffe} &amp;" });
+        let attempt = |verdict: &str, outcome: &str| json!({ "k": "attempt", "case_id": "S.a/n=1", "verdict": verdict, "outcome": outcome, "detail": "why <\nmore", "death": death });
+        run.push(attempt("crash", "crash.sigsegv"));
+        run.push(attempt("pass", "pass"));
+        run.push(json!({ "k": "verdict", "case_id": "S.a/n=1", "verdict": "flaky", "outcome": "crash.sigsegv", "attempts": 2, "failures": 1 }));
+        run
+    }
+
+    #[test]
+    fn a_flaky_case_is_written_as_nextest_does() {
+        let text = junit(&flaky("pass"));
+        let document = parse(&text);
+        let case = document.descendants().find(|node| node.has_tag_name("testcase")).expect("a case");
+        assert_eq!((case.attribute("classname"), case.attribute("name")), (Some("S"), Some("a/n=1")));
+        let again = case.children().find(|node| node.has_tag_name("flakyError")).expect("an attempt");
+        assert_eq!(again.attribute("message"), Some("why <"));
+        let stream = |tag: &str| again.children().find(|node| node.has_tag_name(tag)).and_then(|node| node.text());
+        assert_eq!(stream("system-out"), Some("out red"));
+        assert_eq!(stream("system-err"), Some("]]> \\x00\\u{fffe} &amp;"));
+        assert_eq!(document.root_element().attribute("errors"), Some("0"));
+        let strict = junit(&flaky("fail"));
+        let document = parse(&strict);
+        assert!(document.descendants().any(|node| node.has_tag_name("failure")));
+        assert!(document.descendants().any(|node| node.has_tag_name("rerunError")));
+    }
+
+    #[test]
+    fn any_text_gives_well_formed_xml() {
+        arbtest::arbtest(|u| {
+            let (id, detail, tail): (String, String, String) = (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
+            let mut run = Recorded { header: json!({ "run_id": id, "started_utc": tail }), ..Recorded::default() };
+            run.push(json!({ "k": "attempt", "case_id": id, "verdict": "crash", "outcome": tail, "detail": detail, "death": { "stdout_tail": tail, "stderr_tail": detail } }));
+            let text = junit(&run);
+            let document = parse(&text);
+            let case = document.descendants().find(|node| node.has_tag_name("testcase")).expect("a case");
+            assert_eq!(case.children().filter(|node| node.has_tag_name("error")).count(), 1);
+            Ok(())
+        })
+        .budget_ms(300);
+    }
 }

@@ -17,4 +17,4 @@ pub(crate) use progress::{Format, Progress};
 pub(crate) use summary::{Summary, quoted, repro};
 pub(crate) use table::table;
 pub(crate) use trace::trace;
-pub(crate) use width::{cut, shorten, width};
+pub(crate) use width::{cut, fit, shorten, width};

@@ -89,18 +89,19 @@ impl Progress {
 
     pub(crate) fn started(&mut self, slot: usize, id: &str) {
         if let Some(bars) = &mut self.bars {
-            bars.show(slot, id, true);
+            bars.show(slot, id);
         }
     }
 
     pub(crate) fn idle(&mut self, slot: usize, what: &str) {
         if let Some(bars) = &mut self.bars {
-            bars.show(slot, what, false);
+            bars.show(slot, what);
         }
     }
 
     /// An attempt has ended; retries are told, not the repeats that learn a rate.
     pub(crate) fn attempted(&mut self, result: &CaseResult) {
+        self.idle(result.slot, "waiting");
         let outcome = &result.outcome;
         if result.attempt > 0 && result.repeat == 0 && self.lines() {
             let verdict = outcome.verdict.name();
@@ -226,14 +227,12 @@ impl Bars {
         let _ = self.all.println(line);
     }
 
-    fn show(&mut self, slot: usize, what: &str, restart: bool) {
+    fn show(&mut self, slot: usize, what: &str) {
         let columns = self.columns;
         if let Some(line) = self.slots.get_mut(slot) {
             line.id = escape(what, "").into_owned();
             line.bar.set_message(shorten(&line.id, columns.saturating_sub(SLOT_COLUMNS)));
-            if restart {
-                line.bar.reset_elapsed();
-            }
+            line.bar.reset_elapsed();
         }
     }
 
@@ -255,8 +254,8 @@ fn total_template(columns: usize) -> &'static str {
     match columns {
         0..=39 => "{pos}/{len} {msg}",
         40..=79 => "[{elapsed_precise}] {pos}/{len} {msg}",
-        80..=119 => "[{elapsed_precise}] {bar:20} {pos}/{len} {per_sec:.0} eta {eta} {msg}",
-        _ => "[{elapsed_precise}] {bar:40} {pos}/{len} {per_sec:.0} eta {eta} {msg}",
+        80..=119 => "[{elapsed_precise}] {bar:20} {pos}/{len} eta {eta} {msg}",
+        _ => "[{elapsed_precise}] {bar:40} {pos}/{len} eta {eta} {msg}",
     }
 }
 

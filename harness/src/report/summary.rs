@@ -2,6 +2,7 @@
 
 use crate::dispatch::Conclusion;
 use crate::escape::escape;
+use crate::evidence::Help;
 use crate::exit;
 use crate::stats::{Interval, clopper_pearson};
 use crate::verdict::{Outcome, Verdict};
@@ -28,8 +29,8 @@ struct Failed {
     attempts: String,
     /// The case as a file of its own.
     written: Option<PathBuf>,
-    /// The script that repeats it.
-    script: Option<PathBuf>,
+    /// The script that repeats it, and what its crash has in common with others.
+    help: Help,
 }
 
 /// Failures whose reason is printed; the others are in the record.
@@ -38,7 +39,7 @@ const SHOWN: usize = 40;
 const REASON_LINES: usize = 24;
 
 impl Summary {
-    pub(crate) fn add(&mut self, conclusion: &Conclusion, written: Option<PathBuf>, script: Option<PathBuf>) {
+    pub(crate) fn add(&mut self, conclusion: &Conclusion, written: Option<PathBuf>, help: Help) {
         let Conclusion { case, verdict, outcomes, result, .. } = conclusion;
         *self.counts.entry(*verdict).or_default() += 1;
         if verdict.is_failure() || matches!(verdict, Verdict::Flaky | Verdict::Quarantined) {
@@ -46,7 +47,7 @@ impl Summary {
             let mut outcome = result.outcome.clone();
             outcome.verdict = *verdict;
             let attempts = attempts_text(conclusion);
-            self.failures.push(Failed { id, place, outcome, attempts, written, script });
+            self.failures.push(Failed { id, place, outcome, attempts, written, help });
         }
         if *verdict == Verdict::Skip {
             let reason = escape(result.outcome.detail.lines().next().unwrap_or_default(), "");
@@ -78,19 +79,29 @@ impl Summary {
         let mut failures: Vec<_> = self.failures.iter().collect();
         failures.sort_by(|a, b| (b.outcome.verdict, &a.id).cmp(&(a.outcome.verdict, &b.id)));
         let mut text = String::new();
-        for Failed { id, place, outcome, attempts, written, script } in failures.iter().take(SHOWN) {
+        let mut told: BTreeMap<&String, &String> = BTreeMap::new();
+        for Failed { id, place, outcome, attempts, written, help } in failures.iter().take(SHOWN) {
             let _ = writeln!(text, "\n{} {id}  ({}, {place})", outcome.verdict.name().to_uppercase(), outcome.outcome);
             if !attempts.is_empty() {
                 let _ = writeln!(text, "  {attempts}");
             }
-            for line in escape(&outcome.detail, "\n\t").lines().take(REASON_LINES) {
-                let _ = writeln!(text, "  {line}");
+            match help.leaf.as_ref().and_then(|leaf| told.insert(leaf, id).map(|first| (leaf, first))) {
+                // The same end at the same place: once is enough.
+                Some((leaf, first)) => {
+                    told.insert(leaf, first);
+                    let _ = writeln!(text, "  as {first} above: crash {leaf}");
+                }
+                None => {
+                    for line in escape(&outcome.detail, "\n\t").lines().take(REASON_LINES) {
+                        let _ = writeln!(text, "  {line}");
+                    }
+                }
             }
             let _ = writeln!(text, "  again: {}", repro(id));
             if let Some(path) = written {
                 let _ = writeln!(text, "  case:  {}", path.display());
             }
-            if let Some(path) = script {
+            if let Some(path) = &help.script {
                 let _ = writeln!(text, "  repro: {}", path.display());
             }
         }

@@ -53,7 +53,6 @@ impl Wanted {
 }
 
 /// Chooses. `run` is the record that `--rerun` names, if it needs one.
-#[allow(private_interfaces, reason = "runs are named by the command line only")]
 pub fn choose(wanted: &Wanted, cases: Vec<Case>, past: &Past, run: &FromRun) -> Result<Chosen> {
     let total = cases.len();
     let ids: HashSet<&str> = cases.iter().map(|case| case.id.as_str()).collect();
@@ -93,7 +92,9 @@ pub fn choose(wanted: &Wanted, cases: Vec<Case>, past: &Past, run: &FromRun) -> 
     chosen.cases = cases;
     chosen.cases.retain(|_| flags.next().unwrap_or(false));
     let taken: HashSet<&str> = chosen.cases.iter().map(|case| case.id.as_str()).collect();
-    chosen.outstanding = all_left.into_iter().filter(|id| !taken.contains(id.as_str())).collect();
+    // What the quarantine file allows to fail is not waited for.
+    let awaited = |id: &String| !taken.contains(id.as_str()) && !past.quarantined.contains(id);
+    chosen.outstanding = all_left.into_iter().filter(awaited).collect();
     chosen.outstanding.sort();
     if let Some(shard) = wanted.shard {
         in_shard(shard, &mut chosen);
@@ -139,7 +140,7 @@ fn check_words(wanted: &Wanted, cases: &[Case], ids: &HashSet<&str>) -> Result<(
         let known: BTreeSet<&str> = cases.iter().flat_map(|case| &case.tags).map(String::as_str).collect();
         for tag in wanted.tags.iter().filter(|tag| !known.contains(tag.as_str())) {
             let message = format!("no case has the tag `{}`", short(tag));
-            return Err(Diagnostic::user(code::NOTHING_SELECTED, message).note(suggest(tag, known.into_iter())));
+            return Err(Diagnostic::user(code::NOTHING_SELECTED, message).note(short(&suggest(tag, known.into_iter()))));
         }
     }
     wanted.exprs.iter().try_for_each(|expr| expr.check(cases))

@@ -22,5 +22,6 @@ pub use expr::Expr;
 pub use gtest::{Filter, selected};
 pub(crate) use idlist::IdList;
 pub use past::{Last, Past, Verdicts};
-pub(crate) use rerun::{FromRun, Rerun};
+pub use rerun::FromRun;
+pub(crate) use rerun::Rerun;
 pub use shard::{Shard, Split};

@@ -26,7 +26,9 @@ impl Rerun {
             "not-run" => Ok(Self::NotRun),
             "flaky" => Ok(Self::Flaky),
             // Runs are folders: nothing that could be a path to elsewhere.
-            _ if text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) && !text.is_empty() => {
+            _ if text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+                && text.starts_with(|c: char| c.is_ascii_alphanumeric()) =>
+            {
                 Ok(Self::Run(text.into()))
             }
             _ => {
@@ -69,7 +71,7 @@ impl Rerun {
 
 /// What the record of a run says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FromRun {
+pub struct FromRun {
     /// Cases that did not pass.
     pub(crate) failed: BTreeSet<String>,
     /// Cases that were selected and did not come to a verdict.

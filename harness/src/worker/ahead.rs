@@ -107,6 +107,8 @@ fn compile(case: &Case, device: &Device, lane: Lane<'_>) {
     let Device::Session { session, .. } = device else { return };
     let Ok(fusion) = pipeline::parse(case) else { return };
     let Ok((metas, alignments)) = args::metas(&fusion, case) else { return };
+    #[cfg(feature = "planted")]
+    let lane = super::planted::Reader::new(case, lane);
     let _ = session.preload(&fusion, &metas, &alignments, &lane);
 }
 

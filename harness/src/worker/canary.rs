@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_well_device_sings_and_a_sick_one_does_not() {
-        let device = Device::open(&DeviceSpec::Sim { ordinal: 0, threads: 1 }).expect("opens");
+        let device = Device::open(&DeviceSpec::Sim { ordinal: 0, threads: 1 }, &Default::default()).expect("opens");
         assert_eq!(sing(&device, false), (Some(true), String::new()));
         let (ok, detail) = sing(&device, true);
         assert!(ok == Some(false) && detail.contains("checksum"), "{detail}");

@@ -1,6 +1,6 @@
 //! The device of a worker, open for the worker's whole life.
 
-use crate::proto::DeviceSpec;
+use crate::proto::{DeviceSpec, Knobs};
 use engine::backend::cuda::nvrtc::NvrtcSearch;
 use engine::diag::Result;
 use engine::options::{DeviceDesc, Options, SimOptions};
@@ -15,8 +15,8 @@ pub(crate) enum Device {
 }
 
 impl Device {
-    pub(crate) fn open(spec: &DeviceSpec) -> Result<Self> {
-        let options = Options::default();
+    pub(crate) fn open(spec: &DeviceSpec, knobs: &Knobs) -> Result<Self> {
+        let options = Options { line_info: knobs.line_info, ..Options::default() };
         let (session, threads) = match spec {
             DeviceSpec::Reference => return Ok(Device::Reference),
             DeviceSpec::Sim { threads, .. } => {

@@ -195,7 +195,10 @@ impl Judge<'_> {
         outcome: &mut Outcome,
         spans: &Spans<'_>,
     ) -> Result<Option<RunOutcome>, Vec<Diagnostic>> {
-        let run = result.map_err(|error| one(error.note(format!("this happened {what}"))))?;
+        #[cfg_attr(not(feature = "planted"), expect(unused_mut, reason = "planted faults spoil results"))]
+        let mut run = result.map_err(|error| one(error.note(format!("this happened {what}"))))?;
+        #[cfg(feature = "planted")]
+        super::planted::results(self.case, &mut run.outputs);
         let bindings = engine::fusion::bind_args(self.fusion, self.args).map_err(one)?;
         let numerics = outcome.numerics.get_or_insert_default();
         let mut complaints = Vec::new();

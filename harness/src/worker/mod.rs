@@ -14,6 +14,8 @@ mod gpu_error;
 mod hygiene;
 mod jitter;
 mod pipeline;
+#[cfg(feature = "planted")]
+mod planted;
 mod refusal;
 mod results;
 mod serve;

@@ -34,7 +34,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let panics = PanicNotes::install();
     say(&receiver, &FromWorker::Hello { proto: PROTOCOL, pid: std::process::id() })?;
     let (device, knobs, sharers) = match receiver.next(None) {
-        Ok(ToWorker::Init { device, knobs, sharers }) => (Device::open(&device), knobs, sharers),
+        Ok(ToWorker::Init { device, knobs, sharers }) => (Device::open(&device, &knobs), knobs, sharers),
         Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0 }),
         Ok(_) => return Err(std::io::Error::other("a case before init")),
         Err(Broken::Eof | Broken::Timeout) => return Ok(()),
@@ -80,12 +80,16 @@ impl Server<'_> {
                     // A library may have installed handlers that swallow a crash.
                     crate::os::crash::rearm()?;
                     self.crumbs.lane(0).case(&case.id);
+                    #[cfg(feature = "planted")]
+                    super::planted::started(&case);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
                     let (past, twice, jitter) = (&self.past, self.knobs.twice, self.knobs.jitter);
                     let cx =
                         execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, twice, jitter, socket, past };
                     let (mut outcome, tainted) = self.run(&case, &cx);
+                    #[cfg(feature = "planted")]
+                    super::planted::ended();
                     let (leaks, dirty) = self.hygiene.look();
                     outcome.leaks = leaks;
                     let tainted = tainted || dirty;

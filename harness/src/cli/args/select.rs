@@ -48,7 +48,8 @@ pub(super) const ROWS: &[Row] = &[
         "EXPR",
         SELECTS,
         "select by properties: 'tag(resize) & !last(pass) & dur < 1s'; narrows all others, may be repeated; \
-         the README lists conditions",
+         conditions: name suite tag file device last axis, dur timeout arch memory gpus inputs rank elements runs, \
+         quarantined perf refusal unsupported xfail",
         |args, given| {
             args.select.wanted.exprs.push(Expr::parse(given.text()).map_err(bad_filter)?);
             Ok(())

@@ -238,7 +238,13 @@ fn summary(scene: &Scene, found: &[Found], rule: &Rule) -> String {
     if undecided > 0 {
         let never = of(Finding::Undecided).filter(|f| f.entry.tally().runs() == 0).count();
         let _ = match never {
-            0 => writeln!(text, "{undecided} undecided: rate < {} at {level:.0} %", worst(Finding::Undecided)),
+            0 => {
+                let mut bounds: Vec<f64> = of(Finding::Undecided).map(bound).collect();
+                bounds.sort_by(f64::total_cmp);
+                let half = crate::flake::rule::percent(bounds[bounds.len() / 2]);
+                let all = worst(Finding::Undecided);
+                writeln!(text, "{undecided} undecided: rate < {all} at {level:.0} %, of half of them < {half}")
+            }
             _ => writeln!(text, "{undecided} undecided, {never} of them never run: the budget was over"),
         };
     }

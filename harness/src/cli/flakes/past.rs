@@ -1,14 +1,13 @@
 //! What a worker of an earlier run did, from the run's record.
 
 use crate::cli::Failure;
-use crate::cli::args::{Args, Parsed, parse, usage};
-use crate::cli::session;
+use crate::cli::args::{Args, Parsed, parse};
+use crate::cli::runs;
 use crate::exit;
 use crate::record::read_events;
 use engine::diag::{Diagnostic, code};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// One case that a worker ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +48,7 @@ fn bad(message: impl Into<String>, note: impl Into<String>) -> Failure {
 impl PastRun {
     /// The run that a word names, as in `latest`.
     pub(super) fn read(args: &Args, word: &str) -> Result<Self, Failure> {
-        let dir = find(args, word)?;
+        let dir = runs::find(args, word)?.dir;
         let events = read_events(&dir.join("events.jsonl")).map_err(|error| {
             bad(format!("the record of run `{word}` cannot be read: {error}"), dir.display().to_string())
         })?;
@@ -142,26 +141,5 @@ impl PastRun {
     /// The history of the first failure of a case in any worker.
     pub(super) fn failure_of(&self, id: &str) -> Option<(&str, &[Ran])> {
         self.order.iter().find_map(|worker| Some((worker.as_str(), self.history(worker, Some(id)).ok()?)))
-    }
-}
-
-fn find(args: &Args, word: &str) -> Result<PathBuf, Failure> {
-    let results = session::results_dir(args);
-    let runs = results.join("runs");
-    if word == "latest" {
-        return std::fs::canonicalize(results.join("latest")).map_err(|error| {
-            bad(format!("there is no latest run in {}: {error}", results.display()), "run something first")
-        });
-    }
-    let entries = std::fs::read_dir(&runs).into_iter().flatten().flatten();
-    let mut like: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(word)))
-        .collect();
-    like.sort();
-    match &like[..] {
-        [one] => Ok(one.clone()),
-        [] => Err(bad(format!("there is no run `{word}` in {}", runs.display()), "`latest` names the last one")),
-        _ => Err(usage(format!("{} runs begin with `{word}`", like.len()), "write more of its id")),
     }
 }

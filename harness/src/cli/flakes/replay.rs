@@ -10,13 +10,12 @@ use crate::case::Case;
 use crate::cli::Failure;
 use crate::cli::args::{Args, DeviceArg, usage};
 use crate::cli::run::finish::again;
-use crate::dispatch::Isolation;
+use crate::dispatch::{Isolation, SlotSpec};
 use crate::exit;
 use crate::flake::class::shown;
 use crate::flake::minimize::{Probe, decide_by_trials, minimize};
 use crate::flake::rule::Tally;
 use crate::flake::trials::{Ending, Step, Trials, with_trials};
-use crate::proto::DeviceSpec;
 use crate::report::quoted;
 use crate::stats::upper_bound;
 use serde_json::json;
@@ -63,8 +62,8 @@ pub(in crate::cli) fn replay(args: &Args) -> Result<u8, Failure> {
         Some((worker, run)) => {
             let worker = run.worker(worker.as_deref())?;
             let history = run.history(worker, args.select.wanted.exact.first().map(String::as_str))?;
-            let scene = Scene::of_ids(&args, history.iter().map(|ran| ran.case_id.as_str()))?;
-            let past = of_worker(&scene, worker, history, run)?;
+            let mut scene = Scene::of_ids(&args, history.iter().map(|ran| ran.case_id.as_str()))?;
+            let past = of_worker(&mut scene, worker, history, run)?;
             (scene, past)
         }
     };
@@ -140,7 +139,7 @@ fn in_order(args: &Args, scene: &Scene) -> Result<Past, Failure> {
 }
 
 /// What a worker of a run did.
-fn of_worker(scene: &Scene, worker: &str, history: &[Ran], run: &PastRun) -> Result<Past, Failure> {
+fn of_worker(scene: &mut Scene, worker: &str, history: &[Ran], run: &PastRun) -> Result<Past, Failure> {
     let (steps, mut notes) = steps(history, scene);
     let last = &history[history.len() - 1];
     if steps.last().is_none_or(|step| step.case.id != last.case_id) {
@@ -148,12 +147,11 @@ fn of_worker(scene: &Scene, worker: &str, history: &[Ran], run: &PastRun) -> Res
         return Err(usage(format!("`{}`, which failed then, is not there any more", last.case_id), note));
     }
     let uuid = last.gpu_uuid.as_deref();
-    let same = |slot: &crate::dispatch::SlotSpec| match &slot.device {
-        DeviceSpec::Cuda { uuid: here, .. } => uuid == Some(here.as_str()),
-        _ => uuid.is_none(),
-    };
-    if !scene.plan.slots.iter().any(same) {
-        notes.push(format!("it ran on {}, which is not among the devices now", uuid.unwrap_or("no GPU")));
+    let same = |slot: &SlotSpec| slot.gpu.as_ref().map(|gpu| gpu.uuid.as_str()) == uuid;
+    // Devices may be what differs: where the one of then is here, it alone is used.
+    match scene.plan.slots.iter().any(same) {
+        true => scene.plan.slots.retain(same),
+        false => notes.push(format!("it ran on {}, which is not among the devices now", uuid.unwrap_or("no GPU"))),
     }
     let origin = format!("as worker {worker} of run {} did", run.id);
     Ok(Past { origin, steps, outcome: last.outcome.clone(), notes })

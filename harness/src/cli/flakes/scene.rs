@@ -2,7 +2,7 @@
 //! and the end of the record after.
 
 use crate::case::Case;
-use crate::cli::args::Args;
+use crate::cli::args::{Args, Form};
 use crate::cli::devices::{self, Devices};
 use crate::cli::run::setup;
 use crate::cli::{Failure, runs, session};
@@ -56,7 +56,10 @@ impl Scene {
         let reason = |c: crate::dispatch::Conclusion| (c.case.id.clone(), c.result.outcome.detail.clone());
         let skipped: Vec<_> = skipped.into_iter().map(reason).collect();
         let header = setup::header(args, &devices, files, fingerprint, cases.len() + skipped.len());
-        let store = RunStore::create(&session::results_dir(args), &header);
+        let mut store = RunStore::create_as(&session::results_dir(args), args.records.run_id.as_deref(), &header);
+        if args.records.form == Some(Form::Jsonl) {
+            store.echo();
+        }
         let plan = setup::plan(args, &devices, usize::MAX, &store);
         Ok(Self { devices, cases, skipped, store, plan, started, files })
     }

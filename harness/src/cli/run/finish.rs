@@ -3,7 +3,7 @@
 use super::view::Closing;
 use crate::cli::args::{Args, Command, Form};
 use crate::cli::devices::Devices;
-use crate::cli::report;
+use crate::cli::{report, runs};
 use crate::exit;
 use crate::record::{History, RunStore, utc_stamp};
 use crate::report::{junit, markdown, quoted, repro};
@@ -103,7 +103,7 @@ pub(super) fn finish(
     match args.records.form {
         // Standard output is for records alone.
         Some(Form::Jsonl) => drop(std::io::Write::write_all(&mut std::io::stderr().lock(), text.as_bytes())),
-        _ => crate::cli::print(&text),
+        _ => crate::cli::print(&runs::fitted(&text)),
     }
     code
 }

@@ -34,7 +34,12 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
         Some(resumed) => carry::selected(resumed, loaded.cases, fingerprint)?,
         None => session::choose(args, loaded.cases, &devices.history)?,
     };
-    let (cases, notes) = (chosen.cases, chosen.notes);
+    let (cases, mut notes) = (chosen.cases, chosen.notes);
+    let (cases, note) = match resumed {
+        Some(_) => (cases, None),
+        None => setup::sample(args, cases),
+    };
+    notes.extend(note);
     let ids: Vec<String> = cases.iter().map(|case| case.id.clone()).collect();
     let (cases, carried) = carry::split(resumed.as_ref(), cases);
     let (mut cases, skipped) = setup::split_required(cases, &devices);

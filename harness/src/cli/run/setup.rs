@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::cli::args::{Args, Command};
 use crate::cli::devices::{self, Devices};
 use crate::cli::session;
-use crate::dispatch::{Conclusion, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
+use crate::dispatch::{Conclusion, Isolation, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
 use crate::flake::quarantine::Quarantine;
@@ -50,14 +50,18 @@ pub(in crate::cli) fn knobs(args: &Args, devices: &Devices) -> Knobs {
         true => (devices::cores() / (2 * devices.slots.len())).min(MAX_COMPILE_THREADS) as u32,
         false => 0,
     };
+    // Under a tool each case has a worker of its own: nothing is ahead of it.
+    let usual = if devices.sanitizer.is_some() { 0 } else { usual };
     Knobs {
         compile_threads: args.isolation.compile_threads.unwrap_or(usual),
         twice: args.repeat.twice,
         jitter: args.repeat.jitter,
+        line_info: devices.sanitizer.is_some(),
     }
 }
 
 pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
+    let sanitizer = devices.sanitizer.clone();
     let mut slots = devices.slots.clone();
     if !args.devices.cross {
         slots.truncate(cases.max(1));
@@ -71,14 +75,34 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: 
         grace: args.time.grace.unwrap_or(DEFAULT_GRACE),
         mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
         bless: args.output.bless,
-        isolation: args.isolation.isolation,
+        isolation: if sanitizer.is_some() { Isolation::Case } else { args.isolation.isolation },
         recycle: args.isolation.recycle,
         memory: memory_limit(args, devices),
-        worker_exe: "/proc/self/exe".into(),
+        core_dump: args.evidence.core_dump,
+        // The tool's own binary is what this link means to it.
+        worker_exe: match &sanitizer {
+            Some(_) => std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into()),
+            None => "/proc/self/exe".into(),
+        },
+        sanitizer,
         work_dir: store.work_dir(),
         stop: stop_flag(),
         nvml: devices.nvml.clone(),
     }
+}
+
+/// The cases that are checked by a tool, where only a share of them is. At
+/// least one, so that a low rate on few cases is still a check.
+pub(super) fn sample(args: &Args, cases: Vec<Case>) -> (Vec<Case>, Option<String>) {
+    let Some(sample) = &args.evidence.sanitize else { return (cases, None) };
+    let all = cases.len();
+    let (mut taken, left): (Vec<Case>, Vec<Case>) =
+        cases.into_iter().partition(|case| sample.takes(args.repeat.seed, &case.id));
+    if taken.is_empty() {
+        taken.extend(left.into_iter().next());
+    }
+    let note = format!("{}: {} of {all} selected cases, by seed {}", sample.tool.name(), taken.len(), args.repeat.seed);
+    (taken, (sample.rate < 1.0).then_some(note))
 }
 
 /// The limit of each worker. Without a request it is what the machine has, which

@@ -4,7 +4,7 @@ use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
 use crate::dispatch::{CaseResult, Conclusion, Event, Farewell, RunPlan, leak_fields};
 use crate::escape::escape;
-use crate::evidence::Keeper;
+use crate::evidence::{Help, Keeper};
 use crate::flake::quarantine::Quarantine;
 use crate::record::{Done, Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
@@ -210,8 +210,8 @@ impl<'a> View<'a> {
         if *verdict == Verdict::Pass && self.quarantine.entry(&case.id).is_some() {
             self.mended.push(case.id.clone());
         }
-        let script = self.keeper.conclude(&conclusion);
-        self.summary.add(&conclusion, written, script);
+        let help = self.keeper.conclude(&conclusion);
+        self.summary.add(&conclusion, written, help);
         self.progress.concluded(&conclusion);
         let ran = conclusion.result.slot != usize::MAX;
         if ran && conclusion.verdict != Verdict::Infra {
@@ -233,7 +233,7 @@ impl<'a> View<'a> {
             "carried_from": done.run,
         });
         self.store.append("verdict", &fields);
-        self.summary.add(&conclusion, None, None);
+        self.summary.add(&conclusion, None, Help::default());
         self.progress.carried(&conclusion);
     }
 

@@ -142,6 +142,8 @@ fn plan(args: &Args, slots: Vec<SlotSpec>, store: &RunStore) -> RunPlan {
         bless: false,
         isolation: Isolation::Worker,
         recycle: None,
+        core_dump: Default::default(),
+        sanitizer: None,
         memory: None,
         worker_exe: "/proc/self/exe".into(),
         work_dir: store.work_dir(),

@@ -160,10 +160,11 @@ impl Fleet<'_> {
             lost: lost.as_deref(),
         });
         let suspected = state.health.suspected();
+        let tells = suspected && state.tells(self.now());
         drop(state);
         let say = match &next {
             Next::Retire(gone) => Some(format!("{}: {}", unit.label, gone.reason)),
-            Next::Canary(why) if suspected => {
+            Next::Canary(why) if tells => {
                 Some(format!("{}: {why}; suspecting the device, a canary must sing", unit.label))
             }
             _ => None,

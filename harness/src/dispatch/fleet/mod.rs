@@ -140,7 +140,7 @@ impl<'a> Fleet<'a> {
         let unit = self.unit(slot);
         let mut state = unit.lock();
         let why = state.health.unproven().unwrap_or_default().to_string();
-        let suspected = state.health.suspected();
+        let suspected = state.health.suspected() && state.tells_answer();
         let (verdict, detail) = match &result {
             Ok((Some(true), _)) => ("ok", String::new()),
             Ok((None, detail)) => ("skipped", detail.clone()),
@@ -176,7 +176,14 @@ impl<'a> Fleet<'a> {
     fn alone(&self, unit: &Unit, job: &Job) -> bool {
         let share = unit.gpu.as_ref().and_then(Gpu::mem_free_bytes).map(|free| free / unit.slots as u64);
         let big = matches!((job.case.require.memory, share), (Some(needed), Some(share)) if needed > share);
-        self.plan.mode == Mode::Bench || job.case.perf.is_some() || big
+        // A simulated device counts the same whoever else is at work.
+        unit.gpu.is_some() && (self.plan.mode == Mode::Bench || job.case.perf.is_some() || big)
+    }
+
+    /// Waits until no measurement runs on the slot's device, and keeps others from
+    /// beginning: to open the device disturbs it.
+    pub(super) fn share(&self, slot: usize, give_up: &dyn Fn() -> bool) -> Option<Turn<'_>> {
+        self.unit(slot).turns.take(false, give_up)
     }
 
     /// Waits until the case may run on the slot's device; `None` if `give_up` says so first.

@@ -31,6 +31,9 @@ pub(super) struct State {
     pub(super) own: BTreeMap<usize, u32>,
     pub(super) last: Option<Gpu>,
     pub(super) xids: VecDeque<Seen>,
+    /// When people were last told of a suspicion.
+    told_ns: Option<u64>,
+    asked: bool,
 }
 
 /// An Xid that a device reported.
@@ -86,6 +89,22 @@ impl State {
     /// Xids that came since a moment.
     pub(super) fn xids_since(&self, start_ns: u64) -> Vec<u64> {
         self.xids.iter().filter(|seen| seen.at_ns >= start_ns).map(|seen| seen.code).collect()
+    }
+
+    /// Whether people should hear of a suspicion: once a minute is enough, every
+    /// one is in the record.
+    pub(super) fn tells(&mut self, now_ns: u64) -> bool {
+        let tells = self.told_ns.is_none_or(|told| now_ns - told > 60_000_000_000);
+        if tells {
+            self.told_ns = Some(now_ns);
+            self.asked = true;
+        }
+        tells
+    }
+
+    /// Whether people heard of the suspicion that a canary answers: once for each.
+    pub(super) fn tells_answer(&mut self) -> bool {
+        std::mem::take(&mut self.asked)
     }
 
     /// Processes of this run on the device.

@@ -9,7 +9,7 @@
 //!         | last(pass|fail|crash|hang|flaky|skip|infra|never|OUTCOME, ...)
 //!         | quarantined | perf | refusal | unsupported | xfail
 //!         | PROPERTY OP VALUE | axis(NAME) OP VALUE      OP: = != < <= > >=
-//! PROPERTY = dur timeout (times) | memory (bytes) | arch inputs rank elements runs
+//! PROPERTY = dur timeout (times) | memory (bytes) | arch gpus inputs rank elements runs
 //! ```
 //!
 //! A comparison with something that is not there (`dur` of a case that never

@@ -100,6 +100,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     // What the case needs; 0 if it needs nothing.
     Property { name: "arch", kind: Kind::Number, get: |s| Some(s.case.require.arch.unwrap_or(0).into()) },
     Property { name: "memory", kind: Kind::Bytes, get: |s| Some(s.case.require.memory.unwrap_or(0) as f64) },
+    Property { name: "gpus", kind: Kind::Number, get: |s| Some(s.case.require.gpus.unwrap_or(0) as f64) },
     Property { name: "inputs", kind: Kind::Number, get: |s| Some(s.case.inputs.len() as f64) },
     // Of the input with the most axes, and of all inputs together.
     Property { name: "rank", kind: Kind::Number, get: |s| Some(sizes(s).map(<[i64]>::len).max().unwrap_or(0) as f64) },

@@ -60,7 +60,7 @@ fn conditions_hold_or_do_not() {
     check("quarantined & !perf & !refusal & !unsupported & !xfail", true);
     check("dur > 100ms & dur <= 0.15s & dur=150000us & dur < 1m", true);
     check("dur != 150ms", false);
-    check("arch >= 90 & arch < 100 & memory = 0B & timeout == 2s", true);
+    check("arch >= 90 & arch < 100 & memory = 0B & gpus = 0 & timeout == 2s", true);
     check("inputs >= 2 & rank = 2 & elements = 26 & runs > 6 & elements < 1e3 & elements < 1k", true);
     check("axis(m) = 1024 & axis(m) > 999 & axis(m) < 2e3 & axis(dtype) = bf16 & axis(dtype) != f32", true);
     check("axis(k) = 1 | axis(k) != 1", false);
@@ -211,7 +211,7 @@ fn mistakes_have_a_place_and_a_way_out() {
         error[E0504]: there is no condition `frobnicate`
           -E frobnicate
              ^^^^^^^^^^
-          note: known: name, suite, tag, file, device, quarantined, perf, refusal, unsupported, xfail, dur, timeout, arch, memory, inputs, rank, elements, runs, last, axis, all, none"#]],
+          note: known: name, suite, tag, file, device, quarantined, perf, refusal, unsupported, xfail, dur, timeout, arch, memory, gpus, inputs, rank, elements, runs, last, axis, all, none"#]],
     );
     check_error(
         "all \u{1b}[31m",

@@ -3,6 +3,7 @@
 use super::table::{Class, Kind};
 use crate::os::fault as raw;
 use crate::verdict::Outcome;
+use engine::options::{Phase, Trace};
 use rustix::process::Signal;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
@@ -42,6 +43,24 @@ pub(super) const CLASSES: &[Class] = &[
         let _ = std::thread::spawn(raw::write_unmapped).join();
         Outcome::pass()
     }),
+    Class::fatal(
+        "segv-lane",
+        Kind::Host,
+        "crash.sigsegv",
+        "crashes on a thread with its own breadcrumbs",
+        |scene, _| {
+            let lane = scene.crumbs.lane(3);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    lane.case("__fault.segv-lane");
+                    lane.enter(Phase::Schedule, "segv-lane", 5);
+                    raw::write_unmapped();
+                });
+            });
+            Outcome::pass()
+        },
+    )
+    .phase("schedule"),
     Class::fatal("segv-handled", Kind::Host, "crash.sigsegv", "a library's handler catches its SIGSEGV", |_, _| {
         raw::swallow_segv();
         raw::write_unmapped();

@@ -3,7 +3,8 @@
 
 use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions};
 use crate::backend::cuda::{
-    CudaSource, Device, GuardedBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions, emit, quantile, samples,
+    CallMemory, CudaSource, Device, GuardedBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions, emit, quantile,
+    samples,
 };
 use crate::diag::code;
 use crate::kernel::{BoundLaunch, BufId, CacheHint, Expr, ExprId, Kernel, ParamKind, StmtKind, bind};
@@ -195,6 +196,49 @@ fn writes_outside_of_a_buffer_are_found() {
     assert!(errors[0].message.contains("wrote 4 bytes behind the end of buffer y (20 bytes)"), "{}", errors[0]);
 }
 
+/// Copies words; `gap` leaves every third one out, `spoil` changes the input.
+const COPY: &str = r#"
+extern "C" __global__ void copy(unsigned* in, unsigned* out, unsigned long long n, unsigned long long gap,
+                                unsigned long long spoil) {
+  const unsigned long long i = blockIdx.x * 256ull + threadIdx.x;
+  if (i < n && !(gap && i % 3 == 2)) out[i] = in[i];
+  if (spoil && i == 7) in[i] = 8;
+}
+"#;
+
+#[test]
+fn checked_calls_tell_results_from_poison() {
+    let Some((device, nvrtc)) = gpu() else { return };
+    let options = NvrtcOptions::new(device.desc().compute_capability, true);
+    let cubin = nvrtc.compile_text(COPY, "copy", &options).unwrap();
+    let kernel = LoadedKernel::load_entry(&device, &cubin.bytes, "copy", 0, 5).unwrap();
+    let check = |word: u32, gap: u64, spoil: u64| {
+        let data: Vec<u8> = std::iter::repeat_n(word.to_le_bytes(), 1000).flatten().collect();
+        let mut memory = CallMemory::new(&device);
+        let words = [memory.input(&data)?, memory.output(data.len(), 4)?, 1000, gap, spoil];
+        let launch = || {
+            kernel.launch([4, 1, 1], [256, 1, 1], &LaunchArgs::words(&words))?;
+            device.synchronize()
+        };
+        launch()?;
+        memory.check_zones(&kernel)?;
+        memory.check_inputs(&kernel, [(0, data.as_slice())])?;
+        let found = memory.outputs()?;
+        memory.check_written(&kernel, &found, |_| "y".into(), launch)
+    };
+    // -1, a NaN, and both poisons are results like any other.
+    for word in [0, u32::MAX, 0x7fff_ffff, 0x5b5b_5b5b] {
+        check(word, 0, 0).unwrap();
+        let error = check(word, 1, 0).unwrap_err();
+        assert_eq!(error.code, code::UNWRITTEN, "{error}");
+        assert!(error.message.contains("leaves 333 elements of output 0 `%y` unwritten"), "{error}");
+    }
+    assert_eq!(check(1, 0, 1).unwrap_err().code, code::INPUT_CHANGED);
+    // Everything was given back, and the device is as good as before.
+    assert_eq!(device.memory_use().live, 0);
+    device.probe().unwrap();
+}
+
 #[test]
 #[ignore = "breaks the GPU context of the process: run it alone"]
 fn a_failed_kernel_is_a_sticky_error() {
@@ -204,6 +248,7 @@ fn a_failed_kernel_is_a_sticky_error() {
     let first = device.synchronize().expect_err("the kernel read an illegal address");
     assert_eq!(first.code, code::CUDA_STICKY, "{first}");
     assert!(first.message.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{first}");
+    assert_eq!(first.cuda.as_ref().map(|error| (error.number, error.sticky)), Some((700, true)));
     let later = device.alloc(1 << 20).and_then(|mut memory| memory.fill(0, 4, 0)).expect_err("the context is broken");
     assert_eq!(later.code, code::CUDA_STICKY, "{later}");
 }

@@ -432,7 +432,8 @@ mod tests {
         let (_page, crumbs) = crate::crumb::tests::pair();
         let (socket, _other) = UnixStream::pair().expect("a pair");
         for class in CLASSES {
-            let device = Device::open(&DeviceSpec::Sim { ordinal: 0, threads: 1 }).expect("a simulator");
+            let device =
+                Device::open(&DeviceSpec::Sim { ordinal: 0, threads: 1 }, &Default::default()).expect("a simulator");
             for repeat in 0..8 {
                 let facts = Facts { repeat, ..Facts::default() };
                 let (socket, tainted) = (&socket, Cell::new(false));
