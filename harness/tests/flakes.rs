@@ -199,7 +199,7 @@ fn a_dead_worker_is_replayed() {
         &["as worker ref0-w0 of run", "recurs in 3 of 3 replays", "crash.sigsegv"],
     );
     check(&place, &["replay", "--worker", "ref9-w9@latest"], 106, &["E0507", "ref9-w9"]);
-    check(&place, &["replay", "--worker", "W0@nosuch"], 106, &["E0507", "nosuch"]);
+    check(&place, &["replay", "--worker", "W0@nosuch"], 106, &["E0702", "nosuch"]);
 }
 
 /// The sweep names the condition: a neighbour, or a second worker on the device.

@@ -135,7 +135,9 @@ impl Cross {
             apply_xfail(outcome, shown.case.xfail.as_ref(), &self.policy.today);
             failures = 1;
         } else if failures > 0 {
-            shown.outcome.detail = format!("on {}: {}", self.device(shown.slot), shown.outcome.detail);
+            if shown.slot != usize::MAX {
+                shown.outcome.detail = format!("on {}: {}", self.device(shown.slot), shown.outcome.detail);
+            }
         }
         let (case, verdict) = (shown.case.clone(), shown.outcome.verdict);
         let mut conclusion = Conclusion { case, verdict, outcomes, failures, result: shown };

@@ -108,3 +108,31 @@ fn outside(pid: u32, thread: &ThreadState) -> Option<Raw> {
     let (name, stack_base) = (thread.name.clone(), stack_pointer);
     Some(Raw { thread: thread.id, name, pc, registers, stack_base, stack, ..Raw::default() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that cannot answer is seen from outside.
+    #[test]
+    fn a_foreign_process_is_read_from_outside() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let thread = loop {
+            let threads = states(child.id());
+            match threads.into_iter().next() {
+                Some(thread) if thread.name == "sleep" && thread.state == 'S' => break thread,
+                _ => assert!(Instant::now() < deadline, "it does not sleep"),
+            }
+        };
+        assert_eq!(thread.id, child.id());
+        let raw = outside(child.id(), &thread);
+        let allowed = std::fs::File::open(format!("/proc/{}/mem", child.id())).is_ok();
+        child.kill().and_then(|()| child.wait()).expect("ends");
+        // A kernel may forbid it; where it does not, the stack is there.
+        if allowed && let Some(raw) = raw {
+            assert!(raw.pc != 0 && raw.stack_base != 0 && !raw.stack.is_empty());
+        }
+        assert_eq!(states(child.id()), []);
+    }
+}

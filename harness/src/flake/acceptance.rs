@@ -128,6 +128,17 @@ fn slow_cases_wait() {
     assert_eq!(clean, 49);
 }
 
+/// In a hunt that is far too short for its cases, what has failed is decided.
+#[test]
+fn suspects_do_not_wait_for_the_next_round() {
+    let mut rates = vec![0.0; 1000];
+    rates[400] = 0.3;
+    let (hunter, _) = hunt(&rates, options(8, Rule::default()), &[], |repeats, _| repeats as f64 / 6000.0);
+    let entry = &hunter.entries()[400];
+    assert_eq!(entry.finding, Some(Finding::Flaky), "{entry:?}");
+    assert!(hunter.entries().iter().all(|entry| entry.tally().runs() >= 4));
+}
+
 #[test]
 fn counts_of_the_user() {
     let exactly = Options { repeat: Some(37), ..options(1, Rule::default()) };

@@ -5,8 +5,9 @@
 //! other neighbours each time; each open case is in it about as often as it is
 //! near a decision: once for one that only passes, up to [`MOST_COPIES`] times
 //! for a suspect that is cheap to decide, less than once for one that takes far
-//! longer than the others. So a round costs little for the clean ones, and
-//! repeats go where they decide most for their time.
+//! longer than the others. A case that has just failed does not wait for the next
+//! round. So a round costs little for the clean ones, and repeats go where they
+//! decide most for their time.
 //!
 //! After all decisions, or when most of the budget is spent, the cases that
 //! failed are run alone in fresh workers, then among others without and with
@@ -20,6 +21,8 @@ use std::collections::BTreeMap;
 
 /// Most repeats of one case in a round.
 const MOST_COPIES: usize = 8;
+/// A case that has failed is repeated among about so many others until it is decided.
+const SOON: usize = 64;
 /// Share of the budget after which open cases wait for those that failed.
 const MAIN_SHARE: f64 = 0.7;
 /// Runs of a failed case under another condition.
@@ -104,6 +107,8 @@ pub(crate) struct Entry {
     /// Repeats handed out.
     handed: u32,
     in_flight: u64,
+    /// Times that it is in the deck.
+    dealt: usize,
 }
 
 impl Entry {
@@ -172,6 +177,7 @@ impl Hunter {
                 return Next::Over;
             }
             while let Some(case) = self.deck.pop() {
+                self.entries[case].dealt = self.entries[case].dealt.saturating_sub(1);
                 if self.wants(case) || self.arm > Arm::Alone {
                     return Next::Pick(self.hand_out(case));
                 }
@@ -210,6 +216,7 @@ impl Hunter {
         self.entries[case].in_flight -= 1;
         if self.arm != Arm::Over {
             self.deck.push(case);
+            self.entries[case].dealt += 1;
         }
     }
 
@@ -251,10 +258,25 @@ impl Hunter {
             tally.add(failed);
         }
         let decided = self.decide(case);
+        self.deal_soon(case);
         if failed && self.options.until_fail {
             self.stop();
         }
         decided
+    }
+
+    /// A suspect does not wait for the next round: it comes again soon, still among others.
+    fn deal_soon(&mut self, case: usize) {
+        let entry = &self.entries[case];
+        let suspect = entry.finding.is_none() && entry.tally().failures > 0 && self.options.repeat.is_none();
+        if !suspect || self.arm != Arm::Warm || entry.dealt >= MOST_COPIES / 2 {
+            return;
+        }
+        for _ in entry.dealt..MOST_COPIES {
+            let at = self.deck.len() - self.rng.below(self.deck.len().min(SOON) + 1);
+            self.deck.insert(at, case);
+        }
+        self.entries[case].dealt = MOST_COPIES;
     }
 
     fn decide(&mut self, case: usize) -> Option<Finding> {
@@ -348,6 +370,7 @@ impl Hunter {
             Arm::Over => {}
         }
         self.rng.shuffle(&mut self.deck);
+        self.deck.iter().for_each(|case| self.entries[*case].dealt += 1);
     }
 
     fn deal_warm(&mut self) {

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const RACER: &str = "PointwiseTest.SchedulerRank6";
 /// The case that starts the job, and the one whose results it spoils.
 const POLLUTER: &str = "BroadcastTest.SchedulerRow/dtype=f32,m=13,n=70";
-const VICTIM: &str = "ReductionSchedulerTest.OuterEpilogue";
+const VICTIM: &str = "PointwiseTest.SchedulerSwiGlu";
 
 /// How often the job writes, and how long the buffer is lent.
 const TICK: Duration = Duration::from_millis(1);

@@ -170,7 +170,7 @@ fn from_env(args: &mut Args, given: &mut Vec<&'static Row>, env: Env<'_>) -> Res
     let command = args.command;
     for row in rows().filter(|row| row.commands.has(command)) {
         let decided = |other: &&Row| other.name == row.name || (!row.group.is_empty() && other.group == row.group);
-        if given.iter().any(|other| decided(other)) {
+        if given.iter().any(decided) {
             continue;
         }
         let found = row.env.iter().find_map(|name| Some((*name, env(name)?))).filter(|(_, value)| !value.is_empty());

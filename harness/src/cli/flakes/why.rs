@@ -434,7 +434,7 @@ fn merge(mut a: Vec<(String, Tally)>, b: Vec<(String, Tally)>) -> Vec<(String, T
 impl Done {
     fn text(&self, id: &str) -> String {
         let mut text = format!("\n{id} as it failed: {} in {} runs\n", shown(self.base), self.base.runs());
-        let width = self.changes.iter().map(|c| c.factor.len() + c.from.len() + c.to.len() + 5).max().unwrap_or(0);
+        let width = self.changes.iter().map(|c| c.factor.len() + c.from.len() + c.to.len() + 6).max().unwrap_or(0);
         for change in &self.changes {
             let words = change.words();
             let (head, tail) = words.split_once(": ").unwrap_or((&words, ""));
