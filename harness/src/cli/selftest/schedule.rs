@@ -15,6 +15,8 @@ pub(super) struct Planned {
     pub(super) class: Option<&'static Class>,
     /// The class's parameter.
     pub(super) value: String,
+    /// Which repeat of the whole.
+    pub(super) round: u32,
 }
 
 /// Jobs that one slot runs one after the other.
@@ -33,6 +35,10 @@ pub(super) fn units(classes: &[&'static Class], innocent: &[Arc<Case>], repeats:
         shuffle(&mut units, mix(seed ^ mix(u64::from(repeat))));
         all.extend(units);
     }
+    // Two slots may run the same case at a time: the number tells the jobs apart.
+    for (number, planned) in all.iter_mut().flatten().enumerate() {
+        planned.job.repeat = number as u32;
+    }
     all
 }
 
@@ -41,12 +47,12 @@ fn one_repeat(classes: &[&'static Class], innocent: &[Arc<Case>], repeat: u32, s
     let mut clean = || {
         next += 1;
         let case = innocent[next % innocent.len()].clone();
-        Planned { job: Job { repeat, ..Job::new(case, seed) }, class: None, value: String::new() }
+        Planned { job: Job::new(case, seed), class: None, value: String::new(), round: repeat }
     };
     let fault = |text: &str| {
         let spec = Spec::parse(text)?;
-        let job = Job { repeat, ..Job::new(Arc::new(Spec::case(text)?), seed) };
-        Some(Planned { job, class: Some(spec.class), value: spec.value.into() })
+        let job = Job::new(Arc::new(Spec::case(text)?), seed);
+        Some(Planned { job, class: Some(spec.class), value: spec.value.into(), round: repeat })
     };
     let mut units = Vec::new();
     let mut add = |jobs: Vec<Option<Planned>>| units.push(jobs.into_iter().flatten().collect::<Unit>());
@@ -95,7 +101,7 @@ fn shuffle<T>(items: &mut [T], seed: u64) {
 mod tests {
     use super::*;
     use crate::worker::fault::classes;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
     fn every_class_is_run_in_every_repeat() {
@@ -106,7 +112,7 @@ mod tests {
         let mut clean = 0;
         for planned in units.iter().flatten() {
             match planned.class {
-                Some(class) => *counts.entry((class.name, planned.job.repeat)).or_default() += 1,
+                Some(class) => *counts.entry((class.name, planned.round)).or_default() += 1,
                 None => clean += 1,
             }
         }
@@ -116,6 +122,8 @@ mod tests {
             }
         }
         assert!(clean >= 3 * all.len());
+        let numbers: BTreeSet<u32> = units.iter().flatten().map(|planned| planned.job.repeat).collect();
+        assert_eq!(numbers.len(), units.iter().flatten().count());
         // Another seed is another order.
         let order = |seed| {
             let units = super::units(&all, &innocent, 1, seed);
