@@ -4,8 +4,8 @@
 //! is the source of jobs: one for each case and device, pinned. A case is tried
 //! once on each device; retries would hide what is looked for.
 
-use super::judge::rank;
 use super::job::{CaseResult, Conclusion, Job};
+use super::judge::rank;
 use super::queue::Policy;
 use super::source::{Settled, Source, Take};
 use crate::case::Case;

@@ -20,7 +20,8 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
     let mut codes = Vec::new();
     std::thread::scope(|scope| {
         for index in 0..plan.slots.len() {
-            let slot = Slot { index, plan, source, fleet: &fleet, events: sender.clone(), started, settled: Cell::default() };
+            let slot =
+                Slot { index, plan, source, fleet: &fleet, events: sender.clone(), started, settled: Cell::default() };
             scope.spawn(move || slot.serve());
         }
         if fleet.listens() {

@@ -16,6 +16,7 @@ pub(super) struct Planned {
     /// The class's parameter.
     pub(super) value: String,
     /// Which repeat of the whole.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests count the rounds"))]
     pub(super) round: u32,
 }
 
