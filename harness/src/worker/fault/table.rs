@@ -25,8 +25,6 @@ pub(crate) enum Kind {
     Device,
     /// Failures that depend on chance, order or neighbours.
     Statistics,
-    /// The harness itself.
-    Harness,
 }
 
 /// Where a class can happen.
@@ -196,7 +194,10 @@ impl<'a> Spec<'a> {
             suite: "__fault".into(),
             name: text.into(),
             file: "built in".into(),
-            about: class.about.into(),
+            about: match class.takes {
+                "" => class.about.into(),
+                takes => format!("{} ({}={takes})", class.about, class.name),
+            },
             timeout_ms: Some(class.limit_ms),
             fault: Some(text.into()),
             ..Case::default()
