@@ -224,7 +224,10 @@ fn link(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
     if layout.latest().is_some_and(|id| good(&id)) {
         return Ok(());
     }
-    let ended = |run: &&RunInfo| run.header["ended_utc"].as_str().unwrap_or_default().to_string();
+    // Of several that ended in one second, one that is complete.
+    let ended = |run: &&RunInfo| {
+        (run.header["ended_utc"].as_str().unwrap_or_default().to_string(), run.state == State::Complete)
+    };
     let Some(newest) = runs.iter().filter(|run| run.finished()).max_by_key(ended) else { return Ok(()) };
     if !dry {
         link_latest(layout.root(), &newest.id)?;
