@@ -60,7 +60,6 @@ impl Found {
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) name: String,
-    /// What the class breaks.
     kind: Option<Kind>,
     spares: Option<Spares>,
     runs: usize,
@@ -155,7 +154,7 @@ impl Row {
             .collect();
         json!({
             "class": self.name,
-            "kind": self.kind,
+            "kind": self.kind.map(|kind| format!("{kind:?}").to_lowercase()),
             "runs": self.runs,
             "detected": self.detected,
             "right_class": self.right_class,

@@ -197,7 +197,10 @@ impl<'a> Spec<'a> {
             suite: "__fault".into(),
             name: text.into(),
             file: "built in".into(),
-            about: class.about.into(),
+            about: match class.takes {
+                "" => class.about.into(),
+                takes => format!("{} ({}={takes})", class.about, class.name),
+            },
             timeout_ms: Some(class.limit_ms),
             fault: Some(text.into()),
             ..Case::default()
