@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
@@ -33,10 +33,12 @@ unsafe impl Send for SharedWords {}
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// A new zeroed area, not visible in any file system.
+    /// A new zeroed area, not visible in any file system. Nobody who inherits it
+    /// can make it shorter, which would end whoever reads it; it may grow.
     pub(crate) fn create(words: usize) -> io::Result<Self> {
-        let fd = rustix::fs::memfd_create("harness-shared", MemfdFlags::CLOEXEC)?;
+        let fd = rustix::fs::memfd_create("harness-shared", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, (words * 8) as u64)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::SEAL)?;
         Self::map(fd, words)
     }
 
@@ -47,7 +49,7 @@ impl SharedWords {
             return Err(io::Error::other(format!("the shared area has {size} bytes, {} are needed", words * 8)));
         }
         // SAFETY: a fresh shared mapping of a file that is large enough (checked
-        // above; nobody truncates it), at an address the kernel chooses.
+        // above; that of `create` cannot shrink), at an address the kernel chooses.
         let address = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -223,4 +225,17 @@ pub(crate) fn signal_name(signal: i32) -> String {
         .iter()
         .find(|(number, _)| *number == signal)
         .map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_area_may_grow_but_not_shrink() {
+        let area = SharedWords::create(512).expect("an area");
+        assert!(rustix::fs::ftruncate(area.fd(), 0).is_err());
+        assert!(rustix::fs::ftruncate(area.fd(), 1 << 20).is_ok());
+        assert_eq!(area.words()[511].load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
 }
