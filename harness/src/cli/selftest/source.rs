@@ -146,9 +146,7 @@ impl Source for Faults {
 
     fn put_back(&self, job: Job) {
         let mut state = self.lock();
-        let of = |planned: &Option<Planned>| {
-            planned.as_ref().is_some_and(|p| p.job.case.id == job.case.id && p.job.repeat == job.repeat)
-        };
+        let of = |planned: &Option<Planned>| planned.as_ref().is_some_and(|p| p.job.repeat == job.repeat);
         let Some(slot) = state.running.iter().position(of) else { return };
         if let Some(mut planned) = state.running[slot].take() {
             planned.job = job;
