@@ -89,7 +89,8 @@ impl Faults {
         let mut state = self.lock();
         let Some(last) = state.workers.get(&worker).and_then(|entries| entries.last().copied()) else { return };
         let entry = &mut state.results[last];
-        entry.found.replaced = !ORDINARY.contains(&reason.as_str());
+        // One that dies when it is asked to end is lost, whatever it was asked for.
+        entry.found.replaced = !ORDINARY.contains(&reason.as_str()) || farewell.crash.is_some();
         entry.found.told.extend(farewell.leaks.iter().map(|leak| leak.name.clone()));
         if let Some(crash) = farewell.crash {
             let (outcome, death) = *crash;
@@ -122,7 +123,8 @@ impl Source for Faults {
             state.at_hand[slot] = state.units.pop_front().unwrap_or_default();
         }
         let Some(planned) = state.at_hand[slot].pop_front() else { return Take::Done };
-        let job = planned.job.clone();
+        // The slot, so that a job that comes back is found again.
+        let job = Job { pin: Some(slot), ..planned.job.clone() };
         state.running[slot] = Some(planned);
         Take::Job(Box::new(job))
     }
@@ -146,10 +148,7 @@ impl Source for Faults {
 
     fn put_back(&self, job: Job) {
         let mut state = self.lock();
-        let of = |planned: &Option<Planned>| {
-            planned.as_ref().is_some_and(|p| p.job.case.id == job.case.id && p.job.repeat == job.repeat)
-        };
-        let Some(slot) = state.running.iter().position(of) else { return };
+        let Some(slot) = job.pin else { return };
         if let Some(mut planned) = state.running[slot].take() {
             planned.job = job;
             state.at_hand[slot].push_front(planned);
@@ -163,5 +162,43 @@ impl Source for Faults {
         if !rest.is_empty() {
             state.units.push_front(rest);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Case;
+    use std::sync::Arc;
+
+    /// Two slots are at the same case: what one gives back is its own.
+    #[test]
+    fn what_comes_back_stays_with_its_slot() {
+        let case = Arc::new(Case { id: "Innocent.a".into(), ..Case::default() });
+        let unit = |value: &str| {
+            let job = Job::new(case.clone(), 7);
+            Unit::from([Planned { job, class: None, value: value.into() }])
+        };
+        let state = State {
+            units: VecDeque::from([unit("first"), unit("second")]),
+            at_hand: vec![Unit::new(); 2],
+            running: vec![None; 2],
+            results: Vec::new(),
+            workers: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+            planned: 2,
+        };
+        let faults = Faults { state: Mutex::new(state), sharers: vec![2; 2], seed: 7 };
+        let jobs: Vec<Job> = (0..2)
+            .filter_map(|slot| match faults.take(slot) {
+                Take::Job(job) => Some(*job),
+                _ => None,
+            })
+            .collect();
+        faults.put_back(jobs[1].clone());
+        let state = faults.lock();
+        assert!(state.running[0].as_ref().is_some_and(|planned| planned.value == "first"));
+        assert!(state.running[1].is_none() && state.at_hand[0].is_empty());
+        assert_eq!(state.at_hand[1].front().map(|planned| planned.value.as_str()), Some("second"));
     }
 }
