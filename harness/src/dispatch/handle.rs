@@ -138,8 +138,13 @@ impl Worker {
         let mut child =
             os::spawn_tied(&mut command, &fds, plan.memory).map_err(|e| failed("cannot start a worker", e))?;
         drop(theirs);
-        let stdout = Capture::start(child.stdout.take());
-        let stderr = Capture::start(child.stderr.take());
+        let drained =
+            Capture::start(child.stdout.take()).and_then(|stdout| Ok((stdout, Capture::start(child.stderr.take())?)));
+        let (stdout, stderr) = drained.map_err(|error| {
+            os::signal_group(&child, Signal::KILL);
+            let _ = child.wait();
+            failed("cannot read what a worker writes", error)
+        })?;
         let mut worker = Self {
             id,
             child,

@@ -5,6 +5,7 @@ use super::fleet::Fleet;
 use super::slot::Slot;
 use super::source::Source;
 use super::{Conclusion, Event, RunPlan};
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
     let mut codes = Vec::new();
     std::thread::scope(|scope| {
         for index in 0..plan.slots.len() {
-            let slot = Slot { index, plan, source, fleet: &fleet, events: sender.clone(), started };
+            let slot =
+                Slot { index, plan, source, fleet: &fleet, events: sender.clone(), started, settled: Cell::default() };
             scope.spawn(move || slot.serve());
         }
         if fleet.listens() {

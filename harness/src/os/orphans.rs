@@ -15,6 +15,12 @@ pub(crate) struct Child {
 }
 
 impl Child {
+    /// Whether it cannot be told what it is: a process that is just being replaced
+    /// by another program has no environment for a moment.
+    pub(crate) fn is_unclear(&self) -> bool {
+        !self.zombie && std::fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|env| env.is_empty())
+    }
+
     /// Whether its environment has this variable with this value. A process that
     /// has ended has none.
     pub(crate) fn has_variable(&self, key: &str, value: &str) -> bool {

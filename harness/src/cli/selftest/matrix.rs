@@ -2,7 +2,7 @@
 
 use crate::dispatch::CaseResult;
 use crate::escape::escape;
-use crate::worker::fault::{Class, Spares};
+use crate::worker::fault::{Class, Kind, Spares};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -60,6 +60,7 @@ impl Found {
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) name: String,
+    kind: Option<Kind>,
     spares: Option<Spares>,
     runs: usize,
     /// Expected a failure or a leak, and found one of any kind.
@@ -83,6 +84,7 @@ impl Row {
     pub(super) fn new(name: &str, class: Option<&'static Class>) -> Self {
         Self {
             name: name.into(),
+            kind: class.map(|class| class.kind),
             spares: class.map(|class| class.spares),
             runs: 0,
             faulty: 0,
@@ -153,6 +155,7 @@ impl Row {
             .collect();
         json!({
             "class": self.name,
+            "kind": self.kind.map(|kind| format!("{kind:?}").to_lowercase()),
             "runs": self.runs,
             "detected": self.detected,
             "right_class": self.right_class,

