@@ -458,7 +458,6 @@ mod tests {
         assert_eq!(args.records.run_id, None);
         assert_eq!((args.records.form, args.records.color), (Some(Form::Jsonl), Color::Never));
         assert!(args.from_env.is_empty() && !then.from_env.is_empty());
-        let args = as_now("replay --phase-timeout run=1s,check=2s --run-id mine");
-        assert_eq!((args.time.phases.len(), args.records.run_id.as_deref()), (2, Some("mine")));
+        assert_eq!(as_now("replay --phase-timeout compile=5s,run=1s").time.phases.len(), 2);
     }
 }
