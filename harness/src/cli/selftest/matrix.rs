@@ -119,7 +119,7 @@ impl Row {
         let wrong_end = match self.spares {
             None | Some(Spares::Worker) => found.replaced,
             // A class that fails at times only costs its worker only then.
-            Some(Spares::Others) => false,
+            Some(Spares::Others) => faulty && !found.replaced,
         };
         self.wrong_end += usize::from(wrong_end);
         if (!right || !found.right_case || found.changed || wrong_end) && self.examples.len() < SHOWN {
@@ -128,7 +128,8 @@ impl Row {
             for (wrong, what) in [
                 (!found.right_case, "charged to another case or phase"),
                 (found.changed, "other results than before"),
-                (wrong_end, "its worker was replaced"),
+                (wrong_end && found.replaced, "its worker was replaced"),
+                (wrong_end && !found.replaced, "its worker went on"),
             ] {
                 if wrong {
                     example.push_str(&format!(", {what}"));
@@ -274,7 +275,8 @@ mod tests {
         let mut segv = row("segv");
         segv.add("crash.sigsegv", &Found { replaced: true, ..found("crash.sigsegv", &[]) });
         let mut daemon = row("daemon-segv");
-        daemon.add("crash.sigsegv + leak.process", &found("crash.sigsegv", &["leak.process"]));
+        let killed = Found { replaced: true, ..found("crash.sigsegv", &["leak.process"]) };
+        daemon.add("crash.sigsegv + leak.process", &killed);
         let mut innocent = row("innocent");
         innocent.add("pass", &found("pass", &[]));
         let total = Total::of(&[segv, daemon, innocent], 1);
@@ -308,6 +310,7 @@ mod tests {
         check_spoiled("fd", "pass + leak.fd", found("pass", &[]), "found pass");
         check_spoiled("pass", "pass", found("pass", &["leak.fd"]), "found pass + leak.fd");
         check_spoiled("pass", "pass", Found { replaced: true, ..found("pass", &[]) }, "its worker was replaced");
+        check_spoiled("segv", "crash.sigsegv", found("crash.sigsegv", &[]), "its worker went on");
         check_spoiled("innocent", "pass", found("crash.protocol", &[]), "found crash.protocol");
         check_spoiled("innocent", "pass", Found { changed: true, ..found("pass", &[]) }, "other results");
         let lost = [Row::lost(2)];

@@ -89,7 +89,8 @@ impl Faults {
         let mut state = self.lock();
         let Some(last) = state.workers.get(&worker).and_then(|entries| entries.last().copied()) else { return };
         let entry = &mut state.results[last];
-        entry.found.replaced = !ORDINARY.contains(&reason.as_str());
+        // One that dies when it is asked to end is lost, whatever it was asked for.
+        entry.found.replaced = !ORDINARY.contains(&reason.as_str()) || farewell.crash.is_some();
         entry.found.told.extend(farewell.leaks.iter().map(|leak| leak.name.clone()));
         if let Some(crash) = farewell.crash {
             let (outcome, death) = *crash;
