@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 /// Spawns in a row that may fail before the slot gives up.
@@ -28,7 +28,7 @@ pub(super) struct Slot<'a> {
     pub(super) plan: &'a RunPlan,
     pub(super) source: &'a dyn Source,
     pub(super) fleet: &'a Fleet<'a>,
-    pub(super) events: Sender<Event>,
+    pub(super) events: SyncSender<Event>,
     pub(super) started: Instant,
     /// Whether the job at hand is accounted for: settled or put back.
     pub(super) settled: Cell<bool>,
@@ -187,7 +187,7 @@ impl Slot<'_> {
                 self.fleet.born(self.index, pid);
                 self.tell(Event::Spawned { slot: self.index, worker: id.clone(), pid });
             };
-            let spawned = Worker::spawn(id.clone(), slot, self.plan, told);
+            let spawned = Worker::spawn(id.clone(), slot, self.plan, &|| self.gives_up(), told);
             if let (true, Err(NoWorker::Unusable(_, reason) | NoWorker::Failed(reason) | NoWorker::Unpinned(reason))) =
                 (started, &spawned)
             {
@@ -229,7 +229,12 @@ impl Slot<'_> {
     /// The new worker, once it has shown that its device works, where that is in doubt.
     fn audition(&self, mut live: Worker) -> Option<Worker> {
         let Some(spoil) = self.fleet.audition(self.index) else { return Some(live) };
-        let result = live.sing(spoil);
+        let result = live.sing(spoil, &|| self.gives_up());
+        if result.is_err() && self.gives_up() {
+            // Cut short, which says nothing about the device.
+            self.gone(live, "the run was stopped, or its device lost");
+            return None;
+        }
         if self.fleet.sang(self.index, &live.id, result, &|event| self.tell(event)) {
             return Some(live);
         }
