@@ -201,7 +201,7 @@ mod tests {
         check(&[Crash, Crash, Crash], &usual, (Crash, 3, "f fae"));
         check(&[Infra, Infra, Pass], &usual, (Pass, 3, "fe fe"));
         check(&[Infra; 4], &usual, (Infra, 4, "fe fe fe"));
-        check(&[Fail, Crash, Crash], &usual, (Crash, 3, "f fae"));
+        check(&[Fail, Crash, Crash], &usual, (Crash, 3, "f fe"));
         check(&[Crash, Infra, Infra, Infra, Infra], &usual, (Crash, 5, "f fe fe fe"));
         check(&[Infra, Fail, Infra, Fail, Fail], &usual, (Fail, 5, "fe f fe fe"));
         check(&[Fail, Pass], &Retries { flaky_runs: 0, ..usual }, (Flaky, 2, "f"));
