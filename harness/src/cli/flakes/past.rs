@@ -1,7 +1,7 @@
 //! What a worker of an earlier run did, from the run's record.
 
 use crate::cli::Failure;
-use crate::cli::args::{Args, Parsed, parse};
+use crate::cli::args::{Args, Parsed, parse_recorded};
 use crate::cli::runs;
 use crate::exit;
 use crate::record::read_events;
@@ -54,9 +54,11 @@ impl PastRun {
         })?;
         let header = std::fs::read_to_string(dir.join("run.json")).unwrap_or_default();
         let header: Value = serde_json::from_str(&header).unwrap_or(Value::Null);
-        let words = header["argv"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let argv: Vec<String> = words.iter().filter_map(Value::as_str).map(String::from).collect();
-        let then = match parse(&argv) {
+        let words = |key: &str| -> Vec<String> {
+            let list = header[key].as_array().map(Vec::as_slice).unwrap_or_default();
+            list.iter().filter_map(Value::as_str).map(String::from).collect()
+        };
+        let then = match parse_recorded(&words("argv"), &words("from_env")) {
             Ok(Parsed::Args(then)) => *then,
             _ => return Err(bad(format!("the options of run `{word}` cannot be read"), "its header is damaged")),
         };
