@@ -14,9 +14,10 @@ use std::process::{Child, Command, Stdio};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use rustix::fs::MemfdFlags;
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
-use rustix::process::{Pid, Resource, Rlimit, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions};
 
 /// A page that this process and its children see, as 64-bit words. Everyone
 /// accesses it through relaxed atomics only.
@@ -33,10 +34,12 @@ unsafe impl Send for SharedWords {}
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// A new zeroed area, not visible in any file system.
+    /// A new zeroed area, not visible in any file system. Nobody who inherits it
+    /// can make it shorter, which would end whoever reads it; it may grow.
     pub(crate) fn create(words: usize) -> io::Result<Self> {
-        let fd = rustix::fs::memfd_create("harness-shared", MemfdFlags::CLOEXEC)?;
+        let fd = rustix::fs::memfd_create("harness-shared", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, (words * 8) as u64)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::SEAL)?;
         Self::map(fd, words)
     }
 
@@ -47,7 +50,7 @@ impl SharedWords {
             return Err(io::Error::other(format!("the shared area has {size} bytes, {} are needed", words * 8)));
         }
         // SAFETY: a fresh shared mapping of a file that is large enough (checked
-        // above; nobody truncates it), at an address the kernel chooses.
+        // above; that of `create` cannot shrink), at an address the kernel chooses.
         let address = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -161,6 +164,27 @@ pub(crate) fn signal_group(child: &Child, signal: Signal) {
     }
 }
 
+/// Whether a child has ended. It is not reaped by that, so its number stays its own.
+pub(crate) fn has_ended(child: &Child) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let asked = Pid::from_raw(child.id() as i32).map(|pid| rustix::process::waitid(WaitId::Pid(pid), options));
+    matches!(asked, Some(Ok(Some(_))))
+}
+
+/// Waits until the other end of a socket is closed; false if that was interrupted.
+pub(crate) fn hung_up(stream: &std::os::unix::net::UnixStream) -> bool {
+    // The end is told without being asked for.
+    let mut fds = [PollFd::new(stream, PollFlags::empty())];
+    let _ = rustix::event::poll(&mut fds, None);
+    fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+}
+
+/// Ends the process without exit handlers, which may hang.
+pub(crate) fn exit_now(code: u8) -> ! {
+    // SAFETY: ends the process; nothing of it runs afterwards.
+    unsafe { libc::_exit(code.into()) }
+}
+
 /// Holds an exclusive lock on a file while it lives.
 pub(crate) struct FileLock(#[expect(dead_code, reason = "held for its lock")] std::fs::File);
 
@@ -223,4 +247,39 @@ pub(crate) fn signal_name(signal: i32) -> String {
         .iter()
         .find(|(number, _)| *number == signal)
         .map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_socket_is_noticed() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let waiting = std::thread::spawn(move || hung_up(&ours));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!waiting.is_finished());
+        drop(theirs);
+        assert!(waiting.join().expect("ends"));
+    }
+
+    #[test]
+    fn an_ended_child_keeps_its_number_until_it_is_reaped() {
+        let mut child = Command::new("true").spawn().expect("starts");
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !has_ended(&child) && std::time::Instant::now() < deadline {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(has_ended(&child) && has_ended(&child));
+        assert!(child.wait().expect("is reaped").success());
+        assert!(!has_ended(&child));
+    }
+
+    #[test]
+    fn a_shared_area_may_grow_but_not_shrink() {
+        let area = SharedWords::create(512).expect("an area");
+        assert!(rustix::fs::ftruncate(area.fd(), 0).is_err());
+        assert!(rustix::fs::ftruncate(area.fd(), 1 << 20).is_ok());
+        assert_eq!(area.words()[511].load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
 }

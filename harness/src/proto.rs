@@ -65,6 +65,8 @@ pub(crate) enum ToWorker {
         knobs: Knobs,
         /// Workers that the run has on this device, this one included.
         sharers: u32,
+        /// A tool runs the worker: the end of the dispatcher reaches only the tool.
+        sanitized: bool,
     },
     /// Cases that will most likely come soon.
     Ahead {

@@ -97,6 +97,14 @@ fn a_gpu_that_is_lost_has_its_cases_finished_by_the_others() {
 }
 
 #[test]
+fn a_run_ends_though_nvml_tells_of_nothing_but_the_loss() {
+    let events = "[[event]]\ngpu = 1\nafter_cases = 2\nlost = true\ndeaf = true\n";
+    let place = played("deaf", 12, &(gpus(2) + events));
+    check_run(&place, &["--gpus", "2"], 0, &["12 passed, 0 failed, 0 skipped"]);
+    check_verdicts(&place.records(), 12, "pass");
+}
+
+#[test]
 fn a_case_that_runs_while_its_gpu_is_lost_runs_again_elsewhere() {
     let lost =
         "[[event]]\nat = \"__fault.slow*\"\nlost = true\n[[event]]\ngpu = 1\nat = \"__fault.slow*\"\nlost = true\n";

@@ -227,6 +227,55 @@ fn an_interrupt_ends_in_order() {
     assert!(header.contains("\"status\": \"aborted\""), "{header}");
 }
 
+/// A played GPU, and a tool around its workers: this script, to which the
+/// worker's command is handed over.
+fn place_with_tool(name: &str, script: &str) -> (Place, Vec<String>) {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new(name);
+    std::fs::write(place.0.join("machine.toml"), "[[gpu]]\n").expect("a file");
+    std::fs::create_dir(place.0.join("bin")).expect("a folder");
+    let skip = "while [ $# -gt 0 ]; do case $1 in --*) shift 2;; *) break;; esac; done";
+    let tool = place.0.join("bin/compute-sanitizer");
+    std::fs::write(&tool, format!("#!/bin/sh\n{skip}\n{script}\n")).expect("a file");
+    std::fs::set_permissions(tool, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    let args = "--nvml machine.toml --sanitize memcheck --format plain --timeout 60s --with-faults --filter";
+    (place, args.split(' ').map(String::from).chain(["*spin".into()]).collect())
+}
+
+fn start_with_tool(place: &Place, args: &[String]) -> std::process::Child {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let path = std::env::join_paths([place.0.join("bin"), "/usr/bin".into(), "/bin".into()]).expect("a path");
+    place.command(&args).env("PATH", path).stdout(std::process::Stdio::piped()).spawn().expect("starts")
+}
+
+#[test]
+fn a_killed_harness_leaves_no_worker_under_a_tool() {
+    let (place, args) = place_with_tool("tool-killed", "\"$@\" &\necho $! > \"$(dirname \"$0\")/worker\"\nwait");
+    let mut child = start_with_tool(&place, &args);
+    let ready = |events: &harness::record::Events| events.records.iter().any(|r| r["event"] == "ready");
+    wait_for("the worker", || events_so_far(&place).filter(ready));
+    let pid = std::fs::read_to_string(place.0.join("bin/worker")).expect("its number");
+    let pid = pid.trim().parse().expect("a number");
+    // Busy with the case by then, so that it does not listen.
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(alive(pid));
+    child.kill().expect("kills");
+    child.wait().expect("reaps");
+    wait_for("the worker to end", || (!alive(pid)).then_some(()));
+}
+
+#[test]
+fn an_interrupt_is_heeded_while_a_worker_starts() {
+    let (place, args) = place_with_tool("tool-starts", "exec sleep 60");
+    let child = start_with_tool(&place, &args);
+    wait_for("the worker", || (!worker_pids(&place).is_empty()).then_some(()));
+    let before = Instant::now();
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("signals");
+    let output = child.wait_with_output().expect("ends");
+    assert!(before.elapsed() < Duration::from_secs(20));
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
 #[test]
 fn mistakes_have_messages_and_exit_codes() {
     let place = Place::new("mistakes");

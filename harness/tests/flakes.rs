@@ -134,6 +134,10 @@ fn a_hunt_obeys_counts_and_budgets() {
     let (code, text) = place.faults(&["hunt", "--jobs", "1", "--budget", "1ms"], &ids);
     assert_eq!(code, 6, "{text}");
     assert!(text.contains("0 clean, 0 flaky, 0 broken, 3 undecided"), "{text}");
+    // A count that is not reached is no clean end.
+    let short = ["hunt", "--jobs", "1", "--repeat", "1000000", "--budget", "1s"];
+    let (code, text) = place.faults(&short, &among(2, &[]));
+    assert_eq!(code, 6, "{text}");
     let (code, text) =
         place.faults(&["hunt", "--jobs", "2", "--bound", "0.2@95", "--isolation", "case"], &among(2, &[]));
     assert_eq!(code, 0, "{text}");
@@ -199,13 +203,14 @@ fn the_polluters_of_a_dead_worker_are_found() {
 #[test]
 fn a_dead_worker_is_replayed() {
     let place = Place::new("dead");
-    let (code, text) = place.faults(&["run", "--jobs", "1", "--retries", "0"], &among(5, &[(3, "segv")]));
+    let run = ["run", "--jobs", "1", "--retries", "0", "--run-id", "nightly"];
+    let (code, text) = place.faults(&run, &among(5, &[(3, "segv")]));
     assert_eq!(code, 103, "{text}");
     check(
         &place,
         &["replay", "--format", "plain"],
         103,
-        &["as worker ref0-w0 of run", "recurs in 3 of 3 replays", "crash.sigsegv"],
+        &["as worker ref0-w0 of run nightly did", "recurs in 3 of 3 replays", "crash.sigsegv"],
     );
     check(&place, &["replay", "--worker", "ref9-w9@latest"], 106, &["E0507", "ref9-w9"]);
     check(&place, &["replay", "--worker", "W0@nosuch"], 106, &["E0702", "nosuch"]);

@@ -246,7 +246,7 @@ fn unreadable_files_and_folders_are_named() {
     folder.file("locked.fuse", &file("", &fusion("1")));
     folder.file("closed/a.fuse", &file("", &fusion("1")));
     for path in ["locked.fuse", "closed"] {
-        std::fs::set_permissions(folder.path(path), std::fs::Permissions::from_mode(0)).expect("a mode");
+        std::fs::set_permissions(folder.path(path), std::fs::Permissions::from_mode(0o000)).expect("a mode");
     }
     // Root reads everything: there is nothing to see then.
     if std::fs::read(folder.path("locked.fuse")).is_err() {

@@ -46,8 +46,7 @@ pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
     let (mut cases, skipped) = split_required(chosen.cases, &devices);
     let history = History::of(&session::results_dir(args), &devices.history);
     dispatch::order(&mut cases, &history.known());
-    let mut labels: Vec<String> = devices.slots.iter().map(|slot| slot.label.clone()).collect();
-    labels.truncate(cases.len().max(1));
+    let labels: Vec<String> = devices.slots.iter().map(|slot| slot.label.clone()).collect();
     let ids: Vec<&str> = cases.iter().map(|case| case.id.as_str()).collect();
     let fits = |case: usize, slot: usize| devices.slots[slot].unfit(&cases[case].require).is_none();
     let (placed, median_ns) = deal(&ids, &past, labels.len(), &fits);

@@ -44,7 +44,7 @@ fn failed(layout: &Layout, error: &io::Error) -> Failure {
 fn list(layout: &Layout) -> Result<u8, Failure> {
     let all = layout.list().map_err(|error| failed(layout, &error))?;
     let (latest, columns) = (layout.latest(), runs::columns());
-    let id_width = all.iter().map(|run| width(&run.id)).max().unwrap_or(3).min(44).max(3);
+    let id_width = all.iter().map(|run| width(&run.id)).max().unwrap_or(3).clamp(3, 44);
     let mut text = format!("{:id_width$}  {:10}  {:19}  {:>8}  counts\n", "run", "state", "started", "size");
     for run in &all {
         let counts = counts_text(&run.header["summary"]["counts"]);

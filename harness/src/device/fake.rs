@@ -27,6 +27,8 @@ struct State {
     /// Which lines of the script have happened.
     done: Vec<bool>,
     news: VecDeque<Heard>,
+    /// The lost GPU for which each wait fails from now on.
+    deaf: Option<String>,
     /// NVML's own failure.
     failed: Option<String>,
 }
@@ -39,7 +41,8 @@ impl Fake {
     fn of(machine: Machine) -> Self {
         let (running, ended) = (vec![0; machine.gpus.len()], vec![0; machine.gpus.len()]);
         let done = vec![false; machine.script.len()];
-        let state = State { machine, since: None, running, ended, done, news: VecDeque::new(), failed: None };
+        let news = VecDeque::new();
+        let state = State { machine, since: None, running, ended, done, news, deaf: None, failed: None };
         Self { state: Mutex::new(state), news: Condvar::new() }
     }
 
@@ -88,6 +91,7 @@ impl State {
         if happening.lost {
             gpu.lost = Some("the GPU is lost".into());
             self.news.push_back(Heard::Lost { uuid: Some(uuid.clone()) });
+            self.deaf = happening.deaf.then(|| uuid.clone()).or(self.deaf.take());
         }
         self.news.extend(happening.xid.map(|code| Heard::Xid { uuid, code }));
         if let Some(words) = happening.nvml {
@@ -130,7 +134,8 @@ impl Nvml for Fake {
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 state.pass_time();
             }
-            let heard = state.news.pop_front().unwrap_or(Heard::Nothing);
+            let lost = state.deaf.clone().map(|uuid| Heard::Lost { uuid: Some(uuid) });
+            let heard = state.news.pop_front().or(lost).unwrap_or(Heard::Nothing);
             drop(state);
             // Others' events are theirs, as in an event set.
             let ours = match &heard {

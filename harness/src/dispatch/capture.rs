@@ -3,7 +3,7 @@
 //! worker writes may be anything, and as much as it likes.
 
 use crate::escape::escape;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -48,20 +48,22 @@ pub(super) struct Capture {
 
 impl Capture {
     /// Starts draining. The thread ends with the stream.
-    pub(super) fn start(stream: Option<impl Read + AsFd + Send + 'static>) -> Self {
+    pub(super) fn start(stream: Option<impl Read + AsFd + Send + 'static>) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(Shared { closed: stream.is_none(), ..Shared::default() }));
         let again = stream.as_ref().and_then(|stream| stream.as_fd().try_clone_to_owned().ok());
         if let Some(mut stream) = stream {
             let shared = shared.clone();
-            std::thread::spawn(move || {
+            let drain = move || {
                 let mut chunk = vec![0u8; CHUNK];
                 while let Ok(n @ 1..) = stream.read(&mut chunk) {
                     lock(&shared).kept.push(&chunk[..n]);
                 }
                 lock(&shared).closed = true;
-            });
+            };
+            // Where the system has no thread left this fails, and does not panic.
+            std::thread::Builder::new().spawn(drain)?;
         }
-        Self { shared, stream: again }
+        Ok(Self { shared, stream: again })
     }
 
     /// Forgets what came so far.

@@ -5,6 +5,7 @@
 //! once on each device; retries would hide what is looked for.
 
 use super::job::{CaseResult, Conclusion, Job};
+use super::judge::rank;
 use super::queue::Policy;
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
@@ -125,7 +126,9 @@ impl Cross {
             .collect();
         let outcomes = results.iter().map(|result| result.outcome.outcome.clone()).collect();
         let mut failures = results.iter().filter(failed).count() as u32;
-        let mut shown = results.iter().find(failed).or(results.last()).cloned()?;
+        // The first of the worst.
+        let worst = results.iter().filter(failed).rev().max_by_key(|result| rank(result.outcome.verdict));
+        let mut shown = worst.or(results.last()).cloned()?;
         if failures == 0
             && let Some((name, why)) = compare(&seen)
         {
@@ -134,10 +137,8 @@ impl Cross {
             (outcome.verdict, outcome.outcome, outcome.detail) = (judged.verdict, judged.outcome, judged.detail);
             apply_xfail(outcome, shown.case.xfail.as_ref(), &self.policy.today);
             failures = 1;
-        } else if failures > 0 {
-            if shown.slot != usize::MAX {
-                shown.outcome.detail = format!("on {}: {}", self.device(shown.slot), shown.outcome.detail);
-            }
+        } else if failures > 0 && shown.slot != usize::MAX {
+            shown.outcome.detail = format!("on {}: {}", self.device(shown.slot), shown.outcome.detail);
         }
         let (case, verdict) = (shown.case.clone(), shown.outcome.verdict);
         let mut conclusion = Conclusion { case, verdict, outcomes, failures, result: shown };

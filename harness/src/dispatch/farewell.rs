@@ -2,10 +2,14 @@
 
 use super::Death;
 use crate::escape::escape;
-use crate::os::orphans;
+use crate::os::{self, orphans};
 use crate::verdict::{Leak, Outcome};
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::process::ExitStatus;
+use std::io;
+use std::os::fd::RawFd;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Generations of orphans that are looked for.
@@ -68,6 +72,48 @@ pub(crate) fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
 }
 
+/// The workers whose farewell is not over; what their process groups leave is
+/// theirs to name. Held while one is started, so that none is missing here.
+static LIVE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+fn live() -> MutexGuard<'static, Vec<u32>> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a worker's process.
+pub(super) fn spawn(command: &mut Command, inherit: &[RawFd], memory: Option<u64>) -> io::Result<Child> {
+    let mut live = live();
+    let child = os::spawn_tied(command, inherit, memory)?;
+    live.push(child.id());
+    Ok(child)
+}
+
+/// Reaps a worker that has ended. Its group is killed before: from then on its
+/// number may be another worker's.
+pub(super) fn reap(child: &mut Child) -> Option<ExitStatus> {
+    if !os::has_ended(child) {
+        return None;
+    }
+    os::signal_group(child, Signal::KILL);
+    child.try_wait().ok().flatten()
+}
+
+/// The farewell of a worker that was reaped is over. A new one may have its number.
+pub(super) fn over(worker: u32) {
+    let mut live = live();
+    if let Some(at) = live.iter().position(|known| *known == worker) {
+        live.swap_remove(at);
+    }
+}
+
+/// Reaps orphans that ended by themselves, whoever left them: they have no
+/// environment any more that says so.
+fn sweep() {
+    let own = rustix::process::getpgrp().as_raw_nonzero().get();
+    let live = live();
+    orphans::reap(|child| child.zombie && child.group != own && !live.contains(&(child.group as u32)));
+}
+
 /// Kills and names the processes that a dead worker left: those of its process
 /// group or session, and those with its name in their environment. One that left
 /// both and cleared its environment is not found.
@@ -79,13 +125,14 @@ pub(super) fn left_by(worker: u32, id: &str) -> Vec<Leak> {
     let mut names = Vec::new();
     for _ in 0..GENERATIONS {
         let found = orphans::reap(meant);
-        if found.is_empty() {
+        if found.is_empty() && !orphans::children().iter().any(|child| child.pid != pid && child.is_unclear()) {
             break;
         }
         names.extend(found);
         // The children of what was killed come here in a moment.
         std::thread::sleep(Duration::from_millis(2));
     }
+    sweep();
     names.sort();
     names.dedup();
     match names.is_empty() {
@@ -114,6 +161,49 @@ mod tests {
     fn kills_are_counted() {
         assert_eq!(count("low 0\nhigh 0\nmax 3\noom 2\noom_kill 17\noom_group_kill 0\n"), Some(17));
         assert_eq!(count("nr_free_pages 1\n"), None);
+    }
+
+    /// A worker that ends at once and leaves a process in its group.
+    fn worker(script: &str) -> Child {
+        adopt_orphans();
+        spawn(Command::new("sh").args(["-c", script]), &[], None).expect("starts")
+    }
+
+    #[track_caller]
+    fn wait(mut done: impl FnMut() -> bool) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while !done() {
+            assert!(std::time::Instant::now() < deadline, "in time");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_group_ends_before_its_leader_is_reaped() {
+        let mut child = worker("sleep 60 & exit 3");
+        let mut status = None;
+        wait(|| {
+            status = reap(&mut child);
+            status.is_some()
+        });
+        assert_eq!(status.and_then(|status| status.code()), Some(3));
+        let leaks = left_by(child.id(), "none");
+        assert!(leaks[0].detail.starts_with("sleep ("), "{leaks:?}");
+        over(child.id());
+        assert!(!orphans::children().iter().any(|left| left.group == child.id() as i32));
+    }
+
+    #[test]
+    fn only_zombies_that_belong_to_no_worker_are_swept() {
+        let mut child = worker("exit 0");
+        let pid = child.id() as i32;
+        let there = || orphans::children().iter().any(|left| left.pid == pid);
+        wait(|| os::has_ended(&child));
+        sweep();
+        assert!(there());
+        over(child.id());
+        sweep();
+        assert!(!there() && child.try_wait().is_err());
     }
 
     #[test]

@@ -39,6 +39,8 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 const ORDERLY: u32 = 5;
 /// What Rust's and C++'s allocators say before they abort.
 const NO_MEMORY: [&str; 2] = ["memory allocation of ", "std::bad_alloc"];
+/// Why nothing more is waited for.
+const GIVEN_UP: &str = "the run is being stopped, or the device is gone";
 const PRIOR_CASES: usize = 50;
 /// A tool that has seen its worker end writes its report within this.
 const SANITIZER_END: Duration = Duration::from_secs(60);
@@ -63,6 +65,8 @@ const ENV_ALLOWED: &[&str] = &[
 pub(super) struct Worker {
     pub(super) id: String,
     child: Child,
+    /// How it ended. From then on its number may be another process's.
+    ended: Option<ExitStatus>,
     /// Its private folder.
     home: PathBuf,
     /// The GPU that it has, if any.
@@ -99,6 +103,20 @@ pub(super) enum NoWorker {
     Unpinned(String),
 }
 
+/// Asked now and then whether waiting has lost its sense.
+type GiveUp<'g> = &'g dyn Fn() -> bool;
+
+/// The worker's next message before `deadline`; `Err(None)` if `give_up` says so first.
+fn hear(receiver: &mut Receiver, deadline: Instant, give_up: GiveUp) -> Result<FromWorker, Option<Broken>> {
+    loop {
+        match receiver.next(Some((Instant::now() + TICK).min(deadline))) {
+            Err(Broken::Timeout) if give_up() => return Err(None),
+            Err(Broken::Timeout) if Instant::now() < deadline => {}
+            other => return other.map_err(Some),
+        }
+    }
+}
+
 /// How an attempt went.
 pub(super) enum Attempt {
     /// The worker ended the case; whether the worker should be replaced.
@@ -116,11 +134,13 @@ pub(super) enum Attempt {
 
 impl Worker {
     /// Spawns from the calling thread, which must outlive the worker. `spawned`
-    /// hears of the process before anything is asked of it.
+    /// hears of the process before anything is asked of it. `give_up` ends the
+    /// wait for a device that opens slowly.
     pub(super) fn spawn(
         id: String,
         slot: &SlotSpec,
         plan: &RunPlan,
+        give_up: GiveUp,
         spawned: impl FnOnce(u32),
     ) -> Result<Self, NoWorker> {
         let failed = |what: &str, error: io::Error| NoWorker::Failed(format!("{what}: {error}"));
@@ -136,13 +156,19 @@ impl Worker {
             command.arg(option).arg(fd.to_string());
         }
         let mut child =
-            os::spawn_tied(&mut command, &fds, plan.memory).map_err(|e| failed("cannot start a worker", e))?;
+            farewell::spawn(&mut command, &fds, plan.memory).map_err(|e| failed("cannot start a worker", e))?;
         drop(theirs);
-        let stdout = Capture::start(child.stdout.take());
-        let stderr = Capture::start(child.stderr.take());
+        let drained =
+            Capture::start(child.stdout.take()).and_then(|stdout| Ok((stdout, Capture::start(child.stderr.take())?)));
+        let (stdout, stderr) = drained.map_err(|error| {
+            os::signal_group(&child, Signal::KILL);
+            let _ = child.wait();
+            failed("cannot read what a worker writes", error)
+        })?;
         let mut worker = Self {
             id,
             child,
+            ended: None,
             home: plan.work_dir.join(&slot_home),
             gpu: slot.gpu.as_ref().map(|gpu| gpu.uuid.clone()),
             process: 0,
@@ -163,7 +189,7 @@ impl Worker {
         };
         worker.kills = farewell::oom_kills();
         spawned(worker.pid());
-        worker.greet(slot, plan, start + READY_LIMIT)?;
+        worker.greet(slot, plan, start + READY_LIMIT, give_up)?;
         worker.ready_ns = start.elapsed().as_nanos() as u64;
         Ok(worker)
     }
@@ -172,12 +198,13 @@ impl Worker {
         self.child.id()
     }
 
-    fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant) -> Result<(), NoWorker> {
+    fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant, give_up: GiveUp) -> Result<(), NoWorker> {
         let sharers = plan.slots.iter().filter(|other| other.device == slot.device).count() as u32;
-        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone(), sharers };
+        let sanitized = plan.sanitizer.is_some();
+        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone(), sharers, sanitized };
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
-            match self.receiver.next(Some(deadline)) {
+            match hear(&mut self.receiver, deadline, give_up) {
                 Ok(FromWorker::Hello { proto: PROTOCOL, pid }) => self.process = pid,
                 Ok(FromWorker::Ready { device, uuid, notes }) => {
                     (self.device, self.notes) = (device, notes);
@@ -188,9 +215,10 @@ impl Worker {
                     return Err(NoWorker::Unusable(code, message));
                 }
                 Ok(other) => result = Err(format!("unexpected message {other:?}")),
-                Err(Broken::Timeout) => result = Err("the device was not opened in time".into()),
-                Err(Broken::Eof) => result = Err("the worker ended before it was ready".into()),
-                Err(Broken::Garbage(what)) => result = Err(what),
+                Err(None) => result = Err(GIVEN_UP.into()),
+                Err(Some(Broken::Timeout)) => result = Err("the device was not opened in time".into()),
+                Err(Some(Broken::Eof)) => result = Err("the worker ended before it was ready".into()),
+                Err(Some(Broken::Garbage(what))) => result = Err(what),
             }
         }
         let crumb = self.page.read();
@@ -225,16 +253,17 @@ impl Worker {
     }
 
     /// Has the worker run its canary: whether the result is right, and more in words.
-    pub(super) fn sing(&mut self, spoil: bool) -> Result<(Option<bool>, String), String> {
+    pub(super) fn sing(&mut self, spoil: bool, give_up: GiveUp) -> Result<(Option<bool>, String), String> {
         let sent = send(self.receiver.stream(), &ToWorker::Canary { spoil });
         let result = match sent.map_err(|error| error.to_string()) {
             Err(error) => Err(error),
-            Ok(()) => match self.receiver.next(Some(Instant::now() + CANARY_LIMIT)) {
+            Ok(()) => match hear(&mut self.receiver, Instant::now() + CANARY_LIMIT, give_up) {
                 Ok(FromWorker::Canary { ok, detail }) => return Ok((ok, detail)),
                 Ok(other) => Err(clip(format!("unexpected message {other:?}"), 300)),
-                Err(Broken::Timeout) => Err(format!("no end within {} s", CANARY_LIMIT.as_secs())),
-                Err(Broken::Eof) => Err("the worker died of it".into()),
-                Err(Broken::Garbage(what)) => Err(what),
+                Err(None) => Err(GIVEN_UP.into()),
+                Err(Some(Broken::Timeout)) => Err(format!("no end within {} s", CANARY_LIMIT.as_secs())),
+                Err(Some(Broken::Eof)) => Err("the worker died of it".into()),
+                Err(Some(Broken::Garbage(what))) => Err(what),
             },
         };
         self.kill();
@@ -283,7 +312,11 @@ impl Worker {
                 {
                     self.cases_run += 1;
                     self.prior.push(case_id);
-                    let outcome = self.sanitized(*outcome, plan);
+                    let outcome = match &plan.sanitizer {
+                        Some(tool) if self.reports(plan, void) => tool.judge(&self.home, *outcome),
+                        Some(_) => return void().map_or(Attempt::Stopped, Attempt::Void),
+                        None => *outcome,
+                    };
                     if outcome.verdict.is_failure() {
                         let (stdout, stderr) = (self.stdout.so_far(), self.stderr.so_far());
                         self.output = Output { stdout, stderr, files: self.files() };
@@ -333,21 +366,28 @@ impl Worker {
         let Attempt::Lost(outcome, death) = self.bury(Cause::Died, plan) else { return Attempt::NotBegun(why, None) };
         // Without a status of its own it lived on and was killed just now.
         if death.signal.is_some() || death.exit_code.is_some() {
-            self.ending = self.child.try_wait().ok().flatten().map(Ending::Exited);
+            self.ending = self.ended.map(Ending::Exited);
         }
         let why = format!("{why}: {}", outcome.detail.lines().next().unwrap_or_default());
         Attempt::NotBegun(why, (death.crumb.lane > 0).then_some((outcome, death)))
     }
 
-    /// The outcome of an ended case with what the tool around the worker found.
-    /// The report is complete when the worker has ended.
-    fn sanitized(&mut self, outcome: Outcome, plan: &RunPlan) -> Outcome {
-        let Some(tool) = &plan.sanitizer else { return outcome };
+    /// Has the tool around the worker write its report, which is complete when the
+    /// worker has ended. False if the run is stopped or the result void before.
+    fn reports(&mut self, plan: &RunPlan, void: &dyn Fn() -> Option<Outcome>) -> bool {
         let _ = send(self.receiver.stream(), &ToWorker::Drain);
-        if self.wait(SANITIZER_END).is_none() {
-            self.kill();
+        let deadline = Instant::now() + SANITIZER_END;
+        let mut stop_at = None;
+        while self.wait(TICK).is_none() {
+            let now = Instant::now();
+            let stopped = plan.stop.load(Ordering::Relaxed) != 0;
+            let cut = void().is_some() || (stopped && now >= *stop_at.get_or_insert(now + plan.grace));
+            if cut || now >= deadline {
+                self.kill();
+                return !cut;
+            }
         }
-        tool.judge(&self.home, outcome)
+        true
     }
 
     /// Files of the worker that are evidence.
@@ -378,7 +418,7 @@ impl Worker {
             }),
             Cause::Protocol(_) => self.kill(),
         };
-        death.unkillable = matches!(self.child.try_wait(), Ok(None));
+        death.unkillable = self.wait(Duration::ZERO).is_none();
         if death.unkillable {
             death.proc_state = postmortem::proc_state(self.pid());
         }
@@ -416,12 +456,17 @@ impl Worker {
 
     /// TERM, a moment of grace, KILL; never waits for a child that cannot die.
     fn terminate(&mut self, grace: Duration) -> Option<ExitStatus> {
-        os::signal_group(&self.child, Signal::TERM);
+        if self.wait(Duration::ZERO).is_none() {
+            os::signal_group(&self.child, Signal::TERM);
+        }
         self.wait(grace).or_else(|| self.kill())
     }
 
     /// Kills the worker with its whole group.
     fn kill(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_some() {
+            return self.ended;
+        }
         os::signal_group(&self.child, Signal::KILL);
         let limit = if self.abandoned { Duration::ZERO } else { REAP_LIMIT };
         let status = self.wait(limit);
@@ -429,12 +474,14 @@ impl Worker {
         status
     }
 
+    /// How it ended, if that is within the time.
     fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + limit;
         let mut pause = Duration::from_micros(200);
         loop {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Some(status);
+            self.ended = self.ended.or_else(|| farewell::reap(&mut self.child));
+            if self.ended.is_some() {
+                return self.ended;
             }
             if Instant::now() >= deadline {
                 return None;
@@ -486,7 +533,9 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.kill();
+        if self.kill().is_some() {
+            farewell::over(self.pid());
+        }
     }
 }
 
@@ -517,4 +566,25 @@ fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {
     command.envs(slot.env.iter().map(|(key, value)| (key, value)));
     command.current_dir(Path::new(&home));
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_for_a_worker_ends_when_it_has_lost_its_sense() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let mut receiver = Receiver::new(ours);
+        let far = Instant::now() + Duration::from_secs(60);
+        assert!(matches!(hear(&mut receiver, far, &|| true), Err(None)));
+        let near = Instant::now() + 2 * TICK;
+        assert!(matches!(hear(&mut receiver, near, &|| false), Err(Some(Broken::Timeout))));
+        assert!(Instant::now() >= near && Instant::now() < far);
+        send(&theirs, &FromWorker::Bye { cases_run: 1 }).expect("sends");
+        // What has come is heard, even then.
+        assert!(matches!(hear(&mut receiver, far, &|| true), Ok(FromWorker::Bye { cases_run: 1 })));
+        drop(theirs);
+        assert!(matches!(hear(&mut receiver, far, &|| false), Err(Some(Broken::Eof))));
+    }
 }

@@ -80,7 +80,7 @@ pub(crate) struct Conclusion {
     pub(crate) outcomes: Vec<String>,
     /// Attempts that failed.
     pub(crate) failures: u32,
-    /// The attempt that stands for the case: the first failed one, or else the last.
+    /// The attempt that stands for the case: the worst failed one, or else the last.
     pub(crate) result: CaseResult,
 }
 

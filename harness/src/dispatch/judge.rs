@@ -45,8 +45,20 @@ pub(super) struct Track {
     infra: u32,
     kills: u32,
     spent_ns: u64,
-    /// The first failed attempt, or else the last one.
+    /// The worst failed attempt, the first of equals, or else the last one.
     shown: Option<CaseResult>,
+}
+
+/// How bad a failure is: a dead worker tells more than a judgement, and the
+/// machine's fault says least about the case.
+pub(super) fn rank(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Crash => 4,
+        Verdict::Hang => 3,
+        Verdict::Fail => 2,
+        Verdict::Infra => 1,
+        _ => 0,
+    }
 }
 
 /// What to do with a case.
@@ -79,12 +91,19 @@ impl Track {
             if self.infra <= retries.after_infra {
                 return self.again(true, false);
             }
-            return self.conclude(Verdict::Infra, result);
+            // What the case itself did is not forgotten over what the machine did.
+            let verdict = match (self.failures, self.judged - self.failures) {
+                (0, _) => Verdict::Infra,
+                (_, 0) => self.failed_as(),
+                _ => Verdict::Flaky,
+            };
+            return self.conclude(verdict, result);
         }
         self.judged += 1;
         self.kills += u32::from(matches!(verdict, Verdict::Crash | Verdict::Hang));
         let failed = verdict.is_failure();
-        if self.failures == 0 {
+        let worse = self.shown.as_ref().is_none_or(|shown| rank(verdict) > rank(shown.outcome.verdict));
+        if self.failures == 0 || failed && worse {
             self.shown = Some(result.clone());
         }
         self.failures += u32::from(failed);
@@ -119,7 +138,7 @@ impl Track {
         Step::Again(Again { fresh: !repeat || alone, alone, elsewhere, repeat })
     }
 
-    /// The verdict on a case that failed each time.
+    /// The verdict on a case that failed each time: that of its worst failure.
     fn failed_as(&self) -> Verdict {
         self.shown.as_ref().map_or(Verdict::Fail, |shown| shown.outcome.verdict)
     }
@@ -182,6 +201,8 @@ mod tests {
         check(&[Crash, Crash, Crash], &usual, (Crash, 3, "f fae"));
         check(&[Infra, Infra, Pass], &usual, (Pass, 3, "fe fe"));
         check(&[Infra; 4], &usual, (Infra, 4, "fe fe fe"));
+        check(&[Fail, Crash, Crash], &usual, (Crash, 3, "f fae"));
+        check(&[Crash, Infra, Infra, Infra, Infra], &usual, (Crash, 5, "f fe fe fe"));
         check(&[Infra, Fail, Infra, Fail, Fail], &usual, (Fail, 5, "fe f fe fe"));
         check(&[Fail, Pass], &Retries { flaky_runs: 0, ..usual }, (Flaky, 2, "f"));
     }

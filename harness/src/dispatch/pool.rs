@@ -5,21 +5,27 @@ use super::fleet::Fleet;
 use super::slot::Slot;
 use super::source::Source;
 use super::{Conclusion, Event, RunPlan};
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
+
+/// Events that wait for `on_event`; beyond it slots wait, so that a slow disk
+/// costs time and not memory.
+const WAITING_EVENTS: usize = 256;
 
 /// Runs what `source` gives. `on_event` is called on this thread, in the order of arrival.
 pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
     super::farewell::adopt_orphans();
     let started = Instant::now();
-    let (sender, events) = channel();
+    let (sender, events) = sync_channel(WAITING_EVENTS);
     let fleet = Fleet::new(plan, started);
     let mut reasons = Vec::new();
     let mut codes = Vec::new();
     std::thread::scope(|scope| {
         for index in 0..plan.slots.len() {
-            let slot = Slot { index, plan, source, fleet: &fleet, events: sender.clone(), started };
+            let slot =
+                Slot { index, plan, source, fleet: &fleet, events: sender.clone(), started, settled: Cell::default() };
             scope.spawn(move || slot.serve());
         }
         if fleet.listens() {
@@ -27,6 +33,8 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
             scope.spawn(move || fleet.listen(&|event| drop(events.send(event))));
         }
         drop(sender);
+        // Goes away on a panic: nobody must wait for room then.
+        let events = events;
         loop {
             match events.recv_timeout(Duration::from_millis(100)) {
                 Ok(event) => {

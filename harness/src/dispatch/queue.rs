@@ -140,8 +140,15 @@ impl Source for Queue {
         }
     }
 
+    fn closed(&self) -> bool {
+        self.policy.closed(self.lock().failed).is_some()
+    }
+
     fn ahead(&self, slot: usize, count: usize) -> Vec<Job> {
         let mut state = self.lock();
+        if self.policy.closed(state.failed).is_some() {
+            return Vec::new();
+        }
         // Near the end of the run a reserved case might keep another slot idle.
         let spare = state.waiting.len().saturating_sub(4 * count * self.policy.devices.len());
         let plain = |job: &Job| !job.fresh && !job.alone && job.attempt == 0;
@@ -330,6 +337,7 @@ mod tests {
         let job = take(&fast, 0, "a");
         assert_eq!(settle(&fast, 0, &job, Verdict::Crash), Some(Verdict::Crash));
         assert!(matches!(fast.take(0), Take::Done));
+        assert!(fast.closed() && fast.ahead(0, 8).is_empty());
         let rest = fast.rest(false, "");
         assert_eq!((rest.len(), rest[0].outcomes[0].as_str()), (1, "not_run.fail_fast"));
         let late = queue(&["a"], &["g0"], |policy| policy.deadline = Some(Instant::now()));

@@ -8,14 +8,17 @@ use super::source::{Settled, Source, Take};
 use super::{Death, Event, Farewell, RunPlan};
 use crate::crumb::Crumb;
 use crate::verdict::{Outcome, Verdict};
+use std::any::Any;
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 /// Spawns in a row that may fail before the slot gives up.
 const SPAWN_TRIES: u32 = 3;
-/// Workers in a row that may die on receiving one case, before it began.
+/// Fresh workers in a row that may die on receiving one case, before it began.
 const STRIKES: u32 = 3;
 /// How long a slot without work sleeps before it asks again, at most.
 const MAX_NAP: Duration = Duration::from_millis(20);
@@ -25,8 +28,10 @@ pub(super) struct Slot<'a> {
     pub(super) plan: &'a RunPlan,
     pub(super) source: &'a dyn Source,
     pub(super) fleet: &'a Fleet<'a>,
-    pub(super) events: Sender<Event>,
+    pub(super) events: SyncSender<Event>,
     pub(super) started: Instant,
+    /// Whether the job at hand is accounted for: settled or put back.
+    pub(super) settled: Cell<bool>,
 }
 
 /// What the slot holds between two cases.
@@ -87,14 +92,13 @@ impl Slot<'_> {
         let _seat = self.fleet.seat();
         let mut hand = Hand::default();
         while let Some(job) = self.next(&mut hand) {
-            let live = match self.worker_for(&job, &mut hand) {
-                Some(live) => live,
-                None => {
-                    self.source.put_back(job);
-                    break;
-                }
-            };
-            hand.worker = self.attempt(live, job, &mut hand.ahead);
+            let kept = job.clone();
+            let went = catch_unwind(AssertUnwindSafe(|| self.one(job, &mut hand)));
+            match went {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(panic) => self.excuse(&kept, &panic),
+            }
         }
         // The first of them was to be the next one.
         hand.ahead.into_iter().rev().for_each(|job| self.source.put_back(job));
@@ -107,10 +111,40 @@ impl Slot<'_> {
         }
     }
 
+    /// Runs one job. False where no worker can be had for it.
+    fn one(&self, job: Job, hand: &mut Hand) -> bool {
+        self.settled.set(false);
+        let Some(live) = self.worker_for(&job, hand) else {
+            self.put_back(job);
+            return false;
+        };
+        hand.worker = self.attempt(live, job, &mut hand.ahead);
+        true
+    }
+
+    /// A panic of the harness itself costs the job at hand, not the run: nobody
+    /// may wait for a job that is neither settled nor put back.
+    fn excuse(&self, job: &Job, panic: &(dyn Any + Send)) {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        if !self.settled.get() {
+            let detail = format!("the harness itself panicked: {text}; please report it");
+            let mut result = job.result(Outcome::of(Verdict::Infra, "infra.harness", detail));
+            result.slot = self.index;
+            self.settle(job, result);
+        }
+    }
+
+    /// The job at hand goes back to the source.
+    fn put_back(&self, job: Job) {
+        self.settled.set(true);
+        self.source.put_back(job);
+    }
+
     /// The next job; waits while there may be one.
     fn next(&self, hand: &mut Hand) -> Option<Job> {
         let mut nap = Duration::from_micros(200);
-        while !self.gives_up() {
+        while !self.gives_up() && !self.source.closed() {
             if let Some(job) = hand.ahead.pop_front() {
                 return Some(job);
             }
@@ -153,7 +187,7 @@ impl Slot<'_> {
                 self.fleet.born(self.index, pid);
                 self.tell(Event::Spawned { slot: self.index, worker: id.clone(), pid });
             };
-            let spawned = Worker::spawn(id.clone(), slot, self.plan, told);
+            let spawned = Worker::spawn(id.clone(), slot, self.plan, &|| self.gives_up(), told);
             if let (true, Err(NoWorker::Unusable(_, reason) | NoWorker::Failed(reason) | NoWorker::Unpinned(reason))) =
                 (started, &spawned)
             {
@@ -195,7 +229,12 @@ impl Slot<'_> {
     /// The new worker, once it has shown that its device works, where that is in doubt.
     fn audition(&self, mut live: Worker) -> Option<Worker> {
         let Some(spoil) = self.fleet.audition(self.index) else { return Some(live) };
-        let result = live.sing(spoil);
+        let result = live.sing(spoil, &|| self.gives_up());
+        if result.is_err() && self.gives_up() {
+            // Cut short, which says nothing about the device.
+            self.gone(live, "the run was stopped, or its device lost");
+            return None;
+        }
         if self.fleet.sang(self.index, &live.id, result, &|event| self.tell(event)) {
             return Some(live);
         }
@@ -243,7 +282,7 @@ impl Slot<'_> {
                 match charged(&death, &job, ahead) {
                     Some(other) => {
                         finish(&other, outcome, Some(*death), true);
-                        self.source.put_back(job);
+                        self.put_back(job);
                     }
                     None => finish(&job, outcome, Some(*death), true),
                 }
@@ -254,14 +293,16 @@ impl Slot<'_> {
                 let other = death.and_then(|(outcome, death)| Some((charged(&death, &job, ahead)?, outcome, death)));
                 if let Some((other, outcome, death)) = other {
                     finish(&other, outcome, Some(*death), true);
-                    self.source.put_back(job);
+                    self.put_back(job);
                     live.ending = None;
-                } else if job.strikes + 1 >= STRIKES {
+                } else if position == 0 && job.strikes + 1 >= STRIKES {
                     let detail = format!("{STRIKES} workers died on receiving the case: {why}");
                     finish(&job, Outcome::of(Verdict::Crash, "crash.before_begin", detail), None, true);
                 } else {
-                    job.strikes += 1;
-                    self.source.put_back(job);
+                    // A worker that has run others may have died of one of them.
+                    job.strikes += u32::from(position == 0);
+                    job.fresh = true;
+                    self.put_back(job);
                 }
                 self.gone(live, &why);
                 None
@@ -273,7 +314,7 @@ impl Slot<'_> {
                 None
             }
             Attempt::Stopped => {
-                self.source.put_back(job);
+                self.put_back(job);
                 self.gone(live, "the run was stopped");
                 None
             }
@@ -294,6 +335,7 @@ impl Slot<'_> {
     fn settle(&self, job: &Job, mut result: CaseResult) {
         // What the worker wrote is for the record alone: sources keep results, and it may be long.
         let output = std::mem::take(&mut result.output);
+        self.settled.set(true);
         let settled = self.source.settle(job, &mut result);
         result.output = output;
         self.tell(Event::Finished(Box::new(result)));

@@ -37,6 +37,11 @@ pub(crate) trait Source: Sync {
         Vec::new()
     }
 
+    /// Whether no further job is to be started, although some were taken ahead.
+    fn closed(&self) -> bool {
+        false
+    }
+
     /// An attempt has ended. The source may change how its outcome is judged.
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled;
 

@@ -2,6 +2,7 @@
 //! the fault that its caller asks for, so its `SAFETY` says what it breaks.
 
 use super::SharedWords;
+use rustix::fs::MemfdFlags;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -15,7 +16,9 @@ pub(crate) fn write_unmapped() {
 
 /// Reads a mapping behind the end of its file, at an odd address: a real bus error.
 pub(crate) fn read_past_end() {
-    if let Ok(area) = SharedWords::create(512) {
+    let file = rustix::fs::memfd_create("harness-fault", MemfdFlags::CLOEXEC);
+    let file = file.and_then(|file| rustix::fs::ftruncate(&file, 4096).map(|()| file));
+    if let Some(area) = file.ok().and_then(|file| SharedWords::map(file, 512).ok()) {
         let _ = rustix::fs::ftruncate(&area.fd, 0);
         let start: *const u8 = area.words().as_ptr().cast();
         // SAFETY: inside the mapping; unaligned reads are asked for. No page is

@@ -2,6 +2,10 @@
 //! named. Needs the attribute that makes the kernel bring them here.
 
 use rustix::process::{Pid, Signal, WaitOptions};
+use std::time::{Duration, Instant};
+
+/// What was killed ends within this, or it is left.
+const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// A child of this process, as `/proc` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +19,12 @@ pub(crate) struct Child {
 }
 
 impl Child {
+    /// Whether it cannot be told what it is: a process that is just being replaced
+    /// by another program has no environment for a moment.
+    pub(crate) fn is_unclear(&self) -> bool {
+        !self.zombie && std::fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|env| env.is_empty())
+    }
+
     /// Whether its environment has this variable with this value. A process that
     /// has ended has none.
     pub(crate) fn has_variable(&self, key: &str, value: &str) -> bool {
@@ -47,16 +57,24 @@ fn child_of(me: i32, pid: i32) -> Option<Child> {
 /// Kills and reaps the children that are meant. Returns their names; one that had
 /// ended by itself is reaped and named too.
 pub(crate) fn reap(meant: impl Fn(&Child) -> bool) -> Vec<String> {
-    let mut names = Vec::new();
+    let (mut names, mut dying) = (Vec::new(), Vec::new());
     for child in children().into_iter().filter(meant) {
         let Some(pid) = Pid::from_raw(child.pid) else { continue };
         names.push(format!("{} ({})", child.name, child.pid));
         if !child.zombie {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
-        let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+        dying.push(pid);
     }
-    names
+    // A process that was killed takes a moment to end.
+    let deadline = Instant::now() + END_LIMIT;
+    loop {
+        dying.retain(|pid| matches!(rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
+        if dying.is_empty() || Instant::now() >= deadline {
+            return names;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[cfg(test)]
@@ -78,8 +96,8 @@ mod tests {
         }
         assert!(found.has_variable("ORPHAN_TEST", "a=b") && !found.has_variable("ORPHAN_TEST", "a"));
         assert_eq!(reap(mine), [format!("sleep ({pid})")]);
-        // Reaped here or there, it is gone.
-        let _ = sleep.wait();
+        // Reaped too: no zombie is left, and nobody can wait for it.
         assert!(!children().iter().any(mine));
+        assert!(sleep.wait().is_err());
     }
 }

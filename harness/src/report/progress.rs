@@ -99,13 +99,13 @@ impl Progress {
         }
     }
 
-    /// An attempt has ended; only one that is to be followed by another is told.
+    /// An attempt has ended; retries are told, not the repeats that learn a rate.
     pub(crate) fn attempted(&mut self, result: &CaseResult) {
         self.idle(result.slot, "waiting");
         let outcome = &result.outcome;
-        if result.attempt + result.repeat > 0 && self.lines() {
+        if result.attempt > 0 && result.repeat == 0 && self.lines() {
             let verdict = outcome.verdict.name();
-            let n = result.attempt + result.repeat + 1;
+            let n = result.attempt + 1;
             let id = escape(&result.case.id, "");
             let _ = writeln!(std::io::stdout().lock(), "    try {n} of {id}: {verdict}");
         }

@@ -4,6 +4,7 @@ use crate::dispatch::Conclusion;
 use crate::escape::escape;
 use crate::evidence::Help;
 use crate::exit;
+use crate::stats::{Interval, clopper_pearson};
 use crate::verdict::{Outcome, Verdict};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -157,7 +158,23 @@ fn attempts_text(conclusion: &Conclusion) -> String {
         *counts.entry(outcome).or_default() += 1;
     }
     let counts: Vec<String> = counts.iter().map(|(outcome, count)| format!("{outcome} {count}")).collect();
-    format!("failed {} of {} runs: {}", conclusion.failures, conclusion.outcomes.len(), counts.join(", "))
+    let (failures, runs) = (conclusion.failures, conclusion.outcomes.len());
+    format!("failed {failures} of {runs} runs{}: {}", rate_text(conclusion), counts.join(", "))
+}
+
+/// The rate of a flaky case. The first failure is why the others were made, so
+/// it does not count.
+fn rate_text(conclusion: &Conclusion) -> String {
+    let judged = conclusion.outcomes.iter().filter(|outcome| !outcome.starts_with("infra")).count() as u64;
+    let failures = u64::from(conclusion.failures);
+    if conclusion.verdict != Verdict::Flaky || judged < 10 || failures == 0 {
+        return String::new();
+    }
+    let (failures, runs) = (failures - 1, judged - 1);
+    let Interval { low, high } = clopper_pearson(failures, runs, 0.95);
+    let percent = |rate: f64| format!("{:.0}", 100.0 * rate);
+    let rate = failures as f64 / runs as f64;
+    format!(", {} % [{}, {}] after the first", percent(rate), percent(low), percent(high))
 }
 
 /// The command line that repeats one case. `tail` holds the device and the like.

@@ -138,7 +138,7 @@ fn check_words(wanted: &Wanted, cases: &[Case], ids: &HashSet<&str>) -> Result<(
     }
     if !wanted.tags.is_empty() {
         let known: BTreeSet<&str> = cases.iter().flat_map(|case| &case.tags).map(String::as_str).collect();
-        for tag in wanted.tags.iter().filter(|tag| !known.contains(tag.as_str())) {
+        if let Some(tag) = wanted.tags.iter().find(|tag| !known.contains(tag.as_str())) {
             let message = format!("no case has the tag `{}`", short(tag));
             return Err(Diagnostic::user(code::NOTHING_SELECTED, message).note(short(&suggest(tag, known.into_iter()))));
         }

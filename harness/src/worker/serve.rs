@@ -34,7 +34,12 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let panics = PanicNotes::install();
     say(&receiver, &FromWorker::Hello { proto: PROTOCOL, pid: std::process::id() })?;
     let (device, knobs, sharers) = match receiver.next(None) {
-        Ok(ToWorker::Init { device, knobs, sharers }) => (Device::open(&device, &knobs), knobs, sharers),
+        Ok(ToWorker::Init { device, knobs, sharers, sanitized }) => {
+            if sanitized {
+                die_with(receiver.stream())?;
+            }
+            (Device::open(&device, &knobs), knobs, sharers)
+        }
         Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0 }),
         Ok(_) => return Err(std::io::Error::other("a case before init")),
         Err(Broken::Eof | Broken::Timeout) => return Ok(()),
@@ -120,6 +125,17 @@ impl Server<'_> {
 
 fn say(receiver: &Receiver, message: &FromWorker) -> std::io::Result<()> {
     send(receiver.stream(), message)
+}
+
+/// Has this process end with the dispatcher, whatever it is doing then. The
+/// kernel sees to that for children of the dispatcher only.
+fn die_with(stream: &UnixStream) -> std::io::Result<()> {
+    let stream = stream.try_clone()?;
+    let wait = move || {
+        while !crate::os::hung_up(&stream) {}
+        crate::os::exit_now(crate::exit::USAGE);
+    };
+    std::thread::Builder::new().name("harness-tie".into()).spawn(wait).map(drop)
 }
 
 /// Keeps the last panic's message and place, which `catch_unwind` loses.

@@ -93,7 +93,7 @@ pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
         scene.store.fail("flake.csv", &error);
     }
     let text = report(args, &scene, &found, &rule);
-    let code = exit_code(&found, args.repeat.count.is_some() || args.repeat.until_fail);
+    let code = exit_code(&found, args.repeat.count, args.repeat.until_fail);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     found.iter().for_each(|found| *counts.entry(found.finding.name()).or_default() += 1);
     let repeats: u64 = found.iter().map(|found| found.entry.all_runs()).sum();
@@ -277,17 +277,21 @@ fn summary(scene: &Scene, found: &[Found], rule: &Rule) -> String {
     text
 }
 
-/// Broken outranks flaky, that an incomplete hunt. A count that the user chose is
-/// complete when it is reached.
-fn exit_code(found: &[Found], counted: bool) -> u8 {
+/// Broken outranks flaky, that an incomplete hunt. A hunt with a count is complete
+/// when each case has reached it, one without when each case is decided.
+fn exit_code(found: &[Found], count: Option<u64>, until_fail: bool) -> u8 {
     let of = |finding: Finding| found.iter().filter(move |f| f.finding == finding);
     let hard = |f: &Found| f.entry.outcomes.keys().any(|name| name.starts_with("crash") || name.starts_with("hang"));
     let failed = found.iter().any(|f| f.entry.tally().failures > 0);
+    let open = |f: &Found| match count {
+        Some(count) => f.entry.tally().runs() < count,
+        None => f.finding == Finding::Undecided,
+    };
     match () {
         () if of(Finding::Broken).any(hard) => exit::CRASHED,
         () if of(Finding::Broken).count() > 0 => exit::FAILED,
-        () if of(Finding::Flaky).count() > 0 || counted && failed => exit::FLAKY,
-        () if of(Finding::Undecided).count() > 0 && !counted => exit::INCOMPLETE,
+        () if of(Finding::Flaky).count() > 0 || (count.is_some() || until_fail) && failed => exit::FLAKY,
+        () if found.iter().any(open) => exit::INCOMPLETE,
         () => exit::OK,
     }
 }

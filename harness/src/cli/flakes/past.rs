@@ -55,8 +55,8 @@ impl PastRun {
         let header = std::fs::read_to_string(dir.join("run.json")).unwrap_or_default();
         let header: Value = serde_json::from_str(&header).unwrap_or(Value::Null);
         let words = |key: &str| -> Vec<String> {
-            let list = header[key].as_array().map(Vec::as_slice).unwrap_or_default();
-            list.iter().filter_map(Value::as_str).map(String::from).collect()
+            let words = header[key].as_array().map(Vec::as_slice).unwrap_or_default();
+            words.iter().filter_map(Value::as_str).map(String::from).collect()
         };
         let then = match parse_recorded(&words("argv"), &words("from_env")) {
             Ok(Parsed::Args(then)) => *then,

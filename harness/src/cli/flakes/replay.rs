@@ -106,6 +106,8 @@ fn split(word: Option<&str>) -> (Option<&str>, &str) {
 pub(super) fn as_then(now: &Args, then: &Args) -> Args {
     let mut args =
         Args { command: now.command, argv: now.argv.clone(), operands: now.operands.clone(), ..then.clone() };
+    // The record is this command's own: its name, its form, what its environment gave.
+    (args.records, args.from_env) = (now.records.clone(), now.from_env.clone());
     (args.repeat.worker, args.repeat.minimize) = (now.repeat.worker.clone(), now.repeat.minimize);
     (args.repeat.count, args.repeat.of_run) = (now.repeat.count, now.repeat.of_run.clone());
     args.again.extend(now.again.iter().filter(|words| !then.again.contains(words)).cloned());
@@ -117,6 +119,9 @@ pub(super) fn as_then(now: &Args, then: &Args) -> Args {
     args.time = now.time.clone();
     args.time.timeout = now.time.timeout.or(then.time.timeout);
     args.time.grace = now.time.grace.or(then.time.grace);
+    if args.time.phases.is_empty() {
+        args.time.phases = then.time.phases.clone();
+    }
     if now.devices.device != DeviceArg::Auto {
         args.devices = now.devices.clone();
     }
@@ -426,5 +431,33 @@ impl Done {
             "gave_up": self.gave_up,
             "minimized": self.minimized,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Color, Form, Parsed, parse_recorded};
+
+    fn parsed(words: &str, env: &[&str]) -> Args {
+        let words: Vec<String> = words.split(' ').map(String::from).collect();
+        let env: Vec<String> = env.iter().map(|word| word.to_string()).collect();
+        match parse_recorded(&words, &env) {
+            Ok(Parsed::Args(args)) => *args,
+            _ => panic!("{words:?} is no command line"),
+        }
+    }
+
+    #[test]
+    fn options_are_those_of_the_run_and_records_are_not() {
+        let then = "run --phase-timeout compile=5s --timeout 7s --run-id nightly --format bar";
+        let then = parsed(then, &["HARNESS_FILTER=A.*"]);
+        let as_now = |words: &str| as_then(&parsed(words, &[]), &then);
+        let args = as_now("replay --format jsonl --color never");
+        assert_eq!((args.time.phases.len(), args.time.timeout), (1, then.time.timeout));
+        assert_eq!(args.records.run_id, None);
+        assert_eq!((args.records.form, args.records.color), (Some(Form::Jsonl), Color::Never));
+        assert!(args.from_env.is_empty() && !then.from_env.is_empty());
+        assert_eq!(as_now("replay --phase-timeout compile=5s,run=1s").time.phases.len(), 2);
     }
 }

@@ -60,7 +60,7 @@ impl Scene {
         if args.records.form == Some(Form::Jsonl) {
             store.echo();
         }
-        let plan = setup::plan(args, &devices, usize::MAX, &store);
+        let plan = setup::plan(args, &devices, &store);
         Ok(Self { devices, cases, skipped, store, plan, started, files })
     }
 

@@ -56,7 +56,7 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
         store.echo();
     }
     store.select(ids.iter().map(String::as_str));
-    let plan = setup::plan(args, &devices, cases.len(), &store);
+    let plan = setup::plan(args, &devices, &store);
     let policy = setup::policy(args, &plan, &history, quarantine.clone());
     let labels: Vec<String> = plan.slots.iter().map(|slot| slot.label.clone()).collect();
     let source: Box<dyn Source> = match args.devices.cross {

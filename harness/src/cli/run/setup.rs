@@ -60,14 +60,12 @@ pub(in crate::cli) fn knobs(args: &Args, devices: &Devices) -> Knobs {
     }
 }
 
-pub(in crate::cli) fn plan(args: &Args, devices: &Devices, cases: usize, store: &RunStore) -> RunPlan {
+pub(in crate::cli) fn plan(args: &Args, devices: &Devices, store: &RunStore) -> RunPlan {
     let sanitizer = devices.sanitizer.clone();
-    let mut slots = devices.slots.clone();
-    if !args.devices.cross {
-        slots.truncate(cases.max(1));
-    }
     RunPlan {
-        slots,
+        // All of them: a case may fit only one, and a retry goes to another device. A
+        // slot that gets no case starts no worker.
+        slots: devices.slots.clone(),
         knobs: knobs(args, devices),
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,

@@ -2,7 +2,7 @@
 
 use crate::dispatch::CaseResult;
 use crate::escape::escape;
-use crate::worker::fault::{Class, Spares};
+use crate::worker::fault::{Class, Kind, Spares};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -60,6 +60,7 @@ impl Found {
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) name: String,
+    kind: Option<Kind>,
     spares: Option<Spares>,
     runs: usize,
     /// Expected a failure or a leak, and found one of any kind.
@@ -83,6 +84,7 @@ impl Row {
     pub(super) fn new(name: &str, class: Option<&'static Class>) -> Self {
         Self {
             name: name.into(),
+            kind: class.map(|class| class.kind),
             spares: class.map(|class| class.spares),
             runs: 0,
             faulty: 0,
@@ -117,7 +119,7 @@ impl Row {
         let wrong_end = match self.spares {
             None | Some(Spares::Worker) => found.replaced,
             // A class that fails at times only costs its worker only then.
-            Some(Spares::Others) => false,
+            Some(Spares::Others) => faulty && !found.replaced,
         };
         self.wrong_end += usize::from(wrong_end);
         if (!right || !found.right_case || found.changed || wrong_end) && self.examples.len() < SHOWN {
@@ -126,7 +128,8 @@ impl Row {
             for (wrong, what) in [
                 (!found.right_case, "charged to another case or phase"),
                 (found.changed, "other results than before"),
-                (wrong_end, "its worker was replaced"),
+                (wrong_end && found.replaced, "its worker was replaced"),
+                (wrong_end && !found.replaced, "its worker went on"),
             ] {
                 if wrong {
                     example.push_str(&format!(", {what}"));
@@ -152,6 +155,7 @@ impl Row {
             .collect();
         json!({
             "class": self.name,
+            "kind": self.kind.map(|kind| format!("{kind:?}").to_lowercase()),
             "runs": self.runs,
             "detected": self.detected,
             "right_class": self.right_class,
@@ -271,7 +275,8 @@ mod tests {
         let mut segv = row("segv");
         segv.add("crash.sigsegv", &Found { replaced: true, ..found("crash.sigsegv", &[]) });
         let mut daemon = row("daemon-segv");
-        daemon.add("crash.sigsegv + leak.process", &found("crash.sigsegv", &["leak.process"]));
+        let killed = Found { replaced: true, ..found("crash.sigsegv", &["leak.process"]) };
+        daemon.add("crash.sigsegv + leak.process", &killed);
         let mut innocent = row("innocent");
         innocent.add("pass", &found("pass", &[]));
         let total = Total::of(&[segv, daemon, innocent], 1);
@@ -305,6 +310,7 @@ mod tests {
         check_spoiled("fd", "pass + leak.fd", found("pass", &[]), "found pass");
         check_spoiled("pass", "pass", found("pass", &["leak.fd"]), "found pass + leak.fd");
         check_spoiled("pass", "pass", Found { replaced: true, ..found("pass", &[]) }, "its worker was replaced");
+        check_spoiled("segv", "crash.sigsegv", found("crash.sigsegv", &[]), "its worker went on");
         check_spoiled("innocent", "pass", found("crash.protocol", &[]), "found crash.protocol");
         check_spoiled("innocent", "pass", Found { changed: true, ..found("pass", &[]) }, "other results");
         let lost = [Row::lost(2)];

@@ -90,11 +90,16 @@ pub(super) fn selftest(args: &Args) -> Result<u8, Failure> {
     for (name, why) in &impossible {
         text.push_str(&format!("not run: {name}: {why}\n"));
     }
-    if let Some(error) = store.error() {
-        text.push_str(&format!("the record is not complete: {error}\n"));
-    } else {
-        text.push_str(&format!("record {}\n", store.dir().display()));
-    }
+    let code = match store.error() {
+        None => {
+            text.push_str(&format!("record {}\n", store.dir().display()));
+            code
+        }
+        Some(error) => {
+            text.push_str(&format!("the record is not complete: {error}\n"));
+            if code < exit::INFRA { exit::NO_RECORD } else { code }
+        }
+    };
     text.push_str(&format!("{total} in {}\n", show_seconds(elapsed)));
     super::print(&text);
     Ok(code)

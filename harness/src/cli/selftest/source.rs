@@ -89,7 +89,8 @@ impl Faults {
         let mut state = self.lock();
         let Some(last) = state.workers.get(&worker).and_then(|entries| entries.last().copied()) else { return };
         let entry = &mut state.results[last];
-        entry.found.replaced = !ORDINARY.contains(&reason.as_str());
+        // One that dies when it is asked to end is lost, whatever it was asked for.
+        entry.found.replaced = !ORDINARY.contains(&reason.as_str()) || farewell.crash.is_some();
         entry.found.told.extend(farewell.leaks.iter().map(|leak| leak.name.clone()));
         if let Some(crash) = farewell.crash {
             let (outcome, death) = *crash;
@@ -146,9 +147,7 @@ impl Source for Faults {
 
     fn put_back(&self, job: Job) {
         let mut state = self.lock();
-        let of = |planned: &Option<Planned>| {
-            planned.as_ref().is_some_and(|p| p.job.case.id == job.case.id && p.job.repeat == job.repeat)
-        };
+        let of = |planned: &Option<Planned>| planned.as_ref().is_some_and(|p| p.job.repeat == job.repeat);
         let Some(slot) = state.running.iter().position(of) else { return };
         if let Some(mut planned) = state.running[slot].take() {
             planned.job = job;

@@ -82,13 +82,7 @@ impl Fleet<'_> {
     pub(in crate::dispatch) fn ended(&self, slot: usize, end: &End<'_>, outcome: &mut Outcome, tell: Tell) -> Vec<u64> {
         let unit = self.unit(slot);
         let now = self.now();
-        {
-            let mut state = unit.lock();
-            let ran = state.ran.iter_mut().rev().find(|ran| ran.worker == end.worker && ran.end_ns.is_none());
-            if let Some(ran) = ran {
-                (ran.end_ns, ran.outcome) = (Some(now), Some(outcome.outcome.clone()));
-            }
-        }
+        unit.lock().ended(end.worker, (&end.job.case.id, end.job.attempt), now, &outcome.outcome);
         let xids = self.judge(slot, end, outcome, tell);
         self.step(unit, CaseStep::Ended);
         xids

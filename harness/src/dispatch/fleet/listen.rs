@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_secs(1);
 /// Until NVML's events are tried again after they failed.
 const AGAIN: Duration = Duration::from_secs(5);
+/// Late news are waited for this long after the last slot, where no silence comes:
+/// the wait for events of a lost GPU fails for ever.
+const LATE: Duration = Duration::from_millis(500);
 /// Cases of an Xid that its record names.
 const NAMED: usize = 16;
 
@@ -30,6 +33,7 @@ impl Fleet<'_> {
         let mut looked = Instant::now();
         // After the last slot there is one more silence, for late news.
         let mut last_round = false;
+        let mut over_since = None;
         while !last_round {
             self.listening.store(true, Ordering::SeqCst);
             nvml.listen(&uuids, TICK, &mut |heard| {
@@ -42,8 +46,9 @@ impl Fleet<'_> {
                 }
                 if silent {
                     self.silences.fetch_add(1, Ordering::SeqCst);
-                    last_round = over;
                 }
+                let late = over && over_since.get_or_insert_with(Instant::now).elapsed() >= LATE;
+                last_round = late || (over && silent);
                 !last_round
             });
             self.listening.store(false, Ordering::SeqCst);

@@ -79,6 +79,20 @@ impl State {
         self.ran.push_back(ran);
     }
 
+    /// Notes the end of what the worker ran. A case that it only compiled ahead
+    /// may have ended it: then the outcome is that case's, and Xids are too.
+    pub(super) fn ended(&mut self, worker: &str, (case_id, attempt): (&str, u32), now: u64, outcome: &str) {
+        let ran = self.ran.iter_mut().rev().find(|ran| ran.worker == worker && ran.end_ns.is_none());
+        let Some(ran) = ran else { return };
+        ran.end_ns = Some(now);
+        if ran.case_id == case_id {
+            ran.outcome = Some(outcome.into());
+            return;
+        }
+        let guilty = Ran { case_id: case_id.into(), attempt, outcome: Some(outcome.into()), ..ran.clone() };
+        self.ran.push_back(guilty);
+    }
+
     pub(super) fn xid(&mut self, seen: Seen) {
         if self.xids.len() >= KEPT {
             self.xids.pop_front();
@@ -110,5 +124,37 @@ impl State {
     /// Processes of this run on the device.
     pub(super) fn own(&self) -> Vec<u32> {
         self.own.values().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Attribution, attribute};
+
+    fn begun(case_id: &str) -> State {
+        let mut state = State::default();
+        let (case_id, worker) = (case_id.into(), "w0".into());
+        state.begin(Ran { case_id, attempt: 0, worker, start_ns: 10, end_ns: None, outcome: None });
+        state
+    }
+
+    #[track_caller]
+    fn check_guilty(state: &mut State, id: &str) {
+        let (how, cases) = attribute(state.ran.make_contiguous(), 30);
+        assert_eq!((how, cases.len(), cases[0].case_id.as_str()), (Attribution::Exact, 1, id));
+    }
+
+    #[test]
+    fn an_xid_belongs_to_the_case_that_ended_the_worker() {
+        let mut state = begun("running");
+        state.ended("w0", ("running", 0), 20, "crash.sigsegv");
+        check_guilty(&mut state, "running");
+        let mut state = begun("running");
+        state.ended("w0", ("ahead", 0), 20, "crash.sigsegv");
+        check_guilty(&mut state, "ahead");
+        assert_eq!((state.ran[0].end_ns, &state.ran[0].outcome), (Some(20), &None));
+        state.ended("w0", ("late", 0), 25, "pass");
+        assert_eq!(state.ran.len(), 2);
     }
 }

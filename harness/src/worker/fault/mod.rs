@@ -21,7 +21,7 @@ mod statistics;
 mod table;
 
 pub(crate) use resource::tidy;
-pub(crate) use table::{Class, Facts, Past, Place, Scene, Spares, Spec, cases, classes, named};
+pub(crate) use table::{Class, Facts, Kind, Past, Place, Scene, Spares, Spec, cases, classes, named};
 
 use crate::verdict::Outcome;
 

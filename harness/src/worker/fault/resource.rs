@@ -93,7 +93,7 @@ fn outgrow_group() -> Outcome {
     if let Err(error) = joined {
         return Outcome::fail("fail.assert", format!("the fault could not be committed: {error}"));
     }
-    let held: Vec<Vec<u8>> = (0..2 * GROUP_BYTES >> 20).map(|n| vec![n as u8 | 1; 1 << 20]).collect();
+    let held: Vec<Vec<u8>> = (0..(2 * GROUP_BYTES) >> 20).map(|n| vec![n as u8 | 1; 1 << 20]).collect();
     Outcome::fail("fail.assert", format!("{} MiB were not too much", std::hint::black_box(held).len()))
 }
 

@@ -9,7 +9,8 @@ use std::cell::Cell;
 use std::os::unix::net::UnixStream;
 
 /// What a class breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
     /// Nothing: a case that must stay as it is beside all others.
     Innocent,
@@ -25,8 +26,6 @@ pub(crate) enum Kind {
     Device,
     /// Failures that depend on chance, order or neighbours.
     Statistics,
-    /// The harness itself.
-    Harness,
 }
 
 /// Where a class can happen.
@@ -184,8 +183,10 @@ impl<'a> Spec<'a> {
         let text = text.split_once('@').map_or(text, |(spec, _)| spec);
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let class = classes().find(|class| class.name == name)?;
+        // A value that the class would not look at is a mistake.
+        let unread = class.takes.is_empty() && !value.is_empty();
         let value = if value.is_empty() { class.sample } else { value };
-        Some(Self { class, value })
+        (!unread).then_some(Self { class, value })
     }
 
     /// The case that commits a fault.
@@ -196,7 +197,10 @@ impl<'a> Spec<'a> {
             suite: "__fault".into(),
             name: text.into(),
             file: "built in".into(),
-            about: class.about.into(),
+            about: match class.takes {
+                "" => class.about.into(),
+                takes => format!("{} ({}={takes})", class.about, class.name),
+            },
             timeout_ms: Some(class.limit_ms),
             fault: Some(text.into()),
             ..Case::default()
