@@ -212,6 +212,14 @@ fn a_dead_worker_is_replayed() {
         103,
         &["as worker ref0-w0 of run nightly did", "recurs in 3 of 3 replays", "crash.sigsegv"],
     );
+    // A worker that dies before the case says nothing about the case.
+    let list = ["replay", "--exact", "__fault.segv", "--exact", "PlaceTest.good", "--ref", "--jobs", "1"];
+    check(
+        &place,
+        &[&list[..], &["--with-faults", "--format", "plain"]].concat(),
+        6,
+        &["PlaceTest.good was not reached"],
+    );
     check(&place, &["replay", "--worker", "ref9-w9@latest"], 106, &["E0507", "ref9-w9"]);
     check(&place, &["replay", "--worker", "W0@nosuch"], 106, &["E0702", "nosuch"]);
 }

@@ -12,12 +12,13 @@ use crate::cli::args::{Args, DeviceArg, usage};
 use crate::cli::run::finish::again;
 use crate::dispatch::{Isolation, SlotSpec};
 use crate::exit;
-use crate::flake::class::shown;
+use crate::flake::class::{p_value, shown};
+use crate::flake::factors::{LEVEL, runs_needed};
 use crate::flake::minimize::{Probe, decide_by_trials, minimize};
 use crate::flake::rule::Tally;
-use crate::flake::trials::{Ending, Step, Trials, with_trials};
+use crate::flake::trials::{Ending, Step, with_trials};
 use crate::report::quoted;
-use crate::stats::upper_bound;
+use crate::stats::{fisher, upper_bound};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -31,6 +32,13 @@ const FIRST: u64 = 3;
 const MOST: u64 = 60;
 /// Failures that give a rate to search with.
 const ENOUGH: u64 = 5;
+/// Trials in a row that do not reach the case, after which its prior cases count
+/// as a set after which it does not fail.
+const UNREACHED: u64 = 10;
+/// Trials with the found set at the end, where the failure is taken for certain.
+const CONFIRM: usize = 5;
+/// Trials of one side of the last comparison at most.
+const MOST_CONFIRM: u64 = 400;
 
 /// What is replayed: prior cases and the one that failed.
 struct Past {
@@ -76,7 +84,11 @@ pub(in crate::cli) fn replay(args: &Args) -> Result<u8, Failure> {
     let mut log = Log::new(&plan, &mut scene.store, progress);
     let deadline = Instant::now() + budget(&args);
     let done = with_trials(&plan, &mut |event| log.event(&event), |trials| {
-        let mut search = Search::new(trials, &past, plan.slots.len(), deadline);
+        let run = |steps: &Arc<Vec<Step>>, count| {
+            let endings = trials.run(std::iter::repeat_n(steps.clone(), count))?;
+            Some(endings.into_iter().map(|(_, ending)| ending).collect())
+        };
+        let mut search = Search::new(&run, &past, plan.slots.len(), deadline);
         search.go(args.repeat.minimize, args.repeat.count);
         search.into_done()
     });
@@ -181,9 +193,13 @@ pub(super) fn steps(history: &[Ran], scene: &Scene) -> (Vec<Step>, Vec<String>) 
     (steps, notes)
 }
 
+/// Runs a list of cases so often, each time in a fresh worker. None when the run
+/// is stopped or no slot is left.
+type Runner<'a> = &'a dyn Fn(&Arc<Vec<Step>>, usize) -> Option<Vec<Ending>>;
+
 /// The search for what the failure needs.
 struct Search<'a> {
-    trials: &'a Trials,
+    run: Runner<'a>,
     past: &'a Past,
     slots: usize,
     deadline: Instant,
@@ -203,6 +219,8 @@ struct Done {
     trials: u64,
     endings: BTreeMap<String, u64>,
     early: BTreeMap<String, u64>,
+    /// A set after which it does not fail significantly more often than alone, with the p-value.
+    doubt: Option<(Vec<usize>, f64)>,
     /// Why there is no set.
     gave_up: Option<String>,
     minimized: bool,
@@ -212,22 +230,15 @@ impl Probe for Search<'_> {
     fn fails(&mut self, priors: &[usize]) -> Option<bool> {
         let steps = self.steps(priors);
         match self.rate {
-            None => Some(self.try_times(&steps, 1)?.failures > 0),
-            Some(rate) => {
-                let at_once = self.slots;
-                decide_by_trials(rate, &mut || {
-                    let tally = self.try_times(&steps, at_once)?;
-                    let failed = std::iter::repeat_n(true, tally.failures as usize);
-                    Some(failed.chain(std::iter::repeat_n(false, tally.passes as usize)).collect())
-                })
-            }
+            None => Some(self.reach(&steps, 1)?.failures > 0),
+            Some(rate) => Some(self.judge(&steps, rate)?.0),
         }
     }
 }
 
 impl<'a> Search<'a> {
-    fn new(trials: &'a Trials, past: &'a Past, slots: usize, deadline: Instant) -> Self {
-        Self { trials, past, slots, deadline, rate: None, done: Done::default() }
+    fn new(run: Runner<'a>, past: &'a Past, slots: usize, deadline: Instant) -> Self {
+        Self { run, past, slots, deadline, rate: None, done: Done::default() }
     }
 
     fn into_done(self) -> Done {
@@ -239,18 +250,46 @@ impl<'a> Search<'a> {
         Arc::new(priors.iter().map(|at| all[*at].clone()).chain(all.last().cloned()).collect())
     }
 
-    /// Trials of one list. None when there is no more time, or no slot.
+    /// Trials of one list, until some reach the case. None of them did where the
+    /// tally stays empty.
+    fn reach(&mut self, steps: &Arc<Vec<Step>>, count: usize) -> Option<Tally> {
+        let before = self.done.trials;
+        loop {
+            let tally = self.try_times(steps, count)?;
+            if tally.runs() > 0 || self.done.trials - before >= UNREACHED {
+                return Some(tally);
+            }
+        }
+    }
+
+    /// Whether the failure occurs about as often as `rate`, by a sequential test,
+    /// and what was seen. A case that is not reached does not fail.
+    fn judge(&mut self, steps: &Arc<Vec<Step>>, rate: f64) -> Option<(bool, Tally)> {
+        let (mut all, mut unreached) = (Tally::default(), false);
+        let at_once = self.slots;
+        let fails = decide_by_trials(rate, &mut || {
+            let tally = self.reach(steps, at_once)?;
+            unreached = tally.runs() == 0;
+            all = sum(all, tally);
+            let failed = std::iter::repeat_n(true, tally.failures as usize);
+            (!unreached).then(|| failed.chain(std::iter::repeat_n(false, tally.passes as usize)).collect())
+        });
+        if unreached { Some((false, all)) } else { Some((fails?, all)) }
+    }
+
+    /// Trials of one list, of which those count that reach the case. None when
+    /// there is no more time, or no slot.
     fn try_times(&mut self, steps: &Arc<Vec<Step>>, count: usize) -> Option<Tally> {
         if Instant::now() >= self.deadline {
             self.done.gave_up.get_or_insert_with(|| "the time of --budget was over".into());
             return None;
         }
-        let Some(endings) = self.trials.run(std::iter::repeat_n(steps.clone(), count)) else {
+        let Some(endings) = (self.run)(steps, count) else {
             self.done.gave_up.get_or_insert_with(|| "the run was stopped".into());
             return None;
         };
         let mut tally = Tally::default();
-        for (_, ending) in endings {
+        for ending in endings {
             self.done.trials += 1;
             match &ending {
                 Ending::Passed => tally.add(false),
@@ -258,11 +297,10 @@ impl<'a> Search<'a> {
                     tally.add(true);
                     *self.done.endings.entry(outcome.clone()).or_default() += 1;
                 }
-                // The case itself was not reached; another one broke its worker first.
+                // The case itself was not reached; another one broke its worker first. That is no pass.
                 Ending::Early(at, outcome) => {
                     let text = format!("{outcome} in {}", steps[*at].case.id);
                     *self.done.early.entry(text).or_default() += 1;
-                    tally.add(false);
                 }
                 Ending::Spoiled(outcome) => {
                     self.done.gave_up.get_or_insert_with(|| format!("a trial could not be made: {outcome}"));
@@ -286,7 +324,7 @@ impl<'a> Search<'a> {
         // What passed where it should have failed was not certain after all.
         let sure = self.done.found.is_some() && self.done.confirmed.passes == 0 && self.done.confirmed.failures > 0;
         if !(certain && sure) {
-            self.done.found = None;
+            (self.done.found, self.done.doubt) = (None, None);
             if self.learn_rate(&priors).is_some() {
                 self.search(&priors);
             }
@@ -298,9 +336,14 @@ impl<'a> Search<'a> {
         let steps = self.steps(priors);
         let first = count.unwrap_or(FIRST);
         self.done.full = self.try_times(&steps, first as usize)?;
-        while count.is_none() && self.done.full.failures == 0 && self.done.full.runs() < MOST {
+        while count.is_none() && self.done.full.failures == 0 && self.done.trials < MOST {
             let more = self.try_times(&steps, self.slots)?;
             self.done.full = sum(self.done.full, more);
+        }
+        if self.done.full.runs() == 0 {
+            let why = format!("none of {} replays reached {}", self.done.trials, victim(self.past).id);
+            self.done.gave_up.get_or_insert(why);
+            return None;
         }
         Some(())
     }
@@ -308,7 +351,8 @@ impl<'a> Search<'a> {
     /// Replays until the rate is known well enough to tell it from none.
     fn learn_rate(&mut self, priors: &[usize]) -> Option<()> {
         let steps = self.steps(priors);
-        while self.done.full.failures < ENOUGH && self.done.full.runs() < 4 * MOST {
+        let before = self.done.trials;
+        while self.done.full.failures < ENOUGH && self.done.trials - before < 4 * MOST {
             let more = self.try_times(&steps, self.slots)?;
             self.done.full = sum(self.done.full, more);
         }
@@ -316,20 +360,31 @@ impl<'a> Search<'a> {
         Some(())
     }
 
+    /// The set, where it can be told from none.
     fn search(&mut self, priors: &[usize]) -> Option<()> {
         let alone = self.steps(&[]);
-        let tries = self.rate.map_or(1, |rate| ((3.0 / rate).ceil() as usize).min(200));
-        self.done.alone = self.try_times(&alone, tries)?;
-        if self.done.alone.rate() > self.rate.unwrap_or(1.0) / 4.0 {
+        let (fails, tally) = self.judge(&alone, self.rate.unwrap_or(1.0))?;
+        self.done.alone = tally;
+        if fails {
             self.done.found = Some(Vec::new());
-            self.done.confirmed = self.done.alone;
+            self.done.confirmed = tally;
             return Some(());
         }
         let found = minimize(priors.len(), self)?;
         let steps = self.steps(&found);
-        let times = self.rate.map_or(FIRST as usize, |rate| ((5.0 / rate).ceil() as usize).min(100));
+        let times = self.rate.map_or(CONFIRM, |rate| ((20.0 / rate).ceil() as usize).min(MOST_CONFIRM as usize));
         self.done.confirmed = self.try_times(&steps, times)?;
-        self.done.found = Some(found);
+        let wanted = runs_needed(self.done.confirmed, 1, MOST_CONFIRM.min(2 * times as u64));
+        let missing = wanted.max(times as u64).saturating_sub(self.done.alone.runs()) as usize;
+        let more = self.try_times(&alone, missing)?;
+        self.done.alone = sum(self.done.alone, more);
+        // A single wrong answer leads to an innocent case: only a difference that chance does not make is told.
+        let (after, alone) = (self.done.confirmed, self.done.alone);
+        let p = fisher(after.count(), alone.count());
+        match after.rate() > alone.rate() && p < LEVEL {
+            true => self.done.found = Some(found),
+            false => self.done.doubt = Some((found, p)),
+        }
         Some(())
     }
 }
@@ -345,6 +400,7 @@ impl Done {
         let then = if past.outcome.is_empty() { String::new() } else { format!(", then {}", past.outcome) };
         let full = self.full;
         let _ = match full.failures {
+            0 if full.runs() == 0 => writeln!(text, "not seen: {last} was not reached{then}"),
             0 => writeln!(
                 text,
                 "does not recur: {last} passed {} times{then}; rate < {} at 95 %",
@@ -382,6 +438,7 @@ impl Done {
             (None, Some(why)) => {
                 let _ = writeln!(text, "the search ended early: {why}");
             }
+            (None, None) if self.doubt.is_some() => text.push_str(&self.doubt_text(past)),
             (None, None) => {}
         }
         if let Some(found) = &self.found {
@@ -401,6 +458,21 @@ impl Done {
         }
         let _ = writeln!(text, "{} trials", self.trials);
         text
+    }
+
+    /// Why no prior case is blamed.
+    fn doubt_text(&self, past: &Past) -> String {
+        let Some((found, p)) = &self.doubt else { return String::new() };
+        let names: Vec<&str> = found.iter().map(|at| past.steps[*at].case.id.as_str()).collect();
+        format!(
+            "no prior case can be blamed: after {{{}}} it fails in {} of {}, alone in {} of {}, p = {}\n",
+            names.join(", "),
+            self.confirmed.failures,
+            self.confirmed.runs(),
+            self.alone.failures,
+            self.alone.runs(),
+            p_value(*p)
+        )
     }
 
     /// As a run would end in which the failure is seen.
@@ -428,6 +500,7 @@ impl Done {
             "trials": self.trials,
             "outcomes": self.endings,
             "early": self.early,
+            "doubt": self.doubt.as_ref().map(|(found, p)| json!({ "polluters": ids(found), "p": p })),
             "gave_up": self.gave_up,
             "minimized": self.minimized,
         })
@@ -438,6 +511,8 @@ impl Done {
 mod tests {
     use super::*;
     use crate::cli::args::{Color, Form, Parsed, parse_recorded};
+    use crate::flake::scramble;
+    use std::cell::Cell;
 
     fn parsed(words: &str, env: &[&str]) -> Args {
         let words: Vec<String> = words.split(' ').map(String::from).collect();
@@ -445,6 +520,62 @@ mod tests {
         match parse_recorded(&words, &env) {
             Ok(Parsed::Args(args)) => *args,
             _ => panic!("{words:?} is no command line"),
+        }
+    }
+
+    /// What the search finds among 40 prior cases, where the last case fails at
+    /// `own` by itself and at `after` when case 7 came before it.
+    fn found(own: f64, after: f64, seed: u64) -> Done {
+        let step = |n: usize| Step {
+            case: Arc::new(Case { id: format!("Prior.{n}"), ..Case::default() }),
+            seed: 0,
+            repeat: 0,
+            attempt: 0,
+        };
+        let past = Past {
+            origin: String::new(),
+            steps: (0..41).map(step).collect(),
+            outcome: String::new(),
+            notes: Vec::new(),
+        };
+        let state = Cell::new(scramble(seed + 1));
+        let run = |steps: &Arc<Vec<Step>>, count: usize| {
+            let rate = if steps.iter().any(|step| step.case.id == "Prior.7") { after } else { own };
+            let unit = || {
+                state.set(scramble(state.get()));
+                (state.get() >> 11) as f64 / (1u64 << 53) as f64
+            };
+            let draw = || match unit() < rate {
+                true => Ending::Failed("fail.assert".into()),
+                false => Ending::Passed,
+            };
+            Some((0..count).map(|_| draw()).collect())
+        };
+        let mut search = Search::new(&run, &past, 2, Instant::now() + std::time::Duration::from_secs(60));
+        search.go(true, None);
+        search.into_done()
+    }
+
+    /// How many of 100 searches blame prior cases, and how many of them case 7 alone.
+    fn blamed(own: f64, after: f64) -> (usize, usize) {
+        let sets: Vec<_> = (0..100).filter_map(|seed| found(own, after, seed).found).collect();
+        let of = |wanted: &dyn Fn(&Vec<usize>) -> bool| sets.iter().filter(|set| wanted(set)).count();
+        (of(&|set| !set.is_empty()), of(&|set| *set == [7]))
+    }
+
+    #[test]
+    fn innocent_cases_are_not_blamed() {
+        for rate in [0.9, 0.6, 0.4, 0.1] {
+            let (any, _) = blamed(rate, rate);
+            assert!(any <= 1, "at {rate}, {any} of 100 blame a case");
+        }
+    }
+
+    #[test]
+    fn guilty_cases_are_not_cleared() {
+        for (own, after, least) in [(0.0, 1.0, 100), (0.0, 0.5, 95), (0.0, 0.2, 95), (0.02, 1.0, 95), (0.02, 0.6, 95)] {
+            let (any, right) = blamed(own, after);
+            assert!(right >= least, "{own} -> {after}: {right} right of {any} of 100");
         }
     }
 
