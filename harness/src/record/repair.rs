@@ -220,7 +220,7 @@ fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Res
 /// Makes `latest` name the run that ended last, if it names none that ended.
 fn link(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
     let runs = layout.list()?;
-    let good = |id: &String| runs.iter().any(|run| run.id == *id && run.finished());
+    let good = |id: &String| runs.iter().any(|run| run.id == *id && run.finished() && !run.explores());
     if layout.latest().is_some_and(|id| good(&id)) {
         return Ok(());
     }
@@ -228,7 +228,9 @@ fn link(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
     let ended = |run: &&RunInfo| {
         (run.header["ended_utc"].as_str().unwrap_or_default().to_string(), run.state == State::Complete)
     };
-    let Some(newest) = runs.iter().filter(|run| run.finished()).max_by_key(ended) else { return Ok(()) };
+    let Some(newest) = runs.iter().filter(|run| run.finished() && !run.explores()).max_by_key(ended) else {
+        return Ok(());
+    };
     if !dry {
         link_latest(layout.root(), &newest.id)?;
     }
