@@ -354,7 +354,7 @@ pub(crate) mod tests {
     pub(crate) fn pair() -> (Page, CrumbWriter) {
         let page = Page::create().expect("a page");
         // A second descriptor of the same memory, as a worker inherits it.
-        let fd = page.0.fd().try_clone().expect("a descriptor");
+        let fd = page.share().expect("a descriptor");
         (page, CrumbWriter::open(fd).expect("maps"))
     }
 

@@ -73,6 +73,11 @@ impl<V> Cache<V> {
         Ok(self.insert(key, Arc::new(make()?)))
     }
 
+    /// Whether a thread is making the value under a key.
+    pub(super) fn is_pending(&self, key: Hash128) -> bool {
+        self.lock().pending.contains(&key)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.lock().values.len()
     }
@@ -120,6 +125,7 @@ mod tests {
                 scope.spawn(|| {
                     let value = cache.get_or_try(key(1), || {
                         made.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                        assert!(cache.is_pending(key(1)) && !cache.is_pending(key(2)));
                         std::thread::sleep(std::time::Duration::from_millis(20));
                         Ok::<_, ()>(5)
                     });
@@ -128,6 +134,7 @@ mod tests {
             }
         });
         assert_eq!(made.into_inner(), 1);
+        assert!(!cache.is_pending(key(1)));
     }
 
     #[test]

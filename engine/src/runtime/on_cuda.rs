@@ -48,6 +48,11 @@ impl Gpu {
         &self.nvrtc
     }
 
+    /// Whether another thread is compiling the plan's kernel.
+    pub(super) fn is_loading(&self, plan: &Plan) -> bool {
+        self.loaded.is_pending(plan.kernel_hash)
+    }
+
     /// The plan's kernel on the device, compiled and loaded if its text is new.
     pub(super) fn load(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<LoadedKernel>> {
         self.loaded.get_or_try(plan.kernel_hash, || {

@@ -175,7 +175,8 @@ impl Session {
     }
 
     /// Does ahead of a run all that needs no data: as [`Session::compile_at`], and
-    /// on a GPU also compiles and loads the kernel's code.
+    /// on a GPU also compiles and loads the kernel's code. Does not wait for
+    /// another thread that is loading the same.
     pub fn preload(
         &self,
         fusion: &Fusion,
@@ -184,7 +185,9 @@ impl Session {
         trace: &dyn Trace,
     ) -> Result<Arc<Plan>> {
         let plan = self.compile_at(fusion, args, alignments, trace)?;
-        if let Backend::Gpu(gpu) = &self.backend {
+        if let Backend::Gpu(gpu) = &self.backend
+            && !gpu.is_loading(&plan)
+        {
             gpu.load(&self.cx(trace), &plan)?;
         }
         Ok(plan)

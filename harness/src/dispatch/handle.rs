@@ -425,6 +425,7 @@ impl Worker {
         if matches!(cause, Cause::Died) {
             postmortem::fill(&mut death, status);
             postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
+            death.gpu_core = gpu_core::dump(&self.home);
             if plan.sanitizer.is_some() && death.caught.is_some() {
                 // The tool ends with a code of its own.
                 (death.signal, death.exit_code) = (death.caught.clone(), None);

@@ -132,6 +132,9 @@ pub(super) fn outcome(cause: &Cause, death: &Death) -> Outcome {
 
 fn signal_outcome(signal: &str, death: &Death) -> (&'static str, String) {
     let upper = signal.to_uppercase();
+    if let ("sigabrt", Some(file)) = (signal, &death.gpu_core) {
+        return ("gpu.exception", format!("a kernel faulted; the driver wrote {file} and ended the worker,"));
+    }
     let overflow = death.overflow || death.stderr_tail.contains("has overflowed its stack");
     let name = match signal {
         "sigabrt" | "sigsegv" | "sigbus" if overflow => "crash.stack_overflow",

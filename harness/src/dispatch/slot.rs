@@ -323,7 +323,8 @@ impl Slot<'_> {
 
     /// Has the worker prepare coming cases, if it has threads for that.
     fn look_ahead(&self, live: &mut Worker, ahead: &mut VecDeque<Job>) {
-        let wanted = 2 * self.plan.knobs.compile_threads as usize;
+        // Neighbours often share a kernel, which one thread compiles: a wide look keeps all busy.
+        let wanted = 6 * self.plan.knobs.compile_threads as usize;
         let missing = wanted.saturating_sub(ahead.len());
         if 2 * missing <= wanted {
             return;

@@ -28,27 +28,36 @@ pub(crate) enum CoreDump {
 
 impl CoreDump {
     /// The variables that arm the driver of a worker whose folder this is, and
-    /// the folder for its dumps. The driver must not end the process: the error
-    /// is to come back to the case that caused it.
+    /// the folder for its dumps. The driver ends the process after a dump. It can
+    /// be told not to (`skip_abort`), but then a call that waits for the broken
+    /// kernel reports success, as driver 580 showed: a crash would pass.
     pub(crate) fn env(self, home: &Path) -> std::io::Result<Vec<(&'static str, String)>> {
         let flags = match self {
             CoreDump::Off => return Ok(Vec::new()),
             CoreDump::Light => {
-                "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_abort"
+                Some("skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory")
             }
-            CoreDump::Full => "skip_abort",
+            CoreDump::Full => None,
         };
         let folder = std::path::absolute(home.join(FOLDER))?;
         std::fs::create_dir_all(&folder)?;
         let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
-        Ok(vec![
+        let flags = flags.map(|flags| ("CUDA_COREDUMP_GENERATION_FLAGS", flags.to_string()));
+        let variables = [
             ("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1".into()),
             ("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "1".into()),
             ("CUDA_COREDUMP_FILE", file("core.%p.%t.nvcudmp")),
             ("CUDA_COREDUMP_PIPE", file(TRIGGER)),
-            ("CUDA_COREDUMP_GENERATION_FLAGS", flags.into()),
-        ])
+        ];
+        Ok(variables.into_iter().chain(flags).collect())
     }
+}
+
+/// The name of the dump that the driver wrote when a kernel of the worker faulted.
+pub(crate) fn dump(home: &Path) -> Option<String> {
+    let written = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.len() > 0);
+    let file = collect(home).into_iter().find(written)?;
+    Some(file.file_name()?.to_string_lossy().into_owned())
 }
 
 /// The dumps of a worker.
@@ -96,16 +105,18 @@ mod tests {
         assert!(poke(&home).is_none(), "nothing is armed");
         let env = CoreDump::Light.env(&home).expect("variables");
         let get = |key: &str| env.iter().find(|(name, _)| *name == key).expect("set").1.clone();
-        assert!(get("CUDA_COREDUMP_GENERATION_FLAGS").ends_with("skip_abort"));
+        // With it a broken kernel would pass.
+        assert!(!get("CUDA_COREDUMP_GENERATION_FLAGS").contains("skip_abort"));
+        assert_eq!(dump(&home), None);
         let pipe = get("CUDA_COREDUMP_PIPE");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
         assert!(poke(&home).is_none(), "nobody listens");
         // What the driver does: reads the pipe, then writes the dump bit by bit.
-        let dump = get("CUDA_COREDUMP_FILE").replace("%p", "1").replace("%t", "2");
+        let written = get("CUDA_COREDUMP_FILE").replace("%p", "1").replace("%t", "2");
         let driver = std::thread::spawn(move || {
             let mut pipe = std::fs::File::options().read(true).write(true).open(pipe).expect("opens");
             std::io::Read::read_exact(&mut pipe, &mut [0]).expect("is asked");
-            let mut file = std::fs::File::create(dump).expect("a dump");
+            let mut file = std::fs::File::create(written).expect("a dump");
             for _ in 0..3 {
                 file.write_all(b"part").expect("writes");
                 std::thread::sleep(Duration::from_millis(100));
@@ -121,6 +132,7 @@ mod tests {
         };
         driver.join().expect("ends");
         assert_eq!(std::fs::read(&dumped).expect("reads").len(), 12);
+        assert_eq!(dump(&home).as_deref(), dumped.file_name().and_then(|name| name.to_str()));
         assert_eq!(collect(&home), [dumped]);
         std::fs::remove_dir_all(&home).expect("removes");
     }
