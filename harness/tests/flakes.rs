@@ -43,9 +43,16 @@ impl Place {
         self.run(&args)
     }
 
-    /// The records of one kind of the latest run.
+    /// The folder of the run that was written last, a hunt included.
+    fn newest(&self) -> PathBuf {
+        let runs = std::fs::read_dir(self.0.join("results/runs")).expect("a folder").flatten();
+        let written = |dir: &PathBuf| dir.join("events.jsonl").metadata().and_then(|data| data.modified()).ok();
+        runs.map(|entry| entry.path()).max_by_key(written).expect("a run")
+    }
+
+    /// Its records of one kind.
     fn records(&self, kind: &str) -> Vec<serde_json::Value> {
-        let events = harness::record::read_events(&self.0.join("results/latest/events.jsonl")).expect("reads");
+        let events = harness::record::read_events(&self.newest().join("events.jsonl")).expect("reads");
         assert_eq!(events.problems, Vec::<String>::new());
         events.records.into_iter().filter(|record| record["k"] == kind).collect()
     }
@@ -166,7 +173,9 @@ fn the_polluters_of_a_dead_worker_are_found() {
         });
         assert!(found.is_some(), "no order has {polluters:?} first");
         let exact = fault(victim);
-        let args = ["replay", "--worker", "W0@latest", "--exact", &exact, "--minimize", "--format", "plain"];
+        let hunt = place.newest();
+        let worker = format!("W0@{}", hunt.file_name().and_then(|name| name.to_str()).expect("a name"));
+        let args = ["replay", "--worker", &worker, "--exact", &exact, "--minimize", "--format", "plain"];
         let (code, text) = place.run(&args);
         assert_eq!(code, 100, "{text}");
         let record = place.records("replay").pop().expect("a record");

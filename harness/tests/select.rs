@@ -103,9 +103,28 @@ fn reruns_follow_what_is_left() {
     place.file("wrong", "tags = [\"odd\"]\n[axes]\nn = [1, 2]\n", "$n", "");
     run(&["--rerun", "latest"], 0, &["1 passed, 0 failed"]);
     run(&["--rerun", "failed"], 0, &["nothing is left: no case failed last time", "0 passed, 0 failed, 0 skipped"]);
-    run(&["--rerun", "20"], 106, &["runs begin with `20`"]);
+    run(&["--rerun", "20"], 106, &["there is no run `20`", "runs are named so"]);
     run(&["--rerun", "nosuchrun"], 106, &["there is no run `nosuchrun`"]);
     assert_eq!(place.list(&["--ref", "--rerun", "not-run"], &[]), ["PickTest.big", "PickTest.good/n=3"]);
+    // A hunt comes to no verdicts: it is not what `latest` means, and leaves nothing by itself.
+    place.file("wrong", "tags = [\"odd\"]\n[axes]\nn = [1, 2]\n", "$n", "; outputs: f32[2]\n");
+    run(&["--tag", "odd"], 100, &["1 passed, 1 failed"]);
+    let hunt = ["hunt", "--exact", "PickTest.good/n=1", "--repeat", "2", "--ref", "--format", "plain"];
+    let (code, text) = place.run(&hunt);
+    assert!([0, 6].contains(&code), "{code}: {text}");
+    run(&["--rerun", "latest"], 100, &["1 of 6 cases selected"]);
+    let header = |dir: &std::path::Path| std::fs::read_to_string(dir.join("run.json")).unwrap_or_default();
+    let runs = std::fs::read_dir(place.0.join("results/runs")).expect("a folder").flatten().map(|entry| entry.path());
+    let hunted = runs.into_iter().find(|dir| header(dir).contains(r#""mode": "hunt""#)).expect("a hunt");
+    let hunted = hunted.file_name().and_then(|name| name.to_str()).expect("a name");
+    run(&["--rerun", hunted], 106, &["E0702", "comes to no verdicts"]);
+    // What is in quarantine is not waited for.
+    place.file("wrong", "tags = [\"odd\"]\n[axes]\nn = [1, 2]\n", "$n", "; outputs: f32[3]\n");
+    run(&["--tag", "odd"], 100, &["0 passed, 2 failed"]);
+    let known = ["--owner", "me", "--issue", "#1", "--reason", "a known one", "--until", "2999-01-31"];
+    place.check(&[&["quarantine", "add", "PickTest.wrong/n=1"][..], &known].concat(), 0, &["is in quarantine"]);
+    place.file("wrong", "tags = [\"odd\"]\n[axes]\nn = [1, 2]\n", "$n", "");
+    run(&["--rerun", "failed", "--filter", "*n=2"], 0, &["1 passed, 0 failed"]);
 }
 
 #[test]

@@ -14,20 +14,26 @@ pub(super) fn resume(args: &Args) -> Result<u8, Failure> {
         None => newest_open(&runs::layout(args)?)?,
     };
     let resumed = Resumed::read(&info).map_err(|why| refused(&info.id, &why, None))?;
-    let Ok(Parsed::Args(mut again)) = parse_recorded(&resumed.argv, &resumed.from_env) else {
-        return Err(refused(&info.id, "its command line is of another version", Some(&resumed)));
-    };
+    // What was said now is meant from here, all else from where the run began.
     let results = absolute(&session::results_dir(args));
+    let junit = args.records.junit.as_deref().map(absolute);
     if let Some(cwd) = &resumed.cwd
         && std::env::set_current_dir(cwd).is_err()
     {
         return Err(refused(&info.id, &format!("it ran in {cwd}, which is not there"), Some(&resumed)));
     }
+    let Ok(Parsed::Args(mut again)) = parse_recorded(&resumed.argv, &resumed.from_env) else {
+        return Err(refused(&info.id, "its command line is of another version", Some(&resumed)));
+    };
+    if again.select.faults {
+        // Planted faults exist where they are named.
+        again.select.wanted.exact = resumed.selected.iter().cloned().collect();
+    }
     again.output.results = Some(results);
     let given = &args.records;
     again.records.form = given.form;
     again.records.color = given.color;
-    again.records.junit = given.junit.as_deref().map(absolute).or(again.records.junit.take());
+    again.records.junit = junit.or(again.records.junit.take());
     again.records.github |= given.github;
     again.records.run_id = given.run_id.clone();
     run::resume(&again, resumed)
@@ -43,8 +49,7 @@ fn newest_open(layout: &Layout) -> Result<RunInfo, Failure> {
     let all = layout.list().unwrap_or_default();
     // One that another run went on with is done; one without a header had not begun.
     let resumed = |run: &RunInfo| all.iter().any(|later| later.header["resumes"] == run.id.as_str());
-    let begun =
-        |run: &RunInfo| run.header["argv"].is_array() && matches!(run.header["mode"].as_str(), Some("run" | "bench"));
+    let begun = |run: &RunInfo| run.header["argv"].is_array() && run.judges();
     let open = all.iter().rev().find(|run| run.is_open() && begun(run) && !resumed(run));
     open.cloned().ok_or_else(|| {
         let message =

@@ -1,10 +1,10 @@
 //! What several commands share: where files are, and which cases are meant.
 
-use super::Failure;
 use super::args::{Args, Command, DeviceArg, Select};
+use super::{Failure, runs};
 use crate::case::{Case, Loaded, Target, load};
 use crate::flake::quarantine::Quarantine;
-use crate::record::History;
+use crate::record::{History, Layout};
 use crate::select::{Chosen, FromRun, Past, Rerun, Wanted};
 use crate::worker::fault;
 use crate::{escape, exit};
@@ -69,18 +69,15 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
 pub(super) fn choose(args: &Args, cases: Vec<Case>, history: &str) -> Result<Chosen, Failure> {
     let Select { wanted, shard_status, .. } = &args.select;
     let wanted = &Wanted { bench: args.command == Command::Bench, ..wanted.clone() };
-    let results = results_dir(args);
-    let mut past = match wanted.exprs.is_empty() && wanted.rerun.is_none() {
-        true => Past::default(),
-        false => past(args, history),
-    };
-    if !wanted.exprs.is_empty() {
+    let mut past = Past::default();
+    if !wanted.exprs.is_empty() || wanted.rerun.is_some() {
+        past = self::past(args, history);
         let quarantine = read_quarantine(args)?;
         let named = cases.iter().filter(|case| quarantine.entry(&case.id).is_some());
         past.quarantined = named.map(|case| case.id.clone()).collect();
     }
     let run = match wanted.rerun.as_ref().and_then(Rerun::run) {
-        Some(id) => from_run(&results, id, wanted.rerun == Some(Rerun::NotRun))?,
+        Some(id) => from_run(args, id, wanted.rerun == Some(Rerun::NotRun))?,
         None => FromRun::default(),
     };
     if let Some(path) = shard_status {
@@ -160,35 +157,16 @@ pub(super) fn past(args: &Args, history: &str) -> Past {
     Past { cases, ..Past::default() }
 }
 
-/// What the record of a run says about its cases. Without any run, nothing is
-/// left of one; a run that is named must be there.
-fn from_run(results: &Path, id: &str, may_be_missing: bool) -> Result<FromRun, Failure> {
-    let bad = |message: String, note: &str| {
-        Failure::diagnostic(exit::BAD_RUN, &Diagnostic::user(code::USAGE, message).note(note))
-    };
-    let runs = results.join("runs");
-    let dir = match id {
-        "latest" => results.join("latest"),
-        _ => {
-            let entries = std::fs::read_dir(&runs).into_iter().flatten().flatten();
-            let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-            let mut found: Vec<String> = names.filter(|name| name.starts_with(id)).collect();
-            found.sort();
-            match found.as_slice() {
-                [one] => runs.join(one),
-                [] => return Err(bad(format!("there is no run `{id}` in {}", escape::path(&runs)), "ls results/runs")),
-                many => {
-                    let message = format!("{} runs begin with `{id}`: {} ...", many.len(), many[0]);
-                    return Err(bad(message, "write more of the id"));
-                }
-            }
-        }
-    };
-    match crate::record::read_events(&dir.join("events.jsonl")) {
-        Ok(events) => Ok(FromRun::of(&events.records)),
-        Err(error) if may_be_missing && error.kind() == std::io::ErrorKind::NotFound => Ok(FromRun::default()),
-        Err(error) => {
-            Err(bad(format!("the record of run `{id}` cannot be read: {error}"), "`--rerun failed` needs no run"))
-        }
+/// What the record of a run says about its cases. Where no run is recorded,
+/// nothing is left of one if `may_be_missing`; one that is named must be there.
+fn from_run(args: &Args, id: &str, may_be_missing: bool) -> Result<FromRun, Failure> {
+    if may_be_missing && !Layout::has_verdicts(&results_dir(args)) {
+        return Ok(FromRun::default());
     }
+    let info = runs::find(args, id)?;
+    FromRun::of(&runs::load(&info)?).map_err(|why| {
+        let message = format!("run {} does not tell which cases are left: {why}", info.id);
+        let diagnostic = Diagnostic::user(code::NO_RUN, message).note("`--rerun failed` needs no run");
+        Failure::diagnostic(exit::BAD_RUN, &diagnostic)
+    })
 }

@@ -11,7 +11,7 @@
 use super::syncer::Syncer;
 use crate::crc::crc32;
 use serde::Serialize;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,8 @@ pub(crate) const SCHEMA: u32 = 1;
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often the log asks whether its file is still where it was.
 const LOOK: Duration = Duration::from_secs(1);
+/// Milliseconds that somebody else's lock on a new log is waited for.
+const LOCK_TRIES: u32 = 200;
 
 /// The log of a run that is under way. While it lives, its file is locked: tools
 /// that mend or remove runs keep off.
@@ -83,8 +85,12 @@ impl EventLog {
             return Err(io::Error::other("the write before failed"));
         }
         if now.duration_since(self.looked) >= LOOK {
+            if let Err(error) = self.look() {
+                // What is written before it is there again would be lost without being counted.
+                self.resume_at = Some(now + PAUSE);
+                return Err(error);
+            }
             self.looked = now;
-            self.look()?;
         }
         let t_ns = now.duration_since(self.start).as_nanos() as u64;
         let mut line = std::mem::take(&mut self.line);
@@ -128,9 +134,12 @@ impl EventLog {
             std::fs::create_dir_all(dir)?;
         }
         let mut fresh = open_locked(&self.path)?;
-        let mut old = self.file.try_clone()?;
-        old.seek(SeekFrom::Start(0))?;
-        io::copy(&mut old.take(self.whole), &mut fresh)?;
+        let copied = self.file.try_clone().and_then(|mut old| {
+            old.seek(SeekFrom::Start(0))?;
+            io::copy(&mut old.take(self.whole), &mut fresh)
+        });
+        // A part of the log would keep the next try from making it.
+        copied.inspect_err(|_| drop(std::fs::remove_file(&self.path)))?;
         self.syncer = Syncer::start(&fresh);
         self.file = fresh;
         Ok(())
@@ -145,9 +154,13 @@ impl EventLog {
     /// everything is on the disk.
     pub fn end(&mut self, fields: &impl Serialize) -> io::Result<()> {
         self.resume_at = None;
-        let looked = self.look();
+        if let Err(error) = self.look() {
+            // The file has no name: nothing of it is left.
+            self.seq += 1;
+            self.lost = self.seq;
+            return Err(error);
+        }
         self.append("end", fields)?;
-        looked?;
         self.file.sync_data()?;
         self.syncer.error().map_or(Ok(()), Err)
     }
@@ -170,9 +183,20 @@ impl EventLog {
 
 fn open_locked(path: &Path) -> io::Result<File> {
     let file = File::options().create_new(true).read(true).append(true).open(path)?;
-    // Where locks are not supported, tools see a run without one: only its age tells them that it lives.
-    let _ = file.try_lock();
+    lock(&file);
     Ok(file)
+}
+
+/// Locks a log. Who asks whether a run lives holds a shared lock for a moment:
+/// that is waited for. Where locks are not supported, tools see a run without
+/// one: only its age tells them that it lives.
+fn lock(file: &File) {
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            Ok(()) | Err(TryLockError::Error(_)) => break,
+        }
+    }
 }
 
 /// The bytes of one record.
@@ -238,6 +262,46 @@ mod tests {
         log.end(&json!({})).expect("ends");
         let events = read(&path).expect("reads");
         assert_eq!((events.records.len(), events.problems.len(), log.removed()), (3, 0, true));
+        remove(&path);
+    }
+
+    #[test]
+    fn records_that_would_go_nowhere_are_counted() {
+        let path = place("nowhere");
+        let dir = path.parent().expect("a folder");
+        let mut log = EventLog::create(&path).expect("creates");
+        log.append("first", &json!({})).expect("writes");
+        remove(&path);
+        std::fs::write(dir, "in the way").expect("writes");
+        log.looked -= LOOK;
+        log.append("second", &json!({})).expect_err("has no place");
+        log.append("third", &json!({})).expect_err("neither");
+        assert_eq!(log.lost(), 2);
+        std::fs::remove_file(dir).expect("removes");
+        log.resume_at = None;
+        log.append("fourth", &json!({})).expect("writes");
+        let events = read(&path).expect("reads");
+        let kinds: Vec<_> = events.records.iter().map(|r| r["k"].as_str().expect("a kind")).collect();
+        assert_eq!((kinds, log.lost()), (vec!["first", "fourth"], 2));
+        remove(&path);
+        std::fs::write(dir, "in the way").expect("writes");
+        log.end(&json!({})).expect_err("has no place");
+        assert_eq!((log.lost(), log.due()), (5, 5));
+        std::fs::remove_file(dir).expect("removes");
+    }
+
+    #[test]
+    fn a_log_is_locked_although_somebody_looks_at_it() {
+        let path = place("looked");
+        let (file, other) = (File::create(&path).expect("creates"), File::open(&path).expect("opens"));
+        other.try_lock_shared().expect("locks");
+        let held = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            drop(other);
+        });
+        super::lock(&file);
+        held.join().expect("ends");
+        assert!(File::open(&path).expect("opens").try_lock_shared().is_err());
         remove(&path);
     }
 

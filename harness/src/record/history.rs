@@ -1,7 +1,8 @@
 //! Derived tables of one kind of device, for people and spreadsheets, and for
 //! the order of the next run.
 //!
-//! * `durations.csv`: one row for each case ever run: runs, smoothed duration, last verdict.
+//! * `durations.csv`: one row for each case: runs, smoothed duration, last outcome. One that the
+//!   machine kept from running (`infra`) counts for no run.
 //! * `verdicts.csv`: a row whenever a case's outcome changes.
 //! * `determinism.csv`: see `determinism.rs`.
 //! * `perf.csv`: a row for each measurement.
@@ -37,6 +38,26 @@ struct Duration {
     outcome: String,
 }
 
+impl Row {
+    /// Runs and smoothed microseconds of a case with this row: new = 3/4 old + 1/4
+    /// measured. What the machine kept from running counts for no run.
+    pub(super) fn counted(&self, runs: u64, dur_us: u64) -> (u64, u64) {
+        let new_us = self.dur_ns / 1000;
+        match runs {
+            _ if self.verdict == "infra" => (runs, dur_us),
+            0 => (1, new_us),
+            _ => (runs + 1, (3 * dur_us + new_us) / 4),
+        }
+    }
+}
+
+impl Duration {
+    /// What is expected; nothing of a case that never ran.
+    fn known_ns(&self) -> Option<u64> {
+        (self.runs > 0).then(|| self.dur_us.saturating_mul(1000))
+    }
+}
+
 /// The tables of one device.
 pub(crate) struct History {
     dir: PathBuf,
@@ -59,7 +80,8 @@ impl History {
     pub(crate) fn known(&self) -> BTreeMap<String, Known> {
         let known = |row: Duration| {
             let failed = !(row.outcome == "pass" || row.outcome.starts_with("skip"));
-            (row.case_id, Known { dur_ns: Some(row.dur_us * 1000), failed })
+            let dur_ns = row.known_ns();
+            (row.case_id, Known { dur_ns, failed })
         };
         self.durations().into_iter().map(known).collect()
     }
@@ -76,7 +98,7 @@ impl History {
     /// The last run of each case, for selection.
     pub(crate) fn past(&self) -> HashMap<String, Last> {
         let last = |row: Duration| {
-            let dur_ns = Some(row.dur_us.saturating_mul(1000));
+            let dur_ns = row.known_ns();
             (row.case_id, Last { outcome: row.outcome, dur_ns, runs: row.runs })
         };
         self.durations().into_iter().map(last).collect()
@@ -95,15 +117,13 @@ impl History {
             self.durations().into_iter().map(|row| (row.case_id.clone(), row)).collect();
         let mut changed = Vec::new();
         for row in rows {
-            let dur_us = row.dur_ns / 1000;
             let entry = table.entry(row.case_id.clone()).or_insert_with(|| Duration {
                 case_id: row.case_id.clone(),
                 runs: 0,
-                dur_us,
+                dur_us: 0,
                 outcome: String::new(),
             });
-            entry.dur_us = Self::smoothed(entry.dur_us, dur_us);
-            entry.runs += 1;
+            (entry.runs, entry.dur_us) = row.counted(entry.runs, entry.dur_us);
             if entry.outcome != row.outcome {
                 changed
                     .push([run_id, commit, &row.case_id, row.verdict, &entry.outcome, &row.outcome].map(String::from));
@@ -116,11 +136,6 @@ impl History {
         let mut writer = csv::Writer::from_writer(Vec::new());
         table.into_values().try_for_each(|row| writer.serialize(row))?;
         replace(&self.dir.join("durations.csv"), &writer.into_inner().map_err(|error| error.into_error())?)
-    }
-
-    /// A smoothed mean: new = 3/4 old + 1/4 measured.
-    pub(super) fn smoothed(old_us: u64, new_us: u64) -> u64 {
-        (3 * old_us + new_us) / 4
     }
 
     /// Appends rows in one write, with a header if the file is new. A torn last
@@ -217,11 +232,33 @@ pub(super) fn slug(device: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::select::Verdicts;
 
     fn row(case_id: &str, outcome: &str, dur_ns: u64) -> Row {
-        let verdict = if outcome == "pass" { "pass" } else { "fail" };
+        let verdict = ["pass", "infra"].into_iter().find(|word| outcome.starts_with(word)).unwrap_or("fail");
         let (perf, phases, kernel_crc) = (None, BTreeMap::new(), None);
         Row { case_id: case_id.into(), verdict, outcome: outcome.into(), dur_ns, perf, phases, kernel_crc }
+    }
+
+    #[test]
+    fn what_the_machine_kept_from_running_is_remembered_and_counts_for_no_run() {
+        let root = std::env::temp_dir().join(format!("harness-history-infra-{}", std::process::id()));
+        std::fs::create_dir_all(&root).expect("folder");
+        let history = History::of(&root, "simulator");
+        let add = |row| history.add("r", "c", &[row]).expect("adds");
+        let last = |id: &str| {
+            let last = history.past().remove(id).expect("a row");
+            (last.verdict(), last.runs, last.dur_ns)
+        };
+        add(row("A.a", "pass", 4_000_000));
+        add(row("A.a", "infra.gpu_lost", 9_000_000));
+        assert_eq!(last("A.a"), (Verdicts::Infra, 1, Some(4_000_000)));
+        add(row("A.b", "infra.gpu_lost", 9_000_000));
+        assert_eq!(last("A.b"), (Verdicts::Infra, 0, None));
+        assert_eq!(history.known()["A.b"], Known { dur_ns: None, failed: true });
+        add(row("A.b", "pass", 8_000_000));
+        assert_eq!(last("A.b"), (Verdicts::Pass, 1, Some(8_000_000)));
+        std::fs::remove_dir_all(&root).expect("removes");
     }
 
     #[test]

@@ -10,6 +10,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+/// Begins the name of a run's folder while another takes its place.
+pub(super) const REPLACED: &str = ".replaced-";
+
 /// What became of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Merged {
@@ -54,10 +57,11 @@ pub(crate) fn take(layout: &Layout, run: &RunInfo) -> io::Result<Merged> {
     let copied = copy_dir(&run.dir, &fresh).and_then(|()| origin(&fresh, &run.dir));
     copied.inspect_err(|_| drop(std::fs::remove_dir_all(&fresh)))?;
     if grown {
-        let trash = layout.runs().join(format!(".trash-{}-{}", run.id, std::process::id()));
-        std::fs::rename(&place, &trash)?;
-        std::fs::rename(&fresh, &place)?;
-        std::fs::remove_dir_all(&trash)?;
+        // Killed in between, `repair` puts the old one back.
+        let old = layout.runs().join(format!("{REPLACED}{}-{}", run.id, std::process::id()));
+        std::fs::rename(&place, &old)?;
+        std::fs::rename(&fresh, &place).inspect_err(|_| drop(std::fs::rename(&old, &place)))?;
+        std::fs::remove_dir_all(&old)?;
         return Ok(Merged::Grown);
     }
     std::fs::rename(&fresh, &place)?;

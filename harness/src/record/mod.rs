@@ -33,7 +33,7 @@ pub(crate) use layout::{Layout, check_id};
 pub(crate) use provenance::Provenance;
 pub(crate) use reader::Health;
 pub use reader::{Events, read as read_events};
-pub(crate) use recorded::{Attempt, Recorded, RecordedCase, is_failure};
+pub(crate) use recorded::{Attempt, Recorded, RecordedCase, is_failure, is_open};
 pub(crate) use resume::{Done, Resumed};
 pub(crate) use runs::{RunInfo, State};
 pub(crate) use store::RunStore;

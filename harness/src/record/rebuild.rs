@@ -4,7 +4,7 @@
 //! What runs know and a table lacks is put in, in the order of time. A file with
 //! damaged rows is kept aside. Mending twice changes nothing more.
 
-use super::history::{DURATION_COLUMNS, History, PERF_COLUMNS, Row, VERDICT_COLUMNS, perf_row, slug};
+use super::history::{DURATION_COLUMNS, PERF_COLUMNS, Row, VERDICT_COLUMNS, perf_row, slug};
 use super::layout::{Layout, replace};
 use super::recorded::Recorded;
 use super::runs::stamp_of;
@@ -64,9 +64,7 @@ pub(crate) fn mend(layout: &Layout, stamp: &str, dry: bool) -> io::Result<Vec<Me
 
 /// Whether a run belongs to the history: hunts and the like do not, nor runs whose record has holes.
 fn counts(run: &Recorded) -> bool {
-    matches!(run.header["mode"].as_str(), Some("run" | "bench"))
-        && run.header["record_error"].is_null()
-        && run.health.is_whole()
+    run.judges() && run.header["record_error"].is_null() && run.health.is_whole()
 }
 
 /// The rows of a run, as the run itself would have added them.
@@ -76,7 +74,7 @@ pub(crate) fn rows(run: &Recorded) -> Vec<Row> {
         let (verdict, outcome, _) = case.verdict();
         let flaky = if verdict == "flaky" { "flaky." } else { "" };
         let verdict = verdict_named(verdict)?;
-        let ran = verdict != Verdict::Infra && !outcome.starts_with("not_run") && !last.worker_id.is_empty();
+        let ran = !outcome.starts_with("not_run") && !last.worker_id.is_empty();
         ran.then(|| Row {
             case_id: id.clone(),
             verdict: verdict.name(),
@@ -224,8 +222,9 @@ fn durations(table: &mut Vec<Cells>, runs: &[Added]) -> usize {
     let mut derived: BTreeMap<String, Cells> = BTreeMap::new();
     let mut seen: BTreeMap<&str, (u64, u64, &str)> = BTreeMap::new();
     for row in runs.iter().flat_map(|run| &run.rows) {
-        let entry = seen.entry(&row.case_id).or_insert((0, row.dur_ns / 1000, ""));
-        *entry = (entry.0 + 1, History::smoothed(entry.1, row.dur_ns / 1000), &row.outcome);
+        let entry = seen.entry(&row.case_id).or_insert((0, 0, ""));
+        let (runs, dur_us) = row.counted(entry.0, entry.1);
+        *entry = (runs, dur_us, &row.outcome);
     }
     for (id, (runs, dur_us, outcome)) in seen {
         derived.insert(id.into(), vec![id.into(), runs.to_string(), dur_us.to_string(), outcome.into()]);

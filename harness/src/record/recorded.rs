@@ -114,6 +114,22 @@ pub(crate) fn is_failure(verdict: &str) -> bool {
     matches!(verdict, "fail" | "crash" | "hang" | "infra")
 }
 
+/// By the name of an outcome: whether the case was not run, and is still to be.
+pub(crate) fn is_open(outcome: &str) -> bool {
+    matches!(outcome, "" | "skip.deadline" | "infra.worker_spawn") || outcome.starts_with("not_run")
+}
+
+/// By its header: whether a run comes to verdicts on cases.
+pub(super) fn judges(header: &Value) -> bool {
+    matches!(header["mode"].as_str(), Some("run" | "bench"))
+}
+
+/// By its header: whether a run tries cases out, and comes to no verdicts.
+/// `latest` never means one.
+pub(super) fn explores(header: &Value) -> bool {
+    matches!(header["mode"].as_str(), Some("hunt" | "why" | "replay"))
+}
+
 /// One worker process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Worker {
@@ -132,6 +148,8 @@ pub(crate) struct Recorded {
     pub(crate) header: Value,
     /// Ids that were selected, where the record says so.
     pub(crate) selected: Vec<String>,
+    /// How many there are, by the same records.
+    pub(crate) selected_of: u64,
     pub(crate) cases: BTreeMap<String, RecordedCase>,
     pub(crate) workers: BTreeMap<String, Worker>,
     /// The `end` record.
@@ -168,6 +186,7 @@ impl Recorded {
             Some("selected") => {
                 let ids = record["ids"].as_array().map(Vec::as_slice).unwrap_or_default();
                 self.selected.extend(ids.iter().filter_map(Value::as_str).map(String::from));
+                self.selected_of = self.selected_of.max(record["of"].as_u64().unwrap_or(0));
             }
             Some("attempt") => match Attempt::deserialize(&record) {
                 Ok(attempt) => self.cases.entry(attempt.case_id.clone()).or_default().attempts.push(attempt),
@@ -198,6 +217,21 @@ impl Recorded {
             Some("ended") => (worker.ended_ns, worker.reason) = (Some(t_ns), text("reason")),
             _ => {}
         }
+    }
+
+    /// An error if not all ids that were selected are known: records of them are
+    /// lost, or it was killed before it had written them.
+    pub(crate) fn selection(&self) -> Result<(), String> {
+        let (known, meant) = (self.selected.len(), self.header["cases_selected"].as_u64());
+        match meant.unwrap_or(0).max(self.selected_of) {
+            meant if meant <= known as u64 => Ok(()),
+            meant => Err(format!("of the {meant} cases that it selected its record names {known}")),
+        }
+    }
+
+    /// Whether it comes to verdicts on cases: hunts and the like do not.
+    pub(crate) fn judges(&self) -> bool {
+        judges(&self.header)
     }
 
     /// Several runs as one: shards of one job, or parts of one.

@@ -8,6 +8,7 @@
 use super::clock::{utc_of, utc_stamp};
 use super::events::render;
 use super::layout::{Layout, link_latest, replace};
+use super::merge::REPLACED;
 use super::prune::YOUNG;
 use super::reader::{Health, scan_lines};
 use super::rebuild::{MendedTable, mend};
@@ -73,6 +74,13 @@ fn sweep(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
         }
     }
     for path in leftovers(layout.root()).chain(leftovers(&layout.runs())) {
+        if let Some(place) = replaced(&path).filter(|place| !place.exists()) {
+            if !dry {
+                std::fs::rename(&path, &place)?;
+            }
+            report.done.push(format!("{}: back in its place, which a merge had left empty", place.display()));
+            continue;
+        }
         if !dry {
             match path.is_dir() && !path.is_symlink() {
                 true => std::fs::remove_dir_all(&path)?,
@@ -85,12 +93,18 @@ fn sweep(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
     Ok(())
 }
 
-/// `.latest-*`, `.trash-*`, `.incoming-*`, `*.tmp<pid>`, unless their process lives.
+/// The place of a run that another was to replace.
+fn replaced(path: &Path) -> Option<PathBuf> {
+    let (id, _pid) = path.file_name()?.to_str()?.strip_prefix(REPLACED)?.rsplit_once('-')?;
+    Some(path.with_file_name(id))
+}
+
+/// `.latest-*`, `.trash-*`, `.incoming-*`, `.replaced-*`, `*.tmp<pid>`, unless their process lives.
 pub(super) fn leftovers(dir: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let hidden = [".latest-", ".trash-", ".incoming-"].iter().any(|start| name.starts_with(start));
+        let hidden = [".latest-", ".trash-", ".incoming-", REPLACED].iter().any(|start| name.starts_with(start));
         let pid = match hidden {
             true => name.rsplit_once('-')?.1,
             false => name.rsplit_once(".tmp")?.1,
@@ -220,7 +234,7 @@ fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Res
 /// Makes `latest` name the run that ended last, if it names none that ended.
 fn link(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
     let runs = layout.list()?;
-    let good = |id: &String| runs.iter().any(|run| run.id == *id && run.finished());
+    let good = |id: &String| runs.iter().any(|run| run.id == *id && run.finished() && !run.explores());
     if layout.latest().is_some_and(|id| good(&id)) {
         return Ok(());
     }
@@ -228,10 +242,40 @@ fn link(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
     let ended = |run: &&RunInfo| {
         (run.header["ended_utc"].as_str().unwrap_or_default().to_string(), run.state == State::Complete)
     };
-    let Some(newest) = runs.iter().filter(|run| run.finished()).max_by_key(ended) else { return Ok(()) };
+    let Some(newest) = runs.iter().filter(|run| run.finished() && !run.explores()).max_by_key(ended) else {
+        return Ok(());
+    };
     if !dry {
         link_latest(layout.root(), &newest.id)?;
     }
     report.done.push(format!("latest: names {} now", newest.id));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_a_killed_merge_took_away_comes_back() {
+        let root = std::env::temp_dir().join(format!("harness-repair-{}", std::process::id()));
+        let layout = Layout::claim(&root).expect("a folder");
+        // No process has such a number.
+        let make = |name: &str, text: &str| {
+            let dir = layout.runs().join(name);
+            std::fs::create_dir_all(&dir).expect("a folder");
+            std::fs::write(dir.join("events.jsonl"), text).expect("writes");
+        };
+        make(".replaced-lost-x-999999999", "old");
+        make(".incoming-lost-x-999999999", "new");
+        make(".replaced-there-999999999", "old");
+        make("there", "new");
+        let mut report = Report::default();
+        sweep(&layout, false, &mut report).expect("sweeps");
+        let text = |id: &str| std::fs::read_to_string(layout.runs().join(id).join("events.jsonl")).expect("reads");
+        assert_eq!((text("lost-x"), text("there")), ("old".into(), "new".into()));
+        let hidden = std::fs::read_dir(layout.runs()).expect("reads").flatten();
+        assert_eq!(hidden.count(), 2, "{:?}", report.done);
+        std::fs::remove_dir_all(&root).expect("removes");
+    }
 }

@@ -3,7 +3,7 @@
 use super::history::Row;
 use super::layout::check_id;
 use super::rebuild::rows;
-use super::recorded::{Recorded, RecordedCase};
+use super::recorded::{Recorded, RecordedCase, is_open};
 use super::runs::{RunInfo, State};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,10 +56,13 @@ impl Resumed {
         if info.state == State::Killed {
             resumed.rows = rows(&run).into_iter().filter(|row| resumed.done.contains_key(&row.case_id)).collect();
         }
-        resumed.add_earlier(info, &run);
+        // What the run did not live to note, or lost, an earlier one may know.
+        let mut whole = run.selection();
+        resumed.add_earlier(info, &run, &mut whole);
         if resumed.selected.is_empty() && resumed.done.is_empty() {
             return Err("it ended before it had selected cases: there is nothing to take over".into());
         }
+        whole?;
         // One that was killed right before its end has all verdicts, and nobody was told.
         let all = !resumed.selected.is_empty() && resumed.selected.iter().all(|id| resumed.done.contains_key(id));
         if all && info.state == State::Complete {
@@ -70,7 +73,7 @@ impl Resumed {
 
     /// What the runs had done that this one went on with: it may have been killed
     /// before it had taken over all of that.
-    fn add_earlier(&mut self, info: &RunInfo, run: &Recorded) {
+    fn add_earlier(&mut self, info: &RunInfo, run: &Recorded, whole: &mut Result<(), String>) {
         let mut earlier = run.header["resumes"].as_str().map(String::from);
         let mut seen = BTreeSet::from([info.id.clone()]);
         while let Some(id) = earlier.take().filter(|id| check_id(id).is_ok() && seen.insert(id.clone())) {
@@ -79,8 +82,9 @@ impl Resumed {
             for (case_id, case) in run.cases.iter().filter(|(_, case)| finished(case, &run)) {
                 self.done.entry(case_id.clone()).or_insert_with(|| taken_over(case, &id));
             }
-            if self.selected.is_empty() {
+            if whole.is_err() && run.selection().is_ok() && !run.selected.is_empty() {
                 self.selected = run.selected.iter().cloned().collect();
+                *whole = Ok(());
             }
             earlier = run.header["resumes"].as_str().map(String::from);
         }
@@ -119,9 +123,8 @@ impl Resumed {
 /// no verdicts its only attempt counts. One that was not run is open.
 fn finished(case: &RecordedCase, run: &Recorded) -> bool {
     let (_, outcome, _) = case.verdict();
-    let open = ["", "skip.deadline", "infra.worker_spawn"].contains(&outcome) || outcome.starts_with("not_run");
     let verdicts = run.header["schema"]["minor"].as_u64() >= Some(1);
-    !open && (case.concluded.is_some() || !verdicts)
+    !is_open(outcome) && (case.concluded.is_some() || !verdicts)
 }
 
 fn taken_over(case: &RecordedCase, run_id: &str) -> Done {
@@ -135,5 +138,39 @@ fn taken_over(case: &RecordedCase, run_id: &str) -> Done {
         failures: case.failures(),
         dur_ns: case.dur_ns(),
         run: run.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::EventLog;
+    use super::*;
+    use serde_json::json;
+    use std::path::Path;
+
+    /// A killed run of three cases whose record names only so many; one passed.
+    fn killed(root: &Path, id: &str, named: usize, resumes: Option<&str>) -> RunInfo {
+        let dir = root.join(id);
+        std::fs::create_dir_all(&dir).expect("a folder");
+        let mut log = EventLog::create(&dir.join("events.jsonl")).expect("creates");
+        let header = json!({ "run_id": id, "mode": "run", "argv": [], "resumes": resumes, "cases_selected": 3,
+            "schema": { "major": 1, "minor": 1 } });
+        log.append("run", &header).expect("writes");
+        log.append("selected", &json!({ "of": 3, "ids": &["A.a", "A.b", "A.c"][..named] })).expect("writes");
+        let verdict = json!({ "case_id": "A.a", "verdict": "pass", "outcome": "pass", "attempts": 1 });
+        log.append("verdict", &verdict).expect("writes");
+        RunInfo { state: State::Killed, ..RunInfo::look(&dir).expect("looks") }
+    }
+
+    #[test]
+    fn a_selection_that_is_not_all_there_is_that_of_the_run_before_or_none() {
+        let root = std::env::temp_dir().join(format!("harness-resume-{}", std::process::id()));
+        let read = |run: &RunInfo| Resumed::read(run).map(|resumed| resumed.selected.len());
+        let first = killed(&root, "first", 3, None);
+        assert_eq!(read(&first), Ok(3));
+        assert_eq!(read(&killed(&root, "second", 1, Some("first"))), Ok(3));
+        let why = read(&killed(&root, "third", 1, None)).expect_err("is refused");
+        assert!(why.contains("of the 3 cases that it selected its record names 1"), "{why}");
+        std::fs::remove_dir_all(&root).expect("removes");
     }
 }

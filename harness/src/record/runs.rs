@@ -3,7 +3,7 @@
 
 use super::layout::Layout;
 use super::reader::first_record;
-use super::recorded::Recorded;
+use super::recorded::{Recorded, explores, judges};
 use serde_json::Value;
 use std::fs::{File, TryLockError};
 use std::io;
@@ -82,6 +82,16 @@ impl RunInfo {
         matches!(self.state, State::Complete | State::Aborted)
     }
 
+    /// Whether it comes to verdicts on cases: hunts and the like do not.
+    pub(crate) fn judges(&self) -> bool {
+        judges(&self.header)
+    }
+
+    /// Whether it tries cases out, as a hunt does: `latest` does not mean it.
+    pub(crate) fn explores(&self) -> bool {
+        explores(&self.header)
+    }
+
     /// Whether nobody wrote its end, or it was stopped.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Killed | State::Aborted)
@@ -124,6 +134,15 @@ pub(super) fn size(dir: &Path) -> u64 {
 }
 
 impl Layout {
+    /// Whether a results folder holds a finished run that came to verdicts. One
+    /// that cannot be read counts: who reads it hears why.
+    pub(crate) fn has_verdicts(root: &Path) -> bool {
+        match Self::open(root).and_then(|layout| layout.list()) {
+            Ok(runs) => runs.iter().any(|run| run.finished() && run.judges()),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
     /// All runs, the oldest first.
     pub(crate) fn list(&self) -> io::Result<Vec<RunInfo>> {
         let entries = match std::fs::read_dir(self.runs()) {
@@ -146,12 +165,13 @@ impl Layout {
                 runs.push(info);
             }
         }
-        runs.sort_by(|a, b| (a.started(), &a.id).cmp(&(b.started(), &b.id)));
+        // Names tell seconds: of runs that began in one, the last written is the newest.
+        runs.sort_by(|a, b| (a.started(), a.written, &a.id).cmp(&(b.started(), b.written, &b.id)));
         Ok(runs)
     }
 
-    /// The run that a word means: `latest`, `latest~2` (two before), a name, or
-    /// the only one that begins or ends so. An error says what there is.
+    /// The run that a word means: `latest` (the last that finished, but no
+    /// hunt, replay or why), `latest~2` (two before), a name, or the only one that begins or ends so. An error says what there is.
     pub(crate) fn find(&self, word: &str) -> Result<RunInfo, String> {
         let runs = self.list().map_err(|error| format!("{}: {error}", self.runs().display()))?;
         let none = || format!("{} holds no run", self.runs().display());
@@ -161,7 +181,7 @@ impl Layout {
                 _ => back.strip_prefix('~').and_then(|n| n.parse().ok()).ok_or("write latest~N for the Nth before")?,
             };
             // The link names the last that finished; without one, times decide.
-            let finished: Vec<&RunInfo> = runs.iter().filter(|run| run.finished()).collect();
+            let finished: Vec<&RunInfo> = runs.iter().filter(|run| run.finished() && !run.explores()).collect();
             let linked = self.latest().and_then(|id| finished.iter().position(|run| run.id == id));
             let at = linked.unwrap_or(finished.len().saturating_sub(1)).checked_sub(back);
             let found = at.and_then(|at| finished.get(at)).map(|run| (*run).clone());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! results/FORMAT                "harness-store 1"
-//! results/latest                link to runs/<id>
+//! results/latest                link to runs/<id>, the last that finished; never a hunt, replay or why
 //! results/runs/<id>/run.json    header; rewritten at the end
 //! results/runs/<id>/events.jsonl
 //! results/runs/<id>/cases/      failed cases as files, ready to run
@@ -14,7 +14,7 @@
 use super::clock::utc_stamp;
 use super::events::{EventLog, SCHEMA, render};
 use super::layout::{self, Layout};
-use super::recorded::Recorded;
+use super::recorded::{Recorded, explores};
 use crate::case::Case;
 use crate::verdict::Outcome;
 use serde::Serialize;
@@ -239,6 +239,7 @@ impl RunStore {
         }
         self.write_header(status, Some(summary));
         if self.log.is_some()
+            && !explores(&self.header)
             && let Err(error) = layout::link_latest(&self.root, &self.id)
         {
             self.fail("latest", &error);

@@ -28,7 +28,9 @@ const LEAST_CASES: usize = 8;
 pub(crate) struct Comparison {
     pub(crate) names: [String; 2],
     pub(crate) totals: [usize; 2],
+    /// New cases that fail are among them.
     pub(crate) failing: Vec<Change>,
+    /// Failed and passes.
     pub(crate) fixed: Vec<Change>,
     pub(crate) flaky: Vec<Change>,
     /// The outcome differs without turning good or bad.
@@ -62,7 +64,8 @@ pub(crate) fn compare(before: &Recorded, after: &Recorded) -> Comparison {
     };
     let common: Vec<_> = before.cases.iter().filter_map(|(id, old)| Some((id, old, after.cases.get(id)?))).collect();
     for (id, case) in after.cases.iter().filter(|(id, _)| !before.cases.contains_key(*id)) {
-        found.new.push(change(id, String::new(), case.verdict().1.into()));
+        let list = if case.failed() { &mut found.failing } else { &mut found.new };
+        list.push(change(id, String::new(), case.verdict().1.into()));
     }
     for (id, case) in before.cases.iter().filter(|(id, _)| !after.cases.contains_key(*id)) {
         found.gone.push(change(id, case.verdict().1.into(), String::new()));
@@ -80,17 +83,22 @@ fn change(id: &str, before: String, after: String) -> Change {
 }
 
 fn verdicts(found: &mut Comparison, id: &str, old: &RecordedCase, new: &RecordedCase) {
-    let ((_, old_outcome, _), (verdict, new_outcome, _)) = (old.verdict(), new.verdict());
-    if old_outcome == new_outcome {
+    let ((old_verdict, old_outcome, _), (verdict, new_outcome, _)) = (old.verdict(), new.verdict());
+    if (old_verdict, old_outcome) == (verdict, new_outcome) {
         return;
     }
     let list = match (old.failed(), new.failed()) {
         _ if verdict == "flaky" => &mut found.flaky,
         (false, true) => &mut found.failing,
-        (true, false) => &mut found.fixed,
+        (true, false) if verdict == "pass" => &mut found.fixed,
         _ => &mut found.other,
     };
-    list.push(change(id, old_outcome.into(), new_outcome.into()));
+    // One outcome under two verdicts: a failure that is in quarantine or flaky, for one.
+    let told = |verdict: &str, outcome: &str| match old_outcome == new_outcome {
+        true => format!("{verdict} ({outcome})"),
+        false => outcome.to_string(),
+    };
+    list.push(change(id, told(old_verdict, old_outcome), told(verdict, new_outcome)));
 }
 
 /// Generated code and exact counters.
@@ -317,6 +325,27 @@ mod tests {
         assert_eq!(ids(&found.code), ["A.c"]);
         assert!(found.is_worse() && !compare(&after, &after).is_worse());
         assert!(compare(&after, &after).plain(80).contains("no differences"));
+    }
+
+    #[test]
+    fn a_verdict_changes_where_its_outcome_stays() {
+        let told = |verdict: &str| {
+            let mut run = Recorded::default();
+            run.push(
+                json!({ "k": "verdict", "case_id": "A.a", "verdict": verdict, "outcome": "fail.numerics", "attempts": 1 }),
+            );
+            run
+        };
+        let check = |before: &Recorded, after: &Recorded, list: fn(&Comparison) -> &Vec<Change>, worse: bool| {
+            let found = compare(before, after);
+            assert_eq!((ids(list(&found)), found.is_worse()), (vec!["A.a"], worse), "{}", found.plain(80));
+        };
+        check(&told("quarantined"), &told("fail"), |found| &found.failing, true);
+        check(&told("fail"), &told("flaky"), |found| &found.flaky, false);
+        check(&told("fail"), &told("quarantined"), |found| &found.other, false);
+        check(&Recorded::default(), &told("fail"), |found| &found.failing, true);
+        let text = compare(&told("quarantined"), &told("fail")).plain(200);
+        assert!(text.contains("quarantined (fail.numerics) -> fail (fail.numerics)"), "{text}");
     }
 
     /// Everything takes 40 % longer on a busy machine; one case three times as long.

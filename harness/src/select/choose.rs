@@ -207,6 +207,8 @@ fn nearest_ids<'a>(id: &str, cases: &'a [Case]) -> Vec<&'a str> {
 mod tests {
     use super::super::{IdList, Last};
     use super::*;
+    use crate::record::Recorded;
+    use serde_json::json;
 
     fn cases() -> Vec<Case> {
         let ids = ["A.one/n=1", "A.one/n=2", "A.two", "B.one", "B.two"];
@@ -304,15 +306,44 @@ mod tests {
 
     #[test]
     fn a_record_tells_failed_from_not_run() {
-        let record = |text: &str| serde_json::from_str(text).expect("JSON");
-        let from = FromRun::of(&[
-            record(r#"{"k":"selected","ids":["A.two","B.one","B.two"]}"#),
-            record(r#"{"k":"verdict","case_id":"A.two","verdict":"pass"}"#),
-            record(r#"{"k":"verdict","case_id":"B.one","verdict":"hang"}"#),
-        ]);
+        let from = FromRun::of(&recorded("run", &["A.two", "B.one", "B.two"], 3)).expect("tells");
         let wanted = Wanted { rerun: Some(Rerun::Run("x".into())), ..Wanted::default() };
         let chosen = choose(&wanted, cases(), &Past::default(), &from).expect("chooses");
         let ids: Vec<&str> = chosen.cases.iter().map(|case| case.id.as_str()).collect();
         assert_eq!(ids, ["B.one", "B.two"]);
+    }
+
+    /// A run that selected `of` cases; the first passed, the second hung.
+    fn recorded(mode: &str, selected: &[&str], of: u64) -> Recorded {
+        let mut run = Recorded::default();
+        run.push(json!({ "k": "run", "mode": mode }));
+        run.push(json!({ "k": "selected", "of": of, "ids": selected }));
+        for (id, verdict, outcome) in [("A.two", "pass", "pass"), ("B.one", "hang", "hang.host")] {
+            run.push(json!({ "k": "verdict", "case_id": id, "verdict": verdict, "outcome": outcome }));
+        }
+        run
+    }
+
+    #[test]
+    fn a_case_that_was_cancelled_is_not_done() {
+        for (verdict, outcome) in [
+            ("skip", "not_run.cancelled"),
+            ("skip", "not_run.fail_fast"),
+            ("skip", "skip.deadline"),
+            ("infra", "infra.gpu_lost"),
+        ] {
+            let mut run = recorded("run", &["A.two", "B.one", "B.two"], 3);
+            run.push(json!({ "k": "verdict", "case_id": "B.two", "verdict": verdict, "outcome": outcome }));
+            let from = FromRun::of(&run).expect("tells");
+            assert!(from.not_run.contains("B.two") && !from.failed.contains("B.two"), "{outcome}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_cannot_tell_what_is_left_is_refused() {
+        let why = |mode, of| FromRun::of(&recorded(mode, &["A.two", "B.one"], of)).err().unwrap_or_default();
+        assert_eq!(why("run", 2), "");
+        assert!(why("run", 502).contains("of the 502 cases that it selected its record names 2"));
+        assert!(why("hunt", 2).contains("no verdicts"));
     }
 }

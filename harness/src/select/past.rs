@@ -65,7 +65,7 @@ pub struct Last {
     pub outcome: String,
     /// Expected duration in nanoseconds.
     pub dur_ns: Option<u64>,
-    /// Runs so far.
+    /// Runs so far; none if the machine kept it from running.
     pub runs: u64,
 }
 

@@ -2,8 +2,8 @@
 
 use super::past::{Last, Past, Verdicts};
 use crate::escape::short;
+use crate::record::{Recorded, is_open};
 use engine::diag::{Diagnostic, Result, code};
-use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// What to run again.
@@ -53,7 +53,7 @@ impl Rerun {
         match self {
             Self::Failed => last.is_some_and(|last| last.verdict().is_failure()),
             Self::Flaky => last.is_some_and(|last: &Last| last.is("flaky")),
-            Self::NotRun => last.is_none() || run.not_run.contains(id),
+            Self::NotRun => last.is_none_or(|last| last.runs == 0) || run.not_run.contains(id),
             Self::Run(_) => run.not_run.contains(id) || run.failed.contains(id),
         }
     }
@@ -79,29 +79,26 @@ pub struct FromRun {
 }
 
 impl FromRun {
-    /// From the records of a log: `selected` names all cases of the run, each
-    /// `verdict` one that came to its end.
-    pub(crate) fn of(records: &[Value]) -> Self {
-        let mut of = Self::default();
-        for record in records {
-            match (record["k"].as_str(), record["case_id"].as_str()) {
-                (Some("selected"), _) => {
-                    let ids = record["ids"].as_array().into_iter().flatten();
-                    of.not_run.extend(ids.filter_map(Value::as_str).map(String::from));
-                }
-                (Some("verdict"), Some(id)) => {
-                    let verdict = Verdicts::of(record["verdict"].as_str().unwrap_or_default());
-                    if verdict == Verdicts::Infra {
-                        continue;
-                    }
-                    of.not_run.remove(id);
-                    if verdict.is_failure() || verdict == Verdicts::Flaky {
-                        of.failed.insert(id.into());
-                    }
-                }
-                _ => {}
+    /// What a run came to. A case is done when it has a verdict of its own: one
+    /// that a deadline or a signal kept from running is not. An error says why
+    /// the record cannot tell.
+    pub(crate) fn of(run: &Recorded) -> std::result::Result<Self, String> {
+        if !run.judges() {
+            return Err("it is no run of `run` or `bench`: it comes to no verdicts on cases".into());
+        }
+        run.selection()?;
+        let mut of = Self { not_run: run.selected.iter().cloned().collect(), ..Self::default() };
+        for (id, case) in run.cases.iter().filter(|(_, case)| case.concluded.is_some()) {
+            let (verdict, outcome, _) = case.verdict();
+            let verdict = Verdicts::of(verdict);
+            if verdict == Verdicts::Infra || is_open(outcome) {
+                continue;
+            }
+            of.not_run.remove(id);
+            if verdict.is_failure() || verdict == Verdicts::Flaky {
+                of.failed.insert(id.clone());
             }
         }
-        of
+        Ok(of)
     }
 }

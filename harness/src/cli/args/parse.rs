@@ -24,17 +24,18 @@ pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Parses the arguments without the program's name.
 pub(crate) fn parse(argv: &[String]) -> Result<Parsed, Failure> {
-    parse_with(argv, &|name| std::env::var(name).ok())
+    parse_with(argv, &|name| std::env::var(name).ok(), true)
 }
 
-/// Parses the command line of a recorded run, with what its environment gave.
+/// Parses the command line of a recorded run, with what its environment gave. Which
+/// cases were meant its record tells: a list of them is not read again.
 pub(crate) fn parse_recorded(argv: &[String], from_env: &[String]) -> Result<Parsed, Failure> {
     let given =
         |name: &str| from_env.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(String::from);
-    parse_with(argv, &given)
+    parse_with(argv, &given, false)
 }
 
-pub(super) fn parse_with(argv: &[String], env: Env<'_>) -> Result<Parsed, Failure> {
+pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Result<Parsed, Failure> {
     if argv.first().is_some_and(|word| word == "__worker") {
         return worker(&argv[1..]);
     }
@@ -65,7 +66,7 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>) -> Result<Parsed, Failur
     let mut given: Vec<&'static Row> = Vec::new();
     for (row, value) in values {
         let row = rows().find(|other| other.name == row.name && other.commands.has(args.command)).unwrap_or(row);
-        if row.commands.has(args.command) {
+        if row.commands.has(args.command) && (read_files || row.name != select::FROM_FILE) {
             (row.set)(&mut args, &Given { name: row.name, value: value.as_deref() })?;
             keep(&mut args, row, value.as_deref());
         }

@@ -22,6 +22,9 @@ pub(crate) struct Select {
     pub(crate) shard_status: Option<PathBuf>,
 }
 
+/// The option whose value is read while words are parsed.
+pub(super) const FROM_FILE: &str = "--from-file";
+
 fn bad_filter(diagnostic: Box<Diagnostic>) -> Failure {
     Failure::diagnostic(exit::BAD_FILTER, &diagnostic)
 }
@@ -62,7 +65,7 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     }),
     value(
-        "--from-file",
+        FROM_FILE,
         "LIST",
         SELECTS,
         "select the ids in a file, one a line, # for comments; - is standard input",

@@ -14,7 +14,7 @@ use std::time::Duration;
 fn parsed(line: &str, env: &[(&str, &str)]) -> Result<Parsed, Failure> {
     let words: Vec<String> = line.split_whitespace().map(String::from).collect();
     let look = |name: &str| env.iter().find(|(other, _)| *other == name).map(|(_, value)| value.to_string());
-    parse_with(&words, &look)
+    parse_with(&words, &look, true)
 }
 
 fn with_env(line: &str, env: &[(&str, &str)]) -> Result<Args, Failure> {

@@ -31,7 +31,8 @@ pub(super) fn finish(
             store.fail("history", &error);
         }
     }
-    let device_refused = !refused.is_empty() && refused.iter().all(|code| code.starts_with("E05")) && rows.is_empty();
+    let ran = rows.iter().any(|row| row.verdict != "infra");
+    let device_refused = !refused.is_empty() && refused.iter().all(|code| code.starts_with("E05")) && !ran;
     let code = match stopped {
         0 if device_refused => exit::NO_GPU,
         0 => match summary.exit_code(args.repeat.flaky_fails) {

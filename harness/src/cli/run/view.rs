@@ -213,8 +213,7 @@ impl<'a> View<'a> {
         let help = self.keeper.conclude(&conclusion);
         self.summary.add(&conclusion, written, help);
         self.progress.concluded(&conclusion);
-        let ran = conclusion.result.slot != usize::MAX;
-        if ran && conclusion.verdict != Verdict::Infra {
+        if conclusion.result.slot != usize::MAX {
             self.rows.push(row(&conclusion));
         }
     }

@@ -47,7 +47,7 @@ fn asks(what: &What, subject: &Subject<'_>) -> bool {
         }
         What::Last(words) => words.iter().any(|word| match last {
             None => word == "never",
-            Some(last) => last.is(word),
+            Some(last) => last.is(word) || word == "never" && last.runs == 0,
         }),
         What::Mark(Mark::Quarantined) => *quarantined,
         What::Mark(Mark::Perf) => case.perf.is_some(),
