@@ -27,6 +27,9 @@ struct Failed {
     outcome: Outcome,
     /// How often it was tried, if more than once.
     attempts: String,
+    /// The worker of its failure, where it had run other cases before and a fresh
+    /// one did not fail.
+    neighbours: Option<String>,
     /// The case as a file of its own.
     written: Option<PathBuf>,
     /// The script that repeats it, and what its crash has in common with others.
@@ -47,7 +50,9 @@ impl Summary {
             let mut outcome = result.outcome.clone();
             outcome.verdict = *verdict;
             let attempts = attempts_text(conclusion);
-            self.failures.push(Failed { id, place, outcome, attempts, written, help });
+            let warm = *verdict == Verdict::Flaky && result.position > 0;
+            let neighbours = warm.then(|| result.worker.clone());
+            self.failures.push(Failed { id, place, outcome, attempts, neighbours, written, help });
         }
         if *verdict == Verdict::Skip {
             let reason = escape(result.outcome.detail.lines().next().unwrap_or_default(), "");
@@ -75,12 +80,12 @@ impl Summary {
     }
 
     /// Each failure with its reason and the command that repeats it.
-    pub(crate) fn failures_text(&self, repro: impl Fn(&str) -> String) -> String {
+    pub(crate) fn failures_text(&self, run: &str, repro: impl Fn(&str) -> String) -> String {
         let mut failures: Vec<_> = self.failures.iter().collect();
         failures.sort_by(|a, b| (b.outcome.verdict, &a.id).cmp(&(a.outcome.verdict, &b.id)));
         let mut text = String::new();
         let mut told: BTreeMap<&String, &String> = BTreeMap::new();
-        for Failed { id, place, outcome, attempts, written, help } in failures.iter().take(SHOWN) {
+        for Failed { id, place, outcome, attempts, neighbours, written, help } in failures.iter().take(SHOWN) {
             let _ = writeln!(text, "\n{} {id}  ({}, {place})", outcome.verdict.name().to_uppercase(), outcome.outcome);
             if !attempts.is_empty() {
                 let _ = writeln!(text, "  {attempts}");
@@ -98,6 +103,11 @@ impl Summary {
                 }
             }
             let _ = writeln!(text, "  again: {}", repro(id));
+            if let Some(worker) = neighbours {
+                let id = quoted(id);
+                let replay = format!("replay --worker {worker}@{run} --exact {id} --minimize");
+                let _ = writeln!(text, "  with its neighbours: cargo run -p harness -- {replay}");
+            }
             if let Some(path) = written {
                 let _ = writeln!(text, "  case:  {}", path.display());
             }

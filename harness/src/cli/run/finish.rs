@@ -56,7 +56,7 @@ pub(super) fn finish(
     if args.command == Command::Bench {
         text.push_str(&crate::cli::bench_table::table(&rows));
     }
-    text.push_str(&summary.failures_text(|id| repro(args.command.word(), id, &again(args, devices))));
+    text.push_str(&summary.failures_text(&store.id, |id| repro(args.command.word(), id, &again(args, devices))));
     text.push_str(&families);
     for line in blessings.apply() {
         text.push_str(&format!("blessed {line}\n"));
