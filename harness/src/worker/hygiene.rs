@@ -147,16 +147,19 @@ impl Status {
 }
 
 /// Open files, pipes and sockets by number. Libraries of the device open its own
-/// nodes and event objects when they first need them: those are not counted.
+/// nodes and event objects when they first need them, and the driver its cache of
+/// compiled code while a thread beside the case compiles: those are not counted.
 fn descriptors() -> std::io::Result<BTreeMap<i32, PathBuf>> {
     let mut found = BTreeMap::new();
+    let cache = std::env::var_os("CUDA_CACHE_PATH").map(PathBuf::from);
     for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
         let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         // The folder's own descriptor is closed by the time its link is read.
         let Ok(link) = std::fs::read_link(entry.path()) else { continue };
         let text = link.to_string_lossy();
         let counted = !text.starts_with("/dev/") && !text.starts_with("anon_inode:") && !text.starts_with("/proc/");
-        if counted {
+        let cached = cache.as_ref().is_some_and(|cache| link.starts_with(cache));
+        if counted && !cached {
             found.insert(fd, link);
         }
     }
