@@ -178,9 +178,13 @@ fn row(found: &Found, rule: &Rule, scene: &Scene) -> FlakeRow {
 /// Findings, what they depend on, and how to see them again.
 fn report(args: &Args, scene: &Scene, found: &[Found], rule: &Rule) -> String {
     let mut text = String::new();
-    let mut shown: Vec<&Found> =
-        found.iter().filter(|f| f.finding != Finding::Clean && f.entry.tally().failures > 0).collect();
-    let rank = |f: &Found| (f.finding != Finding::Broken, f.finding != Finding::Flaky, f.case.id.clone());
+    // Also those below the rate that is looked for: one crash is news.
+    let mut shown: Vec<&Found> = found.iter().filter(|f| f.entry.tally().failures > 0).collect();
+    let finding = |f: &Found, wanted: Finding| f.finding != wanted;
+    let rank = |f: &Found| {
+        let order = [Finding::Broken, Finding::Flaky, Finding::Undecided].map(|wanted| finding(f, wanted));
+        (order, f.case.id.clone())
+    };
     shown.sort_by_key(|found| rank(found));
     for found in &shown {
         let Found { case, entry, finding, class, tests, example } = found;
@@ -233,7 +237,10 @@ fn summary(scene: &Scene, found: &[Found], rule: &Rule) -> String {
     let worst = |finding| crate::flake::rule::percent(of(finding).map(bound).fold(0.0, f64::max));
     let (clean, undecided) = (of(Finding::Clean).count(), of(Finding::Undecided).count());
     if clean > 0 {
-        let _ = writeln!(text, "{clean} clean: rate < {} at {level:.0} %", worst(Finding::Clean));
+        let failed = of(Finding::Clean).filter(|f| f.entry.tally().failures > 0).count();
+        let rare =
+            if failed > 0 { format!("; {failed} of them failed now and then, see above") } else { String::new() };
+        let _ = writeln!(text, "{clean} clean: rate < {} at {level:.0} %{rare}", worst(Finding::Clean));
     }
     if undecided > 0 {
         let never = of(Finding::Undecided).filter(|f| f.entry.tally().runs() == 0).count();
