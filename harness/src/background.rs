@@ -2,8 +2,8 @@
 //! verdict of one case after the other while worker processes run ahead.
 
 use crate::case::Case;
-use crate::dispatch::{self, CaseResult, Event, Isolation, Policy, Queue, Retries, RunPlan, SlotSpec};
-use crate::proto::{DeviceSpec, Knobs, Mode};
+use crate::dispatch::{self, CaseResult, Event, Policy, Queue, Retries, RunPlan, SlotSpec};
+use crate::proto::DeviceSpec;
 use crate::report::repro;
 use crate::verdict::Verdict;
 use std::collections::BTreeMap;
@@ -59,24 +59,10 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         label: format!("sim{ordinal}"),
         env: Vec::new(),
     };
+    let slots = (0..workers.max(1)).map(slot).collect();
     let plan = RunPlan {
-        slots: (0..workers.max(1)).map(slot).collect(),
-        knobs: Knobs::default(),
         default_timeout: Duration::from_secs(120),
-        forced_timeout: None,
-        phase_limits: Vec::new(),
-        grace: Duration::from_secs(2),
-        mode: Mode::Check,
-        bless: false,
-        isolation: Isolation::Worker,
-        recycle: None,
-        core_dump: Default::default(),
-        sanitizer: None,
-        memory: None,
-        worker_exe: exe.to_path_buf(),
-        work_dir: work_dir.to_path_buf(),
-        stop: Arc::default(),
-        nvml: None,
+        ..RunPlan::plain(slots, exe.to_path_buf(), work_dir.to_path_buf())
     };
     let mut senders = BTreeMap::new();
     let mut pending = BTreeMap::new();

@@ -1,71 +1,31 @@
 //! What happens when a worker, or the harness itself, dies or hangs, and what a
 //! user sees after a mistake. Drives the binary as a user would.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod place;
+
+use place::{Place, check};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A private folder with one good case file and room for results.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join("cases")).expect("a folder");
-        let place = Self(dir);
-        place.case("good.fuse", "f32[?]", "add %x, %x", "");
-        place
-    }
-
-    fn case(&self, file: &str, dtype: &str, op: &str, more: &str) {
-        let name = file.trim_start_matches("../").trim_end_matches(".fuse");
-        let text = format!(
-            "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n[axes]\nm = [1, 5]\n---\nfusion @{name}(%x: {dtype}) {{\n  %0 = {op}\n  return %0\n}}\n; inputs: x = normal[$m]\n{more}"
-        );
-        std::fs::write(self.0.join("cases").join(file), text).expect("a file");
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
-        command.current_dir(&self.0).env_remove("BLESS").args(args);
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> (i32, String) {
-        let Output { status, stdout, stderr } = self.command(args).output().expect("runs");
-        let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
-        (status.code().unwrap_or(-1), text)
-    }
-
-    /// The records of the latest run.
-    fn records(&self) -> Vec<serde_json::Value> {
-        let events = harness::record::read_events(&self.0.join("results/latest/events.jsonl")).expect("reads");
-        assert_eq!(events.problems, Vec::<String>::new());
-        assert!(!events.torn);
-        events.records
-    }
+/// A place with one good case file.
+fn with_good_case(name: &str) -> Place {
+    let place = Place::empty(name);
+    case(&place, "good.fuse", "f32[?]", "add %x, %x", "");
+    place
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-#[track_caller]
-fn check(place: &Place, args: &[&str], exit: i32, parts: &[&str]) {
-    let (code, text) = place.run(args);
-    assert_eq!(code, exit, "{args:?}:\n{text}");
-    for part in parts {
-        assert!(text.contains(part), "{args:?} lacks {part:?}:\n{text}");
-    }
-    assert!(!text.contains("panicked at"), "{text}");
+fn case(place: &Place, file: &str, dtype: &str, op: &str, more: &str) {
+    let name = file.trim_start_matches("../").trim_end_matches(".fuse");
+    let text = format!(
+        "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n[axes]\nm = [1, 5]\n---\nfusion @{name}(%x: {dtype}) {{\n  %0 = {op}\n  return %0\n}}\n; inputs: x = normal[$m]\n{more}"
+    );
+    place.file(&format!("cases/{file}"), &text);
 }
 
 /// Each built-in fault gets its own outcome, nobody else does, nothing is lost.
 #[test]
 fn every_fault_is_attributed() {
-    let place = Place::new("matrix");
+    let place = with_good_case("matrix");
     let (code, text) = place.run(&["selftest", "--sim", "1"]);
     assert_eq!(code, 0, "{text}");
     for part in ["results lost or changed 0", "false alarms 0", "pass + leak.process", "pass + crash.teardown"] {
@@ -82,7 +42,7 @@ fn every_fault_is_attributed() {
 /// What a worker prints or says cannot reach the terminal as control characters.
 #[test]
 fn hostile_output_is_escaped() {
-    let place = Place::new("escaped");
+    let place = with_good_case("escaped");
     let faults = ["--with-faults", "--exact", "__fault.control", "--exact", "__fault.ansi", "--retries", "0"];
     let (code, text) = place.run(&[&["--ref", "--format", "plain"], &faults[..]].concat());
     assert_eq!(code, 103, "{text}");
@@ -94,7 +54,7 @@ fn hostile_output_is_escaped() {
 /// A leak is told and recorded, and costs no verdict; what is left is removed.
 #[test]
 fn leaks_are_told_and_cleaned() {
-    let place = Place::new("leaks");
+    let place = with_good_case("leaks");
     let faults = ["__fault.daemon", "__fault.tmp", "__fault.fd", "__fault.exit-crash", "__fault.pass"];
     let mut args = vec!["--ref", "--jobs", "1", "--with-faults", "--retries", "0", "--format", "plain"];
     faults.iter().for_each(|id| args.extend(["--exact", id]));
@@ -141,7 +101,7 @@ fn worker_pids(place: &Place) -> Vec<u64> {
 
 #[test]
 fn a_killed_harness_leaves_no_worker_and_a_readable_record() {
-    let place = Place::new("killed");
+    let place = with_good_case("killed");
     let args = [
         "--ref",
         "--jobs",
@@ -173,7 +133,7 @@ fn a_killed_harness_leaves_no_worker_and_a_readable_record() {
 
 #[test]
 fn a_killed_worker_costs_its_case_only() {
-    let place = Place::new("victim");
+    let place = with_good_case("victim");
     let args = [
         "--ref",
         "--jobs",
@@ -212,7 +172,7 @@ fn a_killed_worker_costs_its_case_only() {
 
 #[test]
 fn an_interrupt_ends_in_order() {
-    let place = Place::new("interrupt");
+    let place = with_good_case("interrupt");
     let args =
         ["--ref", "--jobs", "1", "--with-faults", "--filter", "*sleep:*spin", "--timeout", "60s", "--format", "plain"];
     let child = place.command(&args).stdout(std::process::Stdio::piped()).spawn().expect("starts");
@@ -231,7 +191,7 @@ fn an_interrupt_ends_in_order() {
 /// worker's command is handed over.
 fn place_with_tool(name: &str, script: &str) -> (Place, Vec<String>) {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new(name);
+    let place = with_good_case(name);
     std::fs::write(place.0.join("machine.toml"), "[[gpu]]\n").expect("a file");
     std::fs::create_dir(place.0.join("bin")).expect("a folder");
     let skip = "while [ $# -gt 0 ]; do case $1 in --*) shift 2;; *) break;; esac; done";
@@ -278,7 +238,7 @@ fn an_interrupt_is_heeded_while_a_worker_starts() {
 
 #[test]
 fn mistakes_have_messages_and_exit_codes() {
-    let place = Place::new("mistakes");
+    let place = with_good_case("mistakes");
     check(&place, &["--filter", "Nothing*"], 4, &["E0505", "harness list"]);
     check(&place, &["--exact", "PlaceTest.godo/m=1"], 4, &["E0505", "did you mean `PlaceTest.good/m=1`?"]);
     check(&place, &["--filter", "A B"], 94, &["E0504", "A*:B*-C*"]);
@@ -288,7 +248,7 @@ fn mistakes_have_messages_and_exit_codes() {
     check(&place, &["--cases", "nowhere"], 96, &["E0405", "nowhere"]);
     check(&place, &["show", "PlaceTest.good/m=5", "--stage", "fusion"], 0, &["fusion @good(%x: f32[?])"]);
     check(&place, &["show", "PlaceTest.good/*"], 2, &["matches 2 cases"]);
-    place.case("../alone.fuse", "f32[?]", "ad %x, %x   ; error: E0102", "");
+    case(&place, "../alone.fuse", "f32[?]", "ad %x, %x   ; error: E0102", "");
     check(&place, &["list", "--cases", "alone.fuse"], 0, &["PlaceTest."]);
     check(&place, &["bench", "--cases", "alone.fuse", "--sim", "1", "--filter", "*"], 4, &["E0505", "refusal"]);
     check(&place, &["list", "--tag", "nosuch"], 4, &["E0505", "no case has the tag `nosuch`"]);
@@ -309,11 +269,11 @@ fn mistakes_have_messages_and_exit_codes() {
 
 #[test]
 fn broken_cases_are_told_with_code_place_and_way_out() {
-    let place = Place::new("broken");
-    place.case("typo.fuse", "f32[?]", "ad %x, %x", "");
-    place.case("rank.fuse", "f32[?, ?]", "add %x, %x", "");
-    place.case("dtype.fuse", "f33[?]", "add %x, %x", "");
-    place.case("missing.fuse", "f32[?], %y: f32[?]", "add %x, %y", "");
+    let place = with_good_case("broken");
+    case(&place, "typo.fuse", "f32[?]", "ad %x, %x", "");
+    case(&place, "rank.fuse", "f32[?, ?]", "add %x, %x", "");
+    case(&place, "dtype.fuse", "f33[?]", "add %x, %x", "");
+    case(&place, "missing.fuse", "f32[?], %y: f32[?]", "add %x, %y", "");
     let parts = [
         "E0102",
         "did you mean `add`?",
@@ -327,7 +287,7 @@ fn broken_cases_are_told_with_code_place_and_way_out() {
         "2 passed, 8 failed, 0 skipped",
     ];
     check(&place, &["--ref", "--format", "plain"], 100, &parts);
-    place.case("header.fuse", "f32[?]", "neg %x", "; expct: barriers = 1\n; sim: seeds 0\n");
+    case(&place, "header.fuse", "f32[?]", "neg %x", "; expct: barriers = 1\n; sim: seeds 0\n");
     check(
         &place,
         &["--ref"],
@@ -338,8 +298,8 @@ fn broken_cases_are_told_with_code_place_and_way_out() {
 
 #[test]
 fn refusals_are_checked_and_blessed() {
-    let place = Place::new("bless");
-    place.case("refused.fuse", "f32[?]", "ad %x, %x   ; error: E0101 \"wrong\"", "");
+    let place = with_good_case("bless");
+    case(&place, "refused.fuse", "f32[?]", "ad %x, %x   ; error: E0101 \"wrong\"", "");
     check(
         &place,
         &["--ref", "--filter", "*refused*"],
@@ -354,14 +314,14 @@ fn refusals_are_checked_and_blessed() {
 
 #[test]
 fn a_record_that_cannot_be_written_does_not_change_verdicts() {
-    let place = Place::new("norecord");
+    let place = with_good_case("norecord");
     std::fs::write(place.0.join("results"), "a file where a folder should be").expect("writes");
     check(&place, &["--ref", "--format", "plain"], 110, &["is not complete", "2 passed, 0 failed, 0 skipped"]);
 }
 
 #[test]
 fn a_results_folder_of_another_format_is_left_alone() {
-    let place = Place::new("format");
+    let place = with_good_case("format");
     let results = place.0.join("results");
     std::fs::create_dir_all(&results).expect("a folder");
     std::fs::write(results.join("FORMAT"), "harness-store 9\n").expect("writes");

@@ -20,6 +20,7 @@ mod postmortem;
 mod queue;
 mod slot;
 mod source;
+mod tell;
 mod turns;
 
 pub(crate) use capture::Output;
@@ -123,6 +124,31 @@ pub(crate) struct RunPlan {
     pub(crate) stop: Arc<AtomicUsize>,
     /// Asked and listened to during the run, where GPUs are used.
     pub(crate) nvml: Option<Arc<dyn Nvml>>,
+}
+
+impl RunPlan {
+    /// Warm workers on these slots, checked runs, and nothing out of the ordinary.
+    pub(crate) fn plain(slots: Vec<SlotSpec>, worker_exe: PathBuf, work_dir: PathBuf) -> Self {
+        Self {
+            slots,
+            knobs: Knobs::default(),
+            default_timeout: Duration::from_secs(60),
+            forced_timeout: None,
+            phase_limits: Vec::new(),
+            grace: Duration::from_secs(2),
+            mode: Mode::Check,
+            bless: false,
+            isolation: Isolation::Worker,
+            recycle: None,
+            memory: None,
+            worker_exe,
+            core_dump: CoreDump::Off,
+            sanitizer: None,
+            work_dir,
+            stop: Arc::default(),
+            nvml: None,
+        }
+    }
 }
 
 /// How a worker that did not end its case ended itself.

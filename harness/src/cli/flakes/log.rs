@@ -2,7 +2,6 @@
 //! most pass: a pass is recorded with what a replay needs, and no more.
 
 use crate::dispatch::{CaseResult, Event, RunPlan};
-use crate::proto::DeviceSpec;
 use crate::record::RunStore;
 use crate::report::Progress;
 use crate::verdict::Verdict;
@@ -24,42 +23,21 @@ impl<'a> Log<'a> {
         Self { plan, store, progress, attempts: 0, refused: Vec::new() }
     }
 
-    fn label(&self, slot: usize) -> &str {
-        self.plan.slots.get(slot).map_or("", |slot| slot.label.as_str())
-    }
-
-    fn uuid(&self, slot: usize) -> Option<&str> {
-        match &self.plan.slots.get(slot)?.device {
-            DeviceSpec::Cuda { uuid, .. } => Some(uuid),
-            _ => None,
-        }
-    }
-
     pub(super) fn event(&mut self, event: &Event) {
+        if let Some((kind, fields)) = self.plan.record(event) {
+            self.store.append(kind, &fields);
+        }
         match event {
-            Event::Tick => {}
             Event::Started { slot, case } => self.progress.started(*slot, &case.id),
             Event::Finished(result) => self.attempt(result),
-            Event::Spawned { slot, worker, pid } => {
-                let fields = json!({ "event": "spawned", "worker_id": worker, "pid": pid, "slot": self.label(*slot), "gpu_uuid": self.uuid(*slot) });
-                self.store.append("worker", &fields);
-            }
-            Event::Ready { worker, device, notes, ready_ns, .. } => {
-                let fields = json!({ "event": "ready", "worker_id": worker, "device": device, "notes": notes, "ready_ns": ready_ns });
-                self.store.append("worker", &fields);
-            }
-            Event::Ended { slot, worker, reason, cases_run, farewell } => {
-                let fields = json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run });
-                self.store.append("worker", &fields);
+            Event::Ended { slot, worker, farewell, .. } => {
                 for (kind, fields) in farewell.records(worker) {
                     self.store.append(kind, &fields);
                 }
                 self.progress.idle(*slot, "");
             }
             Event::Retired { slot, code, reason } => {
-                let label = self.label(*slot).to_string();
-                self.store
-                    .append("slot", &json!({ "event": "retired", "slot": label, "code": code, "reason": reason }));
+                let label = self.plan.label(*slot);
                 self.progress.say(&format!("{label} takes no more cases: {reason}"));
                 self.refused.push((code.clone(), reason.clone()));
             }
@@ -70,19 +48,7 @@ impl<'a> Log<'a> {
     fn attempt(&mut self, result: &CaseResult) {
         self.attempts += 1;
         let outcome = &result.outcome;
-        let mut fields = json!({
-            "case_id": result.case.id,
-            "attempt": result.attempt,
-            "repeat": result.repeat,
-            "seed": result.seed,
-            "worker_id": result.worker,
-            "gpu_uuid": self.uuid(result.slot),
-            "position": result.position,
-            "start_ns": result.start_ns,
-            "dur_ns": result.dur_ns,
-            "verdict": outcome.verdict,
-            "outcome": outcome.outcome,
-        });
+        let mut fields = self.plan.attempt(result);
         if outcome.verdict != Verdict::Pass {
             fields["detail"] = json!(outcome.detail);
             fields["phases"] = json!(outcome.phases);

@@ -75,28 +75,18 @@ impl<'a> View<'a> {
         }
     }
 
-    fn label(&self, slot: usize) -> &str {
-        self.plan.slots.get(slot).map_or("", |slot| slot.label.as_str())
-    }
-
     pub(super) fn event(&mut self, event: Event) {
+        if let Some((kind, fields)) = self.plan.record(&event) {
+            self.store.append(kind, &fields);
+        }
         match event {
             Event::Tick => self.progress.tick(),
             Event::Started { slot, case } => self.progress.started(slot, &case.id),
             Event::Finished(result) => self.finished(&result),
             Event::Concluded(conclusion) => self.concluded(*conclusion),
-            Event::Spawned { slot, worker, pid } => {
-                let fields = json!({ "event": "spawned", "worker_id": worker, "pid": pid, "slot": self.label(slot), "gpu_uuid": self.uuid(slot) });
-                self.store.append("worker", &fields);
-            }
-            Event::Ready { slot, worker, device, notes, ready_ns } => {
-                let fields = json!({ "event": "ready", "worker_id": worker, "device": device, "notes": notes, "ready_ns": ready_ns });
-                self.store.append("worker", &fields);
-                self.progress.idle(slot, "ready");
-            }
-            Event::Ended { slot, worker, reason, cases_run, farewell } => {
-                let fields = json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run });
-                self.store.append("worker", &fields);
+            Event::Spawned { .. } => {}
+            Event::Ready { slot, .. } => self.progress.idle(slot, "ready"),
+            Event::Ended { slot, worker, farewell, .. } => {
                 self.farewell(&worker, &farewell);
                 self.progress.idle(slot, "");
             }
@@ -107,9 +97,7 @@ impl<'a> View<'a> {
                 }
             }
             Event::Retired { slot, code, reason } => {
-                let label = self.label(slot).to_string();
-                self.store
-                    .append("slot", &json!({ "event": "retired", "slot": label, "code": code, "reason": reason }));
+                let label = self.plan.label(slot);
                 self.progress.say(&format!("{label} takes no more cases: {reason}"));
                 self.retired.push(format!("{label}: {reason}"));
                 self.refused.push(code);
@@ -135,26 +123,12 @@ impl<'a> View<'a> {
         self.progress.say(&format!("{}: {case_id} left {}", leak.name, escape(&leak.detail, "")));
     }
 
-    fn uuid(&self, slot: usize) -> Option<&str> {
-        Some(&self.plan.slots.get(slot)?.gpu.as_ref()?.uuid)
-    }
-
     /// Records an attempt.
     fn finished(&mut self, result: &CaseResult) {
         let outcome = &result.outcome;
         let kept = self.keeper.attempt(result);
-        let fields = json!({
-            "case_id": result.case.id,
-            "attempt": result.attempt,
-            "repeat": result.repeat,
-            "seed": result.seed,
-            "worker_id": result.worker,
-            "gpu_uuid": self.uuid(result.slot),
-            "position": result.position,
-            "start_ns": result.start_ns,
-            "dur_ns": result.dur_ns,
-            "verdict": outcome.verdict,
-            "outcome": outcome.outcome,
+        let mut fields = self.plan.attempt(result);
+        let mut more = json!({
             "detail": outcome.detail,
             "phases": outcome.phases,
             "facts": outcome.facts,
@@ -172,6 +146,9 @@ impl<'a> View<'a> {
             "stderr_bytes": result.output.stderr.total,
             "output_cut": result.output.stdout.cut() + result.output.stderr.cut() > 0,
         });
+        if let (Some(all), Some(more)) = (fields.as_object_mut(), more.as_object_mut()) {
+            all.append(more);
+        }
         self.store.append("attempt", &fields);
         if let (Verdict::Pass, Some(variation)) = (outcome.verdict, &outcome.variation) {
             let (case_id, class, kernel_crc) = (result.case.id.clone(), variation.class, outcome.kernel_crc);

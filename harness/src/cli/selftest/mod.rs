@@ -13,9 +13,9 @@ mod source;
 use super::args::{Args, DeviceArg};
 use super::{Failure, devices, session};
 use crate::case::{Case, Target, read_text};
-use crate::dispatch::{self, Isolation, RunPlan, SlotSpec};
+use crate::dispatch::{self, RunPlan, SlotSpec};
 use crate::exit;
-use crate::proto::{DeviceSpec, Knobs, Mode};
+use crate::proto::{DeviceSpec, Knobs};
 use crate::record::{Provenance, RunStore};
 use crate::units::show_seconds;
 use crate::worker::fault::{self, Class, Place};
@@ -137,22 +137,9 @@ fn innocent(target: Target) -> Result<Vec<Arc<Case>>, Failure> {
 
 fn plan(args: &Args, slots: Vec<SlotSpec>, store: &RunStore) -> RunPlan {
     RunPlan {
-        slots,
         knobs: Knobs { compile_threads: args.isolation.compile_threads.unwrap_or(0), ..Knobs::default() },
-        default_timeout: Duration::from_secs(60),
-        forced_timeout: None,
-        phase_limits: Vec::new(),
         grace: args.time.grace.unwrap_or(GRACE),
-        mode: Mode::Check,
-        bless: false,
-        isolation: Isolation::Worker,
-        recycle: None,
-        core_dump: Default::default(),
-        sanitizer: None,
-        memory: None,
-        worker_exe: "/proc/self/exe".into(),
-        work_dir: store.work_dir(),
         stop: super::run::stop_flag(),
-        nvml: None,
+        ..RunPlan::plain(slots, "/proc/self/exe".into(), store.work_dir())
     }
 }
