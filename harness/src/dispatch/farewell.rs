@@ -101,7 +101,7 @@ pub(super) fn over(worker: u32) {
 /// Reaps orphans that ended by themselves, whoever left them: they have no
 /// environment any more that says so.
 fn sweep() {
-    let own = rustix::process::getpgrp().as_raw_nonzero().get();
+    let Some(own) = orphans::own_group() else { return };
     let live = live();
     orphans::reap(|child| child.zombie && child.group != own && !live.contains(&(child.group as u32)));
 }
