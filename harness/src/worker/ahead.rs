@@ -3,6 +3,7 @@
 //! wrong is forgotten, since the case will meet it again itself.
 
 use super::device::Device;
+use super::jitter::{Disturbed, Jitter};
 use super::{args, pipeline};
 use crate::case::Case;
 use crate::crumb::{CrumbWriter, Lane};
@@ -34,22 +35,25 @@ impl Ahead {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the threads. They end after [`Ahead::close`].
+    /// Starts the threads, disturbed by `jitter`. They end after [`Ahead::close`].
     pub(super) fn start<'scope, 'env>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
         device: &'env Device,
         crumbs: &'env CrumbWriter,
         threads: u32,
+        jitter: Option<u64>,
     ) {
         for thread in 0..threads {
             // Lane 0 is the case's own thread.
             let lane = crumbs.lane(thread as usize + 1);
+            let between = Jitter::between(jitter, thread);
             scope.spawn(move || {
                 while let Some(case) = self.next() {
+                    between.iter().for_each(Jitter::point);
                     // A panic is the case's own affair: it will come again in its run.
                     lane.case(&case.id);
-                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, lane)));
+                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, lane, jitter)));
                     lane.case("");
                     self.lock().running.remove(&case.id);
                     self.changed.notify_all();
@@ -103,13 +107,14 @@ impl Ahead {
 }
 
 /// Compiles and loads the kernel of a case.
-fn compile(case: &Case, device: &Device, lane: Lane<'_>) {
+fn compile(case: &Case, device: &Device, lane: Lane<'_>, jitter: Option<u64>) {
     let Device::Session { session, .. } = device else { return };
     let Ok(fusion) = pipeline::parse(case) else { return };
     let Ok((metas, alignments)) = args::metas(&fusion, case) else { return };
     #[cfg(feature = "planted")]
     let lane = super::planted::Reader::new(case, lane);
-    let _ = session.preload(&fusion, &metas, &alignments, &lane);
+    let spans = Disturbed { spans: lane, jitter: Jitter::ahead(jitter, &case.id) };
+    let _ = session.preload(&fusion, &metas, &alignments, &spans);
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
-        ahead.start(scope, &device, crumbs, knobs.compile_threads);
+        ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter);
         let past = Past { sharers, ..Past::default() };
         let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs };
         let served = server.serve(&mut receiver);
