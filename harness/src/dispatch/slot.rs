@@ -356,6 +356,7 @@ impl Slot<'_> {
         if 2 * missing <= wanted {
             return;
         }
+        self.tell_held();
         ahead.extend(self.source.ahead(self.index, missing));
         live.prepare(ahead.iter().map(|job| &*job.case));
     }
