@@ -119,7 +119,8 @@ fn variables_do_not_select_where_cases_are_named() {
     ];
     let narrowed = |line: &str| {
         let args = with_env(line, &env).expect("good");
-        assert_eq!(args.repeat.seed, 7, "{line}");
+        // Others are looked at all the same.
+        assert_eq!(args.repeat.seed, if line.starts_with("list") { 0 } else { 7 }, "{line}");
         let wanted = args.select.wanted;
         (wanted.filters.len(), wanted.exprs.len(), wanted.shard.is_some())
     };
