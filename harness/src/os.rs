@@ -209,6 +209,14 @@ pub(crate) fn hung_up(stream: &std::os::unix::net::UnixStream) -> bool {
     fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
+/// Whether a socket takes some bytes without waiting: a quarter of what it can hold
+/// is in it at most.
+pub(crate) fn has_room(stream: &std::os::unix::net::UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::OUT)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::OUT)
+}
+
 /// Ends the process without exit handlers, which may hang.
 pub(crate) fn exit_now(code: u8) -> ! {
     // SAFETY: ends the process; nothing of it runs afterwards.

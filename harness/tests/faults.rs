@@ -243,8 +243,8 @@ fn a_killed_harness_leaves_no_worker_under_a_tool() {
     let mut child = start_with_tool(&place, &args);
     let ready = |events: &harness::record::Events| events.records.iter().any(|r| r["event"] == "ready");
     wait_for("the worker", || events_so_far(&place).filter(ready));
-    let pid = std::fs::read_to_string(place.path("bin/worker")).expect("its number");
-    let pid = pid.trim().parse().expect("a number");
+    // The script may write it after its worker is ready.
+    let pid = wait_for("its number", || std::fs::read_to_string(place.path("bin/worker")).ok()?.trim().parse().ok());
     // Busy with the case by then, so that it does not listen.
     std::thread::sleep(Duration::from_millis(200));
     assert!(alive(pid));

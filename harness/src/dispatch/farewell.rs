@@ -106,10 +106,10 @@ pub(super) fn over(worker: u32) {
 
 /// Reaps orphans that ended by themselves, whoever left them: they have no
 /// environment any more that says so.
-fn sweep() {
+fn sweep(children: &[orphans::Child]) {
     let Some(own) = orphans::own_group() else { return };
     let live = live();
-    orphans::reap(|child| child.zombie && child.group != own && !live.contains(&(child.group as u32)));
+    orphans::reap(children, |child| child.zombie && child.group != own && !live.contains(&(child.group as u32)));
 }
 
 /// Kills and names the processes that a dead worker left: those of its process
@@ -121,16 +121,18 @@ pub(super) fn left_by(worker: u32, id: &str) -> Vec<Leak> {
         child.pid != pid && (child.group == pid || child.session == pid || child.has_variable("HARNESS_WORKER", id))
     };
     let mut names = Vec::new();
+    let mut children = orphans::children();
     for _ in 0..GENERATIONS {
-        let found = orphans::reap(meant);
-        if found.is_empty() && !orphans::children().iter().any(|child| child.pid != pid && child.is_unclear()) {
+        let found = orphans::reap(&children, meant);
+        if found.is_empty() && !children.iter().any(|child| child.pid != pid && child.is_unclear()) {
             break;
         }
         names.extend(found);
         // The children of what was killed come here in a moment.
         std::thread::sleep(Duration::from_millis(2));
+        children = orphans::children();
     }
-    sweep();
+    sweep(&children);
     names.sort();
     names.dedup();
     match names.is_empty() {
@@ -181,10 +183,10 @@ mod tests {
         let pid = child.id() as i32;
         let there = || orphans::children().iter().any(|left| left.pid == pid);
         wait(|| os::life(&child) == Life::Ended);
-        sweep();
+        sweep(&orphans::children());
         assert!(there());
         over(child.id());
-        sweep();
+        sweep(&orphans::children());
         assert!(!there() && child.try_wait().is_err());
     }
 

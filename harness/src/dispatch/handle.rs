@@ -14,7 +14,7 @@ use crate::evidence::area::Area;
 use crate::evidence::gpu_core;
 use crate::evidence::sanitizer::Sanitizer;
 use crate::os;
-use crate::proto::{Broken, FromWorker, Order, PROTOCOL, Receiver, ToWorker, send};
+use crate::proto::{Broken, FromWorker, Order, PROTOCOL, Receiver, ToWorker, send, send_after};
 use crate::verdict::{Outcome, clip};
 use rustix::process::Signal;
 use std::collections::VecDeque;
@@ -276,13 +276,14 @@ impl Worker {
         result
     }
 
-    /// Runs one case. `sent` is called when the worker has the case, `void` is asked
-    /// now and then whether the result could count at all.
+    /// Runs one case. `waits` is called before anything is waited for, as a rule when
+    /// the worker has the case; `void` is asked now and then whether the result could
+    /// count at all.
     pub(super) fn run(
         &mut self,
         job: &Job,
         plan: &RunPlan,
-        sent: &dyn Fn(),
+        waits: &dyn Fn(),
         void: &dyn Fn() -> Option<Outcome>,
     ) -> Attempt {
         self.stdout.mark();
@@ -302,10 +303,11 @@ impl Worker {
             mode: plan.mode,
             bless: plan.bless,
         };
-        if let Err(error) = send(self.receiver.stream(), &message) {
+        let sent = send_after(self.receiver.stream(), &message, waits);
+        waits();
+        if let Err(error) = sent {
             return self.lost_before(format!("the worker was gone: {error}"), plan);
         }
-        sent();
         let deadline = Instant::now() + limit;
         let mut watch = Watch::new(&plan.phase_limits, Instant::now());
         let mut begun = false;

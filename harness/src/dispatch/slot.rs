@@ -357,6 +357,7 @@ impl Slot<'_> {
         if 2 * missing <= wanted && live.cases_run > 0 {
             return;
         }
+        self.tell_held();
         ahead.extend(self.source.ahead(self.index, missing));
         live.prepare(ahead.iter().map(|job| &*job.case));
     }
