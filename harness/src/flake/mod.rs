@@ -25,4 +25,4 @@ pub(crate) mod search;
 pub(crate) mod standards;
 pub(crate) mod trials;
 
-pub(crate) use rng::scramble;
+pub(crate) use rng::{scramble, shuffle};

@@ -10,6 +10,7 @@ use crate::exit;
 use crate::flake::quarantine::Quarantine;
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use crate::record::{History, Provenance, RunStore, today, utc_stamp};
+use crate::select::Chosen;
 use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -50,14 +51,20 @@ pub(in crate::cli) fn knobs(args: &Args, devices: &Devices) -> Knobs {
         true => (devices::cores() / (2 * devices.slots.len())).min(MAX_COMPILE_THREADS) as u32,
         false => 0,
     };
-    // Under a tool each case has a worker of its own: nothing is ahead of it.
-    let usual = if devices.sanitizer.is_some() { 0 } else { usual };
+    // Where each case has a worker of its own, as under a tool, nothing is ahead of it.
+    let single = devices.sanitizer.is_some() || cases_a_worker(args) == 1;
+    let usual = if single { 0 } else { usual };
     Knobs {
         compile_threads: args.isolation.compile_threads.unwrap_or(usual),
         twice: args.repeat.twice,
         jitter: args.repeat.jitter,
         line_info: devices.sanitizer.is_some(),
     }
+}
+
+/// Cases after which a worker is replaced although it is well.
+fn cases_a_worker(args: &Args) -> u64 {
+    args.isolation.isolation.limit().min(args.isolation.recycle.unwrap_or(u64::MAX))
 }
 
 pub(in crate::cli) fn plan(args: &Args, devices: &Devices, store: &RunStore) -> RunPlan {
@@ -91,16 +98,20 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, store: &RunStore) -> 
 
 /// The cases that are checked by a tool, where only a share of them is. At
 /// least one, so that a low rate on few cases is still a check.
-pub(super) fn sample(args: &Args, cases: Vec<Case>) -> (Vec<Case>, Option<String>) {
-    let Some(sample) = &args.evidence.sanitize else { return (cases, None) };
-    let all = cases.len();
+pub(super) fn sample(args: &Args, mut chosen: Chosen) -> Chosen {
+    let Some(sample) = &args.evidence.sanitize else { return chosen };
+    let all = chosen.cases.len();
     let (mut taken, left): (Vec<Case>, Vec<Case>) =
-        cases.into_iter().partition(|case| sample.takes(args.repeat.seed, &case.id));
+        chosen.cases.into_iter().partition(|case| sample.takes(args.repeat.seed, &case.id));
     if taken.is_empty() {
         taken.extend(left.into_iter().next());
     }
-    let note = format!("{}: {} of {all} selected cases, by seed {}", sample.tool.name(), taken.len(), args.repeat.seed);
-    (taken, (sample.rate < 1.0).then_some(note))
+    if sample.rate < 1.0 {
+        let (tool, count, seed) = (sample.tool.name(), taken.len(), args.repeat.seed);
+        chosen.notes.push(format!("{tool}: {count} of {all} selected cases, by seed {seed}"));
+    }
+    chosen.cases = taken;
+    chosen
 }
 
 /// The limit of each worker. Without a request it is what the machine has, which
@@ -142,7 +153,8 @@ pub(super) fn keeper(args: &Args, devices: &Devices, plan: &RunPlan, store: &Run
     };
     let run_dir = store.error().is_none().then(|| absolute(store.dir()));
     let sight = Sight { run: store.id.clone(), utc: utc_stamp(false), commit: store.commit().into() };
-    Keeper::new(context, run_dir, sight, plan.slots.iter().map(|slot| slot.label.clone()).collect())
+    let labels = plan.slots.iter().map(|slot| slot.label.clone()).collect();
+    Keeper::new(context, run_dir, sight, labels).across(args.devices.cross)
 }
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is
@@ -162,6 +174,7 @@ pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History, quarantine:
         learnt: if args.output.bless { BTreeMap::new() } else { history.determinism() },
         devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
         slots: plan.slots.clone(),
+        tried: BTreeMap::new(),
     }
 }
 
