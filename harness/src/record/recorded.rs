@@ -27,6 +27,7 @@ pub(crate) struct Attempt {
     pub(crate) detail: String,
     pub(crate) phases: BTreeMap<String, u64>,
     pub(crate) kernel_crc: Option<String>,
+    pub(crate) variation: Option<Value>,
     pub(crate) perf: Option<Value>,
     pub(crate) death: Option<Value>,
     pub(crate) case_file: Option<String>,
