@@ -77,7 +77,7 @@ impl Ahead {
     }
 
     /// Adds cases that will come.
-    pub(super) fn offer(&self, cases: Vec<Case>) {
+    pub(super) fn offer(&self, cases: impl IntoIterator<Item = Case>) {
         let mut state = self.lock();
         for case in cases {
             let known = state.running.contains(&case.id) || state.waiting.iter().any(|other| other.id == case.id);

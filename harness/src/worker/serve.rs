@@ -102,7 +102,7 @@ impl Server<'_> {
                     let end = FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted };
                     say(receiver, &end)?;
                 }
-                Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases),
+                Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases.into_iter().map(|case| *case)),
                 Ok(ToWorker::Canary { spoil }) => {
                     let (ok, detail) = canary::sing(self.device, spoil);
                     say(receiver, &FromWorker::Canary { ok, detail })?;

@@ -29,6 +29,11 @@ const INSTALL_FOLDERS: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu",
 ];
 
+/// The version from which `--minimal` is asked for: it leaves out declarations of
+/// textures and of the device runtime, which no kernel uses and which take a tenth
+/// of the time of a small one. The machine code is the same.
+const MINIMAL_SINCE: (u32, u32) = (13, 0);
+
 /// Where to look for the library, in this order: `path`, the loader's own path,
 /// the folders where installers put it, `folders`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -233,6 +238,9 @@ impl Nvrtc {
             // unsigned numbers with zero.
             "--diag-suppress=177,186,550".into(),
         ];
+        if self.version >= MINIMAL_SINCE {
+            flags.push("--minimal".into());
+        }
         if options.line_info {
             flags.push("-lineinfo".into());
         }
