@@ -155,7 +155,8 @@ impl Tree {
 
 /// A case without what may change and leave it the same.
 fn essence(case: &Case) -> Case {
-    Case { line: 0, file: String::new(), about: String::new(), ..case.clone() }
+    let text = case.text.trim_end().to_string();
+    Case { line: 0, file: String::new(), about: String::new(), text, ..case.clone() }
 }
 
 fn paths(listed: &[u8]) -> BTreeSet<PathBuf> {

@@ -218,7 +218,7 @@ fn mistakes_have_a_place_and_a_way_out() {
         error[E0504]: there is no condition `frobnicate`
           -E frobnicate
              ^^^^^^^^^^
-          note: known: name, suite, tag, file, device, quarantined, perf, refusal, unsupported, xfail, dur, timeout, arch, memory, gpus, inputs, rank, elements, runs, last, axis, all, none"#]],
+          note: known: name, suite, tag, file, device, quarantined, perf, refusal, unsupported, xfail, dur, timeout, arch, memory, gpus, inputs, rank, elements, runs, last, changed, axis, all, none"#]],
     );
     check_error(
         "all \u{1b}[31m",
