@@ -10,16 +10,16 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Events that wait for `on_event`, in lots of those of one case; beyond it slots
+/// Lots of events that wait for `on_event`, each of about one case; beyond it slots
 /// wait, so that a slow disk costs time and not memory.
-const WAITING_EVENTS: usize = 256;
+const WAITING_LOTS: usize = 96;
 
 /// Runs what `source` gives. `on_event` is called on this thread, in the order of arrival.
 pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
     super::farewell::adopt_orphans();
     super::farewell::has_workers_only();
     let started = Instant::now();
-    let (sender, events) = sync_channel(WAITING_EVENTS);
+    let (sender, events) = sync_channel(WAITING_LOTS);
     let fleet = Fleet::new(plan, started);
     let mut reasons = Vec::new();
     let mut codes = Vec::new();
