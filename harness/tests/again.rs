@@ -48,7 +48,13 @@ fn shard(command: &mut Command, index: usize) -> &mut Command {
 #[test]
 fn repetitions_name_their_whole_selection() {
     let place = with_cases("shards");
-    let text = check(&place, &["--ref", "--format", "plain", "--retries", "0"], 100, &["1 passed, 1 failed"]);
+    let run = ["--ref", "--format", "plain", "--retries", "0", "--seed", "3"];
+    let text = check(&place, &run, 100, &["1 passed, 1 failed"]);
+    // Reports of it have the same line.
+    let told = line(&text, "again:").join(" ");
+    assert!(told.ends_with("--retries 0 --seed 3"), "{told}");
+    let report = check(&place, &["report", "--format", "md"], 0, &["--retries 0 --seed 3"]);
+    assert_eq!(report.matches("--seed 3").count(), 1, "{report}");
     let scripts: Vec<PathBuf> = std::fs::read_dir(place.path("results/latest/cases"))
         .expect("evidence")
         .map(|entry| entry.expect("an entry").path().join("repro.sh"))
