@@ -10,7 +10,7 @@
 //! and never for a slot that has left.
 
 use super::job::{CaseResult, Conclusion, Job};
-use super::judge::{Step, Track};
+use super::judge::{Again, Step, Track};
 use super::queue::Policy;
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
@@ -91,6 +91,13 @@ fn weight(verdict: Verdict) -> u8 {
     }
 }
 
+/// The job once more, on that device.
+fn once_more(job: &Job, slot: usize, again: Again) -> Job {
+    let (attempt, repeat) = if again.repeat { (job.attempt, job.repeat + 1) } else { (job.attempt + 1, job.repeat) };
+    let Again { fresh, alone, .. } = again;
+    Job { attempt, repeat, fresh, alone, strikes: 0, pin: Some(slot), ..job.clone() }
+}
+
 /// The source of a run across devices.
 pub(crate) struct Cross {
     policy: Policy,
@@ -134,6 +141,27 @@ impl Open {
         Self { case, slots, tracks, ended, outcomes, failures: 0, disagreed: None, rounds: 0 }
     }
 
+    /// Enters what an earlier run had tried on a device where the case failed. Returns
+    /// the job that is left; a pass is asked for again, since it is compared.
+    fn go_on(&mut self, mut job: Job, slot: usize, tried: &[&CaseResult], policy: &Policy) -> Option<Job> {
+        if !tried.iter().any(|result| result.outcome.verdict.is_failure()) {
+            return Some(job);
+        }
+        let mut track = self.tracks.remove(&slot).unwrap_or_default();
+        for result in tried {
+            (job.attempt, job.repeat) = (result.attempt, result.repeat);
+            match track.step(result, &policy.retries, true) {
+                Step::Again(again) => job = once_more(&job, slot, again),
+                Step::Conclude(conclusion) => {
+                    self.ended.push(*conclusion);
+                    return None;
+                }
+            }
+        }
+        self.tracks.insert(slot, track);
+        Some(job)
+    }
+
     /// All devices run it again.
     fn again(&mut self) {
         for ended in std::mem::take(&mut self.ended) {
@@ -166,9 +194,14 @@ impl Cross {
             if slots.is_empty() {
                 continue;
             }
-            let job = |slot: &usize| Job { pin: Some(*slot), ..Job::new(case.clone(), policy.seed) };
-            state.waiting.extend(slots.iter().map(job));
-            state.open.insert(case.id.clone(), Open::new(case.clone(), slots));
+            let tried = policy.tried.get(&case.id).map(Vec::as_slice).unwrap_or_default();
+            let mut open = Open::new(case.clone(), slots);
+            for slot in open.slots.clone() {
+                let here: Vec<&CaseResult> = tried.iter().filter(|result| result.slot == slot).collect();
+                let job = Job { pin: Some(slot), ..Job::new(case.clone(), policy.seed) };
+                state.waiting.extend(open.go_on(job, slot, &here, &policy));
+            }
+            state.open.insert(case.id.clone(), open);
         }
         Self { policy, members, state: Mutex::new(state) }
     }
@@ -232,11 +265,6 @@ impl Cross {
         found.max(self.policy.learnt.get(&result.case.id).copied())
     }
 
-    /// The job once more, on that device.
-    fn once_more(&self, job: &Job, slot: usize, fresh: bool) -> Job {
-        Job { attempt: job.attempt + 1, fresh, alone: false, strikes: 0, pin: Some(slot), ..job.clone() }
-    }
-
     /// All devices have a verdict on the case of `job`.
     fn round(&self, state: &mut State, job: &Job) -> Settled {
         let Some(mut open) = state.open.remove(&job.case.id) else { return Settled::Noted };
@@ -247,7 +275,8 @@ impl Cross {
             state.retried += usize::from(before == 0);
             open.again();
             for slot in open.slots.iter().rev() {
-                state.waiting.push_front(self.once_more(job, *slot, true));
+                let again = Again { fresh: true, alone: false, elsewhere: false, repeat: false };
+                state.waiting.push_front(once_more(job, *slot, again));
             }
             state.open.insert(job.case.id.clone(), open);
             return Settled::Again;
@@ -292,12 +321,7 @@ impl Source for Cross {
             Step::Again(again) => {
                 open.tracks.insert(slot, track);
                 state.retried += usize::from(!before && result.outcome.verdict != Verdict::Infra);
-                let mut next = self.once_more(job, slot, again.fresh);
-                if again.repeat {
-                    (next.attempt, next.repeat) = (job.attempt, job.repeat + 1);
-                }
-                next.alone = again.alone;
-                state.waiting.push_front(next);
+                state.waiting.push_front(once_more(job, slot, again));
                 return Settled::Again;
             }
             Step::Conclude(conclusion) => open.ended.push(*conclusion),
@@ -392,6 +416,11 @@ mod tests {
     }
 
     fn cross(ids: &[&str], devices: &[&str]) -> Cross {
+        resumed(ids, devices, BTreeMap::new())
+    }
+
+    /// With what an earlier run had tried.
+    fn resumed(ids: &[&str], devices: &[&str], tried: BTreeMap<String, Vec<CaseResult>>) -> Cross {
         let cases: Vec<_> = ids.iter().map(|id| Arc::new(Case { id: (*id).into(), ..Case::default() })).collect();
         let names: Vec<String> = devices.iter().map(|name| (*name).to_string()).collect();
         let policy = Policy {
@@ -405,6 +434,7 @@ mod tests {
             quarantine: Default::default(),
             devices: names.clone(),
             learnt: BTreeMap::new(),
+            tried,
         };
         Cross::new(&cases, policy, &names)
     }
@@ -508,6 +538,24 @@ mod tests {
         let found = settle(&cross, 0, passed(1)).expect("both have run it");
         assert_eq!((found.failures, found.result.outcome.outcome.as_str()), (1, "fail.numerics"));
         assert_eq!(found.result.outcome.detail, "on g1: off");
+    }
+
+    #[test]
+    fn what_failed_on_a_device_before_a_kill_is_not_asked_again() {
+        let job = Job::new(Arc::new(Case { id: "a".into(), ..Case::default() }), 1);
+        let failed = CaseResult { slot: 1, ..job.result(Outcome::fail("fail.numerics", "off")) };
+        let passed_before = CaseResult { slot: 0, ..job.result(passed(1)) };
+        let tried = BTreeMap::from([("a".to_string(), vec![passed_before, failed])]);
+        let cross = resumed(&["a"], &["g0", "g1"], tried);
+        assert!(matches!(cross.take(1), Take::Wait));
+        let found = settle(&cross, 0, passed(1)).expect("both have run it");
+        assert_eq!((found.verdict, found.failures, found.result.slot), (Verdict::Fail, 1, 1));
+        // With nothing left to run nobody waits.
+        let failed = |slot| CaseResult { slot, ..job.result(Outcome::fail("fail.numerics", "off")) };
+        let tried = BTreeMap::from([("a".to_string(), vec![failed(0), failed(1)])]);
+        let cross = resumed(&["a"], &["g0", "g1"], tried);
+        assert!(matches!((cross.take(0), cross.take(1)), (Take::Done, Take::Done)));
+        assert_eq!(cross.rest(false, "")[0].failures, 2);
     }
 
     #[test]
