@@ -9,6 +9,7 @@
 pub mod background;
 pub mod case;
 pub mod cli;
+mod compilers;
 pub mod corpus;
 mod crc;
 mod crumb;

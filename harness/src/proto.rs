@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Changes with the messages; both ends are one binary, this guards against strays.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 /// Bytes of a frame's JSON.
 const MAX_FRAME: usize = 16 << 20;
 
@@ -67,6 +67,8 @@ pub(crate) enum ToWorker {
         sharers: u32,
         /// A tool runs the worker: the end of the dispatcher reaches only the tool.
         sanitized: bool,
+        /// Where compiler processes take connections.
+        compilers: Option<String>,
     },
     /// Cases that will most likely come soon.
     Ahead {

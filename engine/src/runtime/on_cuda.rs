@@ -4,7 +4,7 @@ use super::bench::{BenchOptions, BenchReport};
 use super::cache::Cache;
 use super::plan::Plan;
 use super::session::Ready;
-use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
+use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcOptions, NvrtcSearch};
 use crate::backend::cuda::{self, CallMemory, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ParamKind};
@@ -55,6 +55,16 @@ impl Gpu {
 
     /// The plan's kernel on the device, compiled and loaded if its text is new.
     pub(super) fn load(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<LoadedKernel>> {
+        self.load_with(cx, plan, &self.nvrtc)
+    }
+
+    /// The same, with another compiler than this process's.
+    pub(super) fn load_with(
+        &self,
+        cx: &CompileCx<'_>,
+        plan: &Plan,
+        compiler: &dyn CompileText,
+    ) -> Result<Arc<LoadedKernel>> {
         self.loaded.get_or_try(plan.kernel_hash, || {
             let id = plan.trace_id();
             let name = plan.kernel.name.as_str();
@@ -63,7 +73,8 @@ impl Gpu {
                 line_info: cx.options.line_info,
                 ..NvrtcOptions::new(self.device.desc().compute_capability, cx.options.fmad)
             };
-            let cubin = cx.span(Phase::Codegen, name, id, || self.nvrtc.compile(&source, &options))?;
+            let cubin =
+                cx.span(Phase::Codegen, name, id, || compiler.compile_text(&source.text(), &source.entry, &options))?;
             cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))
         })
     }

@@ -201,7 +201,8 @@ impl Worker {
     fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant, give_up: GiveUp) -> Result<(), NoWorker> {
         let sharers = plan.slots.iter().filter(|other| other.device == slot.device).count() as u32;
         let sanitized = plan.sanitizer.is_some();
-        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone(), sharers, sanitized };
+        let (device, knobs, compilers) = (slot.device.clone(), plan.knobs.clone(), plan.compilers.clone());
+        let init = ToWorker::Init { device, knobs, sharers, sanitized, compilers };
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
             match hear(&mut self.receiver, deadline, give_up) {
@@ -549,24 +550,31 @@ fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {
     if plan.sanitizer.is_none() {
         command.arg0("harness-worker");
     }
-    command.arg("__worker").env_clear();
-    for key in ENV_ALLOWED {
-        if let Some(value) = std::env::var_os(key) {
-            command.env(key, value);
-        }
-    }
+    command.arg("__worker");
+    inherit_env(&mut command);
     for (key, folder) in [("TMPDIR", "tmp"), ("CUDA_CACHE_PATH", "cuda-cache")] {
         let path = home.join(folder);
         std::fs::create_dir_all(&path)?;
         command.env(key, path);
     }
-    command.env("HARNESS", "1").env("HARNESS_WORKER", id).env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    command.env("HARNESS_WORKER", id).env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     if slot.gpu.is_some() {
         command.envs(plan.core_dump.env(&home)?);
     }
     command.envs(slot.env.iter().map(|(key, value)| (key, value)));
     command.current_dir(Path::new(&home));
     Ok(command)
+}
+
+/// Leaves of the environment what a process of ours may know.
+pub(super) fn inherit_env(command: &mut Command) {
+    command.env_clear();
+    for key in ENV_ALLOWED {
+        if let Some(value) = std::env::var_os(key) {
+            command.env(key, value);
+        }
+    }
+    command.env("HARNESS", "1");
 }
 
 #[cfg(test)]

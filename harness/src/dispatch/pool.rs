@@ -1,6 +1,7 @@
 //! Runs a plan: starts the slots, passes their events on, and accounts for
 //! every case: one that no slot could take is reported too.
 
+use super::compilers::Compilers;
 use super::fleet::Fleet;
 use super::slot::Slot;
 use super::source::Source;
@@ -13,11 +14,17 @@ use std::time::{Duration, Instant};
 /// Events that wait for `on_event`; beyond it slots wait, so that a slow disk
 /// costs time and not memory.
 const WAITING_EVENTS: usize = 256;
+/// How often compiler processes that died are replaced.
+const TENDING: Duration = Duration::from_millis(500);
 
 /// Runs what `source` gives. `on_event` is called on this thread, in the order of arrival.
 pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
     super::farewell::adopt_orphans();
     let started = Instant::now();
+    let mut compilers = Compilers::of(plan);
+    let address = compilers.as_ref().map(|compilers| compilers.address().to_string());
+    let plan = &RunPlan { compilers: address, ..plan.clone() };
+    let mut tended = started;
     let (sender, events) = sync_channel(WAITING_EVENTS);
     let fleet = Fleet::new(plan, started);
     let mut reasons = Vec::new();
@@ -36,6 +43,10 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
         // Goes away on a panic: nobody must wait for room then.
         let events = events;
         loop {
+            if tended.elapsed() >= TENDING {
+                compilers.iter_mut().for_each(Compilers::tend);
+                tended = Instant::now();
+            }
             match events.recv_timeout(Duration::from_millis(100)) {
                 Ok(event) => {
                     if let Event::Retired { code, reason, .. } = &event {

@@ -106,6 +106,22 @@ pub struct Cubin {
     pub resources: Option<Resources>,
 }
 
+impl Cubin {
+    /// From the machine code and the compiler's log.
+    pub fn new(bytes: Vec<u8>, log: String) -> Self {
+        let resources = parse_resources(&log);
+        Self { bytes, log, resources }
+    }
+}
+
+/// What turns the text of a kernel into machine code: the library in this
+/// process, or one in another. The library's front end compiles one text at a
+/// time in a process, whatever the number of threads.
+pub trait CompileText: Sync {
+    /// Compiles a text; `name` stands for it in messages.
+    fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin>;
+}
+
 type Program = *mut c_void;
 type Status = c_int;
 
@@ -257,8 +273,7 @@ impl Nvrtc {
             return Err(Diagnostic::bug_code(code, message).note(log));
         }
         let bytes = program.read(self.functions.cubin_size, self.functions.cubin)?;
-        let resources = parse_resources(&log);
-        Ok(Cubin { bytes, log, resources })
+        Ok(Cubin::new(bytes, log))
     }
 
     fn error(&self, status: Status) -> String {
@@ -271,6 +286,12 @@ impl Nvrtc {
             return Ok(());
         }
         Err(Diagnostic::bug_code(code::NVRTC, format!("{self} failed to {what}: {}", self.error(status))))
+    }
+}
+
+impl CompileText for Nvrtc {
+    fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin> {
+        Nvrtc::compile_text(self, text, name, options)
     }
 }
 
