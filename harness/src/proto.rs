@@ -8,9 +8,10 @@
 use crate::case::Case;
 use crate::crc::crc32;
 use crate::verdict::Outcome;
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -56,10 +57,13 @@ pub(crate) struct Knobs {
     pub(crate) twice: bool,
 }
 
-/// Messages to a worker.
+/// Messages to a worker, as it gets them.
+pub(crate) type ToWorker = Order<Box<Case>>;
+
+/// Messages to a worker. `C` is a case, which who sends it only borrows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ToWorker {
+pub(crate) enum Order<C> {
     Init {
         device: DeviceSpec,
         knobs: Knobs,
@@ -72,10 +76,10 @@ pub(crate) enum ToWorker {
     },
     /// Cases that will most likely come soon.
     Ahead {
-        cases: Vec<Case>,
+        cases: Vec<C>,
     },
     Run {
-        case: Box<Case>,
+        case: C,
         attempt: u32,
         repeat: u32,
         seed: u64,
@@ -129,16 +133,20 @@ pub(crate) enum FromWorker {
     },
 }
 
-/// Sends one message.
+/// Bytes of a frame before its JSON.
+const HEAD: usize = 8;
+
+/// Sends one message in one write.
 pub(crate) fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
-    let json = serde_json::to_vec(message)?;
+    let mut frame = Vec::with_capacity(1 << 10);
+    frame.extend([0; HEAD]);
+    serde_json::to_writer(&mut frame, message)?;
+    let (head, json) = frame.split_at_mut(HEAD);
     if json.len() > MAX_FRAME {
         return Err(io::Error::other(format!("a message of {} bytes exceeds {MAX_FRAME}", json.len())));
     }
-    let mut frame = Vec::with_capacity(json.len() + 8);
-    frame.extend((json.len() as u32).to_le_bytes());
-    frame.extend(crc32(&json).to_le_bytes());
-    frame.extend(json);
+    head[..4].copy_from_slice(&(json.len() as u32).to_le_bytes());
+    head[4..].copy_from_slice(&crc32(json).to_le_bytes());
     stream.write_all(&frame)
 }
 
@@ -153,15 +161,20 @@ pub(crate) enum Broken {
     Garbage(String),
 }
 
+/// Bytes that are read at once.
+const CHUNK: usize = 16 << 10;
+
 /// Receives messages; keeps what came of an unfinished frame.
 pub(crate) struct Receiver {
     stream: UnixStream,
     buffer: Vec<u8>,
+    /// How long a read waits, as it was last set.
+    wait: Option<Duration>,
 }
 
 impl Receiver {
     pub(crate) fn new(stream: UnixStream) -> Self {
-        Self { stream, buffer: Vec::new() }
+        Self { stream, buffer: Vec::new(), wait: None }
     }
 
     pub(crate) fn stream(&self) -> &UnixStream {
@@ -171,15 +184,18 @@ impl Receiver {
     /// The next message, waiting until `deadline` at most, or without end.
     pub(crate) fn next<T: DeserializeOwned>(&mut self, deadline: Option<Instant>) -> Result<T, Broken> {
         loop {
-            if let Some(json) = self.take_frame()? {
-                return serde_json::from_slice(&json).map_err(|error| Broken::Garbage(error.to_string()));
+            if let Some(len) = self.frame()? {
+                let message = serde_json::from_slice(&self.buffer[HEAD..HEAD + len]);
+                self.buffer.drain(..HEAD + len);
+                return message.map_err(|error| Broken::Garbage(error.to_string()));
             }
             self.fill(deadline)?;
         }
     }
 
-    fn take_frame(&mut self) -> Result<Option<Vec<u8>>, Broken> {
-        let Some((head, rest)) = self.buffer.split_first_chunk::<8>() else { return Ok(None) };
+    /// The length of the JSON of the first frame, once all of it is there.
+    fn frame(&self) -> Result<Option<usize>, Broken> {
+        let Some((head, rest)) = self.buffer.split_first_chunk::<HEAD>() else { return Ok(None) };
         let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (len, crc) = (word(0) as usize, word(4));
         if len > MAX_FRAME {
@@ -189,39 +205,40 @@ impl Receiver {
         if crc32(json) != crc {
             return Err(Broken::Garbage(format!("the checksum of a frame of {len} bytes is wrong")));
         }
-        let json = json.to_vec();
-        self.buffer.drain(..8 + len);
-        Ok(Some(json))
+        Ok(Some(len))
     }
 
     fn fill(&mut self, deadline: Option<Instant>) -> Result<(), Broken> {
-        let wait = match deadline {
-            None => None,
-            Some(at) => match at.saturating_duration_since(Instant::now()) {
-                Duration::ZERO => return Err(Broken::Timeout),
-                left => Some(left.max(Duration::from_millis(1))),
-            },
-        };
-        let mut chunk = [0u8; 16 << 10];
-        let count = self.stream.set_read_timeout(wait).and_then(|()| self.stream.read(&mut chunk));
-        match count {
+        self.set_wait(deadline)?;
+        self.buffer.reserve(CHUNK);
+        match rustix::io::read(&self.stream, rustix::buffer::spare_capacity(&mut self.buffer)) {
             Ok(0) => Err(Broken::Eof),
-            Ok(n) => {
-                self.buffer.extend(&chunk[..n]);
-                Ok(())
-            }
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Err(Broken::Timeout),
-                io::ErrorKind::Interrupted => Ok(()),
-                _ => Err(Broken::Eof),
-            },
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(Errno::AGAIN) => Err(Broken::Timeout),
+            Err(_) => Err(Broken::Eof),
         }
+    }
+
+    /// Has reads end at the deadline. In whole milliseconds, so that those who wait
+    /// for the same time again and again tell the kernel once.
+    fn set_wait(&mut self, deadline: Option<Instant>) -> Result<(), Broken> {
+        let wait = match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
+            Some(Duration::ZERO) => return Err(Broken::Timeout),
+            Some(left) => Some(Duration::from_millis(left.as_nanos().div_ceil(1_000_000) as u64)),
+            None => None,
+        };
+        if wait != self.wait {
+            self.stream.set_read_timeout(wait).map_err(|_| Broken::Eof)?;
+            self.wait = wait;
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
 
     fn soon() -> Option<Instant> {
         Some(Instant::now() + Duration::from_millis(200))

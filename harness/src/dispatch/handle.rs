@@ -12,7 +12,7 @@ use crate::evidence::area::Area;
 use crate::evidence::gpu_core;
 use crate::evidence::sanitizer::Sanitizer;
 use crate::os;
-use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
+use crate::proto::{Broken, FromWorker, Order, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::{Outcome, clip};
 use rustix::process::Signal;
 use std::io;
@@ -247,9 +247,9 @@ impl Worker {
     /// Has coming cases compiled ahead. A worker that cannot be told will be
     /// found out by the next case.
     pub(super) fn prepare<'c>(&self, cases: impl Iterator<Item = &'c Case>) {
-        let cases: Vec<Case> = cases.cloned().collect();
+        let cases: Vec<&Case> = cases.collect();
         if !cases.is_empty() {
-            let _ = send(self.receiver.stream(), &ToWorker::Ahead { cases });
+            let _ = send(self.receiver.stream(), &Order::Ahead { cases });
         }
     }
 
@@ -271,8 +271,15 @@ impl Worker {
         result
     }
 
-    /// Runs one case. `void` is asked now and then whether the result could count at all.
-    pub(super) fn run(&mut self, job: &Job, plan: &RunPlan, void: &dyn Fn() -> Option<Outcome>) -> Attempt {
+    /// Runs one case. `sent` is called when the worker has the case, `void` is asked
+    /// now and then whether the result could count at all.
+    pub(super) fn run(
+        &mut self,
+        job: &Job,
+        plan: &RunPlan,
+        sent: &dyn Fn(),
+        void: &dyn Fn() -> Option<Outcome>,
+    ) -> Attempt {
         self.stdout.mark();
         self.stderr.mark();
         let case = &job.case;
@@ -281,8 +288,8 @@ impl Worker {
         let usual = plan.sanitizer.as_ref().map_or(usual, |tool| tool.scaled(usual));
         let limit = plan.forced_timeout.unwrap_or(usual);
         let attempt = job.attempt;
-        let message = ToWorker::Run {
-            case: Box::new(Case::clone(case)),
+        let message = Order::Run {
+            case: &**case,
             attempt,
             repeat: job.repeat,
             seed: job.seed,
@@ -292,6 +299,7 @@ impl Worker {
         if let Err(error) = send(self.receiver.stream(), &message) {
             return self.lost_before(format!("the worker was gone: {error}"), plan);
         }
+        sent();
         let deadline = Instant::now() + limit;
         let mut watch = Watch::new(&plan.phase_limits, Instant::now());
         let mut begun = false;

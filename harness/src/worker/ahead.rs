@@ -5,6 +5,7 @@
 //! Where there are compiler processes, each thread leaves the texts to one of them.
 
 use super::device::Device;
+use super::jitter::{Disturbed, Jitter};
 use super::{args, pipeline};
 use crate::case::Case;
 use crate::compilers::Client;
@@ -38,13 +39,14 @@ impl Ahead {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the threads. They end after [`Ahead::close`].
+    /// Starts the threads, disturbed by `jitter`. They end after [`Ahead::close`].
     pub(super) fn start<'scope, 'env>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
         device: &'env Device,
         crumbs: &'env CrumbWriter,
         threads: u32,
+        jitter: Option<u64>,
         clients: Vec<Client>,
     ) {
         let mut clients = clients.into_iter();
@@ -52,13 +54,15 @@ impl Ahead {
             // Lane 0 is the case's own thread.
             let lane = crumbs.lane(thread as usize + 1);
             let client = clients.next();
+            let between = Jitter::between(jitter, thread);
             scope.spawn(move || {
                 let client = client.filter(|client| fits(client, device));
                 while let Some(case) = self.next() {
+                    between.iter().for_each(Jitter::point);
                     // A panic is the case's own affair: it will come again in its run.
                     lane.case(&case.id);
                     let client = client.as_ref().filter(|client| !client.is_gone());
-                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, client, lane)));
+                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, client, lane, jitter)));
                     lane.case("");
                     self.lock().running.remove(&case.id);
                     self.changed.notify_all();
@@ -82,7 +86,7 @@ impl Ahead {
     }
 
     /// Adds cases that will come.
-    pub(super) fn offer(&self, cases: Vec<Case>) {
+    pub(super) fn offer(&self, cases: impl IntoIterator<Item = Case>) {
         let mut state = self.lock();
         for case in cases {
             let known = state.running.contains(&case.id) || state.waiting.iter().any(|other| other.id == case.id);
@@ -123,14 +127,15 @@ fn fits(client: &Client, device: &Device) -> bool {
 }
 
 /// Compiles and loads the kernel of a case.
-fn compile(case: &Case, device: &Device, client: Option<&Client>, lane: Lane<'_>) {
+fn compile(case: &Case, device: &Device, client: Option<&Client>, lane: Lane<'_>, jitter: Option<u64>) {
     let Device::Session { session, .. } = device else { return };
     let Ok(fusion) = pipeline::parse(case) else { return };
     let Ok((metas, alignments)) = args::metas(&fusion, case) else { return };
     #[cfg(feature = "planted")]
     let lane = super::planted::Reader::new(case, lane);
+    let spans = Disturbed { spans: lane, jitter: Jitter::ahead(jitter, &case.id) };
     let compiler = client.map(|client| client as &dyn CompileText);
-    let _ = session.preload(&fusion, &metas, &alignments, compiler, &lane);
+    let _ = session.preload(&fusion, &metas, &alignments, compiler, &spans);
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
-        ahead.start(scope, &device, crumbs, knobs.compile_threads, clients);
+        ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter, clients);
         let past = Past { sharers, ..Past::default() };
         let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs };
         let served = server.serve(&mut receiver);
@@ -103,7 +103,7 @@ impl Server<'_> {
                     let end = FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted };
                     say(receiver, &end)?;
                 }
-                Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases),
+                Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases.into_iter().map(|case| *case)),
                 Ok(ToWorker::Canary { spoil }) => {
                     let (ok, detail) = canary::sing(self.device, spoil);
                     say(receiver, &FromWorker::Canary { ok, detail })?;
