@@ -12,6 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::time::UNIX_EPOCH;
 
 /// Times that each process may be replaced in the mean: one that ends at once,
 /// without its library say, is not started for ever.
@@ -47,8 +48,9 @@ impl Compilers {
 
     /// Starts `count` processes. The calling thread must outlive them.
     pub(crate) fn start(exe: &Path, folders: Vec<PathBuf>, count: usize) -> io::Result<Self> {
-        // Nobody else has the same at the same time, in another namespace neither.
-        let address = format!("harness-compile-{}-{}", std::process::id(), os::monotonic_ns());
+        // Nobody has the same, in another namespace of process numbers neither.
+        let now = UNIX_EPOCH.elapsed().unwrap_or_default();
+        let address = format!("harness-compile-{}-{}", std::process::id(), now.as_nanos());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&address)?)?;
         let lives = LIVES * count;
         let mut started = Self { address, listener, children: Vec::new(), lives, exe: exe.into(), folders };
