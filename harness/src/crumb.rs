@@ -166,9 +166,27 @@ impl Page {
         Some(self.lane(lane))
     }
 
-    /// The phase of lane 0, cheaply.
+    /// Where the case is that lane 0 names: there, unless it waits to begin until
+    /// a thread beside it is done with the same case. Then it is where that thread is.
+    pub(crate) fn case(&self) -> Crumb {
+        self.lane(self.case_lane())
+    }
+
+    /// The phase of that lane, cheaply.
     pub(crate) fn phase(&self) -> &'static str {
-        phase_name(lane_words(&self.0, 0)[PHASE_AT].load(Ordering::Relaxed) as u32)
+        phase_name(self.word(self.case_lane(), PHASE_AT) as u32)
+    }
+
+    fn case_lane(&self) -> usize {
+        if self.word(0, PHASE_AT) != Own::Begin as u64 {
+            return 0;
+        }
+        let case = self.word(0, CASE_CRC_AT);
+        (1..LANES).find(|lane| case != 0 && self.word(*lane, CASE_CRC_AT) == case).unwrap_or(0)
+    }
+
+    fn word(&self, lane: usize, at: usize) -> u64 {
+        lane_words(&self.0, lane)[at].load(Ordering::Relaxed)
     }
 
     fn lane(&self, lane: usize) -> Crumb {
@@ -423,6 +441,29 @@ pub(crate) mod tests {
                 }
             }
         });
+    }
+
+    #[track_caller]
+    fn check_place(page: &Page, lane: usize, phase: &str) {
+        let crumb = page.case();
+        assert_eq!((crumb.lane, crumb.phase.as_str(), page.phase()), (lane, phase, phase));
+    }
+
+    /// A case that waits to begin is where the thread is that compiles it.
+    #[test]
+    fn a_case_is_where_its_work_is_done() {
+        let (page, writer) = pair();
+        check_place(&page, 0, "idle");
+        writer.lane(1).case("A.other");
+        writer.lane(2).case("A.big");
+        writer.lane(2).enter(Phase::Schedule, "heuristic", 1);
+        writer.lane(0).case("A.big");
+        check_place(&page, 2, "schedule");
+        writer.lane(2).case("");
+        check_place(&page, 0, "begin");
+        writer.lane(3).case("A.big");
+        writer.own(Own::Inputs, "x");
+        check_place(&page, 0, "inputs");
     }
 
     #[test]

@@ -136,8 +136,16 @@ pub(crate) enum FromWorker {
 /// Bytes of a frame before its JSON.
 const HEAD: usize = 8;
 
+/// Bytes that a socket which has room at all takes without waiting for who reads.
+const AT_ONCE: usize = 32 << 10;
+
 /// Sends one message in one write.
-pub(crate) fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
+pub(crate) fn send<T: Serialize>(stream: &UnixStream, message: &T) -> io::Result<()> {
+    send_after(stream, message, &|| {})
+}
+
+/// The same; `waits` is called before, if that may have to wait for who reads.
+pub(crate) fn send_after<T: Serialize>(mut stream: &UnixStream, message: &T, waits: &dyn Fn()) -> io::Result<()> {
     let mut frame = Vec::with_capacity(1 << 10);
     frame.extend([0; HEAD]);
     serde_json::to_writer(&mut frame, message)?;
@@ -147,6 +155,9 @@ pub(crate) fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Re
     }
     head[..4].copy_from_slice(&(json.len() as u32).to_le_bytes());
     head[4..].copy_from_slice(&crc32(json).to_le_bytes());
+    if frame.len() > AT_ONCE || !crate::os::has_room(stream) {
+        waits();
+    }
     stream.write_all(&frame)
 }
 
@@ -268,6 +279,25 @@ mod tests {
         assert!(matches!(receiver.next(soon()), Ok(FromWorker::Bye { cases_run: 9 })));
         drop(theirs);
         assert!(matches!(receiver.next::<FromWorker>(soon()), Err(Broken::Eof)));
+    }
+
+    #[test]
+    fn who_sends_is_told_before_it_waits() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        theirs.set_write_timeout(Some(Duration::from_millis(20))).expect("sets");
+        let waited = std::cell::Cell::new(0);
+        let send = |len: usize| {
+            let message = FromWorker::Begin { case_id: "x".repeat(len), attempt: 0 };
+            send_after(&theirs, &message, &|| waited.set(waited.get() + 1))
+        };
+        send(10).expect("has room");
+        assert_eq!(waited.get(), 0);
+        send(AT_ONCE).expect("has room");
+        assert_eq!(waited.get(), 1);
+        // Nobody reads: sooner or later it must wait, and has said so before.
+        let stuck = (0..100_000).find(|_| send(1000).is_err());
+        assert!(stuck.is_some() && waited.get() > 1, "{}", waited.get());
+        drop(ours);
     }
 
     #[test]

@@ -186,6 +186,31 @@ fn a_full_file_system_costs_records_and_no_verdict() {
     assert!(text.contains("records, 0 problems\n"), "{text}");
 }
 
+/// A file system that takes so many files and folders: workers that come and go
+/// need no more of them than live ones, and find another place where there is none.
+#[track_caller]
+fn check_files(name: &str, files: usize, exit: i32) {
+    let place = with_cases(name, 40);
+    std::fs::create_dir_all(place.path("results")).expect("a folder");
+    let script = format!("mount -t tmpfs -o nr_inodes={files} tmpfs results || exit 77; exec \"$0\" \"$@\"");
+    let mut command = Command::new("unshare");
+    command.args(["-m", "bash", "-c", &script, env!("CARGO_BIN_EXE_harness")]).args(PLAIN);
+    command.args(["--isolation", "case"]).current_dir(&place.0);
+    let output = match command.output() {
+        Ok(output) if output.status.code() != Some(77) && !output.stdout.is_empty() => output,
+        other => return eprintln!("skipped: no file system can be mounted here: {other:?}"),
+    };
+    let (code, text) = ended(output);
+    assert!(text.ends_with("40 passed, 0 failed, 0 skipped\n"), "{text}");
+    assert_eq!(code, exit, "{text}");
+}
+
+#[test]
+fn workers_need_no_more_room_than_those_that_live() {
+    check_files("inodes", 60, 0);
+    check_files("no-inodes", 10, 110);
+}
+
 #[test]
 fn a_folder_that_cannot_be_written_costs_the_record_only() {
     let place = with_cases("readonly", 3);

@@ -56,6 +56,22 @@ fn a_container_gives_the_process_group_no_number() {
     }
 }
 
+/// A parent may ignore the ends of its children, and this is inherited.
+#[test]
+fn ends_of_workers_are_seen_whatever_the_parent_ignores() {
+    let place = with_good_case("ignored");
+    let args = "--ref --jobs 1 --with-faults --retries 0 --format plain --exact __fault.segv --exact __fault.exit7";
+    let script = format!("grep -q '^SigIgn:.*1....$' /proc/self/status || exit 77; exec \"$0\" {args}");
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=CHLD", "sh", "-c", &script, env!("CARGO_BIN_EXE_harness")]);
+    let (code, text) = place::ended(command.current_dir(&place.0).output().expect("runs"));
+    if code == 77 || code == 125 {
+        return eprintln!("SIGCHLD cannot be ignored here, so this was not played: {text}");
+    }
+    assert_eq!(code, 103, "{text}");
+    assert!(text.contains("crash.sigsegv") && text.contains("crash.exit_early") && !text.contains("infra"), "{text}");
+}
+
 /// What a worker prints or says cannot reach the terminal as control characters.
 #[test]
 fn hostile_output_is_escaped() {
@@ -227,8 +243,8 @@ fn a_killed_harness_leaves_no_worker_under_a_tool() {
     let mut child = start_with_tool(&place, &args);
     let ready = |events: &harness::record::Events| events.records.iter().any(|r| r["event"] == "ready");
     wait_for("the worker", || events_so_far(&place).filter(ready));
-    let pid = std::fs::read_to_string(place.path("bin/worker")).expect("its number");
-    let pid = pid.trim().parse().expect("a number");
+    // The script may write it after its worker is ready.
+    let pid = wait_for("its number", || std::fs::read_to_string(place.path("bin/worker")).ok()?.trim().parse().ok());
     // Busy with the case by then, so that it does not listen.
     std::thread::sleep(Duration::from_millis(200));
     assert!(alive(pid));

@@ -2,7 +2,7 @@
 //! they are is told in `compilers/`.
 
 use super::{RunPlan, farewell, handle};
-use crate::os;
+use crate::os::{self, Life};
 use crate::proto::DeviceSpec;
 use rustix::process::Signal;
 use std::io;
@@ -67,7 +67,7 @@ impl Compilers {
 
     /// Replaces those that have died.
     pub(super) fn tend(&mut self) {
-        let (ended, live) = self.children.drain(..).partition(os::has_ended);
+        let (ended, live) = self.children.drain(..).partition(|child| os::life(child) != Life::Lives);
         self.children = live;
         for child in ended {
             end(child);
@@ -98,7 +98,10 @@ impl Drop for Compilers {
 }
 
 fn end(mut child: Child) {
-    os::signal_group(&child, Signal::KILL);
-    let _ = child.wait();
+    // The number of one that was reaped elsewhere may be another's.
+    if os::life(&child) != Life::Gone {
+        os::signal_group(&child, Signal::KILL);
+        let _ = child.wait();
+    }
     farewell::over(child.id());
 }

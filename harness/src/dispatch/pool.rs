@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Events that wait for `on_event`, in lots of those of one case; beyond it slots
+/// Lots of events that wait for `on_event`, each of about one case; beyond it slots
 /// wait, so that a slow disk costs time and not memory.
-const WAITING_EVENTS: usize = 256;
+const WAITING_LOTS: usize = 96;
 /// How often compiler processes that died are replaced.
 const TENDING: Duration = Duration::from_millis(500);
 
@@ -25,7 +25,7 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
     let address = compilers.as_ref().map(|compilers| compilers.address().to_string());
     let plan = &RunPlan { compilers: address, ..plan.clone() };
     let mut tended = started;
-    let (sender, events) = sync_channel(WAITING_EVENTS);
+    let (sender, events) = sync_channel(WAITING_LOTS);
     let fleet = Fleet::new(plan, started);
     let mut reasons = Vec::new();
     let mut codes = Vec::new();

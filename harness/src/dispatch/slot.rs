@@ -353,9 +353,11 @@ impl Slot<'_> {
         // Neighbours often share a kernel, which one thread compiles: a wide look keeps all busy.
         let wanted = 6 * self.plan.knobs.compile_threads as usize;
         let missing = wanted.saturating_sub(ahead.len());
-        if 2 * missing <= wanted {
+        // A new worker knows of none, however many were taken for the one before.
+        if 2 * missing <= wanted && live.cases_run > 0 {
             return;
         }
+        self.tell_held();
         ahead.extend(self.source.ahead(self.index, missing));
         live.prepare(ahead.iter().map(|job| &*job.case));
     }

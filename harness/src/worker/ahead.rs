@@ -15,9 +15,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
+use std::time::Duration;
 
 /// Cases that may wait; the dispatcher offers far fewer.
 const MAX_WAITING: usize = 1024;
+
+/// At the end threads are waited for this long.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
 
 /// Coming cases, and those that are being compiled.
 #[derive(Default)]
@@ -106,12 +110,16 @@ impl Ahead {
         }
     }
 
-    /// Lets the threads end after what they are at.
-    pub(super) fn close(&self) {
+    /// Lets the threads end after what they are at; whether they are at nothing
+    /// any more within a moment. What else they do is for nobody, and may last.
+    pub(super) fn close(&self) -> bool {
         let mut state = self.lock();
         state.closed = true;
         state.waiting.clear();
         self.changed.notify_all();
+        let at_work = |state: &mut State| !state.running.is_empty();
+        let waited = self.changed.wait_timeout_while(state, LAST_MOMENT, at_work);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
 
@@ -142,7 +150,7 @@ fn compile(case: &Case, device: &Device, client: Option<&Client>, lane: Lane<'_>
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
+    use std::time::Instant;
 
     fn case(id: &str) -> Case {
         Case { id: id.into(), ..Case::default() }
@@ -166,7 +174,13 @@ mod tests {
             ahead.claim("a");
             assert!(done.load(Ordering::SeqCst));
         });
-        ahead.close();
+        ahead.offer(vec![case("late")]);
+        assert_eq!(ahead.next().expect("a case").id, "late");
+        ahead.offer(vec![case("never")]);
+        let started = Instant::now();
+        assert!(!ahead.close() && started.elapsed() < Duration::from_secs(10));
         assert!(ahead.next().is_none());
+        ahead.lock().running.clear();
+        assert!(ahead.close());
     }
 }

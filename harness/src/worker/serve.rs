@@ -9,6 +9,7 @@ use crate::case::Case;
 use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, Knobs, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
+use std::io::Write;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,7 +62,11 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
         let past = Past { sharers, ..Past::default() };
         let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs };
         let served = server.serve(&mut receiver);
-        ahead.close();
+        if !ahead.close() {
+            // Nor may exit handlers run beside what these threads are in.
+            let _ = std::io::stdout().flush();
+            crate::os::exit_now(u8::from(served.is_err()));
+        }
         served
     })
 }
