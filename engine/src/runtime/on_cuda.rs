@@ -5,7 +5,9 @@ use super::cache::Cache;
 use super::plan::Plan;
 use super::session::Ready;
 use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
-use crate::backend::cuda::{self, CallMemory, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions};
+use crate::backend::cuda::{
+    self, CallMemory, Compiler, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions,
+};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ParamKind};
 use crate::options::{CompileCx, Phase, RunChecks};
@@ -23,7 +25,7 @@ const WORKSPACE_ALIGN: usize = 256;
 /// An open GPU with its compiler.
 pub(super) struct Gpu {
     pub(super) device: Arc<Device>,
-    nvrtc: Nvrtc,
+    pub(super) compiler: Compiler,
     loaded: Cache<LoadedKernel>,
     timer: Mutex<Option<Timer>>,
 }
@@ -39,13 +41,13 @@ struct Memory {
 impl Gpu {
     pub(super) fn open(ordinal: usize, search: &NvrtcSearch) -> Result<Self> {
         let device = Device::open(ordinal)?;
-        let nvrtc = Nvrtc::open(search)?;
-        Ok(Self { device, nvrtc, loaded: Cache::new(MAX_KERNELS), timer: Mutex::default() })
+        let compiler = Compiler::new(Nvrtc::open(search)?);
+        Ok(Self { device, compiler, loaded: Cache::new(MAX_KERNELS), timer: Mutex::default() })
     }
 
     /// The library that compiles kernels, for reports.
     pub(super) fn nvrtc(&self) -> &Nvrtc {
-        &self.nvrtc
+        self.compiler.nvrtc()
     }
 
     /// Whether another thread is compiling the plan's kernel.
@@ -63,7 +65,7 @@ impl Gpu {
                 line_info: cx.options.line_info,
                 ..NvrtcOptions::new(self.device.desc().compute_capability, cx.options.fmad)
             };
-            let cubin = cx.span(Phase::Codegen, name, id, || self.nvrtc.compile(&source, &options))?;
+            let cubin = self.compiler.compile(cx, &source, &options, id)?;
             cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))
         })
     }
@@ -135,7 +137,7 @@ impl Gpu {
         let mut block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);
         let mut timer = self.timer.lock().unwrap_or_else(PoisonError::into_inner);
         if timer.is_none() {
-            *timer = Some(Timer::new(&self.device, &self.nvrtc)?);
+            *timer = Some(Timer::new(&self.device, self.nvrtc())?);
         }
         let Some(timer) = timer.as_mut() else { return Err(Diagnostic::bug("the timer was made above")) };
         let samples = timer.measure(&timing, |_| {

@@ -7,8 +7,8 @@ use super::on_cuda::Gpu;
 use super::on_sim::Simulator;
 use super::plan::Plan;
 use super::prepare::{output_metas, prepare};
-use crate::backend::cuda::Device;
 use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcSearch};
+use crate::backend::cuda::{CodeCounts, CodeStore, Device};
 use crate::backend::sim::{Heap, SimReport};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Bindings, Fusion};
@@ -129,6 +129,25 @@ impl Session {
     /// What runs are checked for.
     pub fn checks(&self) -> RunChecks {
         self.checks
+    }
+
+    /// The same session with a folder of compiled kernels that it shares with other
+    /// processes, on a GPU; the simulator has no use for it. Results are the same.
+    #[must_use]
+    pub fn with_code_store(mut self, store: CodeStore) -> Self {
+        if let Backend::Gpu(gpu) = &mut self.backend {
+            gpu.compiler.share(store);
+        }
+        self
+    }
+
+    /// What was shared through the store so far, and why the first kernel that was
+    /// not shared was not; none without a store.
+    pub fn code_counts(&self) -> Option<(CodeCounts, Option<String>)> {
+        match &self.backend {
+            Backend::Gpu(gpu) => Some((gpu.compiler.counts()?, gpu.compiler.store_error())),
+            Backend::Simulator(_) => None,
+        }
     }
 
     /// The device that schedules are computed for.

@@ -11,8 +11,10 @@
 
 use super::print::CudaSource;
 use crate::diag::{Diagnostic, Result, code};
+use crate::util::{Hash128, StableHasher};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// Sonames, newest first.
@@ -75,6 +77,24 @@ impl NvrtcOptions {
         let specific = if major >= 9 { "a" } else { "" };
         Self { arch: format!("sm_{major}{minor}{specific}"), fmad, line_info: false }
     }
+
+    /// All that is passed to the library besides the text, in this order.
+    pub fn flags(&self) -> Vec<String> {
+        let mut flags = vec![
+            format!("--gpu-architecture={}", self.arch),
+            "--std=c++17".into(),
+            "-default-device".into(),
+            format!("--fmad={}", self.fmad),
+            "--ptxas-options=-v".into(),
+            // Printed kernels may declare more than they use, and the library compares
+            // unsigned numbers with zero.
+            "--diag-suppress=177,186,550".into(),
+        ];
+        if self.line_info {
+            flags.push("-lineinfo".into());
+        }
+        flags
+    }
 }
 
 /// What the compiler says about a kernel's resources.
@@ -99,6 +119,14 @@ pub struct Cubin {
     pub log: String,
     /// Resource figures, where the log has them.
     pub resources: Option<Resources>,
+}
+
+impl Cubin {
+    /// Machine code with its log, from which the figures are read.
+    pub fn new(bytes: Vec<u8>, log: String) -> Self {
+        let resources = parse_resources(&log);
+        Self { bytes, log, resources }
+    }
 }
 
 type Program = *mut c_void;
@@ -211,6 +239,37 @@ impl Nvrtc {
         self.version
     }
 
+    /// What tells this build of the library from others of its version: of its file
+    /// and of those of its companions the length, the first bytes, in which linkers
+    /// put an identity, and the last.
+    pub fn fingerprint(&self) -> io::Result<Hash128> {
+        let file = self.file()?;
+        let mut hasher = StableHasher::new();
+        hasher.write_bytes(format!("{}.{}", self.version.0, self.version.1).as_bytes());
+        for file in std::iter::once(file.clone()).chain(companions(&file)) {
+            hash_ends(&file, &mut hasher)?;
+        }
+        Ok(hasher.finish128())
+    }
+
+    /// The file that was loaded, also where the loader found it.
+    fn file(&self) -> io::Result<PathBuf> {
+        if self.path.components().count() > 1 { Ok(self.path.clone()) } else { self.loaded_file() }
+    }
+
+    /// The file of which the library's code is mapped.
+    pub(super) fn loaded_file(&self) -> io::Result<PathBuf> {
+        let address = self.functions.version as usize as u64;
+        let maps = std::fs::read_to_string("/proc/self/maps")?;
+        let holds = |line: &&str| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            range.and_then(|(from, to)| Some(number(from)?..number(to)?)).is_some_and(|range| range.contains(&address))
+        };
+        let path = maps.lines().find(holds).and_then(|line| Some(&line[line.find('/')?..]));
+        path.map(PathBuf::from).ok_or_else(|| io::Error::other(format!("{self} is in no file")))
+    }
+
     /// Compiles a kernel to machine code. Fails with `E0601`, or
     /// `E0606` where it is the assembler, and the log if it rejects the text.
     pub fn compile(&self, source: &CudaSource, options: &NvrtcOptions) -> Result<Cubin> {
@@ -223,19 +282,7 @@ impl Nvrtc {
             CString::new(text).map_err(|_| Diagnostic::bug(format!("the text of kernel {name} has a zero byte")))
         };
         let program = ProgramHandle::new(self, &c_string(text)?, &c_string(&format!("{name}.cu"))?)?;
-        let mut flags = vec![
-            format!("--gpu-architecture={}", options.arch),
-            "--std=c++17".into(),
-            "-default-device".into(),
-            format!("--fmad={}", options.fmad),
-            "--ptxas-options=-v".into(),
-            // Printed kernels may declare more than they use, and the library compares
-            // unsigned numbers with zero.
-            "--diag-suppress=177,186,550".into(),
-        ];
-        if options.line_info {
-            flags.push("-lineinfo".into());
-        }
+        let flags = options.flags();
         let flags = flags.iter().map(|flag| c_string(flag)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<_> = flags.iter().map(|flag| flag.as_ptr()).collect();
         // SAFETY: the program is alive and the flags are zero-terminated strings.
@@ -249,8 +296,7 @@ impl Nvrtc {
             return Err(Diagnostic::bug_code(code, message).note(log));
         }
         let bytes = program.read(self.functions.cubin_size, self.functions.cubin)?;
-        let resources = parse_resources(&log);
-        Ok(Cubin { bytes, log, resources })
+        Ok(Cubin::new(bytes, log))
     }
 
     fn error(&self, status: Status) -> String {
@@ -323,6 +369,22 @@ fn companions(file: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_companion).collect();
     files.sort();
     files
+}
+
+/// Bytes of a library's file that are looked at, at either end.
+const END: u64 = 64 << 10;
+
+fn hash_ends(path: &Path, hasher: &mut StableHasher) -> io::Result<()> {
+    let mut file = std::fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    hasher.write_bytes(&length.to_le_bytes());
+    for start in [0, length.saturating_sub(END)] {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(start))?;
+        file.by_ref().take(END).read_to_end(&mut bytes)?;
+        hasher.write_bytes(&bytes);
+    }
+    Ok(())
 }
 
 /// Whether the log has an error of the assembler: `ptxas fatal   : ...`,
