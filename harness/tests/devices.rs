@@ -217,6 +217,28 @@ fn an_xid_belongs_to_the_case_that_ran_or_to_one_of_several() {
     assert_eq!((how, cases), ("ambiguous", vec!["__fault.late=60000", "__fault.sleep"]));
 }
 
+/// What happens to a device is told and recorded by every command that runs cases.
+#[test]
+fn hunts_replays_and_explanations_tell_of_devices() {
+    let slow = "__fault.slow=20";
+    let hunt = ["hunt", "--repeat", "3", "--exact", slow];
+    let replay = ["replay", "--repeat", "3", "--exact", slow];
+    let why = ["why", slow, "--repeat", "3"];
+    for command in [&hunt[..], &replay, &why] {
+        let events = "[[event]]\nat = \"__fault.slow*\"\nxid = 31\n[[event]]\ngpu = 1\nafter_cases = 2\nlost = true\n";
+        let place = played(command[0], 2, &(gpus(2) + events));
+        let args = [command, &["--gpus", "2", "--with-faults"], &PLAIN].concat();
+        let (_, text) = place.run(&args);
+        let records = place.records_of(place.newest());
+        // The case before may have ended less than a window ago.
+        assert!(xid(&records).1.contains(&slow), "{text}");
+        assert!(kind(&records, "health").iter().any(|record| record["event"] == "lost"), "{text}");
+        for part in ["gpu0: Xid 31, memory page fault, by ", "gpu1: NVML: the GPU is lost;"] {
+            assert_eq!(text.matches(part).count(), 1, "{part}\n{text}");
+        }
+    }
+}
+
 #[test]
 fn a_worker_that_sees_another_gpu_is_not_used() {
     let machine = "[[gpu]]\n[[gpu]]\nseen_as = \"GPU-99999999-0000-0000-0000-000000000000\"\n";

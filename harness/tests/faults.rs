@@ -39,6 +39,30 @@ fn every_fault_is_attributed() {
     assert!(rows > 40, "{rows} rows");
 }
 
+/// In a container the leaders of the process group and session may be outside of
+/// its namespace, so that both have number 0.
+#[test]
+fn a_container_gives_the_process_group_no_number() {
+    let place = with_good_case("container");
+    let run = "\"$0\" --ref --jobs 2 --with-faults --retries 0 --format plain --filter 'PlaceTest*' \
+         --exact __fault.daemon --exact __fault.abort";
+    // What starts in the namespace is its process 1, which is in the group outside.
+    let script = format!("grep -qE '^[^)]*\\) [A-Z] 0 0 0 ' /proc/$$/stat || exit 77; {run}");
+    let mut command = Command::new("unshare");
+    command.args(["-p", "-f", "--mount-proc", "sh", "-c", &script, env!("CARGO_BIN_EXE_harness")]);
+    let output = command.current_dir(&place.0).env("HARNESS_STATE_DIR", &place.0).output();
+    let Ok(output) = output.inspect_err(|_| eprintln!("no unshare: not played")) else { return };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || text.contains("unshare:") {
+        eprintln!("a namespace could not be made as wanted, so this was not played: {text}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(103), "{text}");
+    for part in ["3 passed, 1 failed", "leak.process: __fault.daemon left s", "crash.abort"] {
+        assert!(text.contains(part), "lacks {part:?}:\n{text}");
+    }
+}
+
 /// What a worker prints or says cannot reach the terminal as control characters.
 #[test]
 fn hostile_output_is_escaped() {

@@ -1,7 +1,6 @@
 //! The end of a worker outside any case: what is told about it, and what it left.
 
 use super::Death;
-use crate::escape::escape;
 use crate::os::{self, orphans};
 use crate::verdict::{Leak, Outcome};
 use rustix::process::Signal;
@@ -36,7 +35,7 @@ pub(crate) struct Farewell {
 
 impl Farewell {
     /// What is recorded of it: kinds and fields.
-    pub(crate) fn records(&self, worker: &str) -> Vec<(&'static str, Value)> {
+    pub(super) fn records(&self, worker: &str) -> Vec<(&'static str, Value)> {
         let crash = self.crash.iter().map(|crash| {
             let (outcome, death) = &**crash;
             let (name, detail) = (&outcome.outcome, &outcome.detail);
@@ -47,17 +46,10 @@ impl Farewell {
         let leaks = self.leaks.iter().map(|leak| ("leak", leak_fields(worker, None, leak)));
         crash.chain(leaks).collect()
     }
-
-    /// What is said of it.
-    pub(crate) fn lines(&self, worker: &str) -> Vec<String> {
-        let crash = self.crash.iter().map(|crash| format!("{}: {worker}: {}", crash.0.outcome, crash.0.detail));
-        let leak = |leak: &Leak| format!("{}: {worker} left {}", leak.name, escape(&leak.detail, ""));
-        crash.chain(self.leaks.iter().map(leak)).collect()
-    }
 }
 
 /// The fields of a leak's record.
-pub(crate) fn leak_fields(worker: &str, case_id: Option<&str>, leak: &Leak) -> Value {
+pub(super) fn leak_fields(worker: &str, case_id: Option<&str>, leak: &Leak) -> Value {
     json!({ "worker_id": worker, "case_id": case_id, "name": leak.name, "detail": leak.detail })
 }
 
@@ -109,7 +101,7 @@ pub(super) fn over(worker: u32) {
 /// Reaps orphans that ended by themselves, whoever left them: they have no
 /// environment any more that says so.
 fn sweep() {
-    let own = rustix::process::getpgrp().as_raw_nonzero().get();
+    let Some(own) = orphans::own_group() else { return };
     let live = live();
     orphans::reap(|child| child.zombie && child.group != own && !live.contains(&(child.group as u32)));
 }

@@ -25,7 +25,7 @@ mod turns;
 
 pub(crate) use capture::Output;
 pub(crate) use cross::Cross;
-pub(crate) use farewell::{Farewell, leak_fields};
+pub(crate) use farewell::Farewell;
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;

@@ -1,9 +1,37 @@
-//! What a run's events look like in its record: one form for every command that
-//! runs cases.
+//! What a run's events look like in its record and on a terminal: one form for
+//! every command that runs cases. What an attempt or a verdict is worth beyond
+//! [`RunPlan::attempt`] is the command's own.
 
+use super::farewell::leak_fields;
 use super::job::CaseResult;
 use super::{Event, RunPlan};
+use crate::escape::escape;
+use crate::verdict::Leak;
 use serde_json::{Value, json};
+
+/// What is to be recorded and said of an event.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Kinds and fields.
+    pub(crate) records: Vec<(&'static str, Value)>,
+    pub(crate) lines: Vec<Line>,
+    /// Whether the record should reach the disk soon.
+    pub(crate) urgent: bool,
+}
+
+/// A line for people.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) text: String,
+    /// Equal for what repeated cases make happen again and again.
+    pub(crate) gist: String,
+}
+
+impl Line {
+    fn once(text: String) -> Self {
+        Self { gist: text.clone(), text }
+    }
+}
 
 impl RunPlan {
     /// The short name of a slot; empty where no slot is meant.
@@ -16,8 +44,42 @@ impl RunPlan {
         Some(&self.slots.get(slot)?.gpu.as_ref()?.uuid)
     }
 
-    /// Kind and fields of the record of what happened to a worker or slot.
-    pub(crate) fn record(&self, event: &Event) -> Option<(&'static str, Value)> {
+    /// What is to be recorded and said of an event.
+    pub(crate) fn tell(&self, event: &Event) -> Told {
+        let mut told = Told { records: self.record(event).into_iter().collect(), ..Told::default() };
+        match event {
+            Event::Finished(result) => {
+                let id = &result.case.id;
+                for leak in &result.outcome.leaks {
+                    told.records.push(("leak", leak_fields(&result.worker, Some(id), leak)));
+                    told.lines.push(Line { text: left(leak, id), gist: format!("{}: {id}", leak.name) });
+                }
+                told.urgent = result.death.is_some();
+            }
+            Event::Ended { worker, farewell, .. } => {
+                told.records.extend(farewell.records(worker));
+                if let Some((outcome, death)) = farewell.crash.as_deref() {
+                    let text = format!("{}: {worker}: {}", outcome.outcome, outcome.detail);
+                    let last = death.prior_cases.last().map_or("", String::as_str);
+                    told.lines.push(Line { text, gist: format!("{}: {last}", outcome.outcome) });
+                }
+                for leak in &farewell.leaks {
+                    let what = leak.detail.split(" (").next().unwrap_or_default();
+                    told.lines.push(Line { text: left(leak, worker), gist: format!("{}: {what}", leak.name) });
+                }
+                told.urgent = farewell.crash.is_some();
+            }
+            Event::Record { say: Some(say), .. } => told.lines.push(Line::once(say.clone())),
+            Event::Retired { slot, reason, .. } => {
+                told.lines.push(Line::once(format!("{} takes no more cases: {reason}", self.label(*slot))));
+            }
+            _ => {}
+        }
+        told
+    }
+
+    /// Kind and fields of the record of what happened to a worker, slot or device.
+    fn record(&self, event: &Event) -> Option<(&'static str, Value)> {
         Some(match event {
             Event::Spawned { slot, worker, pid } => (
                 "worker",
@@ -33,6 +95,7 @@ impl RunPlan {
             Event::Retired { slot, code, reason } => {
                 ("slot", json!({ "event": "retired", "slot": self.label(*slot), "code": code, "reason": reason }))
             }
+            Event::Record { kind, fields, .. } => (kind, fields.clone()),
             _ => return None,
         })
     }
@@ -53,4 +116,9 @@ impl RunPlan {
             "outcome": result.outcome.outcome,
         })
     }
+}
+
+/// A leak, in words.
+fn left(leak: &Leak, by: &str) -> String {
+    format!("{}: {by} left {}", leak.name, escape(&leak.detail, ""))
 }

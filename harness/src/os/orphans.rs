@@ -13,7 +13,8 @@ pub(crate) struct Child {
     pub(crate) pid: i32,
     pub(crate) name: String,
     pub(crate) zombie: bool,
-    /// Its process group and session.
+    /// Its process group and session: 0 where their leader is outside of this
+    /// process's namespace.
     pub(crate) group: i32,
     pub(crate) session: i32,
 }
@@ -39,10 +40,17 @@ pub(crate) fn children() -> Vec<Child> {
     let me = std::process::id() as i32;
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| child_of(me, pid)).collect()
+    pids.filter_map(process).filter(|(parent, _)| *parent == me).map(|(_, child)| child).collect()
 }
 
-fn child_of(me: i32, pid: i32) -> Option<Child> {
+/// The process group of this process. Asked of `/proc`, since a group whose leader
+/// is outside of the namespace has number 0, which is no [`Pid`].
+pub(crate) fn own_group() -> Option<i32> {
+    process(std::process::id() as i32).map(|(_, own)| own.group)
+}
+
+/// A process and its parent's number.
+fn process(pid: i32) -> Option<(i32, Child)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name may hold anything; the fields follow its last `)`.
     let (head, fields) = stat.rsplit_once(") ")?;
@@ -51,7 +59,7 @@ fn child_of(me: i32, pid: i32) -> Option<Child> {
     let mut number = || fields.next()?.parse::<i32>().ok();
     let (parent, group, session) = (number()?, number()?, number()?);
     let name = head.split_once('(')?.1.to_string();
-    (parent == me).then_some(Child { pid, name, zombie: state == "Z", group, session })
+    Some((parent, Child { pid, name, zombie: state == "Z", group, session }))
 }
 
 /// Kills and reaps the children that are meant. Returns their names; one that had
@@ -88,7 +96,8 @@ mod tests {
         let pid = sleep.id() as i32;
         let mine = |child: &Child| child.pid == pid;
         let found = children().into_iter().find(|child| mine(child)).expect("is there");
-        assert!(!found.zombie && found.session > 0 && found.group > 0);
+        let (_, own) = process(std::process::id() as i32).expect("is there");
+        assert!(!found.zombie && found.session == own.session && Some(found.group) == own_group());
         // Between fork and exec it still has its parent's environment.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while !found.has_variable("ORPHAN_TEST", "a=b") && std::time::Instant::now() < deadline {

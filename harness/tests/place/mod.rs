@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 /// The folder; it goes away with the value.
 pub(crate) struct Place(pub(crate) PathBuf);
 
+#[allow(dead_code, reason = "each file of tests uses what it needs")]
 impl Place {
     /// With an empty folder of cases.
     pub(crate) fn empty(name: &str) -> Self {
@@ -33,10 +34,22 @@ impl Place {
 
     /// The records of the latest run.
     pub(crate) fn records(&self) -> Vec<serde_json::Value> {
-        let events = harness::record::read_events(&self.0.join("results/latest/events.jsonl")).expect("reads");
+        self.records_of("results/latest")
+    }
+
+    /// The records of the run in that folder, which must be whole.
+    pub(crate) fn records_of(&self, run: impl AsRef<Path>) -> Vec<serde_json::Value> {
+        let events = harness::record::read_events(&self.0.join(run).join("events.jsonl")).expect("reads");
         assert_eq!(events.problems, Vec::<String>::new());
         assert!(!events.torn);
         events.records
+    }
+
+    /// The folder of the run that was written last; `latest` is never a hunt.
+    pub(crate) fn newest(&self) -> PathBuf {
+        let runs = std::fs::read_dir(self.0.join("results/runs")).expect("a folder").flatten();
+        let written = |dir: &PathBuf| dir.join("events.jsonl").metadata().and_then(|data| data.modified()).ok();
+        runs.map(|entry| entry.path()).max_by_key(written).expect("a run")
     }
 }
 

@@ -6,6 +6,7 @@ use crate::record::RunStore;
 use crate::report::Progress;
 use crate::verdict::Verdict;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// The record and the view of a run.
 pub(super) struct Log<'a> {
@@ -16,32 +17,33 @@ pub(super) struct Log<'a> {
     pub(super) attempts: u64,
     /// Codes with which slots refused their device, and why.
     pub(super) refused: Vec<(String, String)>,
+    /// What people were told: a thousand repeats do the same a thousand times, and
+    /// every one is in the record.
+    said: BTreeSet<String>,
 }
 
 impl<'a> Log<'a> {
     pub(super) fn new(plan: &'a RunPlan, store: &'a mut RunStore, progress: Progress) -> Self {
-        Self { plan, store, progress, attempts: 0, refused: Vec::new() }
+        Self { plan, store, progress, attempts: 0, refused: Vec::new(), said: BTreeSet::new() }
     }
 
     pub(super) fn event(&mut self, event: &Event) {
-        if let Some((kind, fields)) = self.plan.record(event) {
-            self.store.append(kind, &fields);
-        }
         match event {
             Event::Started { slot, case } => self.progress.started(*slot, &case.id),
             Event::Finished(result) => self.attempt(result),
-            Event::Ended { slot, worker, farewell, .. } => {
-                for (kind, fields) in farewell.records(worker) {
-                    self.store.append(kind, &fields);
-                }
-                self.progress.idle(*slot, "");
-            }
-            Event::Retired { slot, code, reason } => {
-                let label = self.plan.label(*slot);
-                self.progress.say(&format!("{label} takes no more cases: {reason}"));
-                self.refused.push((code.clone(), reason.clone()));
-            }
+            Event::Ended { slot, .. } => self.progress.idle(*slot, ""),
+            Event::Retired { code, reason, .. } => self.refused.push((code.clone(), reason.clone())),
             _ => {}
+        }
+        let told = self.plan.tell(event);
+        told.records.iter().for_each(|(kind, fields)| self.store.append(kind, fields));
+        if told.urgent {
+            self.store.sync();
+        }
+        for line in told.lines {
+            if self.said.insert(line.gist) {
+                self.progress.say(&line.text);
+            }
         }
     }
 
@@ -56,8 +58,5 @@ impl<'a> Log<'a> {
             fields["death"] = json!(result.death);
         }
         self.store.append("attempt", &fields);
-        if result.death.is_some() {
-            self.store.sync();
-        }
     }
 }

@@ -2,13 +2,12 @@
 
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
-use crate::dispatch::{CaseResult, Conclusion, Event, Farewell, RunPlan, leak_fields};
-use crate::escape::escape;
+use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
 use crate::evidence::{Help, Keeper};
 use crate::flake::quarantine::Quarantine;
 use crate::record::{Done, Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
-use crate::verdict::{Leak, Outcome, Verdict};
+use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
 
 /// Turns events into records, progress and counts.
@@ -76,51 +75,25 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn event(&mut self, event: Event) {
-        if let Some((kind, fields)) = self.plan.record(&event) {
-            self.store.append(kind, &fields);
-        }
+        let told = self.plan.tell(&event);
         match event {
             Event::Tick => self.progress.tick(),
             Event::Started { slot, case } => self.progress.started(slot, &case.id),
             Event::Finished(result) => self.finished(&result),
             Event::Concluded(conclusion) => self.concluded(*conclusion),
-            Event::Spawned { .. } => {}
+            Event::Spawned { .. } | Event::Record { .. } => {}
             Event::Ready { slot, .. } => self.progress.idle(slot, "ready"),
-            Event::Ended { slot, worker, farewell, .. } => {
-                self.farewell(&worker, &farewell);
-                self.progress.idle(slot, "");
-            }
-            Event::Record { kind, fields, say } => {
-                self.store.append(kind, &fields);
-                if let Some(line) = say {
-                    self.progress.say(&line);
-                }
-            }
+            Event::Ended { slot, .. } => self.progress.idle(slot, ""),
             Event::Retired { slot, code, reason } => {
-                let label = self.plan.label(slot);
-                self.progress.say(&format!("{label} takes no more cases: {reason}"));
-                self.retired.push(format!("{label}: {reason}"));
+                self.retired.push(format!("{}: {reason}", self.plan.label(slot)));
                 self.refused.push(code);
             }
         }
-    }
-
-    /// Records and tells what is known of a worker's end.
-    fn farewell(&mut self, worker: &str, farewell: &Farewell) {
-        for (kind, fields) in farewell.records(worker) {
-            self.store.append(kind, &fields);
-        }
-        if farewell.crash.is_some() {
+        told.records.iter().for_each(|(kind, fields)| self.store.append(kind, fields));
+        if told.urgent {
             self.store.sync();
         }
-        for line in farewell.lines(worker) {
-            self.progress.say(&line);
-        }
-    }
-
-    fn leak(&mut self, worker: &str, case_id: &str, leak: &Leak) {
-        self.store.append("leak", &leak_fields(worker, Some(case_id), leak));
-        self.progress.say(&format!("{}: {case_id} left {}", leak.name, escape(&leak.detail, "")));
+        told.lines.iter().for_each(|line| self.progress.say(&line.text));
     }
 
     /// Records an attempt.
@@ -153,12 +126,6 @@ impl<'a> View<'a> {
         if let (Verdict::Pass, Some(variation)) = (outcome.verdict, &outcome.variation) {
             let (case_id, class, kernel_crc) = (result.case.id.clone(), variation.class, outcome.kernel_crc);
             self.alike.push(Seen { case_id, class, kernel_crc });
-        }
-        if result.death.is_some() {
-            self.store.sync();
-        }
-        for leak in &outcome.leaks {
-            self.leak(&result.worker, &result.case.id, leak);
         }
         self.progress.attempted(result);
     }
