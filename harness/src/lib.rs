@@ -9,6 +9,7 @@
 pub mod background;
 pub mod case;
 pub mod cli;
+mod code_cache;
 pub mod corpus;
 mod crc;
 mod crumb;

@@ -141,6 +141,15 @@ impl Session {
         self
     }
 
+    /// Whether kernels are compiled although the store has their code: what was
+    /// compiled first is then not taken for granted. Kernels that the session has
+    /// loaded stay.
+    pub fn compile_anew(&self, anew: bool) {
+        if let Backend::Gpu(gpu) = &self.backend {
+            gpu.compiler.anew(anew);
+        }
+    }
+
     /// What was shared through the store so far, and why the first kernel that was
     /// not shared was not; none without a store.
     pub fn code_counts(&self) -> Option<(CodeCounts, Option<String>)> {

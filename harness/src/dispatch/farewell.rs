@@ -1,6 +1,7 @@
 //! The end of a worker outside any case: what is told about it, and what it left.
 
 use super::Death;
+use crate::code_cache::CodeUse;
 use crate::os::{self, orphans};
 use crate::verdict::{Leak, Outcome};
 use rustix::process::Signal;
@@ -31,6 +32,8 @@ pub(crate) struct Farewell {
     pub(crate) crash: Option<Box<(Outcome, Death)>>,
     /// Processes that outlived it.
     pub(crate) leaks: Vec<Leak>,
+    /// What it shared of compiled kernels, as far as it could say.
+    pub(crate) code: Option<CodeUse>,
 }
 
 impl Farewell {

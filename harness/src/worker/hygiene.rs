@@ -40,6 +40,8 @@ pub(super) struct Hygiene {
     status: Status,
     /// Whether threads compile beside the cases.
     compiling: bool,
+    /// Folders whose files such threads open.
+    shared: Vec<PathBuf>,
 }
 
 /// Lines of `/proc/thread-self/status` that a case must not change.
@@ -52,16 +54,20 @@ struct Status {
 
 impl Hygiene {
     /// Takes the present state for the right one. Orphans of this process's
-    /// children come back to it from now on.
-    pub(super) fn start(compiling: bool) -> Self {
+    /// children come back to it from now on. `code_cache` is the folder of compiled
+    /// kernels, whose files are no case's.
+    pub(super) fn start(compiling: bool, code_cache: Option<&Path>) -> Self {
+        let shared = std::env::var_os("CUDA_CACHE_PATH").map(PathBuf::from).into_iter();
+        let shared: Vec<PathBuf> = shared.chain(code_cache.map(resolved)).collect();
         let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
         Self {
             tmp: std::env::temp_dir(),
             cwd: std::env::current_dir().ok(),
             env: std::env::vars_os().collect(),
-            fds: descriptors().unwrap_or_default(),
+            fds: descriptors(&shared).unwrap_or_default(),
             status: Status::read(),
             compiling,
+            shared,
         }
     }
 
@@ -77,14 +83,14 @@ impl Hygiene {
     }
 
     fn descriptors(&mut self) -> Option<Leak> {
-        let now = match descriptors() {
+        let now = match descriptors(&self.shared) {
             Ok(now) => now,
             Err(error) => return Some(Leak::new("leak.fd", format!("descriptors cannot be counted: {error}"))),
         };
         let mut new: Vec<_> = now.iter().filter(|(fd, link)| self.fds.get(fd) != Some(link)).collect();
         if !new.is_empty() {
             std::thread::sleep(SETTLE);
-            let later = descriptors().unwrap_or_default();
+            let later = descriptors(&self.shared).unwrap_or_default();
             new.retain(|(fd, link)| later.get(fd) == Some(link));
         }
         let names: Vec<String> = new.iter().map(|(fd, link)| format!("{fd} {}", link.display())).collect();
@@ -146,20 +152,25 @@ impl Status {
     }
 }
 
+/// A folder as links to its open files name it. It is made where it is not there yet.
+fn resolved(dir: &Path) -> PathBuf {
+    let _ = std::fs::create_dir_all(dir);
+    dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf())
+}
+
 /// Open files, pipes and sockets by number. Libraries of the device open its own
 /// nodes and event objects when they first need them, and the driver its cache of
-/// compiled code while a thread beside the case compiles: those are not counted.
-fn descriptors() -> std::io::Result<BTreeMap<i32, PathBuf>> {
+/// compiled code while a thread beside the case compiles, as the engine does with
+/// its own: those are not counted.
+fn descriptors(shared: &[PathBuf]) -> std::io::Result<BTreeMap<i32, PathBuf>> {
     let mut found = BTreeMap::new();
-    let cache = std::env::var_os("CUDA_CACHE_PATH").map(PathBuf::from);
     for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
         let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         // The folder's own descriptor is closed by the time its link is read.
         let Ok(link) = std::fs::read_link(entry.path()) else { continue };
         let text = link.to_string_lossy();
         let counted = !text.starts_with("/dev/") && !text.starts_with("anon_inode:") && !text.starts_with("/proc/");
-        let cached = cache.as_ref().is_some_and(|cache| link.starts_with(cache));
-        if counted && !cached {
+        if counted && !shared.iter().any(|folder| link.starts_with(folder)) {
             found.insert(fd, link);
         }
     }
@@ -229,6 +240,24 @@ mod tests {
     }
 
     #[test]
+    fn open_files_of_the_code_cache_are_not_the_cases() {
+        let dir = std::env::temp_dir().join(format!("hygiene-code-{}", std::process::id()));
+        let (cache, link) = (dir.join("code"), dir.join("link"));
+        std::fs::create_dir_all(&cache).expect("a folder");
+        std::os::unix::fs::symlink(&cache, &link).expect("a link");
+        let (ours, other) = (cache.join("1.lock"), dir.join("other"));
+        let open = [&ours, &other].map(|path| std::fs::File::create(path).expect("a file"));
+        std::fs::remove_file(&ours).expect("removes");
+        let counted = |shared: &[PathBuf]| {
+            let links = descriptors(shared).expect("counts").into_values();
+            links.filter(|link| link.starts_with(dir.canonicalize().expect("there"))).count()
+        };
+        assert_eq!((counted(&[]), counted(&[resolved(&link)])), (2, 1));
+        drop(open);
+        std::fs::remove_dir_all(&dir).expect("removes");
+    }
+
+    #[test]
     fn long_lists_are_cut() {
         let names: Vec<String> = (0..11).map(|n| n.to_string()).collect();
         assert_eq!(listed(&names), "0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
@@ -237,7 +266,7 @@ mod tests {
     #[test]
     fn handlers_of_a_compiler_beside_are_not_the_cases() {
         for (compiling, leaks) in [(true, 0), (false, 1)] {
-            let mut hygiene = Hygiene::start(compiling);
+            let mut hygiene = Hygiene::start(compiling, None);
             hygiene.status.signals[2] ^= 1 << 14;
             let told = hygiene.state();
             assert_eq!(told.iter().filter(|leak| leak.name == "leak.signals").count(), leaks, "{told:?}");

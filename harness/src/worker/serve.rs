@@ -40,7 +40,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             }
             (Device::open(&device, &knobs), knobs, sharers)
         }
-        Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0 }),
+        Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0, code: None }),
         Ok(_) => return Err(std::io::Error::other("a case before init")),
         Err(Broken::Eof | Broken::Timeout) => return Ok(()),
         Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),
@@ -52,7 +52,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             return say(&receiver, &FromWorker::Unusable { code, message: error.to_string() });
         }
     };
-    let hygiene = Hygiene::start(knobs.compile_threads > 0);
+    let hygiene = Hygiene::start(knobs.compile_threads > 0, knobs.code_cache.as_deref());
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
@@ -87,6 +87,8 @@ impl Server<'_> {
                     self.crumbs.lane(0).case(&case.id);
                     #[cfg(feature = "planted")]
                     super::planted::started(&case);
+                    // A retry is a second opinion, also on the code.
+                    self.device.compile_anew(attempt > 0);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
                     let (past, twice, jitter) = (&self.past, self.knobs.twice, self.knobs.jitter);
@@ -99,7 +101,8 @@ impl Server<'_> {
                     outcome.leaks = leaks;
                     let tainted = tainted || dirty;
                     self.past.add(&case);
-                    let end = FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted };
+                    let (outcome, code) = (Box::new(outcome), device.code());
+                    let end = FromWorker::End { case_id: case.id, attempt, outcome, tainted, code };
                     say(receiver, &end)?;
                 }
                 Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases),
@@ -107,7 +110,10 @@ impl Server<'_> {
                     let (ok, detail) = canary::sing(self.device, spoil);
                     say(receiver, &FromWorker::Canary { ok, detail })?;
                 }
-                Ok(ToWorker::Drain) => return say(receiver, &FromWorker::Bye { cases_run: self.past.cases_run }),
+                Ok(ToWorker::Drain) => {
+                    let (cases_run, code) = (self.past.cases_run, self.device.code());
+                    return say(receiver, &FromWorker::Bye { cases_run, code });
+                }
                 Ok(ToWorker::Init { .. }) => return Err(std::io::Error::other("init twice")),
                 Err(Broken::Eof | Broken::Timeout) => return Ok(()),
                 Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),

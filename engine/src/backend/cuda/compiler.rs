@@ -11,6 +11,7 @@ use super::print::CudaSource;
 use crate::diag::Result;
 use crate::options::{CompileCx, Phase};
 use crate::util::{Hash128, StableHasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The name of the empty span of phase `Codegen` that tells of code that was not
 /// compiled but found in the store.
@@ -35,6 +36,8 @@ struct Shared {
     store: CodeStore,
     /// The build of the library; or why it is not known, so that nothing is shared.
     build: std::result::Result<Hash128, String>,
+    /// Whether what is stored is not taken.
+    anew: AtomicBool,
 }
 
 impl Compiler {
@@ -47,7 +50,16 @@ impl Compiler {
     pub fn share(&mut self, store: CodeStore) {
         let build = self.nvrtc.fingerprint();
         let build = build.map_err(|error| format!("the build of {} is unknown: {error}", self.nvrtc));
-        self.shared = Some(Shared { store, build });
+        self.shared = Some(Shared { store, build, anew: AtomicBool::new(false) });
+    }
+
+    /// Whether kernels are compiled although their code is stored, until further
+    /// notice. A second opinion on a failure must not rest on the code of the first;
+    /// where it differs, it takes its place.
+    pub fn anew(&self, anew: bool) {
+        if let Some(shared) = &self.shared {
+            shared.anew.store(anew, Ordering::Relaxed);
+        }
     }
 
     /// The library itself, for texts that are no printed kernels.
@@ -71,7 +83,7 @@ impl Compiler {
         let text = source.text();
         let own =
             || cx.span(Phase::Codegen, &source.entry, id, || self.nvrtc.compile_text(&text, &source.entry, options));
-        let Some(Shared { store, build }) = &self.shared else { return own() };
+        let Some(Shared { store, build, anew }) = &self.shared else { return own() };
         let build = match build {
             Ok(build) => *build,
             Err(why) => {
@@ -80,6 +92,11 @@ impl Compiler {
             }
         };
         let key = key(build, &options.flags(), &source.entry, &text);
+        if anew.load(Ordering::Relaxed) {
+            let cubin = own()?;
+            cx.span(Phase::Codegen, CODE_STORE, id, || store.renew(key, &cubin));
+            return Ok(cubin);
+        }
         match cx.span(Phase::Codegen, CODE_STORE, id, || store.look(key)) {
             Look::Found(cubin) => {
                 cx.span(Phase::Codegen, CACHED, id, || ());
@@ -183,8 +200,12 @@ mod tests {
         assert_eq!(*names.0.lock().unwrap(), [CODE_STORE, CACHED]);
         let lines = NvrtcOptions { line_info: true, ..flags.clone() };
         assert_ne!(second.compile(&cx, &source, &lines, 1).unwrap().bytes, plain.bytes);
+        second.anew(true);
+        assert_eq!(second.compile(&cx, &source, &flags, 1).unwrap(), plain);
+        second.anew(false);
+        assert_eq!(second.compile(&cx, &source, &flags, 1).unwrap(), plain);
         let counts = second.counts().unwrap();
-        assert_eq!((counts.hits, counts.misses, second.store_error()), (1, 1, None));
+        assert_eq!((counts.hits, counts.misses, counts.changed, second.store_error()), (2, 2, 0, None));
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -33,6 +33,7 @@ pub struct CodeStore {
     damaged: AtomicU64,
     unstored: AtomicU64,
     evicted: AtomicU64,
+    changed: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -61,6 +62,8 @@ pub struct CodeCounts {
     pub unstored: u64,
     /// Entries removed because the folder was too large.
     pub evicted: u64,
+    /// Entries that a new compilation did not come to, and that it replaced.
+    pub changed: u64,
 }
 
 /// What a look found.
@@ -103,6 +106,7 @@ impl CodeStore {
             damaged: AtomicU64::new(0),
             unstored: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
+            changed: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -114,10 +118,16 @@ impl CodeStore {
 
     /// What it did so far.
     pub fn counts(&self) -> CodeCounts {
-        let [hits, misses, waits, damaged, unstored, evicted] =
-            [&self.hits, &self.misses, &self.waits, &self.damaged, &self.unstored, &self.evicted]
-                .map(|count| count.load(Ordering::Relaxed));
-        CodeCounts { hits, misses, waits, damaged, unstored, evicted }
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        CodeCounts {
+            hits: of(&self.hits),
+            misses: of(&self.misses),
+            waits: of(&self.waits),
+            damaged: of(&self.damaged),
+            unstored: of(&self.unstored),
+            evicted: of(&self.evicted),
+            changed: of(&self.changed),
+        }
     }
 
     /// Why the first of the kernels that were not stored was not.
@@ -155,6 +165,28 @@ impl CodeStore {
         self.damaged.fetch_add(damaged.into(), Ordering::Relaxed);
         self.misses.fetch_add(1, Ordering::Relaxed);
         Look::Absent(Claim { store: self, key, _lock: lock })
+    }
+
+    /// Stores what was compiled without a look at what was there. The compiler gives
+    /// one text one code; an entry that says otherwise is counted and replaced.
+    pub fn renew(&self, key: Hash128, cubin: &Cubin) {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        match self.read(key) {
+            Entry::Whole(there) if there == *cubin => return,
+            Entry::Whole(_) => &self.changed,
+            Entry::Damaged => &self.damaged,
+            Entry::Absent => return self.put(key, cubin),
+        }
+        .fetch_add(1, Ordering::Relaxed);
+        self.put(key, cubin);
+    }
+
+    fn put(&self, key: Hash128, cubin: &Cubin) {
+        let bytes = entry::encode(key, cubin);
+        match self.write(key, &bytes) {
+            Ok(()) => self.account(bytes.len() as u64),
+            Err(error) => self.not_stored(&error),
+        }
     }
 
     /// A kernel was compiled that the others do not get.
@@ -246,10 +278,6 @@ impl CodeStore {
 impl Claim<'_> {
     /// Stores what was compiled, and lets the others go on.
     pub fn store(self, cubin: &Cubin) {
-        let bytes = entry::encode(self.key, cubin);
-        match self.store.write(self.key, &bytes) {
-            Ok(()) => self.store.account(bytes.len() as u64),
-            Err(error) => self.store.not_stored(&error),
-        }
+        self.store.put(self.key, cubin);
     }
 }

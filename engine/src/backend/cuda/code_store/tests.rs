@@ -117,6 +117,21 @@ fn damage_at_any_byte_is_found_and_mended() {
 }
 
 #[test]
+fn what_is_compiled_anew_replaces_what_differs() {
+    let folder = Folder::new("renew");
+    let store = folder.store();
+    for (there, changed) in [(cubin(10), 0), (cubin(10), 0), (cubin(11), 1), (Cubin::new(vec![1], String::new()), 2)] {
+        store.renew(key(1), &there);
+        assert_eq!(store.counts().changed, changed);
+        check_found(&store, key(1), &there);
+    }
+    std::fs::write(folder.entry(key(1)), "nothing").expect("writes");
+    store.renew(key(1), &cubin(10));
+    let counts = CodeCounts { hits: 4, misses: 5, damaged: 1, changed: 2, ..CodeCounts::default() };
+    assert_eq!(store.counts(), counts);
+}
+
+#[test]
 fn any_bytes_are_read_without_panic() {
     arbtest::arbtest(|u| {
         let mut bytes: Vec<u8> = u.arbitrary()?;
