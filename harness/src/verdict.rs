@@ -175,9 +175,10 @@ impl Leak {
 pub enum CodeFrom {
     /// It was compiled in this attempt.
     Compiled,
-    /// It was compiled by another worker, or in another run.
+    /// The worker found it in the code cache, now or for an earlier case or ahead:
+    /// another one had compiled it, or another run.
     Cached,
-    /// The worker had it already, of an earlier case or compiled ahead.
+    /// The worker had compiled it already, for an earlier case or ahead.
     Held,
 }
 

@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::session::Ready;
 use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
 use crate::backend::cuda::{
-    self, CallMemory, Compiler, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions,
+    self, CallMemory, Compiled, Compiler, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ParamKind};
@@ -26,8 +26,19 @@ const WORKSPACE_ALIGN: usize = 256;
 pub(super) struct Gpu {
     pub(super) device: Arc<Device>,
     pub(super) compiler: Compiler,
-    loaded: Cache<LoadedKernel>,
+    loaded: Cache<Loaded>,
     timer: Mutex<Option<Timer>>,
+}
+
+/// The name of the empty span of phase `Codegen` that a run has whose kernel's
+/// code was found in the store: in this run, or before it.
+pub const CACHED: &str = "cached";
+
+/// A kernel on the device.
+pub(super) struct Loaded {
+    kernel: LoadedKernel,
+    /// Whether its code was found in the store.
+    found: bool,
 }
 
 /// The memory of one call.
@@ -56,7 +67,7 @@ impl Gpu {
     }
 
     /// The plan's kernel on the device, compiled and loaded if its text is new.
-    pub(super) fn load(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<LoadedKernel>> {
+    pub(super) fn load(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<Loaded>> {
         self.loaded.get_or_try(plan.kernel_hash, || {
             let id = plan.trace_id();
             let name = plan.kernel.name.as_str();
@@ -65,8 +76,9 @@ impl Gpu {
                 line_info: cx.options.line_info,
                 ..NvrtcOptions::new(self.device.desc().compute_capability, cx.options.fmad)
             };
-            let cubin = self.compiler.compile(cx, &source, &options, id)?;
-            cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))
+            let Compiled { cubin, found } = self.compiler.compile(cx, &source, &options, id)?;
+            let kernel = cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))?;
+            Ok(Loaded { kernel, found })
         })
     }
 
@@ -77,16 +89,20 @@ impl Gpu {
         args: &[Arg],
         checks: &RunChecks,
     ) -> Result<Vec<HostTensor>> {
-        let kernel = self.load(cx, &ready.plan)?;
+        let loaded = self.load(cx, &ready.plan)?;
+        let kernel = &loaded.kernel;
         let id = ready.plan.trace_id();
+        if loaded.found {
+            cx.span(Phase::Codegen, CACHED, id, || ());
+        }
         let mut memory = self.place(ready, args)?;
-        self.launch(cx, ready, &kernel, &memory.addresses)?;
+        self.launch(cx, ready, kernel, &memory.addresses)?;
         let outputs = cx.span(Phase::Verify, "download", id, || {
             if checks.red_zones {
-                memory.call.check_zones(&kernel)?;
+                memory.call.check_zones(kernel)?;
             }
             if checks.inputs {
-                memory.call.check_inputs(&kernel, memory.inputs.iter().map(|&input| (input, storage(args, input))))?;
+                memory.call.check_inputs(kernel, memory.inputs.iter().map(|&input| (input, storage(args, input))))?;
             }
             memory.call.outputs()
         })?;
@@ -94,8 +110,8 @@ impl Gpu {
             let fusion = &ready.plan.fusion;
             let name = |output: usize| fusion.tensors[fusion.outputs[output]].name.clone();
             let addresses = &memory.addresses;
-            let again = || self.launch(cx, ready, &kernel, addresses);
-            memory.call.check_written(&kernel, &outputs, name, again)?;
+            let again = || self.launch(cx, ready, kernel, addresses);
+            memory.call.check_written(kernel, &outputs, name, again)?;
         }
         let tensor = |(data, meta): (Vec<u8>, &TensorMeta)| HostTensor { meta: meta.clone(), data, offset: 0 };
         Ok(outputs.into_iter().zip(&ready.outputs).map(tensor).collect())
@@ -123,7 +139,8 @@ impl Gpu {
         args: &[Arg],
         options: &BenchOptions,
     ) -> Result<BenchReport> {
-        let kernel = self.load(cx, &ready.plan)?;
+        let loaded = self.load(cx, &ready.plan)?;
+        let kernel = &loaded.kernel;
         let memory = self.place(ready, args)?;
         let bytes_read = args.iter().map(distinct_bytes).sum();
         let bytes_written = ready.outputs.iter().map(|meta| meta.dense_bytes().unwrap_or(0) as u64).sum();
@@ -165,10 +182,10 @@ impl Gpu {
         for _ in 0..calls {
             cx.span(Phase::Launch, "host call", 0, || {
                 let ready = ready()?;
-                let kernel = self.load(cx, &ready.plan)?;
+                let loaded = self.load(cx, &ready.plan)?;
                 memory.call.zero()?;
                 let block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);
-                kernel.launch(ready.launch.grid, ready.launch.block, &block)
+                loaded.kernel.launch(ready.launch.grid, ready.launch.block, &block)
             })?;
             self.device.synchronize()?;
         }

@@ -128,7 +128,7 @@ fn build_all(
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((number, (id, plan))) = next else { break };
             let built = compiler.compile(cx, &emit(plan.kernel()), options, 0);
-            let built = built.map(|cubin| cubin.resources).map_err(|error| error.to_string());
+            let built = built.map(|compiled| compiled.cubin.resources).map_err(|error| error.to_string());
             let built = (id, plan.kernel().name.clone(), built);
             results.lock().unwrap_or_else(PoisonError::into_inner).insert(number, built);
         }

@@ -9,11 +9,10 @@ use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
 use crate::proto::Mode;
 use crate::verdict::{CodeFrom, Outcome, Variation, Verdict};
-use engine::backend::cuda::CACHED;
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::Fusion;
 use engine::options::{NoTrace, Phase, SimOptions, SimSchedule, Trace};
-use engine::runtime::{PhaseTimes, Plan, RunOutcome, Session};
+use engine::runtime::{CACHED, PhaseTimes, Plan, RunOutcome, Session};
 use engine::tensor::{Arg, HostTensor};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -261,7 +260,7 @@ pub(super) struct Spans<'a> {
     times: PhaseTimes<Box<dyn Fn() -> Duration + Send + Sync>>,
     own: Mutex<BTreeMap<&'static str, Duration>>,
     jitter: Option<Jitter>,
-    /// Whether code was found in the store that workers share.
+    /// Whether the kernel's code was found in the store that workers share.
     cached: AtomicBool,
 }
 

@@ -13,16 +13,21 @@ use crate::options::{CompileCx, Phase};
 use crate::util::{Hash128, StableHasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The name of the empty span of phase `Codegen` that tells of code that was not
-/// compiled but found in the store.
-pub const CACHED: &str = "cached";
-
 /// The name of the spans of phase `Codegen` in which the store is used, and
 /// perhaps another process waited for.
 const CODE_STORE: &str = "code store";
 
 /// Counts with the format of entries and with whatever else changes their meaning.
 const FORMAT: &str = "fusewright code 1";
+
+/// A compiled kernel, and how it was had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// The machine code.
+    pub cubin: Cubin,
+    /// Whether it was found in the store, so that no time went into it here.
+    pub found: bool,
+}
 
 /// NVRTC, with a store or without.
 #[derive(Debug)]
@@ -79,10 +84,18 @@ impl Compiler {
 
     /// Compiles a kernel, or finds it compiled. Fails as [`Nvrtc::compile`] does;
     /// failures are not stored. `id` is that of the spans.
-    pub fn compile(&self, cx: &CompileCx<'_>, source: &CudaSource, options: &NvrtcOptions, id: u64) -> Result<Cubin> {
+    pub fn compile(
+        &self,
+        cx: &CompileCx<'_>,
+        source: &CudaSource,
+        options: &NvrtcOptions,
+        id: u64,
+    ) -> Result<Compiled> {
         let text = source.text();
-        let own =
-            || cx.span(Phase::Codegen, &source.entry, id, || self.nvrtc.compile_text(&text, &source.entry, options));
+        let own = || {
+            let compile = || self.nvrtc.compile_text(&text, &source.entry, options);
+            Ok(Compiled { cubin: cx.span(Phase::Codegen, &source.entry, id, compile)?, found: false })
+        };
         let Some(Shared { store, build, anew }) = &self.shared else { return own() };
         let build = match build {
             Ok(build) => *build,
@@ -93,19 +106,16 @@ impl Compiler {
         };
         let key = key(build, &options.flags(), &source.entry, &text);
         if anew.load(Ordering::Relaxed) {
-            let cubin = own()?;
-            cx.span(Phase::Codegen, CODE_STORE, id, || store.renew(key, &cubin));
-            return Ok(cubin);
+            let compiled = own()?;
+            cx.span(Phase::Codegen, CODE_STORE, id, || store.renew(key, &compiled.cubin));
+            return Ok(compiled);
         }
         match cx.span(Phase::Codegen, CODE_STORE, id, || store.look(key)) {
-            Look::Found(cubin) => {
-                cx.span(Phase::Codegen, CACHED, id, || ());
-                Ok(cubin)
-            }
+            Look::Found(cubin) => Ok(Compiled { cubin, found: true }),
             Look::Absent(claim) => {
-                let cubin = own()?;
-                cx.span(Phase::Codegen, CODE_STORE, id, || claim.store(&cubin));
-                Ok(cubin)
+                let compiled = own()?;
+                cx.span(Phase::Codegen, CODE_STORE, id, || claim.store(&compiled.cubin));
+                Ok(compiled)
             }
         }
     }
@@ -193,17 +203,22 @@ mod tests {
         let source = emit(&samples::vector_add());
         let flags = NvrtcOptions::new((9, 0), true);
         let plain = first.nvrtc().compile(&source, &flags).unwrap();
-        assert_eq!(first.compile(&cx, &source, &flags, 1).unwrap(), plain);
-        let missed = std::mem::take(&mut *names.0.lock().unwrap());
-        assert_eq!(missed, [CODE_STORE, &source.entry, CODE_STORE]);
-        assert_eq!(second.compile(&cx, &source, &flags, 1).unwrap(), plain);
-        assert_eq!(*names.0.lock().unwrap(), [CODE_STORE, CACHED]);
+        // Not printed where they differ: the code is long.
+        let check = |compiler: &Compiler, found: bool, spans: &[&str]| {
+            let compiled = compiler.compile(&cx, &source, &flags, 1).unwrap();
+            assert_eq!((compiled.found, &compiled.cubin.log), (found, &plain.log));
+            assert!(compiled.cubin == plain);
+            assert_eq!(std::mem::take(&mut *names.0.lock().unwrap()), spans);
+        };
+        check(&first, false, &[CODE_STORE, &source.entry, CODE_STORE]);
+        check(&second, true, &[CODE_STORE]);
         let lines = NvrtcOptions { line_info: true, ..flags.clone() };
-        assert_ne!(second.compile(&cx, &source, &lines, 1).unwrap().bytes, plain.bytes);
+        assert!(second.compile(&cx, &source, &lines, 1).unwrap().cubin.bytes != plain.bytes);
+        names.0.lock().unwrap().clear();
         second.anew(true);
-        assert_eq!(second.compile(&cx, &source, &flags, 1).unwrap(), plain);
+        check(&second, false, &[&source.entry, CODE_STORE]);
         second.anew(false);
-        assert_eq!(second.compile(&cx, &source, &flags, 1).unwrap(), plain);
+        check(&second, true, &[CODE_STORE]);
         let counts = second.counts().unwrap();
         assert_eq!((counts.hits, counts.misses, counts.changed, second.store_error()), (2, 2, 0, None));
         std::fs::remove_dir_all(&dir).unwrap();

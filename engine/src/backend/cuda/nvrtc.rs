@@ -115,7 +115,8 @@ pub struct Resources {
 pub struct Cubin {
     /// The machine code, an ELF file.
     pub bytes: Vec<u8>,
-    /// The compiler's log: warnings and the assembler's report.
+    /// The compiler's log: warnings and the assembler's report, without the time that
+    /// it took, so that one text has one result.
     pub log: String,
     /// Resource figures, where the log has them.
     pub resources: Option<Resources>,
@@ -296,7 +297,7 @@ impl Nvrtc {
             return Err(Diagnostic::bug_code(code, message).note(log));
         }
         let bytes = program.read(self.functions.cubin_size, self.functions.cubin)?;
-        Ok(Cubin::new(bytes, log))
+        Ok(Cubin::new(bytes, without_times(&log)))
     }
 
     fn error(&self, status: Status) -> String {
@@ -394,6 +395,12 @@ fn rejected_by_assembler(log: &str) -> bool {
     log.lines().any(complaint)
 }
 
+/// The log without the lines in which the assembler says how long it took.
+fn without_times(log: &str) -> String {
+    let is_time = |line: &&str| line.starts_with("ptxas") && line.contains(": Compile time = ");
+    log.split_inclusive('\n').filter(|line| !is_time(line)).collect()
+}
+
 /// Reads the assembler's report: `Used 39 registers` and
 /// `0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads`.
 fn parse_resources(log: &str) -> Option<Resources> {
@@ -422,6 +429,12 @@ mod tests {
         let expected = Resources { registers: 39, stack_bytes: 16, spill_stores: 4, spill_loads: 8 };
         assert_eq!(parse_resources(log), Some(expected));
         assert_eq!(parse_resources(""), None);
+    }
+
+    #[test]
+    fn a_log_tells_no_times() {
+        let log = "ptxas info    : Used 24 registers\nptxas info    : Compile time = 33.099 ms\nk.cu(3): warning";
+        assert_eq!(without_times(log), "ptxas info    : Used 24 registers\nk.cu(3): warning");
     }
 
     #[test]
