@@ -15,12 +15,17 @@
 //! | 0 | sequence lock: odd while a write is under way |
 //! | 1 | phase |
 //! | 2 | id: segment index or kernel hash |
-//! | 3 | time of the write, ns of the monotonic clock |
+//! | 3 | time of the write, ns of the monotonic clock as of the kernel's last tick |
 //! | 4 | id of the thread that wrote last |
 //! | 5..13 | name, 64 bytes, zero padded |
 //! | 13 | CRC-32 of the id of the case that the lane works for |
 //! | 14..30 | that id, 128 bytes, zero padded |
 //! | 32..347 | ring of the last 63 crumbs: phase, exit flag and thread in one word, time, id, 2 words of name |
+//!
+//! Times are those of the kernel's ticks, up to 10 ms apart (`CLOCK_MONOTONIC_COARSE`):
+//! they tell a case that gets on from one that hangs, and a finer clock would cost
+//! as much as all the rest of a crumb. Lengths of phases are measured elsewhere, by
+//! the fine clock.
 //!
 //! Writers of one lane exclude each other by the sequence word itself (odd
 //! means taken); a reader that never sees a stable state takes what is there
@@ -103,7 +108,8 @@ pub(crate) struct Crumb {
     pub(crate) phase: String,
     pub(crate) name: String,
     pub(crate) id: u64,
-    /// Time of the last crumb on the monotonic clock, and how long ago that was when the page was read.
+    /// Time of the last crumb on the monotonic clock, and how long ago that was
+    /// when the page was read, both to within a tick of the kernel.
     pub(crate) t_ns: u64,
     pub(crate) age_ns: u64,
     /// The thread that wrote the last crumb.
@@ -160,9 +166,27 @@ impl Page {
         Some(self.lane(lane))
     }
 
-    /// The phase of lane 0, cheaply.
+    /// Where the case is that lane 0 names: there, unless it waits to begin until
+    /// a thread beside it is done with the same case. Then it is where that thread is.
+    pub(crate) fn case(&self) -> Crumb {
+        self.lane(self.case_lane())
+    }
+
+    /// The phase of that lane, cheaply.
     pub(crate) fn phase(&self) -> &'static str {
-        phase_name(lane_words(&self.0, 0)[PHASE_AT].load(Ordering::Relaxed) as u32)
+        phase_name(self.word(self.case_lane(), PHASE_AT) as u32)
+    }
+
+    fn case_lane(&self) -> usize {
+        if self.word(0, PHASE_AT) != Own::Begin as u64 {
+            return 0;
+        }
+        let case = self.word(0, CASE_CRC_AT);
+        (1..LANES).find(|lane| case != 0 && self.word(*lane, CASE_CRC_AT) == case).unwrap_or(0)
+    }
+
+    fn word(&self, lane: usize, at: usize) -> u64 {
+        lane_words(&self.0, lane)[at].load(Ordering::Relaxed)
     }
 
     fn lane(&self, lane: usize) -> Crumb {
@@ -204,7 +228,7 @@ impl Page {
             name: texts(NAME_AT, NAME_WORDS),
             id: get(ID_AT),
             t_ns,
-            age_ns: if seq == 0 { 0 } else { os::monotonic_ns().saturating_sub(t_ns) },
+            age_ns: if seq == 0 { 0 } else { os::coarse_ns().saturating_sub(t_ns) },
             thread: get(THREAD_AT) as u32,
             case: texts(CASE_AT, CASE_WORDS),
             case_crc: get(CASE_CRC_AT) as u32,
@@ -225,13 +249,21 @@ fn text(words: &[u64]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The words of a text, cut or zero padded.
+/// The words of a text, cut or zero padded. Without calls and loops over single
+/// bytes for texts of 8 bytes and more: every breadcrumb does this.
+#[inline]
 fn packed<const WORDS: usize>(text: &str) -> [u64; WORDS] {
+    let bytes = text.as_bytes();
+    let bytes = &bytes[..bytes.len().min(8 * WORDS)];
+    let (whole, rest) = bytes.as_chunks::<8>();
     let mut words = [0; WORDS];
-    for (word, chunk) in words.iter_mut().zip(text.as_bytes().chunks(8)) {
-        let mut bytes = [0; 8];
-        bytes[..chunk.len()].copy_from_slice(chunk);
-        *word = u64::from_le_bytes(bytes);
+    words.iter_mut().zip(whole).for_each(|(word, chunk)| *word = u64::from_le_bytes(*chunk));
+    if let Some(word) = words.get_mut(whole.len()).filter(|_| !rest.is_empty()) {
+        *word = match bytes.last_chunk::<8>() {
+            // The last 8 bytes overlap the whole words; what is of those is shifted out.
+            Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+            None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
     }
     words
 }
@@ -295,7 +327,7 @@ impl Lane<'_> {
     fn write_with(&self, phase: u32, exit: bool, name: &str, id: u64, more: impl FnOnce()) {
         let Some(seq) = self.lock() else { return };
         more();
-        let (now, thread) = (os::monotonic_ns(), u64::from(os::thread_id()));
+        let (now, thread) = (os::coarse_ns(), u64::from(os::thread_id()));
         let name = packed::<NAME_WORDS>(name);
         if !exit {
             self.put(PHASE_AT, u64::from(phase));
@@ -384,6 +416,17 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn names_of_any_length_are_packed() {
+        let letters = "abcdefghijklmnopqrstuvwxyz";
+        for len in 0..=letters.len() {
+            let mut wanted = [0; 16];
+            wanted[..len.min(16)].copy_from_slice(&letters.as_bytes()[..len.min(16)]);
+            let words: Vec<u8> = packed::<2>(&letters[..len]).iter().flat_map(|word| word.to_le_bytes()).collect();
+            assert_eq!(words, wanted, "{len}");
+        }
+    }
+
+    #[test]
     fn threads_do_not_tear_each_other() {
         let (page, writer) = pair();
         std::thread::scope(|scope| {
@@ -398,6 +441,29 @@ pub(crate) mod tests {
                 }
             }
         });
+    }
+
+    #[track_caller]
+    fn check_place(page: &Page, lane: usize, phase: &str) {
+        let crumb = page.case();
+        assert_eq!((crumb.lane, crumb.phase.as_str(), page.phase()), (lane, phase, phase));
+    }
+
+    /// A case that waits to begin is where the thread is that compiles it.
+    #[test]
+    fn a_case_is_where_its_work_is_done() {
+        let (page, writer) = pair();
+        check_place(&page, 0, "idle");
+        writer.lane(1).case("A.other");
+        writer.lane(2).case("A.big");
+        writer.lane(2).enter(Phase::Schedule, "heuristic", 1);
+        writer.lane(0).case("A.big");
+        check_place(&page, 2, "schedule");
+        writer.lane(2).case("");
+        check_place(&page, 0, "begin");
+        writer.lane(3).case("A.big");
+        writer.own(Own::Inputs, "x");
+        check_place(&page, 0, "inputs");
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub(crate) mod fault;
 pub(crate) mod orphans;
 #[cfg(feature = "planted")]
 pub(crate) mod planted;
+pub(crate) mod state;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -157,18 +158,47 @@ pub(crate) fn inherited_fd(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) })
 }
 
-/// Signals a child's whole process group.
+/// Signals a child's whole process group, and the child itself, which may have left it.
 pub(crate) fn signal_group(child: &Child, signal: Signal) {
     if let Some(pid) = Pid::from_raw(child.id() as i32) {
         let _ = rustix::process::kill_process_group(pid, signal);
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-/// Whether a child has ended. It is not reaped by that, so its number stays its own.
-pub(crate) fn has_ended(child: &Child) -> bool {
+/// What is known of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    Lives,
+    /// It is not reaped yet, so its number is still its own.
+    Ended,
+    /// It was reaped, and not here: how it ended nobody can say any more.
+    Gone,
+}
+
+/// Whether a child has ended. It is not reaped by that.
+pub(crate) fn life(child: &Child) -> Life {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let asked = Pid::from_raw(child.id() as i32).map(|pid| rustix::process::waitid(WaitId::Pid(pid), options));
-    matches!(asked, Some(Ok(Some(_))))
+    match asked {
+        Some(Ok(Some(_))) => Life::Ended,
+        Some(Err(rustix::io::Errno::CHILD)) => Life::Gone,
+        _ => Life::Lives,
+    }
+}
+
+/// A status without a code and without a signal, of a child that was reaped elsewhere.
+pub(crate) fn unknown_status() -> std::process::ExitStatus {
+    // As of a process that is stopped by no signal, which no wait reports.
+    std::os::unix::process::ExitStatusExt::from_raw(0x7f)
+}
+
+/// Undoes what a parent may have set for this process and its children: where
+/// SIGCHLD is ignored, the kernel reaps children and nobody hears how they ended.
+/// To be called before there are threads and children.
+pub(crate) fn reset_inherited() {
+    // SAFETY: sets the default action, so no code of this process runs in a handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// Waits until the other end of a socket is closed; false if that was interrupted.
@@ -177,6 +207,14 @@ pub(crate) fn hung_up(stream: &std::os::unix::net::UnixStream) -> bool {
     let mut fds = [PollFd::new(stream, PollFlags::empty())];
     let _ = rustix::event::poll(&mut fds, None);
     fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+}
+
+/// Whether a socket takes some bytes without waiting: a quarter of what it can hold
+/// is in it at most.
+pub(crate) fn has_room(stream: &std::os::unix::net::UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::OUT)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::OUT)
 }
 
 /// Ends the process without exit handlers, which may hang.
@@ -206,9 +244,11 @@ pub(crate) fn signal_thread(pid: u32, thread: u32, signal: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, pid as i32, thread as i32, signal) == 0 }
 }
 
-/// Nanoseconds of the monotonic clock, the same for all processes.
-pub(crate) fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+/// Nanoseconds of the monotonic clock, the same for all processes, as of the
+/// kernel's last tick: up to 10 ms behind, and several times quicker to read than
+/// the exact time. For what happens often and is looked at seldom.
+pub(crate) fn coarse_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
@@ -267,12 +307,28 @@ mod tests {
     fn an_ended_child_keeps_its_number_until_it_is_reaped() {
         let mut child = Command::new("true").spawn().expect("starts");
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while !has_ended(&child) && std::time::Instant::now() < deadline {
+        while life(&child) == Life::Lives && std::time::Instant::now() < deadline {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        assert!(has_ended(&child) && has_ended(&child));
+        assert_eq!([life(&child), life(&child)], [Life::Ended; 2]);
         assert!(child.wait().expect("is reaped").success());
-        assert!(!has_ended(&child));
+        assert_eq!(life(&child), Life::Gone);
+    }
+
+    #[test]
+    fn a_child_that_left_its_group_is_signalled_too() {
+        // It never had a group of its own.
+        let mut child = Command::new("sleep").arg("60").spawn().expect("starts");
+        signal_group(&child, Signal::KILL);
+        let status = child.wait().expect("is reaped");
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+    }
+
+    #[test]
+    fn an_unknown_end_has_neither_code_nor_signal() {
+        use std::os::unix::process::ExitStatusExt;
+        let status = unknown_status();
+        assert_eq!((status.code(), status.signal(), status.success()), (None, None, false));
     }
 
     #[test]

@@ -9,9 +9,10 @@ use crate::case::Case;
 use crate::code_cache::CodeUse;
 use crate::crc::crc32;
 use crate::verdict::Outcome;
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -60,10 +61,13 @@ pub(crate) struct Knobs {
     pub(crate) code_cache: Option<std::path::PathBuf>,
 }
 
-/// Messages to a worker.
+/// Messages to a worker, as it gets them.
+pub(crate) type ToWorker = Order<Box<Case>>;
+
+/// Messages to a worker. `C` is a case, which who sends it only borrows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ToWorker {
+pub(crate) enum Order<C> {
     Init {
         device: DeviceSpec,
         knobs: Knobs,
@@ -74,10 +78,10 @@ pub(crate) enum ToWorker {
     },
     /// Cases that will most likely come soon.
     Ahead {
-        cases: Vec<Case>,
+        cases: Vec<C>,
     },
     Run {
-        case: Box<Case>,
+        case: C,
         attempt: u32,
         repeat: u32,
         seed: u64,
@@ -134,16 +138,31 @@ pub(crate) enum FromWorker {
     },
 }
 
-/// Sends one message.
-pub(crate) fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
-    let json = serde_json::to_vec(message)?;
+/// Bytes of a frame before its JSON.
+const HEAD: usize = 8;
+
+/// Bytes that a socket which has room at all takes without waiting for who reads.
+const AT_ONCE: usize = 32 << 10;
+
+/// Sends one message in one write.
+pub(crate) fn send<T: Serialize>(stream: &UnixStream, message: &T) -> io::Result<()> {
+    send_after(stream, message, &|| {})
+}
+
+/// The same; `waits` is called before, if that may have to wait for who reads.
+pub(crate) fn send_after<T: Serialize>(mut stream: &UnixStream, message: &T, waits: &dyn Fn()) -> io::Result<()> {
+    let mut frame = Vec::with_capacity(1 << 10);
+    frame.extend([0; HEAD]);
+    serde_json::to_writer(&mut frame, message)?;
+    let (head, json) = frame.split_at_mut(HEAD);
     if json.len() > MAX_FRAME {
         return Err(io::Error::other(format!("a message of {} bytes exceeds {MAX_FRAME}", json.len())));
     }
-    let mut frame = Vec::with_capacity(json.len() + 8);
-    frame.extend((json.len() as u32).to_le_bytes());
-    frame.extend(crc32(&json).to_le_bytes());
-    frame.extend(json);
+    head[..4].copy_from_slice(&(json.len() as u32).to_le_bytes());
+    head[4..].copy_from_slice(&crc32(json).to_le_bytes());
+    if frame.len() > AT_ONCE || !crate::os::has_room(stream) {
+        waits();
+    }
     stream.write_all(&frame)
 }
 
@@ -158,15 +177,20 @@ pub(crate) enum Broken {
     Garbage(String),
 }
 
+/// Bytes that are read at once.
+const CHUNK: usize = 16 << 10;
+
 /// Receives messages; keeps what came of an unfinished frame.
 pub(crate) struct Receiver {
     stream: UnixStream,
     buffer: Vec<u8>,
+    /// How long a read waits, as it was last set.
+    wait: Option<Duration>,
 }
 
 impl Receiver {
     pub(crate) fn new(stream: UnixStream) -> Self {
-        Self { stream, buffer: Vec::new() }
+        Self { stream, buffer: Vec::new(), wait: None }
     }
 
     pub(crate) fn stream(&self) -> &UnixStream {
@@ -176,15 +200,18 @@ impl Receiver {
     /// The next message, waiting until `deadline` at most, or without end.
     pub(crate) fn next<T: DeserializeOwned>(&mut self, deadline: Option<Instant>) -> Result<T, Broken> {
         loop {
-            if let Some(json) = self.take_frame()? {
-                return serde_json::from_slice(&json).map_err(|error| Broken::Garbage(error.to_string()));
+            if let Some(len) = self.frame()? {
+                let message = serde_json::from_slice(&self.buffer[HEAD..HEAD + len]);
+                self.buffer.drain(..HEAD + len);
+                return message.map_err(|error| Broken::Garbage(error.to_string()));
             }
             self.fill(deadline)?;
         }
     }
 
-    fn take_frame(&mut self) -> Result<Option<Vec<u8>>, Broken> {
-        let Some((head, rest)) = self.buffer.split_first_chunk::<8>() else { return Ok(None) };
+    /// The length of the JSON of the first frame, once all of it is there.
+    fn frame(&self) -> Result<Option<usize>, Broken> {
+        let Some((head, rest)) = self.buffer.split_first_chunk::<HEAD>() else { return Ok(None) };
         let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (len, crc) = (word(0) as usize, word(4));
         if len > MAX_FRAME {
@@ -194,39 +221,40 @@ impl Receiver {
         if crc32(json) != crc {
             return Err(Broken::Garbage(format!("the checksum of a frame of {len} bytes is wrong")));
         }
-        let json = json.to_vec();
-        self.buffer.drain(..8 + len);
-        Ok(Some(json))
+        Ok(Some(len))
     }
 
     fn fill(&mut self, deadline: Option<Instant>) -> Result<(), Broken> {
-        let wait = match deadline {
-            None => None,
-            Some(at) => match at.saturating_duration_since(Instant::now()) {
-                Duration::ZERO => return Err(Broken::Timeout),
-                left => Some(left.max(Duration::from_millis(1))),
-            },
-        };
-        let mut chunk = [0u8; 16 << 10];
-        let count = self.stream.set_read_timeout(wait).and_then(|()| self.stream.read(&mut chunk));
-        match count {
+        self.set_wait(deadline)?;
+        self.buffer.reserve(CHUNK);
+        match rustix::io::read(&self.stream, rustix::buffer::spare_capacity(&mut self.buffer)) {
             Ok(0) => Err(Broken::Eof),
-            Ok(n) => {
-                self.buffer.extend(&chunk[..n]);
-                Ok(())
-            }
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Err(Broken::Timeout),
-                io::ErrorKind::Interrupted => Ok(()),
-                _ => Err(Broken::Eof),
-            },
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(Errno::AGAIN) => Err(Broken::Timeout),
+            Err(_) => Err(Broken::Eof),
         }
+    }
+
+    /// Has reads end at the deadline. In whole milliseconds, so that those who wait
+    /// for the same time again and again tell the kernel once.
+    fn set_wait(&mut self, deadline: Option<Instant>) -> Result<(), Broken> {
+        let wait = match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
+            Some(Duration::ZERO) => return Err(Broken::Timeout),
+            Some(left) => Some(Duration::from_millis(left.as_nanos().div_ceil(1_000_000) as u64)),
+            None => None,
+        };
+        if wait != self.wait {
+            self.stream.set_read_timeout(wait).map_err(|_| Broken::Eof)?;
+            self.wait = wait;
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
 
     fn soon() -> Option<Instant> {
         Some(Instant::now() + Duration::from_millis(200))
@@ -256,6 +284,25 @@ mod tests {
         assert!(matches!(receiver.next(soon()), Ok(FromWorker::Bye { cases_run: 9, code: None })));
         drop(theirs);
         assert!(matches!(receiver.next::<FromWorker>(soon()), Err(Broken::Eof)));
+    }
+
+    #[test]
+    fn who_sends_is_told_before_it_waits() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        theirs.set_write_timeout(Some(Duration::from_millis(20))).expect("sets");
+        let waited = std::cell::Cell::new(0);
+        let send = |len: usize| {
+            let message = FromWorker::Begin { case_id: "x".repeat(len), attempt: 0 };
+            send_after(&theirs, &message, &|| waited.set(waited.get() + 1))
+        };
+        send(10).expect("has room");
+        assert_eq!(waited.get(), 0);
+        send(AT_ONCE).expect("has room");
+        assert_eq!(waited.get(), 1);
+        // Nobody reads: sooner or later it must wait, and has said so before.
+        let stuck = (0..100_000).find(|_| send(1000).is_err());
+        assert!(stuck.is_some() && waited.get() > 1, "{}", waited.get());
+        drop(ours);
     }
 
     #[test]

@@ -4,18 +4,15 @@
 
 mod place;
 
-use place::{Place, check};
+use place::{CaseFile, GOOD, Place, check};
 use serde_json::Value;
 
 /// A place with `cases` cases, and a machine that the text plays.
 fn played(name: &str, cases: usize, machine: &str) -> Place {
     let place = Place::empty(name);
-    let sizes: Vec<String> = (1..=cases).map(|size| size.to_string()).collect();
-    let text = format!(
-        "---\nversion = 1\nsuite = \"PlayedTest\"\nabout = \"why\"\n[axes]\nm = [{}]\n---\nfusion @add(%x: f32[?]) {{\n  %0 = add %x, %x\n  return %0\n}}\n; inputs: x = normal[$m]\n; sim: schedules (lockstep)\n",
-        sizes.join(", ")
-    );
-    place.file("cases/add.fuse", &text);
+    let axis = format!("[axes]\nm = {:?}\n", (1..=cases).collect::<Vec<_>>());
+    let more = "; sim: schedules (lockstep)\n";
+    place.case("add", CaseFile { suite: "PlayedTest", front: &axis, size: "$m", more, ..GOOD });
     place.file("machine.toml", machine);
     place
 }
@@ -229,7 +226,7 @@ fn hunts_replays_and_explanations_tell_of_devices() {
         let place = played(command[0], 2, &(gpus(2) + events));
         let args = [command, &["--gpus", "2", "--with-faults"], &PLAIN].concat();
         let (_, text) = place.run(&args);
-        let records = place.records_of(place.newest());
+        let records = place::records(&place.newest());
         // The case before may have ended less than a window ago.
         assert!(xid(&records).1.contains(&slow), "{text}");
         assert!(kind(&records, "health").iter().any(|record| record["event"] == "lost"), "{text}");
@@ -263,11 +260,12 @@ fn spans(records: &[Value], perf: bool) -> Vec<(u64, u64)> {
 #[test]
 fn a_measured_case_has_its_gpu_alone() {
     let place = played("alone", 20, &gpus(1));
-    let text = "---\nversion = 1\nsuite = \"PlayedTest\"\nabout = \"why\"\n[axes]\nm = [64, 65, 66, 67]\n---\nfusion @perf_add(%x: f32[?]) {\n  %0 = add %x, %x\n  return %0\n}\n; inputs: x = normal[$m]\n; perf: bytes 512\n";
-    place.file("cases/perf.fuse", text);
+    let front = "[axes]\nm = [64, 65, 66, 67]\n";
+    let perf = CaseFile { suite: "PlayedTest", front, size: "$m", more: "; perf: bytes 512\n", ..GOOD };
+    place.case("perf_add", perf);
     // Three of these would not fit beside each other.
-    let big = text.replace("; perf: bytes 512\n", "").replace("[axes]", "[require]\nmemory = \"100GiB\"\n[axes]");
-    place.file("cases/big.fuse", &big.replace("perf_add", "perf_big").replace("[64, 65, 66, 67]", "[8, 9]"));
+    let front = "[require]\nmemory = \"100GiB\"\n[axes]\nm = [8, 9]\n";
+    place.case("perf_big", CaseFile { front, more: "", ..perf });
     check_run(&place, &["--gpus", "1", "--workers-per-gpu", "3"], 0, &["26 passed, 0 failed, 0 skipped"]);
     let records = place.records();
     let (alone, others) = (spans(&records, true), spans(&records, false));
@@ -330,13 +328,9 @@ fn a_worker_killed_on_each_gpu_in_turn_loses_nothing() {
 #[test]
 fn cases_go_to_the_gpu_that_fits_them() {
     let place = played("fits", 6, "[[gpu]]\narch = 80\n[[gpu]]\narch = 90\n");
-    let text = |arch: u32, name: &str| {
-        format!(
-            "---\nversion = 1\nsuite = \"PlayedTest\"\nabout = \"why\"\n[require]\narch = {arch}\n---\nfusion @{name}(%x: f32[3]) {{\n  %0 = add %x, %x\n  return %0\n}}\n; inputs: x = normal[3]\n"
-        )
-    };
-    place.file("cases/new.fuse", &text(90, "new"));
-    place.file("cases/newer.fuse", &text(100, "newer"));
+    for (name, front) in [("new", "[require]\narch = 90\n"), ("newer", "[require]\narch = 100\n")] {
+        place.case(name, CaseFile { suite: "PlayedTest", front, size: "3", ..GOOD });
+    }
     let parts = ["needs compute capability 100, the device has 80; needs compute capability 100, the device has 90"];
     check_run(&place, &["--gpus", "2"], 0, &[parts[0], "7 passed, 0 failed, 1 skipped"]);
     let records = place.records();

@@ -2,77 +2,22 @@
 //! cannot be written or goes away, or bytes are damaged. Drives the binary as a
 //! user would.
 
+mod place;
+
+use place::{Place, check, ended, records};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Kills of one test run. `HARNESS_TEST_KILLS=500` for more.
 const KILLS: u64 = 30;
 
-/// A private folder with cases and room for results.
-struct Place(PathBuf);
-
-impl Place {
-    /// With so many cases of one file.
-    fn new(name: &str, cases: usize) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(dir.join("cases")).expect("a folder");
-        let place = Self(dir);
-        place.write("cases/good.fuse", &cases_file(cases));
-        place
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.0.join(name), text).expect("writes");
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
-        command.current_dir(&self.0).env_remove("BLESS").args(args);
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> (i32, String) {
-        ended(self.command(args).output().expect("runs"))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn cases_file(cases: usize) -> String {
-    let sizes: Vec<String> = (1..=cases).map(|n| n.to_string()).collect();
-    format!(
-        "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n[axes]\nm = [{}]\n---\nfusion @good(%x: f32[?]) {{\n  %0 = add %x, %x\n  return %0\n}}\n; inputs: x = normal[$m]\n",
-        sizes.join(", ")
-    )
-}
-
-fn ended(Output { status, stdout, stderr }: Output) -> (i32, String) {
-    let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
-    assert!(!text.contains("panicked at"), "{text}");
-    (status.code().unwrap_or(-1), text)
-}
-
-#[track_caller]
-fn check(place: &Place, args: &[&str], exit: i32, parts: &[&str]) -> String {
-    let (code, text) = place.run(args);
-    assert_eq!(code, exit, "{args:?}:\n{text}");
-    for part in parts {
-        assert!(text.contains(part), "{args:?} lacks {part:?}:\n{text}");
-    }
-    text
+/// A place with so many cases of one file.
+fn with_cases(name: &str, cases: usize) -> Place {
+    Place::good(name, &(1..=cases).collect::<Vec<_>>())
 }
 
 const PLAIN: [&str; 5] = ["--ref", "--jobs", "2", "--format", "plain"];
@@ -81,12 +26,6 @@ const PLAIN: [&str; 5] = ["--ref", "--jobs", "2", "--format", "plain"];
 fn ids(events: &[Value], kind: &str) -> Vec<String> {
     let of = |record: &&Value| record["k"] == kind && record["outcome"] == "pass";
     events.iter().filter(of).map(|r| r["case_id"].as_str().expect("an id").to_string()).collect()
-}
-
-fn read(dir: &Path) -> Vec<Value> {
-    let events = harness::record::read_events(&dir.join("events.jsonl")).expect("reads");
-    assert_eq!(events.problems, Vec::<String>::new());
-    events.records
 }
 
 /// A generator of moments: any will do.
@@ -128,7 +67,7 @@ fn killed_after(place: &Place, args: &[&str], delay: Duration) -> (Option<i32>, 
 fn logs(place: &Place) -> BTreeMap<PathBuf, Vec<Value>> {
     let runs = std::fs::read_dir(place.path("results/runs")).into_iter().flatten().flatten();
     let runs = runs.map(|entry| entry.path()).filter(|dir| dir.join("events.jsonl").exists());
-    runs.map(|dir| (dir.clone(), read(&dir))).collect()
+    runs.map(|dir| (dir.clone(), records(&dir))).collect()
 }
 
 /// One job over several lives, the last of which may end. Whatever was told is
@@ -172,7 +111,7 @@ fn lives(place: &Place, cases: usize, delays: &mut dyn FnMut() -> Duration) -> u
 /// until all cases have their verdict.
 #[test]
 fn killed_at_any_moment_it_goes_on_without_running_a_case_again() {
-    let place = Place::new("moments", 24);
+    let place = with_cases("moments", 24);
     let kills: u64 = std::env::var("HARNESS_TEST_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(KILLS);
     let started = Instant::now();
     check(&place, &PLAIN, 0, &["24 passed, 0 failed, 0 skipped"]);
@@ -198,7 +137,7 @@ fn killed_at_any_moment_it_goes_on_without_running_a_case_again() {
 /// Records beyond a limit on the size of files are counted as missing; nothing else changes.
 #[test]
 fn a_full_disk_costs_records_and_no_verdict() {
-    let place = Place::new("full", 400);
+    let place = with_cases("full", 400);
     let mut child = place.command(&PLAIN).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
     wait_for_a_verdict(&place);
     let log = logs(&place).into_keys().next().expect("a run").join("events.jsonl");
@@ -230,7 +169,7 @@ fn wait_for_a_verdict(place: &Place) {
 /// The same on a file system that is really full, where one may be mounted.
 #[test]
 fn a_full_file_system_costs_records_and_no_verdict() {
-    let place = Place::new("enospc", 150);
+    let place = with_cases("enospc", 150);
     std::fs::create_dir_all(place.path("results")).expect("a folder");
     let script = "mount -t tmpfs -o size=64k tmpfs results || exit 77; \
                   \"$0\" \"$@\"; echo code $?; df results | tail -1; \"$0\" store verify; echo code $?; \
@@ -247,10 +186,35 @@ fn a_full_file_system_costs_records_and_no_verdict() {
     assert!(text.contains("records, 0 problems\n"), "{text}");
 }
 
+/// A file system that takes so many files and folders: workers that come and go
+/// need no more of them than live ones, and find another place where there is none.
+#[track_caller]
+fn check_files(name: &str, files: usize, exit: i32) {
+    let place = with_cases(name, 40);
+    std::fs::create_dir_all(place.path("results")).expect("a folder");
+    let script = format!("mount -t tmpfs -o nr_inodes={files} tmpfs results || exit 77; exec \"$0\" \"$@\"");
+    let mut command = Command::new("unshare");
+    command.args(["-m", "bash", "-c", &script, env!("CARGO_BIN_EXE_harness")]).args(PLAIN);
+    command.args(["--isolation", "case"]).current_dir(&place.0);
+    let output = match command.output() {
+        Ok(output) if output.status.code() != Some(77) && !output.stdout.is_empty() => output,
+        other => return eprintln!("skipped: no file system can be mounted here: {other:?}"),
+    };
+    let (code, text) = ended(output);
+    assert!(text.ends_with("40 passed, 0 failed, 0 skipped\n"), "{text}");
+    assert_eq!(code, exit, "{text}");
+}
+
+#[test]
+fn workers_need_no_more_room_than_those_that_live() {
+    check_files("inodes", 60, 0);
+    check_files("no-inodes", 10, 110);
+}
+
 #[test]
 fn a_folder_that_cannot_be_written_costs_the_record_only() {
-    let place = Place::new("readonly", 3);
-    place.write("file", "no folder");
+    let place = with_cases("readonly", 3);
+    place.file("file", "no folder");
     let parts = ["is not complete", "3 passed, 0 failed, 0 skipped"];
     check(&place, &[&PLAIN[..], &["--results", "file/below"]].concat(), 110, &parts);
     check(&place, &[&PLAIN[..], &["--results", "/proc/nothing"]].concat(), 110, &parts);
@@ -265,7 +229,7 @@ fn a_folder_that_cannot_be_written_costs_the_record_only() {
 
 #[test]
 fn a_folder_that_goes_away_is_written_again() {
-    let place = Place::new("gone", 400);
+    let place = with_cases("gone", 400);
     let mut child = place.command(&PLAIN).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
     wait_for_a_verdict(&place);
     std::fs::remove_dir_all(place.path("results/runs")).expect("removes");
@@ -281,7 +245,7 @@ fn a_folder_that_goes_away_is_written_again() {
 
 #[test]
 fn several_harnesses_write_into_one_folder() {
-    let place = Place::new("together", 12);
+    let place = with_cases("together", 12);
     let start = |_| place.command(&PLAIN).stdout(Stdio::piped()).spawn().expect("starts");
     let children: Vec<_> = (0..4).map(start).collect();
     for child in children {
@@ -290,16 +254,16 @@ fn several_harnesses_write_into_one_folder() {
     }
     assert_eq!(logs(&place).len(), 4);
     check(&place, &["store", "verify"], 0, &["4 runs", "0 problems"]);
-    let table = std::fs::read_to_string(place.path("results/history/reference/durations.csv")).expect("a table");
+    let table = place.read("results/history/reference/durations.csv");
     assert!(table.lines().skip(1).all(|row| row.split(',').nth(1) == Some("4")), "{table}");
-    let changes = std::fs::read_to_string(place.path("results/history/reference/verdicts.csv")).expect("a table");
+    let changes = place.read("results/history/reference/verdicts.csv");
     assert_eq!(changes.lines().count(), 13, "{changes}");
 }
 
 /// Damage is told, mended with what was there kept aside, and mended once.
 #[test]
 fn damage_is_told_and_mended() {
-    let place = Place::new("damage", 10);
+    let place = with_cases("damage", 10);
     check(&place, &PLAIN, 0, &["10 passed"]);
     let history = place.path("results/history/reference");
     let tables = ["verdicts.csv", "durations.csv"].map(|name| history.join(name));
@@ -343,7 +307,7 @@ fn damage_is_told_and_mended() {
     // The run lost records, so the tables are what the readable rows of before say.
     assert!(std::fs::read_to_string(&tables[0]).expect("a table").starts_with("run_id,"));
     // Of a whole run, tables come back as they were.
-    let place = Place::new("tables", 10);
+    let place = with_cases("tables", 10);
     check(&place, &PLAIN, 0, &["10 passed"]);
     let history = place.path("results/history/reference");
     let before =
@@ -358,7 +322,7 @@ fn damage_is_told_and_mended() {
 
 #[test]
 fn a_run_under_way_is_left_alone_and_others_are_pruned() {
-    let place = Place::new("prune", 2);
+    let place = with_cases("prune", 2);
     check(&place, &PLAIN, 0, &["2 passed"]);
     check(&place, &PLAIN, 0, &["2 passed"]);
     let args = [
@@ -397,7 +361,7 @@ fn a_run_under_way_is_left_alone_and_others_are_pruned() {
 
 #[test]
 fn stores_are_united_and_carried_away() {
-    let (here, there) = (Place::new("here", 3), Place::new("there", 4));
+    let (here, there) = (with_cases("here", 3), with_cases("there", 4));
     check(&here, &[&PLAIN[..], &["--run-id", "one"]].concat(), 0, &["3 passed"]);
     check(&there, &[&PLAIN[..], &["--run-id", "two"]].concat(), 0, &["4 passed"]);
     let other = there.path("results");
@@ -405,7 +369,7 @@ fn stores_are_united_and_carried_away() {
     check(&here, &["store", "merge", other], 0, &["two: copied", "1 runs copied"]);
     check(&here, &["store", "merge", other], 0, &["two: is here already", "0 runs copied"]);
     assert!(here.path("results/runs/two/origin.json").exists());
-    let table = std::fs::read_to_string(here.path("results/history/reference/durations.csv")).expect("a table");
+    let table = here.read("results/history/reference/durations.csv");
     assert!(table.contains("PlaceTest.good/m=4,1,") && table.contains("PlaceTest.good/m=1,2,"), "{table}");
     check(&here, &["store", "export", "--format", "folder", "--output", "carry"], 0, &["2 runs in carry"]);
     check(
@@ -429,20 +393,21 @@ fn stores_are_united_and_carried_away() {
 
 #[test]
 fn what_cannot_be_gone_on_with_is_refused_with_a_way_out() {
-    let place = Place::new("refused", 400);
+    let place = with_cases("refused", 400);
     check(&place, &["resume"], 106, &["E0702"]);
     let mut child = place.command(&PLAIN).stdout(Stdio::null()).spawn().expect("starts");
     wait_for_a_verdict(&place);
     child.kill().expect("kills");
     child.wait().expect("reaps");
-    place.write("cases/good.fuse", &cases_file(399));
+    let whole = place.read("cases/good.fuse");
+    place.file("cases/good.fuse", &whole.replace(", 400]", "]"));
     check(
         &place,
         &["resume", "--format", "plain"],
         106,
         &["E0703", "case files have changed", "all of it anew: harness --ref --jobs 2"],
     );
-    place.write("cases/good.fuse", &cases_file(400));
+    place.file("cases/good.fuse", &whole);
     check(&place, &["resume", "--format", "plain"], 0, &["goes on with", "400 passed, 0 failed, 0 skipped"]);
     check(&place, &["resume"], 106, &["E0703", "is open"]);
     check(&place, &["resume", "latest"], 106, &["it is complete"]);
@@ -452,8 +417,8 @@ fn what_cannot_be_gone_on_with_is_refused_with_a_way_out() {
 /// paths that are given now mean the folder of now.
 #[test]
 fn what_a_deadline_left_is_run_from_another_folder() {
-    let place = Place::new("deadline", 3);
-    place.write("list", "PlaceTest.good/m=1\nPlaceTest.good/m=2\nPlaceTest.good/m=3\n");
+    let place = with_cases("deadline", 3);
+    place.file("list", "PlaceTest.good/m=1\nPlaceTest.good/m=2\nPlaceTest.good/m=3\n");
     let args = ["--ref", "--jobs", "1", "--format", "plain", "--from-file", "list", "--deadline", "1ms"];
     check(&place, &args, 6, &["skip.deadline"]);
     check(&place, &["list", "--ref", "--rerun", "latest"], 0, &["PlaceTest.good/m=3\n"]);
@@ -469,7 +434,7 @@ fn what_a_deadline_left_is_run_from_another_folder() {
 /// A stop in order is gone on with as well; reports tell all.
 #[test]
 fn reports_are_read_by_their_readers() {
-    let place = Place::new("reports", 3);
+    let place = with_cases("reports", 3);
     let filter = "*PlaceTest*:__fault.fail:__fault.segv:__fault.exit7:__fault.noisy";
     let args = [
         "--ref",
@@ -502,7 +467,7 @@ fn reports_are_read_by_their_readers() {
         let error = document.descendants().find(|node| node.has_tag_name("error")).expect("an error");
         assert!(error.attribute("type").is_some_and(|kind| kind.starts_with("crash.")), "{text}");
     };
-    check_junit(&std::fs::read_to_string(place.path("out/junit.xml")).expect("a report"));
+    check_junit(&place.read("out/junit.xml"));
     check_junit(&place.run(&["report", "--format", "junit"]).1);
     let trace: Value = serde_json::from_str(&place.run(&["report", "--format", "trace"]).1).expect("JSON");
     let events = trace["traceEvents"].as_array().expect("events");

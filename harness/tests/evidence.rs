@@ -1,54 +1,30 @@
 //! What is left of a worker that crashed or hangs, as a user finds it in the
 //! records and in the folder of the run.
 
+mod place;
+
+use place::{CaseFile, GOOD, Place, ended};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A private folder with one case and room for results.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("evidence-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join("cases")).expect("a folder");
-        let text = "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n---\nfusion @good(%x: f32[?]) {\n  %0 = add %x, %x\n  return %0\n}\n; inputs: x = normal[4]\n";
-        std::fs::write(dir.join("cases/good.fuse"), text).expect("a file");
-        Self(dir)
-    }
-
-    fn run(&self, args: &[&str]) -> (i32, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
-        command
-            .current_dir(&self.0)
-            .env_remove("BLESS")
-            .args(["--ref", "--with-faults", "--format", "plain"])
-            .args(args);
-        let Output { status, stdout, stderr } = command.output().expect("runs");
-        let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
-        (status.code().unwrap_or(-1), text)
-    }
-
-    /// Runs built-in faults; the last attempt at each, by id, and what was printed.
-    fn faults(&self, names: &[&str], more: &[&str]) -> (Vec<Value>, String) {
-        let ids: Vec<String> = names.iter().map(|name| format!("__fault.{name}")).collect();
-        let mut args: Vec<&str> = ids.iter().flat_map(|id| ["--exact", id.as_str()]).collect();
-        args.extend(more);
-        let (code, text) = self.run(&args);
-        assert_eq!(code, 103, "{text}");
-        let events = harness::record::read_events(&self.0.join("results/latest/events.jsonl")).expect("reads");
-        let find = |id: &String| {
-            let attempt = |r: &&Value| r["k"] == "attempt" && r["case_id"] == id.as_str();
-            events.records.iter().rfind(attempt).unwrap_or_else(|| panic!("no {id}: {text}")).clone()
-        };
-        (ids.iter().map(find).collect(), text)
-    }
+fn run(place: &Place, args: &[&str]) -> (i32, String) {
+    place.run(&[&["--ref", "--with-faults", "--format", "plain"], args].concat())
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Runs built-in faults; the last attempt at each, by id, and what was printed.
+fn faults(place: &Place, names: &[&str], more: &[&str]) -> (Vec<Value>, String) {
+    let ids: Vec<String> = names.iter().map(|name| format!("__fault.{name}")).collect();
+    let mut args: Vec<&str> = ids.iter().flat_map(|id| ["--exact", id.as_str()]).collect();
+    args.extend(more);
+    let (code, text) = run(place, &args);
+    assert_eq!(code, 103, "{text}");
+    let records = place.records();
+    let find = |id: &String| {
+        let attempt = |r: &&Value| r["k"] == "attempt" && r["case_id"] == id.as_str();
+        records.iter().rfind(attempt).unwrap_or_else(|| panic!("no {id}: {text}")).clone()
+    };
+    (ids.iter().map(find).collect(), text)
 }
 
 /// The functions of a stack, innermost first.
@@ -68,8 +44,8 @@ fn check_stack(frames: &Value, parts: &[&str]) {
 
 #[test]
 fn a_crash_has_a_cause_and_a_stack() {
-    let place = Place::new("crash");
-    let (found, text) = place.faults(&["segv", "bus", "abort"], &[]);
+    let place = Place::good("crash", &[]);
+    let (found, text) = faults(&place, &["segv", "bus", "abort"], &[]);
     let [segv, bus, abort] = [0, 1, 2].map(|i| &found[i]["death"]);
     assert_eq!((&segv["signal"], &segv["si_code"], &segv["fault_addr"]), (&"sigsegv".into(), &1.into(), &"0x8".into()));
     check_stack(&segv["frames"], &["write_unmapped", "fault::", "harness::worker::serve", "harness::worker", "main"]);
@@ -90,8 +66,8 @@ fn a_crash_has_a_cause_and_a_stack() {
 /// is told from there.
 #[test]
 fn a_crash_names_the_lane_of_its_thread() {
-    let place = Place::new("lane");
-    let (found, text) = place.faults(&["segv-lane", "segv-thread"], &["--retries", "0"]);
+    let place = Place::good("lane", &[]);
+    let (found, text) = faults(&place, &["segv-lane", "segv-thread"], &["--retries", "0"]);
     let [lane, thread] = [0, 1].map(|i| &found[i]["death"]);
     let crumb = &lane["crumb"];
     assert_eq!((&crumb["lane"], &crumb["phase"], &crumb["id"]), (&3.into(), &"schedule".into(), &5.into()), "{text}");
@@ -107,8 +83,8 @@ fn a_crash_names_the_lane_of_its_thread() {
 
 #[test]
 fn an_overflown_stack_is_walked_from_both_ends() {
-    let place = Place::new("overflow");
-    let (found, text) = place.faults(&["stack"], &[]);
+    let place = Place::good("overflow", &[]);
+    let (found, text) = faults(&place, &["stack"], &[]);
     assert_eq!(found[0]["outcome"], "crash.stack_overflow", "{text}");
     let death = &found[0]["death"];
     assert_eq!((&death["signal"], &death["caught"]), (&"sigabrt".into(), &"sigsegv".into()));
@@ -120,7 +96,7 @@ fn an_overflown_stack_is_walked_from_both_ends() {
 /// The script of a failed case, from the folder of its evidence.
 fn script(place: &Place, attempt: &Value) -> PathBuf {
     let folder = attempt["evidence"].as_str().expect("a folder");
-    let folder = place.0.join("results/latest").canonicalize().expect("a run").join(folder);
+    let folder = place.path("results/latest").canonicalize().expect("a run").join(folder);
     for file in ["outcome.txt", "../repro.sh"] {
         assert!(folder.join(file).is_file(), "{folder:?} lacks {file}");
     }
@@ -149,8 +125,8 @@ fn pasted(shell: &str, text: &str) -> Command {
 /// characters are in its paths.
 #[test]
 fn scripts_repeat_failures() {
-    let place = Place::new("it's \"a\" $HOME `place`");
-    let (found, text) = place.faults(&["segv", "fail"], &["--seed", "77", "--timeout", "20s", "--retries", "0"]);
+    let place = Place::good("it's \"a\" $HOME `place`", &[]);
+    let (found, text) = faults(&place, &["segv", "fail"], &["--seed", "77", "--timeout", "20s", "--retries", "0"]);
     assert!(text.contains("repro: ") && text.contains("repro.sh"), "{text}");
     // Running them makes runs of their own.
     let scripts: Vec<PathBuf> = found.iter().map(|record| script(&place, record)).collect();
@@ -163,11 +139,11 @@ fn scripts_repeat_failures() {
 /// A failure that needs what its worker had run before is repeated with that.
 #[test]
 fn scripts_bring_the_neighbours_along() {
-    let place = Place::new("neighbours");
+    let place = Place::good("neighbours", &[]);
     let args = ["--jobs", "1", "--exact", "__fault.pollute=A", "--exact", "__fault.victim=A"];
-    let (code, text) = place.run(&args);
+    let (code, text) = run(&place, &args);
     assert!(code == 0 && text.contains("FLAKY __fault.victim=A"), "{text}");
-    let cases = place.0.join("results/latest/cases").canonicalize().expect("a folder");
+    let cases = place.path("results/latest/cases").canonicalize().expect("a folder");
     let folder = std::fs::read_dir(cases).expect("a folder").next().expect("one").expect("readable").path();
     check_script(&folder.join("repro.sh"), 100, "recurs in ");
 }
@@ -175,31 +151,31 @@ fn scripts_bring_the_neighbours_along() {
 /// The same crash has the same keys in each run, and the ledger adds up.
 #[test]
 fn crashes_are_counted_over_runs() {
-    let place = Place::new("ledger");
+    let place = Place::good("ledger", &[]);
     let keys = |records: &[Value]| -> Vec<String> {
         records.iter().map(|record| format!("{} {}", record["bucket"], record["family"])).collect()
     };
-    let (first, text) = place.faults(&["segv", "abort"], &["--retries", "0"]);
+    let (first, text) = faults(&place, &["segv", "abort"], &["--retries", "0"]);
     assert!(text.contains("crashes by family") && text.contains("; new"), "{text}");
     assert_eq!(first[0]["family"], "crash.sigsegv in check");
-    let (second, text) = place.faults(&["segv", "abort"], &["--retries", "0"]);
+    let (second, text) = faults(&place, &["segv", "abort"], &["--retries", "0"]);
     assert_eq!(keys(&first), keys(&second));
     assert_ne!(keys(&first)[0], keys(&first)[1]);
     assert!(text.contains("; 2 in 2 runs since "), "{text}");
     let leaf = first[0]["bucket"].as_str().expect("a leaf");
-    let path = place.0.join("results/crashes").join(leaf).join("bucket.json");
+    let path = place.path("results/crashes").join(leaf).join("bucket.json");
     let ledger: Value = serde_json::from_slice(&std::fs::read(path).expect("a ledger")).expect("JSON");
     assert_eq!((&ledger["count"], &ledger["runs"]), (&2.into(), &2.into()));
-    assert!(place.0.join("results").join(ledger["exemplar"].as_str().expect("a path")).join("crash.json").is_file());
+    assert!(place.path("results").join(ledger["exemplar"].as_str().expect("a path")).join("crash.json").is_file());
 }
 
 /// What a worker prints may be anything and as much as it likes.
 #[test]
 fn output_is_bounded_escaped_and_kept() {
-    let place = Place::new("output");
-    let (found, text) = place.faults(&["ansi"], &["--retries", "0"]);
+    let place = Place::good("output", &[]);
+    let (found, text) = faults(&place, &["ansi"], &["--retries", "0"]);
     assert!(!text.contains('\x1b') && text.contains("\\x1b"), "{text}");
-    let folder = place.0.join("results/latest").join(found[0]["evidence"].as_str().expect("a folder"));
+    let folder = place.path("results/latest").join(found[0]["evidence"].as_str().expect("a folder"));
     let kept = |name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
     let raw = [kept("stdout.txt"), kept("stderr.txt")].concat();
     assert!(raw.contains(&0x1b), "the file holds what came");
@@ -209,9 +185,9 @@ fn output_is_bounded_escaped_and_kept() {
 /// A hanging worker is asked where each of its threads is, before it is ended.
 #[test]
 fn a_hang_has_the_stacks_of_its_threads() {
-    let place = Place::new("hang");
+    let place = Place::good("hang", &[]);
     let limits = ["--timeout", "800ms", "--grace", "200ms", "--retries", "0"];
-    let (found, text) = place.faults(&["spin", "sleep", "stopped", "stubborn"], &limits);
+    let (found, text) = faults(&place, &["spin", "sleep", "stopped", "stubborn"], &limits);
     for (record, outcome) in found.iter().zip(["hang.host", "hang.deadlock", "hang.stopped", "hang.deadlock"]) {
         assert_eq!(record["outcome"], outcome, "{text}");
         let stacks = record["death"]["stacks"].as_array().expect("stacks");
@@ -225,12 +201,12 @@ fn a_hang_has_the_stacks_of_its_threads() {
 
 #[test]
 fn a_phase_has_its_own_limit() {
-    let place = Place::new("phase");
+    let place = Place::good("phase", &[]);
     let limits = ["--phase-timeout", "check=300ms", "--timeout", "60s", "--grace", "100ms", "--retries", "0"];
-    let (found, text) = place.faults(&["spin"], &limits);
+    let (found, text) = faults(&place, &["spin"], &limits);
     assert_eq!(found[0]["outcome"], "hang.host", "{text}");
     assert!(text.contains("no end of phase check within 0.3 s"), "{text}");
-    let (code, text) = place.run(&["--phase-timeout", "link=1s"]);
+    let (code, text) = run(&place, &["--phase-timeout", "link=1s"]);
     assert!(code == 2 && text.contains("there is no phase `link`"), "{text}");
 }
 
@@ -257,23 +233,16 @@ exit $code
 
 #[test]
 fn a_sanitizer_around_workers_gives_outcomes() {
-    let place = Place::new("sanitizer");
-    let tool = place.0.join("bin/compute-sanitizer");
-    std::fs::create_dir_all(place.0.join("bin")).expect("a folder");
-    std::fs::write(&tool, TOOL).expect("a file");
-    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a program");
-    std::fs::write(place.0.join("machine.toml"), "[[gpu]]\n").expect("a file");
-    let text = "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n[axes]\nm = [1, 2, 3, 4]\n---\nfusion @many(%x: f32[?]) {\n  %0 = add %x, %x\n  return %0\n}\n; inputs: x = normal[$m]\n; sim: schedules (lockstep)\n";
-    std::fs::write(place.0.join("cases/many.fuse"), text).expect("a file");
-    let report = |text: &str| std::fs::write(place.0.join("bin/report"), text).expect("a file");
-    let path = format!("{}:{}", place.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
+    let place = Place::good("sanitizer", &[]);
+    place.program("bin/compute-sanitizer", TOOL);
+    place.file("machine.toml", "[[gpu]]\n");
+    let more = "; sim: schedules (lockstep)\n";
+    place.case("many", CaseFile { front: "[axes]\nm = [1, 2, 3, 4]\n", size: "$m", more, ..GOOD });
+    let report = |text: &str| place.file("bin/report", text);
+    let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap_or_default());
     let run = |path: &str, args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
-        command.current_dir(&place.0).env_remove("BLESS").env("PATH", path);
-        command.env("HARNESS_STATE_DIR", &place.0).args(["--format", "plain", "--retries", "0"]).args(args);
-        let Output { status, stdout, stderr } = command.output().expect("runs");
-        let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
-        (status.code().unwrap_or(-1), text)
+        let args = [&["--format", "plain", "--retries", "0"], args].concat();
+        ended(place.command(&args).env("PATH", path).output().expect("runs"))
     };
     let on_gpu = ["--nvml", "machine.toml", "--gpus", "1"];
     report("========= ERROR SUMMARY: 0 errors\n");
@@ -291,7 +260,7 @@ fn a_sanitizer_around_workers_gives_outcomes() {
     assert!(code == 0 && text.contains("its own detectors (race) stand for it"), "{text}");
     let (code, text) = run(&path, &["--ref", "--sanitize", "racecheck"]);
     assert!(code == 2 && text.contains("E0510"), "{text}");
-    let empty = place.0.join("cases").display().to_string();
+    let empty = place.path("cases").display().to_string();
     let (code, text) = run(&empty, &[&on_gpu[..], &["--sanitize", "memcheck"]].concat());
     assert!(code == 2 && text.contains("E0510") && text.contains("cases/compute-sanitizer"), "{text}");
     let (code, text) = run(&path, &["--sanitize", "memchk"]);

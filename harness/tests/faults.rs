@@ -3,24 +3,17 @@
 
 mod place;
 
-use place::{Place, check};
+use place::{CaseFile, GOOD, Place, check};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A place with one good case file.
 fn with_good_case(name: &str) -> Place {
-    let place = Place::empty(name);
-    case(&place, "good.fuse", "f32[?]", "add %x, %x", "");
-    place
+    Place::good(name, &[1, 5])
 }
 
-fn case(place: &Place, file: &str, dtype: &str, op: &str, more: &str) {
-    let name = file.trim_start_matches("../").trim_end_matches(".fuse");
-    let text = format!(
-        "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n[axes]\nm = [1, 5]\n---\nfusion @{name}(%x: {dtype}) {{\n  %0 = {op}\n  return %0\n}}\n; inputs: x = normal[$m]\n{more}"
-    );
-    place.file(&format!("cases/{file}"), &text);
-}
+/// Sizes as those of the good case have.
+const SIZES: CaseFile<'_> = CaseFile { front: "[axes]\nm = [1, 5]\n", size: "$m", ..GOOD };
 
 /// Each built-in fault gets its own outcome, nobody else does, nothing is lost.
 #[test]
@@ -33,7 +26,7 @@ fn every_fault_is_attributed() {
     }
     let classes = text.lines().last().and_then(|line| line.split(' ').next()?.parse::<usize>().ok());
     assert!(classes.is_some_and(|count| count >= 40), "{text}");
-    let events = place.0.join("results/selftest/latest/events.jsonl");
+    let events = place.path("results/selftest/latest/events.jsonl");
     let records = harness::record::read_events(&events).expect("reads").records;
     let rows = records.iter().filter(|record| record["k"] == "selftest" && record["runs"].is_u64()).count();
     assert!(rows > 40, "{rows} rows");
@@ -61,6 +54,22 @@ fn a_container_gives_the_process_group_no_number() {
     for part in ["3 passed, 1 failed", "leak.process: __fault.daemon left s", "crash.abort"] {
         assert!(text.contains(part), "lacks {part:?}:\n{text}");
     }
+}
+
+/// A parent may ignore the ends of its children, and this is inherited.
+#[test]
+fn ends_of_workers_are_seen_whatever_the_parent_ignores() {
+    let place = with_good_case("ignored");
+    let args = "--ref --jobs 1 --with-faults --retries 0 --format plain --exact __fault.segv --exact __fault.exit7";
+    let script = format!("grep -q '^SigIgn:.*1....$' /proc/self/status || exit 77; exec \"$0\" {args}");
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=CHLD", "sh", "-c", &script, env!("CARGO_BIN_EXE_harness")]);
+    let (code, text) = place::ended(command.current_dir(&place.0).output().expect("runs"));
+    if code == 77 || code == 125 {
+        return eprintln!("SIGCHLD cannot be ignored here, so this was not played: {text}");
+    }
+    assert_eq!(code, 103, "{text}");
+    assert!(text.contains("crash.sigsegv") && text.contains("crash.exit_early") && !text.contains("infra"), "{text}");
 }
 
 /// What a worker prints or says cannot reach the terminal as control characters.
@@ -114,7 +123,7 @@ fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
 
 /// The events of the only run of a place, as far as they are written.
 fn events_so_far(place: &Place) -> Option<harness::record::Events> {
-    let run = std::fs::read_dir(place.0.join("results/runs")).ok()?.next()?.ok()?;
+    let run = std::fs::read_dir(place.path("results/runs")).ok()?.next()?.ok()?;
     harness::record::read_events(&run.path().join("events.jsonl")).ok()
 }
 
@@ -207,28 +216,24 @@ fn an_interrupt_ends_in_order() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(text.ends_with("0 passed, 0 failed, 2 skipped\n"), "{text}");
-    let header = std::fs::read_to_string(place.0.join("results/latest/run.json")).expect("a header");
+    let header = place.read("results/latest/run.json");
     assert!(header.contains("\"status\": \"aborted\""), "{header}");
 }
 
 /// A played GPU, and a tool around its workers: this script, to which the
 /// worker's command is handed over.
 fn place_with_tool(name: &str, script: &str) -> (Place, Vec<String>) {
-    use std::os::unix::fs::PermissionsExt;
     let place = with_good_case(name);
-    std::fs::write(place.0.join("machine.toml"), "[[gpu]]\n").expect("a file");
-    std::fs::create_dir(place.0.join("bin")).expect("a folder");
+    place.file("machine.toml", "[[gpu]]\n");
     let skip = "while [ $# -gt 0 ]; do case $1 in --*) shift 2;; *) break;; esac; done";
-    let tool = place.0.join("bin/compute-sanitizer");
-    std::fs::write(&tool, format!("#!/bin/sh\n{skip}\n{script}\n")).expect("a file");
-    std::fs::set_permissions(tool, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    place.program("bin/compute-sanitizer", &format!("#!/bin/sh\n{skip}\n{script}\n"));
     let args = "--nvml machine.toml --sanitize memcheck --format plain --timeout 60s --with-faults --filter";
     (place, args.split(' ').map(String::from).chain(["*spin".into()]).collect())
 }
 
 fn start_with_tool(place: &Place, args: &[String]) -> std::process::Child {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let path = std::env::join_paths([place.0.join("bin"), "/usr/bin".into(), "/bin".into()]).expect("a path");
+    let path = std::env::join_paths([place.path("bin"), "/usr/bin".into(), "/bin".into()]).expect("a path");
     place.command(&args).env("PATH", path).stdout(std::process::Stdio::piped()).spawn().expect("starts")
 }
 
@@ -238,8 +243,8 @@ fn a_killed_harness_leaves_no_worker_under_a_tool() {
     let mut child = start_with_tool(&place, &args);
     let ready = |events: &harness::record::Events| events.records.iter().any(|r| r["event"] == "ready");
     wait_for("the worker", || events_so_far(&place).filter(ready));
-    let pid = std::fs::read_to_string(place.0.join("bin/worker")).expect("its number");
-    let pid = pid.trim().parse().expect("a number");
+    // The script may write it after its worker is ready.
+    let pid = wait_for("its number", || std::fs::read_to_string(place.path("bin/worker")).ok()?.trim().parse().ok());
     // Busy with the case by then, so that it does not listen.
     std::thread::sleep(Duration::from_millis(200));
     assert!(alive(pid));
@@ -272,21 +277,22 @@ fn mistakes_have_messages_and_exit_codes() {
     check(&place, &["--cases", "nowhere"], 96, &["E0405", "nowhere"]);
     check(&place, &["show", "PlaceTest.good/m=5", "--stage", "fusion"], 0, &["fusion @good(%x: f32[?])"]);
     check(&place, &["show", "PlaceTest.good/*"], 2, &["matches 2 cases"]);
-    case(&place, "../alone.fuse", "f32[?]", "ad %x, %x   ; error: E0102", "");
+    place.case("alone", CaseFile { op: "ad %x, %x   ; error: E0102", ..SIZES });
+    std::fs::rename(place.path("cases/alone.fuse"), place.path("alone.fuse")).expect("moves");
     check(&place, &["list", "--cases", "alone.fuse"], 0, &["PlaceTest."]);
     check(&place, &["bench", "--cases", "alone.fuse", "--sim", "1", "--filter", "*"], 4, &["E0505", "refusal"]);
     check(&place, &["list", "--tag", "nosuch"], 4, &["E0505", "no case has the tag `nosuch`"]);
-    let tagged = "---\nversion = 1\nsuite = \"TagTest\"\nabout = \"why\"\ntags = [\"odd\"]\n[require]\narch = 100\n---\nfusion @t(%x: f32[3]) {\n  return %x\n}\n; inputs: x = normal[3]\n";
-    std::fs::write(place.0.join("cases/tagged.fuse"), tagged).expect("a file");
+    let front = "tags = [\"odd\"]\n[require]\narch = 100\n";
+    place.case("tagged", CaseFile { suite: "TagTest", front, ..GOOD });
     let (_, listed) = place.run(&["list", "--tag", "odd"]);
-    assert_eq!(listed, "TagTest.t\n");
+    assert_eq!(listed, "TagTest.tagged\n");
     check(
         &place,
         &["--sim", "1", "--tag", "odd", "--format", "bar"],
         0,
         &["SKIP", "needs compute capability 100", "0 passed, 0 failed, 1 skipped"],
     );
-    std::fs::remove_file(place.0.join("cases/tagged.fuse")).expect("removes");
+    std::fs::remove_file(place.path("cases/tagged.fuse")).expect("removes");
     check(&place, &["list"], 0, &["PlaceTest.good/m=1\nPlaceTest.good/m=5\n"]);
     check(&place, &["doctor"], 0, &["simulator", "NVRTC", "2 ids in 1 files"]);
 }
@@ -294,10 +300,10 @@ fn mistakes_have_messages_and_exit_codes() {
 #[test]
 fn broken_cases_are_told_with_code_place_and_way_out() {
     let place = with_good_case("broken");
-    case(&place, "typo.fuse", "f32[?]", "ad %x, %x", "");
-    case(&place, "rank.fuse", "f32[?, ?]", "add %x, %x", "");
-    case(&place, "dtype.fuse", "f33[?]", "add %x, %x", "");
-    case(&place, "missing.fuse", "f32[?], %y: f32[?]", "add %x, %y", "");
+    place.case("typo", CaseFile { op: "ad %x, %x", ..SIZES });
+    place.case("rank", CaseFile { input: "f32[?, ?]", ..SIZES });
+    place.case("dtype", CaseFile { input: "f33[?]", ..SIZES });
+    place.case("missing", CaseFile { input: "f32[?], %y: f32[?]", op: "add %x, %y", ..SIZES });
     let parts = [
         "E0102",
         "did you mean `add`?",
@@ -311,7 +317,7 @@ fn broken_cases_are_told_with_code_place_and_way_out() {
         "2 passed, 8 failed, 0 skipped",
     ];
     check(&place, &["--ref", "--format", "plain"], 100, &parts);
-    case(&place, "header.fuse", "f32[?]", "neg %x", "; expct: barriers = 1\n; sim: seeds 0\n");
+    place.case("header", CaseFile { op: "neg %x", more: "; expct: barriers = 1\n; sim: seeds 0\n", ..SIZES });
     check(
         &place,
         &["--ref"],
@@ -323,7 +329,7 @@ fn broken_cases_are_told_with_code_place_and_way_out() {
 #[test]
 fn refusals_are_checked_and_blessed() {
     let place = with_good_case("bless");
-    case(&place, "refused.fuse", "f32[?]", "ad %x, %x   ; error: E0101 \"wrong\"", "");
+    place.case("refused", CaseFile { op: "ad %x, %x   ; error: E0101 \"wrong\"", ..SIZES });
     check(
         &place,
         &["--ref", "--filter", "*refused*"],
@@ -331,7 +337,7 @@ fn refusals_are_checked_and_blessed() {
         &["expected E0101 with \"wrong\" at line 9", "not expected: error[E0102]"],
     );
     check(&place, &["--ref", "--filter", "*refused*", "--bless"], 100, &["blessed cases/refused.fuse:9"]);
-    let text = std::fs::read_to_string(place.0.join("cases/refused.fuse")).expect("reads");
+    let text = place.read("cases/refused.fuse");
     assert!(text.contains("ad %x, %x   ; error: E0102 \""), "{text}");
     check(&place, &["--ref", "--filter", "*refused*"], 0, &["2 passed, 0 failed, 0 skipped"]);
 }
@@ -339,14 +345,14 @@ fn refusals_are_checked_and_blessed() {
 #[test]
 fn a_record_that_cannot_be_written_does_not_change_verdicts() {
     let place = with_good_case("norecord");
-    std::fs::write(place.0.join("results"), "a file where a folder should be").expect("writes");
+    place.file("results", "a file where a folder should be");
     check(&place, &["--ref", "--format", "plain"], 110, &["is not complete", "2 passed, 0 failed, 0 skipped"]);
 }
 
 #[test]
 fn a_results_folder_of_another_format_is_left_alone() {
     let place = with_good_case("format");
-    let results = place.0.join("results");
+    let results = place.path("results");
     std::fs::create_dir_all(&results).expect("a folder");
     std::fs::write(results.join("FORMAT"), "harness-store 9\n").expect("writes");
     check(&place, &["--ref", "--format", "plain"], 110, &["harness-store 9", "2 passed, 0 failed, 0 skipped"]);

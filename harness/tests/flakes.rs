@@ -1,76 +1,27 @@
 //! Flakes hunted, replayed and explained through real workers, as a user would.
 //! Planted faults have known rates, polluters and conditions.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod place;
 
-/// A private folder with a case file and room for results.
-struct Place(PathBuf);
+use place::{CaseFile, GOOD, Place, check};
 
-impl Place {
-    fn new(name: &str) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("flakes-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(dir.join("cases")).expect("a folder");
-        let place = Self(dir);
-        place.case("good", "add %x, %x", "");
-        place.case("wrong", "add %x, %x", "; values: [1.0, 1.0]\n");
-        place
-    }
-
-    fn case(&self, name: &str, op: &str, more: &str) {
-        let text = format!(
-            "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n---\nfusion @{name}(%x: f32[?]) {{\n  %0 = {op}\n  return %0\n}}\n; inputs: x = normal[2]\n{more}"
-        );
-        std::fs::write(self.0.join("cases").join(format!("{name}.fuse")), text).expect("a file");
-    }
-
-    fn run(&self, args: &[&str]) -> (i32, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
-        command.current_dir(&self.0).env_remove("BLESS").args(args);
-        let Output { status, stdout, stderr } = command.output().expect("runs");
-        let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
-        assert!(!text.contains("panicked at"), "{args:?}:\n{text}");
-        (status.code().unwrap_or(-1), text)
-    }
-
-    /// As `run`, with fault cases of these ids, in this order.
-    fn faults(&self, command: &[&str], ids: &[String]) -> (i32, String) {
-        let list = self.0.join("list.txt");
-        std::fs::write(&list, ids.join("\n")).expect("a list");
-        let mut args = command.to_vec();
-        args.extend(["--ref", "--with-faults", "--format", "plain", "--from-file", "list.txt"]);
-        self.run(&args)
-    }
-
-    /// The folder of the run that was written last, a hunt included.
-    fn newest(&self) -> PathBuf {
-        let runs = std::fs::read_dir(self.0.join("results/runs")).expect("a folder").flatten();
-        let written = |dir: &PathBuf| dir.join("events.jsonl").metadata().and_then(|data| data.modified()).ok();
-        runs.map(|entry| entry.path()).max_by_key(written).expect("a run")
-    }
-
-    /// Its records of one kind.
-    fn records(&self, kind: &str) -> Vec<serde_json::Value> {
-        let events = harness::record::read_events(&self.newest().join("events.jsonl")).expect("reads");
-        assert_eq!(events.problems, Vec::<String>::new());
-        events.records.into_iter().filter(|record| record["k"] == kind).collect()
-    }
+/// A place with a case that passes and one that fails.
+fn with_cases(name: &str) -> Place {
+    let place = Place::good(name, &[]);
+    place.case("wrong", CaseFile { size: "2", more: "; values: [1.0, 1.0]\n", ..GOOD });
+    place
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Runs with fault cases of these ids, in this order.
+fn faults(place: &Place, command: &[&str], ids: &[String]) -> (i32, String) {
+    place.file("list.txt", &ids.join("\n"));
+    let faults = ["--ref", "--with-faults", "--format", "plain", "--from-file", "list.txt"];
+    place.run(&[command, &faults].concat())
 }
 
-#[track_caller]
-fn check(place: &Place, args: &[&str], exit: i32, parts: &[&str]) {
-    let (code, text) = place.run(args);
-    assert_eq!(code, exit, "{args:?}:\n{text}");
-    for part in parts {
-        assert!(text.contains(part), "{args:?} lacks {part:?}:\n{text}");
-    }
+/// Records of one kind of the run that was written last, a hunt included.
+fn of_kind(place: &Place, kind: &str) -> Vec<serde_json::Value> {
+    place::records(&place.newest()).into_iter().filter(|record| record["k"] == kind).collect()
 }
 
 fn fault(spec: &str) -> String {
@@ -87,13 +38,13 @@ fn among(count: usize, others: &[(usize, &str)]) -> Vec<String> {
 /// told apart from flaky ones.
 #[test]
 fn a_hunt_tells_rates_and_what_they_depend_on() {
-    let place = Place::new("hunt");
+    let place = with_cases("hunt");
     let mut ids: Vec<String> =
         ["flaky=0.2", "flaky=0.05", "flaky=0.03", "fail", "pollute=A", "victim=A"].map(fault).into();
     ids.extend((0..4).map(|n| fault(&format!("pass@{n}"))));
-    let (code, text) = place.faults(&["hunt", "--jobs", "2", "--seed", "11"], &ids);
+    let (code, text) = faults(&place, &["hunt", "--jobs", "2", "--seed", "11"], &ids);
     assert_eq!(code, 100, "{text}");
-    let records = place.records("hunt");
+    let records = of_kind(&place, "hunt");
     assert_eq!(records.len(), ids.len(), "{text}");
     let of = |id: &str| records.iter().find(|record| record["case_id"] == fault(id).as_str()).expect("a record");
     let finding = |id: &str| of(id)["finding"].as_str().unwrap_or_default().to_string();
@@ -117,33 +68,33 @@ fn a_hunt_tells_rates_and_what_they_depend_on() {
     assert!(text.contains("5 clean, 4 flaky, 1 broken, 0 undecided"), "{text}");
     assert!(text.contains("% of the ") && text.contains("that a fixed number with the same errors takes"), "{text}");
     // Each attempt is on record with what a replay needs.
-    let attempts = place.records("attempt");
+    let attempts = of_kind(&place, "attempt");
     assert!(attempts.len() > 3000 && attempts.iter().all(|a| a["seed"].is_u64() && a["worker_id"].is_string()));
 }
 
 #[test]
 fn a_hunt_obeys_counts_and_budgets() {
-    let place = Place::new("counts");
+    let place = with_cases("counts");
     let ids = among(3, &[(1, "fail")]);
-    let (code, text) = place.faults(&["hunt", "--jobs", "1", "--repeat", "7"], &ids);
+    let (code, text) = faults(&place, &["hunt", "--jobs", "1", "--repeat", "7"], &ids);
     assert_eq!(code, 11, "{text}");
-    assert_eq!(place.records("attempt").len(), 21, "{text}");
-    let (code, text) = place.faults(&["hunt", "--jobs", "1", "--until-fail"], &ids);
+    assert_eq!(of_kind(&place, "attempt").len(), 21, "{text}");
+    let (code, text) = faults(&place, &["hunt", "--jobs", "1", "--until-fail"], &ids);
     assert_eq!(code, 11, "{text}");
-    assert!(place.records("attempt").len() <= 3, "{text}");
-    let (code, text) = place.faults(&["hunt", "--jobs", "1", "--budget", "1ms"], &ids);
+    assert!(of_kind(&place, "attempt").len() <= 3, "{text}");
+    let (code, text) = faults(&place, &["hunt", "--jobs", "1", "--budget", "1ms"], &ids);
     assert_eq!(code, 6, "{text}");
     assert!(text.contains("0 clean, 0 flaky, 0 broken, 3 undecided"), "{text}");
     // A count that is not reached is no clean end.
     let short = ["hunt", "--jobs", "1", "--repeat", "1000000", "--budget", "1s"];
-    let (code, text) = place.faults(&short, &among(2, &[]));
+    let (code, text) = faults(&place, &short, &among(2, &[]));
     assert_eq!(code, 6, "{text}");
     let (code, text) =
-        place.faults(&["hunt", "--jobs", "2", "--bound", "0.2@95", "--isolation", "case"], &among(2, &[]));
+        faults(&place, &["hunt", "--jobs", "2", "--bound", "0.2@95", "--isolation", "case"], &among(2, &[]));
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("2 clean: rate < "), "{text}");
     let equal = |name: &str| {
-        let attempts = place.records("attempt");
+        let attempts = of_kind(&place, "attempt");
         attempts.iter().all(|a| a["position"] == 0).then_some(()).expect(name);
     };
     equal("each in a worker of its own");
@@ -155,7 +106,7 @@ fn a_hunt_obeys_counts_and_budgets() {
 /// two within 60: from the record of a run to the command that shows it.
 #[test]
 fn the_polluters_of_a_dead_worker_are_found() {
-    let place = Place::new("polluters");
+    let place = with_cases("polluters");
     for (plan, polluters, most) in [
         (vec![(63, "pollute=A")], vec!["pollute=A"], 25),
         (vec![(20, "pollute=A"), (150, "pollute=B")], vec!["pollute=A", "pollute=B"], 60),
@@ -165,7 +116,8 @@ fn the_polluters_of_a_dead_worker_are_found() {
         ids.push(fault(victim));
         // One repeat of each, in the order of a shuffle that has the polluters before the victim.
         let found = (0..20).find_map(|seed| {
-            let (_, text) = place.faults(
+            let (_, text) = faults(
+                &place,
                 &["hunt", "--jobs", "1", "--repeat", "1", &format!("--shuffle={seed}"), "--recycle", "1000"],
                 &ids,
             );
@@ -178,7 +130,7 @@ fn the_polluters_of_a_dead_worker_are_found() {
         let args = ["replay", "--worker", &worker, "--exact", &exact, "--minimize", "--format", "plain"];
         let (code, text) = place.run(&args);
         assert_eq!(code, 100, "{text}");
-        let record = place.records("replay").pop().expect("a record");
+        let record = of_kind(&place, "replay").pop().expect("a record");
         let mut set: Vec<String> = record["polluters"]
             .as_array()
             .expect("a set")
@@ -202,9 +154,9 @@ fn the_polluters_of_a_dead_worker_are_found() {
 /// A worker that died is replayed from an ordinary run, without naming it.
 #[test]
 fn a_dead_worker_is_replayed() {
-    let place = Place::new("dead");
+    let place = with_cases("dead");
     let run = ["run", "--jobs", "1", "--retries", "0", "--run-id", "nightly"];
-    let (code, text) = place.faults(&run, &among(5, &[(3, "segv")]));
+    let (code, text) = faults(&place, &run, &among(5, &[(3, "segv")]));
     assert_eq!(code, 103, "{text}");
     check(
         &place,
@@ -227,13 +179,13 @@ fn a_dead_worker_is_replayed() {
 /// The sweep names the condition: a neighbour, or a second worker on the device.
 #[test]
 fn why_names_the_condition() {
-    let place = Place::new("why");
+    let place = with_cases("why");
     let victim = fault("victim=A");
     let polluter = fault("pollute=A");
     let args = ["why", &victim, "--exact", &polluter, "--ref", "--jobs", "2", "--with-faults", "--format", "plain"];
     let (code, text) = place.run(&args);
     assert_eq!(code, 0, "{text}");
-    let factors = place.records("factor");
+    let factors = of_kind(&place, "factor");
     let significant: Vec<&str> =
         factors.iter().filter(|f| f["significant"] == true).filter_map(|f| f["factor"].as_str()).collect();
     // Other neighbours do not pollute, no neighbours neither.
@@ -255,7 +207,7 @@ fn why_names_the_condition() {
 
 #[test]
 fn quarantined_failures_do_not_gate() {
-    let place = Place::new("quarantine");
+    let place = with_cases("quarantine");
     let base = ["--ref", "--format", "plain", "--retries", "0"];
     check(&place, &base, 100, &["1 passed, 1 failed, 0 skipped"]);
     let entry = ["--owner", "me", "--issue", "#1", "--reason", "a known one"];
@@ -270,20 +222,21 @@ fn quarantined_failures_do_not_gate() {
     check(&place, &add("2020-01-31"), 0, &[]);
     check(&place, &base, 100, &["quarantine.expired", "quarantined until 2020-01-31 only", "1 passed, 1 failed"]);
     // A mended case is told, an entry without a case is an error.
-    place.case("wrong", "add %x, %x", "");
+    place.case("wrong", GOOD);
     check(&place, &base, 0, &["1 passed although in quarantine", "2 passed, 0 failed"]);
-    std::fs::remove_file(place.0.join("cases/wrong.fuse")).expect("removes");
+    std::fs::remove_file(place.path("cases/wrong.fuse")).expect("removes");
     check(&place, &base, 96, &["E0508", "no case is `PlaceTest.w*`"]);
 }
 
 /// Disturbed timing changes nothing of a case that has no race, and is on record.
 #[test]
 fn jitter_is_recorded_and_repeated() {
-    let place = Place::new("jitter");
+    let place = with_cases("jitter");
     let args =
         ["run", "--sim", "1", "--exact", "PlaceTest.wrong", "--jitter", "7", "--retries", "0", "--format", "plain"];
     check(&place, &args, 100, &["--jitter 7", "0 passed, 1 failed"]);
-    let header = std::fs::read_to_string(place.0.join("results/latest/run.json")).expect("a header");
+    let header = place.read("results/latest/run.json");
     assert!(header.contains("\"jitter\": 7"), "{header}");
-    check(&place, &["run", "--sim", "1", "--exact", "PlaceTest.good", "--jitter", "7"], 0, &["1 passed"]);
+    let ahead = ["run", "--sim", "1", "--exact", "PlaceTest.good", "--jitter", "7", "--compile-threads", "2"];
+    check(&place, &ahead, 0, &["1 passed"]);
 }

@@ -2,64 +2,36 @@
 //! And the canonical form means the same: every case file of the corpus, with
 //! its spaces torn apart, comes back as it was.
 
+mod place;
+
+use place::Place;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const LOOSE: &str = "---\nversion=1\nsuite = \"S\"\nabout = \"why\"\n[axes]\nn=[1,2]\n---\n\n\nfusion @A( %x:f32[?] ){\n%0=neg   %x ;; kept\n return %0}\n\n;inputs:x=normal[ $n ]\n";
 const CANONICAL: &str = "---\nversion = 1\nsuite = \"S\"\nabout = \"why\"\n[axes]\nn = [1, 2]\n---\nfusion @A(%x: f32[?]) {\n  %0 = neg %x  ;; kept\n  return %0\n}\n; inputs: x = normal[$n]\n";
 
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fmt-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join("cases")).expect("a folder");
-        Self(dir)
-    }
-
-    fn write(&self, file: &str, text: &str) {
-        std::fs::write(self.0.join(file), text).expect("writes");
-    }
-
-    fn read(&self, file: &str) -> String {
-        std::fs::read_to_string(self.0.join(file)).expect("reads")
-    }
-
-    fn run(&self, args: &[&str]) -> (Option<i32>, String) {
-        let out = Command::new(env!("CARGO_BIN_EXE_harness")).current_dir(&self.0).args(args).output().expect("runs");
-        let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-        (out.status.code(), text)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn files_are_listed_then_written() {
-    let place = Place::new("write");
-    place.write("cases/loose.fuse", LOOSE);
-    place.write("cases/good.fuse", &CANONICAL.replace("\"S\"", "\"T\""));
-    assert_eq!(place.run(&["fmt", "--check"]), (Some(1), "cases/loose.fuse\n".into()));
+    let place = Place::empty("write");
+    place.file("cases/loose.fuse", LOOSE);
+    place.file("cases/good.fuse", &CANONICAL.replace("\"S\"", "\"T\""));
+    assert_eq!(place.run(&["fmt", "--check"]), (1, "cases/loose.fuse\n".into()));
     assert_eq!(place.read("cases/loose.fuse"), LOOSE, "`--check` writes nothing");
-    assert_eq!(place.run(&["fmt", "cases/good.fuse"]), (Some(0), String::new()));
-    assert_eq!(place.run(&["fmt"]), (Some(0), "cases/loose.fuse\n".into()));
+    assert_eq!(place.run(&["fmt", "cases/good.fuse"]), (0, String::new()));
+    assert_eq!(place.run(&["fmt"]), (0, "cases/loose.fuse\n".into()));
     assert_eq!(place.read("cases/loose.fuse"), CANONICAL);
-    assert_eq!(place.run(&["fmt", "--check"]), (Some(0), String::new()));
-    assert_eq!(std::fs::read_dir(place.0.join("cases")).expect("a folder").count(), 2, "nothing is left beside");
+    assert_eq!(place.run(&["fmt", "--check"]), (0, String::new()));
+    assert_eq!(std::fs::read_dir(place.path("cases")).expect("a folder").count(), 2, "nothing is left beside");
 }
 
 #[test]
 fn files_with_errors_are_left_alone() {
-    let place = Place::new("wrong");
+    let place = Place::empty("wrong");
     let wrong = LOOSE.replace("neg ", "ngg ").replace("%0}", "%1}");
-    place.write("cases/wrong.fuse", &wrong);
-    place.write("cases/loose.fuse", &LOOSE.replace("\"S\"", "\"T\""));
+    place.file("cases/wrong.fuse", &wrong);
+    place.file("cases/loose.fuse", &LOOSE.replace("\"S\"", "\"T\""));
     let (code, text) = place.run(&["fmt"]);
-    assert_eq!(code, Some(96), "{text}");
+    assert_eq!(code, 96, "{text}");
     for part in
         ["cases/loose.fuse\n", "wrong.fuse:11:4: error[E0102]", "did you mean `neg`", "wrong.fuse:12:9: error[E0103]"]
     {
@@ -67,22 +39,22 @@ fn files_with_errors_are_left_alone() {
     }
     assert_eq!(place.read("cases/wrong.fuse"), wrong);
     let (code, text) = place.run(&["list", "--check"]);
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, 2, "{text}");
 }
 
 #[test]
 fn the_corpus_comes_back_from_any_spacing() {
-    let place = Place::new("corpus");
+    let place = Place::empty("corpus");
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
     let mut files = Vec::new();
     collect(&corpus, &mut files);
     assert!(files.len() >= 40, "{} files", files.len());
     for (number, file) in files.iter().enumerate() {
         let text = std::fs::read_to_string(file).expect("reads");
-        place.write(&format!("cases/{number}.fuse"), &loosened(&text));
+        place.file(&format!("cases/{number}.fuse"), &loosened(&text));
     }
     let (code, text) = place.run(&["fmt"]);
-    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(code, 0, "{text}");
     for (number, file) in files.iter().enumerate() {
         let text = std::fs::read_to_string(file).expect("reads");
         assert_eq!(place.read(&format!("cases/{number}.fuse")), text, "{}", file.display());

@@ -1,146 +1,99 @@
 //! Selection as a user or a test runner asks for it: drives the binary.
 
+mod place;
+
+use place::{CaseFile, GOOD, Place, check, ended};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-/// Variables that change a selection.
-const VARIABLES: [&str; 9] = [
-    "GTEST_FILTER",
-    "GTEST_TOTAL_SHARDS",
-    "GTEST_SHARD_INDEX",
-    "TEST_TOTAL_SHARDS",
-    "TEST_SHARD_INDEX",
-    "TEST_SHARD_STATUS_FILE",
-    "TESTBRIDGE_TEST_ONLY",
-    "HARNESS_FILTER",
-    "HARNESS_EXPR",
-];
+const WRONG: CaseFile<'_> =
+    CaseFile { suite: "PickTest", front: "tags = [\"odd\"]\n[axes]\nn = [1, 2]\n", size: "$n", ..GOOD };
 
-/// A private folder with three cases that pass, two that fail and one that no
-/// simulated device can run.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("select-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(dir.join("cases")).expect("a folder");
-        let place = Self(dir);
-        place.file("good", "tags = [\"fine\"]\n[axes]\nn = [1, 2, 3]\n", "$n", "");
-        place.file("wrong", "tags = [\"odd\"]\n[axes]\nn = [1, 2]\n", "$n", "; outputs: f32[7]\n");
-        place.file("big", "[require]\narch = 100\nmemory = \"2GiB\"\n", "4", "");
-        place
-    }
-
-    fn file(&self, name: &str, front: &str, size: &str, more: &str) {
-        let text = format!(
-            "---\nversion = 1\nsuite = \"PickTest\"\nabout = \"why\"\n{front}---\nfusion @{name}(%x: f32[?]) {{\n  \
-             %0 = neg %x\n  return %0\n}}\n; inputs: x = normal[{size}]\n{more}"
-        );
-        std::fs::write(self.0.join(format!("cases/{name}.fuse")), text).expect("a file");
-    }
-
-    fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> (i32, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
-        command.current_dir(&self.0).args(args);
-        for name in VARIABLES {
-            command.env_remove(name);
-        }
-        command.envs(env.iter().copied());
-        let output = command.output().expect("runs");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(!text.contains("panicked at"), "{text}");
-        (output.status.code().unwrap_or(-1), text)
-    }
-
-    fn run(&self, args: &[&str]) -> (i32, String) {
-        self.run_with(args, &[])
-    }
-
-    /// What `list` prints, which must end well.
-    #[track_caller]
-    fn list(&self, args: &[&str], env: &[(&str, &str)]) -> Vec<String> {
-        let (code, text) = self.run_with(&[&["list"], args].concat(), env);
-        assert_eq!(code, 0, "{args:?} {env:?}: {text}");
-        text.lines().map(String::from).collect()
-    }
-
-    #[track_caller]
-    fn check(&self, args: &[&str], exit: i32, parts: &[&str]) {
-        let (code, text) = self.run(args);
-        assert_eq!(code, exit, "{args:?}:\n{text}");
-        for part in parts {
-            assert!(text.contains(part), "{args:?} lacks {part:?}:\n{text}");
-        }
-    }
+/// A place with three cases that pass, two that fail and one that no simulated
+/// device can run.
+fn with_cases(name: &str) -> Place {
+    let place = Place::empty(name);
+    place.case("good", CaseFile { front: "tags = [\"fine\"]\n[axes]\nn = [1, 2, 3]\n", ..WRONG });
+    wrong(&place, "f32[7]");
+    place.case("big", CaseFile { front: "[require]\narch = 100\nmemory = \"2GiB\"\n", size: "4", ..WRONG });
+    place
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Says of the wrong cases' output that it is this.
+fn wrong(place: &Place, output: &str) {
+    place.case("wrong", CaseFile { more: &format!("; outputs: {output}\n"), ..WRONG });
+}
+
+fn run_with(place: &Place, args: &[&str], env: &[(&str, &str)]) -> (i32, String) {
+    ended(place.command(args).envs(env.iter().copied()).output().expect("runs"))
+}
+
+/// What `list` prints, which must end well.
+#[track_caller]
+fn list(place: &Place, args: &[&str], env: &[(&str, &str)]) -> Vec<String> {
+    let (code, text) = run_with(place, &[&["list"], args].concat(), env);
+    assert_eq!(code, 0, "{args:?} {env:?}: {text}");
+    text.lines().map(String::from).collect()
 }
 
 const RUN: [&str; 5] = ["--ref", "--retries", "0", "--format", "plain"];
 
 #[test]
 fn reruns_follow_what_is_left() {
-    let place = Place::new("rerun");
-    let run = |more: &[&str], exit, parts: &[&str]| place.check(&[&RUN, more].concat(), exit, parts);
+    let place = with_cases("rerun");
+    let run = |more: &[&str], exit, parts: &[&str]| drop(check(&place, &[&RUN, more].concat(), exit, parts));
     run(&["--rerun", "failed"], 4, &["E0505", "no earlier run is recorded"]);
     run(&["--exact", "PickTest.good/n=1"], 0, &["1 passed, 0 failed"]);
     run(&["--rerun", "not-run", "-E", "last(never) & tag(odd)"], 100, &["0 passed, 2 failed"]);
     run(&["--rerun", "failed"], 100, &["2 of 6 cases selected", "0 passed, 2 failed"]);
     run(&["--rerun", "failed", "--filter", "*good*"], 4, &["but 2 others do"]);
     // Mended for one size only: the rerun of that one leaves the other.
-    place.file("wrong", "tags = [\"odd\"]\n[axes]\nn = [1, 2]\n", "$n", "; outputs: f32[2]\n");
+    wrong(&place, "f32[2]");
     let left = "1 earlier failures were not run again: PickTest.wrong/n=1";
     run(&["--rerun", "failed", "--filter", "*n=2"], 5, &["1 passed, 0 failed", left]);
     run(&["--filter", "*n=2"], 0, &["2 passed, 0 failed"]);
     run(&["--rerun", "failed"], 100, &["1 of 6 cases selected"]);
     run(&["--rerun", "latest"], 100, &["1 of 6 cases selected"]);
-    place.file("wrong", "tags = [\"odd\"]\n[axes]\nn = [1, 2]\n", "$n", "");
+    place.case("wrong", WRONG);
     run(&["--rerun", "latest"], 0, &["1 passed, 0 failed"]);
     run(&["--rerun", "failed"], 0, &["nothing is left: no case failed last time", "0 passed, 0 failed, 0 skipped"]);
     run(&["--rerun", "20"], 106, &["there is no run `20`", "runs are named so"]);
     run(&["--rerun", "nosuchrun"], 106, &["there is no run `nosuchrun`"]);
-    assert_eq!(place.list(&["--ref", "--rerun", "not-run"], &[]), ["PickTest.big", "PickTest.good/n=3"]);
+    assert_eq!(list(&place, &["--ref", "--rerun", "not-run"], &[]), ["PickTest.big", "PickTest.good/n=3"]);
     // A hunt comes to no verdicts: it is not what `latest` means, and leaves nothing by itself.
-    place.file("wrong", "tags = [\"odd\"]\n[axes]\nn = [1, 2]\n", "$n", "; outputs: f32[2]\n");
+    wrong(&place, "f32[2]");
     run(&["--tag", "odd"], 100, &["1 passed, 1 failed"]);
     let hunt = ["hunt", "--exact", "PickTest.good/n=1", "--repeat", "2", "--ref", "--format", "plain"];
     let (code, text) = place.run(&hunt);
     assert!([0, 6].contains(&code), "{code}: {text}");
     run(&["--rerun", "latest"], 100, &["1 of 6 cases selected"]);
     let header = |dir: &std::path::Path| std::fs::read_to_string(dir.join("run.json")).unwrap_or_default();
-    let runs = std::fs::read_dir(place.0.join("results/runs")).expect("a folder").flatten().map(|entry| entry.path());
+    let runs = std::fs::read_dir(place.path("results/runs")).expect("a folder").flatten().map(|entry| entry.path());
     let hunted = runs.into_iter().find(|dir| header(dir).contains(r#""mode": "hunt""#)).expect("a hunt");
     let hunted = hunted.file_name().and_then(|name| name.to_str()).expect("a name");
     run(&["--rerun", hunted], 106, &["E0702", "comes to no verdicts"]);
     // What is in quarantine is not waited for.
-    place.file("wrong", "tags = [\"odd\"]\n[axes]\nn = [1, 2]\n", "$n", "; outputs: f32[3]\n");
+    wrong(&place, "f32[3]");
     run(&["--tag", "odd"], 100, &["0 passed, 2 failed"]);
     let known = ["--owner", "me", "--issue", "#1", "--reason", "a known one", "--until", "2999-01-31"];
-    place.check(&[&["quarantine", "add", "PickTest.wrong/n=1"][..], &known].concat(), 0, &["is in quarantine"]);
-    place.file("wrong", "tags = [\"odd\"]\n[axes]\nn = [1, 2]\n", "$n", "");
+    check(&place, &[&["quarantine", "add", "PickTest.wrong/n=1"][..], &known].concat(), 0, &["is in quarantine"]);
+    place.case("wrong", WRONG);
     run(&["--rerun", "failed", "--filter", "*n=2"], 0, &["1 passed, 0 failed"]);
 }
 
 #[test]
 fn shards_of_every_kind_cover_the_selection() {
-    let place = Place::new("shards");
-    let all: BTreeSet<String> = place.list(&[], &[]).into_iter().collect();
+    let place = with_cases("shards");
+    let all: BTreeSet<String> = list(&place, &[], &[]).into_iter().collect();
     assert_eq!(all.len(), 6);
-    let check = |shard: &dyn Fn(usize) -> Vec<String>| {
+    let covers = |shard: &dyn Fn(usize) -> Vec<String>| {
         let shards: Vec<Vec<String>> = (0..4).map(shard).filter(|ids| !ids[0].starts_with("shard ")).collect();
         assert_eq!(shards.iter().map(Vec::len).sum::<usize>(), all.len(), "{shards:?}");
         assert_eq!(shards.into_iter().flatten().collect::<BTreeSet<_>>(), all);
     };
-    check(&|i| place.list(&["--shard", &format!("{}/4", i + 1)], &[]));
-    check(&|i| place.list(&["--shard", &format!("{}/4:hash", i + 1)], &[]));
+    covers(&|i| list(&place, &["--shard", &format!("{}/4", i + 1)], &[]));
+    covers(&|i| list(&place, &["--shard", &format!("{}/4:hash", i + 1)], &[]));
     for (index, total) in [("GTEST_SHARD_INDEX", "GTEST_TOTAL_SHARDS"), ("TEST_SHARD_INDEX", "TEST_TOTAL_SHARDS")] {
-        check(&|i| place.list(&[], &[(index, &i.to_string()), (total, "4")]));
+        covers(&|i| list(&place, &[], &[(index, &i.to_string()), (total, "4")]));
     }
     // Options win over variables, gtest's over Bazel's.
     let env = [
@@ -149,42 +102,42 @@ fn shards_of_every_kind_cover_the_selection() {
         ("TEST_SHARD_INDEX", "2"),
         ("TEST_TOTAL_SHARDS", "6"),
     ];
-    assert_eq!(place.list(&[], &env), ["PickTest.good/n=1"]);
-    assert_eq!(place.list(&["--shard", "1/6"], &env), ["PickTest.big"]);
+    assert_eq!(list(&place, &[], &env), ["PickTest.good/n=1"]);
+    assert_eq!(list(&place, &["--shard", "1/6"], &env), ["PickTest.big"]);
 }
 
 #[test]
 fn test_runners_are_understood() {
-    let place = Place::new("runners");
-    assert_eq!(place.list(&[], &[("GTEST_FILTER", "*good*-*n=2")]), ["PickTest.good/n=1", "PickTest.good/n=3"]);
-    assert_eq!(place.list(&[], &[("TESTBRIDGE_TEST_ONLY", "*big")]), ["PickTest.big"]);
-    assert_eq!(place.list(&["--gtest_filter=*big"], &[("GTEST_FILTER", "*good*")]), ["PickTest.big"]);
-    let status = place.0.join("status");
+    let place = with_cases("runners");
+    assert_eq!(list(&place, &[], &[("GTEST_FILTER", "*good*-*n=2")]), ["PickTest.good/n=1", "PickTest.good/n=3"]);
+    assert_eq!(list(&place, &[], &[("TESTBRIDGE_TEST_ONLY", "*big")]), ["PickTest.big"]);
+    assert_eq!(list(&place, &["--gtest_filter=*big"], &[("GTEST_FILTER", "*good*")]), ["PickTest.big"]);
+    let status = place.path("status");
     let name = status.to_str().expect("UTF-8");
     let env = [("TEST_SHARD_INDEX", "6"), ("TEST_TOTAL_SHARDS", "7"), ("TEST_SHARD_STATUS_FILE", name)];
-    let (code, text) = place.run_with(&RUN, &env);
+    let (code, text) = run_with(&place, &RUN, &env);
     assert!(code == 0 && text.contains("shard 7/7: 0 of 6 selected cases; with fewer cases than shards"), "{text}");
     assert!(text.contains("0 passed, 0 failed, 0 skipped") && status.is_file(), "{text}");
-    let (code, text) = place.run_with(&["list"], &[("TEST_SHARD_INDEX", "1")]);
+    let (code, text) = run_with(&place, &["list"], &[("TEST_SHARD_INDEX", "1")]);
     assert!(code == 2 && text.contains("`TEST_SHARD_INDEX` is set without `TEST_TOTAL_SHARDS`"), "{text}");
-    let (code, text) = place.run_with(&["list"], &[("GTEST_SHARD_INDEX", "4"), ("GTEST_TOTAL_SHARDS", "4")]);
+    let (code, text) = run_with(&place, &["list"], &[("GTEST_SHARD_INDEX", "4"), ("GTEST_TOTAL_SHARDS", "4")]);
     assert!(code == 2 && text.contains("counts from 0"), "{text}");
-    let (code, text) = place.run_with(&["list"], &[("HARNESS_EXPR", "tag(fime)")]);
+    let (code, text) = run_with(&place, &["list"], &[("HARNESS_EXPR", "tag(fime)")]);
     assert!(code == 94 && text.contains("did you mean `fine`?"), "{text}");
 }
 
 #[test]
 fn lists_tell_what_is_known() {
-    let place = Place::new("list");
-    place.check(&RUN, 100, &["4 passed, 2 failed, 0 skipped"]);
-    let table = place.list(&["--ref", "--format", "table"], &[]);
+    let place = with_cases("list");
+    check(&place, &RUN, 100, &["4 passed, 2 failed, 0 skipped"]);
+    let table = list(&place, &["--ref", "--format", "table"], &[]);
     assert_eq!(table[0].split_whitespace().collect::<Vec<_>>(), ["case", "tags", "needs", "last", "expected"]);
     let row = |id: &str| {
         table.iter().find(|line| line.starts_with(id)).expect("a row").split_whitespace().collect::<Vec<_>>()
     };
     assert_eq!(row("PickTest.big")[..4], ["PickTest.big", "arch>=100", "mem>=2.0GiB", "pass"]);
     // Another kind of device has a past of its own.
-    let elsewhere = place.list(&["--sim", "1", "--format", "table", "--filter", "*big"], &[]);
+    let elsewhere = list(&place, &["--sim", "1", "--format", "table", "--filter", "*big"], &[]);
     assert!(elsewhere[1].ends_with("?") && elsewhere[1].contains("never"), "{elsewhere:?}");
     assert_eq!(row("PickTest.wrong/n=1")[..4], ["PickTest.wrong/n=1", "odd", "-", "fail"]);
     let (code, text) = place.run(&["list", "--ref", "--format", "json", "-E", "tag(fine) | memory > 1GiB"]);
@@ -197,23 +150,25 @@ fn lists_tell_what_is_known() {
 
 #[test]
 fn a_plan_runs_nothing() {
-    let place = Place::new("plan");
-    place.check(
+    let place = with_cases("plan");
+    check(
+        &place,
         &["plan", "--sim", "2"],
         0,
         &["5 of 6 cases would run on 2 slots, 1 be skipped", "no duration is recorded"],
     );
-    assert!(!place.0.join("results").exists());
-    place.check(&[&RUN, &["--exact", "PickTest.good/n=3"][..]].concat(), 0, &[]);
-    place.check(&[&RUN, &["--exact", "PickTest.wrong/n=2"][..]].concat(), 100, &[]);
+    assert!(!place.path("results").exists());
+    check(&place, &[&RUN, &["--exact", "PickTest.good/n=3"][..]].concat(), 0, &[]);
+    check(&place, &[&RUN, &["--exact", "PickTest.wrong/n=2"][..]].concat(), 100, &[]);
     let parts = ["predicted time", "4 cases never ran and are taken as", "ref1", "PickTest.good/n=3"];
-    place.check(&["plan", "--ref", "--jobs", "2"], 0, &parts);
-    place.check(
+    check(&place, &["plan", "--ref", "--jobs", "2"], 0, &parts);
+    check(
+        &place,
         &["plan", "--sim", "2", "--exact", "PickTest.big"],
         0,
         &["skip.requires.arch", "needs compute capability 100"],
     );
-    place.check(&["plan", "--sim", "2", "--ref"], 2, &["only one of"]);
+    check(&place, &["plan", "--sim", "2", "--ref"], 2, &["only one of"]);
     let (_, text) = place.run(&["plan", "--ref", "--jobs", "2", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((json["slots"].as_array().map(Vec::len), &json["unknown"]), (Some(2), &4.into()), "{text}");
@@ -221,5 +176,5 @@ fn a_plan_runs_nothing() {
     let order: Vec<&str> = json["order"].as_array().expect("a list").iter().filter_map(|o| o["id"].as_str()).collect();
     assert_eq!((order.len(), order[0], order[5]), (6, "PickTest.wrong/n=2", "PickTest.good/n=3"), "{text}");
     assert!(json["predicted_ns"].as_u64().is_some_and(|ns| ns > 0), "{text}");
-    place.check(&["plan", "--ref", "--format", "names", "--exact", "PickTest.big"], 0, &["PickTest.big\n"]);
+    check(&place, &["plan", "--ref", "--format", "names", "--exact", "PickTest.big"], 0, &["PickTest.big\n"]);
 }

@@ -51,6 +51,7 @@ impl Failure {
 /// Runs the harness with the given arguments (without the program's name).
 /// Returns the exit code.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
+    crate::os::reset_inherited();
     let result = text(arguments).and_then(|arguments| args::parse(&arguments)).and_then(|parsed| match parsed {
         Parsed::Help(text) => {
             print(&text);

@@ -3,15 +3,19 @@
 //! worker writes may be anything, and as much as it likes.
 
 use crate::escape::escape;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes of the head, and bytes of the tail.
 const KEPT: usize = 256 << 10;
-/// What a pipe holds at most, by default.
-const CHUNK: usize = 64 << 10;
+/// Bytes that are read at once.
+const CHUNK: usize = 16 << 10;
+/// What a pipe holds at most, whatever its writer asks for.
+const MAX_PIPE: usize = 1 << 20;
 
 /// What is kept of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,67 +43,86 @@ struct Shared {
     closed: bool,
 }
 
-/// A stream being drained.
+impl Shared {
+    /// Takes what waits in the stream: all that was written before, unless somebody
+    /// writes without end.
+    fn take(&mut self, stream: &OwnedFd) {
+        let mut chunk = [0u8; CHUNK];
+        for _ in 0..MAX_PIPE / CHUNK {
+            match rustix::io::read(stream, &mut chunk) {
+                Ok(0) => self.closed = true,
+                Ok(count) => {
+                    self.kept.push(&chunk[..count]);
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {}
+                Err(_) => self.closed = true,
+            }
+            return;
+        }
+    }
+}
+
+/// A stream being drained. Whatever is read is kept under the lock under which it
+/// is read, so that nothing is on its way when somebody looks.
 pub(super) struct Capture {
     shared: Arc<Mutex<Shared>>,
-    /// The same stream, to ask whether something waits in it.
-    stream: Option<OwnedFd>,
+    stream: Option<Arc<OwnedFd>>,
 }
 
 impl Capture {
     /// Starts draining. The thread ends with the stream.
-    pub(super) fn start(stream: Option<impl Read + AsFd + Send + 'static>) -> io::Result<Self> {
+    pub(super) fn start(stream: Option<impl Into<OwnedFd>>) -> io::Result<Self> {
+        let stream: Option<Arc<OwnedFd>> = stream.map(|stream| Arc::new(stream.into()));
         let shared = Arc::new(Mutex::new(Shared { closed: stream.is_none(), ..Shared::default() }));
-        let again = stream.as_ref().and_then(|stream| stream.as_fd().try_clone_to_owned().ok());
-        if let Some(mut stream) = stream {
+        if let Some(stream) = stream.clone() {
+            // Only of this end of the pipe: the worker's own stays as it is.
+            rustix::io::ioctl_fionbio(&stream, true)?;
             let shared = shared.clone();
             let drain = move || {
-                let mut chunk = vec![0u8; CHUNK];
-                while let Ok(n @ 1..) = stream.read(&mut chunk) {
-                    lock(&shared).kept.push(&chunk[..n]);
+                while !lock(&shared).closed {
+                    let mut polled = [PollFd::new(&stream, PollFlags::IN)];
+                    match rustix::event::poll(&mut polled, None) {
+                        Ok(_) => lock(&shared).take(&stream),
+                        Err(Errno::INTR) => {}
+                        Err(_) => lock(&shared).closed = true,
+                    }
                 }
-                lock(&shared).closed = true;
             };
             // Where the system has no thread left this fails, and does not panic.
             std::thread::Builder::new().spawn(drain)?;
         }
-        Ok(Self { shared, stream: again })
+        Ok(Self { shared, stream })
     }
 
-    /// Forgets what came so far.
+    /// Forgets what was written so far.
     pub(super) fn mark(&self) {
-        lock(&self.shared).kept = Captured::default();
+        self.taken().kept = Captured::default();
     }
 
     /// What came since the mark. Waits a moment for the end of a dead worker's
     /// stream, not for one that a grandchild holds open.
     pub(super) fn at_end(&self, wait: Duration) -> Captured {
         let deadline = Instant::now() + wait;
-        while !lock(&self.shared).closed && Instant::now() < deadline {
+        while !self.taken().closed && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
         lock(&self.shared).kept.clone()
     }
 
-    /// What came since the mark from a worker that lives on, with what it has
-    /// written but is not yet drained.
+    /// What a worker that lives on has written since the mark.
     pub(super) fn so_far(&self) -> Captured {
-        let deadline = Instant::now() + Duration::from_millis(100);
-        while !lock(&self.shared).closed && self.waits() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_micros(500));
-        }
-        // The last chunk may have left the pipe and not come in yet.
-        std::thread::sleep(Duration::from_millis(1));
-        lock(&self.shared).kept.clone()
+        self.taken().kept.clone()
     }
 
-    /// Whether the pipe holds something.
-    fn waits(&self) -> bool {
-        let Some(stream) = &self.stream else { return false };
-        let mut polled = [rustix::event::PollFd::new(stream, rustix::event::PollFlags::IN)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut polled, Some(&now)).is_ok()
-            && polled[0].revents().contains(rustix::event::PollFlags::IN)
+    /// With all that waits in the stream.
+    fn taken(&self) -> MutexGuard<'_, Shared> {
+        let mut shared = lock(&self.shared);
+        if let (false, Some(stream)) = (shared.closed, &self.stream) {
+            shared.take(stream);
+        }
+        shared
     }
 }
 
@@ -155,6 +178,7 @@ impl Captured {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[track_caller]
     fn check(chunks: &[&[u8]]) {
@@ -171,6 +195,24 @@ mod tests {
         if kept.cut() == 0 {
             assert_eq!(bytes, all);
         }
+    }
+
+    #[test]
+    fn what_was_written_before_a_mark_is_not_of_the_next_case() {
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        let capture = Capture::start(Some(reader)).expect("starts");
+        for round in 0..500 {
+            let text = format!("{round}").repeat(1 + round % 7 * 1000);
+            // A pipe takes this much without a reader, so it is all written now.
+            writer.write_all(text.as_bytes()).expect("writes");
+            assert_eq!(capture.so_far().bytes(), text.as_bytes(), "round {round}");
+            writer.write_all(b"of the case before").expect("writes");
+            capture.mark();
+            assert_eq!(capture.so_far(), Captured::default(), "round {round}");
+        }
+        writer.write_all(b"end").expect("writes");
+        drop(writer);
+        assert_eq!(capture.at_end(Duration::from_secs(10)).bytes(), b"end");
     }
 
     #[test]

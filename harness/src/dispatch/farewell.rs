@@ -1,15 +1,16 @@
 //! The end of a worker outside any case: what is told about it, and what it left.
 
 use super::Death;
+use super::home::Home;
 use crate::code_cache::CodeUse;
-use crate::os::{self, orphans};
+use crate::os::{self, Life, orphans};
 use crate::verdict::{Leak, Outcome};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io;
 use std::os::fd::RawFd;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Generations of orphans that are looked for.
@@ -34,6 +35,8 @@ pub(crate) struct Farewell {
     pub(crate) leaks: Vec<Leak>,
     /// What it shared of compiled kernels, as far as it could say.
     pub(crate) code: Option<CodeUse>,
+    /// Its private folder, which goes away with this: all that it ran was told before.
+    pub(super) home: Option<Arc<Home>>,
 }
 
 impl Farewell {
@@ -86,11 +89,14 @@ pub(super) fn spawn(command: &mut Command, inherit: &[RawFd], memory: Option<u64
 /// Reaps a worker that has ended. Its group is killed before: from then on its
 /// number may be another worker's.
 pub(super) fn reap(child: &mut Child) -> Option<ExitStatus> {
-    if !os::has_ended(child) {
-        return None;
+    match os::life(child) {
+        Life::Lives => None,
+        Life::Ended => {
+            os::signal_group(child, Signal::KILL);
+            child.try_wait().ok().flatten()
+        }
+        Life::Gone => Some(os::unknown_status()),
     }
-    os::signal_group(child, Signal::KILL);
-    child.try_wait().ok().flatten()
 }
 
 /// The farewell of a worker that was reaped is over. A new one may have its number.
@@ -103,10 +109,10 @@ pub(super) fn over(worker: u32) {
 
 /// Reaps orphans that ended by themselves, whoever left them: they have no
 /// environment any more that says so.
-fn sweep() {
+fn sweep(children: &[orphans::Child]) {
     let Some(own) = orphans::own_group() else { return };
     let live = live();
-    orphans::reap(|child| child.zombie && child.group != own && !live.contains(&(child.group as u32)));
+    orphans::reap(children, |child| child.zombie && child.group != own && !live.contains(&(child.group as u32)));
 }
 
 /// Kills and names the processes that a dead worker left: those of its process
@@ -118,16 +124,18 @@ pub(super) fn left_by(worker: u32, id: &str) -> Vec<Leak> {
         child.pid != pid && (child.group == pid || child.session == pid || child.has_variable("HARNESS_WORKER", id))
     };
     let mut names = Vec::new();
+    let mut children = orphans::children();
     for _ in 0..GENERATIONS {
-        let found = orphans::reap(meant);
-        if found.is_empty() && !orphans::children().iter().any(|child| child.pid != pid && child.is_unclear()) {
+        let found = orphans::reap(&children, meant);
+        if found.is_empty() && !children.iter().any(|child| child.pid != pid && child.is_unclear()) {
             break;
         }
         names.extend(found);
         // The children of what was killed come here in a moment.
         std::thread::sleep(Duration::from_millis(2));
+        children = orphans::children();
     }
-    sweep();
+    sweep(&children);
     names.sort();
     names.dedup();
     match names.is_empty() {
@@ -136,27 +144,9 @@ pub(super) fn left_by(worker: u32, id: &str) -> Vec<Leak> {
     }
 }
 
-/// How many processes the kernel has killed for want of memory: in this control
-/// group where it counts them, else on the machine.
-pub(super) fn oom_kills() -> u64 {
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.events").ok();
-    let counted = group.as_deref().and_then(count);
-    counted.or_else(|| count(&std::fs::read_to_string("/proc/vmstat").ok()?)).unwrap_or(0)
-}
-
-fn count(text: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kills_are_counted() {
-        assert_eq!(count("low 0\nhigh 0\nmax 3\noom 2\noom_kill 17\noom_group_kill 0\n"), Some(17));
-        assert_eq!(count("nr_free_pages 1\n"), None);
-    }
 
     /// A worker that ends at once and leaves a process in its group.
     fn worker(script: &str) -> Child {
@@ -195,11 +185,11 @@ mod tests {
         let mut child = worker("exit 0");
         let pid = child.id() as i32;
         let there = || orphans::children().iter().any(|left| left.pid == pid);
-        wait(|| os::has_ended(&child));
-        sweep();
+        wait(|| os::life(&child) == Life::Ended);
+        sweep(&orphans::children());
         assert!(there());
         over(child.id());
-        sweep();
+        sweep(&orphans::children());
         assert!(!there() && child.try_wait().is_err());
     }
 

@@ -2,7 +2,9 @@
 
 use super::capture::{Capture, Output};
 use super::farewell::{self, Ending, Farewell};
+use super::home::Home;
 use super::job::Job;
+use super::kills::Kills;
 use super::phase::Watch;
 use super::postmortem::{self, Cause};
 use super::{Death, RunPlan, SlotSpec};
@@ -13,15 +15,17 @@ use crate::evidence::area::Area;
 use crate::evidence::gpu_core;
 use crate::evidence::sanitizer::Sanitizer;
 use crate::os;
-use crate::proto::{Broken, FromWorker, PROTOCOL, Receiver, ToWorker, send};
+use crate::proto::{Broken, FromWorker, Order, PROTOCOL, Receiver, ToWorker, send, send_after};
 use crate::verdict::{Outcome, clip};
 use rustix::process::Signal;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -43,6 +47,8 @@ const NO_MEMORY: [&str; 2] = ["memory allocation of ", "std::bad_alloc"];
 /// Why nothing more is waited for.
 const GIVEN_UP: &str = "the run is being stopped, or the device is gone";
 const PRIOR_CASES: usize = 50;
+/// The signal by which the harness ends workers.
+const KILLED: i32 = Signal::KILL.as_raw();
 /// A tool that has seen its worker end writes its report within this.
 const SANITIZER_END: Duration = Duration::from_secs(60);
 /// Bytes of a worker's output that a record holds.
@@ -69,7 +75,7 @@ pub(super) struct Worker {
     /// How it ended. From then on its number may be another process's.
     ended: Option<ExitStatus>,
     /// Its private folder.
-    home: PathBuf,
+    home: Arc<Home>,
     /// The GPU that it has, if any.
     gpu: Option<String>,
     /// The worker's own process, which is not the child where a tool runs it.
@@ -83,11 +89,12 @@ pub(super) struct Worker {
     pub(super) output: Output,
     /// It could not be killed, and is not waited for a second time.
     abandoned: bool,
-    prior: Vec<String>,
+    /// The last cases that it ran, the newest last.
+    prior: VecDeque<String>,
     /// How it ended between two cases.
     pub(super) ending: Option<Ending>,
-    /// Processes that the kernel had killed for memory when it was started.
-    kills: u64,
+    /// What the kernel had killed for memory when the case began.
+    kills: Kills,
     pub(super) cases_run: u64,
     /// What it said last that it shared of compiled kernels.
     code: Option<CodeUse>,
@@ -148,11 +155,11 @@ impl Worker {
     ) -> Result<Self, NoWorker> {
         let failed = |what: &str, error: io::Error| NoWorker::Failed(format!("{what}: {error}"));
         let start = Instant::now();
-        let slot_home = id.clone();
         let (ours, theirs) = UnixStream::pair().map_err(|e| failed("cannot make a socket", e))?;
         let _ = ours.set_write_timeout(Some(Duration::from_secs(10)));
         let page = Page::create().map_err(|e| failed("cannot make a breadcrumb page", e))?;
-        let mut command = command(&id, slot, plan).map_err(|e| failed("cannot prepare a worker", e))?;
+        let home = Home::make(&plan.work_dir, &id).map_err(|e| failed("cannot prepare a worker", e))?;
+        let mut command = command(&id, &home, slot, plan).map_err(|e| failed("cannot prepare a worker", e))?;
         let area = Area::create().map_err(|e| failed("cannot make an area for evidence", e))?;
         let fds = [theirs.as_raw_fd(), page.raw_fd(), area.raw_fd()];
         for (option, fd) in ["--fd", "--crumb-fd", "--evidence-fd"].iter().zip(fds) {
@@ -172,7 +179,7 @@ impl Worker {
             id,
             child,
             ended: None,
-            home: plan.work_dir.join(&slot_home),
+            home: Arc::new(home),
             gpu: slot.gpu.as_ref().map(|gpu| gpu.uuid.clone()),
             process: 0,
             receiver: Receiver::new(ours),
@@ -182,16 +189,15 @@ impl Worker {
             stderr,
             output: Output::default(),
             abandoned: false,
-            prior: Vec::new(),
+            prior: VecDeque::new(),
             ending: None,
-            kills: 0,
+            kills: Kills::default(),
             cases_run: 0,
             code: None,
             ready_ns: 0,
             device: String::new(),
             notes: Vec::new(),
         };
-        worker.kills = farewell::oom_kills();
         spawned(worker.pid());
         worker.greet(slot, plan, start + READY_LIMIT, give_up)?;
         worker.ready_ns = start.elapsed().as_nanos() as u64;
@@ -250,9 +256,9 @@ impl Worker {
     /// Has coming cases compiled ahead. A worker that cannot be told will be
     /// found out by the next case.
     pub(super) fn prepare<'c>(&self, cases: impl Iterator<Item = &'c Case>) {
-        let cases: Vec<Case> = cases.cloned().collect();
+        let cases: Vec<&Case> = cases.collect();
         if !cases.is_empty() {
-            let _ = send(self.receiver.stream(), &ToWorker::Ahead { cases });
+            let _ = send(self.receiver.stream(), &Order::Ahead { cases });
         }
     }
 
@@ -274,25 +280,36 @@ impl Worker {
         result
     }
 
-    /// Runs one case. `void` is asked now and then whether the result could count at all.
-    pub(super) fn run(&mut self, job: &Job, plan: &RunPlan, void: &dyn Fn() -> Option<Outcome>) -> Attempt {
+    /// Runs one case. `waits` is called before anything is waited for, as a rule when
+    /// the worker has the case; `void` is asked now and then whether the result could
+    /// count at all.
+    pub(super) fn run(
+        &mut self,
+        job: &Job,
+        plan: &RunPlan,
+        waits: &dyn Fn(),
+        void: &dyn Fn() -> Option<Outcome>,
+    ) -> Attempt {
         self.stdout.mark();
         self.stderr.mark();
+        self.kills = Kills::before();
         let case = &job.case;
         let own = case.timeout_ms.map(Duration::from_millis);
         let usual = own.unwrap_or(plan.default_timeout);
         let usual = plan.sanitizer.as_ref().map_or(usual, |tool| tool.scaled(usual));
         let limit = plan.forced_timeout.unwrap_or(usual);
         let attempt = job.attempt;
-        let message = ToWorker::Run {
-            case: Box::new(Case::clone(case)),
+        let message = Order::Run {
+            case: &**case,
             attempt,
             repeat: job.repeat,
             seed: job.seed,
             mode: plan.mode,
             bless: plan.bless,
         };
-        if let Err(error) = send(self.receiver.stream(), &message) {
+        let sent = send_after(self.receiver.stream(), &message, waits);
+        waits();
+        if let Err(error) = sent {
             return self.lost_before(format!("the worker was gone: {error}"), plan);
         }
         let deadline = Instant::now() + limit;
@@ -314,11 +331,10 @@ impl Worker {
                 Ok(FromWorker::End { case_id, attempt: n, outcome, tainted, code })
                     if begun && case_id == case.id && n == attempt =>
                 {
-                    self.cases_run += 1;
                     self.code = code;
-                    self.prior.push(case_id);
+                    self.ran(case_id);
                     let outcome = match &plan.sanitizer {
-                        Some(tool) if self.reports(plan, void) => tool.judge(&self.home, *outcome),
+                        Some(tool) if self.reports(plan, void) => tool.judge(self.home.path(), *outcome),
                         Some(_) => return void().map_or(Attempt::Stopped, Attempt::Void),
                         None => *outcome,
                     };
@@ -359,6 +375,15 @@ impl Worker {
         }
     }
 
+    /// Notes a case that has ended.
+    fn ran(&mut self, case_id: String) {
+        self.cases_run += 1;
+        if self.prior.len() == PRIOR_CASES {
+            self.prior.pop_front();
+        }
+        self.prior.push_back(case_id);
+    }
+
     /// It broke the protocol before the case began: by an earlier one.
     fn broke(&mut self, what: String) -> Attempt {
         let what = clip(what, 300);
@@ -397,30 +422,30 @@ impl Worker {
 
     /// Files of the worker that are evidence.
     fn files(&self) -> Vec<PathBuf> {
-        let report = Sanitizer::report(&self.home);
-        let mut files = gpu_core::collect(&self.home);
+        let report = Sanitizer::report(self.home.path());
+        let mut files = gpu_core::collect(self.home.path());
         files.extend(report.is_file().then_some(report));
         files
     }
 
     /// The case did not end: collect the evidence, end the worker.
     fn bury(&mut self, cause: Cause, plan: &RunPlan) -> Attempt {
-        let mut death = Death { crumb: self.page.read(), ..Death::default() };
+        let mut death = Death { crumb: self.page.case(), ..Death::default() };
         let status = match &cause {
             Cause::Hung { limit, .. } => {
                 let gpu = self.gpu.as_deref();
                 let gpu = gpu.and_then(|uuid| Some((plan.nvml.as_deref()?, uuid)));
                 postmortem::hang(&mut death, self.process, gpu, *limit, &self.page, &self.area, &plan.worker_exe);
-                death.gpu_core = gpu_core::poke(&self.home).map(|dumped| match dumped {
+                death.gpu_core = gpu_core::poke(self.home.path()).map(|dumped| match dumped {
                     Ok(file) => file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
                     Err(why) => why,
                 });
                 self.terminate(plan.grace)
             }
-            Cause::Died => self.wait(END_LIMIT).or_else(|| {
-                self.kill();
-                None
-            }),
+            // A status of its own is worth waiting for: a driver's part of the exit may take long.
+            Cause::Died => {
+                self.wait(END_LIMIT).or_else(|| self.kill().filter(|status| status.signal() != Some(KILLED)))
+            }
             Cause::Protocol(_) => self.kill(),
         };
         death.unkillable = self.wait(Duration::ZERO).is_none();
@@ -430,17 +455,17 @@ impl Worker {
         if matches!(cause, Cause::Died) {
             postmortem::fill(&mut death, status);
             postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
-            death.gpu_core = gpu_core::dump(&self.home);
+            death.gpu_core = gpu_core::dump(self.home.path());
             if plan.sanitizer.is_some() && death.caught.is_some() {
                 // The tool ends with a code of its own.
                 (death.signal, death.exit_code) = (death.caught.clone(), None);
             }
         }
-        death.oom_kills = farewell::oom_kills().saturating_sub(self.kills);
+        death.oom_kills = self.kills.since();
         self.remains(&mut death);
         let outcome = postmortem::outcome(&cause, &death);
         let outcome = match &plan.sanitizer {
-            Some(tool) => tool.judge(&self.home, outcome),
+            Some(tool) => tool.judge(self.home.path(), outcome),
             None => outcome,
         };
         Attempt::Lost(outcome, Box::new(death))
@@ -456,8 +481,7 @@ impl Worker {
         death.no_memory = NO_MEMORY.iter().any(|text| stderr.contains(text));
         death.stderr_tail = self.output.stderr.tail(TAIL);
         death.stdout_tail = self.output.stdout.tail(TAIL);
-        let from = self.prior.len().saturating_sub(PRIOR_CASES);
-        death.prior_cases = self.prior[from..].to_vec();
+        death.prior_cases = self.prior.iter().cloned().collect();
     }
 
     /// TERM, a moment of grace, KILL; never waits for a child that cannot die.
@@ -537,22 +561,23 @@ impl Worker {
         }
         self.kill();
         farewell.leaks = farewell::left_by(self.pid(), &self.id);
+        farewell.home = Some(self.home.clone());
         farewell
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        if self.kill().is_some() {
-            farewell::over(self.pid());
+        match self.kill() {
+            Some(_) => farewell::over(self.pid()),
+            None => self.home.keep(),
         }
     }
 }
 
-fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {
-    let home = std::path::absolute(plan.work_dir.join(id))?;
+fn command(id: &str, home: &Home, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {
     let mut command = match &plan.sanitizer {
-        Some(tool) if slot.gpu.is_some() => tool.command(&plan.worker_exe, &home),
+        Some(tool) if slot.gpu.is_some() => tool.command(&plan.worker_exe, home.path()),
         _ => Command::new(&plan.worker_exe),
     };
     if plan.sanitizer.is_none() {
@@ -564,17 +589,13 @@ fn command(id: &str, slot: &SlotSpec, plan: &RunPlan) -> io::Result<Command> {
             command.env(key, value);
         }
     }
-    for (key, folder) in [("TMPDIR", "tmp"), ("CUDA_CACHE_PATH", "cuda-cache")] {
-        let path = home.join(folder);
-        std::fs::create_dir_all(&path)?;
-        command.env(key, path);
-    }
+    command.envs(home.variables());
     command.env("HARNESS", "1").env("HARNESS_WORKER", id).env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     if slot.gpu.is_some() {
-        command.envs(plan.core_dump.env(&home)?);
+        command.envs(plan.core_dump.env(home.path())?);
     }
     command.envs(slot.env.iter().map(|(key, value)| (key, value)));
-    command.current_dir(Path::new(&home));
+    command.current_dir(home.path());
     Ok(command)
 }
 

@@ -12,8 +12,10 @@ mod fit;
 mod fleet;
 mod handle;
 mod health;
+mod home;
 mod job;
 mod judge;
+mod kills;
 mod phase;
 mod pool;
 mod postmortem;
@@ -191,7 +193,7 @@ pub(crate) struct Death {
     pub(crate) unkillable: bool,
     /// Whether an allocator said that no memory is left.
     pub(crate) no_memory: bool,
-    /// Processes that the kernel killed for want of memory while it lived.
+    /// Processes that the kernel killed for want of memory while the case ran.
     pub(crate) oom_kills: u64,
     /// Xids that its GPU reported while the case ran.
     pub(crate) xids: Vec<u64>,

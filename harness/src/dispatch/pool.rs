@@ -5,44 +5,46 @@ use super::fleet::Fleet;
 use super::slot::Slot;
 use super::source::Source;
 use super::{Conclusion, Event, RunPlan};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Events that wait for `on_event`; beyond it slots wait, so that a slow disk
-/// costs time and not memory.
-const WAITING_EVENTS: usize = 256;
+/// Lots of events that wait for `on_event`, each of about one case; beyond it slots
+/// wait, so that a slow disk costs time and not memory.
+const WAITING_LOTS: usize = 96;
 
 /// Runs what `source` gives. `on_event` is called on this thread, in the order of arrival.
 pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
     super::farewell::adopt_orphans();
     let started = Instant::now();
-    let (sender, events) = sync_channel(WAITING_EVENTS);
+    let (sender, events) = sync_channel(WAITING_LOTS);
     let fleet = Fleet::new(plan, started);
     let mut reasons = Vec::new();
     let mut codes = Vec::new();
     std::thread::scope(|scope| {
         for index in 0..plan.slots.len() {
-            let slot =
-                Slot { index, plan, source, fleet: &fleet, events: sender.clone(), started, settled: Cell::default() };
+            let (events, held, settled) = (sender.clone(), RefCell::default(), Cell::default());
+            let slot = Slot { index, plan, source, fleet: &fleet, events, held, started, settled };
             scope.spawn(move || slot.serve());
         }
         if fleet.listens() {
             let (fleet, events) = (&fleet, sender.clone());
-            scope.spawn(move || fleet.listen(&|event| drop(events.send(event))));
+            scope.spawn(move || fleet.listen(&|event| drop(events.send(vec![event]))));
         }
         drop(sender);
         // Goes away on a panic: nobody must wait for room then.
         let events = events;
         loop {
             match events.recv_timeout(Duration::from_millis(100)) {
-                Ok(event) => {
-                    if let Event::Retired { code, reason, .. } = &event {
-                        reasons.push(reason.clone());
-                        codes.push(code.clone());
+                Ok(lot) => {
+                    for event in lot {
+                        if let Event::Retired { code, reason, .. } = &event {
+                            reasons.push(reason.clone());
+                            codes.push(code.clone());
+                        }
+                        on_event(event);
                     }
-                    on_event(event);
                 }
                 Err(RecvTimeoutError::Timeout) => on_event(Event::Tick),
                 Err(RecvTimeoutError::Disconnected) => break,

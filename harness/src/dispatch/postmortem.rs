@@ -71,11 +71,13 @@ pub(super) fn hang(
 ) {
     // Asked first: the threads' answers take their time.
     let gpu_percent = gpu.and_then(|(nvml, uuid)| nvml.look(uuid).ok()?.util_gpu);
-    let crumb = page.read();
+    let crumb = page.case();
     let threads = threads::states(pid);
     death.threads = threads.iter().map(|thread| thread.state).collect();
     death.stacks = threads::ask(pid, &threads, area, exe);
-    death.lanes = page.lanes().into_iter().filter(|crumb| crumb.lane != 0).collect();
+    // The thread that the case waits for comes first.
+    death.stacks.sort_by_key(|stack| crumb.lane == 0 || stack.thread != crumb.thread);
+    death.lanes = page.lanes().into_iter().filter(|other| other.lane != crumb.lane).collect();
     let on_gpu = gpu.is_some();
     let seen = hang::Seen { crumb: &crumb, threads: &threads, stacks: &death.stacks, limit, gpu_percent, on_gpu };
     let (name, reason) = hang::name(&seen);
@@ -118,12 +120,13 @@ pub(super) fn outcome(cause: &Cause, death: &Death) -> Outcome {
             format!("the worker broke the protocol {place}: {what}{}", tail(death)),
         ),
         Cause::Died => {
-            let (name, how) = match (&death.signal, death.exit_code) {
-                (Some(signal), _) => signal_outcome(signal, death),
-                (None, Some(code)) => {
+            let (name, how) = match (&death.signal, death.exit_code, &death.caught) {
+                // Where nobody saw how it ended, its own handler may have.
+                (Some(signal), ..) | (None, None, Some(signal)) => signal_outcome(signal, death),
+                (None, Some(code), _) => {
                     ("crash.exit_early", format!("the worker exited with code {code} before the end of the case"))
                 }
-                (None, None) => ("crash.protocol", "the worker closed its socket and lived on".to_string()),
+                (None, None, None) => ("crash.protocol", "the worker closed its socket and lived on".to_string()),
             };
             Outcome::of(Verdict::Crash, name, format!("{how} {place}{}{}", stack(death), tail(death)))
         }

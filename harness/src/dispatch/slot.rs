@@ -9,7 +9,7 @@ use super::{Death, Event, Farewell, RunPlan};
 use crate::crumb::Crumb;
 use crate::verdict::{Outcome, Verdict};
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -28,7 +28,11 @@ pub(super) struct Slot<'a> {
     pub(super) plan: &'a RunPlan,
     pub(super) source: &'a dyn Source,
     pub(super) fleet: &'a Fleet<'a>,
-    pub(super) events: SyncSender<Event>,
+    pub(super) events: SyncSender<Vec<Event>>,
+    /// Events of the case that has ended and of the next one, told together once
+    /// the worker is at work again: until then it would only wait for them. Nothing
+    /// is held back while the slot waits for anything.
+    pub(super) held: RefCell<Vec<Event>>,
     pub(super) started: Instant,
     /// Whether the job at hand is accounted for: settled or put back.
     pub(super) settled: Cell<bool>,
@@ -70,8 +74,21 @@ fn spoilt_by(outcome: &Outcome) -> String {
 
 impl Slot<'_> {
     fn tell(&self, event: Event) {
-        // The receiver lives as long as all slots; it only goes away on a panic.
-        let _ = self.events.send(event);
+        self.hold(event);
+        self.tell_held();
+    }
+
+    /// To be told as soon as the worker is at work, or the slot waits.
+    fn hold(&self, event: Event) {
+        self.held.borrow_mut().push(event);
+    }
+
+    fn tell_held(&self) {
+        let events = self.held.take();
+        if !events.is_empty() {
+            // The receiver lives as long as all slots; it only goes away on a panic.
+            let _ = self.events.send(events);
+        }
     }
 
     fn now(&self) -> u64 {
@@ -87,6 +104,12 @@ impl Slot<'_> {
         self.stopped() || self.fleet.gone(self.index).is_some()
     }
 
+    /// The same, asked again and again while the slot waits.
+    fn gives_up_waiting(&self) -> bool {
+        self.tell_held();
+        self.gives_up()
+    }
+
     /// Takes jobs until there are none, or until no worker can be had.
     pub(super) fn serve(self) {
         let _seat = self.fleet.seat();
@@ -100,6 +123,7 @@ impl Slot<'_> {
                 Err(panic) => self.excuse(&kept, &panic),
             }
         }
+        self.tell_held();
         // The first of them was to be the next one.
         hand.ahead.into_iter().rev().for_each(|job| self.source.put_back(job));
         self.source.leave(self.index);
@@ -152,6 +176,7 @@ impl Slot<'_> {
                 Take::Job(job) => return Some(*job),
                 Take::Done => return None,
                 Take::Wait => {
+                    self.tell_held();
                     std::thread::sleep(nap);
                     nap = (2 * nap).min(MAX_NAP);
                 }
@@ -175,9 +200,10 @@ impl Slot<'_> {
 
     /// A fresh worker, or none after several tries: the slot is retired then.
     fn spawn(&self, spawned: &mut u32) -> Option<Worker> {
+        self.tell_held();
         let slot = &self.plan.slots[self.index];
         let mut last = String::new();
-        let _turn = self.fleet.share(self.index, &|| self.gives_up())?;
+        let _turn = self.fleet.share(self.index, &|| self.gives_up_waiting())?;
         for try_index in 0..SPAWN_TRIES {
             let id = format!("{}-w{}", slot.label, *spawned);
             *spawned += 1;
@@ -187,7 +213,7 @@ impl Slot<'_> {
                 self.fleet.born(self.index, pid);
                 self.tell(Event::Spawned { slot: self.index, worker: id.clone(), pid });
             };
-            let spawned = Worker::spawn(id.clone(), slot, self.plan, &|| self.gives_up(), told);
+            let spawned = Worker::spawn(id.clone(), slot, self.plan, &|| self.gives_up_waiting(), told);
             if let (true, Err(NoWorker::Unusable(_, reason) | NoWorker::Failed(reason) | NoWorker::Unpinned(reason))) =
                 (started, &spawned)
             {
@@ -229,7 +255,7 @@ impl Slot<'_> {
     /// The new worker, once it has shown that its device works, where that is in doubt.
     fn audition(&self, mut live: Worker) -> Option<Worker> {
         let Some(spoil) = self.fleet.audition(self.index) else { return Some(live) };
-        let result = live.sing(spoil, &|| self.gives_up());
+        let result = live.sing(spoil, &|| self.gives_up_waiting());
         if result.is_err() && self.gives_up() {
             // Cut short, which says nothing about the device.
             self.gone(live, "the run was stopped, or its device lost");
@@ -244,18 +270,19 @@ impl Slot<'_> {
 
     /// Runs one case; the worker comes back if it can go on.
     fn attempt(&self, mut live: Worker, mut job: Job, ahead: &mut VecDeque<Job>) -> Option<Worker> {
-        let Some(turn) = self.fleet.turn(self.index, &job, &|| self.gives_up()) else {
+        let Some(turn) = self.fleet.turn(self.index, &job, &|| self.gives_up_waiting()) else {
             self.source.put_back(job);
             return Some(live);
         };
-        self.tell(Event::Started { slot: self.index, case: job.case.clone() });
+        self.hold(Event::Started { slot: self.index, case: job.case.clone() });
         if !job.alone {
             self.look_ahead(&mut live, ahead);
         }
         let start_ns = self.now();
         let position = live.cases_run;
         self.fleet.began(self.index, &live.id, &job);
-        let attempt = live.run(&job, self.plan, &|| self.fleet.void(self.index, start_ns));
+        let void = || self.fleet.void(self.index, start_ns);
+        let attempt = live.run(&job, self.plan, &|| self.tell_held(), &void);
         let dur_ns = self.now() - start_ns;
         drop(turn);
         let output = std::cell::Cell::new(std::mem::take(&mut live.output));
@@ -326,9 +353,11 @@ impl Slot<'_> {
         // Neighbours often share a kernel, which one thread compiles: a wide look keeps all busy.
         let wanted = 6 * self.plan.knobs.compile_threads as usize;
         let missing = wanted.saturating_sub(ahead.len());
-        if 2 * missing <= wanted {
+        // A new worker knows of none, however many were taken for the one before.
+        if 2 * missing <= wanted && live.cases_run > 0 {
             return;
         }
+        self.tell_held();
         ahead.extend(self.source.ahead(self.index, missing));
         live.prepare(ahead.iter().map(|job| &*job.case));
     }
@@ -339,9 +368,9 @@ impl Slot<'_> {
         self.settled.set(true);
         let settled = self.source.settle(job, &mut result);
         result.output = output;
-        self.tell(Event::Finished(Box::new(result)));
+        self.hold(Event::Finished(Box::new(result)));
         if let Settled::Concluded(conclusion) = settled {
-            self.tell(Event::Concluded(conclusion));
+            self.hold(Event::Concluded(conclusion));
         }
     }
 
@@ -360,6 +389,7 @@ impl Slot<'_> {
     }
 
     fn end(&self, live: Worker, reason: &str) {
+        self.tell_held();
         self.fleet.buried(self.index, &live.id);
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
         let farewell = live.retire(self.plan);
@@ -367,6 +397,7 @@ impl Slot<'_> {
     }
 
     fn gone(&self, live: Worker, reason: &str) {
+        self.tell_held();
         self.fleet.buried(self.index, &live.id);
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
         let farewell = live.dismiss(self.plan);

@@ -34,7 +34,8 @@ impl Bucket {
         }
         let none = Vec::new();
         let frames = death.map_or(&none, |death| match death.frames.is_empty() {
-            true => death.stacks.iter().min_by_key(|stack| stack.thread).map_or(&none, |stack| &stack.frames),
+            // The thread where the case is comes first.
+            true => death.stacks.first().map_or(&none, |stack| &stack.frames),
             false => &death.frames,
         });
         let mut calls = calls(frames);

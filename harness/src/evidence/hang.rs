@@ -45,7 +45,7 @@ pub(crate) fn name(seen: &Seen<'_>) -> (&'static str, String) {
             Some(percent) if percent >= BUSY_PERCENT => {
                 return ("hang.gpu", format!("the GPU is {percent} % busy and the host waits for it"));
             }
-            None if waits_in_driver(seen.stacks) => {
+            None if waits_in_driver(seen.stacks, seen.crumb) => {
                 return ("hang.gpu", "the case's thread waits in the CUDA driver".into());
             }
             _ => {}
@@ -66,9 +66,10 @@ fn cycles(crumb: &Crumb) -> bool {
     crumb.trail.len() > 4 * CYCLE && crumb.distinct <= CYCLE
 }
 
-fn waits_in_driver(stacks: &[Stack]) -> bool {
-    let first = stacks.iter().min_by_key(|stack| stack.thread);
-    first.is_some_and(|stack| stack.frames.iter().any(|frame| frame.module.starts_with("libcuda.so")))
+fn waits_in_driver(stacks: &[Stack], crumb: &Crumb) -> bool {
+    // The case's own thread is the first one of its process.
+    let own = stacks.iter().min_by_key(|stack| (crumb.lane > 0 && stack.thread != crumb.thread, stack.thread));
+    own.is_some_and(|stack| stack.frames.iter().any(|frame| frame.module.starts_with("libcuda.so")))
 }
 
 #[cfg(test)]

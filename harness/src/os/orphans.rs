@@ -1,11 +1,14 @@
 //! Processes that came to this one when their parents died: found, killed,
 //! named. Needs the attribute that makes the kernel bring them here.
 
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 /// What was killed ends within this, or it is left.
 const END_LIMIT: Duration = Duration::from_millis(500);
+/// Bytes of `/proc/PID/stat` that hold the name and the fields up to the session.
+const STAT: usize = 512;
 
 /// A child of this process, as `/proc` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +38,13 @@ impl Child {
     }
 }
 
-/// All children of this process.
+/// All children of this process. The processes of the machine, which may be
+/// thousands, are not looked through where one call tells that there are none.
 pub(crate) fn children() -> Vec<Child> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if rustix::process::waitid(WaitId::All, options).err() == Some(rustix::io::Errno::CHILD) {
+        return Vec::new();
+    }
     let me = std::process::id() as i32;
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -51,7 +59,9 @@ pub(crate) fn own_group() -> Option<i32> {
 
 /// A process and its parent's number.
 fn process(pid: i32) -> Option<(i32, Child)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut bytes = [0; STAT];
+    let len = std::fs::File::open(format!("/proc/{pid}/stat")).and_then(|mut stat| stat.read(&mut bytes)).ok()?;
+    let stat = String::from_utf8_lossy(&bytes[..len]);
     // The name may hold anything; the fields follow its last `)`.
     let (head, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
@@ -62,11 +72,11 @@ fn process(pid: i32) -> Option<(i32, Child)> {
     Some((parent, Child { pid, name, zombie: state == "Z", group, session }))
 }
 
-/// Kills and reaps the children that are meant. Returns their names; one that had
-/// ended by itself is reaped and named too.
-pub(crate) fn reap(meant: impl Fn(&Child) -> bool) -> Vec<String> {
+/// Kills and reaps those of the children that are meant. Returns their names; one
+/// that had ended by itself is reaped and named too.
+pub(crate) fn reap(children: &[Child], meant: impl Fn(&Child) -> bool) -> Vec<String> {
     let (mut names, mut dying) = (Vec::new(), Vec::new());
-    for child in children().into_iter().filter(meant) {
+    for child in children.iter().filter(|child| meant(child)) {
         let Some(pid) = Pid::from_raw(child.pid) else { continue };
         names.push(format!("{} ({})", child.name, child.pid));
         if !child.zombie {
@@ -88,6 +98,30 @@ pub(crate) fn reap(meant: impl Fn(&Child) -> bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::{Command, Stdio};
+
+    /// The name of a script's process is that of its file.
+    #[test]
+    fn a_child_of_any_name_is_found() {
+        let dir = std::env::temp_dir().join(format!("orphans-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        let path = dir.join(std::ffi::OsStr::from_bytes(b"a) Z 1 \xff"));
+        std::fs::write(&path, "#!/bin/sh\nread line\n").expect("a script");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("sets");
+        // A child that another test forks just now holds the file open for writing.
+        let spawn = || Command::new(&path).stdin(Stdio::piped()).spawn();
+        let wait = |_| std::thread::sleep(Duration::from_millis(5));
+        let mut child = (0..200).find_map(|_| spawn().map_err(wait).ok()).expect("starts");
+        let pid = child.id() as i32;
+        let found = children().into_iter().find(|found| found.pid == pid);
+        drop(child.stdin.take());
+        child.wait().expect("ends");
+        std::fs::remove_dir_all(dir).expect("removes");
+        let found = found.expect("is found");
+        assert!(found.name.starts_with("a) Z 1 ") && !found.zombie, "{found:?}");
+    }
 
     #[test]
     fn children_are_found_with_their_environment() {
@@ -104,7 +138,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         assert!(found.has_variable("ORPHAN_TEST", "a=b") && !found.has_variable("ORPHAN_TEST", "a"));
-        assert_eq!(reap(mine), [format!("sleep ({pid})")]);
+        assert_eq!(reap(&children(), mine), [format!("sleep ({pid})")]);
         // Reaped too: no zombie is left, and nobody can wait for it.
         assert!(!children().iter().any(mine));
         assert!(sleep.wait().is_err());

@@ -29,15 +29,14 @@ impl Provenance {
         };
         let memory = field(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
         let kib: u64 = memory.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-        // Results are written while running; they do not make the sources dirty.
-        let status = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude,top)results"]);
+        let sources = git_status().map(|text| Sources::of(&text)).unwrap_or_default();
         Self {
             harness_version: env!("CARGO_PKG_VERSION"),
             rustc: env!("HARNESS_RUSTC"),
             profile: env!("HARNESS_PROFILE_NAME"),
-            git_sha: git(&["rev-parse", "HEAD"]),
-            git_branch: git(&["rev-parse", "--abbrev-ref", "HEAD"]),
-            git_dirty: status.map(|text| !text.is_empty()),
+            git_sha: sources.sha,
+            git_branch: sources.branch,
+            git_dirty: sources.dirty,
             host: read("/proc/sys/kernel/hostname").trim().to_string(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_string(),
             cpu_model: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
@@ -47,7 +46,51 @@ impl Provenance {
     }
 }
 
-fn git(args: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(args).stdin(std::process::Stdio::null()).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
+/// Commit, branch and changes in one call. Without a lock: it must not get into
+/// the way of what somebody does there meanwhile.
+fn git_status() -> Option<String> {
+    let mut git = Command::new("git");
+    git.args(["--no-optional-locks", "status", "--porcelain=v2", "--branch", "--no-ahead-behind"]);
+    // Results are written while running; they do not make the sources dirty.
+    git.args(["--untracked-files=no", "--", ".", ":(exclude,top)results"]);
+    let output = git.stdin(std::process::Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What git says of the sources.
+#[derive(Debug, Default, PartialEq)]
+struct Sources {
+    sha: Option<String>,
+    branch: Option<String>,
+    dirty: Option<bool>,
+}
+
+impl Sources {
+    /// Reads `git status --porcelain=v2 --branch`. Without a commit yet there is no
+    /// commit; without a branch, it is `HEAD`.
+    fn of(status: &str) -> Self {
+        let header = |key: &str| status.lines().find_map(|line| line.strip_prefix("# branch.")?.strip_prefix(key));
+        let sha = header("oid ").filter(|sha| *sha != "(initial)").map(String::from);
+        let branch = header("head ").map(|name| if name == "(detached)" { "HEAD" } else { name }.to_string());
+        Self { sha, branch, dirty: Some(status.lines().any(|line| !line.starts_with('#'))) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(status: &str, sha: Option<&str>, branch: &str, dirty: bool) {
+        let wanted = Sources { sha: sha.map(String::from), branch: Some(branch.into()), dirty: Some(dirty) };
+        assert_eq!(Sources::of(status), wanted);
+    }
+
+    #[test]
+    fn what_git_says_is_read() {
+        check("# branch.oid 0123abcd\n# branch.head main\n# branch.upstream o/main\n", Some("0123abcd"), "main", false);
+        let changed = "1 .M N... 100644 100644 100644 1111111 1111111 a # b.rs";
+        check(&format!("# branch.oid 0123abcd\n# branch.head (detached)\n{changed}\n"), Some("0123abcd"), "HEAD", true);
+        check("# branch.oid (initial)\n# branch.head main\n", None, "main", false);
+    }
 }

@@ -3,6 +3,7 @@
 //! wrong is forgotten, since the case will meet it again itself.
 
 use super::device::Device;
+use super::jitter::{Disturbed, Jitter};
 use super::{args, pipeline};
 use crate::case::Case;
 use crate::crumb::{CrumbWriter, Lane};
@@ -10,9 +11,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
+use std::time::Duration;
 
 /// Cases that may wait; the dispatcher offers far fewer.
 const MAX_WAITING: usize = 1024;
+
+/// At the end threads are waited for this long.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
 
 /// Coming cases, and those that are being compiled.
 #[derive(Default)]
@@ -34,22 +39,25 @@ impl Ahead {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the threads. They end after [`Ahead::close`].
+    /// Starts the threads, disturbed by `jitter`. They end after [`Ahead::close`].
     pub(super) fn start<'scope, 'env>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
         device: &'env Device,
         crumbs: &'env CrumbWriter,
         threads: u32,
+        jitter: Option<u64>,
     ) {
         for thread in 0..threads {
             // Lane 0 is the case's own thread.
             let lane = crumbs.lane(thread as usize + 1);
+            let between = Jitter::between(jitter, thread);
             scope.spawn(move || {
                 while let Some(case) = self.next() {
+                    between.iter().for_each(Jitter::point);
                     // A panic is the case's own affair: it will come again in its run.
                     lane.case(&case.id);
-                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, lane)));
+                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, lane, jitter)));
                     lane.case("");
                     self.lock().running.remove(&case.id);
                     self.changed.notify_all();
@@ -73,7 +81,7 @@ impl Ahead {
     }
 
     /// Adds cases that will come.
-    pub(super) fn offer(&self, cases: Vec<Case>) {
+    pub(super) fn offer(&self, cases: impl IntoIterator<Item = Case>) {
         let mut state = self.lock();
         for case in cases {
             let known = state.running.contains(&case.id) || state.waiting.iter().any(|other| other.id == case.id);
@@ -93,30 +101,35 @@ impl Ahead {
         }
     }
 
-    /// Lets the threads end after what they are at.
-    pub(super) fn close(&self) {
+    /// Lets the threads end after what they are at; whether they are at nothing
+    /// any more within a moment. What else they do is for nobody, and may last.
+    pub(super) fn close(&self) -> bool {
         let mut state = self.lock();
         state.closed = true;
         state.waiting.clear();
         self.changed.notify_all();
+        let at_work = |state: &mut State| !state.running.is_empty();
+        let waited = self.changed.wait_timeout_while(state, LAST_MOMENT, at_work);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
 
 /// Compiles and loads the kernel of a case.
-fn compile(case: &Case, device: &Device, lane: Lane<'_>) {
+fn compile(case: &Case, device: &Device, lane: Lane<'_>, jitter: Option<u64>) {
     let Device::Session { session, .. } = device else { return };
     let Ok(fusion) = pipeline::parse(case) else { return };
     let Ok((metas, alignments)) = args::metas(&fusion, case) else { return };
     #[cfg(feature = "planted")]
     let lane = super::planted::Reader::new(case, lane);
-    let _ = session.preload(&fusion, &metas, &alignments, &lane);
+    let spans = Disturbed { spans: lane, jitter: Jitter::ahead(jitter, &case.id) };
+    let _ = session.preload(&fusion, &metas, &alignments, &spans);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
+    use std::time::Instant;
 
     fn case(id: &str) -> Case {
         Case { id: id.into(), ..Case::default() }
@@ -140,7 +153,13 @@ mod tests {
             ahead.claim("a");
             assert!(done.load(Ordering::SeqCst));
         });
-        ahead.close();
+        ahead.offer(vec![case("late")]);
+        assert_eq!(ahead.next().expect("a case").id, "late");
+        ahead.offer(vec![case("never")]);
+        let started = Instant::now();
+        assert!(!ahead.close() && started.elapsed() < Duration::from_secs(10));
         assert!(ahead.next().is_none());
+        ahead.lock().running.clear();
+        assert!(ahead.close());
     }
 }

@@ -11,14 +11,19 @@
 //! Nothing is put back where a thread may have seen the change already: another
 //! process starts clean. A leak does not change the case's verdict.
 //!
-//! Invariant: without leaks, a look costs a few system calls: no child is told by
-//! one `waitid`, the rest by four small reads.
+//! Invariant: without leaks, a look is some system calls that read nothing of
+//! `/proc`, about 10 us together: no child is told by one `waitid`, handlers are
+//! asked for one by one, the umask is set to what it is, and descriptors are only
+//! listed when they cannot be those of before, see [`Descriptors`].
 
 use crate::os;
+use crate::os::state::{Signals, identity};
 use crate::verdict::Leak;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{WaitId, WaitIdOptions};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,8 +31,6 @@ use std::time::{Duration, Instant};
 const SHOWN: usize = 8;
 /// What is gone after this belonged to a thread that still works, not to the case.
 const SETTLE: Duration = Duration::from_millis(20);
-/// Signals 1 to 31. The C library takes some above for itself with the first thread.
-const ORDINARY_SIGNALS: u64 = 0x7fff_ffff;
 /// Killed children are waited for this long.
 const REAP_LIMIT: Duration = Duration::from_secs(1);
 
@@ -36,20 +39,11 @@ pub(super) struct Hygiene {
     tmp: PathBuf,
     cwd: Option<PathBuf>,
     env: Vec<(OsString, OsString)>,
-    fds: BTreeMap<i32, PathBuf>,
-    status: Status,
+    open: Descriptors,
+    umask: Mode,
+    signals: Signals,
     /// Whether threads compile beside the cases.
     compiling: bool,
-    /// Folders whose files such threads open.
-    shared: Vec<PathBuf>,
-}
-
-/// Lines of `/proc/thread-self/status` that a case must not change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Status {
-    umask: String,
-    /// Blocked, ignored and caught signals, a bit each.
-    signals: [u64; 3],
 }
 
 impl Hygiene {
@@ -58,16 +52,16 @@ impl Hygiene {
     /// kernels, whose files are no case's.
     pub(super) fn start(compiling: bool, code_cache: Option<&Path>) -> Self {
         let shared = std::env::var_os("CUDA_CACHE_PATH").map(PathBuf::from).into_iter();
-        let shared: Vec<PathBuf> = shared.chain(code_cache.map(resolved)).collect();
+        let shared = shared.chain(code_cache.map(resolved));
         let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
         Self {
             tmp: std::env::temp_dir(),
             cwd: std::env::current_dir().ok(),
             env: std::env::vars_os().collect(),
-            fds: descriptors(&shared).unwrap_or_default(),
-            status: Status::read(),
+            open: Descriptors::start(shared.collect()),
+            umask: umask(),
+            signals: Signals::now(),
             compiling,
-            shared,
         }
     }
 
@@ -75,27 +69,11 @@ impl Hygiene {
     pub(super) fn look(&mut self) -> (Vec<Leak>, bool) {
         let mut leaks = Vec::new();
         leaks.extend(children());
-        leaks.extend(self.descriptors());
+        leaks.extend(self.open.look());
         leaks.extend(self.state());
         let tainted = !leaks.is_empty();
         leaks.extend(temporaries(&self.tmp));
         (leaks, tainted)
-    }
-
-    fn descriptors(&mut self) -> Option<Leak> {
-        let now = match descriptors(&self.shared) {
-            Ok(now) => now,
-            Err(error) => return Some(Leak::new("leak.fd", format!("descriptors cannot be counted: {error}"))),
-        };
-        let mut new: Vec<_> = now.iter().filter(|(fd, link)| self.fds.get(fd) != Some(link)).collect();
-        if !new.is_empty() {
-            std::thread::sleep(SETTLE);
-            let later = descriptors(&self.shared).unwrap_or_default();
-            new.retain(|(fd, link)| later.get(fd) == Some(link));
-        }
-        let names: Vec<String> = new.iter().map(|(fd, link)| format!("{fd} {}", link.display())).collect();
-        self.fds = now;
-        (!names.is_empty()).then(|| Leak::new("leak.fd", listed(&names)))
     }
 
     fn state(&mut self) -> Vec<Leak> {
@@ -115,40 +93,33 @@ impl Hygiene {
             leaks.push(Leak::new("leak.env", format!("changed variables: {}", listed(&names))));
             self.env = env;
         }
-        let status = Status::read();
-        if status.umask != self.status.umask {
-            leaks.push(Leak::new("leak.umask", format!("{} instead of {}", status.umask, self.status.umask)));
+        // To set it to what it should be changes nothing, and tells what it was.
+        let umask = rustix::process::umask(self.umask);
+        if umask != self.umask {
+            rustix::process::umask(umask);
+            leaks.push(Leak::new("leak.umask", format!("{} instead of {}", octal(umask), octal(self.umask))));
+            self.umask = umask;
         }
-        if status.signals[..self.judged()] != self.status.signals[..self.judged()] {
-            let [blocked, ignored, caught] = &status.signals;
-            let [was_blocked, was_ignored, was_caught] = &self.status.signals;
+        let (now, was) = (Signals::now(), self.signals);
+        if self.judged(now) != self.judged(was) {
             let detail = format!(
-                "blocked {blocked:#x} (was {was_blocked:#x}), ignored {ignored:#x} ({was_ignored:#x}), \
-                 caught {caught:#x} ({was_caught:#x})"
+                "blocked {:#x} (was {:#x}), ignored {:#x} ({:#x}), caught {:#x} ({:#x})",
+                now.blocked, was.blocked, now.ignored, was.ignored, now.caught, was.caught
             );
             leaks.push(Leak::new("leak.signals", detail));
         }
-        self.status = status;
+        self.signals = now;
         leaks
     }
 
-    /// How many of the sets of signals tell of the case. NVRTC handles and ignores
-    /// signals of its own while it compiles, for the whole process; where it does so
-    /// on threads beside the case, only what the case's thread blocks is the case's.
-    fn judged(&self) -> usize {
-        if self.compiling { 1 } else { 3 }
-    }
-}
-
-impl Status {
-    fn read() -> Self {
-        let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-        let field = |name: &str| {
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            value.unwrap_or_default().trim().to_string()
-        };
-        let mask = |name: &str| u64::from_str_radix(&field(name), 16).unwrap_or_default() & ORDINARY_SIGNALS;
-        Self { umask: field("Umask"), signals: ["SigBlk", "SigIgn", "SigCgt"].map(mask) }
+    /// What of the signals tells of the case. NVRTC handles and ignores signals of
+    /// its own while it compiles, for the whole process; where it does so on threads
+    /// beside the case, only what the case's thread blocks is the case's.
+    fn judged(&self, signals: Signals) -> Signals {
+        match self.compiling {
+            true => Signals { blocked: signals.blocked, ..Signals::default() },
+            false => signals,
+        }
     }
 }
 
@@ -158,23 +129,85 @@ fn resolved(dir: &Path) -> PathBuf {
     dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf())
 }
 
-/// Open files, pipes and sockets by number. Libraries of the device open its own
-/// nodes and event objects when they first need them, and the driver its cache of
-/// compiled code while a thread beside the case compiles, as the engine does with
-/// its own: those are not counted.
-fn descriptors(shared: &[PathBuf]) -> std::io::Result<BTreeMap<i32, PathBuf>> {
-    let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
-        let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // The folder's own descriptor is closed by the time its link is read.
-        let Ok(link) = std::fs::read_link(entry.path()) else { continue };
-        let text = link.to_string_lossy();
-        let counted = !text.starts_with("/dev/") && !text.starts_with("anon_inode:") && !text.starts_with("/proc/");
-        if counted && !shared.iter().any(|folder| link.starts_with(folder)) {
-            found.insert(fd, link);
-        }
+/// The umask, which can only be asked for by setting it. Files that another thread
+/// makes in between are the owner's alone.
+fn umask() -> Mode {
+    let umask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    rustix::process::umask(umask);
+    umask
+}
+
+fn octal(mode: Mode) -> String {
+    format!("{:04o}", mode.as_raw_mode())
+}
+
+/// What is open in this process.
+///
+/// Invariant: as long as there are as many descriptors as before, and under each
+/// number of before the same file, pipe or socket is open, there is no other one.
+/// The kernel tells their number as the size of `/proc/self/fd` (since Linux 6.2;
+/// before, it says 0, and they are listed each time).
+struct Descriptors {
+    /// `/proc/self/fd`, to ask for its size.
+    folder: Option<OwnedFd>,
+    /// Everything that was open when they were last listed.
+    all: Vec<(RawFd, Option<(u64, u64)>)>,
+    /// What is counted of that, with its link.
+    counted: BTreeMap<RawFd, PathBuf>,
+    /// Folders whose files are not counted: threads beside the case open them.
+    shared: Vec<PathBuf>,
+}
+
+impl Descriptors {
+    fn start(shared: Vec<PathBuf>) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok();
+        let mut open = Self { folder, all: Vec::new(), counted: BTreeMap::new(), shared };
+        open.counted = open.list().unwrap_or_default();
+        open
     }
-    Ok(found)
+
+    /// What is new since the last look.
+    fn look(&mut self) -> Option<Leak> {
+        if self.unchanged() {
+            return None;
+        }
+        let now = match self.list() {
+            Ok(now) => now,
+            Err(error) => return Some(Leak::new("leak.fd", format!("descriptors cannot be counted: {error}"))),
+        };
+        let mut new: Vec<_> = now.iter().filter(|(fd, link)| self.counted.get(fd) != Some(link)).collect();
+        if !new.is_empty() {
+            std::thread::sleep(SETTLE);
+            let later = self.list().unwrap_or_default();
+            new.retain(|(fd, link)| later.get(fd) == Some(link));
+        }
+        let names: Vec<String> = new.iter().map(|(fd, link)| format!("{fd} {}", link.display())).collect();
+        self.counted = now;
+        (!names.is_empty()).then(|| Leak::new("leak.fd", listed(&names)))
+    }
+
+    fn unchanged(&self) -> bool {
+        let size = self.folder.as_ref().and_then(|folder| Some(rustix::fs::fstat(folder).ok()?.st_size));
+        size == Some(self.all.len() as i64) && self.all.iter().all(|(fd, known)| identity(*fd) == *known)
+    }
+
+    /// Lists all, and gives those that are counted. Libraries of the device open
+    /// its own nodes and event objects when they first need them, and the driver its
+    /// cache of compiled code while a thread beside the case compiles: those are not.
+    fn list(&mut self) -> std::io::Result<BTreeMap<RawFd, PathBuf>> {
+        let numbers = std::fs::read_dir("/proc/self/fd")?.flatten();
+        // The folder's own descriptor is closed by the time it is asked about.
+        let numbers: Vec<RawFd> = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        self.all = numbers.into_iter().map(|fd| (fd, identity(fd))).filter(|(_, found)| found.is_some()).collect();
+        let link = |fd| std::fs::read_link(format!("/proc/self/fd/{fd}")).ok();
+        let counted = self.all.iter().filter_map(|(fd, _)| Some((*fd, link(*fd)?))).filter(|(_, link)| {
+            let text = link.to_string_lossy();
+            let own = ["/dev/", "anon_inode:", "/proc/"].iter().any(|start| text.starts_with(start));
+            !own && !self.shared.iter().any(|folder| link.starts_with(folder))
+        });
+        Ok(counted.collect())
+    }
 }
 
 /// Kills and names all children that are left.
@@ -191,7 +224,7 @@ fn children() -> Option<Leak> {
                 names.push("some that do not die".into());
                 break;
             }
-            Ok(_) => names.extend(os::orphans::reap(|_| true)),
+            Ok(_) => names.extend(os::orphans::reap(&os::orphans::children(), |_| true)),
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -245,15 +278,15 @@ mod tests {
         let (cache, link) = (dir.join("code"), dir.join("link"));
         std::fs::create_dir_all(&cache).expect("a folder");
         std::os::unix::fs::symlink(&cache, &link).expect("a link");
-        let (ours, other) = (cache.join("1.lock"), dir.join("other"));
-        let open = [&ours, &other].map(|path| std::fs::File::create(path).expect("a file"));
-        std::fs::remove_file(&ours).expect("removes");
-        let counted = |shared: &[PathBuf]| {
-            let links = descriptors(shared).expect("counts").into_values();
-            links.filter(|link| link.starts_with(dir.canonicalize().expect("there"))).count()
+        let told = |shared: Vec<PathBuf>| {
+            let mut open = Descriptors::start(shared);
+            let file = std::fs::File::create(cache.join("1.lock")).expect("a file");
+            std::fs::remove_file(cache.join("1.lock")).expect("removes");
+            let told = open.look().is_some_and(|leak| leak.detail.contains("hygiene-code"));
+            drop(file);
+            told
         };
-        assert_eq!((counted(&[]), counted(&[resolved(&link)])), (2, 1));
-        drop(open);
+        assert_eq!((told(Vec::new()), told(vec![resolved(&link)])), (true, false));
         std::fs::remove_dir_all(&dir).expect("removes");
     }
 
@@ -267,16 +300,34 @@ mod tests {
     fn handlers_of_a_compiler_beside_are_not_the_cases() {
         for (compiling, leaks) in [(true, 0), (false, 1)] {
             let mut hygiene = Hygiene::start(compiling, None);
-            hygiene.status.signals[2] ^= 1 << 14;
+            hygiene.signals.caught ^= 1 << 14;
             let told = hygiene.state();
             assert_eq!(told.iter().filter(|leak| leak.name == "leak.signals").count(), leaks, "{told:?}");
         }
     }
 
+    /// Looks at what `change` leaves open.
+    #[track_caller]
+    fn check_open<T>(change: impl FnOnce() -> T, counted: bool) {
+        let mut open = Descriptors::start(Vec::new());
+        let left = change();
+        // Other tests open files too, but none of this name.
+        let told = open.look().map(|leak| leak.detail).unwrap_or_default();
+        assert_eq!(told.contains("hygiene-open"), counted, "{told}");
+        drop(left);
+    }
+
     #[test]
-    fn status_has_all_fields() {
-        let status = Status::read();
-        // The test binary ignores SIGPIPE, as every Rust program does.
-        assert!(!status.umask.is_empty() && status.signals[1] & 1 << 12 != 0, "{status:?}");
+    fn what_is_opened_is_found_under_any_number() {
+        let path = std::env::temp_dir().join(format!("hygiene-open-{}", std::process::id()));
+        std::fs::write(&path, "text").expect("a file");
+        let open = |path: &Path| std::fs::File::open(path).expect("opens");
+        check_open(|| (), false);
+        check_open(|| open(Path::new("/dev/null")), false);
+        check_open(|| open(&path), true);
+        // As many as before, but another one under a number.
+        let (file, mut place) = (open(&path), OwnedFd::from(open(Path::new("/dev/null"))));
+        check_open(|| rustix::io::dup2(&file, &mut place).expect("is replaced"), true);
+        std::fs::remove_file(&path).expect("removes");
     }
 }

@@ -4,9 +4,13 @@
 //!
 //! Each pause is a function of the seed, the case and the number of the span, so
 //! a seed repeats it as far as the case itself enters the same spans in the same
-//! order. Without a seed, the cost is one comparison a span.
+//! order. Where a case is compiled ahead, it has other pauses than where it runs,
+//! whichever thread takes it; and each thread that compiles has pauses of its own
+//! before it takes a case, by its number. Without a seed, the cost is one
+//! comparison a span.
 
 use crate::flake::scramble;
+use engine::options::{Phase, Trace};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -30,8 +34,23 @@ enum Pause {
 }
 
 impl Jitter {
+    /// Of a case where it runs.
     pub(super) fn new(seed: Option<u64>, case_id: &str) -> Option<Self> {
-        let id = u64::from(crate::crc::crc32(case_id.as_bytes()));
+        Self::of(seed, case_id)
+    }
+
+    /// Of a case where it is compiled ahead.
+    pub(super) fn ahead(seed: Option<u64>, case_id: &str) -> Option<Self> {
+        Self::of(seed, &format!("{case_id} ahead"))
+    }
+
+    /// Of a thread that compiles, between two cases.
+    pub(super) fn between(seed: Option<u64>, thread: u32) -> Option<Self> {
+        Self::of(seed, &format!("thread {thread}"))
+    }
+
+    fn of(seed: Option<u64>, whose: &str) -> Option<Self> {
+        let id = u64::from(crate::crc::crc32(whose.as_bytes()));
         seed.map(|seed| Self { key: scramble(seed ^ scramble(id)), spans: AtomicU64::new(0) })
     }
 
@@ -49,6 +68,24 @@ impl Jitter {
                 }
             }
         }
+    }
+}
+
+/// Spans with a pause after each entry and before each exit, so that what a span
+/// covers takes longer.
+pub(super) struct Disturbed<T> {
+    pub(super) spans: T,
+    pub(super) jitter: Option<Jitter>,
+}
+
+impl<T: Trace> Trace for Disturbed<T> {
+    fn enter(&self, phase: Phase, name: &str, id: u64) {
+        self.spans.enter(phase, name, id);
+        self.jitter.iter().for_each(Jitter::point);
+    }
+    fn exit(&self, phase: Phase) {
+        self.jitter.iter().for_each(Jitter::point);
+        self.spans.exit(phase);
     }
 }
 
@@ -78,6 +115,9 @@ mod tests {
         assert_ne!(pauses(1, "A.b"), pauses(2, "A.b"));
         assert_ne!(pauses(1, "A.b"), pauses(1, "A.c"));
         assert!(Jitter::new(None, "A.b").is_none());
+        let keys = [Jitter::new(Some(1), "A.b"), Jitter::ahead(Some(1), "A.b"), Jitter::between(Some(1), 0)];
+        let keys: std::collections::BTreeSet<u64> = keys.iter().flatten().map(|jitter| jitter.key).collect();
+        assert_eq!(keys.len(), 3);
         let all = pauses(3, "A.b");
         let count = |wanted: fn(&Pause) -> bool| all.iter().filter(|pause| wanted(pause)).count();
         let (nothing, yields) = (count(|p| *p == Pause::Nothing), count(|p| *p == Pause::Yield));
@@ -88,5 +128,42 @@ mod tests {
         });
         let (least, most) = (times.clone().min(), times.max());
         assert!(least < Some(MOST / 10) && most > Some(MOST * 9 / 10) && most <= Some(MOST), "{least:?} {most:?}");
+    }
+
+    /// A count that two threads read when a span begins and write when it ends.
+    struct Careless<'a>(&'a AtomicU64, AtomicU64);
+
+    impl Trace for Careless<'_> {
+        fn enter(&self, _: Phase, _: &str, _: u64) {
+            self.1.store(self.0.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
+        fn exit(&self, _: Phase) {
+            self.0.store(self.1.load(Ordering::SeqCst) + 1, Ordering::SeqCst);
+        }
+    }
+
+    /// Spans of two threads overlap, however short they are and however few cores
+    /// there are: a sleep gives way.
+    #[test]
+    fn a_race_between_threads_that_compile_shows() {
+        const SPANS: u64 = 200;
+        let count = AtomicU64::new(0);
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for case in ["A.b", "A.c"] {
+                let spans = Careless(&count, AtomicU64::new(0));
+                let spans = Disturbed { spans, jitter: Jitter::ahead(Some(5), case) };
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    for _ in 0..SPANS {
+                        spans.enter(Phase::Lower, "", 0);
+                        spans.exit(Phase::Lower);
+                    }
+                });
+            }
+        });
+        let found = count.load(Ordering::SeqCst);
+        assert!((1..2 * SPANS).contains(&found), "{found}: no update was lost");
     }
 }

@@ -9,6 +9,7 @@ use crate::case::Case;
 use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, Knobs, PROTOCOL, Receiver, ToWorker, send};
 use crate::verdict::Outcome;
+use std::io::Write;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,11 +57,15 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
-        ahead.start(scope, &device, crumbs, knobs.compile_threads);
+        ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter);
         let past = Past { sharers, ..Past::default() };
         let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs };
         let served = server.serve(&mut receiver);
-        ahead.close();
+        if !ahead.close() {
+            // Nor may exit handlers run beside what these threads are in.
+            let _ = std::io::stdout().flush();
+            crate::os::exit_now(u8::from(served.is_err()));
+        }
         served
     })
 }
@@ -105,7 +110,7 @@ impl Server<'_> {
                     let end = FromWorker::End { case_id: case.id, attempt, outcome, tainted, code };
                     say(receiver, &end)?;
                 }
-                Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases),
+                Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases.into_iter().map(|case| *case)),
                 Ok(ToWorker::Canary { spoil }) => {
                     let (ok, detail) = canary::sing(self.device, spoil);
                     say(receiver, &FromWorker::Canary { ok, detail })?;

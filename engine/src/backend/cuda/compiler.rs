@@ -104,7 +104,7 @@ impl Compiler {
                 return own();
             }
         };
-        let key = key(build, &options.flags(), &source.entry, &text);
+        let key = key(build, &options.flags(self.nvrtc.version()), &source.entry, &text);
         if anew.load(Ordering::Relaxed) {
             let compiled = own()?;
             cx.span(Phase::Codegen, CODE_STORE, id, || store.renew(key, &compiled.cubin));
@@ -152,14 +152,15 @@ mod tests {
         let with = |change: &dyn Fn(&mut NvrtcOptions)| {
             let mut other = options.clone();
             change(&mut other);
-            key(Hash128(1), &other.flags(), "k", "text")
+            key(Hash128(1), &other.flags((13, 0)), "k", "text")
         };
         let keys = [
-            key(Hash128(1), &options.flags(), "k", "text"),
-            key(Hash128(2), &options.flags(), "k", "text"),
-            key(Hash128(1), &options.flags(), "l", "text"),
-            key(Hash128(1), &options.flags(), "k", "texu"),
-            key(Hash128(1), &options.flags(), "kt", "ext"),
+            key(Hash128(1), &options.flags((13, 0)), "k", "text"),
+            key(Hash128(2), &options.flags((13, 0)), "k", "text"),
+            key(Hash128(1), &options.flags((12, 0)), "k", "text"),
+            key(Hash128(1), &options.flags((13, 0)), "l", "text"),
+            key(Hash128(1), &options.flags((13, 0)), "k", "texu"),
+            key(Hash128(1), &options.flags((13, 0)), "kt", "ext"),
             with(&|other| other.arch = "sm_90".into()),
             with(&|other| other.fmad = false),
             with(&|other| other.line_info = true),

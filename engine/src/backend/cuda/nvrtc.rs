@@ -31,6 +31,11 @@ const INSTALL_FOLDERS: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu",
 ];
 
+/// The version from which `--minimal` is asked for: it leaves out declarations of
+/// textures and of the device runtime, which no kernel uses and which take a tenth
+/// of the time of a small one. The machine code is the same.
+const MINIMAL_SINCE: (u32, u32) = (13, 0);
+
 /// Where to look for the library, in this order: `path`, the loader's own path,
 /// the folders where installers put it, `folders`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,8 +83,8 @@ impl NvrtcOptions {
         Self { arch: format!("sm_{major}{minor}{specific}"), fmad, line_info: false }
     }
 
-    /// All that is passed to the library besides the text, in this order.
-    pub fn flags(&self) -> Vec<String> {
+    /// All that is passed to a library of that version besides the text, in this order.
+    pub fn flags(&self, version: (u32, u32)) -> Vec<String> {
         let mut flags = vec![
             format!("--gpu-architecture={}", self.arch),
             "--std=c++17".into(),
@@ -90,6 +95,9 @@ impl NvrtcOptions {
             // unsigned numbers with zero.
             "--diag-suppress=177,186,550".into(),
         ];
+        if version >= MINIMAL_SINCE {
+            flags.push("--minimal".into());
+        }
         if self.line_info {
             flags.push("-lineinfo".into());
         }
@@ -283,7 +291,7 @@ impl Nvrtc {
             CString::new(text).map_err(|_| Diagnostic::bug(format!("the text of kernel {name} has a zero byte")))
         };
         let program = ProgramHandle::new(self, &c_string(text)?, &c_string(&format!("{name}.cu"))?)?;
-        let flags = options.flags();
+        let flags = options.flags(self.version);
         let flags = flags.iter().map(|flag| c_string(flag)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<_> = flags.iter().map(|flag| flag.as_ptr()).collect();
         // SAFETY: the program is alive and the flags are zero-terminated strings.

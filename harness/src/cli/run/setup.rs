@@ -50,8 +50,9 @@ pub(in crate::cli) fn knobs(args: &Args, devices: &Devices) -> Knobs {
         true => (devices::cores() / (2 * devices.slots.len())).min(MAX_COMPILE_THREADS) as u32,
         false => 0,
     };
-    // Under a tool each case has a worker of its own: nothing is ahead of it.
-    let usual = if devices.sanitizer.is_some() { 0 } else { usual };
+    // Where each case has a worker of its own, as under a tool, nothing is ahead of it.
+    let single = devices.sanitizer.is_some() || cases_a_worker(args) == 1;
+    let usual = if single { 0 } else { usual };
     Knobs {
         compile_threads: args.isolation.compile_threads.unwrap_or(usual),
         twice: args.repeat.twice,
@@ -70,6 +71,11 @@ pub(in crate::cli) fn on_gpus(slots: &[SlotSpec]) -> bool {
 /// What the workers share of compiled kernels; nothing where none are compiled.
 pub(in crate::cli) fn code_cache(args: &Args, slots: &[SlotSpec]) -> CodeCache {
     if on_gpus(slots) { args.isolation.code_cache.clone().unwrap_or_default() } else { CodeCache::Off }
+}
+
+/// Cases after which a worker is replaced although it is well.
+fn cases_a_worker(args: &Args) -> u64 {
+    args.isolation.isolation.limit().min(args.isolation.recycle.unwrap_or(u64::MAX))
 }
 
 pub(in crate::cli) fn plan(args: &Args, devices: &Devices, store: &RunStore) -> RunPlan {

@@ -5,7 +5,7 @@ use super::schedule::{Planned, Unit};
 use crate::dispatch::{CaseResult, Event, Job, RunPlan, Settled, Source, Take};
 use crate::worker::fault::{Class, Facts};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Reasons for which a worker ends that say nothing about its last case.
 const ORDINARY: [&str; 4] = [
@@ -74,7 +74,7 @@ impl Faults {
             attempt: result.attempt,
             repeat: result.repeat,
             position: result.position,
-            ran: before.map(|entry| state.results[*entry].case_id.clone()).collect(),
+            ran: Arc::new(before.map(|entry| state.results[*entry].case_id.clone()).collect()),
             sharers: self.sharers.get(result.slot).copied().unwrap_or(1),
         };
         match class.fails {

@@ -7,6 +7,7 @@ use crate::verdict::Outcome;
 use crate::worker::device::Device;
 use std::cell::Cell;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 /// What a class breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -231,7 +232,7 @@ pub(crate) struct Facts {
     /// Cases that the worker had run before.
     pub(crate) position: u64,
     /// Ids of the fault cases among them.
-    pub(crate) ran: Vec<String>,
+    pub(crate) ran: Arc<Vec<String>>,
     /// Workers on this worker's device, itself included.
     pub(crate) sharers: u32,
 }
@@ -240,8 +241,8 @@ pub(crate) struct Facts {
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     pub(crate) cases_run: u64,
-    /// Ids of fault cases; there are few of them.
-    pub(crate) faults: Vec<String>,
+    /// Ids of fault cases, shared with the [`Facts`] of the one that runs.
+    pub(crate) faults: Arc<Vec<String>>,
     /// Workers on this worker's device, itself included.
     pub(crate) sharers: u32,
 }
@@ -251,7 +252,7 @@ impl Past {
     pub(crate) fn add(&mut self, case: &Case) {
         self.cases_run += 1;
         if case.fault.is_some() {
-            self.faults.push(case.id.clone());
+            Arc::make_mut(&mut self.faults).push(case.id.clone());
         }
     }
 }
