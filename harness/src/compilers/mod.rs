@@ -21,3 +21,10 @@ mod wire;
 
 pub(crate) use client::Client;
 pub(crate) use serve::main;
+
+use engine::backend::cuda::nvrtc::Nvrtc;
+
+/// The build of a library, for comparison; nothing where it is not known.
+fn build_of(nvrtc: &Nvrtc) -> Option<String> {
+    nvrtc.fingerprint().ok().map(|build| format!("{:032x}", build.0))
+}

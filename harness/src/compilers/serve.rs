@@ -19,12 +19,13 @@ pub(crate) fn main(fd: RawFd, folders: Vec<PathBuf>) -> u8 {
     let _ = rustix::thread::set_name(c"harness-compile");
     let search = NvrtcSearch { folders, ..NvrtcSearch::default() };
     let Ok(nvrtc) = Nvrtc::open(&search) else { return exit::INFRA };
+    let Some(build) = super::build_of(&nvrtc) else { return exit::INFRA };
     let listener = UnixListener::from(listener);
     loop {
         match listener.accept() {
             Ok((stream, _)) if is_own(&stream) => {
                 // Its end, orderly or not, is the end of the connection only.
-                let _ = serve(&nvrtc, &stream);
+                let _ = serve(&nvrtc, &build, &stream);
                 let _ = stream.shutdown(Shutdown::Both);
             }
             Ok(_) => {}
@@ -39,10 +40,10 @@ fn is_own(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
-fn serve(nvrtc: &Nvrtc, stream: &UnixStream) -> io::Result<()> {
+fn serve(nvrtc: &Nvrtc, build: &str, stream: &UnixStream) -> io::Result<()> {
     let compiling = Arc::new(AtomicBool::new(false));
     tie(stream.try_clone()?, compiling.clone())?;
-    wire::send(stream, &Hello { version: nvrtc.version() }, &[])?;
+    wire::send(stream, &Hello { build: build.into() }, &[])?;
     loop {
         let (request, text) = wire::receive::<Request>(stream)?;
         compiling.store(true, Ordering::SeqCst);

@@ -10,10 +10,11 @@ use std::os::unix::net::UnixStream;
 /// Of either part of a frame.
 const MAX_PART: usize = 64 << 20;
 
-/// Said once by the process: which library it has.
+/// Said once by the process: the build of the library that it has, as
+/// [`super::build_of`] names it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
-    pub(super) version: (u32, u32),
+    pub(super) build: String,
 }
 
 /// A text to compile follows as bytes.
@@ -66,9 +67,9 @@ mod tests {
     #[test]
     fn frames_come_back_and_wrong_ones_are_refused() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
-        send(&ours, &Hello { version: (13, 0) }, b"text").expect("sends");
+        send(&ours, &Hello { build: "a".into() }, b"text").expect("sends");
         let (hello, bytes) = receive::<Hello>(&theirs).expect("receives");
-        assert_eq!((hello, &bytes[..]), (Hello { version: (13, 0) }, &b"text"[..]));
+        assert_eq!((hello, &bytes[..]), (Hello { build: "a".into() }, &b"text"[..]));
         (&ours).write_all(&[0xff; 8]).expect("sends");
         assert!(receive::<Hello>(&theirs).expect_err("too long").to_string().contains("exceeds"));
         send(&ours, &"no hello", b"").expect("sends");

@@ -8,7 +8,7 @@ use super::history::{DURATION_COLUMNS, PERF_COLUMNS, Row, VERDICT_COLUMNS, perf_
 use super::layout::{Layout, replace};
 use super::recorded::Recorded;
 use super::runs::stamp_of;
-use crate::verdict::{Perf, Verdict};
+use crate::verdict::{CodeFrom, Perf, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,6 +82,7 @@ pub(crate) fn rows(run: &Recorded) -> Vec<Row> {
             dur_ns: last.dur_ns,
             perf: last.perf.as_ref().and_then(|perf| Perf::deserialize(perf).ok()),
             phases: last.phases.clone(),
+            cached: last.code.as_deref() == Some(CodeFrom::CACHED),
             kernel_crc: last.kernel_crc.as_deref().and_then(|hex| u32::from_str_radix(hex, 16).ok()),
         })
     };
@@ -256,6 +257,7 @@ mod tests {
             dur_ns: 4_000,
             perf: None,
             phases: BTreeMap::new(),
+            cached: false,
             kernel_crc: None,
         };
         let when = stamp_of(run_id).expect("a time");

@@ -131,7 +131,7 @@ pub(super) fn connect(address: &str, threads: u32) -> Vec<Client> {
 /// Whether the process has the compiler that the worker has itself.
 fn fits(client: &Client, device: &Device) -> bool {
     let Device::Session { session, .. } = device else { return false };
-    session.gpu().is_some_and(|(_, nvrtc)| client.version() == Some(nvrtc.version()))
+    session.gpu().is_some_and(|(_, nvrtc)| client.has(nvrtc))
 }
 
 /// Compiles and loads the kernel of a case.

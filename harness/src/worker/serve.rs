@@ -42,7 +42,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             let clients = compilers.map(|address| ahead::connect(&address, knobs.compile_threads));
             (Device::open(&device, &knobs), knobs, sharers, clients.unwrap_or_default())
         }
-        Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0 }),
+        Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0, code: None }),
         Ok(_) => return Err(std::io::Error::other("a case before init")),
         Err(Broken::Eof | Broken::Timeout) => return Ok(()),
         Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),
@@ -54,7 +54,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             return say(&receiver, &FromWorker::Unusable { code, message: error.to_string() });
         }
     };
-    let hygiene = Hygiene::start(knobs.compile_threads > 0);
+    let hygiene = Hygiene::start(knobs.compile_threads > 0, knobs.code_cache.as_deref());
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
@@ -93,6 +93,8 @@ impl Server<'_> {
                     self.crumbs.lane(0).case(&case.id);
                     #[cfg(feature = "planted")]
                     super::planted::started(&case);
+                    // A retry is a second opinion, also on the code.
+                    self.device.compile_anew(attempt > 0);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
                     let (past, twice, jitter) = (&self.past, self.knobs.twice, self.knobs.jitter);
@@ -105,7 +107,8 @@ impl Server<'_> {
                     outcome.leaks = leaks;
                     let tainted = tainted || dirty;
                     self.past.add(&case);
-                    let end = FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted };
+                    let (outcome, code) = (Box::new(outcome), device.code());
+                    let end = FromWorker::End { case_id: case.id, attempt, outcome, tainted, code };
                     say(receiver, &end)?;
                 }
                 Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases.into_iter().map(|case| *case)),
@@ -113,7 +116,10 @@ impl Server<'_> {
                     let (ok, detail) = canary::sing(self.device, spoil);
                     say(receiver, &FromWorker::Canary { ok, detail })?;
                 }
-                Ok(ToWorker::Drain) => return say(receiver, &FromWorker::Bye { cases_run: self.past.cases_run }),
+                Ok(ToWorker::Drain) => {
+                    let (cases_run, code) = (self.past.cases_run, self.device.code());
+                    return say(receiver, &FromWorker::Bye { cases_run, code });
+                }
                 Ok(ToWorker::Init { .. }) => return Err(std::io::Error::other("init twice")),
                 Err(Broken::Eof | Broken::Timeout) => return Ok(()),
                 Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),

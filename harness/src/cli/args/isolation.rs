@@ -1,9 +1,11 @@
 //! Options that say what shares a process with what.
 
-use super::command::{RUNS, STARTS};
+use super::command::{Command, Commands, RUNS, STARTS};
 use super::given::Given;
+use super::model::Args;
 use super::table::{Row, value};
 use crate::cli::Failure;
+use crate::code_cache::CodeCache;
 use crate::dispatch;
 
 /// What shares a worker.
@@ -16,6 +18,8 @@ pub(crate) struct Isolation {
     pub(crate) compile_threads: Option<u32>,
     /// Bytes of private memory that a worker may have.
     pub(crate) memory: Option<u64>,
+    /// The compiled kernels that workers share, if given.
+    pub(crate) code_cache: Option<CodeCache>,
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -49,6 +53,36 @@ pub(super) const ROWS: &[Row] = &[
     )
     .again(),
     value(
+        CODE_CACHE,
+        "run|off|DIR",
+        STARTS,
+        "kernels compiled for GPUs are shared by a run's workers, not at all, or kept in DIR (default: run)",
+        |args, given| {
+            let cache = match given.text() {
+                "run" => CodeCache::Run,
+                _ => folder(given)?,
+            };
+            share(args, cache);
+            Ok(())
+        },
+    )
+    .env(&["HARNESS_CODE_CACHE"]),
+    // Without a variable: this is the check that all compile.
+    value(
+        CODE_CACHE,
+        "off|DIR",
+        Commands::of(&[Command::Compile]),
+        "take kernels that are compiled already from DIR, and add to it (default: off)",
+        |args, given| {
+            if given.text() == "run" {
+                // It has no run whose folder could be meant.
+                return Err(given.wrong("a folder or `off`"));
+            }
+            share(args, folder(given)?);
+            Ok(())
+        },
+    ),
+    value(
         "--memory",
         "SIZE",
         STARTS,
@@ -61,6 +95,23 @@ pub(super) const ROWS: &[Row] = &[
     )
     .again(),
 ];
+
+const CODE_CACHE: &str = "--code-cache";
+
+/// `off`, or the folder, absolute: a command that repeats a case may run elsewhere.
+fn folder(given: &Given<'_>) -> Result<CodeCache, Failure> {
+    if given.text() == "off" {
+        return Ok(CodeCache::Off);
+    }
+    let dir = given.path()?;
+    Ok(CodeCache::Dir(std::path::absolute(&dir).unwrap_or(dir)))
+}
+
+/// Also for the commands that repeat a case.
+fn share(args: &mut Args, cache: CodeCache) {
+    args.again.push(vec![CODE_CACHE.into(), cache.to_string()]);
+    args.isolation.code_cache = Some(cache);
+}
 
 /// With less a worker cannot even start.
 const MIN_MEMORY: u64 = 64 << 20;

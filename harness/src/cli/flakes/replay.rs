@@ -138,6 +138,7 @@ pub(super) fn as_then(now: &Args, then: &Args) -> Args {
         args.devices = now.devices.clone();
     }
     args.devices.jobs = now.devices.jobs.or(args.devices.jobs);
+    args.isolation.code_cache = now.isolation.code_cache.clone().or(then.isolation.code_cache.clone());
     args.isolation.compile_threads = now.isolation.compile_threads.or(then.isolation.compile_threads);
     args
 }

@@ -119,6 +119,7 @@ impl Scene {
         if stopped != 0 {
             text.push_str(&format!("stopped by signal {stopped}\n"));
         }
+        text.push_str(&self.store.shared_text());
         let code = match self.store.error() {
             None => {
                 text.push_str(&format!("record {}\n", self.store.dir().display()));

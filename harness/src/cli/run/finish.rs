@@ -73,6 +73,7 @@ pub(super) fn finish(
     for slot in &retired {
         text.push_str(&format!("warning: {slot}; it took no more cases\n"));
     }
+    text.push_str(&store.shared_text());
     if stopped != 0 {
         text.push_str(&format!("stopped by signal {stopped}\n"));
     }

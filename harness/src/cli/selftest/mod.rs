@@ -11,6 +11,7 @@ mod schedule;
 mod source;
 
 use super::args::{Args, DeviceArg};
+use super::run::setup;
 use super::{Failure, devices, session};
 use crate::case::{Case, Target, read_text};
 use crate::dispatch::{self, RunPlan, SlotSpec};
@@ -136,8 +137,10 @@ fn innocent(target: Target) -> Result<Vec<Arc<Case>>, Failure> {
 }
 
 fn plan(args: &Args, slots: Vec<SlotSpec>, store: &RunStore) -> RunPlan {
+    let code_cache = setup::code_cache(args, &slots).folder(&store.work_dir());
+    let compile_threads = args.isolation.compile_threads.unwrap_or(0);
     RunPlan {
-        knobs: Knobs { compile_threads: args.isolation.compile_threads.unwrap_or(0), ..Knobs::default() },
+        knobs: Knobs { compile_threads, code_cache, ..Knobs::default() },
         grace: args.time.grace.unwrap_or(GRACE),
         stop: super::run::stop_flag(),
         ..RunPlan::plain(slots, "/proc/self/exe".into(), store.work_dir())
