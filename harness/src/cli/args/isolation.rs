@@ -2,7 +2,6 @@
 
 use super::command::{Command, Commands, RUNS, STARTS};
 use super::given::Given;
-use super::model::Args;
 use super::table::{Row, value};
 use crate::cli::Failure;
 use crate::code_cache::CodeCache;
@@ -53,23 +52,21 @@ pub(super) const ROWS: &[Row] = &[
     )
     .again(),
     value(
-        CODE_CACHE,
+        "--code-cache",
         "run|off|DIR",
         STARTS,
         "kernels compiled for GPUs are shared by a run's workers, not at all, or kept in DIR (default: run)",
         |args, given| {
-            let cache = match given.text() {
-                "run" => CodeCache::Run,
-                _ => folder(given)?,
-            };
-            share(args, cache);
+            args.isolation.code_cache = Some(if given.text() == "run" { CodeCache::Run } else { folder(given)? });
             Ok(())
         },
     )
-    .env(&["HARNESS_CODE_CACHE"]),
+    .env(&["HARNESS_CODE_CACHE"])
+    .path_or(&["run", "off"])
+    .again(),
     // Without a variable: this is the check that all compile.
     value(
-        CODE_CACHE,
+        "--code-cache",
         "off|DIR",
         Commands::of(&[Command::Compile]),
         "take kernels that are compiled already from DIR, and add to it (default: off)",
@@ -78,7 +75,7 @@ pub(super) const ROWS: &[Row] = &[
                 // It has no run whose folder could be meant.
                 return Err(given.wrong("a folder or `off`"));
             }
-            share(args, folder(given)?);
+            args.isolation.code_cache = Some(folder(given)?);
             Ok(())
         },
     ),
@@ -96,21 +93,9 @@ pub(super) const ROWS: &[Row] = &[
     .again(),
 ];
 
-const CODE_CACHE: &str = "--code-cache";
-
-/// `off`, or the folder, absolute: a command that repeats a case may run elsewhere.
+/// `off`, or the folder.
 fn folder(given: &Given<'_>) -> Result<CodeCache, Failure> {
-    if given.text() == "off" {
-        return Ok(CodeCache::Off);
-    }
-    let dir = given.path()?;
-    Ok(CodeCache::Dir(std::path::absolute(&dir).unwrap_or(dir)))
-}
-
-/// Also for the commands that repeat a case.
-fn share(args: &mut Args, cache: CodeCache) {
-    args.again.push(vec![CODE_CACHE.into(), cache.to_string()]);
-    args.isolation.code_cache = Some(cache);
+    if given.text() == "off" { Ok(CodeCache::Off) } else { given.path().map(CodeCache::Dir) }
 }
 
 /// With less a worker cannot even start.

@@ -5,12 +5,13 @@ use crate::case::Case;
 use crate::cli::args::{Args, Form};
 use crate::cli::devices::{self, Devices};
 use crate::cli::run::setup;
-use crate::cli::{Failure, runs, session};
+use crate::cli::{Failure, ending, runs, session};
 use crate::dispatch::RunPlan;
 use crate::exit;
-use crate::record::{RunStore, utc_stamp};
+use crate::flake::standards::Standards;
+use crate::record::{History, RunStore, today};
 use crate::report::Progress;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +29,7 @@ pub(super) struct Scene {
     pub(super) skipped: Vec<(String, String)>,
     pub(super) store: RunStore,
     pub(super) plan: RunPlan,
+    pub(super) standards: Standards,
     pub(super) started: Instant,
     files: usize,
 }
@@ -48,6 +50,7 @@ impl Scene {
 
     fn set(args: &Args, selected: bool) -> Result<Self, Failure> {
         let started = Instant::now();
+        session::free_run_id(args)?;
         let devices = devices::resolve(args)?;
         let loaded = session::load_all(args, devices.target)?;
         let (files, fingerprint) = (loaded.files, loaded.fingerprint);
@@ -61,7 +64,11 @@ impl Scene {
             store.echo();
         }
         let plan = setup::plan(args, &devices, &store);
-        Ok(Self { devices, cases, skipped, store, plan, started, files })
+        // To accept what varies more is to learn it anew.
+        let history = History::of(&session::results_dir(args), &devices.history);
+        let learnt = if args.output.bless { BTreeMap::new() } else { history.determinism() };
+        let standards = Standards { learnt, today: today() };
+        Ok(Self { devices, cases, skipped, store, plan, standards, started, files })
     }
 
     /// The case of that id.
@@ -100,38 +107,25 @@ impl Scene {
 
     /// Ends the record and prints. Returns the exit code: that of a signal, of a
     /// device that refused, of a record that cannot be written, or the given one.
-    pub(super) fn end(mut self, mut text: String, summary: Value, code: u8, refused: &[(String, String)]) -> u8 {
+    pub(super) fn end(
+        mut self,
+        args: &Args,
+        mut text: String,
+        summary: Value,
+        code: u8,
+        refused: &[(String, String)],
+    ) -> u8 {
         let stopped = self.plan.stop.load(Ordering::Relaxed);
         let all_refused = !refused.is_empty() && refused.len() >= self.plan.slots.len();
         let code = match stopped {
             0 if all_refused && refused.iter().all(|(code, _)| code.starts_with("E05")) => exit::NO_GPU,
             0 if all_refused => exit::INFRA,
-            0 => code,
-            signal => exit::SIGNAL_BASE + signal as u8,
+            _ => code,
         };
-        let elapsed = self.started.elapsed().as_nanos() as u64;
-        let status = if stopped == 0 { "complete" } else { "aborted" };
-        let mut fields = json!({ "exit_code": code, "elapsed_ns": elapsed, "ended": utc_stamp(false) });
-        if let (Some(fields), Some(more)) = (fields.as_object_mut(), summary.as_object()) {
-            fields.extend(more.clone());
-        }
-        self.store.finish(status, &fields);
-        if stopped != 0 {
-            text.push_str(&format!("stopped by signal {stopped}\n"));
-        }
-        text.push_str(&self.store.shared_text());
-        let code = match self.store.error() {
-            None => {
-                text.push_str(&format!("record {}\n", self.store.dir().display()));
-                code
-            }
-            Some(error) => {
-                text.push_str(&format!("the record in {} is not complete: {error}\n", self.store.root().display()));
-                if code < exit::INFRA { exit::NO_RECORD } else { code }
-            }
-        };
-        crate::cli::print(&text);
-        code
+        let ended = ending::end(&mut self.store, stopped, self.started, code, summary);
+        text.push_str(&ended.text);
+        runs::conclude(args, &text);
+        ended.code
     }
 }
 

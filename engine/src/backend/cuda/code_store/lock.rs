@@ -42,7 +42,7 @@ impl KeyLock {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !made_folder => {
                     made_folder = true;
-                    if !path.parent().is_some_and(|dir| std::fs::create_dir_all(dir).is_ok()) {
+                    if path.parent().is_none_or(|dir| std::fs::create_dir_all(dir).is_err()) {
                         return Asked::Denied;
                     }
                     continue;
