@@ -20,6 +20,7 @@ const TENDING: Duration = Duration::from_millis(500);
 /// Runs what `source` gives. `on_event` is called on this thread, in the order of arrival.
 pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
     super::farewell::adopt_orphans();
+    super::farewell::has_workers_only();
     let started = Instant::now();
     let mut compilers = Compilers::of(plan);
     let address = compilers.as_ref().map(|compilers| compilers.address().to_string());

@@ -3,6 +3,7 @@
 //! readable after a kill at any byte. `history/<device>/*.csv` is derived.
 //! A record that cannot be written is reported; it never changes a verdict.
 
+mod audit;
 mod clock;
 mod determinism;
 mod events;

@@ -54,7 +54,9 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             return say(&receiver, &FromWorker::Unusable { code, message: error.to_string() });
         }
     };
-    let hygiene = Hygiene::start(knobs.compile_threads > 0, knobs.code_cache.as_deref());
+    #[cfg(feature = "planted")]
+    super::planted::start();
+    let hygiene = Hygiene::start(knobs.compile_threads > 0, device.is_gpu(), knobs.code_cache.as_deref());
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
