@@ -72,6 +72,73 @@ fn ends_of_workers_are_seen_whatever_the_parent_ignores() {
     assert!(text.contains("crash.sigsegv") && text.contains("crash.exit_early") && !text.contains("infra"), "{text}");
 }
 
+/// What goes wrong while a coming case is compiled is that case's, and is told from
+/// where it went wrong; the case that ran meanwhile runs again.
+#[test]
+fn what_compiles_ahead_costs_the_case_it_works_for() {
+    let place = with_good_case("ahead");
+    let mut args = vec!["--sim", "1", "--compile-threads", "2", "--retries", "0", "--grace", "200ms"];
+    args.extend(["--with-faults", "--format", "plain", "--filter", "PlaceTest*"]);
+    for id in ["__fault.slow=400", "__fault.segv-ahead", "__fault.hang-ahead"] {
+        args.extend(["--exact", id]);
+    }
+    let (code, text) = place.run(&args);
+    assert!(code != 0 && text.ends_with("3 passed, 2 failed, 0 skipped\n"), "{code}: {text}");
+    let records = place.records();
+    for (id, outcome) in [("__fault.segv-ahead", "crash.sigsegv"), ("__fault.hang-ahead", "hang.deadlock")] {
+        let mut attempts = records.iter().filter(|r| r["k"] == "attempt" && r["case_id"] == id);
+        let attempt = attempts.next().expect("an attempt");
+        assert_eq!((&attempt["outcome"], attempts.count()), (&outcome.into(), 0), "{text}");
+        let crumb = &attempt["death"]["crumb"];
+        assert_eq!((&crumb["case"], &crumb["phase"]), (&id.into(), &"schedule".into()), "{crumb:#}");
+        assert!(crumb["lane"].as_u64() > Some(0), "it was compiled ahead: {crumb:#}");
+    }
+    let hang = records.iter().find(|r| r["k"] == "attempt" && r["outcome"] == "hang.deadlock").expect("the hang");
+    let stack = &hang["death"]["stacks"][0];
+    assert_eq!(stack["thread"], hang["death"]["crumb"]["thread"], "the thread that the case waits for comes first");
+    // The last one goes on compiling while its worker is asked to end, and nobody waits for it.
+    let last = ["--sim", "1", "--compile-threads", "1", "--recycle", "1", "--retries", "0", "--grace", "200ms"];
+    let faults = ["--with-faults", "--format", "plain", "--exact", "__fault.slow=400", "--exact", "__fault.hang-ahead"];
+    let (_, text) = place.run(&[&last[..], &faults].concat());
+    assert!(text.ends_with("1 passed, 1 failed, 0 skipped\n") && !text.contains("teardown"), "{text}");
+}
+
+/// A shell's limit of open files is for one program, and each worker costs several.
+#[test]
+fn a_low_limit_of_open_files_is_raised() {
+    let place = with_good_case("files");
+    let mut command = Command::new("sh");
+    let args = "--ref --jobs 8 --format plain --with-faults --exact __fault.slow=300@1 --exact __fault.slow=300@2 \
+        --exact __fault.slow=300@3 --exact __fault.slow=300@4 --exact __fault.slow=300@5 --exact __fault.slow=300@6";
+    let script = format!("ulimit -Sn 40; exec \"$0\" {args}");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_harness")]).current_dir(&place.0);
+    let (code, text) = place::ended(command.output().expect("runs"));
+    assert!(code == 0 && text.ends_with("6 passed, 0 failed, 0 skipped\n"), "{text}");
+    let retired = place.records().into_iter().find(|r| r["k"] == "slot");
+    assert_eq!(retired, None, "{text}");
+}
+
+/// In a new namespace the old `/proc` may still be mounted, where the same numbers
+/// are those of other processes.
+#[test]
+fn a_foreign_proc_is_not_believed() {
+    let place = with_good_case("foreign");
+    let run = "\"$0\" --ref --jobs 1 --with-faults --retries 0 --format plain --grace 200ms \
+         --exact __fault.sleep --exact __fault.child --exact __fault.pass";
+    let mut command = Command::new("unshare");
+    // Not the first process itself, which would be init to all that workers leave.
+    command.args(["-p", "-f", "sh", "-c", &format!("{run}; exit $?"), env!("CARGO_BIN_EXE_harness")]);
+    let output = command.current_dir(&place.0).output();
+    let Ok(output) = output.inspect_err(|_| eprintln!("no unshare: not played")) else { return };
+    let (_, text) = place::ended(output);
+    if text.contains("unshare:") {
+        return eprintln!("a namespace could not be made as wanted, so this was not played: {text}");
+    }
+    for part in ["2 passed, 1 failed", "hang.deadlock", "/proc is of other processes", "cannot be named"] {
+        assert!(text.contains(part), "lacks {part:?}:\n{text}");
+    }
+}
+
 /// What a worker prints or says cannot reach the terminal as control characters.
 #[test]
 fn hostile_output_is_escaped() {

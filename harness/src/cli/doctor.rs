@@ -152,7 +152,8 @@ fn features(found: &Found) -> Vec<Feature> {
         }
         _ => None,
     };
-    let stacks = (!host.proc_threads).then(|| "/proc shows no threads".to_string());
+    let stacks = (!host.proc_threads)
+        .then(|| "/proc shows no threads of this process's: mount it (unshare --mount-proc)".to_string());
     let cgroup = host.cgroup.is_none().then(|| {
         "no memory controller of control groups version 2: a kill for want of memory is told by its signal only".into()
     });
