@@ -72,35 +72,55 @@ fn ends_of_workers_are_seen_whatever_the_parent_ignores() {
     assert!(text.contains("crash.sigsegv") && text.contains("crash.exit_early") && !text.contains("infra"), "{text}");
 }
 
+/// Cases before the faults, so that these are compiled long before their turn.
+const BEFORE: [usize; 40] = {
+    let mut sizes = [0; 40];
+    let mut n = 0;
+    while n < sizes.len() {
+        sizes[n] = n + 1;
+        n += 1;
+    }
+    sizes
+};
+
+/// Runs those cases, faults, and as many cases more, with a thread that compiles
+/// ahead. It does so only where more is to come.
+fn ahead(place: &Place, faults: &[&str], more: &[&str]) -> String {
+    let mut args = vec!["--sim", "1", "--jobs", "1", "--retries", "0", "--grace", "200ms", "--format", "plain"];
+    args.extend(["--compile-threads", "1", "--with-faults", "--filter", "PlaceTest*"]);
+    let after = BEFORE.map(|n| format!("__fault.pass@{n}"));
+    faults.iter().copied().chain(after.iter().map(String::as_str)).for_each(|id| args.extend(["--exact", id]));
+    place.run(&[&args, more].concat()).1
+}
+
 /// What goes wrong while a coming case is compiled is that case's, and is told from
 /// where it went wrong; the case that ran meanwhile runs again.
 #[test]
 fn what_compiles_ahead_costs_the_case_it_works_for() {
-    let place = with_good_case("ahead");
-    let mut args = vec!["--sim", "1", "--compile-threads", "2", "--retries", "0", "--grace", "200ms"];
-    args.extend(["--with-faults", "--format", "plain", "--filter", "PlaceTest*"]);
-    for id in ["__fault.slow=400", "__fault.segv-ahead", "__fault.hang-ahead"] {
-        args.extend(["--exact", id]);
-    }
-    let (code, text) = place.run(&args);
-    assert!(code != 0 && text.ends_with("3 passed, 2 failed, 0 skipped\n"), "{code}: {text}");
+    let place = Place::good("ahead", &BEFORE);
+    let faults = ["__fault.segv-ahead", "__fault.hang-ahead"];
+    let text = ahead(&place, &faults, &[]);
+    assert!(text.ends_with("80 passed, 2 failed, 0 skipped\n"), "{text}");
     let records = place.records();
-    for (id, outcome) in [("__fault.segv-ahead", "crash.sigsegv"), ("__fault.hang-ahead", "hang.deadlock")] {
-        let mut attempts = records.iter().filter(|r| r["k"] == "attempt" && r["case_id"] == id);
-        let attempt = attempts.next().expect("an attempt");
-        assert_eq!((&attempt["outcome"], attempts.count()), (&outcome.into(), 0), "{text}");
-        let crumb = &attempt["death"]["crumb"];
-        assert_eq!((&crumb["case"], &crumb["phase"]), (&id.into(), &"schedule".into()), "{crumb:#}");
+    for (id, outcome) in faults.iter().zip(["crash.sigsegv", "hang.deadlock"]) {
+        let mut attempts = records.iter().filter(|r| r["k"] == "attempt" && r["case_id"] == *id);
+        let death = &attempts.next().expect("an attempt")["death"];
+        assert!(text.contains(&format!("{id}  ({outcome}")) && attempts.next().is_none(), "{text}");
+        let crumb = &death["crumb"];
+        assert_eq!((&crumb["case"], &crumb["phase"]), (&(*id).into(), &"schedule".into()), "{crumb:#}");
         assert!(crumb["lane"].as_u64() > Some(0), "it was compiled ahead: {crumb:#}");
+        // The thread that the case waits for comes first.
+        let stack = &death["stacks"][0];
+        assert!(outcome != "hang.deadlock" || stack["thread"] == crumb["thread"], "{stack:#}");
     }
-    let hang = records.iter().find(|r| r["k"] == "attempt" && r["outcome"] == "hang.deadlock").expect("the hang");
-    let stack = &hang["death"]["stacks"][0];
-    assert_eq!(stack["thread"], hang["death"]["crumb"]["thread"], "the thread that the case waits for comes first");
-    // The last one goes on compiling while its worker is asked to end, and nobody waits for it.
-    let last = ["--sim", "1", "--compile-threads", "1", "--recycle", "1", "--retries", "0", "--grace", "200ms"];
-    let faults = ["--with-faults", "--format", "plain", "--exact", "__fault.slow=400", "--exact", "__fault.hang-ahead"];
-    let (_, text) = place.run(&[&last[..], &faults].concat());
-    assert!(text.ends_with("1 passed, 1 failed, 0 skipped\n") && !text.contains("teardown"), "{text}");
+}
+
+/// What a worker's threads still compile when it is asked to end is waited for by nobody.
+#[test]
+fn a_worker_ends_though_it_compiles_ahead() {
+    let place = Place::good("ahead-end", &BEFORE);
+    let text = ahead(&place, &["__fault.hang-ahead"], &["--recycle", "39"]);
+    assert!(text.ends_with("80 passed, 1 failed, 0 skipped\n") && !text.contains("teardown"), "{text}");
 }
 
 /// A shell's limit of open files is for one program, and each worker costs several.

@@ -194,7 +194,11 @@ fn fill_dense(data: &mut [u8], draw: &Draw<'_>) {
 fn fill_drawn(data: &mut [u8], draw: &Draw<'_>) {
     let width = draw.dtype.bytes();
     let count = data.len() / width;
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // How many threads there are takes longer to ask than a small tensor to fill.
+    let threads = match count > CHUNK {
+        true => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        false => 1,
+    };
     let chunk = count.div_ceil(threads).max(CHUNK);
     let parts = Mutex::new(data.chunks_mut(chunk * width).enumerate());
     let work = || {
