@@ -83,6 +83,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         quarantine: Default::default(),
         slots: Vec::new(),
         learnt: BTreeMap::new(),
+        tried: BTreeMap::new(),
         devices: plan.slots.iter().map(|slot| slot.label.clone()).collect(),
     };
     let queue = Queue::new(&cases, policy);

@@ -26,7 +26,6 @@ mod proto;
 pub mod record;
 mod report;
 pub mod select;
-#[allow(dead_code, unused_imports, reason = "some of it is for reports that come with their data")]
 mod stats;
 mod units;
 pub mod verdict;

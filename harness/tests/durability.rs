@@ -58,7 +58,9 @@ fn killed_after(place: &Place, args: &[&str], delay: Duration) -> (Option<i32>, 
     let whole = text.split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n"));
     let told = whole.filter_map(|line| {
         let line = String::from_utf8_lossy(line);
-        line.contains("] PASS ").then(|| line.split_whitespace().last().map(String::from)).flatten()
+        let verdict = line.strip_prefix('[')?.split_once("] ")?.1;
+        let id = |word: &&str| word.starts_with("PlaceTest.") || word.starts_with("__fault.");
+        verdict.split_whitespace().find(id).map(String::from)
     });
     (status.map(|status| status.code().unwrap_or(-1)), told.collect())
 }
@@ -70,52 +72,91 @@ fn logs(place: &Place) -> BTreeMap<PathBuf, Vec<Value>> {
     runs.map(|dir| (dir.clone(), records(&dir))).collect()
 }
 
+/// What a run came to: the verdict on each case, and the outcomes of its attempts.
+type Verdicts = BTreeMap<String, (Value, Value)>;
+
+fn verdicts(log: &[Value]) -> Verdicts {
+    let verdict = |r: &&Value| r["k"] == "verdict";
+    let of = |r: &Value| {
+        // Of one attempt the outcome is that of the verdict.
+        let outcomes = if r["attempts"] == 1 { Value::from([r["outcome"].clone()]) } else { r["outcomes"].clone() };
+        (r["case_id"].as_str().expect("an id").into(), (r["verdict"].clone(), outcomes))
+    };
+    log.iter().filter(verdict).map(of).collect()
+}
+
 /// One job over several lives, the last of which may end. Whatever was told is
-/// recorded; no later life runs it again. Returns how many lives went on.
-fn lives(place: &Place, cases: usize, delays: &mut dyn FnMut() -> Duration) -> usize {
+/// recorded, and no later life runs it again. The verdicts are those of a run that
+/// nobody killed, but for `victim`s, which fail or not by what their worker ran
+/// before: what failed in one life and passes in another is flaky. Returns how many
+/// lives went on.
+fn lives(place: &Place, args: &[&str], wanted: &(i32, Verdicts), delays: &mut dyn FnMut() -> Duration) -> usize {
     let _ = std::fs::remove_dir_all(place.path("results"));
-    let (mut finished, mut resumed) = (BTreeSet::new(), 0);
+    let (mut finished, mut failed, mut resumed) = (Verdicts::new(), BTreeSet::new(), 0);
     for life in 0..4 {
         let before: BTreeSet<PathBuf> = logs(place).into_keys().collect();
-        let mut args = PLAIN.to_vec();
+        let mut args = args;
         if !before.is_empty() && logs(place).values().any(|log| log.iter().any(|r| r["k"] == "selected")) {
-            args = vec!["resume", "--format", "plain"];
+            args = &["resume", "--format", "plain"];
             resumed += 1;
         } else {
             assert!(finished.is_empty());
         }
         let delay = if life < 3 { delays() } else { Duration::from_secs(300) };
-        let (code, told) = killed_after(place, &args, delay);
+        let (code, told) = killed_after(place, args, delay);
         for (dir, log) in logs(place) {
-            let verdicts: BTreeSet<String> = ids(&log, "verdict").into_iter().collect();
+            let here = verdicts(&log);
+            let attempts = || log.iter().filter(|r| r["k"] == "attempt");
             if !before.contains(&dir) {
-                let again: Vec<String> = ids(&log, "attempt").into_iter().filter(|id| finished.contains(id)).collect();
+                let again: Vec<&Value> =
+                    attempts().map(|r| &r["case_id"]).filter(|id| finished.contains_key(text(id))).collect();
                 assert!(again.is_empty(), "life {life} ran again: {again:?}");
-                let lost: Vec<&String> = told.iter().filter(|id| !verdicts.contains(*id)).collect();
+                let lost: Vec<&String> = told.iter().filter(|id| !here.contains_key(*id)).collect();
                 assert!(lost.is_empty(), "life {life} lost: {lost:?}");
             }
-            finished.extend(verdicts);
+            failed.extend(attempts().filter(|r| r["verdict"] == "fail").map(|r| text(&r["case_id"]).to_string()));
+            finished.extend(here);
         }
         // Killed behind its last record, it is complete all the same.
         let ended = logs(place).values().any(|log| log.last().is_some_and(|record| record["k"] == "end"));
         if code.is_some() || ended {
-            assert_eq!((code.unwrap_or(0), finished.len()), (0, cases), "life {life}, {args:?}");
+            assert_eq!(code.unwrap_or(wanted.0), wanted.0, "life {life}, {args:?}");
             break;
         }
     }
-    assert_eq!(finished.len(), cases);
+    let by_chance = |id: &&String| id.contains("victim");
+    for id in finished.keys().filter(by_chance) {
+        let verdict = if failed.contains(id) { "flaky" } else { "pass" };
+        assert_eq!(finished[id].0, verdict, "{id}: {:?}", finished[id]);
+    }
+    let certain = |all: &Verdicts| all.clone().into_iter().filter(|(id, _)| !by_chance(&id)).collect::<Verdicts>();
+    assert_eq!((certain(&finished), finished.len()), (certain(&wanted.1), wanted.1.len()));
     resumed
 }
 
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a text")
+}
+
 /// The store opens, what was told is recorded, and going on runs nothing twice
-/// until all cases have their verdict.
+/// and forgets no failure until all cases have their verdict.
 #[test]
 fn killed_at_any_moment_it_goes_on_without_running_a_case_again() {
-    let place = with_cases("moments", 24);
+    let place = with_cases("moments", 12);
     let kills: u64 = std::env::var("HARNESS_TEST_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(KILLS);
+    let mut ids: Vec<String> = (1..=12).map(|m| format!("PlaceTest.good/m={m}")).collect();
+    // Each victim fails in the worker of its polluter, and passes in a fresh one.
+    let pairs = (1..=8).flat_map(|n| [format!("pollute=A@{n}"), format!("victim=A@{n}")]);
+    let others = ["fail", "exit7", "flaky=0.5@a", "flaky=0.8"].map(String::from);
+    ids.extend(pairs.chain(others).map(|fault| format!("__fault.{fault}")));
+    let mut args = vec!["--ref", "--jobs", "1", "--format", "plain", "--with-faults"];
+    args.extend(ids.iter().flat_map(|id| ["--exact", id]));
     let started = Instant::now();
-    check(&place, &PLAIN, 0, &["24 passed, 0 failed, 0 skipped"]);
+    let code = place.run(&args).0;
     let whole = started.elapsed().as_micros() as u64;
+    let wanted = (code, verdicts(&logs(&place).into_values().next().expect("a run")));
+    let count = |name: &str| wanted.1.values().filter(|(verdict, _)| verdict == name).count();
+    assert_eq!((code, count("fail"), count("crash"), count("flaky")), (103, 1, 1, 10), "{wanted:?}");
     let (mut state, mut killed, mut resumed, mut jobs) = (0x9E37_79B9_7F4A_7C15, 0, 0, 0);
     while killed < kills {
         jobs += 1;
@@ -123,12 +164,12 @@ fn killed_at_any_moment_it_goes_on_without_running_a_case_again() {
             killed += 1;
             Duration::from_micros(next(&mut state) % whole)
         };
-        resumed += lives(&place, 24, &mut moment);
+        resumed += lives(&place, &args, &wanted, &mut moment);
         check(&place, &["store", "repair"], 0, &[]);
         check(&place, &["store", "verify"], 0, &["0 problems"]);
         // What is left is one run that covers all.
         let (_, last) = place.run(&["report", "latest", "--format", "csv"]);
-        assert_eq!(last.lines().count(), 25, "{last}");
+        assert_eq!(last.lines().count(), ids.len() + 1, "{last}");
     }
     eprintln!("{killed} moments in {jobs} jobs, {resumed} lives went on, {:.0?}", started.elapsed());
     assert!(resumed > 0, "no kill fell into a run");
@@ -409,6 +450,15 @@ fn what_cannot_be_gone_on_with_is_refused_with_a_way_out() {
     );
     place.file("cases/good.fuse", &whole);
     check(&place, &["resume", "--format", "plain"], 0, &["goes on with", "400 passed, 0 failed, 0 skipped"]);
+    // Gone on with once more, the killed run does not count twice.
+    let killed = logs(&place).into_iter().find(|(_, log)| log.iter().all(|r| r["k"] != "end")).expect("a killed run");
+    let done = ids(&killed.1, "verdict");
+    let killed = killed.0.file_name().and_then(|name| name.to_str()).expect("a name").to_string();
+    check(&place, &["resume", &killed, "--format", "plain"], 0, &["400 passed, 0 failed, 0 skipped"]);
+    let table = std::fs::read_to_string(place.path("results/history/reference/durations.csv")).expect("a table");
+    for id in &done {
+        assert!(table.contains(&format!("{id},1,")), "{id}: {table}");
+    }
     check(&place, &["resume"], 106, &["E0703", "is open"]);
     check(&place, &["resume", "latest"], 106, &["it is complete"]);
 }
@@ -421,6 +471,7 @@ fn what_a_deadline_left_is_run_from_another_folder() {
     place.file("list", "PlaceTest.good/m=1\nPlaceTest.good/m=2\nPlaceTest.good/m=3\n");
     let args = ["--ref", "--jobs", "1", "--format", "plain", "--from-file", "list", "--deadline", "1ms"];
     check(&place, &args, 6, &["skip.deadline"]);
+    check(&place, &["report", "--format", "md"], 0, &["` incomplete\n"]);
     check(&place, &["list", "--ref", "--rerun", "latest"], 0, &["PlaceTest.good/m=3\n"]);
     std::fs::remove_file(place.path("list")).expect("removes");
     std::fs::create_dir(place.path("elsewhere")).expect("a folder");
@@ -475,7 +526,12 @@ fn reports_are_read_by_their_readers() {
     assert!(events.iter().any(|e| e["cat"] == "worker" && e["ph"] == "X"));
     let (_, md) = place.run(&["report", "--format", "md"]);
     assert!(md.contains("### Failed") && md.contains("| `__fault.segv` | `crash.sigsegv` |"), "{md}");
+    let flaky =
+        ["--ref", "--jobs", "1", "--with-faults", "--exact", "__fault.pollute=A", "--exact", "__fault.victim=A"];
+    check(&place, &[&flaky[..], &["--flaky", "fail", "--results", "other"]].concat(), 11, &["1 flaky"]);
+    check(&place, &["report", "--format", "md", "--results", "other"], 0, &["` flaky\n"]);
     check(&place, &PLAIN, 0, &["3 passed"]);
+    check(&place, &["report", "--format", "md"], 0, &["` passed\n"]);
     check(&place, &["compare", "latest~1", "latest"], 0, &["gone: 4"]);
     check(&place, &["compare", "latest", "latest~1"], 100, &["newly failing: 3", "new: 1"]);
     let summary = place.path("summary.md");

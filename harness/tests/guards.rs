@@ -86,3 +86,16 @@ fn devices_must_agree() {
     let (code, text, _) = run(&place, &["--sim", "1"], &ids);
     assert_eq!(code, 0, "{text}");
 }
+
+/// Each device's attempt is the first one at the case, and keeps its evidence to itself.
+#[test]
+fn devices_have_evidence_of_their_own() {
+    let place = with_cases("apart");
+    let (code, text, records) = run(&place, &["--sim", "2", "--cross"], &["__fault.exit7"]);
+    assert_eq!(code, 103, "{text}");
+    let dir = place.path("results/latest");
+    let folder = |r: &serde_json::Value| dir.join(r["evidence"].as_str().expect("a folder"));
+    let folders: std::collections::BTreeSet<_> = records.iter().filter(|r| r["k"] == "attempt").map(folder).collect();
+    assert_eq!(folders.len(), 2, "{folders:?}\n{text}");
+    assert!(folders.iter().all(|folder| folder.join("crash.json").is_file()), "{folders:?}");
+}

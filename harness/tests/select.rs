@@ -37,6 +37,22 @@ fn list(place: &Place, args: &[&str], env: &[(&str, &str)]) -> Vec<String> {
 
 const RUN: [&str; 5] = ["--ref", "--retries", "0", "--format", "plain"];
 
+/// A run that goes on with a rerun knows what that one left out: its filter did.
+#[test]
+fn what_a_rerun_left_out_is_not_forgotten() {
+    let place = Place::empty("outstanding");
+    let three = CaseFile { front: "tags = [\"odd\"]\n[axes]\nn = [1, 2, 3]\n", ..WRONG };
+    place.case("wrong", CaseFile { more: "; outputs: f32[7]\n", ..three });
+    let run = |more: &[&str], exit, parts: &[&str]| {
+        drop(check(&place, &[&RUN[..], &["--jobs", "1"], more].concat(), exit, parts));
+    };
+    run(&["--tag", "odd"], 100, &["0 passed, 3 failed"]);
+    place.case("wrong", three);
+    let left = "1 earlier failures were not run again: PickTest.wrong/n=1";
+    run(&["--rerun", "failed", "--filter", "*n=2:*n=3", "--deadline", "1ms"], 5, &["skip.deadline", left]);
+    check(&place, &["resume", "latest", "--format", "plain"], 5, &["goes on with", left]);
+}
+
 #[test]
 fn reruns_follow_what_is_left() {
     let place = with_cases("rerun");
@@ -53,6 +69,13 @@ fn reruns_follow_what_is_left() {
     run(&["--filter", "*n=2"], 0, &["2 passed, 0 failed"]);
     run(&["--rerun", "failed"], 100, &["1 of 6 cases selected"]);
     run(&["--rerun", "latest"], 100, &["1 of 6 cases selected"]);
+    // Runs are named as everywhere.
+    run(&["--rerun", "latest~1"], 100, &["1 of 6 cases selected"]);
+    run(&["--exact", "PickTest.wrong/n=1", "--run-id", "nightly+3"], 100, &["0 passed, 1 failed"]);
+    run(&["--rerun", "nightly+3"], 100, &["1 of 6 cases selected"]);
+    // A name that is taken is refused before anything is run.
+    let (code, text) = place.run(&[&RUN[..], &["--run-id", "nightly+3"]].concat());
+    assert!(code == 2 && text.contains("there is a run of that name") && !text.contains("passed"), "{code}: {text}");
     place.case("wrong", WRONG);
     run(&["--rerun", "latest"], 0, &["1 passed, 0 failed"]);
     run(&["--rerun", "failed"], 0, &["nothing is left: no case failed last time", "0 passed, 0 failed, 0 skipped"]);

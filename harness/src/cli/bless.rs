@@ -2,6 +2,7 @@
 //! the line that ran agrees on it, since one line serves many ids.
 
 use crate::case::{Case, Relation};
+use crate::record::replace;
 use crate::verdict::{Bless, Outcome, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -78,11 +79,11 @@ fn rewrite(file: &Path, line: usize, key: &str, old: &str, new: &str) -> Result<
             return Err(format!("`{key} {old}` is not the only expectation of its line"));
         }
         content.clear();
-        return std::fs::write(file, lines.concat()).map_err(|error| error.to_string());
+        return replace(file, lines.concat().as_bytes()).map_err(|error| error.to_string());
     }
     *content =
         edited(content, key, old, new).ok_or_else(|| format!("`{key}` with `{old}` does not stand there literally"))?;
-    std::fs::write(file, lines.concat()).map_err(|error| error.to_string())
+    replace(file, lines.concat().as_bytes()).map_err(|error| error.to_string())
 }
 
 /// Replaces `old` where it stands directly behind `key =`, or behind `error:`
@@ -131,10 +132,14 @@ mod tests {
         blessings.add(&case, &Outcome { facts: facts("4"), ..Outcome::pass() });
         let report = blessings.apply();
         let kept = std::fs::read_to_string(&path).expect("reads");
+        let old = dir.join("old");
+        std::fs::hard_link(&path, &old).expect("links");
         let mut alone = Blessings::default();
         alone.add(&case, &broken);
         alone.apply();
         let changed = std::fs::read_to_string(&path).expect("reads");
+        // In one step: whoever has the old file has all of it.
+        assert_eq!(std::fs::read_to_string(&old).expect("reads"), kept);
         std::fs::remove_dir_all(&dir).expect("removes");
         assert!(report[0].contains("holds for other cases"), "{report:?}");
         assert_eq!((kept.as_str(), changed.as_str()), ("; expect: vector = 4\n", "; expect: vector = 2\n"));

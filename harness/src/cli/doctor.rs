@@ -129,67 +129,76 @@ fn columns() -> Option<u16> {
 
 /// What works, and what is missing for what does not.
 fn features(found: &Found) -> Vec<Feature> {
-    let host = &found.host;
-    let gpu = found.usable > 0;
-    let no_gpu = || Some("there is no usable GPU".to_string());
-    let no_nvrtc = || Some("NVRTC is missing: pip install 'nvidia-cuda-nvrtc==13.0.*', or set NVRTC_PATH".to_string());
-    let nvrtc = !found.nvrtc.is_empty() || found.played;
-    let cuda = match (gpu, nvrtc) {
-        (true, true) => None,
-        (true, false) => no_nvrtc(),
-        (false, true) => Some("there is no usable GPU; `compile` works with NVRTC alone".to_string()),
-        (false, false) => Some("there is no usable GPU and no NVRTC".to_string()),
-    };
-    let sanitizer = match (&found.sanitizer, gpu) {
-        (None, _) => Some("compute-sanitizer is in no known place; the simulator's own detectors run".to_string()),
-        (Some(_), false) => no_gpu(),
-        _ => None,
-    };
-    let pipe = || Some("no named pipe can be made in the folder for temporary files".to_string());
-    let core = match (host.core_limit, host.core_unlimited) {
-        (Some(0), false) => {
-            Some("the limit on core dumps is 0: ulimit -c unlimited, as the machine's owner".to_string())
-        }
-        _ => None,
-    };
-    let stacks = (!host.proc_threads)
-        .then(|| "/proc shows no threads of this process's: mount it (unshare --mount-proc)".to_string());
-    let cgroup = host.cgroup.is_none().then(|| {
-        "no memory controller of control groups version 2: a kill for want of memory is told by its signal only".into()
-    });
-    let record = found.results_state.as_ref().err().cloned().or_else(|| {
-        let space = found.space.filter(|space| *space < LOW_SPACE)?;
-        Some(format!("only {} left in its folder", show_bytes(space)))
-    });
-    let bench = if gpu && nvrtc { "GPU timings" } else { "the simulator's counters only" };
+    let gpu = missing_gpu(found);
+    let bench = if gpu.is_none() && has_nvrtc(found) { "GPU timings" } else { "the simulator's counters only" };
     let bars = match found.columns {
         Some(columns) => format!("on this terminal of {columns} columns"),
         None => "plain lines: standard error is no terminal".into(),
     };
+    let pipe = (!found.host.pipes).then(|| "no named pipe can be made in the folder for temporary files".to_string());
+    let stacks = (!found.host.proc_threads)
+        .then(|| "/proc shows no threads of this process's: mount it (unshare --mount-proc)".to_string());
+    let cgroup = found.host.cgroup.is_none().then(|| {
+        "no memory controller of control groups version 2: others' kills for want of memory may be taken for a worker's".into()
+    });
     vec![
         Feature::of("simulator", None, "--sim N"),
         Feature::of("reference", None, "--ref"),
-        Feature::of("GPUs", cuda, "--gpus N"),
+        Feature::of("GPUs", missing_cuda(found), "--gpus N"),
         Feature::of("bench", None, bench),
-        Feature::of("Xids", if gpu { None } else { no_gpu() }, "NVML's event set is listened to during a run"),
-        Feature::of("sanitizers", sanitizer, "--sanitize memcheck|racecheck|initcheck|synccheck"),
-        Feature::of(
-            "GPU cores",
-            if !gpu {
-                no_gpu()
-            } else if host.pipes {
-                None
-            } else {
-                pipe()
-            },
-            "--gpu-coredump",
-        ),
-        Feature::of("host cores", core, "kept where the kernel puts them"),
+        Feature::of("Xids", gpu.clone(), "NVML's event set is listened to during a run"),
+        Feature::of("sanitizers", missing_sanitizer(found), "--sanitize memcheck|racecheck|initcheck|synccheck"),
+        Feature::of("GPU cores", gpu.or(pipe), "--gpu-coredump"),
+        Feature::of("host cores", missing_core(found), "kept where the kernel puts them"),
         Feature::of("stacks", stacks, "threads of a hanging worker can be seen"),
         Feature::of("memory", cgroup, "kills for want of memory can be told"),
-        Feature::of("records", record, "runs are recorded"),
+        Feature::of("records", missing_record(found), "runs are recorded"),
         Feature::of("bars", None, bars),
     ]
+}
+
+fn has_nvrtc(found: &Found) -> bool {
+    !found.nvrtc.is_empty() || found.played
+}
+
+fn missing_gpu(found: &Found) -> Option<String> {
+    (found.usable == 0).then(|| "there is no usable GPU".into())
+}
+
+/// What keeps cases from running on GPUs.
+fn missing_cuda(found: &Found) -> Option<String> {
+    match (found.usable > 0, has_nvrtc(found)) {
+        (true, true) => None,
+        (true, false) => {
+            Some("NVRTC is missing: pip install 'nvidia-cuda-nvrtc==13.0.*', or set NVRTC_PATH".to_string())
+        }
+        (false, true) => Some("there is no usable GPU; `compile` works with NVRTC alone".to_string()),
+        (false, false) => Some("there is no usable GPU and no NVRTC".to_string()),
+    }
+}
+
+fn missing_sanitizer(found: &Found) -> Option<String> {
+    match &found.sanitizer {
+        None => Some("compute-sanitizer is in no known place; the simulator's own detectors run".to_string()),
+        Some(_) => missing_gpu(found),
+    }
+}
+
+fn missing_core(found: &Found) -> Option<String> {
+    match (found.host.core_limit, found.host.core_unlimited) {
+        (Some(0), false) => {
+            Some("the limit on core dumps is 0: ulimit -c unlimited, as the machine's owner".to_string())
+        }
+        _ => None,
+    }
+}
+
+/// What keeps runs from being recorded.
+fn missing_record(found: &Found) -> Option<String> {
+    found.results_state.as_ref().err().cloned().or_else(|| {
+        let space = found.space.filter(|space| *space < LOW_SPACE)?;
+        Some(format!("only {} left in its folder", show_bytes(space)))
+    })
 }
 
 fn document(found: &Found, features: &[Feature]) -> serde_json::Value {

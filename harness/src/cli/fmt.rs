@@ -4,8 +4,8 @@ use super::args::Args;
 use super::{Failure, print, session};
 use crate::case::{self, CaseError};
 use crate::exit;
-use std::io;
-use std::path::{Path, PathBuf};
+use crate::record::replace;
+use std::path::PathBuf;
 
 pub(super) fn fmt(args: &Args) -> Result<u8, Failure> {
     let given: Vec<PathBuf> = match args.operands.is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn fmt(args: &Args) -> Result<u8, Failure> {
             Err(wrong) => errors.extend(wrong),
             Ok(formatted) if formatted != source.text => {
                 if !args.files.check {
-                    replace(path, &formatted).map_err(|error| {
+                    replace(path, formatted.as_bytes()).map_err(|error| {
                         Failure::new(exit::BAD_CASES, format!("cannot write {}: {error}", path.display()))
                     })?;
                 }
@@ -41,11 +41,4 @@ pub(super) fn fmt(args: &Args) -> Result<u8, Failure> {
         return Err(Failure::new(exit::BAD_CASES, text));
     }
     Ok(if args.files.check && !changed.is_empty() { exit::UNFORMATTED } else { exit::OK })
-}
-
-/// Writes beside the file and moves it there, so that no half of it is ever seen.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let beside = path.with_extension(format!("fuse.{}", std::process::id()));
-    std::fs::write(&beside, text)?;
-    std::fs::rename(&beside, path)
 }

@@ -9,6 +9,7 @@ mod compare;
 mod compile;
 mod devices;
 mod doctor;
+mod ending;
 mod explain;
 mod flakes;
 mod fmt;

@@ -5,7 +5,7 @@ use super::{Failure, session};
 use crate::case::load;
 use crate::exit;
 use crate::flake::quarantine::{Entry, Quarantine, with_entry, without_entry};
-use crate::record::today;
+use crate::record::{replace, today};
 use std::fmt::Write;
 
 pub(super) fn quarantine(args: &Args) -> Result<u8, Failure> {
@@ -36,8 +36,7 @@ fn list(args: &Args) -> Result<u8, Failure> {
     let ids = ids(args);
     let today = today();
     let mut text = String::new();
-    for entry in &quarantine.entries {
-        let count = ids.iter().filter(|id| entry.matches(id)).count();
+    for (entry, count) in quarantine.counts(ids.iter().map(String::as_str)) {
         let state = match (count, entry.expired(&today)) {
             (0, _) => ", names no case".to_string(),
             (_, true) => format!(", {count} cases, EXPIRED"),
@@ -46,7 +45,7 @@ fn list(args: &Args) -> Result<u8, Failure> {
         let Entry { id, owner, issue, reason, until } = entry;
         let _ = writeln!(text, "{id}  until {until}{state}\n  {reason} ({owner}, {issue})");
     }
-    let _ = writeln!(text, "{} in quarantine", quarantine.entries.len());
+    let _ = writeln!(text, "{} in quarantine", quarantine.len());
     super::print(&text);
     Ok(exit::OK)
 }
@@ -63,7 +62,7 @@ fn ids(args: &Args) -> Vec<String> {
 
 fn check_id(args: &Args, entry: &Entry) -> Result<(), Failure> {
     let ids = ids(args);
-    let one = Quarantine { entries: vec![entry.clone()] };
+    let one = Quarantine::of(vec![entry.clone()]);
     match one.idle(ids.iter().map(String::as_str)).is_empty() {
         true => Ok(()),
         false => {
@@ -88,8 +87,7 @@ fn edit(
         other => other.map_err(failed)?,
     };
     let new = change(&old, &name).map_err(|diagnostic| Failure::diagnostic(exit::BAD_CASES, &diagnostic))?;
-    let fresh = path.with_extension(format!("tmp{}", std::process::id()));
-    std::fs::write(&fresh, new).and_then(|()| std::fs::rename(&fresh, &path)).map_err(failed)?;
+    replace(&path, new.as_bytes()).map_err(failed)?;
     super::print(&format!("{done}: {name}\n"));
     Ok(exit::OK)
 }

@@ -36,17 +36,11 @@ fn render(form: Form, infos: &[RunInfo], loaded: &[Recorded]) -> io::Result<Vec<
     match form {
         Form::Csv => export::csv(infos.iter().map(|info| info.id.as_str()).zip(loaded), &mut out)?,
         Form::Md => loaded.iter().for_each(|run| out.extend(markdown(run, |id| again(run, id)).into_bytes())),
-        _ => {
-            let joined;
-            let run = match loaded {
-                [one] => one,
-                many => {
-                    joined = Recorded::join(many);
-                    &joined
-                }
-            };
-            out = if form == Form::Junit { junit(run) } else { trace(run) }.into_bytes();
-        }
+        Form::Trace => out = trace(loaded).into_bytes(),
+        _ => match loaded {
+            [one] => out = junit(one).into_bytes(),
+            many => out = junit(&Recorded::join(many)).into_bytes(),
+        },
     }
     Ok(out)
 }

@@ -31,6 +31,18 @@ pub(super) fn results_dir(args: &Args) -> PathBuf {
     args.output.results.clone().unwrap_or_else(|| root().join("results"))
 }
 
+/// Refuses a name for the run that another one has: before anything is run.
+pub(super) fn free_run_id(args: &Args) -> Result<(), Failure> {
+    let Some(id) = &args.records.run_id else { return Ok(()) };
+    let dir = results_dir(args).join("runs").join(id);
+    if !dir.join("events.jsonl").exists() {
+        return Ok(());
+    }
+    let message = format!("`--run-id` {id}: there is a run of that name, {}", crate::escape::path(&dir));
+    let diagnostic = Diagnostic::user(code::USAGE, message).note("take another name, or remove that run by hand");
+    Err(Failure::diagnostic(exit::USAGE, &diagnostic))
+}
+
 /// Mistakes of case files that are printed.
 const SHOWN: usize = 200;
 
@@ -110,15 +122,15 @@ pub(super) fn read_quarantine(args: &Args) -> Result<Quarantine, Failure> {
 /// The quarantine file, each of whose entries names a case.
 pub(super) fn quarantine(args: &Args, cases: &[Case], target: Target) -> Result<Quarantine, Failure> {
     let quarantine = read_quarantine(args)?;
-    let mut idle = quarantine.idle(cases.iter().map(|case| case.id.as_str()));
+    let idle = quarantine.idle(cases.iter().map(|case| case.id.as_str()));
     if idle.is_empty() {
         return Ok(quarantine);
     }
     // Sizes differ between GPUs and the simulator, and ids with them.
     let other = if target == Target::Sim { Target::Cuda } else { Target::Sim };
     let there = load(&cases_dir(args), other).cases;
-    idle.retain(|entry| !there.iter().any(|case| entry.matches(&case.id)));
-    match idle.first() {
+    let idle = Quarantine::of(idle.into_iter().cloned().collect());
+    match idle.idle(there.iter().map(|case| case.id.as_str())).first() {
         None => Ok(quarantine),
         Some(entry) => {
             let path = escape::path(&quarantine_path(args));

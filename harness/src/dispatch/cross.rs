@@ -92,8 +92,15 @@ impl Cross {
         }
         let mut state = State::default();
         for case in cases {
+            // A device on which the case failed before a kill is not asked again.
+            let tried = policy.tried.get(&case.id).map(Vec::as_slice).unwrap_or_default();
+            let failed: Vec<&CaseResult> = tried.iter().filter(|r| r.outcome.verdict.is_failure()).collect();
+            if !failed.is_empty() {
+                let open = state.open.entry(case.id.clone()).or_default();
+                open.results.extend(failed.iter().map(|result| (*result).clone()));
+            }
             let fitting = members.iter().filter(|(slot, _)| policy.fits(*slot, case));
-            for (slot, _) in fitting {
+            for (slot, _) in fitting.filter(|(slot, _)| !failed.iter().any(|result| result.slot == *slot)) {
                 let job = Job { pin: Some(*slot), ..Job::new(case.clone(), policy.seed) };
                 state.waiting.push_back(job);
                 state.open.entry(case.id.clone()).or_default().missing += 1;
@@ -239,6 +246,11 @@ mod tests {
     }
 
     fn cross(ids: &[&str], devices: &[&str]) -> Cross {
+        resumed(ids, devices, BTreeMap::new())
+    }
+
+    /// With what an earlier run had tried.
+    fn resumed(ids: &[&str], devices: &[&str], tried: BTreeMap<String, Vec<CaseResult>>) -> Cross {
         let cases: Vec<_> = ids.iter().map(|id| Arc::new(Case { id: (*id).into(), ..Case::default() })).collect();
         let names: Vec<String> = devices.iter().map(|name| (*name).to_string()).collect();
         let policy = Policy {
@@ -252,6 +264,7 @@ mod tests {
             quarantine: Default::default(),
             devices: names.clone(),
             learnt: BTreeMap::new(),
+            tried,
         };
         Cross::new(&cases, policy, &names)
     }
@@ -299,6 +312,18 @@ mod tests {
         let found = settle(&cross, 0, passed(1)).expect("both have run it");
         assert_eq!((found.failures, found.result.outcome.outcome.as_str()), (1, "fail.numerics"));
         assert_eq!(found.result.outcome.detail, "on g1: off");
+    }
+
+    #[test]
+    fn what_failed_on_a_device_before_a_kill_is_not_asked_again() {
+        let job = Job::new(Arc::new(Case { id: "a".into(), ..Case::default() }), 1);
+        let failed = CaseResult { slot: 1, ..job.result(Outcome::fail("fail.numerics", "off")) };
+        let passed_before = CaseResult { slot: 0, ..job.result(passed(1)) };
+        let tried = BTreeMap::from([("a".to_string(), vec![passed_before, failed])]);
+        let cross = resumed(&["a"], &["g0", "g1"], tried);
+        assert!(matches!(cross.take(1), Take::Done));
+        let found = settle(&cross, 0, passed(1)).expect("both have run it");
+        assert_eq!((found.verdict, found.failures, found.result.slot), (Verdict::Fail, 1, 1));
     }
 
     #[test]

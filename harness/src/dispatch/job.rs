@@ -47,6 +47,7 @@ impl Job {
             outcome,
             death: None,
             output: Box::default(),
+            carried_from: None,
         }
     }
 }
@@ -69,6 +70,8 @@ pub(crate) struct CaseResult {
     pub(crate) death: Option<Death>,
     /// What the worker wrote, of a failed attempt.
     pub(crate) output: Box<Output>,
+    /// The run that made it, where a later one goes on with the case.
+    pub(crate) carried_from: Option<String>,
 }
 
 /// The verdict on a case, from all its attempts.

@@ -33,6 +33,8 @@ pub(crate) struct Policy {
     pub(crate) devices: Vec<String>,
     /// The slots, for the requirements of cases; without them every case fits.
     pub(crate) slots: Vec<SlotSpec>,
+    /// By case, what a run had tried that is gone on with: its failures count.
+    pub(crate) tried: BTreeMap<String, Vec<CaseResult>>,
 }
 
 impl Policy {
@@ -72,15 +74,27 @@ struct State {
     tracks: BTreeMap<String, Track>,
     retried: usize,
     failed: usize,
+    /// Verdicts that follow from what was tried before, without another attempt.
+    decided: Vec<Conclusion>,
     /// Slots that still take jobs.
     live: Vec<bool>,
 }
 
 impl Queue {
     pub(crate) fn new(cases: &[Arc<Case>], policy: Policy) -> Self {
-        let waiting = cases.iter().map(|case| Job::new(case.clone(), policy.seed)).collect();
-        let live = vec![true; policy.devices.len()];
-        Self { policy, state: Mutex::new(State { waiting, live, ..State::default() }) }
+        let mut state = State { live: vec![true; policy.devices.len()], ..State::default() };
+        let mut begun = VecDeque::new();
+        for case in cases {
+            let job = Job::new(case.clone(), policy.seed);
+            match policy.tried.get(&case.id) {
+                Some(tried) => begun.extend(state.go_on(job, tried, &policy)),
+                None => state.waiting.push_back(job),
+            }
+        }
+        // As in the run that began them: what is tried again comes first.
+        begun.append(&mut state.waiting);
+        state.waiting = begun;
+        Self { policy, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -112,17 +126,55 @@ impl Queue {
         state.in_flight += 1;
         Some(job)
     }
+}
 
-    fn requeue(&self, state: &mut State, job: &Job, result: &CaseResult, again: Again) {
-        let mut next = job.clone();
-        match again.repeat {
-            true => next.repeat += 1,
-            false => next.attempt += 1,
+impl State {
+    /// Enters an attempt into the account of its case: the job that follows, or the verdict.
+    fn enter(&mut self, job: &Job, result: &CaseResult, policy: &Policy) -> Result<Job, Box<Conclusion>> {
+        let mut track = self.tracks.remove(&job.case.id).unwrap_or_default();
+        let again_before = track.retried();
+        let may_retry = again_before || self.retried < policy.retried_cases;
+        match track.step(result, &policy.retries, may_retry) {
+            Step::Again(again) => {
+                self.retried += usize::from(!again_before && result.outcome.verdict != Verdict::Infra);
+                self.tracks.insert(job.case.id.clone(), track);
+                Ok(next(job, result, again))
+            }
+            Step::Conclude(mut conclusion) => {
+                policy.allow(&mut conclusion);
+                let failed = conclusion.verdict.is_failure() && conclusion.verdict != Verdict::Flaky;
+                self.failed += usize::from(failed);
+                Err(conclusion)
+            }
         }
-        (next.fresh, next.alone, next.strikes) = (again.fresh, again.alone, 0);
-        next.avoid = again.elsewhere.then_some(result.slot).filter(|slot| *slot != usize::MAX);
-        state.waiting.push_front(next);
     }
+
+    /// Enters what an earlier run had tried of a case. Returns the job that is left.
+    fn go_on(&mut self, mut job: Job, tried: &[CaseResult], policy: &Policy) -> Option<Job> {
+        for result in tried {
+            (job.attempt, job.repeat) = (result.attempt, result.repeat);
+            match self.enter(&job, result, policy) {
+                Ok(next) => job = next,
+                Err(conclusion) => {
+                    self.decided.push(*conclusion);
+                    return None;
+                }
+            }
+        }
+        Some(job)
+    }
+}
+
+/// The job that follows on an attempt.
+fn next(job: &Job, result: &CaseResult, again: Again) -> Job {
+    let mut next = job.clone();
+    match again.repeat {
+        true => next.repeat += 1,
+        false => next.attempt += 1,
+    }
+    (next.fresh, next.alone, next.strikes) = (again.fresh, again.alone, 0);
+    next.avoid = again.elsewhere.then_some(result.slot).filter(|slot| *slot != usize::MAX);
+    next
 }
 
 impl Source for Queue {
@@ -165,22 +217,12 @@ impl Source for Queue {
         apply_xfail(&mut result.outcome, job.case.xfail.as_ref(), &self.policy.today);
         let mut state = self.lock();
         state.in_flight -= 1;
-        let mut track = state.tracks.remove(&job.case.id).unwrap_or_default();
-        let again_before = track.retried();
-        let may_retry = again_before || state.retried < self.policy.retried_cases;
-        match track.step(result, &self.policy.retries, may_retry) {
-            Step::Again(again) => {
-                state.retried += usize::from(!again_before && result.outcome.verdict != Verdict::Infra);
-                self.requeue(&mut state, job, result, again);
-                state.tracks.insert(job.case.id.clone(), track);
+        match state.enter(job, result, &self.policy) {
+            Ok(next) => {
+                state.waiting.push_front(next);
                 Settled::Again
             }
-            Step::Conclude(mut conclusion) => {
-                self.policy.allow(&mut conclusion);
-                let failed = conclusion.verdict.is_failure() && conclusion.verdict != Verdict::Flaky;
-                state.failed += usize::from(failed);
-                Settled::Concluded(conclusion)
-            }
+            Err(conclusion) => Settled::Concluded(conclusion),
         }
     }
 
@@ -203,7 +245,7 @@ impl Source for Queue {
             (_, Some((name, why))) => Outcome::of(Verdict::Skip, name, why),
             _ => Outcome::of(Verdict::Infra, "infra.worker_spawn", format!("no worker was left to run it: {reason}")),
         };
-        let jobs = std::mem::take(&mut state.waiting);
+        let (jobs, decided) = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.decided));
         let conclude = |job: Job| {
             // What earlier attempts showed is not forgotten for want of another one.
             let earlier = state.tracks.remove(&job.case.id).and_then(Track::so_far);
@@ -211,7 +253,7 @@ impl Source for Queue {
             self.policy.allow(&mut conclusion);
             conclusion
         };
-        jobs.into_iter().map(conclude).collect()
+        decided.into_iter().chain(jobs.into_iter().map(conclude)).collect()
     }
 }
 
@@ -251,6 +293,7 @@ mod tests {
             learnt: BTreeMap::new(),
             devices: devices.iter().map(|name| (*name).to_string()).collect(),
             slots: Vec::new(),
+            tried: BTreeMap::new(),
         };
         change(&mut policy);
         Queue::new(&ids.iter().map(|id| case(id)).collect::<Vec<_>>(), policy)
@@ -354,6 +397,44 @@ mod tests {
         let verdicts: Vec<_> =
             queue.rest(false, "the GPU is gone").iter().map(|c| (c.case.id.clone(), c.verdict)).collect();
         assert_eq!(verdicts, [("a".to_string(), Verdict::Fail), ("b".to_string(), Verdict::Infra)]);
+    }
+
+    /// What an earlier run had of a case: verdicts of attempts, all retries.
+    fn tried(id: &str, verdicts: &[Verdict]) -> (String, Vec<CaseResult>) {
+        let attempt = |(number, verdict): (u32, &Verdict)| {
+            let job = Job { attempt: number, ..Job::new(case(id), 7) };
+            CaseResult { slot: 0, ..job.result(Outcome::of(*verdict, verdict.name(), "")) }
+        };
+        (id.into(), (0..).zip(verdicts).map(attempt).collect())
+    }
+
+    #[test]
+    fn what_failed_before_a_kill_is_never_a_pass() {
+        use Verdict::{Crash, Fail, Flaky, Pass};
+        let queue = queue(&["new", "once", "crashed", "twice", "all", "decided"], &["g0", "g1"], |policy| {
+            let earlier: [(&str, &[Verdict]); 5] = [
+                ("once", &[Fail]),
+                ("crashed", &[Crash, Crash]),
+                ("twice", &[Fail, Fail]),
+                ("all", &[Fail, Crash, Fail]),
+                ("decided", &[Fail, Pass]),
+            ];
+            policy.tried = earlier.iter().map(|(id, verdicts)| tried(id, verdicts)).collect();
+        });
+        let once = take(&queue, 0, "once");
+        assert!((once.attempt, once.fresh, once.alone) == (1, true, false));
+        assert_eq!(settle(&queue, 0, &once, Pass), Some(Flaky));
+        // The second retry goes to another device, alone where it killed its workers.
+        let twice = take(&queue, 0, "new");
+        assert_eq!(settle(&queue, 0, &twice, Pass), Some(Pass));
+        let crashed = take(&queue, 1, "crashed");
+        assert!((crashed.attempt, crashed.alone, crashed.avoid) == (2, true, Some(0)));
+        assert_eq!(settle(&queue, 1, &crashed, Crash), Some(Crash));
+        // No further attempt is lost for want of a device; what is decided needs none.
+        queue.leave(1);
+        let rest: Vec<_> = queue.rest(false, "").iter().map(|c| (c.case.id.clone(), c.verdict, c.failures)).collect();
+        let wanted = [("all", Crash, 3), ("decided", Flaky, 1), ("twice", Fail, 2)];
+        assert_eq!(rest, wanted.map(|(id, verdict, failures)| (id.to_string(), verdict, failures)));
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(crate) struct Keeper {
     /// Attempts kept of each case.
     kept: BTreeMap<String, usize>,
     entries: BTreeMap<String, Entry>,
+    /// Whether each device has a first attempt of its own at a case.
+    across: bool,
     /// Slots that have run anything.
     used: BTreeSet<usize>,
     pub(crate) error: Option<io::Error>,
@@ -55,7 +57,12 @@ pub(crate) struct Keeper {
 impl Keeper {
     pub(crate) fn new(context: Context, run_dir: Option<PathBuf>, sight: Sight, labels: Vec<String>) -> Self {
         let (kept, entries, used) = Default::default();
-        Self { context, run_dir, sight, labels, kept, entries, used, error: None }
+        Self { context, run_dir, sight, labels, kept, entries, across: false, used, error: None }
+    }
+
+    /// Tells attempts of devices apart, which all try each case.
+    pub(crate) fn across(self, across: bool) -> Self {
+        Self { across, ..self }
     }
 
     fn keep<T>(&mut self, result: io::Result<T>) -> Option<T> {
@@ -97,7 +104,12 @@ impl Keeper {
         }
         *count += 1;
         let repeat = if result.repeat > 0 { format!("r{}", result.repeat) } else { String::new() };
-        let name = format!("cases/{}/a{}{repeat}", folder_name(&result.case.name, &result.case.id), result.attempt);
+        let device = match (self.across, self.labels.get(result.slot)) {
+            (true, Some(label)) => format!("-{label}"),
+            _ => String::new(),
+        };
+        let case = folder_name(&result.case.name, &result.case.id);
+        let name = format!("cases/{case}/a{}{repeat}{device}", result.attempt);
         let written = write(&run_dir.join(&name), result, bucket);
         self.keep(written).map(|()| name)
     }
@@ -105,7 +117,10 @@ impl Keeper {
     /// Writes the script that repeats a failed case.
     pub(crate) fn conclude(&mut self, conclusion: &Conclusion) -> Help {
         let result = &conclusion.result;
-        let leaf = Bucket::of(&result.outcome, result.death.as_ref()).map(|bucket| bucket.leaf);
+        // What an earlier run had of a crash stays there: its leaf is not told from less.
+        let own = result.carried_from.is_none();
+        let bucket = own.then(|| Bucket::of(&result.outcome, result.death.as_ref())).flatten();
+        let leaf = bucket.map(|bucket| bucket.leaf);
         Help { script: self.script(conclusion), leaf }
     }
 

@@ -38,11 +38,12 @@ impl Context {
     /// The script for a failed attempt. With `history`, the failure needs the
     /// cases that its worker had run before.
     pub(crate) fn script(&self, failed: &CaseResult, history: bool) -> String {
-        let CaseResult { case, outcome, worker, attempt, position, .. } = failed;
-        let (id, worker_of) = (escape(&case.id, ""), format!("{worker}@{}", self.run));
+        let CaseResult { case, outcome, worker, attempt, position, carried_from, .. } = failed;
+        let run = carried_from.as_ref().unwrap_or(&self.run);
+        let (id, worker_of) = (escape(&case.id, ""), format!("{worker}@{run}"));
         let mut text = String::from("#!/bin/sh\n");
         let _ = writeln!(text, "# {}: {id}", outcome.outcome);
-        let _ = writeln!(text, "# attempt {attempt} in worker {worker} of run {}, behind {position} cases", self.run);
+        let _ = writeln!(text, "# attempt {attempt} in worker {worker} of run {run}, behind {position} cases");
         let _ = writeln!(text, "# another binary than that run's: HARNESS=/path/to/harness sh repro.sh");
         let _ = writeln!(text, "harness=${{HARNESS:-{}}}", quoted(&self.harness.to_string_lossy()));
         let alone = self.words(&[&self.command, "--exact", &case.id, "--retries", "0"], failed);

@@ -23,4 +23,4 @@ mod rng;
 pub(crate) mod rule;
 pub(crate) mod trials;
 
-pub(crate) use rng::scramble;
+pub(crate) use rng::{scramble, shuffle};

@@ -22,6 +22,7 @@ use crate::select::Filter;
 use crate::verdict::{Outcome, Verdict};
 use engine::diag::{Diagnostic, code};
 use serde::Deserialize;
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -69,13 +70,6 @@ impl Entry {
         self.id.contains(['*', '?'])
     }
 
-    pub(crate) fn matches(&self, id: &str) -> bool {
-        match self.is_glob() {
-            true => pattern(&self.id).is_some_and(|pattern| pattern.matches(id)),
-            false => self.id == id,
-        }
-    }
-
     pub(crate) fn expired(&self, today: &str) -> bool {
         today > self.until.as_str()
     }
@@ -117,10 +111,15 @@ fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// The file's entries.
+/// The file's entries. Every case of a run is looked up: ids are found at once,
+/// patterns are parsed once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quarantine {
-    pub(crate) entries: Vec<Entry>,
+    entries: Vec<Entry>,
+    /// Places of the entries that are ids.
+    exact: HashMap<String, usize>,
+    /// Those that are patterns, in order.
+    globs: Vec<(usize, Filter)>,
 }
 
 #[derive(Deserialize)]
@@ -184,18 +183,46 @@ impl Quarantine {
                 return Err(bad(message, "all of id, owner, issue, reason and until are required"));
             }
         }
-        Ok(Self { entries })
+        Ok(Self::of(entries))
+    }
+
+    /// With these entries.
+    pub(crate) fn of(entries: Vec<Entry>) -> Self {
+        let (mut exact, mut globs) = (HashMap::new(), Vec::new());
+        for (at, entry) in entries.iter().enumerate() {
+            match pattern(&entry.id).filter(|_| entry.is_glob()) {
+                Some(filter) => globs.push((at, filter)),
+                None => _ = exact.entry(entry.id.clone()).or_insert(at),
+            }
+        }
+        Self { entries, exact, globs }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// The entry of a case: one with its id before any glob.
     pub(crate) fn entry(&self, id: &str) -> Option<&Entry> {
-        let matching = || self.entries.iter().filter(|entry| entry.matches(id));
-        matching().find(|entry| !entry.is_glob()).or_else(|| matching().next())
+        let glob = || self.globs.iter().find(|(_, glob)| glob.matches(id)).map(|(at, _)| at);
+        self.exact.get(id).or_else(glob).map(|at| &self.entries[*at])
+    }
+
+    /// The entries, and how many of these cases each of them names.
+    pub(crate) fn counts<'a>(&self, ids: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (&Entry, usize)> {
+        let mut counts = vec![0; self.entries.len()];
+        for id in ids {
+            let globs = self.globs.iter().filter(|(_, glob)| glob.matches(id)).map(|(at, _)| at);
+            self.exact.get(id).into_iter().chain(globs).for_each(|at| counts[*at] += 1);
+        }
+        // An id that stands twice names the same cases twice.
+        let at = |at: usize, entry: &Entry| self.exact.get(&entry.id).copied().unwrap_or(at);
+        self.entries.iter().enumerate().map(move |(i, entry)| (entry, counts[at(i, entry)]))
     }
 
     /// Entries that name no case among all that there are.
-    pub(crate) fn idle<'a>(&self, ids: impl Iterator<Item = &'a str> + Clone) -> Vec<&Entry> {
-        self.entries.iter().filter(|entry| !ids.clone().any(|id| entry.matches(id))).collect()
+    pub(crate) fn idle<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<&Entry> {
+        self.counts(ids).filter(|(_, count)| *count == 0).map(|(entry, _)| entry).collect()
     }
 
     /// Changes how a failure of a quarantined case counts.
@@ -278,7 +305,7 @@ mod tests {
 
     #[track_caller]
     fn check(verdict: Verdict, until: &str, wanted: (Verdict, &str)) {
-        let quarantine = Quarantine { entries: vec![entry("A.*", until)] };
+        let quarantine = Quarantine::of(vec![entry("A.*", until)]);
         let mut outcome = Outcome::of(verdict, "as.was", "detail");
         let mut counts = verdict;
         quarantine.apply("A.b/m=1", &mut counts, &mut outcome, "2030-06-15");
@@ -325,11 +352,27 @@ mod tests {
 
     #[test]
     fn entries_that_name_nothing_are_found() {
-        let quarantine = Quarantine { entries: vec![entry("A.*", "2030-01-31"), entry("B.c", "2030-01-31")] };
+        let quarantine = Quarantine::of(vec![entry("A.*", "2030-01-31"), entry("B.c", "2030-01-31")]);
         let idle = |ids: &[&str]| quarantine.idle(ids.iter().copied()).iter().map(|e| e.id.clone()).collect::<Vec<_>>();
         assert_eq!(idle(&["A.x", "B.c"]), Vec::<String>::new());
         assert_eq!(idle(&["A.x", "B.cc"]), ["B.c"]);
         assert_eq!(idle(&[]), ["A.*", "B.c"]);
+    }
+
+    #[test]
+    fn an_id_goes_before_patterns_and_the_first_of_them_before_others() {
+        let ids = ["A.*", "*b", "A.b", "C.c"];
+        let quarantine = Quarantine::of(ids.iter().map(|id| entry(id, "2030-01-31")).collect());
+        let found = |id: &str| quarantine.entry(id).map(|entry| entry.id.clone());
+        assert_eq!(found("A.b").as_deref(), Some("A.b"));
+        assert_eq!(found("A.bb").as_deref(), Some("A.*"));
+        assert_eq!(found("B.b").as_deref(), Some("*b"));
+        assert_eq!(found("C.cc"), None);
+        let counts = |ids: &[&str]| quarantine.counts(ids.iter().copied()).map(|(_, count)| count).collect::<Vec<_>>();
+        assert_eq!(counts(&["A.b", "A.x", "B.b", "C.c"]), [2, 2, 1, 1]);
+        let twice = Quarantine::of(vec![entry("A.b", "2030-01-31"), entry("A.b", "2031-01-31")]);
+        assert_eq!(twice.entry("A.b").map(|entry| entry.until.as_str()), Some("2030-01-31"));
+        assert!(twice.idle(["A.b"].into_iter()).is_empty());
     }
 
     #[test]

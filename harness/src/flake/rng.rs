@@ -33,6 +33,11 @@ impl Rng {
     }
 }
 
+/// Puts items into an order that the seed decides.
+pub(crate) fn shuffle<T>(items: &mut [T], seed: u64) {
+    Rng::new(seed).shuffle(items);
+}
+
 /// Spreads every bit of a number over all bits of the result.
 pub(crate) fn scramble(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

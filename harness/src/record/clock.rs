@@ -16,6 +16,26 @@ fn civil(days: i64) -> (i64, u32, u32) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
+/// The number of a day since 1970-01-01, as [`civil`] takes it.
+fn day_number(year: i64, month: i64, day: i64) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// Seconds since 1970 of a moment as [`utc_stamp`] writes it.
+pub(crate) fn seconds_of(stamp: &str) -> Option<i64> {
+    let form = |(c, wanted): (u8, u8)| c == wanted || wanted == b'0' && c.is_ascii_digit();
+    let like = b"0000-00-00T00:00:00Z";
+    if stamp.len() != like.len() || !stamp.bytes().zip(*like).all(form) {
+        return None;
+    }
+    let number = |from: usize, to: usize| stamp[from..to].parse::<i64>().ok();
+    let day = day_number(number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    Some(86_400 * day + 3600 * number(11, 13)? + 60 * number(14, 16)? + number(17, 19)?)
+}
+
 fn seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
@@ -53,5 +73,11 @@ mod tests {
         assert_eq!(super::format(951_782_399, false), "2000-02-28T23:59:59Z");
         assert_eq!(super::format(951_782_400, true), "20000229T000000Z");
         assert_eq!(super::format(4_107_542_399, false), "2100-02-28T23:59:59Z");
+        for seconds in [0, 951_782_399, 951_782_400, 1_709_164_800, 4_107_542_399, 4_107_542_400] {
+            assert_eq!(super::seconds_of(&super::format(seconds, false)), Some(seconds));
+        }
+        for other in ["", "20000229T000000Z", "2000-02-29 00:00:00Z", "2000-02-29T00:00:00+", "üüüüüüüüüü"] {
+            assert_eq!(super::seconds_of(other), None, "{other}");
+        }
     }
 }

@@ -13,9 +13,12 @@ use crate::os::FileLock;
 use crate::select::Last;
 use crate::verdict::Perf;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// In the folder of a run whose rows are in the tables.
+const ADDED: &str = "history.added";
 
 /// What a run adds for one case.
 #[derive(Clone, Debug)]
@@ -109,10 +112,24 @@ impl History {
         reader.deserialize().filter_map(Result::ok).collect()
     }
 
-    /// Adds a run. Two harnesses may do so at once.
-    pub(crate) fn add(&self, run_id: &str, commit: &str, rows: &[Row]) -> io::Result<()> {
-        std::fs::create_dir_all(&self.dir)?;
+    /// Adds a run, once: its folder says whether that was done. A harness that was
+    /// killed may have added some of it. Two may do so at once.
+    pub(crate) fn add_once(&self, run_dir: &Path, run_id: &str, commit: &str, rows: &[Row]) -> io::Result<()> {
+        let added = run_dir.join(ADDED);
+        if rows.is_empty() {
+            return Ok(());
+        }
         let _lock = FileLock::acquire(&self.lock)?;
+        if added.exists() {
+            return Ok(());
+        }
+        self.add(run_id, commit, rows)?;
+        std::fs::write(added, b"")
+    }
+
+    /// Adds rows of a run. Whoever calls holds the lock.
+    pub(super) fn add(&self, run_id: &str, commit: &str, rows: &[Row]) -> io::Result<()> {
+        std::fs::create_dir_all(&self.dir)?;
         let mut table: BTreeMap<String, Duration> =
             self.durations().into_iter().map(|row| (row.case_id.clone(), row)).collect();
         let mut changed = Vec::new();
@@ -125,14 +142,14 @@ impl History {
             });
             (entry.runs, entry.dur_us) = row.counted(entry.runs, entry.dur_us);
             if entry.outcome != row.outcome {
-                changed
-                    .push([run_id, commit, &row.case_id, row.verdict, &entry.outcome, &row.outcome].map(String::from));
+                let cells = [run_id, commit, &row.case_id, row.verdict, &entry.outcome, &row.outcome];
+                changed.push(cells.map(String::from).to_vec());
                 entry.outcome = row.outcome.clone();
             }
         }
-        self.append("verdicts.csv", VERDICT_COLUMNS, &changed)?;
-        let perf: Vec<Vec<String>> = rows.iter().filter_map(|row| perf_row(run_id, commit, row)).collect();
-        self.append("perf.csv", PERF_COLUMNS, &perf)?;
+        self.append("verdicts.csv", VERDICT_COLUMNS, changed)?;
+        let perf = rows.iter().filter_map(|row| perf_row(run_id, commit, row)).collect();
+        self.append("perf.csv", PERF_COLUMNS, perf)?;
         let mut writer = csv::Writer::from_writer(Vec::new());
         table.into_values().try_for_each(|row| writer.serialize(row))?;
         replace(&self.dir.join("durations.csv"), &writer.into_inner().map_err(|error| error.into_error())?)
@@ -140,20 +157,24 @@ impl History {
 
     /// Appends rows in one write, with a header if the file is new. A torn last
     /// line, as a kill in the middle of a write leaves it, is cut off first.
-    fn append<R: AsRef<[String]>>(&self, name: &str, columns: &[&str], rows: &[R]) -> io::Result<()> {
+    /// What is there already, of a run that was killed in the middle, is left out.
+    fn append(&self, name: &str, columns: &[&str], mut rows: Vec<Vec<String>>) -> io::Result<()> {
+        let path = self.dir.join(name);
+        let old = std::fs::read(&path).unwrap_or_default();
+        rows.iter_mut().flatten().for_each(|cell| *cell = guard(cell));
+        if let Some(run) = rows.first().map(|row| row[0].clone()) {
+            let told = told(&old, &run);
+            rows.retain(|row| !told.contains(&row[2]));
+        }
         if rows.is_empty() {
             return Ok(());
         }
-        let path = self.dir.join(name);
-        let old = std::fs::read(&path).unwrap_or_default();
         let whole = old.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
         let mut writer = csv::WriterBuilder::new().flexible(false).from_writer(Vec::new());
         if whole == 0 {
             writer.write_record(columns)?;
         }
-        for row in rows {
-            writer.write_record(row.as_ref().iter().map(|cell| guard(cell)))?;
-        }
+        rows.iter().try_for_each(|row| writer.write_record(row))?;
         let bytes = writer.into_inner().map_err(|error| error.into_error())?;
         let file = std::fs::File::options().create(true).append(true).open(&path)?;
         if whole < old.len() {
@@ -161,6 +182,17 @@ impl History {
         }
         io::Write::write_all(&mut &file, &bytes)
     }
+}
+
+/// The cases of which a table has a row of the run.
+fn told(table: &[u8], run: &str) -> BTreeSet<String> {
+    // Nearly always a new run: then there is nothing to take apart.
+    if !table.windows(run.len().max(1)).any(|part| part == run.as_bytes()) {
+        return BTreeSet::new();
+    }
+    let rows = csv::ReaderBuilder::new().flexible(true).from_reader(table).into_records();
+    let own = rows.filter_map(Result::ok).filter(|row| row.get(0) == Some(run));
+    own.filter_map(|row| row.get(2).map(String::from)).collect()
 }
 
 /// A cell that a spreadsheet would take for a formula gets a quote in front.
@@ -243,8 +275,8 @@ mod tests {
     #[test]
     fn what_the_machine_kept_from_running_is_remembered_and_counts_for_no_run() {
         let root = std::env::temp_dir().join(format!("harness-history-infra-{}", std::process::id()));
-        std::fs::create_dir_all(&root).expect("folder");
         let history = History::of(&root, "simulator");
+        std::fs::create_dir_all(history.dir()).expect("folder");
         let add = |row| history.add("r", "c", &[row]).expect("adds");
         let last = |id: &str| {
             let last = history.past().remove(id).expect("a row");
@@ -264,8 +296,8 @@ mod tests {
     #[test]
     fn tables_grow_by_changes_and_survive_a_torn_line() {
         let root = std::env::temp_dir().join(format!("harness-history-{}", std::process::id()));
-        std::fs::create_dir_all(&root).expect("folder");
         let history = History::of(&root, "NVIDIA H200");
+        std::fs::create_dir_all(history.dir()).expect("folder");
         history.add("r1", "c", &[row("A.a", "pass", 4_000_000), row("A.b", "fail.numerics", 8_000_000)]).expect("adds");
         history.add("r2", "c", &[row("A.a", "pass", 8_000_000)]).expect("adds");
         let known = history.known();
@@ -288,6 +320,32 @@ mod tests {
         assert_eq!(text.lines().count(), 4);
         let perf = std::fs::read_to_string(root.join("history/nvidia-h200/perf.csv")).expect("reads");
         assert!(perf.lines().nth(1).is_some_and(|line| line.starts_with("r4,c,A.a,0,0,1.5,,,")), "{perf}");
+        std::fs::remove_dir_all(&root).expect("removes");
+    }
+
+    /// A run that was killed while it added its rows, or is gone on with twice.
+    #[test]
+    fn a_run_is_added_once() {
+        let root = std::env::temp_dir().join(format!("harness-history-once-{}", std::process::id()));
+        let run_dir = root.join("runs/r1");
+        std::fs::create_dir_all(&run_dir).expect("folder");
+        let history = History::of(&root, "simulator");
+        let perf = Some(Perf { median_ns: Some(1.5), ..Perf::default() });
+        let rows = [row("A.a", "fail.x", 4_000_000), Row { perf, ..row("A.b", "pass", 4_000_000) }];
+        let add = || history.add_once(&run_dir, "r1", "c", &rows).expect("adds");
+        let tables = || {
+            let text = |name: &str| std::fs::read_to_string(history.dir().join(name)).expect("a table");
+            ["verdicts.csv", "perf.csv", "durations.csv"].map(|name| text(name).lines().count())
+        };
+        add();
+        assert_eq!((tables(), history.past()["A.a"].runs), ([3, 2, 3], 1));
+        add();
+        assert_eq!((tables(), history.past()["A.a"].runs), ([3, 2, 3], 1));
+        // Killed between the tables: the sums were not yet written.
+        std::fs::remove_file(history.dir().join("durations.csv")).expect("removes");
+        std::fs::remove_file(run_dir.join(ADDED)).expect("removes");
+        add();
+        assert_eq!((tables(), history.past()["A.a"].runs), ([3, 2, 3], 1));
         std::fs::remove_dir_all(&root).expect("removes");
     }
 }

@@ -82,6 +82,12 @@ pub(crate) fn check_id(id: &str) -> Result<(), String> {
     }
 }
 
+/// Whether a word can mean a run: a name or a part of one, `latest`, or `latest~2`.
+pub(crate) fn names_run(word: &str) -> bool {
+    let back = word.strip_prefix("latest~").is_some_and(|back| back.parse::<usize>().is_ok());
+    back || word == "latest" || check_id(word).is_ok()
+}
+
 /// Makes `latest` name a run.
 pub(super) fn link_latest(root: &Path, id: &str) -> io::Result<()> {
     let fresh = root.join(format!(".latest-{id}-{}", std::process::id()));
@@ -90,12 +96,17 @@ pub(super) fn link_latest(root: &Path, id: &str) -> io::Result<()> {
     std::fs::rename(&fresh, root.join("latest")).inspect_err(|_| drop(std::fs::remove_file(&fresh)))
 }
 
-/// Replaces a file in one step: readers see the old or the new content.
+/// Replaces a file in one step: readers see the old or the new content, also after
+/// a kill. Its permissions stay; where it is a link, what that names is replaced.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let fresh = path.with_extension(format!("tmp{}", std::process::id()));
     let write = || {
         let mut file = std::fs::File::create(&fresh)?;
         io::Write::write_all(&mut file, bytes)?;
+        if let Ok(old) = std::fs::metadata(path) {
+            file.set_permissions(old.permissions())?;
+        }
         file.sync_data()?;
         std::fs::rename(&fresh, path)
     };
@@ -105,6 +116,24 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_stays_what_it_was() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("harness-replace-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        let [file, link, old] = ["file.txt", "link.txt", "old.txt"].map(|name| dir.join(name));
+        std::fs::write(&file, "old").expect("writes");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).expect("sets");
+        std::os::unix::fs::symlink("file.txt", &link).expect("links");
+        std::fs::hard_link(&file, &old).expect("links");
+        replace(&link, b"new").expect("replaces");
+        let text = |path: &Path| std::fs::read_to_string(path).expect("reads");
+        assert_eq!((text(&file).as_str(), text(&link).as_str(), text(&old).as_str()), ("new", "new", "old"));
+        assert!(link.is_symlink() && file.metadata().is_ok_and(|data| data.permissions().mode() & 0o777 == 0o640));
+        assert_eq!(std::fs::read_dir(&dir).expect("lists").count(), 3);
+        std::fs::remove_dir_all(&dir).expect("removes");
+    }
 
     #[test]
     fn names_of_runs_are_names_of_folders() {

@@ -23,13 +23,13 @@ mod runs;
 mod store;
 mod syncer;
 
-pub(crate) use clock::{today, utc_stamp};
+pub(crate) use clock::{seconds_of, today, utc_stamp};
 pub(crate) use determinism::Seen;
 pub use events::EventLog;
 pub(crate) use flakes::FlakeRow;
 pub(crate) use history::{History, Row};
 pub(crate) use layout::replace;
-pub(crate) use layout::{Layout, check_id};
+pub(crate) use layout::{Layout, check_id, names_run};
 pub(crate) use provenance::Provenance;
 pub(crate) use reader::Health;
 pub use reader::{Events, read as read_events};

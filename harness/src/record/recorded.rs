@@ -2,22 +2,29 @@
 //! Built from a log, or record by record while a run is under way.
 
 use super::reader::{self, Health};
-use serde::Deserialize;
+use crate::exit;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 /// One attempt at one case. Fields that a record lacks are empty.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Attempt {
     /// When it was recorded, since the start of the log.
+    #[serde(skip_serializing)]
     pub(crate) t_ns: u64,
+    #[serde(skip_serializing)]
     pub(crate) case_id: String,
     pub(crate) attempt: u32,
     pub(crate) repeat: u32,
+    pub(crate) seed: u64,
     pub(crate) worker_id: String,
+    /// Of an attempt of an earlier run: the slot of its worker, and that run.
+    pub(crate) slot: String,
+    pub(crate) carried_from: Option<String>,
     pub(crate) gpu_uuid: Option<String>,
     pub(crate) position: u64,
     pub(crate) start_ns: u64,
@@ -29,7 +36,15 @@ pub(crate) struct Attempt {
     pub(crate) kernel_crc: Option<String>,
     pub(crate) perf: Option<Value>,
     pub(crate) death: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) case_file: Option<String>,
+}
+
+impl Attempt {
+    /// Whether it says something about the case: what the machine spoiled does not.
+    pub(crate) fn judges(&self) -> bool {
+        !matches!(self.verdict.as_str(), "" | "infra")
+    }
 }
 
 /// What a case came to.
@@ -71,11 +86,13 @@ impl RecordedCase {
         }
     }
 
-    /// The attempt that stands for the case: the first failed one, or else the last.
+    /// The attempt that stands for the case: the first failed one that has the
+    /// verdict's outcome, which is the worst, or else the last.
     pub(crate) fn shown(&self) -> Option<&Attempt> {
-        let failed = matches!(self.verdict().0, "flaky" | "quarantined") || self.failed();
-        let first = self.attempts.iter().find(|attempt| failed && is_failure(&attempt.verdict));
-        first.or(self.attempts.last())
+        let (verdict, outcome, _) = self.verdict();
+        let failed = matches!(verdict, "flaky" | "quarantined") || self.failed();
+        let failures = || self.attempts.iter().filter(|attempt| failed && is_failure(&attempt.verdict));
+        failures().find(|attempt| attempt.outcome == outcome).or_else(|| failures().next()).or(self.attempts.last())
     }
 
     /// Attempts, and how many of them failed.
@@ -107,6 +124,12 @@ impl RecordedCase {
             _ => self.attempts.iter().map(|attempt| attempt.outcome.clone()).collect(),
         }
     }
+}
+
+/// The ids of a record of a part of them.
+fn ids(record: &Value) -> impl Iterator<Item = String> {
+    let ids = record["ids"].as_array().map(Vec::as_slice).unwrap_or_default();
+    ids.iter().filter_map(Value::as_str).map(String::from)
 }
 
 /// By the stable name of a verdict.
@@ -148,7 +171,9 @@ pub(crate) struct Recorded {
     pub(crate) header: Value,
     /// Ids that were selected, where the record says so.
     pub(crate) selected: Vec<String>,
-    /// How many there are, by the same records.
+    /// Ids that a rerun was to run as well, and left out.
+    pub(crate) outstanding: Vec<String>,
+    /// How many are selected, by the same records.
     pub(crate) selected_of: u64,
     pub(crate) cases: BTreeMap<String, RecordedCase>,
     pub(crate) workers: BTreeMap<String, Worker>,
@@ -184,14 +209,15 @@ impl Recorded {
         match record["k"].as_str() {
             Some("run") => self.header = record,
             Some("selected") => {
-                let ids = record["ids"].as_array().map(Vec::as_slice).unwrap_or_default();
-                self.selected.extend(ids.iter().filter_map(Value::as_str).map(String::from));
+                self.selected.extend(ids(&record));
                 self.selected_of = self.selected_of.max(record["of"].as_u64().unwrap_or(0));
             }
+            Some("outstanding") => self.outstanding.extend(ids(&record)),
             Some("attempt") => match Attempt::deserialize(&record) {
                 Ok(attempt) => self.cases.entry(attempt.case_id.clone()).or_default().attempts.push(attempt),
                 Err(_) => self.others.push(record),
             },
+            Some("earlier") => self.earlier(&record),
             Some("verdict") => match Concluded::deserialize(&record) {
                 Ok(concluded) => {
                     let case = self.cases.entry(concluded.case_id.clone()).or_default();
@@ -203,6 +229,14 @@ impl Recorded {
             Some("end") => self.end = Some(record),
             _ => self.others.push(record),
         }
+    }
+
+    /// Attempts that the run took over, of a case that had no verdict.
+    fn earlier(&mut self, record: &Value) {
+        let Some(id) = record["case_id"].as_str() else { return };
+        let attempts: Vec<Attempt> = Vec::deserialize(&record["attempts"]).unwrap_or_default();
+        let own = |attempt| Attempt { case_id: id.into(), t_ns: record["t_ns"].as_u64().unwrap_or(0), ..attempt };
+        self.cases.entry(id.into()).or_default().attempts.extend(attempts.into_iter().map(own));
     }
 
     fn worker(&mut self, record: &Value, t_ns: u64) {
@@ -254,6 +288,14 @@ impl Recorded {
             let ids: Vec<&str> = runs.iter().map(Self::id).collect();
             joined.header["run_id"] = ids.join("+").into();
             joined.end = None;
+            // What the first one came to is not what all did.
+            joined.header["summary"] = Value::Null;
+            if runs.iter().any(|run| run.header["flaky"] == "fail") {
+                joined.header["flaky"] = "fail".into();
+            }
+            if let Some(open) = runs.iter().map(Self::status).find(|status| *status != "complete") {
+                joined.header["status"] = open.into();
+            }
         }
         joined
     }
@@ -267,6 +309,27 @@ impl Recorded {
     pub(crate) fn status(&self) -> &str {
         let end = self.end.as_ref().and_then(|end| end["status"].as_str());
         end.or(self.header["status"].as_str()).unwrap_or("running")
+    }
+
+    /// What it came to, in a word: `passed` only where its exit code says so, or, of
+    /// several runs, where every case has a verdict and none of them is a failure.
+    pub(crate) fn word(&self) -> &str {
+        let outcome = |case: &RecordedCase| is_open(case.verdict().1);
+        let flaky = || self.cases.values().any(|case| case.verdict().0 == "flaky");
+        let code = [&self.end.as_ref().unwrap_or(&Value::Null)["summary"], &self.header["summary"]]
+            .into_iter()
+            .find_map(|summary| summary["exit_code"].as_u64());
+        match code.and_then(|code| u8::try_from(code).ok()) {
+            _ if self.cases.values().any(RecordedCase::failed) => "failed",
+            _ if self.status() != "complete" => self.status(),
+            Some(exit::OK) => "passed",
+            Some(exit::INCOMPLETE | exit::OUTSTANDING) => "incomplete",
+            Some(exit::FLAKY) => "flaky",
+            Some(_) => "failed",
+            None if self.header["flaky"] == "fail" && flaky() => "flaky",
+            None if self.cases.values().any(outcome) => "incomplete",
+            None => "passed",
+        }
     }
 
     /// Cases by verdict.
@@ -298,5 +361,51 @@ impl Recorded {
                 gpus.iter().find(|gpu| gpu["uuid"] == *uuid)?["name"].as_str().map(String::from)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A run of cases with these verdicts and outcomes, and what it ended with.
+    fn ended(verdicts: &[(&str, &str)], exit_code: Option<u8>, flaky: &str) -> Recorded {
+        let mut run = Recorded { header: json!({ "run_id": "r", "flaky": flaky }), ..Recorded::default() };
+        for (number, (verdict, outcome)) in verdicts.iter().enumerate() {
+            let id = format!("A.{number}");
+            run.push(json!({ "k": "verdict", "case_id": id, "verdict": verdict, "outcome": outcome }));
+        }
+        if let Some(code) = exit_code {
+            run.push(json!({ "k": "end", "status": "complete", "summary": { "exit_code": code } }));
+        }
+        run
+    }
+
+    #[test]
+    fn a_run_is_called_what_its_exit_code_says() {
+        let [pass, flaky, late] = [("pass", "pass"), ("flaky", "fail.x"), ("skip", "skip.deadline")];
+        let check = |run: &Recorded, word: &str| assert_eq!(run.word(), word, "{run:?}");
+        check(&ended(&[pass], Some(0), "pass"), "passed");
+        check(&ended(&[pass, late], Some(6), "pass"), "incomplete");
+        check(&ended(&[pass], Some(5), "pass"), "incomplete");
+        check(&ended(&[pass, flaky], Some(0), "pass"), "passed");
+        check(&ended(&[pass, flaky], Some(11), "fail"), "flaky");
+        check(&ended(&[pass, ("crash", "crash.sigsegv")], Some(103), "pass"), "failed");
+        check(&ended(&[pass], Some(21), "pass"), "failed");
+        check(&ended(&[pass], None, "pass"), "running");
+        // Several runs: what one of them came to is not what all did.
+        let join = |other: Recorded| {
+            let mut other = other;
+            other.cases = other.cases.into_iter().map(|(id, case)| (id + "b", case)).collect();
+            let mut first = ended(&[pass], Some(0), "pass");
+            first.header["status"] = "complete".into();
+            first.header["summary"] = json!({ "exit_code": 0 });
+            Recorded::join(&[first, other])
+        };
+        check(&join(ended(&[pass], Some(0), "pass")), "passed");
+        check(&join(ended(&[late], Some(6), "pass")), "incomplete");
+        check(&join(ended(&[flaky], Some(11), "fail")), "flaky");
+        check(&join(ended(&[pass], None, "pass")), "running");
     }
 }

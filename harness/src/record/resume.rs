@@ -3,10 +3,11 @@
 use super::history::Row;
 use super::layout::check_id;
 use super::rebuild::rows;
-use super::recorded::{Recorded, RecordedCase, is_open};
+use super::recorded::{Attempt, Recorded, RecordedCase, is_failure, is_open};
 use super::runs::{RunInfo, State};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// A verdict that a new run takes over.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,7 @@ pub(crate) struct Done {
 pub(crate) struct Resumed {
     /// The run that is gone on with.
     pub(crate) run_id: String,
+    pub(crate) dir: PathBuf,
     /// Its command line, and what its environment added.
     pub(crate) argv: Vec<String>,
     pub(crate) from_env: Vec<String>,
@@ -37,8 +39,13 @@ pub(crate) struct Resumed {
     pub(crate) git_sha: Option<String>,
     /// All ids that were selected; nothing if the run came not so far.
     pub(crate) selected: BTreeSet<String>,
+    /// Ids that it was to run as well, by `--rerun`, and left out.
+    pub(crate) outstanding: Vec<String>,
     /// Finished cases by id.
     pub(crate) done: BTreeMap<String, Done>,
+    /// What was tried of cases without a verdict, and failed at least once: each
+    /// attempt that the machine did not spoil, in order.
+    pub(crate) tried: BTreeMap<String, Vec<Attempt>>,
     /// What its harness did not live to add to the history.
     pub(crate) rows: Vec<Row>,
 }
@@ -52,13 +59,16 @@ impl Resumed {
             State::Complete | State::Aborted | State::Killed => {}
         }
         let run = info.load().map_err(|error| error.to_string())?;
-        let mut resumed = Self::of(&run)?;
+        let mut resumed = Self { dir: info.dir.clone(), ..Self::of(&run)? };
         if info.state == State::Killed {
             resumed.rows = rows(&run).into_iter().filter(|row| resumed.done.contains_key(&row.case_id)).collect();
         }
         // What the run did not live to note, or lost, an earlier one may know.
         let mut whole = run.selection();
-        resumed.add_earlier(info, &run, &mut whole);
+        let mut tried = Tried::default();
+        tried.add(&run);
+        resumed.add_earlier(info, &run, &mut whole, &mut tried);
+        resumed.tried = tried.of_open(&resumed.done);
         if resumed.selected.is_empty() && resumed.done.is_empty() {
             return Err("it ended before it had selected cases: there is nothing to take over".into());
         }
@@ -73,7 +83,7 @@ impl Resumed {
 
     /// What the runs had done that this one went on with: it may have been killed
     /// before it had taken over all of that.
-    fn add_earlier(&mut self, info: &RunInfo, run: &Recorded, whole: &mut Result<(), String>) {
+    fn add_earlier(&mut self, info: &RunInfo, run: &Recorded, whole: &mut Result<(), String>, tried: &mut Tried) {
         let mut earlier = run.header["resumes"].as_str().map(String::from);
         let mut seen = BTreeSet::from([info.id.clone()]);
         while let Some(id) = earlier.take().filter(|id| check_id(id).is_ok() && seen.insert(id.clone())) {
@@ -82,8 +92,10 @@ impl Resumed {
             for (case_id, case) in run.cases.iter().filter(|(_, case)| finished(case, &run)) {
                 self.done.entry(case_id.clone()).or_insert_with(|| taken_over(case, &id));
             }
+            tried.add(&run);
             if whole.is_err() && run.selection().is_ok() && !run.selected.is_empty() {
                 self.selected = run.selected.iter().cloned().collect();
+                self.outstanding.clone_from(&run.outstanding);
                 *whole = Ok(());
             }
             earlier = run.header["resumes"].as_str().map(String::from);
@@ -112,11 +124,55 @@ impl Resumed {
             cwd: text("cwd"),
             git_sha: header["provenance"]["git_sha"].as_str().map(String::from),
             selected,
+            outstanding: run.outstanding.clone(),
             done,
+            tried: BTreeMap::new(),
             rows: Vec::new(),
+            dir: PathBuf::new(),
             run_id,
         })
     }
+}
+
+/// Attempts at cases, over a run and those that it went on with, the last one first.
+#[derive(Default)]
+struct Tried {
+    attempts: BTreeMap<String, Vec<Attempt>>,
+    /// Cases of which a run had noted what those before it had tried.
+    known: BTreeSet<String>,
+}
+
+impl Tried {
+    /// Adds what a run tried before what the later ones did.
+    fn add(&mut self, run: &Recorded) {
+        for (id, case) in run.cases.iter().filter(|(_, case)| !finished(case, run)) {
+            if self.known.contains(id) {
+                continue;
+            }
+            if case.attempts.iter().any(|attempt| attempt.carried_from.is_some()) {
+                self.known.insert(id.clone());
+            }
+            let own = case.attempts.iter().filter(|attempt| attempt.judges()).map(|attempt| carried(attempt, run));
+            let all = own.chain(self.attempts.remove(id).unwrap_or_default()).collect();
+            self.attempts.insert(id.clone(), all);
+        }
+    }
+
+    /// Without failures nothing is taken over: an open case that only passed is run again.
+    fn of_open(mut self, done: &BTreeMap<String, Done>) -> BTreeMap<String, Vec<Attempt>> {
+        self.attempts.retain(|id, all| !done.contains_key(id) && all.iter().any(|a| is_failure(&a.verdict)));
+        self.attempts
+    }
+}
+
+/// An attempt with what only its own run's record tells: its name, and the worker's slot.
+fn carried(attempt: &Attempt, run: &Recorded) -> Attempt {
+    let mut carried = attempt.clone();
+    if carried.carried_from.is_none() {
+        carried.carried_from = Some(run.id().into());
+        carried.slot = run.workers.get(&carried.worker_id).map(|worker| worker.slot.clone()).unwrap_or_default();
+    }
+    carried
 }
 
 /// A case is finished when its verdict is recorded. In logs of runs that record
@@ -160,6 +216,59 @@ mod tests {
         let verdict = json!({ "case_id": "A.a", "verdict": "pass", "outcome": "pass", "attempts": 1 });
         log.append("verdict", &verdict).expect("writes");
         RunInfo { state: State::Killed, ..RunInfo::look(&dir).expect("looks") }
+    }
+
+    /// Adds attempts at a case to a killed run: outcomes, one letter each.
+    fn attempts(dir: &Path, id: &str, carried: Option<Value>, letters: &str) -> RunInfo {
+        let mut log = EventLog::create(&dir.join("more")).expect("creates");
+        if let Some(attempts) = carried {
+            log.append("earlier", &json!({ "case_id": id, "attempts": attempts })).expect("writes");
+        }
+        for (number, letter) in letters.chars().enumerate() {
+            let verdict = ["pass", "fail", "infra"].into_iter().find(|word| word.starts_with(letter));
+            let record = json!({ "case_id": id, "attempt": number, "worker_id": "w", "verdict": verdict });
+            log.append("attempt", &record).expect("writes");
+        }
+        drop(log);
+        let more = std::fs::read(dir.join("more")).expect("reads");
+        std::fs::remove_file(dir.join("more")).expect("removes");
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(dir.join("events.jsonl"))
+            .and_then(|mut file| std::io::Write::write_all(&mut file, &more))
+            .expect("writes");
+        RunInfo { state: State::Killed, ..RunInfo::look(dir).expect("looks") }
+    }
+
+    /// Failures of a case without a verdict are taken over, through any number of
+    /// runs and once each; passes alone are not, nor is what the machine spoiled.
+    #[test]
+    fn what_was_tried_before_the_verdict_is_known() {
+        let root = std::env::temp_dir().join(format!("harness-tried-{}", std::process::id()));
+        let tried = |info: &RunInfo, id: &str| {
+            let resumed = Resumed::read(info).expect("can be gone on with");
+            let of = |a: &Attempt| (a.verdict.clone(), a.carried_from.clone().unwrap_or_default());
+            resumed.tried.get(id).map(|all| all.iter().map(of).collect::<Vec<_>>()).unwrap_or_default()
+        };
+        let own = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(verdict, run)| (verdict.to_string(), run.to_string())).collect()
+        };
+        let first = killed(&root, "first", 3, None);
+        attempts(&first.dir, "A.a", None, "f");
+        attempts(&first.dir, "A.c", None, "p");
+        let first = attempts(&first.dir, "A.b", None, "if");
+        assert_eq!(tried(&first, "A.b"), own(&[("fail", "first")]));
+        // One with a verdict is done, one that only passed is run again.
+        assert_eq!((tried(&first, "A.a"), tried(&first, "A.c")), (vec![], vec![]));
+        // Killed before it had noted what the first run tried, and after.
+        let second = killed(&root, "second", 3, Some("first"));
+        assert_eq!(tried(&second, "A.b"), own(&[("fail", "first")]));
+        let noted = json!([{ "verdict": "fail", "carried_from": "first" }]);
+        let second = attempts(&second.dir, "A.b", Some(noted), "p");
+        assert_eq!(tried(&second, "A.b"), own(&[("fail", "first"), ("pass", "second")]));
+        let third = killed(&root, "third", 3, Some("second"));
+        assert_eq!(tried(&third, "A.b"), own(&[("fail", "first"), ("pass", "second")]));
+        std::fs::remove_dir_all(&root).expect("removes");
     }
 
     #[test]

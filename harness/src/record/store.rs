@@ -111,11 +111,13 @@ impl RunStore {
         Err(io::Error::other("no name is free"))
     }
 
-    /// Notes which cases are meant, so that the run can be gone on with.
-    pub(crate) fn select<'a>(&mut self, ids: impl Iterator<Item = &'a str>) {
-        let ids: Vec<&str> = ids.collect();
-        for (index, chunk) in ids.chunks(IDS_A_RECORD).enumerate() {
-            self.append("selected", &json!({ "from": index * IDS_A_RECORD, "of": ids.len(), "ids": chunk }));
+    /// Notes which cases are meant, so that the run can be gone on with, and which
+    /// ones a rerun leaves out. The latter first: a whole selection has all of them.
+    pub(crate) fn select(&mut self, ids: &[String], outstanding: &[String]) {
+        for (kind, ids) in [("outstanding", outstanding), ("selected", ids)] {
+            for (index, chunk) in ids.chunks(IDS_A_RECORD).enumerate() {
+                self.append(kind, &json!({ "from": index * IDS_A_RECORD, "of": ids.len(), "ids": chunk }));
+            }
         }
     }
 

@@ -16,15 +16,7 @@ const REASON: usize = 160;
 pub(crate) fn markdown(run: &Recorded, repro: impl Fn(&str) -> String) -> String {
     let counts = run.counts();
     let count = |name: &str| counts.get(name).copied().unwrap_or(0);
-    let failed = ["fail", "crash", "hang", "infra"].map(count).iter().sum::<u64>();
-    let sign = if failed > 0 {
-        "failed"
-    } else if run.status() == "complete" {
-        "passed"
-    } else {
-        run.status()
-    };
-    let mut text = format!("## {} {sign}\n\n", code(run.id()));
+    let mut text = format!("## {} {}\n\n", code(run.id()), run.word());
     let order = ["pass", "fail", "crash", "hang", "flaky", "quarantined", "skip", "infra"];
     let shown: Vec<&str> = order.into_iter().filter(|name| count(name) > 0).collect();
     let _ = writeln!(text, "| cases | {} | time |", shown.join(" | "));
@@ -100,7 +92,7 @@ fn provenance(text: &mut String, run: &Recorded) {
     let source = &header["provenance"];
     let commit = field(&source["git_sha"]).map(|sha| {
         let dirty = if source["git_dirty"] == true { " with local changes" } else { "" };
-        format!("commit {}{dirty}", code(&sha[..sha.len().min(12)]))
+        format!("commit {}{dirty}", code(&sha.chars().take(12).collect::<String>()))
     });
     let seed = header["seed"].as_u64().map(|seed| format!("seed {seed}"));
     let device = run.device().map(|device| plain(&device));
@@ -139,4 +131,17 @@ pub(super) fn plain(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_damaged_header_is_shown_as_far_as_it_goes() {
+        let header = json!({ "provenance": { "git_sha": "aüüüüüüüüüüüüüüü" } });
+        let text = markdown(&Recorded { header, ..Recorded::default() }, |_| String::new());
+        assert!(text.contains("commit `aüüüüüüüüüüü`"), "{text}");
+    }
 }

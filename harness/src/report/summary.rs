@@ -28,8 +28,8 @@ struct Failed {
     /// How often it was tried, if more than once.
     attempts: String,
     /// The worker of its failure, where it had run other cases before and a fresh
-    /// one did not fail.
-    neighbours: Option<String>,
+    /// one did not fail, and the earlier run to which it belonged, if one did.
+    neighbours: Option<(String, Option<String>)>,
     /// The case as a file of its own.
     written: Option<PathBuf>,
     /// The script that repeats it, and what its crash has in common with others.
@@ -51,7 +51,7 @@ impl Summary {
             outcome.verdict = *verdict;
             let attempts = attempts_text(conclusion);
             let warm = *verdict == Verdict::Flaky && result.position > 0;
-            let neighbours = warm.then(|| result.worker.clone());
+            let neighbours = warm.then(|| (result.worker.clone(), result.carried_from.clone()));
             self.failures.push(Failed { id, place, outcome, attempts, neighbours, written, help });
         }
         if *verdict == Verdict::Skip {
@@ -103,8 +103,8 @@ impl Summary {
                 }
             }
             let _ = writeln!(text, "  again: {}", repro(id));
-            if let Some(worker) = neighbours {
-                let id = quoted(id);
+            if let Some((worker, earlier)) = neighbours {
+                let (id, run) = (quoted(id), earlier.as_deref().unwrap_or(run));
                 let replay = format!("replay --worker {worker}@{run} --exact {id} --minimize");
                 let _ = writeln!(text, "  with its neighbours: cargo run -p harness -- {replay}");
             }

@@ -2,7 +2,7 @@
 
 use super::past::{Last, Past, Verdicts};
 use crate::escape::short;
-use crate::record::{Recorded, is_open};
+use crate::record::{Recorded, is_open, names_run};
 use engine::diag::{Diagnostic, Result, code};
 use std::collections::BTreeSet;
 
@@ -25,12 +25,8 @@ impl Rerun {
             "failed" => Ok(Self::Failed),
             "not-run" => Ok(Self::NotRun),
             "flaky" => Ok(Self::Flaky),
-            // Runs are folders: nothing that could be a path to elsewhere.
-            _ if text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-                && text.starts_with(|c: char| c.is_ascii_alphanumeric()) =>
-            {
-                Ok(Self::Run(text.into()))
-            }
+            // As every command that takes a run.
+            _ if names_run(text) => Ok(Self::Run(text.into())),
             _ => {
                 let message = format!("`--rerun` does not know `{}`", short(text));
                 Err(Diagnostic::user(code::USAGE, message).note("failed, not-run, flaky, latest, or the id of a run"))

@@ -3,9 +3,9 @@
 //! for many tests, and the sequential test that decides when to stop.
 //!
 //! Inputs are counts, outputs are rates and probabilities; nothing here is
-//! random, allocates much, or fails. The gamma function and the error function
-//! are those of `libm`, which the engine needs anyway; a statistics crate would
-//! add 35 crates to the build for what is 300 lines here.
+//! random, allocates much, or fails. The gamma function is that of `libm`, which
+//! the engine needs anyway; a statistics crate would add 35 crates to the build
+//! for what is 300 lines here.
 
 mod exact;
 mod multiple;
@@ -14,6 +14,6 @@ mod special;
 mod sprt;
 
 pub(crate) use exact::{fisher, freeman_halton};
-pub(crate) use multiple::{benjamini_hochberg, holm};
-pub(crate) use rate::{Interval, at_least_bound, clopper_pearson, jeffreys, repeats_to_see, upper_bound, wilson};
+pub(crate) use multiple::holm;
+pub(crate) use rate::{Interval, at_least_bound, clopper_pearson, upper_bound};
 pub(crate) use sprt::{Decision, FixedTest, Sprt, fixed_test};

@@ -1,10 +1,9 @@
-//! What counts say about a rate: Clopper-Pearson for claims (never too narrow),
-//! Jeffreys for a point and a Bayesian interval, Wilson for a quick look.
+//! What counts say about a rate, by Clopper and Pearson: never too narrow.
 //!
 //! All take `failures` of `runs` and a confidence such as 0.95; with no runs,
 //! everything is possible.
 
-use super::special::{beta_quantile, normal_quantile};
+use super::special::beta_quantile;
 
 /// From `low` to `high`, both rates of 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,39 +32,6 @@ pub(crate) fn at_least_bound(failures: u64, runs: u64, confidence: f64) -> f64 {
     clopper_pearson(failures, runs, 2.0 * confidence - 1.0).low
 }
 
-/// The equal-tailed interval of the posterior under Jeffreys' prior; it reaches
-/// 0 without failures and 1 without passes.
-pub(crate) fn jeffreys(failures: u64, runs: u64, confidence: f64) -> Interval {
-    let half = (1.0 - confidence) / 2.0;
-    let (a, b) = (failures as f64 + 0.5, (runs - failures.min(runs)) as f64 + 0.5);
-    Interval {
-        low: if failures == 0 { 0.0 } else { beta_quantile(a, b, half) },
-        high: if failures >= runs { 1.0 } else { beta_quantile(a, b, 1.0 - half) },
-    }
-}
-
-/// The score interval.
-pub(crate) fn wilson(failures: u64, runs: u64, confidence: f64) -> Interval {
-    if runs == 0 {
-        return Interval { low: 0.0, high: 1.0 };
-    }
-    let z = normal_quantile(0.5 + confidence / 2.0);
-    let (n, p) = (runs as f64, failures as f64 / runs as f64);
-    let middle = p + z * z / (2.0 * n);
-    let spread = z * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
-    let scale = 1.0 + z * z / n;
-    Interval { low: ((middle - spread) / scale).max(0.0), high: ((middle + spread) / scale).min(1.0) }
-}
-
-/// Runs after which a failure of rate `p` has been seen with the confidence.
-/// None for a rate of 0: no number of runs is enough.
-pub(crate) fn repeats_to_see(p: f64, confidence: f64) -> Option<u64> {
-    if p >= 1.0 {
-        return Some(1);
-    }
-    (p > 0.0).then(|| ((-confidence).ln_1p() / (-p).ln_1p()).ceil().max(1.0) as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,17 +43,16 @@ mod tests {
     }
 
     /// The four examples of Newcombe's comparison (Statistics in Medicine 17,
-    /// 1998, table I): the score method and the exact one.
+    /// 1998, table I), by the exact method.
     #[test]
     fn published_intervals() {
         let rows = [
-            (81, 263, (0.2553, 0.3662), (0.2527, 0.3676)),
-            (15, 148, (0.0624, 0.1605), (0.0578, 0.1617)),
-            (0, 20, (0.0, 0.1611), (0.0, 0.1684)),
-            (1, 29, (0.0061, 0.1718), (0.0009, 0.1776)),
+            (81, 263, (0.2527, 0.3676)),
+            (15, 148, (0.0578, 0.1617)),
+            (0, 20, (0.0, 0.1684)),
+            (1, 29, (0.0009, 0.1776)),
         ];
-        for (k, n, score, exact) in rows {
-            check(wilson(k, n, 0.95), score, 4);
+        for (k, n, exact) in rows {
             check(clopper_pearson(k, n, 0.95), exact, 4);
         }
     }
@@ -95,10 +60,9 @@ mod tests {
     #[test]
     fn all_and_nothing() {
         for (k, n) in [(0, 0), (0, 1), (1, 1), (300, 300)] {
-            for interval in [clopper_pearson(k, n, 0.95), jeffreys(k, n, 0.95), wilson(k, n, 0.95)] {
-                let p = if n == 0 { 0.5 } else { k as f64 / n as f64 };
-                assert!(interval.low <= p + 1e-12 && p <= interval.high + 1e-12, "{k} of {n}: {interval:?}");
-            }
+            let interval = clopper_pearson(k, n, 0.95);
+            let p = if n == 0 { 0.5 } else { k as f64 / n as f64 };
+            assert!(interval.low <= p + 1e-12 && p <= interval.high + 1e-12, "{k} of {n}: {interval:?}");
         }
         // No failure in n runs: 1 - 0.05^(1/n).
         for (n, percent) in [(10, 25.887), (59, 4.951), (100, 2.951), (299, 0.9969), (2995, 0.09998)] {
@@ -107,20 +71,8 @@ mod tests {
         assert!((at_least_bound(10, 10, 0.95) - 0.05f64.powf(0.1)).abs() < 1e-12);
     }
 
-    /// Between the exact interval's limits, since its prior is half a success and
-    /// half a failure where the limits of the exact one take a whole one.
-    #[test]
-    fn jeffreys_lies_inside_the_exact_interval() {
-        for n in [1u64, 7, 30, 263] {
-            for k in 0..=n {
-                let (inner, outer) = (jeffreys(k, n, 0.95), clopper_pearson(k, n, 0.95));
-                assert!(outer.low <= inner.low && inner.high <= outer.high, "{k} of {n}: {inner:?} {outer:?}");
-            }
-        }
-    }
-
     /// The exact interval covers at least as often as it claims, by summing the
-    /// distribution; Wilson's does on average.
+    /// distribution.
     #[test]
     fn coverage() {
         let n = 40u64;
@@ -138,14 +90,5 @@ mod tests {
             }
             assert!(covered >= 0.95 - 1e-9, "rate {p}: {covered}");
         }
-    }
-
-    #[test]
-    fn repeats_until_a_failure_is_seen() {
-        let rows = [(0.1, 29), (0.05, 59), (0.02, 149), (0.01, 299), (0.005, 598), (0.001, 2995), (1.0, 1)];
-        for (p, n) in rows {
-            assert_eq!(repeats_to_see(p, 0.95), Some(n), "rate {p}");
-        }
-        assert_eq!(repeats_to_see(0.0, 0.95), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Special functions: the logarithm of a binomial coefficient, the regularised
-//! incomplete beta function with its inverse, and the normal quantile.
+//! Special functions: the logarithm of a binomial coefficient, and the regularised
+//! incomplete beta function with its inverse.
 
 /// Steps of the continued fraction. It needs about the root of the larger
 /// parameter; beyond this bound, parameters of 10^12, digits are lost.
@@ -73,17 +73,6 @@ pub(super) fn beta_quantile(a: f64, b: f64, p: f64) -> f64 {
     bisect(0.0, 1.0, |x| beta_cdf(a, b, x) < p)
 }
 
-/// The `z` below which a standard normal variable lies with probability `p`.
-pub(super) fn normal_quantile(p: f64) -> f64 {
-    if p <= 0.0 {
-        return f64::NEG_INFINITY;
-    }
-    if p >= 1.0 {
-        return f64::INFINITY;
-    }
-    bisect(-40.0, 40.0, |z| 0.5 * libm::erfc(-z / std::f64::consts::SQRT_2) < p)
-}
-
 /// Where a condition that holds at first ceases to hold, to the last digit.
 fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     loop {
@@ -149,8 +138,5 @@ mod tests {
         // The arcsine distribution has a closed form.
         check(beta_quantile(0.5, 0.5, 0.3), (0.15 * std::f64::consts::PI).sin().powi(2), 14);
         assert_eq!((beta_quantile(2.0, 2.0, 0.0), beta_quantile(2.0, 2.0, 1.0)), (0.0, 1.0));
-        for (p, z) in [(0.5, 0.0), (0.95, 1.644_853_627), (0.975, 1.959_963_985), (0.995, 2.575_829_304)] {
-            check(normal_quantile(p), z, 9);
-        }
     }
 }

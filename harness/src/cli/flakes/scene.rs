@@ -5,12 +5,12 @@ use crate::case::Case;
 use crate::cli::args::{Args, Form};
 use crate::cli::devices::{self, Devices};
 use crate::cli::run::setup;
-use crate::cli::{Failure, runs, session};
+use crate::cli::{Failure, ending, runs, session};
 use crate::dispatch::RunPlan;
 use crate::exit;
-use crate::record::{RunStore, utc_stamp};
+use crate::record::RunStore;
 use crate::report::Progress;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,6 +48,7 @@ impl Scene {
 
     fn set(args: &Args, selected: bool) -> Result<Self, Failure> {
         let started = Instant::now();
+        session::free_run_id(args)?;
         let devices = devices::resolve(args)?;
         let loaded = session::load_all(args, devices.target)?;
         let (files, fingerprint) = (loaded.files, loaded.fingerprint);
@@ -106,31 +107,12 @@ impl Scene {
         let code = match stopped {
             0 if all_refused && refused.iter().all(|(code, _)| code.starts_with("E05")) => exit::NO_GPU,
             0 if all_refused => exit::INFRA,
-            0 => code,
-            signal => exit::SIGNAL_BASE + signal as u8,
+            _ => code,
         };
-        let elapsed = self.started.elapsed().as_nanos() as u64;
-        let status = if stopped == 0 { "complete" } else { "aborted" };
-        let mut fields = json!({ "exit_code": code, "elapsed_ns": elapsed, "ended": utc_stamp(false) });
-        if let (Some(fields), Some(more)) = (fields.as_object_mut(), summary.as_object()) {
-            fields.extend(more.clone());
-        }
-        self.store.finish(status, &fields);
-        if stopped != 0 {
-            text.push_str(&format!("stopped by signal {stopped}\n"));
-        }
-        let code = match self.store.error() {
-            None => {
-                text.push_str(&format!("record {}\n", self.store.dir().display()));
-                code
-            }
-            Some(error) => {
-                text.push_str(&format!("the record in {} is not complete: {error}\n", self.store.root().display()));
-                if code < exit::INFRA { exit::NO_RECORD } else { code }
-            }
-        };
+        let ended = ending::end(&mut self.store, stopped, self.started, code, summary);
+        text.push_str(&ended.text);
         crate::cli::print(&text);
-        code
+        ended.code
     }
 }
 

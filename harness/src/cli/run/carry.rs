@@ -2,12 +2,14 @@
 
 use crate::case::Case;
 use crate::cli::{Failure, resume};
-use crate::dispatch::{Conclusion, Job};
-use crate::record::{Done, History, Resumed, RunStore};
+use crate::dispatch::{CaseResult, Conclusion, Job, RunPlan};
+use crate::record::{Attempt, Done, History, Resumed, RunStore};
 use crate::select::Chosen;
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::{Outcome, Perf, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
+use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The cases that the earlier run had selected, if the case files are still the same.
@@ -24,7 +26,7 @@ pub(super) fn selected(resumed: &Resumed, cases: Vec<Case>, fingerprint: u32) ->
         let which = missing.map_or("it had selected none", |id| id);
         return Err(resume::refused(&resumed.run_id, &format!("a selected case is not there: {which}"), Some(resumed)));
     }
-    Ok(Chosen { cases: chosen, outstanding: Vec::new(), notes: Vec::new() })
+    Ok(Chosen { cases: chosen, outstanding: resumed.outstanding.clone(), notes: Vec::new() })
 }
 
 /// Cases that are open, and the verdicts on the others.
@@ -53,13 +55,53 @@ fn conclusion(case: Case, verdict: Verdict, done: &Done) -> Conclusion {
     Conclusion { case: job.case, verdict, outcomes, failures: done.failures.min(u64::from(u32::MAX)) as u32, result }
 }
 
+/// What the earlier run tried of cases that are open, noted in the record of this one:
+/// a failure stays one, whatever the attempts that follow show.
+pub(super) fn tried(
+    resumed: &Resumed,
+    cases: &[Arc<Case>],
+    plan: &RunPlan,
+    store: &mut RunStore,
+) -> BTreeMap<String, Vec<CaseResult>> {
+    let mut tried = BTreeMap::new();
+    for case in cases {
+        let Some(attempts) = resumed.tried.get(&case.id) else { continue };
+        store.append("earlier", &json!({ "case_id": case.id, "attempts": attempts }));
+        tried.insert(case.id.clone(), attempts.iter().map(|attempt| result(case, attempt, plan)).collect());
+    }
+    tried
+}
+
+/// An attempt as the run that made it had it, as far as its record tells.
+fn result(case: &Arc<Case>, attempt: &Attempt, plan: &RunPlan) -> CaseResult {
+    // A verdict that this version does not know was not a pass, or it would.
+    let verdict = verdict(&attempt.verdict).unwrap_or(Verdict::Fail);
+    let outcome = Outcome {
+        phases: attempt.phases.clone(),
+        kernel_crc: attempt.kernel_crc.as_deref().and_then(|hex| u32::from_str_radix(hex, 16).ok()),
+        perf: attempt.perf.as_ref().and_then(|perf| Perf::deserialize(perf).ok()),
+        ..Outcome::of(verdict, &attempt.outcome, attempt.detail.clone())
+    };
+    let slot = plan.slots.iter().position(|slot| slot.label == attempt.slot);
+    CaseResult {
+        slot: slot.unwrap_or(usize::MAX),
+        worker: attempt.worker_id.clone(),
+        attempt: attempt.attempt,
+        repeat: attempt.repeat,
+        position: attempt.position,
+        dur_ns: attempt.dur_ns,
+        carried_from: attempt.carried_from.clone(),
+        ..Job::new(case.clone(), attempt.seed).result(outcome)
+    }
+}
+
 /// Adds to the history what the earlier run did not live to add, under its own name.
 pub(super) fn history(history: &History, resumed: &Resumed, store: &mut RunStore) {
     if resumed.rows.is_empty() {
         return;
     }
     let commit = resumed.git_sha.as_deref().unwrap_or_default();
-    if let Err(error) = history.add(&resumed.run_id, commit, &resumed.rows) {
+    if let Err(error) = history.add_once(&resumed.dir, &resumed.run_id, commit, &resumed.rows) {
         store.fail("history", &error);
     }
 }

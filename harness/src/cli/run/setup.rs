@@ -10,6 +10,7 @@ use crate::exit;
 use crate::flake::quarantine::Quarantine;
 use crate::proto::{DeviceSpec, Knobs, Mode};
 use crate::record::{History, Provenance, RunStore, today, utc_stamp};
+use crate::select::Chosen;
 use crate::verdict::{Outcome, Verdict};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -97,16 +98,20 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, store: &RunStore) -> 
 
 /// The cases that are checked by a tool, where only a share of them is. At
 /// least one, so that a low rate on few cases is still a check.
-pub(super) fn sample(args: &Args, cases: Vec<Case>) -> (Vec<Case>, Option<String>) {
-    let Some(sample) = &args.evidence.sanitize else { return (cases, None) };
-    let all = cases.len();
+pub(super) fn sample(args: &Args, mut chosen: Chosen) -> Chosen {
+    let Some(sample) = &args.evidence.sanitize else { return chosen };
+    let all = chosen.cases.len();
     let (mut taken, left): (Vec<Case>, Vec<Case>) =
-        cases.into_iter().partition(|case| sample.takes(args.repeat.seed, &case.id));
+        chosen.cases.into_iter().partition(|case| sample.takes(args.repeat.seed, &case.id));
     if taken.is_empty() {
         taken.extend(left.into_iter().next());
     }
-    let note = format!("{}: {} of {all} selected cases, by seed {}", sample.tool.name(), taken.len(), args.repeat.seed);
-    (taken, (sample.rate < 1.0).then_some(note))
+    if sample.rate < 1.0 {
+        let (tool, count, seed) = (sample.tool.name(), taken.len(), args.repeat.seed);
+        chosen.notes.push(format!("{tool}: {count} of {all} selected cases, by seed {seed}"));
+    }
+    chosen.cases = taken;
+    chosen
 }
 
 /// The limit of each worker. Without a request it is what the machine has, which
@@ -148,7 +153,8 @@ pub(super) fn keeper(args: &Args, devices: &Devices, plan: &RunPlan, store: &Run
     };
     let run_dir = store.error().is_none().then(|| absolute(store.dir()));
     let sight = Sight { run: store.id.clone(), utc: utc_stamp(false), commit: store.commit().into() };
-    Keeper::new(context, run_dir, sight, plan.slots.iter().map(|slot| slot.label.clone()).collect())
+    let labels = plan.slots.iter().map(|slot| slot.label.clone()).collect();
+    Keeper::new(context, run_dir, sight, labels).across(args.devices.cross)
 }
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is
@@ -168,6 +174,7 @@ pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History, quarantine:
         learnt: if args.output.bless { BTreeMap::new() } else { history.determinism() },
         devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
         slots: plan.slots.clone(),
+        tried: BTreeMap::new(),
     }
 }
 

@@ -157,7 +157,7 @@ impl<'a> View<'a> {
         let help = self.keeper.conclude(&conclusion);
         self.summary.add(&conclusion, written, help);
         self.progress.concluded(&conclusion);
-        if conclusion.result.slot != usize::MAX {
+        if conclusion.result.slot != usize::MAX || conclusion.result.carried_from.is_some() {
             self.rows.push(row(&conclusion));
         }
     }

@@ -239,8 +239,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut right: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {
-        for ((expected, found), count) in row.cells.iter().filter(|((expected, found), _)| expected == found) {
-            let _ = found;
+        for ((expected, _), count) in row.cells.iter().filter(|((expected, found), _)| expected == found) {
             *right.entry(expected).or_default() += count;
         }
     }

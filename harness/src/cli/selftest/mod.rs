@@ -11,7 +11,8 @@ mod schedule;
 mod source;
 
 use super::args::{Args, DeviceArg};
-use super::{Failure, devices, session};
+use super::devices::{self, Devices};
+use super::{Failure, ending, session};
 use crate::case::{Case, Target, read_text};
 use crate::dispatch::{self, RunPlan, SlotSpec};
 use crate::exit;
@@ -38,34 +39,17 @@ const INNOCENT: &str = include_str!("innocent.fuse");
 
 pub(super) fn selftest(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
-    let mut args = args.clone();
-    if args.devices.device == DeviceArg::Auto {
-        args.devices.device = DeviceArg::Sim(1);
-    }
-    let on_gpu = matches!(args.devices.device, DeviceArg::Gpus(_));
-    if !on_gpu {
-        args.devices.jobs.get_or_insert(SHARING);
-    }
-    let devices = devices::resolve(&args)?;
+    let (args, devices) = devices(args)?;
     let (wanted, impossible) = possible(&devices.slots);
     let innocent = innocent(devices.target)?;
     let repeats = args.repeat.count.map_or(1, |count| count as u32);
     let units = schedule::units(&wanted, &innocent, repeats, args.repeat.seed);
-    let header = json!({
-        "argv": args.argv,
-        "provenance": Provenance::gather(),
-        "mode": "selftest",
-        "seed": args.repeat.seed,
-        "repeats": repeats,
-        "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
-    });
+    let header = header(&args, &devices, repeats);
     let mut store = RunStore::create(&session::results_dir(&args).join("selftest"), &header);
-    let memory = args.isolation.memory.unwrap_or(if on_gpu { MEMORY_BESIDE_CUDA } else { MEMORY });
-    let nvml = devices.nvml.clone();
-    let plan = RunPlan { memory: Some(memory), nvml, ..plan(&args, devices.slots, &store) };
     for note in &devices.notes {
         super::print(&format!("{note}\n"));
     }
+    let plan = plan(&args, devices, &store);
     let source = Faults::new(units, &plan, args.repeat.seed);
     dispatch::run(&plan, &source, &mut |event| source.event(event));
     let rows = source.rows();
@@ -73,36 +57,46 @@ pub(super) fn selftest(args: &Args) -> Result<u8, Failure> {
     for row in &rows {
         store.append("selftest", &row.record());
     }
-    for (name, why) in &impossible {
-        store.append("selftest", &json!({ "class": name, "not_run": why }));
-    }
-    let stopped = plan.stop.load(std::sync::atomic::Ordering::Relaxed);
-    let code = match stopped {
-        0 if total.is_perfect() => exit::OK,
-        0 => exit::FAILED,
-        signal => exit::SIGNAL_BASE + signal as u8,
-    };
-    let elapsed = started.elapsed().as_nanos() as u64;
-    let status = if stopped == 0 { "complete" } else { "aborted" };
-    store.finish(status, &json!({ "total": total, "exit_code": code, "elapsed_ns": elapsed }));
-    fault::tidy();
     let mut text = matrix::text(&rows);
     for (name, why) in &impossible {
+        store.append("selftest", &json!({ "class": name, "not_run": why }));
         text.push_str(&format!("not run: {name}: {why}\n"));
     }
-    let code = match store.error() {
-        None => {
-            text.push_str(&format!("record {}\n", store.dir().display()));
-            code
-        }
-        Some(error) => {
-            text.push_str(&format!("the record is not complete: {error}\n"));
-            if code < exit::INFRA { exit::NO_RECORD } else { code }
-        }
-    };
-    text.push_str(&format!("{total} in {}\n", show_seconds(elapsed)));
-    super::print(&text);
-    Ok(code)
+    let stopped = plan.stop.load(std::sync::atomic::Ordering::Relaxed);
+    let code = if total.is_perfect() { exit::OK } else { exit::FAILED };
+    let ended = ending::end(&mut store, stopped, started, code, json!({ "total": total }));
+    fault::tidy();
+    super::print(&format!("{text}{}{total} in {}\n", ended.text, show_seconds(ended.elapsed_ns)));
+    Ok(ended.code)
+}
+
+/// The devices, and the options with what is different here: workers without a
+/// GPU share a device.
+fn devices(args: &Args) -> Result<(Args, Devices), Failure> {
+    let mut args = args.clone();
+    if args.devices.device == DeviceArg::Auto {
+        args.devices.device = DeviceArg::Sim(1);
+    }
+    if !on_gpu(&args) {
+        args.devices.jobs.get_or_insert(SHARING);
+    }
+    let devices = devices::resolve(&args)?;
+    Ok((args, devices))
+}
+
+fn on_gpu(args: &Args) -> bool {
+    matches!(args.devices.device, DeviceArg::Gpus(_))
+}
+
+fn header(args: &Args, devices: &Devices, repeats: u32) -> serde_json::Value {
+    json!({
+        "argv": args.argv,
+        "provenance": Provenance::gather(),
+        "mode": "selftest",
+        "seed": args.repeat.seed,
+        "repeats": repeats,
+        "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
+    })
 }
 
 /// The classes that these slots can have, and those that they cannot, with reasons.
@@ -135,11 +129,14 @@ fn innocent(target: Target) -> Result<Vec<Arc<Case>>, Failure> {
     }
 }
 
-fn plan(args: &Args, slots: Vec<SlotSpec>, store: &RunStore) -> RunPlan {
+fn plan(args: &Args, devices: Devices, store: &RunStore) -> RunPlan {
+    let memory = if on_gpu(args) { MEMORY_BESIDE_CUDA } else { MEMORY };
     RunPlan {
         knobs: Knobs { compile_threads: args.isolation.compile_threads.unwrap_or(0), ..Knobs::default() },
         grace: args.time.grace.unwrap_or(GRACE),
+        memory: Some(args.isolation.memory.unwrap_or(memory)),
+        nvml: devices.nvml,
         stop: super::run::stop_flag(),
-        ..RunPlan::plain(slots, "/proc/self/exe".into(), store.work_dir())
+        ..RunPlan::plain(devices.slots, "/proc/self/exe".into(), store.work_dir())
     }
 }

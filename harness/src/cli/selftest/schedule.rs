@@ -3,6 +3,7 @@
 
 use crate::case::Case;
 use crate::dispatch::Job;
+use crate::flake::shuffle;
 use crate::worker::fault::{Class, Spec};
 use crate::worker::mix;
 use std::collections::VecDeque;
@@ -87,14 +88,6 @@ fn one_repeat(classes: &[&'static Class], innocent: &[Arc<Case>], repeat: u32, s
         (0..COMPANY).for_each(|_| add(vec![Some(clean())]));
     }
     units
-}
-
-fn shuffle<T>(items: &mut [T], seed: u64) {
-    let mut state = seed;
-    for i in (1..items.len()).rev() {
-        state = mix(state);
-        items.swap(i, (state % (i as u64 + 1)) as usize);
-    }
 }
 
 #[cfg(test)]
