@@ -24,6 +24,7 @@ mod runs;
 mod selftest;
 mod session;
 mod show;
+mod since;
 mod store;
 
 use crate::exit;

@@ -551,7 +551,8 @@ impl Worker {
             }
         }
         self.kill();
-        farewell.leaks = farewell::left_by(self.pid(), &self.id);
+        let well = self.ended.is_some_and(|status| status.success());
+        farewell.leaks = farewell::left_by(self.pid(), &self.id, well);
         farewell.home = Some(self.home.clone());
         farewell
     }

@@ -17,6 +17,7 @@ const WAITING_LOTS: usize = 96;
 /// Runs what `source` gives. `on_event` is called on this thread, in the order of arrival.
 pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
     super::farewell::adopt_orphans();
+    super::farewell::has_workers_only();
     let started = Instant::now();
     let (sender, events) = sync_channel(WAITING_LOTS);
     let fleet = Fleet::new(plan, started);

@@ -34,6 +34,8 @@ pub(crate) struct Attempt {
     pub(crate) detail: String,
     pub(crate) phases: BTreeMap<String, u64>,
     pub(crate) kernel_crc: Option<String>,
+    pub(crate) out_crc: Option<String>,
+    pub(crate) variation: Option<Value>,
     pub(crate) perf: Option<Value>,
     pub(crate) death: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]

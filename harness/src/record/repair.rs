@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Report {
     pub(crate) done: Vec<String>,
     pub(crate) left: Vec<String>,
+    /// Tables of the history as they were found.
+    pub(crate) tables: Vec<MendedTable>,
 }
 
 /// Mends all of a folder. With `dry`, only says what it would do.
@@ -40,7 +42,10 @@ pub(crate) fn repair(layout: &Layout, dry: bool) -> io::Result<Report> {
         }
     }
     match mend(layout, &stamp, dry) {
-        Ok(tables) => report.done.extend(tables.iter().map(|table| table_text(layout, table))),
+        Ok(tables) => {
+            report.done.extend(tables.iter().filter(|table| table.changed()).map(|table| table_text(layout, table)));
+            report.tables = tables;
+        }
         Err(error) => report.left.push(format!("history: {error}")),
     }
     if let Err(error) = link(layout, dry, &mut report) {
@@ -54,6 +59,10 @@ fn table_text(layout: &Layout, table: &MendedTable) -> String {
     let mut parts = Vec::new();
     if table.damaged > 0 {
         parts.push(format!("{} damaged rows taken out", table.damaged));
+    }
+    if let Some(first) = table.wrong.first() {
+        let more = if table.wrong.len() > 1 { ", ..." } else { "" };
+        parts.push(format!("{} rows put right that their runs do not confirm ({first}{more})", table.wrong.len()));
     }
     if table.added > 0 {
         parts.push(format!("{} rows put in from runs", table.added));

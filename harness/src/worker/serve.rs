@@ -53,7 +53,9 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             return say(&receiver, &FromWorker::Unusable { code, message: error.to_string() });
         }
     };
-    let hygiene = Hygiene::start(knobs.compile_threads > 0);
+    #[cfg(feature = "planted")]
+    super::planted::start();
+    let hygiene = Hygiene::start(knobs.compile_threads > 0, device.is_gpu());
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
