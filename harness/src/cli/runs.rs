@@ -4,7 +4,7 @@ use super::args::{Args, Form};
 use super::{Failure, print, session};
 use crate::exit;
 use crate::record::{Layout, Recorded, RunInfo};
-use crate::report::{Format, Progress};
+use crate::report::{Format, Progress, fit};
 use engine::diag::{Diagnostic, code};
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -68,10 +68,19 @@ pub(super) fn not_written(path: &Path, error: &io::Error) -> Failure {
     Failure::diagnostic(exit::NO_RECORD, &diagnostic.note("name another place with --output"))
 }
 
+/// The last words of a command that runs cases. Where standard output is for
+/// records alone, they go beside it.
+pub(super) fn conclude(args: &Args, text: &str) {
+    match args.records.form {
+        Some(Form::Jsonl) => drop(io::Write::write_all(&mut io::stderr().lock(), fit(text, usize::MAX).as_bytes())),
+        _ => print(&fitted(text)),
+    }
+}
+
 /// A text safe to print, and for a terminal no line of prose wider than it.
-pub(super) fn fitted(text: &str) -> String {
+fn fitted(text: &str) -> String {
     let columns = if std::io::stdout().is_terminal() { columns() } else { usize::MAX };
-    crate::report::fit(text, columns)
+    fit(text, columns)
 }
 
 /// Columns of the terminal, or of a page where there is none.

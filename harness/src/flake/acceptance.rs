@@ -187,6 +187,43 @@ fn arms_follow_each_other() {
     assert_eq!(super::class::classify(conditions).0, super::class::Class::State);
 }
 
+/// A budget that ends within the second round still leaves time for every arm,
+/// and what the arms leave goes to the cases that are open.
+#[test]
+fn most_of_a_budget_is_not_all_of_it() {
+    let mut rates = vec![0.0; 1000];
+    (rates[300], rates[700]) = (0.7, 1.0);
+    let arms = vec![Arm::Warm, Arm::Alone, Arm::Quiet, Arm::Loaded];
+    let options = Options { arms, ..options(7, Rule::default()) };
+    let (hunter, repeats) = hunt(&rates, options, &[], |repeats, _| repeats as f64 / 1900.0);
+    let entry = &hunter.entries()[300];
+    let super::class::Conditions { alone, quiet, loaded, .. } = &entry.conditions;
+    assert_eq!(entry.finding, Some(Finding::Flaky));
+    for (arm, tally) in [("alone", alone), ("quiet", quiet), ("loaded", loaded)] {
+        assert!(tally.runs() >= 10, "{arm}: {tally:?}");
+    }
+    assert_eq!(repeats, 1900);
+    let warm: u64 = hunter.entries().iter().map(|entry| entry.tally().runs()).sum();
+    assert!(warm > 1400, "{warm}");
+}
+
+/// A plain count has no later arm to save for, and its finding is that of all runs.
+#[test]
+fn plain_counts_use_all_of_the_budget() {
+    let exactly = Options { repeat: Some(1_000_000), ..options(1, Rule::default()) };
+    let (_, repeats) = hunt(&[0.0, 0.5, 1.0], exactly.clone(), &[], |repeats, _| repeats as f64 / 3000.0);
+    assert_eq!(repeats, 3000);
+    let mut hunter = Hunter::new(1, exactly);
+    let mut told = Vec::new();
+    for run in 0..900 {
+        let Next::Pick(pick) = hunter.next(0.0) else { panic!("it has not had its count") };
+        let ended = if run > 500 && run % 8 == 0 { Ended::Failed } else { Ended::Passed };
+        told.extend(hunter.record((pick.case, pick.arm), 0, ended, "fail.numerics", 1));
+    }
+    assert_eq!(told, [Finding::Clean, Finding::Flaky]);
+    assert_eq!(hunter.entries()[0].finding, Some(Finding::Flaky));
+}
+
 /// What the machine spoils is not counted, and does not go on for ever.
 #[test]
 fn a_case_that_cannot_be_run_is_given_up() {

@@ -72,9 +72,13 @@ pub(crate) fn shown(tally: Tally) -> String {
     format!("{} [{}, {}]", percent(tally.rate()), number(interval.low), number(interval.high))
 }
 
-/// `0.03`, `3e-6`.
+/// `0.03`, `0.004`, `3e-6`.
 pub(crate) fn p_value(p: f64) -> String {
-    if p >= 0.001 { format!("{p:.2}").replace("0.00", "0.001") } else { format!("{p:.0e}") }
+    match p {
+        0.01.. => format!("{p:.2}"),
+        0.001.. => format!("{p:.3}"),
+        _ => format!("{p:.0e}"),
+    }
 }
 
 /// The class and the comparisons that led to it, the clearest first.
@@ -131,7 +135,14 @@ mod tests {
         let devices =
             vec![("gpu0".into(), tally(0, 200)), ("gpu1".into(), tally(9, 200)), ("gpu2".into(), tally(11, 200))];
         let device = Conditions { devices, ..flat };
-        check(&device, Class::Device, "gpu0 0 % [0, 1.8], gpu1 4.5 % [2.1, 8.4], gpu2 5.5 % [2.8, 9.6], p = 0.001");
+        check(&device, Class::Device, "gpu0 0 % [0, 1.8], gpu1 4.5 % [2.1, 8.4], gpu2 5.5 % [2.8, 9.6], p = 0.002");
+    }
+
+    #[test]
+    fn small_chances_keep_a_figure() {
+        for (p, shown) in [(1.0, "1.00"), (0.0123, "0.01"), (0.0049, "0.005"), (0.0014, "0.001"), (0.00099, "1e-3")] {
+            assert_eq!(p_value(p), shown);
+        }
     }
 
     /// Without any effect, a class is named in at most 1 % of cases.

@@ -3,6 +3,7 @@
 use super::burn::Burners;
 use super::hunter::{Arm, Ended, Entry, Hunter, Next, Options, Pick};
 use super::rule::{Finding, Tally};
+use super::standards::Standards;
 use crate::case::Case;
 use crate::dispatch::{CaseResult, Job, Settled, Source, Take};
 use crate::verdict::Verdict;
@@ -30,9 +31,19 @@ pub(crate) struct News {
     pub(crate) first: bool,
 }
 
+/// What is known of a case at the end.
+pub(crate) struct Hunted {
+    pub(crate) case: Arc<Case>,
+    pub(crate) entry: Entry,
+    pub(crate) example: Option<Example>,
+    /// Why it was left out: it does not apply here, or fails as is declared.
+    pub(crate) left_out: Option<String>,
+}
+
 /// A hunt through cases.
 pub(crate) struct Hunt {
     cases: Vec<Arc<Case>>,
+    standards: Standards,
     /// Seed of the first repeat of each case; later ones count up from it.
     seed: u64,
     /// The index of each slot's device.
@@ -50,12 +61,14 @@ struct State {
     strikes: Vec<u32>,
     burners: Burners,
     examples: Vec<Option<Example>>,
+    left_out: Vec<Option<String>>,
     news: Vec<News>,
 }
 
 impl Hunt {
     pub(crate) fn new(
         cases: Vec<Arc<Case>>,
+        standards: Standards,
         options: Options,
         devices: Vec<usize>,
         seed: u64,
@@ -67,9 +80,10 @@ impl Hunt {
             strikes: vec![0; cases.len()],
             burners: Burners::default(),
             examples: vec![None; cases.len()],
+            left_out: vec![None; cases.len()],
             news: Vec::new(),
         };
-        Self { cases, seed, devices, budget, started: Instant::now(), state: Mutex::new(state) }
+        Self { cases, standards, seed, devices, budget, started: Instant::now(), state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -83,11 +97,11 @@ impl Hunt {
     }
 
     /// What is known at the end, by case.
-    pub(crate) fn close(self) -> Vec<(Arc<Case>, Entry, Option<Example>)> {
+    pub(crate) fn close(self) -> Vec<Hunted> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let entries = state.hunter.entries().to_vec();
-        let known = self.cases.into_iter().zip(entries).zip(state.examples);
-        known.map(|((case, entry), example)| (case, entry, example)).collect()
+        let known = self.cases.into_iter().zip(entries).zip(state.examples).zip(state.left_out);
+        known.map(|(((case, entry), example), left_out)| Hunted { case, entry, example, left_out }).collect()
     }
 
     /// The share of the budget that is gone.
@@ -149,12 +163,17 @@ impl Source for Hunt {
     }
 
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
+        self.standards.judge(&job.case, &mut result.outcome);
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(pick) = self.taken(state, job) else { return Settled::Noted };
         state.strikes[pick.case] = 0;
         let ended = ended(result.outcome.verdict);
         let outcome = &result.outcome;
+        if ended == Ended::Skipped {
+            let why = outcome.detail.lines().next().unwrap_or_default();
+            state.left_out[pick.case] = Some(format!("{}: {why}", outcome.outcome));
+        }
         if ended == Ended::Failed && state.examples[pick.case].is_none() {
             state.examples[pick.case] = Some(Example {
                 outcome: outcome.outcome.clone(),

@@ -11,7 +11,9 @@
 //!
 //! After all decisions, or when most of the budget is spent, the cases that
 //! failed are run alone in fresh workers, then among others without and with
-//! load, so that what they depend on can be tested.
+//! load, so that what they depend on can be tested. What that leaves of the
+//! budget goes to the cases that are still open, and at its end to those that
+//! have failed meanwhile, in the same way.
 
 use super::class::{Conditions, LEVEL};
 use super::rng::Rng;
@@ -141,6 +143,10 @@ pub(crate) struct Hunter {
     deck: Vec<usize>,
     in_flight: usize,
     rounds: u64,
+    /// Share of the budget at which open cases wait for those that failed.
+    turn: f64,
+    /// Cases found to fail whose dependences no arm has been run for.
+    untested: usize,
 }
 
 impl Hunter {
@@ -149,7 +155,8 @@ impl Hunter {
         let conditions = Conditions { devices, ..Conditions::default() };
         let entries = vec![Entry { conditions, ..Entry::default() }; cases];
         let rng = Rng::new(options.seed);
-        Self { options, entries, rng, arm: Arm::Warm, deck: Vec::new(), in_flight: 0, rounds: 0 }
+        let (deck, turn) = (Vec::new(), MAIN_SHARE);
+        Self { options, entries, rng, arm: Arm::Warm, deck, in_flight: 0, rounds: 0, turn, untested: 0 }
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {
@@ -176,13 +183,17 @@ impl Hunter {
             if self.arm == Arm::Over {
                 return Next::Over;
             }
+            let late = self.is_late(spent);
+            if late {
+                // The rest of a round may be longer than the rest of the budget.
+                self.deck.drain(..).for_each(|case| self.entries[case].dealt = 0);
+            }
             while let Some(case) = self.deck.pop() {
                 self.entries[case].dealt = self.entries[case].dealt.saturating_sub(1);
                 if self.wants(case) || self.arm > Arm::Alone {
                     return Next::Pick(self.hand_out(case));
                 }
             }
-            let late = self.arm == Arm::Warm && spent >= MAIN_SHARE && self.failed().next().is_some();
             if !late {
                 self.deal();
             }
@@ -191,14 +202,36 @@ impl Hunter {
                 if self.in_flight > 0 {
                     return Next::Wait;
                 }
-                let at = self.options.arms.iter().position(|arm| *arm == self.arm);
-                let next = at.map_or(0, |at| at + 1);
-                if self.arm == Arm::Warm {
-                    self.plan_again();
-                }
-                self.arm = self.options.arms.get(next).copied().unwrap_or(Arm::Over);
+                self.next_arm(spent);
             }
         }
+    }
+
+    /// Whether most of the budget is spent, and something has failed that is to be
+    /// run under other conditions.
+    fn is_late(&self, spent: f64) -> bool {
+        self.arm == Arm::Warm && spent >= self.turn && self.untested > 0 && self.options.arms.len() > 1
+    }
+
+    fn next_arm(&mut self, spent: f64) {
+        if self.arm == Arm::Warm {
+            self.plan_again();
+        }
+        let at = self.options.arms.iter().position(|arm| *arm == self.arm);
+        self.arm = match self.options.arms.get(at.map_or(0, |at| at + 1)) {
+            Some(arm) => *arm,
+            // All have had their turn: what is left belongs to what is open.
+            None if self.arm > Arm::Warm && self.is_open() => {
+                self.turn = spent + MAIN_SHARE * (1.0 - spent).max(0.0);
+                Arm::Warm
+            }
+            None => Arm::Over,
+        };
+    }
+
+    /// Whether a warm repeat of any case would tell something.
+    fn is_open(&self) -> bool {
+        (0..self.entries.len()).any(|case| self.wants_in(case, Arm::Warm))
     }
 
     fn hand_out(&mut self, case: usize) -> Pick {
@@ -257,7 +290,9 @@ impl Hunter {
         if let Some((_, tally)) = entry.conditions.devices.get_mut(device) {
             tally.add(failed);
         }
+        let known = self.fails(case);
         let decided = self.decide(case);
+        self.untested += usize::from(!known && self.fails(case));
         self.deal_soon(case);
         if failed && self.options.until_fail {
             self.stop();
@@ -279,6 +314,7 @@ impl Hunter {
         self.entries[case].dealt = MOST_COPIES;
     }
 
+    /// Returns the finding if it is new, or another one than before.
     fn decide(&mut self, case: usize) -> Option<Finding> {
         let rule = &self.options.rule;
         let entry = &mut self.entries[case];
@@ -287,6 +323,12 @@ impl Hunter {
             None => {
                 entry.finding = rule.decide(tally);
                 entry.decided_after = tally.runs();
+                entry.finding
+            }
+            // A plain count goes on, and what all of its runs say is the finding.
+            Some(before) if self.options.repeat.is_some() => {
+                let now = rule.decide(tally).filter(|now| *now != before)?;
+                entry.finding = Some(now);
                 entry.finding
             }
             // Repeats that were under way at the decision may show that it also passes, or fails.
@@ -298,20 +340,27 @@ impl Hunter {
         }
     }
 
-    /// Cases whose dependences are worth a test.
+    /// Whether its dependences are worth a test.
+    fn fails(&self, case: usize) -> bool {
+        matches!(self.entries[case].finding, Some(Finding::Flaky | Finding::Broken))
+    }
+
     fn failed(&self) -> impl Iterator<Item = usize> {
-        let worth = |entry: &Entry| matches!(entry.finding, Some(Finding::Flaky | Finding::Broken));
-        self.entries.iter().enumerate().filter(move |(_, entry)| worth(entry)).map(|(case, _)| case)
+        (0..self.entries.len()).filter(|case| self.fails(*case))
     }
 
     /// Whether a further repeat of the case would tell something now.
     fn wants(&self, case: usize) -> bool {
+        self.wants_in(case, self.arm)
+    }
+
+    fn wants_in(&self, case: usize, arm: Arm) -> bool {
         let entry = &self.entries[case];
         if entry.skipped || entry.spoiled > MOST_INFRA {
             return false;
         }
         let rule = &self.options.rule;
-        match self.arm {
+        match arm {
             Arm::Warm => match (self.options.repeat, entry.finding) {
                 (Some(count), _) => entry.tally().runs() + entry.in_flight < count,
                 (None, None) => true,
@@ -337,6 +386,7 @@ impl Hunter {
     /// Sets how often failed cases are run under another condition: if they never
     /// fail there, the difference must be significant, as far as the bound allows.
     fn plan_again(&mut self) {
+        self.untested = 0;
         let failed: Vec<usize> = self.failed().collect();
         for case in failed {
             let warm = self.entries[case].tally();

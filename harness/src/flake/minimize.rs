@@ -63,10 +63,11 @@ const PROBE_ERROR: f64 = 0.005;
 const MOST_TRIALS: u64 = 400;
 
 /// Answers by repeated trials: does the failure occur about as often as with all
-/// priors, or at most a twentieth of that?
-pub(crate) fn decide_by_trials(rate: f64, trials: &mut dyn FnMut() -> Option<Vec<bool>>) -> Option<bool> {
-    let high = rate.clamp(0.02, 0.95);
-    let sprt = Sprt::new(high / 20.0, high, PROBE_ERROR, PROBE_ERROR)?;
+/// priors, `high`, or at most as often as `low`?
+pub(crate) fn decide_by_trials((low, high): (f64, f64), trials: &mut dyn FnMut() -> Option<Vec<bool>>) -> Option<bool> {
+    let high = high.clamp(0.02, 0.95);
+    let low = low.clamp(high / 20.0, 0.8 * high);
+    let sprt = Sprt::new(low, high, PROBE_ERROR, PROBE_ERROR)?;
     let mut tally = Tally::default();
     loop {
         for failed in trials()? {
@@ -75,7 +76,7 @@ pub(crate) fn decide_by_trials(rate: f64, trials: &mut dyn FnMut() -> Option<Vec
         match sprt.decide(tally.failures, tally.passes) {
             Decision::High => return Some(true),
             Decision::Low => return Some(false),
-            Decision::Open if tally.runs() >= MOST_TRIALS => return Some(tally.rate() > high / 4.0),
+            Decision::Open if tally.runs() >= MOST_TRIALS => return Some(tally.rate() > (low * high).sqrt()),
             Decision::Open => {}
         }
     }
@@ -111,7 +112,7 @@ mod tests {
             if self.rate == 1.0 {
                 return Some(self.trial(priors));
             }
-            decide_by_trials(self.rate, &mut || Some(vec![self.trial(priors)]))
+            decide_by_trials((0.0, self.rate), &mut || Some(vec![self.trial(priors)]))
         }
     }
 

@@ -3,9 +3,9 @@
 //!
 //! * [`hunter`] decides what is repeated next and when it is enough; [`hunt`]
 //!   makes a source of work of it; [`class`] names what a flake depends on.
-//! * [`trials`] runs lists of cases, each in a fresh worker, for [`minimize`] (the
-//!   smallest set of neighbours that a failure needs) and [`factors`] (which
-//!   condition changes its rate).
+//! * [`trials`] runs lists of cases, each in a fresh worker, for [`search`] (how
+//!   often a failure recurs, and with [`minimize`] the smallest set of neighbours
+//!   that it needs) and [`factors`] (which condition changes its rate).
 //! * [`quarantine`] is the reviewed list of known flakes that do not gate.
 //!
 //! What decides is pure and tested by simulation; what runs workers is thin.
@@ -21,6 +21,8 @@ pub(crate) mod minimize;
 pub(crate) mod quarantine;
 mod rng;
 pub(crate) mod rule;
+pub(crate) mod search;
+pub(crate) mod standards;
 pub(crate) mod trials;
 
 pub(crate) use rng::{scramble, shuffle};

@@ -5,11 +5,13 @@
 //! slots take the jobs: see [`with_trials`]. A trial whose worker is lost before
 //! its time is told apart from one whose last case passed or failed.
 
+use super::standards::Standards;
 use crate::case::Case;
 use crate::dispatch::{self, CaseResult, Event, Job, RunPlan, Settled, Source, Take};
 use crate::verdict::Verdict;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// A case of a trial.
 #[derive(Clone, Debug)]
@@ -38,11 +40,30 @@ impl Ending {
     }
 }
 
+/// Why trials that were wanted were not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// Their time was over.
+    Late,
+    /// The run was stopped, or no slot is left.
+    Stopped,
+}
+
+impl Halt {
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Halt::Late => "the time of --budget was over",
+            Halt::Stopped => "the run was stopped",
+        }
+    }
+}
+
 /// Times that a trial is begun again after a worker was lost between two cases.
 const RESTARTS: u32 = 3;
 
 /// The source of all trials.
 pub(crate) struct Trials {
+    standards: Standards,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -87,11 +108,11 @@ impl Running {
 }
 
 impl Trials {
-    fn new(slots: usize) -> Self {
+    fn new(slots: usize, standards: Standards) -> Self {
         let at = (0..slots).map(|_| None).collect();
         let state =
             State { waiting: VecDeque::new(), at, stale: vec![0; slots], ended: Vec::new(), live: slots, over: false };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { standards, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -99,8 +120,13 @@ impl Trials {
     }
 
     /// Runs each list once, on all slots at once. Gives how each ended, with its
-    /// slot, in the order of their ends; nothing if the run is stopped or no slot is left.
-    pub(crate) fn run(&self, lists: impl Iterator<Item = Arc<Vec<Step>>>) -> Option<Vec<(usize, Ending)>> {
+    /// slot, in the order of their ends. None is begun after the deadline, or when
+    /// the run is stopped; what had ended by then is given all the same.
+    pub(crate) fn run(
+        &self,
+        lists: impl Iterator<Item = Arc<Vec<Step>>>,
+        deadline: Instant,
+    ) -> (Vec<(usize, Ending)>, Option<Halt>) {
         let mut state = self.lock();
         let mut count = 0;
         for steps in lists {
@@ -109,13 +135,23 @@ impl Trials {
         }
         loop {
             if state.ended.len() >= count {
-                return Some(std::mem::take(&mut state.ended));
+                return (std::mem::take(&mut state.ended), None);
             }
             if state.live == 0 || state.over {
                 state.over = true;
-                return None;
+                state.waiting.clear();
+                return (std::mem::take(&mut state.ended), Some(Halt::Stopped));
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let left = deadline.saturating_duration_since(Instant::now());
+            state = if left.is_zero() {
+                state.waiting.clear();
+                if state.at.iter().all(Option::is_none) {
+                    return (std::mem::take(&mut state.ended), Some(Halt::Late));
+                }
+                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+            };
         }
     }
 
@@ -145,10 +181,11 @@ impl Drop for Closing<'_> {
 /// Lets `body` run trials on the plan's slots. Events come on this thread.
 pub(crate) fn with_trials<T: Send>(
     plan: &RunPlan,
+    standards: &Standards,
     on_event: &mut dyn FnMut(Event),
     body: impl FnOnce(&Trials) -> T + Send,
 ) -> T {
-    let trials = Trials::new(plan.slots.len());
+    let trials = Trials::new(plan.slots.len(), standards.clone());
     std::thread::scope(|scope| {
         let wanting = scope.spawn(|| {
             let closing = Closing(&trials);
@@ -180,6 +217,7 @@ impl Source for Trials {
     }
 
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
+        self.standards.compare(&job.case, &mut result.outcome);
         let mut guard = self.lock();
         let state = &mut *guard;
         let slot = result.slot;
@@ -235,10 +273,10 @@ impl Source for Trials {
         (running.next, running.taken, running.strikes) = (0, 0, job.strikes);
         if running.restarts > RESTARTS {
             state.ended.push((slot, Ending::Spoiled("infra.worker_lost".into())));
-            self.changed.notify_all();
         } else {
             state.waiting.push_front(running);
         }
+        self.changed.notify_all();
     }
 
     fn leave(&self, slot: usize) {

@@ -59,7 +59,8 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
 }
 
 /// Lines that are pasted into a shell or opened as a path: they stay whole.
-const WHOLE: [&str; 4] = ["again:", "repro:", "case:", "record "];
+const WHOLE: [&str; 8] =
+    ["again:", "repro:", "case:", "record ", "shown by:", "explained by:", "hunted by:", "with its neighbours:"];
 
 /// A text for a terminal of so many columns: nothing in it moves the cursor, and
 /// long lines go on in the next one, indented.

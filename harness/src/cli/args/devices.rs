@@ -1,7 +1,7 @@
 //! Options that choose devices.
 
 use super::command::{Command, Commands, PLANS};
-use super::table::{Row, flag, value};
+use super::table::{DEVICES, Row, flag, value};
 use crate::device::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, Wanted, share};
 use crate::units;
 use std::path::PathBuf;
@@ -41,17 +41,20 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     })
     .env(&["HARNESS_GPUS"])
-    .group("devices"),
+    .group(DEVICES)
+    .device(),
     value("--sim", "N", TARGETS, "run on N simulated devices", |args, given| {
         args.devices.device = DeviceArg::Sim(given.count("simulated devices")?);
         Ok(())
     })
-    .group("devices"),
+    .group(DEVICES)
+    .device(),
     flag("--ref", TARGETS, "run on the reference evaluator only", |args, _| {
         args.devices.device = DeviceArg::Reference;
         Ok(())
     })
-    .group("devices"),
+    .group(DEVICES)
+    .device(),
     value(
         "--gpu-policy",
         "idle|any|exclusive",
@@ -62,17 +65,20 @@ pub(super) const ROWS: &[Row] = &[
             args.devices.gpu.policy = given.word(&words)?;
             Ok(())
         },
-    ),
+    )
+    .device(),
     value("--max-gpu-util", "SHARE", CHOICE, "refuse busier GPUs: 0.10 or 10%", |args, given| {
         let share = share(given.text()).ok_or_else(|| given.wrong("a share such as 0.10 or 10%"))?;
         args.devices.gpu.max_util = Some(share);
         Ok(())
-    }),
+    })
+    .device(),
     value("--max-gpu-mem-used", "BYTES", CHOICE, "refuse GPUs with more memory in use: 500MiB", |args, given| {
         let bytes = units::bytes(given.text()).ok_or_else(|| given.wrong("an amount of memory such as 500MiB"))?;
         args.devices.gpu.max_mem_used = Some(bytes);
         Ok(())
-    }),
+    })
+    .device(),
     value("--workers-per-gpu", "K", CHOICE, "worker processes on each GPU (default: 1)", |args, given| {
         let count = given.count("processes")?;
         if count > MAX_WORKERS_PER_GPU {
@@ -80,11 +86,13 @@ pub(super) const ROWS: &[Row] = &[
         }
         args.devices.gpu.workers_per_gpu = Some(count);
         Ok(())
-    }),
+    })
+    .device(),
     value("--jobs", "N", CHOICE, "worker processes at a time (default: one for each device)", |args, given| {
         args.devices.jobs = Some(given.count("processes")?);
         Ok(())
-    }),
+    })
+    .device(),
     flag("--cross", PLANS, "run each case on every chosen device: results and kernels must be equal", |args, _| {
         args.devices.cross = true;
         Ok(())
@@ -94,5 +102,7 @@ pub(super) const ROWS: &[Row] = &[
         args.devices.nvml = Some(given.path()?);
         Ok(())
     })
-    .env(&["HARNESS_NVML"]),
+    .env(&["HARNESS_NVML"])
+    .device()
+    .path(),
 ];

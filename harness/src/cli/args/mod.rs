@@ -32,7 +32,7 @@ pub(super) use given::usage;
 pub(super) use import::Place;
 pub(super) use model::Args;
 pub(super) use output::Listing;
-pub(super) use parse::{Parsed, parse, parse_recorded};
+pub(super) use parse::{Parsed, again_for, parse, parse_over, parse_recorded};
 pub(crate) use records::Color;
 pub(super) use records::Form;
 pub(super) use select::Select;

@@ -6,8 +6,8 @@ use super::command::{COMMANDS, Command, SELECTS, row_of};
 use super::given::{Given, SEE_HELP, usage};
 use super::help;
 use super::model::Args;
-use super::select;
-use super::table::{HELP, Row, VERSION, Value, rows};
+use super::select::{self, Select};
+use super::table::{DEVICES, HELP, Over, Row, VERSION, Value, rows};
 use crate::case::suggest;
 use crate::escape;
 use std::os::fd::RawFd;
@@ -35,15 +35,64 @@ pub(crate) fn parse_recorded(argv: &[String], from_env: &[String]) -> Result<Par
     parse_with(argv, &given, false)
 }
 
-pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Result<Parsed, Failure> {
-    if argv.first().is_some_and(|word| word == "__worker") {
-        return worker(&argv[1..]);
+/// The options of a command that repeats an earlier run: what belongs to the run's
+/// cases and devices, as its words and its environment gave it, and in front of
+/// that the words of now. Where those choose devices, none of the run's options on
+/// devices counts. `settle` makes what the run gave as a path one that means the
+/// same here.
+pub(crate) fn parse_over(
+    now: &Args,
+    argv: &[String],
+    from_env: &[String],
+    settle: &dyn Fn(&str) -> String,
+) -> Result<Args, Failure> {
+    let said = words(&now.argv)?.values;
+    let devices = said.iter().any(|(row, _)| row.group == DEVICES);
+    let taken = |row: &Row| match row.over {
+        Over::No => false,
+        Over::Case | Over::Place => true,
+        Over::Device => !devices,
+    };
+    let free = |row: &Row| row.commands.has(now.command) && !said.iter().any(|(other, _)| row.decides(other));
+    let mut all: Vec<String> = Vec::new();
+    for (row, value) in recorded(argv, from_env)?.into_iter().filter(|(row, _)| taken(row) && free(row)) {
+        let value = if row.path { value.map(|value| settle(&value)) } else { value };
+        all.extend(shown(row, value.as_deref()));
     }
+    // Options may stand before the command, and the last of a name counts.
+    all.extend(now.argv.iter().cloned());
+    match parse_with(&all, &|name| std::env::var(name).ok(), false)? {
+        // Which cases are meant is said now; a list of them is not read twice.
+        Parsed::Args(args) => Ok(Args { select: Select { wanted: now.select.wanted.clone(), ..args.select }, ..*args }),
+        _ => Ok(now.clone()),
+    }
+}
+
+/// The options of a recorded command line, with what its environment gave beside them.
+fn recorded(argv: &[String], from_env: &[String]) -> Result<Vec<(&'static Row, Option<String>)>, Failure> {
+    let Words { args, mut values, .. } = words(argv)?;
+    let given =
+        |name: &str| from_env.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(String::from);
+    let mut rows: Vec<&'static Row> = values.iter().map(|(row, _)| *row).collect();
+    for (row, _, value) in environment(args.command, &mut rows, &given)? {
+        values.push((row, value));
+    }
+    Ok(values)
+}
+
+/// What a command line says, before it is known which options the command has.
+struct Words {
+    args: Args,
+    /// An option may mean something else to each command.
+    values: Vec<(&'static Row, Option<String>)>,
+    /// The option that prints something and ends.
+    asked: Option<&'static str>,
+    command: Option<Command>,
+}
+
+fn words(argv: &[String]) -> Result<Words, Failure> {
     let mut args = Args { argv: argv.to_vec(), ..Args::default() };
-    let mut command = None;
-    // Set when the command is known: an option may mean something else to each.
-    let mut values = Vec::new();
-    let mut asked = None;
+    let (mut command, mut values, mut asked) = (None, Vec::new(), None);
     let mut rest = argv.iter();
     while let Some(word) = rest.next() {
         if word == "--" {
@@ -58,6 +107,17 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Res
             }
         }
     }
+    for (row, _) in &mut values {
+        *row = rows().find(|other| other.name == row.name && other.commands.has(args.command)).unwrap_or(row);
+    }
+    Ok(Words { args, values, asked, command })
+}
+
+pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Result<Parsed, Failure> {
+    if argv.first().is_some_and(|word| word == "__worker") {
+        return worker(&argv[1..]);
+    }
+    let Words { mut args, values, asked, command } = words(argv)?;
     match asked {
         Some(HELP) => return Ok(Parsed::Help(command.map_or_else(help::all, help::of))),
         Some(_) => return Ok(Parsed::Help(format!("harness {}\n", env!("CARGO_PKG_VERSION")))),
@@ -65,7 +125,6 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Res
     }
     let mut given: Vec<&'static Row> = Vec::new();
     for (row, value) in values {
-        let row = rows().find(|other| other.name == row.name && other.commands.has(args.command)).unwrap_or(row);
         if row.commands.has(args.command) && (read_files || row.name != select::FROM_FILE) {
             (row.set)(&mut args, &Given { name: row.name, value: value.as_deref() })?;
             keep(&mut args, row, value.as_deref());
@@ -79,15 +138,33 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Res
     Ok(Parsed::Args(Box::new(args)))
 }
 
-/// Notes an option that belongs to a repetition of a case.
+/// Notes an option that belongs to a repetition of a case. The last of a name counts.
 fn keep(args: &mut Args, row: &Row, value: Option<&str>) {
-    if row.again {
-        args.again.push(match (row.value, value) {
-            (_, None) => vec![row.name.into()],
-            (Value::May(_), Some(value)) => vec![format!("{}={value}", row.name)],
-            (_, Some(value)) => vec![row.name.into(), value.into()],
-        });
+    if row.over == Over::Case {
+        let words = shown(row, value);
+        let name = |words: &[String]| words[0].split('=').next().map(String::from);
+        args.again.retain(|other| name(other) != name(&words));
+        args.again.push(words);
     }
+}
+
+/// An option as words.
+fn shown(row: &Row, value: Option<&str>) -> Vec<String> {
+    match (row.value, value) {
+        (_, None) => vec![row.name.into()],
+        (Value::May(_), Some(value)) => vec![format!("{}={value}", row.name)],
+        (_, Some(value)) => vec![row.name.into(), value.into()],
+    }
+}
+
+/// Those of the options which make a repeated case the same that a command takes.
+/// The seed is not among them: each attempt has its own.
+pub(crate) fn again_for(args: &Args, command: Command) -> impl Iterator<Item = &[String]> {
+    let taken = move |words: &&Vec<String>| {
+        let named = |row: &&Row| row.is(words[0].split('=').next().unwrap_or_default());
+        words[0] != "--seed" && rows().filter(named).any(|row| row.commands.has(command))
+    };
+    args.again.iter().filter(taken).map(Vec::as_slice)
 }
 
 /// The first word is the command, the others are its operands.
@@ -165,33 +242,46 @@ fn belong(args: &Args, given: &[&'static Row]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Options that the words leave open and the environment gives. Variables that
-/// the command has no use for are not looked at.
+/// Sets the options that the words leave open and the environment gives.
 fn from_env(args: &mut Args, given: &mut Vec<&'static Row>, env: Env<'_>) -> Result<(), Failure> {
-    let command = args.command;
-    for row in rows().filter(|row| row.commands.has(command)) {
-        let decided = |other: &&Row| other.name == row.name || (!row.group.is_empty() && other.group == row.group);
-        if given.iter().any(decided) {
-            continue;
-        }
-        let found = row.env.iter().find_map(|name| Some((*name, env(name)?))).filter(|(_, value)| !value.is_empty());
-        let Some((name, value)) = found else { continue };
-        let value = match (row.value, value.as_str()) {
-            (Value::Flag, "0" | "false" | "no") => continue,
-            (Value::Flag, "1" | "true" | "yes") => None,
-            (Value::Flag, _) => return Err(Given { name, value: Some(&value) }.wrong("1 or 0")),
-            (_, text) => Some(text),
-        };
-        (row.set)(args, &Given { name, value })?;
-        keep(args, row, value);
-        args.from_env.push(format!("{name}={}", value.unwrap_or("1")));
-        given.push(row);
+    for (row, name, value) in environment(args.command, given, env)? {
+        (row.set)(args, &Given { name, value: value.as_deref() })?;
+        keep(args, row, value.as_deref());
+        args.from_env.push(format!("{name}={}", value.as_deref().unwrap_or("1")));
     }
-    if SELECTS.has(command) {
+    if SELECTS.has(args.command) && !select::is_whole(args.command, given) {
         let used = select::shard_from_env(&mut args.select, env)?;
         args.from_env.extend(used);
     }
     Ok(())
+}
+
+/// Options that are not given and that a variable gives, with its name. Variables
+/// that the command has no use for are not looked at, nor those that select where
+/// the words name the whole selection.
+fn environment(
+    command: Command,
+    given: &mut Vec<&'static Row>,
+    env: Env<'_>,
+) -> Result<Vec<(&'static Row, &'static str, Option<String>)>, Failure> {
+    let whole = select::is_whole(command, given);
+    let mut found = Vec::new();
+    for row in rows().filter(|row| row.commands.has(command) && !(whole && select::narrows(row))) {
+        if given.iter().any(|other| row.decides(other)) {
+            continue;
+        }
+        let set = row.env.iter().find_map(|name| Some((*name, env(name)?))).filter(|(_, value)| !value.is_empty());
+        let Some((name, value)) = set else { continue };
+        let value = match (row.value, value.as_str()) {
+            (Value::Flag, "0" | "false" | "no") => continue,
+            (Value::Flag, "1" | "true" | "yes") => None,
+            (Value::Flag, _) => return Err(Given { name, value: Some(&value) }.wrong("1 or 0")),
+            _ => Some(value),
+        };
+        found.push((row, name, value));
+        given.push(row);
+    }
+    Ok(found)
 }
 
 /// The worker's own arguments: started by the dispatcher only.

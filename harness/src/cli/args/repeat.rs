@@ -74,7 +74,8 @@ pub(super) const ROWS: &[Row] = &[
     flag("--twice", RUNS, "run each case twice in its worker; its results must be as alike as before", |args, _| {
         args.repeat.twice = true;
         Ok(())
-    }),
+    })
+    .again(),
     value("--fail-fast", "N", VERDICTS, "start no case after N failures; without N after one", |args, given| {
         args.repeat.fail_fast = Some(if given.value.is_some() { given.count("failures")? } else { 1 });
         Ok(())

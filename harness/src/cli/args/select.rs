@@ -22,6 +22,22 @@ pub(crate) struct Select {
     pub(crate) shard_status: Option<PathBuf>,
 }
 
+const FILTER: &str = "--filter";
+const EXPR: &str = "-E";
+const EXACT: &str = "--exact";
+
+/// Whether a command line names all of its cases, so that what the environment
+/// says about selections is not meant for it: a pasted line or a script must do
+/// the same in the job that printed it, one of many shards.
+pub(super) fn is_whole(command: Command, given: &[&'static Row]) -> bool {
+    matches!(command, Command::Replay | Command::Why) || given.iter().any(|row| row.name == EXACT)
+}
+
+/// Whether a row says which cases are meant.
+pub(super) fn narrows(row: &Row) -> bool {
+    [FILTER, EXPR].contains(&row.name)
+}
+
 /// The option whose value is read while words are parsed.
 pub(super) const FROM_FILE: &str = "--from-file";
 
@@ -35,7 +51,7 @@ fn bad_usage(diagnostic: Box<Diagnostic>) -> Failure {
 
 pub(super) const ROWS: &[Row] = &[
     value(
-        "--filter",
+        FILTER,
         "GLOBS",
         SELECTS,
         "select ids, gtest syntax: 'A*:B*-C*'; repeated filters intersect",
@@ -47,7 +63,7 @@ pub(super) const ROWS: &[Row] = &[
     .env(&["HARNESS_FILTER", "GTEST_FILTER", "TESTBRIDGE_TEST_ONLY"])
     .also(&["--gtest_filter"]),
     value(
-        "-E",
+        EXPR,
         "EXPR",
         SELECTS,
         "select by properties: 'tag(resize) & !last(pass) & dur < 1s'; narrows all others, may be repeated; \
@@ -60,7 +76,7 @@ pub(super) const ROWS: &[Row] = &[
     )
     .env(&["HARNESS_EXPR"])
     .also(&["--expr"]),
-    value("--exact", "ID", SELECTS, "select one id; may be repeated", |args, given| {
+    value(EXACT, "ID", SELECTS, "select one id; may be repeated; variables select nothing then", |args, given| {
         args.select.wanted.exact.push(given.text().into());
         Ok(())
     }),
@@ -116,7 +132,9 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     )
-    .env(&["HARNESS_CASES"]),
+    .env(&["HARNESS_CASES"])
+    .place()
+    .path(),
     flag("--with-faults", SELECTS.and(&[Command::Show]), "", |args, _| {
         args.select.faults = true;
         Ok(())

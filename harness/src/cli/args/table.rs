@@ -18,6 +18,22 @@ pub(super) enum Value {
 /// What a row does with its value.
 pub(super) type Set = fn(&mut Args, &Given<'_>) -> Result<(), Failure>;
 
+/// To what of a run an option belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// To this one only.
+    No,
+    /// To its cases: one that is run again must be run with it, to be the same.
+    Case,
+    /// To its devices.
+    Device,
+    /// To the place of its cases.
+    Place,
+}
+
+/// The group of options that choose devices.
+pub(super) const DEVICES: &str = "devices";
+
 /// An option.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
@@ -32,8 +48,10 @@ pub(super) struct Row {
     pub(super) commands: Commands,
     /// Options of one group exclude each other.
     pub(super) group: &'static str,
-    /// Whether a case that is run again must be run with it, to be the same.
-    pub(super) again: bool,
+    /// Whether a command that repeats cases of a run takes it over.
+    pub(super) over: Over,
+    /// Whether its value is a path, which may be relative.
+    pub(super) path: bool,
     /// Empty for an option that help does not show.
     pub(super) help: &'static str,
     pub(super) set: Set,
@@ -41,7 +59,7 @@ pub(super) struct Row {
 
 /// An option without a value.
 pub(super) const fn flag(name: &'static str, commands: Commands, help: &'static str, set: Set) -> Row {
-    Row { name, also: &[], value: Value::Flag, env: &[], commands, group: "", again: false, help, set }
+    Row { name, also: &[], value: Value::Flag, env: &[], commands, group: "", over: Over::No, path: false, help, set }
 }
 
 /// An option with a value.
@@ -72,7 +90,20 @@ impl Row {
         }
     }
     pub(super) const fn again(self) -> Self {
-        Self { again: true, ..self }
+        Self { over: Over::Case, ..self }
+    }
+    pub(super) const fn device(self) -> Self {
+        Self { over: Over::Device, ..self }
+    }
+    pub(super) const fn place(self) -> Self {
+        Self { over: Over::Place, ..self }
+    }
+    pub(super) const fn path(self) -> Self {
+        Self { path: true, ..self }
+    }
+    /// Whether the other one leaves nothing for this one to say.
+    pub(super) fn decides(&self, other: &Row) -> bool {
+        other.name == self.name || (!self.group.is_empty() && other.group == self.group)
     }
     pub(super) fn is(&self, name: &str) -> bool {
         self.name == name || self.also.contains(&name)

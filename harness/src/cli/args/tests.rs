@@ -3,9 +3,9 @@
 use super::super::Failure;
 use super::command::COMMANDS;
 use super::help;
-use super::parse::{Parsed, parse_with};
+use super::parse::{Parsed, again_for, parse_over, parse_with};
 use super::table::rows;
-use super::{Args, Command, DeviceArg};
+use super::{Args, Color, Command, DeviceArg};
 use crate::device::{Policy, Wanted};
 use crate::exit;
 use crate::worker::Stage;
@@ -105,6 +105,86 @@ fn the_environment_fills_what_the_line_leaves_open() {
     assert!(!with_env("", &[("BLESS", "0")]).expect("good").output.bless);
     check_refused_with("", &[("HARNESS_GPUS", "many")], exit::USAGE, "`HARNESS_GPUS` needs a number of GPUs");
     check_refused_with("", &[("BLESS", "maybe")], exit::USAGE, "1 or 0");
+}
+
+/// A line that names its cases does the same in a job that is one shard of many.
+#[test]
+fn variables_do_not_select_where_cases_are_named() {
+    let env = [
+        ("HARNESS_FILTER", "A.*"),
+        ("HARNESS_EXPR", "tag(slow)"),
+        ("GTEST_TOTAL_SHARDS", "4"),
+        ("GTEST_SHARD_INDEX", "1"),
+        ("HARNESS_SEED", "7"),
+    ];
+    let narrowed = |line: &str| {
+        let args = with_env(line, &env).expect("good");
+        // Others are looked at all the same.
+        assert_eq!(args.repeat.seed, if line.starts_with("list") { 0 } else { 7 }, "{line}");
+        let wanted = args.select.wanted;
+        (wanted.filters.len(), wanted.exprs.len(), wanted.shard.is_some())
+    };
+    assert_eq!(narrowed("run"), (1, 1, true));
+    for line in ["run --exact A.x", "list --exact A.x", "replay --worker W0@latest", "why A.x"] {
+        assert_eq!(narrowed(line), (0, 0, false), "{line}");
+    }
+    assert_eq!(narrowed("run --exact A.x --filter B.* --shard 1/2"), (1, 0, true));
+}
+
+/// What `now` is under the options of a run, with its words as they are settled.
+fn over(now: &str, then: &str, env: &[&str]) -> Args {
+    let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+    let env: Vec<String> = env.iter().map(|line| line.to_string()).collect();
+    parse_over(&args(now).expect("good"), &words(then), &env, &|path| format!("/then/{path}")).expect("good")
+}
+
+#[test]
+fn a_command_that_repeats_a_run_has_its_options() {
+    let then = "run --sim 2 --jobs 4 --phase-timeout compile=5s --timeout 7s --memory 1GiB --retries 5 --cases mine \
+                --filter B.* --run-id nightly --format bar --bless --deadline 3s";
+    let env = ["HARNESS_SEED=9", "HARNESS_EXPR=runs = 1"];
+    let same = over("replay --exact A.x --color never", then, &env);
+    assert_eq!((same.command, same.repeat.seed, same.time.phases.len()), (Command::Replay, 9, 1));
+    assert_eq!((same.devices.device.clone(), same.devices.jobs), (DeviceArg::Sim(2), Some(4)));
+    assert_eq!((same.time.timeout, same.isolation.memory), (Some(Duration::from_secs(7)), Some(1 << 30)));
+    assert_eq!(same.select.cases.as_deref(), Some("/then/mine".as_ref()));
+    // Selections, records and ends of runs are a run's own.
+    assert_eq!((same.select.wanted.exact.len(), same.select.wanted.filters.len()), (1, 0));
+    assert_eq!((same.records.run_id, same.records.form, same.repeat.retries), (None, None, None));
+    assert!(!same.output.bless && same.time.deadline.is_none() && same.records.color == Color::Never);
+    assert!(same.from_env.is_empty());
+    // What is said now counts, whichever option it is, and is repeated with the rest.
+    let now = "replay --memory 128MiB --sanitize memcheck --twice --gpu-coredump light --seed 3 --cases here";
+    let other = over(now, then, &env);
+    assert_eq!((other.isolation.memory, other.repeat.seed), (Some(128 << 20), 3));
+    assert!(other.evidence.sanitize.is_some() && other.repeat.twice);
+    assert_eq!(other.select.cases.as_deref(), Some("here".as_ref()));
+    let again = |args: &Args, command| again_for(args, command).flatten().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        again(&other, Command::Replay),
+        "--phase-timeout compile=5s --timeout 7s --memory 128MiB --sanitize memcheck --twice --gpu-coredump light"
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    );
+    // Other devices are others in all.
+    let elsewhere = over("why A.x --ref", then, &env);
+    assert_eq!((elsewhere.devices.device, elsewhere.devices.jobs), (DeviceArg::Reference, None));
+    // What a record of this command holds is enough to repeat it once more.
+    let words = same.argv.join(" ");
+    let once_more = over("why A.x", &words, &[]);
+    assert_eq!((once_more.time.timeout, once_more.isolation.memory), (same.time.timeout, same.isolation.memory));
+}
+
+/// A line for a command has only options that it takes.
+#[test]
+fn lines_are_for_their_command() {
+    let run = args("run --retries 3 --seed 4 --timeout 5s --timeout 6s --jitter 2").expect("good");
+    let again = |command| again_for(&run, command).flatten().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(again(Command::Run), "--retries 3 --timeout 6s --jitter 2");
+    for command in [Command::Replay, Command::Why, Command::Hunt] {
+        assert_eq!(again(command), "--timeout 6s --jitter 2");
+    }
 }
 
 #[test]

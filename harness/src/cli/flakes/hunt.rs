@@ -3,13 +3,13 @@
 use super::log::Log;
 use super::scene::{Scene, budget};
 use crate::case::Case;
-use crate::cli::args::Args;
+use crate::cli::args::{Args, Command};
 use crate::cli::run::finish::again;
 use crate::cli::{Failure, session};
 use crate::dispatch::{self, Isolation};
 use crate::exit;
 use crate::flake::class::{Class, Comparison, classify};
-use crate::flake::hunt::{Example, Hunt};
+use crate::flake::hunt::{Example, Hunt, Hunted};
 use crate::flake::hunter::{Arm, Entry, Options};
 use crate::flake::rule::{Finding, Rule};
 use crate::record::{FlakeRow, History};
@@ -41,9 +41,26 @@ pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
         scene.plan.recycle.get_or_insert(RECYCLE);
     }
     let rule = args.repeat.bound.and_then(|(rate, level)| Rule::with_bound(rate, level)).unwrap_or_default();
+    let (hunted, refused) = go(args, &mut scene, &rule);
+    let (left_out, hunted): (Vec<Hunted>, Vec<Hunted>) =
+        hunted.into_iter().partition(|hunted| hunted.entry.skipped && hunted.entry.tally().failures == 0);
+    let why = |hunted: Hunted| (hunted.case.id.clone(), hunted.left_out.unwrap_or_default());
+    scene.skipped.extend(left_out.into_iter().map(why));
+    let found: Vec<Found> = hunted.into_iter().map(judge).collect();
+    keep(args, &mut scene, &found, &rule);
+    let text = report(args, &scene, &found, &rule);
+    let code = exit_code(&found, args.repeat.count, args.repeat.until_fail);
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    found.iter().for_each(|found| *counts.entry(found.finding.name()).or_default() += 1);
+    let repeats: u64 = found.iter().map(|found| found.entry.all_runs()).sum();
+    Ok(scene.end(args, text, json!({ "findings": counts, "repeats": repeats }), code, &refused))
+}
+
+/// Hunts. Gives what is known of each case, and which slots refused their device.
+fn go(args: &Args, scene: &mut Scene, rule: &Rule) -> (Vec<Hunted>, Vec<(String, String)>) {
     let (slots, devices) = scene.device_of_slots();
     let options = Options {
-        rule,
+        rule: *rule,
         seed: args.repeat.shuffle.unwrap_or(args.repeat.seed),
         repeat: args.repeat.count,
         until_fail: args.repeat.until_fail,
@@ -58,7 +75,8 @@ pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
         100.0 * (1.0 - rule.sprt.beta)
     );
     let progress = scene.progress(args, scene.cases.len(), &what);
-    let hunt = Hunt::new(scene.cases.clone(), options, slots, args.repeat.seed, Some(budget(args)));
+    let standards = scene.standards.clone();
+    let hunt = Hunt::new(scene.cases.clone(), standards, options, slots, args.repeat.seed, Some(budget(args)));
     let plan = scene.plan.clone();
     let mut log = Log::new(&plan, &mut scene.store, progress);
     let (mut decided, mut failing, mut arm) = (0, 0, Arm::Warm);
@@ -80,11 +98,15 @@ pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
     });
     log.progress.close();
     let refused = std::mem::take(&mut log.refused);
-    let found: Vec<Found> = hunt.close().into_iter().filter(|(_, entry, _)| !entry.skipped).map(judge).collect();
-    for found in &found {
-        scene.store.append("hunt", &record(found, &rule));
+    (hunt.close(), refused)
+}
+
+/// Records what was found, and adds it to the history.
+fn keep(args: &Args, scene: &mut Scene, found: &[Found], rule: &Rule) {
+    for found in found {
+        scene.store.append("hunt", &record(found, rule));
     }
-    let rows = found.iter().map(|found| row(found, &rule, &scene)).collect();
+    let rows = found.iter().map(|found| row(found, rule, scene)).collect();
     let history = History::of(&session::results_dir(args), &scene.devices.history);
     // Tables are derived from records: where there is no record, there is no row.
     if scene.store.error().is_none()
@@ -92,12 +114,6 @@ pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
     {
         scene.store.fail("flake.csv", &error);
     }
-    let text = report(args, &scene, &found, &rule);
-    let code = exit_code(&found, args.repeat.count, args.repeat.until_fail);
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    found.iter().for_each(|found| *counts.entry(found.finding.name()).or_default() += 1);
-    let repeats: u64 = found.iter().map(|found| found.entry.all_runs()).sum();
-    Ok(scene.end(text, json!({ "findings": counts, "repeats": repeats }), code, &refused))
 }
 
 /// Where every repeat is alone anyway, there is nothing warm to compare with.
@@ -119,7 +135,7 @@ fn told(arm: Arm) -> &'static str {
     }
 }
 
-fn judge((case, entry, example): (Arc<Case>, Entry, Option<Example>)) -> Found {
+fn judge(Hunted { case, entry, example, .. }: Hunted) -> Found {
     let finding = entry.finding.unwrap_or(Finding::Undecided);
     let failed = matches!(finding, Finding::Flaky | Finding::Broken);
     let (class, tests) = if failed { classify(&entry.conditions) } else { (Class::Untested, Vec::new()) };
@@ -200,33 +216,28 @@ fn report(args: &Args, scene: &Scene, found: &[Found], rule: &Rule) -> String {
         }
         if let Some(example) = example {
             let _ = writeln!(text, "  {}", example.detail);
-            let run = &scene.store.id;
-            let id = quoted(&case.id);
-            let tail = again(args, &scene.devices);
-            let _ = writeln!(
-                text,
-                "  again:    cargo run -p harness -- --exact {id} --retries 0{} --seed {}",
-                without_seed(&tail),
-                example.seed
-            );
-            if example.position > 0 {
-                let worker = &example.worker;
-                let _ = writeln!(
-                    text,
-                    "  with its neighbours: cargo run -p harness -- replay --worker {worker}@{run} --exact {id} --minimize"
-                );
-            }
+            text.push_str(&lines(args, scene, &quoted(&case.id), example));
         }
     }
     text.push_str(&summary(scene, found, rule));
     text
 }
 
-/// The options without `--seed N`.
-fn without_seed(tail: &str) -> String {
-    let words: Vec<&str> = tail.split(' ').collect();
-    let kept = words.iter().enumerate().filter(|(i, word)| **word != "--seed" && (*i == 0 || words[i - 1] != "--seed"));
-    kept.map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
+/// The commands that show a failure again: alone, and as its worker came to it.
+fn lines(args: &Args, scene: &Scene, id: &str, example: &Example) -> String {
+    let tail = again(args, &scene.devices, Command::Run, example.seed);
+    let mut text = format!("  again:    cargo run -p harness -- --exact {id} --retries 0{tail}\n");
+    if example.position > 0 {
+        let worker = format!("{}@{}", example.worker, scene.store.id);
+        let results =
+            args.output.results.as_ref().map(|dir| format!(" --results {}", quoted(&dir.display().to_string())));
+        let _ = writeln!(
+            text,
+            "  with its neighbours: cargo run -p harness -- replay --worker {worker} --exact {id} --minimize{}",
+            results.unwrap_or_default()
+        );
+    }
+    text
 }
 
 fn summary(scene: &Scene, found: &[Found], rule: &Rule) -> String {

@@ -5,6 +5,7 @@ mod log;
 mod past;
 mod replay;
 mod scene;
+mod told;
 mod why;
 
 pub(super) use hunt::hunt;

@@ -1,13 +1,14 @@
 //! What a worker of an earlier run did, from the run's record.
 
 use crate::cli::Failure;
-use crate::cli::args::{Args, Parsed, parse_recorded};
-use crate::cli::runs;
+use crate::cli::args::{Args, Parsed, parse_over, parse_recorded};
+use crate::cli::{runs, session};
 use crate::exit;
-use crate::record::read_events;
+use crate::record::{RunInfo, read_events};
 use engine::diag::{Diagnostic, code};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// One case that a worker ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +34,12 @@ impl Ran {
 /// A run as far as a replay needs it.
 pub(super) struct PastRun {
     pub(super) id: String,
-    /// Its options.
-    pub(super) args: Args,
+    /// Its command line, and what its environment gave beside that.
+    argv: Vec<String>,
+    from_env: Vec<String>,
+    /// The folder that its paths are meant from, and its case files there.
+    cwd: Option<PathBuf>,
+    cases: PathBuf,
     /// What each worker ran, in order.
     pub(super) workers: BTreeMap<String, Vec<Ran>>,
     /// Workers in the order of their first case.
@@ -48,24 +53,45 @@ fn bad(message: impl Into<String>, note: impl Into<String>) -> Failure {
 impl PastRun {
     /// The run that a word names, as in `latest`.
     pub(super) fn read(args: &Args, word: &str) -> Result<Self, Failure> {
-        let dir = runs::find(args, word)?.dir;
+        let RunInfo { id, dir, header, .. } = runs::find(args, word)?;
         let events = read_events(&dir.join("events.jsonl")).map_err(|error| {
             bad(format!("the record of run `{word}` cannot be read: {error}"), dir.display().to_string())
         })?;
-        let header = std::fs::read_to_string(dir.join("run.json")).unwrap_or_default();
-        let header: Value = serde_json::from_str(&header).unwrap_or(Value::Null);
-        let words = |key: &str| -> Vec<String> {
-            let words = header[key].as_array().map(Vec::as_slice).unwrap_or_default();
-            words.iter().filter_map(Value::as_str).map(String::from).collect()
+        let words = |key: &str| -> Option<Vec<String>> {
+            let words = header[key].as_array()?.iter();
+            words.map(|word| word.as_str().map(String::from)).collect()
         };
-        let then = match parse_recorded(&words("argv"), &words("from_env")) {
-            Ok(Parsed::Args(then)) => *then,
-            _ => return Err(bad(format!("the options of run `{word}` cannot be read"), "its header is damaged")),
-        };
-        let id = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let mut run = Self { id, args: then, workers: BTreeMap::new(), order: Vec::new() };
+        let unknown = |note: &str| bad(format!("the options of run `{word}` cannot be read"), note);
+        // Without them the failure would be looked for under others.
+        let argv = words("argv").ok_or_else(|| unknown("its header is gone or damaged"))?;
+        let from_env = words("from_env").unwrap_or_default();
+        if !matches!(parse_recorded(&argv, &from_env), Ok(Parsed::Args(_))) {
+            return Err(unknown("they are of another version"));
+        }
+        let path = |key: &str| header[key].as_str().map(PathBuf::from);
+        let (cwd, cases) = (path("cwd"), path("cases_dir").unwrap_or_default());
+        let (workers, order) = (BTreeMap::new(), Vec::new());
+        let mut run = Self { id, argv, from_env, cwd, cases, workers, order };
         events.records.iter().filter(|record| record["k"] == "attempt").for_each(|record| run.add(record));
         Ok(run)
+    }
+
+    /// The options of a command that repeats it: those of the run, with what is said
+    /// now otherwise.
+    pub(super) fn options(&self, now: &Args) -> Result<Args, Failure> {
+        let here = std::env::current_dir().ok();
+        let there = |path: &Path| self.cwd.as_ref().filter(|cwd| Some(*cwd) != here.as_ref()).map(|cwd| cwd.join(path));
+        // A record that came from another machine is repeated with what is here.
+        let settled = |path: &Path| there(path).filter(|path| path.exists());
+        let settle = |path: &str| match settled(Path::new(path)) {
+            Some(path) => path.to_string_lossy().into_owned(),
+            None => path.to_string(),
+        };
+        let mut args = parse_over(now, &self.argv, &self.from_env, &settle)?;
+        if !session::cases_dir(&args).exists() && args.select.cases.is_none() {
+            args.select.cases = settled(&self.cases);
+        }
+        Ok(args)
     }
 
     fn add(&mut self, record: &Value) {

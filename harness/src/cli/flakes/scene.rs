@@ -8,7 +8,8 @@ use crate::cli::run::setup;
 use crate::cli::{Failure, ending, runs, session};
 use crate::dispatch::RunPlan;
 use crate::exit;
-use crate::record::RunStore;
+use crate::flake::standards::Standards;
+use crate::record::{History, RunStore, today};
 use crate::report::Progress;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ pub(super) struct Scene {
     pub(super) skipped: Vec<(String, String)>,
     pub(super) store: RunStore,
     pub(super) plan: RunPlan,
+    pub(super) standards: Standards,
     pub(super) started: Instant,
     files: usize,
 }
@@ -62,7 +64,11 @@ impl Scene {
             store.echo();
         }
         let plan = setup::plan(args, &devices, &store);
-        Ok(Self { devices, cases, skipped, store, plan, started, files })
+        // To accept what varies more is to learn it anew.
+        let history = History::of(&session::results_dir(args), &devices.history);
+        let learnt = if args.output.bless { BTreeMap::new() } else { history.determinism() };
+        let standards = Standards { learnt, today: today() };
+        Ok(Self { devices, cases, skipped, store, plan, standards, started, files })
     }
 
     /// The case of that id.
@@ -101,7 +107,14 @@ impl Scene {
 
     /// Ends the record and prints. Returns the exit code: that of a signal, of a
     /// device that refused, of a record that cannot be written, or the given one.
-    pub(super) fn end(mut self, mut text: String, summary: Value, code: u8, refused: &[(String, String)]) -> u8 {
+    pub(super) fn end(
+        mut self,
+        args: &Args,
+        mut text: String,
+        summary: Value,
+        code: u8,
+        refused: &[(String, String)],
+    ) -> u8 {
         let stopped = self.plan.stop.load(Ordering::Relaxed);
         let all_refused = !refused.is_empty() && refused.len() >= self.plan.slots.len();
         let code = match stopped {
@@ -111,7 +124,7 @@ impl Scene {
         };
         let ended = ending::end(&mut self.store, stopped, self.started, code, summary);
         text.push_str(&ended.text);
-        crate::cli::print(&text);
+        runs::conclude(args, &text);
         ended.code
     }
 }

@@ -4,17 +4,18 @@
 
 use super::log::Log;
 use super::past::PastRun;
-use super::replay::{as_then, steps};
+use super::replay::steps;
 use super::scene::{Scene, budget};
-use crate::cli::Failure;
 use crate::cli::args::{Args, usage};
+use crate::cli::{Failure, runs};
 use crate::dispatch::{Isolation, RunPlan};
 use crate::exit;
 use crate::flake::burn::Burners;
 use crate::flake::class::shown;
 use crate::flake::factors::{Change, correct, runs_needed, unseen};
 use crate::flake::rule::Tally;
-use crate::flake::trials::{Ending, Step, with_trials};
+use crate::flake::standards::Standards;
+use crate::flake::trials::{Ending, Halt, Step, with_trials};
 use crate::proto::Knobs;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -75,59 +76,21 @@ struct Level {
 
 pub(in crate::cli) fn why(args: &Args) -> Result<u8, Failure> {
     let id = args.operand().unwrap_or_default().to_string();
-    let given = !args.select.wanted.exact.is_empty();
-    let run = match (given, &args.repeat.of_run) {
-        (true, None) => None,
-        (_, word) => match PastRun::read(args, word.as_deref().unwrap_or("latest")) {
-            Ok(run) => Some(run),
-            // Without any run, neighbours are drawn; a run that was named must be there.
-            Err(_) if word.is_none() => None,
-            Err(failure) => return Err(failure),
-        },
-    };
-    let failed = run.as_ref().and_then(|run| Some((run, run.failure_of(&id)?)));
-    if let (Some(run), None, true) = (&run, &failed, args.repeat.of_run.is_some()) {
-        return Err(usage(format!("`{id}` did not fail in run {}", run.id), "leave --run out to draw neighbours"));
-    }
-    let args = &failed.as_ref().map_or_else(|| args.clone(), |(run, _)| as_then(args, &run.args));
-    let history = failed.as_ref().map(|(_, (_, history))| *history).unwrap_or_default();
-    let named = history.iter().map(|ran| ran.case_id.as_str()).chain([id.as_str()]);
-    let mut scene = Scene::of_ids(args, named)?;
-    let Some(case) = scene.case(&id) else {
-        return Err(usage(format!("there is no case `{id}` that these devices can run"), "harness list prints ids"));
-    };
-    let (mut priors, mut notes) = steps(&history[..history.len().saturating_sub(1)], &scene);
-    let seed = history.last().map_or(args.repeat.seed, |ran| ran.seed);
-    let watched = Step { case, seed, repeat: history.last().map_or(0, |ran| ran.repeat), attempt: 0 };
-    let origin = match (&failed, given) {
-        (Some((run, (worker, _))), _) => {
-            format!("as worker {worker} of run {} did, {} cases before", run.id, priors.len())
-        }
-        (None, true) => {
-            priors = in_order(args, &scene)?;
-            format!("after the {} cases of --exact", priors.len())
-        }
-        (None, false) => {
-            priors = draw(&scene, &watched, args.repeat.seed);
-            notes.push("no run tells what ran before it; other cases are drawn".into());
-            format!("after {} cases drawn by the seed", priors.len())
-        }
-    };
+    let (args, mut scene, start) = set(args, &id)?;
     (scene.plan.isolation, scene.plan.recycle) = (Isolation::Worker, None);
-    let progress = scene.progress(args, 0, &format!("why {id}: {origin};"));
-    notes.iter().for_each(|note| progress.say(&format!("note: {note}")));
-    let plan = scene.plan.clone();
-    let random = draw(&scene, &watched, args.repeat.seed ^ 0x5eed);
+    let progress = scene.progress(&args, 0, &format!("why {id}: {};", start.origin));
+    start.notes.iter().for_each(|note| progress.say(&format!("note: {note}")));
+    let (plan, standards) = (scene.plan.clone(), scene.standards.clone());
+    let random = draw(&scene, &start.watched, args.repeat.seed ^ 0x5eed);
     let (slots, devices) = scene.device_of_slots();
-    let log = Log::new(&plan, &mut scene.store, progress);
-    let deadline = Instant::now() + budget(args);
     let mut sweep = Sweep {
         plan: &plan,
-        log,
-        priors,
+        standards: &standards,
+        log: Log::new(&plan, &mut scene.store, progress),
+        priors: start.priors,
         random,
-        watched,
-        deadline,
+        watched: start.watched,
+        deadline: Instant::now() + budget(&args),
         slots,
         devices,
         configs: 0,
@@ -141,7 +104,67 @@ pub(in crate::cli) fn why(args: &Args) -> Result<u8, Failure> {
         scene.store.append("factor", &record(&id, change));
     }
     let code = if done.gave_up.is_some() { exit::INCOMPLETE } else { exit::OK };
-    Ok(scene.end(text, json!({ "case_id": id, "trials": done.trials }), code, &refused))
+    Ok(scene.end(&args, text, json!({ "case_id": id, "trials": done.trials }), code, &refused))
+}
+
+/// What the sweep starts from.
+struct Start {
+    watched: Step,
+    priors: Vec<Step>,
+    /// From where, for people.
+    origin: String,
+    notes: Vec<String>,
+}
+
+/// The conditions of the run in which the case failed, or else those given now.
+fn set(now: &Args, id: &str) -> Result<(Args, Scene, Start), Failure> {
+    let given = !now.select.wanted.exact.is_empty();
+    let run = run_of(now, id, given)?;
+    let failed = run.as_ref().and_then(|run| Some((run, run.failure_of(id)?)));
+    let args = match &failed {
+        Some((run, _)) => run.options(now)?,
+        None => now.clone(),
+    };
+    let history = failed.as_ref().map(|(_, (_, history))| *history).unwrap_or_default();
+    let named = history.iter().map(|ran| ran.case_id.as_str()).chain([id]);
+    let scene = Scene::of_ids(&args, named)?;
+    let Some(case) = scene.case(id) else {
+        return Err(usage(format!("there is no case `{id}` that these devices can run"), "harness list prints ids"));
+    };
+    let (mut priors, mut notes) = steps(&history[..history.len().saturating_sub(1)], &scene);
+    let seed = history.last().map_or(args.repeat.seed, |ran| ran.seed);
+    let watched = Step { case, seed, repeat: history.last().map_or(0, |ran| ran.repeat), attempt: 0 };
+    let origin = match (&failed, given) {
+        (Some((run, (worker, _))), _) => {
+            format!("as worker {worker} of run {} did, {} cases before", run.id, priors.len())
+        }
+        (None, true) => {
+            priors = in_order(&args, &scene)?;
+            format!("after the {} cases of --exact", priors.len())
+        }
+        (None, false) => {
+            priors = draw(&scene, &watched, args.repeat.seed);
+            notes.push("no run tells what ran before it; other cases are drawn".into());
+            format!("after {} cases drawn by the seed", priors.len())
+        }
+    };
+    Ok((args, scene, Start { watched, priors, origin, notes }))
+}
+
+/// The run whose failure is explained, if there is one.
+fn run_of(args: &Args, id: &str, given: bool) -> Result<Option<PastRun>, Failure> {
+    let word = match (&args.repeat.of_run, given) {
+        (Some(word), _) => word,
+        (None, true) => return Ok(None),
+        // Without any run, neighbours are drawn; one that is there must be fit for it.
+        (None, false) if runs::find(args, "latest").is_err() => return Ok(None),
+        (None, false) => return PastRun::read(args, "latest").map(Some),
+    };
+    let run = PastRun::read(args, word)?;
+    match run.failure_of(id) {
+        Some(_) => Ok(Some(run)),
+        None => Err(usage(format!("`{id}` did not fail in run {}", run.id), "leave --run out to draw neighbours")),
+    }
 }
 
 fn record(id: &str, change: &Change) -> serde_json::Value {
@@ -183,6 +206,7 @@ fn draw(scene: &Scene, watched: &Step, seed: u64) -> Vec<Step> {
 /// The experiment.
 struct Sweep<'a> {
     plan: &'a RunPlan,
+    standards: &'a Standards,
     log: Log<'a>,
     priors: Vec<Step>,
     random: Vec<Step>,
@@ -276,17 +300,16 @@ impl Sweep<'_> {
     fn go(&mut self, count: Option<u64>) -> Done {
         let mut done = Done::default();
         let base = self.base();
-        if self.sweep(&base, count, &mut done).is_none() {
-            done.gave_up = Some("the time of --budget was over, or the run was stopped");
-        }
+        let mut halted = self.sweep(&base, count, &mut done).err();
         done.changes = correct(std::mem::take(&mut done.changes));
-        if done.gave_up.is_none() && self.check_enough(&base, &mut done).is_none() {
-            done.gave_up = Some("the time of --budget was over, or the run was stopped");
+        if halted.is_none() {
+            halted = self.check_enough(&base, &mut done).err();
         }
+        done.gave_up = halted.map(Halt::why);
         done
     }
 
-    fn sweep(&mut self, base: &Setting, count: Option<u64>, done: &mut Done) -> Option<()> {
+    fn sweep(&mut self, base: &Setting, count: Option<u64>, done: &mut Done) -> Result<(), Halt> {
         self.log.progress.say("as it failed");
         // A trial that does not come to its end counts for nothing, but ends this too.
         let most = count.unwrap_or(BASE_MOST);
@@ -294,10 +317,11 @@ impl Sweep<'_> {
             && (count.is_some() || done.base.runs() < BASE_LEAST || done.base.failures < BASE_FAILURES)
         {
             let more = count.unwrap_or(BASE_LEAST).min(most - done.trials);
-            let (tally, by_device) = self.measure(base, more, done)?;
+            let (tally, by_device, halt) = self.measure(base, more, done);
             done.base =
                 Tally { failures: done.base.failures + tally.failures, passes: done.base.passes + tally.passes };
             self.by_device = merge(std::mem::take(&mut self.by_device), by_device);
+            goes_on(halt)?;
         }
         done.changes.extend(Change::among("device", &self.by_device));
         let levels = self.levels(base);
@@ -308,21 +332,25 @@ impl Sweep<'_> {
         done.runs_each = runs;
         for level in levels {
             self.log.progress.say(&format!("{} {} -> {}", level.factor, level.from, level.to));
-            let (after, _) = self.measure(&level.setting, runs, done)?;
-            done.changes.push(Change::new(level.factor, &level.from, &level.to, done.base, after));
+            let (after, _, halt) = self.measure(&level.setting, runs, done);
+            // What has ended counts, however few there are.
+            if halt.is_none() || after.runs() > 0 {
+                done.changes.push(Change::new(level.factor, &level.from, &level.to, done.base, after));
+            }
+            goes_on(halt)?;
         }
-        Some(())
+        Ok(())
     }
 
     /// What is needed, with everything else calm.
-    fn check_enough(&mut self, base: &Setting, done: &mut Done) -> Option<()> {
+    fn check_enough(&mut self, base: &Setting, done: &mut Done) -> Result<(), Halt> {
         let levels: Vec<Level> = self.levels(base).into_iter().filter(|level| level.calms).collect();
         let needed: Vec<&Level> = levels
             .iter()
             .filter(|level| done.changes.iter().any(|c| c.factor == level.factor && c.to == level.to && c.needed()))
             .collect();
         if needed.is_empty() {
-            return Some(());
+            return Ok(());
         }
         let mut setting = base.clone();
         for level in levels.iter().filter(|level| !needed.iter().any(|n| n.factor == level.factor)) {
@@ -338,31 +366,36 @@ impl Sweep<'_> {
         let names: Vec<String> = needed.iter().map(|level| format!("{} {}", level.factor, level.from)).collect();
         self.log.progress.say(&format!("only {}", names.join(" and ")));
         let runs = done.runs_each.max(BASE_LEAST);
-        let (tally, _) = self.measure(&setting, runs, done)?;
+        let (tally, _, halt) = self.measure(&setting, runs, done);
+        goes_on(halt)?;
         done.enough = Some((tally, names));
-        Some(())
+        Ok(())
     }
 
-    /// Runs trials under a setting.
-    fn measure(&mut self, setting: &Setting, runs: u64, done: &mut Done) -> Option<(Tally, Vec<(String, Tally)>)> {
+    /// Runs trials under a setting. Gives what ended, in all and by device, and why not all did.
+    fn measure(
+        &mut self,
+        setting: &Setting,
+        runs: u64,
+        done: &mut Done,
+    ) -> (Tally, Vec<(String, Tally)>, Option<Halt>) {
         let (plan, devices) = self.plan_of(setting);
         let mut burners = Burners::default();
         burners.set(setting.load);
         let deadline = self.deadline;
         let (steps_of, log) = ((&self.priors, &self.random, &self.watched), &mut self.log);
         let batch = (plan.slots.len() as u64 * 2).max(4);
-        let endings = with_trials(&plan, &mut |event| log.event(&event), |trials| {
-            let mut endings = Vec::new();
-            while (endings.len() as u64) < runs {
-                if Instant::now() >= deadline {
-                    return None;
-                }
+        let (endings, halt) = with_trials(&plan, self.standards, &mut |event| log.event(&event), |trials| {
+            let (mut endings, mut halt) = (Vec::new(), None);
+            while (endings.len() as u64) < runs && halt.is_none() {
                 let at = endings.len() as u64;
                 let lists = (at..runs.min(at + batch)).map(|trial| list(setting, steps_of, trial));
-                endings.extend(trials.run(lists)?);
+                let (ended, why) = trials.run(lists, deadline);
+                endings.extend(ended);
+                halt = why;
             }
-            Some(endings)
-        })?;
+            (endings, halt)
+        });
         let mut tally = Tally::default();
         let mut by_device: Vec<(String, Tally)> =
             self.devices.iter().map(|name| (name.clone(), Tally::default())).collect();
@@ -379,7 +412,7 @@ impl Sweep<'_> {
                 Ending::Early(_, why) | Ending::Spoiled(why) => *done.unfinished.entry(why).or_default() += 1,
             }
         }
-        Some((tally, by_device))
+        (tally, by_device, halt)
     }
 
     /// The plan of a setting, and the device of each of its slots. Its workers get
@@ -405,6 +438,10 @@ impl Sweep<'_> {
         plan.slots.iter_mut().for_each(|slot| slot.label = format!("{}.{config}", slot.label));
         (plan, devices)
     }
+}
+
+fn goes_on(halt: Option<Halt>) -> Result<(), Halt> {
+    halt.map_or(Ok(()), Err)
 }
 
 /// What a trial runs.

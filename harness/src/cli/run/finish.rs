@@ -1,7 +1,7 @@
 //! The end of a run: history, record, summary, exit code.
 
 use super::view::Closing;
-use crate::cli::args::{Args, Command, Form};
+use crate::cli::args::{Args, Command, again_for};
 use crate::cli::devices::Devices;
 use crate::cli::{ending, report, runs};
 use crate::exit;
@@ -33,7 +33,8 @@ pub(super) fn finish(
     if args.command == Command::Bench {
         text.push_str(&crate::cli::bench_table::table(rows));
     }
-    text.push_str(&summary.failures_text(&store.id, |id| repro(args.command.word(), id, &again(args, devices))));
+    let tail = again(args, devices, args.command, args.repeat.seed);
+    text.push_str(&summary.failures_text(&store.id, |id| repro(args.command.word(), id, &tail)));
     text.push_str(&notes(&closing));
     damage.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     text.push_str(&ended.text);
@@ -46,11 +47,7 @@ pub(super) fn finish(
     };
     let (total, time) = (summary.total(), show_seconds(ended.elapsed_ns));
     text.push_str(&format!("{total} cases in {time}\n{}{}\n", summary.other_lines(), summary.line()));
-    match args.records.form {
-        // Standard output is for records alone.
-        Some(Form::Jsonl) => drop(std::io::Write::write_all(&mut std::io::stderr().lock(), text.as_bytes())),
-        _ => crate::cli::print(&runs::fitted(&text)),
-    }
+    runs::conclude(args, &text);
     code
 }
 
@@ -119,14 +116,18 @@ fn reports(args: &Args, store: &RunStore) -> Result<(), String> {
     Ok(())
 }
 
-/// The options that make a repeated case the same one.
-pub(in crate::cli) fn again(args: &Args, devices: &Devices) -> String {
+/// The options that make a case which a command repeats the same one, as that
+/// command takes them, and the seed of the attempt that is repeated.
+pub(in crate::cli) fn again(args: &Args, devices: &Devices, command: Command, seed: u64) -> String {
     let mut tail = devices.again.clone();
     if let Some(dir) = &args.select.cases {
         tail.push_str(&format!(" --cases {}", quoted(&dir.display().to_string())));
     }
-    for word in args.again.iter().flatten() {
+    for word in again_for(args, command).flatten() {
         tail.push_str(&format!(" {}", quoted(word)));
+    }
+    if seed != 0 || args.again.iter().any(|words| words[0] == "--seed") {
+        tail.push_str(&format!(" --seed {seed}"));
     }
     tail
 }
