@@ -37,7 +37,7 @@ struct Row {
 }
 
 impl History {
-    /// The classes of cases; nothing if there are none or the file is damaged.
+    /// The classes of cases, as far as they can be read.
     pub(crate) fn determinism(&self) -> BTreeMap<String, Determinism> {
         self.determinism_rows().into_iter().map(|row| (row.case_id, row.class)).collect()
     }
@@ -174,8 +174,15 @@ mod tests {
         history.learn_determinism("r1", &[seen(Determinism::Order, 1)]).expect("learns");
         history.learn_determinism("r2", &[]).expect("nothing to learn");
         assert_eq!(history.determinism(), BTreeMap::from([("A.a".to_string(), Determinism::Order)]));
-        let text = std::fs::read_to_string(root.join("history/simulator/determinism.csv")).expect("reads");
+        let path = root.join("history/simulator/determinism.csv");
+        let text = std::fs::read_to_string(&path).expect("reads");
         assert_eq!(text, "case_id,class,kernel_crc,runs,run_id\nA.a,order,00000001,1,r1\n");
+        // A letter that was changed costs no class: one that is lost would let results vary more.
+        std::fs::write(&path, text.replace("kernel_crc", "kernel_crb")).expect("writes");
+        assert_eq!(history.determinism().len(), 1);
+        let other = Seen { case_id: "A.b".into(), ..seen(Determinism::Bitwise, 1) };
+        assert_eq!(history.learn_determinism("r3", &[other]).expect("learns").len(), 1);
+        assert_eq!(std::fs::read_to_string(&path).expect("reads"), text + "A.b,bitwise,00000001,1,r3\n");
         std::fs::remove_dir_all(&root).expect("removes");
     }
 }

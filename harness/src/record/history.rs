@@ -80,7 +80,7 @@ impl History {
         &self.lock
     }
 
-    /// What earlier runs say; nothing if there are none or the file is damaged.
+    /// What earlier runs say, as far as it can be read.
     pub(crate) fn known(&self) -> BTreeMap<String, Known> {
         let known = |row: Duration| {
             let failed = !(row.outcome == "pass" || row.outcome.starts_with("skip"));
