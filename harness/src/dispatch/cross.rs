@@ -10,7 +10,7 @@
 //! and never for a slot that has left.
 
 use super::job::{CaseResult, Conclusion, Job};
-use super::judge::{Again, Step, Track};
+use super::judge::{Step, Track};
 use super::queue::Policy;
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
@@ -91,13 +91,6 @@ fn weight(verdict: Verdict) -> u8 {
     }
 }
 
-/// The job once more, on that device.
-fn once_more(job: &Job, slot: usize, again: Again) -> Job {
-    let (attempt, repeat) = if again.repeat { (job.attempt, job.repeat + 1) } else { (job.attempt + 1, job.repeat) };
-    let Again { fresh, alone, .. } = again;
-    Job { attempt, repeat, fresh, alone, strikes: 0, pin: Some(slot), ..job.clone() }
-}
-
 /// The source of a run across devices.
 pub(crate) struct Cross {
     policy: Policy,
@@ -116,6 +109,8 @@ struct State {
     retried: usize,
     /// Slots that left.
     left: Vec<usize>,
+    /// Verdicts that follow from what was tried before, without another attempt.
+    decided: Vec<Conclusion>,
 }
 
 /// A case that is under way.
@@ -139,27 +134,6 @@ impl Open {
         let tracks = slots.iter().map(|slot| (*slot, Track::default())).collect();
         let (ended, outcomes) = (Vec::new(), Vec::new());
         Self { case, slots, tracks, ended, outcomes, failures: 0, disagreed: None, rounds: 0 }
-    }
-
-    /// Enters what an earlier run had tried on a device where the case failed. Returns
-    /// the job that is left; a pass is asked for again, since it is compared.
-    fn go_on(&mut self, mut job: Job, slot: usize, tried: &[&CaseResult], policy: &Policy) -> Option<Job> {
-        if !tried.iter().any(|result| result.outcome.verdict.is_failure()) {
-            return Some(job);
-        }
-        let mut track = self.tracks.remove(&slot).unwrap_or_default();
-        for result in tried {
-            (job.attempt, job.repeat) = (result.attempt, result.repeat);
-            match track.step(result, &policy.retries, true) {
-                Step::Again(again) => job = once_more(&job, slot, again),
-                Step::Conclude(conclusion) => {
-                    self.ended.push(*conclusion);
-                    return None;
-                }
-            }
-        }
-        self.tracks.insert(slot, track);
-        Some(job)
     }
 
     /// All devices run it again.
@@ -194,16 +168,32 @@ impl Cross {
             if slots.is_empty() {
                 continue;
             }
-            let tried = policy.tried.get(&case.id).map(Vec::as_slice).unwrap_or_default();
-            let mut open = Open::new(case.clone(), slots);
-            for slot in open.slots.clone() {
-                let here: Vec<&CaseResult> = tried.iter().filter(|result| result.slot == slot).collect();
-                let job = Job { pin: Some(slot), ..Job::new(case.clone(), policy.seed) };
-                state.waiting.extend(open.go_on(job, slot, &here, &policy));
-            }
-            state.open.insert(case.id.clone(), open);
+            let job = |slot: &usize| Job { pin: Some(*slot), ..Job::new(case.clone(), policy.seed) };
+            state.waiting.extend(slots.iter().map(job));
+            state.open.insert(case.id.clone(), Open::new(case.clone(), slots));
         }
-        Self { policy, members, state: Mutex::new(state) }
+        let cross = Self { policy, members, state: Mutex::new(state) };
+        cases.iter().for_each(|case| cross.go_on(&case.id));
+        cross
+    }
+
+    /// Enters what an earlier run had tried of a case: it goes on from there.
+    fn go_on(&self, id: &str) {
+        let mut state = self.lock();
+        for result in self.policy.tried.get(id).into_iter().flatten() {
+            let at = state.waiting.iter().position(|job| job.case.id == id && job.pin == Some(result.slot));
+            let Some(job) = at.and_then(|at| state.waiting.remove(at)) else {
+                // A failure counts although its device is not here any more.
+                let open = state.open.get_mut(id).filter(|_| result.outcome.verdict.is_failure());
+                open.into_iter().for_each(|open| open.ended.push(Conclusion::single(result.clone())));
+                continue;
+            };
+            let job = Job { attempt: result.attempt, repeat: result.repeat, ..job };
+            if let Settled::Concluded(conclusion) = self.enter(&mut state, &job, result) {
+                state.decided.push(*conclusion);
+                return;
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -265,6 +255,11 @@ impl Cross {
         found.max(self.policy.learnt.get(&result.case.id).copied())
     }
 
+    /// The job once more, on that device.
+    fn once_more(&self, job: &Job, slot: usize, fresh: bool) -> Job {
+        Job { attempt: job.attempt + 1, fresh, alone: false, strikes: 0, pin: Some(slot), ..job.clone() }
+    }
+
     /// All devices have a verdict on the case of `job`.
     fn round(&self, state: &mut State, job: &Job) -> Settled {
         let Some(mut open) = state.open.remove(&job.case.id) else { return Settled::Noted };
@@ -275,8 +270,7 @@ impl Cross {
             state.retried += usize::from(before == 0);
             open.again();
             for slot in open.slots.iter().rev() {
-                let again = Again { fresh: true, alone: false, elsewhere: false, repeat: false };
-                state.waiting.push_front(once_more(job, *slot, again));
+                state.waiting.push_front(self.once_more(job, *slot, true));
             }
             state.open.insert(job.case.id.clone(), open);
             return Settled::Again;
@@ -285,6 +279,29 @@ impl Cross {
         self.policy.allow(&mut conclusion);
         state.failed += usize::from(conclusion.verdict.is_failure());
         Settled::Concluded(Box::new(conclusion))
+    }
+
+    /// Enters an attempt into the account of its case.
+    fn enter(&self, state: &mut State, job: &Job, result: &CaseResult) -> Settled {
+        let (Some(open), Some(slot)) = (state.open.get_mut(&job.case.id), job.pin) else { return Settled::Noted };
+        let mut track = open.tracks.remove(&slot).unwrap_or_default();
+        let before = track.retried();
+        let may_retry = before || state.retried < self.policy.retried_cases;
+        match track.step(result, &self.policy.retries, may_retry) {
+            Step::Again(again) => {
+                open.tracks.insert(slot, track);
+                state.retried += usize::from(!before && result.outcome.verdict != Verdict::Infra);
+                let mut next = self.once_more(job, slot, again.fresh);
+                if again.repeat {
+                    (next.attempt, next.repeat) = (job.attempt, job.repeat + 1);
+                }
+                next.alone = again.alone;
+                state.waiting.push_front(next);
+                return Settled::Again;
+            }
+            Step::Conclude(conclusion) => open.ended.push(*conclusion),
+        }
+        if open.tracks.is_empty() { self.round(state, job) } else { Settled::Again }
     }
 }
 
@@ -311,22 +328,7 @@ impl Source for Cross {
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
         apply_learnt(&mut result.outcome, self.policy.learnt.get(&job.case.id).copied());
         apply_xfail(&mut result.outcome, job.case.xfail.as_ref(), &self.policy.today);
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let (Some(open), Some(slot)) = (state.open.get_mut(&job.case.id), job.pin) else { return Settled::Noted };
-        let mut track = open.tracks.remove(&slot).unwrap_or_default();
-        let before = track.retried();
-        let may_retry = before || state.retried < self.policy.retried_cases;
-        match track.step(result, &self.policy.retries, may_retry) {
-            Step::Again(again) => {
-                open.tracks.insert(slot, track);
-                state.retried += usize::from(!before && result.outcome.verdict != Verdict::Infra);
-                state.waiting.push_front(once_more(job, slot, again));
-                return Settled::Again;
-            }
-            Step::Conclude(conclusion) => open.ended.push(*conclusion),
-        }
-        if open.tracks.is_empty() { self.round(state, job) } else { Settled::Again }
+        self.enter(&mut self.lock(), job, result)
     }
 
     fn put_back(&self, job: Job) {
@@ -342,6 +344,7 @@ impl Source for Cross {
         let mut state = self.lock();
         let closed = self.policy.closed(state.failed);
         state.waiting.clear();
+        let decided = std::mem::take(&mut state.decided);
         let open = std::mem::take(&mut state.open).into_values();
         let rest = open.filter_map(|mut open| {
             for (slot, track) in std::mem::take(&mut open.tracks) {
@@ -365,7 +368,7 @@ impl Source for Cross {
             self.policy.allow(&mut conclusion);
             Some(conclusion)
         });
-        rest.collect()
+        decided.into_iter().chain(rest).collect()
     }
 }
 
@@ -541,21 +544,28 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_on_a_device_before_a_kill_is_not_asked_again() {
-        let job = Job::new(Arc::new(Case { id: "a".into(), ..Case::default() }), 1);
-        let failed = CaseResult { slot: 1, ..job.result(Outcome::fail("fail.numerics", "off")) };
-        let passed_before = CaseResult { slot: 0, ..job.result(passed(1)) };
-        let tried = BTreeMap::from([("a".to_string(), vec![passed_before, failed])]);
-        let cross = resumed(&["a"], &["g0", "g1"], tried);
-        assert!(matches!(cross.take(1), Take::Wait));
-        let found = settle(&cross, 0, passed(1)).expect("both have run it");
-        assert_eq!((found.verdict, found.failures, found.result.slot), (Verdict::Fail, 1, 1));
-        // With nothing left to run nobody waits.
-        let failed = |slot| CaseResult { slot, ..job.result(Outcome::fail("fail.numerics", "off")) };
-        let tried = BTreeMap::from([("a".to_string(), vec![failed(0), failed(1)])]);
-        let cross = resumed(&["a"], &["g0", "g1"], tried);
-        assert!(matches!((cross.take(0), cross.take(1)), (Take::Done, Take::Done)));
-        assert_eq!(cross.rest(false, "")[0].failures, 2);
+    fn what_devices_did_before_a_kill_is_not_asked_again() {
+        let tried = |id: &str, results: &[(usize, Outcome)]| {
+            let job = Job::new(Arc::new(Case { id: id.into(), ..Case::default() }), 1);
+            let result = |(slot, outcome): &(usize, Outcome)| CaseResult { slot: *slot, ..job.result(outcome.clone()) };
+            (id.to_string(), results.iter().map(result).collect::<Vec<_>>())
+        };
+        let off = || Outcome::fail("fail.numerics", "off");
+        let tried = [
+            tried("half", &[(1, off())]),
+            tried("other", &[(0, passed(1)), (1, passed(2))]),
+            // A device that is not here any more.
+            tried("gone", &[(7, off())]),
+        ];
+        let cross = resumed(&["half", "other", "gone"], &["g0", "g1"], tried.into());
+        let half = settle(&cross, 0, passed(1)).expect("both have run it");
+        assert_eq!((half.verdict, half.failures, half.result.slot), (Verdict::Fail, 1, 1));
+        assert!(settle(&cross, 0, passed(1)).is_none());
+        let gone = settle(&cross, 1, passed(1)).expect("both have run it");
+        assert_eq!((gone.case.id.as_str(), gone.verdict, gone.outcomes.len()), ("gone", Verdict::Fail, 3));
+        // That they disagreed follows from what was recorded.
+        let rest = cross.rest(false, "");
+        assert_eq!((rest.len(), rest[0].result.outcome.outcome.as_str()), (1, "fail.determinism"));
     }
 
     #[test]

@@ -6,9 +6,9 @@
 
 use super::audit::Judged;
 use super::history::History;
-use super::layout::replace;
 use super::rebuild::{Added, Cells};
 use super::recorded::Recorded;
+use super::table::{Notes, Table};
 use crate::os::FileLock;
 use crate::verdict::Determinism;
 use serde::{Deserialize, Serialize};
@@ -37,37 +37,39 @@ struct Row {
 }
 
 impl History {
-    /// The classes of cases; nothing if there are none or the file is damaged.
+    /// The classes of cases, as far as they can be read.
     pub(crate) fn determinism(&self) -> BTreeMap<String, Determinism> {
         self.determinism_rows().into_iter().map(|row| (row.case_id, row.class)).collect()
     }
 
     fn determinism_rows(&self) -> Vec<Row> {
-        let Ok(mut reader) = csv::Reader::from_path(self.dir().join("determinism.csv")) else { return Vec::new() };
-        reader.deserialize().filter_map(Result::ok).collect()
+        self.table("determinism.csv", COLUMNS).map_or_else(|_| Vec::new(), |table| table.rows)
     }
 
     /// Takes in what a run has accepted.
-    pub(crate) fn learn_determinism(&self, run_id: &str, seen: &[Seen]) -> io::Result<()> {
+    pub(crate) fn learn_determinism(&self, run_id: &str, seen: &[Seen]) -> io::Result<Notes> {
         if seen.is_empty() {
-            return Ok(());
+            return Ok(Notes::new());
         }
         std::fs::create_dir_all(self.dir())?;
         let _lock = FileLock::acquire(self.lock())?;
-        let mut rows: BTreeMap<String, Row> =
-            self.determinism_rows().into_iter().map(|row| (row.case_id.clone(), row)).collect();
+        let mut table: Table<Row> = self.table("determinism.csv", COLUMNS)?;
+        let old = std::mem::take(&mut table.rows).into_iter();
+        let mut rows: BTreeMap<String, Row> = old.map(|row| (row.case_id.clone(), row)).collect();
         for seen in seen {
             learn(&mut rows, run_id, seen);
         }
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        rows.into_values().try_for_each(|row| writer.serialize(row))?;
-        replace(&self.dir().join("determinism.csv"), &writer.into_inner().map_err(|error| error.into_error())?)
+        table.write(rows.into_values())
     }
 }
 
 /// What a recorded run saw and accepted.
 pub(super) fn seen(run: &Recorded) -> Vec<Seen> {
-    let attempts = run.cases.values().flat_map(|case| &case.attempts).filter(|attempt| attempt.verdict == "pass");
+    let attempts = run
+        .cases
+        .values()
+        .flat_map(|case| &case.attempts)
+        .filter(|attempt| attempt.verdict == "pass" && attempt.carried_from.is_none());
     let seen = attempts.filter_map(|attempt| {
         Some(Seen {
             case_id: attempt.case_id.clone(),
@@ -172,8 +174,15 @@ mod tests {
         history.learn_determinism("r1", &[seen(Determinism::Order, 1)]).expect("learns");
         history.learn_determinism("r2", &[]).expect("nothing to learn");
         assert_eq!(history.determinism(), BTreeMap::from([("A.a".to_string(), Determinism::Order)]));
-        let text = std::fs::read_to_string(root.join("history/simulator/determinism.csv")).expect("reads");
+        let path = root.join("history/simulator/determinism.csv");
+        let text = std::fs::read_to_string(&path).expect("reads");
         assert_eq!(text, "case_id,class,kernel_crc,runs,run_id\nA.a,order,00000001,1,r1\n");
+        // A letter that was changed costs no class: one that is lost would let results vary more.
+        std::fs::write(&path, text.replace("kernel_crc", "kernel_crb")).expect("writes");
+        assert_eq!(history.determinism().len(), 1);
+        let other = Seen { case_id: "A.b".into(), ..seen(Determinism::Bitwise, 1) };
+        assert_eq!(history.learn_determinism("r3", &[other]).expect("learns").len(), 1);
+        assert_eq!(std::fs::read_to_string(&path).expect("reads"), text + "A.b,bitwise,00000001,1,r3\n");
         std::fs::remove_dir_all(&root).expect("removes");
     }
 }

@@ -2,10 +2,10 @@
 
 use super::audit::Judged;
 use super::history::History;
-use super::layout::replace;
 use super::rebuild::{Cells, commit};
 use super::recorded::Recorded;
 use super::runs::{RunInfo, stamp_of};
+use super::table::{Notes, Table};
 use crate::os::FileLock;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -138,27 +138,30 @@ pub(super) fn mend(table: &mut Vec<Cells>, hunts: &[Hunted]) -> Judged {
 
 impl History {
     /// The table by case; nothing if there is none.
-    pub(crate) fn flakes(&self) -> BTreeMap<String, FlakeRow> {
-        let Ok(mut reader) = csv::Reader::from_path(self.dir().join("flake.csv")) else { return BTreeMap::new() };
-        reader.deserialize().filter_map(Result::ok).map(|row: FlakeRow| (row.case_id.clone(), row)).collect()
+    #[cfg(test)]
+    fn flakes(&self) -> BTreeMap<String, FlakeRow> {
+        self.table("flake.csv", COLUMNS).map_or_else(|_| BTreeMap::new(), |mut table| by_case(&mut table))
     }
 
     /// Puts the rows of a hunt in the place of older ones. A hunt that never ran a
     /// case says nothing about it.
-    pub(crate) fn learn_flakes(&self, rows: Vec<FlakeRow>) -> io::Result<()> {
+    pub(crate) fn learn_flakes(&self, rows: Vec<FlakeRow>) -> io::Result<Notes> {
         if rows.iter().all(|row| row.runs == 0) {
-            return Ok(());
+            return Ok(Notes::new());
         }
         std::fs::create_dir_all(self.dir())?;
         let _lock = FileLock::acquire(self.lock())?;
-        let mut table = self.flakes();
+        let mut table = self.table("flake.csv", COLUMNS)?;
+        let mut by_case = by_case(&mut table);
         for row in rows.into_iter().filter(|row| row.runs > 0) {
-            table.insert(row.case_id.clone(), row.rounded());
+            by_case.insert(row.case_id.clone(), row.rounded());
         }
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        table.into_values().try_for_each(|row| writer.serialize(row))?;
-        replace(&self.dir().join("flake.csv"), &writer.into_inner().map_err(|error| error.into_error())?)
+        table.write(by_case.into_values())
     }
+}
+
+fn by_case(table: &mut Table<FlakeRow>) -> BTreeMap<String, FlakeRow> {
+    std::mem::take(&mut table.rows).into_iter().map(|row| (row.case_id.clone(), row)).collect()
 }
 
 #[cfg(test)]
@@ -225,8 +228,13 @@ mod tests {
         let table = history.flakes();
         assert_eq!(table.keys().collect::<Vec<_>>(), ["A.a", "A.b"]);
         assert_eq!((table["A.b"].runs, table["A.b"].last_run.as_str(), table["A.b"].rate), (600, "r2", 0.033_333));
-        let text = std::fs::read_to_string(root.join("history/simulator/flake.csv")).expect("reads");
+        let path = root.join("history/simulator/flake.csv");
+        let text = std::fs::read_to_string(&path).expect("reads");
         assert_eq!(text.lines().next(), Some("case_id,runs,failures,rate,low,high,finding,class,last_run,commit"));
+        // A letter that was changed costs no row.
+        std::fs::write(&path, text.replace("finding,class", "findinf,class")).expect("writes");
+        assert_eq!(history.learn_flakes(vec![row("A.c", 9, 0, "r3")]).expect("learns").len(), 1);
+        assert_eq!(history.flakes().keys().collect::<Vec<_>>(), ["A.a", "A.b", "A.c"]);
         std::fs::remove_dir_all(&root).expect("removes");
     }
 }

@@ -23,6 +23,7 @@ mod resume;
 mod runs;
 mod store;
 mod syncer;
+mod table;
 
 pub(crate) use clock::{seconds_of, today, utc_stamp};
 pub(crate) use determinism::Seen;

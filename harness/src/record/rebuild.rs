@@ -13,9 +13,11 @@ use super::history::{DURATION_COLUMNS, PERF_COLUMNS, Row, VERDICT_COLUMNS, perf_
 use super::layout::{Layout, replace};
 use super::recorded::Recorded;
 use super::runs::{RunInfo, State, stamp_of};
+use super::table::aside;
 use crate::verdict::{CodeFrom, Perf, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -116,9 +118,15 @@ pub(crate) fn mend(layout: &Layout, stamp: &str, dry: bool) -> io::Result<Vec<Me
             mended.extend(one(&dir.join(name), columns, stamp, dry, fill)?);
             Ok(())
         };
+        let news = RefCell::new(BTreeMap::new());
         table("verdicts.csv", VERDICT_COLUMNS, &|table| {
+            let before = last_outcomes(table);
             let judged = audit::verdicts(table, runs);
-            Judged { added: verdicts(table, runs), ..judged }
+            let judged = Judged { added: verdicts(table, runs), ..judged };
+            let mut after = last_outcomes(table);
+            after.retain(|id, outcome| before.get(id) != Some(outcome));
+            news.replace(after);
+            judged
         })?;
         table("perf.csv", PERF_COLUMNS, &|table| {
             let judged = audit::perf(table, runs);
@@ -126,7 +134,7 @@ pub(crate) fn mend(layout: &Layout, stamp: &str, dry: bool) -> io::Result<Vec<Me
         })?;
         table("durations.csv", DURATION_COLUMNS, &|table| {
             let judged = audit::durations(table, runs);
-            Judged { added: durations(table, runs), ..judged }
+            Judged { added: durations(table, runs, &news.borrow()), ..judged }
         })?;
         table("determinism.csv", DETERMINISM_COLUMNS, &|table| determinism::mend(table, runs))?;
         table("flake.csv", FLAKE_COLUMNS, &|table| flakes::mend(table, hunts))?;
@@ -179,7 +187,7 @@ fn one(
         return Ok(None);
     };
     let Judged { added, wrong, unjudged } = fill(&mut table);
-    let aside = (damaged + wrong.len() > 0).then(|| path.with_extension(format!("csv.damaged-{stamp}")));
+    let aside = (damaged + wrong.len() > 0).then(|| aside(path, stamp));
     let path = path.to_path_buf();
     let mended = MendedTable { path, damaged, added, wrong, rows: table.len(), unjudged, aside };
     if mended.changed() && !dry {
@@ -206,9 +214,11 @@ pub(crate) fn parse(bytes: &[u8], columns: &[&str]) -> Option<(Vec<Cells>, usize
         let cells: Option<Cells> = reader.deserialize().next().and_then(Result::ok);
         match cells {
             Some(cells) if !header && cells.first().map(String::as_str) == columns.first().copied() => {
-                if cells != columns {
+                // Of another version; or of ours, with a letter that was changed.
+                if cells.len() != columns.len() {
                     return None;
                 }
+                damaged += usize::from(cells != columns);
                 header = true;
             }
             Some(cells) if whole && cells.len() == columns.len() && sound(&cells, columns) => rows.push(cells),
@@ -290,8 +300,14 @@ fn perf(table: &mut Vec<Cells>, runs: &[Added]) -> usize {
     added
 }
 
-/// Columns: case, runs, microseconds, outcome. A row that knows as many runs or more stays.
-fn durations(table: &mut Vec<Cells>, runs: &[Added]) -> usize {
+/// What each case came to last, by the rows of `verdicts.csv`.
+fn last_outcomes(table: &[Cells]) -> BTreeMap<String, String> {
+    table.iter().map(|row| (row[2].clone(), row[5].clone())).collect()
+}
+
+/// Columns: case, runs, microseconds, outcome. A row that knows as many runs or more
+/// stays, but for what cases came to last, where that is `news` to the tables.
+fn durations(table: &mut Vec<Cells>, runs: &[Added], news: &BTreeMap<String, String>) -> usize {
     let mut derived: BTreeMap<String, Cells> = BTreeMap::new();
     let mut seen: BTreeMap<&str, (u64, u64, &str)> = BTreeMap::new();
     for row in runs.iter().flat_map(|run| &run.rows) {
@@ -306,6 +322,11 @@ fn durations(table: &mut Vec<Cells>, runs: &[Added]) -> usize {
         let knows = |cells: &Cells| cells[1].parse::<u64>().unwrap_or(0);
         if derived.get(&row[0]).is_none_or(|mine| knows(row) >= knows(mine)) {
             derived.insert(row[0].clone(), row.clone());
+        }
+    }
+    for (id, outcome) in news {
+        if let Some(row) = derived.get_mut(id) {
+            row[3].clone_from(outcome);
         }
     }
     let old: BTreeSet<Cells> = table.drain(..).collect();
@@ -365,9 +386,39 @@ pub(super) mod tests {
     fn a_duration_that_knows_more_runs_stays() {
         let runs = [added(FIRST, &[("A.a", "pass"), ("A.b", "pass")]), added(SECOND, &[("A.a", "pass")])];
         let mut table = vec![cells("A.a,1,9,pass"), cells("A.b,7,9,pass"), cells("A.z,1,1,pass")];
-        assert_eq!(durations(&mut table, &runs), 1);
+        assert_eq!(durations(&mut table, &runs, &BTreeMap::new()), 1);
         assert_eq!(table, [cells("A.a,2,4,pass"), cells("A.b,7,9,pass"), cells("A.z,1,1,pass")]);
-        assert_eq!(durations(&mut table, &runs), 0);
+        assert_eq!(durations(&mut table, &runs, &BTreeMap::new()), 0);
+    }
+
+    /// Runs that are gone count on, and do not hide what a later one came to.
+    #[test]
+    fn a_row_that_knows_more_runs_learns_what_came_of_the_last() {
+        let root = std::env::temp_dir().join(format!("harness-rebuild-{}", std::process::id()));
+        let dir = root.join("history/simulator");
+        std::fs::create_dir_all(&dir).expect("a folder");
+        std::fs::write(root.join("FORMAT"), "").expect("writes");
+        let layout = Layout::open(&root).expect("opens");
+        let verdicts = |line: &str| format!("{}\n{FIRST},c,A.a,pass,,pass\n{line}", VERDICT_COLUMNS.join(","));
+        let durations = format!("{}\nA.a,5,9,pass\n", DURATION_COLUMNS.join(","));
+        std::fs::write(dir.join("verdicts.csv"), verdicts("")).expect("writes");
+        std::fs::write(dir.join("durations.csv"), &durations).expect("writes");
+        let run = layout.runs().join(SECOND);
+        std::fs::create_dir_all(&run).expect("a folder");
+        let written = root.join("log");
+        let mut log = super::super::EventLog::create(&written).expect("creates");
+        let header = serde_json::json!({ "run_id": SECOND, "mode": "run", "history": "simulator" });
+        log.append("run", &header).expect("writes");
+        let attempt = serde_json::json!({ "case_id": "A.a", "worker_id": "w", "verdict": "fail", "outcome": "fail.x" });
+        log.append("attempt", &attempt).expect("writes");
+        log.append("end", &serde_json::json!({})).expect("writes");
+        // The thread that syncs lets go of the log itself only a moment later.
+        std::fs::copy(&written, run.join("events.jsonl")).expect("copies");
+        mend(&layout, "now", false).expect("mends");
+        let read = |name: &str| std::fs::read_to_string(dir.join(name)).expect("a table");
+        assert_eq!(read("verdicts.csv"), verdicts(&format!("{SECOND},,A.a,fail,pass,fail.x\n")));
+        assert_eq!(read("durations.csv"), durations.replace("A.a,5,9,pass", "A.a,5,9,fail.x"));
+        std::fs::remove_dir_all(&root).expect("removes");
     }
 
     #[test]
@@ -376,6 +427,10 @@ pub(super) mod tests {
         let (rows, damaged) = parse(good.as_bytes(), DURATION_COLUMNS).expect("ours");
         assert_eq!((rows, damaged), (vec![cells("A.a,1,9,pass")], 3));
         assert_eq!(parse(b"case_id,other\n", DURATION_COLUMNS), None);
+        for header in ["case_id,runs,dur_us,outcomf", "casf_id,runs,dur_us,outcome"] {
+            let text = format!("{header}\nA.a,1,9,pass\n");
+            assert_eq!(parse(text.as_bytes(), DURATION_COLUMNS), Some((vec![cells("A.a,1,9,pass")], 1)), "{header}");
+        }
         assert_eq!(parse(b"", DURATION_COLUMNS), Some((vec![], 0)));
         arbtest::arbtest(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;
