@@ -48,7 +48,13 @@ fn shard(command: &mut Command, index: usize) -> &mut Command {
 #[test]
 fn repetitions_name_their_whole_selection() {
     let place = with_cases("shards");
-    let text = check(&place, &["--ref", "--format", "plain", "--retries", "0"], 100, &["1 passed, 1 failed"]);
+    let run = ["--ref", "--format", "plain", "--retries", "0", "--seed", "3"];
+    let text = check(&place, &run, 100, &["1 passed, 1 failed"]);
+    // Reports of it have the same line.
+    let told = line(&text, "again:").join(" ");
+    assert!(told.ends_with("--retries 0 --seed 3"), "{told}");
+    let report = check(&place, &["report", "--format", "md"], 0, &["--retries 0 --seed 3"]);
+    assert_eq!(report.matches("--seed 3").count(), 1, "{report}");
     let scripts: Vec<PathBuf> = std::fs::read_dir(place.path("results/latest/cases"))
         .expect("evidence")
         .map(|entry| entry.expect("an entry").path().join("repro.sh"))
@@ -202,6 +208,9 @@ fn replays_end_in_time_and_tell_what_they_saw() {
     let begun = Instant::now();
     let text = check(&place, &[&many[..], &["--budget", "1s"]].concat(), 100, &["recurs in", "--budget was over"]);
     assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
+    let why = ["why", "__fault.fail", "--with-faults", "--ref", "--jobs", "1", "--format", "plain"];
+    let parts = ["as it failed: 100 %", "the sweep is not complete: the time of --budget was over"];
+    check(&place, &[&why[..], &["--repeat", "1000000", "--budget", "1s"]].concat(), 6, &parts);
     let child = place.command(&many).stdout(std::process::Stdio::piped()).spawn().expect("starts");
     let log = |dir: PathBuf| std::fs::read_to_string(dir.join("events.jsonl")).unwrap_or_default();
     let first = place.newest();

@@ -47,10 +47,11 @@ fn render(form: Form, infos: &[RunInfo], loaded: &[Recorded]) -> io::Result<Vec<
 
 /// The command that repeats a case, as far as the header tells.
 pub(super) fn again(run: &Recorded, id: &str) -> String {
-    let seed = run.header["seed"].as_u64().filter(|seed| *seed != 0);
-    let device = run.header["again"].as_str().unwrap_or_default();
+    let tail = run.header["again"].as_str().unwrap_or_default();
+    // The options have it where it was given.
+    let seed = run.header["seed"].as_u64().filter(|seed| *seed != 0 && !tail.contains(" --seed "));
     let mode = run.header["mode"].as_str().unwrap_or("run");
-    repro(mode, id, &format!("{device}{}", seed.map_or(String::new(), |seed| format!(" --seed {seed}"))))
+    repro(mode, id, &format!("{tail}{}", seed.map_or(String::new(), |seed| format!(" --seed {seed}"))))
 }
 
 /// Appends to the file that a job on GitHub shows on its page.

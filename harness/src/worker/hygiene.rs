@@ -12,7 +12,7 @@
 //! process starts clean. A leak does not change the case's verdict.
 //!
 //! Invariant: without leaks, a look is some system calls that read nothing of
-//! `/proc`, about 10 us together: no child is told by one `waitid`, handlers are
+//! `/proc`, about 15 us together: no child is told by one `waitid`, handlers are
 //! asked for one by one, the umask is set to what it is, and descriptors are only
 //! listed when they cannot be those of before, see [`Descriptors`].
 

@@ -74,9 +74,8 @@ fn recorded(argv: &[String], from_env: &[String]) -> Result<Vec<(&'static Row, O
     let given =
         |name: &str| from_env.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(String::from);
     let mut rows: Vec<&'static Row> = values.iter().map(|(row, _)| *row).collect();
-    for (row, _, value) in environment(args.command, &mut rows, &given)? {
-        values.push((row, value));
-    }
+    let variables = environment(args.command, &mut rows, &given)?;
+    values.extend(variables.into_iter().map(|variable| (variable.row, variable.value)));
     Ok(values)
 }
 
@@ -244,7 +243,7 @@ fn belong(args: &Args, given: &[&'static Row]) -> Result<(), Failure> {
 
 /// Sets the options that the words leave open and the environment gives.
 fn from_env(args: &mut Args, given: &mut Vec<&'static Row>, env: Env<'_>) -> Result<(), Failure> {
-    for (row, name, value) in environment(args.command, given, env)? {
+    for Variable { row, name, value } in environment(args.command, given, env)? {
         (row.set)(args, &Given { name, value: value.as_deref() })?;
         keep(args, row, value.as_deref());
         args.from_env.push(format!("{name}={}", value.as_deref().unwrap_or("1")));
@@ -256,14 +255,17 @@ fn from_env(args: &mut Args, given: &mut Vec<&'static Row>, env: Env<'_>) -> Res
     Ok(())
 }
 
+/// An option that a variable of the environment gives.
+struct Variable {
+    row: &'static Row,
+    name: &'static str,
+    value: Option<String>,
+}
+
 /// Options that are not given and that a variable gives, with its name. Variables
 /// that the command has no use for are not looked at, nor those that select where
 /// the words name the whole selection.
-fn environment(
-    command: Command,
-    given: &mut Vec<&'static Row>,
-    env: Env<'_>,
-) -> Result<Vec<(&'static Row, &'static str, Option<String>)>, Failure> {
+fn environment(command: Command, given: &mut Vec<&'static Row>, env: Env<'_>) -> Result<Vec<Variable>, Failure> {
     let whole = select::is_whole(command, given);
     let mut found = Vec::new();
     for row in rows().filter(|row| row.commands.has(command) && !(whole && select::narrows(row))) {
@@ -278,7 +280,7 @@ fn environment(
             (Value::Flag, _) => return Err(Given { name, value: Some(&value) }.wrong("1 or 0")),
             _ => Some(value),
         };
-        found.push((row, name, value));
+        found.push(Variable { row, name, value });
         given.push(row);
     }
     Ok(found)

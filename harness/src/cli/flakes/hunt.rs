@@ -266,14 +266,7 @@ fn summary(scene: &Scene, found: &[Found], rule: &Rule) -> String {
             _ => writeln!(text, "{undecided} undecided, {never} of them never run: the budget was over"),
         };
     }
-    let mut causes: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
-    for (outcome, count) in found.iter().flat_map(|found| &found.entry.outcomes) {
-        let cause = causes.entry(outcome).or_default();
-        *cause = (cause.0 + 1, cause.1 + count);
-    }
-    for (outcome, (cases, failures)) in causes {
-        let _ = writeln!(text, "{outcome}: {failures} failures of {cases} cases");
-    }
+    text.push_str(&causes(found));
     for (id, why) in &scene.skipped {
         let _ = writeln!(text, "skipped {id}: {why}");
     }
@@ -293,6 +286,17 @@ fn summary(scene: &Scene, found: &[Found], rule: &Rule) -> String {
     let (flaky, broken) = (of(Finding::Flaky).count(), of(Finding::Broken).count());
     let _ = writeln!(text, "\n{clean} clean, {flaky} flaky, {broken} broken, {undecided} undecided");
     text
+}
+
+/// How often each outcome was seen, over all cases.
+fn causes(found: &[Found]) -> String {
+    let mut causes: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+    for (outcome, count) in found.iter().flat_map(|found| &found.entry.outcomes) {
+        let cause = causes.entry(outcome).or_default();
+        *cause = (cause.0 + 1, cause.1 + count);
+    }
+    let line = |(outcome, (cases, failures))| format!("{outcome}: {failures} failures of {cases} cases\n");
+    causes.into_iter().map(line).collect()
 }
 
 /// Broken outranks flaky, that an incomplete hunt. A hunt with a count is complete

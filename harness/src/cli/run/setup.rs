@@ -204,7 +204,7 @@ pub(in crate::cli) fn header(
         "from_env": args.from_env,
         "cwd": std::env::current_dir().ok(),
         "history": devices.history,
-        "again": super::finish::again(args, devices, args.command, 0),
+        "again": super::finish::again(args, devices, args.command, args.repeat.seed),
         "flaky": if args.repeat.flaky_fails { "fail" } else { "pass" },
         "provenance": Provenance::gather(),
         "seed": args.repeat.seed,
