@@ -63,6 +63,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
             // A limit on the size of files is an error of a write, not the end of the run.
             let noted = std::sync::Arc::default();
             let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
+            crate::os::raise_file_limit();
             args::run(&args)
         }
     });

@@ -22,21 +22,37 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
     let fleet = Fleet::new(plan, started);
     let mut reasons = Vec::new();
     let mut codes = Vec::new();
+    // Told of what has no thread: this one is not to wait for room among events.
+    let missing = RefCell::new(Vec::new());
     std::thread::scope(|scope| {
         for index in 0..plan.slots.len() {
             let (events, held, settled) = (sender.clone(), RefCell::default(), Cell::default());
             let slot = Slot { index, plan, source, fleet: &fleet, events, held, started, settled };
-            scope.spawn(move || slot.serve());
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, move || slot.serve()) {
+                let reason = format!("no thread can be started for the slot: {error}");
+                missing.borrow_mut().push(Event::Retired { slot: index, code: String::new(), reason });
+                drop(fleet.seat());
+                source.leave(index);
+            }
         }
         if fleet.listens() {
             let (fleet, events) = (&fleet, sender.clone());
-            scope.spawn(move || fleet.listen(&|event| drop(events.send(vec![event]))));
+            let listen = move || fleet.listen(&|event| drop(events.send(vec![event])));
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, listen) {
+                let why = format!("no thread can be started for them: {error}");
+                fleet.blinded(&why, &|event| missing.borrow_mut().push(event));
+            }
         }
         drop(sender);
         // Goes away on a panic: nobody must wait for room then.
         let events = events;
+        let mut missing = missing.take().into_iter();
         loop {
-            match events.recv_timeout(Duration::from_millis(100)) {
+            let next = missing
+                .next()
+                .map(|event| vec![event])
+                .map_or_else(|| events.recv_timeout(Duration::from_millis(100)), Ok);
+            match next {
                 Ok(lot) => {
                     for event in lot {
                         if let Event::Retired { code, reason, .. } = &event {

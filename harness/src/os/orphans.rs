@@ -3,6 +3,7 @@
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::io::Read;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// What was killed ends within this, or it is left.
@@ -10,12 +11,24 @@ const END_LIMIT: Duration = Duration::from_millis(500);
 /// Bytes of `/proc/PID/stat` that hold the name and the fields up to the session.
 const STAT: usize = 512;
 
+/// Whether `/proc` shows the processes of this process's namespace. In a new one
+/// the old `/proc` may still be mounted: its numbers are those of other processes.
+pub(crate) fn proc_is_ours() -> bool {
+    static OURS: OnceLock<bool> = OnceLock::new();
+    *OURS.get_or_init(|| {
+        let own = std::fs::read_link("/proc/self").ok();
+        own.is_some_and(|link| link.to_str() == Some(&std::process::id().to_string()))
+    })
+}
+
 /// A child of this process, as `/proc` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) pid: i32,
     pub(crate) name: String,
     pub(crate) zombie: bool,
+    /// It waits in the kernel, perhaps for ever, and so may whoever reads its memory.
+    pub(crate) blocked: bool,
     /// Its process group and session: 0 where their leader is outside of this
     /// process's namespace.
     pub(crate) group: i32,
@@ -26,12 +39,16 @@ impl Child {
     /// Whether it cannot be told what it is: a process that is just being replaced
     /// by another program has no environment for a moment.
     pub(crate) fn is_unclear(&self) -> bool {
-        !self.zombie && std::fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|env| env.is_empty())
+        self.blocked
+            || !self.zombie && std::fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|env| env.is_empty())
     }
 
     /// Whether its environment has this variable with this value. A process that
     /// has ended has none.
     pub(crate) fn has_variable(&self, key: &str, value: &str) -> bool {
+        if self.blocked {
+            return false;
+        }
         let env = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
         let wanted = format!("{key}={value}");
         env.split(|byte| *byte == 0).any(|pair| pair == wanted.as_bytes())
@@ -41,6 +58,9 @@ impl Child {
 /// All children of this process. The processes of the machine, which may be
 /// thousands, are not looked through where one call tells that there are none.
 pub(crate) fn children() -> Vec<Child> {
+    if !proc_is_ours() {
+        return Vec::new();
+    }
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if rustix::process::waitid(WaitId::All, options).err() == Some(rustix::io::Errno::CHILD) {
         return Vec::new();
@@ -54,6 +74,9 @@ pub(crate) fn children() -> Vec<Child> {
 /// The process group of this process. Asked of `/proc`, since a group whose leader
 /// is outside of the namespace has number 0, which is no [`Pid`].
 pub(crate) fn own_group() -> Option<i32> {
+    if !proc_is_ours() {
+        return None;
+    }
     process(std::process::id() as i32).map(|(_, own)| own.group)
 }
 
@@ -69,7 +92,7 @@ fn process(pid: i32) -> Option<(i32, Child)> {
     let mut number = || fields.next()?.parse::<i32>().ok();
     let (parent, group, session) = (number()?, number()?, number()?);
     let name = head.split_once('(')?.1.to_string();
-    Some((parent, Child { pid, name, zombie: state == "Z", group, session }))
+    Some((parent, Child { pid, name, zombie: state == "Z", blocked: state == "D", group, session }))
 }
 
 /// Kills and reaps those of the children that are meant. Returns their names; one

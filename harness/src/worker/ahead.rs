@@ -4,7 +4,7 @@
 
 use super::device::Device;
 use super::jitter::{Disturbed, Jitter};
-use super::{args, pipeline};
+use super::{args, fault, pipeline};
 use crate::case::Case;
 use crate::crumb::{CrumbWriter, Lane};
 use std::collections::{BTreeSet, VecDeque};
@@ -16,6 +16,8 @@ use std::time::Duration;
 /// Cases that may wait; the dispatcher offers far fewer.
 const MAX_WAITING: usize = 1024;
 
+/// The name of the threads. What goes wrong on them is not the running case's affair.
+pub(super) const THREAD: &str = "compile-ahead";
 /// At the end threads are waited for this long.
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 
@@ -52,7 +54,7 @@ impl Ahead {
             // Lane 0 is the case's own thread.
             let lane = crumbs.lane(thread as usize + 1);
             let between = Jitter::between(jitter, thread);
-            scope.spawn(move || {
+            let work = move || {
                 while let Some(case) = self.next() {
                     between.iter().for_each(Jitter::point);
                     // A panic is the case's own affair: it will come again in its run.
@@ -62,7 +64,11 @@ impl Ahead {
                     self.lock().running.remove(&case.id);
                     self.changed.notify_all();
                 }
-            });
+            };
+            // With fewer threads, or none, cases compile more themselves.
+            if std::thread::Builder::new().name(THREAD.into()).spawn_scoped(scope, work).is_err() {
+                return;
+            }
         }
     }
 
@@ -116,6 +122,9 @@ impl Ahead {
 
 /// Compiles and loads the kernel of a case.
 fn compile(case: &Case, device: &Device, lane: Lane<'_>, jitter: Option<u64>) {
+    if let Some(fault) = &case.fault {
+        return fault::commit_ahead(fault, lane);
+    }
     let Device::Session { session, .. } = device else { return };
     let Ok(fusion) = pipeline::parse(case) else { return };
     let Ok((metas, alignments)) = args::metas(&fusion, case) else { return };

@@ -1,6 +1,6 @@
 //! The worker's loop: hello, init, ready, then run until drained or cut off.
 
-use super::ahead::Ahead;
+use super::ahead::{self, Ahead};
 use super::device::Device;
 use super::fault::Past;
 use super::hygiene::Hygiene;
@@ -8,12 +8,15 @@ use super::{canary, execute};
 use crate::case::Case;
 use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, Knobs, PROTOCOL, Receiver, ToWorker, send};
-use crate::verdict::Outcome;
+use crate::verdict::{Outcome, Verdict};
 use std::io::Write;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+
+/// Bytes of the stack of a thread that does nothing.
+const SMALL_STACK: usize = 64 << 10;
 
 /// Serves the dispatcher on the given descriptors until it drains the worker or
 /// goes away. Returns the exit code.
@@ -149,14 +152,37 @@ fn die_with(stream: &UnixStream) -> std::io::Result<()> {
     std::thread::Builder::new().name("harness-tie".into()).spawn(wait).map(drop)
 }
 
-/// Keeps the last panic's message and place, which `catch_unwind` loses.
+/// Keeps the last panic's message and place, which `catch_unwind` loses. Panics of
+/// threads that compile ahead are caught there, and are not the running case's.
 struct PanicNotes(Arc<Mutex<Note>>);
 
 #[derive(Default)]
 struct Note {
     message: String,
-    /// No descriptor was left at the time of the panic.
-    no_descriptors: bool,
+    /// What was used up at the time of the panic.
+    lacking: Lacking,
+}
+
+/// What a process may run out of.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Lacking {
+    #[default]
+    Nothing,
+    Descriptors,
+    Threads,
+}
+
+impl Lacking {
+    fn look() -> Self {
+        let spare = rustix::io::dup(rustix::stdio::stdin());
+        if spare.err() == Some(rustix::io::Errno::MFILE) {
+            return Self::Descriptors;
+        }
+        match std::thread::Builder::new().stack_size(SMALL_STACK).spawn(|| {}) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Self::Threads,
+            _ => Self::Nothing,
+        }
+    }
 }
 
 impl PanicNotes {
@@ -165,10 +191,10 @@ impl PanicNotes {
         let shared = note.clone();
         let default = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            let message = info.to_string();
-            let spare = rustix::io::dup(rustix::stdio::stdin());
-            let no_descriptors = spare.err() == Some(rustix::io::Errno::MFILE);
-            *shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Note { message, no_descriptors };
+            if std::thread::current().name() != Some(ahead::THREAD) {
+                let note = Note { message: info.to_string(), lacking: Lacking::look() };
+                *shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = note;
+            }
             default(info);
         }));
         Self(note)
@@ -177,7 +203,11 @@ impl PanicNotes {
     /// What a panic makes of its case.
     fn outcome(&self) -> Outcome {
         let note = std::mem::take(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        let name = if note.no_descriptors { "nofile" } else { "panic.rust" };
-        Outcome::fail(name, note.message)
+        match note.lacking {
+            Lacking::Nothing => Outcome::fail("panic.rust", note.message),
+            Lacking::Descriptors => Outcome::fail("nofile", note.message),
+            // The limit counts all processes of the user or of the control group.
+            Lacking::Threads => Outcome::of(Verdict::Infra, "infra.threads", note.message),
+        }
     }
 }
