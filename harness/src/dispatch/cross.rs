@@ -316,8 +316,10 @@ impl Source for Cross {
             return Take::Job(Box::new(job));
         }
         // It may be asked again by the end of any case of its own that can end.
-        let may_come =
-            |open: &Open| open.slots.contains(&slot) && open.tracks.keys().all(|other| !state.left.contains(other));
+        let may_come = |open: &Open| {
+            let live = open.tracks.keys().all(|other| !state.left.contains(other));
+            live && open.slots.contains(&slot) && !open.tracks.is_empty()
+        };
         if state.open.values().any(may_come) { Take::Wait } else { Take::Done }
     }
 
