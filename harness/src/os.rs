@@ -166,6 +166,13 @@ pub(crate) fn signal_group(child: &Child, signal: Signal) {
     }
 }
 
+/// Raises this process's limit of open files as far as it may: each worker costs
+/// nine. Workers have a limit of their own.
+pub(crate) fn raise_file_limit() {
+    let files = rustix::process::getrlimit(Resource::Nofile);
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
+}
+
 /// What is known of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {

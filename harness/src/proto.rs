@@ -6,6 +6,7 @@
 //! anything else in between, an orderly exit included, is a crash.
 
 use crate::case::Case;
+use crate::code_cache::CodeUse;
 use crate::crc::crc32;
 use crate::verdict::Outcome;
 use rustix::io::Errno;
@@ -16,7 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Changes with the messages; both ends are one binary, this guards against strays.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 /// Bytes of a frame's JSON.
 const MAX_FRAME: usize = 16 << 20;
 
@@ -55,6 +56,9 @@ pub(crate) struct Knobs {
     pub(crate) line_info: bool,
     /// Each case is run twice and its results are compared.
     pub(crate) twice: bool,
+    /// The folder of compiled kernels that the workers on GPUs share, absolute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) code_cache: Option<std::path::PathBuf>,
 }
 
 /// Messages to a worker, as it gets them.
@@ -71,6 +75,8 @@ pub(crate) enum Order<C> {
         sharers: u32,
         /// A tool runs the worker: the end of the dispatcher reaches only the tool.
         sanitized: bool,
+        /// Where compiler processes take connections.
+        compilers: Option<String>,
     },
     /// Cases that will most likely come soon.
     Ahead {
@@ -125,9 +131,12 @@ pub(crate) enum FromWorker {
         attempt: u32,
         outcome: Box<Outcome>,
         tainted: bool,
+        /// What it shared of compiled kernels since it was started.
+        code: Option<CodeUse>,
     },
     Bye {
         cases_run: u64,
+        code: Option<CodeUse>,
     },
 }
 
@@ -259,7 +268,7 @@ mod tests {
         let mut whole = Vec::new();
         let message = FromWorker::Begin { case_id: "A.b/ü=1".into(), attempt: 3 };
         send(&theirs, &message).expect("sends");
-        send(&theirs, &FromWorker::Bye { cases_run: 9 }).expect("sends");
+        send(&theirs, &FromWorker::Bye { cases_run: 9, code: None }).expect("sends");
         let mut reader = ours.try_clone().expect("clones");
         let mut chunk = [0; 4096];
         let n = reader.read(&mut chunk).expect("reads");
@@ -274,7 +283,7 @@ mod tests {
         }
         let first: FromWorker = receiver.next(soon()).expect("a message");
         assert!(matches!(first, FromWorker::Begin { attempt: 3, ref case_id } if case_id == "A.b/ü=1"));
-        assert!(matches!(receiver.next(soon()), Ok(FromWorker::Bye { cases_run: 9 })));
+        assert!(matches!(receiver.next(soon()), Ok(FromWorker::Bye { cases_run: 9, code: None })));
         drop(theirs);
         assert!(matches!(receiver.next::<FromWorker>(soon()), Err(Broken::Eof)));
     }

@@ -137,6 +137,8 @@ pub struct Outcome {
     pub kernel_crc: Option<u32>,
     /// CRC of the outputs' types, sizes and bytes, which shows when results changed.
     pub out_crc: Option<u32>,
+    /// Where its kernel's machine code came from, where one ran on a GPU.
+    pub code: Option<CodeFrom>,
     /// How results vary, where the case was run more than once.
     pub variation: Option<Variation>,
     /// What the CUDA driver said, if it did.
@@ -165,6 +167,24 @@ impl Leak {
     pub fn new(name: &str, detail: impl Into<String>) -> Self {
         Self { name: name.into(), detail: clip(detail.into(), 400) }
     }
+}
+
+/// Where the code of a case's kernel came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CodeFrom {
+    /// It was compiled in this attempt.
+    Compiled,
+    /// The worker found it in the code cache, now or for an earlier case or ahead:
+    /// another one had compiled it, or another run.
+    Cached,
+    /// The worker had compiled it already, for an earlier case or ahead.
+    Held,
+}
+
+impl CodeFrom {
+    /// The name in records of what was cached: such an attempt lacks the compiler's time.
+    pub(crate) const CACHED: &'static str = "cached";
 }
 
 /// An error of the CUDA driver.

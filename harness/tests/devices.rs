@@ -102,6 +102,15 @@ fn a_run_ends_though_nvml_tells_of_nothing_but_the_loss() {
 }
 
 #[test]
+fn the_others_are_heard_after_a_gpu_was_lost() {
+    let events = "[[event]]\ngpu = 1\nafter_cases = 1\nlost = true\ndeaf = true\n\
+         [[event]]\nat = \"__fault.slow*\"\nxid = 13\n";
+    let place = played("heard", 12, &(gpus(2) + events));
+    let args = ["--gpus", "2", "--with-faults", "--filter", "__fault.slow*:PlayedTest.*"];
+    check_run(&place, &args, 0, &["gpu0: Xid 13", "13 passed, 0 failed, 0 skipped"]);
+}
+
+#[test]
 fn a_case_that_runs_while_its_gpu_is_lost_runs_again_elsewhere() {
     let lost =
         "[[event]]\nat = \"__fault.slow*\"\nlost = true\n[[event]]\ngpu = 1\nat = \"__fault.slow*\"\nlost = true\n";

@@ -229,9 +229,9 @@ fn a_full_file_system_costs_records_and_no_verdict() {
 
 /// A file system that takes so many files and folders: workers that come and go
 /// need no more of them than live ones, and find another place where there is none.
+/// False where none can be mounted.
 #[track_caller]
-#[expect(clippy::print_stderr, reason = "says why nothing was looked at")]
-fn check_files(name: &str, files: usize, exit: i32) {
+fn check_files(name: &str, files: usize, exit: i32) -> bool {
     let place = with_cases(name, 40);
     std::fs::create_dir_all(place.path("results")).expect("a folder");
     let script = format!("mount -t tmpfs -o nr_inodes={files} tmpfs results || exit 77; exec \"$0\" \"$@\"");
@@ -240,17 +240,19 @@ fn check_files(name: &str, files: usize, exit: i32) {
     command.args(["--isolation", "case"]).current_dir(&place.0);
     let output = match command.output() {
         Ok(output) if output.status.code() != Some(77) && !output.stdout.is_empty() => output,
-        other => return eprintln!("skipped: no file system can be mounted here: {other:?}"),
+        _ => return false,
     };
     let (code, text) = ended(output);
     assert!(text.ends_with("40 passed, 0 failed, 0 skipped\n"), "{text}");
     assert_eq!(code, exit, "{text}");
+    true
 }
 
 #[test]
 fn workers_need_no_more_room_than_those_that_live() {
-    check_files("inodes", 60, 0);
-    check_files("no-inodes", 10, 110);
+    if !check_files("inodes", 60, 0) || !check_files("no-inodes", 10, 110) {
+        eprintln!("skipped: no file system can be mounted here");
+    }
 }
 
 #[test]

@@ -73,6 +73,83 @@ fn ends_of_workers_are_seen_whatever_the_parent_ignores() {
     assert!(text.contains("crash.sigsegv") && text.contains("crash.exit_early") && !text.contains("infra"), "{text}");
 }
 
+/// Runs faults in this order with a thread that compiles ahead, which it does only
+/// where many more are to come.
+fn ahead(place: &Place, faults: &[&str], more: &[&str]) -> String {
+    let mut args = vec!["--sim", "1", "--jobs", "1", "--retries", "0", "--grace", "200ms", "--format", "plain"];
+    args.extend(["--compile-threads", "1", "--with-faults"]);
+    let after: Vec<String> = (0..40).map(|n| format!("__fault.pass@{n}")).collect();
+    faults.iter().copied().chain(after.iter().map(String::as_str)).for_each(|id| args.extend(["--exact", id]));
+    place.run(&[&args, more].concat()).1
+}
+
+/// What goes wrong while a coming case is compiled is that case's, and is told from
+/// where it went wrong; the case that ran meanwhile runs again.
+#[test]
+fn what_compiles_ahead_costs_the_case_it_works_for() {
+    let place = with_good_case("ahead");
+    let [segv, hang] = ["__fault.segv-ahead@1", "__fault.hang-ahead@1"];
+    let text = ahead(&place, &["__fault.slow=500@1", segv, "__fault.slow=500@2", hang], &[]);
+    assert!(text.ends_with("42 passed, 2 failed, 0 skipped\n"), "{text}");
+    let records = place.records();
+    for (id, outcome) in [(segv, "crash.sigsegv"), (hang, "hang.deadlock")] {
+        let mut attempts = records.iter().filter(|r| r["k"] == "attempt" && r["case_id"] == id);
+        let death = &attempts.next().expect("an attempt")["death"];
+        assert!(text.contains(&format!("{id}  ({outcome}")) && attempts.next().is_none(), "{text}");
+        let crumb = &death["crumb"];
+        assert_eq!((&crumb["case"], &crumb["phase"]), (&id.into(), &"schedule".into()), "{crumb:#}");
+        assert!(crumb["lane"].as_u64() > Some(0), "it was compiled ahead: {crumb:#}");
+        // The thread that the case waits for comes first.
+        let stack = &death["stacks"][0];
+        assert!(id == segv || stack["thread"] == crumb["thread"], "{stack:#}");
+    }
+}
+
+/// What a worker's threads still compile when it is asked to end is waited for by nobody.
+#[test]
+fn a_worker_ends_though_it_compiles_ahead() {
+    let place = with_good_case("ahead-end");
+    let faults = ["__fault.slow=300@1", "__fault.slow=300@2", "__fault.hang-ahead@1"];
+    let text = ahead(&place, &faults, &["--recycle", "2"]);
+    assert!(text.ends_with("42 passed, 1 failed, 0 skipped\n") && !text.contains("teardown"), "{text}");
+}
+
+/// A shell's limit of open files is for one program, and each worker costs several.
+#[test]
+fn a_low_limit_of_open_files_is_raised() {
+    let place = with_good_case("files");
+    let mut command = Command::new("sh");
+    let args = "--ref --jobs 8 --format plain --with-faults --exact __fault.slow=300@1 --exact __fault.slow=300@2 \
+        --exact __fault.slow=300@3 --exact __fault.slow=300@4 --exact __fault.slow=300@5 --exact __fault.slow=300@6";
+    let script = format!("ulimit -Sn 40; exec \"$0\" {args}");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_harness")]).current_dir(&place.0);
+    let (code, text) = place::ended(command.output().expect("runs"));
+    assert!(code == 0 && text.ends_with("6 passed, 0 failed, 0 skipped\n"), "{text}");
+    let retired = place.records().into_iter().find(|r| r["k"] == "slot");
+    assert_eq!(retired, None, "{text}");
+}
+
+/// In a new namespace the old `/proc` may still be mounted, where the same numbers
+/// are those of other processes.
+#[test]
+fn a_foreign_proc_is_not_believed() {
+    let place = with_good_case("foreign");
+    let run = "\"$0\" --ref --jobs 1 --with-faults --retries 0 --format plain --grace 200ms \
+         --exact __fault.sleep --exact __fault.child --exact __fault.pass";
+    let mut command = Command::new("unshare");
+    // Not the first process itself, which would be init to all that workers leave.
+    command.args(["-p", "-f", "sh", "-c", &format!("{run}; exit $?"), env!("CARGO_BIN_EXE_harness")]);
+    let output = command.current_dir(&place.0).output();
+    let Ok(output) = output.inspect_err(|_| eprintln!("no unshare: not played")) else { return };
+    let (_, text) = place::ended(output);
+    if text.contains("unshare:") {
+        return eprintln!("a namespace could not be made as wanted, so this was not played: {text}");
+    }
+    for part in ["2 passed, 1 failed", "hang.deadlock", "/proc is of other processes", "cannot be named"] {
+        assert!(text.contains(part), "lacks {part:?}:\n{text}");
+    }
+}
+
 /// What a worker prints or says cannot reach the terminal as control characters.
 #[test]
 fn hostile_output_is_escaped() {

@@ -45,11 +45,12 @@ impl<V> Cache<V> {
         }
         state.values.insert(key, value.clone());
         state.order.push_back(key);
-        if state.order.len() > self.capacity
-            && let Some(oldest) = state.order.pop_front()
-        {
-            state.values.remove(&oldest);
-        }
+        let full = state.order.len() > self.capacity;
+        let oldest = if full { state.order.pop_front() } else { None };
+        let evicted = oldest.and_then(|oldest| state.values.remove(&oldest));
+        // To drop a loaded kernel may mean to wait for the device: not under the lock.
+        drop(state);
+        drop(evicted);
         value
     }
 
@@ -114,6 +115,25 @@ mod tests {
         cache.insert(key(3), Arc::new("d"));
         assert_eq!((cache.get(key(1)), cache.len()), (None, 2));
         assert_eq!(*cache.get(key(3)).unwrap(), "d");
+    }
+
+    /// Says when it is dropped whether its cache was locked then.
+    struct Looks(std::sync::Weak<Cache<Looks>>, Arc<Mutex<Vec<bool>>>);
+
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            let locked = self.0.upgrade().is_some_and(|cache| cache.state.try_lock().is_err());
+            self.1.lock().unwrap().push(locked);
+        }
+    }
+
+    #[test]
+    fn what_goes_is_dropped_outside_the_lock() {
+        let (cache, seen) = (Arc::new(Cache::new(1)), Arc::new(Mutex::new(Vec::new())));
+        for n in 0..3 {
+            cache.insert(key(n), Arc::new(Looks(Arc::downgrade(&cache), seen.clone())));
+        }
+        assert_eq!(*seen.lock().unwrap(), [false, false]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod tests;
 mod times;
 
 pub use bench::{BenchOptions, BenchReport};
+pub use on_cuda::CACHED;
 pub use plan::Plan;
 pub use session::{DeviceMemory, RunOutcome, Session};
 pub use times::PhaseTimes;

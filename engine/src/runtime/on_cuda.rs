@@ -4,8 +4,10 @@ use super::bench::{BenchOptions, BenchReport};
 use super::cache::Cache;
 use super::plan::Plan;
 use super::session::Ready;
-use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
-use crate::backend::cuda::{self, CallMemory, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions};
+use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcOptions, NvrtcSearch};
+use crate::backend::cuda::{
+    self, CallMemory, Compiled, Compiler, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions,
+};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ParamKind};
 use crate::options::{CompileCx, Phase, RunChecks};
@@ -23,9 +25,20 @@ const WORKSPACE_ALIGN: usize = 256;
 /// An open GPU with its compiler.
 pub(super) struct Gpu {
     pub(super) device: Arc<Device>,
-    nvrtc: Nvrtc,
-    loaded: Cache<LoadedKernel>,
+    pub(super) compiler: Compiler,
+    loaded: Cache<Loaded>,
     timer: Mutex<Option<Timer>>,
+}
+
+/// The name of the empty span of phase `Codegen` that a run has whose kernel's
+/// code was found in the store: in this run, or before it.
+pub const CACHED: &str = "cached";
+
+/// A kernel on the device.
+pub(super) struct Loaded {
+    kernel: LoadedKernel,
+    /// Whether its code was found in the store.
+    found: bool,
 }
 
 /// The memory of one call.
@@ -39,13 +52,13 @@ struct Memory {
 impl Gpu {
     pub(super) fn open(ordinal: usize, search: &NvrtcSearch) -> Result<Self> {
         let device = Device::open(ordinal)?;
-        let nvrtc = Nvrtc::open(search)?;
-        Ok(Self { device, nvrtc, loaded: Cache::new(MAX_KERNELS), timer: Mutex::default() })
+        let compiler = Compiler::new(Nvrtc::open(search)?);
+        Ok(Self { device, compiler, loaded: Cache::new(MAX_KERNELS), timer: Mutex::default() })
     }
 
     /// The library that compiles kernels, for reports.
     pub(super) fn nvrtc(&self) -> &Nvrtc {
-        &self.nvrtc
+        self.compiler.nvrtc()
     }
 
     /// Whether another thread is compiling the plan's kernel.
@@ -54,7 +67,17 @@ impl Gpu {
     }
 
     /// The plan's kernel on the device, compiled and loaded if its text is new.
-    pub(super) fn load(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<LoadedKernel>> {
+    pub(super) fn load(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<Loaded>> {
+        self.load_with(cx, plan, None)
+    }
+
+    /// The same, its text compiled by `other` than this process's compiler.
+    pub(super) fn load_with(
+        &self,
+        cx: &CompileCx<'_>,
+        plan: &Plan,
+        other: Option<&dyn CompileText>,
+    ) -> Result<Arc<Loaded>> {
         self.loaded.get_or_try(plan.kernel_hash, || {
             let id = plan.trace_id();
             let name = plan.kernel.name.as_str();
@@ -63,8 +86,9 @@ impl Gpu {
                 line_info: cx.options.line_info,
                 ..NvrtcOptions::new(self.device.desc().compute_capability, cx.options.fmad)
             };
-            let cubin = cx.span(Phase::Codegen, name, id, || self.nvrtc.compile(&source, &options))?;
-            cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))
+            let Compiled { cubin, found } = self.compiler.compile_with(cx, other, &source, &options, id)?;
+            let kernel = cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))?;
+            Ok(Loaded { kernel, found })
         })
     }
 
@@ -75,16 +99,20 @@ impl Gpu {
         args: &[Arg],
         checks: &RunChecks,
     ) -> Result<Vec<HostTensor>> {
-        let kernel = self.load(cx, &ready.plan)?;
+        let loaded = self.load(cx, &ready.plan)?;
+        let kernel = &loaded.kernel;
         let id = ready.plan.trace_id();
+        if loaded.found {
+            cx.span(Phase::Codegen, CACHED, id, || ());
+        }
         let mut memory = self.place(ready, args)?;
-        self.launch(cx, ready, &kernel, &memory.addresses)?;
+        self.launch(cx, ready, kernel, &memory.addresses)?;
         let outputs = cx.span(Phase::Verify, "download", id, || {
             if checks.red_zones {
-                memory.call.check_zones(&kernel)?;
+                memory.call.check_zones(kernel)?;
             }
             if checks.inputs {
-                memory.call.check_inputs(&kernel, memory.inputs.iter().map(|&input| (input, storage(args, input))))?;
+                memory.call.check_inputs(kernel, memory.inputs.iter().map(|&input| (input, storage(args, input))))?;
             }
             memory.call.outputs()
         })?;
@@ -92,8 +120,8 @@ impl Gpu {
             let fusion = &ready.plan.fusion;
             let name = |output: usize| fusion.tensors[fusion.outputs[output]].name.clone();
             let addresses = &memory.addresses;
-            let again = || self.launch(cx, ready, &kernel, addresses);
-            memory.call.check_written(&kernel, &outputs, name, again)?;
+            let again = || self.launch(cx, ready, kernel, addresses);
+            memory.call.check_written(kernel, &outputs, name, again)?;
         }
         let tensor = |(data, meta): (Vec<u8>, &TensorMeta)| HostTensor { meta: meta.clone(), data, offset: 0 };
         Ok(outputs.into_iter().zip(&ready.outputs).map(tensor).collect())
@@ -121,7 +149,8 @@ impl Gpu {
         args: &[Arg],
         options: &BenchOptions,
     ) -> Result<BenchReport> {
-        let kernel = self.load(cx, &ready.plan)?;
+        let loaded = self.load(cx, &ready.plan)?;
+        let kernel = &loaded.kernel;
         let memory = self.place(ready, args)?;
         let bytes_read = args.iter().map(distinct_bytes).sum();
         let bytes_written = ready.outputs.iter().map(|meta| meta.dense_bytes().unwrap_or(0) as u64).sum();
@@ -135,7 +164,7 @@ impl Gpu {
         let mut block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);
         let mut timer = self.timer.lock().unwrap_or_else(PoisonError::into_inner);
         if timer.is_none() {
-            *timer = Some(Timer::new(&self.device, &self.nvrtc)?);
+            *timer = Some(Timer::new(&self.device, self.nvrtc())?);
         }
         let Some(timer) = timer.as_mut() else { return Err(Diagnostic::bug("the timer was made above")) };
         let samples = timer.measure(&timing, |_| {
@@ -163,10 +192,10 @@ impl Gpu {
         for _ in 0..calls {
             cx.span(Phase::Launch, "host call", 0, || {
                 let ready = ready()?;
-                let kernel = self.load(cx, &ready.plan)?;
+                let loaded = self.load(cx, &ready.plan)?;
                 memory.call.zero()?;
                 let block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);
-                kernel.launch(ready.launch.grid, ready.launch.block, &block)
+                loaded.kernel.launch(ready.launch.grid, ready.launch.block, &block)
             })?;
             self.device.synchronize()?;
         }

@@ -7,8 +7,8 @@ use super::on_cuda::Gpu;
 use super::on_sim::Simulator;
 use super::plan::Plan;
 use super::prepare::{output_metas, prepare};
-use crate::backend::cuda::Device;
-use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcSearch};
+use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
+use crate::backend::cuda::{CodeCounts, CodeStore, Device};
 use crate::backend::sim::{Heap, SimReport};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Bindings, Fusion};
@@ -131,6 +131,34 @@ impl Session {
         self.checks
     }
 
+    /// The same session with a folder of compiled kernels that it shares with other
+    /// processes, on a GPU; the simulator has no use for it. Results are the same.
+    #[must_use]
+    pub fn with_code_store(mut self, store: CodeStore) -> Self {
+        if let Backend::Gpu(gpu) = &mut self.backend {
+            gpu.compiler.share(store);
+        }
+        self
+    }
+
+    /// Whether kernels are compiled although the store has their code: what was
+    /// compiled first is then not taken for granted. Kernels that the session has
+    /// loaded stay.
+    pub fn compile_anew(&self, anew: bool) {
+        if let Backend::Gpu(gpu) = &self.backend {
+            gpu.compiler.anew(anew);
+        }
+    }
+
+    /// What was shared through the store so far, and why the first kernel that was
+    /// not shared was not; none without a store.
+    pub fn code_counts(&self) -> Option<(CodeCounts, Option<String>)> {
+        match &self.backend {
+            Backend::Gpu(gpu) => Some((gpu.compiler.counts()?, gpu.compiler.store_error())),
+            Backend::Simulator(_) => None,
+        }
+    }
+
     /// The device that schedules are computed for.
     pub fn device(&self) -> &DeviceDesc {
         &self.device
@@ -175,20 +203,21 @@ impl Session {
     }
 
     /// Does ahead of a run all that needs no data: as [`Session::compile_at`], and
-    /// on a GPU also compiles and loads the kernel's code. Does not wait for
-    /// another thread that is loading the same.
+    /// on a GPU also compiles and loads the kernel's code, with `compiler` where
+    /// one is given. Does not wait for another thread that is loading the same.
     pub fn preload(
         &self,
         fusion: &Fusion,
         args: &[ArgMeta],
         alignments: &[u32],
+        compiler: Option<&dyn CompileText>,
         trace: &dyn Trace,
     ) -> Result<Arc<Plan>> {
         let plan = self.compile_at(fusion, args, alignments, trace)?;
         if let Backend::Gpu(gpu) = &self.backend
             && !gpu.is_loading(&plan)
         {
-            gpu.load(&self.cx(trace), &plan)?;
+            gpu.load_with(&self.cx(trace), &plan, compiler)?;
         }
         Ok(plan)
     }

@@ -136,9 +136,10 @@ fn features(found: &Found) -> Vec<Feature> {
         None => "plain lines: standard error is no terminal".into(),
     };
     let pipe = (!found.host.pipes).then(|| "no named pipe can be made in the folder for temporary files".to_string());
-    let stacks = (!found.host.proc_threads).then(|| "/proc shows no threads".to_string());
+    let stacks = (!found.host.proc_threads)
+        .then(|| "/proc shows no threads of this process's: mount it (unshare --mount-proc)".to_string());
     let cgroup = found.host.cgroup.is_none().then(|| {
-        "no memory controller of control groups version 2: a kill for want of memory is told by its signal only".into()
+        "no memory controller of control groups version 2: others' kills for want of memory may be taken for a worker's".into()
     });
     vec![
         Feature::of("simulator", None, "--sim N"),

@@ -10,7 +10,7 @@ use std::time::Instant;
 pub(super) struct Ended {
     pub(super) code: u8,
     pub(super) elapsed_ns: u64,
-    /// Whether a signal stopped it, and where its record is, for people.
+    /// What workers shared, whether a signal stopped it, and where its record is, for people.
     pub(super) text: String,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn end(store: &mut RunStore, stopped: usize, started: Instant, code: 
         fields.extend(more);
     }
     store.finish(if stopped == 0 { "complete" } else { "aborted" }, &fields);
-    let mut text = String::new();
+    let mut text = store.shared_text();
     if stopped != 0 {
         text.push_str(&format!("stopped by signal {stopped}\n"));
     }

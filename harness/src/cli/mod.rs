@@ -60,10 +60,12 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
             Ok(exit::OK)
         }
         Parsed::Worker { fd, crumb_fd, evidence_fd } => Ok(crate::worker::main(fd, crumb_fd, evidence_fd)),
+        Parsed::Compiler { fd, folders } => Ok(crate::compilers::main(fd, folders)),
         Parsed::Args(args) => {
             // A limit on the size of files is an error of a write, not the end of the run.
             let noted = std::sync::Arc::default();
             let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
+            crate::os::raise_file_limit();
             args::run(&args)
         }
     });

@@ -134,15 +134,18 @@ impl Nvml for Fake {
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 state.pass_time();
             }
-            let lost = state.deaf.clone().map(|uuid| Heard::Lost { uuid: Some(uuid) });
-            let heard = state.news.pop_front().or(lost).unwrap_or(Heard::Nothing);
+            // A wait for a set with such a GPU tells nothing but its loss.
+            let deaf = state.deaf.clone().filter(|uuid| uuids.contains(uuid));
+            let ends = deaf.is_some();
+            let lost = deaf.map(|uuid| Heard::Lost { uuid: Some(uuid) });
+            let heard = lost.or_else(|| state.news.pop_front()).unwrap_or(Heard::Nothing);
             drop(state);
             // Others' events are theirs, as in an event set.
             let ours = match &heard {
                 Heard::Xid { uuid, .. } | Heard::Lost { uuid: Some(uuid) } => uuids.contains(uuid),
                 _ => true,
             };
-            let last = matches!(heard, Heard::Failed(_));
+            let last = ends || matches!(heard, Heard::Failed(_));
             if !hear(if ours { heard } else { Heard::Nothing }) || last {
                 return;
             }

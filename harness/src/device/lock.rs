@@ -3,7 +3,8 @@
 //! The kernel lets go of it when this process ends, however it ends.
 
 use rustix::fs::{FlockOperation, flock};
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A GPU that is held.
@@ -16,22 +17,43 @@ pub(crate) fn folder() -> PathBuf {
     chosen.map_or_else(std::env::temp_dir, PathBuf::from).join("harness-gpus")
 }
 
-/// Holds a GPU. `Ok(None)` where no lock can be had at all, which forbids
-/// nothing; an error says that somebody else holds it.
+/// Holds a GPU. An error says that somebody else holds it, or that it cannot be
+/// held alone. `Ok(None)` where it is to be shared and no lock can be had at all,
+/// which forbids nothing.
 pub(crate) fn hold(folder: &Path, uuid: &str, alone: bool) -> Result<Option<GpuLock>, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let name: String = uuid.chars().filter(|c| plain(*c)).take(100).collect();
-    let _ = std::fs::create_dir_all(folder);
+    make_folder(folder);
     let path = folder.join(name);
     // Another user's file can be read, and that is enough for a lock.
     let opened = File::open(&path).or_else(|_| File::options().create(true).truncate(false).write(true).open(&path));
-    let Ok(file) = opened else { return Ok(None) };
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if alone => {
+            return Err(format!(
+                "it cannot be held alone: {}: {error}; HARNESS_STATE_DIR may name another folder, the same for all",
+                path.display()
+            ));
+        }
+        Err(_) => return Ok(None),
+    };
+    // Only its owner can, and only once is it needed: others need not write.
+    let _ = file.set_permissions(Permissions::from_mode(0o666));
     let kind = if alone { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
     match flock(&file, kind) {
         Ok(()) => Ok(Some(GpuLock(file))),
         Err(rustix::io::Errno::WOULDBLOCK) if alone => Err("another harness uses it".into()),
         Err(rustix::io::Errno::WOULDBLOCK) => Err("another harness holds it for itself".into()),
+        Err(error) if alone => Err(format!("it cannot be held alone: {}: {error}", path.display())),
         Err(_) => Ok(None),
+    }
+}
+
+/// Makes the folder, in which every user may make files and nobody removes others'.
+fn make_folder(folder: &Path) {
+    let made = folder.parent().is_none_or(|parent| std::fs::create_dir_all(parent).is_ok());
+    if made && std::fs::create_dir(folder).is_ok() {
+        let _ = std::fs::set_permissions(folder, Permissions::from_mode(0o1777));
     }
 }
 
@@ -52,7 +74,11 @@ mod tests {
         assert!(hold(&folder, "GPU-other", true).expect("free").is_some());
         drop(alone);
         assert!(held(false).expect("free again").is_some());
+        let mode = |path: &Path| std::fs::metadata(path).expect("is there").permissions().mode() & 0o7777;
+        assert_eq!((mode(&folder), mode(&folder.join("GPU-ab"))), (0o1777, 0o666), "for all users");
         let _ = std::fs::remove_dir_all(&folder);
-        assert!(hold(Path::new("/proc/nowhere"), "GPU-a", true).expect("no lock").is_none());
+        assert!(hold(Path::new("/proc/nowhere"), "GPU-a", false).expect("no lock").is_none());
+        let refused = hold(Path::new("/proc/nowhere"), "GPU-a", true).expect_err("no promise without a lock");
+        assert!(refused.contains("/proc/nowhere/GPU-a") && refused.contains("HARNESS_STATE_DIR"), "{refused}");
     }
 }

@@ -7,6 +7,7 @@ mod lock;
 mod machine;
 mod nvml;
 mod nvrtc;
+mod patient;
 mod policy;
 mod real;
 mod select;

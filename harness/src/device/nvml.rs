@@ -2,7 +2,7 @@
 //! stand in for a machine with GPUs. The dispatcher owns it; workers never ask.
 
 use super::gpu::{Gpu, Nvidia};
-use super::{fake::Fake, real::Real};
+use super::{fake::Fake, patient::Patient, real::Real};
 use crate::proto::DeviceSpec;
 use engine::diag::Result;
 use std::path::Path;
@@ -19,6 +19,8 @@ pub(crate) enum Heard {
     Xid { uuid: String, code: u64 },
     /// A GPU is gone: this one, or one that NVML cannot name.
     Lost { uuid: Option<String> },
+    /// A GPU tells no events, for this reason; the others do.
+    Deaf { uuid: String, why: String },
     /// The event set itself failed; nothing more will be heard.
     Failed(String),
 }
@@ -49,7 +51,8 @@ pub(crate) trait Nvml: Send + Sync {
 
     /// Listens to the GPUs' events on the calling thread until `hear` answers
     /// `false`. It is called at least every `tick`, and gets [`Heard::Failed`]
-    /// at most once, as the last.
+    /// at most once, as the last. Where a lost GPU makes the whole set useless,
+    /// [`Heard::Lost`] is the last too: whoever listens asks again without it.
     fn listen(&self, uuids: &[String], tick: Duration, hear: &mut dyn FnMut(Heard) -> bool);
 
     /// What a worker opens for this GPU.
@@ -83,6 +86,6 @@ impl std::fmt::Debug for dyn Nvml {
 pub(crate) fn open(file: Option<&Path>) -> Result<Arc<dyn Nvml>> {
     match file {
         Some(path) => Ok(Arc::new(Fake::read(path)?)),
-        None => Ok(Arc::new(Real::default())),
+        None => Ok(Arc::new(Patient::new(Arc::new(Real::default())))),
     }
 }

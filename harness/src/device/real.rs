@@ -92,7 +92,12 @@ impl Nvml for Real {
             }
         };
         let set = match subscribe(&nvml, uuids) {
-            Ok(set) => set,
+            Ok((set, deaf)) => {
+                if !deaf.into_iter().all(|(uuid, why)| hear(Heard::Deaf { uuid, why })) {
+                    return;
+                }
+                set
+            }
             Err(error) => {
                 hear(failed(error));
                 return;
@@ -106,11 +111,8 @@ impl Nvml for Real {
                 Err(error) if lost(&error) => Heard::Lost { uuid: gone(&nvml, uuids) },
                 Err(error) => failed(error),
             };
-            let last = matches!(heard, Heard::Failed(_));
-            if matches!(heard, Heard::Lost { .. }) {
-                // The wait fails at once from now on.
-                std::thread::sleep(Duration::from_millis(u64::from(tick)));
-            }
+            // Once a GPU is lost, each wait for any of them fails.
+            let last = matches!(heard, Heard::Failed(_) | Heard::Lost { .. });
             if !hear(heard) || last {
                 return;
             }
@@ -149,11 +151,15 @@ fn gone(nvml: &Library, uuids: &[String]) -> Option<String> {
     uuids.iter().find(gone).cloned()
 }
 
-/// An event set of those GPUs that have events. A failed registration takes the
-/// whole set with it, so it starts over without that GPU.
-fn subscribe<'a>(nvml: &'a Library, uuids: &[String]) -> Result<EventSet<'a>, NvmlError> {
+/// GPUs that tell no events, and why.
+type Deaf = Vec<(String, String)>;
+
+/// An event set of those GPUs that have events, and the others. A failed
+/// registration takes the whole set with it, so it starts over without that GPU.
+fn subscribe<'a>(nvml: &'a Library, uuids: &[String]) -> Result<(EventSet<'a>, Deaf), NvmlError> {
     let wanted = EventTypes::CRITICAL_XID_ERROR | EventTypes::DOUBLE_BIT_ECC_ERROR;
     let mut left: Vec<&String> = uuids.iter().collect();
+    let mut deaf = Deaf::new();
     let mut last = NvmlError::NotSupported;
     'again: while !left.is_empty() {
         let mut set = nvml.create_event_set()?;
@@ -161,13 +167,13 @@ fn subscribe<'a>(nvml: &'a Library, uuids: &[String]) -> Result<EventSet<'a>, Nv
             match register(nvml, left[at], wanted, set) {
                 Ok(kept) => set = kept,
                 Err(error) => {
+                    deaf.push((left.remove(at).clone(), error.to_string()));
                     last = error;
-                    left.remove(at);
                     continue 'again;
                 }
             }
         }
-        return Ok(set);
+        return Ok((set, deaf));
     }
     Err(last)
 }

@@ -64,7 +64,7 @@ pub(crate) fn host() -> Host {
         core_unlimited: core.is_none(),
         core_pattern: read("/proc/sys/kernel/core_pattern"),
         open_files: getrlimit(Resource::Nofile).maximum,
-        proc_threads: std::fs::read_dir("/proc/self/task").is_ok(),
+        proc_threads: crate::os::orphans::proc_is_ours() && std::fs::read_dir("/proc/self/task").is_ok(),
         proc_stacks: std::fs::read("/proc/self/stack").is_ok(),
         ptrace_scope: read("/proc/sys/kernel/yama/ptrace_scope").and_then(|text| text.parse().ok()),
         cgroup_memory_max: cgroup.as_ref().and_then(|group| read(&group.join("memory.max").to_string_lossy())),

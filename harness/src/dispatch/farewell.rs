@@ -2,6 +2,7 @@
 
 use super::Death;
 use super::home::Home;
+use crate::code_cache::CodeUse;
 use crate::os::{self, Life, orphans};
 use crate::verdict::{Leak, Outcome};
 use rustix::process::Signal;
@@ -36,6 +37,8 @@ pub(crate) struct Farewell {
     pub(crate) crash: Option<Box<(Outcome, Death)>>,
     /// Processes that outlived it.
     pub(crate) leaks: Vec<Leak>,
+    /// What it shared of compiled kernels, as far as it could say.
+    pub(crate) code: Option<CodeUse>,
     /// Its private folder, which goes away with this: all that it ran was told before.
     pub(super) home: Option<Arc<Home>>,
 }

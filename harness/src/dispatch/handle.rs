@@ -9,6 +9,7 @@ use super::phase::Watch;
 use super::postmortem::{self, Cause};
 use super::{Death, RunPlan, SlotSpec};
 use crate::case::Case;
+use crate::code_cache::CodeUse;
 use crate::crumb::Page;
 use crate::evidence::area::Area;
 use crate::evidence::gpu_core;
@@ -95,6 +96,8 @@ pub(super) struct Worker {
     /// What the kernel had killed for memory when the case began.
     kills: Kills,
     pub(super) cases_run: u64,
+    /// What it said last that it shared of compiled kernels.
+    code: Option<CodeUse>,
     pub(super) ready_ns: u64,
     pub(super) device: String,
     pub(super) notes: Vec<String>,
@@ -190,6 +193,7 @@ impl Worker {
             ending: None,
             kills: Kills::default(),
             cases_run: 0,
+            code: None,
             ready_ns: 0,
             device: String::new(),
             notes: Vec::new(),
@@ -207,7 +211,8 @@ impl Worker {
     fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant, give_up: GiveUp) -> Result<(), NoWorker> {
         let sharers = plan.slots.iter().filter(|other| other.device == slot.device).count() as u32;
         let sanitized = plan.sanitizer.is_some();
-        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone(), sharers, sanitized };
+        let (device, knobs, compilers) = (slot.device.clone(), plan.knobs.clone(), plan.compilers.clone());
+        let init = ToWorker::Init { device, knobs, sharers, sanitized, compilers };
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
             match hear(&mut self.receiver, deadline, give_up) {
@@ -324,9 +329,10 @@ impl Worker {
                     begun = true;
                     continue;
                 }
-                Ok(FromWorker::End { case_id, attempt: n, outcome, tainted })
+                Ok(FromWorker::End { case_id, attempt: n, outcome, tainted, code })
                     if begun && case_id == case.id && n == attempt =>
                 {
+                    self.code = code;
                     self.ran(case_id);
                     let outcome = match &plan.sanitizer {
                         Some(tool) if self.reports(plan, void) => tool.judge(self.home.path(), *outcome),
@@ -521,7 +527,11 @@ impl Worker {
         let _ = send(self.receiver.stream(), &ToWorker::Drain);
         let limit = plan.grace * ORDERLY;
         let deadline = Instant::now() + limit;
-        let ending = match self.receiver.next::<FromWorker>(Some(deadline)) {
+        let said = self.receiver.next::<FromWorker>(Some(deadline));
+        if let Ok(FromWorker::Bye { code, .. }) = &said {
+            self.code.clone_from(code);
+        }
+        let ending = match said {
             Ok(FromWorker::Bye { .. }) | Err(Broken::Eof) => match self.wait(limit) {
                 Some(status) => Ending::Exited(status),
                 None => Ending::Hung(limit),
@@ -537,7 +547,7 @@ impl Worker {
     /// What is to be told about a worker that has ended, or is to be killed now:
     /// how it ended, where that was between two cases, and what it left behind.
     pub(super) fn dismiss(mut self, plan: &RunPlan) -> Farewell {
-        let mut farewell = Farewell::default();
+        let mut farewell = Farewell { code: self.code.take(), ..Farewell::default() };
         if let Some(ending) = self.ending.take() {
             let mut death = Death { crumb: self.page.read(), ..Death::default() };
             if let Ending::Exited(status) = &ending {
@@ -575,20 +585,27 @@ fn command(id: &str, home: &Home, slot: &SlotSpec, plan: &RunPlan) -> io::Result
     if plan.sanitizer.is_none() {
         command.arg0("harness-worker");
     }
-    command.arg("__worker").env_clear();
-    for key in ENV_ALLOWED {
-        if let Some(value) = std::env::var_os(key) {
-            command.env(key, value);
-        }
-    }
+    command.arg("__worker");
+    inherit_env(&mut command);
     command.envs(home.variables());
-    command.env("HARNESS", "1").env("HARNESS_WORKER", id).env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    command.env("HARNESS_WORKER", id).env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     if slot.gpu.is_some() {
         command.envs(plan.core_dump.env(home.path())?);
     }
     command.envs(slot.env.iter().map(|(key, value)| (key, value)));
     command.current_dir(home.path());
     Ok(command)
+}
+
+/// Leaves of the environment what a process of ours may know.
+pub(super) fn inherit_env(command: &mut Command) {
+    command.env_clear();
+    for key in ENV_ALLOWED {
+        if let Some(value) = std::env::var_os(key) {
+            command.env(key, value);
+        }
+    }
+    command.env("HARNESS", "1");
 }
 
 #[cfg(test)]
@@ -604,9 +621,9 @@ mod tests {
         let near = Instant::now() + 2 * TICK;
         assert!(matches!(hear(&mut receiver, near, &|| false), Err(Some(Broken::Timeout))));
         assert!(Instant::now() >= near && Instant::now() < far);
-        send(&theirs, &FromWorker::Bye { cases_run: 1 }).expect("sends");
+        send(&theirs, &FromWorker::Bye { cases_run: 1, code: None }).expect("sends");
         // What has come is heard, even then.
-        assert!(matches!(hear(&mut receiver, far, &|| true), Ok(FromWorker::Bye { cases_run: 1 })));
+        assert!(matches!(hear(&mut receiver, far, &|| true), Ok(FromWorker::Bye { cases_run: 1, code: None })));
         drop(theirs);
         assert!(matches!(hear(&mut receiver, far, &|| false), Err(Some(Broken::Eof))));
     }

@@ -8,6 +8,7 @@ use super::source::{Settled, Source, Take};
 use super::{Death, Event, Farewell, RunPlan};
 use crate::crumb::Crumb;
 use crate::verdict::{Outcome, Verdict};
+use engine::diag::{Code, code};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,8 +17,11 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-/// Spawns in a row that may fail before the slot gives up.
-const SPAWN_TRIES: u32 = 3;
+/// Between spawns in a row that fail: another process may have a device's memory, or
+/// all processes of a user, for seconds. After them the slot gives up.
+const SPAWN_PAUSES: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(5)];
+/// Errors of a device that do not go away.
+const LASTING: [Code; 3] = [code::NO_GPU, code::NO_DRIVER, code::NO_NVRTC];
 /// Fresh workers in a row that may die on receiving one case, before it began.
 const STRIKES: u32 = 3;
 /// How long a slot without work sleeps before it asks again, at most.
@@ -204,7 +208,8 @@ impl Slot<'_> {
         let slot = &self.plan.slots[self.index];
         let mut last = String::new();
         let _turn = self.fleet.share(self.index, &|| self.gives_up_waiting())?;
-        for try_index in 0..SPAWN_TRIES {
+        let mut last_code = String::new();
+        for pause in SPAWN_PAUSES.map(Some).into_iter().chain([None]) {
             let id = format!("{}-w{}", slot.label, *spawned);
             *spawned += 1;
             let mut started = false;
@@ -232,23 +237,27 @@ impl Slot<'_> {
                     self.tell(Event::Ready { slot: self.index, worker: id, device, notes, ready_ns });
                     match self.audition(worker) {
                         Some(worker) => return Some(worker),
-                        None => last = "its canary failed".into(),
+                        None => (last_code, last) = (String::new(), "its canary failed".into()),
                     }
                 }
                 // Told when the slot ends.
                 Err(NoWorker::Unpinned(reason)) => self.fleet.retire(self.index, "infra.driver", &reason),
-                Err(NoWorker::Unusable(code, reason)) => {
+                Err(NoWorker::Unusable(code, reason)) if LASTING.iter().any(|lasts| lasts.to_string() == code) => {
                     self.tell(Event::Retired { slot: self.index, code, reason });
                     return None;
                 }
-                Err(NoWorker::Failed(reason)) => last = reason,
+                Err(NoWorker::Unusable(code, reason)) => (last_code, last) = (code, reason),
+                Err(NoWorker::Failed(reason)) => (last_code, last) = (String::new(), reason),
             }
             if self.gives_up() {
                 return None;
             }
-            std::thread::sleep(Duration::from_millis(50) * try_index);
+            let until = Instant::now() + pause.unwrap_or_default();
+            while Instant::now() < until && !self.gives_up() {
+                std::thread::sleep(MAX_NAP);
+            }
         }
-        self.tell(Event::Retired { slot: self.index, code: String::new(), reason: last });
+        self.tell(Event::Retired { slot: self.index, code: last_code, reason: last });
         None
     }
 
@@ -402,5 +411,40 @@ impl Slot<'_> {
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
         let farewell = live.dismiss(self.plan);
         self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run, farewell });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Case;
+    use std::sync::Arc;
+
+    fn job(id: &str) -> Job {
+        Job::new(Arc::new(Case { id: id.into(), ..Case::default() }), 0)
+    }
+
+    /// A death on a lane that worked for a case, while `running` ran and `a`, `b`, `c` were prepared.
+    #[track_caller]
+    fn check_charged(lane: usize, case: &str, running: &str, charged_id: Option<&str>) {
+        let case_crc = crate::crc::crc32(case.as_bytes());
+        let death =
+            Death { crumb: Crumb { lane, case: case.into(), case_crc, ..Crumb::default() }, ..Death::default() };
+        let mut ahead: VecDeque<Job> = ["a", "b", "c"].map(job).into();
+        let found = charged(&death, &job(running), &mut ahead);
+        assert_eq!(found.as_ref().map(|job| job.case.id.as_str()), charged_id);
+        let left: Vec<&str> = ahead.iter().map(|job| job.case.id.as_str()).collect();
+        let wanted: Vec<&str> = ["a", "b", "c"].into_iter().filter(|id| Some(*id) != charged_id).collect();
+        assert_eq!(left, wanted, "the others are still prepared");
+    }
+
+    #[test]
+    fn a_death_is_charged_to_the_case_that_the_thread_worked_for() {
+        check_charged(2, "b", "x", Some("b"));
+        // The case's own thread, the running case compiled ahead, none, one that is not there.
+        check_charged(0, "b", "x", None);
+        check_charged(2, "x", "x", None);
+        check_charged(2, "", "x", None);
+        check_charged(2, "gone", "x", None);
     }
 }

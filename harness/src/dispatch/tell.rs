@@ -89,9 +89,10 @@ impl RunPlan {
                 "worker",
                 json!({ "event": "ready", "worker_id": worker, "device": device, "notes": notes, "ready_ns": ready_ns }),
             ),
-            Event::Ended { worker, reason, cases_run, .. } => {
-                ("worker", json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run }))
-            }
+            Event::Ended { worker, reason, cases_run, farewell, .. } => (
+                "worker",
+                json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run, "code_cache": farewell.code }),
+            ),
             Event::Retired { slot, code, reason } => {
                 ("slot", json!({ "event": "retired", "slot": self.label(*slot), "code": code, "reason": reason }))
             }

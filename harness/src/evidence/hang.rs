@@ -58,7 +58,10 @@ pub(crate) fn name(seen: &Seen<'_>) -> (&'static str, String) {
         let at = seen.threads.iter().find(|thread| thread.state == 'D').map_or("", |thread| &thread.wchan);
         return ("hang.uninterruptible", format!("a thread waits in the kernel {at}").trim_end().into());
     }
-    ("hang.deadlock", "all threads wait".into())
+    match any("?") {
+        true => ("hang.deadlock", "nothing moves; /proc is of other processes and tells nothing of its threads".into()),
+        false => ("hang.deadlock", "all threads wait".into()),
+    }
 }
 
 /// Whether the last crumbs are few different ones, many times.
@@ -111,6 +114,7 @@ mod tests {
         check("RS", &old("launch"), Some(Some(0)), "libcuda.so.1", "hang.host");
         check("SS", &old("schedule"), Some(Some(100)), "libc.so.6", "hang.deadlock");
         check("SS", &old("launch"), None, "libcuda.so.1", "hang.deadlock");
+        check("?", &old("inputs"), None, "harness", "hang.deadlock");
         // Nothing was ever written.
         check("SS", &Crumb::default(), None, "", "hang.deadlock");
     }

@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Threads that are looked at; a worker has tens.
 const MAX_THREADS: usize = 512;
 
+/// The state of a thread of which the kernel does not tell.
+pub(crate) const UNKNOWN: char = '?';
+
 /// What the kernel says about a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadState {
@@ -43,6 +46,10 @@ pub(crate) fn states(pid: u32) -> Vec<ThreadState> {
 }
 
 fn look(pid: u32) -> Vec<ThreadState> {
+    if !os::orphans::proc_is_ours() {
+        // The first thread has the number of its process; it can be asked where it is.
+        return vec![ThreadState { id: pid, state: UNKNOWN, ..ThreadState::default() }];
+    }
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let thread = |entry: std::fs::DirEntry| {
         let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
@@ -74,7 +81,10 @@ pub(crate) fn ask(pid: u32, threads: &[ThreadState], area: &Area, exe: &Path) ->
             answer.map(|at| answers.swap_remove(at)).or_else(|| outside(pid, thread))
         })
         .collect();
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = match os::orphans::proc_is_ours() {
+        true => maps(pid).unwrap_or_default(),
+        false => area.maps(),
+    };
     let mut stacks = stacks(&raws, &maps, exe);
     for thread in threads {
         let state = match thread.wchan.as_str() {
@@ -91,9 +101,21 @@ pub(crate) fn ask(pid: u32, threads: &[ThreadState], area: &Area, exe: &Path) ->
     stacks
 }
 
+/// The module map. Read on a thread of its own: it takes a lock of the process
+/// that one which is stuck in the kernel may hold for ever.
+fn maps(pid: u32) -> Option<String> {
+    let (sender, text) = std::sync::mpsc::sync_channel(1);
+    let read = move || drop(sender.send(std::fs::read_to_string(format!("/proc/{pid}/maps"))));
+    std::thread::Builder::new().name("maps".into()).spawn(read).ok()?;
+    text.recv_timeout(PATIENCE).ok()?.ok()
+}
+
 /// The same from outside: program counter and stack pointer of a thread that
 /// waits, and its stack as the kernel gives it to the parent.
 fn outside(pid: u32, thread: &ThreadState) -> Option<Raw> {
+    if thread.state == UNKNOWN {
+        return None;
+    }
     let syscall = std::fs::read_to_string(format!("/proc/{pid}/task/{}/syscall", thread.id)).ok()?;
     // The last two numbers; a thread that runs has none.
     let mut words = syscall.split_ascii_whitespace().rev();

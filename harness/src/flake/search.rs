@@ -109,6 +109,11 @@ impl<'a> Search<'a> {
     }
 
     fn minimize(&mut self) -> Option<()> {
+        if self.all.is_empty() {
+            (self.found.alone, self.found.confirmed) = (self.found.full, self.found.full);
+            self.found.set = Some(Vec::new());
+            return Some(());
+        }
         if self.found.full.passes == 0 {
             self.found.alone = self.judge(&[], (0.0, 1.0))?.1;
             // One trial answers where the failure never comes alone.
@@ -293,17 +298,17 @@ mod tests {
     use super::super::rng::Rng;
     use super::*;
 
+    fn failed(failed: bool) -> Ending {
+        if failed { Ending::Failed("fail.assert".into()) } else { Ending::Passed }
+    }
+
     /// What the search finds among 40 prior cases, where the watched case fails at
     /// `own` by itself and at `after` when case 7 came before it.
     fn found(own: f64, after: f64, seed: u64) -> Found {
         let mut rng = Rng::new(seed + 1);
         let mut run = |priors: &[usize], count: u64| {
             let rate = if priors.contains(&7) { after } else { own };
-            let mut draw = || match rng.unit() < rate {
-                true => Ending::Failed("fail.assert".into()),
-                false => Ending::Passed,
-            };
-            ((0..count).map(|_| draw()).collect(), None)
+            ((0..count).map(|_| failed(rng.unit() < rate)).collect(), None)
         };
         Search::new(40, 2, &mut run).go(true, None)
     }
@@ -348,10 +353,18 @@ mod tests {
         assert!(found.trials <= 16, "{}", found.trials);
     }
 
+    /// Behind nothing there is nothing to search.
+    #[test]
+    fn a_first_case_is_alone() {
+        let mut run = |_: &[usize], count: u64| ((0..count).map(|n| failed(n % 2 == 0)).collect(), None);
+        let found = Search::new(0, 2, &mut run).go(true, Some(6));
+        assert_eq!((found.set.as_deref(), found.trials, found.alone), (Some(&[][..]), 6, found.full));
+    }
+
     /// What has ended when the time is over counts.
     #[test]
     fn what_was_seen_is_told() {
-        let mut run = |_: &[usize], _: u64| (vec![Ending::Failed("fail.assert".into()); 4], Some(Halt::Late));
+        let mut run = |_: &[usize], _: u64| (vec![failed(true); 4], Some(Halt::Late));
         let found = Search::new(3, 2, &mut run).go(true, Some(1000));
         assert_eq!((found.full.failures, found.trials), (4, 4));
         assert_eq!(found.gave_up.as_deref(), Some("the time of --budget was over"));

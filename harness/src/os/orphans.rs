@@ -3,6 +3,7 @@
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::io::Read;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// What was killed ends within this, or it is left.
@@ -10,12 +11,24 @@ const END_LIMIT: Duration = Duration::from_millis(500);
 /// Bytes of `/proc/PID/stat` that hold the name and the fields up to the time of the start.
 const STAT: usize = 512;
 
+/// Whether `/proc` shows the processes of this process's namespace. In a new one
+/// the old `/proc` may still be mounted: its numbers are those of other processes.
+pub(crate) fn proc_is_ours() -> bool {
+    static OURS: OnceLock<bool> = OnceLock::new();
+    *OURS.get_or_init(|| {
+        let own = std::fs::read_link("/proc/self").ok();
+        own.is_some_and(|link| link.to_str() == Some(&std::process::id().to_string()))
+    })
+}
+
 /// A child of this process, as `/proc` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) pid: i32,
     pub(crate) name: String,
     pub(crate) zombie: bool,
+    /// It waits in the kernel, perhaps for ever, and so may whoever reads its memory.
+    pub(crate) blocked: bool,
     /// Its process group and session: 0 where their leader is outside of this
     /// process's namespace.
     pub(crate) group: i32,
@@ -28,11 +41,16 @@ impl Child {
     /// Whether it cannot be told what it is: a process that is just being replaced
     /// by another program has no environment for a moment.
     pub(crate) fn is_unclear(&self) -> bool {
-        !self.zombie && std::fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|env| env.is_empty())
+        self.blocked
+            || !self.zombie && std::fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|env| env.is_empty())
     }
 
-    /// The value of a variable of its environment. A process that has ended has none.
+    /// The value of a variable of its environment. A process that has ended has none,
+    /// and one that the kernel holds is not asked: the answer may never come.
     pub(crate) fn variable(&self, key: &str) -> Option<Vec<u8>> {
+        if self.blocked {
+            return None;
+        }
         let env = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
         let mut pairs = env.split(|byte| *byte == 0);
         pairs.find_map(|pair| pair.strip_prefix(key.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec))
@@ -47,6 +65,9 @@ impl Child {
 /// All children of this process. The processes of the machine, which may be
 /// thousands, are not looked through where one call tells that there are none.
 pub(crate) fn children() -> Vec<Child> {
+    if !proc_is_ours() {
+        return Vec::new();
+    }
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if rustix::process::waitid(WaitId::All, options).err() == Some(rustix::io::Errno::CHILD) {
         return Vec::new();
@@ -60,6 +81,9 @@ pub(crate) fn children() -> Vec<Child> {
 /// The process group of this process. Asked of `/proc`, since a group whose leader
 /// is outside of the namespace has number 0, which is no [`Pid`].
 pub(crate) fn own_group() -> Option<i32> {
+    if !proc_is_ours() {
+        return None;
+    }
     process(std::process::id() as i32).map(|(_, own)| own.group)
 }
 
@@ -87,7 +111,7 @@ fn process(pid: i32) -> Option<(i32, Child)> {
     // Fields 7 to 21 are of no use here.
     let began = fields.nth(15)?.parse().ok()?;
     let name = head.split_once('(')?.1.to_string();
-    Some((parent, Child { pid, name, zombie: state == "Z", group, session, began }))
+    Some((parent, Child { pid, name, zombie: state == "Z", blocked: state == "D", group, session, began }))
 }
 
 /// Kills and reaps those of the children that are meant. Returns their names; one

@@ -14,7 +14,7 @@ use super::layout::{Layout, replace};
 use super::recorded::Recorded;
 use super::runs::{RunInfo, State, stamp_of};
 use super::table::aside;
-use crate::verdict::{Perf, Verdict};
+use crate::verdict::{CodeFrom, Perf, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
 use std::cell::RefCell;
@@ -162,6 +162,7 @@ pub(crate) fn rows(run: &Recorded) -> Vec<Row> {
             dur_ns: last.dur_ns,
             perf: last.perf.as_ref().and_then(|perf| Perf::deserialize(perf).ok()),
             phases: last.phases.clone(),
+            cached: last.code.as_deref() == Some(CodeFrom::CACHED),
             kernel_crc: last.kernel_crc.as_deref().and_then(|hex| u32::from_str_radix(hex, 16).ok()),
         })
     };
@@ -349,6 +350,7 @@ pub(super) mod tests {
             dur_ns: 4_000,
             perf: None,
             phases: BTreeMap::new(),
+            cached: false,
             kernel_crc: None,
         };
         let when = stamp_of(run_id).expect("a time");

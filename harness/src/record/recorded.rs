@@ -33,6 +33,8 @@ pub(crate) struct Attempt {
     pub(crate) outcome: String,
     pub(crate) detail: String,
     pub(crate) phases: BTreeMap<String, u64>,
+    /// Where its kernel's machine code came from.
+    pub(crate) code: Option<String>,
     pub(crate) kernel_crc: Option<String>,
     pub(crate) out_crc: Option<String>,
     pub(crate) variation: Option<Value>,

@@ -16,6 +16,7 @@ use super::events::{EventLog, SCHEMA, render};
 use super::layout::{self, Layout};
 use super::recorded::{Recorded, explores};
 use crate::case::Case;
+use crate::code_cache::CodeUse;
 use crate::verdict::Outcome;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -42,6 +43,8 @@ pub(crate) struct RunStore {
     /// Records are printed too: the number of the next one.
     echo: Option<u64>,
     started: Instant,
+    /// What the workers that ended shared of compiled kernels.
+    code: CodeUse,
     /// Why the log has gaps, or is not there.
     log_error: Option<String>,
     /// What else could not be written.
@@ -71,6 +74,7 @@ impl RunStore {
             mirror: None,
             echo: None,
             started: Instant::now(),
+            code: CodeUse::default(),
             log_error: None,
             errors: Vec::new(),
         };
@@ -179,6 +183,16 @@ impl RunStore {
         }
     }
 
+    /// Adds what a worker shared of compiled kernels.
+    pub(crate) fn shared(&mut self, code: Option<&CodeUse>) {
+        code.into_iter().for_each(|code| self.code.add(code));
+    }
+
+    /// What was shared by all, in a line for people.
+    pub(crate) fn shared_text(&self) -> String {
+        self.code.text()
+    }
+
     /// What was written survives a power cut soon; for crashes.
     pub(crate) fn sync(&self) {
         self.log.iter().for_each(EventLog::sync_soon);
@@ -230,6 +244,10 @@ impl RunStore {
     /// Ends the record.
     pub(crate) fn finish(&mut self, status: &str, summary: &Value) {
         let _ = std::fs::remove_dir_all(&self.work_dir);
+        let mut summary = summary.clone();
+        if let (Some(fields), true) = (summary.as_object_mut(), self.code != CodeUse::default()) {
+            fields.insert("code_cache".into(), json!(self.code));
+        }
         let fields = json!({ "status": status, "summary": summary });
         self.echo_one("end", &fields);
         if let Some(mirror) = &mut self.mirror {
@@ -239,7 +257,7 @@ impl RunStore {
         if let Some(Err(error)) = ended {
             self.log_error.get_or_insert_with(|| error.to_string());
         }
-        self.write_header(status, Some(summary));
+        self.write_header(status, Some(&summary));
         if self.log.is_some()
             && !explores(&self.header)
             && let Err(error) = layout::link_latest(&self.root, &self.id)

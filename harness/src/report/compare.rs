@@ -7,6 +7,7 @@ use super::markdown::code;
 use super::width::shorten;
 use crate::record::{Recorded, RecordedCase};
 use crate::units::show_seconds;
+use crate::verdict::CodeFrom;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -135,7 +136,10 @@ fn speeds(found: &mut Comparison, common: &[(&String, &RecordedCase, &RecordedCa
         if let (Some(a), Some(b)) = (interval(old), interval(new)) {
             perf(found, id, a, b);
         }
-        if let (Some(a), Some(b)) = (typical(old), typical(new)) {
+        // One that was compiled and one that was found compiled tell nothing of each other.
+        if let (Some((a, cached)), Some((b, also))) = (typical(old), typical(new))
+            && cached == also
+        {
             measured.push((*id, a, b));
         }
     }
@@ -157,11 +161,14 @@ fn speeds(found: &mut Comparison, common: &[(&String, &RecordedCase, &RecordedCa
     }
 }
 
-/// A typical duration of the attempts that passed.
-fn typical(case: &RecordedCase) -> Option<f64> {
-    let passed: Vec<f64> =
-        case.attempts.iter().filter(|a| a.verdict == "pass" && a.dur_ns > 0).map(|a| a.dur_ns as f64).collect();
-    (!passed.is_empty()).then(|| median(passed))
+/// A typical duration of the attempts that passed, and whether their kernel was
+/// found compiled; those where it was not count first.
+fn typical(case: &RecordedCase) -> Option<(f64, bool)> {
+    let passed = case.attempts.iter().filter(|a| a.verdict == "pass" && a.dur_ns > 0);
+    let (cached, own): (Vec<_>, Vec<_>) = passed.partition(|a| a.code.as_deref() == Some(CodeFrom::CACHED));
+    let (taken, found) = if own.is_empty() { (cached, true) } else { (own, false) };
+    let times: Vec<f64> = taken.iter().map(|a| a.dur_ns as f64).collect();
+    (!times.is_empty()).then(|| (median(times), found))
 }
 
 /// The 10th percentile, the median and the 90th percentile of a measured kernel.
@@ -365,6 +372,27 @@ mod tests {
         assert_eq!((ids(&found.slower), ids(&found.faster)), (vec!["A.c17"], vec![]));
         let back = compare(&cases(1.4, 3.0), &cases(1.0, 1.0));
         assert_eq!((ids(&back.slower), ids(&back.faster)), (vec![], vec!["A.c17"]));
+    }
+
+    /// One case takes three times as long where its kernel was compiled, and found
+    /// compiled in the other run.
+    #[test]
+    fn what_was_found_compiled_is_not_compared_with_what_was_not() {
+        let cases = |odd: (u64, &str)| {
+            let mut run = Recorded::default();
+            for number in 0..20 {
+                let (ms, code) = if number == 7 { odd } else { (100 + number % 3, "compiled") };
+                run.push(json!({
+                    "k": "attempt", "case_id": format!("A.c{number}"), "verdict": "pass", "outcome": "pass",
+                    "dur_ns": ms * 1_000_000, "worker_id": "w", "code": code,
+                }));
+            }
+            run
+        };
+        let slower = |odd, then| ids(&compare(&cases(odd), &cases(then)).slower).len();
+        assert_eq!(slower((100, "cached"), (300, "compiled")), 0);
+        assert_eq!(slower((100, "compiled"), (300, "compiled")), 1);
+        assert_eq!(slower((100, "cached"), (300, "cached")), 1);
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Compiles coming cases on threads of their own while the worker runs one.
 //! What they compile stays in the session, where the case finds it; what goes
 //! wrong is forgotten, since the case will meet it again itself.
+//!
+//! Where there are compiler processes, each thread leaves the texts to one of them.
 
 use super::device::Device;
 use super::jitter::{Disturbed, Jitter};
-use super::{args, pipeline};
+use super::{args, fault, pipeline};
 use crate::case::Case;
+use crate::compilers::Client;
 use crate::crumb::{CrumbWriter, Lane};
+use engine::backend::cuda::nvrtc::CompileText;
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,6 +20,8 @@ use std::time::Duration;
 /// Cases that may wait; the dispatcher offers far fewer.
 const MAX_WAITING: usize = 1024;
 
+/// The name of the threads. What goes wrong on them is not the running case's affair.
+pub(super) const THREAD: &str = "compile-ahead";
 /// At the end threads are waited for this long.
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 
@@ -47,22 +53,31 @@ impl Ahead {
         crumbs: &'env CrumbWriter,
         threads: u32,
         jitter: Option<u64>,
+        clients: Vec<Client>,
     ) {
+        let mut clients = clients.into_iter();
         for thread in 0..threads {
             // Lane 0 is the case's own thread.
             let lane = crumbs.lane(thread as usize + 1);
+            let client = clients.next();
             let between = Jitter::between(jitter, thread);
-            scope.spawn(move || {
+            let work = move || {
+                let client = client.filter(|client| fits(client, device));
                 while let Some(case) = self.next() {
                     between.iter().for_each(Jitter::point);
                     // A panic is the case's own affair: it will come again in its run.
                     lane.case(&case.id);
-                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, lane, jitter)));
+                    let client = client.as_ref().filter(|client| !client.is_gone());
+                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, client, lane, jitter)));
                     lane.case("");
                     self.lock().running.remove(&case.id);
                     self.changed.notify_all();
                 }
-            });
+            };
+            // With fewer threads, or none, cases compile more themselves.
+            if std::thread::Builder::new().name(THREAD.into()).spawn_scoped(scope, work).is_err() {
+                return;
+            }
         }
     }
 
@@ -114,15 +129,30 @@ impl Ahead {
     }
 }
 
+/// Connections to compiler processes, one for each thread. Fewer, if some are not there.
+pub(super) fn connect(address: &str, threads: u32) -> Vec<Client> {
+    (0..threads).map_while(|_| Client::connect(address).ok()).collect()
+}
+
+/// Whether the process has the compiler that the worker has itself.
+fn fits(client: &Client, device: &Device) -> bool {
+    let Device::Session { session, .. } = device else { return false };
+    session.gpu().is_some_and(|(_, nvrtc)| client.has(nvrtc))
+}
+
 /// Compiles and loads the kernel of a case.
-fn compile(case: &Case, device: &Device, lane: Lane<'_>, jitter: Option<u64>) {
+fn compile(case: &Case, device: &Device, client: Option<&Client>, lane: Lane<'_>, jitter: Option<u64>) {
+    if let Some(fault) = &case.fault {
+        return fault::commit_ahead(fault, lane);
+    }
     let Device::Session { session, .. } = device else { return };
     let Ok(fusion) = pipeline::parse(case) else { return };
     let Ok((metas, alignments)) = args::metas(&fusion, case) else { return };
     #[cfg(feature = "planted")]
     let lane = super::planted::Reader::new(case, lane);
     let spans = Disturbed { spans: lane, jitter: Jitter::ahead(jitter, &case.id) };
-    let _ = session.preload(&fusion, &metas, &alignments, &spans);
+    let compiler = client.map(|client| client as &dyn CompileText);
+    let _ = session.preload(&fusion, &metas, &alignments, compiler, &spans);
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Fusion, Operand, ScalarDef};
 use engine::num::{DType, DTypeClass, Value, storage};
 use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
+use std::sync::{Mutex, PoisonError};
 
 /// An argument's specification with its declaration: name and data type.
 type Entry<'a> = (&'a str, DType, &'a InputSpec);
@@ -199,16 +200,22 @@ fn fill_drawn(data: &mut [u8], draw: &Draw<'_>) {
         false => 1,
     };
     let chunk = count.div_ceil(threads).max(CHUNK);
-    std::thread::scope(|scope| {
-        for (n, part) in data.chunks_mut(chunk * width).enumerate() {
-            let mut fill = move || {
-                for (i, element) in part.chunks_exact_mut(width).enumerate() {
-                    let encoded = storage::encode(draw.dtype, draw.value((n * chunk + i) as u64));
-                    element.copy_from_slice(&encoded[..width]);
-                }
-            };
-            if (n + 1) * chunk >= count { fill() } else { drop(scope.spawn(fill)) }
+    let parts = Mutex::new(data.chunks_mut(chunk * width).enumerate());
+    let work = || {
+        loop {
+            let next = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((n, part)) = next else { return };
+            for (i, element) in part.chunks_exact_mut(width).enumerate() {
+                let encoded = storage::encode(draw.dtype, draw.value((n * chunk + i) as u64));
+                element.copy_from_slice(&encoded[..width]);
+            }
         }
+    };
+    std::thread::scope(|scope| {
+        // This thread is enough where no other one is to be had.
+        let mut helpers = 1..count.div_ceil(chunk);
+        while helpers.next().is_some() && std::thread::Builder::new().spawn_scoped(scope, work).is_ok() {}
+        work();
     });
 }
 

@@ -1,5 +1,6 @@
 //! The device of a worker, open for the worker's whole life.
 
+use crate::code_cache::{CodeUse, store};
 use crate::proto::{DeviceSpec, Knobs};
 use engine::backend::cuda::nvrtc::NvrtcSearch;
 use engine::diag::Result;
@@ -31,7 +32,9 @@ impl Device {
             // The environment leaves exactly one GPU visible.
             DeviceSpec::Cuda { nvrtc, .. } => {
                 let search = NvrtcSearch { folders: nvrtc.clone(), ..NvrtcSearch::default() };
-                (Session::cuda_with(0, options, &search)?, 0)
+                let session = Session::cuda_with(0, options, &search)?;
+                let shared = knobs.code_cache.as_deref().map(store);
+                (shared.into_iter().fold(session, Session::with_code_store), 0)
             }
         };
         let uuid = session.gpu().map(|(gpu, _)| gpu.uuid());
@@ -56,6 +59,21 @@ impl Device {
         match self {
             Device::Reference => None,
             Device::Session { uuid, .. } => uuid.clone(),
+        }
+    }
+
+    /// Whether kernels are compiled although the code cache has them.
+    pub(crate) fn compile_anew(&self, anew: bool) {
+        if let Device::Session { session, .. } = self {
+            session.compile_anew(anew);
+        }
+    }
+
+    /// What was shared of compiled kernels so far; nothing where none are compiled.
+    pub(crate) fn code(&self) -> Option<CodeUse> {
+        match self {
+            Device::Reference => None,
+            Device::Session { session, .. } => session.code_counts().map(CodeUse::of),
         }
     }
 

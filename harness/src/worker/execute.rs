@@ -8,15 +8,16 @@ use super::{args, bench, compare, facts, fault, pipeline, refusal, variation};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
 use crate::proto::Mode;
-use crate::verdict::{Outcome, Variation, Verdict};
+use crate::verdict::{CodeFrom, Outcome, Variation, Verdict};
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::Fusion;
 use engine::options::{NoTrace, Phase, SimOptions, SimSchedule, Trace};
-use engine::runtime::{PhaseTimes, Plan, RunOutcome, Session};
+use engine::runtime::{CACHED, PhaseTimes, Plan, RunOutcome, Session};
 use engine::tensor::{Arg, HostTensor};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a case runs with.
@@ -89,6 +90,7 @@ fn run_watched(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
         (Err(diagnostics), false) => refusal::expected(case, &diagnostics, cx.bless),
     };
     outcome.phases = spans.phases();
+    outcome.code = spans.code(cx.device);
     (outcome, tainted)
 }
 
@@ -258,12 +260,16 @@ pub(super) struct Spans<'a> {
     times: PhaseTimes<Box<dyn Fn() -> Duration + Send + Sync>>,
     own: Mutex<BTreeMap<&'static str, Duration>>,
     jitter: Option<Jitter>,
+    /// Whether the kernel's code was found in the store that workers share.
+    cached: AtomicBool,
 }
 
 impl<'a> Spans<'a> {
     fn new(crumbs: &'a CrumbWriter, jitter: Option<Jitter>) -> Self {
         let start = Instant::now();
-        Self { crumbs, times: PhaseTimes::new(Box::new(move || start.elapsed())), own: Mutex::default(), jitter }
+        let times: PhaseTimes<Box<dyn Fn() -> Duration + Send + Sync>> =
+            PhaseTimes::new(Box::new(move || start.elapsed()));
+        Self { crumbs, times, own: Mutex::default(), jitter, cached: AtomicBool::new(false) }
     }
 
     fn disturb(&self) {
@@ -293,6 +299,18 @@ impl<'a> Spans<'a> {
         self.own.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Where the kernel's code came from, if it was launched on a GPU.
+    fn code(&self, device: &Device) -> Option<CodeFrom> {
+        let on_gpu = matches!(device, Device::Session { session, .. } if !session.is_simulator());
+        let entered = |phase| self.times.totals().iter().any(|(entered, _)| *entered == phase);
+        match () {
+            () if !on_gpu => None,
+            () if self.cached.load(Ordering::Relaxed) => Some(CodeFrom::Cached),
+            () if entered(Phase::Load) => Some(CodeFrom::Compiled),
+            () => entered(Phase::Launch).then_some(CodeFrom::Held),
+        }
+    }
+
     fn phases(&self) -> BTreeMap<String, u64> {
         let engine = self.times.totals().into_iter().map(|(phase, time)| (phase.name(), time));
         let own: Vec<_> = self.lock().iter().map(|(name, time)| (*name, *time)).collect();
@@ -304,6 +322,9 @@ impl Trace for Spans<'_> {
     fn enter(&self, phase: Phase, name: &str, id: u64) {
         self.crumbs.enter(phase, name, id);
         self.times.enter(phase, name, id);
+        if phase == Phase::Codegen && name == CACHED {
+            self.cached.store(true, Ordering::Relaxed);
+        }
         self.disturb();
     }
     fn exit(&self, phase: Phase) {

@@ -55,9 +55,11 @@ pub(super) struct Hygiene {
 
 impl Hygiene {
     /// Takes the present state for the right one. Orphans of this process's
-    /// children come back to it from now on.
-    pub(super) fn start(compiling: bool, on_gpu: bool) -> Self {
+    /// children come back to it from now on. `code_cache` is the folder of compiled
+    /// kernels, whose files are no case's.
+    pub(super) fn start(compiling: bool, on_gpu: bool, code_cache: Option<&Path>) -> Self {
         let shared = std::env::var_os("CUDA_CACHE_PATH").map(PathBuf::from).into_iter();
+        let shared = shared.chain(code_cache.map(resolved));
         let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
         Self {
             tmp: std::env::temp_dir(),
@@ -128,6 +130,12 @@ impl Hygiene {
             false => signals,
         }
     }
+}
+
+/// A folder as links to its open files name it. It is made where it is not there yet.
+fn resolved(dir: &Path) -> PathBuf {
+    let _ = std::fs::create_dir_all(dir);
+    dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf())
 }
 
 /// The umask, which can only be asked for by setting it. Files that another thread
@@ -297,6 +305,10 @@ fn children() -> Option<Leak> {
                 names.push("some that do not die".into());
                 break;
             }
+            Ok(_) if !os::orphans::proc_is_ours() => {
+                names.push("one that cannot be named: /proc is of other processes".into());
+                break;
+            }
             Ok(_) => names.extend(os::orphans::reap(&os::orphans::children(), |_| true)),
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -346,6 +358,24 @@ mod tests {
     }
 
     #[test]
+    fn open_files_of_the_code_cache_are_not_the_cases() {
+        let dir = std::env::temp_dir().join(format!("hygiene-code-{}", std::process::id()));
+        let (cache, link) = (dir.join("code"), dir.join("link"));
+        std::fs::create_dir_all(&cache).expect("a folder");
+        std::os::unix::fs::symlink(&cache, &link).expect("a link");
+        let told = |shared: Vec<PathBuf>| {
+            let mut open = Descriptors::start(shared);
+            let file = std::fs::File::create(cache.join("1.lock")).expect("a file");
+            std::fs::remove_file(cache.join("1.lock")).expect("removes");
+            let told = open.look().is_some_and(|leak| leak.detail.contains("hygiene-code"));
+            drop(file);
+            told
+        };
+        assert_eq!((told(Vec::new()), told(vec![resolved(&link)])), (true, false));
+        std::fs::remove_dir_all(&dir).expect("removes");
+    }
+
+    #[test]
     fn long_lists_are_cut() {
         let names: Vec<String> = (0..11).map(|n| n.to_string()).collect();
         assert_eq!(listed(&names), "0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
@@ -354,7 +384,7 @@ mod tests {
     #[test]
     fn handlers_of_a_compiler_beside_are_not_the_cases() {
         for (compiling, leaks) in [(true, 0), (false, 1)] {
-            let mut hygiene = Hygiene::start(compiling, false);
+            let mut hygiene = Hygiene::start(compiling, false, None);
             hygiene.signals.caught ^= 1 << 14;
             let told = hygiene.state();
             assert_eq!(told.iter().filter(|leak| leak.name == "leak.signals").count(), leaks, "{told:?}");

@@ -1,6 +1,6 @@
 //! The worker's loop: hello, init, ready, then run until drained or cut off.
 
-use super::ahead::Ahead;
+use super::ahead::{self, Ahead};
 use super::device::Device;
 use super::fault::Past;
 use super::hygiene::Hygiene;
@@ -8,12 +8,15 @@ use super::{canary, execute};
 use crate::case::Case;
 use crate::crumb::CrumbWriter;
 use crate::proto::{Broken, FromWorker, Knobs, PROTOCOL, Receiver, ToWorker, send};
-use crate::verdict::Outcome;
+use crate::verdict::{Outcome, Verdict};
 use std::io::Write;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+
+/// Bytes of the stack of a thread that does nothing.
+const SMALL_STACK: usize = 64 << 10;
 
 /// Serves the dispatcher on the given descriptors until it drains the worker or
 /// goes away. Returns the exit code.
@@ -34,14 +37,15 @@ pub(crate) fn main(fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd) -> u8 {
 fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let panics = PanicNotes::install();
     say(&receiver, &FromWorker::Hello { proto: PROTOCOL, pid: std::process::id() })?;
-    let (device, knobs, sharers) = match receiver.next(None) {
-        Ok(ToWorker::Init { device, knobs, sharers, sanitized }) => {
+    let (device, knobs, sharers, clients) = match receiver.next(None) {
+        Ok(ToWorker::Init { device, knobs, sharers, sanitized, compilers }) => {
             if sanitized {
                 die_with(receiver.stream())?;
             }
-            (Device::open(&device, &knobs), knobs, sharers)
+            let clients = compilers.map(|address| ahead::connect(&address, knobs.compile_threads));
+            (Device::open(&device, &knobs), knobs, sharers, clients.unwrap_or_default())
         }
-        Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0 }),
+        Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0, code: None }),
         Ok(_) => return Err(std::io::Error::other("a case before init")),
         Err(Broken::Eof | Broken::Timeout) => return Ok(()),
         Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),
@@ -55,11 +59,11 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     };
     #[cfg(feature = "planted")]
     super::planted::start();
-    let hygiene = Hygiene::start(knobs.compile_threads > 0, device.is_gpu());
+    let hygiene = Hygiene::start(knobs.compile_threads > 0, device.is_gpu(), knobs.code_cache.as_deref());
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
-        ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter);
+        ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter, clients);
         let past = Past { sharers, ..Past::default() };
         let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs };
         let served = server.serve(&mut receiver);
@@ -94,6 +98,8 @@ impl Server<'_> {
                     self.crumbs.lane(0).case(&case.id);
                     #[cfg(feature = "planted")]
                     super::planted::started(&case);
+                    // A retry is a second opinion, also on the code.
+                    self.device.compile_anew(attempt > 0);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
                     let (past, twice, jitter) = (&self.past, self.knobs.twice, self.knobs.jitter);
@@ -106,7 +112,8 @@ impl Server<'_> {
                     outcome.leaks = leaks;
                     let tainted = tainted || dirty;
                     self.past.add(&case);
-                    let end = FromWorker::End { case_id: case.id, attempt, outcome: Box::new(outcome), tainted };
+                    let (outcome, code) = (Box::new(outcome), device.code());
+                    let end = FromWorker::End { case_id: case.id, attempt, outcome, tainted, code };
                     say(receiver, &end)?;
                 }
                 Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases.into_iter().map(|case| *case)),
@@ -114,7 +121,10 @@ impl Server<'_> {
                     let (ok, detail) = canary::sing(self.device, spoil);
                     say(receiver, &FromWorker::Canary { ok, detail })?;
                 }
-                Ok(ToWorker::Drain) => return say(receiver, &FromWorker::Bye { cases_run: self.past.cases_run }),
+                Ok(ToWorker::Drain) => {
+                    let (cases_run, code) = (self.past.cases_run, self.device.code());
+                    return say(receiver, &FromWorker::Bye { cases_run, code });
+                }
                 Ok(ToWorker::Init { .. }) => return Err(std::io::Error::other("init twice")),
                 Err(Broken::Eof | Broken::Timeout) => return Ok(()),
                 Err(Broken::Garbage(what)) => return Err(std::io::Error::other(what)),
@@ -145,14 +155,37 @@ fn die_with(stream: &UnixStream) -> std::io::Result<()> {
     std::thread::Builder::new().name("harness-tie".into()).spawn(wait).map(drop)
 }
 
-/// Keeps the last panic's message and place, which `catch_unwind` loses.
+/// Keeps the last panic's message and place, which `catch_unwind` loses. Panics of
+/// threads that compile ahead are caught there, and are not the running case's.
 struct PanicNotes(Arc<Mutex<Note>>);
 
 #[derive(Default)]
 struct Note {
     message: String,
-    /// No descriptor was left at the time of the panic.
-    no_descriptors: bool,
+    /// What was used up at the time of the panic.
+    lacking: Lacking,
+}
+
+/// What a process may run out of.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Lacking {
+    #[default]
+    Nothing,
+    Descriptors,
+    Threads,
+}
+
+impl Lacking {
+    fn look() -> Self {
+        let spare = rustix::io::dup(rustix::stdio::stdin());
+        if spare.err() == Some(rustix::io::Errno::MFILE) {
+            return Self::Descriptors;
+        }
+        match std::thread::Builder::new().stack_size(SMALL_STACK).spawn(|| {}) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Self::Threads,
+            _ => Self::Nothing,
+        }
+    }
 }
 
 impl PanicNotes {
@@ -161,10 +194,10 @@ impl PanicNotes {
         let shared = note.clone();
         let default = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            let message = info.to_string();
-            let spare = rustix::io::dup(rustix::stdio::stdin());
-            let no_descriptors = spare.err() == Some(rustix::io::Errno::MFILE);
-            *shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Note { message, no_descriptors };
+            if std::thread::current().name() != Some(ahead::THREAD) {
+                let note = Note { message: info.to_string(), lacking: Lacking::look() };
+                *shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = note;
+            }
             default(info);
         }));
         Self(note)
@@ -173,7 +206,11 @@ impl PanicNotes {
     /// What a panic makes of its case.
     fn outcome(&self) -> Outcome {
         let note = std::mem::take(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        let name = if note.no_descriptors { "nofile" } else { "panic.rust" };
-        Outcome::fail(name, note.message)
+        match note.lacking {
+            Lacking::Nothing => Outcome::fail("panic.rust", note.message),
+            Lacking::Descriptors => Outcome::fail("nofile", note.message),
+            // The limit counts all processes of the user or of the control group.
+            Lacking::Threads => Outcome::of(Verdict::Infra, "infra.threads", note.message),
+        }
     }
 }

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// memory, which a context keeps for as many threads as fit the device.
 const DRIVER_SLACK: u64 = 512 << 20;
 
+/// The fact that marks a leak of memory that the engine knows nothing of.
+pub(crate) const UNSEEN: &str = "leak";
+
 /// The device's memory before a case.
 pub(super) struct Watch<'a> {
     session: Option<&'a Session>,
@@ -55,6 +58,10 @@ impl<'a> Watch<'a> {
             other => other,
         };
         let Some(leak) = leak else { return false };
+        if let Leak::Driver(_) = leak {
+            // Of the device as a whole: the dispatcher knows whether others use it.
+            outcome.facts.insert(UNSEEN.into(), "driver".into());
+        }
         if matches!(outcome.verdict, Verdict::Pass | Verdict::Skip) {
             let found = Outcome::fail("fail.leak.device_mem", join(&outcome.detail, &leak.text()));
             (outcome.verdict, outcome.outcome, outcome.detail) = (found.verdict, found.outcome, found.detail);

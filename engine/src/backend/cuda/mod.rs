@@ -1,14 +1,17 @@
 //! CUDA back end: kernel IR to CUDA C++, NVRTC to machine code, load, launch, time.
 //!
 //! [`emit`] prints a kernel together with the part of the device library that it
-//! uses; [`nvrtc`] compiles the text without a GPU; [`Device`] loads and launches
-//! it through the driver; [`Timer`] measures it. The first two run on any
+//! uses; [`nvrtc`] compiles the text without a GPU, and [`Compiler`] shares what
+//! comes of it with other processes through a [`CodeStore`]; [`Device`] loads and
+//! launches it through the driver; [`Timer`] measures it. All but the last two run on any
 //! machine, and neither touches a file of the CUDA toolkit besides the NVRTC
 //! library itself: the text includes no header.
 //!
 //! Invariant: the text is a function of the kernel alone. Same kernel, same text.
 
 mod call;
+mod code_store;
+mod compiler;
 mod device;
 mod driver;
 mod expr;
@@ -27,6 +30,8 @@ mod tests;
 mod timing;
 
 pub use call::CallMemory;
+pub use code_store::{Claim, CodeCounts, CodeStore, Look};
+pub use compiler::{Compiled, Compiler};
 pub use device::{Device, DeviceBuffer, MemoryUse};
 pub use driver::{device_count, ready, version};
 pub use guard::{GuardedBuffer, check_zones};

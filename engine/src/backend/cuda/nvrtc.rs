@@ -11,8 +11,10 @@
 
 use super::print::CudaSource;
 use crate::diag::{Diagnostic, Result, code};
+use crate::util::{Hash128, StableHasher};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// Sonames, newest first.
@@ -80,6 +82,27 @@ impl NvrtcOptions {
         let specific = if major >= 9 { "a" } else { "" };
         Self { arch: format!("sm_{major}{minor}{specific}"), fmad, line_info: false }
     }
+
+    /// All that is passed to a library of that version besides the text, in this order.
+    pub fn flags(&self, version: (u32, u32)) -> Vec<String> {
+        let mut flags = vec![
+            format!("--gpu-architecture={}", self.arch),
+            "--std=c++17".into(),
+            "-default-device".into(),
+            format!("--fmad={}", self.fmad),
+            "--ptxas-options=-v".into(),
+            // Printed kernels may declare more than they use, and the library compares
+            // unsigned numbers with zero.
+            "--diag-suppress=177,186,550".into(),
+        ];
+        if version >= MINIMAL_SINCE {
+            flags.push("--minimal".into());
+        }
+        if self.line_info {
+            flags.push("-lineinfo".into());
+        }
+        flags
+    }
 }
 
 /// What the compiler says about a kernel's resources.
@@ -100,10 +123,27 @@ pub struct Resources {
 pub struct Cubin {
     /// The machine code, an ELF file.
     pub bytes: Vec<u8>,
-    /// The compiler's log: warnings and the assembler's report.
+    /// The compiler's log: warnings and the assembler's report, without the time that
+    /// it took, so that one text has one result.
     pub log: String,
     /// Resource figures, where the log has them.
     pub resources: Option<Resources>,
+}
+
+impl Cubin {
+    /// Machine code with its log, from which the figures are read.
+    pub fn new(bytes: Vec<u8>, log: String) -> Self {
+        let resources = parse_resources(&log);
+        Self { bytes, log, resources }
+    }
+}
+
+/// What turns the text of a kernel into machine code: the library in this
+/// process, or one in another. The library's front end compiles one text at a
+/// time in a process, whatever the number of threads.
+pub trait CompileText: Sync {
+    /// Compiles a text; `name` stands for it in messages.
+    fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin>;
 }
 
 type Program = *mut c_void;
@@ -216,6 +256,37 @@ impl Nvrtc {
         self.version
     }
 
+    /// What tells this build of the library from others of its version: of its file
+    /// and of those of its companions the length, the first bytes, in which linkers
+    /// put an identity, and the last.
+    pub fn fingerprint(&self) -> io::Result<Hash128> {
+        let file = self.file()?;
+        let mut hasher = StableHasher::new();
+        hasher.write_bytes(format!("{}.{}", self.version.0, self.version.1).as_bytes());
+        for file in std::iter::once(file.clone()).chain(companions(&file)) {
+            hash_ends(&file, &mut hasher)?;
+        }
+        Ok(hasher.finish128())
+    }
+
+    /// The file that was loaded, also where the loader found it.
+    fn file(&self) -> io::Result<PathBuf> {
+        if self.path.components().count() > 1 { Ok(self.path.clone()) } else { self.loaded_file() }
+    }
+
+    /// The file of which the library's code is mapped.
+    pub(super) fn loaded_file(&self) -> io::Result<PathBuf> {
+        let address = self.functions.version as usize as u64;
+        let maps = std::fs::read_to_string("/proc/self/maps")?;
+        let holds = |line: &&str| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            range.and_then(|(from, to)| Some(number(from)?..number(to)?)).is_some_and(|range| range.contains(&address))
+        };
+        let path = maps.lines().find(holds).and_then(|line| Some(&line[line.find('/')?..]));
+        path.map(PathBuf::from).ok_or_else(|| io::Error::other(format!("{self} is in no file")))
+    }
+
     /// Compiles a kernel to machine code. Fails with `E0601`, or
     /// `E0606` where it is the assembler, and the log if it rejects the text.
     pub fn compile(&self, source: &CudaSource, options: &NvrtcOptions) -> Result<Cubin> {
@@ -228,22 +299,7 @@ impl Nvrtc {
             CString::new(text).map_err(|_| Diagnostic::bug(format!("the text of kernel {name} has a zero byte")))
         };
         let program = ProgramHandle::new(self, &c_string(text)?, &c_string(&format!("{name}.cu"))?)?;
-        let mut flags = vec![
-            format!("--gpu-architecture={}", options.arch),
-            "--std=c++17".into(),
-            "-default-device".into(),
-            format!("--fmad={}", options.fmad),
-            "--ptxas-options=-v".into(),
-            // Printed kernels may declare more than they use, and the library compares
-            // unsigned numbers with zero.
-            "--diag-suppress=177,186,550".into(),
-        ];
-        if self.version >= MINIMAL_SINCE {
-            flags.push("--minimal".into());
-        }
-        if options.line_info {
-            flags.push("-lineinfo".into());
-        }
+        let flags = options.flags(self.version);
         let flags = flags.iter().map(|flag| c_string(flag)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<_> = flags.iter().map(|flag| flag.as_ptr()).collect();
         // SAFETY: the program is alive and the flags are zero-terminated strings.
@@ -257,8 +313,7 @@ impl Nvrtc {
             return Err(Diagnostic::bug_code(code, message).note(log));
         }
         let bytes = program.read(self.functions.cubin_size, self.functions.cubin)?;
-        let resources = parse_resources(&log);
-        Ok(Cubin { bytes, log, resources })
+        Ok(Cubin::new(bytes, without_times(&log)))
     }
 
     fn error(&self, status: Status) -> String {
@@ -271,6 +326,12 @@ impl Nvrtc {
             return Ok(());
         }
         Err(Diagnostic::bug_code(code::NVRTC, format!("{self} failed to {what}: {}", self.error(status))))
+    }
+}
+
+impl CompileText for Nvrtc {
+    fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin> {
+        Nvrtc::compile_text(self, text, name, options)
     }
 }
 
@@ -333,11 +394,33 @@ fn companions(file: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// Bytes of a library's file that are looked at, at either end.
+const END: u64 = 64 << 10;
+
+fn hash_ends(path: &Path, hasher: &mut StableHasher) -> io::Result<()> {
+    let mut file = std::fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    hasher.write_bytes(&length.to_le_bytes());
+    for start in [0, length.saturating_sub(END)] {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(start))?;
+        file.by_ref().take(END).read_to_end(&mut bytes)?;
+        hasher.write_bytes(&bytes);
+    }
+    Ok(())
+}
+
 /// Whether the log has an error of the assembler: `ptxas fatal   : ...`,
 /// `ptxas k.ptx, line 7; error   : ...`.
 fn rejected_by_assembler(log: &str) -> bool {
     let complaint = |line: &str| line.starts_with("ptxas") && (line.contains("error") || line.contains("fatal"));
     log.lines().any(complaint)
+}
+
+/// The log without the lines in which the assembler says how long it took.
+fn without_times(log: &str) -> String {
+    let is_time = |line: &&str| line.starts_with("ptxas") && line.contains(": Compile time = ");
+    log.split_inclusive('\n').filter(|line| !is_time(line)).collect()
 }
 
 /// Reads the assembler's report: `Used 39 registers` and
@@ -368,6 +451,12 @@ mod tests {
         let expected = Resources { registers: 39, stack_bytes: 16, spill_stores: 4, spill_loads: 8 };
         assert_eq!(parse_resources(log), Some(expected));
         assert_eq!(parse_resources(""), None);
+    }
+
+    #[test]
+    fn a_log_tells_no_times() {
+        let log = "ptxas info    : Used 24 registers\nptxas info    : Compile time = 33.099 ms\nk.cu(3): warning";
+        assert_eq!(without_times(log), "ptxas info    : Used 24 registers\nk.cu(3): warning");
     }
 
     #[test]

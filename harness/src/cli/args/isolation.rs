@@ -1,9 +1,10 @@
 //! Options that say what shares a process with what.
 
-use super::command::{RUNS, STARTS};
+use super::command::{Command, Commands, RUNS, STARTS};
 use super::given::Given;
 use super::table::{Row, value};
 use crate::cli::Failure;
+use crate::code_cache::CodeCache;
 use crate::dispatch;
 
 /// What shares a worker.
@@ -16,6 +17,8 @@ pub(crate) struct Isolation {
     pub(crate) compile_threads: Option<u32>,
     /// Bytes of private memory that a worker may have.
     pub(crate) memory: Option<u64>,
+    /// The compiled kernels that workers share, if given.
+    pub(crate) code_cache: Option<CodeCache>,
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -49,6 +52,34 @@ pub(super) const ROWS: &[Row] = &[
     )
     .again(),
     value(
+        "--code-cache",
+        "run|off|DIR",
+        STARTS,
+        "kernels compiled for GPUs are shared by a run's workers, not at all, or kept in DIR (default: run)",
+        |args, given| {
+            args.isolation.code_cache = Some(if given.text() == "run" { CodeCache::Run } else { folder(given)? });
+            Ok(())
+        },
+    )
+    .env(&["HARNESS_CODE_CACHE"])
+    .path_or(&["run", "off"])
+    .again(),
+    // Without a variable: this is the check that all compile.
+    value(
+        "--code-cache",
+        "off|DIR",
+        Commands::of(&[Command::Compile]),
+        "take kernels that are compiled already from DIR, and add to it (default: off)",
+        |args, given| {
+            if given.text() == "run" {
+                // It has no run whose folder could be meant.
+                return Err(given.wrong("a folder or `off`"));
+            }
+            args.isolation.code_cache = Some(folder(given)?);
+            Ok(())
+        },
+    ),
+    value(
         "--memory",
         "SIZE",
         STARTS,
@@ -61,6 +92,11 @@ pub(super) const ROWS: &[Row] = &[
     )
     .again(),
 ];
+
+/// `off`, or the folder.
+fn folder(given: &Given<'_>) -> Result<CodeCache, Failure> {
+    if given.text() == "off" { Ok(CodeCache::Off) } else { given.path().map(CodeCache::Dir) }
+}
 
 /// With less a worker cannot even start.
 const MIN_MEMORY: u64 = 64 << 20;

@@ -11,12 +11,14 @@ use super::table::{DEVICES, HELP, Over, Row, VERSION, Value, rows};
 use crate::case::suggest;
 use crate::escape;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 
 /// The outcome of parsing.
 pub(crate) enum Parsed {
     Args(Box<Args>),
     Help(String),
     Worker { fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd },
+    Compiler { fd: RawFd, folders: Vec<PathBuf> },
 }
 
 /// Looks a variable of the environment up.
@@ -56,7 +58,7 @@ pub(crate) fn parse_over(
     let free = |row: &Row| row.commands.has(now.command) && !said.iter().any(|(other, _)| row.decides(other));
     let mut all: Vec<String> = Vec::new();
     for (row, value) in recorded(argv, from_env)?.into_iter().filter(|(row, _)| taken(row) && free(row)) {
-        let value = if row.path { value.map(|value| settle(&value)) } else { value };
+        let value = value.map(|value| if row.is_path(&value) { settle(&value) } else { value });
         all.extend(shown(row, value.as_deref()));
     }
     // Options may stand before the command, and the last of a name counts.
@@ -113,8 +115,10 @@ fn words(argv: &[String]) -> Result<Words, Failure> {
 }
 
 pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Result<Parsed, Failure> {
-    if argv.first().is_some_and(|word| word == "__worker") {
-        return worker(&argv[1..]);
+    match argv.first().map(String::as_str) {
+        Some("__worker") => return worker(&argv[1..]),
+        Some("__compiler") => return compiler(&argv[1..]),
+        _ => {}
     }
     let Words { mut args, values, asked, command } = words(argv)?;
     match asked {
@@ -140,7 +144,10 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Res
 /// Notes an option that belongs to a repetition of a case. The last of a name counts.
 fn keep(args: &mut Args, row: &Row, value: Option<&str>) {
     if row.over == Over::Case {
-        let words = shown(row, value);
+        // The case may be run again from another folder.
+        let path = value.filter(|value| row.is_path(value)).and_then(|path| std::path::absolute(path).ok());
+        let path = path.map(|path| path.to_string_lossy().into_owned());
+        let words = shown(row, path.as_deref().or(value));
         let name = |words: &[String]| words[0].split('=').next().map(String::from);
         args.again.retain(|other| name(other) != name(&words));
         args.again.push(words);
@@ -296,4 +303,12 @@ fn worker(words: &[String]) -> Result<Parsed, Failure> {
         (Some(fd), Some(crumb_fd), Some(evidence_fd)) => Ok(Parsed::Worker { fd, crumb_fd, evidence_fd }),
         _ => Err(usage("`__worker` is started by the dispatcher only", SEE_HELP)),
     }
+}
+
+/// A compiler process's own arguments.
+fn compiler(words: &[String]) -> Result<Parsed, Failure> {
+    let fd = words.get(1).filter(|_| words[0] == "--fd").and_then(|word| word.parse().ok());
+    let folders = words.iter().skip(2).map(PathBuf::from).collect();
+    fd.map(|fd| Parsed::Compiler { fd, folders })
+        .ok_or_else(|| usage("`__compiler` is started by the dispatcher only", SEE_HELP))
 }

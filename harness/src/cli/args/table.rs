@@ -52,6 +52,8 @@ pub(super) struct Row {
     pub(super) over: Over,
     /// Whether its value is a path, which may be relative.
     pub(super) path: bool,
+    /// Words that may stand in the place of a path.
+    pub(super) words: &'static [&'static str],
     /// Empty for an option that help does not show.
     pub(super) help: &'static str,
     pub(super) set: Set,
@@ -59,7 +61,9 @@ pub(super) struct Row {
 
 /// An option without a value.
 pub(super) const fn flag(name: &'static str, commands: Commands, help: &'static str, set: Set) -> Row {
-    Row { name, also: &[], value: Value::Flag, env: &[], commands, group: "", over: Over::No, path: false, help, set }
+    let (also, env, words): (_, _, &[&str]) = (&[], &[], &[]);
+    let (value, group, over, path) = (Value::Flag, "", Over::No, false);
+    Row { name, also, value, env, commands, group, over, path, words, help, set }
 }
 
 /// An option with a value.
@@ -100,6 +104,13 @@ impl Row {
     }
     pub(super) const fn path(self) -> Self {
         Self { path: true, ..self }
+    }
+    pub(super) const fn path_or(self, words: &'static [&'static str]) -> Self {
+        Self { path: true, words, ..self }
+    }
+    /// Whether that is a path, which may be relative.
+    pub(super) fn is_path(&self, value: &str) -> bool {
+        self.path && !self.words.contains(&value)
     }
     /// Whether the other one leaves nothing for this one to say.
     pub(super) fn decides(&self, other: &Row) -> bool {

@@ -6,6 +6,7 @@ use super::help;
 use super::parse::{Parsed, again_for, parse_over, parse_with};
 use super::table::rows;
 use super::{Args, Color, Command, DeviceArg};
+use crate::code_cache::CodeCache;
 use crate::device::{Policy, Wanted};
 use crate::exit;
 use crate::worker::Stage;
@@ -59,6 +60,35 @@ fn check_refused_with(line: &str, env: &[(&str, &str)], exit: u8, part: &str) {
 #[track_caller]
 fn check_refused(line: &str, exit: u8, part: &str) {
     check_refused_with(line, &[], exit, part);
+}
+
+#[test]
+fn a_code_cache_goes_with_the_commands_that_repeat_a_case() {
+    let cache = |line: &str, env: &[(&str, &str)]| {
+        let args = with_env(line, env).expect("good");
+        (args.isolation.code_cache, args.again.concat().join(" "))
+    };
+    let here = std::env::current_dir().expect("a folder").join("kept");
+    let kept = (Some(CodeCache::Dir("kept".into())), format!("--code-cache {}", here.display()));
+    let env = [("HARNESS_CODE_CACHE", "kept")];
+    assert_eq!(cache("hunt --code-cache kept", &[]), kept);
+    assert_eq!(cache("selftest", &env), kept);
+    assert_eq!(cache("why A.b --code-cache=off", &env), (Some(CodeCache::Off), "--code-cache off".into()));
+    assert_eq!(cache("--code-cache run", &env), (Some(CodeCache::Run), "--code-cache run".into()));
+    assert_eq!(cache("replay", &[]), (None, String::new()));
+    // That all compile is checked without, unless the line says so.
+    assert_eq!(cache("compile", &env).0, None);
+    assert_eq!(cache("compile --code-cache kept", &env).0, kept.0);
+    let then = |line: &str| over("replay", line, &[]).isolation.code_cache;
+    assert_eq!(then("hunt --code-cache kept"), Some(CodeCache::Dir("/then/kept".into())));
+    assert_eq!(then("hunt --code-cache off"), Some(CodeCache::Off));
+    assert_eq!(
+        over("why A.b --code-cache run", "run", &["HARNESS_CODE_CACHE=kept"]).isolation.code_cache,
+        Some(CodeCache::Run)
+    );
+    check_refused("--code-cache=", exit::USAGE, "needs a path");
+    check_refused("list --code-cache x", exit::USAGE, "belongs to `run`, `bench`, `hunt`");
+    check_refused("compile --code-cache run", exit::USAGE, "needs a folder");
 }
 
 #[test]

@@ -31,7 +31,10 @@ impl<'a> Log<'a> {
         match event {
             Event::Started { slot, case } => self.progress.started(*slot, &case.id),
             Event::Finished(result) => self.attempt(result),
-            Event::Ended { slot, .. } => self.progress.idle(*slot, ""),
+            Event::Ended { slot, farewell, .. } => {
+                self.store.shared(farewell.code.as_ref());
+                self.progress.idle(*slot, "");
+            }
             Event::Retired { code, reason, .. } => self.refused.push((code.clone(), reason.clone())),
             _ => {}
         }
@@ -54,6 +57,7 @@ impl<'a> Log<'a> {
         if outcome.verdict != Verdict::Pass {
             fields["detail"] = json!(outcome.detail);
             fields["phases"] = json!(outcome.phases);
+            fields["code"] = json!(outcome.code);
             fields["numerics"] = json!(outcome.numerics);
             fields["death"] = json!(result.death);
         }

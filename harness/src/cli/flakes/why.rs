@@ -7,7 +7,9 @@ use super::past::PastRun;
 use super::replay::steps;
 use super::scene::{Scene, budget};
 use crate::cli::args::{Args, usage};
+use crate::cli::run::setup::on_gpus;
 use crate::cli::{Failure, runs};
+use crate::code_cache::CodeCache;
 use crate::dispatch::{Isolation, RunPlan};
 use crate::exit;
 use crate::flake::burn::Burners;
@@ -20,6 +22,7 @@ use crate::proto::Knobs;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -282,6 +285,11 @@ impl Sweep<'_> {
             None => add("jitter", "off", &JITTER.to_string(), false, with(&|s| s.knobs.jitter = Some(JITTER))),
             Some(seed) => add("jitter", &seed.to_string(), "off", true, with(&|s| s.knobs.jitter = None)),
         }
+        // What others compiled, or this worker itself.
+        if let Some((from, to, dir)) = other_cache(self.plan, base.knobs.code_cache.is_some()) {
+            let calms = dir.is_none();
+            add("code_cache", from, to, calms, with(&|s| s.knobs.code_cache.clone_from(&dir)));
+        }
         if base.knobs.twice {
             add("twice", "on", "off", true, with(&|s| s.knobs.twice = false));
         }
@@ -360,6 +368,7 @@ impl Sweep<'_> {
                 "compile_threads" => setting.knobs.compile_threads = calm.knobs.compile_threads,
                 "workers" => setting.workers = calm.workers,
                 "jitter" => setting.knobs.jitter = calm.knobs.jitter,
+                "code_cache" => setting.knobs.code_cache.clone_from(&calm.knobs.code_cache),
                 _ => setting.knobs.twice = calm.knobs.twice,
             }
         }
@@ -440,6 +449,15 @@ impl Sweep<'_> {
     }
 }
 
+/// The other way to have kernels compiled, in words and as a folder, where any are.
+fn other_cache(plan: &RunPlan, shared: bool) -> Option<(&'static str, &'static str, Option<PathBuf>)> {
+    match shared {
+        _ if !on_gpus(&plan.slots) => None,
+        true => Some(("shared", "off", None)),
+        false => Some(("off", "shared", CodeCache::Run.folder(&plan.work_dir))),
+    }
+}
+
 fn goes_on(halt: Option<Halt>) -> Result<(), Halt> {
     halt.map_or(Ok(()), Err)
 }
@@ -504,5 +522,30 @@ impl Done {
         let _ =
             writeln!(text, "{} trials; * significant at {:.0} %", self.trials, 100.0 * crate::flake::factors::LEVEL);
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::SlotSpec;
+    use crate::proto::DeviceSpec;
+
+    #[track_caller]
+    fn check_cache(device: DeviceSpec, shared: bool, wanted: Option<(&str, &str, bool)>) {
+        let slot = SlotSpec { device, label: "d0".into(), env: Vec::new(), gpu: None };
+        let plan = RunPlan::plain(vec![slot], "harness".into(), "work".into());
+        let found = other_cache(&plan, shared);
+        assert_eq!(found.as_ref().map(|(from, to, dir)| (*from, *to, dir.is_some())), wanted);
+        assert!(found.and_then(|(_, _, dir)| dir).is_none_or(|dir| dir.is_absolute() && dir.ends_with("work/code")));
+    }
+
+    #[test]
+    fn the_code_cache_is_varied_where_code_is_compiled() {
+        let gpu = || DeviceSpec::Cuda { uuid: "GPU-0".into(), nvrtc: Vec::new() };
+        check_cache(gpu(), true, Some(("shared", "off", false)));
+        check_cache(gpu(), false, Some(("off", "shared", true)));
+        check_cache(DeviceSpec::Sim { ordinal: 0, threads: 1 }, false, None);
+        check_cache(DeviceSpec::Reference, false, None);
     }
 }

@@ -4,6 +4,7 @@ use crate::case::Case;
 use crate::cli::args::{Args, Command};
 use crate::cli::devices::{self, Devices};
 use crate::cli::session;
+use crate::code_cache::CodeCache;
 use crate::dispatch::{Conclusion, Isolation, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
@@ -46,8 +47,7 @@ const MAX_COMPILE_THREADS: usize = 8;
 /// the run-time compiler, so spare cores compile coming cases; a measurement
 /// wants the host quiet, and a simulated device needs the cores itself.
 pub(in crate::cli) fn knobs(args: &Args, devices: &Devices) -> Knobs {
-    let on_gpus = matches!(devices.slots.first().map(|slot| &slot.device), Some(DeviceSpec::Cuda { .. }));
-    let usual = match on_gpus && args.command != Command::Bench {
+    let usual = match on_gpus(&devices.slots) && args.command != Command::Bench {
         true => (devices::cores() / (2 * devices.slots.len())).min(MAX_COMPILE_THREADS) as u32,
         false => 0,
     };
@@ -59,7 +59,19 @@ pub(in crate::cli) fn knobs(args: &Args, devices: &Devices) -> Knobs {
         twice: args.repeat.twice,
         jitter: args.repeat.jitter,
         line_info: devices.sanitizer.is_some(),
+        // Known when the run has its folder.
+        code_cache: None,
     }
+}
+
+/// Whether the kernels are compiled for GPUs.
+pub(in crate::cli) fn on_gpus(slots: &[SlotSpec]) -> bool {
+    matches!(slots.first().map(|slot| &slot.device), Some(DeviceSpec::Cuda { .. }))
+}
+
+/// What the workers share of compiled kernels; nothing where none are compiled.
+pub(in crate::cli) fn code_cache(args: &Args, slots: &[SlotSpec]) -> CodeCache {
+    if on_gpus(slots) { args.isolation.code_cache.clone().unwrap_or_default() } else { CodeCache::Off }
 }
 
 /// Cases after which a worker is replaced although it is well.
@@ -73,7 +85,7 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, store: &RunStore) -> 
         // All of them: a case may fit only one, and a retry goes to another device. A
         // slot that gets no case starts no worker.
         slots: devices.slots.clone(),
-        knobs: knobs(args, devices),
+        knobs: Knobs { code_cache: code_cache(args, &devices.slots).folder(&store.work_dir()), ..knobs(args, devices) },
         default_timeout: DEFAULT_TIMEOUT,
         forced_timeout: args.time.timeout,
         phase_limits: args.time.phases.clone(),
@@ -93,6 +105,7 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, store: &RunStore) -> 
         work_dir: store.work_dir(),
         stop: stop_flag(),
         nvml: devices.nvml.clone(),
+        compilers: None,
     }
 }
 
@@ -211,6 +224,7 @@ pub(in crate::cli) fn header(
         "jitter": args.repeat.jitter,
         "mode": args.command.word(),
         "knobs": knobs(args, devices),
+        "code_cache": code_cache(args, &devices.slots).to_string(),
         "isolation": args.isolation.isolation.to_string(),
         "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
         "left": devices.left.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),

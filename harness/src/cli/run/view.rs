@@ -7,7 +7,7 @@ use crate::evidence::{Help, Keeper};
 use crate::flake::quarantine::Quarantine;
 use crate::record::{Done, Row, RunStore, Seen};
 use crate::report::{Progress, Summary};
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::{CodeFrom, Outcome, Verdict};
 use serde_json::json;
 
 /// Turns events into records, progress and counts.
@@ -83,7 +83,10 @@ impl<'a> View<'a> {
             Event::Concluded(conclusion) => self.concluded(*conclusion),
             Event::Spawned { .. } | Event::Record { .. } => {}
             Event::Ready { slot, .. } => self.progress.idle(slot, "ready"),
-            Event::Ended { slot, .. } => self.progress.idle(slot, ""),
+            Event::Ended { slot, farewell, .. } => {
+                self.store.shared(farewell.code.as_ref());
+                self.progress.idle(slot, "");
+            }
             Event::Retired { slot, code, reason } => {
                 self.retired.push(format!("{}: {reason}", self.plan.label(slot)));
                 self.refused.push(code);
@@ -104,6 +107,7 @@ impl<'a> View<'a> {
         let mut more = json!({
             "detail": outcome.detail,
             "phases": outcome.phases,
+            "code": outcome.code,
             "facts": outcome.facts,
             "kernel_crc": outcome.kernel_crc.map(|crc| format!("{crc:08x}")),
             "out_crc": outcome.out_crc.map(|crc| format!("{crc:08x}")),
@@ -202,7 +206,7 @@ impl<'a> View<'a> {
 
 fn row(conclusion: &Conclusion) -> Row {
     let result = &conclusion.result;
-    let Outcome { outcome, perf, phases, kernel_crc, .. } = &result.outcome;
+    let Outcome { outcome, perf, phases, code, kernel_crc, .. } = &result.outcome;
     Row {
         case_id: conclusion.case.id.clone(),
         verdict: conclusion.verdict.name(),
@@ -210,6 +214,7 @@ fn row(conclusion: &Conclusion) -> Row {
         dur_ns: result.dur_ns,
         perf: perf.clone(),
         phases: phases.clone(),
+        cached: *code == Some(CodeFrom::Cached),
         kernel_crc: *kernel_crc,
     }
 }

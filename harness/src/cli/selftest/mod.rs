@@ -12,6 +12,7 @@ mod source;
 
 use super::args::{Args, DeviceArg};
 use super::devices::{self, Devices};
+use super::run::setup;
 use super::{Failure, ending, session};
 use crate::case::{Case, Target, read_text};
 use crate::dispatch::{self, RunPlan, SlotSpec};
@@ -51,7 +52,12 @@ pub(super) fn selftest(args: &Args) -> Result<u8, Failure> {
     }
     let plan = plan(&args, devices, &store);
     let source = Faults::new(units, &plan, args.repeat.seed);
-    dispatch::run(&plan, &source, &mut |event| source.event(event));
+    dispatch::run(&plan, &source, &mut |event| {
+        if let dispatch::Event::Ended { farewell, .. } = &event {
+            store.shared(farewell.code.as_ref());
+        }
+        source.event(event);
+    });
     let rows = source.rows();
     let total = matrix::Total::of(&rows, repeats);
     for row in &rows {
@@ -131,8 +137,10 @@ fn innocent(target: Target) -> Result<Vec<Arc<Case>>, Failure> {
 
 fn plan(args: &Args, devices: Devices, store: &RunStore) -> RunPlan {
     let memory = if on_gpu(args) { MEMORY_BESIDE_CUDA } else { MEMORY };
+    let code_cache = setup::code_cache(args, &devices.slots).folder(&store.work_dir());
+    let compile_threads = args.isolation.compile_threads.unwrap_or(0);
     RunPlan {
-        knobs: Knobs { compile_threads: args.isolation.compile_threads.unwrap_or(0), ..Knobs::default() },
+        knobs: Knobs { compile_threads, code_cache, ..Knobs::default() },
         grace: args.time.grace.unwrap_or(GRACE),
         memory: Some(args.isolation.memory.unwrap_or(memory)),
         nvml: devices.nvml,

@@ -74,6 +74,8 @@ fn one_repeat(classes: &[&'static Class], innocent: &[Arc<Case>], repeat: u32, s
                 add(warm.chain([fault(&spec)]).collect());
                 add(vec![fault(&spec)]);
             }
+            // Time to be compiled ahead, where there are threads for that.
+            "segv-ahead" | "hang-ahead" => add(vec![Some(clean()), fault(&spec), Some(clean())]),
             // Told when the worker ends, so it must end right after its case.
             "exit-crash" | "exit-hang" => {
                 add(vec![fault(&spec).map(|mut planned| {

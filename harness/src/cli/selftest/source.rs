@@ -26,7 +26,8 @@ struct State {
     units: VecDeque<Unit>,
     /// What is left of each slot's unit.
     at_hand: Vec<Unit>,
-    running: Vec<Option<Planned>>,
+    /// Jobs that a slot took, to run or to prepare, and has not settled.
+    out: Vec<(usize, Planned)>,
     results: Vec<Entry>,
     /// Of each worker: its entries in the order in which they ended.
     workers: BTreeMap<String, Vec<usize>>,
@@ -42,6 +43,22 @@ struct Entry {
     found: Found,
 }
 
+impl State {
+    /// The next job of the slot's unit.
+    fn hand_out(&mut self, slot: usize) -> Option<Job> {
+        let planned = self.at_hand[slot].pop_front()?;
+        let job = planned.job.clone();
+        self.out.push((slot, planned));
+        Some(job)
+    }
+
+    /// What was planned of a job that is done with, and for which slot.
+    fn take_back(&mut self, job: &Job) -> Option<(usize, Planned)> {
+        let at = self.out.iter().position(|(_, planned)| planned.job.repeat == job.repeat)?;
+        Some(self.out.swap_remove(at))
+    }
+}
+
 impl Faults {
     pub(super) fn new(units: Vec<Unit>, plan: &RunPlan, seed: u64) -> Self {
         let slots = plan.slots.len();
@@ -49,7 +66,7 @@ impl Faults {
         let state = State {
             units: units.into(),
             at_hand: vec![Unit::new(); slots],
-            running: vec![None; slots],
+            out: Vec::new(),
             results: Vec::new(),
             workers: BTreeMap::new(),
             outputs: BTreeMap::new(),
@@ -122,15 +139,18 @@ impl Source for Faults {
         if state.at_hand[slot].is_empty() {
             state.at_hand[slot] = state.units.pop_front().unwrap_or_default();
         }
-        let Some(planned) = state.at_hand[slot].pop_front() else { return Take::Done };
-        let job = planned.job.clone();
-        state.running[slot] = Some(planned);
-        Take::Job(Box::new(job))
+        state.hand_out(slot).map_or(Take::Done, |job| Take::Job(Box::new(job)))
     }
 
-    fn settle(&self, _: &Job, result: &mut CaseResult) -> Settled {
+    /// The rest of the slot's unit: what comes after it may be another slot's.
+    fn ahead(&self, slot: usize, count: usize) -> Vec<Job> {
         let mut state = self.lock();
-        let Some(planned) = state.running.get_mut(result.slot).and_then(Option::take) else { return Settled::Noted };
+        (0..count).map_while(|_| state.hand_out(slot)).collect()
+    }
+
+    fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
+        let mut state = self.lock();
+        let Some((_, planned)) = state.take_back(job) else { return Settled::Noted };
         let expected = self.expected(&state, &planned, result);
         let phase = planned.class.map_or("", |class| class.phase);
         let mut found = Found::of(result, phase);
@@ -147,12 +167,8 @@ impl Source for Faults {
 
     fn put_back(&self, job: Job) {
         let mut state = self.lock();
-        let of = |planned: &Option<Planned>| planned.as_ref().is_some_and(|p| p.job.repeat == job.repeat);
-        let Some(slot) = state.running.iter().position(of) else { return };
-        if let Some(mut planned) = state.running[slot].take() {
-            planned.job = job;
-            state.at_hand[slot].push_front(planned);
-        }
+        let Some((slot, planned)) = state.take_back(&job) else { return };
+        state.at_hand[slot].push_front(Planned { job, ..planned });
     }
 
     fn leave(&self, slot: usize) {

@@ -3,9 +3,7 @@
 use super::super::Event;
 use super::unit::{Seen, Unit};
 use super::{Fleet, TICK, Tell, word};
-use crate::device::{
-    Attribution, Gpu, Heard, Nvml, Ran, Silent, WINDOW, XidClass, attribute, strangers, worse, xid_facts,
-};
+use crate::device::{Attribution, Gpu, Heard, Nvml, Ran, Silent, WINDOW, attribute, strangers, worse, xid_facts};
 use serde_json::json;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -29,16 +27,18 @@ impl Fleet<'_> {
     /// Listens until all slots have left. The body of a thread.
     pub(in crate::dispatch) fn listen(&self, tell: Tell) {
         let Some(nvml) = self.nvml() else { return };
-        let uuids: Vec<String> = self.units.iter().filter_map(|unit| unit.uuid().map(String::from)).collect();
         let mut looked = Instant::now();
         // After the last slot there is one more silence, for late news.
         let mut last_round = false;
         let mut over_since = None;
         while !last_round {
+            let uuids = self.left();
+            let mut lost = false;
             self.listening.store(true, Ordering::SeqCst);
             nvml.listen(&uuids, TICK, &mut |heard| {
                 let over = self.active.load(Ordering::SeqCst) == 0;
                 let silent = heard == Heard::Nothing;
+                lost |= matches!(heard, Heard::Lost { .. });
                 self.heard(heard, tell);
                 if looked.elapsed() >= LOOK && !over {
                     looked = Instant::now();
@@ -52,8 +52,10 @@ impl Fleet<'_> {
                 !last_round
             });
             self.listening.store(false, Ordering::SeqCst);
+            // The others' events are heard again without the one that is lost.
+            let pause = if lost { TICK } else { AGAIN };
             let failed = Instant::now();
-            while !last_round && failed.elapsed() < AGAIN {
+            while !last_round && failed.elapsed() < pause {
                 last_round = self.active.load(Ordering::SeqCst) == 0;
                 std::thread::sleep(TICK);
                 if looked.elapsed() >= LOOK {
@@ -62,6 +64,12 @@ impl Fleet<'_> {
                 }
             }
         }
+    }
+
+    /// The GPUs that are not lost.
+    fn left(&self) -> Vec<String> {
+        let there = self.units.iter().filter(|unit| unit.lock().health.gone().is_none());
+        there.filter_map(|unit| unit.uuid().map(String::from)).collect()
     }
 
     fn heard(&self, heard: Heard, tell: Tell) {
@@ -82,15 +90,32 @@ impl Fleet<'_> {
                     self.look_around(nvml, tell);
                 }
             }
+            Heard::Deaf { uuid, why } => {
+                for unit in self.units.iter().filter(|unit| unit.is(&uuid)) {
+                    self.deaf(unit, &why, tell);
+                }
+            }
             Heard::Failed(why) => self.blinded(&why, tell),
         }
     }
 
     /// NVML failed, which says nothing about the GPUs: canaries remain.
-    fn blinded(&self, why: &str, tell: Tell) {
+    pub(in crate::dispatch) fn blinded(&self, why: &str, tell: Tell) {
         if !self.blind.swap(true, Ordering::SeqCst) {
             let say = format!("NVML tells no events ({why}): Xids are not seen, failed canaries are");
             let fields = json!({ "event": "blind", "why": why, "t_run_ns": self.now() });
+            tell(Event::Record { kind: "health", fields, say: Some(say) });
+        }
+    }
+
+    /// The same for one GPU; told once.
+    fn deaf(&self, unit: &Unit, why: &str, tell: Tell) {
+        if !std::mem::replace(&mut unit.lock().deaf, true) {
+            let say =
+                format!("{}: NVML tells no events of it ({why}): Xids are not seen, failed canaries are", unit.label);
+            let fields = json!({
+                "event": "blind", "device": unit.label, "gpu_uuid": unit.uuid(), "why": why, "t_run_ns": self.now(),
+            });
             tell(Event::Record { kind: "health", fields, say: Some(say) });
         }
     }
@@ -118,7 +143,7 @@ impl Fleet<'_> {
         let next = state.health.after_xid(code);
         state.xid(Seen { at_ns: now, code });
         drop(state);
-        let passed = |ran: &&Ran| facts.class == XidClass::Application && ran.outcome.as_deref() == Some("pass");
+        let passed = |ran: &&Ran| ran.outcome.as_deref() == Some("pass");
         let fields = json!({
             "device": unit.label, "gpu_uuid": unit.uuid(), "code": code, "class": facts.class, "words": facts.words,
             "outcome": facts.outcome, "attribution": how, "cases": cases.iter().take(NAMED).collect::<Vec<_>>(),

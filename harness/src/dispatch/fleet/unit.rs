@@ -34,6 +34,8 @@ pub(super) struct State {
     /// When people were last told of a suspicion.
     told_ns: Option<u64>,
     asked: bool,
+    /// People know that it tells no events.
+    pub(super) deaf: bool,
 }
 
 /// An Xid that a device reported.

@@ -1,6 +1,7 @@
 //! Faults of the process's own code: bad accesses, aborts, panics, endless loops.
 
 use super::table::{Class, Kind};
+use crate::crumb::Lane;
 use crate::os::fault as raw;
 use crate::verdict::Outcome;
 use engine::options::{Phase, Trace};
@@ -61,6 +62,19 @@ pub(super) const CLASSES: &[Class] = &[
         },
     )
     .phase("schedule"),
+    Class::fatal("segv-ahead", Kind::Host, "crash.sigsegv", "crashes while it is compiled ahead", |scene, _| {
+        segv_in_schedule(scene.crumbs.lane(0));
+        Outcome::pass()
+    })
+    .phase("schedule")
+    .ahead(segv_in_schedule),
+    Class::fatal("hang-ahead", Kind::Host, "hang.deadlock", "hangs while it is compiled ahead", |scene, _| {
+        doze_in_schedule(scene.crumbs.lane(0));
+        Outcome::pass()
+    })
+    .phase("schedule")
+    .ahead(doze_in_schedule)
+    .limit_ms(HANG_MS),
     Class::fatal("segv-handled", Kind::Host, "crash.sigsegv", "a library's handler catches its SIGSEGV", |_, _| {
         raw::swallow_segv();
         raw::write_unmapped();
@@ -108,6 +122,16 @@ pub(super) fn raise(signal: Signal) -> Outcome {
 }
 
 /// Does nothing for longer than any limit.
+fn segv_in_schedule(lane: Lane<'_>) {
+    lane.enter(Phase::Schedule, "segv-ahead", 5);
+    raw::write_unmapped();
+}
+
+fn doze_in_schedule(lane: Lane<'_>) {
+    lane.enter(Phase::Schedule, "hang-ahead", 5);
+    doze();
+}
+
 pub(super) fn doze() -> Outcome {
     std::thread::sleep(Duration::from_secs(3600));
     Outcome::fail("fail.assert", "slept for an hour")

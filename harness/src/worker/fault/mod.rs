@@ -23,7 +23,15 @@ mod table;
 pub(crate) use resource::tidy;
 pub(crate) use table::{Class, Facts, Kind, Past, Place, Scene, Spares, Spec, cases, classes, named};
 
+use crate::crumb::Lane;
 use crate::verdict::Outcome;
+
+/// Commits what the fault does while its case is compiled ahead, if anything.
+pub(crate) fn commit_ahead(spec: &str, lane: Lane<'_>) {
+    if let Some(ahead) = Spec::parse(spec).and_then(|found| found.class.ahead) {
+        ahead(lane);
+    }
+}
 
 /// Commits the fault. Returns only where the fault is to return, with whether
 /// the worker must be replaced.

@@ -62,5 +62,5 @@ pub(super) fn end_now(scene: &Scene<'_>) {
 
 fn end(case_id: &str, attempt: u32) -> FromWorker {
     let outcome = Box::new(Outcome::pass());
-    FromWorker::End { case_id: case_id.into(), attempt, outcome, tainted: false }
+    FromWorker::End { case_id: case_id.into(), attempt, outcome, tainted: false, code: None }
 }

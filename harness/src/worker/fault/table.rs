@@ -2,7 +2,7 @@
 
 use super::{device, host, process, protocol, resource, statistics};
 use crate::case::Case;
-use crate::crumb::CrumbWriter;
+use crate::crumb::{CrumbWriter, Lane};
 use crate::verdict::Outcome;
 use crate::worker::device::Device;
 use std::cell::Cell;
@@ -71,6 +71,8 @@ pub(crate) struct Class {
     /// Why it cannot happen on this machine, if so.
     pub(crate) unavailable: Option<fn() -> Option<String>>,
     pub(crate) commit: fn(&Scene<'_>, &str) -> Outcome,
+    /// What it does while its case is compiled ahead of its run.
+    pub(crate) ahead: Option<fn(Lane<'_>)>,
 }
 
 /// Generous: what is not a hang must not become one on a loaded machine.
@@ -112,6 +114,7 @@ impl Class {
             fails: None,
             unavailable: None,
             commit,
+            ahead: None,
         }
     }
 
@@ -146,6 +149,9 @@ impl Class {
 
     pub(super) const fn fails(self, fails: fn(&Facts, &str) -> bool) -> Self {
         Self { fails: Some(fails), ..self }
+    }
+    pub(super) const fn ahead(self, ahead: fn(Lane<'_>)) -> Self {
+        Self { ahead: Some(ahead), ..self }
     }
     pub(super) const fn unless(self, unavailable: fn() -> Option<String>) -> Self {
         Self { unavailable: Some(unavailable), ..self }
