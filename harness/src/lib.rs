@@ -10,6 +10,7 @@ pub mod background;
 pub mod case;
 pub mod cli;
 mod code_cache;
+mod compilers;
 pub mod corpus;
 mod crc;
 mod crumb;

@@ -75,6 +75,8 @@ pub(crate) enum Order<C> {
         sharers: u32,
         /// A tool runs the worker: the end of the dispatcher reaches only the tool.
         sanitized: bool,
+        /// Where compiler processes take connections.
+        compilers: Option<String>,
     },
     /// Cases that will most likely come soon.
     Ahead {

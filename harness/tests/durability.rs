@@ -364,6 +364,70 @@ fn damage_is_told_and_mended() {
     assert_eq!(before.map(|t| sorted(&t)), after.map(|t| sorted(&t)));
 }
 
+/// A digit that changed in a table is found by the records, as long as they are here.
+#[test]
+fn a_changed_digit_is_found_and_put_right() {
+    let place = with_cases("digit", 3);
+    check(&place, &PLAIN, 0, &["3 passed"]);
+    let hunt = ["hunt", "--ref", "--with-faults", "--exact", "__fault.fail", "--repeat", "3", "--format", "plain"];
+    check(&place, &hunt, 11, &[]);
+    check(&place, &["store", "verify"], 0, &["2 runs", "0 problems"]);
+    let tables = ["durations.csv", "verdicts.csv", "flake.csv"].map(|name| format!("results/history/reference/{name}"));
+    let right = tables.clone().map(|table| place.read(&table));
+    let of = |text: &str, case: &str| text.lines().find(|line| line.contains(case)).expect("a row").to_string();
+    let wrong = [
+        right[0].replace("PlaceTest.good/m=2,1,", "PlaceTest.good/m=2,1,9"),
+        right[1].replace("PlaceTest.good/m=2,pass", "PlaceTest.good/m=2,fail"),
+        right[2].replace("__fault.fail,3,3,", "__fault.fail,3,2,"),
+    ];
+    tables.iter().zip(&wrong).for_each(|(table, text)| place.file(table, text));
+    let parts = [
+        "PlaceTest.good/m=2: dur_us is `9",
+        "verdict is `fail`, by the record `pass`",
+        "failures is `2`",
+        "3 problems",
+    ];
+    check(&place, &["store", "verify"], 96, &parts);
+    check(&place, &["store", "repair"], 0, &["1 rows put right", "kept as flake.csv.damaged-", "3 things mended"]);
+    assert_eq!(tables.clone().map(|table| place.read(&table)), right);
+    check(&place, &["store", "verify"], 0, &["0 problems"]);
+    // What hunts found comes back from their records.
+    std::fs::remove_file(place.path(&tables[2])).expect("removes");
+    check(&place, &["store", "repair"], 0, &["flake.csv: 1 rows put in from runs"]);
+    assert_eq!(place.read(&tables[2]), right[2]);
+    // Without its run, a row is what it is.
+    place.file(&tables[2], &wrong[2]);
+    std::fs::remove_dir_all(place.newest()).expect("removes");
+    check(&place, &["store", "verify"], 0, &["1 of 7 rows of history cannot be judged", "0 problems"]);
+    assert_eq!(of(&place.read(&tables[2]), "__fault.fail"), of(&wrong[2], "__fault.fail"));
+}
+
+/// What every kind of end adds to the tables is what its record says.
+#[test]
+fn tables_agree_with_records_of_all_kinds() {
+    let place = with_cases("kinds", 3);
+    let faults = "*PlaceTest*:__fault.fail:__fault.segv:__fault.exit7:__fault.noisy:__fault.flaky=0.5";
+    let kinds = ["--ref", "--jobs", "2", "--with-faults", "--format", "plain", "--filter", faults];
+    for seed in ["1", "2", "3"] {
+        let (code, text) = place.run(&[&kinds[..], &["--seed", seed]].concat());
+        assert_eq!(code, 103, "{text}");
+    }
+    let twice = ["--sim", "2", "--twice", "--format", "plain"];
+    check(&place, &twice, 0, &["3 passed"]);
+    check(&place, &["bench", "--sim", "1", "--filter", "*", "--format", "plain"], 0, &["3 passed"]);
+    check(&place, &["store", "verify"], 0, &["5 runs", "0 problems"]);
+    let tables = ["simulator/determinism.csv", "simulator/perf.csv", "reference/durations.csv"];
+    let before = tables.map(|table| place.read(&format!("results/history/{table}")));
+    assert!(before.iter().all(|table| table.lines().count() > 3), "{before:?}");
+    std::fs::remove_dir_all(place.path("results/history")).expect("removes");
+    check(&place, &["store", "repair"], 0, &["rows put in from runs"]);
+    check(&place, &["store", "verify"], 0, &["0 problems"]);
+    let after = tables.map(|table| place.read(&format!("results/history/{table}")));
+    // Rows of one run may stand in another order.
+    let sorted = |text: &String| text.lines().map(String::from).collect::<BTreeSet<_>>();
+    assert_eq!(before.each_ref().map(sorted), after.each_ref().map(sorted));
+}
+
 #[test]
 fn a_run_under_way_is_left_alone_and_others_are_pruned() {
     let place = with_cases("prune", 2);

@@ -21,7 +21,8 @@ fn every_fault_is_attributed() {
     let place = with_good_case("matrix");
     let (code, text) = place.run(&["selftest", "--sim", "1"]);
     assert_eq!(code, 0, "{text}");
-    for part in ["results lost or changed 0", "false alarms 0", "pass + leak.process", "pass + crash.teardown"] {
+    let told = ["pass + leak.process", "pass + leak.thread", "crash.sigsegv + leak.process", "pass + crash.teardown"];
+    for part in ["results lost or changed 0", "false alarms 0"].into_iter().chain(told) {
         assert!(text.contains(part), "lacks {part:?}:\n{text}");
     }
     let classes = text.lines().last().and_then(|line| line.split(' ').next()?.parse::<usize>().ok());

@@ -201,3 +201,70 @@ fn a_plan_runs_nothing() {
     assert!(json["predicted_ns"].as_u64().is_some_and(|ns| ns > 0), "{text}");
     check(&place, &["plan", "--ref", "--format", "names", "--exact", "PickTest.big"], 0, &["PickTest.big\n"]);
 }
+
+/// What changed, case by case: in the files since a revision, in the kernels since a run.
+#[test]
+fn what_changed_is_selected() {
+    let place = with_cases("changed");
+    let git = |args: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.current_dir(&place.0).args(["-c", "user.name=n", "-c", "user.email=e", "-c", "init.defaultBranch=main"]);
+        let (code, text) = ended(git.args(args).output().expect("git is there"));
+        assert_eq!(code, 0, "{text}");
+    };
+    let good = |axis: &str| place.case("good", CaseFile { front: &format!("[axes]\nn = {axis}\n"), ..WRONG });
+    // Not yet in a checkout.
+    let mut command = place.command(&["list", "-E", "changed(HEAD)"]);
+    let outside = command.env("GIT_CEILING_DIRECTORIES", place.0.parent().expect("a folder"));
+    let (code, text) = ended(outside.output().expect("runs"));
+    assert!(code == 94 && text.contains("not a git repository") && text.contains("must be in a checkout"), "{text}");
+    git(&["init", "-q"]);
+    good("[1, 2, 3]");
+    git(&["add", "cases"]);
+    git(&["commit", "-q", "-m", "first"]);
+    let changed = |since: &str| list(&place, &["-E", &format!("changed({since}) | none"), "--filter", "*"], &[]);
+    let nothing = |since: &str| check(&place, &["list", "-E", &format!("changed({since})")], 4, &["none of "]);
+    nothing("HEAD");
+    // Another size is another case; words for people change nothing; a new file is new.
+    good("[1, 2, 4]");
+    let text = place.read("cases/big.fuse").replace("about = \"why\"", "about = \"why not\"");
+    place.file("cases/big.fuse", &format!("{text}\n"));
+    place.case("new", CaseFile { suite: "PickTest", ..GOOD });
+    assert_eq!(changed("HEAD"), ["PickTest.good/n=4", "PickTest.new"]);
+    git(&["add", "cases"]);
+    git(&["commit", "-q", "-m", "second"]);
+    nothing("HEAD");
+    assert_eq!(changed("HEAD~1"), changed("main^"));
+    assert_eq!(changed("HEAD~1"), ["PickTest.good/n=4", "PickTest.new"]);
+    // Since a run: what its cases are at its commit, and the kernels that it recorded.
+    let run = ["run", "--sim", "1", "--filter", "*good*", "--run-id", "before", "--format", "plain"];
+    check(&place, &run, 0, &["3 passed"]);
+    nothing("latest");
+    // A run that recorded another kernel for one of them: the compiler has changed.
+    let other = place.path("results/runs/other");
+    std::fs::create_dir(&other).expect("a folder");
+    let mut log = harness::record::EventLog::create(&other.join("events.jsonl")).expect("a log");
+    for mut record in place::records(&place.path("results/runs/before")) {
+        if record["k"] == "attempt" && record["case_id"] == "PickTest.good/n=2" {
+            record["kernel_crc"] = "00000000".into();
+        }
+        let kind = record["k"].as_str().expect("a kind").to_string();
+        ["v", "seq", "t_ns", "k", "crc"]
+            .iter()
+            .for_each(|key| drop(record.as_object_mut().expect("fields").remove(*key)));
+        log.append(&kind, &record).expect("writes");
+    }
+    drop(log);
+    assert_eq!(changed("other"), ["PickTest.good/n=2"]);
+    good("[1, 2, 5]");
+    assert_eq!(changed("before"), ["PickTest.good/n=5"]);
+    place.case("wrong", CaseFile { op: "abs %x", ..WRONG });
+    assert_eq!(changed("latest"), ["PickTest.good/n=5", "PickTest.wrong/n=1", "PickTest.wrong/n=2"]);
+    // Mistakes, and no git.
+    check(&place, &["list", "-E", "tag(odd) & changed(nosuch)"], 94, &["Needed a single revision", "^^^^^^^^^^^^^^^"]);
+    check(&place, &["list", "-E", "changed(latest~7)"], 94, &["there is no run `latest~7`", "whole name"]);
+    check(&place, &["list", "-E", "changed(-x)"], 94, &["no revision"]);
+    let mut command = place.command(&["list", "-E", "changed(HEAD)"]);
+    let (code, text) = ended(command.env("PATH", place.path("cases")).output().expect("runs"));
+    assert!(code == 94 && text.contains("git, which is not there"), "{text}");
+}

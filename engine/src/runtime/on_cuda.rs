@@ -4,7 +4,7 @@ use super::bench::{BenchOptions, BenchReport};
 use super::cache::Cache;
 use super::plan::Plan;
 use super::session::Ready;
-use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
+use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcOptions, NvrtcSearch};
 use crate::backend::cuda::{
     self, CallMemory, Compiled, Compiler, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions,
 };
@@ -68,6 +68,16 @@ impl Gpu {
 
     /// The plan's kernel on the device, compiled and loaded if its text is new.
     pub(super) fn load(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<Loaded>> {
+        self.load_with(cx, plan, None)
+    }
+
+    /// The same, its text compiled by `other` than this process's compiler.
+    pub(super) fn load_with(
+        &self,
+        cx: &CompileCx<'_>,
+        plan: &Plan,
+        other: Option<&dyn CompileText>,
+    ) -> Result<Arc<Loaded>> {
         self.loaded.get_or_try(plan.kernel_hash, || {
             let id = plan.trace_id();
             let name = plan.kernel.name.as_str();
@@ -76,7 +86,7 @@ impl Gpu {
                 line_info: cx.options.line_info,
                 ..NvrtcOptions::new(self.device.desc().compute_capability, cx.options.fmad)
             };
-            let Compiled { cubin, found } = self.compiler.compile(cx, &source, &options, id)?;
+            let Compiled { cubin, found } = self.compiler.compile_with(cx, other, &source, &options, id)?;
             let kernel = cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))?;
             Ok(Loaded { kernel, found })
         })

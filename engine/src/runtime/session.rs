@@ -7,7 +7,7 @@ use super::on_cuda::Gpu;
 use super::on_sim::Simulator;
 use super::plan::Plan;
 use super::prepare::{output_metas, prepare};
-use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcSearch};
+use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
 use crate::backend::cuda::{CodeCounts, CodeStore, Device};
 use crate::backend::sim::{Heap, SimReport};
 use crate::diag::{Diagnostic, Result, code};
@@ -203,20 +203,21 @@ impl Session {
     }
 
     /// Does ahead of a run all that needs no data: as [`Session::compile_at`], and
-    /// on a GPU also compiles and loads the kernel's code. Does not wait for
-    /// another thread that is loading the same.
+    /// on a GPU also compiles and loads the kernel's code, with `compiler` where
+    /// one is given. Does not wait for another thread that is loading the same.
     pub fn preload(
         &self,
         fusion: &Fusion,
         args: &[ArgMeta],
         alignments: &[u32],
+        compiler: Option<&dyn CompileText>,
         trace: &dyn Trace,
     ) -> Result<Arc<Plan>> {
         let plan = self.compile_at(fusion, args, alignments, trace)?;
         if let Backend::Gpu(gpu) = &self.backend
             && !gpu.is_loading(&plan)
         {
-            gpu.load(&self.cx(trace), &plan)?;
+            gpu.load_with(&self.cx(trace), &plan, compiler)?;
         }
         Ok(plan)
     }

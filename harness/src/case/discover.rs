@@ -55,8 +55,7 @@ pub fn load(dir: &Path, target: Target) -> Loaded {
         loaded.files += 1;
         crc.update(source.display.as_bytes());
         crc.update(source.text.as_bytes());
-        let (cases, errors) =
-            if source.display.ends_with(".py") { python::expand(&source) } else { expand(&source, target) };
+        let (cases, errors) = expand_any(&source, target);
         loaded.errors.extend(errors);
         bytes += cases.iter().map(bytes_of).sum::<usize>();
         take(cases, &mut taken, &mut loaded);
@@ -120,10 +119,14 @@ fn take(cases: Vec<Case>, taken: &mut Taken, loaded: &mut Loaded) {
     }
 }
 
+fn expand_any(source: &Source, target: Target) -> (Vec<Case>, Vec<CaseError>) {
+    if source.display.ends_with(".py") { python::expand(source) } else { expand(source, target) }
+}
+
 /// Expands one text that is in memory already.
 pub(super) fn expand_one(source: &Source, target: Target) -> (Vec<Case>, Vec<CaseError>) {
     let mut loaded = Loaded::default();
-    let (cases, errors) = expand(source, target);
+    let (cases, errors) = expand_any(source, target);
     loaded.errors.extend(errors);
     take(cases, &mut Taken::new(), &mut loaded);
     (loaded.cases, loaded.errors)

@@ -6,7 +6,9 @@ use super::args::Args;
 use super::{Failure, session};
 use crate::case::{Case, Target};
 use crate::code_cache::{self, CodeCache, CodeUse};
+use crate::compilers::Client;
 use crate::device::find_nvrtc;
+use crate::dispatch::Compilers;
 use crate::{exit, worker};
 use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch, Resources};
 use engine::backend::cuda::{Compiler, emit};
@@ -15,6 +17,7 @@ use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
 use engine::runtime::{Plan, Session};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is known after planning all cases.
@@ -28,7 +31,8 @@ struct Planned {
 }
 
 pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
-    let search = NvrtcSearch { folders: find_nvrtc().folders(), ..NvrtcSearch::default() };
+    let folders = find_nvrtc().folders();
+    let search = NvrtcSearch { folders: folders.clone(), ..NvrtcSearch::default() };
     let nvrtc = Nvrtc::open(&search).map_err(|error| Failure::diagnostic(exit::INFRA, &error))?;
     let mut compiler = Compiler::new(nvrtc);
     if let Some(CodeCache::Dir(dir)) = &args.isolation.code_cache {
@@ -41,7 +45,7 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     }
     let options = NvrtcOptions::new(session.device().compute_capability, session.options().fmad);
     let cx = CompileCx { options: session.options(), device: session.device(), trace: &NoTrace };
-    let results = build_all(&compiler, &cx, &options, planned.kernels.into_values().collect());
+    let results = build_all(&compiler, folders, &cx, &options, planned.kernels.into_values().collect());
     let mut failures = planned.failures;
     let mut spilling = Vec::new();
     for (id, name, result) in &results {
@@ -113,21 +117,30 @@ impl Planned {
 
 type Built = (String, String, Result<Option<Resources>, String>);
 
-/// Compiles on all cores; results in the order of the kernels.
+/// Compiles on all cores, in processes beside this one where they can be had;
+/// results in the order of the kernels.
 fn build_all(
     compiler: &Compiler,
+    folders: Vec<PathBuf>,
     cx: &CompileCx<'_>,
     options: &NvrtcOptions,
     kernels: Vec<(String, Arc<Plan>)>,
 ) -> Vec<Built> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let processes = Compilers::start(Path::new("/proc/self/exe"), folders, threads).ok();
     let queue = Mutex::new(kernels.into_iter().enumerate());
     let results = Mutex::new(BTreeMap::new());
     let work = || {
+        let client = processes.as_ref().and_then(|processes| Client::connect(processes.address()).ok());
+        let client = client.filter(|client| client.has(compiler.nvrtc()));
         loop {
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((number, (id, plan))) = next else { break };
-            let built = compiler.compile(cx, &emit(plan.kernel()), options, 0);
+            let source = emit(plan.kernel());
+            let client = client.as_ref().filter(|client| !client.is_gone());
+            let built = client.map(|client| compiler.compile_with(cx, Some(client), &source, options, 0));
+            // What is wrong with a text, this process's own library says.
+            let built = built.and_then(Result::ok).map_or_else(|| compiler.compile(cx, &source, options, 0), Ok);
             let built = built.map(|compiled| compiled.cubin.resources).map_err(|error| error.to_string());
             let built = (id, plan.kernel().name.clone(), built);
             results.lock().unwrap_or_else(PoisonError::into_inner).insert(number, built);

@@ -1,7 +1,7 @@
 //! What several commands share: where files are, and which cases are meant.
 
 use super::args::{Args, Command, DeviceArg, Select};
-use super::{Failure, runs};
+use super::{Failure, runs, since};
 use crate::case::{Case, Loaded, Target, load};
 use crate::flake::quarantine::Quarantine;
 use crate::record::{History, Layout};
@@ -87,6 +87,7 @@ pub(super) fn choose(args: &Args, cases: Vec<Case>, history: &str) -> Result<Cho
         let quarantine = read_quarantine(args)?;
         let named = cases.iter().filter(|case| quarantine.entry(&case.id).is_some());
         past.quarantined = named.map(|case| case.id.clone()).collect();
+        past.changed = since::changed(args, &wanted.exprs, &cases)?;
     }
     let run = match wanted.rerun.as_ref().and_then(Rerun::run) {
         Some(id) => from_run(args, id, wanted.rerun == Some(Rerun::NotRun))?,

@@ -13,6 +13,9 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
+/// Rows of history that `verify` names.
+const WRONG_ROWS: usize = 20;
+
 const WORDS: [&str; 7] = ["list", "info", "verify", "repair", "prune", "export", "merge"];
 
 pub(super) fn store(args: &Args) -> Result<u8, Failure> {
@@ -166,6 +169,19 @@ fn verify(layout: &Layout) -> Result<u8, Failure> {
     let wanted = repair::repair(layout, true).map_err(|error| failed(layout, &error))?;
     for what in wanted.done.iter().filter(|what| !all.iter().any(|run| what.starts_with(&format!("{}:", run.id)))) {
         tell(&mut text, what.clone());
+    }
+    let wrong: Vec<&String> = wanted.tables.iter().flat_map(|table| &table.wrong).collect();
+    for what in wrong.iter().take(WRONG_ROWS) {
+        text.push_str(&format!("  {}\n", crate::escape::escape(what, "")));
+    }
+    if wrong.len() > WRONG_ROWS {
+        text.push_str(&format!("  and {} more rows\n", wrong.len() - WRONG_ROWS));
+    }
+    let sum = |of: fn(&rebuild::MendedTable) -> usize| wanted.tables.iter().map(of).sum::<usize>();
+    let (rows, unjudged) = (sum(|table| table.rows), sum(|table| table.unjudged));
+    if unjudged > 0 {
+        let why = "the runs that they tell of are not here, or were cut short";
+        text.push_str(&format!("{unjudged} of {rows} rows of history cannot be judged: {why}\n"));
     }
     text.push_str(&format!("{} runs, {records} records, {bad} problems\n", all.len()));
     if bad > 0 {

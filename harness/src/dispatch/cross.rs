@@ -1,11 +1,16 @@
 //! `--cross`: every case on every device, with equal results and equal kernels.
 //!
-//! [`compare`] is the judgement, pure: attempts in, the mismatch out. [`Cross`]
-//! is the source of jobs: one for each case and device, pinned. A case is tried
-//! once on each device; retries would hide what is looked for.
+//! [`compare`] is the judgement, pure: what devices gave in, the mismatch out.
+//! [`Cross`] is the source of jobs: one for each case and device, pinned. A
+//! failure on one device is tried again there, as in any run; what devices
+//! disagree about is run again on all of them. So it is a failure if they disagree
+//! each time, and flaky if they agree once.
+//!
+//! Invariant: a slot waits as long as a case that it takes part in may come again,
+//! and never for a slot that has left.
 
 use super::job::{CaseResult, Conclusion, Job};
-use super::judge::rank;
+use super::judge::{Step, Track};
 use super::queue::Policy;
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
@@ -14,10 +19,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What one device made of a case.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The device, for people.
     pub(crate) device: String,
+    /// Product and compute capability: kernels are written for them.
+    pub(crate) model: String,
     pub(crate) kernel_crc: Option<u32>,
     pub(crate) out_crc: Option<u32>,
     /// How alike repeated runs on one device are, where that is known.
@@ -25,22 +32,35 @@ pub(crate) struct Seen {
 }
 
 /// The outcome and the reason where devices disagree about a case. A kernel that
-/// is not the same text everywhere comes first: it explains other results.
-/// Results that vary on one device are not compared between two.
+/// is not the same text on all devices of a model comes first: it explains other
+/// results. Results are compared between devices whose kernels are the same text,
+/// unless they vary on one device already.
 pub(crate) fn compare(seen: &[Seen]) -> Option<(&'static str, String)> {
-    let kernels = groups(seen, |seen| seen.kernel_crc);
-    if kernels.len() > 1 {
-        return Some(("fail.codegen_mismatch", format!("the kernel's text differs: {}", show(&kernels))));
+    for of_model in parts(seen, |seen| seen.model.as_str()) {
+        let kernels = groups(&of_model, |seen| seen.kernel_crc);
+        if kernels.len() > 1 {
+            return Some(("fail.codegen_mismatch", format!("the kernel's text differs: {}", show(&kernels))));
+        }
     }
     if seen.iter().any(|seen| seen.class.is_some_and(|class| class > Determinism::Bitwise)) {
         return None;
     }
-    let results = groups(seen, |seen| seen.out_crc);
-    (results.len() > 1).then(|| ("fail.determinism", format!("results differ in their bits: {}", show(&results))))
+    let differing = parts(seen, |seen| seen.kernel_crc).into_iter().find_map(|of_kernel| {
+        let results = groups(&of_kernel, |seen| seen.out_crc);
+        (results.len() > 1).then(|| show(&results))
+    });
+    differing.map(|results| ("fail.determinism", format!("results differ in their bits: {results}")))
+}
+
+/// What is alike in something.
+fn parts<'s, K: Ord>(seen: &'s [Seen], of: impl Fn(&'s Seen) -> K) -> Vec<Vec<&'s Seen>> {
+    let mut parts: BTreeMap<K, Vec<&Seen>> = BTreeMap::new();
+    seen.iter().for_each(|seen| parts.entry(of(seen)).or_default().push(seen));
+    parts.into_values().collect()
 }
 
 /// The devices by what they have; those that have nothing are left out.
-fn groups(seen: &[Seen], of: impl Fn(&Seen) -> Option<u32>) -> BTreeMap<u32, Vec<&str>> {
+fn groups<'s>(seen: &[&'s Seen], of: impl Fn(&Seen) -> Option<u32>) -> BTreeMap<u32, Vec<&'s str>> {
     let mut groups: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for seen in seen {
         if let Some(crc) = of(seen) {
@@ -59,6 +79,18 @@ fn show(groups: &BTreeMap<u32, Vec<&str>>) -> String {
     parts.join("; ")
 }
 
+/// What a verdict on one device says about the case as a whole.
+fn weight(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Crash => 5,
+        Verdict::Hang => 4,
+        Verdict::Fail => 3,
+        Verdict::Flaky => 2,
+        Verdict::Infra => 1,
+        _ => 0,
+    }
+}
+
 /// The source of a run across devices.
 pub(crate) struct Cross {
     policy: Policy,
@@ -70,15 +102,55 @@ pub(crate) struct Cross {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Job>,
-    /// What devices gave of the cases that are under way, and how many are missing.
+    /// Cases without a verdict.
     open: BTreeMap<String, Open>,
     failed: usize,
+    /// Cases that were tried more than once.
+    retried: usize,
+    /// Slots that left.
+    left: Vec<usize>,
+    /// Verdicts that follow from what was tried before, without another attempt.
+    decided: Vec<Conclusion>,
 }
 
-#[derive(Default)]
+/// A case that is under way.
 struct Open {
-    results: Vec<CaseResult>,
-    missing: usize,
+    case: Arc<Case>,
+    slots: Vec<usize>,
+    /// Slots that are at it, with what happened there in this round.
+    tracks: BTreeMap<usize, Track>,
+    /// Verdicts of the others.
+    ended: Vec<Conclusion>,
+    /// Outcomes and failed attempts of earlier rounds.
+    outcomes: Vec<String>,
+    failures: u32,
+    /// The first round in which devices disagreed, and how many there were.
+    disagreed: Option<CaseResult>,
+    rounds: u32,
+}
+
+impl Open {
+    fn new(case: Arc<Case>, slots: Vec<usize>) -> Self {
+        let tracks = slots.iter().map(|slot| (*slot, Track::default())).collect();
+        let (ended, outcomes) = (Vec::new(), Vec::new());
+        Self { case, slots, tracks, ended, outcomes, failures: 0, disagreed: None, rounds: 0 }
+    }
+
+    /// All devices run it again.
+    fn again(&mut self) {
+        for ended in std::mem::take(&mut self.ended) {
+            self.failures += ended.failures;
+            self.outcomes.extend(ended.outcomes);
+        }
+        self.tracks = self.slots.iter().map(|slot| (*slot, Track::default())).collect();
+    }
+
+    /// The verdict, with `result` standing for the case.
+    fn conclude(mut self, verdict: Verdict, result: CaseResult) -> Conclusion {
+        self.again();
+        let failures = self.failures + self.rounds;
+        Conclusion { case: self.case, verdict, outcomes: self.outcomes, failures, result }
+    }
 }
 
 impl Cross {
@@ -92,21 +164,36 @@ impl Cross {
         }
         let mut state = State::default();
         for case in cases {
-            // A device on which the case failed before a kill is not asked again.
-            let tried = policy.tried.get(&case.id).map(Vec::as_slice).unwrap_or_default();
-            let failed: Vec<&CaseResult> = tried.iter().filter(|r| r.outcome.verdict.is_failure()).collect();
-            if !failed.is_empty() {
-                let open = state.open.entry(case.id.clone()).or_default();
-                open.results.extend(failed.iter().map(|result| (*result).clone()));
+            let slots: Vec<usize> = members.iter().map(|(slot, _)| *slot).filter(|s| policy.fits(*s, case)).collect();
+            if slots.is_empty() {
+                continue;
             }
-            let fitting = members.iter().filter(|(slot, _)| policy.fits(*slot, case));
-            for (slot, _) in fitting.filter(|(slot, _)| !failed.iter().any(|result| result.slot == *slot)) {
-                let job = Job { pin: Some(*slot), ..Job::new(case.clone(), policy.seed) };
-                state.waiting.push_back(job);
-                state.open.entry(case.id.clone()).or_default().missing += 1;
+            let job = |slot: &usize| Job { pin: Some(*slot), ..Job::new(case.clone(), policy.seed) };
+            state.waiting.extend(slots.iter().map(job));
+            state.open.insert(case.id.clone(), Open::new(case.clone(), slots));
+        }
+        let cross = Self { policy, members, state: Mutex::new(state) };
+        cases.iter().for_each(|case| cross.go_on(&case.id));
+        cross
+    }
+
+    /// Enters what an earlier run had tried of a case: it goes on from there.
+    fn go_on(&self, id: &str) {
+        let mut state = self.lock();
+        for result in self.policy.tried.get(id).into_iter().flatten() {
+            let at = state.waiting.iter().position(|job| job.case.id == id && job.pin == Some(result.slot));
+            let Some(job) = at.and_then(|at| state.waiting.remove(at)) else {
+                // A failure counts although its device is not here any more.
+                let open = state.open.get_mut(id).filter(|_| result.outcome.verdict.is_failure());
+                open.into_iter().for_each(|open| open.ended.push(Conclusion::single(result.clone())));
+                continue;
+            };
+            let job = Job { attempt: result.attempt, repeat: result.repeat, ..job };
+            if let Settled::Concluded(conclusion) = self.enter(&mut state, &job, result) {
+                state.decided.push(*conclusion);
+                return;
             }
         }
-        Self { policy, members, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -118,44 +205,103 @@ impl Cross {
         member.map_or_else(|| format!("slot {slot}"), |(_, label)| label.clone())
     }
 
-    /// The verdict from what the devices gave.
-    fn conclude(&self, results: Vec<CaseResult>) -> Option<Conclusion> {
-        let failed = |result: &&CaseResult| result.outcome.verdict.is_failure();
-        let seen: Vec<Seen> = results
-            .iter()
-            .filter(|result| result.outcome.verdict == Verdict::Pass)
-            .map(|result| Seen {
+    /// How the devices that passed disagree about a case.
+    fn mismatch(&self, open: &Open) -> Option<(&'static str, String)> {
+        let passed = open.ended.iter().filter(|ended| ended.verdict == Verdict::Pass);
+        let seen = passed.map(|Conclusion { result, .. }| {
+            let gpu = self.policy.slots.get(result.slot).and_then(|slot| slot.gpu.as_ref());
+            Seen {
                 device: self.device(result.slot),
+                model: gpu.map_or(String::new(), |gpu| format!("{} {:?}", gpu.name, gpu.arch)),
                 kernel_crc: result.outcome.kernel_crc,
                 out_crc: result.outcome.out_crc,
                 class: self.class(result),
-            })
-            .collect();
-        let outcomes = results.iter().map(|result| result.outcome.outcome.clone()).collect();
-        let mut failures = results.iter().filter(failed).count() as u32;
-        // The first of the worst.
-        let worst = results.iter().filter(failed).rev().max_by_key(|result| rank(result.outcome.verdict));
-        let mut shown = worst.or(results.last()).cloned()?;
-        if failures == 0
-            && let Some((name, why)) = compare(&seen)
-        {
-            let judged = Outcome::fail(name, why);
-            let outcome = &mut shown.outcome;
-            (outcome.verdict, outcome.outcome, outcome.detail) = (judged.verdict, judged.outcome, judged.detail);
-            apply_xfail(outcome, shown.case.xfail.as_ref(), &self.policy.today);
-            failures = 1;
-        } else if failures > 0 && shown.slot != usize::MAX {
-            shown.outcome.detail = format!("on {}: {}", self.device(shown.slot), shown.outcome.detail);
+            }
+        });
+        compare(&seen.collect::<Vec<_>>())
+    }
+
+    /// The verdict, now that all devices have one; nothing if they disagree and
+    /// `may_retry` allows another round.
+    fn judge(&self, open: &mut Open, may_retry: bool) -> Option<(Verdict, CaseResult)> {
+        open.ended.sort_by_key(|ended| ended.result.slot);
+        // The first of the worst, else the last.
+        let worst = open.ended.iter().rev().max_by_key(|ended| weight(ended.verdict));
+        let worst = worst.filter(|worst| weight(worst.verdict) > 0).or(open.ended.last());
+        let (verdict, mut shown) = worst.map(|worst| (worst.verdict, worst.result.clone()))?;
+        let failed = weight(verdict) >= weight(Verdict::Fail);
+        if failed || open.disagreed.is_none() && weight(verdict) > 0 && self.mismatch(open).is_none() {
+            if shown.slot != usize::MAX {
+                shown.outcome.detail = format!("on {}: {}", self.device(shown.slot), shown.outcome.detail);
+            }
+            return Some((verdict, shown));
         }
-        let (case, verdict) = (shown.case.clone(), shown.outcome.verdict);
-        let mut conclusion = Conclusion { case, verdict, outcomes, failures, result: shown };
-        self.policy.allow(&mut conclusion);
-        Some(conclusion)
+        let Some((name, why)) = self.mismatch(open) else {
+            // What devices once disagreed about is not reliable.
+            return Some(open.disagreed.take().map_or((verdict, shown), |first| (Verdict::Flaky, first)));
+        };
+        let judged = Outcome::fail(name, why);
+        let outcome = &mut shown.outcome;
+        (outcome.verdict, outcome.outcome, outcome.detail) = (judged.verdict, judged.outcome, judged.detail);
+        apply_xfail(outcome, shown.case.xfail.as_ref(), &self.policy.today);
+        open.rounds += 1;
+        let first = open.disagreed.get_or_insert(shown).clone();
+        let again = first.outcome.verdict.is_failure() && may_retry && open.rounds <= self.policy.retries.after_failure;
+        (!again).then_some((first.outcome.verdict, first))
     }
 
     fn class(&self, result: &CaseResult) -> Option<Determinism> {
         let found = result.outcome.variation.as_ref().map(|variation| variation.class);
         found.max(self.policy.learnt.get(&result.case.id).copied())
+    }
+
+    /// The job once more, on that device.
+    fn once_more(&self, job: &Job, slot: usize, fresh: bool) -> Job {
+        Job { attempt: job.attempt + 1, fresh, alone: false, strikes: 0, pin: Some(slot), ..job.clone() }
+    }
+
+    /// All devices have a verdict on the case of `job`.
+    fn round(&self, state: &mut State, job: &Job) -> Settled {
+        let Some(mut open) = state.open.remove(&job.case.id) else { return Settled::Noted };
+        let here = open.slots.iter().all(|slot| !state.left.contains(slot));
+        let before = open.rounds;
+        let may_retry = here && (before > 0 || state.retried < self.policy.retried_cases);
+        let Some((verdict, result)) = self.judge(&mut open, may_retry) else {
+            state.retried += usize::from(before == 0);
+            open.again();
+            for slot in open.slots.iter().rev() {
+                state.waiting.push_front(self.once_more(job, *slot, true));
+            }
+            state.open.insert(job.case.id.clone(), open);
+            return Settled::Again;
+        };
+        let mut conclusion = open.conclude(verdict, result);
+        self.policy.allow(&mut conclusion);
+        state.failed += usize::from(conclusion.verdict.is_failure());
+        Settled::Concluded(Box::new(conclusion))
+    }
+
+    /// Enters an attempt into the account of its case.
+    fn enter(&self, state: &mut State, job: &Job, result: &CaseResult) -> Settled {
+        let (Some(open), Some(slot)) = (state.open.get_mut(&job.case.id), job.pin) else { return Settled::Noted };
+        let mut track = open.tracks.remove(&slot).unwrap_or_default();
+        let before = track.retried();
+        let may_retry = before || state.retried < self.policy.retried_cases;
+        match track.step(result, &self.policy.retries, may_retry) {
+            Step::Again(again) => {
+                open.tracks.insert(slot, track);
+                state.retried += usize::from(!before && result.outcome.verdict != Verdict::Infra);
+                let mut next = self.once_more(job, slot, again.fresh);
+                if again.repeat {
+                    (next.attempt, next.repeat) = (job.attempt, job.repeat + 1);
+                }
+                next.alone = again.alone;
+                state.waiting.push_front(next);
+                return Settled::Again;
+            }
+            Step::Conclude(conclusion) => open.ended.push(*conclusion),
+        }
+        if open.tracks.is_empty() { self.round(state, job) } else { Settled::Again }
     }
 }
 
@@ -166,46 +312,65 @@ impl Source for Cross {
             return Take::Done;
         }
         let at = state.waiting.iter().position(|job| job.pin == Some(slot));
-        at.and_then(|at| state.waiting.remove(at)).map_or(Take::Done, |job| Take::Job(Box::new(job)))
+        if let Some(job) = at.and_then(|at| state.waiting.remove(at)) {
+            return Take::Job(Box::new(job));
+        }
+        // It may be asked again by the end of any case of its own that can end.
+        let may_come = |open: &Open| {
+            let live = open.tracks.keys().all(|other| !state.left.contains(other));
+            live && open.slots.contains(&slot) && !open.tracks.is_empty()
+        };
+        if state.open.values().any(may_come) { Take::Wait } else { Take::Done }
+    }
+
+    fn closed(&self) -> bool {
+        self.policy.closed(self.lock().failed).is_some()
     }
 
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
         apply_learnt(&mut result.outcome, self.policy.learnt.get(&job.case.id).copied());
         apply_xfail(&mut result.outcome, job.case.xfail.as_ref(), &self.policy.today);
-        let mut state = self.lock();
-        let open = state.open.entry(job.case.id.clone()).or_default();
-        open.results.push(result.clone());
-        open.missing = open.missing.saturating_sub(1);
-        if open.missing > 0 {
-            return Settled::Again;
-        }
-        let results = state.open.remove(&job.case.id).map(|open| open.results).unwrap_or_default();
-        let Some(conclusion) = self.conclude(results) else { return Settled::Noted };
-        state.failed += usize::from(conclusion.verdict.is_failure());
-        Settled::Concluded(Box::new(conclusion))
+        self.enter(&mut self.lock(), job, result)
     }
 
     fn put_back(&self, job: Job) {
         self.lock().waiting.push_front(job);
     }
 
+    fn leave(&self, slot: usize) {
+        self.lock().left.push(slot);
+    }
+
     /// Cases that lack a device: what the others gave, or that nobody ran them.
     fn rest(&self, stopped: bool, reason: &str) -> Vec<Conclusion> {
         let mut state = self.lock();
         let closed = self.policy.closed(state.failed);
-        let open = std::mem::take(&mut state.open);
-        let mut results: BTreeMap<String, Vec<CaseResult>> =
-            open.into_iter().map(|(id, open)| (id, open.results)).collect();
-        for job in std::mem::take(&mut state.waiting) {
-            let device = job.pin.map_or(String::new(), |slot| self.device(slot));
-            let outcome = match (stopped, &closed) {
-                (true, _) => Outcome::of(Verdict::Skip, "not_run.cancelled", "the run was stopped before this case"),
-                (_, Some((name, why))) => Outcome::of(Verdict::Skip, name, why.as_str()),
-                _ => Outcome::of(Verdict::Infra, "infra.worker_spawn", format!("not run on {device}: {reason}")),
-            };
-            results.entry(job.case.id.clone()).or_default().push(job.result(outcome));
-        }
-        results.into_values().filter_map(|results| self.conclude(results)).collect()
+        state.waiting.clear();
+        let decided = std::mem::take(&mut state.decided);
+        let open = std::mem::take(&mut state.open).into_values();
+        let rest = open.filter_map(|mut open| {
+            for (slot, track) in std::mem::take(&mut open.tracks) {
+                let outcome = match (stopped, &closed) {
+                    (true, _) => {
+                        Outcome::of(Verdict::Skip, "not_run.cancelled", "the run was stopped before this case")
+                    }
+                    (_, Some((name, why))) => Outcome::of(Verdict::Skip, name, why.as_str()),
+                    _ => {
+                        let why = format!("not run on {}: {reason}", self.device(slot));
+                        Outcome::of(Verdict::Infra, "infra.worker_spawn", why)
+                    }
+                };
+                let none = || Conclusion::single(Job::new(open.case.clone(), self.policy.seed).result(outcome));
+                open.ended.push(track.so_far().unwrap_or_else(none));
+            }
+            // What devices disagreed about stays so, for want of another round.
+            let shown = open.disagreed.clone().map(|first| (first.outcome.verdict, first));
+            let (verdict, result) = shown.or_else(|| self.judge(&mut open, false))?;
+            let mut conclusion = open.conclude(verdict, result);
+            self.policy.allow(&mut conclusion);
+            Some(conclusion)
+        });
+        decided.into_iter().chain(rest).collect()
     }
 }
 
@@ -216,7 +381,7 @@ mod tests {
     use crate::verdict::Variation;
 
     fn seen(device: &str, kernel: u32, out: u32, class: Option<Determinism>) -> Seen {
-        Seen { device: device.into(), kernel_crc: Some(kernel), out_crc: Some(out), class }
+        Seen { device: device.into(), kernel_crc: Some(kernel), out_crc: Some(out), class, ..Seen::default() }
     }
 
     #[track_caller]
@@ -243,6 +408,16 @@ mod tests {
         // A refusal has neither kernel nor result.
         let nothing = Seen { kernel_crc: None, out_crc: None, ..seen("gpu1", 0, 0, None) };
         check(&[seen("gpu0", 1, 2, None), nothing], None);
+        // Each model has kernels of its own; what the same kernel gives must be the same.
+        let of = |model: &str, device, kernel, out| Seen { model: model.into(), ..seen(device, kernel, out, None) };
+        check(&[of("A", "gpu0", 1, 2), of("B", "gpu1", 3, 4), of("A", "gpu2", 1, 2)], None);
+        let why = "the kernel's text differs: 00000003 on gpu1; 00000004 on gpu2";
+        check(
+            &[of("A", "gpu0", 1, 2), of("B", "gpu1", 3, 4), of("B", "gpu2", 4, 4)],
+            Some(("fail.codegen_mismatch", why)),
+        );
+        let why = "results differ in their bits: 00000002 on gpu0; 00000004 on gpu1";
+        check(&[of("A", "gpu0", 1, 2), of("B", "gpu1", 1, 4)], Some(("fail.determinism", why)));
     }
 
     fn cross(ids: &[&str], devices: &[&str]) -> Cross {
@@ -296,13 +471,69 @@ mod tests {
         assert!(matches!(cross.take(1), Take::Done));
         assert!(settle(&cross, 0, passed(1)).is_none());
         assert!(settle(&cross, 0, passed(1)).is_none());
-        assert!(matches!(cross.take(0), Take::Done));
+        assert!(matches!(cross.take(0), Take::Wait));
         let first = settle(&cross, 2, passed(1)).expect("both have run it");
         assert_eq!((first.case.id.as_str(), first.verdict, first.failures), ("a", Verdict::Pass, 0));
         let second = settle(&cross, 2, passed(2)).expect("both have run it");
         assert_eq!((second.verdict, second.result.outcome.outcome.as_str()), (Verdict::Fail, "fail.determinism"));
         assert_eq!(second.result.outcome.detail, "results differ in their bits: 00000001 on g0; 00000002 on g1");
+        assert!(matches!((cross.take(0), cross.take(2)), (Take::Done, Take::Done)));
         assert!(cross.rest(false, "").is_empty());
+    }
+
+    fn retrying(devices: &[&str]) -> Cross {
+        let mut cross = cross(&["a"], devices);
+        (cross.policy.retries, cross.policy.retried_cases) = (Retries { flaky_runs: 2, ..Retries::USUAL }, 9);
+        cross
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_where_it_was() {
+        let off = || Outcome::fail("fail.numerics", "off");
+        let cross = retrying(&["g0", "g1"]);
+        assert!(settle(&cross, 1, passed(1)).is_none());
+        for _ in 0..2 {
+            assert!(matches!(cross.take(1), Take::Wait));
+            assert!(settle(&cross, 0, off()).is_none());
+        }
+        let found = settle(&cross, 0, off()).expect("it failed each time");
+        assert_eq!((found.verdict, found.failures, found.outcomes.len()), (Verdict::Fail, 3, 4));
+        assert_eq!(found.result.outcome.detail, "on g0: off");
+        let cross = retrying(&["g0", "g1"]);
+        assert!(settle(&cross, 0, off()).is_none());
+        assert!(settle(&cross, 0, passed(1)).is_none());
+        let found = settle(&cross, 1, passed(1)).expect("both have a verdict");
+        assert_eq!((found.verdict, found.failures, found.outcomes.len()), (Verdict::Flaky, 1, 3));
+    }
+
+    #[test]
+    fn what_devices_disagree_about_is_run_again_on_all() {
+        let round = |cross: &Cross, other: u32| {
+            assert!(settle(cross, 0, passed(1)).is_none());
+            settle(cross, 1, passed(other))
+        };
+        let disagreeing = retrying(&["g0", "g1"]);
+        assert!(round(&disagreeing, 2).is_none() && round(&disagreeing, 3).is_none());
+        let found = round(&disagreeing, 2).expect("they disagree each time");
+        assert_eq!((found.verdict, found.failures, found.outcomes.len()), (Verdict::Fail, 3, 6));
+        assert_eq!(found.result.outcome.detail, "results differ in their bits: 00000001 on g0; 00000002 on g1");
+        let agreeing = retrying(&["g0", "g1"]);
+        assert!(round(&agreeing, 2).is_none());
+        let found = round(&agreeing, 1).expect("they agree");
+        assert_eq!((found.verdict, found.result.outcome.outcome.as_str()), (Verdict::Flaky, "fail.determinism"));
+        // Without one of them there is no other round, and nobody waits for it.
+        let lonely = retrying(&["g0", "g1"]);
+        assert!(settle(&lonely, 0, passed(1)).is_none());
+        let (job, mut result) = (take(&lonely, 1), None);
+        lonely.leave(0);
+        let settled = lonely.settle(&job, result.insert(CaseResult { slot: 1, ..job.result(passed(2)) }));
+        assert!(matches!(settled, Settled::Concluded(found) if found.verdict == Verdict::Fail));
+        let cut = retrying(&["g0", "g1"]);
+        assert!(round(&cut, 2).is_none());
+        cut.leave(1);
+        assert!(settle(&cut, 0, passed(1)).is_none());
+        assert!(matches!(cut.take(0), Take::Done));
+        assert_eq!(cut.rest(false, "gone")[0].result.outcome.outcome, "fail.determinism");
     }
 
     #[test]
@@ -315,15 +546,28 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_on_a_device_before_a_kill_is_not_asked_again() {
-        let job = Job::new(Arc::new(Case { id: "a".into(), ..Case::default() }), 1);
-        let failed = CaseResult { slot: 1, ..job.result(Outcome::fail("fail.numerics", "off")) };
-        let passed_before = CaseResult { slot: 0, ..job.result(passed(1)) };
-        let tried = BTreeMap::from([("a".to_string(), vec![passed_before, failed])]);
-        let cross = resumed(&["a"], &["g0", "g1"], tried);
-        assert!(matches!(cross.take(1), Take::Done));
-        let found = settle(&cross, 0, passed(1)).expect("both have run it");
-        assert_eq!((found.verdict, found.failures, found.result.slot), (Verdict::Fail, 1, 1));
+    fn what_devices_did_before_a_kill_is_not_asked_again() {
+        let tried = |id: &str, results: &[(usize, Outcome)]| {
+            let job = Job::new(Arc::new(Case { id: id.into(), ..Case::default() }), 1);
+            let result = |(slot, outcome): &(usize, Outcome)| CaseResult { slot: *slot, ..job.result(outcome.clone()) };
+            (id.to_string(), results.iter().map(result).collect::<Vec<_>>())
+        };
+        let off = || Outcome::fail("fail.numerics", "off");
+        let tried = [
+            tried("half", &[(1, off())]),
+            tried("other", &[(0, passed(1)), (1, passed(2))]),
+            // A device that is not here any more.
+            tried("gone", &[(7, off())]),
+        ];
+        let cross = resumed(&["half", "other", "gone"], &["g0", "g1"], tried.into());
+        let half = settle(&cross, 0, passed(1)).expect("both have run it");
+        assert_eq!((half.verdict, half.failures, half.result.slot), (Verdict::Fail, 1, 1));
+        assert!(settle(&cross, 0, passed(1)).is_none());
+        let gone = settle(&cross, 1, passed(1)).expect("both have run it");
+        assert_eq!((gone.case.id.as_str(), gone.verdict, gone.outcomes.len()), ("gone", Verdict::Fail, 3));
+        // That they disagreed follows from what was recorded.
+        let rest = cross.rest(false, "");
+        assert_eq!((rest.len(), rest[0].result.outcome.outcome.as_str()), (1, "fail.determinism"));
     }
 
     #[test]
@@ -356,21 +600,21 @@ mod tests {
             let mut seen = Vec::new();
             for number in 0..u.int_in_range(0..=4)? {
                 let class = u.arbitrary::<bool>()?.then_some(Determinism::Tolerance);
-                let (kernel_crc, out_crc) = (u.int_in_range(0..=2)?, u.int_in_range(0..=2)?);
-                let some = |crc: u32| crc.checked_sub(1);
+                let (kernel, out) = (u.int_in_range(0..=2u32)?, u.int_in_range(0..=2u32)?);
                 seen.push(Seen {
                     device: format!("g{number}"),
-                    kernel_crc: some(kernel_crc),
-                    out_crc: some(out_crc),
+                    model: (*u.choose(&["A", "B"])?).into(),
+                    kernel_crc: kernel.checked_sub(1),
+                    out_crc: out.checked_sub(1),
                     class,
                 });
             }
-            let differ = |of: &dyn Fn(&Seen) -> Option<u32>| {
-                let pairs = seen.iter().flat_map(|a| seen.iter().map(move |b| (of(a), of(b))));
-                pairs.into_iter().any(|(a, b)| a.is_some() && b.is_some() && a != b)
-            };
+            let pairs = || seen.iter().flat_map(|a| seen.iter().map(move |b| (a, b)));
+            let differ = |a: Option<u32>, b: Option<u32>| a.is_some() && b.is_some() && a != b;
+            let texts = pairs().any(|(a, b)| a.model == b.model && differ(a.kernel_crc, b.kernel_crc));
+            let results = pairs().any(|(a, b)| a.kernel_crc == b.kernel_crc && differ(a.out_crc, b.out_crc));
             let varies = seen.iter().any(|seen| seen.class.is_some());
-            let wanted = match (differ(&|seen| seen.kernel_crc), differ(&|seen| seen.out_crc) && !varies) {
+            let wanted = match (texts, results && !varies) {
                 (true, _) => Some("fail.codegen_mismatch"),
                 (false, true) => Some("fail.determinism"),
                 _ => None,

@@ -10,11 +10,15 @@ use serde_json::{Value, json};
 use std::io;
 use std::os::fd::RawFd;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Generations of orphans that are looked for.
 const GENERATIONS: usize = 20;
+
+/// Of these, in so many a process without any environment may be about to have one.
+const PATIENT: usize = 5;
 
 /// How a worker ended that owed no case.
 #[derive(Clone, Debug)]
@@ -70,11 +74,26 @@ pub(crate) fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
 }
 
-/// The workers whose farewell is not over; what their process groups leave is
-/// theirs to name. Held while one is started, so that none is missing here.
-static LIVE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// From now on this process starts nothing but workers, so that any other child of
+/// it that begins later was left by one.
+pub(super) fn has_workers_only() {
+    WORKERS_ONLY.store(true, Ordering::SeqCst);
+}
 
-fn live() -> MutexGuard<'static, Vec<u32>> {
+static WORKERS_ONLY: AtomicBool = AtomicBool::new(false);
+
+/// A worker whose farewell is not over, and when it began.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    pid: u32,
+    began: u64,
+}
+
+/// What the process groups of these leave is theirs to name. Held while one is
+/// started, so that none is missing here.
+static LIVE: Mutex<Vec<Live>> = Mutex::new(Vec::new());
+
+fn live() -> MutexGuard<'static, Vec<Live>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -82,7 +101,8 @@ fn live() -> MutexGuard<'static, Vec<u32>> {
 pub(super) fn spawn(command: &mut Command, inherit: &[RawFd], memory: Option<u64>) -> io::Result<Child> {
     let mut live = live();
     let child = os::spawn_tied(command, inherit, memory)?;
-    live.push(child.id());
+    let pid = child.id();
+    live.push(Live { pid, began: orphans::began(pid).unwrap_or(u64::MAX) });
     Ok(child)
 }
 
@@ -102,7 +122,7 @@ pub(super) fn reap(child: &mut Child) -> Option<ExitStatus> {
 /// The farewell of a worker that was reaped is over. A new one may have its number.
 pub(super) fn over(worker: u32) {
     let mut live = live();
-    if let Some(at) = live.iter().position(|known| *known == worker) {
+    if let Some(at) = live.iter().position(|known| known.pid == worker) {
         live.swap_remove(at);
     }
 }
@@ -112,21 +132,44 @@ pub(super) fn over(worker: u32) {
 fn sweep(children: &[orphans::Child]) {
     let Some(own) = orphans::own_group() else { return };
     let live = live();
-    orphans::reap(children, |child| child.zombie && child.group != own && !live.contains(&(child.group as u32)));
+    orphans::reap(children, |child| {
+        child.zombie && child.group != own && !live.iter().any(|known| known.pid == child.group as u32)
+    });
+}
+
+/// Since when a child that nobody knows was left by this worker, if it may have
+/// been: as long as another one lives, what it leaves comes to it and not to here.
+/// Of several that ended at the same time, those that did not end well are to blame.
+fn strays_since(worker: u32, well: bool) -> Option<u64> {
+    let live = live();
+    let mut others = live.iter().filter(|known| known.pid != worker);
+    let mine = live.iter().find(|known| known.pid == worker)?;
+    let meant = WORKERS_ONLY.load(Ordering::SeqCst) && !(well && others.any(|other| orphans::has_ended(other.pid)));
+    meant.then_some(mine.began)
+}
+
+/// Whether a child has nothing that tells whose it is.
+fn is_stray(child: &orphans::Child, since: u64) -> bool {
+    let of = |known: &Live| [child.pid, child.group, child.session].contains(&(known.pid as i32));
+    child.began >= since && !live().iter().any(of) && child.variable("HARNESS_WORKER").is_none()
 }
 
 /// Kills and names the processes that a dead worker left: those of its process
-/// group or session, and those with its name in their environment. One that left
-/// both and cleared its environment is not found.
-pub(super) fn left_by(worker: u32, id: &str) -> Vec<Leak> {
+/// group or session, those with its name in their environment, and those that left
+/// both and cleared their environment, see [`strays_since`]. `well` tells whether
+/// it ended as it should.
+pub(super) fn left_by(worker: u32, id: &str, well: bool) -> Vec<Leak> {
     let pid = worker as i32;
-    let meant = |child: &orphans::Child| {
-        child.pid != pid && (child.group == pid || child.session == pid || child.has_variable("HARNESS_WORKER", id))
+    let strays = strays_since(worker, well);
+    let meant = |child: &orphans::Child, patient: bool| {
+        let tied = child.group == pid || child.session == pid || child.has_variable("HARNESS_WORKER", id);
+        let stray = |since| is_stray(child, since) && !(patient && child.is_unclear());
+        child.pid != pid && (tied || strays.is_some_and(stray))
     };
     let mut names = Vec::new();
     let mut children = orphans::children();
-    for _ in 0..GENERATIONS {
-        let found = orphans::reap(&children, meant);
+    for generation in 0..GENERATIONS {
+        let found = orphans::reap(&children, |child| meant(child, generation < PATIENT));
         if found.is_empty() && !children.iter().any(|child| child.pid != pid && child.is_unclear()) {
             break;
         }
@@ -172,7 +215,7 @@ mod tests {
             status.is_some()
         });
         assert_eq!(status.and_then(|status| status.code()), Some(3));
-        let leaks = left_by(child.id(), "none");
+        let leaks = left_by(child.id(), "none", false);
         // Between fork and exec it still has its parent's name.
         let named = ["sleep (", "sh ("].iter().any(|name| leaks[0].detail.starts_with(name));
         assert!(leaks.len() == 1 && named, "{leaks:?}");
@@ -201,8 +244,8 @@ mod tests {
         let mut leaks = Vec::new();
         // Between fork and exec it still has its parent's environment.
         while leaks.is_empty() && std::time::Instant::now() < deadline {
-            assert_eq!(left_by(u32::MAX >> 1, "test-w1"), []);
-            leaks = left_by(u32::MAX >> 1, "test-w0");
+            assert_eq!(left_by(u32::MAX >> 1, "test-w1", true), []);
+            leaks = left_by(u32::MAX >> 1, "test-w0", true);
         }
         assert_eq!(leaks, [Leak::new("leak.process", format!("sleep ({})", sleep.id()))]);
         let _ = sleep.wait();

@@ -211,7 +211,8 @@ impl Worker {
     fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant, give_up: GiveUp) -> Result<(), NoWorker> {
         let sharers = plan.slots.iter().filter(|other| other.device == slot.device).count() as u32;
         let sanitized = plan.sanitizer.is_some();
-        let init = ToWorker::Init { device: slot.device.clone(), knobs: plan.knobs.clone(), sharers, sanitized };
+        let (device, knobs, compilers) = (slot.device.clone(), plan.knobs.clone(), plan.compilers.clone());
+        let init = ToWorker::Init { device, knobs, sharers, sanitized, compilers };
         let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
         while result.is_ok() {
             match hear(&mut self.receiver, deadline, give_up) {
@@ -560,7 +561,8 @@ impl Worker {
             }
         }
         self.kill();
-        farewell.leaks = farewell::left_by(self.pid(), &self.id);
+        let well = self.ended.is_some_and(|status| status.success());
+        farewell.leaks = farewell::left_by(self.pid(), &self.id, well);
         farewell.home = Some(self.home.clone());
         farewell
     }
@@ -583,20 +585,27 @@ fn command(id: &str, home: &Home, slot: &SlotSpec, plan: &RunPlan) -> io::Result
     if plan.sanitizer.is_none() {
         command.arg0("harness-worker");
     }
-    command.arg("__worker").env_clear();
-    for key in ENV_ALLOWED {
-        if let Some(value) = std::env::var_os(key) {
-            command.env(key, value);
-        }
-    }
+    command.arg("__worker");
+    inherit_env(&mut command);
     command.envs(home.variables());
-    command.env("HARNESS", "1").env("HARNESS_WORKER", id).env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    command.env("HARNESS_WORKER", id).env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     if slot.gpu.is_some() {
         command.envs(plan.core_dump.env(home.path())?);
     }
     command.envs(slot.env.iter().map(|(key, value)| (key, value)));
     command.current_dir(home.path());
     Ok(command)
+}
+
+/// Leaves of the environment what a process of ours may know.
+pub(super) fn inherit_env(command: &mut Command) {
+    command.env_clear();
+    for key in ENV_ALLOWED {
+        if let Some(value) = std::env::var_os(key) {
+            command.env(key, value);
+        }
+    }
+    command.env("HARNESS", "1");
 }
 
 #[cfg(test)]

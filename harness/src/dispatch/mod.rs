@@ -6,6 +6,7 @@
 //! lost, whatever happens to workers, devices and the run.
 
 mod capture;
+mod compilers;
 mod cross;
 mod farewell;
 mod fit;
@@ -26,6 +27,7 @@ mod tell;
 mod turns;
 
 pub(crate) use capture::Output;
+pub(crate) use compilers::Compilers;
 pub(crate) use cross::Cross;
 pub(crate) use farewell::Farewell;
 pub(crate) use fit::unfit_for_all;
@@ -126,6 +128,8 @@ pub(crate) struct RunPlan {
     pub(crate) stop: Arc<AtomicUsize>,
     /// Asked and listened to during the run, where GPUs are used.
     pub(crate) nvml: Option<Arc<dyn Nvml>>,
+    /// Where workers reach the compiler processes, while they run.
+    pub(crate) compilers: Option<String>,
 }
 
 impl RunPlan {
@@ -149,6 +153,7 @@ impl RunPlan {
             work_dir,
             stop: Arc::default(),
             nvml: None,
+            compilers: None,
         }
     }
 }

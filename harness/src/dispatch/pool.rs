@@ -1,6 +1,7 @@
 //! Runs a plan: starts the slots, passes their events on, and accounts for
 //! every case: one that no slot could take is reported too.
 
+use super::compilers::Compilers;
 use super::fleet::Fleet;
 use super::slot::Slot;
 use super::source::Source;
@@ -13,11 +14,18 @@ use std::time::{Duration, Instant};
 /// Lots of events that wait for `on_event`, each of about one case; beyond it slots
 /// wait, so that a slow disk costs time and not memory.
 const WAITING_LOTS: usize = 96;
+/// How often compiler processes that died are replaced.
+const TENDING: Duration = Duration::from_millis(500);
 
 /// Runs what `source` gives. `on_event` is called on this thread, in the order of arrival.
 pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
     super::farewell::adopt_orphans();
+    super::farewell::has_workers_only();
     let started = Instant::now();
+    let mut compilers = Compilers::of(plan);
+    let address = compilers.as_ref().map(|compilers| compilers.address().to_string());
+    let plan = &RunPlan { compilers: address, ..plan.clone() };
+    let mut tended = started;
     let (sender, events) = sync_channel(WAITING_LOTS);
     let fleet = Fleet::new(plan, started);
     let mut reasons = Vec::new();
@@ -48,6 +56,10 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
         let events = events;
         let mut missing = missing.take().into_iter();
         loop {
+            if tended.elapsed() >= TENDING {
+                compilers.iter_mut().for_each(Compilers::tend);
+                tended = Instant::now();
+            }
             let next = missing
                 .next()
                 .map(|event| vec![event])

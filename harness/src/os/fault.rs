@@ -116,8 +116,12 @@ pub(crate) fn set_variable(key: &str, value: &str) {
 }
 
 /// Starts a process in a session of its own, whose parent ends at once: a daemon.
-pub(crate) fn spawn_daemon(seconds: u32) -> io::Result<()> {
+/// `nameless` without any variable in its environment.
+pub(crate) fn spawn_daemon(seconds: u32, nameless: bool) -> io::Result<()> {
     let mut command = Command::new("/bin/sh");
+    if nameless {
+        command.env_clear();
+    }
     command.args(["-c", &format!("sleep {seconds} & exit 0")]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // SAFETY: `setsid` is a system call; nothing is allocated between fork and exec.

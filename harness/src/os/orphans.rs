@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// What was killed ends within this, or it is left.
 const END_LIMIT: Duration = Duration::from_millis(500);
-/// Bytes of `/proc/PID/stat` that hold the name and the fields up to the session.
+/// Bytes of `/proc/PID/stat` that hold the name and the fields up to the time of the start.
 const STAT: usize = 512;
 
 /// Whether `/proc` shows the processes of this process's namespace. In a new one
@@ -33,6 +33,8 @@ pub(crate) struct Child {
     /// process's namespace.
     pub(crate) group: i32,
     pub(crate) session: i32,
+    /// When it began, in the kernel's ticks since the machine did.
+    pub(crate) began: u64,
 }
 
 impl Child {
@@ -43,15 +45,20 @@ impl Child {
             || !self.zombie && std::fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|env| env.is_empty())
     }
 
-    /// Whether its environment has this variable with this value. A process that
-    /// has ended has none.
-    pub(crate) fn has_variable(&self, key: &str, value: &str) -> bool {
+    /// The value of a variable of its environment. A process that has ended has none,
+    /// and one that the kernel holds is not asked: the answer may never come.
+    pub(crate) fn variable(&self, key: &str) -> Option<Vec<u8>> {
         if self.blocked {
-            return false;
+            return None;
         }
         let env = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
-        let wanted = format!("{key}={value}");
-        env.split(|byte| *byte == 0).any(|pair| pair == wanted.as_bytes())
+        let mut pairs = env.split(|byte| *byte == 0);
+        pairs.find_map(|pair| pair.strip_prefix(key.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec))
+    }
+
+    /// Whether its environment has this variable with this value.
+    pub(crate) fn has_variable(&self, key: &str, value: &str) -> bool {
+        self.variable(key).is_some_and(|found| found == value.as_bytes())
     }
 }
 
@@ -80,6 +87,16 @@ pub(crate) fn own_group() -> Option<i32> {
     process(std::process::id() as i32).map(|(_, own)| own.group)
 }
 
+/// When a process began, if it is there.
+pub(crate) fn began(pid: u32) -> Option<u64> {
+    process(pid as i32).map(|(_, process)| process.began)
+}
+
+/// Whether a process has ended, or is not there any more.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    process(pid as i32).is_none_or(|(_, process)| process.zombie)
+}
+
 /// A process and its parent's number.
 fn process(pid: i32) -> Option<(i32, Child)> {
     let mut bytes = [0; STAT];
@@ -91,8 +108,10 @@ fn process(pid: i32) -> Option<(i32, Child)> {
     let state = fields.next()?;
     let mut number = || fields.next()?.parse::<i32>().ok();
     let (parent, group, session) = (number()?, number()?, number()?);
+    // Fields 7 to 21 are of no use here.
+    let began = fields.nth(15)?.parse().ok()?;
     let name = head.split_once('(')?.1.to_string();
-    Some((parent, Child { pid, name, zombie: state == "Z", blocked: state == "D", group, session }))
+    Some((parent, Child { pid, name, zombie: state == "Z", blocked: state == "D", group, session, began }))
 }
 
 /// Kills and reaps those of the children that are meant. Returns their names; one
@@ -155,6 +174,7 @@ mod tests {
         let found = children().into_iter().find(|child| mine(child)).expect("is there");
         let (_, own) = process(std::process::id() as i32).expect("is there");
         assert!(!found.zombie && found.session == own.session && Some(found.group) == own_group());
+        assert!(found.began >= own.began && began(sleep.id()) == Some(found.began) && !has_ended(sleep.id()));
         // Between fork and exec it still has its parent's environment.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while !found.has_variable("ORPHAN_TEST", "a=b") && std::time::Instant::now() < deadline {
@@ -163,7 +183,7 @@ mod tests {
         assert!(found.has_variable("ORPHAN_TEST", "a=b") && !found.has_variable("ORPHAN_TEST", "a"));
         assert_eq!(reap(&children(), mine), [format!("sleep ({pid})")]);
         // Reaped too: no zombie is left, and nobody can wait for it.
-        assert!(!children().iter().any(mine));
+        assert!(!children().iter().any(mine) && has_ended(sleep.id()));
         assert!(sleep.wait().is_err());
     }
 }

@@ -4,13 +4,18 @@
 //! The class of a case is the worst that was accepted: results that vary may by
 //! chance be alike. Another kernel starts anew where it is better.
 
+use super::audit::Judged;
 use super::history::History;
-use super::layout::replace;
+use super::rebuild::{Added, Cells};
+use super::recorded::Recorded;
+use super::table::{Notes, Table};
 use crate::os::FileLock;
 use crate::verdict::Determinism;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+
+pub(super) const COLUMNS: &[&str] = &["case_id", "class", "kernel_crc", "runs", "run_id"];
 
 /// What a run saw of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,46 +37,104 @@ struct Row {
 }
 
 impl History {
-    /// The classes of cases; nothing if there are none or the file is damaged.
+    /// The classes of cases, as far as they can be read.
     pub(crate) fn determinism(&self) -> BTreeMap<String, Determinism> {
         self.determinism_rows().into_iter().map(|row| (row.case_id, row.class)).collect()
     }
 
     fn determinism_rows(&self) -> Vec<Row> {
-        let Ok(mut reader) = csv::Reader::from_path(self.dir().join("determinism.csv")) else { return Vec::new() };
-        reader.deserialize().filter_map(Result::ok).collect()
+        self.table("determinism.csv", COLUMNS).map_or_else(|_| Vec::new(), |table| table.rows)
     }
 
     /// Takes in what a run has accepted.
-    pub(crate) fn learn_determinism(&self, run_id: &str, seen: &[Seen]) -> io::Result<()> {
+    pub(crate) fn learn_determinism(&self, run_id: &str, seen: &[Seen]) -> io::Result<Notes> {
         if seen.is_empty() {
-            return Ok(());
+            return Ok(Notes::new());
         }
         std::fs::create_dir_all(self.dir())?;
         let _lock = FileLock::acquire(self.lock())?;
-        let mut rows: BTreeMap<String, Row> =
-            self.determinism_rows().into_iter().map(|row| (row.case_id.clone(), row)).collect();
+        let mut table: Table<Row> = self.table("determinism.csv", COLUMNS)?;
+        let old = std::mem::take(&mut table.rows).into_iter();
+        let mut rows: BTreeMap<String, Row> = old.map(|row| (row.case_id.clone(), row)).collect();
         for seen in seen {
             learn(&mut rows, run_id, seen);
         }
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        rows.into_values().try_for_each(|row| writer.serialize(row))?;
-        replace(&self.dir().join("determinism.csv"), &writer.into_inner().map_err(|error| error.into_error())?)
+        table.write(rows.into_values())
+    }
+}
+
+/// What a recorded run saw and accepted.
+pub(super) fn seen(run: &Recorded) -> Vec<Seen> {
+    let attempts = run
+        .cases
+        .values()
+        .flat_map(|case| &case.attempts)
+        .filter(|attempt| attempt.verdict == "pass" && attempt.carried_from.is_none());
+    let seen = attempts.filter_map(|attempt| {
+        Some(Seen {
+            case_id: attempt.case_id.clone(),
+            class: Determinism::deserialize(&attempt.variation.as_ref()?["class"]).ok()?,
+            kernel_crc: attempt.kernel_crc.as_deref().and_then(|hex| u32::from_str_radix(hex, 16).ok()),
+        })
+    });
+    seen.collect()
+}
+
+/// Judges rows whose class was first seen by a run that is here, and puts in the
+/// cases that are lacking. How many runs saw it is not judged: the count begins
+/// anew with each kernel.
+pub(super) fn mend(table: &mut Vec<Cells>, runs: &[Added]) -> Judged {
+    let mut derived = BTreeMap::new();
+    for run in runs {
+        run.seen.iter().for_each(|seen| learn(&mut derived, &run.run_id, seen));
+    }
+    let mut judged = Judged::default();
+    table.retain_mut(|row| {
+        let Some(run) = runs.iter().find(|run| run.run_id == row[4]) else {
+            judged.unjudged += 1;
+            return true;
+        };
+        let is = |seen: &&Seen| {
+            let fresh = Row::fresh(&run.run_id, seen).cells();
+            (&fresh[0], &fresh[1], &fresh[2]) == (&row[0], &row[1], &row[2])
+        };
+        if run.seen.iter().any(|seen| is(&seen)) {
+            return true;
+        }
+        let whose = format!("{} of {}", row[0], row[4]);
+        match derived.get(&row[0]) {
+            Some(right) => judged.correct(&whose, COLUMNS, row, &right.cells()),
+            None => judged.wrong.push(format!("{whose}: that run has no such row")),
+        }
+        derived.contains_key(&row[0])
+    });
+    let told: BTreeSet<String> = table.iter().map(|row| row[0].clone()).collect();
+    let lacking: Vec<Cells> = derived.values().filter(|row| !told.contains(&row.case_id)).map(Row::cells).collect();
+    judged.added = lacking.len();
+    table.extend(lacking);
+    table.sort();
+    judged
+}
+
+impl Row {
+    /// What a run that is the first to see it makes of it.
+    fn fresh(run_id: &str, seen: &Seen) -> Self {
+        let kernel_crc = seen.kernel_crc.map_or(String::new(), |crc| format!("{crc:08x}"));
+        Self { case_id: seen.case_id.clone(), class: seen.class, kernel_crc, runs: 0, run_id: run_id.into() }
+    }
+
+    /// As a row of the table.
+    fn cells(&self) -> Cells {
+        let class = self.class.name();
+        [&self.case_id, class, &self.kernel_crc, &self.runs.to_string(), &self.run_id].map(String::from).to_vec()
     }
 }
 
 fn learn(rows: &mut BTreeMap<String, Row>, run_id: &str, seen: &Seen) {
-    let kernel_crc = seen.kernel_crc.map_or(String::new(), |crc| format!("{crc:08x}"));
-    let fresh = || Row {
-        case_id: seen.case_id.clone(),
-        class: seen.class,
-        kernel_crc: kernel_crc.clone(),
-        runs: 0,
-        run_id: run_id.into(),
-    };
-    let row = rows.entry(seen.case_id.clone()).or_insert_with(fresh);
-    if row.kernel_crc != kernel_crc || seen.class > row.class {
-        *row = fresh();
+    let fresh = Row::fresh(run_id, seen);
+    let row = rows.entry(seen.case_id.clone()).or_insert_with(|| fresh.clone());
+    if row.kernel_crc != fresh.kernel_crc || seen.class > row.class {
+        *row = fresh;
     }
     row.runs += 1;
 }
@@ -111,8 +174,15 @@ mod tests {
         history.learn_determinism("r1", &[seen(Determinism::Order, 1)]).expect("learns");
         history.learn_determinism("r2", &[]).expect("nothing to learn");
         assert_eq!(history.determinism(), BTreeMap::from([("A.a".to_string(), Determinism::Order)]));
-        let text = std::fs::read_to_string(root.join("history/simulator/determinism.csv")).expect("reads");
+        let path = root.join("history/simulator/determinism.csv");
+        let text = std::fs::read_to_string(&path).expect("reads");
         assert_eq!(text, "case_id,class,kernel_crc,runs,run_id\nA.a,order,00000001,1,r1\n");
+        // A letter that was changed costs no class: one that is lost would let results vary more.
+        std::fs::write(&path, text.replace("kernel_crc", "kernel_crb")).expect("writes");
+        assert_eq!(history.determinism().len(), 1);
+        let other = Seen { case_id: "A.b".into(), ..seen(Determinism::Bitwise, 1) };
+        assert_eq!(history.learn_determinism("r3", &[other]).expect("learns").len(), 1);
+        assert_eq!(std::fs::read_to_string(&path).expect("reads"), text + "A.b,bitwise,00000001,1,r3\n");
         std::fs::remove_dir_all(&root).expect("removes");
     }
 }

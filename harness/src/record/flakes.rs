@@ -1,7 +1,11 @@
 //! `flake.csv`: what the last hunt found about each case that was ever hunted.
 
+use super::audit::Judged;
 use super::history::History;
-use super::layout::replace;
+use super::rebuild::{Cells, commit};
+use super::recorded::Recorded;
+use super::runs::{RunInfo, stamp_of};
+use super::table::{Notes, Table};
 use crate::os::FileLock;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,38 +30,181 @@ pub(crate) struct FlakeRow {
     pub(crate) commit: String,
 }
 
+pub(super) const COLUMNS: &[&str] =
+    &["case_id", "runs", "failures", "rate", "low", "high", "finding", "class", "last_run", "commit"];
+
+impl FlakeRow {
+    /// With six digits: more than any number of runs can tell.
+    fn rounded(mut self) -> Self {
+        for rate in [&mut self.rate, &mut self.low, &mut self.high] {
+            *rate = (*rate * 1e6).round() / 1e6;
+        }
+        self
+    }
+
+    /// As a row of the table.
+    fn cells(&self) -> Option<Cells> {
+        let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+        writer.serialize(self).ok()?;
+        let line = writer.into_inner().ok()?;
+        csv::ReaderBuilder::new().has_headers(false).from_reader(&*line).deserialize().next()?.ok()
+    }
+}
+
+/// What a recorded hunt tells.
+pub(super) struct Hunted {
+    run_id: String,
+    /// When it ended, or began if nobody wrote its end.
+    when: String,
+    rows: BTreeMap<String, Cells>,
+}
+
+/// What a `hunt` record has of a row; what a record lacks is empty.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Found {
+    case_id: String,
+    runs: u64,
+    failures: u64,
+    low: f64,
+    high: f64,
+    finding: String,
+    class: Option<String>,
+}
+
+impl Hunted {
+    pub(super) fn of(info: &RunInfo, run: &Recorded) -> Self {
+        let commit = commit(run);
+        let found = run.others.iter().filter(|record| record["k"] == "hunt");
+        let row = |found: Found| {
+            let row = FlakeRow {
+                rate: found.failures as f64 / found.runs as f64,
+                case_id: found.case_id,
+                runs: found.runs,
+                failures: found.failures,
+                low: found.low,
+                high: found.high,
+                finding: found.finding,
+                class: found.class.unwrap_or_default(),
+                last_run: info.id.clone(),
+                commit: commit.clone(),
+            };
+            Some((row.case_id.clone(), row.rounded().cells()?))
+        };
+        let found = found.filter_map(|record| Found::deserialize(record).ok()).filter(|found| found.runs > 0);
+        let ended = run.header["ended_utc"].as_str().map(String::from);
+        Self {
+            run_id: info.id.clone(),
+            when: ended.unwrap_or_else(|| info.started()),
+            rows: found.filter_map(row).collect(),
+        }
+    }
+}
+
+/// Judges the rows of hunts that are here, and puts in what later ones found.
+pub(super) fn mend(table: &mut Vec<Cells>, hunts: &[Hunted]) -> Judged {
+    let mut judged = Judged::default();
+    table.retain_mut(|row| {
+        let Some(hunt) = hunts.iter().find(|hunt| hunt.run_id == row[8]) else {
+            judged.unjudged += 1;
+            return true;
+        };
+        let whose = format!("{} of {}", row[0], row[8]);
+        match hunt.rows.get(&row[0]) {
+            Some(right) => judged.correct(&whose, COLUMNS, row, right),
+            None => judged.wrong.push(format!("{whose}: that hunt has no such row")),
+        }
+        hunt.rows.contains_key(&row[0])
+    });
+    let old: BTreeMap<String, Cells> = table.drain(..).map(|row| (row[0].clone(), row)).collect();
+    let time = |run: &str| {
+        let here = hunts.iter().find(|hunt| hunt.run_id == run);
+        here.map(|hunt| hunt.when.clone()).or_else(|| stamp_of(run))
+    };
+    let mut rows = old.clone();
+    for hunt in hunts {
+        for (case, cells) in &hunt.rows {
+            // A row of a time that nobody knows stays.
+            let older = |row: &Cells| time(&row[8]).is_some_and(|time| time < hunt.when);
+            if rows.get(case).is_none_or(older) {
+                rows.insert(case.clone(), cells.clone());
+            }
+        }
+    }
+    judged.added = rows.iter().filter(|(case, row)| old.get(*case) != Some(row)).count();
+    *table = rows.into_values().collect();
+    judged
+}
+
 impl History {
     /// The table by case; nothing if there is none.
-    pub(crate) fn flakes(&self) -> BTreeMap<String, FlakeRow> {
-        let Ok(mut reader) = csv::Reader::from_path(self.dir().join("flake.csv")) else { return BTreeMap::new() };
-        reader.deserialize().filter_map(Result::ok).map(|row: FlakeRow| (row.case_id.clone(), row)).collect()
+    #[cfg(test)]
+    fn flakes(&self) -> BTreeMap<String, FlakeRow> {
+        self.table("flake.csv", COLUMNS).map_or_else(|_| BTreeMap::new(), |mut table| by_case(&mut table))
     }
 
     /// Puts the rows of a hunt in the place of older ones. A hunt that never ran a
     /// case says nothing about it.
-    pub(crate) fn learn_flakes(&self, rows: Vec<FlakeRow>) -> io::Result<()> {
+    pub(crate) fn learn_flakes(&self, rows: Vec<FlakeRow>) -> io::Result<Notes> {
         if rows.iter().all(|row| row.runs == 0) {
-            return Ok(());
+            return Ok(Notes::new());
         }
         std::fs::create_dir_all(self.dir())?;
         let _lock = FileLock::acquire(self.lock())?;
-        let mut table = self.flakes();
-        for mut row in rows.into_iter().filter(|row| row.runs > 0) {
-            // Six digits are more than any number of runs can tell.
-            for rate in [&mut row.rate, &mut row.low, &mut row.high] {
-                *rate = (*rate * 1e6).round() / 1e6;
-            }
-            table.insert(row.case_id.clone(), row);
+        let mut table = self.table("flake.csv", COLUMNS)?;
+        let mut by_case = by_case(&mut table);
+        for row in rows.into_iter().filter(|row| row.runs > 0) {
+            by_case.insert(row.case_id.clone(), row.rounded());
         }
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        table.into_values().try_for_each(|row| writer.serialize(row))?;
-        replace(&self.dir().join("flake.csv"), &writer.into_inner().map_err(|error| error.into_error())?)
+        table.write(by_case.into_values())
     }
+}
+
+fn by_case(table: &mut Table<FlakeRow>) -> BTreeMap<String, FlakeRow> {
+    std::mem::take(&mut table.rows).into_iter().map(|row| (row.case_id.clone(), row)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn hunt(run_id: &str, when: &str, failures: u64) -> Hunted {
+        let row = FlakeRow {
+            case_id: "A.a".into(),
+            runs: 30,
+            failures,
+            rate: failures as f64 / 30.0,
+            low: 1e-7,
+            high: 1.0 / 3.0,
+            finding: "flaky".into(),
+            class: String::new(),
+            last_run: run_id.into(),
+            commit: "c".into(),
+        };
+        let cells = row.rounded().cells().expect("a row");
+        Hunted { run_id: run_id.into(), when: when.into(), rows: [("A.a".to_string(), cells)].into() }
+    }
+
+    #[test]
+    fn rows_come_back_from_the_last_hunt_and_are_judged_by_theirs() {
+        let hunts = [hunt("h1", "2026-01-02", 1), hunt("h2", "2026-01-01", 2)];
+        let mut table = Vec::new();
+        assert_eq!(mend(&mut table, &hunts), Judged { added: 1, ..Judged::default() });
+        assert_eq!(table[0].join(","), "A.a,30,1,0.033333,0.0,0.333333,flaky,,h1,c");
+        assert_eq!(mend(&mut table, &hunts), Judged::default());
+        let right = table.clone();
+        table[0][2] = "7".into();
+        let judged = mend(&mut table, &hunts);
+        assert_eq!(judged.wrong, ["A.a of h1: failures is `7`, by the record `1`"]);
+        assert_eq!(table, right);
+        // A later hunt that is not here stays, one of an unknown time too.
+        for name in ["20260103T000000Z-aaaaaa", "nightly"] {
+            let mut table = vec![Cells::from(right[0].clone())];
+            table[0][8] = name.into();
+            assert_eq!(mend(&mut table, &hunts), Judged { unjudged: 1, ..Judged::default() });
+            assert_eq!(table[0][8], name);
+        }
+    }
 
     #[test]
     fn the_last_hunt_counts() {
@@ -81,8 +228,13 @@ mod tests {
         let table = history.flakes();
         assert_eq!(table.keys().collect::<Vec<_>>(), ["A.a", "A.b"]);
         assert_eq!((table["A.b"].runs, table["A.b"].last_run.as_str(), table["A.b"].rate), (600, "r2", 0.033_333));
-        let text = std::fs::read_to_string(root.join("history/simulator/flake.csv")).expect("reads");
+        let path = root.join("history/simulator/flake.csv");
+        let text = std::fs::read_to_string(&path).expect("reads");
         assert_eq!(text.lines().next(), Some("case_id,runs,failures,rate,low,high,finding,class,last_run,commit"));
+        // A letter that was changed costs no row.
+        std::fs::write(&path, text.replace("finding,class", "findinf,class")).expect("writes");
+        assert_eq!(history.learn_flakes(vec![row("A.c", 9, 0, "r3")]).expect("learns").len(), 1);
+        assert_eq!(history.flakes().keys().collect::<Vec<_>>(), ["A.a", "A.b", "A.c"]);
         std::fs::remove_dir_all(&root).expect("removes");
     }
 }

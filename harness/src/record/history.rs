@@ -7,12 +7,13 @@
 //! * `determinism.csv`: see `determinism.rs`.
 //! * `perf.csv`: a row for each measurement.
 
-use super::layout::replace;
+use super::table::{File, Notes, Table};
 use crate::dispatch::Known;
 use crate::os::FileLock;
 use crate::select::Last;
 use crate::verdict::Perf;
 use engine::options::Phase;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -86,7 +87,7 @@ impl History {
         &self.lock
     }
 
-    /// What earlier runs say; nothing if there are none or the file is damaged.
+    /// What earlier runs say, as far as it can be read.
     pub(crate) fn known(&self) -> BTreeMap<String, Known> {
         let known = |row: Duration| {
             let failed = !(row.outcome == "pass" || row.outcome.starts_with("skip"));
@@ -114,34 +115,44 @@ impl History {
         self.durations().into_iter().map(last).collect()
     }
 
+    /// Rows that can be read; none of a table of another version.
     fn durations(&self) -> Vec<Duration> {
-        let Ok(mut reader) = csv::Reader::from_path(self.dir.join("durations.csv")) else { return Vec::new() };
-        reader.deserialize().filter_map(Result::ok).collect()
+        self.table("durations.csv", DURATION_COLUMNS).map_or_else(|_| Vec::new(), |table| table.rows)
+    }
+
+    pub(super) fn table<T: DeserializeOwned + Serialize>(
+        &self,
+        name: &str,
+        columns: &'static [&'static str],
+    ) -> io::Result<Table<T>> {
+        Table::read(&self.dir.join(name), columns)
     }
 
     /// Adds a run, once: its folder says whether that was done. A harness that was
     /// killed may have added some of it. Two may do so at once.
-    pub(crate) fn add_once(&self, run_dir: &Path, run_id: &str, commit: &str, rows: &[Row]) -> io::Result<()> {
+    pub(crate) fn add_once(&self, run_dir: &Path, run_id: &str, commit: &str, rows: &[Row]) -> io::Result<Notes> {
         let added = run_dir.join(ADDED);
         if rows.is_empty() {
-            return Ok(());
+            return Ok(Notes::new());
         }
         let _lock = FileLock::acquire(&self.lock)?;
         if added.exists() {
-            return Ok(());
+            return Ok(Notes::new());
         }
-        self.add(run_id, commit, rows)?;
-        std::fs::write(added, b"")
+        let notes = self.add(run_id, commit, rows)?;
+        std::fs::write(added, b"")?;
+        Ok(notes)
     }
 
     /// Adds rows of a run. Whoever calls holds the lock.
-    pub(super) fn add(&self, run_id: &str, commit: &str, rows: &[Row]) -> io::Result<()> {
+    pub(super) fn add(&self, run_id: &str, commit: &str, rows: &[Row]) -> io::Result<Notes> {
         std::fs::create_dir_all(&self.dir)?;
-        let mut table: BTreeMap<String, Duration> =
-            self.durations().into_iter().map(|row| (row.case_id.clone(), row)).collect();
+        let mut table: Table<Duration> = self.table("durations.csv", DURATION_COLUMNS)?;
+        let old = std::mem::take(&mut table.rows).into_iter();
+        let mut known: BTreeMap<String, Duration> = old.map(|row| (row.case_id.clone(), row)).collect();
         let mut changed = Vec::new();
         for row in rows {
-            let entry = table.entry(row.case_id.clone()).or_insert_with(|| Duration {
+            let entry = known.entry(row.case_id.clone()).or_insert_with(|| Duration {
                 case_id: row.case_id.clone(),
                 runs: 0,
                 dur_us: 0,
@@ -154,40 +165,28 @@ impl History {
                 entry.outcome = row.outcome.clone();
             }
         }
-        self.append("verdicts.csv", VERDICT_COLUMNS, changed)?;
+        let mut notes = self.append("verdicts.csv", VERDICT_COLUMNS, changed)?;
         let perf = rows.iter().filter_map(|row| perf_row(run_id, commit, row)).collect();
-        self.append("perf.csv", PERF_COLUMNS, perf)?;
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        table.into_values().try_for_each(|row| writer.serialize(row))?;
-        replace(&self.dir.join("durations.csv"), &writer.into_inner().map_err(|error| error.into_error())?)
+        notes.extend(self.append("perf.csv", PERF_COLUMNS, perf)?);
+        notes.extend(table.write(known.into_values())?);
+        Ok(notes)
     }
 
-    /// Appends rows in one write, with a header if the file is new. A torn last
-    /// line, as a kill in the middle of a write leaves it, is cut off first.
-    /// What is there already, of a run that was killed in the middle, is left out.
-    fn append(&self, name: &str, columns: &[&str], mut rows: Vec<Vec<String>>) -> io::Result<()> {
-        let path = self.dir.join(name);
-        let old = std::fs::read(&path).unwrap_or_default();
+    /// Appends rows in one write. What is there already, of a run that was killed in
+    /// the middle, is left out.
+    fn append(&self, name: &str, columns: &'static [&'static str], mut rows: Vec<Vec<String>>) -> io::Result<Notes> {
         rows.iter_mut().flatten().for_each(|cell| *cell = guard(cell));
-        if let Some(run) = rows.first().map(|row| row[0].clone()) {
-            let told = told(&old, &run);
-            rows.retain(|row| !told.contains(&row[2]));
-        }
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let whole = old.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
-        let mut writer = csv::WriterBuilder::new().flexible(false).from_writer(Vec::new());
-        if whole == 0 {
-            writer.write_record(columns)?;
-        }
+        let Some(run) = rows.first().map(|row| row[0].clone()) else { return Ok(Notes::new()) };
+        let path = self.dir.join(name);
+        let (file, notes) = File::to_append(&path, columns)?;
+        let told = told(&file.bytes, &run);
+        rows.retain(|row| !told.contains(&row[2]));
+        let mut writer = csv::Writer::from_writer(Vec::new());
         rows.iter().try_for_each(|row| writer.write_record(row))?;
         let bytes = writer.into_inner().map_err(|error| error.into_error())?;
         let file = std::fs::File::options().create(true).append(true).open(&path)?;
-        if whole < old.len() {
-            file.set_len(whole as u64)?;
-        }
-        io::Write::write_all(&mut &file, &bytes)
+        io::Write::write_all(&mut &file, &bytes)?;
+        Ok(notes)
     }
 }
 
@@ -373,6 +372,65 @@ mod tests {
         std::fs::remove_file(run_dir.join(ADDED)).expect("removes");
         add();
         assert_eq!((tables(), history.past()["A.a"].runs), ([3, 2, 3], 1));
+        std::fs::remove_dir_all(&root).expect("removes");
+    }
+
+    /// Changes a table's text; what a run then makes of it and of the file beside it.
+    #[track_caller]
+    fn check_damage(name: &str, change: impl Fn(&str) -> String, wanted: &[&str], notes: usize) {
+        let root = std::env::temp_dir().join(format!("harness-history-damage-{}", std::process::id()));
+        let history = History::of(&root, "simulator");
+        let perf = || Some(Perf { median_ns: Some(1.5), ..Perf::default() });
+        let two = ["A.a", "A.b"].map(|id| Row { perf: perf(), ..row(id, "pass", 4_000_000) });
+        history.add("r1", "c", &two).expect("adds");
+        let path = history.dir().join(name);
+        let damaged = change(&std::fs::read_to_string(&path).expect("a table"));
+        std::fs::write(&path, &damaged).expect("writes");
+        let more = Row { perf: perf(), ..row("A.b", "fail.x", 4_000_000) };
+        let said = history.add("r2", "c", &[more]).expect("adds");
+        let text = std::fs::read_to_string(&path).expect("a table");
+        let head = |line: &str| line.split(',').take(4).collect::<Vec<_>>().join(",");
+        let heads: Vec<String> = text.lines().map(head).collect();
+        assert_eq!(heads, wanted, "{name}");
+        assert_eq!(said.len(), notes, "{said:?}");
+        let files = std::fs::read_dir(history.dir()).expect("lists").flatten().map(|entry| entry.path());
+        let kept: Vec<PathBuf> = files.filter(|path| path.to_string_lossy().contains(".damaged-")).collect();
+        assert_eq!(kept.len(), notes);
+        assert!(kept.iter().all(|path| std::fs::read_to_string(path).is_ok_and(|text| text == damaged)), "{said:?}");
+        std::fs::remove_dir_all(&root).expect("removes");
+    }
+
+    #[test]
+    fn damage_costs_what_is_damaged_and_is_kept() {
+        let durations = ["case_id,runs,dur_us,outcome", "A.a,1,4000,pass", "A.b,2,4000,fail.x"];
+        check_damage("durations.csv", str::to_string, &durations, 0);
+        for header in ["casf_id,runs,dur_us,outcome", "case_id,runs,dvr_us,outcome"] {
+            check_damage("durations.csv", |text| text.replace(durations[0], header), &durations, 1);
+        }
+        let rest = ["case_id,runs,dur_us,outcome", "A.b,2,4000,fail.x"];
+        check_damage("durations.csv", |text| text.replace("A.a,1,", "A.a,x,"), &rest, 1);
+        let verdicts = ["run_id,commit,case_id,verdict", "r1,c,A.a,pass", "r1,c,A.b,pass", "r2,c,A.b,fail"];
+        check_damage("verdicts.csv", |text| text.replace("commit", "commjt"), &verdicts, 1);
+        let perf = ["run_id,commit,case_id,bytes", "r1,c,A.a,0", "r1,c,A.b,0", "r2,c,A.b,0"];
+        check_damage("perf.csv", |text| text.replace("run_id", "run_ie"), &perf, 1);
+        // Only a line that a kill cut off is nothing to keep.
+        check_damage("verdicts.csv", |text| format!("{text}r9,c,A.a,fa"), &verdicts, 0);
+    }
+
+    #[test]
+    fn a_table_of_another_version_is_not_written() {
+        let root = std::env::temp_dir().join(format!("harness-history-version-{}", std::process::id()));
+        let history = History::of(&root, "simulator");
+        std::fs::create_dir_all(history.dir()).expect("a folder");
+        for name in ["durations.csv", "verdicts.csv"] {
+            let (path, text) = (history.dir().join(name), "case_id,runs,more,dur_us,outcome\nA.a,1,x,4,pass\n");
+            let text = if name == "verdicts.csv" { "run_id,other\nr,x\n" } else { text };
+            std::fs::write(&path, text).expect("writes");
+            let why = history.add("r1", "c", &[row("A.a", "pass", 1)]).expect_err("is refused").to_string();
+            assert!(why.contains(name) && why.contains("has other columns"), "{why}");
+            assert_eq!(std::fs::read_to_string(&path).expect("a table"), text);
+            std::fs::remove_file(&path).expect("removes");
+        }
         std::fs::remove_dir_all(&root).expect("removes");
     }
 }

@@ -3,6 +3,7 @@
 //! readable after a kill at any byte. `history/<device>/*.csv` is derived.
 //! A record that cannot be written is reported; it never changes a verdict.
 
+mod audit;
 mod clock;
 mod determinism;
 mod events;
@@ -22,6 +23,7 @@ mod resume;
 mod runs;
 mod store;
 mod syncer;
+mod table;
 
 pub(crate) use clock::{seconds_of, today, utc_stamp};
 pub(crate) use determinism::Seen;

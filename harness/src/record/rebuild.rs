@@ -1,50 +1,109 @@
 //! Mends the tables of `history/` from the runs that are there.
 //!
-//! A row that can be read stays as it is: it may tell of runs that are elsewhere.
-//! What runs know and a table lacks is put in, in the order of time. A file with
-//! damaged rows is kept aside. Mending twice changes nothing more.
+//! A row of a run that is here must say what the run says, see `audit.rs`; any
+//! other row that can be read stays as it is: it may tell of runs that are
+//! elsewhere. What runs know and a table lacks is put in, in the order of time. A
+//! file that lost rows, or had wrong ones, is kept aside. Mending twice changes
+//! nothing more.
 
+use super::audit::{self, Judged};
+use super::determinism::{self, COLUMNS as DETERMINISM_COLUMNS, Seen};
+use super::flakes::{self, COLUMNS as FLAKE_COLUMNS, Hunted};
 use super::history::{DURATION_COLUMNS, PERF_COLUMNS, Row, VERDICT_COLUMNS, perf_row, slug};
 use super::layout::{Layout, replace};
 use super::recorded::Recorded;
-use super::runs::stamp_of;
+use super::runs::{RunInfo, State, stamp_of};
+use super::table::aside;
 use crate::verdict::{CodeFrom, Perf, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-type Cells = Vec<String>;
+pub(super) type Cells = Vec<String>;
 
-/// What was done to one table.
+/// What was found in one table, and done to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MendedTable {
     pub(crate) path: PathBuf,
     pub(crate) damaged: usize,
     pub(crate) added: usize,
+    /// Rows that did not say what their runs say: which, and in what.
+    pub(crate) wrong: Vec<String>,
+    pub(crate) rows: usize,
+    /// Rows that no run here can confirm.
+    pub(crate) unjudged: usize,
     pub(crate) aside: Option<PathBuf>,
 }
 
+impl MendedTable {
+    /// Whether anything had to be done.
+    pub(crate) fn changed(&self) -> bool {
+        self.damaged + self.added + self.wrong.len() > 0
+    }
+}
+
 /// What one run adds.
-struct Added {
+pub(super) struct Added {
     /// Sorts by time.
-    when: String,
-    run_id: String,
-    commit: String,
-    rows: Vec<Row>,
+    pub(super) when: String,
+    /// When its end was written, and its log; an end that was put in later is none.
+    pub(super) ended: Option<String>,
+    pub(super) written: SystemTime,
+    pub(super) run_id: String,
+    pub(super) commit: String,
+    pub(super) rows: Vec<Row>,
+    /// Cases of which it knows, but that no table tells of.
+    pub(super) silent: BTreeSet<String>,
+    pub(super) seen: Vec<Seen>,
+}
+
+impl Added {
+    fn of(info: &RunInfo, run: &Recorded) -> Self {
+        let rows = rows(run);
+        let told: BTreeSet<&str> = rows.iter().map(|row| row.case_id.as_str()).collect();
+        let silent = run.cases.keys().filter(|id| !told.contains(id.as_str())).cloned().collect();
+        let whole = info.finished() && run.end.as_ref().is_some_and(|end| end["repaired"] != true);
+        Self {
+            when: info.started(),
+            ended: run.header["ended_utc"].as_str().filter(|_| whole).map(String::from),
+            written: info.written,
+            run_id: info.id.clone(),
+            commit: commit(run),
+            rows,
+            silent,
+            seen: determinism::seen(run),
+        }
+    }
+}
+
+/// The commit of the sources, by a run's header.
+pub(super) fn commit(run: &Recorded) -> String {
+    run.header["provenance"]["git_sha"].as_str().unwrap_or_default().to_string()
+}
+
+/// Runs and hunts of one kind of device.
+#[derive(Default)]
+struct Told {
+    runs: Vec<Added>,
+    hunts: Vec<Hunted>,
 }
 
 /// Mends every table. Runs are read one by one. With `dry`, nothing is written.
 pub(crate) fn mend(layout: &Layout, stamp: &str, dry: bool) -> io::Result<Vec<MendedTable>> {
-    let mut devices: BTreeMap<String, Vec<Added>> = BTreeMap::new();
-    for info in layout.list()?.iter().filter(|info| info.state != super::State::Live) {
+    let mut devices: BTreeMap<String, Told> = BTreeMap::new();
+    for info in layout.list()?.iter().filter(|info| info.state != State::Live) {
         // One that cannot be read adds nothing; whoever asks for the runs hears of it.
         let Ok(run) = info.load() else { continue };
-        if let (Some(device), true) = (run.device(), counts(&run)) {
-            let commit = run.header["provenance"]["git_sha"].as_str().unwrap_or_default().to_string();
-            let added = Added { when: info.started(), run_id: info.id.clone(), commit, rows: rows(&run) };
-            devices.entry(slug(&device)).or_default().push(added);
+        let Some(device) = run.device().filter(|_| is_whole(&run)) else { continue };
+        let told = devices.entry(slug(&device)).or_default();
+        if run.judges() {
+            told.runs.push(Added::of(info, &run));
+        } else if run.header["mode"] == "hunt" {
+            told.hunts.push(Hunted::of(info, &run));
         }
     }
     let folders = std::fs::read_dir(layout.history()).into_iter().flatten().flatten();
@@ -53,18 +112,39 @@ pub(crate) fn mend(layout: &Layout, stamp: &str, dry: bool) -> io::Result<Vec<Me
     }
     let _lock = layout.lock()?;
     let mut mended = Vec::new();
-    for (device, runs) in &devices {
+    for (device, Told { runs, hunts }) in &devices {
         let dir = layout.history().join(device);
-        mended.extend(one(&dir.join("verdicts.csv"), VERDICT_COLUMNS, stamp, dry, |table| verdicts(table, runs))?);
-        mended.extend(one(&dir.join("perf.csv"), PERF_COLUMNS, stamp, dry, |table| perf(table, runs))?);
-        mended.extend(one(&dir.join("durations.csv"), DURATION_COLUMNS, stamp, dry, |table| durations(table, runs))?);
+        let mut table = |name: &str, columns, fill: &dyn Fn(&mut Vec<Cells>) -> Judged| -> io::Result<()> {
+            mended.extend(one(&dir.join(name), columns, stamp, dry, fill)?);
+            Ok(())
+        };
+        let news = RefCell::new(BTreeMap::new());
+        table("verdicts.csv", VERDICT_COLUMNS, &|table| {
+            let before = last_outcomes(table);
+            let judged = audit::verdicts(table, runs);
+            let judged = Judged { added: verdicts(table, runs), ..judged };
+            let mut after = last_outcomes(table);
+            after.retain(|id, outcome| before.get(id) != Some(outcome));
+            news.replace(after);
+            judged
+        })?;
+        table("perf.csv", PERF_COLUMNS, &|table| {
+            let judged = audit::perf(table, runs);
+            Judged { added: perf(table, runs), ..judged }
+        })?;
+        table("durations.csv", DURATION_COLUMNS, &|table| {
+            let judged = audit::durations(table, runs);
+            Judged { added: durations(table, runs, &news.borrow()), ..judged }
+        })?;
+        table("determinism.csv", DETERMINISM_COLUMNS, &|table| determinism::mend(table, runs))?;
+        table("flake.csv", FLAKE_COLUMNS, &|table| flakes::mend(table, hunts))?;
     }
     Ok(mended)
 }
 
-/// Whether a run belongs to the history: hunts and the like do not, nor runs whose record has holes.
-fn counts(run: &Recorded) -> bool {
-    run.judges() && run.header["record_error"].is_null() && run.health.is_whole()
+/// Whether a run's tables can be made from its record: not where that has holes.
+fn is_whole(run: &Recorded) -> bool {
+    run.header["record_error"].is_null() && run.health.is_whole()
 }
 
 /// The rows of a run, as the run itself would have added them.
@@ -89,13 +169,13 @@ pub(crate) fn rows(run: &Recorded) -> Vec<Row> {
     run.cases.iter().filter_map(row).collect()
 }
 
-/// Reads, mends and replaces one table.
+/// Reads, mends and replaces one table. `None` where there is none and none is due.
 fn one(
     path: &Path,
     columns: &[&str],
     stamp: &str,
     dry: bool,
-    fill: impl FnOnce(&mut Vec<Cells>) -> usize,
+    fill: &dyn Fn(&mut Vec<Cells>) -> Judged,
 ) -> io::Result<Option<MendedTable>> {
     let old = match std::fs::read(path) {
         Ok(bytes) => Some(bytes),
@@ -106,24 +186,23 @@ fn one(
         // Other columns: a table of another version is not ours to mend.
         return Ok(None);
     };
-    let added = fill(&mut table);
-    if damaged == 0 && added == 0 {
-        return Ok(None);
-    }
-    let aside = (damaged > 0).then(|| path.with_extension(format!("csv.damaged-{stamp}")));
-    if !dry {
-        if let (Some(aside), Some(bytes)) = (&aside, &old) {
+    let Judged { added, wrong, unjudged } = fill(&mut table);
+    let aside = (damaged + wrong.len() > 0).then(|| aside(path, stamp));
+    let path = path.to_path_buf();
+    let mended = MendedTable { path, damaged, added, wrong, rows: table.len(), unjudged, aside };
+    if mended.changed() && !dry {
+        if let (Some(aside), Some(bytes)) = (&mended.aside, &old) {
             replace(aside, bytes)?;
         }
-        if let Some(dir) = path.parent() {
+        if let Some(dir) = mended.path.parent() {
             std::fs::create_dir_all(dir)?;
         }
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer.write_record(columns)?;
         table.iter().try_for_each(|row| writer.write_record(row))?;
-        replace(path, &writer.into_inner().map_err(|error| error.into_error())?)?;
+        replace(&mended.path, &writer.into_inner().map_err(|error| error.into_error())?)?;
     }
-    Ok(Some(MendedTable { path: path.to_path_buf(), damaged, added, aside }))
+    Ok((old.is_some() || mended.changed()).then_some(mended))
 }
 
 /// Rows that can be read, and how many lines cannot. `None` if the columns are others.
@@ -135,9 +214,11 @@ pub(crate) fn parse(bytes: &[u8], columns: &[&str]) -> Option<(Vec<Cells>, usize
         let cells: Option<Cells> = reader.deserialize().next().and_then(Result::ok);
         match cells {
             Some(cells) if !header && cells.first().map(String::as_str) == columns.first().copied() => {
-                if cells != columns {
+                // Of another version; or of ours, with a letter that was changed.
+                if cells.len() != columns.len() {
                     return None;
                 }
+                damaged += usize::from(cells != columns);
                 header = true;
             }
             Some(cells) if whole && cells.len() == columns.len() && sound(&cells, columns) => rows.push(cells),
@@ -152,7 +233,8 @@ fn sound(cells: &[String], columns: &[&str]) -> bool {
     cells.iter().zip(columns).all(|(cell, column)| match *column {
         "case_id" | "run_id" => !cell.is_empty(),
         "verdict" => verdict_named(cell).is_some(),
-        "runs" | "dur_us" | "bytes" | "samples" => cell.parse::<u64>().is_ok(),
+        "runs" | "failures" | "dur_us" | "bytes" | "samples" => cell.parse::<u64>().is_ok(),
+        "rate" | "low" | "high" => cell.parse::<f64>().is_ok(),
         "median_ns" | "p10_ns" | "p90_ns" | "gbps" | "share_of_copy" | "copy_gbps" | "host_us" => {
             cell.is_empty() || cell.parse::<f64>().is_ok()
         }
@@ -218,8 +300,14 @@ fn perf(table: &mut Vec<Cells>, runs: &[Added]) -> usize {
     added
 }
 
-/// Columns: case, runs, microseconds, outcome. A row that knows as many runs or more stays.
-fn durations(table: &mut Vec<Cells>, runs: &[Added]) -> usize {
+/// What each case came to last, by the rows of `verdicts.csv`.
+fn last_outcomes(table: &[Cells]) -> BTreeMap<String, String> {
+    table.iter().map(|row| (row[2].clone(), row[5].clone())).collect()
+}
+
+/// Columns: case, runs, microseconds, outcome. A row that knows as many runs or more
+/// stays, but for what cases came to last, where that is `news` to the tables.
+fn durations(table: &mut Vec<Cells>, runs: &[Added], news: &BTreeMap<String, String>) -> usize {
     let mut derived: BTreeMap<String, Cells> = BTreeMap::new();
     let mut seen: BTreeMap<&str, (u64, u64, &str)> = BTreeMap::new();
     for row in runs.iter().flat_map(|run| &run.rows) {
@@ -236,20 +324,25 @@ fn durations(table: &mut Vec<Cells>, runs: &[Added]) -> usize {
             derived.insert(row[0].clone(), row.clone());
         }
     }
+    for (id, outcome) in news {
+        if let Some(row) = derived.get_mut(id) {
+            row[3].clone_from(outcome);
+        }
+    }
     let old: BTreeSet<Cells> = table.drain(..).collect();
     *table = derived.into_values().collect();
     table.iter().filter(|row| !old.contains(*row)).count()
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn cells(line: &str) -> Cells {
+    pub(in crate::record) fn cells(line: &str) -> Cells {
         line.split(',').map(String::from).collect()
     }
 
-    fn added(run_id: &str, outcomes: &[(&str, &str)]) -> Added {
+    pub(in crate::record) fn added(run_id: &str, outcomes: &[(&str, &str)]) -> Added {
         let row = |(id, outcome): &(&str, &str)| Row {
             case_id: (*id).into(),
             verdict: if *outcome == "pass" { "pass" } else { "fail" },
@@ -261,12 +354,21 @@ mod tests {
             kernel_crc: None,
         };
         let when = stamp_of(run_id).expect("a time");
-        Added { when, run_id: run_id.into(), commit: "c".into(), rows: outcomes.iter().map(row).collect() }
+        Added {
+            ended: Some(when.clone()),
+            when,
+            written: SystemTime::UNIX_EPOCH,
+            run_id: run_id.into(),
+            commit: "c".into(),
+            rows: outcomes.iter().map(row).collect(),
+            silent: BTreeSet::new(),
+            seen: Vec::new(),
+        }
     }
 
-    const FIRST: &str = "20260101T000000Z-aaaaaa";
-    const SECOND: &str = "20260102T000000Z-bbbbbb";
-    const THIRD: &str = "20260103T000000Z-cccccc";
+    pub(in crate::record) const FIRST: &str = "20260101T000000Z-aaaaaa";
+    pub(in crate::record) const SECOND: &str = "20260102T000000Z-bbbbbb";
+    pub(in crate::record) const THIRD: &str = "20260103T000000Z-cccccc";
 
     #[test]
     fn changes_are_put_where_their_time_is_and_only_once() {
@@ -284,9 +386,39 @@ mod tests {
     fn a_duration_that_knows_more_runs_stays() {
         let runs = [added(FIRST, &[("A.a", "pass"), ("A.b", "pass")]), added(SECOND, &[("A.a", "pass")])];
         let mut table = vec![cells("A.a,1,9,pass"), cells("A.b,7,9,pass"), cells("A.z,1,1,pass")];
-        assert_eq!(durations(&mut table, &runs), 1);
+        assert_eq!(durations(&mut table, &runs, &BTreeMap::new()), 1);
         assert_eq!(table, [cells("A.a,2,4,pass"), cells("A.b,7,9,pass"), cells("A.z,1,1,pass")]);
-        assert_eq!(durations(&mut table, &runs), 0);
+        assert_eq!(durations(&mut table, &runs, &BTreeMap::new()), 0);
+    }
+
+    /// Runs that are gone count on, and do not hide what a later one came to.
+    #[test]
+    fn a_row_that_knows_more_runs_learns_what_came_of_the_last() {
+        let root = std::env::temp_dir().join(format!("harness-rebuild-{}", std::process::id()));
+        let dir = root.join("history/simulator");
+        std::fs::create_dir_all(&dir).expect("a folder");
+        std::fs::write(root.join("FORMAT"), "").expect("writes");
+        let layout = Layout::open(&root).expect("opens");
+        let verdicts = |line: &str| format!("{}\n{FIRST},c,A.a,pass,,pass\n{line}", VERDICT_COLUMNS.join(","));
+        let durations = format!("{}\nA.a,5,9,pass\n", DURATION_COLUMNS.join(","));
+        std::fs::write(dir.join("verdicts.csv"), verdicts("")).expect("writes");
+        std::fs::write(dir.join("durations.csv"), &durations).expect("writes");
+        let run = layout.runs().join(SECOND);
+        std::fs::create_dir_all(&run).expect("a folder");
+        let written = root.join("log");
+        let mut log = super::super::EventLog::create(&written).expect("creates");
+        let header = serde_json::json!({ "run_id": SECOND, "mode": "run", "history": "simulator" });
+        log.append("run", &header).expect("writes");
+        let attempt = serde_json::json!({ "case_id": "A.a", "worker_id": "w", "verdict": "fail", "outcome": "fail.x" });
+        log.append("attempt", &attempt).expect("writes");
+        log.append("end", &serde_json::json!({})).expect("writes");
+        // The thread that syncs lets go of the log itself only a moment later.
+        std::fs::copy(&written, run.join("events.jsonl")).expect("copies");
+        mend(&layout, "now", false).expect("mends");
+        let read = |name: &str| std::fs::read_to_string(dir.join(name)).expect("a table");
+        assert_eq!(read("verdicts.csv"), verdicts(&format!("{SECOND},,A.a,fail,pass,fail.x\n")));
+        assert_eq!(read("durations.csv"), durations.replace("A.a,5,9,pass", "A.a,5,9,fail.x"));
+        std::fs::remove_dir_all(&root).expect("removes");
     }
 
     #[test]
@@ -295,6 +427,10 @@ mod tests {
         let (rows, damaged) = parse(good.as_bytes(), DURATION_COLUMNS).expect("ours");
         assert_eq!((rows, damaged), (vec![cells("A.a,1,9,pass")], 3));
         assert_eq!(parse(b"case_id,other\n", DURATION_COLUMNS), None);
+        for header in ["case_id,runs,dur_us,outcomf", "casf_id,runs,dur_us,outcome"] {
+            let text = format!("{header}\nA.a,1,9,pass\n");
+            assert_eq!(parse(text.as_bytes(), DURATION_COLUMNS), Some((vec![cells("A.a,1,9,pass")], 1)), "{header}");
+        }
         assert_eq!(parse(b"", DURATION_COLUMNS), Some((vec![], 0)));
         arbtest::arbtest(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;

@@ -36,6 +36,8 @@ pub(crate) struct Attempt {
     /// Where its kernel's machine code came from.
     pub(crate) code: Option<String>,
     pub(crate) kernel_crc: Option<String>,
+    pub(crate) out_crc: Option<String>,
+    pub(crate) variation: Option<Value>,
     pub(crate) perf: Option<Value>,
     pub(crate) death: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]

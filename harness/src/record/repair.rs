@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Report {
     pub(crate) done: Vec<String>,
     pub(crate) left: Vec<String>,
+    /// Tables of the history as they were found.
+    pub(crate) tables: Vec<MendedTable>,
 }
 
 /// Mends all of a folder. With `dry`, only says what it would do.
@@ -40,7 +42,10 @@ pub(crate) fn repair(layout: &Layout, dry: bool) -> io::Result<Report> {
         }
     }
     match mend(layout, &stamp, dry) {
-        Ok(tables) => report.done.extend(tables.iter().map(|table| table_text(layout, table))),
+        Ok(tables) => {
+            report.done.extend(tables.iter().filter(|table| table.changed()).map(|table| table_text(layout, table)));
+            report.tables = tables;
+        }
         Err(error) => report.left.push(format!("history: {error}")),
     }
     if let Err(error) = link(layout, dry, &mut report) {
@@ -54,6 +59,10 @@ fn table_text(layout: &Layout, table: &MendedTable) -> String {
     let mut parts = Vec::new();
     if table.damaged > 0 {
         parts.push(format!("{} damaged rows taken out", table.damaged));
+    }
+    if let Some(first) = table.wrong.first() {
+        let more = if table.wrong.len() > 1 { ", ..." } else { "" };
+        parts.push(format!("{} rows put right that their runs do not confirm ({first}{more})", table.wrong.len()));
     }
     if table.added > 0 {
         parts.push(format!("{} rows put in from runs", table.added));
@@ -127,52 +136,9 @@ fn one(info: &RunInfo, stamp: &str, dry: bool) -> io::Result<Vec<String>> {
     if file.try_lock().is_err() {
         return Err(io::Error::other("another command works on it"));
     }
-    let mut done = Vec::new();
-    let (lines, aside, health) = sort_lines(&log)?;
     let run = Recorded::load(&info.dir)?;
-    let mut tail = Vec::new();
-    let mut seq = health.next;
-    let mut record = |kind: &str, fields: &Value| -> io::Result<()> {
-        let mut line = Vec::new();
-        render(&mut line, seq, run.last_ns, kind, fields)?;
-        tail.extend_from_slice(&line);
-        seq += 1;
-        Ok(())
-    };
-    let name = format!("events.jsonl.{}-{stamp}", if health.damaged > 0 { "damaged" } else { "torn" });
-    if !health.is_whole() || health.torn {
-        let (damaged, missing) = (health.damaged, health.missing);
-        record(
-            "repair",
-            &json!({ "gaps": health.gaps, "damaged": damaged, "torn_bytes": aside.len(), "original": name }),
-        )?;
-        done.push(match (health.torn, damaged, missing) {
-            (true, 0, 0) => format!("a torn last line of {} bytes cut off, kept in {name}", aside.len()),
-            (_, 0, _) => format!("{missing} records are missing for good"),
-            _ => format!("{damaged} damaged lines taken out, {missing} records missing; the log as it was is {name}"),
-        });
-    }
-    if run.end.is_none() && info.finished() {
-        let (status, summary) = (&info.header["status"], &info.header["summary"]);
-        record("end", &json!({ "status": status, "repaired": true, "summary": summary }))?;
-        done.push("its end is put in from run.json".into());
-    } else if run.end.is_none() {
-        let summary = json!({ "counts": run.counts(), "exit_code": null, "elapsed_ns": run.last_ns });
-        record("end", &json!({ "status": "aborted", "repaired": true, "summary": summary }))?;
-        done.push("was killed: marked as aborted; `harness resume` goes on with it".into());
-    }
-    if !tail.is_empty() && !dry {
-        let aside_path = info.dir.join(&name);
-        match health.damaged {
-            0 if aside.is_empty() => {}
-            0 => replace(&aside_path, &aside)?,
-            _ => std::fs::hard_link(&log, &aside_path).or_else(|_| std::fs::copy(&log, &aside_path).map(drop))?,
-        }
-        replace(&log, &[lines, tail].concat())?;
-    }
-    if let Some(what) = header(info, &run, &health, dry)? {
-        done.push(what);
-    }
+    let (mut done, health) = mend_log(info, &run, stamp, dry)?;
+    done.extend(header(info, &run, &health, dry)?);
     if info.dir.join("work").is_dir() {
         if !dry {
             std::fs::remove_dir_all(info.dir.join("work"))?;
@@ -186,6 +152,69 @@ fn one(info: &RunInfo, stamp: &str, dry: bool) -> io::Result<Vec<String>> {
         done.push("a half-written file removed".into());
     }
     Ok(done)
+}
+
+/// Records that are put behind those of a log.
+struct Tail {
+    bytes: Vec<u8>,
+    seq: u64,
+    t_ns: u64,
+}
+
+impl Tail {
+    fn add(&mut self, kind: &str, fields: &Value) -> io::Result<()> {
+        let mut line = Vec::new();
+        render(&mut line, self.seq, self.t_ns, kind, fields)?;
+        self.bytes.extend(line);
+        self.seq += 1;
+        Ok(())
+    }
+}
+
+/// Takes out of a log what is no record, keeps it beside, and gives it an end. What
+/// was done, and the state in which it was.
+fn mend_log(info: &RunInfo, run: &Recorded, stamp: &str, dry: bool) -> io::Result<(Vec<String>, Health)> {
+    let log = info.dir.join("events.jsonl");
+    let mut done = Vec::new();
+    let (lines, aside, health) = sort_lines(&log)?;
+    let mut tail = Tail { bytes: Vec::new(), seq: health.next, t_ns: run.last_ns };
+    let name = format!("events.jsonl.{}-{stamp}", if health.damaged > 0 { "damaged" } else { "torn" });
+    if !health.is_whole() || health.torn {
+        let (damaged, missing, torn) = (health.damaged, health.missing, aside.len());
+        let gaps = &health.gaps;
+        tail.add("repair", &json!({ "gaps": gaps, "damaged": damaged, "torn_bytes": torn, "original": name }))?;
+        done.push(match (health.torn, damaged, missing) {
+            (true, 0, 0) => format!("a torn last line of {torn} bytes cut off, kept in {name}"),
+            (_, 0, _) => format!("{missing} records are missing for good"),
+            _ => format!("{damaged} damaged lines taken out, {missing} records missing; the log as it was is {name}"),
+        });
+    }
+    if run.end.is_none() {
+        done.push(end(info, run, &mut tail)?.into());
+    }
+    if !tail.bytes.is_empty() && !dry {
+        let aside_path = info.dir.join(&name);
+        match health.damaged {
+            0 if aside.is_empty() => {}
+            0 => replace(&aside_path, &aside)?,
+            _ => std::fs::hard_link(&log, &aside_path).or_else(|_| std::fs::copy(&log, &aside_path).map(drop))?,
+        }
+        replace(&log, &[lines, tail.bytes].concat())?;
+    }
+    Ok((done, health))
+}
+
+/// Puts in the end of a run that has none: that of its header, or that of a run
+/// that was killed.
+fn end(info: &RunInfo, run: &Recorded, tail: &mut Tail) -> io::Result<&'static str> {
+    if info.finished() {
+        let (status, summary) = (&info.header["status"], &info.header["summary"]);
+        tail.add("end", &json!({ "status": status, "repaired": true, "summary": summary }))?;
+        return Ok("its end is put in from run.json");
+    }
+    let summary = json!({ "counts": run.counts(), "exit_code": null, "elapsed_ns": run.last_ns });
+    tail.add("end", &json!({ "status": "aborted", "repaired": true, "summary": summary }))?;
+    Ok("was killed: marked as aborted; `harness resume` goes on with it")
 }
 
 /// The bytes of whole records, and those of a torn last line.

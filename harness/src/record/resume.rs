@@ -3,7 +3,7 @@
 use super::history::Row;
 use super::layout::check_id;
 use super::rebuild::rows;
-use super::recorded::{Attempt, Recorded, RecordedCase, is_failure, is_open};
+use super::recorded::{Attempt, Recorded, RecordedCase, is_open};
 use super::runs::{RunInfo, State};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,8 +43,8 @@ pub(crate) struct Resumed {
     pub(crate) outstanding: Vec<String>,
     /// Finished cases by id.
     pub(crate) done: BTreeMap<String, Done>,
-    /// What was tried of cases without a verdict, and failed at least once: each
-    /// attempt that the machine did not spoil, in order.
+    /// What was tried of cases without a verdict: each attempt that the machine did
+    /// not spoil, in order.
     pub(crate) tried: BTreeMap<String, Vec<Attempt>>,
     /// What its harness did not live to add to the history.
     pub(crate) rows: Vec<Row>,
@@ -158,9 +158,8 @@ impl Tried {
         }
     }
 
-    /// Without failures nothing is taken over: an open case that only passed is run again.
     fn of_open(mut self, done: &BTreeMap<String, Done>) -> BTreeMap<String, Vec<Attempt>> {
-        self.attempts.retain(|id, all| !done.contains_key(id) && all.iter().any(|a| is_failure(&a.verdict)));
+        self.attempts.retain(|id, all| !done.contains_key(id) && !all.is_empty());
         self.attempts
     }
 }
@@ -241,7 +240,7 @@ mod tests {
     }
 
     /// Failures of a case without a verdict are taken over, through any number of
-    /// runs and once each; passes alone are not, nor is what the machine spoiled.
+    /// runs and once each; what the machine spoiled is not.
     #[test]
     fn what_was_tried_before_the_verdict_is_known() {
         let root = std::env::temp_dir().join(format!("harness-tried-{}", std::process::id()));
@@ -258,8 +257,8 @@ mod tests {
         attempts(&first.dir, "A.c", None, "p");
         let first = attempts(&first.dir, "A.b", None, "if");
         assert_eq!(tried(&first, "A.b"), own(&[("fail", "first")]));
-        // One with a verdict is done, one that only passed is run again.
-        assert_eq!((tried(&first, "A.a"), tried(&first, "A.c")), (vec![], vec![]));
+        // One with a verdict is done.
+        assert_eq!((tried(&first, "A.a"), tried(&first, "A.c")), (vec![], own(&[("pass", "first")])));
         // Killed before it had noted what the first run tried, and after.
         let second = killed(&root, "second", 3, Some("first"));
         assert_eq!(tried(&second, "A.b"), own(&[("fail", "first")]));

@@ -72,7 +72,7 @@ pub fn choose(wanted: &Wanted, cases: Vec<Case>, past: &Past, run: &FromRun) -> 
     };
     let holds = |case: &Case| {
         let quarantined = past.quarantined.contains(&case.id);
-        let subject = Subject { case, last: past.last(&case.id), quarantined };
+        let subject = Subject { case, last: past.last(&case.id), quarantined, changed: &past.changed };
         wanted.exprs.iter().all(|expr| expr.matches(&subject))
     };
     let mut matching: Vec<bool> = cases.iter().map(|case| positive(case) && holds(case)).collect();

@@ -1,7 +1,7 @@
 //! What earlier runs on a kind of device say about cases.
 
 use super::glob::{glob, is_glob};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Words that `last(...)` knows; finer names have a dot.
 pub(super) const VERDICTS: [&str; 8] = ["pass", "fail", "crash", "hang", "flaky", "skip", "infra", "never"];
@@ -88,6 +88,8 @@ pub struct Past {
     pub cases: HashMap<String, Last>,
     /// Ids in quarantine.
     pub quarantined: BTreeSet<String>,
+    /// Ids of cases that changed, by the revision or run since when.
+    pub changed: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Past {

@@ -1,12 +1,16 @@
 //! Compiles coming cases on threads of their own while the worker runs one.
 //! What they compile stays in the session, where the case finds it; what goes
 //! wrong is forgotten, since the case will meet it again itself.
+//!
+//! Where there are compiler processes, each thread leaves the texts to one of them.
 
 use super::device::Device;
 use super::jitter::{Disturbed, Jitter};
 use super::{args, fault, pipeline};
 use crate::case::Case;
+use crate::compilers::Client;
 use crate::crumb::{CrumbWriter, Lane};
+use engine::backend::cuda::nvrtc::CompileText;
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -49,17 +53,22 @@ impl Ahead {
         crumbs: &'env CrumbWriter,
         threads: u32,
         jitter: Option<u64>,
+        clients: Vec<Client>,
     ) {
+        let mut clients = clients.into_iter();
         for thread in 0..threads {
             // Lane 0 is the case's own thread.
             let lane = crumbs.lane(thread as usize + 1);
+            let client = clients.next();
             let between = Jitter::between(jitter, thread);
             let work = move || {
+                let client = client.filter(|client| fits(client, device));
                 while let Some(case) = self.next() {
                     between.iter().for_each(Jitter::point);
                     // A panic is the case's own affair: it will come again in its run.
                     lane.case(&case.id);
-                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, lane, jitter)));
+                    let client = client.as_ref().filter(|client| !client.is_gone());
+                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, client, lane, jitter)));
                     lane.case("");
                     self.lock().running.remove(&case.id);
                     self.changed.notify_all();
@@ -120,8 +129,19 @@ impl Ahead {
     }
 }
 
+/// Connections to compiler processes, one for each thread. Fewer, if some are not there.
+pub(super) fn connect(address: &str, threads: u32) -> Vec<Client> {
+    (0..threads).map_while(|_| Client::connect(address).ok()).collect()
+}
+
+/// Whether the process has the compiler that the worker has itself.
+fn fits(client: &Client, device: &Device) -> bool {
+    let Device::Session { session, .. } = device else { return false };
+    session.gpu().is_some_and(|(_, nvrtc)| client.has(nvrtc))
+}
+
 /// Compiles and loads the kernel of a case.
-fn compile(case: &Case, device: &Device, lane: Lane<'_>, jitter: Option<u64>) {
+fn compile(case: &Case, device: &Device, client: Option<&Client>, lane: Lane<'_>, jitter: Option<u64>) {
     if let Some(fault) = &case.fault {
         return fault::commit_ahead(fault, lane);
     }
@@ -131,7 +151,8 @@ fn compile(case: &Case, device: &Device, lane: Lane<'_>, jitter: Option<u64>) {
     #[cfg(feature = "planted")]
     let lane = super::planted::Reader::new(case, lane);
     let spans = Disturbed { spans: lane, jitter: Jitter::ahead(jitter, &case.id) };
-    let _ = session.preload(&fusion, &metas, &alignments, &spans);
+    let compiler = client.map(|client| client as &dyn CompileText);
+    let _ = session.preload(&fusion, &metas, &alignments, compiler, &spans);
 }
 
 #[cfg(test)]

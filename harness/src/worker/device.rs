@@ -49,6 +49,11 @@ impl Device {
         }
     }
 
+    /// Whether libraries of CUDA work in this process.
+    pub(crate) fn is_gpu(&self) -> bool {
+        matches!(self, Device::Session { session, .. } if !session.is_simulator())
+    }
+
     /// The identity of the GPU, as CUDA shows it.
     pub(crate) fn uuid(&self) -> Option<String> {
         match self {

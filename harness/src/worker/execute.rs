@@ -369,6 +369,12 @@ pub(crate) fn plan(case: &Case, session: &Session) -> Result<std::sync::Arc<Plan
     session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)
 }
 
+/// The CRC of the kernel that a case runs, as records have it; nothing where it
+/// does not compile.
+pub(crate) fn kernel_crc(case: &Case, session: &Session) -> Option<u32> {
+    Some(facts::kernel_crc(plan(case, session).ok()?.kernel()))
+}
+
 /// The fusion that was read last: cases that differ in their arguments only
 /// stand one after the other.
 #[derive(Default)]

@@ -4,6 +4,7 @@
 //! | name | what | then |
 //! |---|---|---|
 //! | `leak.process` | a child, or a child's child, still alive | killed, the worker is replaced |
+//! | `leak.thread` | a thread that works on | the worker is replaced |
 //! | `leak.fd` | an open file, pipe or socket | the worker is replaced |
 //! | `leak.tmp` | files in `TMPDIR` | removed, the worker goes on |
 //! | `leak.cwd .env .umask .signals` | state of the process that others read | the worker is replaced |
@@ -14,14 +15,14 @@
 //! Invariant: without leaks, a look is some system calls that read nothing of
 //! `/proc`, about 15 us together: no child is told by one `waitid`, handlers are
 //! asked for one by one, the umask is set to what it is, and descriptors are only
-//! listed when they cannot be those of before, see [`Descriptors`].
+//! listed when they cannot be those of before, see [`Descriptors`] and [`Threads`].
 
 use crate::os;
 use crate::os::state::{Signals, identity};
 use crate::verdict::Leak;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{WaitId, WaitIdOptions};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,9 @@ use std::time::{Duration, Instant};
 const SHOWN: usize = 8;
 /// What is gone after this belonged to a thread that still works, not to the case.
 const SETTLE: Duration = Duration::from_millis(20);
+/// A thread may take so long to end after what it did is done: there may be more
+/// threads than processors.
+const THREAD_END: Duration = Duration::from_millis(300);
 /// Killed children are waited for this long.
 const REAP_LIMIT: Duration = Duration::from_secs(1);
 
@@ -40,6 +44,9 @@ pub(super) struct Hygiene {
     cwd: Option<PathBuf>,
     env: Vec<(OsString, OsString)>,
     open: Descriptors,
+    /// Nothing where libraries of the device, or threads that compile beside the
+    /// cases, start threads when they like.
+    threads: Option<Threads>,
     umask: Mode,
     signals: Signals,
     /// Whether threads compile beside the cases.
@@ -50,7 +57,7 @@ impl Hygiene {
     /// Takes the present state for the right one. Orphans of this process's
     /// children come back to it from now on. `code_cache` is the folder of compiled
     /// kernels, whose files are no case's.
-    pub(super) fn start(compiling: bool, code_cache: Option<&Path>) -> Self {
+    pub(super) fn start(compiling: bool, on_gpu: bool, code_cache: Option<&Path>) -> Self {
         let shared = std::env::var_os("CUDA_CACHE_PATH").map(PathBuf::from).into_iter();
         let shared = shared.chain(code_cache.map(resolved));
         let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
@@ -59,6 +66,7 @@ impl Hygiene {
             cwd: std::env::current_dir().ok(),
             env: std::env::vars_os().collect(),
             open: Descriptors::start(shared.collect()),
+            threads: if compiling || on_gpu { None } else { Threads::start() },
             umask: umask(),
             signals: Signals::now(),
             compiling,
@@ -69,6 +77,7 @@ impl Hygiene {
     pub(super) fn look(&mut self) -> (Vec<Leak>, bool) {
         let mut leaks = Vec::new();
         leaks.extend(children());
+        leaks.extend(self.threads.as_mut().and_then(Threads::look));
         leaks.extend(self.open.look());
         leaks.extend(self.state());
         let tainted = !leaks.is_empty();
@@ -210,6 +219,78 @@ impl Descriptors {
     }
 }
 
+/// The threads of this process.
+///
+/// Invariant: as long as there are as many as before, they are not listed. The
+/// kernel tells their number by the links of `/proc/self/task`.
+struct Threads {
+    folder: OwnedFd,
+    links: u64,
+    known: BTreeSet<i32>,
+}
+
+impl Threads {
+    fn start() -> Option<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open("/proc/self/task", flags, Mode::empty()).ok()?;
+        let mut threads = Self { folder, links: 0, known: BTreeSet::new() };
+        threads.learn();
+        Some(threads)
+    }
+
+    fn links(&self) -> u64 {
+        rustix::fs::fstat(&self.folder).map_or(self.links, |stat| stat.st_nlink)
+    }
+
+    fn list() -> BTreeSet<i32> {
+        let entries = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    fn learn(&mut self) {
+        (self.links, self.known) = (self.links(), Self::list());
+    }
+
+    /// Threads that are new since the last look and do not end.
+    fn look(&mut self) -> Option<Leak> {
+        let links = self.links();
+        if links == self.links {
+            return None;
+        }
+        let deadline = Instant::now() + THREAD_END;
+        let pool = if links > self.links { pool(deadline) } else { BTreeSet::new() };
+        let mut left: Vec<i32>;
+        loop {
+            left = Self::list().into_iter().filter(|id| !self.known.contains(id) && !pool.contains(id)).collect();
+            if left.is_empty() || Instant::now() >= deadline {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.learn();
+        let name = |id: &i32| {
+            let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).unwrap_or_default();
+            format!("{} ({id})", name.trim())
+        };
+        let names: Vec<String> = left.iter().map(name).collect();
+        (!names.is_empty()).then(|| Leak::new("leak.thread", listed(&names)))
+    }
+}
+
+/// The threads of the pool that parallel loops share: it is made by the first case
+/// that needs it, and stays. One that does not answer is at work for somebody.
+fn pool(deadline: Instant) -> BTreeSet<i32> {
+    let (sender, ids) = std::sync::mpsc::channel();
+    rayon::spawn_broadcast(move |_| {
+        let _ = sender.send(rustix::thread::gettid().as_raw_nonzero().get());
+    });
+    let mut pool = BTreeSet::new();
+    while let Ok(id) = ids.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        pool.insert(id);
+    }
+    pool
+}
+
 /// Kills and names all children that are left.
 fn children() -> Option<Leak> {
     let deadline = Instant::now() + REAP_LIMIT;
@@ -303,7 +384,7 @@ mod tests {
     #[test]
     fn handlers_of_a_compiler_beside_are_not_the_cases() {
         for (compiling, leaks) in [(true, 0), (false, 1)] {
-            let mut hygiene = Hygiene::start(compiling, None);
+            let mut hygiene = Hygiene::start(compiling, false, None);
             hygiene.signals.caught ^= 1 << 14;
             let told = hygiene.state();
             assert_eq!(told.iter().filter(|leak| leak.name == "leak.signals").count(), leaks, "{told:?}");

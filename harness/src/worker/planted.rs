@@ -7,16 +7,17 @@
 //! memory if a case started or ended meanwhile. Only [`RACER`] reads it, only threads that
 //! compile ahead can be in between.
 //!
-//! *A job that outlives its owner*: [`POLLUTER`] starts a job that goes on after
-//! it and writes into a buffer that is lent to one case after the other; the
-//! results of [`VICTIM`] pass through that buffer.
+//! *A job that outlives its owner*: [`POLLUTER`] gives a job to a thread that is
+//! there from the start, as a library's are. The job goes on after the case and
+//! writes into a buffer that is lent to one case after the other; the results of
+//! [`VICTIM`] pass through that buffer.
 
 use crate::case::Case;
 use crate::crumb::Lane;
 use crate::os::planted as storage;
 use engine::options::{Phase, Trace};
 use engine::tensor::HostTensor;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The case whose compilation reads the option.
@@ -35,6 +36,22 @@ const LENT: usize = 16;
 /// The buffer, as bits of `f64`.
 static BUFFER: [AtomicU64; LENT] = [const { AtomicU64::new(0) }; LENT];
 
+/// Whether the job was given.
+static JOB: AtomicBool = AtomicBool::new(false);
+
+/// Starts the thread that the job is given to.
+pub(super) fn start() {
+    let work = || {
+        loop {
+            std::thread::sleep(TICK);
+            if JOB.load(Ordering::Relaxed) {
+                BUFFER[0].store(0f64.to_bits(), Ordering::Relaxed);
+            }
+        }
+    };
+    let _ = std::thread::Builder::new().name("library".into()).spawn(work);
+}
+
 /// Whether it is the case, or one of the cases, of that name.
 fn is(case: &Case, name: &str) -> bool {
     case.id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -44,13 +61,7 @@ fn is(case: &Case, name: &str) -> bool {
 pub(super) fn started(case: &Case) {
     storage::replace(1);
     if is(case, POLLUTER) {
-        let job = || {
-            loop {
-                std::thread::sleep(TICK);
-                BUFFER[0].store(0f64.to_bits(), Ordering::Relaxed);
-            }
-        };
-        let _ = std::thread::Builder::new().name("compile-ahead".into()).spawn(job);
+        JOB.store(true, Ordering::Relaxed);
     }
 }
 

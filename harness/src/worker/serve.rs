@@ -37,12 +37,13 @@ pub(crate) fn main(fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd) -> u8 {
 fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let panics = PanicNotes::install();
     say(&receiver, &FromWorker::Hello { proto: PROTOCOL, pid: std::process::id() })?;
-    let (device, knobs, sharers) = match receiver.next(None) {
-        Ok(ToWorker::Init { device, knobs, sharers, sanitized }) => {
+    let (device, knobs, sharers, clients) = match receiver.next(None) {
+        Ok(ToWorker::Init { device, knobs, sharers, sanitized, compilers }) => {
             if sanitized {
                 die_with(receiver.stream())?;
             }
-            (Device::open(&device, &knobs), knobs, sharers)
+            let clients = compilers.map(|address| ahead::connect(&address, knobs.compile_threads));
+            (Device::open(&device, &knobs), knobs, sharers, clients.unwrap_or_default())
         }
         Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0, code: None }),
         Ok(_) => return Err(std::io::Error::other("a case before init")),
@@ -56,11 +57,13 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             return say(&receiver, &FromWorker::Unusable { code, message: error.to_string() });
         }
     };
-    let hygiene = Hygiene::start(knobs.compile_threads > 0, knobs.code_cache.as_deref());
+    #[cfg(feature = "planted")]
+    super::planted::start();
+    let hygiene = Hygiene::start(knobs.compile_threads > 0, device.is_gpu(), knobs.code_cache.as_deref());
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
-        ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter);
+        ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter, clients);
         let past = Past { sharers, ..Past::default() };
         let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs };
         let served = server.serve(&mut receiver);

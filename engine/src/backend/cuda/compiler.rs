@@ -6,7 +6,7 @@
 //! in their order (the architecture is among them), the program's name, the text.
 
 use super::code_store::{CodeCounts, CodeStore, Look};
-use super::nvrtc::{Cubin, Nvrtc, NvrtcOptions};
+use super::nvrtc::{CompileText, Cubin, Nvrtc, NvrtcOptions};
 use super::print::CudaSource;
 use crate::diag::Result;
 use crate::options::{CompileCx, Phase};
@@ -91,9 +91,23 @@ impl Compiler {
         options: &NvrtcOptions,
         id: u64,
     ) -> Result<Compiled> {
+        self.compile_with(cx, None, source, options, id)
+    }
+
+    /// The same. What is not found is compiled by `other`, where one is given: the
+    /// same build of the library, in another process.
+    pub fn compile_with(
+        &self,
+        cx: &CompileCx<'_>,
+        other: Option<&dyn CompileText>,
+        source: &CudaSource,
+        options: &NvrtcOptions,
+        id: u64,
+    ) -> Result<Compiled> {
         let text = source.text();
+        let library = other.unwrap_or(&self.nvrtc);
         let own = || {
-            let compile = || self.nvrtc.compile_text(&text, &source.entry, options);
+            let compile = || library.compile_text(&text, &source.entry, options);
             Ok(Compiled { cubin: cx.span(Phase::Codegen, &source.entry, id, compile)?, found: false })
         };
         let Some(Shared { store, build, anew }) = &self.shared else { return own() };

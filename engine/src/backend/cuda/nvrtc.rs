@@ -138,6 +138,14 @@ impl Cubin {
     }
 }
 
+/// What turns the text of a kernel into machine code: the library in this
+/// process, or one in another. The library's front end compiles one text at a
+/// time in a process, whatever the number of threads.
+pub trait CompileText: Sync {
+    /// Compiles a text; `name` stands for it in messages.
+    fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin>;
+}
+
 type Program = *mut c_void;
 type Status = c_int;
 
@@ -318,6 +326,12 @@ impl Nvrtc {
             return Ok(());
         }
         Err(Diagnostic::bug_code(code::NVRTC, format!("{self} failed to {what}: {}", self.error(status))))
+    }
+}
+
+impl CompileText for Nvrtc {
+    fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin> {
+        Nvrtc::compile_text(self, text, name, options)
     }
 }
 

@@ -11,12 +11,14 @@ use super::table::{DEVICES, HELP, Over, Row, VERSION, Value, rows};
 use crate::case::suggest;
 use crate::escape;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 
 /// The outcome of parsing.
 pub(crate) enum Parsed {
     Args(Box<Args>),
     Help(String),
     Worker { fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd },
+    Compiler { fd: RawFd, folders: Vec<PathBuf> },
 }
 
 /// Looks a variable of the environment up.
@@ -113,8 +115,10 @@ fn words(argv: &[String]) -> Result<Words, Failure> {
 }
 
 pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Result<Parsed, Failure> {
-    if argv.first().is_some_and(|word| word == "__worker") {
-        return worker(&argv[1..]);
+    match argv.first().map(String::as_str) {
+        Some("__worker") => return worker(&argv[1..]),
+        Some("__compiler") => return compiler(&argv[1..]),
+        _ => {}
     }
     let Words { mut args, values, asked, command } = words(argv)?;
     match asked {
@@ -299,4 +303,12 @@ fn worker(words: &[String]) -> Result<Parsed, Failure> {
         (Some(fd), Some(crumb_fd), Some(evidence_fd)) => Ok(Parsed::Worker { fd, crumb_fd, evidence_fd }),
         _ => Err(usage("`__worker` is started by the dispatcher only", SEE_HELP)),
     }
+}
+
+/// A compiler process's own arguments.
+fn compiler(words: &[String]) -> Result<Parsed, Failure> {
+    let fd = words.get(1).filter(|_| words[0] == "--fd").and_then(|word| word.parse().ok());
+    let folders = words.iter().skip(2).map(PathBuf::from).collect();
+    fd.map(|fd| Parsed::Compiler { fd, folders })
+        .ok_or_else(|| usage("`__compiler` is started by the dispatcher only", SEE_HELP))
 }

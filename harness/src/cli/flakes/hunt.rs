@@ -47,8 +47,9 @@ pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
     let why = |hunted: Hunted| (hunted.case.id.clone(), hunted.left_out.unwrap_or_default());
     scene.skipped.extend(left_out.into_iter().map(why));
     let found: Vec<Found> = hunted.into_iter().map(judge).collect();
-    keep(args, &mut scene, &found, &rule);
-    let text = report(args, &scene, &found, &rule);
+    let notes = keep(args, &mut scene, &found, &rule);
+    let mut text = report(args, &scene, &found, &rule);
+    notes.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     let code = exit_code(&found, args.repeat.count, args.repeat.until_fail);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     found.iter().for_each(|found| *counts.entry(found.finding.name()).or_default() += 1);
@@ -101,19 +102,21 @@ fn go(args: &Args, scene: &mut Scene, rule: &Rule) -> (Vec<Hunted>, Vec<(String,
     (hunt.close(), refused)
 }
 
-/// Records what was found, and adds it to the history.
-fn keep(args: &Args, scene: &mut Scene, found: &[Found], rule: &Rule) {
+/// Records what was found, and adds it to the history. Returns what was wrong there.
+fn keep(args: &Args, scene: &mut Scene, found: &[Found], rule: &Rule) -> Vec<String> {
     for found in found {
         scene.store.append("hunt", &record(found, rule));
     }
     let rows = found.iter().map(|found| row(found, rule, scene)).collect();
     let history = History::of(&session::results_dir(args), &scene.devices.history);
     // Tables are derived from records: where there is no record, there is no row.
-    if scene.store.error().is_none()
-        && let Err(error) = history.learn_flakes(rows)
-    {
-        scene.store.fail("flake.csv", &error);
+    if scene.store.error().is_some() {
+        return Vec::new();
     }
+    history.learn_flakes(rows).unwrap_or_else(|error| {
+        scene.store.fail("flake.csv", &error);
+        Vec::new()
+    })
 }
 
 /// Where every repeat is alone anyway, there is nothing warm to compare with.

@@ -1,11 +1,12 @@
 //! What a run takes over from the one that it goes on with.
 
 use crate::case::Case;
+use crate::cli::args::Args;
 use crate::cli::{Failure, resume};
 use crate::dispatch::{CaseResult, Conclusion, Job, RunPlan};
-use crate::record::{Attempt, Done, History, Resumed, RunStore};
+use crate::record::{Attempt, Done, History, Resumed, RunStore, is_failure};
 use crate::select::Chosen;
-use crate::verdict::{Outcome, Perf, Verdict};
+use crate::verdict::{Outcome, Perf, Variation, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
 use serde_json::json;
@@ -58,6 +59,7 @@ fn conclusion(case: Case, verdict: Verdict, done: &Done) -> Conclusion {
 /// What the earlier run tried of cases that are open, noted in the record of this one:
 /// a failure stays one, whatever the attempts that follow show.
 pub(super) fn tried(
+    args: &Args,
     resumed: &Resumed,
     cases: &[Arc<Case>],
     plan: &RunPlan,
@@ -65,20 +67,35 @@ pub(super) fn tried(
 ) -> BTreeMap<String, Vec<CaseResult>> {
     let mut tried = BTreeMap::new();
     for case in cases {
-        let Some(attempts) = resumed.tried.get(&case.id) else { continue };
+        let attempts = resumed.tried.get(&case.id).map(Vec::as_slice).unwrap_or_default();
+        let attempts = counted(attempts, args.devices.cross);
+        if attempts.is_empty() {
+            continue;
+        }
         store.append("earlier", &json!({ "case_id": case.id, "attempts": attempts }));
         tried.insert(case.id.clone(), attempts.iter().map(|attempt| result(case, attempt, plan)).collect());
     }
     tried
 }
 
+/// What counts of attempts without a verdict: from the first failure on. A pass
+/// would have been the verdict, had its harness lived to say so; the case is run
+/// again. All of them, where devices are compared.
+fn counted(attempts: &[Attempt], cross: bool) -> &[Attempt] {
+    let first = attempts.iter().position(|attempt| cross || is_failure(&attempt.verdict));
+    first.map_or(&[], |first| &attempts[first..])
+}
+
 /// An attempt as the run that made it had it, as far as its record tells.
 fn result(case: &Arc<Case>, attempt: &Attempt, plan: &RunPlan) -> CaseResult {
     // A verdict that this version does not know was not a pass, or it would.
     let verdict = verdict(&attempt.verdict).unwrap_or(Verdict::Fail);
+    let crc = |hex: &Option<String>| u32::from_str_radix(hex.as_deref()?, 16).ok();
     let outcome = Outcome {
         phases: attempt.phases.clone(),
-        kernel_crc: attempt.kernel_crc.as_deref().and_then(|hex| u32::from_str_radix(hex, 16).ok()),
+        kernel_crc: crc(&attempt.kernel_crc),
+        out_crc: crc(&attempt.out_crc),
+        variation: attempt.variation.as_ref().and_then(|variation| Variation::deserialize(variation).ok()),
         perf: attempt.perf.as_ref().and_then(|perf| Perf::deserialize(perf).ok()),
         ..Outcome::of(verdict, &attempt.outcome, attempt.detail.clone())
     };
@@ -96,12 +113,29 @@ fn result(case: &Arc<Case>, attempt: &Attempt, plan: &RunPlan) -> CaseResult {
 }
 
 /// Adds to the history what the earlier run did not live to add, under its own name.
-pub(super) fn history(history: &History, resumed: &Resumed, store: &mut RunStore) {
-    if resumed.rows.is_empty() {
-        return;
-    }
+/// Returns what is to be said.
+pub(super) fn history(history: &History, resumed: &Resumed, store: &mut RunStore) -> Vec<String> {
     let commit = resumed.git_sha.as_deref().unwrap_or_default();
-    if let Err(error) = history.add_once(&resumed.dir, &resumed.run_id, commit, &resumed.rows) {
+    let added = history.add_once(&resumed.dir, &resumed.run_id, commit, &resumed.rows);
+    added.unwrap_or_else(|error| {
         store.fail("history", &error);
+        Vec::new()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pass of one life, and a failure of the next: the pass was no verdict.
+    #[test]
+    fn attempts_count_from_the_first_failure_on() {
+        let attempts = |letters: &str| -> Vec<Attempt> {
+            let verdict = |letter| if letter == 'p' { "pass".into() } else { "fail".into() };
+            letters.chars().map(|letter| Attempt { verdict: verdict(letter), ..Attempt::default() }).collect()
+        };
+        for (letters, cross, count) in [("", false, 0), ("pp", false, 0), ("pfp", false, 2), ("pfp", true, 3)] {
+            assert_eq!(counted(&attempts(letters), cross).len(), count, "{letters}");
+        }
     }
 }

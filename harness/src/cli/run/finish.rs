@@ -23,7 +23,7 @@ pub(super) fn finish(
     started: Instant,
 ) -> u8 {
     let Closing { summary, rows, .. } = &closing;
-    add_to_history(history, &mut store, &closing);
+    let damage = add_to_history(history, &mut store, &closing);
     for gpu in devices.now() {
         store.append("gpu", &gpu);
     }
@@ -36,6 +36,7 @@ pub(super) fn finish(
     let tail = again(args, devices, args.command, args.repeat.seed);
     text.push_str(&summary.failures_text(&store.id, |id| repro(args.command.word(), id, &tail)));
     text.push_str(&notes(&closing));
+    damage.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     text.push_str(&ended.text);
     let code = match reports(args, &store) {
         Ok(()) => ended.code,
@@ -51,14 +52,20 @@ pub(super) fn finish(
 }
 
 /// Tables are derived from records: where there is no record, there is no row.
-fn add_to_history(history: &History, store: &mut RunStore, closing: &Closing) {
+/// Returns what was wrong with them.
+fn add_to_history(history: &History, store: &mut RunStore, closing: &Closing) -> Vec<String> {
+    let mut notes = Vec::new();
     if store.error().is_some() {
-        return;
+        return notes;
     }
     let added = history.add_once(store.dir(), &store.id, store.commit(), &closing.rows);
-    if let Err(error) = added.and_then(|()| history.learn_determinism(&store.id, &closing.alike)) {
-        store.fail("history", &error);
+    for done in [added, history.learn_determinism(&store.id, &closing.alike)] {
+        match done {
+            Ok(more) => notes.extend(more),
+            Err(error) => store.fail("history", &error),
+        }
     }
+    notes
 }
 
 /// The exit code by what happened to cases and devices.

@@ -54,8 +54,8 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     progress.say(&format!("{} of {total} cases selected from {files} files, seed {}", ids.len(), args.repeat.seed));
     if let Some(resumed) = &resumed {
         progress.say(&format!("goes on with {}: {} are done, {} open", resumed.run_id, carried.len(), cases.len()));
-        carry::history(&history, resumed, &mut store);
-        policy.tried = carry::tried(resumed, &cases, &plan, &mut store);
+        carry::history(&history, resumed, &mut store).iter().for_each(|note| progress.say(note));
+        policy.tried = carry::tried(args, resumed, &cases, &plan, &mut store);
     }
     let keeper = setup::keeper(args, &devices, &plan, &store);
     let mut view = View::new(args, &plan, &mut store, progress, keeper, quarantine);

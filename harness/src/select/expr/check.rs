@@ -7,7 +7,7 @@ use super::show::fault;
 use crate::case::{Case, suggest};
 use crate::escape::short;
 use crate::select::glob::glob;
-use engine::diag::Result;
+use engine::diag::{Diagnostic, Result};
 use std::collections::BTreeSet;
 
 impl Expr {
@@ -16,6 +16,25 @@ impl Expr {
         let mut tests = Vec::new();
         collect(&self.root, &mut tests);
         tests.into_iter().try_for_each(|test| self.check_one(test, cases))
+    }
+
+    /// What its `changed(...)` name, each once.
+    pub(crate) fn since(&self) -> BTreeSet<&str> {
+        let mut tests = Vec::new();
+        collect(&self.root, &mut tests);
+        let since = tests.into_iter().filter_map(|test| match &test.what {
+            What::Changed(since) => Some(since.as_str()),
+            _ => None,
+        });
+        since.collect()
+    }
+
+    /// What is wrong with a `changed(...)` of it, shown at its place.
+    pub(crate) fn refuse(&self, since: &str, message: &str, hint: &str) -> Box<Diagnostic> {
+        let mut tests = Vec::new();
+        collect(&self.root, &mut tests);
+        let place = tests.into_iter().find(|test| matches!(&test.what, What::Changed(other) if other == since));
+        fault(&self.text, place.map_or(0..0, |test| test.span.clone()), message, hint)
     }
 
     fn check_one(&self, test: &Test, cases: &[Case]) -> Result<()> {

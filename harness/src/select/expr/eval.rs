@@ -4,6 +4,7 @@ use super::super::glob::glob;
 use super::super::past::Last;
 use super::model::{Expr, Mark, Node, Text, What};
 use crate::case::Case;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A case with what is known about it.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +15,8 @@ pub struct Subject<'a> {
     pub last: Option<&'a Last>,
     /// Whether the quarantine file names it.
     pub quarantined: bool,
+    /// Ids that changed, by what each `changed(...)` of the expression names.
+    pub changed: &'a BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Expr {
@@ -36,7 +39,7 @@ fn holds(node: &Node, subject: &Subject<'_>) -> bool {
 }
 
 fn asks(what: &What, subject: &Subject<'_>) -> bool {
-    let Subject { case, last, quarantined } = subject;
+    let Subject { case, last, quarantined, changed } = subject;
     match what {
         What::Text(Text::Name, pattern) => glob(pattern, &case.id),
         What::Text(Text::Suite, pattern) => glob(pattern, &case.suite),
@@ -49,6 +52,7 @@ fn asks(what: &What, subject: &Subject<'_>) -> bool {
             None => word == "never",
             Some(last) => last.is(word) || word == "never" && last.runs == 0,
         }),
+        What::Changed(since) => changed.get(since).is_some_and(|ids| ids.contains(&case.id)),
         What::Mark(Mark::Quarantined) => *quarantined,
         What::Mark(Mark::Perf) => case.perf.is_some(),
         What::Mark(Mark::Refusal) => !case.errors.is_empty(),

@@ -45,6 +45,8 @@ pub(super) enum What {
     /// In the property's base unit: nanoseconds, bytes, or a plain number.
     Compare(&'static Property, Op, f64),
     Axis(String, Op, String),
+    /// A revision or a run, as it was written.
+    Changed(String),
 }
 
 /// Texts of a case that a pattern is held against.
@@ -167,6 +169,7 @@ impl fmt::Display for What {
             What::Compare(property, op, value) => {
                 write!(f, "{} {} {value}{}", property.name, op.shown(), property.kind.base())
             }
+            What::Changed(since) => write!(f, "changed({})", Bare(since)),
             What::Axis(name, op, value) => write!(f, "axis({name}) {} {}", op.shown(), Bare(value)),
         }
     }

@@ -166,6 +166,7 @@ impl<'a> Parser<'a> {
                 "all" => return Ok(Node::All),
                 "none" => return Ok(Node::None),
                 "last" => What::Last(self.outcomes()?),
+                "changed" => What::Changed(self.argument(word)?.0),
                 "axis" => {
                     let (name, _) = self.argument(word)?;
                     let op = self.op("axis(...)")?;
@@ -179,7 +180,7 @@ impl<'a> Parser<'a> {
 
     fn unknown(&mut self, word: &str, span: Range<usize>) -> Box<Diagnostic> {
         let names = TEXTS.iter().map(|(name, _)| *name).chain(MARKS.iter().map(|(name, _)| *name));
-        let names = names.chain(PROPERTIES.iter().map(|p| p.name)).chain(["last", "axis", "all", "none"]);
+        let names = names.chain(PROPERTIES.iter().map(|p| p.name)).chain(["last", "changed", "axis", "all", "none"]);
         let (hint, note) = match suggest(&word[..word.len().min(40)], names) {
             near if near.starts_with("did you mean") => (near, String::new()),
             all => (String::new(), all),

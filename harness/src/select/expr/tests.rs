@@ -5,6 +5,7 @@ use crate::case::{Case, Dist, InputSpec, Layout, Real, TensorSpec};
 use crate::select::Last;
 use arbtest::arbitrary::{Result, Unstructured};
 use expect_test::{Expect, expect};
+use std::collections::{BTreeMap, BTreeSet};
 
 fn tensor(sizes: &[i64]) -> InputSpec {
     let dist = Dist::Full(Real::new(1.0));
@@ -26,6 +27,10 @@ fn case() -> Case {
     case
 }
 
+fn changed() -> BTreeMap<String, BTreeSet<String>> {
+    [("HEAD~2".to_string(), [case().id].into()), ("main".to_string(), BTreeSet::new())].into()
+}
+
 fn last(outcome: &str) -> Last {
     Last { outcome: outcome.into(), dur_ns: Some(150_000_000), runs: 7 }
 }
@@ -33,8 +38,9 @@ fn last(outcome: &str) -> Last {
 #[track_caller]
 fn check_on(text: &str, last: Option<&Last>, wanted: bool) {
     let expr = Expr::parse(text).unwrap_or_else(|error| panic!("{error}"));
-    let case = case();
-    assert_eq!(expr.matches(&Subject { case: &case, last, quarantined: true }), wanted, "{text}, read as {expr}");
+    let (case, changed) = (case(), changed());
+    let subject = Subject { case: &case, last, quarantined: true, changed: &changed };
+    assert_eq!(expr.matches(&subject), wanted, "{text}, read as {expr}");
 }
 
 #[track_caller]
@@ -64,6 +70,7 @@ fn conditions_hold_or_do_not() {
     check("inputs >= 2 & rank = 2 & elements = 26 & runs > 6 & elements < 1e3 & elements < 1k", true);
     check("axis(m) = 1024 & axis(m) > 999 & axis(m) < 2e3 & axis(dtype) = bf16 & axis(dtype) != f32", true);
     check("axis(k) = 1 | axis(k) != 1", false);
+    check("changed(HEAD~2) & !changed(main) & !changed(\"HEAD\")", true);
     check("tag(res*)&!last(pass)|none", true);
     check("not tag(resize) or tag(scheduler) and tag(resize)", true);
     check("none & none | all", true);
@@ -211,7 +218,7 @@ fn mistakes_have_a_place_and_a_way_out() {
         error[E0504]: there is no condition `frobnicate`
           -E frobnicate
              ^^^^^^^^^^
-          note: known: name, suite, tag, file, device, quarantined, perf, refusal, unsupported, xfail, dur, timeout, arch, memory, gpus, inputs, rank, elements, runs, last, axis, all, none"#]],
+          note: known: name, suite, tag, file, device, quarantined, perf, refusal, unsupported, xfail, dur, timeout, arch, memory, gpus, inputs, rank, elements, runs, last, changed, axis, all, none"#]],
     );
     check_error(
         "all \u{1b}[31m",
@@ -257,15 +264,26 @@ fn size_and_depth_are_bounded() {
     );
     assert!(Expr::parse(&nested(100_000)).expect_err("too long").to_string().contains("--from-file"));
     let many = ["name(A*)"; 1400].join(" | ");
-    assert!(!Expr::parse(&many).expect("flat").matches(&Subject { case: &case(), last: None, quarantined: false }));
+    let (case, changed) = (case(), changed());
+    let subject = Subject { case: &case, last: None, quarantined: false, changed: &changed };
+    assert!(!Expr::parse(&many).expect("flat").matches(&subject));
     assert!(Expr::parse(&format!("{}all", "!".repeat(15_000))).is_ok());
     assert!(Expr::parse(&"(!".repeat(8000)).is_err());
 }
 
 /// A random expression as text.
 fn arbitrary(u: &mut Unstructured<'_>, depth: usize) -> Result<String> {
-    let leaf =
-        ["all", "none", "tag(resize)", "tag(no*)", "perf", "dur > 100ms", "axis(m) = 1024", "last(crash)", "arch < 90"];
+    let leaf = [
+        "all",
+        "none",
+        "tag(resize)",
+        "changed(HEAD~2)",
+        "perf",
+        "dur > 100ms",
+        "axis(m) = 1024",
+        "last(crash)",
+        "arch < 90",
+    ];
     let choice = if depth == 0 { 0 } else { u.int_in_range(0..=4)? };
     Ok(match choice {
         1 => format!("!{}", arbitrary(u, depth - 1)?),
@@ -279,8 +297,8 @@ fn arbitrary(u: &mut Unstructured<'_>, depth: usize) -> Result<String> {
 /// The canonical text reads back as the same tree, and the laws of logic hold.
 #[test]
 fn texts_round_trip_and_logic_holds() {
-    let (case, last) = (case(), last("crash.sigsegv"));
-    let subject = Subject { case: &case, last: Some(&last), quarantined: false };
+    let (case, last, changed) = (case(), last("crash.sigsegv"), changed());
+    let subject = Subject { case: &case, last: Some(&last), quarantined: false, changed: &changed };
     arbtest::arbtest(|u| {
         let (a, b) = (arbitrary(u, 5)?, arbitrary(u, 5)?);
         let parsed = Expr::parse(&a).expect("good");

@@ -2,7 +2,7 @@
 
 use super::host::{HANG_MS, doze, raise};
 use super::protocol::end_now;
-use super::table::{Class, Kind};
+use super::table::{Class, Kind, Place};
 use crate::os::fault as raw;
 use crate::verdict::Outcome;
 use rustix::process::Signal;
@@ -60,15 +60,33 @@ pub(super) const CLASSES: &[Class] = &[
     })
     .told("leak.process"),
     Class::returns("daemon", Kind::Process, "pass", "leaves a daemon in a session of its own", |_, _| {
-        left(raw::spawn_daemon(300))
+        left(raw::spawn_daemon(300, false))
     })
     .told("leak.process"),
     Class::fatal("daemon-segv", Kind::Process, "crash.sigsegv", "leaves a daemon and crashes", |_, _| {
-        let outcome = left(raw::spawn_daemon(300));
+        let outcome = left(raw::spawn_daemon(300, false));
         raw::write_unmapped();
         outcome
     })
     .told("leak.process"),
+    Class::fatal(
+        "stray-segv",
+        Kind::Process,
+        "crash.sigsegv",
+        "leaves a daemon with an empty environment and crashes",
+        |_, _| {
+            let outcome = left(raw::spawn_daemon(300, true));
+            raw::write_unmapped();
+            outcome
+        },
+    )
+    .told("leak.process"),
+    Class::returns("thread", Kind::Process, "pass", "leaves a thread that works on", |_, _| {
+        let thread = std::thread::Builder::new().name("left-behind".into());
+        left(thread.spawn(doze).map(drop))
+    })
+    .on(Place::Sim)
+    .told("leak.thread"),
     Class::returns("fd", Kind::Process, "pass", "leaves a file open", |_, _| {
         left(std::fs::File::open("/proc/self/exe").map(std::mem::forget))
     })

@@ -1,0 +1,133 @@
+//! A connection to a compiler process, as a compiler.
+
+use super::wire::{self, Hello, Request, Response};
+use engine::backend::cuda::nvrtc::{CompileText, Cubin, Nvrtc, NvrtcOptions};
+use engine::diag::{Diagnostic, Result, code};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A process that has loaded its library says hello within this.
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
+
+/// One thread's connection.
+pub(crate) struct Client {
+    stream: UnixStream,
+    /// The build of its library, once asked for; nothing if nobody answered.
+    hello: OnceLock<Option<String>>,
+    gone: AtomicBool,
+}
+
+impl Client {
+    /// Connects without waiting for the process to be ready.
+    pub(crate) fn connect(address: &str) -> io::Result<Self> {
+        let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(address)?)?;
+        Ok(Self { stream, hello: OnceLock::new(), gone: AtomicBool::new(false) })
+    }
+
+    /// Whether the other end has this very library; waits until it is loaded there.
+    pub(crate) fn has(&self, nvrtc: &Nvrtc) -> bool {
+        self.build().is_some_and(|build| super::build_of(nvrtc).as_ref() == Some(build))
+    }
+
+    fn build(&self) -> Option<&String> {
+        let hello = self.hello.get_or_init(|| {
+            self.stream.set_read_timeout(Some(HELLO_LIMIT)).ok()?;
+            let (hello, _) = wire::receive::<Hello>(&self.stream).ok()?;
+            self.stream.set_read_timeout(None).ok()?;
+            Some(hello.build)
+        });
+        hello.as_ref()
+    }
+
+    /// Whether the process went away in the middle of something.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    fn exchange(&self, text: &str, name: &str, options: &NvrtcOptions) -> io::Result<(Response, Vec<u8>)> {
+        let NvrtcOptions { arch, fmad, line_info } = options.clone();
+        wire::send(&self.stream, &Request { name: name.into(), arch, fmad, line_info }, text.as_bytes())?;
+        wire::receive(&self.stream)
+    }
+}
+
+impl CompileText for Client {
+    fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin> {
+        let answer = match self.build() {
+            Some(_) => self.exchange(text, name, options),
+            None => Err(io::Error::other("it did not say that it is ready")),
+        };
+        match answer {
+            Ok((Response { log, error: None }, bytes)) => Ok(Cubin::new(bytes, log)),
+            Ok((Response { log, error: Some(error) }, _)) => Err(Diagnostic::bug_code(code::NVRTC, error).note(log)),
+            Err(error) => {
+                self.gone.store(true, Ordering::Relaxed);
+                let message = format!("the compiler process of kernel {name} is gone: {error}");
+                Err(Diagnostic::bug_code(code::NVRTC, message))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compilers;
+    use engine::backend::cuda::nvrtc::NvrtcSearch;
+    use std::os::fd::IntoRawFd;
+    use std::os::unix::net::UnixListener;
+
+    const TEXT: &str = "extern \"C\" __global__ void k(float* x) { x[threadIdx.x] *= 2; }";
+
+    fn listen(name: &str) -> (UnixListener, String) {
+        let address = format!("harness-test-{name}-{}", std::process::id());
+        let name = SocketAddr::from_abstract_name(&address).expect("a name");
+        (UnixListener::bind_addr(&name).expect("listens"), address)
+    }
+
+    #[test]
+    fn another_process_gives_the_same_code_and_the_same_errors() {
+        let folders = crate::device::find_nvrtc().folders();
+        let Ok(nvrtc) = Nvrtc::open(&NvrtcSearch { folders: folders.clone(), ..NvrtcSearch::default() }) else {
+            return eprintln!("NVRTC is not here: not tried");
+        };
+        let (listener, address) = listen("serve");
+        let client = Client::connect(&address).expect("connects before anybody serves");
+        std::thread::spawn(move || compilers::main(listener.into_raw_fd(), folders));
+        let options = NvrtcOptions::new((9, 0), true);
+        assert!(client.has(&nvrtc));
+        for fmad in [true, false] {
+            let options = NvrtcOptions { fmad, ..options.clone() };
+            let own = nvrtc.compile_text(TEXT, "k", &options).expect("compiles");
+            assert_eq!(client.compile_text(TEXT, "k", &options).expect("compiles"), own);
+        }
+        let own = nvrtc.compile_text("what", "k", &options).expect_err("is no text");
+        let theirs = client.compile_text("what", "k", &options).expect_err("is no text");
+        assert_eq!((&own.message, &own.notes), (&theirs.message, &theirs.notes));
+        assert!(!client.is_gone());
+        // The next connection is taken when the first is closed.
+        drop(client);
+        let next = Client::connect(&address).expect("connects");
+        assert!(next.compile_text(TEXT, "k", &options).is_ok());
+    }
+
+    #[test]
+    fn a_process_that_goes_away_is_an_error_once_and_for_all() {
+        let (listener, address) = listen("gone");
+        let client = Client::connect(&address).expect("connects");
+        let served = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("a connection");
+            wire::send(&stream, &Hello { build: "a".into() }, &[]).expect("sends");
+            wire::receive::<Request>(&stream).expect("a text").1
+        });
+        assert_eq!(client.build().map(String::as_str), Some("a"));
+        let error = client.compile_text(TEXT, "k", &NvrtcOptions::new((9, 0), true)).expect_err("nobody answers");
+        assert!(error.message.contains("kernel k is gone"), "{error}");
+        assert!(client.is_gone());
+        assert_eq!(served.join().expect("ends"), TEXT.as_bytes());
+    }
+}

@@ -1,0 +1,75 @@
+//! The compiler process: loads NVRTC, takes a connection, compiles what comes
+//! until it is closed, takes the next.
+
+use super::wire::{self, Hello, Request, Response};
+use crate::{exit, os};
+use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::RawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Serves connections to an inherited listener until it is killed. NVRTC may be in
+/// one of the folders. Returns the exit code.
+pub(crate) fn main(fd: RawFd, folders: Vec<PathBuf>) -> u8 {
+    let Ok(listener) = os::inherited_fd(fd) else { return exit::USAGE };
+    let _ = rustix::thread::set_name(c"harness-compile");
+    let search = NvrtcSearch { folders, ..NvrtcSearch::default() };
+    let Ok(nvrtc) = Nvrtc::open(&search) else { return exit::INFRA };
+    let Some(build) = super::build_of(&nvrtc) else { return exit::INFRA };
+    let listener = UnixListener::from(listener);
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) if is_own(&stream) => {
+                // Its end, orderly or not, is the end of the connection only.
+                let _ = serve(&nvrtc, &build, &stream);
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return exit::INFRA,
+        }
+    }
+}
+
+/// Whether the other end belongs to the same user: the address is open to all.
+fn is_own(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}
+
+fn serve(nvrtc: &Nvrtc, build: &str, stream: &UnixStream) -> io::Result<()> {
+    let compiling = Arc::new(AtomicBool::new(false));
+    tie(stream.try_clone()?, compiling.clone())?;
+    wire::send(stream, &Hello { build: build.into() }, &[])?;
+    loop {
+        let (request, text) = wire::receive::<Request>(stream)?;
+        compiling.store(true, Ordering::SeqCst);
+        let (response, code) = answer(nvrtc, &request, &text);
+        compiling.store(false, Ordering::SeqCst);
+        wire::send(stream, &response, &code)?;
+    }
+}
+
+/// Ends the process where the client goes away while it compiles: nobody wants the
+/// result, which may never come.
+fn tie(stream: UnixStream, compiling: Arc<AtomicBool>) -> io::Result<()> {
+    let wait = move || {
+        while !os::hung_up(&stream) {}
+        if compiling.load(Ordering::SeqCst) {
+            os::exit_now(exit::OK);
+        }
+    };
+    std::thread::Builder::new().name("harness-tie".into()).spawn(wait).map(drop)
+}
+
+fn answer(nvrtc: &Nvrtc, request: &Request, text: &[u8]) -> (Response, Vec<u8>) {
+    let Request { name, arch, fmad, line_info } = request;
+    let options = NvrtcOptions { arch: arch.clone(), fmad: *fmad, line_info: *line_info };
+    match nvrtc.compile_text(&String::from_utf8_lossy(text), name, &options) {
+        Ok(cubin) => (Response { log: cubin.log, error: None }, cubin.bytes),
+        Err(error) => (Response { log: error.notes.join("\n"), error: Some(error.message) }, Vec::new()),
+    }
+}

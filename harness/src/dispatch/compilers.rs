@@ -1,0 +1,107 @@
+//! The compiler processes of a run: started, replaced when they die, ended. What
+//! they are is told in `compilers/`.
+
+use super::{RunPlan, farewell, handle};
+use crate::os::{self, Life};
+use crate::proto::DeviceSpec;
+use rustix::process::Signal;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::UNIX_EPOCH;
+
+/// Times that each process may be replaced in the mean: one that ends at once,
+/// without its library say, is not started for ever.
+const LIVES: usize = 4;
+
+/// Running processes, and the address at which they take connections.
+pub(crate) struct Compilers {
+    address: String,
+    listener: UnixListener,
+    children: Vec<Child>,
+    /// Processes that may still be started.
+    lives: usize,
+    exe: PathBuf,
+    folders: Vec<PathBuf>,
+}
+
+impl Compilers {
+    /// One process for each thread of a plan's workers that compiles for a GPU;
+    /// none where there is none, or where they cannot be started: such threads
+    /// compile in their workers.
+    pub(super) fn of(plan: &RunPlan) -> Option<Self> {
+        let threads = plan.knobs.compile_threads as usize;
+        let mut folders = None;
+        let mut count = 0;
+        for slot in &plan.slots {
+            if let DeviceSpec::Cuda { nvrtc, .. } = &slot.device {
+                folders.get_or_insert_with(|| nvrtc.clone());
+                count += threads;
+            }
+        }
+        if count == 0 { None } else { Self::start(&plan.worker_exe, folders?, count).ok() }
+    }
+
+    /// Starts `count` processes. The calling thread must outlive them.
+    pub(crate) fn start(exe: &Path, folders: Vec<PathBuf>, count: usize) -> io::Result<Self> {
+        // Nobody has the same, in another namespace of process numbers neither.
+        let now = UNIX_EPOCH.elapsed().unwrap_or_default();
+        let address = format!("harness-compile-{}-{}", std::process::id(), now.as_nanos());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&address)?)?;
+        let lives = LIVES * count;
+        let mut started = Self { address, listener, children: Vec::new(), lives, exe: exe.into(), folders };
+        for _ in 0..count {
+            started.spawn()?;
+        }
+        Ok(started)
+    }
+
+    /// Where a client connects.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Replaces those that have died.
+    pub(super) fn tend(&mut self) {
+        let (ended, live) = self.children.drain(..).partition(|child| os::life(child) != Life::Lives);
+        self.children = live;
+        for child in ended {
+            end(child);
+            // Fewer processes are fewer threads that need not wait; nothing is lost.
+            let _ = self.spawn();
+        }
+    }
+
+    fn spawn(&mut self) -> io::Result<()> {
+        let Some(left) = self.lives.checked_sub(1) else { return Ok(()) };
+        self.lives = left;
+        let fd = self.listener.as_raw_fd();
+        let mut command = Command::new(&self.exe);
+        command.arg0("harness-compile").args(["__compiler", "--fd"]).arg(fd.to_string()).args(&self.folders);
+        handle::inherit_env(&mut command);
+        let mut child = farewell::spawn(&mut command, &[fd], None)?;
+        // What the library prints is nobody's.
+        drop((child.stdout.take(), child.stderr.take()));
+        self.children.push(child);
+        Ok(())
+    }
+}
+
+impl Drop for Compilers {
+    fn drop(&mut self) {
+        self.children.drain(..).for_each(end);
+    }
+}
+
+fn end(mut child: Child) {
+    // The number of one that was reaped elsewhere may be another's.
+    if os::life(&child) != Life::Gone {
+        os::signal_group(&child, Signal::KILL);
+        let _ = child.wait();
+    }
+    farewell::over(child.id());
+}

@@ -1,0 +1,131 @@
+//! Tables of history as files: read as far as they are whole, and written without
+//! losing what is not.
+//!
+//! Inputs: a file and the columns that it should have. A line that is no row, or a
+//! header with a letter that was changed, is damage: the rows around it are read,
+//! and before the file is written again it is kept beside. A file with other
+//! columns is of another version: it is not written.
+
+use super::clock::utc_stamp;
+use super::layout::replace;
+use super::rebuild::parse;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What happened to a file beside what was asked for, for people.
+pub(crate) type Notes = Vec<String>;
+
+/// A table that was read.
+pub(super) struct Table<T> {
+    pub(super) rows: Vec<T>,
+    file: File,
+}
+
+/// A file as it was, and how many of its lines are damaged.
+pub(super) struct File {
+    path: PathBuf,
+    columns: &'static [&'static str],
+    pub(super) bytes: Vec<u8>,
+    damaged: usize,
+}
+
+impl<T: DeserializeOwned + Serialize> Table<T> {
+    /// Reads a table; one that is not there is empty.
+    pub(super) fn read(path: &Path, columns: &'static [&'static str]) -> io::Result<Self> {
+        let mut file = File::read(path, columns)?;
+        if let Some(rows) = whole(&file.bytes, columns) {
+            return Ok(Self { rows, file });
+        }
+        let (cells, damaged) = parse(&file.bytes, columns).ok_or_else(|| file.other())?;
+        let header = csv::StringRecord::from(columns.to_vec());
+        let row = |cells: &Vec<String>| csv::StringRecord::from(cells.clone()).deserialize(Some(&header)).ok();
+        let rows: Vec<T> = cells.iter().filter_map(row).collect();
+        file.damaged = damaged + cells.len() - rows.len();
+        Ok(Self { rows, file })
+    }
+
+    /// Replaces the file.
+    pub(super) fn write(&self, rows: impl Iterator<Item = T>) -> io::Result<Notes> {
+        let notes = self.file.keep()?;
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        rows.into_iter().try_for_each(|row| writer.serialize(row))?;
+        replace(&self.file.path, &writer.into_inner().map_err(|error| error.into_error())?)?;
+        Ok(notes)
+    }
+}
+
+/// The rows of a file without any damage.
+fn whole<T: DeserializeOwned>(bytes: &[u8], columns: &[&str]) -> Option<Vec<T>> {
+    let mut reader = csv::Reader::from_reader(bytes);
+    let ours = bytes.is_empty() || bytes.ends_with(b"\n") && reader.headers().ok()?.iter().eq(columns.iter().copied());
+    if !ours {
+        return None;
+    }
+    reader.deserialize().collect::<Result<_, _>>().ok()
+}
+
+impl File {
+    fn read(path: &Path, columns: &'static [&'static str]) -> io::Result<Self> {
+        let bytes = match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other?,
+        };
+        Ok(Self { path: path.to_path_buf(), columns, bytes, damaged: 0 })
+    }
+
+    /// A file to append to: begins with its columns, and ends with a whole line. A
+    /// torn last line, as a kill in the middle of a write leaves it, is cut off.
+    pub(super) fn to_append(path: &Path, columns: &'static [&'static str]) -> io::Result<(Self, Notes)> {
+        let mut file = Self::read(path, columns)?;
+        let end = file.bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let torn = end < file.bytes.len();
+        let header = line(columns)?;
+        if file.bytes[..end].starts_with(&header) {
+            if torn {
+                file.bytes.truncate(end);
+                std::fs::File::options().write(true).open(path)?.set_len(end as u64)?;
+            }
+            return Ok((file, Notes::new()));
+        }
+        let (rows, damaged) = parse(&file.bytes[..end], columns).ok_or_else(|| file.other())?;
+        file.damaged = damaged;
+        let notes = file.keep()?;
+        file.bytes = header;
+        rows.iter().try_for_each(|row| line(row).map(|line| file.bytes.extend(line)))?;
+        replace(path, &file.bytes)?;
+        Ok((file, notes))
+    }
+
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn other(&self) -> io::Error {
+        let columns = self.columns.join(",");
+        io::Error::other(format!("{} has other columns than {columns}: it is left as it is", self.name()))
+    }
+
+    /// Keeps a damaged file beside the one that is to be written.
+    fn keep(&self) -> io::Result<Notes> {
+        if self.damaged == 0 {
+            return Ok(Notes::new());
+        }
+        let aside = aside(&self.path, &utc_stamp(true));
+        replace(&aside, &self.bytes)?;
+        let (name, kept) = (self.name(), aside.file_name().unwrap_or_default().to_string_lossy());
+        Ok(vec![format!("{name} has {} damaged lines; as it was, it is kept as {kept}", self.damaged)])
+    }
+}
+
+/// Where a damaged table is kept.
+pub(super) fn aside(path: &Path, stamp: &str) -> PathBuf {
+    path.with_extension(format!("csv.damaged-{stamp}"))
+}
+
+fn line<T: AsRef<[u8]>>(cells: impl IntoIterator<Item = T>) -> io::Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(cells)?;
+    writer.into_inner().map_err(|error| error.into_error())
+}
