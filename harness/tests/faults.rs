@@ -4,7 +4,7 @@
 mod place;
 
 use place::{CaseFile, GOOD, Place, check};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A place with one good case file.
@@ -160,6 +160,42 @@ fn hostile_output_is_escaped() {
     let bad = text.chars().find(|c| c.is_control() && *c != '\n' || *c == '\u{202e}');
     assert_eq!(bad, None, "{text:?}");
     assert!(text.contains("red") && text.contains("crash.abort"), "{text}");
+}
+
+/// Compiler processes that die, again and again, cost speed and no kernel.
+#[test]
+fn compilers_that_die_cost_no_kernel() {
+    let place = with_good_case("compilers");
+    for (number, op) in ["sin", "cos", "exp", "tanh", "sqrt", "abs"].into_iter().enumerate() {
+        place.case(&format!("k{number}"), CaseFile { op: &format!("{op} %x"), ..SIZES });
+    }
+    let mut child = place.command(&["compile"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut killed = 0;
+    while child.try_wait().expect("is a child").is_none() {
+        killed += kill_children(child.id(), "harness-compile");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    let output = child.wait_with_output().expect("ends");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    if text.contains("E0503") {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(killed > 0 && text.contains("0 failed"), "{killed} killed:\n{text}");
+    assert!(text.contains("kernels of 14 cases compiled"), "{text}");
+}
+
+/// Kills the children of a process that have this name; how many there were.
+fn kill_children(parent: u32, name: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").expect("is there").flatten();
+    let of = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (head, rest) = stat.rsplit_once(") ")?;
+        let is_child = rest.split(' ').nth(1)?.parse() == Ok(parent) && !rest.starts_with('Z');
+        (is_child && head.ends_with(name)).then_some(pid)
+    };
+    let pids = entries.filter_map(|entry| of(entry.file_name().to_str()?.parse().ok()?));
+    pids.filter(|pid| Command::new("kill").args(["-9", &pid.to_string()]).status().is_ok_and(|s| s.success())).count()
 }
 
 /// A leak is told and recorded, and costs no verdict; what is left is removed.

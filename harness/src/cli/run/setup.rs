@@ -40,7 +40,7 @@ pub(in crate::cli) fn split_required(cases: Vec<Case>, devices: &Devices) -> (Ve
     (kept, skipped)
 }
 
-/// Compile threads of a worker by default, at most: more wait for each other in the compiler.
+/// Compile threads of a worker by default, at most: with more, the whole suite takes as long.
 const MAX_COMPILE_THREADS: usize = 8;
 
 /// How workers differ from the usual. On GPUs most of a case's time is that of
