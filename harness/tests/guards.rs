@@ -94,7 +94,7 @@ fn devices_must_agree() {
 #[test]
 fn devices_have_evidence_of_their_own() {
     let place = with_cases("apart");
-    let (code, text, records) = run(&place, &["--sim", "2", "--cross", "--retries", "0"], &["__fault.exit7"]);
+    let (code, text, records) = run(&place, &["--sim", "2", "--cross"], &["__fault.exit7"]);
     assert_eq!(code, 103, "{text}");
     let dir = place.path("results/latest");
     let folder = |r: &serde_json::Value| dir.join(r["evidence"].as_str().expect("a folder"));

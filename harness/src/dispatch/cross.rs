@@ -10,7 +10,7 @@
 //! and never for a slot that has left.
 
 use super::job::{CaseResult, Conclusion, Job};
-use super::judge::{Step, Track};
+use super::judge::{Again, Step, Track};
 use super::queue::Policy;
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
@@ -89,6 +89,13 @@ fn weight(verdict: Verdict) -> u8 {
         Verdict::Infra => 1,
         _ => 0,
     }
+}
+
+/// The job once more, on that device.
+fn once_more(job: &Job, slot: usize, again: Again) -> Job {
+    let (attempt, repeat) = if again.repeat { (job.attempt, job.repeat + 1) } else { (job.attempt + 1, job.repeat) };
+    let Again { fresh, alone, .. } = again;
+    Job { attempt, repeat, fresh, alone, strikes: 0, pin: Some(slot), ..job.clone() }
 }
 
 /// The source of a run across devices.
@@ -255,11 +262,6 @@ impl Cross {
         found.max(self.policy.learnt.get(&result.case.id).copied())
     }
 
-    /// The job once more, on that device.
-    fn once_more(&self, job: &Job, slot: usize, fresh: bool) -> Job {
-        Job { attempt: job.attempt + 1, fresh, alone: false, strikes: 0, pin: Some(slot), ..job.clone() }
-    }
-
     /// All devices have a verdict on the case of `job`.
     fn round(&self, state: &mut State, job: &Job) -> Settled {
         let Some(mut open) = state.open.remove(&job.case.id) else { return Settled::Noted };
@@ -270,7 +272,8 @@ impl Cross {
             state.retried += usize::from(before == 0);
             open.again();
             for slot in open.slots.iter().rev() {
-                state.waiting.push_front(self.once_more(job, *slot, true));
+                let again = Again { fresh: true, alone: false, elsewhere: false, repeat: false };
+                state.waiting.push_front(once_more(job, *slot, again));
             }
             state.open.insert(job.case.id.clone(), open);
             return Settled::Again;
@@ -291,12 +294,7 @@ impl Cross {
             Step::Again(again) => {
                 open.tracks.insert(slot, track);
                 state.retried += usize::from(!before && result.outcome.verdict != Verdict::Infra);
-                let mut next = self.once_more(job, slot, again.fresh);
-                if again.repeat {
-                    (next.attempt, next.repeat) = (job.attempt, job.repeat + 1);
-                }
-                next.alone = again.alone;
-                state.waiting.push_front(next);
+                state.waiting.push_front(once_more(job, slot, again));
                 return Settled::Again;
             }
             Step::Conclude(conclusion) => open.ended.push(*conclusion),
@@ -553,13 +551,13 @@ mod tests {
             (id.to_string(), results.iter().map(result).collect::<Vec<_>>())
         };
         let off = || Outcome::fail("fail.numerics", "off");
-        let tried = [
+        let three = [
             tried("half", &[(1, off())]),
             tried("other", &[(0, passed(1)), (1, passed(2))]),
             // A device that is not here any more.
             tried("gone", &[(7, off())]),
         ];
-        let cross = resumed(&["half", "other", "gone"], &["g0", "g1"], tried.into());
+        let cross = resumed(&["half", "other", "gone"], &["g0", "g1"], three.into());
         let half = settle(&cross, 0, passed(1)).expect("both have run it");
         assert_eq!((half.verdict, half.failures, half.result.slot), (Verdict::Fail, 1, 1));
         assert!(settle(&cross, 0, passed(1)).is_none());
@@ -568,6 +566,10 @@ mod tests {
         // That they disagreed follows from what was recorded.
         let rest = cross.rest(false, "");
         assert_eq!((rest.len(), rest[0].result.outcome.outcome.as_str()), (1, "fail.determinism"));
+        // With nothing left to run nobody waits.
+        let cross = resumed(&["both"], &["g0", "g1"], [tried("both", &[(0, off()), (1, off())])].into());
+        assert!(matches!((cross.take(0), cross.take(1)), (Take::Done, Take::Done)));
+        assert_eq!(cross.rest(false, "")[0].failures, 2);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::cli::{Failure, resume};
 use crate::dispatch::{CaseResult, Conclusion, Job, RunPlan};
 use crate::record::{Attempt, Done, History, Resumed, RunStore, is_failure};
 use crate::select::Chosen;
-use crate::verdict::{Outcome, Perf, Variation, Verdict};
+use crate::verdict::{CodeFrom, Outcome, Perf, Variation, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
 use serde_json::json;
@@ -94,6 +94,7 @@ fn result(case: &Arc<Case>, attempt: &Attempt, plan: &RunPlan) -> CaseResult {
     let outcome = Outcome {
         phases: attempt.phases.clone(),
         kernel_crc: crc(&attempt.kernel_crc),
+        code: (attempt.code.as_deref() == Some(CodeFrom::CACHED)).then_some(CodeFrom::Cached),
         out_crc: crc(&attempt.out_crc),
         variation: attempt.variation.as_ref().and_then(|variation| Variation::deserialize(variation).ok()),
         perf: attempt.perf.as_ref().and_then(|perf| Perf::deserialize(perf).ok()),

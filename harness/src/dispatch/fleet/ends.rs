@@ -218,3 +218,15 @@ impl Fleet<'_> {
         xids
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_only_missed_where_nobody_else_is() {
+        assert_eq!(excused(&[]), None);
+        let words = excused(&[Process { pid: 17, mem_bytes: Some(1 << 30) }]).expect("somebody");
+        assert!(words.ends_with("others use the GPU: process 17 with 1.0 GiB"), "{words}");
+    }
+}
