@@ -12,7 +12,7 @@ use crate::dispatch::Compilers;
 use crate::{exit, worker};
 use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch, Resources};
 use engine::backend::cuda::{Compiler, emit};
-use engine::diag::Kind;
+use engine::diag::{Diagnostic, Kind};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
 use engine::runtime::{Plan, Session};
 use std::collections::BTreeMap;
@@ -40,8 +40,10 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     }
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
     let mut planned = Planned::default();
-    for case in session::select(args, all_cases(args)?)? {
-        planned.add(&case, &session);
+    let cases = session::select(args, all_cases(args)?)?;
+    let plans = on_all_cores(cases.iter().collect(), || (), |(), case| worker::plan(case, &session));
+    for (case, plan) in cases.iter().zip(plans) {
+        planned.add(case, plan);
     }
     let options = NvrtcOptions::new(session.device().compute_capability, session.options().fmad);
     let cx = CompileCx { options: session.options(), device: session.device(), trace: &NoTrace };
@@ -95,10 +97,10 @@ fn all_cases(args: &Args) -> Result<Vec<Case>, Failure> {
 }
 
 impl Planned {
-    fn add(&mut self, case: &Case, session: &Session) {
+    fn add(&mut self, case: &Case, plan: Result<Arc<Plan>, Vec<Diagnostic>>) {
         self.cases += 1;
         let mark = case.unsupported.as_ref().map(|mark| mark.code.as_str());
-        match worker::plan(case, session) {
+        match plan {
             Ok(_) if mark.is_some() => {
                 self.failures.push(format!("{}: this compiles now: remove its `expect: unsupported`", case.id));
             }
@@ -126,29 +128,47 @@ fn build_all(
     options: &NvrtcOptions,
     kernels: Vec<(String, Arc<Plan>)>,
 ) -> Vec<Built> {
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let processes = Compilers::start(Path::new("/proc/self/exe"), folders, threads).ok();
-    let queue = Mutex::new(kernels.into_iter().enumerate());
-    let results = Mutex::new(BTreeMap::new());
-    let work = || {
+    let processes = Compilers::start(Path::new("/proc/self/exe"), folders, cores()).ok();
+    let connect = || {
         let client = processes.as_ref().and_then(|processes| Client::connect(processes.address()).ok());
-        let client = client.filter(|client| client.has(compiler.nvrtc()));
+        client.filter(|client| client.has(compiler.nvrtc()))
+    };
+    on_all_cores(kernels, connect, |client, (id, plan)| {
+        let source = emit(plan.kernel());
+        let client = client.as_ref().filter(|client| !client.is_gone());
+        let built = client.map(|client| compiler.compile_with(cx, Some(client), &source, options, 0));
+        // What is wrong with a text, this process's own library says.
+        let built = built.and_then(Result::ok).map_or_else(|| compiler.compile(cx, &source, options, 0), Ok);
+        let built = built.map(|compiled| compiled.cubin.resources).map_err(|error| error.to_string());
+        (id, plan.kernel().name.clone(), built)
+    })
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+/// Works on the items with a thread on each core, which begins with `start`;
+/// results in the order of the items.
+fn on_all_cores<T: Send, S, R: Send>(
+    items: Vec<T>,
+    start: impl Fn() -> S + Sync,
+    work: impl Fn(&S, T) -> R + Sync,
+) -> Vec<R> {
+    let queue = Mutex::new(items.into_iter().enumerate());
+    let results = Mutex::new(BTreeMap::new());
+    let serve = || {
+        let own = start();
         loop {
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((number, (id, plan))) = next else { break };
-            let source = emit(plan.kernel());
-            let client = client.as_ref().filter(|client| !client.is_gone());
-            let built = client.map(|client| compiler.compile_with(cx, Some(client), &source, options, 0));
-            // What is wrong with a text, this process's own library says.
-            let built = built.and_then(Result::ok).map_or_else(|| compiler.compile(cx, &source, options, 0), Ok);
-            let built = built.map(|compiled| compiled.cubin.resources).map_err(|error| error.to_string());
-            let built = (id, plan.kernel().name.clone(), built);
-            results.lock().unwrap_or_else(PoisonError::into_inner).insert(number, built);
+            let Some((number, item)) = next else { break };
+            let result = work(&own, item);
+            results.lock().unwrap_or_else(PoisonError::into_inner).insert(number, result);
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
+        for _ in 0..cores() {
+            scope.spawn(serve);
         }
     });
     results.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
@@ -157,6 +177,22 @@ fn build_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_items() {
+        let squares = |count: u64| {
+            on_all_cores(
+                (0..count).collect(),
+                || 2,
+                |power, n: u64| {
+                    std::thread::sleep(std::time::Duration::from_micros(n % 7));
+                    n.pow(*power)
+                },
+            )
+        };
+        assert_eq!(squares(500), (0..500).map(|n| n * n).collect::<Vec<u64>>());
+        assert!(squares(0).is_empty());
+    }
 
     #[test]
     fn both_kinds_of_device_are_selected_at_once() {
