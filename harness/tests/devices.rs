@@ -227,11 +227,12 @@ fn an_xid_belongs_to_the_case_that_ran_or_to_one_of_several() {
 #[test]
 fn hunts_replays_and_explanations_tell_of_devices() {
     let slow = "__fault.slow=20";
-    let hunt = ["hunt", "--repeat", "3", "--exact", slow];
-    let replay = ["replay", "--repeat", "3", "--exact", slow];
-    let why = ["why", slow, "--repeat", "3"];
+    // Enough that both GPUs get some, also where one of them starts late.
+    let hunt = ["hunt", "--repeat", "40", "--exact", slow];
+    let replay = ["replay", "--repeat", "40", "--exact", slow];
+    let why = ["why", slow, "--repeat", "8"];
     for command in [&hunt[..], &replay, &why] {
-        let events = "[[event]]\nat = \"__fault.slow*\"\nxid = 31\n[[event]]\ngpu = 1\nafter_cases = 2\nlost = true\n";
+        let events = "[[event]]\nat = \"__fault.slow*\"\nxid = 31\n[[event]]\ngpu = 1\nafter_cases = 1\nlost = true\n";
         let place = played(command[0], 2, &(gpus(2) + events));
         let args = [command, &["--gpus", "2", "--with-faults"], &PLAIN].concat();
         let (_, text) = place.run(&args);
