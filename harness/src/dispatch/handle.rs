@@ -462,7 +462,7 @@ impl Worker {
                 (death.signal, death.exit_code) = (death.caught.clone(), None);
             }
         }
-        death.oom_kills = self.kills.since();
+        death.oom_kills = self.kills.since(death.signal.as_deref() == Some("sigkill"));
         self.remains(&mut death);
         let outcome = postmortem::outcome(&cause, &death);
         let outcome = match &plan.sanitizer {

@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,12 @@ const STALE: Duration = Duration::from_millis(100);
 pub(super) struct Kills {
     group: u64,
     machine: u64,
+    /// Of the machine's, those that were some worker of this run.
+    explained: u64,
 }
+
+/// Kills that ended workers of this run.
+static EXPLAINED: AtomicU64 = AtomicU64::new(0);
 
 impl Kills {
     /// Before a case begins.
@@ -31,13 +37,20 @@ impl Kills {
         let fresh = last.filter(|(at, _)| at.elapsed() < STALE);
         let (at, machine) = fresh.unwrap_or_else(|| (Instant::now(), machine()));
         *last = Some((at, machine));
-        Self { group: group(), machine }
+        Self { group: group(), machine, explained: EXPLAINED.load(Ordering::SeqCst) }
     }
 
-    /// Kills since then: those of the own group where there are any, else the machine's.
-    pub(super) fn since(self) -> u64 {
+    /// Kills since then that no other worker's end explains: those of the own group
+    /// where there are any, else the machine's. `killed` says whether a worker was
+    /// ended by SIGKILL: then one of them explains it.
+    pub(super) fn since(self, killed: bool) -> u64 {
         let own = group().saturating_sub(self.group);
-        if own > 0 { own } else { machine().saturating_sub(self.machine) }
+        let all = if own > 0 { own } else { machine().saturating_sub(self.machine) };
+        let left = all.saturating_sub(EXPLAINED.load(Ordering::SeqCst).saturating_sub(self.explained));
+        if killed && left > 0 {
+            EXPLAINED.fetch_add(1, Ordering::SeqCst);
+        }
+        left
     }
 }
 
@@ -111,10 +124,13 @@ mod tests {
 
     #[test]
     fn only_what_is_killed_after_the_beginning_counts() {
-        let now = Kills { group: group(), machine: machine() };
+        let now = Kills { group: group(), machine: machine(), explained: EXPLAINED.load(Ordering::SeqCst) };
         let before = Kills::before();
         assert!(before.group >= now.group && before.machine <= now.machine.max(machine()));
-        let earlier = Kills { group: now.group, machine: now.machine.saturating_sub(1) };
-        assert!(now.machine == 0 || earlier.since() >= 1);
+        let earlier = Kills { machine: now.machine.saturating_sub(1), ..now };
+        let seen = earlier.since(true);
+        assert!(now.machine == 0 || seen >= 1);
+        // It was that worker, so it was no other one.
+        assert!(seen == 0 || earlier.since(false) < seen || machine() > now.machine);
     }
 }

@@ -55,6 +55,10 @@ pub(super) fn teardown(ending: &Ending, death: &Death) -> Outcome {
         (_, None, code) => format!("the worker exited with code {}", code.unwrap_or_default()),
     };
     let last = death.prior_cases.last().map_or("none", String::as_str);
+    let how = match &death.crumb {
+        crumb if crumb.lane > 0 && !crumb.case.is_empty() => format!("{how}, which compiled {} ahead", crumb.case),
+        _ => how,
+    };
     let detail = format!("{how}; the last case that it had ended is {last}{}{}", stack(death), tail(death));
     Outcome::of(Verdict::Crash, "crash.teardown", detail)
 }

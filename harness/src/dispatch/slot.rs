@@ -51,19 +51,28 @@ struct Hand {
     spawned: u32,
 }
 
-/// The job taken ahead whose compilation killed the worker, if that is what
-/// happened: it is charged, and not the case that was running meanwhile.
-fn charged(death: &Death, running: &Job, ahead: &mut VecDeque<Job>) -> Option<Job> {
+/// Whose compilation killed a worker: it is charged, and not what ran meanwhile.
+#[derive(Debug)]
+enum Compiled {
+    /// Nobody's: the thread that died did not compile ahead.
+    Nothing,
+    /// That of the job at hand, which may not have begun.
+    AtHand,
+    /// That of a job taken ahead.
+    Ahead(Job),
+}
+
+fn compiled(death: &Death, at_hand: &Job, ahead: &mut VecDeque<Job>) -> Compiled {
     let Crumb { lane, case, case_crc, .. } = &death.crumb;
     if *lane == 0 || case.is_empty() {
-        return None;
+        return Compiled::Nothing;
     }
     let same = |job: &Job| crate::crc::crc32(job.case.id.as_bytes()) == *case_crc;
-    if same(running) {
-        return None;
+    if same(at_hand) {
+        return Compiled::AtHand;
     }
-    let at = ahead.iter().position(same)?;
-    ahead.remove(at)
+    let at = ahead.iter().position(same);
+    at.and_then(|at| ahead.remove(at)).map_or(Compiled::Nothing, Compiled::Ahead)
 }
 
 /// Why no later case may use a worker.
@@ -315,21 +324,24 @@ impl Slot<'_> {
             }
             Attempt::Lost(outcome, death) => {
                 let reason = outcome.outcome.clone();
-                match charged(&death, &job, ahead) {
-                    Some(other) => {
+                match compiled(&death, &job, ahead) {
+                    Compiled::Ahead(other) => {
                         finish(&other, outcome, Some(*death), true);
                         self.put_back(job);
                     }
-                    None => finish(&job, outcome, Some(*death), true),
+                    Compiled::AtHand | Compiled::Nothing => finish(&job, outcome, Some(*death), true),
                 }
                 self.gone(live, &reason);
                 None
             }
             Attempt::NotBegun(why, death) => {
-                let other = death.and_then(|(outcome, death)| Some((charged(&death, &job, ahead)?, outcome, death)));
-                if let Some((other, outcome, death)) = other {
+                let guilty = death.map(|(outcome, death)| (compiled(&death, &job, ahead), outcome, death));
+                if let Some((Compiled::Ahead(other), outcome, death)) = guilty {
                     finish(&other, outcome, Some(*death), true);
                     self.put_back(job);
+                    live.ending = None;
+                } else if let Some((Compiled::AtHand, outcome, death)) = guilty {
+                    finish(&job, outcome, Some(*death), true);
                     live.ending = None;
                 } else if position == 0 && job.strikes + 1 >= STRIKES {
                     let detail = format!("{STRIKES} workers died on receiving the case: {why}");
@@ -431,8 +443,12 @@ mod tests {
         let death =
             Death { crumb: Crumb { lane, case: case.into(), case_crc, ..Crumb::default() }, ..Death::default() };
         let mut ahead: VecDeque<Job> = ["a", "b", "c"].map(job).into();
-        let found = charged(&death, &job(running), &mut ahead);
-        assert_eq!(found.as_ref().map(|job| job.case.id.as_str()), charged_id);
+        let found = match compiled(&death, &job(running), &mut ahead) {
+            Compiled::Nothing => None,
+            Compiled::AtHand => Some(running.to_string()),
+            Compiled::Ahead(job) => Some(job.case.id.clone()),
+        };
+        assert_eq!(found.as_deref(), charged_id);
         let left: Vec<&str> = ahead.iter().map(|job| job.case.id.as_str()).collect();
         let wanted: Vec<&str> = ["a", "b", "c"].into_iter().filter(|id| Some(*id) != charged_id).collect();
         assert_eq!(left, wanted, "the others are still prepared");
@@ -441,9 +457,10 @@ mod tests {
     #[test]
     fn a_death_is_charged_to_the_case_that_the_thread_worked_for() {
         check_charged(2, "b", "x", Some("b"));
-        // The case's own thread, the running case compiled ahead, none, one that is not there.
+        // Compiled ahead until its turn came, when it may not have begun.
+        check_charged(2, "x", "x", Some("x"));
+        // The case's own thread, no case, one that is not there.
         check_charged(0, "b", "x", None);
-        check_charged(2, "x", "x", None);
         check_charged(2, "", "x", None);
         check_charged(2, "gone", "x", None);
     }

@@ -41,7 +41,8 @@ const INNOCENT: &str = include_str!("innocent.fuse");
 pub(super) fn selftest(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
     let (args, devices) = devices(args)?;
-    let (wanted, impossible) = possible(&devices.slots);
+    let compiling = args.isolation.compile_threads.is_some_and(|threads| threads > 0);
+    let (wanted, impossible) = possible(&devices.slots, compiling);
     let innocent = innocent(devices.target)?;
     let repeats = args.repeat.count.map_or(1, |count| count as u32);
     let units = schedule::units(&wanted, &innocent, repeats, args.repeat.seed);
@@ -106,7 +107,7 @@ fn header(args: &Args, devices: &Devices, repeats: u32) -> serde_json::Value {
 }
 
 /// The classes that these slots can have, and those that they cannot, with reasons.
-fn possible(slots: &[SlotSpec]) -> (Vec<&'static Class>, Vec<(&'static str, String)>) {
+fn possible(slots: &[SlotSpec], compiling: bool) -> (Vec<&'static Class>, Vec<(&'static str, String)>) {
     let (mut wanted, mut impossible) = (Vec::new(), Vec::new());
     let device = slots.first().map(|slot| &slot.device);
     for class in fault::classes() {
@@ -116,6 +117,9 @@ fn possible(slots: &[SlotSpec]) -> (Vec<&'static Class>, Vec<(&'static str, Stri
             (Place::Sim, _) => Some("needs the simulator (--sim 1)".to_string()),
             (Place::Cuda, _) => Some("needs a GPU (--gpus 1)".to_string()),
         };
+        // Threads that a case leaves are looked for where no others come and go.
+        let beside = compiling && class.told == "leak.thread";
+        let elsewhere = elsewhere.or_else(|| beside.then(|| "--compile-threads is given".to_string()));
         match elsewhere.or_else(|| class.unavailable.and_then(|unavailable| unavailable())) {
             None => wanted.push(class),
             Some(why) => impossible.push((class.name, why)),
