@@ -354,7 +354,10 @@ impl ScheduledFusion {
 
     /// The tensors that read a tensor, in id order.
     pub fn consumers(&self, tv: TvId) -> Vec<TvId> {
-        self.tensors.ids().filter(|consumer| self.producers(*consumer).contains(&tv)).collect()
+        let read = |operand: &TvOperand| matches!(operand, TvOperand::Tv(read) if *read == tv);
+        // Asked for every tensor in turn: nothing is allocated for those that do not read it.
+        let reads = |data: &Tv| data.op.as_ref().is_some_and(|op| op.inputs.iter().any(read));
+        self.tensors.iter().filter(|(_, data)| reads(data)).map(|(consumer, _)| consumer).collect()
     }
 
     /// All tensors, definitions before uses; ties in id order.
