@@ -11,6 +11,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A text whose client has gone may take this long: with the next client it is
+/// quicker than a new process.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Serves connections to an inherited listener until it is killed. NVRTC may be in
 /// one of the folders. Returns the exit code.
@@ -53,13 +58,17 @@ fn serve(nvrtc: &Nvrtc, build: &str, stream: &UnixStream) -> io::Result<()> {
     }
 }
 
-/// Ends the process where the client goes away while it compiles: nobody wants the
-/// result, which may never come.
+/// Ends the process where the client has gone and what it asked for takes long:
+/// nobody wants the result, which may never come.
 fn tie(stream: UnixStream, compiling: Arc<AtomicBool>) -> io::Result<()> {
     let wait = move || {
         while !os::hung_up(&stream) {}
-        if compiling.load(Ordering::SeqCst) {
-            os::exit_now(exit::OK);
+        let deadline = Instant::now() + PATIENCE;
+        while compiling.load(Ordering::SeqCst) {
+            if Instant::now() >= deadline {
+                os::exit_now(exit::OK);
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
     };
     std::thread::Builder::new().name("harness-tie".into()).spawn(wait).map(drop)

@@ -11,11 +11,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::time::UNIX_EPOCH;
 
-/// Times that each process may be replaced in the mean: one that ends at once,
-/// without its library say, is not started for ever.
+/// Processes that may fail, for each that is wanted: one that ends at once, without
+/// its library say, is not started for ever.
 const LIVES: usize = 4;
 
 /// Running processes, and the address at which they take connections.
@@ -70,7 +70,8 @@ impl Compilers {
         let (ended, live) = self.children.drain(..).partition(|child| os::life(child) != Life::Lives);
         self.children = live;
         for child in ended {
-            end(child);
+            // One that had lost its client in the middle of a text ends well.
+            self.lives += usize::from(end(child).is_some_and(|status| status.success()));
             // Fewer processes are fewer threads that need not wait; nothing is lost.
             let _ = self.spawn();
         }
@@ -93,15 +94,17 @@ impl Compilers {
 
 impl Drop for Compilers {
     fn drop(&mut self) {
-        self.children.drain(..).for_each(end);
+        self.children.drain(..).map(end).for_each(drop);
     }
 }
 
-fn end(mut child: Child) {
+/// Kills the process if it lives, and tells how it ended.
+fn end(mut child: Child) -> Option<ExitStatus> {
     // The number of one that was reaped elsewhere may be another's.
-    if os::life(&child) != Life::Gone {
+    let status = (os::life(&child) != Life::Gone).then(|| {
         os::signal_group(&child, Signal::KILL);
-        let _ = child.wait();
-    }
+        child.wait().ok()
+    });
     farewell::over(child.id());
+    status.flatten()
 }
