@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
 
 /// Variables of a worker's environment, and the folders that they name.
 const FOLDERS: [(&str, &str); 2] = [("TMPDIR", "tmp"), ("CUDA_CACHE_PATH", "cuda-cache")];
@@ -23,7 +24,9 @@ impl Home {
     pub(super) fn make(work_dir: &Path, id: &str) -> io::Result<Self> {
         let first = Self::at(std::path::absolute(work_dir.join(id))?);
         first.or_else(|error| {
-            let spare = std::env::temp_dir().join(format!("harness-{}-{id}", std::process::id()));
+            // Containers that share the folder may have processes of one number.
+            let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+            let spare = std::env::temp_dir().join(format!("harness-{}-{now}-{id}", std::process::id()));
             Self::at(spare).map_err(|other| io::Error::new(error.kind(), format!("{error}; {other}")))
         })
     }
@@ -65,8 +68,11 @@ impl Drop for Home {
 mod tests {
     use super::*;
 
+    /// A path at which nothing is, whatever an earlier process of this number left.
     fn work_dir(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("harness-home-{name}-{}", std::process::id()))
+        let dir = std::env::temp_dir().join(format!("harness-home-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        dir
     }
 
     #[test]
@@ -97,5 +103,6 @@ mod tests {
         std::fs::remove_file(&file).expect("removes");
         let error = Home::make(&file, &"x".repeat(300)).expect_err("too long a name");
         assert!(error.to_string().contains(&"x".repeat(300)), "{error}");
+        std::fs::remove_dir_all(&file).expect("removes");
     }
 }
