@@ -27,6 +27,8 @@ mod os;
 mod proto;
 pub mod record;
 mod report;
+#[cfg(test)]
+mod scratch;
 pub mod select;
 mod stats;
 mod units;

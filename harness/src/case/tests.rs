@@ -2,6 +2,7 @@ use super::discover::load;
 use super::expand::{Target, expand};
 use super::model::*;
 use super::source::Source;
+use crate::scratch::Scratch;
 use expect_test::{Expect as Snapshot, expect};
 
 fn file(text: &str) -> Source {
@@ -334,7 +335,7 @@ fn too_many_ids_are_refused_before_they_are_made() {
 
 #[test]
 fn files_outside_and_oversized_are_refused() {
-    let dir = std::env::temp_dir().join(format!("harness-discover-{}", std::process::id()));
+    let dir = Scratch::new("discover");
     let cases = dir.join("cases");
     std::fs::create_dir_all(cases.join("sub")).expect("folders");
     let good = |suite: &str| format!("---\nversion = 1\nsuite = \"{suite}\"\nabout = \"why\"\n---\nfusion @A() {{}}\n");
@@ -347,7 +348,6 @@ fn files_outside_and_oversized_are_refused() {
     let loaded = load(&cases, Target::Sim);
     let text: Vec<String> =
         loaded.errors.iter().map(|e| e.to_string().replace(&*cases.to_string_lossy(), "cases") + "\n").collect();
-    std::fs::remove_dir_all(&dir).expect("clean");
     assert_eq!(loaded.cases.len(), 1);
     expect![[r#"
         cases/link.fuse: error[E0405]: the file is a link that leaves the case folder

@@ -114,11 +114,11 @@ fn edited(line: &str, key: &str, old: &str, new: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::case::{Expect, Unsupported};
+    use crate::scratch::Scratch;
 
     #[test]
     fn a_case_for_which_it_holds_votes_against() {
-        let dir = std::env::temp_dir().join(format!("harness-bless-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("folder");
+        let dir = Scratch::new("bless");
         let path = dir.join("a.fuse");
         std::fs::write(&path, "; expect: vector = 4\n").expect("writes");
         let file = path.display().to_string();
@@ -140,15 +140,13 @@ mod tests {
         let changed = std::fs::read_to_string(&path).expect("reads");
         // In one step: whoever has the old file has all of it.
         assert_eq!(std::fs::read_to_string(&old).expect("reads"), kept);
-        std::fs::remove_dir_all(&dir).expect("removes");
         assert!(report[0].contains("holds for other cases"), "{report:?}");
         assert_eq!((kept.as_str(), changed.as_str()), ("; expect: vector = 4\n", "; expect: vector = 2\n"));
     }
 
     #[test]
     fn marks_that_no_case_needs_are_taken_out() {
-        let dir = std::env::temp_dir().join(format!("harness-unmark-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("folder");
+        let dir = Scratch::new("unmark");
         let path = dir.join("a.fuse");
         let text = "; a: 1\n; expect: unsupported U0101\n; b: 2\n; expect: unsupported U0105\n; expect: vector = 4\n";
         std::fs::write(&path, text).expect("writes");
@@ -165,7 +163,6 @@ mod tests {
         blessings.add(&case(mark(4, "U0105")), &Outcome::pass());
         let report = blessings.apply();
         let text = std::fs::read_to_string(&path).expect("reads");
-        std::fs::remove_dir_all(&dir).expect("removes");
         assert_eq!(text, "; a: 1\n; b: 2\n; expect: unsupported U0105\n; expect: vector = 8\n", "{report:?}");
         assert!(report[0].ends_with("a.fuse:2: unsupported U0101 removed"), "{report:?}");
     }

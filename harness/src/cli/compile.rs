@@ -3,6 +3,7 @@
 //! that some run has compiled are not compiled again.
 
 use super::args::Args;
+use super::devices::cores;
 use super::{Failure, session};
 use crate::case::{Case, Target};
 use crate::code_cache::{self, CodeCache, CodeUse};
@@ -144,10 +145,6 @@ fn build_all(
     })
 }
 
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get())
-}
-
 /// Works on the items with a thread on each core, which begins with `start`;
 /// results in the order of the items.
 fn on_all_cores<T: Send, S, R: Send>(
@@ -177,6 +174,7 @@ fn on_all_cores<T: Send, S, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn results_come_in_the_order_of_the_items() {
@@ -196,20 +194,18 @@ mod tests {
 
     #[test]
     fn both_kinds_of_device_are_selected_at_once() {
-        let dir = std::env::temp_dir().join(format!("harness-compile-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("folder");
+        let dir = Scratch::new("compile");
         let text = "---\nversion = 1\nsuite = \"S\"\nabout = \"why\"\n[axes]\nm = [1, 900]\n[sim]\nm = [1, 2]\n---\nfusion @A(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$m]\n";
         std::fs::write(dir.join("a.fuse"), text).expect("writes");
         let ids = |exact: &[&str]| {
             let exact = exact.iter().map(|id| id.to_string()).collect();
             let mut args = Args::default();
-            (args.select.cases, args.select.wanted.exact) = (Some(dir.clone()), exact);
+            (args.select.cases, args.select.wanted.exact) = (Some(dir.to_path_buf()), exact);
             let cases = all_cases(&args).and_then(|cases| session::select(&args, cases)).expect("selects");
             cases.into_iter().map(|case| case.id).collect::<Vec<_>>()
         };
         let all = ids(&[]);
         let (sim, cuda) = (ids(&["S.A/m=2"]), ids(&["S.A/m=900"]));
-        std::fs::remove_dir_all(&dir).expect("removes");
         assert_eq!(all, ["S.A/m=1", "S.A/m=2", "S.A/m=900"]);
         assert_eq!((sim, cuda), (vec!["S.A/m=2".into()], vec!["S.A/m=900".into()]));
     }

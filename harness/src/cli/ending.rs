@@ -54,11 +54,11 @@ pub(super) fn without_record(code: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn a_signal_and_a_record_that_is_not_there_outrank_success() {
-        let root = std::env::temp_dir().join(format!("harness-ending-{}", std::process::id()));
-        std::fs::create_dir_all(&root).expect("a folder");
+        let root = Scratch::new("ending");
         let file = root.join("file");
         std::fs::write(&file, "no folder").expect("writes");
         let check = |results: &std::path::Path, stopped, code, wanted: (u8, &str)| {
@@ -79,6 +79,5 @@ mod tests {
         check(&root.join("results"), 2, exit::FAILED, (130, "stopped by signal 2\nrecord "));
         check(&file, 0, exit::OK, (exit::NO_RECORD, "is not complete"));
         check(&file, 0, exit::FAILED, (exit::FAILED, "is not complete"));
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 }

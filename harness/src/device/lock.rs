@@ -60,10 +60,12 @@ fn make_folder(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn who_holds_alone_shuts_out_all_others() {
-        let folder = std::env::temp_dir().join(format!("harness-lock-test-{}", std::process::id()));
+        let dir = Scratch::new("lock");
+        let folder = dir.join("folder");
         let held = |alone| hold(&folder, "GPU-a/../b", alone);
         let first = held(false).expect("free").expect("a lock");
         let second = held(false).expect("shared").expect("a lock");
@@ -76,7 +78,6 @@ mod tests {
         assert!(held(false).expect("free again").is_some());
         let mode = |path: &Path| std::fs::metadata(path).expect("is there").permissions().mode() & 0o7777;
         assert_eq!((mode(&folder), mode(&folder.join("GPU-ab"))), (0o1777, 0o666), "for all users");
-        let _ = std::fs::remove_dir_all(&folder);
         assert!(hold(Path::new("/proc/nowhere"), "GPU-a", false).expect("no lock").is_none());
         let refused = hold(Path::new("/proc/nowhere"), "GPU-a", true).expect_err("no promise without a lock");
         assert!(refused.contains("/proc/nowhere/GPU-a") && refused.contains("HARNESS_STATE_DIR"), "{refused}");

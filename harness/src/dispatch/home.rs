@@ -67,17 +67,11 @@ impl Drop for Home {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A path at which nothing is, whatever an earlier process of this number left.
-    fn work_dir(name: &str) -> PathBuf {
-        let dir = std::env::temp_dir().join(format!("harness-home-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        dir
-    }
+    use crate::scratch::Scratch;
 
     #[test]
     fn a_folder_goes_away_with_its_last_user() {
-        let dir = work_dir("last");
+        let dir = Scratch::new("home-kept");
         let home = Home::make(&dir, "sim0-w0").expect("made");
         assert_eq!(home.path(), dir.join("sim0-w0"));
         assert!(home.variables().all(|(_, folder)| folder.is_dir()));
@@ -87,12 +81,12 @@ mod tests {
         kept.keep();
         drop(kept);
         assert!(dir.join("sim0-w1/tmp").is_dir());
-        std::fs::remove_dir_all(&dir).expect("removes");
     }
 
     #[test]
     fn where_none_can_be_made_it_is_in_the_temporary_folder() {
-        let file = work_dir("file");
+        let dir = Scratch::new("home-spare");
+        let file = dir.join("file");
         std::fs::write(&file, "no folder").expect("a file");
         let home = Home::make(&file, "sim0-w0").expect("made");
         assert!(home.path().starts_with(std::env::temp_dir()) && !home.path().starts_with(&file));
@@ -103,6 +97,5 @@ mod tests {
         std::fs::remove_file(&file).expect("removes");
         let error = Home::make(&file, &"x".repeat(300)).expect_err("too long a name");
         assert!(error.to_string().contains(&"x".repeat(300)), "{error}");
-        std::fs::remove_dir_all(&file).expect("removes");
     }
 }

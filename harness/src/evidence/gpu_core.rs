@@ -96,11 +96,11 @@ pub(crate) fn poke(home: &Path) -> Option<Result<PathBuf, String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn a_dump_is_asked_for_and_found() {
-        let home = std::env::temp_dir().join(format!("harness-gpu-core-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&home);
+        let home = Scratch::new("gpu-core");
         assert_eq!(CoreDump::Off.env(&home).expect("none"), vec![]);
         assert!(poke(&home).is_none(), "nothing is armed");
         let env = CoreDump::Light.env(&home).expect("variables");
@@ -134,6 +134,5 @@ mod tests {
         assert_eq!(std::fs::read(&dumped).expect("reads").len(), 12);
         assert_eq!(dump(&home).as_deref(), dumped.file_name().and_then(|name| name.to_str()));
         assert_eq!(collect(&home), [dumped]);
-        std::fs::remove_dir_all(&home).expect("removes");
     }
 }

@@ -109,11 +109,11 @@ pub(crate) fn add(results: &Path, entries: &BTreeMap<String, Entry>) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn runs_add_up() {
-        let dir = std::env::temp_dir().join(format!("harness-ledger-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
+        let dir = Scratch::new("ledger");
         std::fs::create_dir_all(dir.join("runs/r1/cases/a")).expect("a folder");
         let bucket = Bucket { leaf: "00ff".into(), family: "crash.abort in run".into(), ..Bucket::default() };
         let run = |run: &str, cases: &[&str]| {
@@ -135,6 +135,5 @@ mod tests {
         std::fs::write(dir.join("crashes/00ff/bucket.json"), b"{\"count\": ").expect("writes");
         assert_eq!(run("r4", &["C"]).count, 1);
         assert!(dir.join("crashes/00ff/bucket.json.damaged").exists());
-        std::fs::remove_dir_all(&dir).expect("removes");
     }
 }

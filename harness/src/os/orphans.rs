@@ -140,6 +140,7 @@ pub(crate) fn reap(children: &[Child], meant: impl Fn(&Child) -> bool) -> Vec<St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::PermissionsExt;
     use std::process::{Command, Stdio};
@@ -147,8 +148,7 @@ mod tests {
     /// The name of a script's process is that of its file.
     #[test]
     fn a_child_of_any_name_is_found() {
-        let dir = std::env::temp_dir().join(format!("orphans-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a folder");
+        let dir = Scratch::new("orphans");
         let path = dir.join(std::ffi::OsStr::from_bytes(b"a) Z 1 \xff"));
         std::fs::write(&path, "#!/bin/sh\nread line\n").expect("a script");
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("sets");
@@ -160,7 +160,6 @@ mod tests {
         let found = children().into_iter().find(|found| found.pid == pid);
         drop(child.stdin.take());
         child.wait().expect("ends");
-        std::fs::remove_dir_all(dir).expect("removes");
         let found = found.expect("is found");
         assert!(found.name.starts_with("a) Z 1 ") && !found.zombie, "{found:?}");
     }

@@ -178,6 +178,7 @@ mod tests {
     use super::super::rebuild::parse;
     use super::super::rebuild::tests::{FIRST, SECOND, THIRD, added, cells};
     use super::*;
+    use crate::scratch::Scratch;
     use crate::verdict::Perf;
 
     #[track_caller]
@@ -256,15 +257,13 @@ mod tests {
     /// also when old runs are gone; any changed letter of a row of a run that is here is found.
     #[test]
     fn what_runs_add_is_right_and_a_changed_letter_is_wrong() {
-        let root = std::env::temp_dir().join(format!("harness-audit-{}", std::process::id()));
         let tables: [(&str, &[&str], Judge); 3] = [
             ("verdicts.csv", VERDICT_COLUMNS, verdicts),
             ("perf.csv", PERF_COLUMNS, perf),
             ("durations.csv", DURATION_COLUMNS, |table, runs| durations(table, runs)),
         ];
         arbtest::arbtest(|u| {
-            let _ = std::fs::remove_dir_all(&root);
-            std::fs::create_dir_all(&root).expect("a folder");
+            let root = Scratch::new("audit");
             let history = History::of(&root, "simulator");
             let mut runs = Vec::new();
             for day in 1..=u.int_in_range(1..=4)? {
@@ -306,6 +305,5 @@ mod tests {
             Ok(())
         })
         .budget_ms(400);
-        let _ = std::fs::remove_dir_all(&root);
     }
 }

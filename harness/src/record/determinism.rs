@@ -142,6 +142,7 @@ fn learn(rows: &mut BTreeMap<String, Row>, run_id: &str, seen: &Seen) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     fn seen(class: Determinism, crc: u32) -> Seen {
         Seen { case_id: "A.a".into(), class, kernel_crc: Some(crc) }
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn classes_are_kept_in_a_file() {
-        let root = std::env::temp_dir().join(format!("harness-determinism-{}", std::process::id()));
+        let root = Scratch::new("determinism");
         let history = History::of(&root, "simulator");
         assert!(history.determinism().is_empty());
         history.learn_determinism("r1", &[seen(Determinism::Order, 1)]).expect("learns");
@@ -183,6 +184,5 @@ mod tests {
         let other = Seen { case_id: "A.b".into(), ..seen(Determinism::Bitwise, 1) };
         assert_eq!(history.learn_determinism("r3", &[other]).expect("learns").len(), 1);
         assert_eq!(std::fs::read_to_string(&path).expect("reads"), text + "A.b,bitwise,00000001,1,r3\n");
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 }

@@ -167,6 +167,7 @@ fn by_case(table: &mut Table<FlakeRow>) -> BTreeMap<String, FlakeRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     fn hunt(run_id: &str, when: &str, failures: u64) -> Hunted {
         let row = FlakeRow {
@@ -208,8 +209,7 @@ mod tests {
 
     #[test]
     fn the_last_hunt_counts() {
-        let root = std::env::temp_dir().join(format!("harness-flakes-{}", std::process::id()));
-        std::fs::create_dir_all(&root).expect("folder");
+        let root = Scratch::new("flakes");
         let history = History::of(&root, "simulator");
         let row = |case_id: &str, runs, failures, last_run: &str| FlakeRow {
             case_id: case_id.into(),
@@ -235,6 +235,5 @@ mod tests {
         std::fs::write(&path, text.replace("finding,class", "findinf,class")).expect("writes");
         assert_eq!(history.learn_flakes(vec![row("A.c", 9, 0, "r3")]).expect("learns").len(), 1);
         assert_eq!(history.flakes().keys().collect::<Vec<_>>(), ["A.a", "A.b", "A.c"]);
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 }

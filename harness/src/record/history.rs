@@ -272,6 +272,7 @@ pub(super) fn slug(device: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
     use crate::select::Verdicts;
 
     fn row(case_id: &str, outcome: &str, dur_ns: u64) -> Row {
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_the_machine_kept_from_running_is_remembered_and_counts_for_no_run() {
-        let root = std::env::temp_dir().join(format!("harness-history-infra-{}", std::process::id()));
+        let root = Scratch::new("history-infra");
         let history = History::of(&root, "simulator");
         std::fs::create_dir_all(history.dir()).expect("folder");
         let add = |row| history.add("r", "c", &[row]).expect("adds");
@@ -299,7 +300,6 @@ mod tests {
         assert_eq!(history.known()["A.b"], Known { dur_ns: None, failed: true });
         add(row("A.b", "pass", 8_000_000));
         assert_eq!(last("A.b"), (Verdicts::Pass, 1, Some(8_000_000)));
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 
     #[test]
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn tables_grow_by_changes_and_survive_a_torn_line() {
-        let root = std::env::temp_dir().join(format!("harness-history-{}", std::process::id()));
+        let root = Scratch::new("history");
         let history = History::of(&root, "NVIDIA H200");
         std::fs::create_dir_all(history.dir()).expect("folder");
         history.add("r1", "c", &[row("A.a", "pass", 4_000_000), row("A.b", "fail.numerics", 8_000_000)]).expect("adds");
@@ -346,13 +346,12 @@ mod tests {
         assert_eq!(text.lines().count(), 4);
         let perf = std::fs::read_to_string(root.join("history/nvidia-h200/perf.csv")).expect("reads");
         assert!(perf.lines().nth(1).is_some_and(|line| line.starts_with("r4,c,A.a,0,0,1.5,,,")), "{perf}");
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 
     /// A run that was killed while it added its rows, or is gone on with twice.
     #[test]
     fn a_run_is_added_once() {
-        let root = std::env::temp_dir().join(format!("harness-history-once-{}", std::process::id()));
+        let root = Scratch::new("history-once");
         let run_dir = root.join("runs/r1");
         std::fs::create_dir_all(&run_dir).expect("folder");
         let history = History::of(&root, "simulator");
@@ -372,13 +371,12 @@ mod tests {
         std::fs::remove_file(run_dir.join(ADDED)).expect("removes");
         add();
         assert_eq!((tables(), history.past()["A.a"].runs), ([3, 2, 3], 1));
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 
     /// Changes a table's text; what a run then makes of it and of the file beside it.
     #[track_caller]
     fn check_damage(name: &str, change: impl Fn(&str) -> String, wanted: &[&str], notes: usize) {
-        let root = std::env::temp_dir().join(format!("harness-history-damage-{}", std::process::id()));
+        let root = Scratch::new("history-damage");
         let history = History::of(&root, "simulator");
         let perf = || Some(Perf { median_ns: Some(1.5), ..Perf::default() });
         let two = ["A.a", "A.b"].map(|id| Row { perf: perf(), ..row(id, "pass", 4_000_000) });
@@ -397,7 +395,6 @@ mod tests {
         let kept: Vec<PathBuf> = files.filter(|path| path.to_string_lossy().contains(".damaged-")).collect();
         assert_eq!(kept.len(), notes);
         assert!(kept.iter().all(|path| std::fs::read_to_string(path).is_ok_and(|text| text == damaged)), "{said:?}");
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 
     #[test]
@@ -419,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_table_of_another_version_is_not_written() {
-        let root = std::env::temp_dir().join(format!("harness-history-version-{}", std::process::id()));
+        let root = Scratch::new("history-version");
         let history = History::of(&root, "simulator");
         std::fs::create_dir_all(history.dir()).expect("a folder");
         for name in ["durations.csv", "verdicts.csv"] {
@@ -431,6 +428,5 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&path).expect("a table"), text);
             std::fs::remove_file(&path).expect("removes");
         }
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 }

@@ -116,12 +116,12 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn a_file_is_replaced_whole_and_stays_what_it_was() {
         use std::os::unix::fs::PermissionsExt;
-        let dir = std::env::temp_dir().join(format!("harness-replace-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a folder");
+        let dir = Scratch::new("replace");
         let [file, link, old] = ["file.txt", "link.txt", "old.txt"].map(|name| dir.join(name));
         std::fs::write(&file, "old").expect("writes");
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).expect("sets");
@@ -132,7 +132,6 @@ mod tests {
         assert_eq!((text(&file).as_str(), text(&link).as_str(), text(&old).as_str()), ("new", "new", "old"));
         assert!(link.is_symlink() && file.metadata().is_ok_and(|data| data.permissions().mode() & 0o777 == 0o640));
         assert_eq!(std::fs::read_dir(&dir).expect("lists").count(), 3);
-        std::fs::remove_dir_all(&dir).expect("removes");
     }
 
     #[test]

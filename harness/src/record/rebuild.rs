@@ -337,6 +337,7 @@ fn durations(table: &mut Vec<Cells>, runs: &[Added], news: &BTreeMap<String, Str
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     pub(in crate::record) fn cells(line: &str) -> Cells {
         line.split(',').map(String::from).collect()
@@ -394,7 +395,7 @@ pub(super) mod tests {
     /// Runs that are gone count on, and do not hide what a later one came to.
     #[test]
     fn a_row_that_knows_more_runs_learns_what_came_of_the_last() {
-        let root = std::env::temp_dir().join(format!("harness-rebuild-{}", std::process::id()));
+        let root = Scratch::new("rebuild");
         let dir = root.join("history/simulator");
         std::fs::create_dir_all(&dir).expect("a folder");
         std::fs::write(root.join("FORMAT"), "").expect("writes");
@@ -418,7 +419,6 @@ pub(super) mod tests {
         let read = |name: &str| std::fs::read_to_string(dir.join(name)).expect("a table");
         assert_eq!(read("verdicts.csv"), verdicts(&format!("{SECOND},,A.a,fail,pass,fail.x\n")));
         assert_eq!(read("durations.csv"), durations.replace("A.a,5,9,pass", "A.a,5,9,fail.x"));
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 
     #[test]

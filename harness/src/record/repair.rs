@@ -284,10 +284,11 @@ fn link(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn a_run_that_a_killed_merge_took_away_comes_back() {
-        let root = std::env::temp_dir().join(format!("harness-repair-{}", std::process::id()));
+        let root = Scratch::new("repair");
         let layout = Layout::claim(&root).expect("a folder");
         // No process has such a number.
         let make = |name: &str, text: &str| {
@@ -305,6 +306,5 @@ mod tests {
         assert_eq!((text("lost-x"), text("there")), ("old".into(), "new".into()));
         let hidden = std::fs::read_dir(layout.runs()).expect("reads").flatten();
         assert_eq!(hidden.count(), 2, "{:?}", report.done);
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 }

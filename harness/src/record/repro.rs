@@ -73,18 +73,17 @@ fn array(items: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::case::{Target, load};
+    use crate::scratch::Scratch;
 
     #[test]
     fn a_written_case_is_the_case() {
-        let dir = std::env::temp_dir().join(format!("harness-repro-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("folder");
+        let dir = Scratch::new("repro");
         let source = "---\nversion = 1\nsuite = \"S\"\nabout = \"why\"\ntags = [\"a-b\", \"c_1.2\"]\n[axes]\nm = [1, 2]\n[limits]\ntimeout = \"9s\"\n[require]\narch = 90\nmemory = \"1GiB\"\ndevice = [\"sim\"]\n---\nfusion @A(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$m]\n; check: rel 1e-3\n; same-as: @B\nfusion @B(%x: f32[?]) {\n  return %x\n}\n; inputs: x = normal[$m]\n; same-as: @A\n";
         std::fs::write(dir.join("a\"\\ü.fuse"), source).expect("writes");
         let case = load(&dir, Target::Sim).cases.remove(1);
         let out = dir.join("out");
         let path = write(&out, &case, &Outcome::fail("fail.numerics", "x"), 0).expect("writes").expect("a path");
         let loaded = load(&path, Target::Sim);
-        std::fs::remove_dir_all(&dir).expect("removes");
         assert_eq!(loaded.errors, vec![]);
         let again = &loaded.cases[0];
         assert_eq!((again.id.as_str(), &again.inputs, again.check), ("S.A", &case.inputs, case.check));

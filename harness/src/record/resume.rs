@@ -200,6 +200,7 @@ fn taken_over(case: &RecordedCase, run_id: &str) -> Done {
 mod tests {
     use super::super::EventLog;
     use super::*;
+    use crate::scratch::Scratch;
     use serde_json::json;
     use std::path::Path;
 
@@ -243,7 +244,7 @@ mod tests {
     /// runs and once each; what the machine spoiled is not.
     #[test]
     fn what_was_tried_before_the_verdict_is_known() {
-        let root = std::env::temp_dir().join(format!("harness-tried-{}", std::process::id()));
+        let root = Scratch::new("tried");
         let tried = |info: &RunInfo, id: &str| {
             let resumed = Resumed::read(info).expect("can be gone on with");
             let of = |a: &Attempt| (a.verdict.clone(), a.carried_from.clone().unwrap_or_default());
@@ -267,18 +268,16 @@ mod tests {
         assert_eq!(tried(&second, "A.b"), own(&[("fail", "first"), ("pass", "second")]));
         let third = killed(&root, "third", 3, Some("second"));
         assert_eq!(tried(&third, "A.b"), own(&[("fail", "first"), ("pass", "second")]));
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 
     #[test]
     fn a_selection_that_is_not_all_there_is_that_of_the_run_before_or_none() {
-        let root = std::env::temp_dir().join(format!("harness-resume-{}", std::process::id()));
+        let root = Scratch::new("resume");
         let read = |run: &RunInfo| Resumed::read(run).map(|resumed| resumed.selected.len());
         let first = killed(&root, "first", 3, None);
         assert_eq!(read(&first), Ok(3));
         assert_eq!(read(&killed(&root, "second", 1, Some("first"))), Ok(3));
         let why = read(&killed(&root, "third", 1, None)).expect_err("is refused");
         assert!(why.contains("of the 3 cases that it selected its record names 1"), "{why}");
-        std::fs::remove_dir_all(&root).expect("removes");
     }
 }
