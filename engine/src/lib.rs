@@ -15,6 +15,9 @@ pub mod kernel;
 pub mod lower;
 pub mod num;
 pub mod options;
+#[cfg(test)]
+#[path = "../tests/property/mod.rs"]
+mod property;
 pub mod pydef;
 pub mod refeval;
 pub mod runtime;

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: what fails here is the finding")]
 
+mod property;
+
 use arbtest::arbitrary::{Result as Drawn, Unstructured};
 use engine::backend::sim;
 use engine::diag::{Kind, Result};
@@ -19,6 +21,7 @@ use engine::schedule::{
     ArgClass, AxisId, Extent, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId, scheduled_fusion,
 };
 use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
+use property::property;
 
 /// `x + y` where `y` has some of the axes, beside `-y`, which is smaller.
 fn fusion(thin: &[bool], order: &[i64]) -> Fusion {
@@ -229,7 +232,7 @@ fn run(case: &Case, kernel: &Kernel) -> std::result::Result<(), String> {
 #[test]
 fn every_schedule_writes_every_element_once() {
     let (mut ran, mut refused) = (0, 0);
-    arbtest::arbtest(|u| {
+    property(|u| {
         match draw(u)? {
             None => refused += 1,
             Some(case) => {
@@ -241,10 +244,8 @@ fn every_schedule_writes_every_element_once() {
         }
         Ok(())
     })
-    .size_min(64)
-    .size_max(400)
-    .budget_ms(3000)
-    .run();
+    .bytes(64..=400)
+    .cases(5000);
     assert!(refused * 4 < ran, "{refused} of {} schedules were refused", ran + refused);
 }
 

@@ -24,6 +24,9 @@ mod import;
 #[cfg(feature = "bench")]
 pub mod measure;
 mod os;
+#[cfg(test)]
+#[path = "../../engine/tests/property/mod.rs"]
+mod property;
 mod proto;
 pub mod record;
 mod report;

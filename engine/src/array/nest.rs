@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn any_chunk_of_any_nest_visits_the_right_elements() {
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let rank = u.int_in_range(0..=4)?;
             let mut draw = |least, most| (0..rank).map(|_| u.int_in_range(least..=most)).collect::<Result<Vec<_>, _>>();
             let (sizes, strides) = (draw(1usize, 4)?, draw(0usize, 5)?);
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn updates_are_maps_into_the_operand() {
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let sizes = [u.int_in_range(0..=40usize)?, u.int_in_range(0..=900)?];
             let strides = *u.choose(&[[900, 1], [1, 40], [0, 1], [3, 0], [0, 0]])?;
             let (a, b): (Vec<i32>, Vec<i32>) = (0..36_000).map(|i| (i, (i * 7) % 1001)).unzip();

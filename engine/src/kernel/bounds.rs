@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn ranges_hold_every_value() {
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let mut b = KernelBuilder::new("k", DType::I32);
             // Thread 0..8, and constants; brute force over all threads.
             let mut pool = vec![(b.exprs().thread_idx(Dim::X), (0..8).collect::<Vec<i64>>())];

@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn divisors_hold_on_random_values() {
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let (x, y) = (u.int_in_range(-60..=60)?, u.int_in_range(-60..=60)?);
             let g = gcd(x, y);
             assert!(if g == 0 { x == 0 && y == 0 } else { x % g == 0 && y % g == 0 });

@@ -583,7 +583,7 @@ fn loops_take_tuples_apart() {
 fn bytes_never_panic() {
     let seed = body(&format!("{X}y = fd.ops.sum(x * 2, dims=[0], keepdim=True)\nfd.add_output(y)"))
         + "inputs = [torch.randn(6, 8)[1:].t()]\n";
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let mut bytes = seed.clone().into_bytes();
         for _ in 0..u.int_in_range(1..=8)? {
             if bytes.len() < 2 {
@@ -621,7 +621,7 @@ fn check_round_trip(fusion: &crate::fusion::Fusion) {
 
 #[test]
 fn printed_fusions_read_back() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let bytes: Vec<u8> = u.arbitrary()?;
         check_round_trip(&crate::fusion::random::generate(&bytes, &crate::fusion::random::Limits::default()).fusion);
         Ok(())

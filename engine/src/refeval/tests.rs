@@ -296,7 +296,7 @@ fn check_elementwise(kind: &OpKind, arity: usize, dtype: DType) {
         check_same(&evaluate(&s.fusion, &args).unwrap()[0], &expected, kind);
         Ok(())
     };
-    arbtest::arbtest(property).size_min(600).budget_ms(1);
+    crate::property::property(property).bytes(600..=65_536).cases(3);
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn every_elementwise_operation_agrees_with_the_scalar_meaning() {
 
 #[test]
 fn integer_reductions_agree_with_the_scalar_meaning() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let rank = u.int_in_range(1..=3)?;
         let mut sizes = Vec::new();
         for _ in 0..rank {
@@ -350,7 +350,7 @@ fn integer_reductions_agree_with_the_scalar_meaning() {
         check_same(&evaluate(&s.fusion, &[Arg::Tensor(argument)]).unwrap()[0], &expected, &kind);
         Ok(())
     })
-    .size_min(600);
+    .bytes(600..=65_536);
 }
 
 /// Results may take the place of operands: only of those that nothing reads later.

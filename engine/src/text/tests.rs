@@ -268,7 +268,7 @@ fn comments_know_the_line_that_they_follow() {
 fn printing_and_reading_give_the_fusion_back() {
     use crate::fusion::{hash, random};
     let limits = random::Limits { dtypes: DType::FUSION.to_vec(), ..random::Limits::default() };
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let bytes = u.bytes(u.len())?;
         let fusion = random::generate(bytes, &limits).fusion;
         let printed = print(&fusion);
@@ -278,9 +278,8 @@ fn printing_and_reading_give_the_fusion_back() {
         assert_eq!(print(&read), printed);
         Ok(())
     })
-    .size_min(64)
-    .size_max(400)
-    .budget_ms(1500);
+    .bytes(64..=400)
+    .cases(6000);
 }
 
 #[test]
@@ -290,7 +289,7 @@ fn no_text_makes_the_parser_panic() {
         "\n", "add", "sum", "full", "softmax", "axes", "flags", "true", "keepdim", "return", "1", "-1", "1e-5", "inf",
         "9e99999", ";c", "//c", "é", "\r", "$n", "size", "axis", "where", "cast", "dims", "i64",
     ];
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let mut text = String::new();
         if u.arbitrary()? {
             text.push_str("fusion @f(%x: f32[?, 4]) {\n  %0 = ");
@@ -305,8 +304,8 @@ fn no_text_makes_the_parser_panic() {
         }
         Ok(())
     })
-    .size_max(800)
-    .budget_ms(800);
+    .bytes(32..=800)
+    .cases(5000);
 }
 
 /// Texts at the limits: each is read or refused, within a bound on work that

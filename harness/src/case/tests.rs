@@ -364,7 +364,7 @@ fn files_outside_and_oversized_are_refused() {
 
 #[test]
 fn reading_never_panics() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let pieces = [
             "---\n",
             "version = 1\n",

@@ -212,7 +212,7 @@ mod tests {
     /// list scheduling: the mean load plus the longest case.
     #[test]
     fn predictions_are_within_the_bound_of_list_scheduling() {
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let slots = u.int_in_range(1..=8)?;
             let count = u.int_in_range(1..=50)?;
             let names: Vec<String> = (0..count).map(|i| format!("c{i}")).collect();

@@ -598,7 +598,7 @@ mod tests {
     /// Devices agree exactly if no two of them differ in what is compared.
     #[test]
     fn agreement_is_of_each_pair() {
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let mut seen = Vec::new();
             for number in 0..u.int_in_range(0..=4)? {
                 let class = u.arbitrary::<bool>()?.then_some(Determinism::Tolerance);

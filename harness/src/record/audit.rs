@@ -262,7 +262,7 @@ mod tests {
             ("perf.csv", PERF_COLUMNS, perf),
             ("durations.csv", DURATION_COLUMNS, |table, runs| durations(table, runs)),
         ];
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let root = Scratch::new("audit");
             let history = History::of(&root, "simulator");
             let mut runs = Vec::new();
@@ -304,6 +304,6 @@ mod tests {
             }
             Ok(())
         })
-        .budget_ms(400);
+        .cases(400);
     }
 }

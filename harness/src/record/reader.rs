@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn any_bytes_are_read_without_a_panic() {
         let (path, good) = log("any");
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let mut bytes = good.clone();
             for _ in 0..u.int_in_range(1..=8usize)? {
                 let at = u.choose_index(bytes.len())?;
@@ -249,7 +249,7 @@ mod tests {
             }
             Ok(())
         })
-        .budget_ms(300);
+        .cases(1000);
         std::fs::remove_file(&path).expect("removes");
     }
 }

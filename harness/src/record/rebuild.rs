@@ -432,11 +432,11 @@ pub(super) mod tests {
             assert_eq!(parse(text.as_bytes(), DURATION_COLUMNS), Some((vec![cells("A.a,1,9,pass")], 1)), "{header}");
         }
         assert_eq!(parse(b"", DURATION_COLUMNS), Some((vec![], 0)));
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;
             let _ = parse(&bytes, DURATION_COLUMNS);
             Ok(())
         })
-        .budget_ms(200);
+        .cases(1000);
     }
 }

@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn any_text_gives_well_formed_xml() {
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let (id, detail, tail): (String, String, String) = (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
             let mut run = Recorded { header: json!({ "run_id": id, "started_utc": tail }), ..Recorded::default() };
             run.push(json!({ "k": "attempt", "case_id": id, "verdict": "crash", "outcome": tail, "detail": detail, "death": { "stdout_tail": tail, "stderr_tail": detail } }));
@@ -253,6 +253,6 @@ mod tests {
             assert_eq!(case.children().filter(|node| node.has_tag_name("error")).count(), 1);
             Ok(())
         })
-        .budget_ms(300);
+        .cases(1000);
     }
 }

@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn never_wider_than_the_room() {
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let (text, room): (String, usize) = (u.arbitrary()?, u.int_in_range(0..=40usize)?);
             assert!(width(&shorten(&text, room)) <= room, "{text:?} {room}");
             assert!(width(&cut(&text, room)) <= room, "{text:?} {room}");
@@ -125,6 +125,6 @@ mod tests {
             assert!(fit(&text, room).lines().all(|line| width(line) <= room), "{text:?} {room}");
             Ok(())
         })
-        .budget_ms(200);
+        .cases(1000);
     }
 }

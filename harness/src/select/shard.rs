@@ -100,7 +100,7 @@ mod tests {
     /// For any number of shards each case is in exactly one.
     #[test]
     fn shards_are_disjoint_and_complete() {
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let count = u.int_in_range(1..=40)?;
             let cases = u.int_in_range(0..=200)?;
             let split = if u.arbitrary()? { Split::Hash } else { Split::Slice };

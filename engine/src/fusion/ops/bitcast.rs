@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn any_layout_stays() {
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let x = strided(u, DType::F32, &[2, 3, 2])?;
             let bits = result("%r = bitcast %a u32", std::slice::from_ref(&x));
             assert_eq!(bits.strides(), x.strides());
@@ -85,7 +85,7 @@ mod tests {
             assert_eq!(back.to_f64(), x.to_f64());
             Ok(())
         })
-        .budget_ms(300);
+        .cases(1000);
         assert_eq!(result("%r = bitcast %a i32", &[counting(DType::F32, &[0, 2])]).sizes(), [0, 2]);
     }
 }

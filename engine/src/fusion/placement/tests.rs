@@ -133,7 +133,7 @@ fn updated_inputs_and_library_results_keep_their_own_rules() {
 /// results whatever the rule.
 #[test]
 fn both_rules_agree_on_dense_elementwise_programs() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let rank = u.int_in_range(1..=4usize)?;
         let sizes: Vec<i64> = (0..rank).map(|_| u.int_in_range(2..=5)).collect::<arbitrary::Result<_>>()?;
         let dims = vec!["?"; rank].join(", ");

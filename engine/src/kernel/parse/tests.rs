@@ -171,7 +171,7 @@ fn refusals_name_the_place() {
 
 #[test]
 fn damaged_texts_are_refused_without_panicking() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let mut bytes = ALL.as_bytes().to_vec();
         for _ in 0..u.int_in_range(1..=6)? {
             let at = u.int_in_range(0..=bytes.len().saturating_sub(1))?;

@@ -486,7 +486,7 @@ fn every_violation_is_reported_up_to_a_limit() {
 #[test]
 fn broken_kernels_are_refused_without_panicking() {
     // Random statements over random ids, declared or not.
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let mut base = Base::new();
         let one = base.float(1.0);
         let pool = [base.n, base.zero, base.tx, base.ty, base.bx, one, ExprId::from_index(700)];

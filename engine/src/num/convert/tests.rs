@@ -242,7 +242,7 @@ fn packing_puts_the_first_of_two_in_the_low_half() {
 
 #[test]
 fn narrowing_f32_to_bf16_agrees_with_the_general_routine() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let value = f32::from_bits(u.arbitrary()?);
         assert_eq!(f32_to_bf16(value), f64_to_bf16(value.into()), "{value:e}");
         Ok(())
@@ -263,7 +263,7 @@ fn integers_round_once() {
     assert_eq!(f64_to_bf16(i64_to_f64_odd(tie)), f64_to_bf16((1i64 << 55) as f64));
     assert_eq!(f64_to_bf16(i64_to_f64_odd(tie + 1)), f64_to_bf16((1i64 << 55) as f64) + 1);
     assert_eq!(f64_to_bf16((tie + 1) as f64), f64_to_bf16((1i64 << 55) as f64));
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let value: i64 = u.arbitrary()?;
         let shifted = value >> u.int_in_range(0..=63)?;
         assert_eq!(i64_to_f64_odd(shifted) as f32, shifted as f32, "{shifted}");

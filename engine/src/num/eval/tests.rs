@@ -64,7 +64,7 @@ fn special_functions_are_accurate() {
 
 #[test]
 fn inverse_error_functions_invert() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         // Exponents from -300 to 0, so that the far tail is met.
         let exponent = f64::from(u.int_in_range(-300..=0)?);
         let mantissa = f64::from(u.int_in_range(1_000_000..=9_999_999)?) / 1e7;
@@ -213,7 +213,7 @@ fn arbitrary_value(u: &mut arbtest::arbitrary::Unstructured<'_>, dtype: DType) -
 
 #[test]
 fn results_are_values_of_the_result_type() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let dtype = *u.choose(DType::ALL)?;
         let (a, b) = (arbitrary_value(u, dtype)?, arbitrary_value(u, dtype)?);
         let op = *u.choose(BinaryOp::ALL)?;
@@ -254,7 +254,7 @@ fn check_representable(dtype: DType, value: Value) {
 
 #[test]
 fn identities_are_neutral() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let dtype = *u.choose(DType::ALL)?;
         let op = *u.choose(ReduceOp::ALL)?;
         if op.accepts(dtype) {

@@ -299,7 +299,7 @@ fn arbitrary(u: &mut Unstructured<'_>, depth: usize) -> Result<String> {
 fn texts_round_trip_and_logic_holds() {
     let (case, last, changed) = (case(), last("crash.sigsegv"), changed());
     let subject = Subject { case: &case, last: Some(&last), quarantined: false, changed: &changed };
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let (a, b) = (arbitrary(u, 5)?, arbitrary(u, 5)?);
         let parsed = Expr::parse(&a).expect("good");
         let again = Expr::parse(&parsed.to_string()).expect("canonical");
@@ -320,7 +320,7 @@ fn any_text_ends_well() {
         "(", ")", "!", "&", "|", "tag", "name(", "dur", ">", "=", "100ms", "axis(m)", "last(", ",", "\"", "\\", "é",
         " ", "-1e", "9e+", "e", "1e999", "\u{7}", "0.",
     ];
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let count = u.int_in_range(0..=30)?;
         let text = (0..count).map(|_| u.choose(&WORDS).copied()).collect::<Result<String>>()?;
         if let Err(error) = Expr::parse(&text) {

@@ -93,7 +93,7 @@ fn has_race(steps: &[Step]) -> bool {
 fn races_are_found_exactly_where_they_are() {
     let bytes = f32_bytes(&[1.0; THREADS as usize]);
     let (mut clean, mut racy) = (0, 0);
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let steps = steps(u)?;
         let expected = has_race(&steps);
         let prepared = Prepared::new(build(&steps), DType::F32, THREADS as usize, bytes.clone());
@@ -106,6 +106,6 @@ fn races_are_found_exactly_where_they_are() {
         *(if expected { &mut racy } else { &mut clean }) += 1;
         Ok(())
     })
-    .budget_ms(1000);
+    .cases(3000);
     assert!(clean > 10 && racy > 10, "{clean} clean and {racy} racy kernels");
 }

@@ -288,7 +288,7 @@ fn random_kernels_agree_with_a_plain_interpreter() {
     let x: Vec<f32> = (0..LEN).map(|i| (i * 37 % 29) as f32 / 4.0 - 3.0).collect();
     let bytes = f32_bytes(&x);
     let (mut kernels, mut divergent, mut instructions) = (0, 0, 0);
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let (kernel, threads) = grow(u)?;
         verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
         let expected = plain(&kernel, threads, &x);
@@ -309,7 +309,7 @@ fn random_kernels_agree_with_a_plain_interpreter() {
         }
         Ok(())
     })
-    .budget_ms(1500);
+    .cases(2000);
     println!(
         "{kernels} runs, {divergent} with divergent branches, {} instructions each",
         instructions / kernels.max(1)

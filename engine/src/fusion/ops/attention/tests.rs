@@ -59,7 +59,7 @@ fn two_keys_by_hand() {
 
 #[test]
 fn forward_agrees_with_the_definition() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let dtype = *u.choose(&[F64, F32, F16, BF16])?;
         let mut size = |least| u.int_in_range(least..=4i64);
         let (n, h, l, s, e, v) = (size(0)?, size(1)?, size(0)?, size(0)?, size(1)?, size(0)?);
@@ -85,7 +85,7 @@ fn forward_agrees_with_the_definition() {
 
 #[test]
 fn bias_and_mask_repeat_and_hide() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let (n, h, l, s) = (2, 2, 3, 4);
         let (q, k, v) =
             (strided(u, F32, &[n, h, l, 2])?, strided(u, F32, &[n, h, s, 2])?, strided(u, F32, &[n, h, s, 3])?);
@@ -157,7 +157,7 @@ fn backward_is_the_derivative() {
 
 #[test]
 fn gradients_lie_in_memory_like_their_operands() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let dtype = *u.choose(&[F32, BF16])?;
         let mut size = |least| u.int_in_range(least..=4i64);
         let (n, h, l, s, e, v) = (size(0)?, size(1)?, size(0)?, size(0)?, size(0)?, size(0)?);

@@ -21,7 +21,7 @@ fn group_of(ends: &[i64], i: i64) -> Option<i64> {
 
 #[test]
 fn groups_of_rows_columns_and_products() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let mut size = || u.int_in_range(0..=6i64);
         let (m, k, n) = (size()?, size()?, size()?);
         let form = u.int_in_range(0..=2u8)?;

@@ -93,7 +93,7 @@ fn check_naive(output: &HostTensor, a: &HostTensor, b: &HostTensor) {
 
 #[test]
 fn products_of_any_ranks_and_strides() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let dtype = *u.choose(&[F64, F32, F16, BF16])?;
         let k = u.int_in_range(0..=6)?;
         let batch: Vec<i64> = (0..u.int_in_range(0..=3)?).map(|_| u.int_in_range(0..=3)).collect::<Result<_, _>>()?;
@@ -120,7 +120,7 @@ fn products_of_any_ranks_and_strides() {
 
 #[test]
 fn linear_is_a_product_with_the_transposed_weight() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let dtype = *u.choose(&[F64, F32, F16, BF16])?;
         let (k, n) = (u.int_in_range(0..=3)?, u.int_in_range(0..=4)?);
         let mut sizes: Vec<i64> =

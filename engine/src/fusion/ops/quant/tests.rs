@@ -35,7 +35,7 @@ fn e4m3() -> Vec<f64> {
 
 #[test]
 fn blocks_of_four_bits_by_the_definition() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let dtype = *u.choose(&[F32, BF16, F16])?;
         let (rows, blocks) = (u.int_in_range(0..=3i64)?, u.int_in_range(0..=2i64)?);
         let global = if u.arbitrary()? { Some(f64::from(u.int_in_range(1..=40u8)?)) } else { None };

@@ -75,7 +75,7 @@ fn copies_follow_each_other() {
 
 #[test]
 fn any_layout_reshapes_and_repeats_like_its_dense_copy() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let rank = u.int_in_range(0..=4)?;
         let sizes: Vec<i64> =
             (0..rank).map(|_| u.choose(&[1, 2, 3, 4, 1, 2, 0]).copied()).collect::<arbitrary::Result<_>>()?;

@@ -149,7 +149,7 @@ fn triangles_are_masked() {
 
 #[test]
 fn any_layout_is_cut_padded_and_joined() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let rank = u.int_in_range(1..=4)?;
         let sizes: Vec<i64> = (0..rank).map(|_| u.int_in_range(0..=4)).collect::<arbitrary::Result<_>>()?;
         let x = strided(u, F32, &sizes)?;

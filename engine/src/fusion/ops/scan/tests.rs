@@ -58,7 +58,7 @@ fn moments() {
 
 #[test]
 fn any_layout_is_scanned() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let rank = u.int_in_range(1..=4)?;
         let sizes: Vec<i64> = (0..rank).map(|_| u.int_in_range(0..=4)).collect::<arbitrary::Result<_>>()?;
         let dim = u.int_in_range(0..=rank - 1)?;

@@ -80,7 +80,7 @@ fn axes_are_placed_and_expanded() {
 
 #[test]
 fn copies_keep_their_order() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let rank = u.int_in_range(0..=4)?;
         let sizes: Vec<i64> = (0..rank).map(|_| u.int_in_range(0..=3)).collect::<arbitrary::Result<_>>()?;
         let x = strided(u, F32, &sizes)?;

@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn everything_is_sorted() {
-        arbtest::arbtest(|u| {
+        crate::property::property(|u| {
             let mut items: Vec<u8> = u.arbitrary()?;
             items.truncate(WIDTH);
             let mut expected = items.clone();

@@ -75,7 +75,7 @@ fn equal_elements_come_as_from_a_gpu() {
 
 #[test]
 fn any_layout_is_sorted() {
-    arbtest::arbtest(|u| {
+    crate::property::property(|u| {
         let rank = u.int_in_range(1..=3)?;
         let sizes: Vec<i64> = (0..rank).map(|_| u.int_in_range(0..=5)).collect::<arbitrary::Result<_>>()?;
         let dim = u.int_in_range(0..=rank - 1)?;
