@@ -2,6 +2,7 @@
 //! until it is closed, takes the next.
 
 use super::wire::{self, Hello, Request, Response};
+use crate::os::tie::when_closed;
 use crate::{exit, os};
 use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
 use std::io;
@@ -47,7 +48,8 @@ fn is_own(stream: &UnixStream) -> bool {
 
 fn serve(nvrtc: &Nvrtc, build: &str, stream: &UnixStream) -> io::Result<()> {
     let compiling = Arc::new(AtomicBool::new(false));
-    tie(stream.try_clone()?, compiling.clone())?;
+    let at_work = compiling.clone();
+    when_closed(stream, move || give_up(&at_work))?;
     wire::send(stream, &Hello { build: build.into() }, &[])?;
     loop {
         let (request, text) = wire::receive::<Request>(stream)?;
@@ -60,18 +62,14 @@ fn serve(nvrtc: &Nvrtc, build: &str, stream: &UnixStream) -> io::Result<()> {
 
 /// Ends the process where the client has gone and what it asked for takes long:
 /// nobody wants the result, which may never come.
-fn tie(stream: UnixStream, compiling: Arc<AtomicBool>) -> io::Result<()> {
-    let wait = move || {
-        while !os::hung_up(&stream) {}
-        let deadline = Instant::now() + PATIENCE;
-        while compiling.load(Ordering::SeqCst) {
-            if Instant::now() >= deadline {
-                os::exit_now(exit::OK);
-            }
-            std::thread::sleep(Duration::from_millis(20));
+fn give_up(compiling: &AtomicBool) {
+    let deadline = Instant::now() + PATIENCE;
+    while compiling.load(Ordering::SeqCst) {
+        if Instant::now() >= deadline {
+            os::exit_now(exit::OK);
         }
-    };
-    std::thread::Builder::new().name("harness-tie".into()).spawn(wait).map(drop)
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn answer(nvrtc: &Nvrtc, request: &Request, text: &[u8]) -> (Response, Vec<u8>) {
