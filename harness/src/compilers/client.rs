@@ -76,18 +76,10 @@ impl CompileText for Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compilers;
+    use crate::compilers::played::{self, listen};
     use engine::backend::cuda::nvrtc::NvrtcSearch;
-    use std::os::fd::IntoRawFd;
-    use std::os::unix::net::UnixListener;
 
     const TEXT: &str = "extern \"C\" __global__ void k(float* x) { x[threadIdx.x] *= 2; }";
-
-    fn listen(name: &str) -> (UnixListener, String) {
-        let address = format!("harness-test-{name}-{}", std::process::id());
-        let name = SocketAddr::from_abstract_name(&address).expect("a name");
-        (UnixListener::bind_addr(&name).expect("listens"), address)
-    }
 
     #[test]
     fn another_process_gives_the_same_code_and_the_same_errors() {
@@ -95,9 +87,8 @@ mod tests {
         let Ok(nvrtc) = Nvrtc::open(&NvrtcSearch { folders: folders.clone(), ..NvrtcSearch::default() }) else {
             return eprintln!("NVRTC is not here: not tried");
         };
-        let (listener, address) = listen("serve");
+        let address = played::serve("serve", folders);
         let client = Client::connect(&address).expect("connects before anybody serves");
-        std::thread::spawn(move || compilers::main(listener.into_raw_fd(), folders));
         let options = NvrtcOptions::new((9, 0), true);
         assert!(client.has(&nvrtc));
         for fmad in [true, false] {

@@ -16,6 +16,8 @@
 //! its worker, where errors, crashes and hangs of the compiler are its own.
 
 mod client;
+#[cfg(test)]
+pub(crate) mod played;
 mod serve;
 mod wire;
 
