@@ -1,21 +1,22 @@
 //! A connection to a compiler process, as a compiler.
 
-use super::wire::{self, Hello, Request, Response};
+use super::wire::{Hello, Request, Response};
+use crate::frame::{Receiver, send};
 use engine::backend::cuda::nvrtc::{CompileText, Cubin, Nvrtc, NvrtcOptions};
 use engine::diag::{Diagnostic, Result, code};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A process that has loaded its library says hello within this.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
 /// One thread's connection.
 pub(crate) struct Client {
-    stream: UnixStream,
+    receiver: Mutex<Receiver>,
     /// The build of its library, once asked for; nothing if nobody answered.
     hello: OnceLock<Option<String>>,
     gone: AtomicBool,
@@ -25,7 +26,7 @@ impl Client {
     /// Connects without waiting for the process to be ready.
     pub(crate) fn connect(address: &str) -> io::Result<Self> {
         let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(address)?)?;
-        Ok(Self { stream, hello: OnceLock::new(), gone: AtomicBool::new(false) })
+        Ok(Self { receiver: Mutex::new(Receiver::new(stream)), hello: OnceLock::new(), gone: AtomicBool::new(false) })
     }
 
     /// Whether the other end has this very library; waits until it is loaded there.
@@ -35,10 +36,8 @@ impl Client {
 
     fn build(&self) -> Option<&String> {
         let hello = self.hello.get_or_init(|| {
-            self.stream.set_read_timeout(Some(HELLO_LIMIT)).ok()?;
-            let (hello, _) = wire::receive::<Hello>(&self.stream).ok()?;
-            self.stream.set_read_timeout(None).ok()?;
-            Some(hello.build)
+            let hello = self.lock().next::<Hello>(Some(Instant::now() + HELLO_LIMIT));
+            hello.ok().map(|hello| hello.build)
         });
         hello.as_ref()
     }
@@ -50,8 +49,16 @@ impl Client {
 
     fn exchange(&self, text: &str, name: &str, options: &NvrtcOptions) -> io::Result<(Response, Vec<u8>)> {
         let NvrtcOptions { arch, fmad, line_info } = options.clone();
-        wire::send(&self.stream, &Request { name: name.into(), arch, fmad, line_info }, text.as_bytes())?;
-        wire::receive(&self.stream)
+        let mut receiver = self.lock();
+        let request = Request { name: name.into(), arch, fmad, line_info, text: text.into() };
+        send(receiver.stream(), &request)?;
+        let response: Response = receiver.next(None)?;
+        let code = receiver.bytes(response.code, None)?;
+        Ok((response, code))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Receiver> {
+        self.receiver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,8 +69,10 @@ impl CompileText for Client {
             None => Err(io::Error::other("it did not say that it is ready")),
         };
         match answer {
-            Ok((Response { log, error: None }, bytes)) => Ok(Cubin::new(bytes, log)),
-            Ok((Response { log, error: Some(error) }, _)) => Err(Diagnostic::bug_code(code::NVRTC, error).note(log)),
+            Ok((Response { log, error: None, .. }, code)) => Ok(Cubin::new(code, log)),
+            Ok((Response { log, error: Some(error), .. }, _)) => {
+                Err(Diagnostic::bug_code(code::NVRTC, error).note(log))
+            }
             Err(error) => {
                 self.gone.store(true, Ordering::Relaxed);
                 let message = format!("the compiler process of kernel {name} is gone: {error}");
@@ -112,13 +121,13 @@ mod tests {
         let client = Client::connect(&address).expect("connects");
         let served = std::thread::spawn(move || {
             let (stream, _) = listener.accept().expect("a connection");
-            wire::send(&stream, &Hello { build: "a".into() }, &[]).expect("sends");
-            wire::receive::<Request>(&stream).expect("a text").1
+            send(&stream, &Hello { build: "a".into() }).expect("sends");
+            Receiver::new(stream).next::<Request>(None).expect("a text").text
         });
         assert_eq!(client.build().map(String::as_str), Some("a"));
         let error = client.compile_text(TEXT, "k", &NvrtcOptions::new((9, 0), true)).expect_err("nobody answers");
         assert!(error.message.contains("kernel k is gone"), "{error}");
         assert!(client.is_gone());
-        assert_eq!(served.join().expect("ends"), TEXT.as_bytes());
+        assert_eq!(served.join().expect("ends"), TEXT);
     }
 }
