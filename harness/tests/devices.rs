@@ -75,6 +75,14 @@ fn the_quietest_gpus_are_taken_and_reasons_are_given() {
 }
 
 #[test]
+fn a_driver_that_hangs_at_the_start_is_not_waited_for() {
+    let place = played("stuck", 2, "stuck = true\n");
+    check_run(&place, &["--gpus", "1"], 21, &["E0501", "the driver hangs: NVML gave no answer within", "`--sim 1`"]);
+    check_run(&place, &[], 0, &["no GPU found (the driver hangs", "running on the simulator", "2 passed"]);
+    check(&place, &["doctor", "--nvml", "machine.toml"], 0, &["the driver hangs"]);
+}
+
+#[test]
 fn a_gpu_that_is_lost_has_its_cases_finished_by_the_others() {
     let events = "[[event]]\ngpu = 2\nafter_cases = 3\nxid = 79\nlost = true\n";
     let place = played("lost", 40, &(gpus(4) + events));

@@ -549,7 +549,40 @@ fn what_a_deadline_left_is_run_from_another_folder() {
     assert!(place.path("elsewhere/out.xml").exists(), "{text}");
 }
 
-/// A stop in order is gone on with as well; reports tell all.
+/// A stop in order in the middle of retries: the failures are told and kept, and are
+/// no verdict; whoever goes on tries from there.
+#[test]
+fn a_stop_in_the_middle_of_retries_leaves_the_case_open() {
+    let place = with_cases("retries", 1);
+    // By its seed it passes for the first time after many failures.
+    let case = "__fault.flaky=0.98@7";
+    let args = ["--ref", "--jobs", "1", "--with-faults", "--exact", case, "--retries", "100", "--format", "plain"];
+    let child = place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let attempts = |log: &[Value]| log.iter().filter(|r| r["k"] == "attempt").count();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !logs(&place).values().any(|log| attempts(log) > 0) {
+        assert!(Instant::now() < deadline, "no attempt ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signals");
+    let (code, text) = ended(child.wait_with_output().expect("ends"));
+    assert_eq!(code, 130, "{text}");
+    assert!(text.contains(&format!("SKIP {case}  (not_run.interrupted")) && text.contains("by fail.assert"), "{text}");
+    assert!(text.ends_with("0 passed, 0 failed, 1 skipped\n"), "{text}");
+    let stopped = place.records();
+    let (_, csv) = place.run(&["report", "latest", "--format", "csv"]);
+    assert!(csv.contains("not_run.interrupted") && csv.contains("fails here"), "{csv}");
+    check(&place, &["store", "verify"], 0, &["0 problems"]);
+    check(&place, &["resume", "--format", "plain"], 0, &["0 are done, 1 open", "FLAKY", "1 flaky"]);
+    let resumed = place.records();
+    let earlier = resumed.iter().find(|r| r["k"] == "earlier").expect("what was tried before");
+    assert_eq!(earlier["attempts"].as_array().map(Vec::len), Some(attempts(&stopped)), "{earlier}");
+    let first = resumed.iter().find(|r| r["k"] == "attempt").expect("an attempt");
+    assert_eq!(first["attempt"], attempts(&stopped), "{first}");
+}
+
+/// Reports tell all.
 #[test]
 fn reports_are_read_by_their_readers() {
     let place = with_cases("reports", 3);

@@ -38,6 +38,11 @@ impl Fake {
         Ok(Self::of(machine::read(path)?))
     }
 
+    /// Whether it never answers.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.lock().machine.stuck
+    }
+
     fn of(machine: Machine) -> Self {
         let (running, ended) = (vec![0; machine.gpus.len()], vec![0; machine.gpus.len()]);
         let done = vec![false; machine.script.len()];
@@ -103,6 +108,9 @@ impl State {
 
 impl Nvml for Fake {
     fn survey(&self) -> Nvidia {
+        while self.is_stuck() {
+            std::thread::park();
+        }
         let state = self.lock();
         let mut found = state.machine.nvidia.clone();
         match &state.failed {

@@ -32,6 +32,8 @@ struct Text {
     driver: Option<String>,
     cuda: Option<String>,
     problems: Vec<String>,
+    /// The driver hangs: it never tells what GPUs there are.
+    stuck: bool,
     gpu: Vec<GpuText>,
     event: Vec<EventText>,
 }
@@ -137,6 +139,7 @@ pub(super) struct Played {
 /// A machine with its script.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
+    pub(super) stuck: bool,
     pub(super) nvidia: Nvidia,
     pub(super) gpus: Vec<Played>,
     pub(super) script: Vec<Happening>,
@@ -174,7 +177,7 @@ pub(super) fn parse(text: &str) -> std::result::Result<Machine, String> {
     }
     let driver = Some(read.driver.unwrap_or_else(|| "played".into()));
     let nvidia = Nvidia { nvml: driver.clone(), driver, cuda: read.cuda, gpus: Vec::new(), problems };
-    Ok(Machine { nvidia, gpus, script })
+    Ok(Machine { stuck: read.stuck, nvidia, gpus, script })
 }
 
 fn bytes(text: Option<&str>, default: u64) -> std::result::Result<u64, String> {

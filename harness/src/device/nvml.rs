@@ -46,6 +46,11 @@ pub(crate) trait Nvml: Send + Sync {
     /// Everything about all GPUs.
     fn survey(&self) -> Nvidia;
 
+    /// What a survey that has not ended is at: `the driver was opened`.
+    fn doing(&self) -> String {
+        "it was asked for all GPUs".into()
+    }
+
     /// One GPU, or MIG part, at this moment.
     fn look(&self, uuid: &str) -> Result<Gpu, Silent>;
 
@@ -85,7 +90,10 @@ impl std::fmt::Debug for dyn Nvml {
 /// NVML itself, or the file that plays it.
 pub(crate) fn open(file: Option<&Path>) -> Result<Arc<dyn Nvml>> {
     match file {
-        Some(path) => Ok(Arc::new(Fake::read(path)?)),
+        Some(path) => {
+            let fake = Fake::read(path)?;
+            Ok(if fake.is_stuck() { Arc::new(Patient::hasty(Arc::new(fake))) } else { Arc::new(fake) })
+        }
         None => Ok(Arc::new(Patient::new(Arc::new(Real::default())))),
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Questions are asked on threads of their own. One that does not return is left
 //! alone; until it does, nothing more is asked of its GPU, so that at most one
-//! thread for each GPU, and one for the events, is lost.
+//! thread for each GPU, and one for the events, is lost, and one for the survey.
 
 use super::gpu::{Gpu, Nvidia};
 use super::nvml::{CaseStep, Heard, Nvml, Silent};
@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// A well driver answers within milliseconds, one that wakes a GPU within a second.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The first question opens the driver, which initialises each GPU that nobody has
+/// open: seconds for each, one after the other.
+const OPENING: Duration = Duration::from_secs(60);
 
 type Answer = Result<Gpu, Silent>;
 
@@ -22,6 +25,8 @@ type Answer = Result<Gpu, Silent>;
 pub(super) struct Patient {
     inner: Arc<dyn Nvml>,
     patience: Duration,
+    /// The same for all GPUs at once, at the start.
+    opening: Duration,
     /// Questions without an answer, by GPU.
     open: Mutex<BTreeMap<String, Receiver<Answer>>>,
     /// Holds a sender while a thread waits for events.
@@ -32,9 +37,37 @@ fn no_answer(patience: Duration) -> String {
     format!("no answer within {} s", patience.as_secs_f64())
 }
 
+/// All GPUs, or why there are none: a start must not wait for ever for a driver that is
+/// stuck. What it then was at is what hangs.
+pub(super) fn survey(inner: &Arc<dyn Nvml>, limit: Duration) -> Nvidia {
+    let problem = |why: String| Nvidia { problems: vec![why], ..Nvidia::default() };
+    let (sender, answer) = sync_channel(1);
+    let asked = inner.clone();
+    let ask = move || drop(sender.send(asked.survey()));
+    if let Err(error) = std::thread::Builder::new().name("nvml-survey".into()).spawn(ask) {
+        return problem(format!("no thread can be started to ask NVML: {error}"));
+    }
+    match answer.recv_timeout(limit) {
+        Ok(found) => found,
+        // It panicked.
+        Err(RecvTimeoutError::Disconnected) => problem("NVML gave no answer".into()),
+        Err(RecvTimeoutError::Timeout) => problem(format!(
+            "the driver hangs: NVML gave {} while {}; the kernel's log (`dmesg`) may say why, and a reset of the GPU or \
+             of the machine may help",
+            no_answer(limit),
+            inner.doing()
+        )),
+    }
+}
+
 impl Patient {
     pub(super) fn new(inner: Arc<dyn Nvml>) -> Self {
-        Self { inner, patience: PATIENCE, open: Mutex::default(), events: Mutex::default() }
+        Self { inner, patience: PATIENCE, opening: OPENING, open: Mutex::default(), events: Mutex::default() }
+    }
+
+    /// For a played driver that hangs: nothing is gained by waiting long for it.
+    pub(super) fn hasty(inner: Arc<dyn Nvml>) -> Self {
+        Self { opening: PATIENCE, ..Self::new(inner) }
     }
 
     /// Whether the thread that waited for events last is still stuck in its wait.
@@ -46,7 +79,11 @@ impl Patient {
 
 impl Nvml for Patient {
     fn survey(&self) -> Nvidia {
-        self.inner.survey()
+        survey(&self.inner, self.opening)
+    }
+
+    fn doing(&self) -> String {
+        self.inner.doing()
     }
 
     fn look(&self, uuid: &str) -> Answer {
@@ -141,7 +178,11 @@ mod tests {
 
     impl Nvml for Stuck {
         fn survey(&self) -> Nvidia {
-            Nvidia::default()
+            self.wait();
+            Nvidia { gpus: vec![Gpu::default()], ..Nvidia::default() }
+        }
+        fn doing(&self) -> String {
+            "GPU 3 was read".into()
         }
         fn look(&self, uuid: &str) -> Answer {
             self.wait();
@@ -159,7 +200,8 @@ mod tests {
 
     /// On a busy machine a well driver's thread may take a while to be heard.
     fn patient(stuck: &Arc<Stuck>) -> Patient {
-        Patient { patience: Duration::from_millis(700), ..Patient::new(stuck.clone()) }
+        let patience = Duration::from_millis(700);
+        Patient { patience, opening: patience, ..Patient::new(stuck.clone()) }
     }
 
     /// What is heard until the listening ends, at most so much.
@@ -188,6 +230,8 @@ mod tests {
         assert!(matches!(&heard(&nvml, 100)[..], [Heard::Nothing, Heard::Failed(_)]));
         assert!(matches!(&heard(&nvml, 100)[..], [Heard::Failed(_)]));
         assert_eq!(stuck.asked.load(Ordering::SeqCst), 3);
+        let found = nvml.survey();
+        assert!(found.gpus.is_empty() && found.problems[0].contains("no answer within 0.7 s while GPU 3 was read"));
         assert!(started.elapsed() < Duration::from_secs(30));
         drop(held);
         // Once it answers again it is asked again.
@@ -196,6 +240,7 @@ mod tests {
             assert!(Instant::now() < deadline, "it answers");
         }
         assert_eq!(nvml.look("GPU-a").map(|gpu| gpu.uuid), Ok("GPU-a".into()));
+        assert_eq!((nvml.survey().gpus.len(), nvml.survey().problems), (1, vec![]));
         assert_eq!(heard(&nvml, 5), vec![Heard::Nothing; 5]);
     }
 }

@@ -20,6 +20,8 @@ use std::time::Duration;
 pub(super) struct Real {
     library: Mutex<Option<Arc<Library>>>,
     nvrtc: OnceLock<Vec<PathBuf>>,
+    /// What the survey is at.
+    doing: Mutex<String>,
 }
 
 impl Real {
@@ -32,11 +34,16 @@ impl Real {
         *kept = Some(library.clone());
         Ok(library)
     }
+
+    fn does(&self, what: &str) {
+        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
+    }
 }
 
 impl Nvml for Real {
     fn survey(&self) -> Nvidia {
         let mut found = Nvidia::default();
+        self.does("the driver was opened");
         let nvml = match self.library() {
             Ok(nvml) => nvml,
             Err(error) => {
@@ -44,6 +51,7 @@ impl Nvml for Real {
                 return found;
             }
         };
+        self.does("GPUs were counted");
         found.driver = nvml.sys_driver_version().ok();
         found.nvml = nvml.sys_nvml_version().ok();
         found.cuda = nvml.sys_cuda_driver_version().ok().map(|v| format!("{}.{}", v / 1000, v % 1000 / 10));
@@ -51,6 +59,7 @@ impl Nvml for Real {
             Ok(0) => found.problems.push("NVML reports no GPU".into()),
             Ok(count) => {
                 for index in 0..count {
+                    self.does(&format!("GPU {index} was read"));
                     match nvml.device_by_index(index).and_then(|device| read(&device, index)) {
                         Ok(gpu) => found.gpus.push(gpu),
                         Err(error) => found.problems.push(format!("GPU {index} cannot be read: {error}")),
@@ -60,6 +69,10 @@ impl Nvml for Real {
             Err(error) => found.problems.push(format!("GPUs cannot be counted: {error}")),
         }
         found
+    }
+
+    fn doing(&self) -> String {
+        self.doing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn look(&self, uuid: &str) -> Result<Gpu, Silent> {

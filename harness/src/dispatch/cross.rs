@@ -365,6 +365,10 @@ impl Source for Cross {
             let shown = open.disagreed.clone().map(|first| (first.outcome.verdict, first));
             let (verdict, result) = shown.or_else(|| self.judge(&mut open, false))?;
             let mut conclusion = open.conclude(verdict, result);
+            if stopped && conclusion.failures > 0 {
+                // Whatever it is so far: not all devices have run it.
+                conclusion = conclusion.interrupted();
+            }
             self.policy.allow(&mut conclusion);
             Some(conclusion)
         });
@@ -582,6 +586,24 @@ mod tests {
         assert_eq!(rest.len(), 2);
         assert!(rest.iter().all(|conclusion| conclusion.verdict == Verdict::Infra));
         assert!(rest[0].result.outcome.detail.contains("not run on g1: the GPU is gone"));
+    }
+
+    /// One device has a verdict, or all disagreed and were to run it again: after a stop
+    /// the case is as open as one that nobody ran.
+    #[test]
+    fn a_stop_leaves_open_what_not_all_devices_have_run() {
+        let names = |cross: &Cross| -> Vec<(Verdict, String, u32)> {
+            let rest = cross.rest(true, "").into_iter();
+            rest.map(|c| (c.verdict, c.result.outcome.outcome, c.failures)).collect()
+        };
+        let one = cross(&["a", "b"], &["g0", "g1"]);
+        assert!(settle(&one, 0, Outcome::fail("fail.numerics", "off")).is_none());
+        let wanted = [("not_run.interrupted", 1), ("not_run.cancelled", 0)];
+        assert_eq!(names(&one), wanted.map(|(name, failures)| (Verdict::Skip, name.to_string(), failures)));
+        let mut apart = cross(&["a"], &["g0", "g1"]);
+        (apart.policy.retries, apart.policy.retried_cases) = (Retries::USUAL, 50);
+        assert!(settle(&apart, 0, passed(1)).is_none() && settle(&apart, 1, passed(2)).is_none());
+        assert_eq!(names(&apart), [(Verdict::Skip, "not_run.interrupted".to_string(), 1)]);
     }
 
     #[test]

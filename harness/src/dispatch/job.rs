@@ -99,4 +99,18 @@ impl Conclusion {
             result,
         }
     }
+
+    /// What is said of a case whose further attempts a stop of the run prevents. A
+    /// failure that would have been tried again is no verdict yet: the case stays
+    /// open, and whoever goes on with the run begins at the attempts that are recorded.
+    pub(super) fn interrupted(mut self) -> Self {
+        let Outcome { outcome, detail, .. } = &self.result.outcome;
+        let times = if self.failures == 1 { "once".into() } else { format!("{} times", self.failures) };
+        let why = "the run was stopped before the case had all its attempts";
+        let detail = format!("{why}\nit failed {times}, by {outcome}: {detail}");
+        let outcome = Outcome::of(Verdict::Skip, "not_run.interrupted", detail.trim_end_matches(": "));
+        self.result = Job::new(self.case.clone(), self.result.seed).result(outcome);
+        self.verdict = Verdict::Skip;
+        self
+    }
 }

@@ -249,6 +249,11 @@ impl Source for Queue {
         let conclude = |job: Job| {
             // What earlier attempts showed is not forgotten for want of another one.
             let earlier = state.tracks.remove(&job.case.id).and_then(Track::so_far);
+            // One that has also passed is flaky, whatever the attempts that are left would show.
+            let earlier = earlier.map(|so_far| match so_far.verdict {
+                verdict if stopped && verdict != Verdict::Flaky => so_far.interrupted(),
+                _ => so_far,
+            });
             let mut conclusion = earlier.unwrap_or_else(|| Conclusion::single(job.result(outcome.clone())));
             self.policy.allow(&mut conclusion);
             conclusion
@@ -397,6 +402,31 @@ mod tests {
         let verdicts: Vec<_> =
             queue.rest(false, "the GPU is gone").iter().map(|c| (c.case.id.clone(), c.verdict)).collect();
         assert_eq!(verdicts, [("a".to_string(), Verdict::Fail), ("b".to_string(), Verdict::Infra)]);
+    }
+
+    /// Outcome and failures of each case when the run is stopped after attempts at it.
+    #[track_caller]
+    fn check_stopped(attempts: &[Verdict], wanted: (Verdict, &str, u32)) {
+        let queue = queue(&["a"], &["g0"], |policy| policy.retries.flaky_runs = 5);
+        for verdict in attempts {
+            let job = take(&queue, 0, "a");
+            assert_eq!(settle(&queue, 0, &job, *verdict), None);
+        }
+        let rest = queue.rest(true, "");
+        let Conclusion { verdict, result, failures, outcomes, .. } = &rest[0];
+        assert_eq!((*verdict, result.outcome.outcome.as_str(), *failures), wanted);
+        assert_eq!(outcomes.len(), attempts.len().max(1));
+    }
+
+    #[test]
+    fn a_failure_whose_retries_a_stop_prevents_is_no_verdict() {
+        use Verdict::{Crash, Fail, Flaky, Infra, Pass, Skip};
+        check_stopped(&[], (Skip, "not_run.cancelled", 0));
+        check_stopped(&[Infra], (Skip, "not_run.cancelled", 0));
+        check_stopped(&[Fail], (Skip, "not_run.interrupted", 1));
+        check_stopped(&[Fail, Infra, Crash], (Skip, "not_run.interrupted", 2));
+        // Nothing that follows could make it anything else.
+        check_stopped(&[Fail, Pass], (Flaky, "fail", 1));
     }
 
     /// What an earlier run had of a case: verdicts of attempts, all retries.

@@ -84,6 +84,8 @@ impl RecordedCase {
                 let of = |a: &&Attempt| a.outcome == concluded.outcome && !a.detail.is_empty();
                 let own = Some(concluded.detail.as_str()).filter(|text| !text.is_empty());
                 let found = own.or_else(|| self.attempts.iter().rev().find(of).map(|a| a.detail.as_str()));
+                // What is known of one that was stopped after a failure is that failure.
+                let found = found.or_else(|| self.failed_so_far().map(|a| a.detail.as_str()));
                 (&concluded.verdict, &concluded.outcome, found.unwrap_or_default())
             }
             None => last.map_or(("", "", ""), |a| (&a.verdict, &a.outcome, &a.detail)),
@@ -96,7 +98,14 @@ impl RecordedCase {
         let (verdict, outcome, _) = self.verdict();
         let failed = matches!(verdict, "flaky" | "quarantined") || self.failed();
         let failures = || self.attempts.iter().filter(|attempt| failed && is_failure(&attempt.verdict));
-        failures().find(|attempt| attempt.outcome == outcome).or_else(|| failures().next()).or(self.attempts.last())
+        let shown = failures().find(|attempt| attempt.outcome == outcome).or_else(|| failures().next());
+        shown.or_else(|| self.failed_so_far()).or(self.attempts.last())
+    }
+
+    /// The first failure of a case that was stopped before all its attempts.
+    fn failed_so_far(&self) -> Option<&Attempt> {
+        let open = self.concluded.as_ref().is_some_and(|concluded| is_open(&concluded.outcome));
+        self.attempts.iter().find(|attempt| open && attempt.judges() && is_failure(&attempt.verdict))
     }
 
     /// Attempts, and how many of them failed.

@@ -43,9 +43,11 @@ const REASON_LINES: usize = 24;
 
 impl Summary {
     pub(crate) fn add(&mut self, conclusion: &Conclusion, written: Option<PathBuf>, help: Help) {
-        let Conclusion { case, verdict, outcomes, result, .. } = conclusion;
+        let Conclusion { case, verdict, result, .. } = conclusion;
         *self.counts.entry(*verdict).or_default() += 1;
-        if verdict.is_failure() || matches!(verdict, Verdict::Flaky | Verdict::Quarantined) {
+        // One that is open after a failure is told too: a stop must not hide it.
+        let open = *verdict == Verdict::Skip && conclusion.failures > 0;
+        if verdict.is_failure() || open || matches!(verdict, Verdict::Flaky | Verdict::Quarantined) {
             let (id, place) = (case.id.clone(), format!("{}:{}", case.file, case.line));
             let mut outcome = result.outcome.clone();
             outcome.verdict = *verdict;
@@ -56,7 +58,7 @@ impl Summary {
         }
         if *verdict == Verdict::Skip {
             let reason = escape(result.outcome.detail.lines().next().unwrap_or_default(), "");
-            let name = outcomes.last().map_or("", String::as_str);
+            let name = &result.outcome.outcome;
             *self.skips.entry(format!("{name}: {reason}")).or_default() += 1;
         }
     }
