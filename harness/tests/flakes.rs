@@ -99,6 +99,13 @@ fn a_hunt_obeys_counts_and_budgets() {
     };
     equal("each in a worker of its own");
     check(&place, &["hunt", "--bound", "2@95"], 2, &["E0506", "0.01@95"]);
+    // A share of the cases for a tool is one of the selected.
+    let share = ["hunt", "--sim", "1", "--repeat", "1", "--format", "plain", "--sanitize", "memcheck=0.0001"];
+    check(&place, &share, 0, &["memcheck: 1 of 2 selected cases", "1 undecided"]);
+    for command in [&["replay", "--exact", "PlaceTest.good"][..], &["why", "PlaceTest.good"]] {
+        let args = [command, &["--sim", "1", "--sanitize", "memcheck=0.5"]].concat();
+        check(&place, &args, 2, &["E0506", "takes no share", "--sanitize memcheck checks them all"]);
+    }
     check(&place, &["run", "--until-fail"], 2, &["E0506", "`hunt`"]);
 }
 
