@@ -20,6 +20,7 @@ mod escape;
 mod evidence;
 mod exit;
 mod flake;
+mod frame;
 mod import;
 #[cfg(feature = "bench")]
 pub mod measure;

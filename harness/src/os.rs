@@ -7,6 +7,7 @@ pub(crate) mod orphans;
 #[cfg(feature = "planted")]
 pub(crate) mod planted;
 pub(crate) mod state;
+pub(crate) mod tie;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -226,14 +227,6 @@ pub(crate) fn reset_inherited() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Waits until the other end of a socket is closed; false if that was interrupted.
-pub(crate) fn hung_up(stream: &std::os::unix::net::UnixStream) -> bool {
-    // The end is told without being asked for.
-    let mut fds = [PollFd::new(stream, PollFlags::empty())];
-    let _ = rustix::event::poll(&mut fds, None);
-    fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
-}
-
 /// Whether a socket takes some bytes without waiting: a quarter of what it can hold
 /// is in it at most.
 pub(crate) fn has_room(stream: &std::os::unix::net::UnixStream) -> bool {
@@ -317,16 +310,6 @@ pub(crate) fn signal_name(signal: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_closed_socket_is_noticed() {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        let waiting = std::thread::spawn(move || hung_up(&ours));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(!waiting.is_finished());
-        drop(theirs);
-        assert!(waiting.join().expect("ends"));
-    }
 
     #[test]
     fn an_ended_child_keeps_its_number_until_it_is_reaped() {

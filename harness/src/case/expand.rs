@@ -303,17 +303,7 @@ fn build(
             .and_then(|text| directive::read(&mut case, raw, &text, source));
         faults.extend(read.err());
     }
-    if let Some(same) = &mut case.same_as {
-        let text = twin.filter(|twin| twin.name != block.name).map(|twin| (twin, &twin.range));
-        match text.map(|(twin, range)| (twin, Text::substitute(source, range.clone(), point))) {
-            Some((twin, Ok(text))) => (same.text, same.text_line) = (text.text, source.line(twin.range.start)),
-            Some((_, Err(fault))) => faults.push(fault),
-            None => faults.push(Fault::directive(
-                directive_place(block, "same-as"),
-                format!("the file has no other fusion `@{}`", same.name),
-            )),
-        }
-    }
+    faults.extend(fill_twin(&mut case, source, (block, twin), point).err());
     faults.extend(contradiction(&case, block));
     let runs = case.sim.runs();
     if runs > MAX_SIM_RUNS {
@@ -323,6 +313,18 @@ fn build(
         return None;
     }
     Some(case)
+}
+
+/// Gives a case that is the same as another its twin's text.
+fn fill_twin(case: &mut Case, source: &Source, (block, twin): Pair<'_>, point: &Bindings) -> Result<(), Fault> {
+    let Some(same) = &mut case.same_as else { return Ok(()) };
+    let Some(twin) = twin.filter(|twin| twin.name != block.name) else {
+        let message = format!("the file has no other fusion `@{}`", same.name);
+        return Err(Fault::directive(directive_place(block, "same-as"), message));
+    };
+    same.text = Text::substitute(source, twin.range.clone(), point)?.text;
+    same.text_line = source.line(twin.range.start);
+    Ok(())
 }
 
 /// Where a block has a directive, or where it starts.

@@ -11,8 +11,8 @@ use crate::compilers::Client;
 use crate::device::find_nvrtc;
 use crate::dispatch::Compilers;
 use crate::{exit, worker};
-use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch, Resources};
-use engine::backend::cuda::{Compiler, emit};
+use engine::backend::cuda::nvrtc::{CompileText, Cubin, Nvrtc, NvrtcOptions, NvrtcSearch, Resources};
+use engine::backend::cuda::{Compiled, Compiler, CudaSource, emit};
 use engine::diag::{Diagnostic, Kind};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
 use engine::runtime::{Plan, Session};
@@ -136,13 +136,38 @@ fn build_all(
     };
     on_all_cores(kernels, connect, |client, (id, plan)| {
         let source = emit(plan.kernel());
-        let client = client.as_ref().filter(|client| !client.is_gone());
-        let built = client.map(|client| compiler.compile_with(cx, Some(client), &source, options, 0));
-        // What is wrong with a text, this process's own library says.
-        let built = built.and_then(Result::ok).map_or_else(|| compiler.compile(cx, &source, options, 0), Ok);
+        let built = build(compiler, client.as_ref(), cx, &source, options);
         let built = built.map(|compiled| compiled.cubin.resources).map_err(|error| error.to_string());
         (id, plan.kernel().name.clone(), built)
     })
+}
+
+/// Finds a kernel compiled, or compiles it: with one look at the store, whoever
+/// compiles it in the end.
+fn build(
+    compiler: &Compiler,
+    client: Option<&Client>,
+    cx: &CompileCx<'_>,
+    source: &CudaSource,
+    options: &NvrtcOptions,
+) -> engine::diag::Result<Compiled> {
+    let beside = client.filter(|client| !client.is_gone()).map(|client| Beside { client, own: compiler.nvrtc() });
+    let beside = beside.as_ref().map(|beside| beside as &dyn CompileText);
+    compiler.compile_with(cx, beside, source, options, 0)
+}
+
+/// A process beside this one. What is wrong with a text, or if the process is gone
+/// with it, this process's own library says.
+struct Beside<'a> {
+    client: &'a Client,
+    own: &'a Nvrtc,
+}
+
+impl CompileText for Beside<'_> {
+    fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> engine::diag::Result<Cubin> {
+        let built = self.client.compile_text(text, name, options);
+        built.or_else(|_| self.own.compile_text(text, name, options))
+    }
 }
 
 /// Works on the items with a thread on each core, which begins with `start`;
@@ -174,6 +199,7 @@ fn on_all_cores<T: Send, S, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compilers::played;
     use crate::scratch::Scratch;
 
     #[test]
@@ -208,5 +234,39 @@ mod tests {
         let (sim, cuda) = (ids(&["S.A/m=2"]), ids(&["S.A/m=900"]));
         assert_eq!(all, ["S.A/m=1", "S.A/m=2", "S.A/m=900"]);
         assert_eq!((sim, cuda), (vec!["S.A/m=2".into()], vec!["S.A/m=900".into()]));
+    }
+
+    #[test]
+    fn what_fails_beside_is_asked_for_once() {
+        let dir = Scratch::new("compile-beside");
+        let search = NvrtcSearch { folders: find_nvrtc().folders(), ..NvrtcSearch::default() };
+        let Ok(nvrtc) = Nvrtc::open(&search) else { return eprintln!("NVRTC is not here: not tried") };
+        let flags = NvrtcOptions::new((9, 0), true);
+        let (device, options) = (DeviceDesc::h200(), Options::default());
+        let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+        let kernel = |body: &str| CudaSource {
+            library: String::new(),
+            kernel: format!("extern \"C\" __global__ void k(float* x) {{ {body} }}"),
+            entry: "k".into(),
+            params: 1,
+            dynamic_shared: 0,
+            grid_barrier: false,
+            cooperative: false,
+        };
+        let (good, bad) = (kernel("*x = 2;"), kernel("this is no C++"));
+        let own = Compiler::new(nvrtc);
+        let error = own.compile(&cx, &bad, &flags, 0).expect_err("is no text").to_string();
+        let mut shared = Compiler::new(Nvrtc::open(&search).expect("opens again"));
+        shared.share(code_cache::store(&dir));
+        let misses = || shared.counts().map(|counts| counts.misses);
+        // A process that refuses a text, and one that is gone.
+        let client = Client::connect(&played::serve("compile-beside", search.folders)).expect("connects");
+        let refused = build(&shared, Some(&client), &cx, &bad, &flags).expect_err("is no text");
+        assert_eq!((refused.to_string(), misses(), client.is_gone()), (error, Some(1), false));
+        let (listener, nobody) = played::listen("compile-nobody");
+        let client = Client::connect(&nobody).expect("connects");
+        drop(listener);
+        assert!(build(&shared, Some(&client), &cx, &good, &flags).is_ok());
+        assert_eq!((misses(), client.is_gone()), (Some(2), true));
     }
 }

@@ -1,21 +1,22 @@
 //! A connection to a compiler process, as a compiler.
 
-use super::wire::{self, Hello, Request, Response};
+use super::wire::{Hello, Request, Response, build_of};
+use crate::frame::{Receiver, send};
 use engine::backend::cuda::nvrtc::{CompileText, Cubin, Nvrtc, NvrtcOptions};
 use engine::diag::{Diagnostic, Result, code};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A process that has loaded its library says hello within this.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
 /// One thread's connection.
 pub(crate) struct Client {
-    stream: UnixStream,
+    receiver: Mutex<Receiver>,
     /// The build of its library, once asked for; nothing if nobody answered.
     hello: OnceLock<Option<String>>,
     gone: AtomicBool,
@@ -25,20 +26,18 @@ impl Client {
     /// Connects without waiting for the process to be ready.
     pub(crate) fn connect(address: &str) -> io::Result<Self> {
         let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(address)?)?;
-        Ok(Self { stream, hello: OnceLock::new(), gone: AtomicBool::new(false) })
+        Ok(Self { receiver: Mutex::new(Receiver::new(stream)), hello: OnceLock::new(), gone: AtomicBool::new(false) })
     }
 
     /// Whether the other end has this very library; waits until it is loaded there.
     pub(crate) fn has(&self, nvrtc: &Nvrtc) -> bool {
-        self.build().is_some_and(|build| super::build_of(nvrtc).as_ref() == Some(build))
+        self.build().is_some_and(|build| build_of(nvrtc).as_ref() == Some(build))
     }
 
     fn build(&self) -> Option<&String> {
         let hello = self.hello.get_or_init(|| {
-            self.stream.set_read_timeout(Some(HELLO_LIMIT)).ok()?;
-            let (hello, _) = wire::receive::<Hello>(&self.stream).ok()?;
-            self.stream.set_read_timeout(None).ok()?;
-            Some(hello.build)
+            let hello = self.lock().next::<Hello>(Some(Instant::now() + HELLO_LIMIT));
+            hello.ok().map(|hello| hello.build)
         });
         hello.as_ref()
     }
@@ -50,8 +49,16 @@ impl Client {
 
     fn exchange(&self, text: &str, name: &str, options: &NvrtcOptions) -> io::Result<(Response, Vec<u8>)> {
         let NvrtcOptions { arch, fmad, line_info } = options.clone();
-        wire::send(&self.stream, &Request { name: name.into(), arch, fmad, line_info }, text.as_bytes())?;
-        wire::receive(&self.stream)
+        let mut receiver = self.lock();
+        let request = Request { name: name.into(), arch, fmad, line_info, text: text.into() };
+        send(receiver.stream(), &request)?;
+        let response: Response = receiver.next(None)?;
+        let code = receiver.bytes(response.code, None)?;
+        Ok((response, code))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Receiver> {
+        self.receiver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,8 +69,10 @@ impl CompileText for Client {
             None => Err(io::Error::other("it did not say that it is ready")),
         };
         match answer {
-            Ok((Response { log, error: None }, bytes)) => Ok(Cubin::new(bytes, log)),
-            Ok((Response { log, error: Some(error) }, _)) => Err(Diagnostic::bug_code(code::NVRTC, error).note(log)),
+            Ok((Response { log, error: None, .. }, code)) => Ok(Cubin::new(code, log)),
+            Ok((Response { log, error: Some(error), .. }, _)) => {
+                Err(Diagnostic::bug_code(code::NVRTC, error).note(log))
+            }
             Err(error) => {
                 self.gone.store(true, Ordering::Relaxed);
                 let message = format!("the compiler process of kernel {name} is gone: {error}");
@@ -76,18 +85,10 @@ impl CompileText for Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compilers;
+    use crate::compilers::played::{self, listen};
     use engine::backend::cuda::nvrtc::NvrtcSearch;
-    use std::os::fd::IntoRawFd;
-    use std::os::unix::net::UnixListener;
 
     const TEXT: &str = "extern \"C\" __global__ void k(float* x) { x[threadIdx.x] *= 2; }";
-
-    fn listen(name: &str) -> (UnixListener, String) {
-        let address = format!("harness-test-{name}-{}", std::process::id());
-        let name = SocketAddr::from_abstract_name(&address).expect("a name");
-        (UnixListener::bind_addr(&name).expect("listens"), address)
-    }
 
     #[test]
     fn another_process_gives_the_same_code_and_the_same_errors() {
@@ -95,9 +96,8 @@ mod tests {
         let Ok(nvrtc) = Nvrtc::open(&NvrtcSearch { folders: folders.clone(), ..NvrtcSearch::default() }) else {
             return eprintln!("NVRTC is not here: not tried");
         };
-        let (listener, address) = listen("serve");
+        let address = played::serve("serve", folders);
         let client = Client::connect(&address).expect("connects before anybody serves");
-        std::thread::spawn(move || compilers::main(listener.into_raw_fd(), folders));
         let options = NvrtcOptions::new((9, 0), true);
         assert!(client.has(&nvrtc));
         for fmad in [true, false] {
@@ -121,13 +121,13 @@ mod tests {
         let client = Client::connect(&address).expect("connects");
         let served = std::thread::spawn(move || {
             let (stream, _) = listener.accept().expect("a connection");
-            wire::send(&stream, &Hello { build: "a".into() }, &[]).expect("sends");
-            wire::receive::<Request>(&stream).expect("a text").1
+            send(&stream, &Hello { build: "a".into() }).expect("sends");
+            Receiver::new(stream).next::<Request>(None).expect("a text").text
         });
         assert_eq!(client.build().map(String::as_str), Some("a"));
         let error = client.compile_text(TEXT, "k", &NvrtcOptions::new((9, 0), true)).expect_err("nobody answers");
         assert!(error.message.contains("kernel k is gone"), "{error}");
         assert!(client.is_gone());
-        assert_eq!(served.join().expect("ends"), TEXT.as_bytes());
+        assert_eq!(served.join().expect("ends"), TEXT);
     }
 }

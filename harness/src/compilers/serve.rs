@@ -1,10 +1,12 @@
 //! The compiler process: loads NVRTC, takes a connection, compiles what comes
 //! until it is closed, takes the next.
 
-use super::wire::{self, Hello, Request, Response};
+use super::wire::{Hello, Request, Response, build_of};
+use crate::frame::{Receiver, send};
+use crate::os::tie::when_closed;
 use crate::{exit, os};
-use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
-use std::io;
+use engine::backend::cuda::nvrtc::{Cubin, Nvrtc, NvrtcOptions, NvrtcSearch};
+use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::RawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -24,14 +26,15 @@ pub(crate) fn main(fd: RawFd, folders: Vec<PathBuf>) -> u8 {
     let _ = rustix::thread::set_name(c"harness-compile");
     let search = NvrtcSearch { folders, ..NvrtcSearch::default() };
     let Ok(nvrtc) = Nvrtc::open(&search) else { return exit::INFRA };
-    let Some(build) = super::build_of(&nvrtc) else { return exit::INFRA };
+    let Some(build) = build_of(&nvrtc) else { return exit::INFRA };
     let listener = UnixListener::from(listener);
     loop {
         match listener.accept() {
             Ok((stream, _)) if is_own(&stream) => {
                 // Its end, orderly or not, is the end of the connection only.
-                let _ = serve(&nvrtc, &build, &stream);
-                let _ = stream.shutdown(Shutdown::Both);
+                let mut receiver = Receiver::new(stream);
+                let _ = serve(&nvrtc, &build, &mut receiver);
+                let _ = receiver.stream().shutdown(Shutdown::Both);
             }
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -45,40 +48,40 @@ fn is_own(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
-fn serve(nvrtc: &Nvrtc, build: &str, stream: &UnixStream) -> io::Result<()> {
+fn serve(nvrtc: &Nvrtc, build: &str, receiver: &mut Receiver) -> io::Result<()> {
     let compiling = Arc::new(AtomicBool::new(false));
-    tie(stream.try_clone()?, compiling.clone())?;
-    wire::send(stream, &Hello { build: build.into() }, &[])?;
+    let at_work = compiling.clone();
+    when_closed(receiver.stream(), move || give_up(&at_work))?;
+    send(receiver.stream(), &Hello { build: build.into() })?;
     loop {
-        let (request, text) = wire::receive::<Request>(stream)?;
+        let request = receiver.next(None)?;
         compiling.store(true, Ordering::SeqCst);
-        let (response, code) = answer(nvrtc, &request, &text);
+        let (response, code) = answer(nvrtc, request);
         compiling.store(false, Ordering::SeqCst);
-        wire::send(stream, &response, &code)?;
+        send(receiver.stream(), &response)?;
+        receiver.stream().write_all(&code)?;
     }
 }
 
 /// Ends the process where the client has gone and what it asked for takes long:
 /// nobody wants the result, which may never come.
-fn tie(stream: UnixStream, compiling: Arc<AtomicBool>) -> io::Result<()> {
-    let wait = move || {
-        while !os::hung_up(&stream) {}
-        let deadline = Instant::now() + PATIENCE;
-        while compiling.load(Ordering::SeqCst) {
-            if Instant::now() >= deadline {
-                os::exit_now(exit::OK);
-            }
-            std::thread::sleep(Duration::from_millis(20));
+fn give_up(compiling: &AtomicBool) {
+    let deadline = Instant::now() + PATIENCE;
+    while compiling.load(Ordering::SeqCst) {
+        if Instant::now() >= deadline {
+            os::exit_now(exit::OK);
         }
-    };
-    std::thread::Builder::new().name("harness-tie".into()).spawn(wait).map(drop)
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
-fn answer(nvrtc: &Nvrtc, request: &Request, text: &[u8]) -> (Response, Vec<u8>) {
-    let Request { name, arch, fmad, line_info } = request;
-    let options = NvrtcOptions { arch: arch.clone(), fmad: *fmad, line_info: *line_info };
-    match nvrtc.compile_text(&String::from_utf8_lossy(text), name, &options) {
-        Ok(cubin) => (Response { log: cubin.log, error: None }, cubin.bytes),
-        Err(error) => (Response { log: error.notes.join("\n"), error: Some(error.message) }, Vec::new()),
+fn answer(nvrtc: &Nvrtc, request: Request) -> (Response, Vec<u8>) {
+    let Request { name, arch, fmad, line_info, text } = request;
+    match nvrtc.compile_text(&text, &name, &NvrtcOptions { arch, fmad, line_info }) {
+        Ok(Cubin { log, bytes, .. }) => (Response { log, error: None, code: bytes.len() }, bytes),
+        Err(error) => {
+            let response = Response { log: error.notes.join("\n"), error: Some(error.message), code: 0 };
+            (response, Vec::new())
+        }
     }
 }

@@ -14,8 +14,9 @@ use crate::crumb::Page;
 use crate::evidence::area::Area;
 use crate::evidence::gpu_core;
 use crate::evidence::sanitizer::Sanitizer;
+use crate::frame::{Broken, Receiver, send, send_after};
 use crate::os;
-use crate::proto::{Broken, FromWorker, Order, PROTOCOL, Receiver, ToWorker, send, send_after};
+use crate::proto::{FromWorker, Order, PROTOCOL, ToWorker};
 use crate::verdict::{Outcome, clip};
 use rustix::process::Signal;
 use std::collections::VecDeque;
@@ -146,14 +147,27 @@ pub(super) enum Attempt {
     Stopped,
 }
 
+/// What a worker of the slot is told first.
+fn init(slot: &SlotSpec, plan: &RunPlan, compilers: Option<&str>) -> ToWorker {
+    ToWorker::Init {
+        device: slot.device.clone(),
+        knobs: plan.knobs.clone(),
+        sharers: plan.slots.iter().filter(|other| other.device == slot.device).count() as u32,
+        sanitized: plan.sanitizer.is_some(),
+        compilers: compilers.map(String::from),
+    }
+}
+
 impl Worker {
     /// Spawns from the calling thread, which must outlive the worker. `spawned`
     /// hears of the process before anything is asked of it. `give_up` ends the
-    /// wait for a device that opens slowly.
+    /// wait for a device that opens slowly. `compilers` is where it reaches compiler
+    /// processes.
     pub(super) fn spawn(
         id: String,
         slot: &SlotSpec,
         plan: &RunPlan,
+        compilers: Option<&str>,
         give_up: GiveUp,
         spawned: impl FnOnce(u32),
     ) -> Result<Self, NoWorker> {
@@ -205,7 +219,7 @@ impl Worker {
             notes: Vec::new(),
         };
         spawned(worker.pid());
-        worker.greet(slot, plan, start + READY_LIMIT, give_up)?;
+        worker.greet(slot, &init(slot, plan, compilers), start + READY_LIMIT, give_up)?;
         worker.ready_ns = start.elapsed().as_nanos() as u64;
         Ok(worker)
     }
@@ -214,12 +228,8 @@ impl Worker {
         self.child.id()
     }
 
-    fn greet(&mut self, slot: &SlotSpec, plan: &RunPlan, deadline: Instant, give_up: GiveUp) -> Result<(), NoWorker> {
-        let sharers = plan.slots.iter().filter(|other| other.device == slot.device).count() as u32;
-        let sanitized = plan.sanitizer.is_some();
-        let (device, knobs, compilers) = (slot.device.clone(), plan.knobs.clone(), plan.compilers.clone());
-        let init = ToWorker::Init { device, knobs, sharers, sanitized, compilers };
-        let mut result = send(self.receiver.stream(), &init).map_err(|error| error.to_string());
+    fn greet(&mut self, slot: &SlotSpec, init: &ToWorker, deadline: Instant, give_up: GiveUp) -> Result<(), NoWorker> {
+        let mut result = send(self.receiver.stream(), init).map_err(|error| error.to_string());
         while result.is_ok() {
             match hear(&mut self.receiver, deadline, give_up) {
                 Ok(FromWorker::Hello { proto: PROTOCOL, pid }) => self.process = pid,

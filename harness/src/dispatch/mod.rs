@@ -129,8 +129,6 @@ pub(crate) struct RunPlan {
     pub(crate) stop: Arc<AtomicUsize>,
     /// Asked and listened to during the run, where GPUs are used.
     pub(crate) nvml: Option<Arc<dyn Nvml>>,
-    /// Where workers reach the compiler processes, while they run.
-    pub(crate) compilers: Option<String>,
 }
 
 impl RunPlan {
@@ -154,7 +152,6 @@ impl RunPlan {
             work_dir,
             stop: Arc::default(),
             nvml: None,
-            compilers: None,
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
     let started = Instant::now();
     let mut compilers = Compilers::of(plan);
     let address = compilers.as_ref().map(|compilers| compilers.address().to_string());
-    let plan = &RunPlan { compilers: address, ..plan.clone() };
+    let compilers_at = address.as_deref();
     let mut tended = started;
     let (sender, events) = sync_channel(WAITING_LOTS);
     let fleet = Fleet::new(plan, started);
@@ -35,7 +35,7 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
     std::thread::scope(|scope| {
         for index in 0..plan.slots.len() {
             let (events, held, settled) = (sender.clone(), RefCell::default(), Cell::default());
-            let slot = Slot { index, plan, source, fleet: &fleet, events, held, started, settled };
+            let slot = Slot { index, plan, source, fleet: &fleet, compilers_at, events, held, started, settled };
             if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, move || slot.serve()) {
                 let reason = format!("no thread can be started for the slot: {error}");
                 missing.borrow_mut().push(Event::Retired { slot: index, code: String::new(), reason });

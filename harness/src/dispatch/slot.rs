@@ -32,6 +32,8 @@ pub(super) struct Slot<'a> {
     pub(super) plan: &'a RunPlan,
     pub(super) source: &'a dyn Source,
     pub(super) fleet: &'a Fleet<'a>,
+    /// Where workers reach the compiler processes, if there are any.
+    pub(super) compilers_at: Option<&'a str>,
     pub(super) events: SyncSender<Vec<Event>>,
     /// Events of the case that has ended and of the next one, told together once
     /// the worker is at work again: until then it would only wait for them. Nothing
@@ -227,7 +229,8 @@ impl Slot<'_> {
                 self.fleet.born(self.index, pid);
                 self.tell(Event::Spawned { slot: self.index, worker: id.clone(), pid });
             };
-            let spawned = Worker::spawn(id.clone(), slot, self.plan, &|| self.gives_up_waiting(), told);
+            let spawned =
+                Worker::spawn(id.clone(), slot, self.plan, self.compilers_at, &|| self.gives_up_waiting(), told);
             if let (true, Err(NoWorker::Unusable(_, reason) | NoWorker::Failed(reason) | NoWorker::Unpinned(reason))) =
                 (started, &spawned)
             {

@@ -222,13 +222,15 @@ pub(super) fn render(line: &mut Vec<u8>, seq: u64, t_ns: u64, kind: &str, fields
 mod tests {
     use super::super::reader::read;
     use super::*;
+    use crate::scratch::Scratch;
     use serde_json::json;
 
-    fn place(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("harness-events-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder");
-        path.join("events.jsonl")
+    /// The place of a log, in a folder below the test's own.
+    fn place(name: &str) -> (Scratch, PathBuf) {
+        let own = Scratch::new(&format!("events-{name}"));
+        let path = own.join("log/events.jsonl");
+        std::fs::create_dir(path.parent().expect("a folder")).expect("makes");
+        (own, path)
     }
 
     fn remove(path: &Path) {
@@ -237,7 +239,7 @@ mod tests {
 
     #[test]
     fn records_of_any_form_come_back() {
-        let path = place("forms");
+        let (_own, path) = place("forms");
         let mut log = EventLog::create(&path).expect("creates");
         log.append("empty", &json!({})).expect("writes");
         log.append("full", &json!({ "text": "x\n\",\"crc\":\"", "n": u64::MAX })).expect("writes");
@@ -249,12 +251,11 @@ mod tests {
         assert_eq!(kinds, ["empty", "full", "last"]);
         assert_eq!(events.records[1]["n"], u64::MAX);
         assert_eq!((log.lost(), log.due()), (1, 4));
-        remove(&path);
     }
 
     #[test]
     fn a_removed_folder_is_written_again() {
-        let path = place("removed");
+        let (_own, path) = place("removed");
         let mut log = EventLog::create(&path).expect("creates");
         log.append("first", &json!({})).expect("writes");
         remove(&path);
@@ -262,12 +263,11 @@ mod tests {
         log.end(&json!({})).expect("ends");
         let events = read(&path).expect("reads");
         assert_eq!((events.records.len(), events.problems.len(), log.removed()), (3, 0, true));
-        remove(&path);
     }
 
     #[test]
     fn records_that_would_go_nowhere_are_counted() {
-        let path = place("nowhere");
+        let (_own, path) = place("nowhere");
         let dir = path.parent().expect("a folder");
         let mut log = EventLog::create(&path).expect("creates");
         log.append("first", &json!({})).expect("writes");
@@ -287,12 +287,11 @@ mod tests {
         std::fs::write(dir, "in the way").expect("writes");
         log.end(&json!({})).expect_err("has no place");
         assert_eq!((log.lost(), log.due()), (5, 5));
-        std::fs::remove_file(dir).expect("removes");
     }
 
     #[test]
     fn a_log_is_locked_although_somebody_looks_at_it() {
-        let path = place("looked");
+        let (_own, path) = place("looked");
         let (file, other) = (File::create(&path).expect("creates"), File::open(&path).expect("opens"));
         other.try_lock_shared().expect("locks");
         let held = std::thread::spawn(move || {
@@ -302,18 +301,16 @@ mod tests {
         super::lock(&file);
         held.join().expect("ends");
         assert!(File::open(&path).expect("opens").try_lock_shared().is_err());
-        remove(&path);
     }
 
     #[test]
     fn a_log_in_use_is_locked_until_its_process_lets_go() {
-        let path = place("lock");
+        let (_own, path) = place("lock");
         let log = EventLog::create(&path).expect("creates");
         let other = File::open(&path).expect("opens");
         assert!(other.try_lock().is_err());
         drop(log);
         // The thread that syncs lets go a moment later.
         other.lock().expect("is free");
-        remove(&path);
     }
 }

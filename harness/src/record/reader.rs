@@ -190,11 +190,13 @@ fn check(raw: &[u8]) -> Result<Value, String> {
 mod tests {
     use super::super::events::EventLog;
     use super::*;
+    use crate::scratch::Scratch;
     use serde_json::json;
 
-    fn log(name: &str) -> (std::path::PathBuf, Vec<u8>) {
-        let path = std::env::temp_dir().join(format!("harness-reader-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+    /// A log in a folder of its own, and its bytes.
+    fn log(name: &str) -> (Scratch, std::path::PathBuf, Vec<u8>) {
+        let dir = Scratch::new(&format!("reader-{name}"));
+        let path = dir.join("events.jsonl");
         let mut log = EventLog::create(&path).expect("creates");
         for i in 0..5 {
             let fields = json!({ "case_id": format!("A.b/ü={i}"), "detail": "x\n\",\"crc\":\"", "n": i });
@@ -202,12 +204,12 @@ mod tests {
         }
         log.append("end", &json!({})).expect("writes");
         let bytes = std::fs::read(&path).expect("reads");
-        (path, bytes)
+        (dir, path, bytes)
     }
 
     #[test]
     fn readable_after_a_cut_at_any_byte() {
-        let (path, bytes) = log("cut");
+        let (_dir, path, bytes) = log("cut");
         for cut in 0..=bytes.len() {
             std::fs::write(&path, &bytes[..cut]).expect("writes");
             let events = read(&path).expect("reads");
@@ -215,12 +217,11 @@ mod tests {
             assert_eq!((events.records.len(), events.problems.len()), (whole, 0), "cut at {cut}");
             assert_eq!(events.torn, cut > 0 && bytes[cut - 1] != b'\n', "cut at {cut}");
         }
-        std::fs::remove_file(&path).expect("removes");
     }
 
     #[test]
     fn a_flipped_byte_costs_one_record() {
-        let (path, bytes) = log("flip");
+        let (_dir, path, bytes) = log("flip");
         for at in (0..bytes.len()).step_by(7).filter(|at| bytes[*at] != b'\n') {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
@@ -229,12 +230,11 @@ mod tests {
             assert!(!events.problems.is_empty(), "flip at {at}");
             assert!(events.records.len() >= 4, "flip at {at}: {:?}", events.problems);
         }
-        std::fs::remove_file(&path).expect("removes");
     }
 
     #[test]
     fn any_bytes_are_read_without_a_panic() {
-        let (path, good) = log("any");
+        let (_dir, path, good) = log("any");
         crate::property::property(|u| {
             let mut bytes = good.clone();
             for _ in 0..u.int_in_range(1..=8usize)? {
@@ -250,6 +250,5 @@ mod tests {
             Ok(())
         })
         .cases(1000);
-        std::fs::remove_file(&path).expect("removes");
     }
 }

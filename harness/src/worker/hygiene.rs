@@ -345,21 +345,22 @@ fn listed(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn a_quiet_process_leaves_nothing_and_files_are_removed() {
-        let tmp = std::env::temp_dir().join(format!("hygiene-{}", std::process::id()));
+        let tmp = Scratch::new("hygiene");
         std::fs::create_dir_all(tmp.join("deep/er")).expect("a folder");
         std::fs::write(tmp.join("file"), "text").expect("a file");
         let leak = temporaries(&tmp).expect("left files");
         assert_eq!((leak.name.as_str(), leak.detail.as_str()), ("leak.tmp", "deep, file"));
         assert!(temporaries(&tmp).is_none());
-        std::fs::remove_dir(&tmp).expect("is empty");
+        std::fs::remove_dir(&*tmp).expect("is empty");
     }
 
     #[test]
     fn open_files_of_the_code_cache_are_not_the_cases() {
-        let dir = std::env::temp_dir().join(format!("hygiene-code-{}", std::process::id()));
+        let dir = Scratch::new("hygiene-code");
         let (cache, link) = (dir.join("code"), dir.join("link"));
         std::fs::create_dir_all(&cache).expect("a folder");
         std::os::unix::fs::symlink(&cache, &link).expect("a link");
@@ -372,7 +373,6 @@ mod tests {
             told
         };
         assert_eq!((told(Vec::new()), told(vec![resolved(&link)])), (true, false));
-        std::fs::remove_dir_all(&dir).expect("removes");
     }
 
     #[test]
@@ -404,7 +404,8 @@ mod tests {
 
     #[test]
     fn what_is_opened_is_found_under_any_number() {
-        let path = std::env::temp_dir().join(format!("hygiene-open-{}", std::process::id()));
+        let dir = Scratch::new("hygiene-open");
+        let path = dir.join("file");
         std::fs::write(&path, "text").expect("a file");
         let open = |path: &Path| std::fs::File::open(path).expect("opens");
         check_open(|| (), false);
@@ -413,6 +414,5 @@ mod tests {
         // As many as before, but another one under a number.
         let (file, mut place) = (open(&path), OwnedFd::from(open(Path::new("/dev/null"))));
         check_open(|| rustix::io::dup2(&file, &mut place).expect("is replaced"), true);
-        std::fs::remove_file(&path).expect("removes");
     }
 }

@@ -7,7 +7,9 @@ use super::hygiene::Hygiene;
 use super::{canary, execute};
 use crate::case::Case;
 use crate::crumb::CrumbWriter;
-use crate::proto::{Broken, FromWorker, Knobs, PROTOCOL, Receiver, ToWorker, send};
+use crate::frame::{Broken, Receiver, send};
+use crate::os::tie::when_closed;
+use crate::proto::{FromWorker, Knobs, PROTOCOL, ToWorker};
 use crate::verdict::{Outcome, Verdict};
 use std::io::Write;
 use std::os::fd::RawFd;
@@ -40,7 +42,8 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let (device, knobs, sharers, clients) = match receiver.next(None) {
         Ok(ToWorker::Init { device, knobs, sharers, sanitized, compilers }) => {
             if sanitized {
-                die_with(receiver.stream())?;
+                // Its parent is the tool: the kernel does not end it with the dispatcher.
+                when_closed(receiver.stream(), || crate::os::exit_now(crate::exit::USAGE))?;
             }
             let clients = compilers.map(|address| ahead::connect(&address, knobs.compile_threads));
             (Device::open(&device, &knobs), knobs, sharers, clients.unwrap_or_default())
@@ -142,17 +145,6 @@ impl Server<'_> {
 
 fn say(receiver: &Receiver, message: &FromWorker) -> std::io::Result<()> {
     send(receiver.stream(), message)
-}
-
-/// Has this process end with the dispatcher, whatever it is doing then. The
-/// kernel sees to that for children of the dispatcher only.
-fn die_with(stream: &UnixStream) -> std::io::Result<()> {
-    let stream = stream.try_clone()?;
-    let wait = move || {
-        while !crate::os::hung_up(&stream) {}
-        crate::os::exit_now(crate::exit::USAGE);
-    };
-    std::thread::Builder::new().name("harness-tie".into()).spawn(wait).map(drop)
 }
 
 /// Keeps the last panic's message and place, which `catch_unwind` loses. Panics of

@@ -149,6 +149,7 @@ fn key(build: Hash128, flags: &[String], name: &str, text: &str) -> Hash128 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::code_store::folder::Folder;
     use super::super::tests::nvrtc;
     use super::super::{emit, samples};
     use super::*;
@@ -200,19 +201,18 @@ mod tests {
         fn exit(&self, _phase: Phase) {}
     }
 
-    /// A compiler with a store in a folder of that name; none without NVRTC.
-    fn compiler(dir: &std::path::Path) -> Option<Compiler> {
+    /// A compiler with a store in that folder; none without NVRTC.
+    fn compiler(folder: &Folder) -> Option<Compiler> {
         let mut compiler = Compiler::new(nvrtc()?);
-        compiler.share(CodeStore::new(dir, 1 << 30));
+        compiler.share(folder.store());
         Some(compiler)
     }
 
     #[test]
     fn a_hit_is_the_same_as_a_miss_and_as_no_store() {
-        let dir = std::env::temp_dir().join(format!("compiler-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        let Some(first) = compiler(&dir) else { return };
-        let second = compiler(&dir).unwrap();
+        let folder = Folder::new("compiler");
+        let Some(first) = compiler(&folder) else { return };
+        let second = compiler(&folder).unwrap();
         let (options, device, names) = (Options::default(), DeviceDesc::h200(), Names::default());
         let cx = CompileCx { options: &options, device: &device, trace: &names };
         let source = emit(&samples::vector_add());
@@ -236,14 +236,12 @@ mod tests {
         check(&second, true, &[CODE_STORE]);
         let counts = second.counts().unwrap();
         assert_eq!((counts.hits, counts.misses, counts.changed, second.store_error()), (2, 2, 0, None));
-        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
     fn failures_are_not_stored() {
-        let dir = std::env::temp_dir().join(format!("compiler-fails-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        let Some(compiler) = compiler(&dir) else { return };
+        let folder = Folder::new("compiler-fails");
+        let Some(compiler) = compiler(&folder) else { return };
         let (options, device) = (Options::default(), DeviceDesc::h200());
         let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
         let mut source = emit(&samples::vector_add());
@@ -254,9 +252,7 @@ mod tests {
         assert_eq!(errors[0], errors[1]);
         let counts = compiler.counts().unwrap();
         assert_eq!((counts.hits, counts.misses), (0, 2));
-        let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|item| item.unwrap().file_name()).collect();
-        assert!(left.is_empty(), "{left:?}");
-        std::fs::remove_dir_all(&dir).unwrap();
+        assert!(folder.files().is_empty(), "{:?}", folder.files());
     }
 
     #[test]

@@ -105,7 +105,6 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, store: &RunStore) -> 
         work_dir: store.work_dir(),
         stop: stop_flag(),
         nvml: devices.nvml.clone(),
-        compilers: None,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::host::doze;
 use super::table::{Class, Kind, Scene};
-use crate::proto::{FromWorker, send};
+use crate::frame::send;
+use crate::proto::FromWorker;
 use crate::verdict::Outcome;
 use std::io::Write;
 use std::os::fd::AsRawFd;

@@ -24,6 +24,8 @@
 //!   decides what runs on the GPU, as with the binary itself.
 
 mod entry;
+#[cfg(test)]
+pub(in crate::backend::cuda) mod folder;
 mod lock;
 mod store;
 mod sweep;

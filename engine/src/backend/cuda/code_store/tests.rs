@@ -1,47 +1,18 @@
 //! The store without a compiler: what is found, what is not, and who waits.
 
+use super::folder::{Folder, LIMIT};
 use super::sweep::size;
 use super::{Claim, CodeCounts, CodeStore, Look, entry};
 use crate::backend::cuda::nvrtc::Cubin;
 use crate::util::Hash128;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-const LIMIT: u64 = 1 << 30;
 const LOG: &str = "ptxas info    : 0 bytes stack frame, 0 bytes spill stores, 4 bytes spill loads\n\
                    ptxas info    : Used 39 registers\n";
-
-/// A private folder that goes away.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("code-store-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        Self(dir)
-    }
-    fn store(&self) -> CodeStore {
-        CodeStore::new(&self.0, LIMIT)
-    }
-    fn entry(&self, key: Hash128) -> PathBuf {
-        self.0.join(format!("{key}.code"))
-    }
-    fn files(&self) -> Vec<String> {
-        let items = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
-        let mut names: Vec<String> = items.map(|item| item.file_name().to_string_lossy().into_owned()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn key(n: u128) -> Hash128 {
     Hash128(n)
@@ -93,7 +64,7 @@ fn what_is_stored_is_found_by_everybody_and_a_claim_that_is_dropped_leaves_nothi
 #[track_caller]
 fn check_damaged(folder: &Folder, bytes: &[u8], what: &str) {
     let store = folder.store();
-    std::fs::create_dir_all(&folder.0).expect("a folder");
+    std::fs::create_dir_all(folder).expect("a folder");
     std::fs::write(folder.entry(key(1)), bytes).expect("writes");
     let Look::Absent(claim) = store.look(key(1)) else { panic!("{what} is taken for an entry") };
     claim.store(&cubin(64));
@@ -248,7 +219,7 @@ fn other_process() {
 #[test]
 fn one_process_compiles_and_the_other_waits_for_it() {
     let folder = Folder::new("two");
-    let mut child = spawn(&folder.0, "holds", None);
+    let mut child = spawn(&folder, "holds", None);
     hear(&mut child, "held");
     let store = folder.store();
     child.stdin.take().expect("a pipe").write_all(b"go\n").expect("writes");
@@ -261,7 +232,7 @@ fn one_process_compiles_and_the_other_waits_for_it() {
 #[test]
 fn a_killed_process_gives_its_key_free() {
     let folder = Folder::new("killed");
-    let mut child = spawn(&folder.0, "holds", None);
+    let mut child = spawn(&folder, "holds", None);
     hear(&mut child, "held");
     let store = folder.store();
     std::thread::scope(|scope| {
@@ -280,14 +251,13 @@ fn a_killed_process_gives_its_key_free() {
 #[test]
 fn a_folder_that_cannot_be_made_costs_the_sharing_only() {
     let folder = Folder::new("unwritable");
-    std::fs::write(&folder.0, "a file").expect("writes");
-    let store = CodeStore::new(folder.0.join("below"), LIMIT);
+    std::fs::write(&folder, "a file").expect("writes");
+    let store = CodeStore::new(folder.join("below"), LIMIT);
     for n in 0..3 {
         absent(&store, key(n)).store(&cubin(10));
     }
     assert_eq!((store.counts().misses, store.counts().unstored, store.counts().hits), (3, 3, 0));
     assert!(store.error().is_some_and(|why| why.contains("below")), "{:?}", store.error());
-    std::fs::remove_file(&folder.0).expect("removes");
 }
 
 #[test]
@@ -296,7 +266,7 @@ fn a_folder_that_is_only_readable_is_read() {
     // Rules of access do not bind root: another user plays the process, where that can be.
     let folder = Folder::new("readable");
     absent(&folder.store(), key(1)).store(&cubin(64));
-    let allowed = |mode| std::fs::set_permissions(&folder.0, std::fs::Permissions::from_mode(mode)).expect("changes");
+    let allowed = |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).expect("changes");
     allowed(0o555);
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
     let exe = std::env::current_exe().expect("a binary");
@@ -304,7 +274,7 @@ fn a_folder_that_is_only_readable_is_read() {
     if is_root && !exe.ancestors().all(plain) {
         println!("not tried: another user cannot run {}", exe.display());
     } else {
-        let mut child = spawn(&folder.0, "reads", is_root.then_some(65534));
+        let mut child = spawn(&folder, "reads", is_root.then_some(65534));
         hear(&mut child, "read");
         assert!(child.wait().expect("ends").success());
     }
@@ -329,18 +299,18 @@ fn the_oldest_go_and_only_ours() {
     let stale = [format!("{}.77-1.tmp", key(1)), format!("{}.lock", key(2))];
     let fresh = [format!("{}.78-1.tmp", key(1)), format!("{}.lock", key(4))];
     for name in foreign.iter().chain(&stale).chain(&fresh) {
-        std::fs::write(folder.0.join(name), vec![0; 3000]).expect("writes");
+        std::fs::write(folder.join(name), vec![0; 3000]).expect("writes");
     }
-    stale.iter().for_each(|name| aged(&folder.0.join(name), 7200));
+    stale.iter().for_each(|name| aged(&folder.join(name), 7200));
     // The oldest one was read a moment ago.
     std::fs::File::options()
         .write(true)
         .open(folder.entry(key(0)))
         .and_then(|file| file.set_times(std::fs::FileTimes::new().set_accessed(SystemTime::now())))
         .expect("is read");
-    let store = CodeStore::new(&folder.0, 5 * bytes);
+    let store = CodeStore::new(&*folder, 5 * bytes);
     absent(&store, key(100)).store(&cubin(1000));
-    assert!(size(&folder.0) <= 5 * bytes);
+    assert!(size(&folder) <= 5 * bytes);
     assert_eq!(store.counts().evicted, 5);
     let there: Vec<u128> = (0..count).chain([100]).filter(|n| folder.entry(key(*n)).exists()).collect();
     assert_eq!(there, [0, 6, 7, 100]);
@@ -355,10 +325,10 @@ fn the_oldest_go_and_only_ours() {
 #[test]
 fn the_size_is_looked_at_again_when_much_was_written() {
     let folder = Folder::new("grows");
-    let store = CodeStore::new(&folder.0, 20_000);
+    let store = CodeStore::new(&*folder, 20_000);
     for n in 0..100 {
         absent(&store, key(n)).store(&cubin(1000));
     }
-    assert!(size(&folder.0) <= 20_000 + 20_000 / 16 + 1500, "{}", size(&folder.0));
+    assert!(size(&folder) <= 20_000 + 20_000 / 16 + 1500, "{}", size(&folder));
     assert!(store.counts().evicted > 70, "{:?}", store.counts());
 }

@@ -1,0 +1,41 @@
+//! The program: its arguments, and which part of it they ask for.
+
+use super::args::{self, Parsed};
+use super::{Failure, print};
+use crate::exit;
+use engine::diag::{Diagnostic, code};
+use std::ffi::OsString;
+use std::io::Write;
+
+/// Runs the harness with the given arguments (without the program's name).
+/// Returns the exit code.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
+    crate::os::reset_inherited();
+    let result = text(arguments).and_then(|arguments| args::parse(&arguments)).and_then(|parsed| match parsed {
+        Parsed::Help(text) => {
+            print(&text);
+            Ok(exit::OK)
+        }
+        Parsed::Worker { fd, crumb_fd, evidence_fd } => Ok(crate::worker::main(fd, crumb_fd, evidence_fd)),
+        Parsed::Compiler { fd, folders } => Ok(crate::compilers::main(fd, folders)),
+        Parsed::Args(args) => {
+            // A limit on the size of files is an error of a write, not the end of the run.
+            let noted = std::sync::Arc::default();
+            let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
+            crate::os::raise_file_limit();
+            args::run(&args)
+        }
+    });
+    result.unwrap_or_else(|failure| {
+        let _ = writeln!(std::io::stderr().lock(), "{}", failure.message.trim_end());
+        failure.exit
+    })
+}
+
+fn text(arguments: impl Iterator<Item = OsString>) -> Result<Vec<String>, Failure> {
+    let not_text = |word: OsString| {
+        let message = format!("the argument {word:?} is not UTF-8");
+        Failure::diagnostic(exit::USAGE, &Diagnostic::user(code::USAGE, message))
+    };
+    arguments.map(|word| word.into_string().map_err(not_text)).collect()
+}

@@ -1,0 +1,93 @@
+//! What the sweep starts from: the case, what ran before it, and the options.
+
+use crate::cli::args::{Args, usage};
+use crate::cli::flakes::past::PastRun;
+use crate::cli::flakes::replay::steps;
+use crate::cli::flakes::scene::Scene;
+use crate::cli::{Failure, runs};
+use crate::flake::trials::Step;
+use std::sync::Arc;
+
+/// Cases before the watched one where no run tells which.
+const RANDOM: usize = 10;
+
+/// What the sweep starts from.
+pub(super) struct Start {
+    pub(super) watched: Step,
+    pub(super) priors: Vec<Step>,
+    /// From where, for people.
+    pub(super) origin: String,
+    pub(super) notes: Vec<String>,
+}
+
+/// The conditions of the run in which the case failed, or else those given now.
+pub(super) fn set(now: &Args, id: &str) -> Result<(Args, Scene, Start), Failure> {
+    let given = !now.select.wanted.exact.is_empty();
+    let run = run_of(now, id, given)?;
+    let failed = run.as_ref().and_then(|run| Some((run, run.failure_of(id)?)));
+    let args = match &failed {
+        Some((run, _)) => run.options(now)?,
+        None => now.clone(),
+    };
+    let history = failed.as_ref().map(|(_, (_, history))| *history).unwrap_or_default();
+    let named = history.iter().map(|ran| ran.case_id.as_str()).chain([id]);
+    let scene = Scene::of_ids(&args, named)?;
+    let Some(case) = scene.case(id) else {
+        return Err(usage(format!("there is no case `{id}` that these devices can run"), "harness list prints ids"));
+    };
+    let (mut priors, mut notes) = steps(&history[..history.len().saturating_sub(1)], &scene);
+    let seed = history.last().map_or(args.repeat.seed, |ran| ran.seed);
+    let watched = Step { case, seed, repeat: history.last().map_or(0, |ran| ran.repeat), attempt: 0 };
+    let origin = match (&failed, given) {
+        (Some((run, (worker, _))), _) => {
+            format!("as worker {worker} of run {} did, {} cases before", run.id, priors.len())
+        }
+        (None, true) => {
+            priors = in_order(&args, &scene)?;
+            format!("after the {} cases of --exact", priors.len())
+        }
+        (None, false) => {
+            priors = draw(&scene, &watched, args.repeat.seed);
+            notes.push("no run tells what ran before it; other cases are drawn".into());
+            format!("after {} cases drawn by the seed", priors.len())
+        }
+    };
+    Ok((args, scene, Start { watched, priors, origin, notes }))
+}
+
+/// The run whose failure is explained, if there is one.
+fn run_of(args: &Args, id: &str, given: bool) -> Result<Option<PastRun>, Failure> {
+    let word = match (&args.repeat.of_run, given) {
+        (Some(word), _) => word,
+        (None, true) => return Ok(None),
+        // Without any run, neighbours are drawn; one that is there must be fit for it.
+        (None, false) if runs::find(args, "latest").is_err() => return Ok(None),
+        (None, false) => return PastRun::read(args, "latest").map(Some),
+    };
+    let run = PastRun::read(args, word)?;
+    match run.failure_of(id) {
+        Some(_) => Ok(Some(run)),
+        None => Err(usage(format!("`{id}` did not fail in run {}", run.id), "leave --run out to draw neighbours")),
+    }
+}
+
+/// The cases of `--exact` as the past of the watched one.
+fn in_order(args: &Args, scene: &Scene) -> Result<Vec<Step>, Failure> {
+    let known = scene.by_id();
+    let step = |id: &String| {
+        let case = known.get(id.as_str()).map(|case| Arc::clone(case));
+        let case = case.ok_or_else(|| usage(format!("there is no case `{id}` here"), "harness list prints ids"))?;
+        Ok(Step { case, seed: args.repeat.seed, repeat: 0, attempt: 0 })
+    };
+    args.select.wanted.exact.iter().map(step).collect()
+}
+
+/// Other cases, by the seed.
+pub(super) fn draw(scene: &Scene, watched: &Step, seed: u64) -> Vec<Step> {
+    let others: Vec<_> = scene.cases.iter().filter(|case| case.id != watched.case.id && case.fault.is_none()).collect();
+    let pick = |n: usize| {
+        let at = crate::flake::scramble(seed.wrapping_add(n as u64)) % others.len() as u64;
+        Step { case: Arc::clone(others[at as usize]), seed: watched.seed, repeat: 0, attempt: 0 }
+    };
+    (0..RANDOM.min(others.len())).map(pick).collect()
+}

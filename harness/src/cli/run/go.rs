@@ -1,0 +1,88 @@
+//! The course of a run: what is meant is set up, dispatched, recorded and told.
+
+use super::meant::Meant;
+use super::view::{Closing, View};
+use super::{carry, finish, setup};
+use crate::case::Case;
+use crate::cli::args::{Args, Form};
+use crate::cli::{Failure, devices, runs, session};
+use crate::dispatch::{self, Cross, Policy, Queue, RunPlan, Source};
+use crate::record::{History, Resumed, RunStore};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+pub(in crate::cli) fn run(args: &Args) -> Result<u8, Failure> {
+    go(args, None)
+}
+
+/// Runs what is open of an earlier run. `args` are those of that run.
+pub(in crate::cli) fn resume(args: &Args, resumed: Resumed) -> Result<u8, Failure> {
+    go(args, Some(resumed))
+}
+
+fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
+    let started = Instant::now();
+    session::free_run_id(args)?;
+    let devices = devices::resolve(args)?;
+    let Meant { chosen, quarantine, files, fingerprint, total } = Meant::of(args, &devices, resumed.as_ref())?;
+    let ids: Vec<String> = chosen.cases.iter().map(|case| case.id.clone()).collect();
+    let (cases, carried) = carry::split(resumed.as_ref(), chosen.cases);
+    let (mut cases, skipped) = setup::split_required(cases, &devices);
+    let results = session::results_dir(args);
+    let history = History::of(&results, &devices.history);
+    dispatch::order(&mut cases, &history.known());
+    let mut header = setup::header(args, &devices, files, fingerprint, ids.len());
+    header["resumes"] = resumed.as_ref().map(|resumed| resumed.run_id.clone()).into();
+    let mut store = open(args, &results, &header);
+    store.select(&ids, &chosen.outstanding);
+    let plan = setup::plan(args, &devices, &store);
+    let mut policy = setup::policy(args, &plan, &history, quarantine.clone());
+    let progress = runs::progress(args, ids.len(), labels(&plan));
+    for note in devices.notes.iter().chain(&chosen.notes) {
+        progress.say(note);
+    }
+    progress.say(&format!("{} of {total} cases selected from {files} files, seed {}", ids.len(), args.repeat.seed));
+    if let Some(resumed) = &resumed {
+        progress.say(&format!("goes on with {}: {} are done, {} open", resumed.run_id, carried.len(), cases.len()));
+        carry::history(&history, resumed, &mut store).iter().for_each(|note| progress.say(note));
+        policy.tried = carry::tried(args, resumed, &cases, &plan, &mut store);
+    }
+    let keeper = setup::keeper(args, &devices, &plan, &store);
+    let mut view = View::new(args, &plan, &mut store, progress, keeper, quarantine);
+    carried.into_iter().for_each(|(conclusion, done)| view.carried(conclusion, &done));
+    skipped.into_iter().for_each(|conclusion| view.concluded(conclusion));
+    // An empty shard, or nothing left to run again: no worker is started.
+    if !cases.is_empty() {
+        let source = source(args, &cases, policy, &plan);
+        dispatch::run(&plan, &*source, &mut |event| view.event(event));
+    }
+    let closing = Closing { outstanding: chosen.outstanding, ..view.close() };
+    let stopped = plan.stop.load(Ordering::Relaxed);
+    Ok(finish::finish(args, &devices, &history, store, closing, stopped, started))
+}
+
+/// Opens the record, which some also want in memory or printed.
+fn open(args: &Args, results: &Path, header: &serde_json::Value) -> RunStore {
+    let mut store = RunStore::create_as(results, args.records.run_id.as_deref(), header);
+    if args.records.junit.is_some() || args.records.github {
+        store.mirror();
+    }
+    if args.records.form == Some(Form::Jsonl) {
+        store.echo();
+    }
+    store
+}
+
+fn labels(plan: &RunPlan) -> Vec<String> {
+    plan.slots.iter().map(|slot| slot.label.clone()).collect()
+}
+
+/// Each case once on any device, or once on each.
+fn source(args: &Args, cases: &[Arc<Case>], policy: Policy, plan: &RunPlan) -> Box<dyn Source> {
+    match args.devices.cross {
+        true => Box::new(Cross::new(cases, policy, &labels(plan))),
+        false => Box::new(Queue::new(cases, policy)),
+    }
+}

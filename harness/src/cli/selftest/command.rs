@@ -1,0 +1,65 @@
+//! The course of a self-test: faults are committed, what is said of them is
+//! compared, recorded and printed.
+
+use super::source::Faults;
+use super::{matrix, schedule, setup, wanted};
+use crate::cli::args::Args;
+use crate::cli::devices::Devices;
+use crate::cli::{Failure, ending, print, session};
+use crate::dispatch;
+use crate::exit;
+use crate::record::{Provenance, RunStore};
+use crate::units::show_seconds;
+use crate::worker::fault;
+use serde_json::json;
+use std::time::Instant;
+
+pub(in crate::cli) fn selftest(args: &Args) -> Result<u8, Failure> {
+    let started = Instant::now();
+    let (args, devices) = setup::devices(args)?;
+    let compiling = args.isolation.compile_threads.is_some_and(|threads| threads > 0);
+    let (wanted, impossible) = wanted::possible(&devices.slots, compiling);
+    let innocent = wanted::innocent(devices.target)?;
+    let repeats = args.repeat.count.map_or(1, |count| count as u32);
+    let units = schedule::units(&wanted, &innocent, repeats, args.repeat.seed);
+    let header = header(&args, &devices, repeats);
+    let mut store = RunStore::create(&session::results_dir(&args).join("selftest"), &header);
+    for note in &devices.notes {
+        print(&format!("{note}\n"));
+    }
+    let plan = setup::plan(&args, devices, &store);
+    let source = Faults::new(units, &plan, args.repeat.seed);
+    dispatch::run(&plan, &source, &mut |event| {
+        if let dispatch::Event::Ended { farewell, .. } = &event {
+            store.shared(farewell.code.as_ref());
+        }
+        source.event(event);
+    });
+    let rows = source.rows();
+    let total = matrix::Total::of(&rows, repeats);
+    for row in &rows {
+        store.append("selftest", &row.record());
+    }
+    let mut text = matrix::text(&rows);
+    for (name, why) in &impossible {
+        store.append("selftest", &json!({ "class": name, "not_run": why }));
+        text.push_str(&format!("not run: {name}: {why}\n"));
+    }
+    let stopped = plan.stop.load(std::sync::atomic::Ordering::Relaxed);
+    let code = if total.is_perfect() { exit::OK } else { exit::FAILED };
+    let ended = ending::end(&mut store, stopped, started, code, json!({ "total": total }));
+    fault::tidy();
+    print(&format!("{text}{}{total} in {}\n", ended.text, show_seconds(ended.elapsed_ns)));
+    Ok(ended.code)
+}
+
+fn header(args: &Args, devices: &Devices, repeats: u32) -> serde_json::Value {
+    json!({
+        "argv": args.argv,
+        "provenance": Provenance::gather(),
+        "mode": "selftest",
+        "seed": args.repeat.seed,
+        "repeats": repeats,
+        "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
+    })
+}
