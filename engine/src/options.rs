@@ -18,7 +18,8 @@ pub struct Options {
     /// Check `parse(print(x)) == x` and re-verify after each stage.
     pub self_check: bool,
     /// Parameters of heuristics that the caller sets instead of the heuristic,
-    /// for example `pointwise.unroll`; for tuning by measurement.
+    /// for example `pointwise.unroll`; for tuning by measurement. Names and
+    /// ranges are those of `schedule::heuristic::SETTINGS`, others are refused.
     pub tuning: BTreeMap<String, i64>,
 }
 

@@ -229,16 +229,16 @@ fn limits(bytes: &mut Bytes<'_>) -> Limits {
 /// must be right for all.
 fn tuning(bytes: &mut Bytes<'_>) -> BTreeMap<String, i64> {
     const VALUES: [(&str, &[i64]); 10] = [
-        ("pointwise.threads", &[32, 64, 256]),
-        ("pointwise.unroll", &[1, 2, 4]),
-        ("reduction.threads", &[32, 64, 256, 1024]),
-        ("reduction.unroll", &[1, 2, 4, 8]),
-        ("reduction.blocks_per_sm", &[1, 8, 32]),
-        ("reduction.threads_per_sm", &[0, 64, 2048]),
-        ("norm.threads_per_sm", &[0, 128, 512, 2048]),
-        ("norm.per_thread", &[4, 16]),
+        ("pointwise.threads", &[1, 3, 32, 64, 96, 256, 1000, 1024]),
+        ("pointwise.unroll", &[1, 2, 3, 4, 16]),
+        ("reduction.threads", &[32, 64, 128, 256, 512, 1024]),
+        ("reduction.unroll", &[1, 2, 3, 4, 7, 8, 16]),
+        ("reduction.blocks_per_sm", &[0, 1, 8, 32]),
+        ("reduction.threads_per_sm", &[0, 1, 64, 2048]),
+        ("norm.threads_per_sm", &[0, 1, 128, 512, 2048]),
+        ("norm.per_thread", &[1, 4, 16, 64]),
         ("cache.load", &[0, 1]),
-        ("cache.store", &[1]),
+        ("cache.store", &[0, 1]),
     ];
     if bytes.pick(2) == 0 {
         return BTreeMap::new();

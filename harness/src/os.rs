@@ -195,6 +195,24 @@ pub(crate) fn life(child: &Child) -> Life {
     }
 }
 
+/// The most memory that a child had which has ended and was not reaped, in bytes. It is
+/// not reaped by that.
+pub(crate) fn peak_memory(child: &Child) -> Option<u64> {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    let pid = libc::c_long::from(child.id());
+    // SAFETY: the kernel writes both, which are as large as it expects, and which any
+    // bits are values of. The call of the C library has no place for the second.
+    let (done, usage) = unsafe {
+        let (info, usage_at) = (info.as_mut_ptr(), usage.as_mut_ptr());
+        let done = libc::syscall(libc::SYS_waitid, libc::P_PID, pid, info, options, usage_at);
+        (done, usage.assume_init())
+    };
+    let kilobytes = u64::try_from(usage.ru_maxrss).ok().filter(|kilobytes| done == 0 && *kilobytes > 0);
+    kilobytes.map(|kilobytes| kilobytes << 10)
+}
+
 /// A status without a code and without a signal, of a child that was reaped elsewhere.
 pub(crate) fn unknown_status() -> std::process::ExitStatus {
     // As of a process that is stopped by no signal, which no wait reports.
@@ -300,9 +318,10 @@ mod tests {
         while life(&child) == Life::Lives && std::time::Instant::now() < deadline {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
+        assert!(peak_memory(&child).is_some_and(|bytes| (1 << 10..1 << 40).contains(&bytes)));
         assert_eq!([life(&child), life(&child)], [Life::Ended; 2]);
         assert!(child.wait().expect("is reaped").success());
-        assert_eq!(life(&child), Life::Gone);
+        assert_eq!((life(&child), peak_memory(&child)), (Life::Gone, None));
     }
 
     #[test]

@@ -57,6 +57,30 @@ fn a_container_gives_the_process_group_no_number() {
     }
 }
 
+/// A worker that is killed from outside is not one that the kernel killed for want of
+/// memory, though it kills others in the same moments.
+#[test]
+fn a_kill_is_the_kernels_only_where_it_says_so() {
+    let place = with_good_case("kills");
+    let mut args = vec!["--ref", "--jobs", "2", "--with-faults", "--retries", "0", "--format", "plain"];
+    let ids: Vec<String> = (1..=8).flat_map(|n| ["kill", "oom-kill"].map(|f| format!("__fault.{f}@{n}"))).collect();
+    args.extend(ids.iter().flat_map(|id| ["--exact", id]));
+    let (_, text) = place.run(&args);
+    let records = place.records();
+    let attempts: Vec<_> = records.iter().filter(|record| record["k"] == "attempt").collect();
+    assert_eq!(attempts.len(), ids.len(), "{text}");
+    for attempt in attempts {
+        let (id, outcome) = (attempt["case_id"].as_str().expect("an id"), attempt["outcome"].as_str().expect("a name"));
+        let doubt = attempt["death"]["oom_note"].as_str().is_some_and(|note| note.contains("nothing tells"));
+        match (id.starts_with("__fault.kill"), outcome) {
+            (true, "crash.killed_external") | (false, "crash.oom_killed") => {}
+            (false, "crash.killed_external") if doubt => eprintln!("neither log nor groups can be read here: {id}"),
+            (false, "fail.assert") => eprintln!("no memory control group can be made here: {id} was not played"),
+            _ => panic!("{id} is told as {outcome}:\n{text}"),
+        }
+    }
+}
+
 /// A parent may ignore the ends of its children, and this is inherited.
 #[test]
 fn ends_of_workers_are_seen_whatever_the_parent_ignores() {

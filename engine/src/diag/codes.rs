@@ -324,6 +324,11 @@ codes! {
         why "--sanitize runs workers under NVIDIA's compute-sanitizer. It belongs to the CUDA toolkit, not to the driver, and checks \
              kernels on a GPU: the simulator checks every case itself, the reference evaluator has no kernels.",
         command "--sanitize memcheck --ref";
+    TUNING = "E0511", "a tuning parameter does not exist or is out of its range",
+        "see the note for the names and the range",
+        why "Options may set what a heuristic would choose, to measure what is best. A value outside of the range would give a \
+             kernel that is wrong or does not fit the device, and a name that is not there would change nothing, unnoticed.",
+        words "`pointwise.threads=0`, or `pointwise.unrol=2`, in the `tuning` of the engine's options.";
     // Records.
     RESULTS = "E0701", "the results folder cannot be used",
         "name it with --results; `harness store repair` mends one of this version",

@@ -96,26 +96,49 @@ fn last_uses(fusion: &Fusion) -> Vec<Option<usize>> {
 }
 
 /// Every tensor that will be stored fits the host's limit in the widest
-/// representation. Results that are views cost nothing.
+/// representation, and so does every operand that is read element by element:
+/// arguments and views may repeat few elements without end. Results that are
+/// views cost nothing.
 fn check_memory(fusion: &Fusion, bindings: &Bindings) -> Result<()> {
-    for (tensor, declared) in fusion.tensors.iter() {
-        let is_view = match declared.def {
-            TensorDef::Input(_) => true,
-            TensorDef::Op(op) => matches!(
-                fusion.ops[op].kind,
-                OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. }
-            ),
-        };
-        if !is_view || fusion.outputs.contains(&tensor) {
-            TensorMeta::contiguous(DType::F64, &bindings.sizes(fusion, tensor)).dense_bytes().map_err(
-                |mut error| {
-                    error.message = format!("`%{}`: {}", declared.name, error.message);
-                    error
-                },
-            )?;
+    let check = |tensor: TensorId, told: &str| {
+        let name = &fusion.tensors[tensor].name;
+        let sizes = bindings.sizes(fusion, tensor);
+        TensorMeta::contiguous(DType::F64, &sizes).dense_bytes().map(drop).map_err(|mut error| {
+            error.message = format!("`%{name}`{told}: {}", error.message);
+            error
+        })
+    };
+    for (_, op) in fusion.ops.iter() {
+        for (position, operand) in op.inputs.iter().enumerate() {
+            if let Operand::Tensor(tensor) = *operand
+                && reads_whole(&op.kind, position)
+            {
+                check(tensor, &format!(", of which {} reads every element", op.kind.name()))?;
+            }
+        }
+        for &output in &op.outputs {
+            if !is_view(&op.kind) || fusion.outputs.contains(&output) {
+                check(output, "")?;
+            }
         }
     }
     Ok(())
+}
+
+fn is_view(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. })
+}
+
+/// Whether an operation may look at every element of an operand, and not only at
+/// as many as its results have.
+fn reads_whole(kind: &OpKind, position: usize) -> bool {
+    let OpKind::Call(call) = kind else { return !is_view(kind) };
+    let picked = match call.row.name {
+        "slice" | "select" | "expand" | "index_select" | "gather" | "take_along_axis" => "x",
+        "embedding_fwd" => "weight",
+        _ => return true,
+    };
+    !call.operands(picked).contains(&position)
 }
 
 struct State<'a> {

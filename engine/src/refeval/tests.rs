@@ -371,3 +371,40 @@ fn what_is_read_later_is_not_overwritten() {
     check("%0 = permute %x dims(1, 0)\n%1 = neg %0\n%2 = sub 1.0, %1", "%2", &[&[2.0, 4.0, 3.0, 5.0]]);
     check("%0 = expand [2, 2] %y\n%1 = neg %0\n%2 = sub %x, %1", "%2", &[&[11.0, 12.0, 23.0, 24.0]]);
 }
+
+/// An argument may repeat one element as often as it likes, and takes no memory.
+#[test]
+fn what_would_read_too_many_elements_is_refused() {
+    const MANY: i64 = 1 << 40;
+    let long = |dtype: DType, sizes: &[i64]| {
+        let axes = sizes.iter().map(|&size| i64::from(size != MANY)).collect();
+        let meta = TensorMeta { dtype, sizes: sizes.to_vec(), strides: axes };
+        Arg::Tensor(HostTensor::new(meta, vec![0; dtype.bytes() * 8], 0).unwrap())
+    };
+    let run = |parameters: &str, body: &str, args: &[Arg]| {
+        let text = format!("fusion @f({parameters}) {{\n{body}\n return %r\n}}");
+        evaluate(&crate::text::parse_one(&text).unwrap(), args)
+    };
+    let check = |parameters: &str, body: &str, args: &[Arg], guilty: &str, reader: &str| {
+        let error = run(parameters, body, args).unwrap_err();
+        let told = format!("`%{guilty}`, of which {reader} reads every element: a tensor of");
+        assert_eq!(error.code, crate::diag::code::TENSOR_TOO_LARGE, "{error}");
+        assert!(error.message.starts_with(&told) && !error.notes.is_empty(), "{error}");
+    };
+    let (x, i) = (long(DType::F32, &[MANY]), long(DType::I64, &[MANY]));
+    let (few, places) = (tensor(DType::F32, &[2, 0], &[]), tensor(DType::I64, &[2], &[0.0, 1.0]));
+    let one = "%x: f32[?]";
+    check(one, "%r, %i = topk %x, 1", std::slice::from_ref(&x), "x", "topk");
+    check(one, "%r = sum %x", std::slice::from_ref(&x), "x", "sum");
+    check("%x: f32[?, 1]", "%p = permute %x dims(1, 0)\n%r = sum %p", &[long(DType::F32, &[MANY, 1])], "p", "sum");
+    let put = "%r = index_put_accumulate %x, %i, %v";
+    let (acc, value) = (long(DType::F32, &[MANY]), tensor(DType::F32, &[2], &[1.0, 2.0]));
+    check("%x: f32[?], %i: i64[?], %v: f32[?]", put, &[acc, places.clone(), value], "x", "index_put_accumulate");
+    // No element of the result, but positions to look at.
+    check("%x: f32[?, ?], %i: i64[?]", "%r = index_select %x, %i dim(0)", &[few, i], "i", "index_select");
+    // Few elements of many are no burden.
+    for body in ["%r = slice %x starts(0) ends(2)", "%r = index_select %x, %i dim(0)"] {
+        let outputs = run("%x: f32[?], %i: i64[?]", body, &[x.clone(), places.clone()]).unwrap();
+        assert_eq!(outputs[0].to_f64(), [0.0, 0.0], "{body}");
+    }
+}

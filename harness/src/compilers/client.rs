@@ -1,6 +1,6 @@
 //! A connection to a compiler process, as a compiler.
 
-use super::wire::{Hello, Request, Response};
+use super::wire::{Hello, Request, Response, build_of};
 use crate::frame::{Receiver, send};
 use engine::backend::cuda::nvrtc::{CompileText, Cubin, Nvrtc, NvrtcOptions};
 use engine::diag::{Diagnostic, Result, code};
@@ -31,7 +31,7 @@ impl Client {
 
     /// Whether the other end has this very library; waits until it is loaded there.
     pub(crate) fn has(&self, nvrtc: &Nvrtc) -> bool {
-        self.build().is_some_and(|build| super::build_of(nvrtc).as_ref() == Some(build))
+        self.build().is_some_and(|build| build_of(nvrtc).as_ref() == Some(build))
     }
 
     fn build(&self) -> Option<&String> {

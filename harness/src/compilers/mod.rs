@@ -8,7 +8,7 @@
 //!
 //! - `dispatch/compilers.rs` starts the processes, replaces those that die, and ends them.
 //! - [`Client`] is a worker's connection to one of them, an [`engine`] compiler.
-//! - [`main`] is the process itself.
+//! - [`main`] is the process itself; `wire.rs` is what they say to each other.
 //!
 //! Invariants: a process serves one connection at a time, and ends with the
 //! dispatcher, or where its client is gone in the middle of a text. Whatever goes
@@ -23,10 +23,3 @@ mod wire;
 
 pub(crate) use client::Client;
 pub(crate) use serve::main;
-
-use engine::backend::cuda::nvrtc::Nvrtc;
-
-/// The build of a library, for comparison; nothing where it is not known.
-fn build_of(nvrtc: &Nvrtc) -> Option<String> {
-    nvrtc.fingerprint().ok().map(|build| format!("{:032x}", build.0))
-}

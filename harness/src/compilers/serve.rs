@@ -1,7 +1,7 @@
 //! The compiler process: loads NVRTC, takes a connection, compiles what comes
 //! until it is closed, takes the next.
 
-use super::wire::{Hello, Request, Response};
+use super::wire::{Hello, Request, Response, build_of};
 use crate::frame::{Receiver, send};
 use crate::os::tie::when_closed;
 use crate::{exit, os};
@@ -26,7 +26,7 @@ pub(crate) fn main(fd: RawFd, folders: Vec<PathBuf>) -> u8 {
     let _ = rustix::thread::set_name(c"harness-compile");
     let search = NvrtcSearch { folders, ..NvrtcSearch::default() };
     let Ok(nvrtc) = Nvrtc::open(&search) else { return exit::INFRA };
-    let Some(build) = super::build_of(&nvrtc) else { return exit::INFRA };
+    let Some(build) = build_of(&nvrtc) else { return exit::INFRA };
     let listener = UnixListener::from(listener);
     loop {
         match listener.accept() {

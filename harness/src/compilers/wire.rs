@@ -1,9 +1,15 @@
 //! What clients and compiler processes say to each other, in frames of `frame.rs`.
 
+use engine::backend::cuda::nvrtc::Nvrtc;
 use serde::{Deserialize, Serialize};
 
-/// Said once by the process: the build of the library that it has, as
-/// [`super::build_of`] names it.
+/// The build of a library, for comparison; nothing where it is not known.
+pub(super) fn build_of(nvrtc: &Nvrtc) -> Option<String> {
+    nvrtc.fingerprint().ok().map(|build| format!("{:032x}", build.0))
+}
+
+/// Said once by the process: the build of the library that it has, as [`build_of`]
+/// names it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) build: String,

@@ -107,11 +107,12 @@ pub(super) fn spawn(command: &mut Command, inherit: &[RawFd], memory: Option<u64
 }
 
 /// Reaps a worker that has ended. Its group is killed before: from then on its
-/// number may be another worker's.
-pub(super) fn reap(child: &mut Child) -> Option<ExitStatus> {
+/// number may be another worker's. `look` is called while it is still there.
+pub(super) fn reap(child: &mut Child, look: impl FnOnce(&Child)) -> Option<ExitStatus> {
     match os::life(child) {
         Life::Lives => None,
         Life::Ended => {
+            look(child);
             os::signal_group(child, Signal::KILL);
             child.try_wait().ok().flatten()
         }
@@ -211,7 +212,7 @@ mod tests {
         let mut child = worker("sleep 60 & exit 3");
         let mut status = None;
         wait(|| {
-            status = reap(&mut child);
+            status = reap(&mut child, |_| {});
             status.is_some()
         });
         assert_eq!(status.and_then(|status| status.code()), Some(3));

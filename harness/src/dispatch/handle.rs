@@ -4,7 +4,7 @@ use super::capture::{Capture, Output};
 use super::farewell::{self, Ending, Farewell};
 use super::home::Home;
 use super::job::Job;
-use super::kills::Kills;
+use super::kills::{self, Kills, Shortage, Victim};
 use super::phase::Watch;
 use super::postmortem::{self, Cause};
 use super::{Death, RunPlan, SlotSpec};
@@ -94,8 +94,12 @@ pub(super) struct Worker {
     prior: VecDeque<String>,
     /// How it ended between two cases.
     pub(super) ending: Option<Ending>,
-    /// What the kernel had killed for memory when the case began.
+    /// What was known of the kernel's kills for memory when the case began.
     kills: Kills,
+    /// Its control group when it had ended, if it is known.
+    group: Option<String>,
+    /// The most memory that it had, in bytes.
+    peak: Option<u64>,
     pub(super) cases_run: u64,
     /// What it said last that it shared of compiled kernels.
     code: Option<CodeUse>,
@@ -206,6 +210,8 @@ impl Worker {
             prior: VecDeque::new(),
             ending: None,
             kills: Kills::default(),
+            group: None,
+            peak: None,
             cases_run: 0,
             code: None,
             ready_ns: 0,
@@ -472,7 +478,12 @@ impl Worker {
                 (death.signal, death.exit_code) = (death.caught.clone(), None);
             }
         }
-        death.oom_kills = self.kills.since(death.signal.as_deref() == Some("sigkill"));
+        if death.signal.as_deref() == Some("sigkill") {
+            let (group, peak) = (self.group.take(), self.peak);
+            let victim = Victim { pids: [self.pid(), self.process], group, peak };
+            let Shortage { killed, note } = self.kills.judge(&victim);
+            (death.oom_killed, death.oom_note) = (killed, note);
+        }
         self.remains(&mut death);
         let outcome = postmortem::outcome(&cause, &death);
         let outcome = match &plan.sanitizer {
@@ -520,7 +531,9 @@ impl Worker {
         let deadline = Instant::now() + limit;
         let mut pause = Duration::from_micros(200);
         loop {
-            self.ended = self.ended.or_else(|| farewell::reap(&mut self.child));
+            let (group, peak) = (&mut self.group, &mut self.peak);
+            let look = |child: &Child| (*group, *peak) = (kills::group_of(child.id()), os::peak_memory(child));
+            self.ended = self.ended.or_else(|| farewell::reap(&mut self.child, look));
             if self.ended.is_some() {
                 return self.ended;
             }

@@ -16,6 +16,7 @@ mod health;
 mod home;
 mod job;
 mod judge;
+mod kernel_log;
 mod kills;
 mod phase;
 mod pool;
@@ -195,8 +196,9 @@ pub(crate) struct Death {
     pub(crate) unkillable: bool,
     /// Whether an allocator said that no memory is left.
     pub(crate) no_memory: bool,
-    /// Processes that the kernel killed for want of memory while the case ran.
-    pub(crate) oom_kills: u64,
+    /// Whether the kernel killed it for want of memory, and what is known about that.
+    pub(crate) oom_killed: bool,
+    pub(crate) oom_note: String,
     /// Xids that its GPU reported while the case ran.
     pub(crate) xids: Vec<u64>,
     /// What the kernel says about a process that could not be killed.

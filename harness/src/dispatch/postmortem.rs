@@ -152,16 +152,21 @@ fn signal_outcome(signal: &str, death: &Death) -> (&'static str, String) {
         "sigill" => "crash.sigill",
         "sigfpe" => "crash.sigfpe",
         "sigtrap" => "crash.sigtrap",
-        "sigkill" if death.oom_kills > 0 => "crash.oom_killed",
+        "sigkill" if death.oom_killed => "crash.oom_killed",
         _ => "crash.killed_external",
     };
     match name {
         "oom.host" => (name, format!("no memory was left for the worker{}", thread(death))),
         "crash.oom_killed" => {
-            let kills = death.oom_kills;
-            (name, format!("the worker was killed by {upper} while the kernel killed {kills} process(es) for memory,"))
+            let note = &death.oom_note;
+            (name, format!("the kernel killed the worker by {upper} for want of memory ({note})"))
         }
-        "crash.killed_external" => (name, format!("the worker was killed by {upper}, not by the harness,")),
+        "crash.killed_external" if death.oom_note.is_empty() => {
+            (name, format!("the worker was killed by {upper}, not by the harness,"))
+        }
+        "crash.killed_external" => {
+            (name, format!("the worker was killed by {upper}, not by the harness ({}),", death.oom_note))
+        }
         "crash.stack_overflow" => (name, format!("a stack overflow{}, ended by {upper},", thread(death))),
         _ if death.reason.is_empty() => (name, format!("the worker died of {upper}{}", thread(death))),
         _ => (name, format!("the worker died of {upper} ({}){}", death.reason, thread(death))),

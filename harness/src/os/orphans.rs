@@ -175,12 +175,16 @@ mod tests {
         assert!(!found.zombie && found.session == own.session && Some(found.group) == own_group());
         assert!(found.began >= own.began && began(sleep.id()) == Some(found.began) && !has_ended(sleep.id()));
         // Between fork and exec it still has its parent's environment.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
         while !found.has_variable("ORPHAN_TEST", "a=b") && std::time::Instant::now() < deadline {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         assert!(found.has_variable("ORPHAN_TEST", "a=b") && !found.has_variable("ORPHAN_TEST", "a"));
         assert_eq!(reap(&children(), mine), [format!("sleep ({pid})")]);
+        // On a busy machine it may take longer to end than anybody waits for it.
+        while children().iter().any(mine) && std::time::Instant::now() < deadline {
+            reap(&children(), mine);
+        }
         // Reaped too: no zombie is left, and nobody can wait for it.
         assert!(!children().iter().any(mine) && has_ended(sleep.id()));
         assert!(sleep.wait().is_err());

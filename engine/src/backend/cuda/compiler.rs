@@ -149,7 +149,7 @@ fn key(build: Hash128, flags: &[String], name: &str, text: &str) -> Hash128 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::code_store::folder::Folder;
+    use super::super::code_store::tests::folder::Folder;
     use super::super::tests::nvrtc;
     use super::super::{emit, samples};
     use super::*;

@@ -11,6 +11,7 @@ use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::infer::check_number;
 use crate::fusion::meta::{Extent, Shape, SizeMath};
+use crate::fusion::scalars::extent;
 use crate::fusion::{AxisKind, FusionBuilder, OpKind, Operand, Src, TensorDef, TensorId};
 use crate::num::{BinaryOp, DType, TernaryOp, Value, eval};
 
@@ -44,11 +45,12 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "cat",
-        &[req("tensors", ParamKind::Tensors), int("dim", 0), flag("manual_padding")],
+        &[req("tensors", ParamKind::Tensors), int("dim", 0), flag("manual_padding"), opt("pads", ParamKind::Scalars)],
         cat,
         Primitive { meta: cat_meta, layout: Layout::Custom(cat_layout), eval: cat_eval, decompose: None },
         "The tensors one after another along an axis; with manual_padding they are results of pad that have their \
-         place in the result.",
+         place in the result; pads say how much of \
+         the result stands before and after each tensor, and are checked.",
         "N§2, PyTorch cat",
     ),
     OpRow::primitive(
@@ -265,18 +267,37 @@ fn cat(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     }
     let rank = tensors.first().map_or(0, |&first| b.rank(first));
     let dim = normal_axis("cat", args.int("dim").unwrap_or(0), rank)?;
+    let mut pads = Vec::new();
+    for (position, &pad) in args.list("pads").iter().enumerate() {
+        pads.push(extents::integer(b, "cat", &format!("pad {position}"), pad)?);
+    }
     if args.flag("manual_padding") {
-        for (position, tensor) in tensors.iter_mut().enumerate() {
-            *tensor = unpadded(b, position, *tensor, dim)?;
+        if args.has("pads") {
+            let message = "cat: takes either `manual_padding` or `pads(...)`";
+            return Err(Diagnostic::user(code::ATTRIBUTE, message));
         }
+        for (position, tensor) in tensors.iter_mut().enumerate() {
+            let own;
+            (*tensor, own) = unpadded(b, position, *tensor, dim)?;
+            pads.extend(own);
+        }
+    } else if args.has("pads") && pads.len() != 2 * tensors.len() {
+        let message = format!("cat: {} pads for {} tensors", pads.len(), tensors.len());
+        return Err(Diagnostic::user(code::ARITY, message).note("give two for each tensor: before and after it"));
+    }
+    let shapes: Vec<Shape> = tensors.iter().map(|&tensor| b.shape_of(tensor)).collect();
+    if in_place(&mut b.scalars, &shapes, dim, &pads).iter().all(|holds| *holds == Some(true)) {
+        // Nothing is left to check when sizes are known.
+        pads.clear();
     }
     let sources = tensors.into_iter().map(Src::Tensor).collect();
-    let draft = Draft::new(args).operands("tensors", sources).attr("dim", Attr::Int(dim as i64));
-    b.push_draft(draft.attr("manual_padding", Attr::Bool(false)))
+    let draft = Draft::new(args).operands("tensors", sources).operands("pads", extents::operands(&pads));
+    b.push_draft(draft.attr("dim", Attr::Int(dim as i64)).attr("manual_padding", Attr::Bool(false)))
 }
 
-/// What a tensor that was padded for its place in the result was before.
-fn unpadded(b: &FusionBuilder, position: usize, tensor: TensorId, dim: usize) -> Result<TensorId> {
+/// What a tensor that was padded for its place in the result was before, and
+/// its pads along the axis.
+fn unpadded(b: &mut FusionBuilder, position: usize, tensor: TensorId, dim: usize) -> Result<(TensorId, [Extent; 2])> {
     let refused = |reason: &str| {
         let message = format!("cat: operand {position} {reason}");
         Diagnostic::user(code::VALUE, message).note("without manual_padding, operands are joined as they are")
@@ -287,23 +308,68 @@ fn unpadded(b: &FusionBuilder, position: usize, tensor: TensorId, dim: usize) ->
     if call.row.name != "pad" {
         return Err(refused("is no result of pad"));
     }
-    let width = |operand: &Operand| match *operand {
-        Operand::Scalar(scalar) => b.known(Src::Scalar(scalar)).map(Value::as_i64),
+    let scalar = |operand: &Operand| match *operand {
+        Operand::Scalar(scalar) => Some(extent(scalar)),
         Operand::Tensor(_) => None,
     };
-    let widths: Vec<Option<i64>> = op.inputs[call.operands("widths")].iter().map(width).collect();
+    let widths: Vec<Extent> = op.inputs[call.operands("widths")].iter().filter_map(scalar).collect();
+    let zero = |width: Extent| extents::known(b, width) == Some(0);
+    let negative = |width: Extent| extents::known(b, width).is_some_and(|width| width < 0);
+    let mut own = None;
     for (axis, (before, after)) in pairs(&widths).into_iter().enumerate() {
-        if axis != dim && (before, after) != (Some(0), Some(0)) {
+        if axis != dim && !(zero(before) && zero(after)) {
             return Err(refused(&format!("is padded along axis {axis}, not only along axis {dim}")));
         }
-        if axis == dim && [before, after].into_iter().flatten().any(|width| width < 0) {
-            return Err(refused("is cut, not padded"));
+        if axis == dim {
+            if negative(before) || negative(after) {
+                return Err(refused("is cut, not padded"));
+            }
+            own = Some([before, after]);
         }
     }
-    match op.inputs[call.operands("x")] {
-        [Operand::Tensor(x)] => Ok(x),
-        _ => Err(Diagnostic::bug("pad has one tensor operand")),
+    let x = match op.inputs[call.operands("x")] {
+        [Operand::Tensor(x)] => x,
+        _ => return Err(Diagnostic::bug("pad has one tensor operand")),
+    };
+    match own {
+        Some(own) => Ok((x, own)),
+        None => Err(refused(&format!("has no axis {dim}"))),
     }
+}
+
+/// For each tensor whether its pads are as long as what stands before and after
+/// it along the axis; open while a length is.
+fn in_place(math: &mut dyn SizeMath, tensors: &[Shape], dim: usize, pads: &[Extent]) -> Vec<Option<bool>> {
+    if pads.is_empty() {
+        return Vec::new();
+    }
+    let sizes: Option<Vec<Extent>> = tensors.iter().map(|x| x.axes.get(dim).map(|axis| axis.extent)).collect();
+    let Some(sizes) = sizes else { return vec![None; tensors.len()] };
+    let mut sums = |sizes: &mut dyn Iterator<Item = Extent>| {
+        let mut sum = math.constant(0);
+        let mut before = Vec::with_capacity(tensors.len());
+        for size in sizes {
+            before.push(sum);
+            sum = math.binary(BinaryOp::Add, sum, size);
+        }
+        before
+    };
+    let before = sums(&mut sizes.iter().copied());
+    let mut after = sums(&mut sizes.iter().rev().copied());
+    after.reverse();
+    let equal = |a: Extent, b: Extent| match (math.known(a), math.known(b)) {
+        (Some(a), Some(b)) => Some(a == b),
+        _ => (a == b).then_some(true),
+    };
+    let holds = |((pads, before), after): ((&[Extent], Extent), Extent)| match (
+        equal(pads[0], before),
+        equal(pads[1], after),
+    ) {
+        (Some(true), Some(true)) => Some(true),
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        _ => None,
+    };
+    pads.chunks_exact(2).zip(before).zip(after).map(holds).collect()
 }
 
 fn cat_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
@@ -341,6 +407,14 @@ fn cat_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     }
     if tensors.len() > 1 {
         result.axes[dim] = cx.axis(result.axes[dim].extent);
+    }
+    let pads = cx.extents("pads");
+    for (position, holds) in in_place(cx.math, &tensors, dim, &pads).into_iter().enumerate() {
+        cx.require(holds, code::VALUE, || {
+            let shown = |pad: Extent| cx.math.known(pad).map_or("?".to_string(), |pad| pad.to_string());
+            let (before, after) = (shown(pads[2 * position]), shown(pads[2 * position + 1]));
+            format!("operand {position} has the pads {before} and {after}, which are not as long as what stands there")
+        })?;
     }
     Ok(vec![result])
 }

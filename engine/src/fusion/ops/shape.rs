@@ -181,8 +181,9 @@ fn is_expanded(b: &FusionBuilder, x: TensorId, axis: usize) -> bool {
         });
         match &op.kind {
             OpKind::Call(call) if call.row.name == "expand" => {
-                let repeats = |operand: &TensorId| b.tensors[*operand].axes[axis].kind != AxisKind::Iteration;
-                open.extend(operands.filter(|operand| !repeats(operand)).map(|operand| (operand, axis)));
+                // It repeats what is known to be of size 1. An undecided axis may
+                // turn out to be as long as the result, with elements of its own.
+                open.extend(operands.map(|operand| (operand, axis)));
             }
             OpKind::Permute { perm } => open.extend(operands.map(|operand| (operand, perm[axis] as usize))),
             OpKind::Broadcast { flags } => {

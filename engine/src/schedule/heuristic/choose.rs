@@ -1,7 +1,7 @@
 //! Picks the heuristic.
 
 use super::summary::Summary;
-use super::{Sizes, norm_inner, pointwise, reduction};
+use super::{Sizes, norm_inner, pointwise, reduction, tuning};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::Fusion;
 use crate::options::CompileCx;
@@ -20,6 +20,7 @@ pub struct Planned {
 
 /// Schedules a fusion for a device and sizes.
 pub fn schedule(cx: &CompileCx<'_>, fusion: &Fusion, class: &ArgClass, sizes: &Sizes) -> Result<Planned> {
+    tuning::check(cx.options)?;
     let unscheduled = scheduled_fusion(fusion)?;
     let summary = Summary::new(&unscheduled, class, sizes)?;
     check_coverage(&unscheduled, &summary, sizes)?;

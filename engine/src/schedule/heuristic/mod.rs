@@ -15,6 +15,8 @@ mod reduction;
 mod sizes;
 mod summary;
 mod tile;
+mod tuning;
 
 pub use choose::{Planned, schedule};
 pub use sizes::Sizes;
+pub use tuning::{SETTINGS, Setting};

@@ -24,12 +24,10 @@
 //!   decides what runs on the GPU, as with the binary itself.
 
 mod entry;
-#[cfg(test)]
-pub(in crate::backend::cuda) mod folder;
 mod lock;
 mod store;
 mod sweep;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub use store::{Claim, CodeCounts, CodeStore, Look};

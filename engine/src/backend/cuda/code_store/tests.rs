@@ -1,6 +1,8 @@
 //! The store without a compiler: what is found, what is not, and who waits.
 
-use super::folder::{Folder, LIMIT};
+pub(in crate::backend::cuda) mod folder;
+
+use self::folder::{Folder, LIMIT};
 use super::sweep::size;
 use super::{Claim, CodeCounts, CodeStore, Look, entry};
 use crate::backend::cuda::nvrtc::Cubin;

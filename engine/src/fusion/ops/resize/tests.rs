@@ -120,6 +120,36 @@ fn tensors_are_joined_along_an_axis() {
 }
 
 #[test]
+fn pads_of_what_is_joined_are_checked() {
+    let both = [dense(F32, &[2, 1], &[1.0, 2.0]), dense(F32, &[2, 2], &[3.0, 4.0, 5.0, 6.0])];
+    let joined = [1.0, 3.0, 4.0, 2.0, 5.0, 6.0];
+    let manual = |first: &str, second: &str| {
+        let sizes = "%n = size %a axis(1)\n%m = size %b axis(1)\n";
+        format!(
+            "{sizes}%p = pad %a widths({first})\n%q = pad %b widths({second})\n%0 = cat %p, %q dim(1) manual_padding"
+        )
+    };
+    for (first, second) in [("0, 2", "1, 0"), ("0, %m", "%n, 0"), ("0, 2", "%n, 0")] {
+        check_value(&manual(first, second), &both, F32, &[2, 3], &joined);
+    }
+    let wrong = |operand: usize, pads: &str| {
+        format!("E0213: cat: operand {operand} has the pads {pads}, which are not as long as what stands there")
+    };
+    check_refused(&manual("0, 2", "0, 1"), &both, &wrong(1, "0 and 1"));
+    check_refused(&manual("0, 5", "1, 0"), &both, &wrong(0, "0 and 5"));
+    check_refused(&manual("1, 0", "0, 2"), &both, &wrong(0, "1 and 0"));
+    check_refused(&manual("0, %n", "%n, 0"), &both, &wrong(0, "0 and 1"));
+    check_refused(&manual("0, %m", "%m, 0"), &both, &wrong(1, "2 and 0"));
+    check_refused("%p = pad %a widths(1, 0)\n%0 = cat %p dim(1) manual_padding", &both[..1], &wrong(0, "1 and 0"));
+    // The form without pad, which is what it is printed as while sizes are open.
+    check_value("%n = size %a axis(1)\n%0 = cat %a, %b dim(1) pads(0, 2, %n, 0)", &both, F32, &[2, 3], &joined);
+    check_refused("%0 = cat %a, %b dim(1) pads(0, 2, 2, 0)", &both, &wrong(1, "2 and 0"));
+    check_refused("%0 = cat %a, %b dim(1) pads(0, 2)", &both, "E0201: cat: 2 pads for 2 tensors");
+    let twice = "%0 = cat %a, %b dim(1) manual_padding pads(0, 2, 1, 0)";
+    check_refused(twice, &both, "E0206: cat: takes either `manual_padding` or `pads(...)`");
+}
+
+#[test]
 fn joined_images_keep_their_channels_innermost() {
     let last = counting(F32, &[2, 4, 4, 3]).permuted(&[0, 3, 1, 2]).unwrap();
     let first = counting(F32, &[2, 3, 4, 4]);

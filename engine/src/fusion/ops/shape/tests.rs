@@ -53,6 +53,17 @@ fn expanded_axes_are_dropped_when_asked_for() {
 }
 
 #[test]
+fn an_axis_whose_size_is_open_is_no_expanded_one() {
+    // As long as the result, the reshaped axis has elements of its own.
+    let (x, n) = (counting(F32, &[6]), counting(F32, &[3]));
+    let open = "%n = size %b axis(0)\n%r = reshape [%n, 2] %a\n%e = expand [%n, 2] %r\n";
+    let statement = format!("{open}%0 = squeeze %e dims(0) squeeze_expanded");
+    check_refused(&statement, &[x, n], "E0209: squeeze: axis 0 is not a broadcast axis");
+    // Of size 1 it is dropped.
+    check_value(&statement, &[dense(F32, &[2], &[1.0, 2.0]), counting(F32, &[1])], F32, &[2], &[1.0, 2.0]);
+}
+
+#[test]
 fn axes_are_placed_and_expanded() {
     let x = dense(F32, &[2], &[1.0, 2.0]);
     check_value("%0 = broadcast_in_dim [2, 3] %a dims(0)", one(&x), F32, &[2, 3], &[1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);

@@ -1,6 +1,6 @@
 //! Folders of tests, for the store and for what uses it.
 
-use super::CodeStore;
+use crate::backend::cuda::CodeStore;
 use crate::util::Hash128;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,104 @@
+//! The parameters of heuristics that a caller may set instead of the heuristic
+//! ([`Options::tuning`]): names and what each may be.
+//!
+//! In: the caller's settings. Out: a refusal, or nothing. Invariant: what passes
+//! gives a right kernel on every fusion, slow as it may be; heuristics read a
+//! setting only after [`check`], and need no test of their own.
+
+use crate::diag::{Diagnostic, Result, code};
+use crate::options::Options;
+
+/// A parameter that may be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name: the heuristic and what it sets.
+    pub name: &'static str,
+    /// The least value.
+    pub least: i64,
+    /// The greatest value.
+    pub most: i64,
+    /// Whether the value must be a power of two.
+    pub power: bool,
+}
+
+const fn setting(name: &'static str, least: i64, most: i64) -> Setting {
+    Setting { name, least, most, power: false }
+}
+
+/// All parameters, by name.
+pub const SETTINGS: &[Setting] = &[
+    setting("cache.load", 0, 1),
+    setting("cache.store", 0, 1),
+    setting("norm.per_thread", 1, 64),
+    setting("norm.threads_per_sm", 0, 2048),
+    setting("pointwise.threads", 1, 1024),
+    setting("pointwise.unroll", 1, 16),
+    setting("reduction.blocks_per_sm", 0, 32),
+    Setting { power: true, ..setting("reduction.threads", 32, 1024) },
+    setting("reduction.threads_per_sm", 0, 2048),
+    setting("reduction.unroll", 1, 16),
+];
+
+impl std::fmt::Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what = if self.power { "a power of two " } else { "" };
+        write!(f, "{what}from {} to {}", self.least, self.most)
+    }
+}
+
+/// Every setting has a name of the table and a value that it allows.
+pub(super) fn check(options: &Options) -> Result<()> {
+    for (name, &value) in &options.tuning {
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
+            let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
+            return Err(Diagnostic::user(code::TUNING, format!("there is no tuning parameter `{name}`"))
+                .note(format!("there are {}", names.join(", "))));
+        };
+        let in_range = (setting.least..=setting.most).contains(&value);
+        if !in_range || setting.power && !value.cast_unsigned().is_power_of_two() {
+            return Err(Diagnostic::user(code::TUNING, format!("the tuning parameter `{name}` is {value}"))
+                .note(format!("it is {setting}")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn refusal(name: &str, value: i64) -> Option<String> {
+        let options = Options { tuning: BTreeMap::from([(name.to_string(), value)]), ..Options::default() };
+        let error = check(&options).err()?;
+        assert_eq!((error.code, error.notes.len()), (code::TUNING, 1));
+        Some(format!("{}; {}", error.message, error.notes[0]))
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_with_the_range() {
+        for &Setting { name, least, most, power } in SETTINGS {
+            for value in [least, most] {
+                assert_eq!(refusal(name, value), None, "{name} {value}");
+            }
+            let odd = if power { vec![least + 1, most - 1] } else { Vec::new() };
+            let outside = [least - 1, most + 1, -1, i64::MIN, i64::MAX, 1 << 31, 1 << 32, 1 << 62];
+            for value in outside.into_iter().chain(odd) {
+                let told = refusal(name, value).expect("it is out of range");
+                assert!(told.contains(&format!("`{name}` is {value}; it is ")), "{told}");
+                assert!(told.ends_with(&format!("from {least} to {most}")), "{told}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_is_refused() {
+        let told = refusal("pointwise.unrol", 2).expect("there is none");
+        assert!(told.starts_with("there is no tuning parameter `pointwise.unrol`; there are cache.load, "), "{told}");
+    }
+
+    #[test]
+    fn settings_stand_by_name() {
+        assert!(SETTINGS.is_sorted_by(|a, b| a.name < b.name));
+    }
+}
