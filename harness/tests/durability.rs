@@ -180,7 +180,7 @@ fn killed_at_any_moment_it_goes_on_without_running_a_case_again() {
 fn a_full_disk_costs_records_and_no_verdict() {
     let place = with_cases("full", 400);
     let mut child = place.command(&PLAIN).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
-    wait_for_a_verdict(&place);
+    wait_for_verdicts(&place, 1);
     let log = logs(&place).into_keys().next().expect("a run").join("events.jsonl");
     let limit = Some(std::fs::metadata(&log).expect("a log").len() + 700);
     let pid = rustix::process::Pid::from_child(&child);
@@ -200,18 +200,18 @@ fn a_full_disk_costs_records_and_no_verdict() {
     check(&place, &["resume", "latest", "--format", "plain"], 0, &["400 passed, 0 failed, 0 skipped"]);
 }
 
-fn wait_for_a_verdict(place: &Place) {
+fn wait_for_verdicts(place: &Place, count: usize) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !logs(place).values().any(|log| log.iter().any(|r| r["k"] == "verdict")) {
+    while !logs(place).values().any(|log| log.iter().filter(|r| r["k"] == "verdict").count() >= count) {
         assert!(Instant::now() < deadline, "no case ended");
     }
 }
 
-/// Starts a run and kills it when a case has its verdict. Returns the run's name and
-/// the cases that passed.
+/// Starts a run and kills it when some cases have their verdicts. Returns the run's
+/// name and the cases that passed.
 fn killed_in_the_middle(place: &Place, args: &[&str]) -> (String, Vec<String>) {
     let mut child = place.command(args).stdout(Stdio::null()).spawn().expect("starts");
-    wait_for_a_verdict(place);
+    wait_for_verdicts(place, 4);
     child.kill().expect("kills");
     child.wait().expect("reaps");
     let (dir, log) = logs(place).into_iter().next_back().expect("a run");
@@ -286,7 +286,7 @@ fn a_folder_that_cannot_be_written_costs_the_record_only() {
 fn a_folder_that_goes_away_is_written_again() {
     let place = with_cases("gone", 400);
     let mut child = place.command(&PLAIN).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
-    wait_for_a_verdict(&place);
+    wait_for_verdicts(&place, 1);
     std::fs::remove_dir_all(place.path("results/runs")).expect("removes");
     let mut text = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("reads");
