@@ -64,6 +64,9 @@ pub(crate) struct Concluded {
     pub(crate) failures: u64,
     pub(crate) outcomes: Vec<String>,
     pub(crate) dur_ns: u64,
+    /// The attempt of this run that stands for the case, by its worker and place there.
+    pub(crate) worker_id: Option<String>,
+    pub(crate) position: u64,
     /// The run that this verdict was taken over from.
     pub(crate) carried_from: Option<String>,
 }
@@ -93,14 +96,24 @@ impl RecordedCase {
         }
     }
 
-    /// The attempt that stands for the case: the first failed one that has the
-    /// verdict's outcome, which is the worst, or else the last.
+    /// The attempt that stands for the case: that which the verdict names, or the first
+    /// failed one that has its outcome, which is the worst, or else the last.
     pub(crate) fn shown(&self) -> Option<&Attempt> {
+        if let Some(named) = self.concluded.as_ref().and_then(|concluded| self.named(concluded)) {
+            return Some(named);
+        }
         let (verdict, outcome, _) = self.verdict();
         let failed = matches!(verdict, "flaky" | "quarantined") || self.failed();
         let failures = || self.attempts.iter().filter(|attempt| failed && is_failure(&attempt.verdict));
         let shown = failures().find(|attempt| attempt.outcome == outcome).or_else(|| failures().next());
         shown.or_else(|| self.failed_so_far()).or(self.attempts.last())
+    }
+
+    /// Where devices are compared, the last attempt is that of any of them.
+    fn named(&self, concluded: &Concluded) -> Option<&Attempt> {
+        let worker = concluded.worker_id.as_deref()?;
+        let own = self.attempts.iter().filter(|attempt| attempt.carried_from.is_none());
+        own.rev().find(|attempt| attempt.worker_id == worker && attempt.position == concluded.position)
     }
 
     /// The first failure of a case that was stopped before all its attempts.

@@ -145,10 +145,14 @@ impl<'a> View<'a> {
         if self.args.output.bless {
             self.blessings.add(case, &result.outcome);
         }
+        // The attempt that stands for the case, if one of this run does.
+        let own = !result.worker.is_empty() && result.carried_from.is_none();
         let fields = json!({
             "case_id": case.id,
             "verdict": verdict,
             "outcome": result.outcome.outcome,
+            "worker_id": own.then_some(&result.worker),
+            "position": result.position,
             "attempts": outcomes.len(),
             "failures": failures,
             "outcomes": if outcomes.len() > 1 { outcomes.as_slice() } else { &[] },
