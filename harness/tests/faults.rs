@@ -82,6 +82,27 @@ fn a_kill_is_the_kernels_only_where_it_says_so() {
     }
 }
 
+/// Workers that end in the same moment: what one of them left without a name is charged
+/// to it alone, and once.
+#[test]
+fn what_a_worker_left_is_not_charged_to_another() {
+    let place = with_good_case("strays");
+    let mut args = vec!["--ref", "--jobs", "4", "--with-faults", "--retries", "0", "--format", "plain"];
+    let faults = ["stray-segv", "segv", "abort"];
+    let ids: Vec<String> = (1..=8).flat_map(|n| faults.map(|fault| format!("__fault.{fault}@{n}"))).collect();
+    args.extend(ids.iter().flat_map(|id| ["--exact", id]));
+    let (_, text) = place.run(&args);
+    let records = place.records();
+    let attempts = records.iter().filter(|record| record["k"] == "attempt");
+    let left = attempts.filter(|record| record["case_id"].as_str().is_some_and(|id| id.contains("stray")));
+    let mut wanted: Vec<&str> = left.filter_map(|record| record["worker_id"].as_str()).collect();
+    let leaks = records.iter().filter(|record| record["k"] == "leak");
+    let mut charged: Vec<&str> = leaks.map(|record| record["worker_id"].as_str().unwrap_or("nobody")).collect();
+    wanted.sort_unstable();
+    charged.sort_unstable();
+    assert_eq!((wanted.len(), charged), (8, wanted), "{text}");
+}
+
 /// A parent may ignore the ends of its children, and this is inherited.
 #[test]
 fn ends_of_workers_are_seen_whatever_the_parent_ignores() {

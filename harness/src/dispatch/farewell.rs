@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,6 +38,8 @@ pub(crate) struct Farewell {
     pub(crate) crash: Option<Box<(Outcome, Death)>>,
     /// Processes that outlived it.
     pub(crate) leaks: Vec<Leak>,
+    /// Processes that it left, or another worker that ended in the same moment.
+    pub(crate) unclear: Vec<Leak>,
     /// What it shared of compiled kernels, as far as it could say.
     pub(crate) code: Option<CodeUse>,
     /// Its private folder, which goes away with this: all that it ran was told before.
@@ -53,13 +56,14 @@ impl Farewell {
                 json!({ "event": "crashed", "worker_id": worker, "outcome": name, "detail": detail, "death": death });
             ("worker", fields)
         });
-        let leaks = self.leaks.iter().map(|leak| ("leak", leak_fields(worker, None, leak)));
-        crash.chain(leaks).collect()
+        let leaks = self.leaks.iter().map(|leak| ("leak", leak_fields(Some(worker), None, leak)));
+        let unclear = self.unclear.iter().map(|leak| ("leak", leak_fields(None, None, leak)));
+        crash.chain(leaks).chain(unclear).collect()
     }
 }
 
 /// The fields of a leak's record.
-pub(super) fn leak_fields(worker: &str, case_id: Option<&str>, leak: &Leak) -> Value {
+pub(super) fn leak_fields(worker: Option<&str>, case_id: Option<&str>, leak: &Leak) -> Value {
     json!({ "worker_id": worker, "case_id": case_id, "name": leak.name, "detail": leak.detail })
 }
 
@@ -82,11 +86,29 @@ pub(super) fn has_workers_only() {
 
 static WORKERS_ONLY: AtomicBool = AtomicBool::new(false);
 
-/// A worker whose farewell is not over, and when it began.
-#[derive(Clone, Copy, Debug)]
+/// A worker whose farewell is not over.
+#[derive(Clone, Debug)]
 struct Live {
     pid: u32,
+    /// When it began.
     began: u64,
+    /// What only its own processes have: its folder, and the pipes that it writes to.
+    home: Option<PathBuf>,
+    pipes: Vec<u64>,
+}
+
+impl Live {
+    fn of(child: &Child, command: &Command) -> Self {
+        let pid = child.id();
+        let stdout = child.stdout.as_ref().and_then(|pipe| rustix::fs::fstat(pipe).ok());
+        let stderr = child.stderr.as_ref().and_then(|pipe| rustix::fs::fstat(pipe).ok());
+        Self {
+            pid,
+            began: orphans::began(pid).unwrap_or(u64::MAX),
+            home: command.get_current_dir().map(PathBuf::from),
+            pipes: [stdout, stderr].into_iter().flatten().map(|pipe| pipe.st_ino).collect(),
+        }
+    }
 }
 
 /// What the process groups of these leave is theirs to name. Held while one is
@@ -101,8 +123,7 @@ fn live() -> MutexGuard<'static, Vec<Live>> {
 pub(super) fn spawn(command: &mut Command, inherit: &[RawFd], memory: Option<u64>) -> io::Result<Child> {
     let mut live = live();
     let child = os::spawn_tied(command, inherit, memory)?;
-    let pid = child.id();
-    live.push(Live { pid, began: orphans::began(pid).unwrap_or(u64::MAX) });
+    live.push(Live::of(&child, command));
     Ok(child)
 }
 
@@ -138,59 +159,100 @@ fn sweep(children: &[orphans::Child]) {
     });
 }
 
-/// Since when a child that nobody knows was left by this worker, if it may have
-/// been: as long as another one lives, what it leaves comes to it and not to here.
-/// Of several that ended at the same time, those that did not end well are to blame.
-fn strays_since(worker: u32, well: bool) -> Option<u64> {
-    let live = live();
-    let mut others = live.iter().filter(|known| known.pid != worker);
-    let mine = live.iter().find(|known| known.pid == worker)?;
-    let meant = WORKERS_ONLY.load(Ordering::SeqCst) && !(well && others.any(|other| orphans::has_ended(other.pid)));
-    meant.then_some(mine.began)
+/// Who left a child that has nothing that names its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    ByThis,
+    /// It is another one's to name, or nobody's.
+    ByAnother,
+    /// This one or another one that ended as well.
+    Unclear,
 }
 
-/// Whether a child has nothing that tells whose it is.
-fn is_stray(child: &orphans::Child, since: u64) -> bool {
+/// As long as a worker lives, what it leaves comes to it and not to here. So it was one
+/// that has ended: the one whose folder or pipes the child still has, or the only one. A
+/// worker that ended as it should (`well`) leaves it to the others. `workers_only` tells
+/// whether a child of which nothing is known can be a worker's only.
+fn left_by_whom(child: &orphans::Child, worker: u32, well: bool, workers_only: bool) -> Left {
+    let live = live();
     let of = |known: &Live| [child.pid, child.group, child.session].contains(&(known.pid as i32));
-    child.began >= since && !live().iter().any(of) && child.variable("HARNESS_WORKER").is_none()
+    let Some(mine) = live.iter().find(|known| known.pid == worker) else { return Left::ByAnother };
+    if live.iter().any(of) || child.variable("HARNESS_WORKER").is_some() {
+        return Left::ByAnother;
+    }
+    // A worker whose farewell is over was reaped after the children were looked at.
+    if orphans::began(child.pid as u32) != Some(child.began) {
+        return Left::ByAnother;
+    }
+    if let Some(known) = live.iter().find(|known| child.has_any(known.home.as_deref(), &known.pipes)) {
+        return if known.pid == worker { Left::ByThis } else { Left::ByAnother };
+    }
+    if !workers_only || child.began < mine.began {
+        return Left::ByAnother;
+    }
+    let other = |known: &Live| known.pid != worker && known.began <= child.began && orphans::has_ended(known.pid);
+    match live.iter().any(other) {
+        false => Left::ByThis,
+        true if well => Left::ByAnother,
+        true => Left::Unclear,
+    }
+}
+
+/// What a worker left, and what it or another one left.
+#[derive(Debug, Default)]
+pub(super) struct Remains {
+    pub(super) own: Vec<Leak>,
+    pub(super) unclear: Vec<Leak>,
 }
 
 /// Kills and names the processes that a dead worker left: those of its process
 /// group or session, those with its name in their environment, and those that left
-/// both and cleared their environment, see [`strays_since`]. `well` tells whether
+/// both and cleared their environment, see [`left_by_whom`]. `well` tells whether
 /// it ended as it should.
-pub(super) fn left_by(worker: u32, id: &str, well: bool) -> Vec<Leak> {
-    let pid = worker as i32;
-    let strays = strays_since(worker, well);
-    let meant = |child: &orphans::Child, patient: bool| {
+pub(super) fn left_by(worker: u32, id: &str, well: bool) -> Remains {
+    let (pid, workers_only) = (worker as i32, WORKERS_ONLY.load(Ordering::SeqCst));
+    let left = |child: &orphans::Child, patient: bool| {
         let tied = child.group == pid || child.session == pid || child.has_variable("HARNESS_WORKER", id);
-        let stray = |since| is_stray(child, since) && !(patient && child.is_unclear());
-        child.pid != pid && (tied || strays.is_some_and(stray))
+        match child.pid != pid {
+            true if tied => Left::ByThis,
+            true if !(patient && child.is_unclear()) => left_by_whom(child, worker, well, workers_only),
+            _ => Left::ByAnother,
+        }
     };
-    let mut names = Vec::new();
+    let (mut own, mut unclear) = (Vec::new(), Vec::new());
+    // One after the other: what one has seen and killed is not another's to name.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut children = orphans::children();
     for generation in 0..GENERATIONS {
-        let found = orphans::reap(&children, |child| meant(child, generation < PATIENT));
-        if found.is_empty() && !children.iter().any(|child| child.pid != pid && child.is_unclear()) {
+        let patient = generation < PATIENT;
+        let before = own.len() + unclear.len();
+        unclear.extend(orphans::reap(&children, |child| left(child, patient) == Left::Unclear));
+        own.extend(orphans::reap(&children, |child| left(child, patient) == Left::ByThis));
+        let found = own.len() + unclear.len() > before;
+        if !found && !children.iter().any(|child| child.pid != pid && child.is_unclear()) {
             break;
         }
-        names.extend(found);
         // The children of what was killed come here in a moment.
         std::thread::sleep(Duration::from_millis(2));
         children = orphans::children();
     }
     sweep(&children);
-    names.sort();
-    names.dedup();
-    match names.is_empty() {
-        true => Vec::new(),
-        false => vec![Leak::new("leak.process", names.join(", "))],
-    }
+    let leaks = |mut names: Vec<String>| {
+        names.sort();
+        names.dedup();
+        let leak = (!names.is_empty()).then(|| Leak::new("leak.process", names.join(", ")));
+        leak.into_iter().collect()
+    };
+    Remains { own: leaks(own), unclear: leaks(unclear) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
 
     /// A worker that ends at once and leaves a process in its group.
     fn worker(script: &str) -> Child {
@@ -219,12 +281,55 @@ mod tests {
             status.is_some()
         });
         assert_eq!(status.and_then(|status| status.code()), Some(3));
-        let leaks = left_by(child.id(), "none", false);
+        let leaks = left_by(child.id(), "none", false).own;
         // Between fork and exec it still has its parent's name.
         let named = ["sleep (", "sh ("].iter().any(|name| leaks[0].detail.starts_with(name));
         assert!(leaks.len() == 1 && named, "{leaks:?}");
         over(child.id());
         assert!(!orphans::children().iter().any(|left| left.group == child.id() as i32));
+    }
+
+    /// A child of this process and what it does; it stands for a stray.
+    fn stray(script: &str, folder: &std::path::Path) -> (Child, orphans::Child) {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env_clear().current_dir(folder).process_group(0);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+        let mut line = [0; 2];
+        let out = child.stdout.as_mut().expect("a pipe");
+        std::io::Read::read_exact(out, &mut line).expect("it works");
+        let found = orphans::children().into_iter().find(|found| found.pid == child.id() as i32);
+        (child, found.expect("is there"))
+    }
+
+    /// Two workers that ended in the same moment: what works in the folder of one, or
+    /// writes to its pipes, is that one's; of what has neither nobody knows.
+    #[test]
+    fn what_has_no_name_is_charged_only_to_who_left_it() {
+        let dirs = ["left-a", "left-b", "left-c"].map(Scratch::new);
+        let workers = [&dirs[0], &dirs[1]].map(|dir| {
+            let mut child = spawn(Command::new("true").current_dir(&**dir), &[], None).expect("starts");
+            child.wait().expect("ends");
+            child.id()
+        });
+        let [mine, other] = workers;
+        let check = |dir: &Scratch, wanted: [Left; 3]| {
+            let (mut child, stray) = stray("echo x; read line", dir);
+            let by = [(mine, false), (mine, true), (other, false)];
+            let found = by.map(|(worker, well)| left_by_whom(&stray, worker, well, true));
+            let pipe = rustix::fs::fstat(child.stdout.as_ref().expect("a pipe")).expect("is there").st_ino;
+            assert!(stray.has_any(None, &[pipe]) && !stray.has_any(None, &[]));
+            let _ = child.kill();
+            let _ = child.wait();
+            found == wanted
+        };
+        assert!(check(&dirs[0], [Left::ByThis, Left::ByThis, Left::ByAnother]));
+        assert!(check(&dirs[1], [Left::ByAnother, Left::ByAnother, Left::ByThis]));
+        assert!(check(&dirs[2], [Left::Unclear, Left::ByAnother, Left::Unclear]));
+        over(other);
+        // Workers of other tests may have ended too.
+        let alone = || check(&dirs[2], [Left::ByThis, Left::ByThis, Left::ByAnother]);
+        wait(alone);
+        over(mine);
     }
 
     #[test]
@@ -254,8 +359,8 @@ mod tests {
         let mut leaks = Vec::new();
         // Between fork and exec it still has its parent's environment.
         while leaks.is_empty() && std::time::Instant::now() < deadline {
-            assert_eq!(left_by(u32::MAX >> 1, "test-w1", true), []);
-            leaks = left_by(u32::MAX >> 1, "test-w0", true);
+            assert_eq!(left_by(u32::MAX >> 1, "test-w1", true).own, []);
+            leaks = left_by(u32::MAX >> 1, "test-w0", true).own;
         }
         assert_eq!(leaks, [Leak::new("leak.process", format!("sleep ({})", sleep.id()))]);
         let _ = sleep.wait();

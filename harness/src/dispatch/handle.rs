@@ -1,7 +1,7 @@
 //! One worker process: spawn, run a case, end it one way or the other.
 
 use super::capture::{Capture, Output};
-use super::farewell::{self, Ending, Farewell};
+use super::farewell::{self, Ending, Farewell, Remains};
 use super::home::Home;
 use super::job::Job;
 use super::kills::{self, Kills, Shortage, Victim};
@@ -585,7 +585,8 @@ impl Worker {
         }
         self.kill();
         let well = self.ended.is_some_and(|status| status.success());
-        farewell.leaks = farewell::left_by(self.pid(), &self.id, well);
+        let Remains { own, unclear } = farewell::left_by(self.pid(), &self.id, well);
+        (farewell.leaks, farewell.unclear) = (own, unclear);
         farewell.home = Some(self.home.clone());
         farewell
     }

@@ -29,7 +29,7 @@ mod turns;
 
 pub(crate) use capture::Output;
 pub(crate) use compilers::Compilers;
-pub(crate) use cross::Cross;
+pub(crate) use cross::{Cross, one_of_each};
 pub(crate) use farewell::Farewell;
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};

@@ -51,7 +51,7 @@ impl RunPlan {
             Event::Finished(result) => {
                 let id = &result.case.id;
                 for leak in &result.outcome.leaks {
-                    told.records.push(("leak", leak_fields(&result.worker, Some(id), leak)));
+                    told.records.push(("leak", leak_fields(Some(&result.worker), Some(id), leak)));
                     told.lines.push(Line { text: left(leak, id), gist: format!("{}: {id}", leak.name) });
                 }
                 told.urgent = result.death.is_some();
@@ -63,9 +63,10 @@ impl RunPlan {
                     let last = death.prior_cases.last().map_or("", String::as_str);
                     told.lines.push(Line { text, gist: format!("{}: {last}", outcome.outcome) });
                 }
-                for leak in &farewell.leaks {
+                let leaks = farewell.leaks.iter().map(|leak| (leak, worker.as_str()));
+                for (leak, by) in leaks.chain(farewell.unclear.iter().map(|leak| (leak, SEVERAL))) {
                     let what = leak.detail.split(" (").next().unwrap_or_default();
-                    told.lines.push(Line { text: left(leak, worker), gist: format!("{}: {what}", leak.name) });
+                    told.lines.push(Line { text: left(leak, by), gist: format!("{}: {what}", leak.name) });
                 }
                 told.urgent = farewell.crash.is_some();
             }
@@ -118,6 +119,9 @@ impl RunPlan {
         })
     }
 }
+
+/// Who left what nobody is charged with.
+const SEVERAL: &str = "one of the workers that ended in this moment";
 
 /// A leak, in words.
 fn left(leak: &Leak, by: &str) -> String {

@@ -3,6 +3,7 @@
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::io::Read;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,19 @@ impl Child {
         let env = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
         let mut pairs = env.split(|byte| *byte == 0);
         pairs.find_map(|pair| pair.strip_prefix(key.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec))
+    }
+
+    /// Whether it works in this folder or below it, or has one of these pipes open, by
+    /// their inodes. What a process inherits it keeps, unless it takes care.
+    pub(crate) fn has_any(&self, folder: Option<&Path>, pipes: &[u64]) -> bool {
+        let process = format!("/proc/{}", self.pid);
+        let works_in = || std::fs::read_link(format!("{process}/cwd")).ok();
+        if folder.is_some_and(|folder| works_in().is_some_and(|cwd| cwd.starts_with(folder))) {
+            return true;
+        }
+        let open = std::fs::read_dir(format!("{process}/fd")).into_iter().flatten().flatten();
+        let mut links = open.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        links.any(|link| pipes.iter().any(|pipe| link.as_os_str() == format!("pipe:[{pipe}]").as_str()))
     }
 
     /// Whether its environment has this variable with this value.
