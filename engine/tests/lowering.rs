@@ -6,7 +6,7 @@
 use engine::backend::sim;
 use engine::diag::Result;
 use engine::fusion::{Dim, Fusion, FusionBuilder, Operand};
-use engine::num::{DType, UnaryOp};
+use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
 use engine::{kernel, lower, refeval};
@@ -385,6 +385,33 @@ fn a_row_beside_a_full_reduction() {
 }
 
 /// An input without elements whose other axes are not moved along either.
+/// One scalar after the other, which needs no stack; and one row operation after
+/// the other, whose values cross from stage to stage.
+#[test]
+fn long_chains() {
+    let scalars = fusion(|b| {
+        let n = b.scalar("n", DType::I64)?;
+        let x = b.tensor("x", DType::F32, &[Dim::Symbolic])?;
+        let mut sum = b.binary(BinaryOp::Add, n, 1i64)?;
+        for _ in 0..8000 {
+            sum = b.binary(BinaryOp::Add, sum, 1i64)?;
+        }
+        b.binary(BinaryOp::Mul, x, sum)
+    });
+    let x = input(DType::F32, &[5], 3);
+    check_args(&scalars, &[Arg::Scalar(engine::num::Value::Int(-8000)), Arg::Tensor(x)]);
+    let rows = fusion(|b| {
+        let mut x = b.tensor("x", DType::F32, SYM2)?;
+        for _ in 0..60 {
+            let row = b.reduce(ReduceOp::Sum, x, &[1], true, None)?;
+            x = b.binary(BinaryOp::Sub, x, row)?;
+            x = b.unary(UnaryOp::Tanh, x)?;
+        }
+        Ok(x)
+    });
+    check(&rows, &[&[4, 3]]);
+}
+
 #[test]
 fn expanded_and_empty() {
     let f = reduction(&[1], DType::F32);

@@ -248,6 +248,16 @@ impl FileLock {
     /// Waits for the lock.
     pub(crate) fn acquire(path: &std::path::Path) -> io::Result<Self> {
         let file = std::fs::File::options().create(true).truncate(false).write(true).open(path)?;
+        Self::hold(file)
+    }
+
+    /// Waits for the lock of something that is there, such as a folder: where no
+    /// further file may be left behind.
+    pub(crate) fn of(path: &std::path::Path) -> io::Result<Self> {
+        Self::hold(std::fs::File::open(path)?)
+    }
+
+    fn hold(file: std::fs::File) -> io::Result<Self> {
         rustix::fs::flock(file.as_fd(), rustix::fs::FlockOperation::LockExclusive)?;
         Ok(Self(file))
     }

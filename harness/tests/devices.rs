@@ -145,6 +145,30 @@ fn a_case_that_runs_while_its_gpu_is_lost_runs_again_elsewhere() {
     assert_ne!(attempts[0].1, attempts[1].1);
 }
 
+/// A hunt says why it ended, and on which GPU a failure was seen.
+#[test]
+fn a_hunt_without_gpus_is_no_hunt_without_time() {
+    let events = "[[event]]\nafter_cases = 3\nlost = true\n[[event]]\ngpu = 1\nafter_cases = 3\nlost = true\n";
+    let place = played("hunt", 6, &(gpus(2) + events));
+    let hunt = |more: &[&str]| place.run(&[&["hunt", "--gpus", "2", "--with-faults"], more, &PLAIN].concat());
+    let (code, text) = hunt(&["--filter", "PlayedTest.*"]);
+    assert_eq!(code, 20, "{text}");
+    assert!(text.contains("6 undecided") && text.contains("no device was left to run them"), "{text}");
+    assert!(!text.contains("the budget was over"), "{text}");
+    let ended = place::records(&place.newest()).pop().expect("an end");
+    assert_eq!(ended["summary"]["ended"], "no_device", "{ended}");
+    place.file("machine.toml", &gpus(2));
+    let (code, text) = hunt(&["--filter", "PlayedTest.*", "--budget", "1ms"]);
+    assert!(code == 6 && text.contains("the budget was over"), "{text}");
+    let (code, text) = hunt(&["--exact", "__fault.fail", "--repeat", "2"]);
+    assert_eq!(code, 11, "{text}");
+    let again = text.lines().find(|line| line.contains("again: ")).expect("a command");
+    let records = place::records(&place.newest());
+    let first = kind(&records, "attempt").into_iter().find(|record| record["verdict"] == "fail").expect("a failure");
+    let uuid = first["gpu_uuid"].as_str().expect("a GPU");
+    assert!(again.contains(&format!(" --gpus {uuid} --nvml ")), "{again}");
+}
+
 #[test]
 fn with_no_gpu_left_the_rest_is_the_machines_fault() {
     let events = "[[event]]\nafter_cases = 1\nlost = true\n[[event]]\ngpu = 1\nafter_cases = 1\nlost = true\n";

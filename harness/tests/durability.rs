@@ -454,6 +454,17 @@ fn a_run_under_way_is_left_alone_and_others_are_pruned() {
     check(&place, &["resume", "asleep"], 106, &["E0703", "is running it at this moment"]);
     check(&place, &["store", "repair"], 0, &["0 things mended"]);
     check(&place, &["store", "prune"], 2, &["--older-than 30d"]);
+    for (args, takers) in [
+        (&["merge", "elsewhere", "--dry-run"][..], "`store prune` and `store repair`"),
+        (&["list", "--format", "csv"], "`store export`"),
+        (&["verify", "--output", "x"], "`store export`"),
+        (&["repair", "--yes"], "`store prune`"),
+        (&["info", "--keep", "1"], "`store prune`"),
+        (&["export", "--older-than", "1d"], "`store prune`"),
+    ] {
+        let parts = ["E0506", takers, &format!("not to `store {}`", args[0])];
+        check(&place, &[&["store"], args].concat(), 2, &parts);
+    }
     let dry = check(&place, &["store", "prune", "--keep", "0"], 0, &["1 of 3 runs would go"]);
     assert_eq!(logs(&place).len(), 3, "{listed}{dry}");
     check(&place, &["store", "prune", "--keep", "0", "--yes"], 0, &["1 of 3 runs removed"]);

@@ -146,6 +146,29 @@ fn scripts_bring_the_neighbours_along() {
     let cases = place.path("results/latest/cases").canonicalize().expect("a folder");
     let folder = std::fs::read_dir(cases).expect("a folder").next().expect("one").expect("readable").path();
     check_script(&folder.join("repro.sh"), 100, "recurs in ");
+    // What is printed finds the record of another folder too.
+    let (_, text) = run(&place, &[&args[..], &["--results", "else where"]].concat());
+    let line = text.lines().find(|line| line.contains("with its neighbours: ")).expect("a command");
+    assert!(line.contains("--exact '__fault.victim=A'") || line.contains("--exact __fault.victim=A"), "{line}");
+    assert!(line.ends_with(" --minimize --results 'else where'"), "{line}");
+}
+
+/// Where a worker failed twice, each script is about its own case.
+#[test]
+fn scripts_watch_their_own_case() {
+    let place = Place::good("own", &[]);
+    let ids = ["__fault.pollute=A", "__fault.victim=A", "__fault.victim=A@2"].map(|id| ["--exact", id]).concat();
+    let (code, text) = run(&place, &[&["--jobs", "1", "--retries", "0"], &ids[..]].concat());
+    assert_eq!(code, 100, "{text}");
+    let records = place.records();
+    for id in ["__fault.victim=A", "__fault.victim=A@2"] {
+        let attempt = records.iter().find(|r| r["k"] == "attempt" && r["case_id"] == id).expect("an attempt");
+        let text = std::fs::read_to_string(script(&place, attempt)).expect("a script");
+        let line = |head: &str| text.lines().find_map(|line| line.strip_prefix(head)).expect("a line").to_string();
+        let replay = line("# With what its worker had run before: ");
+        place.program("replay.sh", &format!("#!/bin/sh\nharness={}\n{replay}\n", line("harness=")));
+        check_script(&place.path("replay.sh"), 100, &format!("then {id}, as worker ref0-w0"));
+    }
 }
 
 /// The same crash has the same keys in each run, and the ledger adds up.

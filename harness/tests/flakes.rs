@@ -99,6 +99,13 @@ fn a_hunt_obeys_counts_and_budgets() {
     };
     equal("each in a worker of its own");
     check(&place, &["hunt", "--bound", "2@95"], 2, &["E0506", "0.01@95"]);
+    // A share of the cases for a tool is one of the selected.
+    let share = ["hunt", "--sim", "1", "--repeat", "1", "--format", "plain", "--sanitize", "memcheck=0.0001"];
+    check(&place, &share, 0, &["memcheck: 1 of 2 selected cases", "1 undecided"]);
+    for command in [&["replay", "--exact", "PlaceTest.good"][..], &["why", "PlaceTest.good"]] {
+        let args = [command, &["--sim", "1", "--sanitize", "memcheck=0.5"]].concat();
+        check(&place, &args, 2, &["E0506", "takes no share", "--sanitize memcheck checks them all"]);
+    }
     check(&place, &["run", "--until-fail"], 2, &["E0506", "`hunt`"]);
 }
 
@@ -218,6 +225,10 @@ fn quarantined_failures_do_not_gate() {
     check(&place, &["quarantine", "list"], 0, &["PlaceTest.w*  until 2999-01-31, 1 cases", "a known one (me, #1)"]);
     check(&place, &base, 0, &["1 quarantined", "1 passed, 0 failed"]);
     check(&place, &["list", "--ref", "-E", "quarantined"], 0, &["PlaceTest.wrong\n"]);
+    let (_, listed) = place.run(&["list", "--ref", "--format", "json"]);
+    let listed: Vec<serde_json::Value> = serde_json::from_str(&listed).expect("JSON");
+    let marked: Vec<_> = listed.iter().map(|case| (case["id"].as_str(), &case["quarantined"])).collect();
+    assert_eq!(marked, [(Some("PlaceTest.good"), &false.into()), (Some("PlaceTest.wrong"), &true.into())]);
     check(&place, &["quarantine", "rm", "PlaceTest.w*"], 0, &["not in quarantine any more"]);
     check(&place, &add("2020-01-31"), 0, &[]);
     check(&place, &base, 100, &["quarantine.expired", "quarantined until 2020-01-31 only", "1 passed, 1 failed"]);
@@ -226,6 +237,33 @@ fn quarantined_failures_do_not_gate() {
     check(&place, &base, 0, &["1 passed although in quarantine", "2 passed, 0 failed"]);
     std::fs::remove_file(place.path("cases/wrong.fuse")).expect("removes");
     check(&place, &base, 96, &["E0508", "no case is `PlaceTest.w*`"]);
+}
+
+/// Several commands that change the file at once each add what they say, and a
+/// word that is no id is answered in a few lines.
+#[test]
+fn the_quarantine_file_is_changed_by_one_at_a_time() {
+    let sizes: Vec<usize> = (1..40).collect();
+    let place = Place::good("together", &sizes);
+    let entry = ["--owner", "me", "--issue", "#1", "--reason", "r", "--until", "2999-01-31"];
+    let id = |size: usize| format!("PlaceTest.good/m={size}");
+    let start = |size: usize| {
+        let mut command = place.command(&[&["quarantine", "add", &id(size)][..], &entry].concat());
+        command.stdout(std::process::Stdio::null()).spawn().expect("starts")
+    };
+    let started: Vec<_> = (1..9).map(start).collect();
+    for mut child in started {
+        assert!(child.wait().expect("ends").success());
+    }
+    let text = check(&place, &["quarantine", "list"], 0, &["8 in quarantine"]);
+    (1..9).for_each(|size| assert!(text.contains(&format!("{}  until", id(size))), "{text}"));
+    let files = std::fs::read_dir(place.path("cases")).expect("a folder").count();
+    assert_eq!(files, 2, "nothing is left beside the cases and the file");
+    for (args, code) in [(vec!["quarantine", "add", "Typo"], 2), (vec!["quarantine", "rm", "Typo"], 96)] {
+        let text =
+            check(&place, &[&args[..], if code == 2 { &entry } else { &[] }].concat(), code, &["PlaceTest.good/m="]);
+        assert!(text.len() < 400, "{text}");
+    }
 }
 
 /// Disturbed timing changes nothing of a case that has no race, and is on record.

@@ -85,9 +85,14 @@ fn devices_must_agree() {
     assert_eq!((of("attempt"), of("verdict")), (15, 3), "{text}");
     let (code, _, records) = run(&place, &["--sim", "3", "--cross", "--retries", "0"], &ids);
     assert_eq!((code, records.iter().filter(|record| record["k"] == "attempt").count()), (100, 9));
-    // On one device there is nothing to compare.
+    // On one device there is nothing to compare, and one that has no worker is not compared.
     let (code, text, _) = run(&place, &["--sim", "1"], &ids);
     assert_eq!(code, 0, "{text}");
+    let one = "`--cross` compares devices, and one is chosen";
+    place::check(&place, &["--sim", "1", "--jobs", "3", "--cross"], 2, &[one]);
+    place::check(&place, &["--ref", "--jobs", "1", "--cross"], 2, &[one]);
+    place::check(&place, &["--sim", "3", "--jobs", "1", "--cross"], 2, &["each of 3 devices", "leaves workers for 1"]);
+    place::check(&place, &["--sim", "3", "--jobs", "2", "--cross"], 2, &["each of 3 devices", "--jobs 3 or more"]);
 }
 
 /// Each device has a first attempt at the case, and keeps its evidence to itself.

@@ -77,7 +77,8 @@ fn allows_narrow_functions(scheduled: &ScheduledFusion) -> bool {
         .tensors
         .ids()
         .filter(|tv| matches!(&scheduled.tensors[*tv].op, Some(TvOp { compute: Compute::Unary(UnaryOp::Exp), .. })));
-    let mut stack: Vec<TvId> = exponentials.flat_map(|tv| scheduled.consumers(tv)).collect();
+    let consumers = scheduled.all_consumers();
+    let mut stack: Vec<TvId> = exponentials.flat_map(|tv| consumers[tv].clone()).collect();
     while let Some(tv) = stack.pop() {
         let tame = match scheduled.tensors[tv].op.as_ref().map(|op| &op.compute) {
             Some(Compute::Unary(UnaryOp::Reciprocal | UnaryOp::Neg)) => true,
@@ -90,7 +91,7 @@ fn allows_narrow_functions(scheduled: &ScheduledFusion) -> bool {
             return false;
         }
         if reached.insert(tv) {
-            stack.extend(scheduled.consumers(tv));
+            stack.extend(&consumers[tv]);
         }
     }
     narrow

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 /// Everything that the emitting parts share.
 pub(super) struct Lowering<'a> {
     pub(super) scheduled: &'a ScheduledFusion,
+    /// For each tensor those that read it.
+    pub(super) consumers: SecondaryMap<TvId, Vec<TvId>>,
     pub(super) class: &'a ArgClass,
     pub(super) b: KernelBuilder,
     /// The index of each leaf in the loops that are open now.
@@ -50,6 +52,7 @@ impl<'a> Lowering<'a> {
         let index_type = if class.index64 { DType::I64 } else { DType::I32 };
         Self {
             scheduled,
+            consumers: scheduled.all_consumers(),
             class,
             b: KernelBuilder::new(name, index_type),
             leaf_index: SecondaryMap::new(),

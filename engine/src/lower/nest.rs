@@ -86,11 +86,11 @@ impl Lowering<'_> {
             if self.scheduled.tensors[*tv].inline_at <= depth {
                 continue;
             }
-            for consumer in self.scheduled.consumers(*tv) {
-                let Some(other) = position.get(&consumer) else {
+            for consumer in &self.consumers[*tv] {
+                let Some(other) = position.get(consumer) else {
                     return Err(Diagnostic::bug(format!(
                         "{} is inlined into {}, which is not in the same loops",
-                        self.scheduled.tensors[*tv].name, self.scheduled.tensors[consumer].name
+                        self.scheduled.tensors[*tv].name, self.scheduled.tensors[*consumer].name
                     )));
                 };
                 let (a, b) = (find(&parent, index), find(&parent, *other));

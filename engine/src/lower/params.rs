@@ -62,12 +62,33 @@ impl Lowering<'_> {
     }
 
     /// A scalar of the fusion, of the scalar's type.
-    pub(super) fn scalar(&mut self, scalar: ScalarId) -> Result<ExprId> {
-        if let Some(value) = self.scalars[scalar] {
-            return Ok(value);
+    pub(super) fn scalar(&mut self, root: ScalarId) -> Result<ExprId> {
+        // First to last operand, then the scalar; a chain may be too long for recursion.
+        let mut open = vec![root];
+        while let Some(&scalar) = open.last() {
+            let known = open.len();
+            if self.scalars[scalar].is_none() {
+                let operands = self.scheduled.fusion.scalars[scalar].def.operands();
+                open.extend(operands.rev().filter(|operand| self.scalars[*operand].is_none()));
+                if open.len() > known {
+                    continue;
+                }
+                let value = self.define_scalar(scalar)?;
+                self.scalars.set(scalar, Some(value));
+            }
+            open.pop();
         }
+        self.defined(root)
+    }
+
+    fn defined(&self, scalar: ScalarId) -> Result<ExprId> {
+        self.scalars[scalar].ok_or_else(|| Diagnostic::bug(format!("scalar {scalar} is used before it is defined")))
+    }
+
+    /// A scalar whose operands are defined.
+    fn define_scalar(&mut self, scalar: ScalarId) -> Result<ExprId> {
         let data = self.scheduled.fusion.scalars[scalar].clone();
-        let value = match data.def {
+        Ok(match data.def {
             ScalarDef::Const(value) => self.b.exprs().value(value, data.dtype),
             ScalarDef::Input { index, name } => self.b.scalar(identifier(&name), index, data.dtype),
             ScalarDef::Size { input, axis } => {
@@ -75,28 +96,26 @@ impl Lowering<'_> {
                 self.b.exprs().cast(size, data.dtype)
             }
             ScalarDef::Unary(op, operand) => {
-                let operand = self.scalar(operand)?;
+                let operand = self.defined(operand)?;
                 let value = self.b.exprs().unary(op, operand);
                 self.hoist("s", value)
             }
             ScalarDef::Binary(op, a, b) => {
-                let (a, b) = (self.scalar(a)?, self.scalar(b)?);
+                let (a, b) = (self.defined(a)?, self.defined(b)?);
                 let value = self.b.exprs().binary(op, a, b);
                 self.hoist("s", value)
             }
             ScalarDef::Ternary(op, a, b, c) => {
-                let (a, b, c) = (self.scalar(a)?, self.scalar(b)?, self.scalar(c)?);
+                let (a, b, c) = (self.defined(a)?, self.defined(b)?, self.defined(c)?);
                 let value = self.b.exprs().ternary(op, a, b, c);
                 self.hoist("s", value)
             }
             ScalarDef::Cast(operand) => {
-                let operand = self.scalar(operand)?;
+                let operand = self.defined(operand)?;
                 let value = self.b.exprs().cast(operand, data.dtype);
                 self.hoist("s", value)
             }
-        };
-        self.scalars.set(scalar, Some(value));
-        Ok(value)
+        })
     }
 
     /// The size of an input's axis, with what the class knows of it.

@@ -372,7 +372,7 @@ impl ScheduleBuilder {
 
     /// Computes a tensor inside the first `position` loops of its consumers.
     pub fn inline_at(&mut self, tv: TvId, position: usize) -> Result<()> {
-        let most = self.max_inline(tv);
+        let most = self.max_inline(tv, &self.scheduled.consumers(tv));
         if position > most {
             return Err(Diagnostic::user(
                 code::AXIS,
@@ -382,10 +382,14 @@ impl ScheduleBuilder {
                 ),
             ));
         }
+        self.set_inline(tv, position);
+        Ok(())
+    }
+
+    fn set_inline(&mut self, tv: TvId, position: usize) {
         self.scheduled.tensors[tv].inline_at = position;
         let tensor = self.scheduled.tensors[tv].name.clone();
         self.scheduled.steps.push(Step::InlineAt { tensor, position });
-        Ok(())
     }
 
     /// Loads a tensor's elements for the next iteration of the innermost loop
@@ -427,9 +431,10 @@ impl ScheduleBuilder {
     /// two stages is kept in registers between them.
     pub fn inline_most(&mut self, keep: &[(TvId, usize)]) -> Result<()> {
         let stages = Stages::new(&self.scheduled);
+        let consumers = self.scheduled.all_consumers();
         let mut positions = SecondaryMap::new();
         for tv in self.scheduled.tensors.ids().filter(|tv| self.scheduled.tensors[*tv].io.is_none()) {
-            let mut position = self.max_inline(tv);
+            let mut position = self.max_inline(tv, &consumers[tv]);
             if stages.crosses(tv) {
                 position = position.min(self.outer_prefix(tv));
             }
@@ -441,7 +446,8 @@ impl ScheduleBuilder {
         break_circles(&self.scheduled, &mut positions);
         for tv in self.scheduled.tensors.ids() {
             if self.scheduled.tensors[tv].io.is_none() {
-                self.inline_at(tv, positions[tv])?;
+                // Not above what was possible: circles are broken by lower positions.
+                self.set_inline(tv, positions[tv]);
             }
         }
         Ok(())
@@ -461,7 +467,7 @@ impl ScheduleBuilder {
 
     /// The number of outer loops that a tensor has in common with all its
     /// consumers, and does not reduce over within a thread.
-    fn max_inline(&self, tv: TvId) -> usize {
+    fn max_inline(&self, tv: TvId, consumers: &[TvId]) -> usize {
         let reduced = self.scheduled.reduced_leaves(tv);
         let loops = &self.scheduled.tensors[tv].loops;
         let across_threads = reduced.iter().any(|leaf| !self.scheduled.axes[*leaf].parallel.is_loop());
@@ -471,8 +477,8 @@ impl ScheduleBuilder {
         } else {
             loops.iter().take_while(|leaf| !reduced.contains(leaf)).count()
         };
-        self.scheduled.consumers(tv).into_iter().fold(own, |most, consumer| {
-            let theirs = &self.scheduled.tensors[consumer].loops;
+        consumers.iter().fold(own, |most, consumer| {
+            let theirs = &self.scheduled.tensors[*consumer].loops;
             most.min(loops.iter().zip(theirs).take_while(|(a, b)| a == b).count())
         })
     }

@@ -19,8 +19,9 @@ pub(super) fn break_circles(scheduled: &ScheduledFusion, positions: &mut Seconda
     let order = scheduled.topological();
     let mut place: SecondaryMap<TvId, usize> = SecondaryMap::new();
     order.iter().enumerate().for_each(|(at, tv)| place.set(*tv, at));
+    let consumers = scheduled.all_consumers();
     let users: Vec<Vec<usize>> =
-        order.iter().map(|tv| scheduled.consumers(*tv).into_iter().map(|user| place[user]).collect()).collect();
+        order.iter().map(|tv| consumers[*tv].iter().map(|user| place[*user]).collect()).collect();
     let mut depths: Vec<usize> = order.iter().map(|tv| positions[*tv]).collect();
     for depth in 0..depths.iter().copied().max().unwrap_or(0) {
         loop {

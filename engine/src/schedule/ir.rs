@@ -5,7 +5,7 @@
 use crate::fusion::{Fusion, ScalarId, TensorId};
 use crate::kernel::CacheHint;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
-use crate::util::{PrimaryMap, entity_id};
+use crate::util::{PrimaryMap, SecondaryMap, entity_id};
 
 entity_id!(
     /// An axis of the iteration space: a dimension, or derived from some by transforms.
@@ -352,31 +352,100 @@ impl ScheduledFusion {
             .collect()
     }
 
+    /// For each tensor those that read it, in id order: in one pass, for who asks
+    /// for all of them.
+    pub fn all_consumers(&self) -> SecondaryMap<TvId, Vec<TvId>> {
+        let mut consumers: SecondaryMap<TvId, Vec<TvId>> = SecondaryMap::new();
+        for tv in self.tensors.ids() {
+            for producer in self.producers(tv) {
+                if consumers[producer].last() != Some(&tv) {
+                    consumers[producer].push(tv);
+                }
+            }
+        }
+        consumers
+    }
+
     /// The tensors that read a tensor, in id order.
     pub fn consumers(&self, tv: TvId) -> Vec<TvId> {
         let read = |operand: &TvOperand| matches!(operand, TvOperand::Tv(read) if *read == tv);
-        // Asked for every tensor in turn: nothing is allocated for those that do not read it.
         let reads = |data: &Tv| data.op.as_ref().is_some_and(|op| op.inputs.iter().any(read));
         self.tensors.iter().filter(|(_, data)| reads(data)).map(|(consumer, _)| consumer).collect()
     }
 
-    /// All tensors, definitions before uses; ties in id order.
+    /// All tensors, definitions before uses, as sweeps in id order meet them: a
+    /// tensor stands in the first sweep in which its operands were met.
     pub fn topological(&self) -> Vec<TvId> {
-        let mut done = vec![false; self.tensors.len()];
-        let mut order = Vec::with_capacity(self.tensors.len());
-        // Few tensors, and nearly sorted: repeated sweeps end after a few rounds.
-        while order.len() < self.tensors.len() {
-            let before = order.len();
-            for (index, tv) in self.tensors.ids().enumerate() {
-                if !done[index] && self.producers(tv).iter().all(|p| done[crate::util::EntityId::index(*p)]) {
-                    done[index] = true;
+        let consumers = self.all_consumers();
+        let mut waiting: SecondaryMap<TvId, usize> = SecondaryMap::new();
+        for consumer in self.tensors.ids().flat_map(|tv| &consumers[tv]) {
+            waiting[*consumer] += 1;
+        }
+        let mut sweep: SecondaryMap<TvId, usize> = SecondaryMap::new();
+        let mut met: Vec<TvId> = self.tensors.ids().filter(|tv| waiting[*tv] == 0).collect();
+        // What a cycle holds back is never met. It cannot be built; lowering
+        // reports the missing tensors.
+        let mut at = 0;
+        while let Some(&tv) = met.get(at) {
+            at += 1;
+            for &consumer in &consumers[tv] {
+                sweep[consumer] = sweep[consumer].max(sweep[tv] + usize::from(tv > consumer));
+                waiting[consumer] -= 1;
+                if waiting[consumer] == 0 {
+                    met.push(consumer);
+                }
+            }
+        }
+        met.sort_unstable_by_key(|tv| (sweep[*tv], *tv));
+        met
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{ScheduleBuilder, scheduled_fusion};
+
+    /// Repeated sweeps in id order over what is not met yet.
+    fn sweeps(scheduled: &ScheduledFusion) -> Vec<TvId> {
+        let mut order: Vec<TvId> = Vec::new();
+        while order.len() < scheduled.tensors.len() {
+            for tv in scheduled.tensors.ids() {
+                if !order.contains(&tv) && scheduled.producers(tv).iter().all(|producer| order.contains(producer)) {
                     order.push(tv);
                 }
             }
-            if order.len() == before {
-                break; // A cycle cannot be built; lowering reports the missing tensors.
-            }
         }
         order
+    }
+
+    fn check(scheduled: &ScheduledFusion) {
+        assert_eq!(scheduled.topological(), sweeps(scheduled));
+        let consumers = scheduled.all_consumers();
+        assert!(scheduled.tensors.ids().all(|tv| consumers[tv] == scheduled.consumers(tv)));
+    }
+
+    #[test]
+    fn tensors_are_met_in_sweeps() {
+        let text = "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {\n  %0 = softmax %x axis(1)\n  %1 = mul %0, %0\n  \
+                    %2 = add %1, %y\n  %3 = sub %2, %0\n  return %3, %1\n}";
+        crate::property::property(|u| {
+            let fusion = crate::text::parse_one(text).expect("the text is right");
+            let mut builder = ScheduleBuilder::new(scheduled_fusion(&fusion).expect("it has kernels"));
+            for _ in 0..u.int_in_range(0..=12)? {
+                let tensors: Vec<TvId> = builder.state().tensors.ids().collect();
+                let tv = *u.choose(&tensors)?;
+                let users = builder.state().consumers(tv);
+                // New tensors stand last, before users with lower ids.
+                match users.is_empty() {
+                    true => continue,
+                    false if u.arbitrary()? => builder.cache_after(tv),
+                    false => builder.cache_fork(tv, *u.choose(&users)?),
+                };
+                check(builder.state());
+            }
+            check(builder.state());
+            Ok(())
+        });
     }
 }

@@ -35,8 +35,9 @@ impl Stages {
         }
         let mut placed: SecondaryMap<TvId, u32> = SecondaryMap::new();
         let mut crosses = SecondaryMap::new();
+        let consumers = scheduled.all_consumers();
         for tv in order.iter().rev() {
-            let mut users = scheduled.consumers(*tv).into_iter().map(|user| placed[user]);
+            let mut users = consumers[*tv].iter().map(|user| placed[*user]);
             let first = users.next();
             let agree = first.is_some_and(|first| users.all(|user| user == first));
             let reduction = scheduled.is_reduction(*tv);

@@ -1,7 +1,7 @@
 //! From the device options to slots.
 
 use super::Failure;
-use super::args::{Args, DeviceArg};
+use super::args::{Args, DeviceArg, usage};
 use crate::case::Target;
 use crate::device::{
     Choice, Gpu, GpuLock, Nvidia, Nvml, Policy, Selection, Wanted, find_nvrtc, find_sanitizer, hold, lock_folder, open,
@@ -13,6 +13,7 @@ use crate::exit;
 use crate::proto::DeviceSpec;
 use crate::report::quoted;
 use engine::diag::{Diagnostic, code};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The devices of a run.
@@ -66,10 +67,36 @@ pub(super) fn cores() -> usize {
 /// Chooses devices; says what it found and why it took them.
 pub(super) fn resolve(args: &Args) -> Result<Devices, Failure> {
     let mut devices = chosen(args)?;
+    if args.devices.cross {
+        check_cross(args, &devices)?;
+    }
     if let Some(sample) = &args.evidence.sanitize {
         sanitize(&mut devices, sample.tool)?;
     }
     Ok(devices)
+}
+
+/// `--cross` with nothing to compare would pass whatever the devices do.
+fn check_cross(args: &Args, devices: &Devices) -> Result<(), Failure> {
+    let names: BTreeSet<String> = devices.slots.iter().map(SlotSpec::device_name).collect();
+    let chosen = match &args.devices.device {
+        DeviceArg::Sim(count) => *count,
+        _ => devices.choices.len().max(names.len()),
+    };
+    let (count, jobs) = (names.len(), devices.slots.len());
+    match () {
+        () if chosen < 2 => Err(usage(
+            "`--cross` compares devices, and one is chosen",
+            "--gpus 2 or --sim 2 chooses two; without --cross each case runs once",
+        )),
+        () if count < chosen => Err(usage(
+            format!(
+                "`--cross` runs each case on each of {chosen} devices, and `--jobs {jobs}` leaves workers for {count}"
+            ),
+            format!("--jobs {chosen} or more; without --jobs each device has a worker"),
+        )),
+        () => Ok(()),
+    }
 }
 
 /// Finds the tool that checks kernels, or says what stands for it.

@@ -8,12 +8,12 @@ use crate::device::{
     Choice, GpuOptions, Host, Nvidia, describe, find_nvrtc, find_sanitizer, free_space, host, open, refusal,
 };
 use crate::exit;
-use crate::record::Provenance;
+use crate::record::{Layout, Provenance};
 use crate::units::show_bytes;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 
 /// Columns of the text.
@@ -108,17 +108,31 @@ fn cases(args: &Args) -> String {
 }
 
 /// The folder that would be written, and whether it can be: the results folder,
-/// or the one above while it is not there.
+/// or the nearest one above while it is not there. What is in it must be records.
 fn writable(results: &Path) -> (PathBuf, Result<String, String>) {
-    let (dir, state) = match (results.is_dir(), results.parent()) {
-        (false, Some(parent)) if parent.as_os_str().is_empty() => (Path::new("."), "not there yet, can be made"),
-        (false, Some(parent)) => (parent, "not there yet, can be made"),
-        _ => (results, "writable"),
+    let whole = |dir: &Path| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir.to_path_buf() };
+    let there = |dir: &PathBuf| dir.symlink_metadata().is_ok();
+    let dir = results.ancestors().map(whole).find(there).unwrap_or_else(|| PathBuf::from("."));
+    let none = |kind: ErrorKind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
+    let foreign = Layout::open(results).err().filter(|error| !none(error.kind()));
+    let state = match foreign {
+        Some(error) => Err(format!("no run is recorded there: {error}")),
+        None => probe(&dir).map(|()| match dir == whole(results) {
+            true => "writable".into(),
+            false => "not there yet, can be made".into(),
+        }),
     };
+    (dir, state)
+}
+
+/// Whether a file can be made in a folder.
+fn probe(dir: &Path) -> Result<(), String> {
     let probe = dir.join(format!(".probe-{}", std::process::id()));
     let tried = std::fs::write(&probe, b"x").and_then(|()| std::fs::remove_file(&probe));
-    let state = tried.map_or_else(|error| Err(format!("cannot be written: {error}")), |()| Ok(state.into()));
-    (dir.to_path_buf(), state)
+    tried.map_err(|error| match dir.is_dir() {
+        true => format!("cannot be written: {error}"),
+        false => format!("cannot be written: {} is no folder", dir.display()),
+    })
 }
 
 /// Columns of the terminal, if standard error is one.
@@ -369,6 +383,32 @@ fn line(text: &mut String, name: &str, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
+
+    /// What is said of a results folder is what a run would meet.
+    #[test]
+    fn the_results_folder_is_judged_as_a_run_would_find_it() {
+        let root = Scratch::new("doctor");
+        let check = |path: &str, dir: &str, state: Result<&str, &str>| {
+            let (found, said) = writable(&root.join(path));
+            assert_eq!(found, root.join(dir), "{path}");
+            match (&said, state) {
+                (Ok(said), Ok(wanted)) => assert_eq!(said, wanted, "{path}"),
+                (Err(said), Err(part)) => assert!(said.contains(part), "{path}: {said}"),
+                _ => panic!("{path}: {said:?}"),
+            }
+        };
+        check("nope/y/z", "", Ok("not there yet, can be made"));
+        std::fs::create_dir_all(root.join("nope/y")).expect("a folder");
+        check("nope/y/z", "nope/y", Ok("not there yet, can be made"));
+        check("nope/y", "nope/y", Ok("writable"));
+        std::fs::write(root.join("nope/y/FORMAT"), "other-store 9\n").expect("a file");
+        check("nope/y", "nope/y", Err("other-store 9"));
+        std::fs::write(root.join("file"), "").expect("a file");
+        check("file", "file", Err("is no folder"));
+        check("file/below", "file", Err("is no folder"));
+        assert_eq!(writable(Path::new("no-such-folder-here/z")).0, Path::new("."));
+    }
 
     #[test]
     fn lines_fit_and_lose_nothing() {

@@ -5,6 +5,7 @@ use super::args::{Args, Listing};
 use super::{Failure, devices, session};
 use crate::case::{Case, Require};
 use crate::escape::escape;
+use crate::flake::quarantine::Quarantine;
 use crate::select::{Last, Past};
 use crate::units::{show_bytes, show_time};
 use crate::{exit, report};
@@ -14,10 +15,11 @@ pub(super) fn list(args: &Args) -> Result<u8, Failure> {
     // GPU sizes only when GPUs are asked for: listing must not depend on the machine.
     let loaded = session::load_all(args, devices::target(args))?;
     let chosen = session::choose(args, loaded.cases, session::history_name(args))?;
+    let past = || session::past(args, session::history_name(args));
     let text = match args.output.listing {
         Listing::Usual | Listing::Names => chosen.cases.iter().map(|case| name(case, args.output.about)).collect(),
-        Listing::Table => table(&chosen.cases, &session::past(args, session::history_name(args)), args.output.about),
-        Listing::Json => json_text(&chosen.cases, &session::past(args, session::history_name(args))),
+        Listing::Table => table(&chosen.cases, &past(), args.output.about),
+        Listing::Json => json_text(&chosen.cases, &past(), &session::read_quarantine(args)?),
     };
     super::print(&text);
     // Standard output is for programs; why there is nothing on it, for people.
@@ -69,12 +71,12 @@ fn needs(require: &Require) -> String {
 }
 
 /// One array with an object a line.
-fn json_text(cases: &[Case], past: &Past) -> String {
-    let lines: Vec<String> = cases.iter().map(|case| entry(case, past).to_string()).collect();
+fn json_text(cases: &[Case], past: &Past, quarantine: &Quarantine) -> String {
+    let lines: Vec<String> = cases.iter().map(|case| entry(case, past, quarantine).to_string()).collect();
     format!("[\n{}\n]\n", lines.join(",\n"))
 }
 
-fn entry(case: &Case, past: &Past) -> Value {
+fn entry(case: &Case, past: &Past, quarantine: &Quarantine) -> Value {
     let last = past.last(&case.id);
     json!({
         "id": case.id,
@@ -91,7 +93,7 @@ fn entry(case: &Case, past: &Past) -> Value {
         "refusal": !case.errors.is_empty(),
         "unsupported": case.unsupported.is_some(),
         "xfail": case.xfail.is_some(),
-        "quarantined": past.quarantined.contains(&case.id),
+        "quarantined": quarantine.entry(&case.id).is_some(),
         "last": last.map(verdict),
         "expected_ns": last.and_then(|last| last.dur_ns),
     })

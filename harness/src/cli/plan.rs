@@ -3,17 +3,19 @@
 //!
 //! The prediction deals the cases out as the queue does: each goes to the slot
 //! that is free first, of those that meet its requirements. Durations are those of earlier runs; a case without one
-//! is taken as the median. What workers need to start is not in it.
+//! is taken as the median. What workers need to start is not in it. With `--cross`
+//! each case goes to one slot of every device that it can run on.
 
 use super::args::{Args, Listing};
 use super::run::split_required;
 use super::{Failure, devices, list, session};
-use crate::dispatch::{self, Conclusion};
+use crate::dispatch::{self, Conclusion, SlotSpec};
 use crate::record::History;
 use crate::select::{Last, Past};
 use crate::units::show_time;
 use crate::{exit, report};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// A case with its place in the plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +37,8 @@ struct Plan {
     /// Devices, shards and the like.
     notes: Vec<String>,
     total: usize,
+    /// Whether each case runs on every device.
+    cross: bool,
 }
 
 pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
@@ -49,33 +53,48 @@ pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
     let labels: Vec<String> = devices.slots.iter().map(|slot| slot.label.clone()).collect();
     let ids: Vec<&str> = cases.iter().map(|case| case.id.as_str()).collect();
     let fits = |case: usize, slot: usize| devices.slots[slot].unfit(&cases[case].require).is_none();
-    let (placed, median_ns) = deal(&ids, &past, labels.len(), &fits);
+    let names: Vec<String> = devices.slots.iter().map(SlotSpec::device_name).collect();
+    let each = args.devices.cross.then(|| dispatch::one_of_each(&names));
+    let (placed, median_ns) = deal(&ids, &past, labels.len(), each.as_deref(), &fits);
     let notes = devices.notes.into_iter().chain(chosen.notes).collect();
-    let plan = Plan { labels, placed, skipped, median_ns, notes, total };
+    let plan = Plan { labels, placed, skipped, median_ns, notes, total, cross: each.is_some() };
     super::print(&match args.output.listing {
         Listing::Usual | Listing::Table => plan.text(),
         Listing::Json => plan.json(),
-        Listing::Names => plan.placed.iter().map(|placed| format!("{}\n", placed.id)).collect(),
+        Listing::Names => ids.iter().map(|id| format!("{id}\n")).collect(),
     });
     Ok(exit::OK)
 }
 
-/// Deals cases out to slots; returns the duration taken for unknown ones too.
-fn deal(ids: &[&str], past: &Past, slots: usize, fits: &dyn Fn(usize, usize) -> bool) -> (Vec<Placed>, Option<u64>) {
+/// Deals cases out to slots, each once or to each of some slots; returns the
+/// duration taken for unknown ones too.
+fn deal(
+    ids: &[&str],
+    past: &Past,
+    slots: usize,
+    each: Option<&[usize]>,
+    fits: &dyn Fn(usize, usize) -> bool,
+) -> (Vec<Placed>, Option<u64>) {
     let dur = |id: &str| past.last(id).and_then(|last| last.dur_ns);
     let mut known: Vec<u64> = ids.iter().filter_map(|id| dur(id)).collect();
     known.sort_unstable();
     let median = known.get(known.len() / 2).copied();
     let mut free = vec![0u64; slots.max(1)];
-    let place = |(case, id): (usize, &&str)| {
-        let suited = (0..free.len()).filter(|slot| fits(case, *slot)).min_by_key(|slot| free[*slot]);
-        let slot = suited.unwrap_or(0);
-        let (start_ns, dur_ns) = (free[slot], dur(id).or(median).unwrap_or(0));
-        // Where nothing is known, cases still go round.
-        free[slot] = start_ns.saturating_add(dur_ns.max(1));
-        Placed { id: id.to_string(), slot, start_ns, dur_ns, last: past.last(id).cloned() }
-    };
-    (ids.iter().enumerate().map(place).collect(), median)
+    let mut placed = Vec::new();
+    for (case, id) in ids.iter().enumerate() {
+        let suited = |slot: &usize| fits(case, *slot);
+        let taken = match each {
+            Some(each) => each.iter().copied().filter(suited).collect(),
+            None => vec![(0..free.len()).filter(suited).min_by_key(|slot| free[*slot]).unwrap_or(0)],
+        };
+        for slot in taken {
+            let (start_ns, dur_ns) = (free[slot], dur(id).or(median).unwrap_or(0));
+            // Where nothing is known, cases still go round.
+            free[slot] = start_ns.saturating_add(dur_ns.max(1));
+            placed.push(Placed { id: id.to_string(), slot, start_ns, dur_ns, last: past.last(id).cloned() });
+        }
+    }
+    (placed, median)
 }
 
 impl Plan {
@@ -95,13 +114,23 @@ impl Plan {
     }
 
     fn unknown(&self) -> usize {
-        self.placed.iter().filter(|placed| placed.last.as_ref().is_none_or(|last| last.dur_ns.is_none())).count()
+        let unknown = |placed: &&Placed| placed.last.as_ref().is_none_or(|last| last.dur_ns.is_none());
+        self.placed.iter().filter(unknown).map(|placed| &placed.id).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Cases that run, however often.
+    fn cases(&self) -> usize {
+        self.placed.iter().map(|placed| &placed.id).collect::<BTreeSet<_>>().len()
     }
 
     fn text(&self) -> String {
         let mut text: String = self.notes.iter().map(|note| format!("{note}\n")).collect();
-        let (run, skipped, slots) = (self.placed.len(), self.skipped.len(), self.labels.len());
-        text.push_str(&format!("{run} of {} cases would run on {slots} slots, {skipped} be skipped\n", self.total));
+        let (run, skipped, slots) = (self.cases(), self.skipped.len(), self.labels.len());
+        let each = if self.cross { ", each on every device" } else { "" };
+        text.push_str(&format!(
+            "{run} of {} cases would run on {slots} slots{each}, {skipped} be skipped\n",
+            self.total
+        ));
         text.push_str(&match (self.median_ns, self.unknown()) {
             (None, _) => "no duration is recorded for them: the time cannot be predicted\n".into(),
             (Some(_), 0) => format!("predicted time {}\n", show_time(self.makespan())),
@@ -192,7 +221,7 @@ mod tests {
     /// Cases with slots, start and duration.
     #[track_caller]
     fn check(ids: &[&str], past: &Past, slots: usize, wanted: &[(usize, u64, u64)]) {
-        let (placed, _) = deal(ids, past, slots, &|_, _| true);
+        let (placed, _) = deal(ids, past, slots, None, &|_, _| true);
         let got: Vec<_> = placed.iter().map(|p| (p.slot, p.start_ns, p.dur_ns)).collect();
         assert_eq!(got, wanted);
     }
@@ -204,8 +233,26 @@ mod tests {
         check(&["new", "a", "b"], &past, 1, &[(0, 0, 5), (0, 5, 5), (0, 10, 3)]);
         check(&["x", "y"], &Past::default(), 2, &[(0, 0, 0), (1, 0, 0)]);
         check(&[], &past, 2, &[]);
-        let (placed, _) = deal(&["a", "b", "c"], &past, 2, &|case, slot| case != 1 || slot == 0);
+        let (placed, _) = deal(&["a", "b", "c"], &past, 2, None, &|case, slot| case != 1 || slot == 0);
         assert_eq!(placed.iter().map(|p| (p.slot, p.start_ns)).collect::<Vec<_>>(), [(0, 0), (0, 5), (1, 0)]);
+    }
+
+    /// Slots 0 and 2 are those of two devices; the second cannot run `b`.
+    #[test]
+    fn across_devices_each_case_goes_to_every_one() {
+        let past = past(&[("a", 5), ("b", 3)]);
+        let ids = ["a", "b", "new"];
+        let (placed, median_ns) = deal(&ids, &past, 3, Some(&[0, 2]), &|case, slot| case != 1 || slot == 0);
+        let got: Vec<_> = placed.iter().map(|p| (p.id.as_str(), p.slot, p.start_ns)).collect();
+        assert_eq!(got, [("a", 0, 0), ("a", 2, 0), ("b", 0, 5), ("new", 0, 8), ("new", 2, 5)]);
+        let labels = ["sim0", "sim0.1", "sim1"].map(String::from).into();
+        let plan = Plan { labels, placed, skipped: Vec::new(), median_ns, notes: Vec::new(), total: 4, cross: true };
+        assert_eq!((plan.cases(), plan.unknown()), (3, 1));
+        assert!(
+            plan.text().starts_with("3 of 4 cases would run on 3 slots, each on every device, 0 be"),
+            "{}",
+            plan.text()
+        );
     }
 
     /// No slot waits while cases are left, so the time is within the bound of
@@ -221,9 +268,10 @@ mod tests {
                 durations.push((name.as_str(), u.int_in_range(1..=1000)?));
             }
             let ids: Vec<&str> = names.iter().map(String::as_str).collect();
-            let (placed, median_ns) = deal(&ids, &past(&durations), slots, &|_, _| true);
+            let (placed, median_ns) = deal(&ids, &past(&durations), slots, None, &|_, _| true);
             let labels = vec![String::new(); slots];
-            let plan = Plan { labels, placed, skipped: Vec::new(), median_ns, notes: Vec::new(), total: count };
+            let plan =
+                Plan { labels, placed, skipped: Vec::new(), median_ns, notes: Vec::new(), total: count, cross: false };
             let sum: u64 = durations.iter().map(|(_, ns)| ns).sum();
             let longest = durations.iter().map(|(_, ns)| *ns).max().unwrap_or(0);
             let mean = sum.div_ceil(slots as u64);

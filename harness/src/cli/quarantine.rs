@@ -5,7 +5,9 @@ use super::{Failure, session};
 use crate::case::load;
 use crate::exit;
 use crate::flake::quarantine::{Entry, Quarantine, with_entry, without_entry};
+use crate::os::FileLock;
 use crate::record::{replace, today};
+use crate::select::nearest;
 use std::fmt::Write;
 
 pub(super) fn quarantine(args: &Args) -> Result<u8, Failure> {
@@ -66,13 +68,14 @@ fn check_id(args: &Args, entry: &Entry) -> Result<(), Failure> {
     match one.idle(ids.iter().map(String::as_str)).is_empty() {
         true => Ok(()),
         false => {
-            let note = crate::case::suggest(&entry.id, ids.iter().map(String::as_str));
+            let note = nearest(&entry.id, ids.iter().map(String::as_str));
             Err(usage(format!("no case is `{}`", crate::escape::short(&entry.id)), note))
         }
     }
 }
 
-/// Changes the file in one step; readers see the old text or the new one.
+/// Changes the file in one step; readers see the old text or the new one, and of
+/// several that change it at once each starts from what the one before it wrote.
 fn edit(
     args: &Args,
     done: &str,
@@ -82,6 +85,8 @@ fn edit(
     let name = crate::escape::path(&path);
     let failed =
         |error: std::io::Error| Failure::new(exit::BAD_CASES, format!("error: {name} cannot be changed: {error}"));
+    // The folder's own lock: a file for it would stand among the reviewed ones.
+    let _lock = FileLock::of(path.parent().unwrap_or(&path)).map_err(failed)?;
     let old = match std::fs::read_to_string(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         other => other.map_err(failed)?,

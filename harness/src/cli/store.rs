@@ -23,6 +23,7 @@ pub(super) fn store(args: &Args) -> Result<u8, Failure> {
     if !matches!(word, "info" | "export" | "merge") && !rest.is_empty() {
         return Err(usage(format!("`store {word}` takes no names"), "it works on the whole folder of records"));
     }
+    belong(args, word)?;
     match word {
         "list" => list(&runs::layout(args)?),
         "info" => info(args, rest),
@@ -35,6 +36,29 @@ pub(super) fn store(args: &Args) -> Result<u8, Failure> {
             format!("`store` does not know `{}`", crate::escape::short(word)),
             suggest(word, WORDS.into_iter()),
         )),
+    }
+}
+
+/// Refuses options of another word: `merge --dry-run` must not merge.
+fn belong(args: &Args, word: &str) -> Result<(), Failure> {
+    let records = &args.records;
+    let given = [
+        ("--format", records.form.is_some(), &["export"][..]),
+        ("--output", args.import.output.is_some(), &["export"]),
+        ("--keep", records.keep.is_some(), &["prune"]),
+        ("--older-than", records.older_than.is_some(), &["prune"]),
+        ("--max-size", records.max_size.is_some(), &["prune"]),
+        ("--yes", records.yes, &["prune"]),
+        ("--dry-run", records.dry_run, &["prune", "repair"]),
+    ];
+    let strange = given.into_iter().find(|(_, is_given, words)| *is_given && !words.contains(&word));
+    match strange.filter(|_| WORDS.contains(&word)) {
+        None => Ok(()),
+        Some((option, _, words)) => {
+            let takers: Vec<String> = words.iter().map(|word| format!("`store {word}`")).collect();
+            let message = format!("`{option}` belongs to {}, not to `store {word}`", takers.join(" and "));
+            Err(usage(message, "nothing was done; leave the option out"))
+        }
     }
 }
 

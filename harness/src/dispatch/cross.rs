@@ -98,6 +98,12 @@ fn once_more(job: &Job, slot: usize, again: Again) -> Job {
     Job { attempt, repeat, fresh, alone, strikes: 0, pin: Some(slot), ..job.clone() }
 }
 
+/// The first slot of each device. `devices` are those of all slots.
+pub(crate) fn one_of_each(devices: &[String]) -> Vec<usize> {
+    let first = |slot: &usize| devices.iter().position(|other| *other == devices[*slot]) == Some(*slot);
+    (0..devices.len()).filter(first).collect()
+}
+
 /// The source of a run across devices.
 pub(crate) struct Cross {
     policy: Policy,
@@ -163,12 +169,8 @@ impl Open {
 impl Cross {
     /// `labels` are the names of the slots, for people.
     pub(crate) fn new(cases: &[Arc<Case>], policy: Policy, labels: &[String]) -> Self {
-        let mut members: Vec<(usize, String)> = Vec::new();
-        for (slot, device) in policy.devices.iter().enumerate() {
-            if policy.devices.iter().position(|other| other == device) == Some(slot) {
-                members.push((slot, labels.get(slot).cloned().unwrap_or_default()));
-            }
-        }
+        let named = |slot: usize| (slot, labels.get(slot).cloned().unwrap_or_default());
+        let members: Vec<(usize, String)> = one_of_each(&policy.devices).into_iter().map(named).collect();
         let mut state = State::default();
         for case in cases {
             let slots: Vec<usize> = members.iter().map(|(slot, _)| *slot).filter(|s| policy.fits(*s, case)).collect();

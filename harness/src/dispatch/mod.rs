@@ -32,7 +32,7 @@ mod turns;
 
 pub(crate) use capture::Output;
 pub(crate) use compilers::Compilers;
-pub(crate) use cross::Cross;
+pub(crate) use cross::{Cross, one_of_each};
 pub(crate) use death::Death;
 pub(crate) use event::Event;
 pub(crate) use farewell::Farewell;

@@ -47,7 +47,7 @@ impl Context {
         let _ = writeln!(text, "# another binary than that run's: HARNESS=/path/to/harness sh repro.sh");
         let _ = writeln!(text, "harness=${{HARNESS:-{}}}", quoted(&self.harness.to_string_lossy()));
         let alone = self.words(&[&self.command, "--exact", &case.id, "--retries", "0"], failed);
-        let replay = self.words(&["replay", "--worker", &worker_of], failed);
+        let replay = self.words(&["replay", "--worker", &worker_of, "--exact", &case.id], failed);
         match (history, *position) {
             (true, _) => {
                 let _ = writeln!(text, "# It passed alone in a fresh worker, so this runs what its worker had run.");

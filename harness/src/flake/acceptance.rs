@@ -2,7 +2,7 @@
 //! rates are classified right, how many repeats that takes, and what a test with
 //! a fixed number of repeats and the same errors would take.
 
-use super::hunter::{Arm, Ended, Hunter, Next, Options};
+use super::hunter::{Arm, End, Ended, Hunter, Next, Options};
 use super::rng::Rng;
 use super::rule::{Finding, Rule};
 
@@ -211,9 +211,10 @@ fn most_of_a_budget_is_not_all_of_it() {
 #[test]
 fn plain_counts_use_all_of_the_budget() {
     let exactly = Options { repeat: Some(1_000_000), ..options(1, Rule::default()) };
-    let (_, repeats) = hunt(&[0.0, 0.5, 1.0], exactly.clone(), &[], |repeats, _| repeats as f64 / 3000.0);
-    assert_eq!(repeats, 3000);
+    let (late, repeats) = hunt(&[0.0, 0.5, 1.0], exactly.clone(), &[], |repeats, _| repeats as f64 / 3000.0);
+    assert_eq!((repeats, late.end()), (3000, End::Late));
     let mut hunter = Hunter::new(1, exactly);
+    assert_eq!(hunter.end(), End::Cut, "nobody asks it any more");
     let mut told = Vec::new();
     for run in 0..900 {
         let Next::Pick(pick) = hunter.next(0.0) else { panic!("it has not had its count") };
@@ -235,6 +236,8 @@ fn a_case_that_cannot_be_run_is_given_up() {
         hunter.record((pick.case, pick.arm), 0, ended, "infra.gpu_lost", 1);
     }
     assert!(spoiled < 10, "{spoiled}");
+    // That is no end of the budget.
+    assert_eq!((hunter.end(), hunter.entries()[0].given_up()), (End::Own, Some("infra.gpu_lost")));
     assert_eq!(hunter.entries()[0].finding, None);
     assert!(hunter.entries()[1].skipped);
 }

@@ -1,7 +1,7 @@
 //! The hunt as a source of work: picks become jobs, results become counts.
 
 use super::burn::Burners;
-use super::hunter::{Arm, Ended, Entry, Hunter, Next, Options, Pick};
+use super::hunter::{Arm, End, Ended, Entry, Hunter, Next, Options, Pick};
 use super::rule::{Finding, Tally};
 use super::standards::Standards;
 use crate::case::Case;
@@ -19,6 +19,7 @@ pub(crate) struct Example {
     pub(crate) worker: String,
     pub(crate) position: u64,
     pub(crate) seed: u64,
+    pub(crate) slot: usize,
 }
 
 /// What has been decided and not yet been told.
@@ -96,12 +97,14 @@ impl Hunt {
         (std::mem::take(&mut state.news), state.hunter.arm())
     }
 
-    /// What is known at the end, by case.
-    pub(crate) fn close(self) -> Vec<Hunted> {
+    /// What is known at the end, by case, and why it is the end.
+    pub(crate) fn close(self) -> (Vec<Hunted>, End) {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let end = state.hunter.end();
         let entries = state.hunter.entries().to_vec();
         let known = self.cases.into_iter().zip(entries).zip(state.examples).zip(state.left_out);
-        known.map(|(((case, entry), example), left_out)| Hunted { case, entry, example, left_out }).collect()
+        let hunted = |(((case, entry), example), left_out)| Hunted { case, entry, example, left_out };
+        (known.map(hunted).collect(), end)
     }
 
     /// The share of the budget that is gone.
@@ -181,6 +184,7 @@ impl Source for Hunt {
                 worker: result.worker.clone(),
                 position: result.position,
                 seed: job.seed,
+                slot: result.slot,
             });
         }
         let before = state.hunter.entries()[pick.case].finding;

@@ -91,6 +91,17 @@ pub(crate) enum Ended {
     Skipped,
 }
 
+/// Why a hunt makes no more repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It knows what it wanted to know, as far as the machine let it.
+    Own,
+    /// The budget was over.
+    Late,
+    /// Nobody was left to make them: it was stopped, or lost its devices.
+    Cut,
+}
+
 /// What is known of a case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
@@ -104,6 +115,8 @@ pub(crate) struct Entry {
     /// Time of all warm repeats.
     pub(crate) spent_ns: u64,
     spoiled: u32,
+    /// What the machine did to the last of those.
+    spoiled_by: String,
     /// Runs wanted in each arm after the first.
     again: u64,
     /// Repeats handed out.
@@ -121,6 +134,10 @@ impl Entry {
     pub(crate) fn all_runs(&self) -> u64 {
         let Conditions { warm, alone, quiet, loaded, .. } = &self.conditions;
         [warm, alone, quiet, loaded].iter().map(|tally| tally.runs()).sum()
+    }
+    /// What the machine did under it so often that it is not tried any more.
+    pub(crate) fn given_up(&self) -> Option<&str> {
+        (self.spoiled > MOST_INFRA).then_some(self.spoiled_by.as_str())
     }
     fn arm(&mut self, arm: Arm) -> &mut Tally {
         match arm {
@@ -147,6 +164,8 @@ pub(crate) struct Hunter {
     turn: f64,
     /// Cases found to fail whose dependences no arm has been run for.
     untested: usize,
+    /// Whether the end of the budget ended it.
+    late: bool,
 }
 
 impl Hunter {
@@ -156,7 +175,7 @@ impl Hunter {
         let entries = vec![Entry { conditions, ..Entry::default() }; cases];
         let rng = Rng::new(options.seed);
         let (deck, turn) = (Vec::new(), MAIN_SHARE);
-        Self { options, entries, rng, arm: Arm::Warm, deck, in_flight: 0, rounds: 0, turn, untested: 0 }
+        Self { options, entries, rng, arm: Arm::Warm, deck, in_flight: 0, rounds: 0, turn, untested: 0, late: false }
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {
@@ -168,6 +187,15 @@ impl Hunter {
         self.arm
     }
 
+    /// Why there are no more repeats.
+    pub(crate) fn end(&self) -> End {
+        match self.arm {
+            Arm::Over if self.late => End::Late,
+            Arm::Over => End::Own,
+            _ => End::Cut,
+        }
+    }
+
     /// Ends the hunt: what is under way still counts.
     pub(crate) fn stop(&mut self) {
         self.arm = Arm::Over;
@@ -176,7 +204,8 @@ impl Hunter {
 
     /// The next repeat. `spent` is the share of the budget that is gone.
     pub(crate) fn next(&mut self, spent: f64) -> Next {
-        if spent >= 1.0 {
+        if spent >= 1.0 && self.arm != Arm::Over {
+            self.late = true;
             self.stop();
         }
         loop {
@@ -276,6 +305,7 @@ impl Hunter {
             }
             Ended::Spoiled => {
                 entry.spoiled += 1;
+                entry.spoiled_by = outcome.to_string();
                 return None;
             }
         };
@@ -356,7 +386,7 @@ impl Hunter {
 
     fn wants_in(&self, case: usize, arm: Arm) -> bool {
         let entry = &self.entries[case];
-        if entry.skipped || entry.spoiled > MOST_INFRA {
+        if entry.skipped || entry.given_up().is_some() {
             return false;
         }
         let rule = &self.options.rule;

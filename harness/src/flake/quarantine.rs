@@ -18,7 +18,7 @@
 //! error, so that nothing is left behind.
 
 use crate::escape::short;
-use crate::select::Filter;
+use crate::select::{Filter, nearest};
 use crate::verdict::{Outcome, Verdict};
 use engine::diag::{Diagnostic, code};
 use serde::Deserialize;
@@ -249,18 +249,19 @@ pub(crate) fn with_entry(text: &str, entry: &Entry, name: &str) -> Result<String
     if let Some(problem) = entry.problem() {
         return Err(bad(problem, "all of id, owner, issue, reason and until are required"));
     }
-    if Quarantine::parse(text, name)?.entries.iter().any(|other| other.id == entry.id) {
+    let known = Quarantine::parse(text, name)?.entries;
+    if known.iter().any(|other| other.id == entry.id) {
         return Err(bad(
             format!("`{}` is in quarantine already", short(&entry.id)),
             "harness quarantine rm ID takes it out",
         ));
     }
-    let mut text = text.to_string();
-    if !text.is_empty() {
-        text.truncate(text.trim_end().len());
-        text.push_str("\n\n");
-    }
-    Ok(text + &entry.text())
+    let with = |text: String| match text.trim_end() {
+        "" => readable(entry.text(), name),
+        text => readable(format!("{text}\n\n{}", entry.text()), name),
+    };
+    // Tables cannot follow an array of inline ones.
+    with(text.to_string()).or_else(|_| with(usual(known.iter())))
 }
 
 /// The text of a file without the entry of that id, and the comment lines that
@@ -269,16 +270,13 @@ pub(crate) fn without_entry(text: &str, id: &str, name: &str) -> Result<String, 
     let known = Quarantine::parse(text, name)?;
     let Some(at) = known.entries.iter().position(|entry| entry.id == id) else {
         let ids: Vec<&str> = known.entries.iter().map(|entry| entry.id.as_str()).collect();
-        let note =
-            if ids.is_empty() { "the file has no entries".into() } else { crate::case::suggest(id, ids.into_iter()) };
+        let note = if ids.is_empty() { "the file has no entries".into() } else { nearest(id, ids.into_iter()) };
         return Err(bad(format!("`{}` is not in quarantine", short(id)), note));
     };
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let heads: Vec<usize> = lines.iter().enumerate().filter(|(_, line)| is_head(line)).map(|(i, _)| i).collect();
-    // Written as inline tables: rewritten in the usual form.
+    let heads = heads(text);
     if heads.len() != known.entries.len() {
-        let kept = known.entries.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, entry)| entry.text());
-        return Ok(kept.collect::<Vec<_>>().join("\n"));
+        return readable(usual(known.entries.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, e)| e)), name);
     }
     let comment = |i: usize| lines[i].trim_start().starts_with('#');
     let start = |head: usize| (0..head).rev().take_while(|i| comment(*i)).last().unwrap_or(head);
@@ -286,7 +284,25 @@ pub(crate) fn without_entry(text: &str, id: &str, name: &str) -> Result<String, 
     let to = heads.get(at + 1).map_or(lines.len(), |next| start(*next));
     let rest: String = lines[..from].iter().chain(&lines[to..]).copied().collect();
     let rest = rest.trim_end();
-    Ok(if rest.is_empty() { String::new() } else { format!("{rest}\n") })
+    readable(if rest.is_empty() { String::new() } else { format!("{rest}\n") }, name)
+}
+
+/// The usual form, for a file that is written as inline tables.
+fn usual<'a>(entries: impl Iterator<Item = &'a Entry>) -> String {
+    entries.map(Entry::text).collect::<Vec<_>>().join("\n")
+}
+
+/// A new text of the file, which the next run must be able to read.
+fn readable(text: String, name: &str) -> Result<String, Box<Diagnostic>> {
+    if text.len() as u64 > MAX_BYTES {
+        return Err(bad(format!("{name} would be larger than 1 MiB"), "take out old entries"));
+    }
+    Quarantine::parse(&text, name).map(|_| text)
+}
+
+/// The lines with which entries begin, as far as they do in the usual form.
+fn heads(text: &str) -> Vec<usize> {
+    text.lines().enumerate().filter(|(_, line)| is_head(line)).map(|(i, _)| i).collect()
 }
 
 fn is_head(line: &str) -> bool {
@@ -373,6 +389,37 @@ mod tests {
         let twice = Quarantine::of(vec![entry("A.b", "2030-01-31"), entry("A.b", "2031-01-31")]);
         assert_eq!(twice.entry("A.b").map(|entry| entry.until.as_str()), Some("2030-01-31"));
         assert!(twice.idle(["A.b"].into_iter()).is_empty());
+    }
+
+    /// A file of inline tables takes an entry and gives one up, and stays readable.
+    #[test]
+    fn inline_tables_are_rewritten() {
+        let inline = |ids: &[&str]| {
+            let table = |id: &&str| {
+                format!("{{id = \"{id}\", owner = \"o\", issue = \"i\", reason = \"r\", until = \"2030-01-31\"}}")
+            };
+            format!("case = [{}]\n", ids.iter().map(table).collect::<Vec<_>>().join(", "))
+        };
+        let ids = |text: &str| {
+            let known = Quarantine::parse(text, "f").expect("reads");
+            known.entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>()
+        };
+        for old in [&["A.a"][..], &["A.a", "B.b"], &[]] {
+            let more = with_entry(&inline(old), &entry("C.c", "2030-01-31"), "f").expect("adds");
+            assert_eq!(ids(&more), [old, &["C.c"]].concat());
+            let less = without_entry(&more, "C.c", "f").expect("takes out");
+            assert_eq!(ids(&less), old);
+        }
+        let less = without_entry(&inline(&["A.a", "B.b"]), "A.a", "f").expect("takes out");
+        assert_eq!(ids(&less), ["B.b"]);
+    }
+
+    /// What could not be read again is not written.
+    #[test]
+    fn a_full_file_takes_no_more() {
+        let full: String = (0..MAX_ENTRIES).map(|i| entry(&format!("A.c{i}"), "2030-01-31").text()).collect();
+        let refused = with_entry(&full, &entry("B.b", "2030-01-31"), "f").expect_err("is full").to_string();
+        assert!(refused.contains("more than 4096 entries"), "{refused}");
     }
 
     #[test]

@@ -139,7 +139,8 @@ impl Rule {
     /// The finding in words: `clean: rate < 0.9 % at 95 %`.
     pub(crate) fn words(&self, finding: Finding, tally: Tally) -> String {
         let (failures, runs, level) = (tally.failures, tally.runs(), 100.0 * self.confidence);
-        let below = || format!("rate < {} at {level:.0} %", percent(upper_bound(failures, runs, self.confidence)));
+        let below =
+            || format!("rate < {} at {level:.0} %", percent_above(upper_bound(failures, runs, self.confidence)));
         let seen = if failures == 0 { String::new() } else { format!(" ({failures} of {runs} failed)") };
         match finding {
             Finding::Clean => format!("clean: {}{seen}", below()),
@@ -149,7 +150,7 @@ impl Rule {
             }
             Finding::Broken => {
                 let low = at_least_bound(failures, runs, self.confidence);
-                format!("broken: {failures} of {runs} failed, rate > {} at {level:.0} %", percent(low))
+                format!("broken: {failures} of {runs} failed, rate > {} at {level:.0} %", percent_below(low))
             }
             Finding::Undecided if runs == 0 => "undecided: never run".into(),
             Finding::Undecided => format!("undecided: {failures} of {runs} failed, {}", below()),
@@ -162,12 +163,39 @@ pub(crate) fn percent(rate: f64) -> String {
     format!("{} %", number(100.0 * rate))
 }
 
-/// Two figures are enough for a rate: `0.92`, `3.1`, `47`.
+/// The same, at least the rate: for a bound above it.
+pub(crate) fn percent_above(rate: f64) -> String {
+    format!("{} %", rounded(100.0 * rate, f64::ceil))
+}
+
+/// The same, at most the rate: for a bound below it.
+fn percent_below(rate: f64) -> String {
+    format!("{} %", rounded(100.0 * rate, f64::floor))
+}
+
+/// Two figures are enough for a rate: `0.92`, `3.1`, `47`; so are two of what is
+/// missing from all, `99.87`. Only 0 is `0`, only 100 is `100`.
 pub(crate) fn number(percent: f64) -> String {
-    match percent {
-        p if p >= 9.95 || p == 0.0 => format!("{p:.0}"),
-        p if p >= 0.995 => format!("{p:.1}"),
-        p => format!("{p:.2}"),
+    rounded(percent, f64::round)
+}
+
+fn rounded(percent: f64, round: fn(f64) -> f64) -> String {
+    let two_of = |part: f64| (1.0 - part.log10().floor()).clamp(2.0, 15.0) as usize;
+    let digits = match percent {
+        p if p <= 0.0 || p >= 100.0 => 0,
+        p if p >= 99.5 => two_of(100.0 - p),
+        p if p >= 9.95 => 0,
+        p if p >= 0.995 => 1,
+        p => two_of(p),
+    };
+    let scale = 10f64.powi(digits as i32);
+    // What is a figure of that length already is not moved by the last bit of its product.
+    let (scaled, near) = (percent * scale, (percent * scale).round());
+    let whole = if (scaled - near).abs() < 1e-9 * near.max(1.0) { near } else { round(scaled) };
+    let text = format!("{:.digits$}", whole / scale);
+    match digits {
+        3.. => text.trim_end_matches('0').trim_end_matches('.').into(),
+        _ => text,
     }
 }
 
@@ -231,15 +259,50 @@ mod tests {
     fn words_say_rate_and_level() {
         let rule = Rule::default();
         let cases = [
-            (Finding::Clean, tally(0, 326), "clean: rate < 0.91 % at 95 %"),
+            (Finding::Clean, tally(0, 326), "clean: rate < 0.92 % at 95 %"),
             (Finding::Clean, tally(1, 689), "clean: rate < 0.69 % at 95 % (1 of 690 failed)"),
             (Finding::Flaky, tally(20, 625), "flaky 3.1 % [1.9, 4.7]"),
+            // A claim is never better than its bound, and never certain.
+            (Finding::Clean, tally(0, 100_000), "clean: rate < 0.003 % at 95 %"),
             (Finding::Broken, tally(10, 0), "broken: 10 of 10 failed, rate > 74 % at 95 %"),
             (Finding::Undecided, tally(0, 0), "undecided: never run"),
-            (Finding::Undecided, tally(1, 28), "undecided: 1 of 29 failed, rate < 15 % at 95 %"),
+            (Finding::Undecided, tally(1, 28), "undecided: 1 of 29 failed, rate < 16 % at 95 %"),
         ];
         for (finding, tally, words) in cases {
             assert_eq!(rule.words(finding, tally), words);
+        }
+    }
+
+    #[test]
+    fn two_figures_at_both_ends() {
+        let cases = [
+            (0.0, "0"),
+            (0.0029957, "0.003"),
+            (0.0042, "0.0042"),
+            (0.05, "0.05"),
+            (0.5, "0.50"),
+            (0.917, "0.92"),
+            (3.12, "3.1"),
+            (47.2, "47"),
+            (99.4, "99"),
+            (99.5, "99.50"),
+            (99.87, "99.87"),
+            (99.9997, "99.9997"),
+            (100.0, "100"),
+        ];
+        for (percent, text) in cases {
+            assert_eq!(number(percent), text, "{percent}");
+        }
+        for (rate, above, below) in [
+            (0.00002996, "0.003 %", "0.0029 %"),
+            (0.009147, "0.92 %", "0.91 %"),
+            (0.1501, "16 %", "15 %"),
+            (0.09, "9.0 %", "9.0 %"),
+            (0.9958, "99.58 %", "99.58 %"),
+            (0.99581, "99.59 %", "99.58 %"),
+            (1.0, "100 %", "100 %"),
+        ] {
+            assert_eq!((percent_above(rate).as_str(), percent_below(rate).as_str()), (above, below), "{rate}");
         }
     }
 

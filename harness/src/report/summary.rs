@@ -81,8 +81,9 @@ impl Summary {
         format!("{passed} passed, {} failed, {skipped} skipped", self.failed())
     }
 
-    /// Each failure with its reason and the command that repeats it.
-    pub(crate) fn failures_text(&self, run: &str, repro: impl Fn(&str) -> String) -> String {
+    /// Each failure with its reason and the command that repeats it. `results` are the
+    /// options that say where the record of the run is.
+    pub(crate) fn failures_text(&self, run: &str, results: &str, repro: impl Fn(&str) -> String) -> String {
         let mut failures: Vec<_> = self.failures.iter().collect();
         failures.sort_by(|a, b| (b.outcome.verdict, &a.id).cmp(&(a.outcome.verdict, &b.id)));
         let mut text = String::new();
@@ -107,7 +108,7 @@ impl Summary {
             let _ = writeln!(text, "  again: {}", repro(id));
             if let Some((worker, earlier)) = neighbours {
                 let (id, run) = (quoted(id), earlier.as_deref().unwrap_or(run));
-                let replay = format!("replay --worker {worker}@{run} --exact {id} --minimize");
+                let replay = format!("replay --worker {worker}@{run} --exact {id} --minimize{results}");
                 let _ = writeln!(text, "  with its neighbours: cargo run -p harness -- {replay}");
             }
             if let Some(path) = written {

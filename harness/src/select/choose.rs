@@ -126,7 +126,7 @@ fn names(wanted: &Wanted) -> impl Iterator<Item = &str> {
 
 /// Ids, tags and words of expressions that fit nothing are mistakes.
 fn check_words(wanted: &Wanted, cases: &[Case], ids: &HashSet<&str>) -> Result<()> {
-    let nearest = |id: &str| suggest(id, nearest_ids(id, cases).into_iter());
+    let nearest = |id: &str| nearest(id, cases.iter().map(|case| case.id.as_str()));
     for id in &wanted.exact {
         if !ids.contains(id.as_str()) {
             let message = format!("there is no case `{}`", short(id));
@@ -188,11 +188,16 @@ fn nothing(wanted: &Wanted, total: usize) -> Box<Diagnostic> {
     Diagnostic::user(code::NOTHING_SELECTED, message).note(note)
 }
 
+/// The id that was meant, or a few that begin alike: there may be thousands.
+pub(crate) fn nearest<'a>(id: &str, ids: impl Iterator<Item = &'a str> + Clone) -> String {
+    suggest(id, nearest_ids(id, ids).into_iter())
+}
+
 /// Ids worth proposing: the few that begin alike, of those that share the name
 /// before the first slash if there are any.
-fn nearest_ids<'a>(id: &str, cases: &'a [Case]) -> Vec<&'a str> {
+fn nearest_ids<'a>(id: &str, all: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
     let stem = id.split('/').next().unwrap_or(id);
-    let ids = || cases.iter().map(|case| case.id.as_str());
+    let ids = || all.clone();
     let mut list: Vec<&str> = ids().filter(|other| other.starts_with(stem)).take(2000).collect();
     if list.is_empty() {
         list = ids().collect();

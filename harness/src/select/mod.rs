@@ -17,6 +17,7 @@ mod past;
 mod rerun;
 mod shard;
 
+pub(crate) use choose::nearest;
 pub use choose::{Chosen, Wanted, choose};
 pub use expr::Expr;
 pub use gtest::{Filter, selected};

@@ -64,7 +64,8 @@ fn check_coverage(scheduled: &ScheduledFusion, summary: &Summary, sizes: &Sizes)
         )
         .note("a reduction would be repeated for each index of a dimension that it does not have; split the fusion"));
     }
-    for (_, data) in scheduled.tensors.iter().filter(|(tv, _)| scheduled.consumers(*tv).is_empty()) {
+    let consumers = scheduled.all_consumers();
+    for (_, data) in scheduled.tensors.iter().filter(|(tv, _)| consumers[*tv].is_empty()) {
         // A finished reduction stands outside the loops over reduced dimensions.
         let inside = summary.reduced.iter().any(|root| has(data, *root));
         let iterated = summary.roots.iter().filter(|root| inside || !summary.reduced.contains(root));

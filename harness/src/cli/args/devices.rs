@@ -1,6 +1,6 @@
 //! Options that choose devices.
 
-use super::command::{Command, Commands, PLANS};
+use super::command::{Command, Commands, PLANS, VERDICTS};
 use super::table::{DEVICES, Row, flag, value};
 use crate::device::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, Wanted, share};
 use crate::units;
@@ -31,6 +31,8 @@ pub(crate) struct Devices {
 }
 
 const CHOICE: Commands = PLANS.and(&[Command::Selftest]);
+/// Commands that compare devices, or say how they would be.
+const CROSSES: Commands = VERDICTS.and(&[Command::Plan]);
 const TARGETS: Commands = CHOICE.and(&[Command::List, Command::Show]);
 
 pub(super) const ROWS: &[Row] = &[
@@ -93,7 +95,7 @@ pub(super) const ROWS: &[Row] = &[
         Ok(())
     })
     .device(),
-    flag("--cross", PLANS, "run each case on every chosen device: results and kernels must be equal", |args, _| {
+    flag("--cross", CROSSES, "run each case on every chosen device: results and kernels must be equal", |args, _| {
         args.devices.cross = true;
         Ok(())
     }),

@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Row] = &[
         "--sanitize",
         "TOOL[=RATE]",
         RUNS,
-        "run a share of the cases under memcheck, racecheck, initcheck or synccheck",
+        "run the cases, or a share of those that are selected, under memcheck, racecheck, initcheck or synccheck",
         |args, given| {
             let sample = Sample::parse(given.text()).map_err(|wanted| given.wrong(&wanted))?;
             args.evidence.sanitize = Some(sample);

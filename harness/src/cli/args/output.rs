@@ -1,6 +1,6 @@
 //! Options that say what is printed and written.
 
-use super::command::{Command, Commands, RUNS};
+use super::command::{Command, Commands, VERDICTS};
 use super::table::{Row, flag, value};
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Row] = &[
         args.output.about = true;
         Ok(())
     }),
-    flag("--bless", RUNS, "rewrite expectations in the case files", |args, _| {
+    flag("--bless", VERDICTS, "rewrite expectations in the case files", |args, _| {
         args.output.bless = true;
         Ok(())
     })

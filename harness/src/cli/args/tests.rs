@@ -107,6 +107,11 @@ fn mistakes_are_named() {
     check_refused("--workers-per-gpu 0", exit::USAGE, "from 1");
     check_refused("--timeout soon", exit::USAGE, "500ms");
     check_refused("--bless=yes", exit::USAGE, "takes no value");
+    for command in ["hunt", "replay", "why A.b"] {
+        check_refused(&format!("{command} --bless"), exit::USAGE, "`--bless` belongs to `run` and `bench`");
+        check_refused(&format!("{command} --cross"), exit::USAGE, "`--cross` belongs to `run`, `bench` and `plan`");
+    }
+    assert!(!with_env("hunt", &[("BLESS", "1")]).expect("good").output.bless);
     check_refused("show", exit::USAGE, "needs CASE");
     check_refused("show a b", exit::USAGE, "unexpected argument `b`");
     check_refused("--stage kernel", exit::USAGE, "belongs to `show`");

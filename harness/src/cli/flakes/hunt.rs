@@ -4,13 +4,14 @@ use super::log::Log;
 use super::scene::{Scene, budget};
 use crate::case::Case;
 use crate::cli::args::{Args, Command};
-use crate::cli::run::finish::again;
+use crate::cli::run::finish::{again, again_on, results_words};
+use crate::cli::run::setup::device_words;
 use crate::cli::{Failure, session};
 use crate::dispatch::{self, Isolation};
 use crate::exit;
 use crate::flake::class::{Class, Comparison, classify};
 use crate::flake::hunt::{Example, Hunt, Hunted};
-use crate::flake::hunter::{Arm, Entry, Options};
+use crate::flake::hunter::{Arm, End, Entry, Options};
 use crate::flake::rule::{Finding, Rule};
 use crate::record::{FlakeRow, History};
 use crate::report::quoted;
@@ -20,6 +21,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Cases after which a warm worker is replaced: what a failure may depend on must
 /// stay short enough to be replayed.
@@ -35,30 +37,76 @@ struct Found {
     example: Option<Example>,
 }
 
+/// Why a hunt ended, as it is told and recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Complete,
+    FirstFailure,
+    Budget,
+    Stopped,
+    NoDevice,
+}
+
+impl Ended {
+    fn of(args: &Args, scene: &Scene, end: End) -> Self {
+        match end {
+            End::Own if args.repeat.until_fail => Ended::FirstFailure,
+            End::Own => Ended::Complete,
+            End::Late => Ended::Budget,
+            End::Cut if scene.plan.stop.load(Ordering::Relaxed) != 0 => Ended::Stopped,
+            End::Cut => Ended::NoDevice,
+        }
+    }
+
+    /// The name in the record.
+    fn name(self) -> &'static str {
+        match self {
+            Ended::Complete => "complete",
+            Ended::FirstFailure => "first_failure",
+            Ended::Budget => "budget",
+            Ended::Stopped => "stopped",
+            Ended::NoDevice => "no_device",
+        }
+    }
+
+    /// Why a case is undecided that was not given up.
+    fn why(self) -> &'static str {
+        match self {
+            Ended::Complete => "",
+            Ended::FirstFailure => "the first failure ended the hunt",
+            Ended::Budget => "the budget was over",
+            Ended::Stopped => "the hunt was stopped",
+            Ended::NoDevice => "no device was left to run them",
+        }
+    }
+}
+
 pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
     let mut scene = Scene::selected(args)?;
     if scene.plan.isolation == Isolation::Worker {
         scene.plan.recycle.get_or_insert(RECYCLE);
     }
     let rule = args.repeat.bound.and_then(|(rate, level)| Rule::with_bound(rate, level)).unwrap_or_default();
-    let (hunted, refused) = go(args, &mut scene, &rule);
+    let (hunted, end, refused) = go(args, &mut scene, &rule);
+    let end = Ended::of(args, &scene, end);
     let (left_out, hunted): (Vec<Hunted>, Vec<Hunted>) =
         hunted.into_iter().partition(|hunted| hunted.entry.skipped && hunted.entry.tally().failures == 0);
     let why = |hunted: Hunted| (hunted.case.id.clone(), hunted.left_out.unwrap_or_default());
     scene.skipped.extend(left_out.into_iter().map(why));
     let found: Vec<Found> = hunted.into_iter().map(judge).collect();
     let notes = keep(args, &mut scene, &found, &rule);
-    let mut text = report(args, &scene, &found, &rule);
+    let mut text = report(args, &scene, &found, &rule, end);
     notes.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     let code = exit_code(&found, args.repeat.count, args.repeat.until_fail);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     found.iter().for_each(|found| *counts.entry(found.finding.name()).or_default() += 1);
     let repeats: u64 = found.iter().map(|found| found.entry.all_runs()).sum();
-    Ok(scene.end(args, text, json!({ "findings": counts, "repeats": repeats }), code, &refused))
+    Ok(scene.end(args, text, json!({ "findings": counts, "repeats": repeats, "ended": end.name() }), code, &refused))
 }
 
-/// Hunts. Gives what is known of each case, and which slots refused their device.
-fn go(args: &Args, scene: &mut Scene, rule: &Rule) -> (Vec<Hunted>, Vec<(String, String)>) {
+/// Hunts. Gives what is known of each case, why it ended, and which slots refused
+/// their device.
+fn go(args: &Args, scene: &mut Scene, rule: &Rule) -> (Vec<Hunted>, End, Vec<(String, String)>) {
     let (slots, devices) = scene.device_of_slots();
     let options = Options {
         rule: *rule,
@@ -99,7 +147,8 @@ fn go(args: &Args, scene: &mut Scene, rule: &Rule) -> (Vec<Hunted>, Vec<(String,
     });
     log.progress.close();
     let refused = std::mem::take(&mut log.refused);
-    (hunt.close(), refused)
+    let (hunted, end) = hunt.close();
+    (hunted, end, refused)
 }
 
 /// Records what was found, and adds it to the history. Returns what was wrong there.
@@ -172,6 +221,7 @@ fn record(found: &Found, rule: &Rule) -> serde_json::Value {
         },
         "tests": tests,
         "outcomes": entry.outcomes,
+        "given_up": entry.given_up(),
         "example": example.as_ref().map(|e| json!({ "outcome": e.outcome, "worker_id": e.worker, "position": e.position, "seed": e.seed })),
     })
 }
@@ -195,7 +245,7 @@ fn row(found: &Found, rule: &Rule, scene: &Scene) -> FlakeRow {
 }
 
 /// Findings, what they depend on, and how to see them again.
-fn report(args: &Args, scene: &Scene, found: &[Found], rule: &Rule) -> String {
+fn report(args: &Args, scene: &Scene, found: &[Found], rule: &Rule, end: Ended) -> String {
     let mut text = String::new();
     // Also those below the rate that is looked for: one crash is news.
     let mut shown: Vec<&Found> = found.iter().filter(|f| f.entry.tally().failures > 0).collect();
@@ -222,33 +272,40 @@ fn report(args: &Args, scene: &Scene, found: &[Found], rule: &Rule) -> String {
             text.push_str(&lines(args, scene, &quoted(&case.id), example));
         }
     }
-    text.push_str(&summary(scene, found, rule));
+    text.push_str(&summary(scene, found, rule, end));
     text
 }
 
 /// The commands that show a failure again: alone, and as its worker came to it.
 fn lines(args: &Args, scene: &Scene, id: &str, example: &Example) -> String {
-    let tail = again(args, &scene.devices, Command::Run, example.seed);
+    // Of several GPUs only this one is known to show it.
+    let slot = scene.plan.slots.get(example.slot).filter(|_| scene.devices.choices.len() > 1);
+    let tail = match slot {
+        Some(slot) => {
+            let words = device_words(args, &scene.devices, slot);
+            let words: String = words.iter().map(|word| format!(" {}", quoted(word))).collect();
+            again_on(&words, args, Command::Run, example.seed)
+        }
+        None => again(args, &scene.devices, Command::Run, example.seed),
+    };
     let mut text = format!("  again:    cargo run -p harness -- --exact {id} --retries 0{tail}\n");
     if example.position > 0 {
         let worker = format!("{}@{}", example.worker, scene.store.id);
-        let results =
-            args.output.results.as_ref().map(|dir| format!(" --results {}", quoted(&dir.display().to_string())));
         let _ = writeln!(
             text,
             "  with its neighbours: cargo run -p harness -- replay --worker {worker} --exact {id} --minimize{}",
-            results.unwrap_or_default()
+            results_words(args)
         );
     }
     text
 }
 
-fn summary(scene: &Scene, found: &[Found], rule: &Rule) -> String {
+fn summary(scene: &Scene, found: &[Found], rule: &Rule, end: Ended) -> String {
     let mut text = String::from("\n");
     let of = |finding: Finding| found.iter().filter(move |f| f.finding == finding);
     let bound = |f: &Found| upper_bound(f.entry.tally().failures, f.entry.tally().runs(), rule.confidence);
     let level = 100.0 * rule.confidence;
-    let worst = |finding| crate::flake::rule::percent(of(finding).map(bound).fold(0.0, f64::max));
+    let worst = |finding| crate::flake::rule::percent_above(of(finding).map(bound).fold(0.0, f64::max));
     let (clean, undecided) = (of(Finding::Clean).count(), of(Finding::Undecided).count());
     if clean > 0 {
         let failed = of(Finding::Clean).filter(|f| f.entry.tally().failures > 0).count();
@@ -257,17 +314,25 @@ fn summary(scene: &Scene, found: &[Found], rule: &Rule) -> String {
         let _ = writeln!(text, "{clean} clean: rate < {} at {level:.0} %{rare}", worst(Finding::Clean));
     }
     if undecided > 0 {
-        let never = of(Finding::Undecided).filter(|f| f.entry.tally().runs() == 0).count();
+        let open: Vec<&Found> = of(Finding::Undecided).collect();
+        let never = open.iter().filter(|f| f.entry.tally().runs() == 0).count();
+        let given_up: Vec<(&str, &str)> =
+            open.iter().filter_map(|f| Some((f.case.id.as_str(), f.entry.given_up()?))).collect();
+        let why = if given_up.len() < open.len() { end.why() } else { "" };
+        let because = |mark: &str| if why.is_empty() { String::new() } else { format!("{mark} {why}") };
         let _ = match never {
             0 => {
-                let mut bounds: Vec<f64> = of(Finding::Undecided).map(bound).collect();
+                let mut bounds: Vec<f64> = open.iter().map(|f| bound(f)).collect();
                 bounds.sort_by(f64::total_cmp);
-                let half = crate::flake::rule::percent(bounds[bounds.len() / 2]);
-                let all = worst(Finding::Undecided);
-                writeln!(text, "{undecided} undecided: rate < {all} at {level:.0} %, of half of them < {half}")
+                let half = crate::flake::rule::percent_above(bounds[bounds.len() / 2]);
+                let (all, because) = (worst(Finding::Undecided), because(";"));
+                writeln!(text, "{undecided} undecided: rate < {all} at {level:.0} %, of half of them < {half}{because}")
             }
-            _ => writeln!(text, "{undecided} undecided, {never} of them never run: the budget was over"),
+            _ => writeln!(text, "{undecided} undecided, {never} of them never run{}", because(":")),
         };
+        for (id, what) in given_up {
+            let _ = writeln!(text, "given up {id}: {what}, again and again: the machine's fault");
+        }
     }
     text.push_str(&causes(found));
     for (id, why) in &scene.skipped {

@@ -5,7 +5,7 @@
 
 use super::log::Log;
 use super::past::{PastRun, Ran};
-use super::scene::{Scene, budget};
+use super::scene::{Scene, budget, takes_no_share};
 use super::told::Told;
 use crate::cli::Failure;
 use crate::cli::args::{Args, usage};
@@ -57,6 +57,7 @@ pub(in crate::cli) fn replay(args: &Args) -> Result<u8, Failure> {
 /// What is replayed, and where: a worker of a run under the run's options, or the
 /// cases of `--exact`.
 fn set(now: &Args) -> Result<(Args, Scene, Past), Failure> {
+    takes_no_share(now)?;
     if now.repeat.worker.is_none() && !now.select.wanted.exact.is_empty() {
         let scene = Scene::selected(now)?;
         let past = in_order(now, &scene)?;

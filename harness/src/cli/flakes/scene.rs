@@ -2,15 +2,17 @@
 //! and the end of the record after.
 
 use crate::case::Case;
-use crate::cli::args::{Args, Form};
+use crate::cli::args::{Args, Form, usage};
 use crate::cli::devices::{self, Devices};
 use crate::cli::run::setup;
 use crate::cli::{Failure, ending, runs, session};
 use crate::dispatch::RunPlan;
+use crate::evidence::sanitizer::Sample;
 use crate::exit;
 use crate::flake::standards::Standards;
 use crate::record::{History, RunStore, today};
 use crate::report::Progress;
+use crate::select::Chosen;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +29,8 @@ pub(super) struct Scene {
     pub(super) cases: Vec<Arc<Case>>,
     /// Ids that no chosen device can run, with the reason.
     pub(super) skipped: Vec<(String, String)>,
+    /// On the selection, for people.
+    notes: Vec<String>,
     pub(super) store: RunStore,
     pub(super) plan: RunPlan,
     pub(super) standards: Standards,
@@ -54,8 +58,12 @@ impl Scene {
         let devices = devices::resolve(args)?;
         let loaded = session::load_all(args, devices.target)?;
         let (files, fingerprint) = (loaded.files, loaded.fingerprint);
-        let cases = if selected { session::choose(args, loaded.cases, &devices.history)?.cases } else { loaded.cases };
-        let (cases, skipped) = setup::split_required(cases, &devices);
+        let chosen = match selected {
+            true => setup::sample(args, session::choose(args, loaded.cases, &devices.history)?),
+            // A share is one of selected cases; these are all that there are.
+            false => Chosen { cases: loaded.cases, ..Chosen::default() },
+        };
+        let (cases, skipped) = setup::split_required(chosen.cases, &devices);
         let reason = |c: crate::dispatch::Conclusion| (c.case.id.clone(), c.result.outcome.detail.clone());
         let skipped: Vec<_> = skipped.into_iter().map(reason).collect();
         let header = setup::header(args, &devices, files, fingerprint, cases.len() + skipped.len());
@@ -64,11 +72,9 @@ impl Scene {
             store.echo();
         }
         let plan = setup::plan(args, &devices, &store);
-        // To accept what varies more is to learn it anew.
         let history = History::of(&session::results_dir(args), &devices.history);
-        let learnt = if args.output.bless { BTreeMap::new() } else { history.determinism() };
-        let standards = Standards { learnt, today: today() };
-        Ok(Self { devices, cases, skipped, store, plan, standards, started, files })
+        let standards = Standards { learnt: history.determinism(), today: today() };
+        Ok(Self { devices, cases, skipped, notes: chosen.notes, store, plan, standards, started, files })
     }
 
     /// The case of that id.
@@ -84,7 +90,7 @@ impl Scene {
     pub(super) fn progress(&self, args: &Args, total: usize, what: &str) -> Progress {
         let labels = self.plan.slots.iter().map(|slot| slot.label.clone()).collect();
         let progress = runs::progress(args, total, labels);
-        self.devices.notes.iter().for_each(|note| progress.say(note));
+        self.devices.notes.iter().chain(&self.notes).for_each(|note| progress.say(note));
         progress.say(&format!("{what} from {} files, seed {}", self.files, args.repeat.seed));
         progress
     }
@@ -126,6 +132,18 @@ impl Scene {
         text.push_str(&ended.text);
         runs::conclude(args, &text);
         ended.code
+    }
+}
+
+/// Refuses a share for a tool where cases are named, not selected. What the options
+/// of an earlier run say of a share is no matter: all that is repeated is checked.
+pub(super) fn takes_no_share(now: &Args) -> Result<(), Failure> {
+    match &now.evidence.sanitize {
+        Some(Sample { tool, rate }) if *rate < 1.0 => Err(usage(
+            format!("`{}` takes no share of cases for `--sanitize`: it runs those that are named", now.command.word()),
+            format!("--sanitize {} checks them all", tool.name()),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::cli::args::{Args, Command};
 use crate::cli::run::finish::again;
 use crate::exit;
 use crate::flake::class::{p_value, shown};
-use crate::flake::rule::{Tally, percent};
+use crate::flake::rule::{Tally, percent_above};
 use crate::flake::search::Found;
 use crate::report::quoted;
 use crate::stats::upper_bound;
@@ -53,7 +53,7 @@ impl Told<'_> {
             0 => format!(
                 "does not recur: {last} passed {} times{then}; rate < {} at 95 %\n",
                 full.runs(),
-                percent(upper_bound(0, full.runs(), 0.95))
+                percent_above(upper_bound(0, full.runs(), 0.95))
             ),
             _ => format!("recurs in {} of {} replays: {}{then}\n", full.failures, full.runs(), shown(*full)),
         };

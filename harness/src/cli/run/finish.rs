@@ -34,7 +34,7 @@ pub(super) fn finish(
         text.push_str(&crate::cli::bench_table::table(rows));
     }
     let tail = again(args, devices, args.command, args.repeat.seed);
-    text.push_str(&summary.failures_text(&store.id, |id| repro(args.command.word(), id, &tail)));
+    text.push_str(&summary.failures_text(&store.id, &results_words(args), |id| repro(args.command.word(), id, &tail)));
     text.push_str(&notes(&closing));
     damage.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     text.push_str(&ended.text);
@@ -116,10 +116,22 @@ fn reports(args: &Args, store: &RunStore) -> Result<(), String> {
     Ok(())
 }
 
+/// The options that say where the records are, as given; the folder that is meant
+/// without them needs none.
+pub(in crate::cli) fn results_words(args: &Args) -> String {
+    let dir = args.output.results.as_ref();
+    dir.map_or(String::new(), |dir| format!(" --results {}", quoted(&dir.display().to_string())))
+}
+
 /// The options that make a case which a command repeats the same one, as that
 /// command takes them, and the seed of the attempt that is repeated.
 pub(in crate::cli) fn again(args: &Args, devices: &Devices, command: Command, seed: u64) -> String {
-    let mut tail = devices.again.clone();
+    again_on(&devices.again, args, command, seed)
+}
+
+/// The same on other devices than any of those kind.
+pub(in crate::cli) fn again_on(devices: &str, args: &Args, command: Command, seed: u64) -> String {
+    let mut tail = devices.to_string();
     if let Some(dir) = &args.select.cases {
         tail.push_str(&format!(" --cases {}", quoted(&dir.display().to_string())));
     }

@@ -110,7 +110,7 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, store: &RunStore) -> 
 
 /// The cases that are checked by a tool, where only a share of them is. At
 /// least one, so that a low rate on few cases is still a check.
-pub(super) fn sample(args: &Args, mut chosen: Chosen) -> Chosen {
+pub(in crate::cli) fn sample(args: &Args, mut chosen: Chosen) -> Chosen {
     let Some(sample) = &args.evidence.sanitize else { return chosen };
     let all = chosen.cases.len();
     let (mut taken, left): (Vec<Case>, Vec<Case>) =
@@ -141,7 +141,7 @@ fn machine_memory() -> Option<u64> {
 }
 
 /// The options that select the device of a slot.
-fn device_words(args: &Args, devices: &Devices, slot: &SlotSpec) -> Vec<String> {
+pub(in crate::cli) fn device_words(args: &Args, devices: &Devices, slot: &SlotSpec) -> Vec<String> {
     let Some(gpu) = &slot.gpu else { return devices.again.split_whitespace().map(String::from).collect() };
     let mut words = vec!["--gpus".into(), gpu.uuid.clone()];
     if let Some(file) = &args.devices.nvml {

@@ -21,7 +21,7 @@ pub(in crate::cli) fn why(args: &Args) -> Result<u8, Failure> {
     let (plan, standards) = (scene.plan.clone(), scene.standards.clone());
     let random = draw(&scene, &start.watched, args.repeat.seed ^ 0x5eed);
     let (slots, devices) = scene.device_of_slots();
-    let stock = Stock { plan: &plan, priors: start.priors, random, watched: start.watched, slots, devices };
+    let stock = Stock { plan: &plan, priors: start.priors, random, watched: start.watched, slots, devices, home: 0 };
     let log = Log::new(&plan, &mut scene.store, progress);
     let mut bench = Bench::new(stock, &standards, log, Instant::now() + budget(&args));
     let done = Sweep::new(&mut bench, args.repeat.count).go();

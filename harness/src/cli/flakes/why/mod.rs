@@ -7,12 +7,15 @@
 //! - [`start`]: what fails, and behind which cases;
 //! - [`setting`]: the conditions of a trial, and every change of one of them;
 //! - [`trials`]: trials under one setting, counted;
+//! - [`base`]: the rate as it failed, on all devices and on each;
 //! - [`sweep`]: which settings, how many trials of each, and the exact tests;
 //! - [`told`]: what came of it, as text and records.
 //!
 //! Invariant: each condition is changed alone, from the conditions of the failure;
-//! only the last trials, of what is enough, change several.
+//! only the last trials, of what is enough, change several. What runs on one device
+//! is compared with that device's part of the trials as it failed.
 
+mod base;
 mod command;
 mod setting;
 mod start;

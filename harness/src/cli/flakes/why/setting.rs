@@ -29,6 +29,13 @@ pub(super) enum Workers {
     Shared,
 }
 
+impl Workers {
+    /// Whether only one device is at work: its rate must not be compared with that of all.
+    pub(super) fn are_on_one_device(self) -> bool {
+        self != Workers::All
+    }
+}
+
 /// All conditions of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Setting {
@@ -183,7 +190,7 @@ mod tests {
         plan.knobs = Knobs { compile_threads: 2, jitter: Some(3), twice: true, ..Knobs::default() };
         let (slots, devices) = (vec![0, 1], vec!["g0".into(), "g1".into()]);
         let (priors, random, watched) = (vec![step()], vec![step()], step());
-        let stock = Stock { plan: &plan, priors, random, watched, slots, devices };
+        let stock = Stock { plan: &plan, priors, random, watched, slots, devices, home: 0 };
         let base = stock.base();
         let levels = stock.levels(&base);
         assert_eq!(levels.len(), 10);

@@ -3,7 +3,7 @@
 use crate::cli::args::{Args, usage};
 use crate::cli::flakes::past::PastRun;
 use crate::cli::flakes::replay::steps;
-use crate::cli::flakes::scene::Scene;
+use crate::cli::flakes::scene::{Scene, takes_no_share};
 use crate::cli::{Failure, runs};
 use crate::flake::trials::Step;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ pub(super) struct Start {
 
 /// The conditions of the run in which the case failed, or else those given now.
 pub(super) fn set(now: &Args, id: &str) -> Result<(Args, Scene, Start), Failure> {
+    takes_no_share(now)?;
     let given = !now.select.wanted.exact.is_empty();
     let run = run_of(now, id, given)?;
     let failed = run.as_ref().and_then(|run| Some((run, run.failure_of(id)?)));

@@ -44,18 +44,16 @@ impl<'s, 'a> Sweep<'s, 'a> {
     fn sweep(&mut self) -> Result<(), Halt> {
         self.as_it_failed()?;
         let levels = self.bench.stock.levels(&self.base);
-        let base = self.done.base;
-        let runs = self.count.unwrap_or_else(|| match base.failures {
-            0 => BASE_LEAST,
-            _ => runs_needed(base, levels.len() + self.done.changes.len(), MOST),
-        });
-        self.done.runs_each = runs;
+        let changes = levels.len() + self.done.changes.len();
+        self.done.runs_each = self.runs_against(self.done.base.all, changes);
         for level in levels {
+            let before = self.before(&level.setting);
+            let runs = self.runs_against(before, changes);
             self.bench.say(&format!("{} {} -> {}", level.factor, level.from, level.to));
             let Measured { tally: after, halt, .. } = self.measure(&level.setting, runs);
             // What has ended counts, however few there are.
             if halt.is_none() || after.runs() > 0 {
-                self.done.changes.push(Change::new(level.factor, &level.from, &level.to, base, after));
+                self.done.changes.push(Change::new(level.factor, &level.from, &level.to, before, after));
             }
             goes_on(halt)?;
         }
@@ -65,23 +63,37 @@ impl<'s, 'a> Sweep<'s, 'a> {
     /// The rate under the conditions of the failure, and whether devices differ in it.
     fn as_it_failed(&mut self) -> Result<(), Halt> {
         self.bench.say("as it failed");
-        let mut by_device = Vec::new();
         // A trial that does not come to its end counts for nothing, but ends this too.
         let most = self.count.unwrap_or(BASE_MOST);
         while self.done.trials < most && (self.count.is_some() || self.is_vague()) {
             let more = self.count.unwrap_or(BASE_LEAST).min(most - self.done.trials);
             let measured = self.measure(&self.base.clone(), more);
-            self.done.base = sum(self.done.base, measured.tally);
-            by_device = merge(by_device, measured.by_device);
+            self.done.base.add(measured.tally, measured.by_device);
             goes_on(measured.halt)?;
         }
-        self.done.changes.extend(Change::among("device", &by_device));
+        let stock = &mut self.bench.stock;
+        stock.home = self.done.base.home(&stock.slots);
+        self.done.changes.extend(self.done.base.devices());
         Ok(())
+    }
+
+    /// The trials as it failed with which those under a setting are compared.
+    fn before(&self, setting: &Setting) -> Tally {
+        let stock = &self.bench.stock;
+        self.done.base.of(setting.workers, stock.slots.get(stock.home))
+    }
+
+    /// Trials of a change, so that the end of the failure shows.
+    fn runs_against(&self, before: Tally, changes: usize) -> u64 {
+        self.count.unwrap_or_else(|| match before.failures {
+            0 => BASE_LEAST,
+            _ => runs_needed(before, changes, MOST),
+        })
     }
 
     /// Whether too little is known of the rate under the conditions of the failure.
     fn is_vague(&self) -> bool {
-        self.done.base.runs() < BASE_LEAST || self.done.base.failures < BASE_FAILURES
+        self.done.base.all.runs() < BASE_LEAST || self.done.base.all.failures < BASE_FAILURES
     }
 
     /// What is needed, with everything else calm.
@@ -102,7 +114,7 @@ impl<'s, 'a> Sweep<'s, 'a> {
         self.bench.say(&format!("only {}", names.join(" and ")));
         let Measured { tally, halt, .. } = self.measure(&setting, self.done.runs_each.max(BASE_LEAST));
         goes_on(halt)?;
-        self.done.enough = Some((tally, names));
+        self.done.enough = Some((self.before(&setting), tally, names));
         Ok(())
     }
 
@@ -119,15 +131,4 @@ impl<'s, 'a> Sweep<'s, 'a> {
 
 fn goes_on(halt: Option<Halt>) -> Result<(), Halt> {
     halt.map_or(Ok(()), Err)
-}
-
-fn sum(a: Tally, b: Tally) -> Tally {
-    Tally { failures: a.failures + b.failures, passes: a.passes + b.passes }
-}
-
-fn merge(a: Vec<(String, Tally)>, b: Vec<(String, Tally)>) -> Vec<(String, Tally)> {
-    if a.is_empty() {
-        return b;
-    }
-    a.into_iter().zip(b).map(|((name, a), (_, b))| (name, sum(a, b))).collect()
 }

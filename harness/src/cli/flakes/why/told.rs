@@ -1,5 +1,6 @@
 //! What came of the sweep, as text for people and as records.
 
+use super::base::Base;
 use crate::flake::class::shown;
 use crate::flake::factors::{Change, LEVEL, unseen};
 use crate::flake::rule::Tally;
@@ -10,11 +11,12 @@ use std::fmt::Write;
 /// What came of the sweep.
 #[derive(Default)]
 pub(super) struct Done {
-    pub(super) base: Tally,
+    /// As it failed, on all devices and on each.
+    pub(super) base: Base,
     pub(super) changes: Vec<Change>,
     pub(super) runs_each: u64,
-    /// With only what is needed, and with nothing.
-    pub(super) enough: Option<(Tally, Vec<String>)>,
+    /// As it failed on the devices that were at work, with only what is needed there, and what that is.
+    pub(super) enough: Option<(Tally, Tally, Vec<String>)>,
     pub(super) trials: u64,
     /// Trials that did not come to the case, by what happened.
     pub(super) unfinished: BTreeMap<String, u64>,
@@ -23,7 +25,8 @@ pub(super) struct Done {
 
 impl Done {
     pub(super) fn text(&self, id: &str) -> String {
-        let mut text = format!("\n{id} as it failed: {} in {} runs\n", shown(self.base), self.base.runs());
+        let base = self.base.all;
+        let mut text = format!("\n{id} as it failed: {} in {} runs\n", shown(base), base.runs());
         let width = self.changes.iter().map(|c| c.factor.len() + c.from.len() + c.to.len() + 6).max().unwrap_or(0);
         for change in &self.changes {
             let words = change.words();
@@ -31,8 +34,8 @@ impl Done {
             let mark = if change.significant() { "*" } else { " " };
             let _ = writeln!(text, "{mark} {:width$} {tail}", format!("{head}:"));
         }
-        if let Some((tally, names)) = &self.enough {
-            let ratio = tally.rate() / self.base.rate().max(f64::MIN_POSITIVE);
+        if let Some((before, tally, names)) = &self.enough {
+            let ratio = tally.rate() / before.rate().max(f64::MIN_POSITIVE);
             let verdict =
                 if ratio > 0.5 { "enough" } else { "not enough: a condition that was not varied matters too" };
             let _ = writeln!(text, "needs {}; with all else calm {}: {verdict}", names.join(" and "), shown(*tally));
@@ -42,10 +45,10 @@ impl Done {
             let _ = writeln!(text, "{} {} raises the rate", change.factor, change.to);
         }
         if !self.changes.iter().any(Change::significant) && !self.changes.is_empty() {
-            let open = unseen(self.base, self.runs_each, self.changes.len());
+            let open = unseen(base, self.runs_each, self.changes.len());
             let _ = writeln!(text, "nothing is significant: {open}");
         }
-        if self.base.failures == 0 {
+        if base.failures == 0 {
             text.push_str("it did not fail under these conditions: name the run with --run, or hunt for it first\n");
         }
         for (what, count) in &self.unfinished {

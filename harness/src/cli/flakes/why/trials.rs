@@ -22,6 +22,8 @@ pub(super) struct Stock<'a> {
     /// The device of each slot, and the devices' names.
     pub(super) slots: Vec<usize>,
     pub(super) devices: Vec<String>,
+    /// The slot that is at work where only one device is.
+    pub(super) home: usize,
 }
 
 /// Where trials are made, until their time is over.
@@ -116,11 +118,11 @@ impl Stock<'_> {
         match setting.workers {
             Workers::All => {}
             Workers::One => {
-                plan.slots.truncate(1);
-                devices.truncate(1);
+                plan.slots = vec![plan.slots[self.home].clone()];
+                devices = vec![devices[self.home]];
             }
             Workers::Shared => {
-                let (slot, device) = (plan.slots[0].clone(), devices[0]);
+                let (slot, device) = (plan.slots[self.home].clone(), devices[self.home]);
                 (plan.slots, devices) = (vec![slot.clone(), slot], vec![device; 2]);
                 plan.slots[1].label.push('b');
             }
