@@ -74,6 +74,28 @@ fn the_quietest_gpus_are_taken_and_reasons_are_given() {
     check_run(&place, &[], 0, &["taken: no process"]);
 }
 
+/// Verdicts of one kind of device do not stand for another's.
+#[test]
+fn a_run_is_not_gone_on_with_on_another_kind_of_device() {
+    let of = |name: &str| format!("[[gpu]]\nname = \"{name}\"\n");
+    let place = played("kind", 3, &of("P0"));
+    check_run(&place, &["--deadline", "1ms"], 6, &["skip.deadline"]);
+    let resume = ["resume", "latest", "--format", "plain"];
+    for (machine, now) in [(of("P1"), "P1"), (String::new(), "simulator")] {
+        place.file("machine.toml", &machine);
+        let parts = [
+            "E0703",
+            &format!("it ran on `P0`, and the device is `{now}` now"),
+            "all of it anew: harness --deadline 1ms --nvml machine.toml",
+        ];
+        check(&place, &resume, 106, &parts);
+    }
+    assert!(!place.path("results/history/p1").exists());
+    place.file("machine.toml", &of("P0"));
+    let (code, text) = place.run(&resume);
+    assert!([0, 6].contains(&code) && text.contains("goes on with"), "{text}");
+}
+
 #[test]
 fn a_driver_that_hangs_at_the_start_is_not_waited_for() {
     let place = played("stuck", 2, "stuck = true\n");

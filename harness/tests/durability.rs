@@ -180,7 +180,7 @@ fn killed_at_any_moment_it_goes_on_without_running_a_case_again() {
 fn a_full_disk_costs_records_and_no_verdict() {
     let place = with_cases("full", 400);
     let mut child = place.command(&PLAIN).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
-    wait_for_a_verdict(&place);
+    wait_for_verdicts(&place, 1);
     let log = logs(&place).into_keys().next().expect("a run").join("events.jsonl");
     let limit = Some(std::fs::metadata(&log).expect("a log").len() + 700);
     let pid = rustix::process::Pid::from_child(&child);
@@ -200,11 +200,22 @@ fn a_full_disk_costs_records_and_no_verdict() {
     check(&place, &["resume", "latest", "--format", "plain"], 0, &["400 passed, 0 failed, 0 skipped"]);
 }
 
-fn wait_for_a_verdict(place: &Place) {
+fn wait_for_verdicts(place: &Place, count: usize) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !logs(place).values().any(|log| log.iter().any(|r| r["k"] == "verdict")) {
+    while !logs(place).values().any(|log| log.iter().filter(|r| r["k"] == "verdict").count() >= count) {
         assert!(Instant::now() < deadline, "no case ended");
     }
+}
+
+/// Starts a run and kills it when some cases have their verdicts. Returns the run's
+/// name and the cases that passed.
+fn killed_in_the_middle(place: &Place, args: &[&str]) -> (String, Vec<String>) {
+    let mut child = place.command(args).stdout(Stdio::null()).spawn().expect("starts");
+    wait_for_verdicts(place, 4);
+    child.kill().expect("kills");
+    child.wait().expect("reaps");
+    let (dir, log) = logs(place).into_iter().next_back().expect("a run");
+    (dir.file_name().and_then(|name| name.to_str()).expect("a name").into(), ids(&log, "verdict"))
 }
 
 /// The same on a file system that is really full, where one may be mounted.
@@ -275,7 +286,7 @@ fn a_folder_that_cannot_be_written_costs_the_record_only() {
 fn a_folder_that_goes_away_is_written_again() {
     let place = with_cases("gone", 400);
     let mut child = place.command(&PLAIN).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
-    wait_for_a_verdict(&place);
+    wait_for_verdicts(&place, 1);
     std::fs::remove_dir_all(place.path("results/runs")).expect("removes");
     let mut text = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("reads");
@@ -364,6 +375,42 @@ fn damage_is_told_and_mended() {
     assert_eq!(before.map(|t| sorted(&t)), after.map(|t| sorted(&t)));
 }
 
+/// Cuts the end off the log of a run that ended well: that leaves no gap in it, is
+/// told all the same, and costs no row of history.
+#[track_caller]
+fn check_cut(name: &str, cut: impl Fn(&[u8]) -> usize, told: &str) {
+    let place = with_cases(name, 10);
+    check(&place, &[&PLAIN[..], &["--run-id", "one"]].concat(), 0, &["10 passed"]);
+    let tables = ["verdicts.csv", "durations.csv"].map(|name| format!("results/history/reference/{name}"));
+    let before = tables.clone().map(|table| place.read(&table));
+    let log = place.path("results/runs/one/events.jsonl");
+    let bytes = std::fs::read(&log).expect("a log");
+    std::fs::write(&log, &bytes[..cut(&bytes)]).expect("writes");
+    check(&place, &["store", "verify"], 96, &[&format!("one: its record lacks its tail{told}\n")]);
+    check(&place, &["store", "repair"], 0, &["its end is put in from run.json"]);
+    assert_eq!(tables.clone().map(|table| place.read(&table)), before);
+    check(&place, &["store", "repair"], 0, &["0 things mended"]);
+    check(&place, &["store", "verify"], 0, &["0 problems"]);
+    let info = check(&place, &["store", "info", "one"], 0, &["complete"]);
+    assert_eq!(info.contains("not whole  mended: "), !told.is_empty(), "{info}");
+}
+
+#[test]
+fn a_record_without_its_tail_is_told_and_costs_no_history() {
+    let lines = |bytes: &[u8]| bytes.split_inclusive(|b| *b == b'\n').map(<[u8]>::len).collect::<Vec<_>>();
+    let after_verdicts = |bytes: &[u8], count: usize| {
+        let verdict = |line: &[u8]| line.windows(12).any(|part| part == b"\"k\":\"verdict");
+        let at = bytes.split_inclusive(|b| *b == b'\n').enumerate().filter(|(_, line)| verdict(line));
+        let last = at.map(|(number, _)| number).nth(count - 1).expect("so many verdicts");
+        lines(bytes)[..=last].iter().sum::<usize>()
+    };
+    let missing = ": 4 of 10 verdicts are missing";
+    check_cut("tail-lines", |bytes| after_verdicts(bytes, 6), missing);
+    check_cut("tail-torn", |bytes| after_verdicts(bytes, 6) + 9, missing);
+    // Only its end, which run.json knows.
+    check_cut("tail-end", |bytes| bytes.len() - lines(bytes).last().expect("a line"), "");
+}
+
 /// A digit that changed in a table is found by the records, as long as they are here.
 #[test]
 fn a_changed_digit_is_found_and_put_right() {
@@ -372,6 +419,11 @@ fn a_changed_digit_is_found_and_put_right() {
     let hunt = ["hunt", "--ref", "--with-faults", "--exact", "__fault.fail", "--repeat", "3", "--format", "plain"];
     check(&place, &hunt, 11, &[]);
     check(&place, &["store", "verify"], 0, &["2 runs", "0 problems"]);
+    // What it found is told, and no verdict made up of its attempts.
+    let id = place.newest().file_name().and_then(|name| name.to_str()).expect("a name").to_string();
+    check(&place, &["report", &id], 0, &["hunt complete", "| `__fault.fail` | undecided | 3 | 3 | `fail.assert` |"]);
+    check(&place, &["report", &id, "--format", "junit"], 106, &["E0507", "comes to no verdicts", "--format md"]);
+    check(&place, &["report", &id, "--format", "csv"], 0, &["__fault.fail,undecided,,3,3,"]);
     let tables = ["durations.csv", "verdicts.csv", "flake.csv"].map(|name| format!("results/history/reference/{name}"));
     let right = tables.clone().map(|table| place.read(&table));
     let of = |text: &str, case: &str| text.lines().find(|line| line.contains(case)).expect("a row").to_string();
@@ -503,6 +555,15 @@ fn stores_are_united_and_carried_away() {
     check(&here, &["store", "merge", "third"], 96, &["E0704", "other records is here"]);
     let csv = check(&here, &["store", "export"], 0, &["run_id,started_utc,host"]);
     assert_eq!(csv.lines().count(), 8, "{csv}");
+    // A header of another major version is told and read by nobody.
+    let (path, ours) = ("results/runs/two/run.json", here.read("results/runs/two/run.json"));
+    here.file(path, &ours.replace("\"major\": 1", "\"major\": 7"));
+    let why = "its header is of schema 7, this harness reads 1";
+    check(&here, &["report", "two"], 106, &[why]);
+    check(&here, &["compare", "one", "two"], 106, &[why]);
+    check(&here, &["replay", "--worker", "W0@two", "--exact", "PlaceTest.good/m=1"], 106, &[why]);
+    check(&here, &["store", "verify"], 96, &[&format!("two: {why}"), "1 problems"]);
+    here.file(path, &ours);
     let lines = check(&here, &["store", "export", "two", "--format", "jsonl"], 0, &[]);
     assert!(
         lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok_and(|v| v["run_id"] == "two")),
@@ -514,10 +575,9 @@ fn stores_are_united_and_carried_away() {
 fn what_cannot_be_gone_on_with_is_refused_with_a_way_out() {
     let place = with_cases("refused", 400);
     check(&place, &["resume"], 106, &["E0702"]);
-    let mut child = place.command(&PLAIN).stdout(Stdio::null()).spawn().expect("starts");
-    wait_for_a_verdict(&place);
-    child.kill().expect("kills");
-    child.wait().expect("reaps");
+    let (killed, _) = killed_in_the_middle(&place, &PLAIN);
+    check(&place, &["report", &killed], 0, &["` killed\n", "of 400 selected cases came to a verdict"]);
+    check(&place, &["report", &killed, "--format", "junit"], 0, &["tests=\"400\" failures=\"0\"", "type=\"not_run\""]);
     let whole = place.read("cases/good.fuse");
     place.file("cases/good.fuse", &whole.replace(", 400]", "]"));
     check(
@@ -539,6 +599,58 @@ fn what_cannot_be_gone_on_with_is_refused_with_a_way_out() {
     }
     check(&place, &["resume"], 106, &["E0703", "is open"]);
     check(&place, &["resume", "latest"], 106, &["it is complete"]);
+}
+
+/// What a killed run had seen of how its results vary is learnt, once, by who goes on
+/// with it; that another build judged some of the cases is told.
+#[test]
+fn a_killed_run_is_learnt_from_and_another_build_is_told() {
+    let place = with_cases("learnt", 150);
+    let (killed, done) = killed_in_the_middle(&place, &["--sim", "2", "--twice", "--format", "plain"]);
+    let path = format!("results/runs/{killed}/run.json");
+    let mut header: Value = serde_json::from_str(&place.read(&path)).expect("JSON");
+    assert!(header["provenance"]["build"].is_string(), "{header}");
+    header["provenance"]["build"] = "another".into();
+    place.file(&path, &header.to_string());
+    let told = format!("{} verdicts are of a harness that was built otherwise: another binary\n", done.len());
+    check(&place, &["resume", "--format", "plain"], 0, &[&told, "150 passed, 0 failed, 0 skipped"]);
+    let learnt = || place.read("results/history/simulator/determinism.csv");
+    let seen_once = |text: &str| text.lines().filter(|row| row.split(',').nth(3) == Some("1")).count();
+    assert_eq!((learnt().lines().count(), seen_once(&learnt())), (151, 150), "{}", learnt());
+    // Gone on with once more, it is not learnt from twice.
+    check(&place, &["resume", &killed, "--format", "plain"], 0, &["150 passed"]);
+    let once = |id: &&String| learnt().lines().any(|row| row.starts_with(&format!("{id},")) && row.contains(",1,"));
+    assert_eq!(done.iter().filter(once).count(), done.len(), "{}", learnt());
+}
+
+/// What a merge has put into the tables is not put in again by who goes on.
+#[test]
+fn a_killed_run_that_was_merged_counts_once() {
+    let (here, there) = (with_cases("merged-here", 400), with_cases("merged-there", 400));
+    let (killed, done) = killed_in_the_middle(&there, &PLAIN);
+    check(&here, &[&PLAIN[..], &["--filter", "*/m=1"]].concat(), 0, &["1 passed"]);
+    check(&here, &["store", "merge", there.path("results").to_str().expect("text")], 0, &["1 runs copied"]);
+    check(&here, &["resume", &killed, "--format", "plain"], 0, &["400 passed, 0 failed, 0 skipped"]);
+    let table = here.read("results/history/reference/durations.csv");
+    for id in done.iter().filter(|id| !id.ends_with("/m=1")) {
+        assert!(table.contains(&format!("{id},1,")), "{id}: {table}");
+    }
+}
+
+/// What cannot be looked at is told, and a lock that cannot be had keeps nobody from looking.
+#[test]
+fn what_cannot_be_looked_at_is_no_good_news() {
+    let place = with_cases("looked", 3);
+    check(&place, &PLAIN, 0, &["3 passed"]);
+    let table = "results/history/reference/durations.csv";
+    let right = place.read(table);
+    place.file(table, &right.replace("PlaceTest.good/m=2,1,", "PlaceTest.good/m=2,1,9"));
+    std::fs::remove_file(place.path("results/lock")).expect("removes");
+    std::fs::create_dir(place.path("results/lock")).expect("a folder");
+    check(&place, &["store", "verify"], 96, &["PlaceTest.good/m=2: dur_us is `9", "1 problems"]);
+    std::fs::remove_file(place.path(table)).expect("removes");
+    std::fs::create_dir(place.path(table)).expect("a folder");
+    check(&place, &["store", "verify"], 96, &["history: Is a directory", "1 problems"]);
 }
 
 /// What the deadline kept from running is open; a list of cases may be gone, and

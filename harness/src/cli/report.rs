@@ -3,8 +3,9 @@
 use super::args::{Args, Form};
 use super::{Failure, runs};
 use crate::exit;
-use crate::record::{Recorded, RunInfo, export};
+use crate::record::{Recorded, RunInfo, State, export};
 use crate::report::{junit, markdown, repro, trace};
+use engine::diag::{Diagnostic, code};
 use std::io;
 use std::path::Path;
 
@@ -19,7 +20,13 @@ pub(super) fn report(args: &Args) -> Result<u8, Failure> {
             told.map_err(|error| runs::not_written(&info.dir, &error))?;
         }
     } else {
-        let loaded = infos.iter().map(runs::load).collect::<Result<Vec<Recorded>, _>>()?;
+        let mut loaded = infos.iter().map(runs::load).collect::<Result<Vec<Recorded>, _>>()?;
+        for (run, info) in loaded.iter_mut().zip(&infos).filter(|(_, info)| info.state == State::Killed) {
+            run.header["status"] = info.state.name().into();
+        }
+        if let (Form::Junit, Some(run)) = (form, loaded.iter().find(|run| run.explores())) {
+            return Err(no_verdicts(run));
+        }
         text = render(form, &infos, &loaded).map_err(|error| runs::not_written(Path::new("report"), &error))?;
     }
     let text = String::from_utf8_lossy(&text);
@@ -28,6 +35,14 @@ pub(super) fn report(args: &Args) -> Result<u8, Failure> {
     }
     runs::deliver(args, &text)?;
     Ok(exit::OK)
+}
+
+/// JUnit has verdicts only, and what tries cases out comes to none.
+fn no_verdicts(run: &Recorded) -> Failure {
+    let mode = run.header["mode"].as_str().unwrap_or_default();
+    let message = format!("{} is a {}, which comes to no verdicts", run.id(), crate::escape::short(mode));
+    let note = "--format md shows what it found; csv, jsonl and trace are written too";
+    Failure::diagnostic(exit::BAD_RUN, &Diagnostic::user(code::BAD_RUN, message).note(note))
 }
 
 /// Several runs are one report where the form has room for them: shards of one job.

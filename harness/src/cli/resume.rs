@@ -13,8 +13,9 @@ pub(super) fn resume(args: &Args) -> Result<u8, Failure> {
         Some(word) => runs::find(args, word)?,
         None => newest_open(&runs::layout(args)?)?,
     };
-    let resumed = Resumed::read(&info).map_err(|why| refused(&info.id, &why, None))?;
+    let mut resumed = Resumed::read(&info).map_err(|why| refused(&info.id, &why, None))?;
     // What was said now is meant from here, all else from where the run began.
+    resumed.dir = absolute(&resumed.dir);
     let results = absolute(&session::results_dir(args));
     let junit = args.records.junit.as_deref().map(absolute);
     if let Some(cwd) = &resumed.cwd

@@ -181,6 +181,13 @@ fn verify(layout: &Layout) -> Result<u8, Failure> {
                         text.push_str(&format!("  {problem}\n"));
                     }
                 }
+                let cut = run.cut_short();
+                // One that could not be written, or was mended, says so itself.
+                let silent = info.finished() && run.header["record_error"].is_null();
+                if silent && (run.end.is_none() || cut.is_some()) {
+                    let what = cut.map_or(String::new(), |what| format!(": {what} are missing"));
+                    tell(&mut text, format!("{id}: its record lacks its tail{what}"));
+                }
                 if info.state == State::Killed {
                     tell(&mut text, format!("{id}: was killed: {} cases are recorded", run.cases.len()));
                 }
@@ -191,8 +198,15 @@ fn verify(layout: &Layout) -> Result<u8, Failure> {
         }
     }
     let wanted = repair::repair(layout, true).map_err(|error| failed(layout, &error))?;
-    for what in wanted.done.iter().filter(|what| !all.iter().any(|run| what.starts_with(&format!("{}:", run.id)))) {
+    let of = |what: &str| all.iter().map(|run| format!("{}:", run.id)).find(|start| what.starts_with(start));
+    for what in wanted.done.iter().filter(|what| of(what).is_none()) {
         tell(&mut text, what.clone());
+    }
+    // What could not be looked at is no good news.
+    for what in &wanted.left {
+        if of(what).is_none_or(|start| !text.lines().any(|line| line.starts_with(&start))) {
+            tell(&mut text, what.clone());
+        }
     }
     let wrong: Vec<&String> = wanted.tables.iter().flat_map(|table| &table.wrong).collect();
     for what in wrong.iter().take(WRONG_ROWS) {

@@ -9,7 +9,6 @@ use super::history::History;
 use super::rebuild::{Added, Cells};
 use super::recorded::Recorded;
 use super::table::{Notes, Table};
-use crate::os::FileLock;
 use crate::verdict::Determinism;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,13 +45,12 @@ impl History {
         self.table("determinism.csv", COLUMNS).map_or_else(|_| Vec::new(), |table| table.rows)
     }
 
-    /// Takes in what a run has accepted.
-    pub(crate) fn learn_determinism(&self, run_id: &str, seen: &[Seen]) -> io::Result<Notes> {
+    /// Takes in what a run has accepted. Whoever calls holds the lock.
+    pub(super) fn learn_determinism(&self, run_id: &str, seen: &[Seen]) -> io::Result<Notes> {
         if seen.is_empty() {
             return Ok(Notes::new());
         }
         std::fs::create_dir_all(self.dir())?;
-        let _lock = FileLock::acquire(self.lock())?;
         let mut table: Table<Row> = self.table("determinism.csv", COLUMNS)?;
         let old = std::mem::take(&mut table.rows).into_iter();
         let mut rows: BTreeMap<String, Row> = old.map(|row| (row.case_id.clone(), row)).collect();
@@ -136,7 +134,7 @@ fn learn(rows: &mut BTreeMap<String, Row>, run_id: &str, seen: &Seen) {
     if row.kernel_crc != fresh.kernel_crc || seen.class > row.class {
         *row = fresh;
     }
-    row.runs += 1;
+    row.runs = row.runs.saturating_add(1);
 }
 
 #[cfg(test)]

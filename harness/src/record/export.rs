@@ -38,7 +38,12 @@ pub(crate) fn csv<'a>(runs: impl Iterator<Item = (&'a str, &'a Recorded)>, out: 
         let start = [id.to_string(), text(&run.header["started_utc"]), text(&run.header["provenance"]["host"])];
         let commit = text(&run.header["provenance"]["git_sha"]);
         for (case_id, case) in &run.cases {
-            let (verdict, outcome, detail) = case.verdict();
+            let (mut verdict, mut outcome, detail) = case.verdict();
+            if run.explores() {
+                // It comes to no verdict; a hunt has found something.
+                verdict = run.hunted(case_id).and_then(|found| found["finding"].as_str()).unwrap_or_default();
+                outcome = "";
+            }
             let last = case.attempts.last();
             let median = last.and_then(|a| a.perf.as_ref()).and_then(|perf| perf["median_ns"].as_f64());
             let rest = [

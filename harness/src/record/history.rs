@@ -7,6 +7,7 @@
 //! * `determinism.csv`: see `determinism.rs`.
 //! * `perf.csv`: a row for each measurement.
 
+use super::determinism::Seen;
 use super::table::{File, Notes, Table};
 use crate::dispatch::Known;
 use crate::os::FileLock;
@@ -52,12 +53,12 @@ impl Row {
     /// an empty cache, compiles again.
     pub(super) fn counted(&self, runs: u64, dur_us: u64) -> (u64, u64) {
         let new_us = self.dur_ns / 1000;
-        let smoothed = (3 * dur_us + new_us) / 4;
+        let smoothed = dur_us.saturating_mul(3).saturating_add(new_us) / 4;
         match runs {
             _ if self.verdict == "infra" => (runs, dur_us),
             0 => (1, new_us),
-            _ if self.cached => (runs + 1, smoothed.max(dur_us)),
-            _ => (runs + 1, smoothed),
+            _ if self.cached => (runs.saturating_add(1), smoothed.max(dur_us)),
+            _ => (runs.saturating_add(1), smoothed),
         }
     }
 }
@@ -130,22 +131,34 @@ impl History {
 
     /// Adds a run, once: its folder says whether that was done. A harness that was
     /// killed may have added some of it. Two may do so at once.
-    pub(crate) fn add_once(&self, run_dir: &Path, run_id: &str, commit: &str, rows: &[Row]) -> io::Result<Notes> {
-        let added = run_dir.join(ADDED);
-        if rows.is_empty() {
+    pub(crate) fn add_once(
+        &self,
+        run_dir: &Path,
+        run_id: &str,
+        commit: &str,
+        rows: &[Row],
+        seen: &[Seen],
+    ) -> io::Result<Notes> {
+        if rows.is_empty() && seen.is_empty() {
             return Ok(Notes::new());
         }
         let _lock = FileLock::acquire(&self.lock)?;
-        if added.exists() {
+        if run_dir.join(ADDED).exists() {
             return Ok(Notes::new());
         }
-        let notes = self.add(run_id, commit, rows)?;
-        std::fs::write(added, b"")?;
+        // A table of another version does not keep the others from growing.
+        let (added, learnt) = (self.add(run_id, commit, rows), self.learn_determinism(run_id, seen));
+        let mut notes = added?;
+        notes.extend(learnt?);
+        mark_added(run_dir)?;
         Ok(notes)
     }
 
     /// Adds rows of a run. Whoever calls holds the lock.
     pub(super) fn add(&self, run_id: &str, commit: &str, rows: &[Row]) -> io::Result<Notes> {
+        if rows.is_empty() {
+            return Ok(Notes::new());
+        }
         std::fs::create_dir_all(&self.dir)?;
         let mut table: Table<Duration> = self.table("durations.csv", DURATION_COLUMNS)?;
         let old = std::mem::take(&mut table.rows).into_iter();
@@ -188,6 +201,12 @@ impl History {
         io::Write::write_all(&mut &file, &bytes)?;
         Ok(notes)
     }
+}
+
+/// Says in the folder of a run that its rows are in the tables.
+pub(super) fn mark_added(run_dir: &Path) -> io::Result<()> {
+    let path = run_dir.join(ADDED);
+    if path.exists() { Ok(()) } else { std::fs::write(path, b"") }
 }
 
 /// The cases of which a table has a row of the run.
@@ -274,6 +293,7 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
     use crate::select::Verdicts;
+    use crate::verdict::Determinism;
 
     fn row(case_id: &str, outcome: &str, dur_ns: u64) -> Row {
         let verdict = ["pass", "infra"].into_iter().find(|word| outcome.starts_with(word)).unwrap_or("fail");
@@ -357,15 +377,16 @@ mod tests {
         let history = History::of(&root, "simulator");
         let perf = Some(Perf { median_ns: Some(1.5), ..Perf::default() });
         let rows = [row("A.a", "fail.x", 4_000_000), Row { perf, ..row("A.b", "pass", 4_000_000) }];
-        let add = || history.add_once(&run_dir, "r1", "c", &rows).expect("adds");
-        let tables = || {
-            let text = |name: &str| std::fs::read_to_string(history.dir().join(name)).expect("a table");
-            ["verdicts.csv", "perf.csv", "durations.csv"].map(|name| text(name).lines().count())
-        };
+        let seen = [Seen { case_id: "A.b".into(), class: Determinism::Bitwise, kernel_crc: Some(1) }];
+        let add = || history.add_once(&run_dir, "r1", "c", &rows, &seen).expect("adds");
+        let text = |name: &str| std::fs::read_to_string(history.dir().join(name)).expect("a table");
+        let tables = || ["verdicts.csv", "perf.csv", "durations.csv"].map(|name| text(name).lines().count());
+        let learnt = |text: String| text.lines().skip(1).map(String::from).collect::<Vec<_>>();
         add();
         assert_eq!((tables(), history.past()["A.a"].runs), ([3, 2, 3], 1));
         add();
         assert_eq!((tables(), history.past()["A.a"].runs), ([3, 2, 3], 1));
+        assert_eq!(learnt(text("determinism.csv")), ["A.b,bitwise,00000001,1,r1"]);
         // Killed between the tables: the sums were not yet written.
         std::fs::remove_file(history.dir().join("durations.csv")).expect("removes");
         std::fs::remove_file(run_dir.join(ADDED)).expect("removes");

@@ -34,7 +34,7 @@ impl Layout {
         let format = root.join("FORMAT");
         let text = std::fs::read_to_string(&format)?;
         // A torn file is as good as none.
-        if text != FORMAT && !(FORMAT.starts_with(&text) && text.len() < FORMAT.len() - 1) {
+        if text.trim_end() != FORMAT.trim_end() && !(FORMAT.starts_with(&text) && text.len() < FORMAT.len() - 1) {
             let (found, ours) = (text.trim(), FORMAT.trim());
             let message = format!("{} says {found:?}, this harness writes {ours:?}", format.display());
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
@@ -73,7 +73,8 @@ pub(crate) fn check_id(id: &str) -> Result<(), String> {
         () if id.is_empty() || id.len() > MAX_ID => {
             Err(format!("it has {} characters, 1 to {MAX_ID} are allowed", id.len()))
         }
-        () if id.starts_with(['.', '-']) => Err("it begins with a dot or a hyphen".into()),
+        // Tables guard a cell that begins with a plus: spreadsheets take it for a formula.
+        () if id.starts_with(['.', '-', '+']) => Err("it begins with a dot, a hyphen or a plus".into()),
         () if id == "latest" => Err("`latest` means the last finished run".into()),
         () => match id.chars().find(|c| !good(*c)) {
             Some(c) => Err(format!("it holds {c:?}; letters, digits and . _ - + are allowed")),
@@ -135,11 +136,26 @@ mod tests {
     }
 
     #[test]
+    fn a_format_is_known_without_its_end_of_line() {
+        let root = Scratch::new("format");
+        let opens = |text: &str| {
+            std::fs::write(root.join("FORMAT"), text).expect("writes");
+            Layout::open(&root).map(drop).map_err(|error| error.to_string())
+        };
+        for ours in ["harness-store 1\n", "harness-store 1", "harness-store 1\r\n", "harness-st", ""] {
+            assert_eq!(opens(ours), Ok(()), "{ours:?}");
+        }
+        for other in ["harness-store 2\n", "harness-store 12", "other"] {
+            assert!(opens(other).is_err_and(|why| why.contains(other.trim())), "{other:?}");
+        }
+    }
+
+    #[test]
     fn names_of_runs_are_names_of_folders() {
         for good in ["20260101T000000Z-abcdef", "nightly+3", "a"] {
             assert_eq!(check_id(good), Ok(()), "{good}");
         }
-        for bad in ["", ".", "..", "../x", "a/b", "a b", "-a", "latest", "ü", "a\nb", &"x".repeat(101)] {
+        for bad in ["", ".", "..", "../x", "a/b", "a b", "-a", "+a", "latest", "ü", "a\nb", &"x".repeat(101)] {
             assert!(check_id(bad).is_err(), "{bad:?}");
         }
     }

@@ -1,7 +1,9 @@
 //! Where results come from: sources, tools and machine.
 
+use object::{Object, ReadCache};
 use serde::Serialize;
 use std::process::Command;
+use std::time::UNIX_EPOCH;
 
 /// Provenance of a run.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -9,6 +11,8 @@ pub(crate) struct Provenance {
     pub(crate) harness_version: &'static str,
     pub(crate) rustc: &'static str,
     pub(crate) profile: &'static str,
+    /// Tells this binary from others: the sources that git sees may not be those it was built from.
+    pub(crate) build: Option<String>,
     pub(crate) git_sha: Option<String>,
     pub(crate) git_branch: Option<String>,
     pub(crate) git_dirty: Option<bool>,
@@ -34,6 +38,7 @@ impl Provenance {
             harness_version: env!("CARGO_PKG_VERSION"),
             rustc: env!("HARNESS_RUSTC"),
             profile: env!("HARNESS_PROFILE_NAME"),
+            build: build(),
             git_sha: sources.sha,
             git_branch: sources.branch,
             git_dirty: sources.dirty,
@@ -44,6 +49,19 @@ impl Provenance {
             mem_bytes: kib << 10,
         }
     }
+}
+
+/// What the linker named the binary by, or else its size and time.
+fn build() -> Option<String> {
+    let file = std::fs::File::open("/proc/self/exe").ok()?;
+    let data = file.metadata().ok()?;
+    let cache = ReadCache::new(file);
+    let id = object::File::parse(&cache).ok().and_then(|parsed| Some(parsed.build_id().ok()??.to_vec()));
+    if let Some(id) = id {
+        return Some(id.iter().map(|byte| format!("{byte:02x}")).collect());
+    }
+    let modified = data.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(format!("{}-{}", data.len(), modified.as_nanos()))
 }
 
 /// Commit, branch and changes in one call. Without a lock: it must not get into
@@ -84,6 +102,13 @@ mod tests {
     fn check(status: &str, sha: Option<&str>, branch: &str, dirty: bool) {
         let wanted = Sources { sha: sha.map(String::from), branch: Some(branch.into()), dirty: Some(dirty) };
         assert_eq!(Sources::of(status), wanted);
+    }
+
+    #[test]
+    fn a_binary_has_a_name_of_its_own() {
+        let name = build().expect("a name");
+        assert!(name.len() >= 16 && name.chars().all(|c| c.is_ascii_hexdigit() || c == '-'), "{name}");
+        assert_eq!(build().as_ref(), Some(&name));
     }
 
     #[test]

@@ -73,10 +73,10 @@ impl Health {
     fn close(&mut self, declared: &BTreeSet<(u64, u64)>) {
         for (from, to) in self.gaps.clone() {
             if declared.contains(&(from, to)) {
-                self.mended += to - from;
+                self.mended = self.mended.saturating_add(to - from);
                 continue;
             }
-            self.missing += to - from;
+            self.missing = self.missing.saturating_add(to - from);
             self.problem(match to - from {
                 1 => format!("record {from} is missing"),
                 _ => format!("records {from} to {} are missing", to - 1),

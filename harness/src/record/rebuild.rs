@@ -9,7 +9,7 @@
 use super::audit::{self, Judged};
 use super::determinism::{self, COLUMNS as DETERMINISM_COLUMNS, Seen};
 use super::flakes::{self, COLUMNS as FLAKE_COLUMNS, Hunted};
-use super::history::{DURATION_COLUMNS, PERF_COLUMNS, Row, VERDICT_COLUMNS, perf_row, slug};
+use super::history::{DURATION_COLUMNS, PERF_COLUMNS, Row, VERDICT_COLUMNS, mark_added, perf_row, slug};
 use super::layout::{Layout, replace};
 use super::recorded::Recorded;
 use super::runs::{RunInfo, State, stamp_of};
@@ -54,6 +54,7 @@ pub(super) struct Added {
     pub(super) ended: Option<String>,
     pub(super) written: SystemTime,
     pub(super) run_id: String,
+    pub(super) dir: PathBuf,
     pub(super) commit: String,
     pub(super) rows: Vec<Row>,
     /// Cases of which it knows, but that no table tells of.
@@ -72,6 +73,7 @@ impl Added {
             ended: run.header["ended_utc"].as_str().filter(|_| whole).map(String::from),
             written: info.written,
             run_id: info.id.clone(),
+            dir: info.dir.clone(),
             commit: commit(run),
             rows,
             silent,
@@ -110,7 +112,8 @@ pub(crate) fn mend(layout: &Layout, stamp: &str, dry: bool) -> io::Result<Vec<Me
     for entry in folders.filter(|entry| entry.path().is_dir()) {
         devices.entry(entry.file_name().to_string_lossy().into_owned()).or_default();
     }
-    let _lock = layout.lock()?;
+    // To look is no update: tables that cannot be locked are still read.
+    let _lock = if dry { layout.lock().ok() } else { Some(layout.lock()?) };
     let mut mended = Vec::new();
     for (device, Told { runs, hunts }) in &devices {
         let dir = layout.history().join(device);
@@ -138,13 +141,18 @@ pub(crate) fn mend(layout: &Layout, stamp: &str, dry: bool) -> io::Result<Vec<Me
         })?;
         table("determinism.csv", DETERMINISM_COLUMNS, &|table| determinism::mend(table, runs))?;
         table("flake.csv", FLAKE_COLUMNS, &|table| flakes::mend(table, hunts))?;
+        // They are in the tables now: who goes on with one does not add it again.
+        for run in runs.iter().filter(|run| !dry && !run.rows.is_empty()) {
+            mark_added(&run.dir)?;
+        }
     }
     Ok(mended)
 }
 
-/// Whether a run's tables can be made from its record: not where that has holes.
+/// Whether a run's tables can be made from its record: not where that has holes, or
+/// has lost its tail.
 fn is_whole(run: &Recorded) -> bool {
-    run.header["record_error"].is_null() && run.health.is_whole()
+    run.header["record_error"].is_null() && run.health.is_whole() && run.cut_short().is_none()
 }
 
 /// The rows of a run, as the run itself would have added them.
@@ -360,6 +368,7 @@ pub(super) mod tests {
             when,
             written: SystemTime::UNIX_EPOCH,
             run_id: run_id.into(),
+            dir: PathBuf::new(),
             commit: "c".into(),
             rows: outcomes.iter().map(row).collect(),
             silent: BTreeSet::new(),

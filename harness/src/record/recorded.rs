@@ -1,6 +1,7 @@
 //! A run as its records tell it: what reports, comparisons and `resume` work on.
 //! Built from a log, or record by record while a run is under way.
 
+use super::events::SCHEMA;
 use super::reader::{self, Health};
 use crate::exit;
 use serde::{Deserialize, Serialize};
@@ -160,6 +161,17 @@ pub(super) fn judges(header: &Value) -> bool {
     matches!(header["mode"].as_str(), Some("run" | "bench"))
 }
 
+/// An error if a run is of another major version of the schema.
+pub(crate) fn check_schema(header: &Value) -> io::Result<()> {
+    match header["schema"]["major"].as_u64() {
+        Some(major) if major != u64::from(SCHEMA) => {
+            let message = format!("its header is of schema {major}, this harness reads {SCHEMA}");
+            Err(io::Error::new(io::ErrorKind::InvalidData, message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// By its header: whether a run tries cases out, and comes to no verdicts.
 /// `latest` never means one.
 pub(super) fn explores(header: &Value) -> bool {
@@ -212,6 +224,7 @@ impl Recorded {
         if let Ok(header @ Value::Object(_)) = serde_json::from_str(&text) {
             run.header = header;
         }
+        check_schema(&run.header)?;
         Ok(run)
     }
 
@@ -269,11 +282,19 @@ impl Recorded {
     /// An error if not all ids that were selected are known: records of them are
     /// lost, or it was killed before it had written them.
     pub(crate) fn selection(&self) -> Result<(), String> {
-        let (known, meant) = (self.selected.len(), self.header["cases_selected"].as_u64());
-        match meant.unwrap_or(0).max(self.selected_of) {
-            meant if meant <= known as u64 => Ok(()),
-            meant => Err(format!("of the {meant} cases that it selected its record names {known}")),
+        let (known, unnamed) = (self.selected.len() as u64, self.unnamed());
+        match unnamed {
+            0 => Ok(()),
+            _ => {
+                Err(format!("of the {} cases that it selected its record names {known}", known.saturating_add(unnamed)))
+            }
         }
+    }
+
+    /// How many cases it selected whose ids are not known.
+    pub(crate) fn unnamed(&self) -> u64 {
+        let meant = self.header["cases_selected"].as_u64().unwrap_or(0).max(self.selected_of);
+        meant.saturating_sub(self.selected.len() as u64)
     }
 
     /// Whether it comes to verdicts on cases: hunts and the like do not.
@@ -281,36 +302,37 @@ impl Recorded {
         judges(&self.header)
     }
 
-    /// Several runs as one: shards of one job, or parts of one.
-    pub(crate) fn join(runs: &[Self]) -> Self {
-        let mut joined = runs.first().cloned().unwrap_or_default();
-        for run in runs.iter().skip(1) {
-            for (id, case) in &run.cases {
-                // Where a case is in several, the later run decides.
-                let entry = joined.cases.entry(id.clone()).or_default();
-                entry.attempts.extend(case.attempts.iter().cloned());
-                entry.concluded = case.concluded.clone().or(entry.concluded.take());
-            }
-            joined
-                .workers
-                .extend(run.workers.iter().map(|(id, worker)| (format!("{}/{id}", run.id()), worker.clone())));
-            joined.last_ns = joined.last_ns.max(run.last_ns);
-            joined.others.extend(run.others.iter().cloned());
+    /// Whether it tries cases out, and comes to no verdicts.
+    pub(crate) fn explores(&self) -> bool {
+        explores(&self.header)
+    }
+
+    /// What a hunt has found of a case: its record.
+    pub(crate) fn hunted(&self, id: &str) -> Option<&Value> {
+        self.others.iter().find(|record| record["k"] == "hunt" && record["case_id"] == id)
+    }
+
+    /// What its harness has counted at its end, and the record does not hold: the log
+    /// has lost its tail, which leaves no gap. In words.
+    pub(crate) fn cut_short(&self) -> Option<String> {
+        let of = |value: &Value| value["summary"].is_object().then(|| value["summary"].clone());
+        let summary = of(&self.header).or_else(|| self.end.as_ref().and_then(of))?;
+        // Where nobody lived to count there is no exit code.
+        if summary["exit_code"].is_null() {
+            return None;
         }
-        if runs.len() > 1 {
-            let ids: Vec<&str> = runs.iter().map(Self::id).collect();
-            joined.header["run_id"] = ids.join("+").into();
-            joined.end = None;
-            // What the first one came to is not what all did.
-            joined.header["summary"] = Value::Null;
-            if runs.iter().any(|run| run.header["flaky"] == "fail") {
-                joined.header["flaky"] = "fail".into();
-            }
-            if let Some(open) = runs.iter().map(Self::status).find(|status| *status != "complete") {
-                joined.header["status"] = open.into();
-            }
+        if !self.judges() {
+            // Of what tries cases out, the last records tell what it found.
+            let cut = self.end.as_ref().is_none_or(|end| end["repaired"] == true);
+            return cut.then(|| "its last records".into());
         }
-        joined
+        let counts = summary["counts"].as_object().into_iter().flatten();
+        let counted = counts.fold(0, |sum: u64, (_, count)| sum.saturating_add(count.as_u64().unwrap_or(0)));
+        let concluded = self.cases.values().filter(|case| case.concluded.is_some());
+        // Before that minor version verdicts were attempts.
+        let verdicts = self.header["schema"]["minor"].as_u64() >= Some(1);
+        let here = if verdicts { concluded.count() } else { self.cases.len() } as u64;
+        (here < counted).then(|| format!("{} of {counted} verdicts", counted - here))
     }
 
     /// The name of the run.

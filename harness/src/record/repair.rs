@@ -190,7 +190,7 @@ fn mend_log(info: &RunInfo, run: &Recorded, stamp: &str, dry: bool) -> io::Resul
         });
     }
     if run.end.is_none() {
-        done.push(end(info, run, &mut tail)?.into());
+        done.push(end(info, run, &mut tail)?);
     }
     if !tail.bytes.is_empty() && !dry {
         let aside_path = info.dir.join(&name);
@@ -206,15 +206,16 @@ fn mend_log(info: &RunInfo, run: &Recorded, stamp: &str, dry: bool) -> io::Resul
 
 /// Puts in the end of a run that has none: that of its header, or that of a run
 /// that was killed.
-fn end(info: &RunInfo, run: &Recorded, tail: &mut Tail) -> io::Result<&'static str> {
+fn end(info: &RunInfo, run: &Recorded, tail: &mut Tail) -> io::Result<String> {
     if info.finished() {
         let (status, summary) = (&info.header["status"], &info.header["summary"]);
         tail.add("end", &json!({ "status": status, "repaired": true, "summary": summary }))?;
-        return Ok("its end is put in from run.json");
+        let lost = run.cut_short().map_or(String::new(), |what| format!("; {what} are lost"));
+        return Ok(format!("its end is put in from run.json{lost}"));
     }
     let summary = json!({ "counts": run.counts(), "exit_code": null, "elapsed_ns": run.last_ns });
     tail.add("end", &json!({ "status": "aborted", "repaired": true, "summary": summary }))?;
-    Ok("was killed: marked as aborted; `harness resume` goes on with it")
+    Ok("was killed: marked as aborted; `harness resume` goes on with it".into())
 }
 
 /// The bytes of whole records, and those of a torn last line.
@@ -231,7 +232,8 @@ fn sort_lines(log: &Path) -> io::Result<(Vec<u8>, Vec<u8>, Health)> {
 /// Makes `run.json` again where it is lost, or says in it that the run is over.
 fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Result<Option<String>> {
     let lost = !info.headed;
-    if !lost && info.finished() && health.is_whole() {
+    let cut = run.cut_short();
+    if !lost && info.finished() && health.is_whole() && cut.is_none() {
         return Ok(None);
     }
     // Without a header anywhere, what is known is the name.
@@ -241,12 +243,16 @@ fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Res
         fields.remove(key);
     }
     let ended = run.end.as_ref();
-    fields.insert("status".into(), ended.and_then(|end| end["status"].as_str()).unwrap_or("aborted").into());
+    let told = info.header["status"].as_str().filter(|_| info.finished());
+    let status = ended.and_then(|end| end["status"].as_str()).or(told).unwrap_or("aborted");
+    fields.insert("status".into(), status.into());
     fields.entry("ended_utc").or_insert_with(|| utc_of(info.written).into());
     fields.entry("record_error").or_insert(Value::Null);
     if !health.is_whole() {
         let lost = health.missing.max(health.damaged);
         fields.insert("record_error".into(), format!("mended: {lost} records are lost").into());
+    } else if let (Some(what), Some(Value::Null)) = (&cut, fields.get("record_error")) {
+        fields.insert("record_error".into(), format!("mended: {what} are lost").into());
     }
     let summary = ended.map(|end| end["summary"].clone());
     let counted = || json!({ "counts": run.counts(), "exit_code": null, "elapsed_ns": run.last_ns });
@@ -257,7 +263,11 @@ fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Res
     if !dry {
         replace(&info.dir.join("run.json"), format!("{header:#}\n").as_bytes())?;
     }
-    Ok(lost.then(|| "run.json made again from what the log tells".into()))
+    Ok(match cut.filter(|_| run.end.is_some()) {
+        _ if lost => Some("run.json made again from what the log tells".into()),
+        Some(what) => Some(format!("run.json says now that {what} are lost")),
+        None => None,
+    })
 }
 
 /// Makes `latest` name the run that ended last, if it names none that ended.

@@ -1,5 +1,6 @@
 //! What a run that was killed or stopped has done, and what is open.
 
+use super::determinism::{Seen, seen};
 use super::history::Row;
 use super::layout::check_id;
 use super::rebuild::rows;
@@ -37,6 +38,10 @@ pub(crate) struct Resumed {
     /// The folder in which the command was given, where it is known.
     pub(crate) cwd: Option<String>,
     pub(crate) git_sha: Option<String>,
+    /// Of its harness, as its header has it.
+    pub(crate) provenance: Value,
+    /// Names the history of its device.
+    pub(crate) device: Option<String>,
     /// All ids that were selected; nothing if the run came not so far.
     pub(crate) selected: BTreeSet<String>,
     /// Ids that it was to run as well, by `--rerun`, and left out.
@@ -48,6 +53,7 @@ pub(crate) struct Resumed {
     pub(crate) tried: BTreeMap<String, Vec<Attempt>>,
     /// What its harness did not live to add to the history.
     pub(crate) rows: Vec<Row>,
+    pub(crate) seen: Vec<Seen>,
 }
 
 impl Resumed {
@@ -62,6 +68,7 @@ impl Resumed {
         let mut resumed = Self { dir: info.dir.clone(), ..Self::of(&run)? };
         if info.state == State::Killed {
             resumed.rows = rows(&run).into_iter().filter(|row| resumed.done.contains_key(&row.case_id)).collect();
+            resumed.seen = seen(&run).into_iter().filter(|seen| resumed.done.contains_key(&seen.case_id)).collect();
         }
         // What the run did not live to note, or lost, an earlier one may know.
         let mut whole = run.selection();
@@ -128,6 +135,9 @@ impl Resumed {
             done,
             tried: BTreeMap::new(),
             rows: Vec::new(),
+            seen: Vec::new(),
+            provenance: header["provenance"].clone(),
+            device: run.device(),
             dir: PathBuf::new(),
             run_id,
         })

@@ -90,6 +90,8 @@ fn verdicts(found: &mut Comparison, id: &str, old: &RecordedCase, new: &Recorded
     }
     let list = match (old.failed(), new.failed()) {
         _ if verdict == "flaky" => &mut found.flaky,
+        // What the machine spoiled is no verdict: nobody knew that it fails.
+        (true, true) if old_verdict == "infra" && verdict != "infra" => &mut found.failing,
         (false, true) => &mut found.failing,
         (true, false) if verdict == "pass" => &mut found.fixed,
         _ => &mut found.other,
@@ -351,6 +353,11 @@ mod tests {
         check(&told("fail"), &told("flaky"), |found| &found.flaky, false);
         check(&told("fail"), &told("quarantined"), |found| &found.other, false);
         check(&Recorded::default(), &told("fail"), |found| &found.failing, true);
+        for verdict in ["fail", "crash", "hang"] {
+            check(&told("infra"), &told(verdict), |found| &found.failing, true);
+        }
+        check(&told("infra"), &told("pass"), |found| &found.fixed, false);
+        check(&told("fail"), &told("infra"), |found| &found.other, false);
         let text = compare(&told("quarantined"), &told("fail")).plain(200);
         assert!(text.contains("quarantined (fail.numerics) -> fail (fail.numerics)"), "{text}");
     }

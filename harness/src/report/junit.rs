@@ -1,7 +1,7 @@
 //! JUnit XML: a suite for each suite of cases, flaky cases as nextest and Maven
 //! write them. Whatever workers printed, the result is well-formed XML 1.0.
 
-use crate::record::{Attempt, Recorded, RecordedCase, is_failure};
+use crate::record::{Attempt, Concluded, Recorded, RecordedCase, is_failure};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -11,12 +11,15 @@ const MAX_TEXT: usize = 64 << 10;
 /// The report of a run.
 pub(crate) fn junit(run: &Recorded) -> String {
     let mut suites: BTreeMap<&str, Vec<(&str, &RecordedCase)>> = BTreeMap::new();
-    for (id, case) in &run.cases {
+    let open = not_reached(run);
+    let judged = run.cases.iter().filter(|(id, _)| !open.contains_key(*id));
+    let cases: BTreeMap<&String, &RecordedCase> = judged.chain(&open).collect();
+    for (id, case) in &cases {
         let (suite, name) = id.split_once('.').unwrap_or(("", id));
         suites.entry(suite).or_default().push((name, case));
     }
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let all = Tally::of(run.cases.values(), flaky_fails(run));
+    let all = Tally::of(cases.into_values(), flaky_fails(run));
     let stamp = run.header["started_utc"].as_str().unwrap_or_default();
     let elapsed = seconds(run.elapsed_ns());
     let _ = writeln!(
@@ -35,6 +38,24 @@ pub(crate) fn junit(run: &Recorded) -> String {
     text
 }
 
+/// What was selected and has no verdict is an error: a report of half a run must not
+/// look like one of all of it.
+fn not_reached(run: &Recorded) -> BTreeMap<String, RecordedCase> {
+    let status = run.status();
+    let error = |why: String| {
+        let concluded =
+            Concluded { verdict: "infra".into(), outcome: "not_run".into(), detail: why, ..Concluded::default() };
+        RecordedCase { attempts: Vec::new(), concluded: Some(concluded) }
+    };
+    let why = format!("the run ended before the verdict on this case: its record says {status}");
+    let mut open: BTreeMap<_, _> =
+        run.without_verdict().into_iter().map(|id| (id.to_string(), error(why.clone()))).collect();
+    if let (Err(why), false) = (run.selection(), run.explores()) {
+        open.insert(format!("harness.{}", run.id()), error(why));
+    }
+    open
+}
+
 fn suite(text: &mut String, run: &Recorded, name: &str, cases: &[(&str, &RecordedCase)], stamp: &str) {
     let Tally { tests, failures, errors, skipped, ns } =
         Tally::of(cases.iter().map(|(_, case)| *case), flaky_fails(run));
@@ -48,7 +69,7 @@ fn suite(text: &mut String, run: &Recorded, name: &str, cases: &[(&str, &Recorde
         attribute(host)
     );
     for (case_name, case) in cases {
-        let time = seconds(case.attempts.iter().map(|a| a.dur_ns).sum());
+        let time = seconds(time_ns(case));
         let _ =
             write!(text, "    <testcase name={} classname={} time=\"{time}\"", attribute(case_name), attribute(name));
         let body = body(case, flaky_fails(run));
@@ -58,6 +79,11 @@ fn suite(text: &mut String, run: &Recorded, name: &str, cases: &[(&str, &Recorde
         }
     }
     text.push_str("  </testsuite>\n");
+}
+
+/// Of all attempts. A record may hold any number.
+fn time_ns(case: &RecordedCase) -> u64 {
+    case.attempts.iter().fold(0, |sum, attempt| sum.saturating_add(attempt.dur_ns))
 }
 
 /// Whether the run was told that flaky cases are failures.
@@ -79,7 +105,7 @@ impl Tally {
         let mut tally = Self::default();
         for case in cases {
             tally.tests += 1;
-            tally.ns += case.attempts.iter().map(|a| a.dur_ns).sum::<u64>();
+            tally.ns = tally.ns.saturating_add(time_ns(case));
             match case.verdict().0 {
                 "fail" => tally.failures += 1,
                 "flaky" if flaky_fails => tally.failures += 1,
@@ -239,6 +265,52 @@ mod tests {
         let document = parse(&strict);
         assert!(document.descendants().any(|node| node.has_tag_name("failure")));
         assert!(document.descendants().any(|node| node.has_tag_name("rerunError")));
+    }
+
+    /// A killed run is not green, whether its record names the cases or not.
+    #[test]
+    fn what_was_not_reached_is_an_error() {
+        let mut run = Recorded::default();
+        let schema = json!({ "major": 1, "minor": 1 });
+        run.push(json!({ "k": "run", "run_id": "r", "mode": "run", "cases_selected": 4, "schema": schema }));
+        run.push(json!({ "k": "selected", "ids": ["S.a", "S.b", "T.c"], "of": 4 }));
+        let attempt = json!({ "k": "attempt", "case_id": "S.b", "verdict": "pass", "outcome": "pass" });
+        [json!({ "k": "verdict", "case_id": "S.a", "verdict": "pass", "outcome": "pass" }), attempt]
+            .into_iter()
+            .for_each(|record| run.push(record));
+        let text = junit(&run);
+        let document = parse(&text);
+        let number = |name: &str| document.root_element().attribute(name).and_then(|n| n.parse::<u32>().ok());
+        assert_eq!((number("tests"), number("failures"), number("errors")), (Some(4), Some(0), Some(3)), "{text}");
+        let errors = document.descendants().filter(|node| node.has_tag_name("error"));
+        let open: Vec<_> = errors
+            .map(|node| {
+                (node.attribute("type"), node.parent().and_then(|case| case.attribute("name")).unwrap_or_default())
+            })
+            .collect();
+        assert_eq!(open, [(Some("not_run"), "b"), (Some("not_run"), "c"), (Some("not_run"), "r")], "{text}");
+    }
+
+    /// Right checksums say nothing of what numbers are.
+    #[test]
+    fn numbers_at_the_limit_make_no_panic() {
+        let mut run = Recorded::default();
+        for number in [0, u64::MAX] {
+            run.push(
+                json!({ "k": "attempt", "case_id": "S.a", "worker_id": "w", "verdict": "fail", "outcome": "fail.x",
+                "dur_ns": u64::MAX, "start_ns": number, "t_ns": number, "attempt": u32::MAX, "repeat": u32::MAX,
+                "phases": { "parse": u64::MAX, "launch": u64::MAX } }),
+            );
+        }
+        run.push(
+            json!({ "k": "verdict", "case_id": "S.a", "verdict": "fail", "outcome": "fail.x", "attempts": u64::MAX,
+            "failures": u64::MAX, "t_ns": u64::MAX }),
+        );
+        run.push(json!({ "k": "worker", "worker_id": "w", "slot": "s", "event": "spawned", "t_ns": u64::MAX }));
+        parse(&junit(&run));
+        let trace = crate::report::trace(&[run.clone(), run.clone()]);
+        assert!(serde_json::from_str::<serde_json::Value>(&trace).is_ok_and(|trace| trace["traceEvents"].is_array()));
+        assert!(crate::report::markdown(&run, |_| String::new()).contains("S.a"));
     }
 
     #[test]

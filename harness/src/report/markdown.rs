@@ -1,7 +1,7 @@
 //! A run as Markdown: for a job summary, a pull request, an issue.
 
 use super::width;
-use crate::record::Recorded;
+use crate::record::{Recorded, is_failure};
 use crate::units::show_seconds;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,6 +14,9 @@ const REASON: usize = 160;
 
 /// The summary of a run. `repro` gives the command that repeats a case.
 pub(crate) fn markdown(run: &Recorded, repro: impl Fn(&str) -> String) -> String {
+    if run.explores() {
+        return explored(run, &repro);
+    }
     let counts = run.counts();
     let count = |name: &str| counts.get(name).copied().unwrap_or(0);
     let mut text = format!("## {} {}\n\n", code(run.id()), run.word());
@@ -23,11 +26,44 @@ pub(crate) fn markdown(run: &Recorded, repro: impl Fn(&str) -> String) -> String
     let _ = writeln!(text, "|{}", " ---: |".repeat(shown.len() + 2));
     let figures: Vec<String> = shown.iter().map(|name| count(name).to_string()).collect();
     let _ = writeln!(text, "| {} | {} | {} |\n", run.cases.len(), figures.join(" | "), show_seconds(run.elapsed_ns()));
+    let open = run.without_verdict().len() as u64 + run.unnamed();
+    if open > 0 {
+        let all = run.selected.len() as u64 + run.unnamed();
+        let _ = writeln!(text, "{}: {} of {all} selected cases came to a verdict.\n", plain(run.status()), all - open);
+    }
     section(&mut text, run, "Failed", &["infra", "hang", "crash", "fail"], Some(&repro));
     section(&mut text, run, "Flaky", &["flaky"], Some(&repro));
     section(&mut text, run, "Quarantined", &["quarantined"], None::<&fn(&str) -> String>);
     skipped(&mut text, run);
     slowest(&mut text, run);
+    provenance(&mut text, run);
+    text
+}
+
+/// Of a hunt what it found, and of others that try cases out what was seen: they
+/// come to no verdicts.
+fn explored(run: &Recorded, repro: &impl Fn(&str) -> String) -> String {
+    let mode = run.header["mode"].as_str().unwrap_or_default();
+    let mut text = format!("## {} {} {}\n\n", code(run.id()), plain(mode), plain(run.status()));
+    let _ = writeln!(text, "| case | finding | failed | of attempts | by |\n| --- | --- | ---: | ---: | --- |");
+    let failures = |id: &String| run.cases[id].failures();
+    let mut cases: Vec<&String> = run.cases.keys().collect();
+    cases.sort_by_key(|id| std::cmp::Reverse(failures(id)));
+    for id in cases.iter().take(ROWS) {
+        let case = &run.cases[*id];
+        let finding = run.hunted(id).and_then(|found| found["finding"].as_str()).unwrap_or("-");
+        let failed = case.attempts.iter().find(|attempt| is_failure(&attempt.verdict));
+        let by = failed.map_or(String::new(), |attempt| code(&attempt.outcome));
+        let (failed, tried) = (case.failures(), case.tried());
+        let _ = writeln!(text, "| {} | {} | {failed} | {tried} | {by} |", code(id), plain(finding));
+    }
+    if let Some(more) = cases.len().checked_sub(ROWS).filter(|more| *more > 0) {
+        let _ = writeln!(text, "\nand {more} more.");
+    }
+    if let Some(id) = cases.first().filter(|id| failures(id) > 0) {
+        let _ = writeln!(text, "\nAgain, the first:\n\n```sh\n{}\n```", repro(id));
+    }
+    text.push('\n');
     provenance(&mut text, run);
     text
 }

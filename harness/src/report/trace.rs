@@ -90,7 +90,8 @@ impl Process<'_> {
     }
 
     fn attempt(&self, events: &mut Vec<Value>, track: u64, id: &str, attempt: &Attempt, shift: u64) {
-        let start = attempt.start_ns + shift;
+        let start = attempt.start_ns.saturating_add(shift);
+        let last = start.saturating_add(attempt.dur_ns);
         let args = json!({
             "verdict": attempt.verdict,
             "outcome": attempt.outcome,
@@ -99,14 +100,14 @@ impl Process<'_> {
             "worker": attempt.worker_id,
             "detail": attempt.detail.lines().next().unwrap_or_default(),
         });
-        events.push(self.span(track, id, &attempt.verdict, (start, start + attempt.dur_ns), &args));
+        events.push(self.span(track, id, &attempt.verdict, (start, last), &args));
         let order = |name: &str| PHASES.iter().position(|known| *known == name).unwrap_or(PHASES.len());
         let mut phases: Vec<(&String, u64)> = attempt.phases.iter().map(|(name, ns)| (name, *ns)).collect();
         phases.sort_by_key(|(name, _)| order(name));
         let mut at = start;
         for (name, ns) in phases {
             // Phases may overlap in truth; on the track they stay inside of their case.
-            let end = (at + ns).min(start + attempt.dur_ns);
+            let end = at.saturating_add(ns).min(last);
             events.push(self.span(track, name, "phase", (at, end), &json!({ "ns": ns })));
             at = end;
         }
@@ -131,7 +132,7 @@ fn shift(run: &Recorded) -> u64 {
         .values()
         .flat_map(|case| &case.attempts)
         .filter(|a| !a.worker_id.is_empty() && a.carried_from.is_none());
-    attempts.map(|a| a.t_ns.saturating_sub(a.start_ns + a.dur_ns)).min().unwrap_or(0)
+    attempts.map(|a| a.t_ns.saturating_sub(a.start_ns.saturating_add(a.dur_ns))).min().unwrap_or(0)
 }
 
 fn us(ns: u64) -> f64 {

@@ -4,7 +4,7 @@ use crate::cli::Failure;
 use crate::cli::args::{Args, Parsed, parse_over, parse_recorded};
 use crate::cli::{runs, session};
 use crate::exit;
-use crate::record::{RunInfo, read_events};
+use crate::record::{RunInfo, check_schema, scan};
 use engine::diag::{Diagnostic, code};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -54,9 +54,9 @@ impl PastRun {
     /// The run that a word names, as in `latest`.
     pub(super) fn read(args: &Args, word: &str) -> Result<Self, Failure> {
         let RunInfo { id, dir, header, .. } = runs::find(args, word)?;
-        let events = read_events(&dir.join("events.jsonl")).map_err(|error| {
-            bad(format!("the record of run `{word}` cannot be read: {error}"), dir.display().to_string())
-        })?;
+        let unread =
+            |error| bad(format!("the record of run `{word}` cannot be read: {error}"), dir.display().to_string());
+        check_schema(&header).map_err(unread)?;
         let words = |key: &str| -> Option<Vec<String>> {
             let words = header[key].as_array()?.iter();
             words.map(|word| word.as_str().map(String::from)).collect()
@@ -72,7 +72,13 @@ impl PastRun {
         let (cwd, cases) = (path("cwd"), path("cases_dir").unwrap_or_default());
         let (workers, order) = (BTreeMap::new(), Vec::new());
         let mut run = Self { id, argv, from_env, cwd, cases, workers, order };
-        events.records.iter().filter(|record| record["k"] == "attempt").for_each(|record| run.add(record));
+        // Record by record: a log may be larger than the memory.
+        let each = |record: Value| {
+            if record["k"] == "attempt" {
+                run.add(&record);
+            }
+        };
+        scan(&dir.join("events.jsonl"), each).map_err(unread)?;
         Ok(run)
     }
 

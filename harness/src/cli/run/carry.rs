@@ -4,14 +4,46 @@ use crate::case::Case;
 use crate::cli::args::Args;
 use crate::cli::{Failure, resume};
 use crate::dispatch::{CaseResult, Conclusion, Job, RunPlan};
+use crate::escape::short;
 use crate::record::{Attempt, Done, History, Resumed, RunStore, is_failure};
 use crate::select::Chosen;
 use crate::verdict::{CodeFrom, Outcome, Perf, Variation, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// An error if the devices are not of the kind on which the earlier run was: its
+/// verdicts would stand for theirs, and in their history.
+pub(super) fn fits(resumed: &Resumed, device: &str) -> Result<(), Failure> {
+    match &resumed.device {
+        Some(then) if then != device => {
+            let why = format!("it ran on `{}`, and the device is `{}` now", short(then), short(device));
+            Err(resume::refused(&resumed.run_id, &why, Some(resumed)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// In words, how the harness of the earlier run differs from this one, whose
+/// verdicts are to stand beside its own.
+pub(super) fn built_otherwise(then: &Value, now: &Value) -> Option<String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| "none".to_string(), |sha| sha.chars().take(12).collect());
+    let mut parts = Vec::new();
+    let [(commit, dirty), (commit_now, dirty_now)] = [then, now].map(|of| (&of["git_sha"], of["git_dirty"] == true));
+    if commit != commit_now {
+        parts.push(format!("commit {} then, {} now", short(&text(commit)), text(commit_now)));
+    }
+    if dirty != dirty_now {
+        parts.push(format!("local changes {}", if dirty { "then, none now" } else { "now, none then" }));
+    }
+    // Records of before have no name of the binary.
+    if !then["build"].is_null() && then["build"] != now["build"] {
+        parts.push("another binary".into());
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
 
 /// The cases that the earlier run had selected, if the case files are still the same.
 pub(super) fn selected(resumed: &Resumed, cases: Vec<Case>, fingerprint: u32) -> Result<Chosen, Failure> {
@@ -117,7 +149,7 @@ fn result(case: &Arc<Case>, attempt: &Attempt, plan: &RunPlan) -> CaseResult {
 /// Returns what is to be said.
 pub(super) fn history(history: &History, resumed: &Resumed, store: &mut RunStore) -> Vec<String> {
     let commit = resumed.git_sha.as_deref().unwrap_or_default();
-    let added = history.add_once(&resumed.dir, &resumed.run_id, commit, &resumed.rows);
+    let added = history.add_once(&resumed.dir, &resumed.run_id, commit, &resumed.rows, &resumed.seen);
     added.unwrap_or_else(|error| {
         store.fail("history", &error);
         Vec::new()
@@ -127,6 +159,21 @@ pub(super) fn history(history: &History, resumed: &Resumed, store: &mut RunStore
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_build_is_told() {
+        let of =
+            |sha: &str, dirty: bool, build: Option<&str>| json!({ "git_sha": sha, "git_dirty": dirty, "build": build });
+        let check = |then: Value, wanted: Option<&str>| {
+            let now = of("0123456789abcdef", false, Some("b1"));
+            assert_eq!(built_otherwise(&then, &now).as_deref(), wanted);
+        };
+        check(of("0123456789abcdef", false, Some("b1")), None);
+        check(of("0123456789abcdef", false, None), None);
+        check(of("0123456789abcdef", false, Some("b2")), Some("another binary"));
+        check(of("0123456789abcdef", true, Some("b1")), Some("local changes then, none now"));
+        check(of("ffff", false, None), Some("commit ffff then, 0123456789ab now"));
+    }
 
     /// A pass of one life, and a failure of the next: the pass was no verdict.
     #[test]

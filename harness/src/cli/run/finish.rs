@@ -58,12 +58,9 @@ fn add_to_history(history: &History, store: &mut RunStore, closing: &Closing) ->
     if store.error().is_some() {
         return notes;
     }
-    let added = history.add_once(store.dir(), &store.id, store.commit(), &closing.rows);
-    for done in [added, history.learn_determinism(&store.id, &closing.alike)] {
-        match done {
-            Ok(more) => notes.extend(more),
-            Err(error) => store.fail("history", &error),
-        }
+    match history.add_once(store.dir(), &store.id, store.commit(), &closing.rows, &closing.alike) {
+        Ok(more) => notes.extend(more),
+        Err(error) => store.fail("history", &error),
     }
     notes
 }

@@ -26,6 +26,9 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let started = Instant::now();
     session::free_run_id(args)?;
     let devices = devices::resolve(args)?;
+    if let Some(resumed) = &resumed {
+        carry::fits(resumed, &devices.history)?;
+    }
     let Meant { chosen, quarantine, files, fingerprint, total } = Meant::of(args, &devices, resumed.as_ref())?;
     let ids: Vec<String> = chosen.cases.iter().map(|case| case.id.clone()).collect();
     let (cases, carried) = carry::split(resumed.as_ref(), chosen.cases);
@@ -46,6 +49,11 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     progress.say(&format!("{} of {total} cases selected from {files} files, seed {}", ids.len(), args.repeat.seed));
     if let Some(resumed) = &resumed {
         progress.say(&format!("goes on with {}: {} are done, {} open", resumed.run_id, carried.len(), cases.len()));
+        let otherwise = carry::built_otherwise(&resumed.provenance, &header["provenance"]);
+        if let (Some(how), false) = (otherwise, carried.is_empty()) {
+            let count = carried.len();
+            progress.say(&format!("note: {count} verdicts are of a harness that was built otherwise: {how}"));
+        }
         carry::history(&history, resumed, &mut store).iter().for_each(|note| progress.say(note));
         policy.tried = carry::tried(args, resumed, &cases, &plan, &mut store);
     }
