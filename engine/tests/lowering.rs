@@ -385,6 +385,28 @@ fn a_row_beside_a_full_reduction() {
 }
 
 /// An input without elements whose other axes are not moved along either.
+/// Integers wrap, also where the host computes them once for all threads.
+#[test]
+fn scalars_wrap_as_tensors_do() {
+    for (dtype, least) in [(DType::I8, i64::from(i8::MIN)), (DType::I32, i64::from(i32::MIN)), (DType::I64, i64::MIN)] {
+        let fusion = fusion(|b| {
+            let (n, x) = (b.scalar("n", dtype)?, b.tensor("x", dtype, &[Dim::Symbolic])?);
+            let twice = b.binary(BinaryOp::Add, n, n)?;
+            let product = b.binary(BinaryOp::Mul, n, n)?;
+            let less = b.binary(BinaryOp::Sub, twice, 1i64)?;
+            let (turned, magnitude) = (b.unary(UnaryOp::Neg, n)?, b.unary(UnaryOp::Abs, n)?);
+            let sum = b.binary(BinaryOp::Add, turned, magnitude)?;
+            let mut y = x;
+            for scalar in [twice, product, less, turned, magnitude, sum] {
+                y = b.binary(BinaryOp::BitwiseXor, y, scalar)?;
+            }
+            Ok(y)
+        });
+        let x = HostTensor::from_fn(dtype, &[7], |index| engine::num::Value::Int(index[0])).unwrap();
+        check_args(&fusion, &[Arg::Scalar(engine::num::Value::Int(least)), Arg::Tensor(x)]);
+    }
+}
+
 /// One scalar after the other, which needs no stack; and one row operation after
 /// the other, whose values cross from stage to stage.
 #[test]

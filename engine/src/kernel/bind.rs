@@ -81,7 +81,8 @@ pub fn shared_layout(kernel: &Kernel) -> Result<(SecondaryMap<BufId, u32>, u32)>
 /// the fusion's inputs in order; their agreement with the fusion was checked
 /// by [`fusion::bind`](crate::fusion), so a mismatch here is a bug.
 pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
-    let mut host = HostEval { kernel, params: SecondaryMap::new(), memo: SecondaryMap::new() };
+    let mut host =
+        HostEval { kernel, params: SecondaryMap::new(), data: SecondaryMap::new(), memo: SecondaryMap::new() };
     let mut params = Vec::with_capacity(kernel.params.len());
     for (id, param) in kernel.params.iter() {
         let value = match param.kind {
@@ -106,6 +107,14 @@ pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
             )));
         }
         host.params.set(id, Some(value));
+        host.data.set(
+            id,
+            match param.kind {
+                ParamKind::Scalar { .. } => true,
+                ParamKind::Derived(expr) => host.is_data(expr),
+                _ => false,
+            },
+        );
         params.push(BoundParam::Scalar { dtype, value });
     }
     let grid = host.dims(kernel.launch.grid, [i32::MAX as u32, 65_535, 65_535], "grid")?;
@@ -177,6 +186,8 @@ fn fit(value: Value, dtype: DType, what: impl Fn() -> String) -> Result<Value> {
 struct HostEval<'a> {
     kernel: &'a Kernel,
     params: SecondaryMap<ParamId, Option<Value>>,
+    /// The parameters that are the user's scalars, and what is computed of them.
+    data: SecondaryMap<ParamId, bool>,
     memo: SecondaryMap<ExprId, Option<Value>>,
 }
 
@@ -194,6 +205,25 @@ impl HostEval<'_> {
         Ok(dims)
     }
 
+    /// Whether an operation is about the user's scalars: each is a parameter.
+    fn is_data(&self, id: ExprId) -> bool {
+        let data = |id: ExprId| matches!(self.kernel.exprs[id].expr, Expr::Param(param) if self.data[param]);
+        match self.kernel.exprs[id].expr {
+            Expr::Param(param) => self.data[param],
+            Expr::Unary(_, a) => data(a),
+            Expr::Binary(_, a, b) => data(a) || data(b),
+            _ => false,
+        }
+    }
+
+    /// Whether an operation's number must be exact. Indices and sizes never
+    /// wrap, the user's integers do: those of another type than the index
+    /// type, and scalars of `i32`. (Sizes of `i64` are computed of scalars too.)
+    fn is_exact(&self, id: ExprId) -> bool {
+        let dtype = self.kernel.exprs.dtype(id);
+        dtype == self.kernel.index_type && !(dtype == DType::I32 && self.is_data(id))
+    }
+
     fn eval(&mut self, id: ExprId) -> Result<Value> {
         if let Some(value) = self.memo[id] {
             return Ok(value);
@@ -207,17 +237,18 @@ impl HostEval<'_> {
                 return Err(Diagnostic::bug(format!("expression {id} of the launch depends on a thread")));
             }
             Expr::Unary(op, a) => match (op, self.eval(a)?) {
-                (UnaryOp::Neg, Value::Int(v)) => {
+                (UnaryOp::Neg, Value::Int(v)) if self.is_exact(id) => {
                     v.checked_neg().map(Value::Int).ok_or_else(|| overflow("neg", v, 0))?
                 }
-                (UnaryOp::Abs, Value::Int(v)) => {
+                (UnaryOp::Abs, Value::Int(v)) if self.is_exact(id) => {
                     v.checked_abs().map(Value::Int).ok_or_else(|| overflow("abs", v, 0))?
                 }
                 (op, value) => eval::unary(op, self.kernel.exprs.dtype(a), value),
             },
             Expr::Binary(op, a, b) => {
                 let (x, y) = (self.eval(a)?, self.eval(b)?);
-                match checked(op, x, y)? {
+                let exact = if self.is_exact(id) { checked(op, x, y)? } else { None };
+                match exact {
                     Some(number) => Value::Int(number),
                     None => eval::binary(op, self.kernel.exprs.dtype(a), x, y),
                 }
