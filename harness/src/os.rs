@@ -107,6 +107,10 @@ pub(crate) fn map_file(path: &std::path::Path) -> io::Result<&'static [u8]> {
 /// Descriptors of a child: enough for any driver, few enough that a leak is found.
 const MAX_FILES: u64 = 4096;
 
+/// The largest main stack of a child. Without a limit, recursion that does not end
+/// takes all memory of the machine instead of one worker.
+const MAX_STACK: u64 = 64 << 20;
+
 /// Spawns a child in a process group of its own that inherits exactly the
 /// given descriptors besides its standard ones, and that the kernel kills when
 /// the *thread* that called this ends. So call it from a thread that lives as
@@ -130,6 +134,10 @@ pub(crate) fn spawn_tied(command: &mut Command, inherit: &[RawFd], memory: Optio
         let files = rustix::process::getrlimit(Resource::Nofile);
         if files.current.is_none_or(|current| current > MAX_FILES) {
             rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(MAX_FILES), ..files })?;
+        }
+        let stack = rustix::process::getrlimit(Resource::Stack);
+        if stack.current.is_none_or(|current| current > MAX_STACK) {
+            rustix::process::setrlimit(Resource::Stack, Rlimit { current: Some(MAX_STACK), ..stack })?;
         }
         for fd in &inherit {
             // SAFETY: the descriptors are open in the parent for the whole spawn,

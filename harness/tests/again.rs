@@ -4,6 +4,7 @@
 mod place;
 
 use place::{CaseFile, GOOD, Place, check, ended};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
@@ -64,7 +65,7 @@ fn repetitions_name_their_whole_selection() {
     let again = [&line(&text, "again:")[..], &["--format", "plain"]].concat();
     for index in 0..4 {
         let mut by_script = place.command(&[]);
-        let mut by_script_sh = Command::new("sh");
+        let mut by_script_sh = place.program_here("sh");
         by_script_sh.arg(script).current_dir("/").env("HARNESS", by_script.get_program());
         by_script_sh.env("HARNESS_STATE_DIR", &place.0);
         let outputs = [shard(&mut by_script_sh, index).output(), shard(by_script.args(&again), index).output()];
@@ -206,20 +207,19 @@ fn replays_end_in_time_and_tell_what_they_saw() {
     let args = ["replay", "--exact", "__fault.fail", "--with-faults", "--ref", "--jobs", "1", "--format", "plain"];
     let many = [&args[..], &["--repeat", "1000000"]].concat();
     let begun = Instant::now();
-    let text = check(&place, &[&many[..], &["--budget", "1s"]].concat(), 100, &["recurs in", "--budget was over"]);
+    let text = check(&place, &[&many[..], &["--budget", "5s"]].concat(), 100, &["recurs in", "--budget was over"]);
     assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
     let why = ["why", "__fault.fail", "--with-faults", "--ref", "--jobs", "1", "--format", "plain"];
     let parts = ["as it failed: 100 %", "the sweep is not complete: the time of --budget was over"];
-    check(&place, &[&why[..], &["--repeat", "1000000", "--budget", "1s"]].concat(), 6, &parts);
+    check(&place, &[&why[..], &["--repeat", "1000000", "--budget", "5s"]].concat(), 6, &parts);
+    let first = place.newest();
     let child = place.command(&many).stdout(std::process::Stdio::piped()).spawn().expect("starts");
     let log = |dir: PathBuf| std::fs::read_to_string(dir.join("events.jsonl")).unwrap_or_default();
-    let first = place.newest();
     let seen = || place.newest() != first && log(place.newest()).contains("\"k\":\"attempt\"");
     while !seen() && begun.elapsed() < Duration::from_secs(120) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let stop = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(stop.expect("kills").success());
+    assert!(place::signal(child.id(), Signal::INT));
     let (code, text) = ended(child.wait_with_output().expect("ends"));
     assert!(code == 130 && text.contains("recurs in") && text.contains("the run was stopped"), "{code}\n{text}");
 }

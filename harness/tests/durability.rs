@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Kills of one test run. `HARNESS_TEST_KILLS=500` for more.
@@ -226,8 +226,8 @@ fn a_full_file_system_costs_records_and_no_verdict() {
     let script = "mount -t tmpfs -o size=64k tmpfs results || exit 77; \
                   \"$0\" \"$@\"; echo code $?; df results | tail -1; \"$0\" store verify; echo code $?; \
                   \"$0\" store repair; mount -o remount,size=4m results; \"$0\" store repair; \"$0\" store verify";
-    let mut command = Command::new("unshare");
-    command.args(["-m", "bash", "-c", script, env!("CARGO_BIN_EXE_harness")]).args(PLAIN).current_dir(&place.0);
+    let mut command = place.program_here("unshare");
+    command.args(["-m", "bash", "-c", script, env!("CARGO_BIN_EXE_harness")]).args(PLAIN);
     let output = match command.output() {
         Ok(output) if output.status.code() != Some(77) && !output.stdout.is_empty() => output,
         other => return eprintln!("skipped: no file system can be mounted here: {other:?}"),
@@ -246,9 +246,9 @@ fn check_files(name: &str, files: usize, exit: i32) -> bool {
     let place = with_cases(name, 40);
     std::fs::create_dir_all(place.path("results")).expect("a folder");
     let script = format!("mount -t tmpfs -o nr_inodes={files} tmpfs results || exit 77; exec \"$0\" \"$@\"");
-    let mut command = Command::new("unshare");
+    let mut command = place.program_here("unshare");
     command.args(["-m", "bash", "-c", &script, env!("CARGO_BIN_EXE_harness")]).args(PLAIN);
-    command.args(["--isolation", "case"]).current_dir(&place.0);
+    command.args(["--isolation", "case"]);
     let output = match command.output() {
         Ok(output) if output.status.code() != Some(77) && !output.stdout.is_empty() => output,
         _ => return false,

@@ -4,7 +4,8 @@
 mod place;
 
 use place::{CaseFile, GOOD, Place, check};
-use std::process::{Command, Stdio};
+use rustix::process::Signal;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// A place with one good case file.
@@ -42,9 +43,9 @@ fn a_container_gives_the_process_group_no_number() {
          --exact __fault.daemon --exact __fault.abort";
     // What starts in the namespace is its process 1, which is in the group outside.
     let script = format!("grep -qE '^[^)]*\\) [A-Z] 0 0 0 ' /proc/$$/stat || exit 77; {run}");
-    let mut command = Command::new("unshare");
+    let mut command = place.program_here("unshare");
     command.args(["-p", "-f", "--mount-proc", "sh", "-c", &script, env!("CARGO_BIN_EXE_harness")]);
-    let output = command.current_dir(&place.0).env("HARNESS_STATE_DIR", &place.0).output();
+    let output = command.output();
     let Ok(output) = output.inspect_err(|_| eprintln!("no unshare: not played")) else { return };
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(77) || text.contains("unshare:") {
@@ -108,9 +109,9 @@ fn ends_of_workers_are_seen_whatever_the_parent_ignores() {
     let place = with_good_case("ignored");
     let args = "--ref --jobs 1 --with-faults --retries 0 --format plain --exact __fault.segv --exact __fault.exit7";
     let script = format!("grep -q '^SigIgn:.*1....$' /proc/self/status || exit 77; exec \"$0\" {args}");
-    let mut command = Command::new("env");
+    let mut command = place.program_here("env");
     command.args(["--ignore-signal=CHLD", "sh", "-c", &script, env!("CARGO_BIN_EXE_harness")]);
-    let (code, text) = place::ended(command.current_dir(&place.0).output().expect("runs"));
+    let (code, text) = place::ended(command.output().expect("runs"));
     if code == 77 || code == 125 {
         return eprintln!("SIGCHLD cannot be ignored here, so this was not played: {text}");
     }
@@ -163,11 +164,11 @@ fn a_worker_ends_though_it_compiles_ahead() {
 #[test]
 fn a_low_limit_of_open_files_is_raised() {
     let place = with_good_case("files");
-    let mut command = Command::new("sh");
+    let mut command = place.program_here("sh");
     let args = "--ref --jobs 8 --format plain --with-faults --exact __fault.slow=300@1 --exact __fault.slow=300@2 \
         --exact __fault.slow=300@3 --exact __fault.slow=300@4 --exact __fault.slow=300@5 --exact __fault.slow=300@6";
     let script = format!("ulimit -Sn 40; exec \"$0\" {args}");
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_harness")]).current_dir(&place.0);
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_harness")]);
     let (code, text) = place::ended(command.output().expect("runs"));
     assert!(code == 0 && text.ends_with("6 passed, 0 failed, 0 skipped\n"), "{text}");
     let retired = place.records().into_iter().find(|r| r["k"] == "slot");
@@ -181,10 +182,10 @@ fn a_foreign_proc_is_not_believed() {
     let place = with_good_case("foreign");
     let run = "\"$0\" --ref --jobs 1 --with-faults --retries 0 --format plain --grace 200ms \
          --exact __fault.sleep --exact __fault.child --exact __fault.pass";
-    let mut command = Command::new("unshare");
+    let mut command = place.program_here("unshare");
     // Not the first process itself, which would be init to all that workers leave.
     command.args(["-p", "-f", "sh", "-c", &format!("{run}; exit $?"), env!("CARGO_BIN_EXE_harness")]);
-    let output = command.current_dir(&place.0).output();
+    let output = command.output();
     let Ok(output) = output.inspect_err(|_| eprintln!("no unshare: not played")) else { return };
     let (_, text) = place::ended(output);
     if text.contains("unshare:") {
@@ -240,7 +241,7 @@ fn kill_children(parent: u32, name: &str) -> usize {
         (is_child && head.ends_with(name)).then_some(pid)
     };
     let pids = entries.filter_map(|entry| of(entry.file_name().to_str()?.parse().ok()?));
-    pids.filter(|pid| Command::new("kill").args(["-9", &pid.to_string()]).status().is_ok_and(|s| s.success())).count()
+    pids.filter(|pid| place::signal(*pid, Signal::KILL)).count()
 }
 
 /// A leak is told and recorded, and costs no verdict; what is left is removed.
@@ -346,12 +347,13 @@ fn a_killed_worker_costs_its_case_only() {
     // On a loaded machine the case may not have begun: then its next worker is killed too.
     wait_for("the end of the run", || {
         std::thread::sleep(Duration::from_millis(300));
-        let pid = worker_pids(&place).pop()?;
-        Command::new("kill")
-            .args(["-9", &pid.to_string()])
-            .stderr(std::process::Stdio::null())
-            .status()
-            .expect("kills");
+        // One that dies at its start is another story.
+        let records = events_so_far(&place)?.records;
+        let ready = records.iter().rfind(|r| r["k"] == "worker" && r["event"] == "ready")?;
+        let of_it = |r: &&serde_json::Value| r["event"] == "spawned" && r["worker_id"] == ready["worker_id"];
+        if let Some(pid) = records.iter().find(of_it)?["pid"].as_u64() {
+            place::signal(pid, Signal::KILL);
+        }
         std::thread::sleep(Duration::from_millis(300));
         child.try_wait().expect("can be asked")
     });
@@ -370,7 +372,7 @@ fn an_interrupt_ends_in_order() {
     let child = place.command(&args).stdout(std::process::Stdio::piped()).spawn().expect("starts");
     wait_for("the worker", || (!worker_pids(&place).is_empty()).then_some(()));
     std::thread::sleep(Duration::from_millis(200));
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("signals");
+    assert!(place::signal(child.id(), Signal::INT));
     let output = child.wait_with_output().expect("ends");
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(130), "{text}");
@@ -418,7 +420,7 @@ fn an_interrupt_is_heeded_while_a_worker_starts() {
     let child = start_with_tool(&place, &args);
     wait_for("the worker", || (!worker_pids(&place).is_empty()).then_some(()));
     let before = Instant::now();
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("signals");
+    assert!(place::signal(child.id(), Signal::INT));
     let output = child.wait_with_output().expect("ends");
     assert!(before.elapsed() < Duration::from_secs(20));
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stdout));

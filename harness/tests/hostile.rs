@@ -1,6 +1,8 @@
 //! Case folders that mean harm: every one ends in bounded time and memory with
 //! a code, a place and a way out, and prints nothing that a terminal obeys.
 
+mod place;
+
 use std::fmt::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -41,7 +43,7 @@ impl Folder {
     fn run(&self, args: &[&str]) -> (i32, String) {
         let started = Instant::now();
         let harness = env!("CARGO_BIN_EXE_harness");
-        let output = Command::new("sh")
+        let output = place::unswayed(&mut Command::new("sh"))
             .args(["-c", &format!("ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\""), harness])
             .args(args)
             .current_dir(&self.0)

@@ -1,6 +1,8 @@
 //! Directives about results, driven through the binary: what the reference must
 //! give, what must be refused, and that a mark goes when it is out of date.
 
+mod place;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -67,7 +69,7 @@ fn run(name: &str, device: &[&str]) -> (String, Option<i32>) {
     std::fs::create_dir_all(&dir).expect("a folder");
     let file = dir.join("a.fuse");
     std::fs::write(&file, FILE).expect("writes");
-    let out = Command::new(env!("CARGO_BIN_EXE_harness"))
+    let out = place::unswayed(&mut Command::new(env!("CARGO_BIN_EXE_harness")))
         .args(device)
         .args(["--format", "plain", "--cases"])
         .arg(&file)

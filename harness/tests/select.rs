@@ -208,6 +208,7 @@ fn what_changed_is_selected() {
     let place = with_cases("changed");
     let git = |args: &[&str]| {
         let mut git = std::process::Command::new("git");
+        place::unswayed(&mut git).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         git.current_dir(&place.0).args(["-c", "user.name=n", "-c", "user.email=e", "-c", "init.defaultBranch=main"]);
         let (code, text) = ended(git.args(args).output().expect("git is there"));
         assert_eq!(code, 0, "{text}");

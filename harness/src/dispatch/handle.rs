@@ -158,6 +158,33 @@ fn init(slot: &SlotSpec, plan: &RunPlan, compilers: Option<&str>) -> ToWorker {
     }
 }
 
+/// The course of an attempt.
+struct Course<'c> {
+    job: &'c Job,
+    plan: &'c RunPlan,
+    /// Asked now and then whether the result could count at all.
+    void: &'c dyn Fn() -> Option<Outcome>,
+    /// Time that the case may take, and when that is over.
+    limit: Duration,
+    deadline: Instant,
+    watch: Watch<'c>,
+    begun: bool,
+    /// When the worker is ended although the case has not, since the run is stopped.
+    stop_at: Option<Instant>,
+}
+
+impl<'c> Course<'c> {
+    /// It begins now.
+    fn new(job: &'c Job, plan: &'c RunPlan, void: &'c dyn Fn() -> Option<Outcome>) -> Self {
+        let own = job.case.timeout_ms.map(Duration::from_millis);
+        let usual = own.unwrap_or(plan.default_timeout);
+        let usual = plan.sanitizer.as_ref().map_or(usual, |tool| tool.scaled(usual));
+        let limit = plan.forced_timeout.unwrap_or(usual);
+        let (now, watch) = (Instant::now(), Watch::new(&plan.phase_limits, Instant::now()));
+        Self { job, plan, void, limit, deadline: now + limit, watch, begun: false, stop_at: None }
+    }
+}
+
 impl Worker {
     /// Spawns from the calling thread, which must outlive the worker. `spawned`
     /// hears of the process before anything is asked of it. `give_up` ends the
@@ -310,15 +337,9 @@ impl Worker {
         self.stdout.mark();
         self.stderr.mark();
         self.kills = Kills::before();
-        let case = &job.case;
-        let own = case.timeout_ms.map(Duration::from_millis);
-        let usual = own.unwrap_or(plan.default_timeout);
-        let usual = plan.sanitizer.as_ref().map_or(usual, |tool| tool.scaled(usual));
-        let limit = plan.forced_timeout.unwrap_or(usual);
-        let attempt = job.attempt;
         let message = Order::Run {
-            case: &**case,
-            attempt,
+            case: &*job.case,
+            attempt: job.attempt,
             repeat: job.repeat,
             seed: job.seed,
             mode: plan.mode,
@@ -329,67 +350,82 @@ impl Worker {
         if let Err(error) = sent {
             return self.lost_before(format!("the worker was gone: {error}"), plan);
         }
-        let deadline = Instant::now() + limit;
-        let mut watch = Watch::new(&plan.phase_limits, Instant::now());
-        let mut begun = false;
-        let mut stop_at = None;
+        let mut course = Course::new(job, plan, void);
         loop {
-            let tick = (Instant::now() + TICK).min(deadline);
+            let tick = (Instant::now() + TICK).min(course.deadline);
             let message = self.receiver.next(Some(tick));
-            if let (true, Some(over), Err(Broken::Timeout)) = (begun, watch.look(&self.page, Instant::now()), &message)
-            {
-                return self.bury(Cause::Hung { limit: over.limit, phase: Some(over.name.clone()) }, plan);
+            if let Some(attempt) = self.went_on(&mut course, message) {
+                return attempt;
             }
-            let cause = match message {
-                Ok(FromWorker::Begin { case_id, attempt: n }) if !begun && case_id == case.id && n == attempt => {
-                    begun = true;
-                    continue;
-                }
-                Ok(FromWorker::End { case_id, attempt: n, outcome, tainted, code })
-                    if begun && case_id == case.id && n == attempt =>
-                {
-                    self.code = code;
-                    self.ran(case_id);
-                    let outcome = match &plan.sanitizer {
-                        Some(tool) if self.reports(plan, void) => tool.judge(self.home.path(), *outcome),
-                        Some(_) => return void().map_or(Attempt::Stopped, Attempt::Void),
-                        None => *outcome,
-                    };
-                    if outcome.verdict.is_failure() {
-                        let (stdout, stderr) = (self.stdout.so_far(), self.stderr.so_far());
-                        self.output = Output { stdout, stderr, files: self.files() };
-                    }
-                    return Attempt::Ended(outcome, tainted);
-                }
-                Err(Broken::Timeout) if Instant::now() >= deadline => Cause::Hung { limit, phase: None },
-                Err(Broken::Timeout) if plan.stop.load(Ordering::Relaxed) != 0 => {
-                    // A case that is about to end may do so.
-                    let end = *stop_at.get_or_insert_with(|| Instant::now() + plan.grace);
-                    if Instant::now() >= end {
-                        self.kill();
-                        return Attempt::Stopped;
-                    }
-                    continue;
-                }
-                Err(Broken::Timeout) => match void() {
-                    Some(outcome) => {
-                        self.kill();
-                        return Attempt::Void(outcome);
-                    }
-                    None => continue,
-                },
-                Err(Broken::Eof) if !begun => {
-                    return self.lost_before("the worker died between two cases".into(), plan);
-                }
-                // What comes before `begin` is not of this case.
-                Err(Broken::Garbage(what)) if !begun => return self.broke(what),
-                Ok(other) if !begun => return self.broke(format!("unexpected message {other:?}")),
-                Err(Broken::Eof) => Cause::Died,
-                Err(Broken::Garbage(what)) => Cause::Protocol(what),
-                Ok(other) => Cause::Protocol(clip(format!("unexpected message {other:?}"), 300)),
-            };
-            return self.bury(cause, plan);
         }
+    }
+
+    /// Something of the case was heard, or nothing for a while. What the attempt came
+    /// to, once that is known.
+    fn went_on(&mut self, course: &mut Course<'_>, message: Result<FromWorker, Broken>) -> Option<Attempt> {
+        let Course { job, plan, begun, .. } = *course;
+        let over = course.watch.look(&self.page, Instant::now());
+        if let (true, Some(over), Err(Broken::Timeout)) = (begun, over, &message) {
+            return Some(self.bury(Cause::Hung { limit: over.limit, phase: Some(over.name.clone()) }, plan));
+        }
+        let same = |case_id: &str, attempt: u32| case_id == job.case.id && attempt == job.attempt;
+        Some(match message {
+            Ok(FromWorker::Begin { case_id, attempt }) if !begun && same(&case_id, attempt) => {
+                course.begun = true;
+                return None;
+            }
+            Ok(FromWorker::End { case_id, attempt, outcome, tainted, code }) if begun && same(&case_id, attempt) => {
+                self.code = code;
+                self.ran(case_id);
+                self.ended(*outcome, tainted, plan, course.void)
+            }
+            Err(Broken::Timeout) => return self.silent(course),
+            Err(Broken::Eof) if !begun => self.lost_before("the worker died between two cases".into(), plan),
+            // What comes before `begin` is not of this case.
+            Err(Broken::Garbage(what)) if !begun => self.broke(what),
+            Ok(other) if !begun => self.broke(format!("unexpected message {other:?}")),
+            Err(Broken::Eof) => self.bury(Cause::Died, plan),
+            Err(Broken::Garbage(what)) => self.bury(Cause::Protocol(what), plan),
+            Ok(other) => self.bury(Cause::Protocol(clip(format!("unexpected message {other:?}"), 300)), plan),
+        })
+    }
+
+    /// Nothing was heard for a while: whether waiting still has a sense.
+    fn silent(&mut self, course: &mut Course<'_>) -> Option<Attempt> {
+        let Course { plan, limit, deadline, void, .. } = *course;
+        if Instant::now() >= deadline {
+            return Some(self.bury(Cause::Hung { limit, phase: None }, plan));
+        }
+        let attempt = match plan.stop.load(Ordering::Relaxed) {
+            0 => Attempt::Void(void()?),
+            _ => {
+                // A case that is about to end may do so.
+                let end = *course.stop_at.get_or_insert_with(|| Instant::now() + plan.grace);
+                (Instant::now() >= end).then_some(Attempt::Stopped)?
+            }
+        };
+        self.kill();
+        Some(attempt)
+    }
+
+    /// The worker has ended the case.
+    fn ended(
+        &mut self,
+        outcome: Outcome,
+        tainted: bool,
+        plan: &RunPlan,
+        void: &dyn Fn() -> Option<Outcome>,
+    ) -> Attempt {
+        let outcome = match &plan.sanitizer {
+            Some(tool) if self.reports(plan, void) => tool.judge(self.home.path(), outcome),
+            Some(_) => return void().map_or(Attempt::Stopped, Attempt::Void),
+            None => outcome,
+        };
+        if outcome.verdict.is_failure() {
+            let (stdout, stderr) = (self.stdout.so_far(), self.stderr.so_far());
+            self.output = Output { stdout, stderr, files: self.files() };
+        }
+        Attempt::Ended(outcome, tainted)
     }
 
     /// Notes a case that has ended.

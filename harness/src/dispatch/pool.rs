@@ -8,7 +8,8 @@ use super::source::Source;
 use super::{Conclusion, Event, RunPlan};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 /// Lots of events that wait for `on_event`, each of about one case; beyond it slots
@@ -24,65 +25,95 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
     let started = Instant::now();
     let mut compilers = Compilers::of(plan);
     let address = compilers.as_ref().map(|compilers| compilers.address().to_string());
-    let compilers_at = address.as_deref();
-    let mut tended = started;
     let (sender, events) = sync_channel(WAITING_LOTS);
     let fleet = Fleet::new(plan, started);
-    let mut reasons = Vec::new();
-    let mut codes = Vec::new();
-    // Told of what has no thread: this one is not to wait for room among events.
-    let missing = RefCell::new(Vec::new());
+    let mut retired = Retired::default();
     std::thread::scope(|scope| {
-        for index in 0..plan.slots.len() {
-            let (events, held, settled) = (sender.clone(), RefCell::default(), Cell::default());
-            let slot = Slot { index, plan, source, fleet: &fleet, compilers_at, events, held, started, settled };
-            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, move || slot.serve()) {
-                let reason = format!("no thread can be started for the slot: {error}");
-                missing.borrow_mut().push(Event::Retired { slot: index, code: String::new(), reason });
-                drop(fleet.seat());
-                source.leave(index);
-            }
-        }
-        if fleet.listens() {
-            let (fleet, events) = (&fleet, sender.clone());
-            let listen = move || fleet.listen(&|event| drop(events.send(vec![event])));
-            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, listen) {
-                let why = format!("no thread can be started for them: {error}");
-                fleet.blinded(&why, &|event| missing.borrow_mut().push(event));
-            }
-        }
+        let missing = start(scope, plan, source, &fleet, address.as_deref(), &sender, started);
         drop(sender);
-        // Goes away on a panic: nobody must wait for room then.
-        let events = events;
-        let mut missing = missing.take().into_iter();
-        loop {
-            if tended.elapsed() >= TENDING {
-                compilers.iter_mut().for_each(Compilers::tend);
-                tended = Instant::now();
-            }
-            let next = missing
-                .next()
-                .map(|event| vec![event])
-                .map_or_else(|| events.recv_timeout(Duration::from_millis(100)), Ok);
-            match next {
-                Ok(lot) => {
-                    for event in lot {
-                        if let Event::Retired { code, reason, .. } = &event {
-                            reasons.push(reason.clone());
-                            codes.push(code.clone());
-                        }
-                        on_event(event);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => on_event(Event::Tick),
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-        }
+        let mut on_event = |event: Event| {
+            retired.note(&event);
+            on_event(event);
+        };
+        pass_on(events, missing, &mut compilers, &mut on_event);
     });
     let stopped = plan.stop.load(Ordering::Relaxed) != 0;
-    for mut conclusion in source.rest(stopped, &reasons.join("; ")) {
-        blame(&mut conclusion, &codes);
+    for mut conclusion in source.rest(stopped, &retired.reasons.join("; ")) {
+        blame(&mut conclusion, &retired.codes);
         on_event(Event::Concluded(Box::new(conclusion)));
+    }
+}
+
+/// Slots that took no more cases.
+#[derive(Default)]
+struct Retired {
+    reasons: Vec<String>,
+    codes: Vec<String>,
+}
+
+impl Retired {
+    fn note(&mut self, event: &Event) {
+        if let Event::Retired { code, reason, .. } = event {
+            self.reasons.push(reason.clone());
+            self.codes.push(code.clone());
+        }
+    }
+}
+
+/// Starts a thread for each slot, and the one that listens. Returns what is to be told
+/// of those that could not be started: this thread is not to wait for room among events.
+fn start<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    plan: &'env RunPlan,
+    source: &'env dyn Source,
+    fleet: &'env Fleet<'env>,
+    compilers_at: Option<&'env str>,
+    sender: &SyncSender<Vec<Event>>,
+    started: Instant,
+) -> Vec<Event> {
+    let missing = RefCell::new(Vec::new());
+    for index in 0..plan.slots.len() {
+        let (events, held, settled) = (sender.clone(), RefCell::default(), Cell::default());
+        let slot = Slot { index, plan, source, fleet, compilers_at, events, held, started, settled };
+        if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, move || slot.serve()) {
+            let reason = format!("no thread can be started for the slot: {error}");
+            missing.borrow_mut().push(Event::Retired { slot: index, code: String::new(), reason });
+            drop(fleet.seat());
+            source.leave(index);
+        }
+    }
+    if fleet.listens() {
+        let events = sender.clone();
+        let listen = move || fleet.listen(&|event| drop(events.send(vec![event])));
+        if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, listen) {
+            let why = format!("no thread can be started for them: {error}");
+            fleet.blinded(&why, &|event| missing.borrow_mut().push(event));
+        }
+    }
+    missing.into_inner()
+}
+
+/// Passes events on until all slots have ended, first those of `missing` threads. The
+/// receiver goes away on a panic: nobody must wait for room then.
+fn pass_on(
+    events: Receiver<Vec<Event>>,
+    missing: Vec<Event>,
+    compilers: &mut Option<Compilers>,
+    on_event: &mut dyn FnMut(Event),
+) {
+    let mut missing = missing.into_iter();
+    let mut tended = Instant::now();
+    loop {
+        if tended.elapsed() >= TENDING {
+            compilers.iter_mut().for_each(Compilers::tend);
+            tended = Instant::now();
+        }
+        let next = missing.next().map(|event| vec![event]);
+        match next.map_or_else(|| events.recv_timeout(Duration::from_millis(100)), Ok) {
+            Ok(lot) => lot.into_iter().for_each(&mut *on_event),
+            Err(RecvTimeoutError::Timeout) => on_event(Event::Tick),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
     }
 }
 

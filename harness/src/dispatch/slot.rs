@@ -5,7 +5,7 @@ use super::fleet::{End, Fleet};
 use super::handle::{Attempt, NoWorker, Worker};
 use super::job::{CaseResult, Job};
 use super::source::{Settled, Source, Take};
-use super::{Death, Event, Farewell, RunPlan};
+use super::{Death, Event, Farewell, Output, RunPlan};
 use crate::crumb::Crumb;
 use crate::verdict::{Outcome, Verdict};
 use engine::diag::{Code, code};
@@ -51,6 +51,17 @@ struct Hand {
     /// Jobs taken ahead, which the worker prepares.
     ahead: VecDeque<Job>,
     spawned: u32,
+}
+
+/// How an attempt went, whatever came of it.
+struct Went {
+    worker: String,
+    /// Cases that the worker had run before.
+    position: u64,
+    start_ns: u64,
+    dur_ns: u64,
+    /// What the worker wrote, for the first result.
+    output: Cell<Output>,
 }
 
 /// Whose compilation killed a worker: it is charged, and not what ran meanwhile.
@@ -290,7 +301,7 @@ impl Slot<'_> {
     }
 
     /// Runs one case; the worker comes back if it can go on.
-    fn attempt(&self, mut live: Worker, mut job: Job, ahead: &mut VecDeque<Job>) -> Option<Worker> {
+    fn attempt(&self, mut live: Worker, job: Job, ahead: &mut VecDeque<Job>) -> Option<Worker> {
         let Some(turn) = self.fleet.turn(self.index, &job, &|| self.gives_up_waiting()) else {
             self.source.put_back(job);
             return Some(live);
@@ -306,70 +317,91 @@ impl Slot<'_> {
         let attempt = live.run(&job, self.plan, &|| self.tell_held(), &void);
         let dur_ns = self.now() - start_ns;
         drop(turn);
-        let output = std::cell::Cell::new(std::mem::take(&mut live.output));
-        let finish = |job: &Job, mut outcome: Outcome, mut death: Option<Death>, tainted: bool| {
-            let end = End { job, worker: &live.id, start_ns, death: death.as_ref(), tainted };
-            let xids = self.fleet.ended(self.index, &end, &mut outcome, &|event| self.tell(event));
-            if let Some(death) = &mut death {
-                death.xids = xids;
-            }
-            let mut result = job.result(outcome);
-            (result.slot, result.worker, result.position) = (self.index, live.id.clone(), position);
-            (result.start_ns, result.dur_ns, result.death) = (start_ns, dur_ns, death);
-            result.output = Box::new(output.take());
-            self.settle(job, result);
-        };
+        let output = std::mem::take(&mut live.output);
+        let went = Went { worker: live.id.clone(), position, start_ns, dur_ns, output: Cell::new(output) };
         match attempt {
             Attempt::Ended(outcome, tainted) => {
                 let spoilt = tainted.then(|| spoilt_by(&outcome));
-                finish(&job, outcome, None, tainted);
-                self.keep(live, spoilt, job.alone)
+                self.finish(&went, &job, outcome, None, tainted);
+                return self.keep(live, spoilt, job.alone);
             }
             Attempt::Lost(outcome, death) => {
                 let reason = outcome.outcome.clone();
                 match compiled(&death, &job, ahead) {
                     Compiled::Ahead(other) => {
-                        finish(&other, outcome, Some(*death), true);
+                        self.finish(&went, &other, outcome, Some(*death), true);
                         self.put_back(job);
                     }
-                    Compiled::AtHand | Compiled::Nothing => finish(&job, outcome, Some(*death), true),
+                    Compiled::AtHand | Compiled::Nothing => self.finish(&went, &job, outcome, Some(*death), true),
                 }
                 self.gone(live, &reason);
-                None
             }
             Attempt::NotBegun(why, death) => {
-                let guilty = death.map(|(outcome, death)| (compiled(&death, &job, ahead), outcome, death));
-                if let Some((Compiled::Ahead(other), outcome, death)) = guilty {
-                    finish(&other, outcome, Some(*death), true);
-                    self.put_back(job);
+                if self.not_begun(&went, job, &why, death, ahead) {
                     live.ending = None;
-                } else if let Some((Compiled::AtHand, outcome, death)) = guilty {
-                    finish(&job, outcome, Some(*death), true);
-                    live.ending = None;
-                } else if position == 0 && job.strikes + 1 >= STRIKES {
-                    let detail = format!("{STRIKES} workers died on receiving the case: {why}");
-                    finish(&job, Outcome::of(Verdict::Crash, "crash.before_begin", detail), None, true);
-                } else {
-                    // A worker that has run others may have died of one of them.
-                    job.strikes += u32::from(position == 0);
-                    job.fresh = true;
-                    self.put_back(job);
                 }
                 self.gone(live, &why);
-                None
             }
             Attempt::Void(outcome) => {
                 let reason = outcome.outcome.clone();
-                finish(&job, outcome, None, false);
+                self.finish(&went, &job, outcome, None, false);
                 self.gone(live, &reason);
-                None
             }
             Attempt::Stopped => {
                 self.put_back(job);
                 self.gone(live, "the run was stopped");
-                None
             }
         }
+        None
+    }
+
+    /// The worker was gone before the case began. Whether the end of the worker is
+    /// charged to a case.
+    fn not_begun(
+        &self,
+        went: &Went,
+        mut job: Job,
+        why: &str,
+        death: Option<(Outcome, Box<Death>)>,
+        ahead: &mut VecDeque<Job>,
+    ) -> bool {
+        match death.map(|(outcome, death)| (compiled(&death, &job, ahead), outcome, death)) {
+            Some((Compiled::Ahead(other), outcome, death)) => {
+                self.finish(went, &other, outcome, Some(*death), true);
+                self.put_back(job);
+                return true;
+            }
+            Some((Compiled::AtHand, outcome, death)) => {
+                self.finish(went, &job, outcome, Some(*death), true);
+                return true;
+            }
+            Some((Compiled::Nothing, ..)) | None => {}
+        }
+        if went.position == 0 && job.strikes + 1 >= STRIKES {
+            let detail = format!("{STRIKES} workers died on receiving the case: {why}");
+            self.finish(went, &job, Outcome::of(Verdict::Crash, "crash.before_begin", detail), None, true);
+        } else {
+            // A worker that has run others may have died of one of them.
+            job.strikes += u32::from(went.position == 0);
+            job.fresh = true;
+            self.put_back(job);
+        }
+        false
+    }
+
+    /// The attempt has an outcome, which its device may change.
+    fn finish(&self, went: &Went, job: &Job, mut outcome: Outcome, mut death: Option<Death>, tainted: bool) {
+        let Went { worker, position, start_ns, dur_ns, output } = went;
+        let end = End { job, worker, start_ns: *start_ns, death: death.as_ref(), tainted };
+        let xids = self.fleet.ended(self.index, &end, &mut outcome, &|event| self.tell(event));
+        if let Some(death) = &mut death {
+            death.xids = xids;
+        }
+        let mut result = job.result(outcome);
+        (result.slot, result.worker, result.position) = (self.index, worker.clone(), *position);
+        (result.start_ns, result.dur_ns, result.death) = (*start_ns, *dur_ns, death);
+        result.output = Box::new(output.take());
+        self.settle(job, result);
     }
 
     /// Has the worker prepare coming cases, if it has threads for that.

@@ -1,12 +1,13 @@
 //! A private folder in which the binary is run as a user would.
 #![allow(dead_code, reason = "each file of tests uses what it needs")]
 
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Variables by which a test runner around this one would change what is run.
-const VARIABLES: [&str; 10] = [
+const VARIABLES: [&str; 14] = [
     "BLESS",
     "GTEST_FILTER",
     "GTEST_TOTAL_SHARDS",
@@ -17,7 +18,22 @@ const VARIABLES: [&str; 10] = [
     "TESTBRIDGE_TEST_ONLY",
     "HARNESS_FILTER",
     "HARNESS_EXPR",
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_CONFIG_PARAMETERS",
 ];
+
+/// The command without what is said to the test runner.
+pub(crate) fn unswayed(command: &mut Command) -> &mut Command {
+    VARIABLES.iter().fold(command, |command, name| command.env_remove(name))
+}
+
+/// Sends a signal to a process; whether it was there.
+pub(crate) fn signal(pid: impl TryInto<i32>, signal: Signal) -> bool {
+    let pid = pid.try_into().ok().and_then(Pid::from_raw).expect("a process");
+    rustix::process::kill_process(pid, signal).is_ok()
+}
 
 /// A file with one fusion of one input.
 #[derive(Clone, Copy)]
@@ -96,11 +112,15 @@ impl Place {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
-        command.current_dir(&self.0).env("HARNESS_STATE_DIR", &self.0).args(args);
-        for name in VARIABLES {
-            command.env_remove(name);
-        }
+        let mut command = self.program_here(env!("CARGO_BIN_EXE_harness"));
+        command.args(args);
+        command
+    }
+
+    /// Another program that runs in the folder, and starts the binary.
+    pub(crate) fn program_here(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        unswayed(command.current_dir(&self.0).env("HARNESS_STATE_DIR", &self.0));
         command
     }
 
