@@ -42,7 +42,8 @@ fn a_hunt_tells_rates_and_what_they_depend_on() {
     let mut ids: Vec<String> =
         ["flaky=0.2", "flaky=0.05", "flaky=0.03", "fail", "pollute=A", "victim=A"].map(fault).into();
     ids.extend((0..4).map(|n| fault(&format!("pass@{n}"))));
-    let (code, text) = faults(&place, &["hunt", "--jobs", "2", "--seed", "11"], &ids);
+    // By this seed the victim comes before the polluter the first time, so it passes once.
+    let (code, text) = faults(&place, &["hunt", "--jobs", "2", "--seed", "42"], &ids);
     assert_eq!(code, 100, "{text}");
     let records = of_kind(&place, "hunt");
     assert_eq!(records.len(), ids.len(), "{text}");
