@@ -154,6 +154,12 @@ fn shortage(told: Told, group: Option<u64>, machine: u64) -> Shortage {
     Shortage { killed, note }
 }
 
+/// Whether a worker that the kernel killed can be told here from one that was killed
+/// from outside: by the kernel's log, or by its group if that is of the second version.
+pub(crate) fn shortage_can_be_told() -> bool {
+    kernel_log::now().is_some() || own_path().is_some_and(|path| counted(path).is_some() || path == "/")
+}
+
 /// The control group of a process that has ended and was not reaped.
 pub(super) fn group_of(pid: u32) -> Option<String> {
     unified(&std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)

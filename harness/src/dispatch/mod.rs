@@ -39,6 +39,7 @@ pub(crate) use farewell::Farewell;
 pub(crate) use fit::unfit_for_all;
 pub(crate) use job::{CaseResult, Conclusion, Job};
 pub(crate) use judge::Retries;
+pub(crate) use kills::shortage_can_be_told;
 pub(crate) use phase::PhaseLimit;
 pub(crate) use plan::{Isolation, RunPlan, SlotSpec};
 pub(crate) use pool::run;

@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Target, read_text};
 use crate::cli::Failure;
-use crate::dispatch::SlotSpec;
+use crate::dispatch::{SlotSpec, shortage_can_be_told};
 use crate::exit;
 use crate::proto::DeviceSpec;
 use crate::worker::fault::{self, Class, Place};
@@ -26,6 +26,8 @@ pub(super) fn possible(slots: &[SlotSpec], compiling: bool) -> (Vec<&'static Cla
         // Threads that a case leaves are looked for where no others come and go.
         let beside = compiling && class.told == "leak.thread";
         let elsewhere = elsewhere.or_else(|| beside.then(|| "--compile-threads is given".to_string()));
+        let untold = class.expected == "crash.oom_killed" && !shortage_can_be_told();
+        let elsewhere = elsewhere.or_else(|| untold.then(|| "neither kernel log nor control group tells of it".into()));
         match elsewhere.or_else(|| class.unavailable.and_then(|unavailable| unavailable())) {
             None => wanted.push(class),
             Some(why) => impossible.push((class.name, why)),
