@@ -81,7 +81,9 @@ pub(crate) fn p_value(p: f64) -> String {
     }
 }
 
-/// The class and the comparisons that led to it, the clearest first.
+/// The class and the comparisons that led to it: what a worker ran before, if that
+/// matters, then the clearest. Repeats in a warm worker share what it ran before, so
+/// where that matters they are no independent trials of load or device.
 pub(crate) fn classify(conditions: &Conditions) -> (Class, Vec<Comparison>) {
     let pair = |class, a: (&str, Tally), b: (&str, Tally)| {
         let counts = vec![(a.0.to_string(), a.1), (b.0.to_string(), b.1)];
@@ -98,7 +100,8 @@ pub(crate) fn classify(conditions: &Conditions) -> (Class, Vec<Comparison>) {
     let mut all: Vec<Comparison> = [state, load, by_device].into_iter().flatten().collect();
     let corrected = holm(&all.iter().map(|test| test.p).collect::<Vec<f64>>());
     all.iter_mut().zip(corrected).for_each(|(test, p)| test.corrected = p);
-    all.sort_by(|a, b| a.p.total_cmp(&b.p));
+    let by_state = |test: &Comparison| test.class == Class::State && test.corrected < LEVEL;
+    all.sort_by(|a, b| by_state(b).cmp(&by_state(a)).then(a.p.total_cmp(&b.p)));
     let class = match all.first() {
         None => Class::Untested,
         Some(test) if test.corrected < LEVEL => test.class,
@@ -132,6 +135,15 @@ mod tests {
         check(&state, Class::State, "warm 77 % [65, 87], alone 0 % [0, 1.2], p = 8e-47");
         let load = Conditions { loaded: tally(15, 60), quiet: tally(0, 60), ..flat.clone() };
         check(&load, Class::Load, "loaded 25 % [15, 38], quiet 0 % [0, 6.0], p = 4e-5");
+        // Workers that the polluter came to late passed, and more of them while it was quiet.
+        let both = Conditions {
+            warm: tally(27, 31),
+            alone: tally(0, 10),
+            loaded: tally(50, 51),
+            quiet: tally(46, 70),
+            ..none
+        };
+        check(&both, Class::State, "warm 87 % [70, 96], alone 0 % [0, 31], p = 2e-6");
         let devices =
             vec![("gpu0".into(), tally(0, 200)), ("gpu1".into(), tally(9, 200)), ("gpu2".into(), tally(11, 200))];
         let device = Conditions { devices, ..flat };
