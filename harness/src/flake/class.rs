@@ -139,11 +139,11 @@ mod tests {
         let both = Conditions {
             warm: tally(27, 31),
             alone: tally(0, 10),
-            loaded: tally(50, 51),
+            loaded: tally(90, 91),
             quiet: tally(46, 70),
             ..none
         };
-        check(&both, Class::State, "warm 87 % [70, 96], alone 0 % [0, 31], p = 2e-6");
+        check(&both, Class::State, "warm 87 % [70, 96], alone 0 % [0, 31], p = 9e-7");
         let devices =
             vec![("gpu0".into(), tally(0, 200)), ("gpu1".into(), tally(9, 200)), ("gpu2".into(), tally(11, 200))];
         let device = Conditions { devices, ..flat };
