@@ -12,6 +12,7 @@
 //! `p1` is missed in 2 of 100 hunts. A clean case pays 433 passes instead of 326.
 
 use crate::stats::{Decision, FixedTest, Interval, Sprt, at_least_bound, clopper_pearson, fixed_test, upper_bound};
+use std::ops::AddAssign;
 
 /// What a hunt comes to for a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +62,13 @@ impl Tally {
     }
     pub(crate) fn rate(self) -> f64 {
         if self.runs() == 0 { 0.0 } else { self.failures as f64 / self.runs() as f64 }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, more: Self) {
+        self.failures += more.failures;
+        self.passes += more.passes;
     }
 }
 

@@ -218,7 +218,7 @@ impl<'a> Search<'a> {
         let fails = decide_by_trials(rates, &mut || {
             let tally = self.reach(priors, at_once)?;
             unreached = tally.runs() == 0;
-            all = sum(all, tally);
+            all += tally;
             let failed = std::iter::repeat_n(true, tally.failures as usize);
             (!unreached).then(|| failed.chain(std::iter::repeat_n(false, tally.passes as usize)).collect())
         });
@@ -228,13 +228,13 @@ impl<'a> Search<'a> {
     fn more_full(&mut self, count: u64) -> Option<()> {
         let all = self.all.clone();
         let (more, halt) = self.try_times(&all, count);
-        self.found.full = sum(self.found.full, more);
+        self.found.full += more;
         self.goes_on(halt)
     }
 
     fn more_alone(&mut self, count: u64) -> Option<()> {
         let (more, halt) = self.try_times(&[], count);
-        self.found.alone = sum(self.found.alone, more);
+        self.found.alone += more;
         self.goes_on(halt)
     }
 
@@ -279,10 +279,6 @@ impl<'a> Search<'a> {
     fn give_up(&mut self, why: String) {
         self.found.gave_up.get_or_insert(why);
     }
-}
-
-fn sum(a: Tally, b: Tally) -> Tally {
-    Tally { failures: a.failures + b.failures, passes: a.passes + b.passes }
 }
 
 /// Trials of each of two rates after which they are told apart, with room for

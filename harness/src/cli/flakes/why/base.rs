@@ -15,13 +15,13 @@ pub(super) struct Base {
 impl Base {
     /// Counts more trials; the devices are always the same.
     pub(super) fn add(&mut self, all: Tally, by_device: Vec<(String, Tally)>) {
-        self.all = sum(self.all, all);
+        self.all += all;
         if self.by_device.is_empty() {
             self.by_device = by_device;
             return;
         }
         for ((_, known), (_, more)) in self.by_device.iter_mut().zip(by_device) {
-            *known = sum(*known, more);
+            *known += more;
         }
     }
 
@@ -50,10 +50,6 @@ impl Base {
     }
 }
 
-fn sum(a: Tally, b: Tally) -> Tally {
-    Tally { failures: a.failures + b.failures, passes: a.passes + b.passes }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,7 +62,8 @@ mod tests {
     #[track_caller]
     fn check(devices: &[Tally], slots: &[usize], home: usize, one: Tally) {
         let mut base = Base::default();
-        let all = devices.iter().fold(Tally::default(), |all, tally| sum(all, *tally));
+        let mut all = Tally::default();
+        devices.iter().for_each(|tally| all += *tally);
         let named: Vec<_> = devices.iter().enumerate().map(|(i, tally)| (format!("gpu{i}"), *tally)).collect();
         // Half of the trials are counted later.
         let (half, zero) = (named.iter().map(|(name, _)| (name.clone(), Tally::default())), Tally::default());
