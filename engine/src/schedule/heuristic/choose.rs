@@ -1,11 +1,12 @@
-//! Picks the heuristic.
+//! Picks the heuristic: the first of the table that accepts the fusion. Where
+//! none does, the refusal tells the reason of each.
 
 use super::summary::Summary;
 use super::{Sizes, norm_inner, pointwise, reduction, tuning};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::Fusion;
 use crate::options::CompileCx;
-use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion, Tv, scheduled_fusion};
+use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion, scheduled_fusion};
 
 /// A schedule and who made it.
 #[derive(Clone, Debug)]
@@ -18,75 +19,142 @@ pub struct Planned {
     pub scheduled: ScheduledFusion,
 }
 
+/// What a heuristic is asked about, beside the unscheduled fusion.
+pub(super) struct Problem<'a> {
+    pub(super) cx: &'a CompileCx<'a>,
+    pub(super) summary: &'a Summary,
+    pub(super) sizes: &'a Sizes,
+}
+
+/// Why a heuristic does not take a fusion.
+pub(super) enum Refusal {
+    /// The fusion is of another pattern.
+    Pattern(String),
+    /// The pattern is right, but a limit is in the way.
+    Limit(Box<Diagnostic>),
+}
+
+impl From<Box<Diagnostic>> for Refusal {
+    fn from(limit: Box<Diagnostic>) -> Self {
+        Self::Limit(limit)
+    }
+}
+
+/// A way to schedule fusions of one pattern.
+pub(super) struct Heuristic {
+    /// Its name, which kernels bear.
+    pub(super) name: &'static str,
+    /// Whether it takes the fusion. What it accepts, it plans.
+    pub(super) accepts: fn(&Problem<'_>, &ScheduledFusion) -> Result<(), Refusal>,
+    /// Chooses parameters and applies them; returns them as text.
+    pub(super) plan: fn(&Problem<'_>, &mut ScheduleBuilder) -> Result<String>,
+}
+
+/// All heuristics. The first that accepts a fusion plans it.
+const HEURISTICS: &[Heuristic] = &[pointwise::HEURISTIC, reduction::HEURISTIC, norm_inner::HEURISTIC];
+
 /// Schedules a fusion for a device and sizes.
 pub fn schedule(cx: &CompileCx<'_>, fusion: &Fusion, class: &ArgClass, sizes: &Sizes) -> Result<Planned> {
     tuning::check(cx.options)?;
     let unscheduled = scheduled_fusion(fusion)?;
-    let summary = Summary::new(&unscheduled, class, sizes)?;
-    check_coverage(&unscheduled, &summary, sizes)?;
+    let summary = Summary::new(&unscheduled, class, sizes);
+    let problem = Problem { cx, summary: &summary, sizes };
+    let heuristic = choose(HEURISTICS, &problem, &unscheduled)?;
     let mut builder = ScheduleBuilder::new(unscheduled);
     let is_empty = |root: &AxisId| sizes.extent(builder.state(), *root) == 0;
     if summary.roots.iter().any(is_empty) {
         builder.distrust_exact_splits();
     }
-    let (scheduler, params_text) = if summary.reduced.is_empty() {
-        let params = pointwise::params(cx, builder.state(), &summary, sizes);
-        pointwise::apply(&mut builder, &summary, cx.options, &params)?;
-        ("pointwise", params.to_string())
-    } else if summary.persistent {
-        let params = norm_inner::params(cx, builder.state(), &summary, sizes)?;
-        norm_inner::apply(&mut builder, &summary, cx.options, &params)?;
-        ("inner_persistent", params.to_string())
-    } else {
-        let params = reduction::params(cx, builder.state(), &summary, sizes);
-        reduction::apply(&mut builder, &summary, cx.options, &params)?;
-        ("reduction", params.to_string())
-    };
-    Ok(Planned { scheduler, params_text, scheduled: builder.finish() })
+    let params_text = (heuristic.plan)(&problem, &mut builder)?;
+    Ok(Planned { scheduler: heuristic.name, params_text, scheduled: builder.finish() })
 }
 
-/// Work that is quickly repeated, however few elements the tensors have.
-const MAX_REPEATED: i64 = 1 << 20;
+/// The first heuristic that accepts the fusion. Else the refusal is the first
+/// limit that one met whose pattern the fusion has, with the reason of every one.
+fn choose<'h>(table: &'h [Heuristic], problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<&'h Heuristic> {
+    let mut limit = None;
+    let mut reasons = Vec::with_capacity(table.len());
+    for heuristic in table {
+        let reason = match (heuristic.accepts)(problem, scheduled) {
+            Ok(()) => return Ok(heuristic),
+            Err(Refusal::Pattern(reason)) => reason,
+            Err(Refusal::Limit(refusal)) => {
+                let reason = refusal.message.clone();
+                limit.get_or_insert(refusal);
+                reason
+            }
+        };
+        reasons.push(format!("{}: {reason}", heuristic.name));
+    }
+    let none = || Diagnostic::unsupported(code::NO_SCHEDULER, "the fusion is of no scheduler's pattern");
+    let mut refusal = limit.unwrap_or_else(none);
+    refusal.notes.extend(reasons);
+    Err(refusal)
+}
 
-/// One loop nest serves results of different shapes: a smaller one is written
-/// at the first index of what it lacks. That is refused where the nest would be
-/// larger than every tensor (results that have nothing to do with each other, or
-/// a reduction that would be repeated for each index of another dimension), and
-/// where what a result lacks is empty, so that there is no first index.
-fn check_coverage(scheduled: &ScheduledFusion, summary: &Summary, sizes: &Sizes) -> Result<()> {
-    let has = |data: &Tv, root: AxisId| data.axes.iter().any(|axis| axis.concrete && axis.root == root);
-    let covered = scheduled.tensors.values().any(|data| summary.roots.iter().all(|root| has(data, *root)));
-    let space = summary.roots.iter().fold(1i64, |space, root| space.saturating_mul(sizes.extent(scheduled, *root)));
-    if !covered && space > sizes.elements().1.max(MAX_REPEATED) {
-        return Err(Diagnostic::unsupported(
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fusion::bind;
+    use crate::num::DType;
+    use crate::options::{DeviceDesc, NoTrace, Options};
+    use crate::tensor::{ArgMeta, TensorMeta};
+    use crate::text;
+
+    /// What `schedule` makes of a fusion over dense `f32` inputs.
+    fn planned(fusion: &str, sizes: &[&[i64]]) -> Result<Planned> {
+        let fusion = text::parse_one(fusion).expect("it reads");
+        let args: Vec<ArgMeta> =
+            sizes.iter().map(|sizes| ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, sizes))).collect();
+        let bindings = bind(&fusion, &args).expect("it binds");
+        let (device, options) = (DeviceDesc::h200(), Options::default());
+        let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+        let sizes = Sizes::new(&fusion, &bindings);
+        let class = ArgClass::new(&fusion, &args, &vec![16; args.len()], sizes.elements(), &options);
+        schedule(&cx, &fusion, &class, &sizes)
+    }
+
+    fn check_refused(fusion: &str, sizes: &[&[i64]], refused: crate::diag::Code, reasons: [&str; 3]) {
+        let error = planned(fusion, sizes).expect_err("it is refused");
+        assert_eq!(error.code, refused, "{error}");
+        let names = HEURISTICS.iter().map(|heuristic| heuristic.name);
+        let told: Vec<&str> = error.notes.iter().rev().take(3).rev().map(String::as_str).collect();
+        for ((name, reason), told) in names.zip(reasons).zip(told) {
+            assert!(told.starts_with(&format!("{name}: ")) && told.contains(reason), "{told}\nwanted {reason}");
+        }
+    }
+
+    #[test]
+    fn each_pattern_has_its_heuristic() {
+        let check = |body: &str, scheduler: &str| {
+            let text = format!("fusion @f(%x: f32[?, ?]) {{\n  {body}\n}}");
+            assert_eq!(planned(&text, &[&[8, 32]]).expect("it is scheduled").scheduler, scheduler, "{body}");
+        };
+        check("%0 = tanh %x\n  return %0", "pointwise");
+        check("%0 = sum %x axes(1)\n  return %0", "reduction");
+        check("%0 = sum %x axes(0)\n  return %0", "reduction");
+        check("%0 = sum %x axes(1) keepdim\n  %1 = div %x, %0\n  return %1", "inner_persistent");
+    }
+
+    #[test]
+    fn a_refusal_tells_the_reason_of_every_heuristic() {
+        check_refused(
+            "fusion @f(%x: f32[?, ?]) {\n  %0 = sum %x axes(0)\n  %1 = sum %x axes(1)\n  return %0, %1\n}",
+            &[&[8, 32]],
             code::NEEDS_SEGMENTS,
-            format!("one kernel would visit {space} places, the largest tensor has {} elements", sizes.elements().1),
-        )
-        .note("a reduction would be repeated for each index of a dimension that it does not have; split the fusion"));
+            ["has reductions", "%0 and %1 reduce over different", "%0 and %1 reduce over different"],
+        );
+        check_refused(
+            "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {\n  %0 = tanh %x\n  %1 = exp2 %y\n  return %0, %1\n}",
+            &[&[4, 8], &[5, 7]],
+            code::NEEDS_SEGMENTS,
+            ["has dimensions that no tensor shares", "no reduction", "no reduction"],
+        );
+        check_refused(
+            "fusion @f(%x: f32[?, ?]) {\n  %0 = sum %x axes(1) keepdim\n  %1 = div %x, %0\n  return %1\n}",
+            &[&[2, 1_000_000]],
+            code::TOO_LONG_ROW,
+            ["has reductions", "varies along the reduced dimensions after", "a row of 1000000 elements"],
+        );
     }
-    let consumers = scheduled.all_consumers();
-    for (_, data) in scheduled.tensors.iter().filter(|(tv, _)| consumers[*tv].is_empty()) {
-        // A finished reduction stands outside the loops over reduced dimensions.
-        let inside = summary.reduced.iter().any(|root| has(data, *root));
-        let iterated = summary.roots.iter().filter(|root| inside || !summary.reduced.contains(root));
-        let lacking: Vec<AxisId> = iterated.copied().filter(|root| !has(data, *root)).collect();
-        let name = &scheduled.fusion.tensors[data.source].name;
-        if !covered && lacking.iter().any(|root| !summary.reduced.contains(root)) {
-            return Err(Diagnostic::unsupported(
-                code::NEEDS_SEGMENTS,
-                format!("%{name} has dimensions that no tensor shares with those of another result"),
-            )
-            .note("one kernel iterates over one space; split the fusion"));
-        }
-        let is_empty = |root: AxisId| sizes.extent(scheduled, root) == 0;
-        let own_elements = data.axes.iter().all(|axis| !axis.concrete || !is_empty(axis.root));
-        if own_elements && lacking.iter().any(|root| is_empty(*root)) {
-            return Err(Diagnostic::unsupported(
-                code::NEEDS_SEGMENTS,
-                format!("%{name} has elements, but another tensor of the fusion has none"),
-            )
-            .note("an empty iteration space writes nothing; split the fusion"));
-        }
-    }
-    Ok(())
 }

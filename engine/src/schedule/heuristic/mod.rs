@@ -1,5 +1,6 @@
 //! Heuristics: pure functions of the fusion, the device description and the
-//! sizes to a schedule. Each first computes its parameters (plain data, printed
+//! sizes to a schedule. Each is a row of the table in `choose`: whether it accepts
+//! a fusion, and its plan, which first computes parameters (plain data, printed
 //! beside the schedule), then drives the [`ScheduleBuilder`](super::ScheduleBuilder).
 //!
 //! | name | takes | shape of the kernel |
@@ -9,6 +10,7 @@
 //! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
 
 mod choose;
+mod coverage;
 mod norm_inner;
 mod pointwise;
 mod reduction;

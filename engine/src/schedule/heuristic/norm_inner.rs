@@ -6,11 +6,12 @@
 //! cheap to recompute from one other value of the row is recomputed where it is
 //! used (a cast of the input costs nothing; an exponential is kept).
 
-use super::Sizes;
+use super::choose::{Heuristic, Problem, Refusal};
+use super::coverage;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, next_power_of_two,
-    row_loop, tuned, vector_width,
+    BlockShape, RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
+    next_power_of_two, row_loop, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{BinaryOp, UnaryOp};
@@ -21,9 +22,31 @@ use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledF
 /// Elements of a row that one thread may hold.
 const MAX_PER_THREAD: i64 = 64;
 
+/// Its row of the table.
+pub(super) const HEURISTIC: Heuristic = Heuristic {
+    name: "inner_persistent",
+    accepts: |problem, scheduled| {
+        if problem.summary.reduced.is_empty() {
+            return Err(Refusal::Pattern("the fusion has no reduction".to_string()));
+        }
+        coverage::check(problem, scheduled)?;
+        if !problem.summary.persistent {
+            let reason = "nothing varies along the reduced dimensions after the reduction";
+            return Err(Refusal::Pattern(reason.to_string()));
+        }
+        params(problem, scheduled)?;
+        Ok(())
+    },
+    plan: |problem, builder| {
+        let params = params(problem, builder.state())?;
+        apply(builder, problem.summary, problem.cx.options, &params)?;
+        Ok(params.to_string())
+    },
+};
+
 /// The choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Params {
+struct Params {
     /// Dimensions that stay.
     kept: Vec<AxisId>,
     /// Reduced dimensions, slowest first.
@@ -36,7 +59,7 @@ pub(super) struct Params {
     /// Whether the threads' vectors are exactly the row.
     exact: bool,
     /// Threads of a row, and rows of a block.
-    threads: (i64, i64),
+    threads: BlockShape,
     /// Whether the rows divide into blocks.
     exact_rows: bool,
     /// Whether blocks take rows in turn.
@@ -47,7 +70,7 @@ pub(super) struct Params {
 
 impl std::fmt::Display for Params {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "vector {} batch {} threads {}x{}", self.vector, self.batch, self.threads.0, self.threads.1)?;
+        write!(f, "vector {} batch {} threads {}", self.vector, self.batch, self.threads)?;
         if let Some(rows) = self.row_loop {
             write!(f, " row_loop {} blocks {} per_sm", rows.blocks, rows.per_sm)?;
         }
@@ -56,12 +79,8 @@ impl std::fmt::Display for Params {
 }
 
 /// Chooses for the given sizes.
-pub(super) fn params(
-    cx: &CompileCx<'_>,
-    scheduled: &ScheduledFusion,
-    summary: &Summary,
-    sizes: &Sizes,
-) -> Result<Params> {
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Params> {
+    let &Problem { cx, summary, sizes } = problem;
     let extent = |root: AxisId| sizes.extent(scheduled, root);
     let product = |roots: &[AxisId]| roots.iter().map(|root| extent(*root)).fold(1i64, i64::saturating_mul);
     let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.reduced.contains(root));
@@ -87,7 +106,7 @@ pub(super) fn params(
         }
     }
     let vectors = ceil_div(row + if align.is_some() { vector - 1 } else { 0 }, vector).max(1);
-    let (threads_x, batch) = tile(cx, vectors, vector, !kept.is_empty())
+    let RowTile { threads: threads_x, batch } = tile(cx, vectors, vector, !kept.is_empty())
         .ok_or_else(|| too_long(row, MAX_PER_THREAD * i64::from(cx.device.max_threads_per_block)))?;
     let rows = product(&kept);
     let threads_y = (128 / threads_x).max(1).min(next_power_of_two(rows));
@@ -110,7 +129,7 @@ pub(super) fn params(
         exact_vector,
         batch,
         exact: exact_vector && vectors == threads_x * batch,
-        threads: (threads_x, threads_y),
+        threads: BlockShape { x: threads_x, y: threads_y },
         exact_rows: rows % threads_y == 0 && exact_loop,
     })
 }
@@ -152,16 +171,24 @@ fn too_long(row: i64, most: i64) -> Box<Diagnostic> {
     .note("rows that do not fit the registers of one block need several kernels or a cluster of blocks")
 }
 
+/// How a block holds a row.
+#[derive(Clone, Copy)]
+struct RowTile {
+    threads: i64,
+    /// Vectors that a thread holds.
+    batch: i64,
+}
+
 /// Threads of a row and vectors of a thread: about 32 elements a thread, and of
 /// the thread counts that give it the one that leaves the fewest threads idle.
-fn tile(cx: &CompileCx<'_>, vectors: i64, vector: i64, has_rows: bool) -> Option<(i64, i64)> {
+fn tile(cx: &CompileCx<'_>, vectors: i64, vector: i64, has_rows: bool) -> Option<RowTile> {
     let most_threads = i64::from(cx.device.max_threads_per_block);
     let wanted = tuned(cx.options, "norm.per_thread", 32);
     if vectors <= WARP {
         // Without rows to share the block, a row has a whole warp.
-        return Some((if has_rows { next_power_of_two(vectors) } else { WARP }, 1));
+        return Some(RowTile { threads: if has_rows { next_power_of_two(vectors) } else { WARP }, batch: 1 });
     }
-    let mut best: Option<(i64, (i64, i64))> = None;
+    let mut best: Option<(i64, RowTile)> = None;
     for batch in 1..=(MAX_PER_THREAD / vector).max(1) {
         let threads = ceil_div(ceil_div(vectors, batch), WARP) * WARP;
         if threads > most_threads {
@@ -172,19 +199,14 @@ fn tile(cx: &CompileCx<'_>, vectors: i64, vector: i64, has_rows: bool) -> Option
         let too_few = if threads < 4 * WARP { 4 * WARP - threads } else { 0 };
         let cost = idle * 2 + distance + too_few / 8;
         if best.is_none_or(|(known, _)| cost < known) {
-            best = Some((cost, (threads, batch)));
+            best = Some((cost, RowTile { threads, batch }));
         }
     }
     best.map(|(_, tile)| tile)
 }
 
 /// Applies the choices.
-pub(super) fn apply(
-    builder: &mut ScheduleBuilder,
-    summary: &Summary,
-    options: &Options,
-    params: &Params,
-) -> Result<()> {
+fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, params: &Params) -> Result<()> {
     let caches = cache_inputs(builder, summary, options);
     recompute_cheap(builder, &params.reduced);
     let Some(row) = merge_all(builder, &params.reduced)? else {
@@ -196,14 +218,14 @@ pub(super) fn apply(
         None => row,
     };
     let (vectors, lane) = builder.split(row, params.vector, params.exact_vector)?;
-    let (batch, thread) = builder.split_cover(vectors, params.batch, params.threads.0, params.exact)?;
+    let (batch, thread) = builder.split_cover(vectors, params.batch, params.threads.x, params.exact)?;
     builder.parallelize(lane, ParallelType::Vectorize)?;
     builder.parallelize(batch, ParallelType::Unroll)?;
     builder.parallelize(thread, ParallelType::Tidx)?;
     let mut order = Vec::new();
     let mut turn = None;
     if let Some(rows) = rows {
-        let bound = bind_rows(builder, rows, params.threads.1, params.row_loop, params.exact_rows)?;
+        let bound = bind_rows(builder, rows, params.threads.y, params.row_loop, params.exact_rows)?;
         order.extend(bound.order);
         turn = bound.turn;
     }

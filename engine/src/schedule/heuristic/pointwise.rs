@@ -7,21 +7,49 @@
 //! outer one gives rows to the block and the grid, so that a tensor that is
 //! broadcast along the rows is read once for several rows.
 
-use super::Sizes;
+use super::choose::{Heuristic, Problem, Refusal};
+use super::coverage;
 use super::summary::Summary;
 use super::tile::{
     WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
 };
 use crate::diag::Result;
-use crate::options::{CompileCx, Options};
+use crate::options::Options;
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Grid dimensions y and z end here.
 const MAX_GRID_Y: i64 = 65_535;
 
+/// Its row of the table.
+pub(super) const HEURISTIC: Heuristic = Heuristic {
+    name: "pointwise",
+    accepts: |problem, scheduled| {
+        if !problem.summary.reduced.is_empty() {
+            return Err(Refusal::Pattern("the fusion has reductions".to_string()));
+        }
+        Ok(coverage::check(problem, scheduled)?)
+    },
+    plan: |problem, builder| {
+        let params = params(problem, builder.state());
+        apply(builder, problem.summary, problem.cx.options, &params)?;
+        Ok(params.to_string())
+    },
+};
+
+/// How one side of the break point is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    /// Threads of the block.
+    threads: i64,
+    /// Unrolled steps of a thread.
+    unroll: i64,
+    /// Whether the block tile divides the axis.
+    exact: bool,
+}
+
 /// The choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Params {
+struct Params {
     /// Outer dimensions, slowest first; empty in the 1-D case.
     outer: Vec<AxisId>,
     /// Inner dimensions.
@@ -30,12 +58,10 @@ pub(super) struct Params {
     vector: i64,
     /// Rows that start at odd places are aligned to this tensor.
     align: Option<TvId>,
-    /// Threads along the inner axis and along rows.
-    threads: (i64, i64),
-    /// Unrolled steps along the inner axis and along rows.
-    unroll: (i64, i64),
-    /// Whether the block tile divides the inner axis, and the rows.
-    exact: (bool, bool),
+    /// The inner axis, in vectors.
+    columns: Cut,
+    /// The outer axis.
+    rows: Cut,
     /// Whether the vector divides the inner axis.
     exact_vector: bool,
     /// Whether the blocks along the inner axis exceed a grid's y dimension and
@@ -51,17 +77,18 @@ impl std::fmt::Display for Params {
             "{kind} break {} vector {} threads {}x{} unroll {}x{}",
             self.outer.len(),
             self.vector,
-            self.threads.0,
-            self.threads.1,
-            self.unroll.0,
-            self.unroll.1
+            self.columns.threads,
+            self.rows.threads,
+            self.columns.unroll,
+            self.rows.unroll
         )?;
         if self.align.is_some() { write!(f, " aligned") } else { Ok(()) }
     }
 }
 
 /// Chooses for the given sizes.
-pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &Summary, sizes: &Sizes) -> Params {
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Params {
+    let &Problem { cx, summary, sizes } = problem;
     let extent = |root: AxisId| sizes.extent(scheduled, root);
     let reference = summary.largest(|_| true);
     let mut order: Vec<AxisId> = reference.map(|tensor| tensor.order.clone()).unwrap_or_default();
@@ -107,18 +134,19 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
     }
     let unroll = tuned(cx.options, "pointwise.unroll", unroll);
     // Along rows, a broadcast row is reused; else along the inner axis.
-    let unroll = if outer.is_empty() { (unroll, 1) } else { (1, unroll) };
+    let (unroll_x, unroll_y) = if outer.is_empty() { (unroll, 1) } else { (1, unroll) };
     let exact_vector = align.is_none() && inner_extent % vector == 0;
+    let tile_x = threads_x * unroll_x;
+    let exact_x = exact_vector && vectors % tile_x == 0;
     Params {
-        exact: (exact_vector && vectors % (threads_x * unroll.0) == 0, rows % (threads_y * unroll.1) == 0),
+        columns: Cut { threads: threads_x, unroll: unroll_x, exact: exact_x },
+        rows: Cut { threads: threads_y, unroll: unroll_y, exact: rows % (threads_y * unroll_y) == 0 },
         outer,
         inner,
         vector,
         align,
-        threads: (threads_x, threads_y),
-        unroll,
         exact_vector,
-        one_grid_axis: ceil_div(vectors, threads_x * unroll.0) > MAX_GRID_Y,
+        one_grid_axis: ceil_div(vectors, tile_x) > MAX_GRID_Y,
     }
 }
 
@@ -152,12 +180,7 @@ fn break_point(summary: &Summary, groups: &[Vec<AxisId>], extent: &dyn Fn(AxisId
 }
 
 /// Applies the choices.
-pub(super) fn apply(
-    builder: &mut ScheduleBuilder,
-    summary: &Summary,
-    options: &Options,
-    params: &Params,
-) -> Result<()> {
+fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, params: &Params) -> Result<()> {
     let caches = cache_inputs(builder, summary, options);
     let inner = match merge_all(builder, &params.inner)? {
         Some(inner) => inner,
@@ -169,8 +192,8 @@ pub(super) fn apply(
         None => inner,
     };
     let (vectors, lane) = builder.split(inner, params.vector, params.exact_vector)?;
-    let (steps, thread) = builder.split(vectors, params.threads.0, params.exact.0)?;
-    let (block, step) = builder.split(steps, params.unroll.0, params.exact.0)?;
+    let (steps, thread) = builder.split(vectors, params.columns.threads, params.columns.exact)?;
+    let (block, step) = builder.split(steps, params.columns.unroll, params.columns.exact)?;
     builder.parallelize(thread, ParallelType::Tidx)?;
     builder.parallelize(step, ParallelType::Unroll)?;
     builder.parallelize(lane, ParallelType::Vectorize)?;
@@ -182,8 +205,8 @@ pub(super) fn apply(
             order.push(block);
         }
         Some(rows) => {
-            let (row_steps, row_thread) = builder.split(rows, params.threads.1, params.exact.1)?;
-            let (row_block, row_step) = builder.split(row_steps, params.unroll.1, params.exact.1)?;
+            let (row_steps, row_thread) = builder.split(rows, params.rows.threads, params.rows.exact)?;
+            let (row_block, row_step) = builder.split(row_steps, params.rows.unroll, params.rows.exact)?;
             builder.parallelize(row_thread, ParallelType::Tidy)?;
             builder.parallelize(row_step, ParallelType::Unroll)?;
             if params.one_grid_axis {
@@ -204,6 +227,5 @@ pub(super) fn apply(
     builder.propagate(&order)?;
     let mut keep: Vec<_> = caches.into_iter().map(|cache| (cache, prefix)).collect();
     keep.extend(keep_for_stores(builder, lane));
-    debug_assert!(!summary.persistent);
     builder.inline_most(&keep)
 }

@@ -9,20 +9,42 @@
 //! Each reduction is split in stages: a thread's own elements, lane by lane of
 //! the vector; the lanes; the threads; the blocks.
 
-use super::Sizes;
+use super::choose::{Heuristic, Problem, Refusal};
+use super::coverage;
 use super::norm_inner::prefetch_rows;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, merge_all, next_power_of_two, row_loop, tuned,
-    vector_width,
+    BlockShape, RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, merge_all, next_power_of_two,
+    row_loop, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::options::{CompileCx, Options};
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
+/// Its row of the table.
+pub(super) const HEURISTIC: Heuristic = Heuristic {
+    name: "reduction",
+    accepts: |problem, scheduled| {
+        if problem.summary.reduced.is_empty() {
+            return Err(Refusal::Pattern("the fusion has no reduction".to_string()));
+        }
+        coverage::check(problem, scheduled)?;
+        if problem.summary.persistent {
+            let reason = "a value varies along the reduced dimensions after the reduction";
+            return Err(Refusal::Pattern(reason.to_string()));
+        }
+        Ok(())
+    },
+    plan: |problem, builder| {
+        let params = params(problem, builder.state());
+        apply(builder, problem.summary, problem.cx.options, &params)?;
+        Ok(params.to_string())
+    },
+};
+
 /// The choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Params {
+struct Params {
     /// Whether the fastest dimension is reduced.
     inner: bool,
     /// Dimensions that stay, slowest first; in the outer case without `fast`.
@@ -37,8 +59,7 @@ pub(super) struct Params {
     /// Whether the tiles divide the reduced axis, and the threads the kept one.
     exact: bool,
     exact_kept: bool,
-    /// Threads in x and y.
-    threads: (i64, i64),
+    threads: BlockShape,
     /// Loads in flight.
     unroll: i64,
     /// Whether blocks take rows in turn.
@@ -54,11 +75,10 @@ impl std::fmt::Display for Params {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} vector {} threads {}x{} unroll {}",
+            "{} vector {} threads {} unroll {}",
             if self.inner { "inner" } else { "outer" },
             self.vector,
-            self.threads.0,
-            self.threads.1,
+            self.threads,
             self.unroll
         )?;
         if let Some(per_block) = self.per_block {
@@ -72,7 +92,8 @@ impl std::fmt::Display for Params {
 }
 
 /// Chooses for the given sizes.
-pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &Summary, sizes: &Sizes) -> Params {
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Params {
+    let &Problem { cx, summary, sizes } = problem;
     let extent = |root: AxisId| sizes.extent(scheduled, root);
     let product = |roots: &[AxisId]| roots.iter().map(|root| extent(*root)).fold(1i64, i64::saturating_mul);
     let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.reduced.contains(root));
@@ -104,14 +125,14 @@ pub(super) fn params(cx: &CompileCx<'_>, scheduled: &ScheduledFusion, summary: &
     let padded = fast_extent + if align.is_some() { vector - 1 } else { 0 };
     let vectors = ceil_div(padded, vector).max(1);
     let work = Work { vectors, slow: product(&slow), kept: product(&kept), has_rows: !kept.is_empty() };
-    let (threads, unroll, per_block) = if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work) };
-    let (length, along) = if inner { (work.vectors, threads.0) } else { (work.slow, threads.1) };
-    let (kept_length, kept_along) = if inner { (work.kept, threads.1) } else { (work.vectors, threads.0) };
+    let Tile { threads, unroll, per_block } = if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work) };
+    let (length, along) = if inner { (work.vectors, threads.x) } else { (work.slow, threads.y) };
+    let (kept_length, kept_along) = if inner { (work.kept, threads.y) } else { (work.vectors, threads.x) };
     let exact_vector = align.is_none() && divides(vector, fast_extent);
     let one_tile = per_block.unwrap_or(length) <= along * unroll;
     let row_loop = if inner && one_tile && per_block.is_none() && work.slow == 1 {
         let wanted = tuned(cx.options, "reduction.threads_per_sm", 0);
-        row_loop(cx, ceil_div(work.kept, threads.1), threads.0 * threads.1, wanted)
+        row_loop(cx, ceil_div(work.kept, threads.y), threads.threads(), wanted)
     } else {
         None
     };
@@ -147,18 +168,32 @@ struct Work {
     has_rows: bool,
 }
 
-type Tile = ((i64, i64), i64, Option<i64>);
+/// What a block reads at a time, and how much altogether.
+struct Tile {
+    threads: BlockShape,
+    /// Loads in flight.
+    unroll: i64,
+    /// As in [`Params`].
+    per_block: Option<i64>,
+}
+
+/// How a row is read.
+struct RowTile {
+    threads: i64,
+    /// Loads in flight.
+    unroll: i64,
+}
 
 /// Threads and loads in flight along a row. A row that fits one tile gets the
 /// shape that leaves the fewest threads idle; a longer one a full tile.
-fn tile_row(cx: &CompileCx<'_>, work: &Work) -> (i64, i64) {
+fn tile_row(cx: &CompileCx<'_>, work: &Work) -> RowTile {
     // One row for the whole device: few large blocks, so that few partial
     // results are left. (Measured on an H200, as the other defaults.)
     let most = tuned(cx.options, "reduction.threads", if work.has_rows { 256 } else { 512 });
     // Without rows to share the block, a row has whole warps.
     let least = if work.has_rows { 1 } else { WARP };
     if work.vectors <= WARP {
-        return (next_power_of_two(work.vectors).max(least), 1);
+        return RowTile { threads: next_power_of_two(work.vectors).max(least), unroll: 1 };
     }
     let unrolls = match cx.options.tuning.get("reduction.unroll") {
         Some(unroll) => vec![*unroll],
@@ -168,17 +203,17 @@ fn tile_row(cx: &CompileCx<'_>, work: &Work) -> (i64, i64) {
     };
     let shapes = unrolls.into_iter().map(|unroll| {
         let threads = ceil_div(ceil_div(work.vectors, unroll), WARP) * WARP;
-        (threads.min(most), unroll)
+        RowTile { threads: threads.min(most), unroll }
     });
-    let idle = |(threads, unroll): &(i64, i64)| {
-        let tile = threads * unroll;
+    let idle = |shape: &RowTile| {
+        let tile = shape.threads * shape.unroll;
         ceil_div(work.vectors, tile) * tile - work.vectors
     };
-    shapes.min_by_key(idle).unwrap_or((most, 4))
+    shapes.min_by_key(idle).unwrap_or(RowTile { threads: most, unroll: 4 })
 }
 
 fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
-    let (threads_x, unroll) = tile_row(cx, work);
+    let RowTile { threads: threads_x, unroll } = tile_row(cx, work);
     let threads_y = (128 / threads_x).clamp(1, next_power_of_two(work.kept.max(1)));
     // The block is whole warps.
     let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
@@ -189,7 +224,7 @@ fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
     let steps = ceil_div(work.vectors, tile);
     let parts = (wanted / blocks.max(1)).min(steps);
     let per_block = (parts >= 2 && blocks * 2 <= wanted).then(|| ceil_div(steps, parts) * tile);
-    ((threads_x, threads_y), unroll, per_block)
+    Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, per_block }
 }
 
 fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {
@@ -204,16 +239,11 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {
     let steps = ceil_div(work.slow, tile);
     let parts = (wanted / blocks.max(1)).min(steps);
     let per_block = (parts >= 2 && blocks * 2 <= wanted).then(|| ceil_div(steps, parts) * tile);
-    ((threads_x, threads_y), unroll, per_block)
+    Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, per_block }
 }
 
 /// Applies the choices.
-pub(super) fn apply(
-    builder: &mut ScheduleBuilder,
-    summary: &Summary,
-    options: &Options,
-    params: &Params,
-) -> Result<()> {
+fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, params: &Params) -> Result<()> {
     let caches = cache_inputs(builder, summary, options);
     let order = if params.inner { split_inner(builder, params)? } else { split_outer(builder, params)? };
     // Stages: within a thread, over the lanes of the vector, over threads and blocks.
@@ -259,7 +289,7 @@ fn split_inner(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> 
     let mut loops = Vec::new();
     let mut turn = None;
     if let Some(rows) = merge_all(builder, &params.kept)? {
-        let bound = bind_rows(builder, rows, params.threads.1, params.row_loop, params.exact_kept)?;
+        let bound = bind_rows(builder, rows, params.threads.y, params.row_loop, params.exact_kept)?;
         loops.extend(bound.order);
         turn = bound.turn;
     }
@@ -275,9 +305,9 @@ fn split_inner(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> 
         loops.push(block);
         vectors = rest;
     }
-    let tile = params.threads.0 * params.unroll;
+    let tile = params.threads.x * params.unroll;
     let (steps, in_tile) = split_steps(builder, params, vectors, tile)?;
-    let (unrolled, thread) = builder.split(in_tile, params.threads.0, true)?;
+    let (unrolled, thread) = builder.split(in_tile, params.threads.x, true)?;
     builder.parallelize(thread, ParallelType::Tidx)?;
     builder.parallelize(unrolled, ParallelType::Unroll)?;
     loops.push(thread);
@@ -295,7 +325,7 @@ fn split_outer(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> 
     };
     let (vectors, lane) = builder.split(columns, params.vector, params.exact_vector)?;
     builder.parallelize(lane, ParallelType::Vectorize)?;
-    let (mut block, thread_x) = builder.split(vectors, params.threads.0, params.exact_kept)?;
+    let (mut block, thread_x) = builder.split(vectors, params.threads.x, params.exact_kept)?;
     builder.parallelize(thread_x, ParallelType::Tidx)?;
     if let Some(kept) = merge_all(builder, &params.kept)? {
         block = builder.merge(kept, block)?;
@@ -308,9 +338,9 @@ fn split_outer(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> 
         loops.push(part);
         rows = rest;
     }
-    let tile = params.threads.1 * params.unroll;
+    let tile = params.threads.y * params.unroll;
     let (steps, in_tile) = split_steps(builder, params, rows, tile)?;
-    let (unrolled, thread_y) = builder.split(in_tile, params.threads.1, true)?;
+    let (unrolled, thread_y) = builder.split(in_tile, params.threads.y, true)?;
     builder.parallelize(thread_y, ParallelType::Tidy)?;
     builder.parallelize(unrolled, ParallelType::Unroll)?;
     loops.extend([thread_y, thread_x, steps, unrolled, lane]);

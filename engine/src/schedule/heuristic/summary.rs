@@ -1,7 +1,6 @@
 //! What heuristics ask of a fusion.
 
 use super::Sizes;
-use crate::diag::{Diagnostic, Result, code};
 use crate::schedule::Stages;
 use crate::schedule::{ArgClass, AxisId, Compute, Io, Layout, ScheduledFusion, TvId, TvOp};
 use std::collections::BTreeSet;
@@ -30,6 +29,8 @@ pub(super) struct GlobalTensor {
 pub(super) struct Summary {
     /// Root axes over which the fusion reduces, in id order.
     pub(super) reduced: BTreeSet<AxisId>,
+    /// Two reductions over different dimensions, by name, where there are such.
+    pub(super) mixed: Option<(String, String)>,
     /// Whether some value varies along a reduced axis after a reduction.
     pub(super) persistent: bool,
     /// Inputs, then outputs.
@@ -40,8 +41,8 @@ pub(super) struct Summary {
 
 impl Summary {
     /// Summarises an unscheduled fusion.
-    pub(super) fn new(scheduled: &ScheduledFusion, class: &ArgClass, sizes: &Sizes) -> Result<Self> {
-        let reduced = reduced_roots(scheduled)?;
+    pub(super) fn new(scheduled: &ScheduledFusion, class: &ArgClass, sizes: &Sizes) -> Self {
+        let (reduced, mixed) = reduced_roots(scheduled);
         let stages = Stages::new(scheduled);
         let persistent = scheduled.tensors.iter().any(|(tv, data)| {
             stages.earliest(tv) > 0 && data.axes.iter().any(|axis| axis.concrete && reduced.contains(&axis.root))
@@ -69,7 +70,7 @@ impl Summary {
             .values()
             .flat_map(|tv| tv.axes.iter().filter(|axis| axis.concrete).map(|axis| axis.root))
             .collect();
-        Ok(Self { reduced, persistent, globals, roots: roots.into_iter().collect() })
+        Self { reduced, mixed, persistent, globals, roots: roots.into_iter().collect() }
     }
 
     /// Whether far more is read than written.
@@ -136,23 +137,21 @@ fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &
     }
 }
 
-/// The roots over which all reductions reduce; refused unless all agree.
-fn reduced_roots(scheduled: &ScheduledFusion) -> Result<BTreeSet<AxisId>> {
-    let mut found: Option<(BTreeSet<AxisId>, &str)> = None;
-    for tv in scheduled.tensors.values() {
-        let Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) = &tv.op else { continue };
-        let over: BTreeSet<AxisId> = over.iter().copied().collect();
-        match &found {
-            None => found = Some((over, &tv.name)),
-            Some((known, _)) if *known == over => {}
-            Some((_, first)) => {
-                return Err(Diagnostic::unsupported(
-                    code::NEEDS_SEGMENTS,
-                    format!("%{first} and %{} reduce over different dimensions", tv.name),
-                )
-                .note("one kernel reduces over one set of dimensions; split the fusion"));
-            }
+/// The roots over which reductions reduce, and two reductions that do not agree.
+fn reduced_roots(scheduled: &ScheduledFusion) -> (BTreeSet<AxisId>, Option<(String, String)>) {
+    let mut reductions = scheduled.tensors.values().filter_map(|tv| match &tv.op {
+        Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => {
+            Some((over.iter().copied().collect::<BTreeSet<AxisId>>(), &tv.name))
         }
+        _ => None,
+    });
+    let Some((mut all, first)) = reductions.next() else { return (BTreeSet::new(), None) };
+    let mut mixed = None;
+    for (over, name) in reductions {
+        if over != all && mixed.is_none() {
+            mixed = Some((first.clone(), name.clone()));
+        }
+        all.extend(over);
     }
-    Ok(found.map(|(over, _)| over).unwrap_or_default())
+    (all, mixed)
 }

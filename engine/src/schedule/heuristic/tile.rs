@@ -6,6 +6,28 @@ use crate::kernel::CacheHint;
 use crate::options::{CompileCx, Options};
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, TvId};
 
+/// Threads of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockShape {
+    /// Threads along the fastest axis.
+    pub(super) x: i64,
+    /// Threads along the rows, or what is reduced slower.
+    pub(super) y: i64,
+}
+
+impl BlockShape {
+    /// Threads altogether.
+    pub(super) fn threads(self) -> i64 {
+        self.x * self.y
+    }
+}
+
+impl std::fmt::Display for BlockShape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}", self.x, self.y)
+    }
+}
+
 /// Threads of a warp.
 pub(super) const WARP: i64 = 32;
 /// Bytes of the widest access.

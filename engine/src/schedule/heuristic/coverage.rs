@@ -1,0 +1,67 @@
+//! Whether one iteration space serves all results of a fusion: asked by every
+//! heuristic, since each makes one.
+
+use super::Sizes;
+use super::choose::Problem;
+use super::summary::Summary;
+use crate::diag::{Diagnostic, Result, code};
+use crate::schedule::{AxisId, ScheduledFusion, Tv};
+
+/// Whether all reductions of a fusion, if it has any, reduce over one set of
+/// dimensions, and one loop nest serves all its results.
+pub(super) fn check(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<()> {
+    if let Some((first, second)) = &problem.summary.mixed {
+        return Err(Diagnostic::unsupported(
+            code::NEEDS_SEGMENTS,
+            format!("%{first} and %{second} reduce over different dimensions"),
+        )
+        .note("one kernel reduces over one set of dimensions; split the fusion"));
+    }
+    check_space(scheduled, problem.summary, problem.sizes)
+}
+
+/// Work that is quickly repeated, however few elements the tensors have.
+const MAX_REPEATED: i64 = 1 << 20;
+
+/// One loop nest serves results of different shapes: a smaller one is written
+/// at the first index of what it lacks. That is refused where the nest would be
+/// larger than every tensor (results that have nothing to do with each other, or
+/// a reduction that would be repeated for each index of another dimension), and
+/// where what a result lacks is empty, so that there is no first index.
+fn check_space(scheduled: &ScheduledFusion, summary: &Summary, sizes: &Sizes) -> Result<()> {
+    let has = |data: &Tv, root: AxisId| data.axes.iter().any(|axis| axis.concrete && axis.root == root);
+    let covered = scheduled.tensors.values().any(|data| summary.roots.iter().all(|root| has(data, *root)));
+    let space = summary.roots.iter().fold(1i64, |space, root| space.saturating_mul(sizes.extent(scheduled, *root)));
+    if !covered && space > sizes.elements().1.max(MAX_REPEATED) {
+        return Err(Diagnostic::unsupported(
+            code::NEEDS_SEGMENTS,
+            format!("one kernel would visit {space} places, the largest tensor has {} elements", sizes.elements().1),
+        )
+        .note("a reduction would be repeated for each index of a dimension that it does not have; split the fusion"));
+    }
+    let consumers = scheduled.all_consumers();
+    for (_, data) in scheduled.tensors.iter().filter(|(tv, _)| consumers[*tv].is_empty()) {
+        // A finished reduction stands outside the loops over reduced dimensions.
+        let inside = summary.reduced.iter().any(|root| has(data, *root));
+        let iterated = summary.roots.iter().filter(|root| inside || !summary.reduced.contains(root));
+        let lacking: Vec<AxisId> = iterated.copied().filter(|root| !has(data, *root)).collect();
+        let name = &scheduled.fusion.tensors[data.source].name;
+        if !covered && lacking.iter().any(|root| !summary.reduced.contains(root)) {
+            return Err(Diagnostic::unsupported(
+                code::NEEDS_SEGMENTS,
+                format!("%{name} has dimensions that no tensor shares with those of another result"),
+            )
+            .note("one kernel iterates over one space; split the fusion"));
+        }
+        let is_empty = |root: AxisId| sizes.extent(scheduled, root) == 0;
+        let own_elements = data.axes.iter().all(|axis| !axis.concrete || !is_empty(axis.root));
+        if own_elements && lacking.iter().any(|root| is_empty(*root)) {
+            return Err(Diagnostic::unsupported(
+                code::NEEDS_SEGMENTS,
+                format!("%{name} has elements, but another tensor of the fusion has none"),
+            )
+            .note("an empty iteration space writes nothing; split the fusion"));
+        }
+    }
+    Ok(())
+}
