@@ -2,10 +2,10 @@
 //! verdict of one case after the other while worker processes run ahead.
 
 use crate::case::Case;
-use crate::dispatch::{self, CaseResult, Event, Policy, Queue, Retries, RunPlan, SlotSpec};
+use crate::dispatch::{self, Event, Policy, Queue, Retries, RunPlan, SlotSpec};
+use crate::outcome::{CaseResult, Verdict};
 use crate::proto::DeviceSpec;
 use crate::report::repro;
-use crate::verdict::Verdict;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};

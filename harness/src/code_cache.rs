@@ -110,7 +110,7 @@ impl CodeUse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::CodeFrom;
+    use crate::outcome::CodeFrom;
 
     #[test]
     fn sums_and_words() {

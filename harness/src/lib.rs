@@ -11,6 +11,7 @@ pub mod case;
 pub mod cli;
 mod code_cache;
 mod compilers;
+mod console;
 pub mod corpus;
 mod crc;
 mod crumb;
@@ -25,16 +26,17 @@ mod import;
 #[cfg(feature = "bench")]
 pub mod measure;
 mod os;
+pub mod outcome;
 #[cfg(test)]
 #[path = "../../engine/tests/property/mod.rs"]
 mod property;
 mod proto;
 pub mod record;
 mod report;
+mod rng;
 #[cfg(test)]
 mod scratch;
 pub mod select;
 mod stats;
 mod units;
-pub mod verdict;
 mod worker;

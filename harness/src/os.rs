@@ -1,6 +1,7 @@
 //! What the operating system must do for us: shared pages, and children that
 //! never outlive this process. All `unsafe` of the crate is here.
 
+pub(crate) mod area;
 pub(crate) mod crash;
 pub(crate) mod fault;
 pub(crate) mod orphans;

@@ -5,7 +5,7 @@
 
 use crate::case::Case;
 use crate::code_cache::CodeUse;
-use crate::verdict::Outcome;
+use crate::outcome::Outcome;
 use serde::{Deserialize, Serialize};
 
 /// Changes with the messages; both ends are one binary, this guards against strays.

@@ -6,6 +6,7 @@
 //! directives; a fusion is repeated for each point of the axes that it names.
 
 mod cursor;
+mod definition;
 mod directive;
 mod discover;
 mod expand;
@@ -20,6 +21,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use definition::case_text;
 pub use directive::FACTS;
 pub use discover::{Loaded, MAX_FILE_BYTES, MAX_IDS, load};
 pub(crate) use discover::{files, read};

@@ -3,11 +3,11 @@
 //! comments that begin with `#;`: those before the first definition are for all
 //! of the file, the others for the definition above them.
 
+use super::definition::{inputs_of, unique_names};
 use super::directive;
 use super::expand::{MAX_FAULTS, told};
 use super::model::{Case, InputSpec};
 use super::source::{CaseError, Fault, Source, Text};
-use crate::import::{inputs_of, unique_names};
 use engine::diag::{Diagnostic, code};
 use engine::pydef::{Definition, read};
 

@@ -1,8 +1,8 @@
 //! The measurements of a run as a table for people; the record and `perf.csv`
 //! hold all of it.
 
+use crate::outcome::Perf;
 use crate::record::Row;
-use crate::verdict::Perf;
 
 /// One line for each measured case, in the order of ids.
 pub(super) fn table(rows: &[Row]) -> String {

@@ -2,8 +2,8 @@
 //! the line that ran agrees on it, since one line serves many ids.
 
 use crate::case::{Case, Relation};
+use crate::outcome::{Bless, Outcome, Verdict};
 use crate::record::replace;
-use crate::verdict::{Bless, Outcome, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -2,8 +2,9 @@
 //! of devices, without running anything: is the corpus in order?
 
 use super::args::Args;
-use super::{Failure, print, session};
+use super::{Failure, session};
 use crate::case::Target;
+use crate::console::print;
 use crate::corpus::complaints;
 use crate::exit;
 use crate::units::show_seconds;

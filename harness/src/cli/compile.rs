@@ -83,7 +83,7 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
         planned.refused,
         failures.len()
     );
-    super::print(&text);
+    crate::console::print(&text);
     Ok(if failures.is_empty() { exit::OK } else { exit::FAILED })
 }
 

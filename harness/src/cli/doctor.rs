@@ -2,8 +2,9 @@
 //! terminal of 80 columns; `--format json` has the same for programs.
 
 use super::args::{Args, Form};
-use super::{Failure, print, session};
+use super::{Failure, session};
 use crate::case::{Target, load};
+use crate::console::print;
 use crate::device::{
     Choice, GpuOptions, Host, Nvidia, describe, find_nvrtc, find_sanitizer, free_space, host, open, refusal,
 };

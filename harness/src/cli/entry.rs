@@ -1,7 +1,8 @@
 //! The program: its arguments, and which part of it they ask for.
 
+use super::Failure;
 use super::args::{self, Parsed};
-use super::{Failure, print};
+use crate::console::print;
 use crate::exit;
 use engine::diag::{Diagnostic, code};
 use std::ffi::OsString;

@@ -1,9 +1,10 @@
 //! `explain`: what a diagnostic code means, with an example and what becomes
 //! of it; without a code, the table of all.
 
+use super::Failure;
 use super::args::Args;
-use super::{Failure, print};
 use crate::case::{Case, Target, read_text};
+use crate::console::print;
 use crate::{exit, worker};
 use engine::diag::{CODES, CodeInfo, Diagnostic, Example, Kind, code, render};
 use engine::options::{DeviceDesc, Options, SimOptions};

@@ -1,8 +1,9 @@
 //! `fmt`: case files in their canonical form, or which ones are not.
 
 use super::args::Args;
-use super::{Failure, print, session};
+use super::{Failure, session};
 use crate::case::{self, CaseError};
+use crate::console::print;
 use crate::exit;
 use crate::record::replace;
 use std::path::PathBuf;

@@ -1,10 +1,12 @@
 //! `import`: definitions in nvFuser's form. The file is read and written as a
 //! case; with recorded arrays the definition is run and compared with them.
 
+use super::Failure;
 use super::args::{Args, Place};
-use super::{Failure, print};
+use crate::case::case_text;
+use crate::console::print;
 use crate::exit;
-use crate::import::{Given, arguments, case_text, check, find_record, placed, read_arrays};
+use crate::import::{Given, arguments, check, find_record, placed, read_arrays};
 use engine::diag::{Diagnostic, Kind, code, render};
 use engine::fusion::Fusion;
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};

@@ -5,8 +5,9 @@ use super::args::{Args, Listing};
 use super::{Failure, devices, session};
 use crate::case::{Case, Require};
 use crate::escape::escape;
-use crate::flake::quarantine::Quarantine;
-use crate::select::{Last, Past};
+use crate::outcome::Last;
+use crate::select::Past;
+use crate::select::quarantine::Quarantine;
 use crate::units::{show_bytes, show_time};
 use crate::{exit, report};
 use serde_json::{Value, json};
@@ -21,10 +22,10 @@ pub(super) fn list(args: &Args) -> Result<u8, Failure> {
         Listing::Table => table(&chosen.cases, &past(), args.output.about),
         Listing::Json => json_text(&chosen.cases, &past(), &session::read_quarantine(args)?),
     };
-    super::print(&text);
+    crate::console::print(&text);
     // Standard output is for programs; why there is nothing on it, for people.
     if chosen.cases.is_empty() {
-        chosen.notes.iter().for_each(|note| super::complain(note));
+        chosen.notes.iter().for_each(|note| crate::console::complain(note));
     }
     Ok(exit::OK)
 }

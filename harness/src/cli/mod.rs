@@ -4,7 +4,7 @@
 //! - `main` (`entry.rs`) is the whole program;
 //! - `args/` is what the options mean; each other file or folder is a command, or
 //!   what several of them share;
-//! - `Failure` is an error with its exit code; `print` and `complain` are the
+//! - `Failure` is an error with its exit code; `console::{print, complain}` are the
 //!   only ways to the terminal besides the progress view.
 
 mod args;
@@ -24,7 +24,6 @@ mod fmt;
 mod import;
 mod list;
 mod plan;
-mod print;
 mod quarantine;
 mod report;
 mod resume;
@@ -36,7 +35,5 @@ mod show;
 mod since;
 mod store;
 
-pub(crate) use args::Color;
 pub use entry::main;
 pub(crate) use failure::Failure;
-pub(crate) use print::{complain, print};

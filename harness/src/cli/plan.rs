@@ -9,9 +9,10 @@
 use super::args::{Args, Listing};
 use super::run::split_required;
 use super::{Failure, devices, list, session};
-use crate::dispatch::{self, Conclusion, SlotSpec};
+use crate::dispatch::{self, SlotSpec};
+use crate::outcome::{Conclusion, Last};
 use crate::record::History;
-use crate::select::{Last, Past};
+use crate::select::Past;
 use crate::units::show_time;
 use crate::{exit, report};
 use serde_json::json;
@@ -58,7 +59,7 @@ pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
     let (placed, median_ns) = deal(&ids, &past, labels.len(), each.as_deref(), &fits);
     let notes = devices.notes.into_iter().chain(chosen.notes).collect();
     let plan = Plan { labels, placed, skipped, median_ns, notes, total, cross: each.is_some() };
-    super::print(&match args.output.listing {
+    crate::console::print(&match args.output.listing {
         Listing::Usual | Listing::Table => plan.text(),
         Listing::Json => plan.json(),
         Listing::Names => ids.iter().map(|id| format!("{id}\n")).collect(),

@@ -4,10 +4,10 @@ use super::args::{Args, usage};
 use super::{Failure, session};
 use crate::case::load;
 use crate::exit;
-use crate::flake::quarantine::{Entry, Quarantine, with_entry, without_entry};
 use crate::os::FileLock;
 use crate::record::{replace, today};
 use crate::select::nearest;
+use crate::select::quarantine::{Entry, Quarantine, with_entry, without_entry};
 use std::fmt::Write;
 
 pub(super) fn quarantine(args: &Args) -> Result<u8, Failure> {
@@ -48,7 +48,7 @@ fn list(args: &Args) -> Result<u8, Failure> {
         let _ = writeln!(text, "{id}  until {until}{state}\n  {reason} ({owner}, {issue})");
     }
     let _ = writeln!(text, "{} in quarantine", quarantine.len());
-    super::print(&text);
+    crate::console::print(&text);
     Ok(exit::OK)
 }
 
@@ -93,6 +93,6 @@ fn edit(
     };
     let new = change(&old, &name).map_err(|diagnostic| Failure::diagnostic(exit::BAD_CASES, &diagnostic))?;
     replace(&path, new.as_bytes()).map_err(failed)?;
-    super::print(&format!("{done}: {name}\n"));
+    crate::console::print(&format!("{done}: {name}\n"));
     Ok(exit::OK)
 }

@@ -1,7 +1,8 @@
 //! What commands on records share: the store, runs by name, and where text goes.
 
 use super::args::{Args, Form};
-use super::{Failure, print, session};
+use super::{Failure, session};
+use crate::console::print;
 use crate::exit;
 use crate::record::{Layout, Recorded, RunInfo};
 use crate::report::{Format, Progress, fit};

@@ -3,8 +3,8 @@
 use super::args::{Args, Command, DeviceArg, Select};
 use super::{Failure, runs, since};
 use crate::case::{Case, Loaded, Target, load};
-use crate::flake::quarantine::Quarantine;
 use crate::record::{History, Layout};
+use crate::select::quarantine::Quarantine;
 use crate::select::{Chosen, FromRun, Past, Rerun, Wanted};
 use crate::worker::fault;
 use crate::{escape, exit};

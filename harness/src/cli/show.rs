@@ -27,15 +27,15 @@ pub(super) fn show(args: &Args) -> Result<u8, Failure> {
     for (i, stage) in stages.iter().enumerate() {
         if stages.len() > 1 {
             let gap = if i == 0 { "" } else { "\n" };
-            super::print(&format!("{gap};; {}\n", stage.name()));
+            crate::console::print(&format!("{gap};; {}\n", stage.name()));
         }
         let text = worker::show(&case, *stage, &session, args.repeat.seed).map_err(|diagnostics| {
             let shown: Vec<String> = diagnostics.iter().map(|d| render(d, &case.file, &case.text, case.line)).collect();
             Failure::new(exit::FAILED, shown.concat())
         })?;
-        super::print(&text);
+        crate::console::print(&text);
         if !text.ends_with('\n') {
-            super::print("\n");
+            crate::console::print("\n");
         }
     }
     Ok(exit::OK)

@@ -1,8 +1,9 @@
 //! `store`: looks at, mends, thins out, copies and unites recorded runs.
 
 use super::args::{Args, Form, usage};
-use super::{Failure, print, runs, session};
+use super::{Failure, runs, session};
 use crate::case::suggest;
+use crate::console::print;
 use crate::exit;
 use crate::record::prune::{self, Limits};
 use crate::record::{Layout, Recorded, RunInfo, State, export, merge, rebuild, repair};

@@ -9,12 +9,12 @@
 //! Invariant: a slot waits as long as a case that it takes part in may come again,
 //! and never for a slot that has left.
 
-use super::job::{CaseResult, Conclusion, Job};
+use super::job::Job;
 use super::judge::{Again, Step, Track};
 use super::queue::Policy;
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
-use crate::verdict::{Determinism, Outcome, Verdict, apply_learnt, apply_xfail};
+use crate::outcome::{CaseResult, Conclusion, Determinism, Outcome, Verdict, apply_learnt, apply_xfail};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -382,7 +382,7 @@ impl Source for Cross {
 mod tests {
     use super::*;
     use crate::dispatch::Retries;
-    use crate::verdict::Variation;
+    use crate::outcome::Variation;
 
     fn seen(device: &str, kernel: u32, out: u32, class: Option<Determinism>) -> Seen {
         Seen { device: device.into(), kernel_crc: Some(kernel), out_crc: Some(out), class, ..Seen::default() }

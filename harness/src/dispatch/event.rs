@@ -1,7 +1,8 @@
 //! What slots tell whoever records and shows a run.
 
-use super::{CaseResult, Conclusion, Farewell};
+use super::Farewell;
 use crate::case::Case;
+use crate::outcome::{CaseResult, Conclusion};
 use std::sync::Arc;
 
 /// What happens during a run, in order for each slot.

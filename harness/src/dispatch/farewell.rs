@@ -1,10 +1,9 @@
 //! The end of a worker outside any case: what is told about it, and what it left.
 
-use super::Death;
 use super::home::Home;
 use crate::code_cache::CodeUse;
 use crate::os::{self, Life, orphans};
-use crate::verdict::{Leak, Outcome};
+use crate::outcome::{Death, Leak, Outcome};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io;

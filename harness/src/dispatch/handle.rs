@@ -1,23 +1,23 @@
 //! One worker process: spawn, run a case, end it one way or the other.
 
-use super::capture::{Capture, Output};
+use super::capture::Capture;
 use super::farewell::{self, Ending, Farewell, Remains};
 use super::home::Home;
 use super::job::Job;
 use super::kills::{self, Kills, Shortage, Victim};
 use super::phase::Watch;
 use super::postmortem::{self, Cause};
-use super::{Death, RunPlan, SlotSpec};
+use super::{RunPlan, SlotSpec};
 use crate::case::Case;
 use crate::code_cache::CodeUse;
 use crate::crumb::Page;
-use crate::evidence::area::Area;
 use crate::evidence::gpu_core;
 use crate::evidence::sanitizer::Sanitizer;
 use crate::frame::{Broken, Receiver, send, send_after};
 use crate::os;
+use crate::os::area::Area;
+use crate::outcome::{Death, Outcome, Output, clip};
 use crate::proto::{FromWorker, Order, PROTOCOL, ToWorker};
-use crate::verdict::{Outcome, clip};
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use std::io;

@@ -5,8 +5,7 @@
 //! `pass`, and is repeated some more times for a rate. What the machine did
 //! wrong (`infra`) is tried elsewhere and never counts against the case.
 
-use super::job::{CaseResult, Conclusion};
-use crate::verdict::Verdict;
+use crate::outcome::{CaseResult, Conclusion, Verdict};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -160,7 +159,7 @@ mod tests {
     use super::super::job::Job;
     use super::*;
     use crate::case::Case;
-    use crate::verdict::Outcome;
+    use crate::outcome::Outcome;
 
     /// Feeds outcomes until a conclusion: the verdict, the attempts used, and the
     /// steps between as letters (f fresh, a alone, e elsewhere, r repetition).

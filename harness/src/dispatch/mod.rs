@@ -8,7 +8,6 @@
 mod capture;
 mod compilers;
 mod cross;
-mod death;
 mod event;
 mod farewell;
 mod fit;
@@ -30,18 +29,16 @@ mod source;
 mod tell;
 mod turns;
 
-pub(crate) use capture::Output;
 pub(crate) use compilers::Compilers;
 pub(crate) use cross::{Cross, one_of_each};
-pub(crate) use death::Death;
 pub(crate) use event::Event;
 pub(crate) use farewell::Farewell;
 pub(crate) use fit::unfit_for_all;
-pub(crate) use job::{CaseResult, Conclusion, Job};
+pub(crate) use job::Job;
 pub(crate) use judge::Retries;
 pub(crate) use kills::shortage_can_be_told;
 pub(crate) use phase::PhaseLimit;
 pub(crate) use plan::{Isolation, RunPlan, SlotSpec};
 pub(crate) use pool::run;
-pub(crate) use queue::{Known, Policy, Queue, order};
+pub(crate) use queue::{Policy, Queue, order};
 pub(crate) use source::{Settled, Source, Take};

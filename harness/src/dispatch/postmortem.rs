@@ -1,14 +1,13 @@
 //! From the remains of a worker to the outcome of its case.
 
-use super::Death;
 use super::farewell::Ending;
 use crate::crumb::Page;
 use crate::device::Nvml;
 use crate::escape::escape;
-use crate::evidence::area::Area;
 use crate::evidence::{self, hang, threads};
+use crate::os::area::Area;
 use crate::os::signal_name;
-use crate::verdict::{Outcome, Verdict};
+use crate::outcome::{Death, Outcome, Verdict};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;

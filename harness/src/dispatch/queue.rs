@@ -2,12 +2,12 @@
 //! from its first attempt to its verdict.
 
 use super::SlotSpec;
-use super::job::{CaseResult, Conclusion, Job};
+use super::job::Job;
 use super::judge::{Again, Retries, Step, Track};
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
-use crate::flake::quarantine::Quarantine;
-use crate::verdict::{Determinism, Outcome, Verdict, apply_learnt, apply_xfail};
+use crate::outcome::{CaseResult, Conclusion, Determinism, Known, Outcome, Verdict, apply_learnt, apply_xfail};
+use crate::select::quarantine::Quarantine;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -260,13 +260,6 @@ impl Source for Queue {
         };
         decided.into_iter().chain(jobs.into_iter().map(conclude)).collect()
     }
-}
-
-/// What earlier runs say about a case.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Known {
-    pub(crate) dur_ns: Option<u64>,
-    pub(crate) failed: bool,
 }
 
 /// Failed first, then unknown ones, then the longest first, so that no long case

@@ -3,11 +3,11 @@
 
 use super::fleet::{End, Fleet};
 use super::handle::{Attempt, NoWorker, Worker};
-use super::job::{CaseResult, Job};
+use super::job::Job;
 use super::source::{Settled, Source, Take};
-use super::{Death, Event, Farewell, Output, RunPlan};
+use super::{Event, Farewell, RunPlan};
 use crate::crumb::Crumb;
-use crate::verdict::{Outcome, Verdict};
+use crate::outcome::{CaseResult, Death, Outcome, Output, Verdict};
 use engine::diag::{Code, code};
 use std::any::Any;
 use std::cell::{Cell, RefCell};

@@ -1,7 +1,8 @@
 //! Where slots get their work: the queue of `run`, or whatever a command that
 //! repeats cases decides next.
 
-use super::job::{CaseResult, Conclusion, Job};
+use super::job::Job;
+use crate::outcome::{CaseResult, Conclusion};
 
 /// What a slot gets.
 #[derive(Debug)]

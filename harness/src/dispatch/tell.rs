@@ -3,10 +3,9 @@
 //! [`RunPlan::attempt`] is the command's own.
 
 use super::farewell::leak_fields;
-use super::job::CaseResult;
 use super::{Event, RunPlan};
 use crate::escape::escape;
-use crate::verdict::Leak;
+use crate::outcome::{CaseResult, Leak};
 use serde_json::{Value, json};
 
 /// What is to be recorded and said of an event.

@@ -5,9 +5,7 @@
 //! Both keys come from names only, never from addresses, lines, ids of threads
 //! or times, so that they stay the same over runs and builds of the same code.
 
-use super::stack::Frame;
-use crate::dispatch::Death;
-use crate::verdict::Outcome;
+use crate::outcome::{Death, Frame, Outcome};
 
 /// The project's own calls that make a leaf.
 const CALLS: usize = 5;
@@ -133,7 +131,7 @@ pub(crate) fn fnv(text: &str) -> u64 {
 mod tests {
     use super::*;
     use crate::crumb::Crumb;
-    use crate::verdict::Verdict;
+    use crate::outcome::Verdict;
 
     fn frame(symbol: &str, file: &str, line: u32) -> Frame {
         Frame {

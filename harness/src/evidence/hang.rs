@@ -1,8 +1,8 @@
 //! Which kind of hang it is, from what was seen of the worker.
 
-use super::stack::Stack;
 use super::threads::ThreadState;
 use crate::crumb::Crumb;
+use crate::outcome::Stack;
 use std::time::Duration;
 
 /// Breadcrumbs that must lie between two of the same kind for progress.
@@ -77,8 +77,8 @@ fn waits_in_driver(stacks: &[Stack], crumb: &Crumb) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stack::Frame;
     use super::*;
+    use crate::outcome::Frame;
 
     fn crumb(phase: &str, age_ms: u64, trail: usize, distinct: usize) -> Crumb {
         let trail = vec!["lower pass".to_string(); trail];

@@ -4,9 +4,9 @@
 use super::bucket::Bucket;
 use super::ledger::{self, Entry, Sight};
 use super::script::Context;
-use crate::dispatch::{CaseResult, Conclusion, Death, Output};
 use crate::escape::escape;
-use crate::verdict::Verdict;
+use crate::outcome::{CaseResult, Conclusion, Death, Output, Verdict};
+use crate::report::Help;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::io;
@@ -25,15 +25,6 @@ pub(crate) struct Kept {
     pub(crate) bucket: Option<Bucket>,
     /// Folder of the attempt, from the folder of the run on.
     pub(crate) folder: Option<String>,
-}
-
-/// What helps to act on a failed case.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Help {
-    /// The script that repeats it.
-    pub(crate) script: Option<PathBuf>,
-    /// The leaf of its crash.
-    pub(crate) leaf: Option<String>,
 }
 
 /// Keeps evidence. Errors never change a verdict; the first one is kept.

@@ -1,7 +1,6 @@
 //! What is known about a worker that died or hangs: raw facts that its signal
 //! handlers left, stacks interpreted outside, and what people need to act on it.
 
-pub(crate) mod area;
 mod bucket;
 pub(crate) mod gpu_core;
 pub(crate) mod hang;
@@ -14,7 +13,7 @@ mod stack;
 pub(crate) mod threads;
 mod unwind;
 
-pub(crate) use keeper::{Help, Keeper};
+pub(crate) use keeper::Keeper;
 pub(crate) use ledger::Sight;
 pub(crate) use script::Context;
-pub(crate) use stack::{Frame, Stack, stacks};
+pub(crate) use stack::stacks;

@@ -2,7 +2,7 @@
 //! an outcome. One case a worker, since a report does not name cases.
 
 use crate::escape::escape;
-use crate::verdict::{Outcome, Verdict, clip};
+use crate::outcome::{Outcome, Verdict, clip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -137,13 +137,13 @@ impl Sanitizer {
         }
         let found = format!("{tool}: {}", lines.join("\n"));
         if matches!(outcome.verdict, Verdict::Crash | Verdict::Hang) {
-            outcome.detail = clip(format!("{}\n{found}", outcome.detail), crate::verdict::MAX_DETAIL);
+            outcome.detail = clip(format!("{}\n{found}", outcome.detail), crate::outcome::MAX_DETAIL);
             return outcome;
         }
         if outcome.verdict != Verdict::Pass {
             lines.push(format!("the case: {} {}", outcome.outcome, outcome.detail));
         }
-        let (verdict, detail) = (Verdict::Fail, clip(lines.join("\n"), crate::verdict::MAX_DETAIL));
+        let (verdict, detail) = (Verdict::Fail, clip(lines.join("\n"), crate::outcome::MAX_DETAIL));
         Outcome { verdict, outcome: format!("fail.sanitizer.{tool}"), detail, ..outcome }
     }
 }

@@ -1,7 +1,7 @@
 //! `repro.sh`: the command that repeats a failure, from any folder.
 
-use crate::dispatch::CaseResult;
 use crate::escape::escape;
+use crate::outcome::CaseResult;
 use crate::report::quoted;
 use std::fmt::Write;
 use std::path::PathBuf;

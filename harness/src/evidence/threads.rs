@@ -4,9 +4,10 @@
 //! that cannot, because it is stopped, blocks signals or waits in the kernel,
 //! is read from outside as far as the kernel allows.
 
-use super::area::{Area, REGISTER_COUNT, Raw, STACK_LEN, STACK_REGISTER};
-use super::stack::{Stack, stacks};
+use super::stack::stacks;
 use crate::os;
+use crate::os::area::{Area, REGISTER_COUNT, Raw, STACK_LEN, STACK_REGISTER};
+use crate::outcome::Stack;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};

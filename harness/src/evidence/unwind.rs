@@ -3,8 +3,8 @@
 //! and after its end, so the process itself need not do anything that a broken
 //! one cannot.
 
-use super::area::Raw;
 use super::modules::{Bytes, Modules, Unwind};
+use crate::os::area::Raw;
 use gimli::{CfaRule, EvaluationResult, Expression, RegisterRule, UnwindContext, UnwindSection, Value};
 
 /// Calls that are looked at; an overflown stack may hold more.

@@ -3,8 +3,8 @@
 //! a fixed number of repeats and the same errors would take.
 
 use super::hunter::{Arm, End, Ended, Hunter, Next, Options};
-use super::rng::Rng;
 use super::rule::{Finding, Rule};
+use crate::rng::Rng;
 
 fn options(seed: u64, rule: Rule) -> Options {
     Options { rule, seed, repeat: None, until_fail: false, arms: vec![Arm::Warm], devices: vec!["sim".into()] }

@@ -160,7 +160,7 @@ mod tests {
     /// Without any effect, a class is named in at most 1 % of cases.
     #[test]
     fn classes_are_not_invented() {
-        let mut rng = super::super::rng::Rng::new(5);
+        let mut rng = crate::rng::Rng::new(5);
         let mut draw = |runs: u64| tally((0..runs).filter(|_| rng.unit() < 0.1).count() as u64, runs);
         let mut named = 0;
         for _ in 0..300 {

@@ -16,8 +16,8 @@
 //! have failed meanwhile, in the same way.
 
 use super::class::{Conditions, LEVEL};
-use super::rng::Rng;
 use super::rule::{Finding, Rule, Tally};
+use crate::rng::Rng;
 use crate::stats::fisher;
 use std::collections::BTreeMap;
 

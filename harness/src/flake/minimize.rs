@@ -84,8 +84,8 @@ pub(crate) fn decide_by_trials((low, high): (f64, f64), trials: &mut dyn FnMut()
 
 #[cfg(test)]
 mod tests {
-    use super::super::rng::Rng;
     use super::*;
+    use crate::rng::Rng;
 
     /// Fails if all polluters of one of the sets are there, with the given rate.
     struct Planted {
@@ -150,7 +150,7 @@ mod tests {
         struct Any(u64);
         impl Probe for Any {
             fn fails(&mut self, priors: &[usize]) -> Option<bool> {
-                let key = priors.iter().fold(self.0, |hash, case| super::super::rng::scramble(hash ^ *case as u64));
+                let key = priors.iter().fold(self.0, |hash, case| crate::rng::scramble(hash ^ *case as u64));
                 Some(priors.len() == 30 || (!priors.is_empty() && key.is_multiple_of(3)))
             }
         }

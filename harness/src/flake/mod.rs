@@ -6,7 +6,6 @@
 //! * [`trials`] runs lists of cases, each in a fresh worker, for [`search`] (how
 //!   often a failure recurs, and with [`minimize`] the smallest set of neighbours
 //!   that it needs) and [`factors`] (which condition changes its rate).
-//! * [`quarantine`] is the reviewed list of known flakes that do not gate.
 //!
 //! What decides is pure and tested by simulation; what runs workers is thin.
 
@@ -18,11 +17,7 @@ pub(crate) mod factors;
 pub(crate) mod hunt;
 pub(crate) mod hunter;
 pub(crate) mod minimize;
-pub(crate) mod quarantine;
-mod rng;
 pub(crate) mod rule;
 pub(crate) mod search;
 pub(crate) mod standards;
 pub(crate) mod trials;
-
-pub(crate) use rng::{scramble, shuffle};

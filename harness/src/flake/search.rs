@@ -291,8 +291,8 @@ fn runs_to_tell(high: f64, low: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rng::Rng;
     use super::*;
+    use crate::rng::Rng;
 
     fn failed(failed: bool) -> Ending {
         if failed { Ending::Failed("fail.assert".into()) } else { Ending::Passed }

@@ -2,7 +2,7 @@
 //! as in a run.
 
 use crate::case::Case;
-use crate::verdict::{Determinism, Outcome, apply_learnt, apply_xfail};
+use crate::outcome::{Determinism, Outcome, apply_learnt, apply_xfail};
 use std::collections::BTreeMap;
 
 /// How alike results were so far, and the date, by which declarations run out.

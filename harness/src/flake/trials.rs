@@ -7,8 +7,8 @@
 
 use super::standards::Standards;
 use crate::case::Case;
-use crate::dispatch::{self, CaseResult, Event, Job, RunPlan, Settled, Source, Take};
-use crate::verdict::Verdict;
+use crate::dispatch::{self, Event, Job, RunPlan, Settled, Source, Take};
+use crate::outcome::{CaseResult, Verdict};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

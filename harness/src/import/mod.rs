@@ -8,7 +8,6 @@ mod npz;
 mod place;
 mod quotients;
 mod record;
-mod spec;
 mod ties;
 
 pub(crate) use arguments::arguments;
@@ -16,4 +15,3 @@ pub(crate) use check::{Given, check};
 pub(crate) use npz::read as read_arrays;
 pub(crate) use place::placed;
 pub(crate) use record::find as find_record;
-pub(crate) use spec::{case_text, inputs_of, unique_names};

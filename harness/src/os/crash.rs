@@ -8,12 +8,12 @@
 //! library's, which tells a stack overflow), then the default action: the wait
 //! status stays that of the signal.
 
-use super::{ASK, SharedWords};
-use crate::evidence::area::{
+use super::area::{
     ANSWERS_AT, CRASH_STACK_AT, CRASH_STACK_LEN, FAULT, MAGIC, MAPS_AT, MAPS_LEN, MAPS_LEN_AT, NAME, PC,
     REGISTER_COUNT, REGISTERS, SIGNAL, STACK_BASE, STACK_BYTES, STACK_LEN, STACKS_AT, STATE, THREAD, THREADS, WORDS,
     WRITING, WRITTEN, slot_at,
 };
+use super::{ASK, SharedWords};
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 use std::io;
 use std::os::fd::OwnedFd;

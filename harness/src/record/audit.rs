@@ -178,8 +178,8 @@ mod tests {
     use super::super::rebuild::parse;
     use super::super::rebuild::tests::{FIRST, SECOND, THIRD, added, cells};
     use super::*;
+    use crate::outcome::Perf;
     use crate::scratch::Scratch;
-    use crate::verdict::Perf;
 
     #[track_caller]
     fn check(judged: &Judged, wrong: &[&str], unjudged: usize) {

@@ -9,7 +9,7 @@ use super::history::History;
 use super::rebuild::{Added, Cells};
 use super::recorded::Recorded;
 use super::table::{Notes, Table};
-use crate::verdict::Determinism;
+use crate::outcome::Determinism;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -9,10 +9,8 @@
 
 use super::determinism::Seen;
 use super::table::{File, Notes, Table};
-use crate::dispatch::Known;
 use crate::os::FileLock;
-use crate::select::Last;
-use crate::verdict::Perf;
+use crate::outcome::{Known, Last, Perf};
 use engine::options::Phase;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -291,9 +289,8 @@ pub(super) fn slug(device: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::{Determinism, LastVerdict};
     use crate::scratch::Scratch;
-    use crate::select::Verdicts;
-    use crate::verdict::Determinism;
 
     fn row(case_id: &str, outcome: &str, dur_ns: u64) -> Row {
         let verdict = ["pass", "infra"].into_iter().find(|word| outcome.starts_with(word)).unwrap_or("fail");
@@ -314,12 +311,12 @@ mod tests {
         };
         add(row("A.a", "pass", 4_000_000));
         add(row("A.a", "infra.gpu_lost", 9_000_000));
-        assert_eq!(last("A.a"), (Verdicts::Infra, 1, Some(4_000_000)));
+        assert_eq!(last("A.a"), (LastVerdict::Infra, 1, Some(4_000_000)));
         add(row("A.b", "infra.gpu_lost", 9_000_000));
-        assert_eq!(last("A.b"), (Verdicts::Infra, 0, None));
+        assert_eq!(last("A.b"), (LastVerdict::Infra, 0, None));
         assert_eq!(history.known()["A.b"], Known { dur_ns: None, failed: true });
         add(row("A.b", "pass", 8_000_000));
-        assert_eq!(last("A.b"), (Verdicts::Pass, 1, Some(8_000_000)));
+        assert_eq!(last("A.b"), (LastVerdict::Pass, 1, Some(8_000_000)));
     }
 
     #[test]

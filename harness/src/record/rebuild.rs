@@ -14,7 +14,7 @@ use super::layout::{Layout, replace};
 use super::recorded::Recorded;
 use super::runs::{RunInfo, State, stamp_of};
 use super::table::aside;
-use crate::verdict::{CodeFrom, Perf, Verdict};
+use crate::outcome::{CodeFrom, Perf, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
 use std::cell::RefCell;

@@ -1,7 +1,7 @@
 //! Failed cases as files of their own, ready to run and to be moved into `cases/`.
 
 use crate::case::Case;
-use crate::verdict::Outcome;
+use crate::outcome::Outcome;
 use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@ use super::layout::{self, Layout};
 use super::recorded::{Recorded, explores};
 use crate::case::Case;
 use crate::code_cache::CodeUse;
-use crate::verdict::Outcome;
+use crate::outcome::Outcome;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io;
@@ -147,7 +147,7 @@ impl RunStore {
         let mut line = Vec::new();
         if render(&mut line, *seq, self.started.elapsed().as_nanos() as u64, kind, fields).is_ok() {
             *seq += 1;
-            crate::cli::print(&String::from_utf8_lossy(&line));
+            crate::console::print(&String::from_utf8_lossy(&line));
         }
     }
 

@@ -5,9 +5,9 @@
 
 use super::markdown::code;
 use super::width::shorten;
+use crate::outcome::CodeFrom;
 use crate::record::{Recorded, RecordedCase};
 use crate::units::show_seconds;
-use crate::verdict::CodeFrom;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;

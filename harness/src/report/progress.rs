@@ -6,10 +6,8 @@
 //! screen is drawn at most [`HZ`] times a second, and in one piece.
 
 use super::width::{cut, shorten, width};
-use crate::cli::Color;
-use crate::dispatch::{CaseResult, Conclusion};
 use crate::escape::escape;
-use crate::verdict::Verdict;
+use crate::outcome::{CaseResult, Conclusion, Verdict};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -25,6 +23,16 @@ pub(crate) enum Format {
     Plain,
     /// Records on standard output and nothing else there.
     Jsonl,
+}
+
+/// Whether colours are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Color {
+    /// On a terminal that knows them, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    Always,
+    Never,
 }
 
 /// Redraws a second.

@@ -1,11 +1,9 @@
 //! Counts, failures, and the exit code.
 
-use crate::dispatch::Conclusion;
 use crate::escape::escape;
-use crate::evidence::Help;
 use crate::exit;
+use crate::outcome::{Conclusion, Outcome, Verdict};
 use crate::stats::{Interval, clopper_pearson};
-use crate::verdict::{Outcome, Verdict};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -16,6 +14,15 @@ pub(crate) struct Summary {
     pub(crate) counts: BTreeMap<Verdict, usize>,
     failures: Vec<Failed>,
     skips: BTreeMap<String, usize>,
+}
+
+/// What helps to act on a failed case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Help {
+    /// The script that repeats it.
+    pub(crate) script: Option<PathBuf>,
+    /// The leaf of its crash.
+    pub(crate) leaf: Option<String>,
 }
 
 /// A failure with what is needed to act on it.

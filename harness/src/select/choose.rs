@@ -210,8 +210,9 @@ fn nearest_ids<'a>(id: &str, all: impl Iterator<Item = &'a str> + Clone) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::super::{IdList, Last};
+    use super::super::IdList;
     use super::*;
+    use crate::outcome::Last;
     use crate::record::Recorded;
     use serde_json::json;
 

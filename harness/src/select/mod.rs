@@ -14,15 +14,17 @@ mod glob;
 mod gtest;
 mod idlist;
 mod past;
+pub(crate) mod quarantine;
 mod rerun;
 mod shard;
 
+pub use crate::outcome::{Last, LastVerdict};
 pub(crate) use choose::nearest;
 pub use choose::{Chosen, Wanted, choose};
 pub use expr::Expr;
 pub use gtest::{Filter, selected};
 pub(crate) use idlist::IdList;
-pub use past::{Last, Past, Verdicts};
+pub use past::Past;
 pub use rerun::FromRun;
 pub(crate) use rerun::Rerun;
 pub use shard::{Shard, Split};

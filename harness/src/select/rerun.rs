@@ -1,7 +1,8 @@
 //! `--rerun`: the cases that earlier runs left.
 
-use super::past::{Last, Past, Verdicts};
+use super::past::{Past, is_word_of};
 use crate::escape::short;
+use crate::outcome::LastVerdict;
 use crate::record::{Recorded, is_open, names_run};
 use engine::diag::{Diagnostic, Result, code};
 use std::collections::BTreeSet;
@@ -48,7 +49,7 @@ impl Rerun {
         let last = past.last(id);
         match self {
             Self::Failed => last.is_some_and(|last| last.verdict().is_failure()),
-            Self::Flaky => last.is_some_and(|last: &Last| last.is("flaky")),
+            Self::Flaky => last.is_some_and(|last| is_word_of(last, "flaky")),
             Self::NotRun => last.is_none_or(|last| last.runs == 0) || run.not_run.contains(id),
             Self::Run(_) => run.not_run.contains(id) || run.failed.contains(id),
         }
@@ -86,12 +87,12 @@ impl FromRun {
         let mut of = Self { not_run: run.selected.iter().cloned().collect(), ..Self::default() };
         for (id, case) in run.cases.iter().filter(|(_, case)| case.concluded.is_some()) {
             let (verdict, outcome, _) = case.verdict();
-            let verdict = Verdicts::of(verdict);
-            if verdict == Verdicts::Infra || is_open(outcome) {
+            let verdict = LastVerdict::of(verdict);
+            if verdict == LastVerdict::Infra || is_open(outcome) {
                 continue;
             }
             of.not_run.remove(id);
-            if verdict.is_failure() || verdict == Verdicts::Flaky {
+            if verdict.is_failure() || verdict == LastVerdict::Flaky {
                 of.failed.insert(id.clone());
             }
         }

@@ -1,7 +1,7 @@
 //! Measurements of a case: device events on a GPU, exact counters on the simulator.
 
 use crate::case::{Case, Real};
-use crate::verdict::{Outcome, Perf, Verdict};
+use crate::outcome::{Outcome, Perf, Verdict};
 use engine::diag::Result;
 use engine::fusion::{Fusion, bind_args};
 use engine::options::{NoTrace, Phase, Trace};

@@ -2,7 +2,7 @@
 //! derives from types and reductions unless the case states its own.
 
 use crate::case::{Check, Real};
-use crate::verdict::Numerics;
+use crate::outcome::Numerics;
 use engine::fusion::{Bindings, Fusion, TensorId};
 use engine::refeval::{self, Tolerance};
 use engine::tensor::HostTensor;

@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Expect, Relation, TextSpec};
 use crate::crc::Crc32;
-use crate::verdict::Bless;
+use crate::outcome::Bless;
 use engine::kernel::{BoundLaunch, Kernel, Scope, Stmt, StmtKind};
 use engine::runtime::Plan;
 use engine::tensor::HostTensor;

@@ -4,7 +4,7 @@
 //! case (`gpu.*`); a broken GPU, link or driver is the machine's fault
 //! (`infra.*`) and counts against no case.
 
-use crate::verdict::Verdict;
+use crate::outcome::Verdict;
 use engine::diag::CudaError;
 
 /// Verdict and stable name of an error.

@@ -19,7 +19,7 @@
 
 use crate::os;
 use crate::os::state::{Signals, identity};
-use crate::verdict::Leak;
+use crate::outcome::Leak;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{WaitId, WaitIdOptions};
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,7 +9,7 @@
 //! before it takes a case, by its number. Without a seed, the cost is one
 //! comparison a span.
 
-use crate::flake::scramble;
+use crate::rng::scramble;
 use engine::options::{Phase, Trace};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use super::gpu_error;
 use crate::case::{Case, ErrorSpec, Unsupported};
-use crate::verdict::{Bless, CudaFault, Outcome, Verdict};
+use crate::outcome::{Bless, CudaFault, Outcome, Verdict};
 use engine::diag::{Code, Diagnostic, Kind, Result, code, render};
 
 /// The outcome of a case that the engine refused although it should not.

@@ -4,7 +4,7 @@
 
 use super::{args, compare, pipeline};
 use crate::case::{Case, OutputSpec, SameAs, ValuesSpec};
-use crate::verdict::Numerics;
+use crate::outcome::Numerics;
 use engine::diag::{Diagnostic, Result};
 use engine::fusion::{Bindings, Fusion, TensorId};
 use engine::num::Value;

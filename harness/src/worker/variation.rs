@@ -1,6 +1,6 @@
 //! How alike the results of repeated runs are.
 
-use crate::verdict::{Determinism, Variation};
+use crate::outcome::{Determinism, Variation};
 use engine::tensor::HostTensor;
 
 /// The worst class of any run against the first, and what differs there.

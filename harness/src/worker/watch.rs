@@ -7,7 +7,7 @@
 
 use super::device::Device;
 use super::refusal;
-use crate::verdict::{CudaFault, Outcome, Verdict};
+use crate::outcome::{CudaFault, Outcome, Verdict};
 use engine::runtime::{DeviceMemory, Session};
 use std::time::Duration;
 

@@ -33,6 +33,6 @@ pub(super) use import::Place;
 pub(super) use model::Args;
 pub(super) use output::Listing;
 pub(super) use parse::{Parsed, again_for, parse, parse_over, parse_recorded};
-pub(crate) use records::Color;
+
 pub(super) use records::Form;
 pub(super) use select::Select;

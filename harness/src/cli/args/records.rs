@@ -5,6 +5,7 @@ use super::command::{Command, Commands, RUNS, SELECTS, VERDICTS};
 use super::given::Given;
 use super::model::Args;
 use super::table::{Row, flag, value};
+use crate::report::Color;
 use crate::units;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,16 +47,6 @@ fn form(args: &mut Args, given: &Given<'_>, known: &[Form]) -> Result<(), Failur
     let words: Vec<(&str, Form)> = known.iter().map(|form| (form.word(), *form)).collect();
     args.records.form = Some(given.word(&words)?);
     Ok(())
-}
-
-/// Whether colours are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Color {
-    /// On a terminal that knows them, unless `NO_COLOR` is set.
-    #[default]
-    Auto,
-    Always,
-    Never,
 }
 
 /// Records and reports.

@@ -5,10 +5,11 @@ use super::command::COMMANDS;
 use super::help;
 use super::parse::{Parsed, again_for, parse_over, parse_with};
 use super::table::rows;
-use super::{Args, Color, Command, DeviceArg};
+use super::{Args, Command, DeviceArg};
 use crate::code_cache::CodeCache;
 use crate::device::{Policy, Wanted};
 use crate::exit;
+use crate::report::Color;
 use crate::worker::Stage;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Events of repeated cases as records and progress. There are many of them and
 //! most pass: a pass is recorded with what a replay needs, and no more.
 
-use crate::dispatch::{CaseResult, Event, RunPlan};
+use crate::dispatch::{Event, RunPlan};
+use crate::outcome::{CaseResult, Verdict};
 use crate::record::RunStore;
 use crate::report::Progress;
-use crate::verdict::Verdict;
 use serde_json::json;
 use std::collections::BTreeSet;
 

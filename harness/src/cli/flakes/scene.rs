@@ -64,7 +64,7 @@ impl Scene {
             false => Chosen { cases: loaded.cases, ..Chosen::default() },
         };
         let (cases, skipped) = setup::split_required(chosen.cases, &devices);
-        let reason = |c: crate::dispatch::Conclusion| (c.case.id.clone(), c.result.outcome.detail.clone());
+        let reason = |c: crate::outcome::Conclusion| (c.case.id.clone(), c.result.outcome.detail.clone());
         let skipped: Vec<_> = skipped.into_iter().map(reason).collect();
         let header = setup::header(args, &devices, files, fingerprint, cases.len() + skipped.len());
         let mut store = RunStore::create_as(&session::results_dir(args), args.records.run_id.as_deref(), &header);

@@ -3,11 +3,11 @@
 use crate::case::Case;
 use crate::cli::args::Args;
 use crate::cli::{Failure, resume};
-use crate::dispatch::{CaseResult, Conclusion, Job, RunPlan};
+use crate::dispatch::{Job, RunPlan};
 use crate::escape::short;
+use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, Perf, Variation, Verdict};
 use crate::record::{Attempt, Done, History, Resumed, RunStore, is_failure};
 use crate::select::Chosen;
-use crate::verdict::{CodeFrom, Outcome, Perf, Variation, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
 use serde_json::{Value, json};

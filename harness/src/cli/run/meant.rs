@@ -4,9 +4,9 @@ use super::{carry, setup};
 use crate::cli::args::Args;
 use crate::cli::devices::Devices;
 use crate::cli::{Failure, session};
-use crate::flake::quarantine::Quarantine;
 use crate::record::Resumed;
 use crate::select::Chosen;
+use crate::select::quarantine::Quarantine;
 
 /// The cases that are meant, and where they come from.
 pub(super) struct Meant {

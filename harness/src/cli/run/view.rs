@@ -2,12 +2,12 @@
 
 use crate::cli::args::Args;
 use crate::cli::bless::Blessings;
-use crate::dispatch::{CaseResult, Conclusion, Event, RunPlan};
-use crate::evidence::{Help, Keeper};
-use crate::flake::quarantine::Quarantine;
+use crate::dispatch::{Event, RunPlan};
+use crate::evidence::Keeper;
+use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, Verdict};
 use crate::record::{Done, Row, RunStore, Seen};
-use crate::report::{Progress, Summary};
-use crate::verdict::{CodeFrom, Outcome, Verdict};
+use crate::report::{Help, Progress, Summary};
+use crate::select::quarantine::Quarantine;
 use serde_json::json;
 
 /// Turns events into records, progress and counts.

@@ -1,7 +1,7 @@
 //! The confusion matrix: what was expected against what was found.
 
-use crate::dispatch::CaseResult;
 use crate::escape::escape;
+use crate::outcome::CaseResult;
 use crate::worker::fault::{Class, Kind, Spares};
 use serde::Serialize;
 use serde_json::json;

@@ -3,7 +3,7 @@
 
 use crate::case::Case;
 use crate::dispatch::Job;
-use crate::flake::shuffle;
+use crate::rng::shuffle;
 use crate::worker::fault::{Class, Spec};
 use crate::worker::mix;
 use std::collections::VecDeque;

@@ -2,7 +2,8 @@
 
 use super::matrix::{Found, Row};
 use super::schedule::{Planned, Unit};
-use crate::dispatch::{CaseResult, Event, Job, RunPlan, Settled, Source, Take};
+use crate::dispatch::{Event, Job, RunPlan, Settled, Source, Take};
+use crate::outcome::CaseResult;
 use crate::worker::fault::{Class, Facts};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

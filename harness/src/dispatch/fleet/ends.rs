@@ -1,13 +1,13 @@
 //! Begin and end of cases on devices: what an attempt comes to in the light of
 //! its device, and what is to be done with the device.
 
+use super::super::Event;
 use super::super::health::{Findings, Next};
 use super::super::job::Job;
-use super::super::{Death, Event};
 use super::unit::Unit;
 use super::{Fleet, TICK, Tell, word};
 use crate::device::{CaseStep, Gpu, Process, Ran, Silent, strangers, worse, xid_facts};
-use crate::verdict::{Outcome, Verdict};
+use crate::outcome::{Death, Outcome, Verdict};
 use crate::worker::UNSEEN;
 use serde_json::json;
 use std::sync::PoisonError;

@@ -1,9 +1,10 @@
 //! An expression on one case.
 
 use super::super::glob::glob;
-use super::super::past::Last;
+use super::super::past::is_word_of;
 use super::model::{Expr, Mark, Node, Text, What};
 use crate::case::Case;
+use crate::outcome::Last;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A case with what is known about it.
@@ -50,7 +51,7 @@ fn asks(what: &What, subject: &Subject<'_>) -> bool {
         }
         What::Last(words) => words.iter().any(|word| match last {
             None => word == "never",
-            Some(last) => last.is(word) || word == "never" && last.runs == 0,
+            Some(last) => is_word_of(last, word) || word == "never" && last.runs == 0,
         }),
         What::Changed(since) => changed.get(since).is_some_and(|ids| ids.contains(&case.id)),
         What::Mark(Mark::Quarantined) => *quarantined,

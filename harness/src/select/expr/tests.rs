@@ -2,7 +2,7 @@
 
 use super::{Expr, Subject};
 use crate::case::{Case, Dist, InputSpec, Layout, Real, TensorSpec};
-use crate::select::Last;
+use crate::outcome::Last;
 use arbtest::arbitrary::{Result, Unstructured};
 use expect_test::{Expect, expect};
 use std::collections::{BTreeMap, BTreeSet};

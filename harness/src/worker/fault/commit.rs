@@ -2,7 +2,7 @@
 
 use super::table::{Scene, Spec};
 use crate::crumb::{Lane, Own};
-use crate::verdict::Outcome;
+use crate::outcome::Outcome;
 
 /// Commits what the fault does while its case is compiled ahead, if anything.
 pub(crate) fn commit_ahead(spec: &str, lane: Lane<'_>) {

@@ -3,7 +3,7 @@
 use super::table::{Class, Kind};
 use crate::crumb::Lane;
 use crate::os::fault as raw;
-use crate::verdict::Outcome;
+use crate::outcome::Outcome;
 use engine::options::{Phase, Trace};
 use rustix::process::Signal;
 use std::sync::{Arc, Barrier, Mutex};

@@ -4,7 +4,7 @@ use super::host::{HANG_MS, doze, raise};
 use super::protocol::end_now;
 use super::table::{Class, Kind, Place};
 use crate::os::fault as raw;
-use crate::verdict::Outcome;
+use crate::outcome::Outcome;
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -3,8 +3,8 @@
 use super::host::doze;
 use super::table::{Class, Kind, Scene};
 use crate::frame::send;
+use crate::outcome::Outcome;
 use crate::proto::FromWorker;
-use crate::verdict::Outcome;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 

@@ -2,7 +2,7 @@
 
 use super::host::HANG_MS;
 use super::table::{Class, Kind, Scene};
-use crate::verdict::Outcome;
+use crate::outcome::Outcome;
 use engine::options::{Phase, Trace};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //! of [`Facts`], so that `selftest` knows which attempts must fail.
 
 use super::table::{Class, Facts, Kind, Scene};
-use crate::verdict::Outcome;
+use crate::outcome::Outcome;
 
 pub(super) const CLASSES: &[Class] = &[
     Class::returns("flaky", Kind::Statistics, "fail.assert", "fails with probability P", judged)

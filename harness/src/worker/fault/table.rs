@@ -3,7 +3,7 @@
 use super::{device, host, process, protocol, resource, statistics};
 use crate::case::Case;
 use crate::crumb::{CrumbWriter, Lane};
-use crate::verdict::Outcome;
+use crate::outcome::Outcome;
 use crate::worker::device::Device;
 use std::cell::Cell;
 use std::os::unix::net::UnixStream;

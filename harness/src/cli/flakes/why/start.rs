@@ -87,7 +87,7 @@ fn in_order(args: &Args, scene: &Scene) -> Result<Vec<Step>, Failure> {
 pub(super) fn draw(scene: &Scene, watched: &Step, seed: u64) -> Vec<Step> {
     let others: Vec<_> = scene.cases.iter().filter(|case| case.id != watched.case.id && case.fault.is_none()).collect();
     let pick = |n: usize| {
-        let at = crate::flake::scramble(seed.wrapping_add(n as u64)) % others.len() as u64;
+        let at = crate::rng::scramble(seed.wrapping_add(n as u64)) % others.len() as u64;
         Step { case: Arc::clone(others[at as usize]), seed: watched.seed, repeat: 0, attempt: 0 }
     };
     (0..RANDOM.min(others.len())).map(pick).collect()

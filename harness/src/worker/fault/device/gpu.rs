@@ -2,7 +2,7 @@
 //! through the engine's driver layer, with the memory of a checked call.
 
 use super::judged;
-use crate::verdict::{Determinism, Outcome, apply_learnt};
+use crate::outcome::{Determinism, Outcome, apply_learnt};
 use crate::worker::device::Device;
 use crate::worker::fault::table::{Class, Kind, Place, Scene};
 use crate::worker::variation;

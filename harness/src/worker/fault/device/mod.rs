@@ -9,7 +9,7 @@ mod gpu;
 mod sim;
 
 use super::table::{Class, Scene};
-use crate::verdict::{CudaFault, Outcome};
+use crate::outcome::{CudaFault, Outcome};
 use crate::worker::refusal;
 use engine::diag::Diagnostic;
 

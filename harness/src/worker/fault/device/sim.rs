@@ -3,7 +3,7 @@
 
 use super::judged;
 use crate::crc::crc32;
-use crate::verdict::{Determinism, Outcome, apply_learnt};
+use crate::outcome::{Determinism, Outcome, apply_learnt};
 use crate::worker::args::mix;
 use crate::worker::device::Device;
 use crate::worker::fault::table::{Class, Kind, Place, Scene};

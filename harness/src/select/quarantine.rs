@@ -18,8 +18,8 @@
 //! error, so that nothing is left behind.
 
 use crate::escape::short;
+use crate::outcome::{Outcome, Verdict};
 use crate::select::{Filter, nearest};
-use crate::verdict::{Outcome, Verdict};
 use engine::diag::{Diagnostic, code};
 use serde::Deserialize;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! What is known of a worker that did not live to end its case. Recorded as it is.
 
+use super::{Frame, Stack};
 use crate::crumb::Crumb;
-use crate::evidence::{Frame, Stack};
 use serde::Serialize;
 
 /// How a worker that did not end its case ended itself.

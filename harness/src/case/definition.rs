@@ -1,7 +1,7 @@
 //! A definition as a case: its inputs as the specifications of case files, and
 //! the text of a `.fuse` file.
 
-use crate::case::{Dist, InputSpec, Layout, Number, Real, TensorSpec};
+use super::model::{Dist, InputSpec, Layout, Number, Real, TensorSpec};
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Fusion, Operand, ScalarDef};
 use engine::pydef::{self, Definition, Fill, InputRecipe, TensorRecipe};

@@ -1,5 +1,5 @@
 //! The second shared area of a worker: raw facts of a crash and of threads that
-//! were asked where they are. Written by signal handlers (`os::crash`), which
+//! were asked where they are. Written by signal handlers (`crash.rs`), which
 //! may do almost nothing; read and interpreted by the dispatcher.
 //!
 //! A file in memory of this layout; what was never written takes no memory:
@@ -16,7 +16,7 @@
 //! the descriptor, since the kernel then checks what can be read: a handler
 //! that copies a broken stack must not fault itself.
 
-use crate::os::SharedWords;
+use super::SharedWords;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
