@@ -12,6 +12,7 @@ mod format;
 mod moves;
 pub(crate) mod nest;
 mod order;
+pub(crate) mod parallel;
 pub(crate) mod product;
 mod sums;
 mod view;

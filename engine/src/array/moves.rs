@@ -1,9 +1,8 @@
 //! Copies of elements to other places: into another layout, and from several
 //! tensors into one.
 
-use super::{Data, Element, View};
+use super::{Data, Element, View, parallel};
 use crate::diag::{Diagnostic, Result};
-use rayon::prelude::*;
 
 /// The sum of `term(axis, coordinate)` over the axes of element `i` of a
 /// row-major tensor of `sizes`; none if a term is none.
@@ -59,22 +58,31 @@ impl View {
             return Err(Diagnostic::bug("elements are picked from no tensor"));
         };
         let len = sizes.iter().product();
+        // Only where elements come from is generic; to move them is not.
+        let places = |start: usize, places: &mut [(usize, usize)]| {
+            places.iter_mut().enumerate().for_each(|(i, place)| *place = pick(start + i));
+        };
         let data = match &*first.data {
-            Data::F64(_) => pick_all::<f64>(parts, len, pick)?,
-            Data::F32(_) => pick_all::<f32>(parts, len, pick)?,
-            Data::Int(_) => pick_all::<i64>(parts, len, pick)?,
-            Data::Bool(_) => pick_all::<bool>(parts, len, pick)?,
-            Data::Complex(_) => pick_all::<(f64, f64)>(parts, len, pick)?,
+            Data::F64(_) => pick_all::<f64>(parts, len, &places)?,
+            Data::F32(_) => pick_all::<f32>(parts, len, &places)?,
+            Data::Int(_) => pick_all::<i64>(parts, len, &places)?,
+            Data::Bool(_) => pick_all::<bool>(parts, len, &places)?,
+            Data::Complex(_) => pick_all::<(f64, f64)>(parts, len, &places)?,
         };
         Ok(Self::dense(first.dtype, sizes, data))
     }
 }
 
-fn pick_all<T: Element>(parts: &[&View], len: usize, pick: impl Fn(usize) -> (usize, usize) + Sync) -> Result<Data> {
+/// The part and the place in it of each element from a position on.
+type Places<'a> = &'a (dyn Fn(usize, &mut [(usize, usize)]) + Sync);
+
+fn pick_all<T: Element>(parts: &[&View], len: usize, places: Places<'_>) -> Result<Data> {
     let slices: Vec<&[T]> = parts.iter().map(|part| part.slice::<T>()).collect::<Result<_>>()?;
-    let element = |i: usize| {
-        let (part, at) = pick(i);
-        slices.get(part).and_then(|slice| slice.get(at)).copied().unwrap_or_default()
-    };
-    Ok(T::wrap((0..len).into_par_iter().map(element).collect()))
+    Ok(T::wrap(parallel::filled(len, &|start, out| {
+        let mut found = vec![(0, 0); out.len()];
+        places(start, &mut found);
+        for (element, (part, at)) in out.iter_mut().zip(found) {
+            *element = slices.get(part).and_then(|slice| slice.get(at)).copied().unwrap_or_default();
+        }
+    })))
 }

@@ -5,10 +5,7 @@
 //! Adjacent axes that all operands step through uniformly are merged, so that
 //! most nests are one or two loops deep.
 
-use rayon::prelude::*;
-
-/// Elements of one parallel task.
-const CHUNK: usize = 1 << 14;
+use super::parallel::{self, CHUNK};
 
 /// A loop nest: sizes, and each operand's strides, outer to inner.
 #[derive(Clone, Debug)]
@@ -54,14 +51,10 @@ impl<const N: usize> Nest<N> {
         self.axes.last().map_or([0; N], |(_, strides)| *strides)
     }
 
-    /// Calls `row(position, length, offsets)` for each run along the innermost
-    /// axis within elements `start .. start + len`; positions count from `start`.
-    pub(crate) fn rows(&self, start: usize, len: usize, mut row: impl FnMut(usize, usize, [usize; N])) {
-        if len == 0 {
-            return;
-        }
-        let depth = self.axes.len();
-        let mut index = vec![0; depth];
+    /// `(position, length, offsets)` of each run along the innermost axis within
+    /// elements `start .. start + len`; positions count from `start`.
+    pub(crate) fn rows(&self, start: usize, len: usize) -> Rows<'_, N> {
+        let mut index = vec![0; self.axes.len()];
         let mut offsets = [0; N];
         let mut rest = start;
         for (d, (size, strides)) in self.axes.iter().enumerate().rev() {
@@ -71,21 +64,7 @@ impl<const N: usize> Nest<N> {
                 offsets[n] += index[d] * strides[n];
             }
         }
-        let (inner_size, inner_strides) = self.axes[depth - 1];
-        let mut position = 0;
-        loop {
-            let run = (inner_size - index[depth - 1]).min(len - position);
-            row(position, run, offsets);
-            position += run;
-            if position == len {
-                return;
-            }
-            for n in 0..N {
-                offsets[n] -= index[depth - 1] * inner_strides[n];
-            }
-            index[depth - 1] = 0;
-            self.carry(&mut index, &mut offsets);
-        }
+        Rows { nest: self, index, offsets, position: 0, len }
     }
 
     /// Advances the axes outside the innermost one.
@@ -108,23 +87,57 @@ impl<const N: usize> Nest<N> {
 
     /// Fills a dense result: `row(out, offsets)` writes one run.
     pub(crate) fn fill<R: Copy + Default + Send>(&self, row: impl Fn(&mut [R], [usize; N]) + Sync) -> Vec<R> {
-        let mut result = vec![R::default(); self.len];
-        result.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, out)| {
-            let len = out.len();
-            self.rows(chunk * CHUNK, len, |position, run, offsets| row(&mut out[position..position + run], offsets));
-        });
-        result
+        parallel::filled(self.len, &|start, out| {
+            for (position, run, offsets) in self.rows(start, out.len()) {
+                row(&mut out[position..position + run], offsets);
+            }
+        })
     }
 
     /// Fills a dense result of `W`-byte elements.
     pub(crate) fn fill_bytes<const W: usize>(&self, row: impl Fn(&mut [[u8; W]], [usize; N]) + Sync) -> Vec<u8> {
         let mut result = vec![0; self.len * W];
-        result.par_chunks_mut(CHUNK * W).enumerate().for_each(|(chunk, bytes)| {
+        parallel::chunks(&mut result, CHUNK * W, &|chunk, bytes| {
             let (out, _) = bytes.as_chunks_mut::<W>();
-            let len = out.len();
-            self.rows(chunk * CHUNK, len, |position, run, offsets| row(&mut out[position..position + run], offsets));
+            for (position, run, offsets) in self.rows(chunk * CHUNK, out.len()) {
+                row(&mut out[position..position + run], offsets);
+            }
         });
         result
+    }
+}
+
+/// The runs along the innermost axis of a nest, in order.
+pub(crate) struct Rows<'a, const N: usize> {
+    nest: &'a Nest<N>,
+    /// Of the next run's first element.
+    index: Vec<usize>,
+    offsets: [usize; N],
+    /// Elements before the next run, and in all.
+    position: usize,
+    len: usize,
+}
+
+impl<const N: usize> Iterator for Rows<'_, N> {
+    type Item = (usize, usize, [usize; N]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.position == self.len {
+            return None;
+        }
+        let inner = self.index.len() - 1;
+        let (size, strides) = self.nest.axes[inner];
+        let (position, offsets) = (self.position, self.offsets);
+        let run = (size - self.index[inner]).min(self.len - position);
+        self.position += run;
+        if self.position < self.len {
+            for n in 0..N {
+                self.offsets[n] -= self.index[inner] * strides[n];
+            }
+            self.index[inner] = 0;
+            self.nest.carry(&mut self.index, &mut self.offsets);
+        }
+        Some((position, run, offsets))
     }
 }
 
@@ -203,7 +216,7 @@ where
 
 /// Replaces each element by a function of it.
 pub(crate) fn update1<A: Copy + Send + Sync>(a: &mut [A], f: impl Fn(A) -> A + Sync) {
-    a.par_chunks_mut(CHUNK).for_each(|a| a.iter_mut().for_each(|a| *a = f(*a)));
+    parallel::chunks(a, CHUNK, &|_, a| a.iter_mut().for_each(|a| *a = f(*a)));
 }
 
 /// Replaces each element of a dense operand, the first of the nest, by a
@@ -214,15 +227,14 @@ where
     B: Copy + Sync,
 {
     let [_, sb] = nest.inner_strides();
-    a.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, a)| {
-        let len = a.len();
-        nest.rows(chunk * CHUNK, len, |position, count, [_, ob]| {
+    parallel::chunks(a, CHUNK, &|chunk, a| {
+        for (position, count, [_, ob]) in nest.rows(chunk * CHUNK, a.len()) {
             let a = &mut a[position..position + count];
             match sb {
                 1 => a.iter_mut().zip(&b[ob..ob + count]).for_each(|(a, &b)| *a = f(*a, b)),
                 _ => a.iter_mut().zip(run(b, ob, sb, count)).for_each(|(a, b)| *a = f(*a, b)),
             }
-        });
+        }
     });
 }
 
@@ -256,10 +268,10 @@ mod tests {
             let start = u.int_in_range(0..=expected.len())?;
             let len = u.int_in_range(0..=expected.len() - start)?;
             let mut visited = Vec::new();
-            nest.rows(start, len, |position, run, [offset]| {
+            for (position, run, [offset]) in nest.rows(start, len) {
                 assert_eq!(position, visited.len());
                 visited.extend((0..run).map(|i| offset + i * nest.inner_strides()[0]));
-            });
+            }
             assert_eq!(visited, expected[start..start + len], "{sizes:?} {strides:?}");
             Ok(())
         });

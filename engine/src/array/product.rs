@@ -5,7 +5,7 @@
 //! block of `a` and one of `b` are packed in panels, each widened to the type of
 //! the sums, so that the innermost loop is a small tile held in registers.
 
-use rayon::prelude::*;
+use super::parallel;
 
 /// Rows of `c` in one task.
 const ROWS: usize = 64;
@@ -131,14 +131,15 @@ where
     if sums.is_empty() || k == 0 {
         return sums;
     }
-    let task = |batch: usize, i: usize, j: usize, mut rows: Vec<&mut [S]>| {
+    let task = |(batch, i, j, mut rows): (usize, usize, usize, Vec<&mut [S]>)| {
         accumulate(a.at(sizes, batch).from(i, 0), b.at(sizes, batch).from(0, j), k, &mut rows);
     };
     if batches * m.div_ceil(ROWS) >= TASKS || n <= COLUMNS {
-        sums.par_chunks_mut(m * n).enumerate().for_each(|(batch, c)| {
-            c.par_chunks_mut(ROWS * n)
-                .enumerate()
-                .for_each(|(block, rows)| task(batch, block * ROWS, 0, rows.chunks_mut(n).collect()));
+        let blocks = |(batch, c): (usize, _)| {
+            <[S]>::chunks_mut(c, ROWS * n).enumerate().map(move |(block, rows)| (batch, block * ROWS, rows))
+        };
+        parallel::consume(sums.chunks_mut(m * n).enumerate().flat_map(blocks).collect(), &|(batch, i, rows)| {
+            task((batch, i, 0, rows.chunks_mut(n).collect()));
         });
         return sums;
     }
@@ -153,7 +154,7 @@ where
             tasks.extend(parts.into_iter().enumerate().map(|(part, rows)| (batch, block * ROWS, part * COLUMNS, rows)));
         }
     }
-    tasks.into_par_iter().for_each(|(batch, i, j, rows)| task(batch, i, j, rows));
+    parallel::consume(tasks, &task);
     sums
 }
 

@@ -1,10 +1,10 @@
 //! Sums of products before they are rounded.
 
+use super::nest::update1;
 use super::product::{Factor, Matrix, Stack, Sum, products};
-use super::{Data, Elements, View};
+use super::{Data, Elements, View, parallel};
 use crate::diag::{Diagnostic, Result};
 use crate::num::{DType, eval};
-use rayon::prelude::*;
 
 /// Dense matrices of sums.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl Sums {
             Values::Real(values) if dtype == DType::F64 => View::dense(dtype, sizes, Data::F64(values)),
             Values::Real(values) => View::from_f64(dtype, sizes, &values),
             Values::Complex(mut values) => {
-                values.par_iter_mut().for_each(|value| *value = eval::round_complex(dtype, *value));
+                update1(&mut values, |value| eval::round_complex(dtype, value));
                 View::dense(dtype, sizes, Data::Complex(values))
             }
         }
@@ -73,7 +73,7 @@ fn add<S: Copy + Send + Sync>(values: &mut [S], row: &[S], plus: impl Fn(S, S) -
     if row.is_empty() {
         return;
     }
-    values.par_chunks_mut(row.len()).for_each(|values| {
+    parallel::rows(values, row.len(), &|_, values| {
         values.iter_mut().zip(row).for_each(|(value, &x)| *value = plus(*value, x));
     });
 }

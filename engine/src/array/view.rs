@@ -1,6 +1,7 @@
 //! Values of intermediate tensors: typed vectors seen through strides.
 
 use super::nest::{Nest, map1};
+use super::parallel;
 use crate::diag::{Diagnostic, Result};
 use crate::num::convert::{
     bf16_to_f32, f4e2m1fn_to_f32, f8e4m3fn_to_f32, f8e5m2_to_f32, f8e8m0fnu_to_f32, f16_to_f32, f32_to_bf16,
@@ -8,7 +9,6 @@ use crate::num::convert::{
 };
 use crate::num::{DType, Value, eval};
 use crate::tensor::{HostTensor, TensorMeta};
-use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Elements in a representation that holds every value of their type.
@@ -189,9 +189,9 @@ impl View {
         let mut values = Vec::with_capacity(nest.len());
         macro_rules! collect {
             ($a:ident, $wrap:expr) => {
-                nest.rows(0, nest.len(), |_, run, [offset]| {
+                for (_, run, [offset]) in nest.rows(0, nest.len()) {
                     values.extend((0..run).map(|i| $wrap($a[offset + i * step])))
-                })
+                }
             };
         }
         match self.elements() {
@@ -252,7 +252,7 @@ impl View {
     pub(crate) fn from_f64(dtype: DType, sizes: Vec<usize>, values: &[f64]) -> Self {
         let data = match dtype {
             DType::F64 => Data::F64(values.to_vec()),
-            _ => Data::F32(values.par_iter().map(|&v| eval::round_float(dtype, v) as f32).collect()),
+            _ => Data::F32(map1(&Nest::new(&[values.len()], [&[1]]), values, |v| eval::round_float(dtype, v) as f32)),
         };
         Self::dense(dtype, sizes, data)
     }
@@ -275,18 +275,16 @@ impl View {
         place: impl Fn(usize) -> Option<usize> + Sync,
     ) -> Self {
         let len: usize = sizes.iter().product();
-        macro_rules! gather {
-            ($a:ident, $fill:expr) => {{
-                let fill = $fill;
-                (0..len).into_par_iter().map(|i| place(i).and_then(|at| $a.get(at)).copied().unwrap_or(fill)).collect()
-            }};
-        }
+        // Only where elements come from is generic; to move them is not.
+        let places = |start: usize, places: &mut [Option<usize>]| {
+            places.iter_mut().enumerate().for_each(|(i, at)| *at = place(start + i));
+        };
         let data = match self.elements() {
-            Elements::F64(a) => Data::F64(gather!(a, fill.as_f64())),
-            Elements::F32(a) => Data::F32(gather!(a, fill.as_f64() as f32)),
-            Elements::Int(a) => Data::Int(gather!(a, fill.as_i64())),
-            Elements::Bool(a) => Data::Bool(gather!(a, fill.as_bool())),
-            Elements::Complex(a) => Data::Complex(gather!(a, fill.as_complex())),
+            Elements::F64(a) => Data::F64(at_places(a, len, fill.as_f64(), &places)),
+            Elements::F32(a) => Data::F32(at_places(a, len, fill.as_f64() as f32, &places)),
+            Elements::Int(a) => Data::Int(at_places(a, len, fill.as_i64(), &places)),
+            Elements::Bool(a) => Data::Bool(at_places(a, len, fill.as_bool(), &places)),
+            Elements::Complex(a) => Data::Complex(at_places(a, len, fill.as_complex(), &places)),
         };
         Self::dense(self.dtype, sizes, data)
     }
@@ -377,6 +375,22 @@ impl View {
         };
         Ok(HostTensor { meta, data, offset: 0 })
     }
+}
+
+/// `len` elements of `a`, each from where `places` says, or `fill`.
+fn at_places<T: Element>(
+    a: &[T],
+    len: usize,
+    fill: T,
+    places: &(dyn Fn(usize, &mut [Option<usize>]) + Sync),
+) -> Vec<T> {
+    parallel::filled(len, &|start, out| {
+        let mut found = vec![None; out.len()];
+        places(start, &mut found);
+        for (element, at) in out.iter_mut().zip(found) {
+            *element = at.and_then(|at| a.get(at)).copied().unwrap_or(fill);
+        }
+    })
 }
 
 /// The rest of a slice; nothing past its end, where only empty views start.

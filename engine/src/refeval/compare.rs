@@ -10,12 +10,12 @@
 //! `4 sqrt(n) e`. A rounding to `f16` or `bf16` on the way may fall to either
 //! side, which is one spacing of that type: 2 are allowed.
 
+use crate::array::parallel;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{Bindings, Fusion, OpKind, TensorId};
 use crate::num::{DType, Value, storage};
 use crate::tensor::HostTensor;
 use crate::util::EntityId;
-use rayon::prelude::*;
 
 /// How far a result may be from the reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -289,18 +289,15 @@ pub fn compare(actual: &HostTensor, expected: &HostTensor, tolerance: Tolerance)
     const RANGE: usize = 1 << 16;
     let (dtype, elements) = (expected.dtype(), expected.numel());
     let (a, e) = (actual.dense_bytes(), expected.dense_bytes());
-    let partials: Vec<_> = (0..elements.div_ceil(RANGE))
-        .into_par_iter()
-        .map(|range| {
-            let mut partial = Partial::default();
-            for position in range * RANGE..elements.min((range + 1) * RANGE) {
-                if let (Some(a), Some(e)) = (storage::read(dtype, &a, position), storage::read(dtype, &e, position)) {
-                    partial.add(dtype, position, a, e, tolerance);
-                }
+    let partials = parallel::results(elements.div_ceil(RANGE), &|range| {
+        let mut partial = Partial::default();
+        for position in range * RANGE..elements.min((range + 1) * RANGE) {
+            if let (Some(a), Some(e)) = (storage::read(dtype, &a, position), storage::read(dtype, &e, position)) {
+                partial.add(dtype, position, a, e, tolerance);
             }
-            partial
-        })
-        .collect();
+        }
+        partial
+    });
     let total = partials.into_iter().fold(Partial::default(), Partial::join);
     let mismatch = |position: usize| {
         let index = unflatten(position, expected.sizes());

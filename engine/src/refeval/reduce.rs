@@ -7,10 +7,9 @@
 //! orders below is used for speed.
 
 use crate::array::nest::Nest;
-use crate::array::{Data, Element, Elements, View};
+use crate::array::{Data, Element, Elements, View, parallel};
 use crate::diag::{Diagnostic, Result};
 use crate::num::{DType, ReduceOp, eval};
-use rayon::prelude::*;
 
 /// Elements combined left to right.
 const BLOCK: usize = 1024;
@@ -99,7 +98,7 @@ impl Plan {
         }
         // partials[block * results + k]
         let mut partials = vec![identity; results * blocks];
-        partials.par_chunks_mut(TILE).enumerate().for_each(|(chunk, out)| {
+        parallel::chunks(&mut partials, TILE, &|chunk, out| {
             let mut done = 0;
             while done < out.len() {
                 let (block, k) = ((chunk * TILE + done) / results, (chunk * TILE + done) % results);
@@ -109,8 +108,10 @@ impl Plan {
             }
         });
         let mut output = vec![T::default(); results];
-        output.par_iter_mut().enumerate().with_min_len(TILE).for_each(|(k, result)| {
-            *result = round(tree(&partials[k..], results, blocks, &combine));
+        parallel::chunks(&mut output, TILE, &|chunk, out| {
+            for (i, result) in out.iter_mut().enumerate() {
+                *result = round(tree(&partials[chunk * TILE + i..], results, blocks, &combine));
+            }
         });
         output
     }
@@ -129,9 +130,9 @@ impl Plan {
         let len = BLOCK.min(self.reduced.len() - start);
         let [step] = self.reduced.inner_strides();
         let [kept_step] = self.kept.inner_strides();
-        self.kept.rows(k, out.len(), |position, count, [base]| {
+        for (position, count, [base]) in self.kept.rows(k, out.len()) {
             let out = &mut out[position..position + count];
-            self.reduced.rows(start, len, |_, run, [offset]| {
+            for (_, run, [offset]) in self.reduced.rows(start, len) {
                 if kept_step == 1 && step != 1 {
                     // Neighbouring results are neighbours in memory: row by row.
                     for r in 0..run {
@@ -139,7 +140,7 @@ impl Plan {
                         let row = &elements[from..from + count];
                         out.iter_mut().zip(row).for_each(|(acc, &v)| *acc = combine(*acc, lift(v)));
                     }
-                    return;
+                    continue;
                 }
                 for (i, acc) in out.iter_mut().enumerate() {
                     let from = base + offset + i * kept_step;
@@ -149,8 +150,8 @@ impl Plan {
                         (0..run).fold(*acc, |acc, r| combine(acc, lift(elements[from + r * step])))
                     };
                 }
-            });
-        });
+            }
+        }
     }
 }
 

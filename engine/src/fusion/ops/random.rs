@@ -16,13 +16,12 @@ use super::cx::{EvalCx, MetaCx};
 use super::draft::Draft;
 use super::row::{Layout, OpRow, Param, ParamKind, Primitive, dtype, req};
 use super::table;
-use crate::array::{Data, View};
+use crate::array::{Data, View, parallel};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, Operand, Src};
 use crate::num::philox::{block, unit_f32, unit_f64};
 use crate::num::{DType, UnaryOp, eval};
-use rayon::prelude::*;
 
 const SEED: Param = req("rng_seed", ParamKind::Scalar);
 const OFFSET: Param = req("rng_offset", ParamKind::Scalar);
@@ -222,7 +221,7 @@ impl Numbers {
         /// Blocks of one parallel task.
         const BLOCKS: usize = 1 << 12;
         let mut values = vec![T::default(); self.sizes.iter().product()];
-        values.par_chunks_mut(BLOCKS * LANES).enumerate().for_each(|(task, out)| {
+        parallel::chunks(&mut values, BLOCKS * LANES, &|task, out| {
             for (i, out) in out.chunks_mut(LANES).enumerate() {
                 let words = block(self.seed, self.offset, (task * BLOCKS + i) as u64);
                 out.iter_mut().enumerate().for_each(|(lane, value)| *value = f(words, lane));

@@ -6,14 +6,13 @@ use super::cx::{EvalCx, MetaCx};
 use super::draft::Draft;
 use super::extents;
 use super::row::{Layout, OpRow, Param, ParamKind, Primitive, opt, req};
-use crate::array::View;
+use crate::array::{View, parallel};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::infer::shown;
 use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, Operand};
 use crate::num::{BinaryOp, DType, ReduceOp, Value, eval};
-use rayon::prelude::*;
 
 const PARAMS: &[Param] =
     &[req("x", ParamKind::Tensor).py("arg"), req("dim", ParamKind::Int), opt("init", ParamKind::Scalar)];
@@ -102,7 +101,7 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
             ReduceOp::Min => eval::minimum,
             ReduceOp::Max => eval::maximum,
         };
-        values.par_chunks_mut(length).for_each(|line| prefixes(line, |a, b| rounded(combine(a, b))));
+        parallel::rows(&mut values, length, &|_, line| prefixes(line, |a, b| rounded(combine(a, b))));
         View::from_f64(dtype, sizes, &values)
     } else {
         let mut values = lines.values();
@@ -115,7 +114,7 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
             (ReduceOp::Min, _) => BinaryOp::Minimum,
             (ReduceOp::Max, _) => BinaryOp::Maximum,
         };
-        values.par_chunks_mut(length).for_each(|line| prefixes(line, |a, b| eval::binary(op, dtype, a, b)));
+        parallel::rows(&mut values, length, &|_, line| prefixes(line, |a, b| eval::binary(op, dtype, a, b)));
         View::from_values(dtype, sizes, &values)
     };
     Ok(vec![scanned.axis_back(cx.call.axis("dim")).to_dense()])

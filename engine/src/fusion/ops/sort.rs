@@ -11,13 +11,12 @@ use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::Draft;
 use super::extents;
 use super::row::{Layout, OpRow, ParamKind, Primitive, flag, int, on, req};
-use crate::array::{View, clone_strides, fold_index};
+use crate::array::{View, clone_strides, fold_index, parallel};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, Operand};
 use crate::num::DType;
-use rayon::prelude::*;
 use std::cmp::Ordering;
 
 pub(super) const ROWS: &[OpRow] = &[
@@ -176,7 +175,7 @@ fn sorted_lines<K: Sync>(
         }
         positions
     };
-    let sorted: Vec<Vec<usize>> = (0..lines).into_par_iter().map(sort).collect();
+    let sorted: Vec<Vec<usize>> = parallel::results(lines, &sort);
     sorted.into_iter().flatten().map(|position| position as i64).collect()
 }
 

@@ -6,10 +6,9 @@
 
 use super::problem::{Problem, ROWS, Real, Scored, accumulate_rows, laid_out_like, stack};
 use crate::array::product::Matrix;
-use crate::array::{Elements, View};
+use crate::array::{Elements, View, parallel};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::EvalCx;
-use rayon::prelude::*;
 
 pub(super) fn evaluate(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let query = cx.tensor("query")?;
@@ -43,20 +42,17 @@ fn evaluate_of<T: Real>(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let (query, key, value) = (tensor("query")?, tensor("key")?, tensor("value")?);
     let (output, grad_output) = (tensor("output")?, tensor("grad_output")?);
     let log = cx.tensor("logsumexp")?.to_f64();
-    let gradients: Vec<Gradients> = (0..problem.batches())
-        .into_par_iter()
-        .map(|batch| {
-            let at = &problem.batch;
-            let scored = Scored { query: query.at(at, batch), key: key.at(at, batch), bias: None, mask: None };
-            problem.gradients(&Batch {
-                scored,
-                value: value.at(at, batch),
-                output: output.at(at, batch),
-                grad_output: grad_output.at(at, batch),
-                log: &log[batch * problem.queries..][..problem.queries],
-            })
+    let gradients: Vec<Gradients> = parallel::results(problem.batches(), &|batch| {
+        let at = &problem.batch;
+        let scored = Scored { query: query.at(at, batch), key: key.at(at, batch), bias: None, mask: None };
+        problem.gradients(&Batch {
+            scored,
+            value: value.at(at, batch),
+            output: output.at(at, batch),
+            grad_output: grad_output.at(at, batch),
+            log: &log[batch * problem.queries..][..problem.queries],
         })
-        .collect();
+    });
     let result = |place: usize, name: &str, of: fn(&Gradients) -> &[f64]| -> Result<View> {
         let values: Vec<f64> = gradients.iter().flat_map(of).copied().collect();
         let (dtype, sizes) = &cx.results[place];

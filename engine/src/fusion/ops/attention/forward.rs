@@ -2,11 +2,10 @@
 
 use super::problem::{Problem, ROWS, Real, Scored, accumulate_rows, laid_out_like, stack};
 use crate::array::product::Matrix;
-use crate::array::{Elements, View};
+use crate::array::{Elements, View, parallel};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::EvalCx;
 use crate::num::DType;
-use rayon::prelude::*;
 
 pub(super) fn evaluate(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let query = cx.tensor("query")?;
@@ -26,20 +25,17 @@ fn evaluate_of<T: Real>(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let (query, key, value) =
         (stack::<T>(cx.tensor("query")?)?, stack(cx.tensor("key")?)?, stack(cx.tensor("value")?)?);
     let blocks = problem.queries.div_ceil(ROWS);
-    let parts: Vec<(Vec<f64>, Vec<f64>)> = (0..problem.batches() * blocks)
-        .into_par_iter()
-        .map(|task| {
-            let (batch, from) = (task / blocks, task % blocks * ROWS);
-            let at = &problem.batch;
-            let scored = Scored {
-                query: query.at(at, batch),
-                key: key.at(at, batch),
-                bias: bias.map(|bias| bias.at(at, batch)),
-                mask: mask.map(|mask| mask.at(at, batch)),
-            };
-            rows(&problem, &scored, value.at(at, batch), from)
-        })
-        .collect();
+    let parts: Vec<(Vec<f64>, Vec<f64>)> = parallel::results(problem.batches() * blocks, &|task| {
+        let (batch, from) = (task / blocks, task % blocks * ROWS);
+        let at = &problem.batch;
+        let scored = Scored {
+            query: query.at(at, batch),
+            key: key.at(at, batch),
+            bias: bias.map(|bias| bias.at(at, batch)),
+            mask: mask.map(|mask| mask.at(at, batch)),
+        };
+        rows(&problem, &scored, value.at(at, batch), from)
+    });
     let (outputs, sums): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
     let (dtype, sizes) = &cx.results[0];
     Ok(vec![

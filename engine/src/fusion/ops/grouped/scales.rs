@@ -1,11 +1,10 @@
 //! Operands with their scales applied, and what is done to the sums.
 
 use super::swizzle::{self, place};
-use crate::array::{Data, View};
+use crate::array::{Data, View, parallel};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::EvalCx;
 use crate::num::DType;
-use rayon::prelude::*;
 
 /// A matrix of rows of length `k` with a swizzled scale for each block of
 /// elements of a row, all of them in `scales` from `base` on. What is scaled is
@@ -21,7 +20,7 @@ pub(super) fn with_blocks(name: &str, x: &View, scales: &[f64], base: usize, blo
     };
     let mut values = x.to_f64();
     if k > 0 {
-        values.par_chunks_mut(k).enumerate().for_each(|(row, values)| {
+        parallel::rows(&mut values, k, &|row, values| {
             for (i, value) in values.iter_mut().enumerate() {
                 *value *= scales[place(row, i / block, columns)];
             }

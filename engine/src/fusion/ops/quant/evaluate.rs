@@ -1,17 +1,19 @@
 //! Values of quantised blocks and of swizzled scales.
 
 use super::swizzle::{self, place};
-use crate::array::{Data, View};
+use crate::array::{Data, View, parallel};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::EvalCx;
 use crate::num::convert::{f4e2m1fn_to_f32, f8e4m3fn_to_f32, f8e8m0fnu_to_f32, f64_to_f4e2m1fn, f64_to_f8e4m3fn};
 use crate::num::{DType, Value, eval};
-use rayon::prelude::*;
 
 /// The greatest `f8e4m3fn`.
 const E4M3_MAX: f32 = 448.0;
 /// The greatest `f4e2m1fn`.
 const E2M1_MAX: f32 = 6.0;
+
+/// Blocks of one parallel task.
+const BLOCKS: usize = 512;
 
 /// To the nearest `f8e4m3fn`, the greatest one beyond it.
 fn to_e4m3(x: f32) -> f32 {
@@ -65,10 +67,16 @@ fn quantize(cx: &EvalCx<'_>) -> Result<(Vec<f32>, Vec<f32>)> {
         None => None,
     };
     let mut values = cx.tensor("x")?.to_dense().slice::<f32>()?.to_vec();
-    let scales = match cx.results[0].0 {
-        DType::F8E4M3FN => values.par_chunks_mut(32).map(quantize_e4m3).collect(),
-        _ => values.par_chunks_mut(16).map(|block| quantize_e2m1(block, global)).collect(),
+    // How many elements have one scale, and what makes it.
+    let (size, quantize): (usize, &(dyn Fn(&mut [f32]) -> f32 + Sync)) = match cx.results[0].0 {
+        DType::F8E4M3FN => (32, &quantize_e4m3),
+        _ => (16, &|block| quantize_e2m1(block, global)),
     };
+    let mut scales = vec![0.0; values.len().div_ceil(size)];
+    let parts = values.chunks_mut(size * BLOCKS).zip(scales.chunks_mut(BLOCKS)).collect();
+    parallel::consume(parts, &|(values, scales): (&mut [f32], &mut [f32])| {
+        values.chunks_mut(size).zip(scales).for_each(|(block, scale)| *scale = quantize(block));
+    });
     Ok((values, scales))
 }
 
