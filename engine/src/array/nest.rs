@@ -131,8 +131,8 @@ impl<const N: usize> Iterator for Rows<'_, N> {
         let run = (size - self.index[inner]).min(self.len - position);
         self.position += run;
         if self.position < self.len {
-            for n in 0..N {
-                self.offsets[n] -= self.index[inner] * strides[n];
+            for (offset, stride) in self.offsets.iter_mut().zip(strides) {
+                *offset -= self.index[inner] * stride;
             }
             self.index[inner] = 0;
             self.nest.carry(&mut self.index, &mut self.offsets);

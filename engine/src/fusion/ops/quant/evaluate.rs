@@ -68,9 +68,10 @@ fn quantize(cx: &EvalCx<'_>) -> Result<(Vec<f32>, Vec<f32>)> {
     };
     let mut values = cx.tensor("x")?.to_dense().slice::<f32>()?.to_vec();
     // How many elements have one scale, and what makes it.
-    let (size, quantize): (usize, &(dyn Fn(&mut [f32]) -> f32 + Sync)) = match cx.results[0].0 {
-        DType::F8E4M3FN => (32, &quantize_e4m3),
-        _ => (16, &|block| quantize_e2m1(block, global)),
+    let size = if cx.results[0].0 == DType::F8E4M3FN { 32 } else { 16 };
+    let quantize = |block: &mut [f32]| match size {
+        32 => quantize_e4m3(block),
+        _ => quantize_e2m1(block, global),
     };
     let mut scales = vec![0.0; values.len().div_ceil(size)];
     let parts = values.chunks_mut(size * BLOCKS).zip(scales.chunks_mut(BLOCKS)).collect();
