@@ -32,6 +32,7 @@ pub mod outcome;
 mod property;
 mod proto;
 pub mod record;
+mod replay;
 mod report;
 mod rng;
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use super::args::Args;
 use super::devices::cores;
 use super::{Failure, session};
-use crate::case::{Case, Target};
+use crate::case::Case;
 use crate::code_cache::{self, CodeCache, CodeUse};
 use crate::compilers::Client;
 use crate::device::find_nvrtc;
@@ -41,7 +41,7 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     }
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
     let mut planned = Planned::default();
-    let cases = session::select(args, all_cases(args)?)?;
+    let cases = session::select(args, session::load_both(args)?)?;
     let plans = on_all_cores(cases.iter().collect(), || (), |(), case| worker::plan(case, &session));
     for (case, plan) in cases.iter().zip(plans) {
         planned.add(case, plan);
@@ -85,16 +85,6 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     );
     crate::console::print(&text);
     Ok(if failures.is_empty() { exit::OK } else { exit::FAILED })
-}
-
-/// The cases of both kinds of device: sizes differ between simulator and GPU,
-/// and so do kernels. A case that is the same on both stands here once.
-fn all_cases(args: &Args) -> Result<Vec<Case>, Failure> {
-    let mut cases = session::load_all(args, Target::Sim)?.cases;
-    let by_id: BTreeMap<String, Case> = cases.iter().map(|case| (case.id.clone(), case.clone())).collect();
-    let more = session::load_all(args, Target::Cuda)?.cases;
-    cases.extend(more.into_iter().filter(|case| by_id.get(&case.id) != Some(case)));
-    Ok(cases)
 }
 
 impl Planned {
@@ -227,7 +217,7 @@ mod tests {
             let exact = exact.iter().map(|id| id.to_string()).collect();
             let mut args = Args::default();
             (args.select.cases, args.select.wanted.exact) = (Some(dir.to_path_buf()), exact);
-            let cases = all_cases(&args).and_then(|cases| session::select(&args, cases)).expect("selects");
+            let cases = session::load_both(&args).and_then(|cases| session::select(&args, cases)).expect("selects");
             cases.into_iter().map(|case| case.id).collect::<Vec<_>>()
         };
         let all = ids(&[]);

@@ -22,6 +22,7 @@ mod failure;
 mod flakes;
 mod fmt;
 mod import;
+mod kernels;
 mod list;
 mod plan;
 mod quarantine;

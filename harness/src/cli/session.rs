@@ -9,7 +9,7 @@ use crate::select::{Chosen, FromRun, Past, Rerun, Wanted};
 use crate::worker::fault;
 use crate::{escape, exit};
 use engine::diag::{Diagnostic, code};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The folder that holds `cases` and `results`: this one, or the nearest above
@@ -74,6 +74,16 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
         loaded.cases.extend(asked.filter(|case| !known.contains(&case.id)));
     }
     Ok(loaded)
+}
+
+/// The cases of both kinds of device: sizes differ between simulator and GPU,
+/// and so do kernels. A case that is the same on both stands here once.
+pub(super) fn load_both(args: &Args) -> Result<Vec<Case>, Failure> {
+    let mut cases = load_all(args, Target::Sim)?.cases;
+    let by_id: BTreeMap<String, Case> = cases.iter().map(|case| (case.id.clone(), case.clone())).collect();
+    let more = load_all(args, Target::Cuda)?.cases;
+    cases.extend(more.into_iter().filter(|case| by_id.get(&case.id) != Some(case)));
+    Ok(cases)
 }
 
 /// The cases that the options select, in the order of their files; selecting

@@ -11,6 +11,7 @@ use crate::outcome::{CodeFrom, Outcome, Variation, Verdict};
 use crate::proto::Mode;
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::Fusion;
+use engine::kernel::BoundLaunch;
 use engine::options::{NoTrace, Phase, SimOptions, SimSchedule, Trace};
 use engine::runtime::{CACHED, PhaseTimes, Plan, RunOutcome, Session};
 use engine::tensor::{Arg, HostTensor};
@@ -367,6 +368,13 @@ pub(crate) fn plan(case: &Case, session: &Session) -> Result<std::sync::Arc<Plan
     let fusion = pipeline::parse(case)?;
     let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
     session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)
+}
+
+/// The launch of a case's kernel.
+pub(crate) fn launch(case: &Case, plan: &Plan) -> Result<BoundLaunch, Vec<Diagnostic>> {
+    let fusion = pipeline::parse(case)?;
+    let (metas, _) = args::metas(&fusion, case).map_err(one)?;
+    plan.bind(&metas).map_err(one)
 }
 
 /// The CRC of the kernel that a case runs, as records have it; nothing where it

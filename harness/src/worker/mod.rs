@@ -23,6 +23,6 @@ mod variation;
 mod watch;
 
 pub(crate) use args::mix;
-pub(crate) use execute::{LastRead, Stage, examine, kernel_crc, plan, read, reads_as_it_says, show};
+pub(crate) use execute::{LastRead, Stage, examine, kernel_crc, launch, plan, read, reads_as_it_says, show};
 pub(crate) use serve::main;
 pub(crate) use watch::UNSEEN;

@@ -1,8 +1,8 @@
 //! The commands: words, operands, help and what each calls.
 
 use super::super::{
-    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, list, plan, quarantine, report, resume,
-    run as runs, selftest, show, store,
+    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, kernels, list, plan, quarantine, report,
+    resume, run as runs, selftest, show, store,
 };
 use super::model::Args;
 
@@ -17,6 +17,7 @@ pub(crate) enum Command {
     Doctor,
     Bench,
     Compile,
+    Kernels,
     Check,
     Explain,
     Fmt,
@@ -82,7 +83,7 @@ pub(super) const FLAKES: Commands = Commands::of(&[Command::Hunt, Command::Repla
 /// Commands that choose devices for cases.
 pub(super) const PLANS: Commands = RUNS.and(&[Command::Plan]);
 /// Commands that work on selected cases.
-pub(super) const SELECTS: Commands = PLANS.and(&[Command::List, Command::Compile, Command::Check]);
+pub(super) const SELECTS: Commands = PLANS.and(&[Command::List, Command::Compile, Command::Kernels, Command::Check]);
 /// Commands that start workers.
 pub(super) const STARTS: Commands = RUNS.and(&[Command::Selftest]);
 /// Every command.
@@ -144,6 +145,13 @@ pub(super) const COMMANDS: &[Row] = &[
         NONE,
         "compile the selected cases' kernels with NVRTC for an H200; needs no GPU",
         compile::compile,
+    ),
+    row(
+        "kernels",
+        Command::Kernels,
+        NONE,
+        "compare the selected cases' kernels with the committed list; --bless writes it",
+        kernels::kernels,
     ),
     row(
         "check",

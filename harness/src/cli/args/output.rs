@@ -38,9 +38,14 @@ pub(super) const ROWS: &[Row] = &[
         args.output.about = true;
         Ok(())
     }),
-    flag("--bless", VERDICTS, "rewrite expectations in the case files", |args, _| {
-        args.output.bless = true;
-        Ok(())
-    })
+    flag(
+        "--bless",
+        VERDICTS.and(&[Command::Kernels]),
+        "rewrite expectations in the case files; the list of kernels",
+        |args, _| {
+            args.output.bless = true;
+            Ok(())
+        },
+    )
     .env(&["BLESS"]),
 ];

@@ -1,0 +1,91 @@
+//! What the compiler makes of a case now: the kernel's texts and launch, or the
+//! refusal.
+
+use super::list::{Entry, KernelRow};
+use crate::case::Case;
+use crate::worker;
+use engine::backend::cuda::emit;
+use engine::kernel::BoundLaunch;
+use engine::runtime::{Plan, Session};
+use engine::util::Hash128;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A case with what became of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiled {
+    pub(crate) entry: Entry,
+    /// Of a kernel.
+    plan: Option<Arc<Plan>>,
+}
+
+impl Compiled {
+    /// The whole CUDA text.
+    pub(crate) fn cuda_text(&self) -> Option<String> {
+        self.plan.as_deref().map(cuda_text)
+    }
+}
+
+/// Compiles cases on all cores; results in the order of the cases. Nothing runs.
+pub(crate) fn compile(cases: &[Case], session: &Session) -> Vec<Compiled> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = || {
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = cases.get(i) else { return };
+            let compiled = one(case, session);
+            done.lock().unwrap_or_else(PoisonError::into_inner).insert(i, compiled);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
+            scope.spawn(work);
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
+fn one(case: &Case, session: &Session) -> Compiled {
+    let launched = worker::plan(case, session).and_then(|plan| Ok((worker::launch(case, &plan)?, plan)));
+    match launched {
+        Ok((launch, plan)) => {
+            let row = KernelRow {
+                scheduler: plan.scheduler().into(),
+                parameters: plan.params_text().into(),
+                launch: launch_text(&plan, &launch),
+                kernel: digest(&nameless(&plan, plan.kernel_text())),
+                cuda: digest(&cuda_text(&plan)),
+            };
+            Compiled { entry: Entry::Kernel(row), plan: Some(plan) }
+        }
+        Err(refused) => {
+            let codes: Vec<&str> = refused.iter().map(|diagnostic| diagnostic.code.0).collect();
+            Compiled { entry: Entry::Refused(codes.join(" ")), plan: None }
+        }
+    }
+}
+
+/// Grid, block, bytes of shared memory, and whether all blocks are resident at once.
+fn launch_text(plan: &Plan, launch: &BoundLaunch) -> String {
+    let shape = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
+    let cooperative = if emit(plan.kernel()).cooperative { " cooperative" } else { "" };
+    let (grid, block) = (shape(launch.grid), shape(launch.block));
+    format!("grid {grid} block {block} shared {}{cooperative}", launch.shared_bytes)
+}
+
+fn cuda_text(plan: &Plan) -> String {
+    nameless(plan, emit(plan.kernel()).text())
+}
+
+/// A text of a plan's kernel. Its name ends with a hash of all the rest, so that
+/// whatever changes would change every line that names it too: it is left out.
+fn nameless(plan: &Plan, text: String) -> String {
+    let name = &plan.kernel().name;
+    text.replace(name.as_str(), name.rsplit_once('_').map_or(name, |(head, _)| head))
+}
+
+/// 16 hex digits: two texts of a corpus of thousands do not meet.
+pub(super) fn digest(text: &str) -> String {
+    format!("{:016x}", (Hash128::of(text.as_bytes()).0 >> 64) as u64)
+}
