@@ -3,8 +3,9 @@
 //! no GPU is needed. `--bless` writes the list and the texts.
 
 use super::args::Args;
-use super::{Failure, print, session};
+use super::{Failure, session};
 use crate::case::Case;
+use crate::console::print;
 use crate::exit;
 use crate::record::replace;
 use crate::replay::{Archive, Entry, List, changes, compile, report};
