@@ -109,7 +109,7 @@ fn mistakes_are_named() {
     check_refused("--timeout soon", exit::USAGE, "500ms");
     check_refused("--bless=yes", exit::USAGE, "takes no value");
     for command in ["hunt", "replay", "why A.b"] {
-        check_refused(&format!("{command} --bless"), exit::USAGE, "`--bless` belongs to `run` and `bench`");
+        check_refused(&format!("{command} --bless"), exit::USAGE, "`--bless` belongs to `run`, `bench` and `kernels`");
         check_refused(&format!("{command} --cross"), exit::USAGE, "`--cross` belongs to `run`, `bench` and `plan`");
     }
     assert!(!with_env("hunt", &[("BLESS", "1")]).expect("good").output.bless);
