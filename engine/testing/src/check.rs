@@ -1,0 +1,216 @@
+//! A draw on a device, against the reference.
+
+use crate::random::{Drawn, ScheduledCase, draw, draw_schedule};
+use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
+use engine::backend::cuda::{Device, GuardedBuffer, LaunchArgs, LoadedKernel, check_zones, emit};
+use engine::backend::sim;
+use engine::diag::{Diagnostic, Kind, Result};
+use engine::fusion::bind_args;
+use engine::kernel::{self, BoundLaunch, Kernel, ParamKind};
+use engine::num::storage;
+use engine::options::{DeviceDesc, NoTrace, SimOptions, SimSchedule};
+use engine::refeval::{Tolerance, compare, evaluate};
+use engine::runtime::Session;
+use engine::tensor::{Arg, ArgMeta, HostTensor};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What became of a draw.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It agrees with the reference; what made the kernel, or what the draw was about.
+    Agrees(String),
+    /// It is no use: too large, or without a reference.
+    Skipped,
+    /// The compiler refuses it with a code.
+    Refused(String),
+    /// It is wrong: in words, with all that is needed to run it again.
+    Differs(String),
+}
+
+/// A device that draws run on.
+pub enum Target {
+    /// The simulator.
+    Simulator,
+    /// A GPU.
+    Cuda(Box<Gpu>),
+}
+
+/// A GPU with the compiler of its kernels.
+pub struct Gpu {
+    // Held so that the context lives as long as the process draws.
+    device: Arc<Device>,
+    nvrtc: Nvrtc,
+    search: NvrtcSearch,
+}
+
+impl Target {
+    /// The first GPU that the process sees.
+    pub fn cuda(search: NvrtcSearch) -> Result<Self> {
+        let (device, nvrtc) = (Device::open(0)?, Nvrtc::open(&search)?);
+        Ok(Self::Cuda(Box::new(Gpu { device, nvrtc, search })))
+    }
+
+    /// Draws a fusion and runs it.
+    pub fn fusion(&self, seed: u64) -> Outcome {
+        let Some(drawn) = draw(seed) else { return Outcome::Skipped };
+        self.drawn(&drawn, seed)
+    }
+
+    /// Runs a drawn fusion; the seed chooses the order of threads.
+    pub fn drawn(&self, drawn: &Drawn, seed: u64) -> Outcome {
+        let Drawn { fusion, args, options, .. } = drawn;
+        // Sizes that the reference refuses are no test.
+        let (Ok(bindings), Ok(expected)) = (bind_args(fusion, args), evaluate(fusion, args)) else {
+            return Outcome::Skipped;
+        };
+        let session = match self.session(drawn, seed) {
+            Ok(session) => session,
+            Err(error) => return Outcome::Differs(error.to_string()),
+        };
+        let run = match session.run(fusion, args, &NoTrace) {
+            Ok(run) => run,
+            Err(error) if error.kind == Kind::Unsupported => return Outcome::Refused(error.code.0.into()),
+            Err(error) => return Outcome::Differs(format!("{error}\n{}", drawn.case_text("Found"))),
+        };
+        for (i, (found, expected)) in run.outputs.iter().zip(&expected).enumerate() {
+            let own = Tolerance::for_output(fusion, &bindings, fusion.outputs[i]);
+            let text = match compare(found, expected, drawn.measure.tolerance(own)) {
+                Ok(comparison) if comparison.passed() => continue,
+                Ok(comparison) => comparison.to_string(),
+                Err(error) => error.to_string(),
+            };
+            return Outcome::Differs(format!(
+                "{:?}, output {i} of {}: {text}\n{options:?}\n{}",
+                drawn.kind,
+                run.plan.scheduler(),
+                drawn.case_text("Found")
+            ));
+        }
+        Outcome::Agrees(format!("{:?} {}", drawn.kind, run.plan.scheduler()))
+    }
+
+    fn session(&self, drawn: &Drawn, seed: u64) -> Result<Session> {
+        let options = drawn.options.clone();
+        match self {
+            Self::Simulator => Ok(Session::simulator(DeviceDesc::h200(), sim_options(seed), options)),
+            Self::Cuda(gpu) => Session::cuda_with(gpu.device.ordinal(), options, &gpu.search),
+        }
+    }
+
+    /// Draws a schedule and runs it.
+    pub fn schedule(&self, seed: u64) -> Outcome {
+        let case = match draw_schedule(seed) {
+            Ok(case) => case,
+            Err(error) => return Outcome::Differs(error.to_string()),
+        };
+        let kernel = match &case.kernel {
+            Ok(kernel) => kernel,
+            Err(error) if error.kind == Kind::Unsupported => return Outcome::Refused(error.code.0.into()),
+            Err(error) => return Outcome::Differs(format!("{error}\n{}", case.schedule)),
+        };
+        match self.scheduled(&case, kernel, seed) {
+            Ok(None) => Outcome::Agrees("schedule".into()),
+            Ok(Some(what)) => Outcome::Differs(format!("{what}\n{}\n{}", case.schedule, kernel::print(kernel))),
+            Err(error) => Outcome::Differs(format!("{error}\n{}\n{}", case.schedule, kernel::print(kernel))),
+        }
+    }
+
+    /// What a kernel does wrong.
+    fn scheduled(&self, case: &ScheduledCase, kernel: &Kernel, seed: u64) -> Result<Option<String>> {
+        let metas: Vec<ArgMeta> = case.args.iter().map(Arg::meta).collect();
+        kernel::verify(kernel)?;
+        let launch = kernel::bind(kernel, &metas)?;
+        let outputs = match self {
+            Self::Simulator => simulate(case, kernel, &launch, seed)?,
+            Self::Cuda(gpu) => gpu.run(case, kernel, &launch)?,
+        };
+        for (i, expected) in evaluate(&case.fusion, &case.args)?.iter().enumerate() {
+            let found = outputs.get(&(i as u32)).map(Vec::as_slice).unwrap_or_default();
+            if let Some(text) = difference(found, expected) {
+                return Ok(Some(format!("output {i} differs: {text}")));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn sim_options(seed: u64) -> SimOptions {
+    let schedules = [SimSchedule::Lockstep, SimSchedule::Random, SimSchedule::Pct(3), SimSchedule::Adversary];
+    SimOptions { schedule: schedules[seed as usize % 4], seed, threads: 1, count: false, ..SimOptions::default() }
+}
+
+/// A kernel writes its results dense, whatever strides the reference gives them.
+fn difference(found: &[u8], expected: &HostTensor) -> Option<String> {
+    let wanted = expected.dense_bytes();
+    if found == &wanted[..] {
+        return None;
+    }
+    let dtype = expected.dtype();
+    let first = (0..expected.numel()).find(|i| storage::read(dtype, found, *i) != storage::read(dtype, &wanted, *i))?;
+    Some(format!(
+        "element {first} is {:?}, {:?} expected",
+        storage::read(dtype, found, first),
+        storage::read(dtype, &wanted, first)
+    ))
+}
+
+type Outputs = BTreeMap<u32, Vec<u8>>;
+
+fn simulate(case: &ScheduledCase, kernel: &Kernel, launch: &BoundLaunch, seed: u64) -> Result<Outputs> {
+    let mut memory = sim::Memory::new(kernel, launch);
+    for (i, arg) in case.args.iter().enumerate() {
+        if let Arg::Tensor(tensor) = arg {
+            memory.fill_input(i as u32, &tensor.data)?;
+        }
+    }
+    let report = sim::run(kernel, launch, &mut memory, &sim_options(seed))?;
+    if report.unwritten.iter().any(|(.., missing)| *missing > 0) {
+        return Err(Diagnostic::bug(format!("elements are not written: {:?}", report.unwritten)));
+    }
+    let numbers = report.unwritten.iter().map(|(output, ..)| *output);
+    Ok(numbers.map(|output| (output, memory.output(output).unwrap_or_default().to_vec())).collect())
+}
+
+impl Gpu {
+    /// Runs a kernel in memory between zones; its outputs start as bytes that no result has throughout.
+    fn run(&self, case: &ScheduledCase, kernel: &Kernel, launch: &BoundLaunch) -> Result<Outputs> {
+        let source = emit(kernel);
+        let options = NvrtcOptions::new(self.device.desc().compute_capability, true);
+        let cubin = self.nvrtc.compile(&source, &options)?;
+        let loaded = LoadedKernel::load(&self.device, &cubin.bytes, &source)?;
+        let (mut buffers, mut outputs) = (BTreeMap::new(), Vec::new());
+        for param in kernel.params.values() {
+            let (ParamKind::Input { buffer, .. } | ParamKind::Output { buffer, .. } | ParamKind::Workspace { buffer }) =
+                param.kind
+            else {
+                continue;
+            };
+            let facts = &kernel.buffers[buffer];
+            let bytes = launch.buffer_lens.get(buffer).copied().unwrap_or(0) as usize * facts.dtype.bytes();
+            let mut memory = GuardedBuffer::new(&self.device, bytes, if facts.zeroed { 0 } else { 0xff })?;
+            match param.kind {
+                ParamKind::Input { input, .. } => {
+                    if let Some(Arg::Tensor(tensor)) = case.args.get(input as usize) {
+                        memory.upload(&tensor.data[..bytes.min(tensor.data.len())])?;
+                    }
+                }
+                ParamKind::Output { output, .. } => outputs.push((output, buffer, bytes)),
+                _ => {}
+            }
+            buffers.insert(buffer, memory);
+        }
+        let args = LaunchArgs::new(launch, |buffer| buffers.get(&buffer).map_or(0, GuardedBuffer::address));
+        loaded.launch(launch.grid, launch.block, &args)?;
+        let mut found = Outputs::new();
+        for (output, buffer, bytes) in outputs {
+            let mut data = vec![0; bytes];
+            buffers[&buffer].download(&mut data)?;
+            found.insert(output, data);
+        }
+        let names: Vec<String> = buffers.keys().map(ToString::to_string).collect();
+        let zones: Vec<(&str, &GuardedBuffer)> = names.iter().map(String::as_str).zip(buffers.values()).collect();
+        check_zones(&zones)?;
+        Ok(found)
+    }
+}

@@ -1,0 +1,172 @@
+//! A kernel with a launch, run by the simulator and by its text.
+
+use super::compile::HostKernels;
+use super::run::HostMemory;
+use crate::data::{Draw, fill};
+use engine::backend::cuda::{CudaSource, emit};
+use engine::backend::sim;
+use engine::diag::{Diagnostic, Result};
+use engine::kernel::{Block, BoundLaunch, BufId, Kernel, ParamKind, Scope, Space, StmtKind};
+use engine::num::{DType, Value, storage};
+use engine::options::SimOptions;
+use engine::refeval::Tolerance;
+use std::collections::BTreeMap;
+
+/// What the threads of a kernel do together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// They exchange values within a warp.
+    pub shuffle: bool,
+    /// A block has memory of its own, or waits.
+    pub shared: bool,
+    /// Blocks tell each other what they did.
+    pub grid: bool,
+    /// All blocks wait for each other.
+    pub barrier: bool,
+}
+
+impl Needs {
+    /// What a kernel needs.
+    pub fn of(kernel: &Kernel) -> Self {
+        let mut needs = Self { shared: kernel.buffers.values().any(|b| b.space == Space::Shared), ..Self::default() };
+        needs.walk(&kernel.body);
+        needs
+    }
+
+    fn walk(&mut self, block: &Block) {
+        for stmt in block {
+            match &stmt.kind {
+                StmtKind::Shuffle { .. } | StmtKind::Sync(Scope::Warp) => self.shuffle = true,
+                StmtKind::Sync(Scope::Block) => self.shared = true,
+                StmtKind::Sync(Scope::Grid) => self.barrier = true,
+                StmtKind::Atomic { .. } | StmtKind::Fence(_) => self.grid = true,
+                StmtKind::For { body, .. } => self.walk(body),
+                StmtKind::If { then, otherwise, .. } => {
+                    self.walk(then);
+                    self.walk(otherwise);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether every thread runs by itself.
+    pub fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+    /// Whether threads of a block wait for each other.
+    fn waits(self) -> bool {
+        self.shuffle || self.shared
+    }
+}
+
+/// A kernel with a launch.
+pub struct Subject {
+    /// What it is, for messages.
+    pub name: String,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The launch.
+    pub launch: BoundLaunch,
+    /// The kernel's text.
+    pub source: CudaSource,
+    /// What its threads do together.
+    pub needs: Needs,
+}
+
+impl Subject {
+    /// A kernel and the launch that it is run with.
+    pub fn new(name: String, kernel: Kernel, launch: BoundLaunch) -> Self {
+        let (source, needs) = (emit(&kernel), Needs::of(&kernel));
+        Self { name, kernel, launch, source, needs }
+    }
+
+    /// The element type of each input buffer with random elements for it.
+    fn inputs(&self, seed: u64) -> BTreeMap<BufId, Vec<u8>> {
+        let mut draw = Draw::new(seed);
+        let inputs = self.kernel.params.values().filter_map(|param| match param.kind {
+            ParamKind::Input { buffer, .. } => Some(buffer),
+            _ => None,
+        });
+        inputs
+            .map(|id| {
+                let count = self.launch.buffer_lens.get(id).copied().unwrap_or(0) as usize;
+                (id, fill(&mut draw, self.kernel.buffers[id].dtype, count))
+            })
+            .collect()
+    }
+
+    fn outputs(&self) -> impl Iterator<Item = BufId> {
+        self.kernel.params.values().filter_map(|param| match param.kind {
+            ParamKind::Output { buffer, .. } => Some(buffer),
+            _ => None,
+        })
+    }
+
+    /// Runs the simulator and the text on random inputs. An error is ours; a
+    /// text says how the two differ.
+    pub fn differs(&self, kernels: &HostKernels, index: usize, seed: u64) -> Result<Option<String>> {
+        let inputs = self.inputs(seed);
+        let mut simulated = sim::Memory::new(&self.kernel, &self.launch);
+        let mut memory = HostMemory::new(&self.kernel, &self.launch);
+        for (id, bytes) in &inputs {
+            simulated.fill(*id, bytes)?;
+            memory.fill(*id, bytes)?;
+        }
+        let options = SimOptions { threads: 1, count: false, detect: false, ..SimOptions::default() };
+        sim::run(&self.kernel, &self.launch, &mut simulated, &options)?;
+        let wrong = kernels.run(index, &self.source, &self.launch, &mut memory, self.needs.waits())?;
+        if wrong.is_some() {
+            return Ok(wrong);
+        }
+        for id in self.outputs() {
+            let dtype = self.kernel.buffers[id].dtype;
+            let (Some(host), Some(device)) = (memory.bytes(id), simulated.bytes(id)) else {
+                return Err(Diagnostic::bug(format!("output {id} of {} has no memory", self.name)));
+            };
+            if let Some(text) = self.difference(dtype, host, device) {
+                return Ok(Some(format!("{} differs, seed {seed}: {text}", self.kernel.buffers[id].name)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// How far the text may be from the simulator, relative to the larger of the
+/// two and at least absolutely, where the device library approximates a function
+/// or rounds a formula at each step: all that it states is far below.
+const APPROXIMATE: (f64, f64) = (1.0 / 4096.0, 1.0 / 1_048_576.0);
+
+/// Parts of the library whose results are not exact.
+const INEXACT: [&str; 3] = [".approx.", "T lerp(", "T silu("];
+/// Parts of the library that may give either of two zeros.
+const EITHER_ZERO: [&str; 2] = ["max_nan(", "min_nan("];
+
+impl Subject {
+    /// The first element in which two buffers differ. One NaN is as good as another.
+    fn difference(&self, dtype: DType, host: &[u8], simulated: &[u8]) -> Option<String> {
+        let uses = |parts: &[&str]| parts.iter().any(|part| self.source.library.contains(part));
+        let (inexact, either_zero) = (uses(&INEXACT), uses(&EITHER_ZERO));
+        let alike = |a: Option<Value>, b: Option<Value>| match (a, b) {
+            (Some(Value::Float(a)), Some(Value::Float(b))) => {
+                let (rel, abs) = APPROXIMATE;
+                // Where the last bit of 16 may fall to either side.
+                let rel = rel + if dtype.is_reduced_float() { Tolerance::default_for(dtype, 1).rel } else { 0.0 };
+                a.is_nan() && b.is_nan()
+                    || (either_zero || inexact) && a == b
+                    || inexact && (a - b).abs() <= abs + rel * a.abs().max(b.abs())
+            }
+            _ => false,
+        };
+        let width = dtype.bytes();
+        let pairs = host.chunks_exact(width).zip(simulated.chunks_exact(width)).enumerate();
+        let mut differing = pairs.filter(|(_, (a, b))| a != b).filter_map(|(i, _)| {
+            let (a, b) = (storage::read(dtype, host, i), storage::read(dtype, simulated, i));
+            (!alike(a, b)).then_some((i, a, b))
+        });
+        let (i, a, b) = differing.next()?;
+        let shown = |value: Option<Value>| value.map_or_else(String::new, |value| value.shown(dtype));
+        let more = differing.count();
+        Some(format!("element {i} is {} of the text and {} of the simulator, {more} more", shown(a), shown(b)))
+    }
+}

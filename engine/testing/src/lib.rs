@@ -1,0 +1,11 @@
+//! Test support: random fusions and schedules, and comparisons of a device with
+//! the reference and of printed kernels with the simulator.
+
+#![warn(missing_docs)]
+
+pub mod check;
+mod data;
+pub mod host;
+pub mod random;
+
+pub use data::Draw;

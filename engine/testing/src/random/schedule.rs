@@ -1,0 +1,181 @@
+//! Random schedules of elementwise fusions: splits, merges, shifts, bindings and
+//! loop orders that no heuristic would choose. Whatever the schedule, every
+//! element of every output is written once and has the right value.
+
+use super::grid::strides;
+use crate::data::Draw;
+use engine::diag::Result;
+use engine::fusion::{Dim, Fusion, FusionBuilder, bind};
+use engine::kernel::Kernel;
+use engine::lower;
+use engine::num::{DType, Value};
+use engine::options::Options;
+use engine::schedule::heuristic::Sizes;
+use engine::schedule::{ArgClass, AxisId, Extent, Memory, ParallelType, ScheduleBuilder, TvId, scheduled_fusion};
+use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
+
+/// A scheduled kernel with its arguments and what it should compute.
+pub struct ScheduledCase {
+    /// What it computes.
+    pub fusion: Fusion,
+    /// The arguments.
+    pub args: Vec<Arg>,
+    /// The kernel, or why there is none.
+    pub kernel: Result<Kernel>,
+    /// The schedule as text.
+    pub schedule: String,
+}
+
+/// `x + y` where `y` has some of the axes, beside `-y`, which is smaller, and
+/// the sum in another order of axes.
+fn fusion(dtype: DType, thin: &[bool], order: &[i64]) -> Result<Fusion> {
+    let mut b = FusionBuilder::new("f");
+    let x = b.tensor("x", dtype, &vec![Dim::Symbolic; thin.len()])?;
+    let dims: Vec<Dim> = thin.iter().map(|thin| if *thin { Dim::Broadcast } else { Dim::Symbolic }).collect();
+    let y = b.tensor("y", dtype, &dims)?;
+    let small = b.neg(y)?;
+    let sum = b.add(x, y)?;
+    let moved = b.permute(sum, order)?;
+    for output in [small, sum, moved] {
+        b.output(output)?;
+    }
+    b.finish()
+}
+
+fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Result<HostTensor> {
+    let strides = strides(draw, sizes);
+    let mut count = 0;
+    HostTensor::strided(TensorMeta { dtype, sizes: sizes.to_vec(), strides }, |_| {
+        count += 1;
+        Value::Int(count * 7 % 1009)
+    })
+}
+
+/// Splits, merges and shifts leaves. Returns the leaves.
+fn transform(draw: &mut Draw, b: &mut ScheduleBuilder, sizes: &Sizes) -> Vec<AxisId> {
+    let mut leaves: Vec<AxisId> = b.state().axes.ids().collect();
+    let globals: Vec<TvId> =
+        b.state().tensors.iter().filter(|(_, tv)| tv.memory == Memory::Global).map(|(tv, _)| tv).collect();
+    for _ in 0..draw.below(8) {
+        let at = draw.below(leaves.len());
+        let axis = leaves[at];
+        let n = sizes.extent(b.state(), axis);
+        let made: Result<Vec<AxisId>> = match draw.below(6) {
+            0..=2 => {
+                let factor = 1 + draw.below(9) as i64;
+                b.split(axis, factor, n % factor == 0 && draw.once_in(2)).map(|(outer, inner)| vec![outer, inner])
+            }
+            3 => {
+                let count = 1 + draw.below(5) as i64;
+                let factor = (n + count - 1) / count;
+                let exact = factor > 0 && factor * count == n;
+                b.split_cover(axis, count, factor.max(1), exact).map(|(outer, inner)| vec![outer, inner])
+            }
+            4 => {
+                let other = draw.below(leaves.len());
+                if other == at {
+                    continue;
+                }
+                let merged = b.merge(axis, leaves[other]).map(|merged| vec![merged]);
+                if merged.is_ok() {
+                    let other = leaves[other];
+                    leaves.retain(|leaf| *leaf != other);
+                }
+                merged
+            }
+            _ => b.align(axis, draw.choose(&[2, 4, 8]), draw.choose(&globals), None).map(|shifted| vec![shifted]),
+        };
+        // What a primitive refuses leaves no trace.
+        if let Ok(made) = made {
+            leaves.retain(|leaf| *leaf != axis);
+            leaves.extend(made);
+        }
+    }
+    leaves
+}
+
+/// Binds leaves to places, orders the loops and inlines.
+fn bind_leaves(draw: &mut Draw, b: &mut ScheduleBuilder, mut leaves: Vec<AxisId>) -> Result<()> {
+    use ParallelType::{Bidx, Bidy, Bidz, Tidx, Tidy, Tidz};
+    for last in (1..leaves.len()).rev() {
+        leaves.swap(last, draw.below(last + 1));
+    }
+    let mut threads = 1;
+    let mut free = vec![Bidx, Bidy, Bidz, Tidx, Tidy, Tidz];
+    for leaf in &leaves {
+        let constant = match b.state().axes[*leaf].extent {
+            Extent::Const(n) => Some(n),
+            _ => None,
+        };
+        let parallel = match (draw.below(5), constant) {
+            (0 | 1, _) if !free.is_empty() => draw.choose(&free),
+            (2, Some(n)) if n <= 16 => ParallelType::Unroll,
+            (3, Some(n)) if n <= 16 => ParallelType::Vectorize,
+            _ => continue,
+        };
+        if parallel.is_thread() {
+            match constant {
+                Some(n) if n > 0 && n <= 64 && threads * n <= 1024 => threads *= n,
+                _ => continue,
+            }
+        }
+        free.retain(|place| *place != parallel);
+        b.parallelize(*leaf, parallel)?;
+    }
+    // Mostly what is bound comes first and vectors last, as heuristics order it.
+    if draw.below(4) > 0 {
+        leaves.sort_by_key(|leaf| match b.state().axes[*leaf].parallel {
+            ParallelType::Serial => 1,
+            ParallelType::Unroll => 2,
+            ParallelType::Vectorize => 3,
+            _ => 0,
+        });
+    }
+    b.propagate(&leaves)?;
+    // Some values are kept for all constant loops at the end of their order.
+    let mut keep = Vec::new();
+    for tv in b.state().tensors.ids() {
+        let data = &b.state().tensors[tv];
+        let constant = |leaf: &&AxisId| {
+            matches!(b.state().axes[**leaf].extent, Extent::Const(n) if n <= 16)
+                && b.state().axes[**leaf].parallel.is_loop()
+        };
+        let kept = data.loops.iter().rev().take_while(constant).count();
+        if data.io.is_none() && draw.once_in(2) {
+            keep.push((tv, data.loops.len() - draw.below(kept + 1)));
+        }
+    }
+    b.inline_most(&keep)
+}
+
+/// Draws a fusion, sizes and a schedule. An error is a defect.
+pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
+    let mut draw = Draw::new(seed);
+    let rank = 1 + draw.below(3);
+    let most = [300, 24, 11][rank - 1];
+    let dtype = draw.choose(&[DType::I32, DType::I32, DType::I64, DType::I8]);
+    let (mut sizes, mut thin) = (Vec::new(), Vec::new());
+    let mut order: Vec<i64> = (0..rank as i64).collect();
+    for axis in 0..rank {
+        sizes.push(1 + draw.below(most) as i64);
+        thin.push(draw.once_in(3));
+        order.swap(axis, draw.below(axis + 1));
+    }
+    let fusion = fusion(dtype, &thin, &order)?;
+    let thin_sizes: Vec<i64> = sizes.iter().zip(&thin).map(|(size, thin)| if *thin { 1 } else { *size }).collect();
+    let args =
+        vec![Arg::Tensor(tensor(&mut draw, dtype, &sizes)?), Arg::Tensor(tensor(&mut draw, dtype, &thin_sizes)?)];
+    let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+    let sizes = Sizes::new(&fusion, &bind(&fusion, &metas)?);
+    let class = ArgClass::new(&fusion, &metas, &vec![16; metas.len()], sizes.elements(), &Options::default());
+    let mut b = ScheduleBuilder::new(scheduled_fusion(&fusion)?);
+    let leaves = transform(&mut draw, &mut b, &sizes);
+    for input in b.inputs() {
+        b.cache_after(input);
+    }
+    bind_leaves(&mut draw, &mut b, leaves)?;
+    let scheduled = b.finish();
+    let schedule = format!("{metas:?} order {order:?}\n{}", scheduled.schedule_text());
+    let kernel = lower::lower(&scheduled, &class, "drawn");
+    Ok(ScheduledCase { fusion, args, kernel, schedule })
+}
