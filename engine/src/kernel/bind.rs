@@ -5,14 +5,15 @@
 //! a [`BoundLaunch`], the whole of what a back end needs besides memory. Index
 //! arithmetic is exact in 64 bits, whatever its type: an overflow of those is
 //! the caller's (`E0307`); an argument that then does not fit its type is ours,
-//! since lowering chose that type by proof. Integer division by zero gives 0, as in `num`, so that the strides of
-//! empty tensors bind.
+//! since lowering chose that type by proof. Arithmetic on data is that of `num`,
+//! as in a thread. Both divide by zero to 0: sizes of empty tensors bind, and
+//! then nothing is launched.
 //!
 //! A grid with a zero is legal and means that nothing is launched.
 
-use super::ir::{BufId, Expr, ExprId, Kernel, ParamId, ParamKind, Space};
+use super::ir::{BufId, Expr, ExprId, IndexOp, Kernel, ParamId, ParamKind, Space, ValueKind};
 use crate::diag::{Diagnostic, Result, code};
-use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
+use crate::num::{DType, TernaryOp, Value, eval};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::{PrimaryMap, SecondaryMap};
 
@@ -81,8 +82,7 @@ pub fn shared_layout(kernel: &Kernel) -> Result<(SecondaryMap<BufId, u32>, u32)>
 /// the fusion's inputs in order; their agreement with the fusion was checked
 /// by [`fusion::bind`](crate::fusion), so a mismatch here is a bug.
 pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
-    let mut host =
-        HostEval { kernel, params: SecondaryMap::new(), data: SecondaryMap::new(), memo: SecondaryMap::new() };
+    let mut host = HostEval { kernel, params: SecondaryMap::new(), memo: SecondaryMap::new() };
     let mut params = Vec::with_capacity(kernel.params.len());
     for (id, param) in kernel.params.iter() {
         let value = match param.kind {
@@ -107,14 +107,6 @@ pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
             )));
         }
         host.params.set(id, Some(value));
-        host.data.set(
-            id,
-            match param.kind {
-                ParamKind::Scalar { .. } => true,
-                ParamKind::Derived(expr) => host.is_data(expr),
-                _ => false,
-            },
-        );
         params.push(BoundParam::Scalar { dtype, value });
     }
     let grid = host.dims(kernel.launch.grid, [i32::MAX as u32, 65_535, 65_535], "grid")?;
@@ -186,8 +178,6 @@ fn fit(value: Value, dtype: DType, what: impl Fn() -> String) -> Result<Value> {
 struct HostEval<'a> {
     kernel: &'a Kernel,
     params: SecondaryMap<ParamId, Option<Value>>,
-    /// The parameters that are the user's scalars, and what is computed of them.
-    data: SecondaryMap<ParamId, bool>,
     memo: SecondaryMap<ExprId, Option<Value>>,
 }
 
@@ -205,25 +195,6 @@ impl HostEval<'_> {
         Ok(dims)
     }
 
-    /// Whether an operation is about the user's scalars: each is a parameter.
-    fn is_data(&self, id: ExprId) -> bool {
-        let data = |id: ExprId| matches!(self.kernel.exprs[id].expr, Expr::Param(param) if self.data[param]);
-        match self.kernel.exprs[id].expr {
-            Expr::Param(param) => self.data[param],
-            Expr::Unary(_, a) => data(a),
-            Expr::Binary(_, a, b) => data(a) || data(b),
-            _ => false,
-        }
-    }
-
-    /// Whether an operation's number must be exact. Indices and sizes never
-    /// wrap, the user's integers do: those of another type than the index
-    /// type, and scalars of `i32`. (Sizes of `i64` are computed of scalars too.)
-    fn is_exact(&self, id: ExprId) -> bool {
-        let dtype = self.kernel.exprs.dtype(id);
-        dtype == self.kernel.index_type && !(dtype == DType::I32 && self.is_data(id))
-    }
-
     fn eval(&mut self, id: ExprId) -> Result<Value> {
         if let Some(value) = self.memo[id] {
             return Ok(value);
@@ -236,23 +207,16 @@ impl HostEval<'_> {
             Expr::Special(_) | Expr::Var(_) => {
                 return Err(Diagnostic::bug(format!("expression {id} of the launch depends on a thread")));
             }
-            Expr::Unary(op, a) => match (op, self.eval(a)?) {
-                (UnaryOp::Neg, Value::Int(v)) if self.is_exact(id) => {
-                    v.checked_neg().map(Value::Int).ok_or_else(|| overflow("neg", v, 0))?
-                }
-                (UnaryOp::Abs, Value::Int(v)) if self.is_exact(id) => {
-                    v.checked_abs().map(Value::Int).ok_or_else(|| overflow("abs", v, 0))?
-                }
-                (op, value) => eval::unary(op, self.kernel.exprs.dtype(a), value),
-            },
+            Expr::Unary(op, a) => eval::unary(op, self.kernel.exprs.dtype(a), self.eval(a)?),
             Expr::Binary(op, a, b) => {
                 let (x, y) = (self.eval(a)?, self.eval(b)?);
-                let exact = if self.is_exact(id) { checked(op, x, y)? } else { None };
-                match exact {
-                    Some(number) => Value::Int(number),
-                    None => eval::binary(op, self.kernel.exprs.dtype(a), x, y),
-                }
+                eval::binary(op, self.kernel.exprs.dtype(a), x, y)
             }
+            Expr::Index(op, a, b) => {
+                let (x, y) = (self.eval(a)?.as_i64(), self.eval(b)?.as_i64());
+                Value::Int(exact(op, x, y)?)
+            }
+            Expr::AsData(a) | Expr::AsIndex(a) => fit(self.eval(a)?, node.dtype, || format!("expression {id}"))?,
             Expr::Ternary(TernaryOp::Where, condition, a, b) => {
                 if self.eval(condition)?.as_bool() {
                     self.eval(a)?
@@ -266,11 +230,9 @@ impl HostEval<'_> {
             }
             Expr::Cast(a) => {
                 let (from, value) = (self.kernel.exprs.dtype(a), self.eval(a)?);
-                match value {
-                    // Exact: whether it fits is asked of the argument.
-                    Value::Int(_) if matches!(node.dtype, DType::I32 | DType::I64) => value,
-                    _ => eval::cast(from, node.dtype, value),
-                }
+                // Exact for indices: whether it fits is asked of the argument.
+                let is_index = self.kernel.exprs.kind(id) == ValueKind::Index;
+                if is_index { value } else { eval::cast(from, node.dtype, value) }
             }
         };
         self.memo.set(id, Some(value));
@@ -278,23 +240,21 @@ impl HostEval<'_> {
     }
 }
 
-/// The exact result of an integer operation that index arithmetic uses; `None`
-/// for all other operations.
-fn checked(op: BinaryOp, a: Value, b: Value) -> Result<Option<i64>> {
-    use BinaryOp::*;
-    let (Value::Int(x), Value::Int(y)) = (a, b) else { return Ok(None) };
+/// The exact result of index arithmetic.
+fn exact(op: IndexOp, x: i64, y: i64) -> Result<i64> {
     let number = match op {
-        Add => x.checked_add(y),
-        Sub => x.checked_sub(y),
-        Mul => x.checked_mul(y),
-        Div | Mod | CeilDiv if y == 0 => Some(0),
-        Div => x.checked_div(y),
-        Mod => x.checked_rem(y),
+        IndexOp::Add => x.checked_add(y),
+        IndexOp::Sub => x.checked_sub(y),
+        IndexOp::Mul => x.checked_mul(y),
+        IndexOp::Div | IndexOp::Mod | IndexOp::CeilDiv if y == 0 => Some(0),
+        IndexOp::Div => x.checked_div(y),
+        IndexOp::Mod => x.checked_rem(y),
         // ceil(x / y) = x / y + (x % y > 0) for x >= 0 and y > 0.
-        CeilDiv => x.checked_div(y).and_then(|q| q.checked_add(i64::from(x % y > 0))),
-        _ => return Ok(None),
+        IndexOp::CeilDiv => x.checked_div(y).and_then(|q| q.checked_add(i64::from(x % y > 0))),
+        IndexOp::Min => Some(x.min(y)),
+        IndexOp::Max => Some(x.max(y)),
     };
-    number.map(Some).ok_or_else(|| overflow(op.name(), x, y))
+    number.ok_or_else(|| overflow(op.as_binary().name(), x, y))
 }
 
 fn overflow(op: &str, x: i64, y: i64) -> Box<Diagnostic> {
@@ -306,6 +266,7 @@ mod tests {
     use super::super::build::KernelBuilder;
     use super::super::ir::Dim;
     use super::*;
+    use crate::num::{BinaryOp, UnaryOp};
 
     fn tensor(sizes: &[i64], strides: &[i64]) -> ArgMeta {
         ArgMeta::Tensor(TensorMeta { dtype: DType::F32, sizes: sizes.into(), strides: strides.into() })
@@ -320,7 +281,7 @@ mod tests {
         let x = b.input("x", 0, DType::F32, span, 4);
         let y = b.output("y", 0, DType::F32, n, 4);
         let width = b.int(128);
-        let blocks = b.exprs().binary(BinaryOp::CeilDiv, n, width);
+        let blocks = b.exprs().ceil_div(n, width);
         let blocks = b.derived("blocks", blocks);
         let (bx, tx) = (b.exprs().block_idx(Dim::X), b.exprs().thread_idx(Dim::X));
         let base = b.exprs().mul(bx, width);
@@ -364,7 +325,8 @@ mod tests {
     fn derived_numbers_may_be_floats() {
         let mut b = KernelBuilder::new("mean", DType::I64);
         let n = b.size("n", 0, 0);
-        let count = b.exprs().cast(n, DType::F32);
+        let count = b.exprs().as_data(n);
+        let count = b.exprs().cast(count, DType::F32);
         let factor = b.exprs().unary(UnaryOp::Reciprocal, count);
         b.derived("factor", factor);
         let low = b.exprs().cast(factor, DType::BF16);
@@ -376,6 +338,35 @@ mod tests {
             BoundParam::Pointer(_) => panic!("a number is expected"),
         };
         assert_eq!((value(1), value(2)), (f64::from(1.0f32 / 3.0), 0.333_984_375));
+    }
+
+    #[test]
+    fn data_wraps_and_indices_do_not() {
+        let derive = |op: BinaryOp| {
+            let mut b = KernelBuilder::new("k", DType::I64);
+            let x = b.scalar("x", 0, DType::I64);
+            let y = b.scalar("y", 1, DType::I64);
+            let data = b.exprs().binary(op, x, y);
+            b.derived("data", data);
+            let (x, y) = (b.exprs().as_index(x), b.exprs().as_index(y));
+            let index = b.exprs().index(IndexOp::from_binary(op).unwrap(), x, y);
+            b.derived("index", index);
+            let one = b.int(1);
+            b.finish_1d(one, 32)
+        };
+        let run = |op, x, y| bind(&derive(op), &[ArgMeta::Scalar(Value::Int(x)), ArgMeta::Scalar(Value::Int(y))]);
+        let values = |op, x, y| {
+            let launch: BoundLaunch = run(op, x, y).unwrap();
+            [2, 3].map(|i| match launch.params[i] {
+                BoundParam::Scalar { value, .. } => value.as_i64(),
+                BoundParam::Pointer(_) => panic!("a number is expected"),
+            })
+        };
+        assert_eq!(values(BinaryOp::Mul, 3, 4), [12, 12]);
+        assert_eq!(values(BinaryOp::Div, 7, 2), [3, 3]);
+        assert_eq!(values(BinaryOp::Mod, 7, 0), [0, 0]);
+        let error = run(BinaryOp::Mul, i64::MAX, 2).unwrap_err();
+        assert_eq!(error.code, code::SIZE_OVERFLOW);
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl Checker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::{Dim, ExprId, KernelBuilder, Unroll};
+    use crate::kernel::{Dim, ExprId, IndexOp, KernelBuilder, Unroll};
     use crate::num::{BinaryOp, DType, Value};
 
     /// Stores to element `index` of a shared array of 64 in blocks of 128 threads.
@@ -181,6 +181,21 @@ mod tests {
     }
 
     #[test]
+    fn data_that_wraps_may_be_any_number() {
+        check((1, 1, 0), |b, store| {
+            let (x, two) = (b.exprs().thread_idx(Dim::X), b.int(2));
+            let half = b.exprs().div(x, two);
+            store(b, half);
+            // (x / 2 + MAX) - MAX is x / 2 after two wraps, which no interval shows.
+            let (half, most) = (b.exprs().as_data(half), b.int(i32::MAX.into()));
+            let over = b.exprs().binary(BinaryOp::Add, half, most);
+            let back = b.exprs().binary(BinaryOp::Sub, over, most);
+            let back = b.exprs().as_index(back);
+            store(b, back);
+        });
+    }
+
+    #[test]
     fn ranges_hold_every_value() {
         crate::property::property(|u| {
             let mut b = KernelBuilder::new("k", DType::I32);
@@ -211,7 +226,18 @@ mod tests {
                     });
                 let values: Vec<i64> = values.collect();
                 if values.iter().all(|v| v.abs() < 1 << 20) {
-                    pool.push((b.exprs().binary(op, x.0, y.0), values));
+                    let as_index = IndexOp::from_binary(op).filter(|_| u.arbitrary().unwrap_or(true));
+                    let expr = match as_index {
+                        Some(op) => {
+                            let (x, y) = (b.exprs().as_index(x.0), b.exprs().as_index(y.0));
+                            b.exprs().index(op, x, y)
+                        }
+                        None => {
+                            let (x, y) = (b.exprs().as_data(x.0), b.exprs().as_data(y.0));
+                            b.exprs().binary(op, x, y)
+                        }
+                    };
+                    pool.push((expr, values));
                 }
             }
             let one = b.int(1);

@@ -8,7 +8,7 @@
 use super::exprs::ExprArena;
 use super::ir::{
     Access, AtomicOp, Block, BufId, Buffer, CacheHint, Expr, ExprId, Kernel, Launch, Origin, Param, ParamId, ParamKind,
-    Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll, Var, VarId,
+    Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll, ValueKind, Var, VarId,
 };
 use crate::fusion::TensorId;
 use crate::num::DType;
@@ -111,8 +111,13 @@ impl KernelBuilder {
         self.scalar_param(name.into(), dtype, ParamKind::Derived(value))
     }
     fn scalar_param(&mut self, name: String, dtype: DType, kind: ParamKind) -> ExprId {
+        let about = match kind {
+            ParamKind::Size { .. } | ParamKind::Stride { .. } => ValueKind::Index,
+            ParamKind::Derived(value) => self.exprs.kind(value),
+            _ => ValueKind::Data,
+        };
         let id = self.params.push(Param { name, dtype: Some(dtype), kind, multiple_of: 1 });
-        self.exprs.param(id, dtype)
+        self.exprs.param(id, dtype, about)
     }
 
     /// States that a parameter is a multiple of `factor`; the launch checks it.
@@ -169,17 +174,25 @@ impl KernelBuilder {
         let stmt = Stmt { kind, origin: self.origin };
         self.open.last_mut().expect("a builder has an open block").push(stmt);
     }
-    /// A variable without a statement that binds it; for callers that emit the statement themselves.
+    /// A variable for data, without a statement that binds it; for callers that emit the statement themselves.
     pub fn var(&mut self, name: impl Into<String>, dtype: DType) -> (VarId, ExprId) {
-        let var = self.vars.push(Var { name: name.into(), dtype });
-        (var, self.exprs.var(var, dtype))
+        self.var_of(name.into(), dtype, ValueKind::Data)
+    }
+    /// The counter of a loop that the caller emits.
+    pub fn counter(&mut self, name: impl Into<String>, dtype: DType) -> (VarId, ExprId) {
+        self.var_of(name.into(), dtype, ValueKind::Index)
+    }
+    fn var_of(&mut self, name: String, dtype: DType, kind: ValueKind) -> (VarId, ExprId) {
+        let var = self.vars.push(Var { name, dtype });
+        (var, self.exprs.var(var, dtype, kind))
     }
     /// Names a value, unless naming gains nothing (constants, parameters, variables).
     pub fn let_(&mut self, name: impl Into<String>, value: ExprId) -> ExprId {
-        if matches!(self.exprs[value].expr, Expr::Const(_) | Expr::Param(_) | Expr::Var(_)) {
+        let plain = self.exprs.plain(value);
+        if matches!(self.exprs[plain].expr, Expr::Const(_) | Expr::Param(_) | Expr::Var(_)) {
             return value;
         }
-        let (var, read) = self.var(name, self.exprs.dtype(value));
+        let (var, read) = self.var_of(name.into(), self.exprs.dtype(value), self.exprs.kind(value));
         self.emit(StmtKind::Let { var, value });
         read
     }
@@ -215,7 +228,7 @@ impl KernelBuilder {
         body: impl FnOnce(&mut Self, ExprId) -> T,
     ) -> T {
         let (start, end, step) = range;
-        let (var, counter) = self.var(name, self.exprs.dtype(start));
+        let (var, counter) = self.counter(name, self.exprs.dtype(start));
         let (result, body) = self.nested(|b| body(b, counter));
         self.emit(StmtKind::For { var, start, end, step, unroll, body });
         result

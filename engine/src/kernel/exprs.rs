@@ -1,9 +1,11 @@
 //! The expression arena: hash-consing, types, and folding constructors.
 //!
 //! Constructors fold constants and drop neutral elements, so that printed code
-//! has no `x + 0`; deeper rewrites with range facts belong to `scalar`.
+//! has no `x + 0`. [`ExprArena::index`] makes index arithmetic, `unary`, `binary` and
+//! `ternary` make operations on data, and `add`, `sub`, `mul`, `div` and `rem` what
+//! their operands are. That indices and data are not mixed is the verifier's to say.
 
-use super::ir::{Dim, Expr, ExprId, ParamId, Special, VarId};
+use super::ir::{Dim, Expr, ExprId, IndexOp, ParamId, Special, ValueKind, VarId};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
 use crate::util::PrimaryMap;
 use rustc_hash::FxHashMap;
@@ -21,6 +23,7 @@ pub struct ExprNode {
 #[derive(Clone, Debug, Default)]
 pub struct ExprArena {
     nodes: PrimaryMap<ExprId, ExprNode>,
+    kinds: PrimaryMap<ExprId, ValueKind>,
     // Look-up only, never iterated: order comes from `nodes`.
     ids: FxHashMap<ExprNode, ExprId>,
 }
@@ -53,15 +56,39 @@ impl ExprArena {
     pub fn dtype(&self, id: ExprId) -> DType {
         self.nodes[id].dtype
     }
-    /// The node exactly as given, without folding.
+    /// Whether an expression is about indices or about data.
+    pub fn kind(&self, id: ExprId) -> ValueKind {
+        self.kinds[id]
+    }
+    /// The node exactly as given, without folding. A parameter or variable that
+    /// is new here is taken for data.
     pub fn intern(&mut self, expr: Expr, dtype: DType) -> ExprId {
+        self.intern_as(expr, dtype, ValueKind::Data)
+    }
+    fn intern_as(&mut self, expr: Expr, dtype: DType, name_kind: ValueKind) -> ExprId {
         let node = ExprNode { expr, dtype };
         if let Some(&id) = self.ids.get(&node) {
             return id;
         }
+        let kind = self.kind_of(node, name_kind);
         let id = self.nodes.push(node);
+        self.kinds.push(kind);
         self.ids.insert(node, id);
         id
+    }
+    fn kind_of(&self, node: ExprNode, name_kind: ValueKind) -> ValueKind {
+        let kind = |id: ExprId| self.kinds.get(id).copied().unwrap_or(ValueKind::Data);
+        match node.expr {
+            Expr::Const(_) => ValueKind::Constant,
+            Expr::Special(_) | Expr::Index(..) | Expr::AsIndex(_) => ValueKind::Index,
+            Expr::Param(_) | Expr::Var(_) => name_kind,
+            Expr::Cast(a) if matches!(node.dtype, DType::I32 | DType::I64) => kind(a),
+            // A condition is about what it compares.
+            Expr::Unary(_, a) if node.dtype == DType::Bool => kind(a),
+            Expr::Binary(_, a, b) if node.dtype == DType::Bool => kind(a).max(kind(b)),
+            Expr::Ternary(TernaryOp::Where, _, b, c) => kind(b).max(kind(c)),
+            Expr::AsData(_) | Expr::Cast(_) | Expr::Unary(..) | Expr::Binary(..) | Expr::Ternary(..) => ValueKind::Data,
+        }
     }
     /// A constant. Floats are rounded to what an `f32` holds unless the type is wider.
     pub fn value(&mut self, value: Value, dtype: DType) -> ExprId {
@@ -79,13 +106,13 @@ impl ExprArena {
     pub fn bool(&mut self, value: bool) -> ExprId {
         self.value(Value::Bool(value), DType::Bool)
     }
-    /// A scalar argument.
-    pub fn param(&mut self, param: ParamId, dtype: DType) -> ExprId {
-        self.intern(Expr::Param(param), dtype)
+    /// A scalar argument of the given kind.
+    pub fn param(&mut self, param: ParamId, dtype: DType, kind: ValueKind) -> ExprId {
+        self.intern_as(Expr::Param(param), dtype, kind)
     }
-    /// A variable.
-    pub fn var(&mut self, var: VarId, dtype: DType) -> ExprId {
-        self.intern(Expr::Var(var), dtype)
+    /// A variable of the given kind.
+    pub fn var(&mut self, var: VarId, dtype: DType, kind: ValueKind) -> ExprId {
+        self.intern_as(Expr::Var(var), dtype, kind)
     }
     /// `threadIdx`, `i32`.
     pub fn thread_idx(&mut self, dim: Dim) -> ExprId {
@@ -124,6 +151,33 @@ impl ExprArena {
         }
     }
 
+    /// An index as data; none if it is data already, or a constant.
+    pub fn as_data(&mut self, operand: ExprId) -> ExprId {
+        match (self.kind(operand), self.nodes[operand].expr) {
+            (ValueKind::Constant | ValueKind::Data, _) => operand,
+            (_, Expr::AsIndex(data)) => data,
+            _ => self.intern(Expr::AsData(operand), self.dtype(operand)),
+        }
+    }
+
+    /// Data as an index; none if it is an index already, or a constant.
+    pub fn as_index(&mut self, operand: ExprId) -> ExprId {
+        match (self.kind(operand), self.nodes[operand].expr) {
+            (ValueKind::Constant | ValueKind::Index, _) => operand,
+            (_, Expr::AsData(index)) => index,
+            _ => self.intern(Expr::AsIndex(operand), self.dtype(operand)),
+        }
+    }
+
+    /// What is converted between index and data, if the expression is such a
+    /// conversion; itself otherwise. The number is the same.
+    pub fn plain(&self, mut id: ExprId) -> ExprId {
+        while let Expr::AsData(a) | Expr::AsIndex(a) = self.nodes[id].expr {
+            id = a;
+        }
+        id
+    }
+
     /// A unary operation; predicates have type `bool`.
     pub fn unary(&mut self, op: UnaryOp, operand: ExprId) -> ExprId {
         if let (UnaryOp::LogicalNot, Some(value)) = (op, self.as_bool(operand)) {
@@ -133,8 +187,9 @@ impl ExprArena {
         self.intern(Expr::Unary(op, operand), dtype)
     }
 
-    /// A binary operation; predicates have type `bool`. Integer constants are
-    /// folded, and neutral elements of integer and logical operations dropped.
+    /// A binary operation on data; predicates have type `bool`, and compare
+    /// indices too. Integer constants are folded, and neutral elements of integer
+    /// and logical operations dropped.
     pub fn binary(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> ExprId {
         debug_assert_eq!(self.dtype(a), self.dtype(b), "operands of {op} differ in type");
         if let Some(folded) = self.fold(op, a, b) {
@@ -153,25 +208,45 @@ impl ExprArena {
         self.intern(Expr::Ternary(op, a, b, c), dtype)
     }
 
-    /// Sum of index expressions.
+    /// Index arithmetic. Constants are folded and neutral elements dropped.
+    pub fn index(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> ExprId {
+        debug_assert_eq!(self.dtype(a), self.dtype(b), "operands of {op:?} differ in type");
+        match self.fold(op.as_binary(), a, b) {
+            Some(folded) => folded,
+            None => self.intern(Expr::Index(op, a, b), self.dtype(a)),
+        }
+    }
+    /// Index arithmetic, unless an operand is data: then the same on data.
+    fn arithmetic(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> ExprId {
+        let of_data = self.kind(a).max(self.kind(b)) == ValueKind::Data;
+        if of_data || !matches!(self.dtype(a), DType::I32 | DType::I64) {
+            return self.binary(op.as_binary(), a, b);
+        }
+        self.index(op, a, b)
+    }
+    /// Sum, of indices or data as the operands are.
     pub fn add(&mut self, a: ExprId, b: ExprId) -> ExprId {
-        self.binary(BinaryOp::Add, a, b)
+        self.arithmetic(IndexOp::Add, a, b)
     }
-    /// Difference of index expressions.
+    /// Difference, of indices or data as the operands are.
     pub fn sub(&mut self, a: ExprId, b: ExprId) -> ExprId {
-        self.binary(BinaryOp::Sub, a, b)
+        self.arithmetic(IndexOp::Sub, a, b)
     }
-    /// Product of index expressions.
+    /// Product, of indices or data as the operands are.
     pub fn mul(&mut self, a: ExprId, b: ExprId) -> ExprId {
-        self.binary(BinaryOp::Mul, a, b)
+        self.arithmetic(IndexOp::Mul, a, b)
     }
-    /// Quotient of non-negative index expressions.
+    /// Quotient, of indices or data as the operands are.
     pub fn div(&mut self, a: ExprId, b: ExprId) -> ExprId {
-        self.binary(BinaryOp::Div, a, b)
+        self.arithmetic(IndexOp::Div, a, b)
     }
-    /// Remainder of non-negative index expressions.
+    /// Remainder, of indices or data as the operands are.
     pub fn rem(&mut self, a: ExprId, b: ExprId) -> ExprId {
-        self.binary(BinaryOp::Mod, a, b)
+        self.arithmetic(IndexOp::Mod, a, b)
+    }
+    /// Quotient of indices, rounded up.
+    pub fn ceil_div(&mut self, a: ExprId, b: ExprId) -> ExprId {
+        self.index(IndexOp::CeilDiv, a, b)
     }
     /// `a < b`.
     pub fn lt(&mut self, a: ExprId, b: ExprId) -> ExprId {

@@ -2,10 +2,11 @@
 //!
 //! Starts from constants, from what parameters promise
 //! ([`Param::multiple_of`](super::Param)), and from loop steps. Index
-//! arithmetic is taken not to overflow, as everywhere in a kernel. The largest
-//! divisor of zero is written 0, which every number divides.
+//! arithmetic does not overflow; arithmetic on data wraps at a power of two, so
+//! only powers of two survive it. The largest divisor of zero is written 0,
+//! which every number divides.
 
-use super::ir::{Expr, ExprId, Kernel, ParamKind, Special, VarId};
+use super::ir::{Expr, ExprId, IndexOp, Kernel, ParamKind, Special, ValueKind, VarId};
 use crate::num::{BinaryOp, TernaryOp, UnaryOp, Value};
 use crate::util::SecondaryMap;
 
@@ -71,7 +72,14 @@ impl<'a> Multiples<'a> {
             Expr::Special(Special::ThreadIdx(dim)) => self.place(self.kernel.launch.block[dim as usize]),
             Expr::Special(Special::BlockIdx(dim)) => self.place(self.kernel.launch.grid[dim as usize]),
             Expr::Var(var) => self.vars[var].unwrap_or(1),
-            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) | Expr::Cast(a) if self.is_int(a) => self.of(a),
+            Expr::Index(op, a, b) => self.index(op, a, b),
+            Expr::AsData(a) | Expr::AsIndex(a) => self.of(a),
+            // A narrower type keeps the low bits; an index fits its type.
+            Expr::Cast(a) if self.is_int(a) && self.is_int(id) => match self.kernel.exprs.kind(a) {
+                ValueKind::Data => power_of_two_part(self.of(a)),
+                ValueKind::Index | ValueKind::Constant => self.of(a),
+            },
+            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) if self.is_int(a) => power_of_two_part(self.of(a)),
             Expr::Unary(..) | Expr::Cast(_) => 1,
             Expr::Binary(op, a, b) if self.is_int(a) => self.binary(op, a, b),
             Expr::Ternary(TernaryOp::Where, _, a, b) if self.is_int(a) => gcd(self.of(a), self.of(b)),
@@ -88,11 +96,11 @@ impl<'a> Multiples<'a> {
         if self.kernel.exprs.as_int(extent) == Some(1) { 0 } else { 1 }
     }
 
-    fn binary(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> i64 {
-        use BinaryOp::*;
+    fn index(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> i64 {
+        use IndexOp::*;
         match op {
             // a = g k, b = g l: each of a + b, a - b, max, min, a mod b is g times an integer.
-            Add | Sub | Minimum | Maximum | Mod | Remainder | Gcd => gcd(self.of(a), self.of(b)),
+            Add | Sub | Min | Max | Mod => gcd(self.of(a), self.of(b)),
             Mul => {
                 let (x, y) = (self.of(a), self.of(b));
                 x.checked_mul(y).unwrap_or(x.max(y))
@@ -102,6 +110,20 @@ impl<'a> Multiples<'a> {
                 Some(c) if c > 0 && self.of(a) % c == 0 => self.of(a) / c,
                 _ => 1,
             },
+        }
+    }
+
+    /// Arithmetic on data: as on indices where the result cannot wrap.
+    fn binary(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> i64 {
+        use BinaryOp::*;
+        match op {
+            Minimum | Maximum | Mod | Remainder | Gcd => gcd(self.of(a), self.of(b)),
+            Add | Sub => power_of_two_part(gcd(self.of(a), self.of(b))),
+            Mul => {
+                let (x, y) = (power_of_two_part(self.of(a)), power_of_two_part(self.of(b)));
+                x.checked_mul(y).unwrap_or(x.max(y))
+            }
+            Div | CeilDiv => self.index(IndexOp::Div, a, b),
             ShiftLeft => match self.kernel.exprs.as_int(b) {
                 Some(k @ 0..=31) => self.of(a).checked_mul(1 << k).unwrap_or(1 << k),
                 _ => 1,
@@ -139,15 +161,27 @@ mod tests {
         let sum = b.exprs().add(by_four, row);
         let quotient = b.exprs().div(n, three);
         let remainder = b.exprs().rem(by_four, eight);
-        let masked = b.exprs().binary(BinaryOp::BitwiseAnd, m, eight);
+        let m_data = b.exprs().as_data(m);
+        let masked = b.exprs().binary(BinaryOp::BitwiseAnd, m_data, eight);
+        let n_data = b.exprs().as_data(n);
+        // 12 k * 4 may wrap, which keeps the power of two only.
+        let scaled = b.exprs().binary(BinaryOp::Mul, n_data, four);
         let mut counter = None;
         b.for_("i", (eight, n, 4), Unroll::No, |_, i| counter = Some(i));
         let ty = b.exprs().thread_idx(Dim::Y);
         let kernel = b.finish_1d(four, 32);
         let mut facts = Multiples::new(&kernel);
-        for (expr, expected) in
-            [(n, 12), (by_four, 4), (row, 12), (sum, 4), (quotient, 4), (remainder, 4), (masked, 8), (ty, 0)]
-        {
+        for (expr, expected) in [
+            (n, 12),
+            (by_four, 4),
+            (row, 12),
+            (sum, 4),
+            (quotient, 4),
+            (remainder, 4),
+            (masked, 8),
+            (scaled, 16),
+            (ty, 0),
+        ] {
             assert_eq!(facts.of(expr), expected);
         }
         assert!(facts.is_multiple(ty, 16) && !facts.is_multiple(sum, 8));

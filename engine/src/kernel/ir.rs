@@ -136,12 +136,22 @@ pub enum Expr {
     Var(VarId),
     /// Elementwise operation; operand and result types as in `num`.
     Unary(UnaryOp, ExprId),
-    /// Elementwise operation on operands of one type.
+    /// Elementwise operation on operands of one type, with the meaning of `num`:
+    /// arithmetic on integers wraps and has a rule for zero divisors. It is about
+    /// data; only comparisons take indices too.
     Binary(BinaryOp, ExprId, ExprId),
     /// Elementwise operation on three operands.
     Ternary(TernaryOp, ExprId, ExprId, ExprId),
     /// Conversion to the node's type.
     Cast(ExprId),
+    /// Index arithmetic on `i32` or `i64`: never overflows, and divides a
+    /// non-negative number by a positive one. Where a thread evaluates it
+    /// otherwise, the result is any number, and nothing may depend on it.
+    Index(IndexOp, ExprId, ExprId),
+    /// An index as data: the same number, on which arithmetic wraps from here on.
+    AsData(ExprId),
+    /// Data as an index: the same number, which is a place or an extent from here on.
+    AsIndex(ExprId),
 }
 
 impl Expr {
@@ -149,12 +159,96 @@ impl Expr {
     pub fn operands(self) -> impl Iterator<Item = ExprId> {
         let operands = match self {
             Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_) => [None; 3],
-            Expr::Unary(_, a) | Expr::Cast(a) => [Some(a), None, None],
-            Expr::Binary(_, a, b) => [Some(a), Some(b), None],
+            Expr::Unary(_, a) | Expr::Cast(a) | Expr::AsData(a) | Expr::AsIndex(a) => [Some(a), None, None],
+            Expr::Binary(_, a, b) | Expr::Index(_, a, b) => [Some(a), Some(b), None],
             Expr::Ternary(_, a, b, c) => [Some(a), Some(b), Some(c)],
         };
         operands.into_iter().flatten()
     }
+
+    /// The expression with each operand replaced.
+    #[must_use]
+    pub fn map_operands(self, mut f: impl FnMut(ExprId) -> ExprId) -> Self {
+        match self {
+            Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_) => self,
+            Expr::Unary(op, a) => Expr::Unary(op, f(a)),
+            Expr::Cast(a) => Expr::Cast(f(a)),
+            Expr::AsData(a) => Expr::AsData(f(a)),
+            Expr::AsIndex(a) => Expr::AsIndex(f(a)),
+            Expr::Binary(op, a, b) => Expr::Binary(op, f(a), f(b)),
+            Expr::Index(op, a, b) => Expr::Index(op, f(a), f(b)),
+            Expr::Ternary(op, a, b, c) => Expr::Ternary(op, f(a), f(b), f(c)),
+        }
+    }
+
+    /// Whether this is a word of a formula: a constant, or the name of something.
+    pub fn is_leaf(self) -> bool {
+        self.operands().next().is_none()
+    }
+}
+
+/// An operation of index arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IndexOp {
+    /// Sum.
+    Add,
+    /// Difference, perhaps negative.
+    Sub,
+    /// Product.
+    Mul,
+    /// Quotient, rounded down.
+    Div,
+    /// Remainder.
+    Mod,
+    /// Quotient, rounded up.
+    CeilDiv,
+    /// Smaller one.
+    Min,
+    /// Larger one.
+    Max,
+}
+
+impl IndexOp {
+    /// The operation on data that has the same result wherever this one has a meaning.
+    pub const fn as_binary(self) -> BinaryOp {
+        match self {
+            IndexOp::Add => BinaryOp::Add,
+            IndexOp::Sub => BinaryOp::Sub,
+            IndexOp::Mul => BinaryOp::Mul,
+            IndexOp::Div => BinaryOp::Div,
+            IndexOp::Mod => BinaryOp::Mod,
+            IndexOp::CeilDiv => BinaryOp::CeilDiv,
+            IndexOp::Min => BinaryOp::Minimum,
+            IndexOp::Max => BinaryOp::Maximum,
+        }
+    }
+    /// The index arithmetic that is like an operation on data.
+    pub const fn from_binary(op: BinaryOp) -> Option<Self> {
+        Some(match op {
+            BinaryOp::Add => IndexOp::Add,
+            BinaryOp::Sub => IndexOp::Sub,
+            BinaryOp::Mul => IndexOp::Mul,
+            BinaryOp::Div => IndexOp::Div,
+            BinaryOp::Mod => IndexOp::Mod,
+            BinaryOp::CeilDiv => IndexOp::CeilDiv,
+            BinaryOp::Minimum => IndexOp::Min,
+            BinaryOp::Maximum => IndexOp::Max,
+            _ => return None,
+        })
+    }
+}
+
+/// What an expression is about. Indices and data do not mix: the arithmetic of
+/// the first never overflows, that of the second wraps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ValueKind {
+    /// Constants only; takes part in both.
+    Constant,
+    /// Places in a launch, sizes, strides, counters, and what is computed of
+    /// them; or a condition on those.
+    Index,
+    /// The user's values, and what memory holds.
+    Data,
 }
 
 /// A dimension of a grid or block.
@@ -186,8 +280,8 @@ pub enum Special {
 pub struct Access {
     /// The buffer.
     pub buffer: BufId,
-    /// Linear element index, of the kernel's index type (any integer type for
-    /// local and shared buffers).
+    /// Linear element index: an index of the kernel's index type (any integer
+    /// type for local and shared buffers).
     pub index: ExprId,
 }
 

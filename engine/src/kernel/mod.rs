@@ -13,10 +13,17 @@
 //! (registers when every index is constant after unrolling). Mutable state, such
 //! as an accumulator, is a local buffer.
 //!
-//! **Types.** Index arithmetic is `i32` or `i64` throughout one kernel
+//! **Types.** Indices of global memory are `i32` or `i64` throughout one kernel
 //! ([`Kernel::index_type`]). Operands of an operation have one type. `f16` and
-//! `bf16` values only move and convert. Integer division and remainder in index
-//! expressions have non-negative operands and a positive divisor.
+//! `bf16` values only move and convert.
+//!
+//! **Indices and data.** An integer expression is about indices or about data
+//! ([`ValueKind`]), by what it is made of, and the two have arithmetic of their
+//! own: [`Expr::Index`] never overflows and divides only non-negative numbers by
+//! positive ones, so that device code may be plain arithmetic; [`Expr::Binary`]
+//! wraps and has a rule for zero divisors. [`Expr::AsData`] and [`Expr::AsIndex`]
+//! lead from one to the other. Accesses, loops, launch sizes and buffer lengths
+//! take indices; memory holds data.
 //!
 //! **Launch.** Grid, block and parameters derived from sizes are expressions
 //! over parameters, evaluated on the host by [`bind`](crate::kernel::bind) once for each set of shapes.
@@ -41,8 +48,8 @@ pub use build::KernelBuilder;
 pub use exprs::{ExprArena, ExprNode};
 pub use facts::{Multiples, gcd};
 pub use ir::{
-    Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, Kernel, Launch, Origin, Param, ParamId,
-    ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, Var, VarId,
+    Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, IndexOp, Kernel, Launch, Origin, Param,
+    ParamId, ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, ValueKind, Var, VarId,
 };
 pub use parse::{check_text, parse};
 pub use print::{print, print_stmt};

@@ -1,10 +1,10 @@
 //! Ranges of integer expressions: an interval that holds every value a thread
 //! can see, from launch sizes, loop bounds and the conditions around a place.
 //!
-//! Index arithmetic is taken not to overflow. Sizes and strides are not
-//! negative. Intervals are exact for expressions that read each variable once.
+//! Index arithmetic does not overflow; arithmetic on data that may leave its type
+//! may have any result. Sizes and strides are not negative. Intervals are exact for expressions that read each variable once.
 
-use super::ir::{Expr, ExprId, Kernel, ParamKind, Special, VarId};
+use super::ir::{Expr, ExprId, IndexOp, Kernel, ParamKind, Special, ValueKind, VarId};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
 use crate::util::SecondaryMap;
 use std::collections::BTreeMap;
@@ -41,6 +41,12 @@ impl Range {
     #[must_use]
     pub(super) fn join(self, other: Self) -> Self {
         Self { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }
+    }
+    /// This range of an exact result if all of it is in `of_type`, and is not cut
+    /// off at the ends of 64 bits; otherwise the result may have wrapped.
+    fn unless_wrapped(self, of_type: Self) -> Self {
+        let exact = self.lo > i64::MIN && self.hi < i64::MAX && self.meet(of_type) == self;
+        if exact || self.lo > self.hi { self } else { of_type }
     }
     fn corners(self, other: Self, op: impl Fn(i64, i64) -> i64) -> Self {
         let values = [op(self.lo, other.lo), op(self.lo, other.hi), op(self.hi, other.lo), op(self.hi, other.hi)];
@@ -151,14 +157,22 @@ impl<'a> Ranges<'a> {
             },
             Expr::Special(special) => self.special(special),
             Expr::Var(var) => self.vars[var].unwrap_or(any),
+            Expr::Index(op, a, b) => {
+                let (x, y) = (self.of(a), self.of(b));
+                index(op, x, y).unwrap_or(any)
+            }
+            Expr::AsData(a) | Expr::AsIndex(a) => self.of(a),
             Expr::Unary(UnaryOp::Neg, a) if node.dtype.is_int() => {
                 let x = self.of(a);
-                Range { lo: x.hi.saturating_neg(), hi: x.lo.saturating_neg() }
+                Range { lo: x.hi.saturating_neg(), hi: x.lo.saturating_neg() }.unless_wrapped(any)
             }
-            Expr::Cast(a) if self.kernel.exprs.dtype(a).is_int() => self.of(a),
+            Expr::Cast(a) if self.kernel.exprs.dtype(a).is_int() => match self.kernel.exprs.kind(a) {
+                ValueKind::Data => self.of(a).unless_wrapped(any),
+                ValueKind::Index | ValueKind::Constant => self.of(a),
+            },
             Expr::Binary(op, a, b) if node.dtype.is_int() => {
                 let (x, y) = (self.of(a), self.of(b));
-                binary(op, x, y).unwrap_or(any)
+                binary(op, x, y).map_or(any, |range| range.unless_wrapped(any))
             }
             Expr::Ternary(TernaryOp::Where, _, a, b) => self.of(a).join(self.of(b)),
             _ => any,
@@ -180,8 +194,23 @@ impl<'a> Ranges<'a> {
     }
 }
 
+/// The exact result of arithmetic on data, if it is as on indices or known.
 fn binary(op: BinaryOp, x: Range, y: Range) -> Option<Range> {
     use BinaryOp::*;
+    if let Some(op) = IndexOp::from_binary(op) {
+        return index(op, x, y);
+    }
+    Some(match op {
+        BitwiseAnd if x.lo >= 0 && y.lo >= 0 => Range { lo: 0, hi: x.hi.min(y.hi) },
+        ShiftRight if x.lo >= 0 && y.lo == y.hi && (0..63).contains(&y.lo) => {
+            Range { lo: x.lo >> y.lo, hi: x.hi >> y.lo }
+        }
+        _ => return None,
+    })
+}
+
+fn index(op: IndexOp, x: Range, y: Range) -> Option<Range> {
+    use IndexOp::*;
     // Conditions that contradict each other leave no value: nobody comes here.
     if let Some(empty) = [x, y].into_iter().find(|range| range.lo > range.hi) {
         return Some(empty);
@@ -199,12 +228,8 @@ fn binary(op: BinaryOp, x: Range, y: Range) -> Option<Range> {
         // x mod y is x where x is always below y.
         Mod if natural && x.hi < y.lo => x,
         Mod if natural => Range { lo: 0, hi: x.hi.min(y.hi - 1) },
-        Minimum => Range { lo: x.lo.min(y.lo), hi: x.hi.min(y.hi) },
-        Maximum => Range { lo: x.lo.max(y.lo), hi: x.hi.max(y.hi) },
-        BitwiseAnd if x.lo >= 0 && y.lo >= 0 => Range { lo: 0, hi: x.hi.min(y.hi) },
-        ShiftRight if x.lo >= 0 && y.lo == y.hi && (0..63).contains(&y.lo) => {
-            Range { lo: x.lo >> y.lo, hi: x.hi >> y.lo }
-        }
-        _ => return None,
+        Min => Range { lo: x.lo.min(y.lo), hi: x.hi.min(y.hi) },
+        Max => Range { lo: x.lo.max(y.lo), hi: x.hi.max(y.hi) },
+        Div | CeilDiv | Mod => return None,
     })
 }

@@ -1,7 +1,24 @@
 //! The words of the text form, which printer and parser share.
 
-use super::ir::{AtomicOp, CacheHint, Dim, Scope, ShuffleMode, Space, Special};
+use super::exprs::ExprArena;
+use super::ir::{AtomicOp, CacheHint, Dim, ExprId, IndexOp, Scope, ShuffleMode, Space, Special, ValueKind};
 use crate::num::BinaryOp;
+
+/// What converts an index to data, and data to an index.
+pub(super) const AS_DATA: &str = "as_data";
+/// See [`AS_DATA`].
+pub(super) const AS_INDEX: &str = "as_index";
+/// Starts the name of index arithmetic where operands do not tell it.
+pub(super) const OF_INDICES: &str = "index.";
+/// The same of operations on data.
+pub(super) const OF_DATA: &str = "data.";
+
+/// The index arithmetic that an operation on two operands stands for: one of
+/// them is an index, and none is data.
+pub(super) fn index_op(exprs: &ExprArena, op: BinaryOp, a: ExprId, b: ExprId) -> Option<IndexOp> {
+    let is_index = exprs.kind(a).max(exprs.kind(b)) == ValueKind::Index && exprs.dtype(a) != crate::num::DType::Bool;
+    IndexOp::from_binary(op).filter(|_| is_index)
+}
 
 /// Infix operators with their binding strength; higher binds tighter, and all
 /// associate to the left.

@@ -156,7 +156,7 @@ impl Lowering<'_> {
             return body(self, zero);
         }
         let dtype = self.b.index_type();
-        let (var, counter) = self.b.var("k", dtype);
+        let (var, counter) = self.b.counter("k", dtype);
         self.b.open();
         body(self, counter);
         let block = self.b.close();

@@ -91,15 +91,10 @@ fn variables(expr: ExprId, exprs: &ExprArena) -> BTreeSet<VarId> {
         if !seen.insert(expr) {
             continue;
         }
-        match exprs[expr].expr {
-            Expr::Const(_) | Expr::Param(_) | Expr::Special(_) => {}
-            Expr::Var(var) => {
-                found.insert(var);
-            }
-            Expr::Unary(_, a) | Expr::Cast(a) => stack.push(a),
-            Expr::Binary(_, a, b) => stack.extend([a, b]),
-            Expr::Ternary(_, a, b, c) => stack.extend([a, b, c]),
+        if let Expr::Var(var) = exprs[expr].expr {
+            found.insert(var);
         }
+        stack.extend(exprs[expr].expr.operands());
     }
     found
 }

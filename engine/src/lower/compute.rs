@@ -130,6 +130,7 @@ impl Lowering<'_> {
             (Compute::Index { root: None }, []) => exprs.value(Value::Int(0), dtype),
             (Compute::Index { root: Some(root) }, []) => {
                 let index = self.index_of(*root)?;
+                let index = self.b.exprs().as_data(index);
                 self.b.exprs().cast(index, dtype)
             }
             _ => {

@@ -179,6 +179,7 @@ impl Lowering<'_> {
         let last = self.b.exprs().cast(place.blocks, DType::I32);
         let one32 = self.b.exprs().int(1, DType::I32);
         let last = self.b.exprs().sub(last, one32);
+        let last = self.b.exprs().as_data(last);
         let mut first_thread = self.b.exprs().bool(true);
         for (parallel, dim) in
             [(ParallelType::Tidx, Dim::X), (ParallelType::Tidy, Dim::Y), (ParallelType::Tidz, Dim::Z)]
@@ -215,7 +216,7 @@ impl Lowering<'_> {
                 self.b.store(batch.array, k, identity);
             }
             let dtype = self.b.index_type();
-            let (var, block) = self.b.var("block", dtype);
+            let (var, block) = self.b.counter("block", dtype);
             self.b.open();
             for k in 0..batch.len {
                 let k = self.b.int(k);

@@ -217,7 +217,7 @@ impl Lowering<'_> {
         };
         let name = loop_name(self.parallel_type(leaf));
         let dtype = self.b.index_type();
-        let (var, counter) = self.b.var(name, dtype);
+        let (var, counter) = self.b.counter(name, dtype);
         // The body borrows the whole lowering, so the block is built by hand.
         self.b.open();
         self.open_loops += 1;

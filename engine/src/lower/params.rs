@@ -3,7 +3,7 @@
 use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{ScalarDef, ScalarId};
-use crate::kernel::{BufId, Expr, ExprId};
+use crate::kernel::{BufId, Expr, ExprId, ValueKind};
 use crate::num::DType;
 use crate::schedule::{AxisId, Extent, Io, Layout, MemoryAxis, TvId};
 
@@ -16,7 +16,9 @@ impl Lowering<'_> {
         let extent = match self.scheduled.axes[axis].extent {
             Extent::Const(value) => self.b.int(value),
             Extent::Scalar(scalar) => {
+                // What the user computed wraps; `fusion::bind` checked that this one does not.
                 let size = self.scalar(scalar)?;
+                let size = self.b.exprs().as_index(size);
                 let index_type = self.b.index_type();
                 // Sizes are i64 scalars; as an index the parameter itself is meant.
                 let size_expr = self.b.exprs()[size].expr;
@@ -55,13 +57,14 @@ impl Lowering<'_> {
     /// Turns an expression over parameters into a parameter computed on the
     /// host, unless it is trivial.
     fn hoist(&mut self, name: &str, value: ExprId) -> ExprId {
-        match self.b.exprs()[value].expr {
+        let plain = self.b.exprs().plain(value);
+        match self.b.exprs()[plain].expr {
             Expr::Const(_) | Expr::Param(_) => value,
             _ => self.b.derived(name, value),
         }
     }
 
-    /// A scalar of the fusion, of the scalar's type.
+    /// A scalar of the fusion, of the scalar's type: data.
     pub(super) fn scalar(&mut self, root: ScalarId) -> Result<ExprId> {
         // First to last operand, then the scalar; a chain may be too long for recursion.
         let mut open = vec![root];
@@ -93,6 +96,8 @@ impl Lowering<'_> {
             ScalarDef::Input { index, name } => self.b.scalar(identifier(&name), index, data.dtype),
             ScalarDef::Size { input, axis } => {
                 let size = self.size(input, axis);
+                let size = self.b.exprs().cast(size, DType::I64);
+                let size = self.b.exprs().as_data(size);
                 self.b.exprs().cast(size, data.dtype)
             }
             ScalarDef::Unary(op, operand) => {
@@ -149,7 +154,7 @@ impl Lowering<'_> {
         let kind = crate::kernel::ParamKind::Stride { input, axis };
         let (id, _) = self.b.params().find(|(_, param)| param.kind == kind)?;
         let index_type = self.b.index_type();
-        Some(self.b.exprs().param(id, index_type))
+        Some(self.b.exprs().param(id, index_type, ValueKind::Index))
     }
 
     /// The layout of a global tensor: the class's for inputs, dense row-major

@@ -7,7 +7,7 @@
 
 use super::context::Lowering;
 use crate::diag::Result;
-use crate::kernel::{Block, BufId, CacheHint, Expr, ExprId, Origin, Stmt, StmtKind};
+use crate::kernel::{Block, BufId, CacheHint, Expr, ExprId, IndexOp, Origin, Stmt, StmtKind};
 use crate::num::{BinaryOp, UnaryOp};
 use crate::schedule::{AxisId, Compute, ParallelType, TvId, TvOp, TvOperand, Xform};
 
@@ -286,9 +286,9 @@ impl Lowering<'_> {
                 let fact = self.b.param(param).multiple_of;
                 if fact == 0 { MOST } else { 1 << fact.trailing_zeros().min(4) }
             }
-            Expr::Binary(BinaryOp::Mul, a, b) => (self.multiple_of(a) * self.multiple_of(b)).min(MOST),
-            Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => self.multiple_of(a).min(self.multiple_of(b)),
-            Expr::Cast(a) => self.multiple_of(a),
+            Expr::Index(IndexOp::Mul, a, b) => (self.multiple_of(a) * self.multiple_of(b)).min(MOST),
+            Expr::Index(IndexOp::Add | IndexOp::Sub, a, b) => self.multiple_of(a).min(self.multiple_of(b)),
+            Expr::Cast(a) | Expr::AsIndex(a) => self.multiple_of(a),
             _ => 1,
         }
     }

@@ -222,6 +222,11 @@ impl BinaryOp {
         use BinaryOp::*;
         matches!(self, Eq | Ge | Gt | Le | Lt | Ne | LogicalAnd | LogicalOr)
     }
+    /// Whether it compares its operands.
+    pub const fn is_comparison(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, Eq | Ge | Gt | Le | Lt | Ne)
+    }
     /// Whether integer operands are promoted to `f32` first.
     pub const fn promotes_int_to_float(self) -> bool {
         matches!(self, BinaryOp::Truediv | BinaryOp::Atan2 | BinaryOp::Complex)

@@ -209,14 +209,7 @@ fn replace(exprs: &mut ExprArena, id: ExprId, from: ExprId, to: ExprId, memo: &m
         return done;
     }
     let node = exprs[id];
-    let mut go = |operand| replace(exprs, operand, from, to, memo);
-    let expr = match node.expr {
-        Expr::Unary(op, a) => Expr::Unary(op, go(a)),
-        Expr::Cast(a) => Expr::Cast(go(a)),
-        Expr::Binary(op, a, b) => Expr::Binary(op, go(a), go(b)),
-        Expr::Ternary(op, a, b, c) => Expr::Ternary(op, go(a), go(b), go(c)),
-        same => same,
-    };
+    let expr = node.expr.map_operands(|operand| replace(exprs, operand, from, to, memo));
     let new = exprs.intern(expr, node.dtype);
     memo.insert(id, new);
     new

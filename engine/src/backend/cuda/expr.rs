@@ -1,12 +1,13 @@
 //! Prints expressions as formulas with the parentheses that C++ needs.
 //!
-//! Index arithmetic prints as plain C++ arithmetic, which tells the compiler
-//! that it neither wraps nor divides a negative number. Arithmetic on data of
-//! integer type goes through library functions that wrap as `num` demands.
+//! Index arithmetic prints as plain C++ arithmetic, which tells the compiler that
+//! it neither overflows nor divides by zero; its conversion to and from data
+//! prints as nothing. Arithmetic on data of integer type goes through library
+//! functions that wrap as `num` demands.
 
 use super::literal::{literal, literal_section, type_name, type_section};
 use super::plan::Plan;
-use crate::kernel::{Expr, ExprId, Kernel, ParamId, Special, VarId};
+use crate::kernel::{Expr, ExprId, IndexOp, Kernel, ParamId, Special, VarId};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,6 +87,7 @@ impl Exprs<'_> {
 
     /// An expression: its local's name if it has one, its formula otherwise.
     pub(super) fn text(&mut self, id: ExprId) -> Text {
+        let id = self.kernel.exprs.plain(id);
         match &self.locals[id] {
             Some(name) => Text::primary(name.clone()),
             None => self.formula(id),
@@ -103,6 +105,8 @@ impl Exprs<'_> {
             Expr::Unary(op, a) => self.unary(op, a),
             Expr::Binary(op, a, b) => self.binary(op, a, b),
             Expr::Ternary(op, a, b, c) => self.ternary(op, a, b, c),
+            Expr::Index(op, a, b) => self.index(op, a, b),
+            Expr::AsData(a) | Expr::AsIndex(a) => self.text(a),
             Expr::Cast(a) => {
                 let from = self.kernel.exprs.dtype(a);
                 let a = self.text(a);
@@ -176,31 +180,30 @@ impl Exprs<'_> {
     fn unary(&mut self, op: UnaryOp, operand: ExprId) -> Text {
         use UnaryOp::*;
         let dtype = self.kernel.exprs.dtype(operand);
-        let index = self.plan.is_index(operand);
         let a = self.text(operand);
         if dtype.is_reduced_float() {
             // Storage formats compute in f32.
             let wide = self.cast(a, dtype, DType::F32);
-            let result = self.unary_on(op, wide, DType::F32, index);
+            let result = self.unary_on(op, wide, DType::F32);
             return if op.is_predicate() { result } else { self.cast(result, DType::F32, dtype) };
         }
         match dtype {
-            DType::F32 | DType::F64 => self.unary_on(op, a, dtype, index),
+            DType::F32 | DType::F64 => self.unary_on(op, a, dtype),
             _ if op.is_predicate()
                 || matches!(op, Abs | Ceil | Floor | Neg | BitwiseNot | Relu | Round | Sign | Trunc | Real) =>
             {
-                self.unary_int(op, a, dtype, index)
+                self.unary_int(op, a, dtype)
             }
             _ => {
                 let wide = self.cast(a, dtype, DType::F32);
-                let result = self.unary_on(op, wide, DType::F32, index);
+                let result = self.unary_on(op, wide, DType::F32);
                 self.cast(result, DType::F32, dtype)
             }
         }
     }
 
     /// Integers and truth values.
-    fn unary_int(&mut self, op: UnaryOp, a: Text, dtype: DType, index: bool) -> Text {
+    fn unary_int(&mut self, op: UnaryOp, a: Text, dtype: DType) -> Text {
         use UnaryOp::*;
         let signed = matches!(dtype, DType::I64 | DType::I32 | DType::I8);
         match op {
@@ -219,7 +222,6 @@ impl Exprs<'_> {
                 let zero = self.zero(dtype);
                 select(&compare("<", Prec::Relation, &a, &zero), &zero, &a)
             }
-            Neg if index => negate(&a),
             Neg if dtype == DType::Bool => a,
             Neg => Text::call(self.lib("wrap_neg"), &[&a]),
             Sign if dtype == DType::Bool => a,
@@ -235,7 +237,7 @@ impl Exprs<'_> {
     }
 
     /// `f32` and `f64`.
-    fn unary_on(&mut self, op: UnaryOp, a: Text, dtype: DType, index: bool) -> Text {
+    fn unary_on(&mut self, op: UnaryOp, a: Text, dtype: DType) -> Text {
         use UnaryOp::*;
         let suffix = if dtype == DType::F32 { "f" } else { "" };
         let infinity = |this: &mut Self, sign: f64| this.constant(Value::Float(f64::INFINITY * sign), dtype);
@@ -283,7 +285,7 @@ impl Exprs<'_> {
             Real => return a,
             // Of complex numbers, which kernels do not compute with.
             Imag => return self.zero(dtype),
-            BitwiseNot => return self.unary_int(op, a, DType::I64, index),
+            BitwiseNot => return self.unary_int(op, a, DType::I64),
         };
         Text::primary(format!("{function}{suffix}({})", a.code))
     }
@@ -301,7 +303,6 @@ impl Exprs<'_> {
 
     fn binary(&mut self, op: BinaryOp, left: ExprId, right: ExprId) -> Text {
         let dtype = self.kernel.exprs.dtype(left);
-        let index = self.plan.is_index(left) && self.plan.is_index(right);
         if let Some(operand) = self.plan.erf_plus_one(self.kernel, Expr::Binary(op, left, right)) {
             let operand = self.text(operand);
             return Text::call(self.lib("erf_plus_1"), &[&operand]);
@@ -315,7 +316,7 @@ impl Exprs<'_> {
             }
             DType::F32 | DType::F64 => self.binary_float(op, a, b, dtype),
             DType::Bool => self.binary_bool(op, a, b),
-            _ => self.binary_int(op, a, b, dtype, index),
+            _ => self.binary_int(op, a, b, dtype),
         }
     }
 
@@ -348,7 +349,7 @@ impl Exprs<'_> {
             // Bit operations have no meaning for floats; the verifier refuses them.
             _ => {
                 let (a, b) = (self.cast(a, dtype, DType::I64), self.cast(b, dtype, DType::I64));
-                let result = self.binary_int(op, a, b, DType::I64, false);
+                let result = self.binary_int(op, a, b, DType::I64);
                 return self.cast(result, DType::I64, dtype);
             }
         };
@@ -366,23 +367,33 @@ impl Exprs<'_> {
             BitwiseXor => compare("!=", Prec::Equality, &a, &b),
             _ => {
                 let (a, b) = (self.cast(a, DType::Bool, DType::I32), self.cast(b, DType::Bool, DType::I32));
-                let result = self.binary_int(op, a, b, DType::I32, false);
+                let result = self.binary_int(op, a, b, DType::I32);
                 self.cast(result, DType::I32, DType::Bool)
             }
         }
     }
 
-    fn binary_int(&mut self, op: BinaryOp, a: Text, b: Text, dtype: DType, index: bool) -> Text {
+    /// Index arithmetic: plain, since it has no case that C++ leaves undefined.
+    fn index(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> Text {
+        let (a, b) = (self.text(a), self.text(b));
+        match op {
+            IndexOp::Add => add(&a, &b),
+            IndexOp::Sub => infix("-", Prec::Sum, &a, &b),
+            IndexOp::Mul => chain("*", Prec::Product, &a, &b),
+            IndexOp::Div => infix("/", Prec::Product, &a, &b),
+            IndexOp::Mod => infix("%", Prec::Product, &a, &b),
+            IndexOp::CeilDiv => Text::call(self.lib("ceil_div"), &[&a, &b]),
+            IndexOp::Min => select(&compare("<", Prec::Relation, &b, &a), &b, &a),
+            IndexOp::Max => select(&compare("<", Prec::Relation, &a, &b), &b, &a),
+        }
+    }
+
+    fn binary_int(&mut self, op: BinaryOp, a: Text, b: Text, dtype: DType) -> Text {
         use BinaryOp::*;
         if let Some(text) = comparison(op, &a, &b) {
             return text;
         }
         let function = match op {
-            Add if index => return add(&a, &b),
-            Sub if index => return infix("-", Prec::Sum, &a, &b),
-            Mul if index => return chain("*", Prec::Product, &a, &b),
-            Div | Truediv if index => return infix("/", Prec::Product, &a, &b),
-            Mod | Fmod | Remainder if index => return infix("%", Prec::Product, &a, &b),
             Add => "wrap_add",
             Sub => "wrap_sub",
             Mul => "wrap_mul",

@@ -3,8 +3,11 @@
 //! Input: a kernel. Output: for each statement position, the expressions that
 //! are bound to a `const` local just before it.
 //!
+//! Conversions between index and data print as nothing, so the plan sees only
+//! what they convert.
+//!
 //! An expression gets a name when it is used more than once and is more than
-//! one cheap index operation, or when its formula would grow too long. The
+//! one cheap operation on places, or when its formula would grow too long. The
 //! local stands before the first statement that contains all uses, and outside
 //! every loop that binds none of the variables in it; it is never moved out of
 //! a branch that contains all its uses. Expressions are pure, so evaluating one
@@ -16,8 +19,8 @@
 //! Blocks are numbered in the order of a pre-order walk, the kernel's body
 //! first; the printer walks in the same order.
 
-use crate::kernel::{Block, BufId, Expr, ExprId, Kernel, ParamKind, Space, Special, Stmt, StmtKind, VarId};
-use crate::num::{BinaryOp, DType, UnaryOp, Value};
+use crate::kernel::{Block, BufId, Expr, ExprId, IndexOp, Kernel, ParamKind, Space, Special, Stmt, StmtKind, VarId};
+use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,9 +35,9 @@ type Site = (usize, usize);
 struct Facts {
     /// Whether a statement needs it, directly or through others.
     reached: bool,
-    /// Whether it is index arithmetic: built from sizes, places and counters
-    /// only, hence non-negative where divided and never wrapping.
-    index: bool,
+    /// Whether its formula has only sizes, places and counters, index arithmetic
+    /// and comparisons: short to repeat, and the same wherever it stands.
+    place: bool,
     /// The innermost block that binds a variable in it.
     home: usize,
     /// How many operands and statements name it.
@@ -123,9 +126,9 @@ impl Plan {
     pub(super) fn bindings(&self, block: usize, stmt: usize) -> &[ExprId] {
         self.bindings.get(&(block, stmt)).map_or(&[], Vec::as_slice)
     }
-    /// Whether the expression is index arithmetic.
-    pub(super) fn is_index(&self, expr: ExprId) -> bool {
-        self.facts[expr].index
+    /// Whether the expression says only where the thread is.
+    pub(super) fn is_place(&self, expr: ExprId) -> bool {
+        self.facts[expr].place
     }
 
     /// Whether the variable's statement is not printed.
@@ -142,7 +145,7 @@ impl Plan {
         let erf = if is_one(b) { a } else { is_one(a).then_some(b)? };
         // A formula behind a variable stays where it is: it may read what is written since.
         let is_near =
-            |operand: ExprId| is_leaf(kernel.exprs[operand].expr) || !matches!(kernel.exprs[erf].expr, Expr::Var(_));
+            |operand: ExprId| kernel.exprs[operand].expr.is_leaf() || !matches!(kernel.exprs[erf].expr, Expr::Var(_));
         match self.sole_use(kernel, erf)? {
             Expr::Unary(UnaryOp::Erf, operand) => {
                 (kernel.exprs.dtype(operand) == DType::F32 && is_near(operand)).then_some(operand)
@@ -174,7 +177,7 @@ impl Plan {
             if let Expr::Special(special) = node.expr {
                 self.specials.insert(special);
             }
-            operands(node.expr, |operand| self.facts[operand].uses += 1);
+            operands(kernel, node.expr, |operand| self.facts[operand].uses += 1);
         }
         for (id, _) in kernel.exprs.iter() {
             let facts = self.facts[id];
@@ -183,21 +186,21 @@ impl Plan {
         }
     }
 
-    /// Whether repeating the formula reads better than a name for it: one index
-    /// operation on two words.
+    /// Whether repeating the formula reads better than a name for it: one
+    /// operation on two words that say where the thread is.
     fn is_cheap(&self, kernel: &Kernel, id: ExprId) -> bool {
-        let is_word = |id: ExprId| is_leaf(kernel.exprs[id].expr) || self.facts[id].named;
-        let index = self.facts[id].index;
-        match kernel.exprs[id].expr {
-            Expr::Cast(a) => index && is_word(a),
-            Expr::Binary(op, a, b) => {
-                index
-                    && is_word(a)
-                    && is_word(b)
-                    && !matches!(op, BinaryOp::Div | BinaryOp::Mod | BinaryOp::CeilDiv | BinaryOp::LogicalAnd)
-            }
-            expr => is_leaf(expr),
-        }
+        let is_word = |id: ExprId| {
+            let plain = kernel.exprs.plain(id);
+            kernel.exprs[plain].expr.is_leaf() || self.facts[plain].named
+        };
+        let expr = kernel.exprs[id].expr;
+        let is_short = match expr {
+            Expr::Cast(_) | Expr::Binary(..) => true,
+            Expr::Index(op, ..) => !matches!(op, IndexOp::Div | IndexOp::Mod | IndexOp::CeilDiv),
+            _ => false,
+        };
+        let is_joined = matches!(expr, Expr::Binary(BinaryOp::LogicalAnd, ..));
+        expr.is_leaf() || self.facts[id].place && is_short && !is_joined && expr.operands().all(is_word)
     }
 
     /// Computes the length of formulas, and names operands of those that are too long.
@@ -206,10 +209,10 @@ impl Plan {
             if !self.facts[id].reached {
                 continue;
             }
-            let own = u32::from(!is_leaf(node.expr));
+            let own = u32::from(!node.expr.is_leaf());
             loop {
                 let (mut total, mut longest) = (own, None);
-                operands(node.expr, |operand| {
+                operands(kernel, node.expr, |operand| {
                     let facts = self.facts[operand];
                     if !facts.named {
                         total += facts.ops;
@@ -240,7 +243,7 @@ impl Plan {
                 site = self.hoist(site, facts.home);
                 self.bindings.entry(site).or_default().push(id);
             }
-            operands(kernel.exprs[id].expr, |operand| self.need(operand, site));
+            operands(kernel, kernel.exprs[id].expr, |operand| self.need(operand, site));
             if let Some(operand) = self.erf_plus_one(kernel, kernel.exprs[id].expr) {
                 self.need(operand, site);
             }
@@ -266,7 +269,7 @@ impl Plan {
         for read in reads {
             let Some(expr) = exprs[read.var] else { continue };
             let is_variable = kernel.exprs.as_int(kernel.buffers[read.buffer].len) == Some(1);
-            let is_movable = self.facts[read.index].index && (is_variable || self.facts[expr].uses == 1);
+            let is_movable = self.facts[read.index].place && (is_variable || self.facts[expr].uses == 1);
             let (block, start) = read.site;
             let safe = |&site: &Site| {
                 let mut place = site;
@@ -290,7 +293,7 @@ impl Plan {
             if !self.facts[id].reached || self.erf_plus_one(kernel, node.expr).is_none() {
                 continue;
             }
-            operands(node.expr, |operand| {
+            operands(kernel, node.expr, |operand| {
                 if let Expr::Var(var) = kernel.exprs[operand].expr {
                     self.silent.insert(var);
                 }
@@ -329,7 +332,7 @@ impl Plan {
 struct Walk<'a> {
     kernel: &'a Kernel,
     facts: SecondaryMap<ExprId, Facts>,
-    // Where each variable is bound, and whether it holds index arithmetic.
+    // Where each variable is bound, and whether it says where the thread is.
     vars: SecondaryMap<VarId, (usize, bool)>,
     lets: SecondaryMap<VarId, Option<ExprId>>,
     places: Vec<Place>,
@@ -350,18 +353,21 @@ impl Walk<'_> {
 
     fn stmt(&mut self, stmt: &Stmt, site: Site) {
         for_each_expr(&stmt.kind, |expr| {
+            let expr = self.kernel.exprs.plain(expr);
             self.reach(expr);
             self.slots.push((expr, site));
         });
         match &stmt.kind {
             StmtKind::Let { var, value } => {
-                self.vars.set(*var, (site.0, self.facts[*value].index));
-                self.lets.set(*var, Some(*value));
+                let value = self.kernel.exprs.plain(*value);
+                self.vars.set(*var, (site.0, self.facts[value].place));
+                self.lets.set(*var, Some(value));
             }
             StmtKind::Load { var, from, .. } => {
                 self.vars.set(*var, (site.0, false));
                 if self.kernel.buffers[from.buffer].space == Space::Local {
-                    self.reads.push(LocalRead { var: *var, buffer: from.buffer, index: from.index, site });
+                    let index = self.kernel.exprs.plain(from.index);
+                    self.reads.push(LocalRead { var: *var, buffer: from.buffer, index, site });
                 }
             }
             StmtKind::Shuffle { var, .. } => self.vars.set(*var, (site.0, false)),
@@ -416,7 +422,7 @@ impl Walk<'_> {
             }
             let expr = self.kernel.exprs[id].expr;
             let waiting = stack.len();
-            operands(expr, |operand| {
+            operands(self.kernel, expr, |operand| {
                 if !self.facts[operand].reached {
                     stack.push(operand);
                 }
@@ -429,17 +435,20 @@ impl Walk<'_> {
     }
 
     fn judge(&self, expr: Expr) -> Facts {
-        let mut facts = Facts { reached: true, index: true, ..Facts::default() };
-        match expr {
-            Expr::Param(param) => {
-                facts.index = !matches!(self.kernel.params[param].kind, ParamKind::Scalar { .. });
-            }
-            Expr::Var(var) => (facts.home, facts.index) = self.vars[var],
-            _ => {}
+        let place = match expr {
+            Expr::Unary(op, _) => op == UnaryOp::LogicalNot,
+            Expr::Binary(op, ..) => op.is_predicate(),
+            Expr::Ternary(op, ..) => op == TernaryOp::Where,
+            Expr::Param(param) => !matches!(self.kernel.params[param].kind, ParamKind::Scalar { .. }),
+            _ => true,
+        };
+        let mut facts = Facts { reached: true, place, ..Facts::default() };
+        if let Expr::Var(var) = expr {
+            (facts.home, facts.place) = self.vars[var];
         }
-        operands(expr, |operand| {
+        operands(self.kernel, expr, |operand| {
             let operand = self.facts[operand];
-            facts.index &= operand.index;
+            facts.place &= operand.place;
             if self.places[operand.home].depth > self.places[facts.home].depth {
                 facts.home = operand.home;
             }
@@ -474,23 +483,7 @@ fn for_each_expr(kind: &StmtKind, mut f: impl FnMut(ExprId)) {
     }
 }
 
-/// Calls `f` with each operand.
-pub(super) fn operands(expr: Expr, mut f: impl FnMut(ExprId)) {
-    match expr {
-        Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_) => {}
-        Expr::Unary(_, a) | Expr::Cast(a) => f(a),
-        Expr::Binary(_, a, b) => {
-            f(a);
-            f(b);
-        }
-        Expr::Ternary(_, a, b, c) => {
-            f(a);
-            f(b);
-            f(c);
-        }
-    }
-}
-
-fn is_leaf(expr: Expr) -> bool {
-    matches!(expr, Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_))
+/// Calls `f` with each operand, itself where it is a conversion between index and data.
+fn operands(kernel: &Kernel, expr: Expr, f: impl FnMut(ExprId)) {
+    expr.operands().map(|operand| kernel.exprs.plain(operand)).for_each(f);
 }

@@ -286,7 +286,7 @@ impl<'a> Printer<'a> {
             let dtype = self.kernel.exprs.dtype(id);
             let wish = match dtype {
                 DType::Bool => "p",
-                _ if self.plan.is_index(id) => "i",
+                _ if self.plan.is_place(id) => "i",
                 _ => "v",
             };
             let text = self.exprs.formula(id).code;

@@ -64,7 +64,7 @@ pub(super) fn vector_add() -> Kernel {
         },
     );
     let per_block = b.int(1024);
-    let blocks = b.exprs().binary(BinaryOp::CeilDiv, n, per_block);
+    let blocks = b.exprs().ceil_div(n, per_block);
     b.set_origin(None, "");
     b.finish_1d(blocks, 128)
 }
@@ -129,7 +129,7 @@ pub(super) fn chain<const N: usize>(
             b.mov((out, element), (outs, zero), 8, store);
         });
     });
-    let blocks = b.exprs().binary(BinaryOp::CeilDiv, n, per_block);
+    let blocks = b.exprs().ceil_div(n, per_block);
     b.finish_1d(blocks, threads as u32)
 }
 
@@ -244,7 +244,7 @@ pub(super) fn sum_all() -> Kernel {
     let mut b = KernelBuilder::new("sum_all", DType::I64);
     let n = b.size("n", 0, 0);
     let (zero, one, per_block) = (b.int(0), b.int(1), b.int(1024));
-    let blocks = b.exprs().binary(BinaryOp::CeilDiv, n, per_block);
+    let blocks = b.exprs().ceil_div(n, per_block);
     let blocks = b.derived("blocks", blocks);
     let x = b.input("x", 0, DType::F32, n, 4);
     let y = b.output("y", 0, DType::F32, one, 4);
@@ -284,6 +284,7 @@ pub(super) fn sum_all() -> Kernel {
         let limit = b.exprs().cast(blocks, DType::I32);
         let one = b.exprs().int(1, DType::I32);
         let limit = b.exprs().sub(limit, one);
+        let limit = b.exprs().as_data(limit);
         let before = b.atomic("before", AtomicOp::Inc, (arrivals, zero), limit);
         let is_end = b.exprs().binary(BinaryOp::Eq, before, limit);
         b.store(is_last, zero, is_end);
@@ -351,7 +352,7 @@ pub(super) fn count_above() -> Kernel {
         });
     });
     let per_block = b.int(256);
-    let blocks = b.exprs().binary(BinaryOp::CeilDiv, n, per_block);
+    let blocks = b.exprs().ceil_div(n, per_block);
     b.finish_1d(blocks, 256)
 }
 
@@ -385,7 +386,7 @@ pub(super) fn grid_reverse() -> Kernel {
         b.store(y, i, sum);
     });
     let (per_block, one) = (b.int(256), b.int(1));
-    let blocks = b.exprs().binary(BinaryOp::CeilDiv, n, per_block);
+    let blocks = b.exprs().ceil_div(n, per_block);
     b.finish(Launch {
         grid: [blocks, one, one],
         block: [per_block, one, one],
@@ -464,7 +465,7 @@ fn op_kernel(name: &str, dtype: DType, outputs: Vec<ExprSpec>) -> Kernel {
     });
     b.emit(StmtKind::If { condition: is_inside, then: body, otherwise: Vec::new() });
     let per_block = b.int(64);
-    let blocks = b.exprs().binary(BinaryOp::CeilDiv, n, per_block);
+    let blocks = b.exprs().ceil_div(n, per_block);
     b.finish_1d(blocks, 64)
 }
 

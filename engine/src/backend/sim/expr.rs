@@ -117,6 +117,12 @@ impl Compiler<'_> {
             Expr::Binary(op, a, b) => self.binary(op, a, b, dtype),
             Expr::Ternary(op, a, b, c) => self.ternary(op, [a, b, c], dtype),
             Expr::Cast(a) => self.cast(a, dtype),
+            // The same number wherever the index arithmetic has a meaning.
+            Expr::Index(op, a, b) => self.binary(op.as_binary(), a, b, dtype),
+            Expr::AsData(a) | Expr::AsIndex(a) => {
+                let known = self.expr(a);
+                (known, self.target(known.1))
+            }
         }
     }
 

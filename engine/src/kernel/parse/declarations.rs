@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use super::kernel::{Entity, Parser};
 use crate::diag::Result;
-use crate::kernel::ir::{BufId, Buffer, Launch, Param, ParamKind};
+use crate::kernel::ir::{BufId, Buffer, Launch, Param, ParamKind, ValueKind};
 use crate::kernel::words::{SPACES, value};
 use crate::num::DType;
 use crate::util::EntityId;
@@ -40,17 +40,20 @@ impl<'a> Parser<'a> {
         let word = cursor.peek_name().unwrap_or("");
         // Something else may have one of these names; then no parenthesis follows.
         let source = if cursor.rest()[word.len()..].starts_with('(') { word } else { "" };
-        let kind = match source {
+        let (kind, about) = match source {
             "size" => {
                 let [input, axis] = pair(cursor)?;
-                ParamKind::Size { input, axis }
+                (ParamKind::Size { input, axis }, ValueKind::Index)
             }
             "stride" => {
                 let [input, axis] = pair(cursor)?;
-                ParamKind::Stride { input, axis }
+                (ParamKind::Stride { input, axis }, ValueKind::Index)
             }
-            "scalar" => ParamKind::Scalar { input: one(cursor)? },
-            _ => ParamKind::Derived(self.expr(cursor)?),
+            "scalar" => (ParamKind::Scalar { input: one(cursor)? }, ValueKind::Data),
+            _ => {
+                let value = self.expr(cursor)?;
+                (ParamKind::Derived(value), self.exprs.kind(value))
+            }
         };
         let multiple_of = if cursor.take_word("multiple") {
             cursor.expect_word("of")?;
@@ -59,7 +62,7 @@ impl<'a> Parser<'a> {
             1
         };
         let id = self.params.push(Param { name: name.into(), dtype: Some(dtype), kind, multiple_of });
-        self.declare(name, Entity::Param(id), &before)
+        self.declare(name, Entity::Param(id, about), &before)
     }
 
     fn pointer(&mut self, cursor: &mut Cursor<'a>) -> Result<()> {

@@ -3,8 +3,8 @@
 use super::cursor::Cursor;
 use super::kernel::{Entity, Parser};
 use crate::diag::Result;
-use crate::kernel::ir::{Expr, ExprId};
-use crate::kernel::words::{INFIX, SPECIALS, value};
+use crate::kernel::ir::{Expr, ExprId, IndexOp};
+use crate::kernel::words::{AS_DATA, AS_INDEX, INFIX, OF_DATA, OF_INDICES, SPECIALS, index_op, value};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
 
 /// The deepest nesting that is read.
@@ -54,15 +54,16 @@ impl<'a> Parser<'a> {
             return self.constant(cursor, negative);
         }
         let name = cursor.name()?;
-        if let Some(entity) = self.names.get(name) {
+        // What has the name of an operation is never followed by a parenthesis.
+        if let Some(entity) = self.names.get(name).filter(|_| !cursor.rest().starts_with('(')) {
             return match *entity {
-                Entity::Param(param) => match self.params[param].dtype {
-                    Some(dtype) => Ok(self.exprs.param(param, dtype)),
+                Entity::Param(param, kind) => match self.params[param].dtype {
+                    Some(dtype) => Ok(self.exprs.param(param, dtype, kind)),
                     None => Err(before.error(format!("`{name}` is a pointer"))),
                 },
-                Entity::Var(var) => {
+                Entity::Var(var, kind) => {
                     let dtype = self.vars[var].dtype;
-                    Ok(self.exprs.var(var, dtype))
+                    Ok(self.exprs.var(var, dtype, kind))
                 }
                 Entity::Buffer(_) => Err(before.error(format!("`{name}` is a buffer"))),
             };
@@ -121,6 +122,11 @@ impl<'a> Parser<'a> {
         }
         match (operands[..].as_ref(), DType::from_name(name)) {
             ([a], Some(dtype)) => return Ok(self.exprs.intern(Expr::Cast(*a), dtype)),
+            ([a], None) if name == AS_DATA || name == AS_INDEX => {
+                let expr = if name == AS_DATA { Expr::AsData(*a) } else { Expr::AsIndex(*a) };
+                let dtype = self.exprs.dtype(*a);
+                return Ok(self.exprs.intern(expr, dtype));
+            }
             ([a], None) => {
                 if let Some(op) = UnaryOp::from_name(name) {
                     let dtype = op.result_dtype(self.exprs.dtype(*a));
@@ -128,8 +134,13 @@ impl<'a> Parser<'a> {
                 }
             }
             ([a, b], _) => {
-                if let Some(op) = BinaryOp::from_name(name) {
-                    return Ok(self.binary(op, *a, *b));
+                let index = name.strip_prefix(OF_INDICES).and_then(BinaryOp::from_name).and_then(IndexOp::from_binary);
+                let data = name.strip_prefix(OF_DATA).and_then(BinaryOp::from_name);
+                match (index, data, BinaryOp::from_name(name)) {
+                    (Some(op), _, _) => return Ok(self.index(op, *a, *b)),
+                    (_, Some(op), _) => return Ok(self.data(op, *a, *b)),
+                    (_, _, Some(op)) => return Ok(self.binary(op, *a, *b)),
+                    _ => {}
                 }
             }
             ([a, b, c], _) => {
@@ -143,7 +154,20 @@ impl<'a> Parser<'a> {
         Err(before.error(format!("no operation `{name}` takes {} operands", operands.len())))
     }
 
+    /// An operation on indices or on data, as its operands are.
     fn binary(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> ExprId {
+        match index_op(&self.exprs, op, a, b) {
+            Some(op) => self.index(op, a, b),
+            None => self.data(op, a, b),
+        }
+    }
+
+    fn index(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> ExprId {
+        let dtype = self.exprs.dtype(a);
+        self.exprs.intern(Expr::Index(op, a, b), dtype)
+    }
+
+    fn data(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> ExprId {
         let dtype = op.result_dtype(self.exprs.dtype(a));
         self.exprs.intern(Expr::Binary(op, a, b), dtype)
     }

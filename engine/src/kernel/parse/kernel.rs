@@ -5,7 +5,7 @@ use super::declarations::header;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::exprs::ExprArena;
 use crate::kernel::ir::{
-    Access, Block, BufId, Buffer, ExprId, Kernel, Origin, Param, ParamId, Stmt, StmtKind, Unroll, Var, VarId,
+    Access, Block, BufId, Buffer, ExprId, Kernel, Origin, Param, ParamId, Stmt, StmtKind, Unroll, ValueKind, Var, VarId,
 };
 use crate::kernel::print::print;
 use crate::kernel::words::{ATOMICS, HINTS, SCOPES, SHUFFLES, SPACES, value};
@@ -19,9 +19,9 @@ const MAX_BLOCKS: usize = 250;
 /// What a name stands for.
 #[derive(Clone, Copy)]
 pub(super) enum Entity {
-    Param(ParamId),
+    Param(ParamId, ValueKind),
     Buffer(BufId),
-    Var(VarId),
+    Var(VarId, ValueKind),
 }
 
 /// A kernel in the making.
@@ -206,13 +206,13 @@ impl<'a> Parser<'a> {
         let unroll = match cursor.take_word("unroll") {
             false => Unroll::No,
             true if cursor.take("{") => {
-                let var = self.bind(name, dtype, &at)?;
+                let var = self.bind(name, dtype, ValueKind::Index, &at)?;
                 return Ok(Head::For { var, start, end, step, unroll: Unroll::Full });
             }
             true => Unroll::By(cursor.number()?),
         };
         cursor.expect("{")?;
-        let var = self.bind(name, dtype, &at)?;
+        let var = self.bind(name, dtype, ValueKind::Index, &at)?;
         Ok(Head::For { var, start, end, step, unroll })
     }
 
@@ -224,9 +224,9 @@ impl<'a> Parser<'a> {
         Ok((name, cursor.dtype()?, at))
     }
 
-    fn bind(&mut self, name: &'a str, dtype: DType, at: &Cursor<'a>) -> Result<VarId> {
+    fn bind(&mut self, name: &'a str, dtype: DType, kind: ValueKind, at: &Cursor<'a>) -> Result<VarId> {
         let var = self.vars.push(Var { name: name.into(), dtype });
-        self.declare(name, Entity::Var(var), at)?;
+        self.declare(name, Entity::Var(var, kind), at)?;
         Ok(var)
     }
 
@@ -274,7 +274,7 @@ impl<'a> Parser<'a> {
             (_, Some(hint)) if follows => {
                 let from = self.access(&mut after)?;
                 *cursor = after;
-                Ok(StmtKind::Load { var: self.bind(name, dtype, &at)?, from, hint })
+                Ok(StmtKind::Load { var: self.bind(name, dtype, ValueKind::Data, &at)?, from, hint })
             }
             ("shuffle", _) if follows => {
                 let mode = after.name()?;
@@ -283,7 +283,12 @@ impl<'a> Parser<'a> {
                 after.expect(",")?;
                 let lane = self.expr(&mut after)?;
                 *cursor = after;
-                Ok(StmtKind::Shuffle { var: self.bind(name, dtype, &at)?, value: exchanged, mode, lane })
+                Ok(StmtKind::Shuffle {
+                    var: self.bind(name, dtype, ValueKind::Data, &at)?,
+                    value: exchanged,
+                    mode,
+                    lane,
+                })
             }
             ("atomic", _) if follows => {
                 *cursor = after;
@@ -291,7 +296,8 @@ impl<'a> Parser<'a> {
             }
             _ => {
                 let value = self.expr(cursor)?;
-                Ok(StmtKind::Let { var: self.bind(name, dtype, &at)?, value })
+                let kind = self.exprs.kind(value);
+                Ok(StmtKind::Let { var: self.bind(name, dtype, kind, &at)?, value })
             }
         }
     }
@@ -302,7 +308,7 @@ impl<'a> Parser<'a> {
         let to = self.access(cursor)?;
         cursor.expect(",")?;
         let value = self.expr(cursor)?;
-        let var = old.map(|(name, dtype, at)| self.bind(name, dtype, &at)).transpose()?;
+        let var = old.map(|(name, dtype, at)| self.bind(name, dtype, ValueKind::Data, &at)).transpose()?;
         Ok(StmtKind::Atomic { var, op, to, value })
     }
 

@@ -1,7 +1,7 @@
 //! Round trips and refusals.
 
 use super::{check_text, parse};
-use crate::kernel::{Expr, Kernel, KernelBuilder, bind, print, verify};
+use crate::kernel::{Expr, IndexOp, Kernel, KernelBuilder, bind, print, verify};
 use crate::num::{BinaryOp, DType, Value};
 use crate::tensor::{ArgMeta, TensorMeta};
 
@@ -75,6 +75,58 @@ fn every_form_reads_back() {
     let kernel = parse(&text).unwrap();
     assert_eq!(print(&kernel), text);
     check_round_trip(&kernel);
+}
+
+#[test]
+fn arithmetic_is_that_of_its_operands() {
+    let text = "\
+kernel k index i64 {
+  param n: i64 = size(0, 0)
+  param s: i64 = scalar(1)
+  param parts: i64 = ceildiv(n, as_index(s))
+  param rest: i64 = s % (as_data(n) * 3)
+  launch grid (parts, 1, 1) block (32, 1, 1) max_threads 32 min_blocks 1
+  let exp: f32 = 1.0f32
+  let e: f32 = exp(exp)
+  for i: i64 in 0..minimum(n, 9) {
+    let a: i64 = i / 4 % 3 + index.add(1, 2)
+    let b: i64 = as_data(i + a) / 4 - s
+    if i < a && as_data(i) < b {
+      let c: i64 = as_index(b) * 2 + 1 * 2
+    }
+  }
+}
+";
+    let kernel = parse(text).unwrap();
+    assert_eq!(print(&kernel), text);
+    verify(&kernel).unwrap();
+    let count = |wanted: fn(&Expr) -> bool| kernel.exprs.iter().filter(|(_, node)| wanted(&node.expr)).count();
+    assert_eq!(count(|expr| matches!(expr, Expr::Index(..))), 9);
+    assert_eq!(count(|expr| matches!(expr, Expr::AsData(_))), 3);
+    assert_eq!(count(|expr| matches!(expr, Expr::AsIndex(_))), 2);
+}
+
+#[test]
+fn mixed_operands_read_back_as_what_they_were() {
+    let mut b = KernelBuilder::new("k", DType::I32);
+    let (n, one, two) = (b.size("n", 0, 0), b.int(1), b.int(2));
+    for expr in [
+        Expr::Binary(BinaryOp::Add, n, one),
+        Expr::Index(IndexOp::Add, one, two),
+        Expr::Binary(BinaryOp::Add, one, two),
+        Expr::Index(IndexOp::CeilDiv, one, two),
+        Expr::Index(IndexOp::Max, n, two),
+    ] {
+        let value = b.exprs().intern(expr, DType::I32);
+        b.let_("v", value);
+    }
+    let kernel = b.finish_1d(one, 1);
+    let read = check_round_trip(&kernel);
+    let formulas = |kernel: &Kernel| -> Vec<_> {
+        let operations = kernel.exprs.iter().map(|(_, node)| node.expr).filter(|expr| !expr.is_leaf());
+        operations.map(|expr| expr.map_operands(|_| one)).collect()
+    };
+    assert_eq!(formulas(&kernel), formulas(&read));
 }
 
 #[test]

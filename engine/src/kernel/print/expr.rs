@@ -2,8 +2,8 @@
 
 use super::names::Names;
 use crate::kernel::ir::{Expr, ExprId, Kernel};
-use crate::kernel::words::{INFIX, SPECIALS, word};
-use crate::num::{DType, Value};
+use crate::kernel::words::{AS_DATA, AS_INDEX, INFIX, OF_DATA, OF_INDICES, SPECIALS, index_op, word};
+use crate::num::{BinaryOp, DType, Value};
 use crate::util::{EntityId, SecondaryMap};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -62,19 +62,33 @@ impl<'a> ExprPrinter<'a> {
             Expr::Special(special) => out.push_str(word(SPECIALS, special)),
             Expr::Var(var) => out.push_str(&self.names.var(var)),
             Expr::Unary(op, a) => self.call(out, op.name(), &[a]),
-            Expr::Binary(op, a, b) => match INFIX.iter().find(|(other, ..)| *other == op) {
-                Some(&(_, text, own)) => {
-                    let open = own < strength;
-                    out.push_str(if open { "(" } else { "" });
-                    self.operand(out, a, own);
-                    let _ = write!(out, " {text} ");
-                    self.operand(out, b, own + 1);
-                    out.push_str(if open { ")" } else { "" });
-                }
-                None => self.call(out, op.name(), &[a, b]),
+            Expr::Binary(op, a, b) => match index_op(&self.kernel.exprs, op, a, b) {
+                None => self.operation(out, op, [a, b], strength),
+                Some(_) => self.call(out, &format!("{OF_DATA}{op}"), &[a, b]),
             },
+            Expr::Index(op, a, b) => match index_op(&self.kernel.exprs, op.as_binary(), a, b) {
+                Some(_) => self.operation(out, op.as_binary(), [a, b], strength),
+                None => self.call(out, &format!("{OF_INDICES}{}", op.as_binary()), &[a, b]),
+            },
+            Expr::AsData(a) => self.call(out, AS_DATA, &[a]),
+            Expr::AsIndex(a) => self.call(out, AS_INDEX, &[a]),
             Expr::Ternary(op, a, b, c) => self.call(out, op.name(), &[a, b, c]),
             Expr::Cast(a) => self.call(out, node.dtype.name(), &[a]),
+        }
+    }
+
+    /// An operation whose operands tell whether it is on indices or on data.
+    fn operation(&mut self, out: &mut String, op: BinaryOp, [a, b]: [ExprId; 2], strength: u8) {
+        match INFIX.iter().find(|(other, ..)| *other == op) {
+            Some(&(_, text, own)) => {
+                let open = own < strength;
+                out.push_str(if open { "(" } else { "" });
+                self.operand(out, a, own);
+                let _ = write!(out, " {text} ");
+                self.operand(out, b, own + 1);
+                out.push_str(if open { ")" } else { "" });
+            }
+            None => self.call(out, op.name(), &[a, b]),
         }
     }
 

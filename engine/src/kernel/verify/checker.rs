@@ -4,7 +4,7 @@ use super::exprs::ExprChecks;
 use super::uniform::{Class, Uniformity};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::facts::Multiples;
-use crate::kernel::ir::{Kernel, Stmt, VarId};
+use crate::kernel::ir::{Kernel, Stmt, ValueKind, VarId};
 use crate::kernel::print::print_stmt;
 use crate::util::SecondaryMap;
 
@@ -41,6 +41,8 @@ pub(super) struct Scopes {
     /// How many blocks enclose the binding; 0 while unbound.
     pub(super) depth: SecondaryMap<VarId, u32>,
     pub(super) visible: SecondaryMap<VarId, bool>,
+    /// Whether it was bound to an index or to data.
+    pub(super) kind: SecondaryMap<VarId, Option<ValueKind>>,
     pub(super) open: Vec<Vec<VarId>>,
 }
 

@@ -1,7 +1,7 @@
 //! Rules of parameters, buffers and the launch.
 
 use super::checker::Checker;
-use crate::kernel::ir::{Block, ParamKind, Space, StmtKind};
+use crate::kernel::ir::{Block, ParamKind, Space, StmtKind, ValueKind};
 use crate::num::DType;
 use crate::util::SecondaryMap;
 
@@ -244,6 +244,9 @@ impl Checker<'_> {
         let limit = self.kernel.params.next_id();
         if self.check_host(expr, limit, what) && !matches!(self.kernel.exprs.dtype(expr), DType::I32 | DType::I64) {
             self.report(|| format!("{what} has type {}", self.kernel.exprs.dtype(expr)));
+        }
+        if self.kernel.exprs.kind(expr) == ValueKind::Data {
+            self.report(|| format!("{what} is data, not an index"));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Rules of expressions: well-formed arena, size, types.
 
 use super::checker::Checker;
-use crate::kernel::ir::{BufId, Expr, ExprId, Kernel, ParamId, VarId};
+use crate::kernel::ir::{BufId, Expr, ExprId, Kernel, ParamId, ParamKind, ValueKind, VarId};
 use crate::num::{DType, TernaryOp, Value};
 use crate::util::{EntityId, SecondaryMap};
 
@@ -115,8 +115,13 @@ impl Checker<'_> {
                 return false;
             }
             innermost = Some(var);
+            let (kind, bound) = (self.kernel.exprs.kind(id), self.scopes.kind[var]);
+            if Some(kind) != bound {
+                at(self, format!("reads variable {var} as {kind:?}, which holds {bound:?}"));
+                return false;
+            }
         }
-        if let Some(message) = type_error(self.kernel, id) {
+        if let Some(message) = type_error(self.kernel, id).or_else(|| kind_error(self.kernel, id)) {
             at(self, message);
             return false;
         }
@@ -151,7 +156,8 @@ impl Checker<'_> {
                 Expr::Param(param) if param >= limit => Some(format!("reads {param}, which comes later")),
                 _ => None,
             };
-            if let Some(message) = message.or_else(|| type_error(self.kernel, id)) {
+            let wrong = || type_error(self.kernel, id).or_else(|| kind_error(self.kernel, id));
+            if let Some(message) = message.or_else(wrong) {
                 sound = false;
                 at(self, message);
             }
@@ -209,6 +215,54 @@ fn type_error(kernel: &Kernel, id: ExprId) -> Option<String> {
             has(dtype(c))
         }
         Expr::Cast(_) => None,
+        Expr::Index(op, a, b) => match (dtype(a), dtype(b)) {
+            (DType::I32, DType::I32) | (DType::I64, DType::I64) => has(dtype(a)),
+            (a, b) => Some(format!("index {op:?} has operands of types {a} and {b}")),
+        },
+        Expr::AsData(a) | Expr::AsIndex(a) => match dtype(a) {
+            DType::I32 | DType::I64 => has(dtype(a)),
+            other => Some(format!("expression {id} takes a number of type {other} for an index")),
+        },
+    }
+}
+
+/// Whether indices and data are mixed in a node: what is wrong with it.
+fn kind_error(kernel: &Kernel, id: ExprId) -> Option<String> {
+    let exprs = &kernel.exprs;
+    let node = exprs[id];
+    // Truth values of either kind go together.
+    let is = |id: ExprId, kind| exprs.kind(id) == kind && exprs.dtype(id) != DType::Bool;
+    let is_index = |id| is(id, ValueKind::Index);
+    let is_data = |id| is(id, ValueKind::Data);
+    let mixed = |a, b| is_index(a) && is_data(b) || is_data(a) && is_index(b);
+    let on_index = |what: String| Some(format!("{what} is defined on data, not on an index"));
+    match node.expr {
+        Expr::Const(_) | Expr::Special(_) | Expr::Var(_) => None,
+        Expr::Param(param) => {
+            let expected = match kernel.params[param].kind {
+                ParamKind::Size { .. } | ParamKind::Stride { .. } => ValueKind::Index,
+                ParamKind::Derived(value) => exprs.kind(value),
+                _ => ValueKind::Data,
+            };
+            let kind = exprs.kind(id);
+            (kind != expected).then(|| format!("reads {param} as {kind:?}, which is {expected:?}"))
+        }
+        Expr::Index(op, a, b) if is_data(a) || is_data(b) => Some(format!("index {op:?} of data")),
+        Expr::Binary(op, a, b) if op.is_comparison() => {
+            mixed(a, b).then(|| format!("{op} compares an index with data"))
+        }
+        Expr::Binary(op, a, b) if is_index(a) || is_index(b) => on_index(op.to_string()),
+        Expr::Unary(op, a) if is_index(a) => on_index(op.to_string()),
+        Expr::Ternary(TernaryOp::Where, _, a, b) => {
+            mixed(a, b).then(|| "where chooses between an index and data".to_owned())
+        }
+        Expr::Ternary(op, a, b, c) if is_index(a) || is_index(b) || is_index(c) => on_index(op.to_string()),
+        Expr::Cast(a) if is_index(a) && !matches!(node.dtype, DType::I32 | DType::I64) => {
+            on_index(format!("conversion to {}", node.dtype))
+        }
+        Expr::AsData(a) if !is_index(a) => Some(format!("expression {id} converts what is no index to data")),
+        Expr::AsIndex(a) if !is_data(a) => Some(format!("expression {id} converts what is no data to an index")),
+        _ => None,
     }
 }
 

@@ -10,6 +10,9 @@
 //!   most [`MAX_EXPR_DEPTH`] deep and [`MAX_EXPR_NODES`] large when written out, so that
 //!   recursion and inlining are safe;
 //! - operations have operands of the types they accept; constants fit their type;
+//! - indices and data are not mixed: each operation has operands of its own kind,
+//!   accesses, loops and launch sizes are indices, and what is written, exchanged
+//!   or combined is data;
 //! - parameters, launch and buffer lengths can be evaluated on the host in order;
 //! - shared and local lengths are constant, positive and within limits; each
 //!   global buffer has one pointer; inputs are never written;

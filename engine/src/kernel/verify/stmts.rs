@@ -5,7 +5,7 @@ use super::uniform::{Class, Fact};
 use crate::kernel::facts::gcd;
 use crate::kernel::ir::{
     Access, AtomicOp, Block, CacheHint, Expr, ExprId, ParamKind, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll,
-    VarId,
+    ValueKind, VarId,
 };
 use crate::num::DType;
 
@@ -39,13 +39,14 @@ impl Checker<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match stmt.kind {
             StmtKind::Let { var, value } => {
+                let kind = self.kernel.exprs.kind(value);
                 if self.used(stmt, value) {
                     self.want(stmt, "the value", value, self.kernel.vars[var].dtype);
                     let fact = self.uniform.fact(value, &mut self.multiples);
                     let divisor = self.multiples.of(value);
-                    self.bind(stmt, var, fact, divisor);
+                    self.bind(stmt, var, kind, fact, divisor);
                 } else {
-                    self.bind(stmt, var, Fact::default(), 1);
+                    self.bind(stmt, var, kind, Fact::default(), 1);
                 }
             }
             StmtKind::Load { var, from, hint } => {
@@ -54,13 +55,13 @@ impl Checker<'_> {
                 if variable != element {
                     self.report_at(stmt, || format!("variable of type {variable} gets an element of type {element}"));
                 }
-                self.bind(stmt, var, fact, 1);
+                self.bind(stmt, var, ValueKind::Data, fact, 1);
             }
             StmtKind::Store { to, value, hint } => {
                 self.access(stmt, to, hint);
                 self.written(stmt, to);
                 if self.used(stmt, value) {
-                    self.want(stmt, "the value", value, self.kernel.buffers[to.buffer].dtype);
+                    self.want_data(stmt, value, self.kernel.buffers[to.buffer].dtype);
                 }
             }
             StmtKind::Move { to, from, lanes, hint } => self.vector_move(stmt, to, from, lanes, hint),
@@ -95,13 +96,29 @@ impl Checker<'_> {
         }
     }
 
-    fn bind(&mut self, stmt: &Stmt, var: VarId, fact: Fact, divisor: i64) {
+    /// A value that memory or another thread gets: data of a type.
+    fn want_data(&mut self, stmt: &Stmt, id: ExprId, expected: DType) {
+        self.want(stmt, "the value", id, expected);
+        let has_type = self.kernel.exprs.dtype(id) == expected && expected != DType::Bool;
+        if has_type && self.kernel.exprs.kind(id) == ValueKind::Index {
+            self.report_at(stmt, || "the value is an index, not data".to_owned());
+        }
+    }
+
+    fn want_index(&mut self, stmt: &Stmt, what: &str, id: ExprId) {
+        if self.kernel.exprs.kind(id) == ValueKind::Data {
+            self.report_at(stmt, || format!("{what} is data, not an index"));
+        }
+    }
+
+    fn bind(&mut self, stmt: &Stmt, var: VarId, kind: ValueKind, fact: Fact, divisor: i64) {
         if self.scopes.depth[var] != 0 {
             self.report_at(stmt, || format!("variable {var} is bound a second time"));
             return;
         }
         self.scopes.depth.set(var, self.scopes.open.len() as u32);
         self.scopes.visible.set(var, true);
+        self.scopes.kind.set(var, Some(kind));
         if let Some(block) = self.scopes.open.last_mut() {
             block.push(var);
         }
@@ -128,6 +145,7 @@ impl Checker<'_> {
                 format!("index of {space:?} memory has type {dtype}, the kernel's is {}", self.kernel.index_type)
             });
         }
+        self.want_index(stmt, "the place in memory", access.index);
         fits
     }
 
@@ -210,6 +228,8 @@ impl Checker<'_> {
         if sound {
             self.want(stmt, "the start", bounds[0], dtype);
             self.want(stmt, "the end", bounds[1], dtype);
+            self.want_index(stmt, "the start", bounds[0]);
+            self.want_index(stmt, "the end", bounds[1]);
             let classes = bounds.map(|bound| self.uniform.class(bound, &mut self.multiples));
             fact.class = classes[0].max(classes[1]);
             // start + k step.
@@ -234,7 +254,7 @@ impl Checker<'_> {
         }
         // The counter lives in a scope around the body.
         self.scopes.open.push(Vec::new());
-        self.bind(stmt, var, fact, divisor);
+        self.bind(stmt, var, ValueKind::Index, fact, divisor);
         self.block(body, fact.class);
         self.close_scope();
     }
@@ -279,7 +299,7 @@ impl Checker<'_> {
 
     fn shuffle(&mut self, stmt: &Stmt, var: VarId, value: ExprId, mode: ShuffleMode, lane: ExprId) {
         if self.used(stmt, value) {
-            self.want(stmt, "the value", value, self.kernel.vars[var].dtype);
+            self.want_data(stmt, value, self.kernel.vars[var].dtype);
         }
         if self.used(stmt, lane) {
             self.want(stmt, "the lane", lane, DType::I32);
@@ -291,7 +311,7 @@ impl Checker<'_> {
             && matches!(self.kernel.exprs[lane].expr, Expr::Const(_))
             && self.kernel.exprs.as_int(lane).is_some_and(|lane| (0..32).contains(&lane));
         let class = if one_source { Class::Warp } else { Class::Thread };
-        self.bind(stmt, var, Fact { class, linear: false }, 1);
+        self.bind(stmt, var, ValueKind::Data, Fact { class, linear: false }, 1);
     }
 
     fn sync(&mut self, stmt: &Stmt, scope: Scope) {
@@ -335,14 +355,14 @@ impl Checker<'_> {
             self.report_at(stmt, || format!("atomic {op:?} on {element}"));
         }
         if self.used(stmt, value) {
-            self.want(stmt, "the value", value, element);
+            self.want_data(stmt, value, element);
         }
         if let Some(var) = var {
             let variable = self.kernel.vars[var].dtype;
             if variable != element {
                 self.report_at(stmt, || format!("variable of type {variable} gets an element of type {element}"));
             }
-            self.bind(stmt, var, Fact::default(), 1);
+            self.bind(stmt, var, ValueKind::Data, Fact::default(), 1);
         }
     }
 }

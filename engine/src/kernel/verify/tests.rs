@@ -3,8 +3,8 @@
 use super::verify;
 use crate::diag::{Kind, code};
 use crate::kernel::{
-    Access, AtomicOp, BufId, CacheHint, Dim, Expr, ExprId, Kernel, KernelBuilder, Launch, Origin, Scope, ShuffleMode,
-    Special, Stmt, StmtKind, Unroll, Var,
+    Access, AtomicOp, BufId, CacheHint, Dim, Expr, ExprId, IndexOp, Kernel, KernelBuilder, Launch, Origin, Scope,
+    ShuffleMode, Special, Stmt, StmtKind, Unroll, ValueKind, Var,
 };
 use crate::num::{BinaryOp, DType, UnaryOp, Value};
 use crate::util::EntityId;
@@ -96,7 +96,8 @@ fn check_kernel(expected: &str, kernel: &Kernel) {
 #[test]
 fn operations_have_operands_of_accepted_types() {
     check_refused("sin is not defined on i32", |k| {
-        let value = k.b.exprs().unary(UnaryOp::Sin, k.tx);
+        let data = k.b.exprs().as_data(k.tx);
+        let value = k.b.exprs().unary(UnaryOp::Sin, data);
         k.b.let_("v", value);
     });
     check_refused("has type c64, which kernels do not compute with", |k| {
@@ -139,9 +140,76 @@ fn operations_have_operands_of_accepted_types() {
 }
 
 #[test]
+fn indices_and_data_do_not_mix() {
+    let loaded = |k: &mut Base| {
+        let ints = k.b.local("ints", I32, 1);
+        k.b.store(ints, k.zero, k.zero);
+        k.b.load("v", ints, k.zero)
+    };
+    check_sound(|k| {
+        let (v, tx) = (loaded(k), k.b.exprs().as_data(k.tx));
+        let sum = k.b.exprs().binary(BinaryOp::Add, v, tx);
+        let place = k.b.exprs().as_index(sum);
+        let place = k.b.exprs().add(place, k.bx);
+        k.b.load("w", k.x, place);
+        k.b.count("i", place, Unroll::No, |_, _| ());
+    });
+    type Mix = fn(&mut Base, ExprId) -> ExprId;
+    let mixed: [(&str, Mix); 6] = [
+        ("add is defined on data, not on an index", |k, v| k.b.exprs().binary(BinaryOp::Add, k.tx, v)),
+        ("index Add of data", |k, v| k.b.exprs().index(IndexOp::Add, k.tx, v)),
+        ("lt compares an index with data", |k, v| k.b.exprs().lt(k.tx, v)),
+        ("conversion to f32 is defined on data", |k, _| k.b.exprs().cast(k.tx, F32)),
+        ("neg is defined on data", |k, _| k.b.exprs().unary(UnaryOp::Neg, k.tx)),
+        ("where chooses between an index and data", |k, v| {
+            let condition = k.less(k.tx, 5);
+            k.b.exprs().ternary(crate::num::TernaryOp::Where, condition, k.tx, v)
+        }),
+    ];
+    for (expected, build) in mixed {
+        check_refused(expected, |k| {
+            let v = loaded(k);
+            let value = build(k, v);
+            k.b.let_("w", value);
+        });
+    }
+    check_refused("converts what is no index to data", |k| {
+        let v = loaded(k);
+        let value = k.b.exprs().intern(Expr::AsData(v), I32);
+        let value = k.b.exprs().binary(BinaryOp::Add, value, v);
+        k.b.let_("w", value);
+    });
+    check_refused("index Add has operands of types f32 and f32", |k| {
+        let one = k.float(1.0);
+        let value = k.b.exprs().index(IndexOp::Add, one, one);
+        k.b.let_("w", value);
+    });
+    check_refused("the place in memory is data", |k| {
+        let v = loaded(k);
+        k.b.load("w", k.x, v);
+    });
+    check_refused("the end is data", |k| {
+        let v = loaded(k);
+        k.b.count("i", v, Unroll::No, |_, _| ());
+    });
+    check_refused("the value is an index", |k| {
+        let ints = k.b.local("ints", I32, 1);
+        k.b.store(ints, k.zero, k.tx);
+    });
+    check_refused("as Data, which holds Some(Index)", |k| {
+        let (var, read) = k.b.var("v", I32);
+        k.b.emit(StmtKind::Let { var, value: k.tx });
+        k.b.let_("w", read);
+        let sum = k.b.exprs().add(read, k.zero);
+        k.b.let_("w", sum);
+    });
+    check_refused("grid size in x is data", |k| k.n = k.b.scalar("s", 3, I32));
+}
+
+#[test]
 fn expressions_stay_small_enough_to_write_out() {
     check_refused("deep", |k| {
-        let mut value = k.tx;
+        let mut value = k.b.exprs().as_data(k.tx);
         for _ in 0..300 {
             value = k.b.exprs().unary(UnaryOp::Neg, value);
         }
@@ -159,7 +227,7 @@ fn expressions_stay_small_enough_to_write_out() {
 #[test]
 fn ids_are_declared() {
     check_refused("reads v7, which is not declared", |k| {
-        k.b.exprs().var(crate::kernel::VarId::from_index(7), I32);
+        k.b.exprs().var(crate::kernel::VarId::from_index(7), I32, ValueKind::Data);
     });
     check_refused("uses expression e900, which does not exist", |k| {
         k.b.store(k.y, ExprId::from_index(900), k.zero);
@@ -282,7 +350,7 @@ fn vector_moves_have_one_local_side_and_provable_alignment() {
 fn declarations_can_be_evaluated() {
     let later = |k: &mut Base| {
         let id = crate::kernel::ParamId::from_index(9);
-        k.b.exprs().param(id, I32)
+        k.b.exprs().param(id, I32, ValueKind::Data)
     };
     check_refused("which is not declared", |k| {
         let param = later(k);
@@ -494,7 +562,7 @@ fn broken_kernels_are_refused_without_panicking() {
         let mut vars: Vec<_> = (0..4).map(|i| base.b.var(format!("v{i}"), [I32, F32][i % 2]).0).collect();
         vars.push(crate::kernel::VarId::from_index(90));
         let mut exprs = pool.to_vec();
-        exprs.extend((0..4).map(|i| base.b.exprs().var(vars[i], [I32, F32][i % 2])));
+        exprs.extend((0..4).map(|i| base.b.exprs().var(vars[i], [I32, F32][i % 2], ValueKind::Data)));
         let mut body = Vec::new();
         for _ in 0..u.int_in_range(0..=8)? {
             let (var, a, b) = (*u.choose(&vars)?, *u.choose(&exprs)?, *u.choose(&exprs)?);

@@ -9,7 +9,7 @@
 //! warp-uniform when divided by or compared with a multiple of 32.
 
 use crate::kernel::facts::Multiples;
-use crate::kernel::ir::{Dim, Expr, ExprId, Kernel, Special, VarId};
+use crate::kernel::ir::{Dim, Expr, ExprId, IndexOp, Kernel, Special, VarId};
 use crate::num::BinaryOp;
 use crate::util::SecondaryMap;
 
@@ -64,7 +64,9 @@ impl<'a> Uniformity<'a> {
             Expr::Var(var) => self.vars[var],
             Expr::Special(special) => self.special(special, multiples),
             Expr::Cast(a) if self.kernel.exprs.dtype(id).is_int() => self.fact(a, multiples),
-            Expr::Binary(op, a, b) => self.binary(op, a, b, multiples),
+            Expr::AsData(a) | Expr::AsIndex(a) => self.fact(a, multiples),
+            Expr::Index(op, a, b) => self.index(op, a, b, multiples),
+            Expr::Binary(op, a, b) => self.comparison(op, a, b, multiples),
             other => {
                 let class = other.operands().map(|e| self.class(e, multiples)).max().unwrap_or(Class::Grid);
                 Fact { class, linear: false }
@@ -107,27 +109,37 @@ impl<'a> Uniformity<'a> {
         Fact { class, linear }
     }
 
-    fn binary(&mut self, op: BinaryOp, a: ExprId, b: ExprId, multiples: &mut Multiples<'_>) -> Fact {
-        use BinaryOp::*;
+    /// Class of two operands, and which of them is linear beside a multiple of 32
+    /// that is one for the warp.
+    fn pair(&mut self, a: ExprId, b: ExprId, multiples: &mut Multiples<'_>) -> (Class, bool, bool) {
         let (x, y) = (self.fact(a, multiples), self.fact(b, multiples));
-        let class = x.class.max(y.class);
-        let aligned =
-            |fact: Fact, id, multiples: &mut Multiples<'_>| fact.class <= Class::Warp && multiples.is_multiple(id, 32);
-        let a_linear = x.linear && aligned(y, b, multiples);
-        let b_linear = y.linear && aligned(x, a, multiples);
+        let mut aligned = |fact: Fact, id| fact.class <= Class::Warp && multiples.is_multiple(id, 32);
+        (x.class.max(y.class), x.linear && aligned(y, b), y.linear && aligned(x, a))
+    }
+
+    fn index(&mut self, op: IndexOp, a: ExprId, b: ExprId, multiples: &mut Multiples<'_>) -> Fact {
+        let (class, a_linear, b_linear) = self.pair(a, b, multiples);
         let positive = self.kernel.exprs.as_int(b).is_some_and(|c| c > 0);
         match op {
-            Add => Fact { class, linear: a_linear || b_linear },
+            IndexOp::Add => Fact { class, linear: a_linear || b_linear },
             // 32 k + l - 32 m = 32 (k - m) + l.
-            Sub => Fact { class, linear: a_linear },
+            IndexOp::Sub => Fact { class, linear: a_linear },
             // (32 k + l) mod 32 m = 32 (k mod m) + l, for k >= 0.
-            Mod if positive => Fact { class, linear: a_linear },
+            IndexOp::Mod if positive => Fact { class, linear: a_linear },
             // (32 k + l) / 32 m = k / m, since l < 32.
-            Div if positive && a_linear => Fact { class: Class::Warp, linear: false },
-            // 32 k + l < 32 m exactly if k < m.
-            Lt | Ge if a_linear => Fact { class: Class::Warp, linear: false },
-            Gt | Le if b_linear => Fact { class: Class::Warp, linear: false },
+            IndexOp::Div if positive && a_linear => Fact { class: Class::Warp, linear: false },
             _ => Fact { class, linear: false },
         }
+    }
+
+    fn comparison(&mut self, op: BinaryOp, a: ExprId, b: ExprId, multiples: &mut Multiples<'_>) -> Fact {
+        let (class, a_linear, b_linear) = self.pair(a, b, multiples);
+        let uniform = match op {
+            // 32 k + l < 32 m exactly if k < m.
+            BinaryOp::Lt | BinaryOp::Ge => a_linear,
+            BinaryOp::Gt | BinaryOp::Le => b_linear,
+            _ => false,
+        };
+        Fact { class: if uniform { Class::Warp } else { class }, linear: false }
     }
 }

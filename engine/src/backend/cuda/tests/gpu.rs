@@ -369,7 +369,9 @@ fn meaning(kernel: &Kernel, id: ExprId, operands: &BTreeMap<String, Value>) -> V
         Expr::Binary(op, a, b) => eval::binary(op, dtype_of(a), value(a), value(b)),
         Expr::Ternary(op, a, b, c) => eval::ternary(op, dtype_of(c), value(a), value(b), value(c)),
         Expr::Cast(a) => eval::cast(dtype_of(a), node.dtype, value(a)),
-        Expr::Param(_) | Expr::Special(_) => panic!("an operation reads only its operands"),
+        Expr::Param(_) | Expr::Special(_) | Expr::Index(..) | Expr::AsData(_) | Expr::AsIndex(_) => {
+            panic!("an operation reads only its operands")
+        }
     }
 }
 

@@ -78,7 +78,9 @@ fn warp_barrier_orders_lanes_of_one_warp_only() {
                 b.sync(Scope::Warp);
             }
             let distance = b.int(distance);
-            let partner = b.exprs().binary(BinaryOp::BitwiseXor, t, distance);
+            let t_data = b.exprs().as_data(t);
+            let partner = b.exprs().binary(BinaryOp::BitwiseXor, t_data, distance);
+            let partner = b.exprs().as_index(partner);
             let w = b.load("w", shared, partner);
             b.store(y, t, w);
         })

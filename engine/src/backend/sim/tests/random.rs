@@ -46,9 +46,10 @@ impl Grower<'_, '_> {
         }
         let (any, bound) = (self.int(b)?, b.int(bound));
         // ((any % bound) + bound) % bound, as % keeps the sign.
-        let rest = b.exprs().rem(any, bound);
-        let shifted = b.exprs().add(rest, bound);
-        Ok(b.exprs().rem(shifted, bound))
+        let rest = b.exprs().binary(BinaryOp::Mod, any, bound);
+        let shifted = b.exprs().binary(BinaryOp::Add, rest, bound);
+        let index = b.exprs().binary(BinaryOp::Mod, shifted, bound);
+        Ok(b.exprs().as_index(index))
     }
 
     fn condition(&mut self, b: &mut KernelBuilder) -> Result<ExprId> {
@@ -143,7 +144,7 @@ impl Grower<'_, '_> {
                 let constant = b.exprs().as_int(start).is_some() && b.exprs().as_int(end).is_some();
                 let unroll = if constant && self.u.arbitrary()? { Unroll::Full } else { Unroll::No };
                 let result = b.for_("j", (start, end, step), unroll, |b, j| {
-                    self.ints.push(j);
+                    self.ints.push(b.exprs().as_data(j));
                     let result = self.block(b, depth - 1);
                     self.ints.pop();
                     result
@@ -187,7 +188,8 @@ fn grow(u: &mut Unstructured<'_>) -> Result<(Kernel, u32)> {
     }
     let zero = b.int(0);
     let seed = b.load("seed", local, zero);
-    let mut grower = Grower { u, ints: vec![tx, i, n], floats: vec![seed], x, local, left: 24 };
+    let ints = [tx, i, n].map(|place| b.exprs().as_data(place)).to_vec();
+    let mut grower = Grower { u, ints, floats: vec![seed], x, local, left: 24 };
     while grower.left > 0 && !grower.u.is_empty() {
         grower.block(&mut b, 3)?;
         grower.left = grower.left.saturating_sub(1);
@@ -228,6 +230,8 @@ impl Plain<'_> {
             Expr::Binary(op, a, b) => eval::binary(op, dtype(a), self.eval(a), self.eval(b)),
             Expr::Ternary(op, a, b, c) => eval::ternary(op, node.dtype, self.eval(a), self.eval(b), self.eval(c)),
             Expr::Cast(a) => eval::cast(dtype(a), node.dtype, self.eval(a)),
+            Expr::Index(op, a, b) => eval::binary(op.as_binary(), dtype(a), self.eval(a), self.eval(b)),
+            Expr::AsData(a) | Expr::AsIndex(a) => self.eval(a),
         }
     }
 
