@@ -530,3 +530,53 @@ fn repeated_reductions_are_refused_when_large() {
     let error = lower::compile_fusion(&cx, &f, &[meta(&[4096, 4096]), meta(&[4096, 4096])], &[16, 16]).unwrap_err();
     assert_eq!(error.code, engine::diag::code::NEEDS_SEGMENTS, "{error}");
 }
+
+/// The exponentials of a fusion's kernel, as its text names them.
+fn exponentials(fusion: &Fusion, sizes: &[i64]) -> Vec<&'static str> {
+    let device = DeviceDesc::h200();
+    let options = Options::default();
+    let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+    let meta = |dtype| ArgMeta::Tensor(engine::tensor::TensorMeta::contiguous(dtype, sizes));
+    let metas: Vec<ArgMeta> = fusion.input_tensors().map(|(_, t)| meta(fusion.tensors[t].dtype)).collect();
+    let compiled = lower::compile_fusion(&cx, fusion, &metas, &vec![16; metas.len()]).unwrap();
+    let text = kernel::print(&compiled.kernel);
+    let names = ["exp.flush", "exp.fast", "exp"];
+    names.into_iter().filter(|name| text.contains(&format!(" {name}("))).collect()
+}
+
+#[test]
+fn exponentials_are_as_exact_as_their_results_need() {
+    let softmax = |dtype| {
+        fusion(|b| {
+            let x = b.tensor("x", dtype, SYM2)?;
+            let y = b.softmax(x, -1)?;
+            b.cast(y, dtype)
+        })
+    };
+    for sizes in [[5, 33], [16, 4096], [16, 4097], [4096, 32], [64, 20_000]] {
+        assert_eq!(exponentials(&softmax(DType::BF16), &sizes), ["exp.flush"], "{sizes:?}");
+        assert_eq!(exponentials(&softmax(DType::F16), &sizes), ["exp.flush"], "{sizes:?}");
+    }
+    assert_eq!(exponentials(&softmax(DType::F32), &[16, 4096]), ["exp"]);
+    let ratio = fusion(|b| {
+        let x = b.tensor("x", DType::BF16, SYM2)?;
+        let e = b.exp(x)?;
+        let sum = b.sum(e, &[1], true)?;
+        let ratio = b.div(e, sum)?;
+        b.cast(ratio, DType::BF16)
+    });
+    let product = fusion(|b| {
+        let (x, y) = (b.tensor("x", DType::BF16, SYM2)?, b.tensor("y", DType::BF16, SYM2)?);
+        let e = b.exp(x)?;
+        let product = b.mul(e, y)?;
+        b.cast(product, DType::BF16)
+    });
+    let full = |value| {
+        let value = engine::num::Value::Float(value);
+        Arg::Tensor(HostTensor::from_fn(DType::BF16, &[4, 64], |_| value).unwrap())
+    };
+    for (fusion, args) in [(&ratio, vec![full(-90.0)]), (&product, vec![full(-90.0), full(1e38)])] {
+        assert_eq!(exponentials(fusion, &[4, 64]), ["exp.fast"]);
+        check_args(fusion, &args);
+    }
+}

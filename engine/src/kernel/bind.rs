@@ -208,6 +208,7 @@ impl HostEval<'_> {
                 return Err(Diagnostic::bug(format!("expression {id} of the launch depends on a thread")));
             }
             Expr::Unary(op, a) => eval::unary(op, self.kernel.exprs.dtype(a), self.eval(a)?),
+            Expr::Approx(op, a) => Value::Float(op.eval()(self.eval(a)?.as_f64())),
             Expr::Binary(op, a, b) => {
                 let (x, y) = (self.eval(a)?, self.eval(b)?);
                 eval::binary(op, self.kernel.exprs.dtype(a), x, y)

@@ -11,7 +11,7 @@ use super::ir::{
     Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll, ValueKind, Var, VarId,
 };
 use crate::fusion::TensorId;
-use crate::num::DType;
+use crate::num::{DType, Value};
 use crate::util::PrimaryMap;
 
 /// A kernel under construction.
@@ -183,7 +183,7 @@ impl KernelBuilder {
         self.var_of(name.into(), dtype, ValueKind::Index)
     }
     fn var_of(&mut self, name: String, dtype: DType, kind: ValueKind) -> (VarId, ExprId) {
-        let var = self.vars.push(Var { name, dtype });
+        let var = self.vars.push(Var { name, dtype, at_least: None });
         (var, self.exprs.var(var, dtype, kind))
     }
     /// Names a value, unless naming gains nothing (constants, parameters, variables).
@@ -199,6 +199,13 @@ impl KernelBuilder {
     /// Reads one element.
     pub fn load(&mut self, name: impl Into<String>, buffer: BufId, index: ExprId) -> ExprId {
         self.load_hinted(name, buffer, index, CacheHint::Default)
+    }
+    /// States that a value just read is a finished sum that is NaN or at least
+    /// `least` (see [`Var::at_least`]).
+    pub fn assume_at_least(&mut self, value: ExprId, least: f64) {
+        if let Expr::Var(var) = self.exprs[value].expr {
+            self.vars[var].at_least = Some(Value::Float(least));
+        }
     }
     /// Reads one element with a cache hint.
     pub fn load_hinted(&mut self, name: impl Into<String>, buffer: BufId, index: ExprId, hint: CacheHint) -> ExprId {
@@ -307,7 +314,6 @@ impl KernelBuilder {
             exprs: self.exprs,
             body,
             launch,
-            narrow_results: false,
         }
     }
     /// The kernel, with `blocks` blocks of `threads` threads.

@@ -6,7 +6,7 @@
 //! their operands are. That indices and data are not mixed is the verifier's to say.
 
 use super::ir::{Dim, Expr, ExprId, IndexOp, ParamId, Special, ValueKind, VarId};
-use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
+use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
 use crate::util::PrimaryMap;
 use rustc_hash::FxHashMap;
 
@@ -87,7 +87,12 @@ impl ExprArena {
             Expr::Unary(_, a) if node.dtype == DType::Bool => kind(a),
             Expr::Binary(_, a, b) if node.dtype == DType::Bool => kind(a).max(kind(b)),
             Expr::Ternary(TernaryOp::Where, _, b, c) => kind(b).max(kind(c)),
-            Expr::AsData(_) | Expr::Cast(_) | Expr::Unary(..) | Expr::Binary(..) | Expr::Ternary(..) => ValueKind::Data,
+            Expr::AsData(_)
+            | Expr::Approx(..)
+            | Expr::Cast(_)
+            | Expr::Unary(..)
+            | Expr::Binary(..)
+            | Expr::Ternary(..) => ValueKind::Data,
         }
     }
     /// A constant. Floats are rounded to what an `f32` holds unless the type is wider.
@@ -185,6 +190,11 @@ impl ExprArena {
         }
         let dtype = op.result_dtype(self.dtype(operand));
         self.intern(Expr::Unary(op, operand), dtype)
+    }
+
+    /// A function by an approximation.
+    pub fn approx(&mut self, op: ApproxOp, operand: ExprId) -> ExprId {
+        self.intern(Expr::Approx(op, operand), DType::F32)
     }
 
     /// A binary operation on data; predicates have type `bool`, and compare

@@ -3,7 +3,7 @@
 #![allow(missing_docs, reason = "fields of a variant are described by the variant")]
 
 use super::exprs::ExprArena;
-use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
+use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
 use crate::util::{PrimaryMap, entity_id};
 
 entity_id!(
@@ -42,9 +42,6 @@ pub struct Kernel {
     pub body: Block,
     /// How it is launched.
     pub launch: Launch,
-    /// Whether every result is stored in a 16-bit float, so that a back end may
-    /// use functions whose relative error stays below 2^-16 for finite results.
-    pub narrow_results: bool,
 }
 
 /// A sequence of statements.
@@ -121,6 +118,10 @@ pub struct Var {
     pub name: String,
     /// Its type.
     pub dtype: DType,
+    /// What lowering knows of a value that a load reads: it is a finished sum of
+    /// data in `f32`, which each term entered once, and NaN or at least this,
+    /// which is positive. It decides approximations only; no back end relies on it.
+    pub at_least: Option<Value>,
 }
 
 /// A pure expression. Its type is kept beside it by [`ExprArena`].
@@ -144,6 +145,8 @@ pub enum Expr {
     Ternary(TernaryOp, ExprId, ExprId, ExprId),
     /// Conversion to the node's type.
     Cast(ExprId),
+    /// A function of `f32` by the given approximation.
+    Approx(ApproxOp, ExprId),
     /// Index arithmetic on `i32` or `i64`: never overflows, and divides a
     /// non-negative number by a positive one. Where a thread evaluates it
     /// otherwise, the result is any number, and nothing may depend on it.
@@ -159,7 +162,9 @@ impl Expr {
     pub fn operands(self) -> impl Iterator<Item = ExprId> {
         let operands = match self {
             Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_) => [None; 3],
-            Expr::Unary(_, a) | Expr::Cast(a) | Expr::AsData(a) | Expr::AsIndex(a) => [Some(a), None, None],
+            Expr::Unary(_, a) | Expr::Approx(_, a) | Expr::Cast(a) | Expr::AsData(a) | Expr::AsIndex(a) => {
+                [Some(a), None, None]
+            }
             Expr::Binary(_, a, b) | Expr::Index(_, a, b) => [Some(a), Some(b), None],
             Expr::Ternary(_, a, b, c) => [Some(a), Some(b), Some(c)],
         };
@@ -172,6 +177,7 @@ impl Expr {
         match self {
             Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_) => self,
             Expr::Unary(op, a) => Expr::Unary(op, f(a)),
+            Expr::Approx(op, a) => Expr::Approx(op, f(a)),
             Expr::Cast(a) => Expr::Cast(f(a)),
             Expr::AsData(a) => Expr::AsData(f(a)),
             Expr::AsIndex(a) => Expr::AsIndex(f(a)),

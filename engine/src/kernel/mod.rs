@@ -25,11 +25,16 @@
 //! lead from one to the other. Accesses, loops, launch sizes and buffer lengths
 //! take indices; memory holds data.
 //!
+//! **Approximations.** A function is exact to a few units in the last place unless
+//! [`Expr::Approx`] says how else it is computed; [`approximate`] is the pass that
+//! decides it.
+//!
 //! **Launch.** Grid, block and parameters derived from sizes are expressions
 //! over parameters, evaluated on the host by [`bind`](crate::kernel::bind) once for each set of shapes.
 //!
 //! A kernel that passed [`verify`](crate::kernel::verify) never makes a back end fail or panic.
 
+mod approx;
 mod bind;
 mod bounds;
 mod build;
@@ -40,8 +45,10 @@ mod parse;
 mod print;
 mod ranges;
 mod verify;
+mod visit;
 mod words;
 
+pub use approx::approximate;
 pub use bind::{BoundLaunch, BoundParam, bind, shared_layout};
 pub use bounds::{BoundsReport, check_bounds};
 pub use build::KernelBuilder;

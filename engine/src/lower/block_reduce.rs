@@ -109,6 +109,7 @@ impl Lowering<'_> {
         if self.array_loops(tv).is_empty() {
             let zero = self.b.int(0);
             let value = self.b.load(batch.name.clone(), batch.array, zero);
+            self.note_bounds(tv, value);
             self.values.set(tv, Some(value));
         }
         Ok(())

@@ -5,13 +5,11 @@ use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{self, Fusion};
 use crate::kernel::{self, Kernel, Launch};
-use crate::num::{BinaryOp, ReduceOp, UnaryOp};
 use crate::options::{CompileCx, Phase};
 use crate::schedule::heuristic::{self, Sizes};
-use crate::schedule::{ArgClass, AxisId, Compute, Extent, ParallelType, ScheduledFusion, TvId, TvOp};
+use crate::schedule::{ArgClass, AxisId, Extent, ParallelType, ScheduledFusion, TvId};
 use crate::tensor::ArgMeta;
 use crate::util::Hash128;
-use std::collections::BTreeSet;
 
 /// A fusion made into a kernel, with how.
 #[derive(Clone, Debug)]
@@ -59,42 +57,11 @@ pub fn lower(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str) -> 
     lowering.emit_level(&computed, 0)?;
     let launch = lowering.launch()?;
     let mut kernel = lowering.b.finish(launch);
-    kernel.narrow_results = allows_narrow_functions(scheduled);
     kernel.body = cleanup(kernel.body, &kernel.exprs);
+    kernel::approximate(&mut kernel);
     let hash = Hash128::of(kernel::print(&kernel).as_bytes());
     kernel.name = format!("{scheduler}_{}_{}", identifier(&scheduled.fusion.name), hash.short());
     Ok(kernel)
-}
-
-/// Whether every exponential only reaches results of 16 bits, and only through
-/// operations that do not enlarge its relative error: products, quotients,
-/// sums of its own values, maxima, and moves.
-fn allows_narrow_functions(scheduled: &ScheduledFusion) -> bool {
-    let fusion = &scheduled.fusion;
-    let narrow = fusion.outputs.iter().all(|output| fusion.tensors[*output].dtype.is_reduced_float());
-    let mut reached: BTreeSet<TvId> = BTreeSet::new();
-    let exponentials = scheduled
-        .tensors
-        .ids()
-        .filter(|tv| matches!(&scheduled.tensors[*tv].op, Some(TvOp { compute: Compute::Unary(UnaryOp::Exp), .. })));
-    let consumers = scheduled.all_consumers();
-    let mut stack: Vec<TvId> = exponentials.flat_map(|tv| consumers[tv].clone()).collect();
-    while let Some(tv) = stack.pop() {
-        let tame = match scheduled.tensors[tv].op.as_ref().map(|op| &op.compute) {
-            Some(Compute::Unary(UnaryOp::Reciprocal | UnaryOp::Neg)) => true,
-            Some(Compute::Binary(BinaryOp::Mul | BinaryOp::Div | BinaryOp::Truediv)) => true,
-            Some(Compute::Reduce { op: ReduceOp::Sum | ReduceOp::Max, .. } | Compute::Copy) => true,
-            Some(Compute::Cast) => scheduled.tensors[tv].dtype.is_float(),
-            _ => false,
-        };
-        if !tame {
-            return false;
-        }
-        if reached.insert(tv) {
-            stack.extend(&consumers[tv]);
-        }
-    }
-    narrow
 }
 
 fn lowering_inputs(scheduled: &ScheduledFusion) -> usize {

@@ -71,6 +71,7 @@ impl Lowering<'_> {
                 let array = self.local_array(*tv)?;
                 let zero = self.b.int(0);
                 let value = self.b.load(identifier(&self.scheduled.tensors[*tv].name), array, zero);
+                self.note_bounds(*tv, value);
                 self.values.set(*tv, Some(value));
             }
         }
@@ -153,7 +154,9 @@ impl Lowering<'_> {
         self.origin(tv, "read");
         let array = self.local_array(tv)?;
         let index = self.array_index(tv)?;
-        Ok(self.b.load(name, array, index))
+        let value = self.b.load(name, array, index);
+        self.note_bounds(tv, value);
+        Ok(value)
     }
 
     /// `array = inside ? memory : fill`, one element.

@@ -131,7 +131,7 @@ impl Lowering<'_> {
     }
 
     /// Whether `b` is the maximum of `x` over `roots`, perhaps broadcast.
-    fn is_maximum_of(&self, b: TvId, x: TvId, roots: &BTreeSet<AxisId>) -> bool {
+    pub(super) fn is_maximum_of(&self, b: TvId, x: TvId, roots: &BTreeSet<AxisId>) -> bool {
         let reduced = self.behind_moves(b);
         let Some(TvOp { compute: Compute::Reduce { op: ReduceOp::Max, over }, inputs }) =
             &self.scheduled.tensors[reduced].op
@@ -150,7 +150,7 @@ impl Lowering<'_> {
     }
 
     /// The tensor that another one is only a copy of.
-    fn behind_moves(&self, mut tv: TvId) -> TvId {
+    pub(super) fn behind_moves(&self, mut tv: TvId) -> TvId {
         while let Some(TvOp { compute: Compute::Copy, inputs }) = &self.scheduled.tensors[tv].op
             && let [TvOperand::Tv(from)] = *inputs.as_slice()
             && !self.is_global(from)

@@ -8,6 +8,7 @@
 //!   and finds the predicates that indivisible splits need;
 //! * `compute` emits elementwise operations, accumulations and scalar accesses;
 //! * `fill` decides what registers hold outside the tensor;
+//! * `bounds` notes what is known of sums, for the choice of approximations;
 //! * `prefetch` emits loops that load one iteration ahead;
 //! * `vector` emits wide accesses with a checked tail;
 //! * `block_reduce` and `grid_reduce` combine across threads and blocks;
@@ -16,6 +17,7 @@
 //! Nothing here knows which heuristic made the schedule.
 
 mod block_reduce;
+mod bounds;
 mod cleanup;
 mod compile;
 mod compute;

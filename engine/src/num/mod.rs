@@ -1,8 +1,9 @@
 //! Numbers: data types, the scalar operations that fusions and kernels share,
-//! bit-exact conversions, promotion, random words, elements in memory, and the
+//! their approximations, bit-exact conversions, promotion, random words, elements in memory, and the
 //! host's exact evaluation of one scalar operation ([`eval`]), which is the
 //! meaning that the reference evaluator and the simulator are held to.
 
+mod approx;
 pub mod convert;
 mod dtype;
 pub mod eval;
@@ -12,6 +13,7 @@ mod promote;
 pub mod storage;
 mod value;
 
+pub use approx::{ApproxOp, ErrorModel};
 pub use dtype::{DType, DTypeClass};
 pub use op::{BinaryOp, ReduceOp, TernaryOp, UnaryOp};
 pub use promote::{promote, promote_all};

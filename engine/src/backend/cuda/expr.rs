@@ -6,9 +6,8 @@
 //! functions that wrap as `num` demands.
 
 use super::literal::{literal, literal_section, type_name, type_section};
-use super::plan::Plan;
 use crate::kernel::{Expr, ExprId, IndexOp, Kernel, ParamId, Special, VarId};
-use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
+use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +56,6 @@ impl Text {
 #[derive(Debug)]
 pub(super) struct Exprs<'a> {
     pub(super) kernel: &'a Kernel,
-    pub(super) plan: &'a Plan,
     pub(super) params: SecondaryMap<ParamId, String>,
     pub(super) vars: SecondaryMap<VarId, String>,
     /// Names of the expressions that have a local in force.
@@ -106,6 +104,20 @@ impl Exprs<'_> {
             Expr::Binary(op, a, b) => self.binary(op, a, b),
             Expr::Ternary(op, a, b, c) => self.ternary(op, a, b, c),
             Expr::Index(op, a, b) => self.index(op, a, b),
+            Expr::Approx(op, a) => {
+                let a = self.text(a);
+                let section = match op {
+                    ApproxOp::ExpFlush => "exp_flush",
+                    ApproxOp::ExpFast => "exp_fast",
+                    ApproxOp::SigmoidFlush => "sigmoid_flush",
+                    ApproxOp::SigmoidFast => "sigmoid_fast",
+                    ApproxOp::SiluFlush => "silu_flush",
+                    ApproxOp::SiluFast => "silu_fast",
+                    ApproxOp::Erf => "erf_fast",
+                    ApproxOp::ErfPlusOne => "erf_plus_1",
+                };
+                Text::call(self.lib(section), &[&a])
+            }
             Expr::AsData(a) | Expr::AsIndex(a) => self.text(a),
             Expr::Cast(a) => {
                 let from = self.kernel.exprs.dtype(a);
@@ -242,10 +254,6 @@ impl Exprs<'_> {
         let suffix = if dtype == DType::F32 { "f" } else { "" };
         let infinity = |this: &mut Self, sign: f64| this.constant(Value::Float(f64::INFINITY * sign), dtype);
         let function = match op {
-            Exp if dtype == DType::F32 && self.kernel.narrow_results => {
-                return Text::call(self.lib("exp_narrow"), &[&a]);
-            }
-            Erf if dtype == DType::F32 => return Text::call(self.lib("erf_fast"), &[&a]),
             Acos | Acosh | Asin | Asinh | Atan | Atanh | Ceil | Cos | Cosh | Exp | Exp2 | Expm1 | Erf | Erfc
             | Floor | Lgamma | Log | Log10 | Log1p | Log2 | Rsqrt | Sin | Sinh | Sqrt | Tan | Tanh | Trunc => op.name(),
             Erfinv => "erfinv",
@@ -303,10 +311,6 @@ impl Exprs<'_> {
 
     fn binary(&mut self, op: BinaryOp, left: ExprId, right: ExprId) -> Text {
         let dtype = self.kernel.exprs.dtype(left);
-        if let Some(operand) = self.plan.erf_plus_one(self.kernel, Expr::Binary(op, left, right)) {
-            let operand = self.text(operand);
-            return Text::call(self.lib("erf_plus_1"), &[&operand]);
-        }
         let (a, b) = (self.text(left), self.text(right));
         match dtype {
             DType::F16 | DType::BF16 => {

@@ -20,7 +20,7 @@
 //! first; the printer walks in the same order.
 
 use crate::kernel::{Block, BufId, Expr, ExprId, IndexOp, Kernel, ParamKind, Space, Special, Stmt, StmtKind, VarId};
-use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
+use crate::num::{BinaryOp, TernaryOp, UnaryOp};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,10 +74,9 @@ pub(super) struct Plan {
     facts: SecondaryMap<ExprId, Facts>,
     places: Vec<Place>,
     bindings: BTreeMap<Site, Vec<ExprId>>,
-    lets: SecondaryMap<VarId, Option<ExprId>>,
     // Where the value of each variable is used, for those read from local buffers.
     uses: SecondaryMap<ExprId, Vec<Site>>,
-    // Variables that are not printed: reads written at their use, and values replaced by a better form.
+    // Variables that are not printed: reads written at their use.
     silent: BTreeSet<VarId>,
     /// The thread's coordinates that the text mentions.
     pub(super) specials: BTreeSet<Special>,
@@ -94,7 +93,6 @@ impl Plan {
             kernel,
             facts: SecondaryMap::new(),
             vars: SecondaryMap::new(),
-            lets: SecondaryMap::new(),
             places: vec![Place { owner: (0, 0), depth: 0, is_loop: false }],
             slots: Vec::new(),
             reads: Vec::new(),
@@ -107,7 +105,6 @@ impl Plan {
             facts: walk.facts,
             places: walk.places,
             bindings: BTreeMap::new(),
-            lets: walk.lets,
             uses: SecondaryMap::new(),
             silent: BTreeSet::new(),
             specials: BTreeSet::new(),
@@ -118,7 +115,6 @@ impl Plan {
         plan.measure(kernel);
         plan.place(kernel, &walk.slots);
         plan.inline_reads(kernel, &walk.reads, &walk.writes);
-        plan.drop_replaced(kernel);
         plan
     }
 
@@ -134,35 +130,6 @@ impl Plan {
     /// Whether the variable's statement is not printed.
     pub(super) fn is_silent(&self, var: VarId) -> bool {
         self.silent.contains(&var)
-    }
-
-    /// The operand `z` if the expression is `erf(z) + 1` in f32, the heart of
-    /// the Gaussian error linear unit, which has a form of its own. The error
-    /// function must have no other use.
-    pub(super) fn erf_plus_one(&self, kernel: &Kernel, expr: Expr) -> Option<ExprId> {
-        let Expr::Binary(BinaryOp::Add, a, b) = expr else { return None };
-        let is_one = |id: ExprId| matches!(kernel.exprs[id].expr, Expr::Const(Value::Float(value)) if value == 1.0);
-        let erf = if is_one(b) { a } else { is_one(a).then_some(b)? };
-        // A formula behind a variable stays where it is: it may read what is written since.
-        let is_near =
-            |operand: ExprId| kernel.exprs[operand].expr.is_leaf() || !matches!(kernel.exprs[erf].expr, Expr::Var(_));
-        match self.sole_use(kernel, erf)? {
-            Expr::Unary(UnaryOp::Erf, operand) => {
-                (kernel.exprs.dtype(operand) == DType::F32 && is_near(operand)).then_some(operand)
-            }
-            _ => None,
-        }
-    }
-
-    /// The expression's definition if this is its only use: through a variable
-    /// that names it, or itself.
-    fn sole_use(&self, kernel: &Kernel, expr: ExprId) -> Option<Expr> {
-        let used_once = |id: ExprId| self.facts[id].uses == 1;
-        let definition = match kernel.exprs[expr].expr {
-            Expr::Var(var) if used_once(expr) => self.lets[var]?,
-            _ => expr,
-        };
-        used_once(definition).then(|| kernel.exprs[definition].expr)
     }
 
     /// Counts uses, and names what is used more than once.
@@ -244,9 +211,6 @@ impl Plan {
                 self.bindings.entry(site).or_default().push(id);
             }
             operands(kernel, kernel.exprs[id].expr, |operand| self.need(operand, site));
-            if let Some(operand) = self.erf_plus_one(kernel, kernel.exprs[id].expr) {
-                self.need(operand, site);
-            }
         }
         for bound in self.bindings.values_mut() {
             bound.sort();
@@ -287,20 +251,6 @@ impl Plan {
         }
     }
 
-    /// Values that only a better form of their user replaces are not computed.
-    fn drop_replaced(&mut self, kernel: &Kernel) {
-        for (id, node) in kernel.exprs.iter() {
-            if !self.facts[id].reached || self.erf_plus_one(kernel, node.expr).is_none() {
-                continue;
-            }
-            operands(kernel, node.expr, |operand| {
-                if let Expr::Var(var) = kernel.exprs[operand].expr {
-                    self.silent.insert(var);
-                }
-            });
-        }
-    }
-
     fn need(&mut self, expr: ExprId, site: Site) {
         self.uses[expr].push(site);
         let merged = self.facts[expr].site.map_or(site, |old| self.join(old, site));
@@ -334,7 +284,6 @@ struct Walk<'a> {
     facts: SecondaryMap<ExprId, Facts>,
     // Where each variable is bound, and whether it says where the thread is.
     vars: SecondaryMap<VarId, (usize, bool)>,
-    lets: SecondaryMap<VarId, Option<ExprId>>,
     places: Vec<Place>,
     slots: Vec<(ExprId, Site)>,
     reads: Vec<LocalRead>,
@@ -361,7 +310,6 @@ impl Walk<'_> {
             StmtKind::Let { var, value } => {
                 let value = self.kernel.exprs.plain(*value);
                 self.vars.set(*var, (site.0, self.facts[value].place));
-                self.lets.set(*var, Some(value));
             }
             StmtKind::Load { var, from, .. } => {
                 self.vars.set(*var, (site.0, false));
@@ -437,6 +385,7 @@ impl Walk<'_> {
     fn judge(&self, expr: Expr) -> Facts {
         let place = match expr {
             Expr::Unary(op, _) => op == UnaryOp::LogicalNot,
+            Expr::Approx(..) => false,
             Expr::Binary(op, ..) => op.is_predicate(),
             Expr::Ternary(op, ..) => op == TernaryOp::Where,
             Expr::Param(param) => !matches!(self.kernel.params[param].kind, ParamKind::Scalar { .. }),

@@ -105,7 +105,6 @@ impl<'a> Printer<'a> {
         let entry = names.take(&kernel.name);
         let exprs = Exprs {
             kernel,
-            plan,
             params: SecondaryMap::new(),
             vars: SecondaryMap::new(),
             locals: SecondaryMap::new(),

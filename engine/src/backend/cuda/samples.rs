@@ -4,8 +4,9 @@
 use crate::fusion::TensorId;
 use crate::kernel::{
     AtomicOp, BufId, CacheHint, Dim, ExprId, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, StmtKind, Unroll,
+    approximate,
 };
-use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
+use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
 use crate::util::EntityId;
 
 fn tensor(index: usize) -> Option<TensorId> {
@@ -130,7 +131,9 @@ pub(super) fn chain<const N: usize>(
         });
     });
     let blocks = b.exprs().ceil_div(n, per_block);
-    b.finish_1d(blocks, threads as u32)
+    let mut kernel = b.finish_1d(blocks, threads as u32);
+    approximate(&mut kernel);
+    kernel
 }
 
 /// One access per thread in blocks of 256.
@@ -496,6 +499,9 @@ pub(super) fn all_ops(dtype: DType) -> Kernel {
     }
     for &op in TernaryOp::ALL.iter().filter(|op| **op != TernaryOp::Where && op.accepts(dtype)) {
         outputs.push(spec(op.name(), move |b, v| b.exprs().ternary(op, v[0], v[1], v[2])));
+    }
+    for &op in ApproxOp::ALL.iter().filter(|_| dtype == DType::F32) {
+        outputs.push(spec(op.name().replace('.', "_"), move |b, v| b.exprs().approx(op, v[0])));
     }
     outputs.push(spec("where", |b, v| {
         let zero = b.exprs().value(Value::Float(0.0), DType::F32);

@@ -6,14 +6,14 @@
 //! preorder.
 
 use super::code::{Assembler, Draft, Field, Item, Reg};
-use super::expr::{Call, Calls, Held, Known};
+use super::expr::{Call, Calls, Function, Held, Known};
 use super::isel;
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{
     Access, AtomicOp, Block, BufId, Expr, ExprId, Kernel, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll, VarId,
     shared_layout,
 };
-use crate::num::{DType, UnaryOp, Value, eval};
+use crate::num::{DType, Value, eval};
 use crate::util::SecondaryMap;
 use rustc_hash::FxHashMap;
 use simcore::{AtomicKind, BufferDecl, Elem, Flags, HostFn, Op, PreloadSource, SpaceKind};
@@ -62,7 +62,7 @@ pub(super) struct Compiler<'a> {
     pub(super) asm: Assembler,
     pub(super) scopes: Vec<Region>,
     pub(super) vars: SecondaryMap<VarId, Option<Known>>,
-    pub(super) functions: Calls<UnaryOp>,
+    pub(super) functions: Calls<Function>,
     pub(super) calls: Calls<Call>,
     numbers: SecondaryMap<BufId, u16>,
     decls: Vec<BufferDecl>,
@@ -538,7 +538,7 @@ impl Compiler<'_> {
     fn finish(mut self, layout: Layout) -> Result<Program> {
         let items = self.close();
         let code = self.asm.finish(items)?;
-        let mut functions: Vec<(u32, UnaryOp)> = self.functions.iter().map(|(&op, &index)| (index, op)).collect();
+        let mut functions: Vec<(u32, Function)> = self.functions.iter().map(|(&f, &index)| (index, f)).collect();
         functions.sort_unstable();
         let mut host: Vec<(u32, HostFn)> =
             self.calls.iter().map(|(&call, &index)| (index, host_function(call))).collect();
@@ -553,7 +553,7 @@ impl Compiler<'_> {
             locals64: code.locals64,
             local_slots: self.slots,
             preloads: code.preloads,
-            unary: functions.into_iter().map(|(_, op)| eval::unary_f64(op)).collect(),
+            unary: functions.into_iter().map(|(_, function)| function.eval()).collect(),
             host: host.into_iter().map(|(_, f)| f).collect(),
             shared_bytes: layout.shared_bytes,
             grid_sync: self.grid_sync,

@@ -10,7 +10,7 @@ use super::code::{Field, Label, Reg};
 use super::compile::Compiler;
 use super::isel;
 use crate::kernel::{Dim, Expr, ExprId, Special};
-use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
+use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
 use simcore::{Flags, Op, PreloadSource};
 use std::collections::BTreeMap;
 
@@ -34,6 +34,23 @@ pub(super) enum Call {
     Binary(BinaryOp, DType),
     Ternary(TernaryOp, DType),
     Cast(DType, DType),
+}
+
+/// A function of `f64` that instructions call by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Function {
+    Unary(UnaryOp),
+    Approx(ApproxOp),
+}
+
+impl Function {
+    /// The function.
+    pub(super) fn eval(self) -> fn(f64) -> f64 {
+        match self {
+            Function::Unary(op) => eval::unary_f64(op),
+            Function::Approx(op) => op.eval(),
+        }
+    }
 }
 
 /// Functions by what they compute.
@@ -117,6 +134,7 @@ impl Compiler<'_> {
             Expr::Binary(op, a, b) => self.binary(op, a, b, dtype),
             Expr::Ternary(op, a, b, c) => self.ternary(op, [a, b, c], dtype),
             Expr::Cast(a) => self.cast(a, dtype),
+            Expr::Approx(op, a) => self.approx(op, a),
             // The same number wherever the index arithmetic has a meaning.
             Expr::Index(op, a, b) => self.binary(op.as_binary(), a, b, dtype),
             Expr::AsData(a) | Expr::AsIndex(a) => {
@@ -142,17 +160,32 @@ impl Compiler<'_> {
             let reg = self.result(target, inst, wide, &[operand]);
             if op.is_predicate() { reg } else { self.narrowed(target, reg, dtype) }
         } else if isel::is_float_function(op, from) {
-            let next = self.functions.len() as u32;
-            let function = *self.functions.entry(op).or_insert(next);
-            let d = self.asm.temp(wide);
-            let mut draft = self.draft(if wide { Op::CallF64 } else { Op::CallF32 });
-            (draft.d, draft.a, draft.imm) = (Field::Reg(d), Field::Reg(operand), function);
-            self.push_into(target, draft);
-            d
+            self.function(target, Function::Unary(op), operand, wide)
         } else {
             self.call(target, Call::Unary(op, from), &[(operand, from)], dtype)
         };
         ((Held::Reg(reg), depth), target)
+    }
+
+    fn approx(&mut self, op: ApproxOp, a: ExprId) -> (Known, usize) {
+        let (held, depth) = self.expr(a);
+        let target = self.target(depth);
+        if let Held::Const(value) = held {
+            return ((Held::Const(Value::Float(op.eval()(value.as_f64()))), depth), target);
+        }
+        let operand = self.reg(held, DType::F32);
+        ((Held::Reg(self.function(target, Function::Approx(op), operand, false)), depth), target)
+    }
+
+    /// Calls a function of `f64`, rounded to the type of its operand.
+    fn function(&mut self, target: usize, function: Function, operand: Reg, wide: bool) -> Reg {
+        let next = self.functions.len() as u32;
+        let number = *self.functions.entry(function).or_insert(next);
+        let d = self.asm.temp(wide);
+        let mut draft = self.draft(if wide { Op::CallF64 } else { Op::CallF32 });
+        (draft.d, draft.a, draft.imm) = (Field::Reg(d), Field::Reg(operand), number);
+        self.push_into(target, draft);
+        d
     }
 
     fn binary(&mut self, op: BinaryOp, a: ExprId, b: ExprId, dtype: DType) -> (Known, usize) {

@@ -5,7 +5,7 @@ use super::kernel::{Entity, Parser};
 use crate::diag::Result;
 use crate::kernel::ir::{Expr, ExprId, IndexOp};
 use crate::kernel::words::{AS_DATA, AS_INDEX, INFIX, OF_DATA, OF_INDICES, SPECIALS, index_op, value};
-use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
+use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
 
 /// The deepest nesting that is read.
 const MAX_DEPTH: u32 = 500;
@@ -128,6 +128,9 @@ impl<'a> Parser<'a> {
                 return Ok(self.exprs.intern(expr, dtype));
             }
             ([a], None) => {
+                if let Some(op) = ApproxOp::from_name(name) {
+                    return Ok(self.exprs.approx(op, *a));
+                }
                 if let Some(op) = UnaryOp::from_name(name) {
                     let dtype = op.result_dtype(self.exprs.dtype(*a));
                     return Ok(self.exprs.intern(Expr::Unary(op, *a), dtype));

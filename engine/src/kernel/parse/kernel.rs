@@ -5,7 +5,8 @@ use super::declarations::header;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::exprs::ExprArena;
 use crate::kernel::ir::{
-    Access, Block, BufId, Buffer, ExprId, Kernel, Origin, Param, ParamId, Stmt, StmtKind, Unroll, ValueKind, Var, VarId,
+    Access, Block, BufId, Buffer, Expr, ExprId, Kernel, Origin, Param, ParamId, Stmt, StmtKind, Unroll, ValueKind, Var,
+    VarId,
 };
 use crate::kernel::print::print;
 use crate::kernel::words::{ATOMICS, HINTS, SCOPES, SHUFFLES, SPACES, value};
@@ -97,11 +98,10 @@ pub fn parse(text: &str) -> Result<Kernel> {
     }
     let mut line = lines[launch_at];
     let launch = parser.launch(&mut line)?;
-    let narrow_results = line.take_word("narrow_results");
     line.end()?;
     let body = parser.body(&lines[launch_at + 1..])?;
     let Parser { params, buffers, vars, exprs, .. } = parser;
-    Ok(Kernel { name: name.into(), index_type, params, buffers, vars, exprs, body, launch, narrow_results })
+    Ok(Kernel { name: name.into(), index_type, params, buffers, vars, exprs, body, launch })
 }
 
 /// Checks that a kernel's text reads back as the same text. Numbers of pieces
@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
     }
 
     fn bind(&mut self, name: &'a str, dtype: DType, kind: ValueKind, at: &Cursor<'a>) -> Result<VarId> {
-        let var = self.vars.push(Var { name: name.into(), dtype });
+        let var = self.vars.push(Var { name: name.into(), dtype, at_least: None });
         self.declare(name, Entity::Var(var, kind), at)?;
         Ok(var)
     }
@@ -273,8 +273,17 @@ impl<'a> Parser<'a> {
         match (word, hint) {
             (_, Some(hint)) if follows => {
                 let from = self.access(&mut after)?;
+                let var = self.bind(name, dtype, ValueKind::Data, &at)?;
+                if after.take_word("at") {
+                    after.expect_word("least")?;
+                    let least = self.expr(&mut after)?;
+                    let Expr::Const(value) = self.exprs[least].expr else {
+                        return Err(after.error("expected a constant"));
+                    };
+                    self.vars[var].at_least = Some(value);
+                }
                 *cursor = after;
-                Ok(StmtKind::Load { var: self.bind(name, dtype, ValueKind::Data, &at)?, from, hint })
+                Ok(StmtKind::Load { var, from, hint })
             }
             ("shuffle", _) if follows => {
                 let mode = after.name()?;

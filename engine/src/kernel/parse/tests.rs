@@ -43,11 +43,11 @@ kernel all index i64 {
   global done: i32[1] align 4 zeroed
   shared tile: f32[64] align 16
   local lanes: bf16[8] align 16
-  launch grid (ceildiv(n, 256), 1, 1) block (32, 1, 1) max_threads 32 min_blocks 2 cooperative narrow_results
+  launch grid (ceildiv(n, 256), 1, 1) block (32, 1, 1) max_threads 32 min_blocks 2 cooperative
   move.streaming bf16x8 lanes[0] = x[i64(blockIdx.x) * 8]
   for i.v0: i64 in 0..8 unroll {
     let v: bf16 = load lanes[i.v0]
-    let e: f32 = exp(f32(v)) * alpha - -1.5f32
+    let e: f32 = exp.fast(f32(v)) * alpha - -1.5f32
     if e < inff32 && !(e) {
       store tile[i.v0] = where(isnan(e), half, e)
     }
@@ -57,7 +57,7 @@ kernel all index i64 {
   }
   sync block
   fence grid
-  let t: f32 = load.global y[0]
+  let t: f32 = load.global y[0] at least 0.5f32
   let load: f32 = shuffle xor t, 4i32
   let copy: f32 = load
   let old: i32 = atomic inc done[0], 1i32
@@ -92,7 +92,7 @@ kernel k index i64 {
     let a: i64 = i / 4 % 3 + index.add(1, 2)
     let b: i64 = as_data(i + a) / 4 - s
     if i < a && as_data(i) < b {
-      let c: i64 = as_index(b) * 2 + 1 * 2
+      let c: i64 = as_index(b) * 2 + index.mul(1, 2)
     }
   }
 }
@@ -101,7 +101,7 @@ kernel k index i64 {
     assert_eq!(print(&kernel), text);
     verify(&kernel).unwrap();
     let count = |wanted: fn(&Expr) -> bool| kernel.exprs.iter().filter(|(_, node)| wanted(&node.expr)).count();
-    assert_eq!(count(|expr| matches!(expr, Expr::Index(..))), 9);
+    assert_eq!(count(|expr| matches!(expr, Expr::Index(..))), 10);
     assert_eq!(count(|expr| matches!(expr, Expr::AsData(_))), 3);
     assert_eq!(count(|expr| matches!(expr, Expr::AsIndex(_))), 2);
 }

@@ -62,6 +62,7 @@ impl<'a> ExprPrinter<'a> {
             Expr::Special(special) => out.push_str(word(SPECIALS, special)),
             Expr::Var(var) => out.push_str(&self.names.var(var)),
             Expr::Unary(op, a) => self.call(out, op.name(), &[a]),
+            Expr::Approx(op, a) => self.call(out, op.name(), &[a]),
             Expr::Binary(op, a, b) => match index_op(&self.kernel.exprs, op, a, b) {
                 None => self.operation(out, op, [a, b], strength),
                 Some(_) => self.call(out, &format!("{OF_DATA}{op}"), &[a, b]),
@@ -107,7 +108,7 @@ pub(super) fn piece_name(id: ExprId) -> String {
     format!("#{}", id.index())
 }
 
-fn constant(value: Value, dtype: DType, index_type: DType) -> String {
+pub(super) fn constant(value: Value, dtype: DType, index_type: DType) -> String {
     let number = match value {
         Value::Bool(v) => return v.to_string(),
         Value::Int(v) => v.to_string(),

@@ -1,8 +1,9 @@
 //! Declarations and statements as text.
 
-use super::expr::{ExprPrinter, piece_name};
+use super::expr::{ExprPrinter, constant, piece_name};
 use crate::kernel::ir::{Access, Block, BufId, Kernel, ParamKind, Stmt, StmtKind, Unroll};
 use crate::kernel::words::{ATOMICS, HINTS, SCOPES, SHUFFLES, SPACES, word};
+use crate::num::DType;
 use std::fmt::Write;
 
 /// The whole kernel.
@@ -91,9 +92,8 @@ impl Printer<'_> {
         let mut dims = |exprs: [_; 3]| exprs.map(|e| self.exprs.root(e)).join(", ");
         let (grid, block) = (dims(launch.grid), dims(launch.block));
         let cooperative = if launch.cooperative { " cooperative" } else { "" };
-        let narrow = if self.kernel.narrow_results { " narrow_results" } else { "" };
         let text = format!(
-            "launch grid ({grid}) block ({block}) max_threads {} min_blocks {}{cooperative}{narrow}",
+            "launch grid ({grid}) block ({block}) max_threads {} min_blocks {}{cooperative}",
             launch.max_threads, launch.min_blocks
         );
         self.line(&text);
@@ -160,7 +160,10 @@ impl Printer<'_> {
         match *kind {
             StmtKind::Let { var, value } => format!("let {} = {}", self.var(var), self.exprs.root(value)),
             StmtKind::Load { var, from, hint } => {
-                format!("let {} = load{} {}", self.var(var), word(HINTS, hint), self.access(from))
+                let least = self.kernel.vars.get(var).and_then(|var| var.at_least).map_or_else(String::new, |least| {
+                    format!(" at least {}", constant(least, DType::F32, self.kernel.index_type))
+                });
+                format!("let {} = load{} {}{least}", self.var(var), word(HINTS, hint), self.access(from))
             }
             StmtKind::Store { to, value, hint } => {
                 format!("store{} {} = {}", word(HINTS, hint), self.access(to), self.exprs.root(value))
@@ -207,7 +210,7 @@ fn origin(stmt: &Stmt) -> String {
 mod tests {
     use super::*;
     use crate::kernel::{AtomicOp, CacheHint, Dim, KernelBuilder, Scope, ShuffleMode};
-    use crate::num::{BinaryOp, DType, UnaryOp, Value};
+    use crate::num::{BinaryOp, UnaryOp, Value};
     use expect_test::{Expect, expect};
 
     fn check_print(kernel: &Kernel, expected: Expect) {

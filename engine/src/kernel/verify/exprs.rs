@@ -214,6 +214,8 @@ fn type_error(kernel: &Kernel, id: ExprId) -> Option<String> {
             }
             has(dtype(c))
         }
+        Expr::Approx(op, a) if dtype(a) != DType::F32 => Some(format!("{op} is not defined on {}", dtype(a))),
+        Expr::Approx(..) => has(DType::F32),
         Expr::Cast(_) => None,
         Expr::Index(op, a, b) => match (dtype(a), dtype(b)) {
             (DType::I32, DType::I32) | (DType::I64, DType::I64) => has(dtype(a)),

@@ -7,7 +7,7 @@ use crate::kernel::ir::{
     Access, AtomicOp, Block, CacheHint, Expr, ExprId, ParamKind, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll,
     ValueKind, VarId,
 };
-use crate::num::DType;
+use crate::num::{DType, Value};
 
 /// The widest access.
 const MAX_MOVE_BYTES: usize = 16;
@@ -54,6 +54,11 @@ impl Checker<'_> {
                 let (variable, element) = (self.kernel.vars[var].dtype, self.kernel.buffers[from.buffer].dtype);
                 if variable != element {
                     self.report_at(stmt, || format!("variable of type {variable} gets an element of type {element}"));
+                }
+                let least = self.kernel.vars[var].at_least;
+                let is_bound = |least| matches!(least, Value::Float(least) if least > 0.0 && least.is_finite());
+                if least.is_some_and(|least| variable != DType::F32 || !is_bound(least)) {
+                    self.report_at(stmt, || format!("at least {least:?} is no lower bound of {variable}"));
                 }
                 self.bind(stmt, var, ValueKind::Data, fact, 1);
             }

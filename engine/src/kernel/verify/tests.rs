@@ -199,9 +199,8 @@ fn indices_and_data_do_not_mix() {
     check_refused("as Data, which holds Some(Index)", |k| {
         let (var, read) = k.b.var("v", I32);
         k.b.emit(StmtKind::Let { var, value: k.tx });
-        k.b.let_("w", read);
-        let sum = k.b.exprs().add(read, k.zero);
-        k.b.let_("w", sum);
+        let square = k.b.exprs().mul(read, read);
+        k.b.let_("w", square);
     });
     check_refused("grid size in x is data", |k| k.n = k.b.scalar("s", 3, I32));
 }
@@ -593,7 +592,7 @@ fn broken_kernels_are_refused_without_panicking() {
             body.push(Stmt { kind, origin: Origin::default() });
         }
         let mut kernel = base.finish();
-        kernel.vars.push(Var { name: String::new(), dtype: DType::Bool });
+        kernel.vars.push(Var { name: String::new(), dtype: DType::Bool, at_least: None });
         kernel.body = body;
         let _ = verify(&kernel);
         Ok(())

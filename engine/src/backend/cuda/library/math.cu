@@ -64,35 +64,55 @@ __device__ inline float erf_plus_1(float x) {
   r = fabsf(x) > 4.0f ? 0.0f : r;
   return x < 0.0f ? r : 2.0f - r;
 }
-//@ exp_neg :
-// exp(-x) for the logistic functions: 2^(-x log2 e), relative error below
-// 2^-22 + |x| 2^-24; exact at 0 and at both infinities.
-__device__ inline float exp_neg(float x) {
-  float r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * -1.4426950408889634f));
-  return r;
+//@ sigmoid :
+// 1 / (1 + exp(-x)) through exp(-|x|), which does not overflow.
+__device__ inline float sigmoid(float x) {
+  const float e = expf(-fabsf(x));
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
-__device__ inline double exp_neg(double x) { return exp(-x); }
-//@ exp_narrow :
-// exp(x) for results of 16 bits: 2^(x log2 e), relative error below 2^-22 +
-// |x| 2^-24, which is 2^-17 where exp(x) is finite; tiny results are 0.
-__device__ inline float exp_narrow(float x) {
-  float r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.4426950408889634f));
-  return r;
+__device__ inline double sigmoid(double x) {
+  const double e = exp(-fabs(x));
+  return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
-//@ recip_1p :
-// 1 / (1 + x) for x >= 0; 1 + x is at least 1, so the approximation has no special case.
-__device__ inline float recip_1p(float x) {
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + x));
-  return r;
-}
-__device__ inline double recip_1p(double x) { return 1.0 / (1.0 + x); }
-//@ sigmoid : exp_neg recip_1p
-template <class T> __device__ inline T sigmoid(T x) { return recip_1p(exp_neg(x)); }
 //@ silu : sigmoid
 template <class T> __device__ inline T silu(T x) { return x * sigmoid(x); }
+//@ ex2_flush :
+__device__ inline float ex2_flush(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+//@ ex2_fast :
+// Keeps subnormal results.
+__device__ inline float ex2_fast(float x) {
+  float r;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+//@ rcp_fast :
+__device__ inline float rcp_fast(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+//@ exp_flush : ex2_flush
+__device__ inline float exp_flush(float x) { return ex2_flush(x * 1.4426950408889634f); }
+//@ exp_fast : ex2_fast
+__device__ inline float exp_fast(float x) { return ex2_fast(x * 1.4426950408889634f); }
+//@ sigmoid_flush : ex2_flush rcp_fast
+__device__ inline float sigmoid_flush(float x) {
+  return rcp_fast(1.0f + ex2_flush(x * -1.4426950408889634f));
+}
+//@ sigmoid_fast : ex2_fast rcp_fast
+__device__ inline float sigmoid_fast(float x) {
+  const float power = ex2_fast(fabsf(x) * -1.4426950408889634f);
+  const float r = rcp_fast(1.0f + power);
+  return x < 0.0f ? power * r : r;
+}
+//@ silu_flush : sigmoid_flush
+__device__ inline float silu_flush(float x) { return x * sigmoid_flush(x); }
+//@ silu_fast : sigmoid_fast
+__device__ inline float silu_fast(float x) { return x * sigmoid_fast(x); }
 //@ float_rem :
 // Remainder with the sign of the divisor.
 __device__ inline float float_rem(float a, float b) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::num::storage::{encode, read};
-use crate::num::{DTypeClass, TernaryOp, UnaryOp, Value, eval};
+use crate::num::{ApproxOp, DTypeClass, TernaryOp, UnaryOp, Value, eval};
 
 const N: usize = 2048;
 
@@ -95,6 +95,14 @@ fn unary_operations() {
             let what = format!("{op} on {dtype}");
             check_op(&what, dtype, out, |b, [a, ..]| b.exprs().unary(op, a), |[a, ..]| eval::unary(op, dtype, a));
         }
+    }
+}
+
+#[test]
+fn approximations() {
+    for &op in ApproxOp::ALL {
+        let expected = |[a, ..]: [Value; 3]| Value::Float(op.eval()(a.as_f64()));
+        check_op(op.name(), DType::F32, DType::F32, |b, [a, ..]| b.exprs().approx(op, a), expected);
     }
 }
 

@@ -230,6 +230,7 @@ impl Plain<'_> {
             Expr::Binary(op, a, b) => eval::binary(op, dtype(a), self.eval(a), self.eval(b)),
             Expr::Ternary(op, a, b, c) => eval::ternary(op, node.dtype, self.eval(a), self.eval(b), self.eval(c)),
             Expr::Cast(a) => eval::cast(dtype(a), node.dtype, self.eval(a)),
+            Expr::Approx(op, a) => Value::Float(op.eval()(self.eval(a).as_f64())),
             Expr::Index(op, a, b) => eval::binary(op.as_binary(), dtype(a), self.eval(a), self.eval(b)),
             Expr::AsData(a) | Expr::AsIndex(a) => self.eval(a),
         }

@@ -1,0 +1,222 @@
+//! The flow of values and their errors through a kernel.
+//!
+//! Variables have one fact each, and so have buffers: that of every element at
+//! any time. Statements are walked until nothing changes; what still grows after
+//! some walks is taken for unknown. A condition, an index or an integer that
+//! depends on a value with an error has an unknown error, and a branch on it none
+//! that is small enough.
+
+use super::Choice;
+use super::fact::Fact;
+use crate::kernel::ir::{Access, Block, BufId, Expr, ExprId, Kernel, ParamKind, Space, Stmt, StmtKind, VarId};
+use crate::num::{DType, Value};
+use crate::util::SecondaryMap;
+
+/// Walks before what still grows is given up, and after which all is.
+const PATIENCE: u32 = 4;
+const MOST_WALKS: u32 = 40;
+
+/// The analysis of one kernel, for several choices.
+pub(super) struct Flow<'a> {
+    kernel: &'a Kernel,
+    /// Buffers whose contents are results, or belong to the caller.
+    outputs: SecondaryMap<BufId, bool>,
+    inputs: SecondaryMap<BufId, bool>,
+}
+
+/// One walk's state.
+struct Walk<'a> {
+    flow: &'a Flow<'a>,
+    choice: &'a Choice,
+    vars: SecondaryMap<VarId, Option<Fact>>,
+    /// What was written so far; none in a buffer that nothing was written to.
+    buffers: SecondaryMap<BufId, Option<Fact>>,
+    memo: SecondaryMap<ExprId, Option<Option<Fact>>>,
+    walks: u32,
+    changed: bool,
+    good: bool,
+}
+
+impl<'a> Flow<'a> {
+    pub(super) fn new(kernel: &'a Kernel) -> Self {
+        let (mut outputs, mut inputs) = (SecondaryMap::new(), SecondaryMap::new());
+        for param in kernel.params.values() {
+            match param.kind {
+                ParamKind::Output { buffer, .. } => outputs.set(buffer, true),
+                ParamKind::Input { buffer, .. } => {
+                    inputs.set(buffer, true);
+                    outputs.set(buffer, true);
+                }
+                _ => {}
+            }
+        }
+        Self { kernel, outputs, inputs }
+    }
+
+    /// Whether all results stay within what their types need under a choice.
+    pub(super) fn is_good_enough(&self, choice: &Choice) -> bool {
+        let mut walk = Walk {
+            flow: self,
+            choice,
+            vars: SecondaryMap::new(),
+            buffers: SecondaryMap::new(),
+            memo: SecondaryMap::new(),
+            walks: 0,
+            changed: true,
+            good: true,
+        };
+        for (id, buffer) in self.kernel.buffers.iter().filter(|(_, buffer)| buffer.zeroed) {
+            let zero = if buffer.dtype.is_float() { Fact::between(0.0, 0.0) } else { Fact::EXACT };
+            walk.buffers.set(id, Some(zero));
+        }
+        while walk.changed && walk.good && walk.walks < MOST_WALKS {
+            walk.changed = false;
+            walk.walks += 1;
+            walk.memo = SecondaryMap::new();
+            walk.block(&self.kernel.body);
+        }
+        walk.good && !walk.changed
+    }
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: &Block) {
+        for stmt in block {
+            self.stmt(stmt);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Let { var, value } => {
+                let fact = self.expr(*value);
+                self.vars.set(*var, fact);
+            }
+            StmtKind::Load { var, from, .. } => {
+                self.decides(from.index);
+                let fact = self.load(*var, from);
+                self.vars.set(*var, fact);
+            }
+            StmtKind::Store { to, value, .. } => {
+                self.decides(to.index);
+                let fact = self.expr(*value);
+                self.write(to.buffer, fact);
+            }
+            StmtKind::Move { to, from, .. } => {
+                self.decides(to.index);
+                self.decides(from.index);
+                let fact = self.read(from.buffer);
+                self.write(to.buffer, fact);
+            }
+            StmtKind::For { start, end, body, .. } => {
+                self.decides(*start);
+                self.decides(*end);
+                self.block(body);
+            }
+            StmtKind::If { condition, then, otherwise } => {
+                self.decides(*condition);
+                self.block(then);
+                self.block(otherwise);
+            }
+            StmtKind::Shuffle { var, value, lane, .. } => {
+                self.decides(*lane);
+                let fact = self.expr(*value);
+                self.vars.set(*var, fact);
+            }
+            StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+            StmtKind::Atomic { var, to, value, .. } => {
+                self.decides(to.index);
+                // In any order and number.
+                let combined = |fact: Fact| if fact.is_exact() { Fact::EXACT } else { Fact::LOST };
+                let fact = self.expr(*value).map(combined);
+                self.write(to.buffer, fact);
+                let old = self.read(to.buffer).map(combined);
+                if let Some(var) = var {
+                    self.vars.set(*var, old);
+                }
+            }
+        }
+    }
+
+    /// What takes part in deciding what a thread does must have no error.
+    fn decides(&mut self, id: ExprId) {
+        self.good &= self.expr(id).is_none_or(Fact::is_exact);
+    }
+
+    fn read(&self, buffer: BufId) -> Option<Fact> {
+        if self.flow.inputs[buffer] { Some(Fact::EXACT) } else { self.buffers[buffer] }
+    }
+
+    fn load(&self, var: VarId, from: &Access) -> Option<Fact> {
+        let fact = self.read(from.buffer)?;
+        match self.flow.kernel.vars[var].at_least {
+            Some(Value::Float(least)) => Some(Fact { lo: fact.lo.max(least), ..fact }.absorbed()),
+            _ => Some(fact),
+        }
+    }
+
+    fn write(&mut self, buffer: BufId, fact: Option<Fact>) {
+        let Some(fact) = fact else { return };
+        let data = &self.flow.kernel.buffers[buffer];
+        if data.space == Space::Global && self.flow.outputs[buffer] {
+            self.good &= fact.is_good_enough(data.dtype);
+        }
+        let old = self.buffers[buffer];
+        let new = old.map_or(fact, |old| {
+            let joined = old.join(fact);
+            if self.walks > PATIENCE { joined.widen(old) } else { joined }
+        });
+        if old != Some(new) {
+            self.changed = true;
+            self.buffers.set(buffer, Some(new));
+        }
+    }
+
+    /// The fact of an expression; none while something that it reads has no
+    /// value yet. With a stack of its own, since formulas may be long.
+    fn expr(&mut self, root: ExprId) -> Option<Fact> {
+        let mut stack = vec![root];
+        while let Some(&id) = stack.last() {
+            if self.memo[id].is_some() {
+                stack.pop();
+                continue;
+            }
+            let waiting = stack.len();
+            let node = self.flow.kernel.exprs[id];
+            stack.extend(node.expr.operands().filter(|operand| self.memo[*operand].is_none()));
+            if stack.len() == waiting {
+                stack.pop();
+                let fact = self.apply(id, node.expr, node.dtype);
+                self.memo.set(id, Some(fact));
+            }
+        }
+        self.memo[root].flatten()
+    }
+
+    fn apply(&self, id: ExprId, expr: Expr, dtype: DType) -> Option<Fact> {
+        let fact = |id: ExprId| self.memo[id].flatten();
+        let exprs = &self.flow.kernel.exprs;
+        if let (Expr::Unary(_, a), Some(op)) = (expr, self.choice[id]) {
+            return Some(Fact::approximation(op, fact(a)?));
+        }
+        let on_floats = dtype.is_float() && expr.operands().last().is_none_or(|a| exprs.dtype(a).is_float());
+        Some(match expr {
+            Expr::Const(value) => Fact::constant(value),
+            Expr::Param(_) | Expr::Special(_) => Fact::EXACT,
+            Expr::Var(var) => self.vars[var]?,
+            Expr::Approx(op, a) => Fact::approximation(op, fact(a)?),
+            Expr::Unary(op, a) if on_floats => Fact::unary(op, fact(a)?),
+            Expr::Binary(op, a, b) if on_floats => Fact::binary(op, fact(a)?, fact(b)?, a == b),
+            Expr::Ternary(op, a, b, c) if on_floats => Fact::ternary(op, fact(a)?, fact(b)?, fact(c)?),
+            Expr::Cast(a) if on_floats => fact(a)?.cast(dtype),
+            // Integers and conditions: exact if all that they are made of is.
+            _ => {
+                let mut exact = true;
+                for operand in expr.operands() {
+                    exact &= fact(operand)?.is_exact();
+                }
+                if exact { Fact::EXACT } else { Fact::LOST }
+            }
+        })
+    }
+}

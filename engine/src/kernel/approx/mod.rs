@@ -1,0 +1,180 @@
+//! Chooses approximations: which functions of a kernel are computed in fewer
+//! instructions than their exact form takes.
+//!
+//! Input: a kernel whose functions are exact. Output: the same kernel with some
+//! of them replaced by [`Expr::Approx`], which both back ends execute as it says.
+//!
+//! `erf` and `erf + 1` are replaced everywhere, since their approximations are as
+//! good as the exact forms. The others lose digits, and some lose what is below
+//! the least normal number. One of those is taken only where the flow of values
+//! ([`errors`]) shows that every result stays within what its type needs,
+//! whatever the inputs: errors are followed through variables, arrays, shuffles,
+//! shared and scratch memory, and what is not known to keep them small keeps the
+//! exact form. So an exponential that becomes a factor, a divisor, a difference
+//! or a condition is as exact as its use demands.
+
+mod errors;
+mod fact;
+#[cfg(test)]
+mod tests;
+
+use super::ir::{Block, Expr, ExprId, Kernel, StmtKind, VarId};
+use super::visit::{for_each_stmt, map_exprs, statement_exprs};
+use crate::num::{ApproxOp, BinaryOp, DType, UnaryOp, Value};
+use crate::util::SecondaryMap;
+use errors::Flow;
+
+/// So many functions are decided one by one; more only all together.
+const MOST_SINGLE: usize = 32;
+
+/// The approximation of each expression that gets one.
+pub(super) type Choice = SecondaryMap<ExprId, Option<ApproxOp>>;
+
+/// Replaces functions by approximations where results allow it.
+pub fn approximate(kernel: &mut Kernel) {
+    join_erf(kernel);
+    let mut choice = Choice::new();
+    let mut coarse = Vec::new();
+    let uses = Uses::new(kernel);
+    for (id, node) in kernel.exprs.iter().filter(|(id, node)| node.dtype == DType::F32 && uses.count[*id] > 0) {
+        match node.expr {
+            Expr::Unary(UnaryOp::Erf, _) => choice.set(id, Some(ApproxOp::Erf)),
+            Expr::Unary(op, _) if !ApproxOp::coarse(op).is_empty() => coarse.push((id, ApproxOp::coarse(op))),
+            _ => {}
+        }
+    }
+    choose(kernel, &coarse, &mut choice);
+    rewrite(kernel, |exprs, id| match exprs[id].expr {
+        Expr::Unary(_, a) => choice[id].map(|op| (op, a)),
+        _ => None,
+    });
+}
+
+/// Chooses among the coarse approximations of functions, cheapest first.
+fn choose(kernel: &Kernel, coarse: &[(ExprId, &'static [ApproxOp])], choice: &mut Choice) {
+    if coarse.is_empty() {
+        return;
+    }
+    let flow = Flow::new(kernel);
+    let most = coarse.iter().map(|(_, forms)| forms.len()).max().unwrap_or(0);
+    for rank in 0..most {
+        coarse.iter().for_each(|&(id, forms)| choice.set(id, forms.get(rank).copied()));
+        if flow.is_good_enough(choice) {
+            return;
+        }
+    }
+    coarse.iter().for_each(|&(id, _)| choice.set(id, None));
+    if coarse.len() > MOST_SINGLE {
+        return;
+    }
+    for &(id, forms) in coarse {
+        for &form in forms {
+            choice.set(id, Some(form));
+            if flow.is_good_enough(choice) {
+                break;
+            }
+            choice.set(id, None);
+        }
+    }
+}
+
+/// How often expressions that a statement needs are used, and what names them.
+struct Uses {
+    count: SecondaryMap<ExprId, u32>,
+    lets: SecondaryMap<VarId, Option<ExprId>>,
+}
+
+impl Uses {
+    fn new(kernel: &Kernel) -> Self {
+        let mut uses = Self { count: SecondaryMap::new(), lets: SecondaryMap::new() };
+        for_each_stmt(&kernel.body, &mut |stmt| {
+            statement_exprs(&stmt.kind, &mut |expr| uses.count[expr] += 1);
+            if let StmtKind::Let { var, value } = stmt.kind {
+                uses.lets.set(var, Some(value));
+            }
+        });
+        // Operands come before users.
+        let ids: Vec<ExprId> = kernel.exprs.iter().map(|(id, _)| id).collect();
+        for id in ids.into_iter().rev() {
+            if uses.count[id] > 0 {
+                kernel.exprs[id].expr.operands().for_each(|operand| uses.count[operand] += 1);
+            }
+        }
+        uses
+    }
+
+    /// The definition of an expression whose only use this is, through the
+    /// variable that names it or itself.
+    fn sole_definition(&self, kernel: &Kernel, id: ExprId) -> Option<ExprId> {
+        let definition = match kernel.exprs[id].expr {
+            Expr::Var(var) if self.count[id] == 1 => self.lets[var]?,
+            _ => id,
+        };
+        (self.count[definition] == 1).then_some(definition)
+    }
+}
+
+/// Replaces `erf(z) + 1` in f32, where nothing else uses the error function.
+fn join_erf(kernel: &mut Kernel) {
+    let uses = Uses::new(kernel);
+    let is_one = |id: ExprId| matches!(kernel.exprs[id].expr, Expr::Const(Value::Float(value)) if value == 1.0);
+    let mut operands = SecondaryMap::<ExprId, Option<ExprId>>::new();
+    let mut unused = Vec::new();
+    for (id, node) in kernel.exprs.iter().filter(|(id, node)| node.dtype == DType::F32 && uses.count[*id] > 0) {
+        let Expr::Binary(BinaryOp::Add, a, b) = node.expr else { continue };
+        let erf = match (is_one(a), is_one(b)) {
+            (_, true) => a,
+            (true, _) => b,
+            _ => continue,
+        };
+        let Some(definition) = uses.sole_definition(kernel, erf) else { continue };
+        if let Expr::Unary(UnaryOp::Erf, operand) = kernel.exprs[definition].expr {
+            operands.set(id, Some(operand));
+            if let Expr::Var(var) = kernel.exprs[erf].expr {
+                unused.push(var);
+            }
+        }
+    }
+    rewrite(kernel, |_, id| operands[id].map(|operand| (ApproxOp::ErfPlusOne, operand)));
+    remove_lets(&mut kernel.body, &unused);
+}
+
+fn remove_lets(block: &mut Block, unused: &[VarId]) {
+    if unused.is_empty() {
+        return;
+    }
+    block.retain(|stmt| !matches!(stmt.kind, StmtKind::Let { var, .. } if unused.contains(&var)));
+    for stmt in block {
+        match &mut stmt.kind {
+            StmtKind::For { body, .. } => remove_lets(body, unused),
+            StmtKind::If { then, otherwise, .. } => {
+                remove_lets(then, unused);
+                remove_lets(otherwise, unused);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Replaces expressions of f32 by approximations: `with` says which, and of what
+/// operand, in terms of the expressions as they are.
+fn rewrite(kernel: &mut Kernel, with: impl Fn(&super::ExprArena, ExprId) -> Option<(ApproxOp, ExprId)>) {
+    let ids: Vec<ExprId> = kernel.exprs.iter().map(|(id, _)| id).collect();
+    let mut new = SecondaryMap::<ExprId, Option<ExprId>>::new();
+    let mut changed = false;
+    for id in ids {
+        let node = kernel.exprs[id];
+        let now = |operand: ExprId| new[operand].unwrap_or(operand);
+        let expr = match with(&kernel.exprs, id) {
+            Some((op, operand)) => Expr::Approx(op, now(operand)),
+            None => node.expr.map_operands(now),
+        };
+        if expr != node.expr {
+            changed = true;
+            new.set(id, Some(kernel.exprs.intern(expr, node.dtype)));
+        }
+    }
+    if changed {
+        map_exprs(&mut kernel.body, &|expr| new[expr].unwrap_or(expr));
+    }
+}

@@ -1,0 +1,189 @@
+//! Which form a function gets, by what becomes of its value.
+
+use super::approximate;
+use crate::kernel::{Kernel, parse, print, verify};
+use crate::num::ApproxOp;
+
+/// Statements after `v` was read from the input, on an output of a type.
+fn kernel(out: &str, body: &str) -> Kernel {
+    let text = format!(
+        "kernel k index i32 {{
+           param n: i32 = size(0, 0)
+           param k: f32 = scalar(1)
+           param *x = input(0)
+           param *y = output(0)
+           param *w = workspace
+           global x: f32[n] align 4
+           global y: {out}[n] align 8
+           global w: f32[n] align 4
+           shared s: f32[64] align 16
+           local a: f32[4] align 16
+           launch grid (1, 1, 1) block (64, 1, 1) max_threads 64 min_blocks 1
+           let v: f32 = load x[threadIdx.x]
+           {body}
+         }}"
+    );
+    let kernel = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
+    kernel
+}
+
+/// The approximations in a kernel after the pass, in the order of the text.
+#[track_caller]
+fn check(out: &str, body: &str, expected: &[ApproxOp]) -> Kernel {
+    let mut kernel = kernel(out, body);
+    approximate(&mut kernel);
+    verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
+    let text = print(&kernel);
+    let mut found: Vec<_> = ApproxOp::ALL
+        .iter()
+        .flat_map(|&op| text.match_indices(&format!("{op}(")).map(move |(at, _)| (at, op)).collect::<Vec<_>>())
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found.into_iter().map(|(_, op)| op).collect::<Vec<_>>(), expected, "{text}");
+    kernel
+}
+
+/// The function of a result `formula`, in which `e` is `exp(v)`.
+#[track_caller]
+fn check_exp(out: &str, formula: &str, expected: &[ApproxOp]) {
+    check(out, &format!("let e: f32 = exp(v)\nstore y[threadIdx.x] = {formula}"), expected);
+}
+
+use ApproxOp::{Erf, ErfPlusOne, ExpFast, ExpFlush, SigmoidFast, SigmoidFlush, SiluFast, SiluFlush};
+
+#[test]
+fn results_of_16_bits_take_coarse_forms() {
+    check_exp("bf16", "bf16(e)", &[ExpFlush]);
+    check_exp("f16", "f16(neg(e) * 0.5f32)", &[ExpFlush]);
+    check_exp("bf16", "bf16(where(v < 1.0f32, e, v))", &[ExpFlush]);
+    check_exp("bf16", "bf16(maximum(e, 2.0f32))", &[ExpFlush]);
+    check_exp("f32", "e", &[]);
+    check_exp("f32", "f32(bf16(e))", &[]);
+    check_exp("f64", "f64(e)", &[]);
+}
+
+#[test]
+fn what_magnifies_a_small_number_keeps_it() {
+    check_exp("bf16", "bf16(e * v)", &[ExpFast]);
+    check_exp("bf16", "bf16(e * k)", &[ExpFast]);
+    check_exp("bf16", "bf16(e * 1.2676506002282294e30f32)", &[ExpFast]);
+    check_exp("bf16", "bf16(v / e)", &[ExpFast]);
+    check_exp("bf16", "bf16(e / v)", &[ExpFast]);
+    check_exp("bf16", "bf16(sqrt(e))", &[ExpFast]);
+    // A term that is large enough beside it.
+    check_exp("bf16", "bf16((e + 1.0f32) * v)", &[ExpFlush]);
+    check_exp("bf16", "bf16(v / (e + 9.094947017729282e-13f32))", &[ExpFlush]);
+    check_exp("bf16", "bf16(v / (e + 4.70197740328915e-38f32))", &[ExpFast]);
+}
+
+#[test]
+fn what_enlarges_a_relative_error_takes_the_exact_form() {
+    check_exp("bf16", "bf16(e - 1.0f32)", &[]);
+    check_exp("bf16", "bf16(e + v)", &[]);
+    check_exp("bf16", "bf16(log(e))", &[]);
+    check_exp("bf16", "bf16(exp(e))", &[ExpFlush]);
+    check_exp("bf16", "bf16(where(e < 2.0f32, 1.0f32, v))", &[]);
+    check_exp("bf16", "bf16(f32(i32(e)))", &[]);
+    check_exp("bf16", "bf16(e * e * e * e * e * e)", &[]);
+    check("bf16", "let e: f32 = exp(v)\nif e < 1.0f32 {\nstore y[0] = 0.0bf16\n}", &[]);
+    check("bf16", "let e: f32 = exp(v)\nstore y[as_index(i32(e))] = 0.0bf16", &[]);
+}
+
+#[test]
+fn errors_are_followed_through_memory_and_other_threads() {
+    let through = |store: &str, load: &str| format!("let e: f32 = exp(v)\n{store}\nsync block\n{load}");
+    for (store, load) in [
+        ("store a[0] = e", "let r: f32 = load a[0]"),
+        ("store s[threadIdx.x] = e", "let r: f32 = load s[3]"),
+        ("store w[threadIdx.x] = e", "let r: f32 = load.global w[0]"),
+        ("store s[threadIdx.x] = e", "move f32x4 a[0] = s[0]\nlet r: f32 = load a[1]"),
+        ("let q: f32 = e * 0.5f32", "let r: f32 = shuffle xor q, 4"),
+    ] {
+        let code = through(store, load);
+        check("bf16", &format!("{code}\nstore y[0] = bf16(r)"), &[ExpFlush]);
+        check("bf16", &format!("{code}\nstore y[0] = bf16(r * v)"), &[ExpFast]);
+        check("bf16", &format!("{code}\nstore y[0] = bf16(r - v)"), &[]);
+    }
+    check("f32", "let e: f32 = exp(v)\natomic add w[0], e\nlet r: f32 = load.global w[0]\nstore y[0] = r", &[]);
+    check("bf16", "let e: f32 = exp(v)\natomic add w[0], e\nlet r: f32 = load.global w[0]\nstore y[0] = bf16(r)", &[]);
+}
+
+/// `e / sum(e)` with the sum combined in the thread, the warp and the block.
+fn quotient_by_sum(fact: &str) -> String {
+    format!(
+        "let e: f32 = exp(v)
+         store a[0] = 0.0f32
+         for i: i32 in 0..n {{
+           let t: f32 = load x[i]
+           let before: f32 = load a[0]
+           store a[0] = before + exp(t)
+         }}
+         let own: f32 = load a[0]
+         let other: f32 = shuffle xor own, 16
+         store a[0] = own + other
+         let part: f32 = load a[0]
+         store s[threadIdx.x] = part
+         sync block
+         let more: f32 = load s[1]
+         store a[0] = part + more
+         let sum: f32 = load a[0]{fact}
+         store y[threadIdx.x] = bf16(e / sum)"
+    )
+}
+
+#[test]
+fn a_sum_that_is_large_enough_hides_what_its_terms_lost() {
+    check("bf16", &quotient_by_sum(" at least 1.0f32"), &[ExpFlush, ExpFlush]);
+    check("bf16", &quotient_by_sum(" at least 7.888609052210118e-31f32"), &[ExpFast, ExpFast]);
+    check("bf16", &quotient_by_sum(""), &[ExpFast, ExpFast]);
+}
+
+#[test]
+fn loops_that_multiply_errors_take_the_exact_form() {
+    let looped = |formula: &str| {
+        format!(
+            "let e: f32 = exp(v)
+             store a[0] = 1.0f32
+             for i: i32 in 0..n {{
+               let b: f32 = load a[0]
+               store a[0] = {formula}
+             }}
+             let r: f32 = load a[0]
+             store y[0] = bf16(r)"
+        )
+    };
+    check("bf16", &looped("b * e"), &[]);
+    // The sum of any number of small errors is not small.
+    check("bf16", &looped("b + e").replace("= 1.0f32", "= 0.0f32"), &[ExpFast]);
+    check("bf16", &looped("maximum(b, e)"), &[ExpFlush]);
+}
+
+#[test]
+fn each_function_is_decided_by_itself() {
+    check(
+        "bf16",
+        "let e: f32 = exp(v)\nlet f: f32 = exp(v + 1.0f32)\nstore y[0] = bf16(e)\nstore y[1] = bf16(f - v)\nlet g: f32 = exp(k)\nstore y[2] = bf16(g * v)",
+        &[ExpFlush, ExpFast],
+    );
+}
+
+#[test]
+fn logistic_functions_are_judged_alike() {
+    check("bf16", "store y[0] = bf16(sigmoid(v))", &[SigmoidFlush]);
+    check("bf16", "store y[0] = bf16(sigmoid(v) * v)", &[SigmoidFast]);
+    check("bf16", "store y[0] = bf16(silu(v))", &[SiluFlush]);
+    check("bf16", "store y[0] = bf16(silu(v) * k)", &[SiluFast]);
+    check("bf16", "store y[0] = bf16(1.0f32 - sigmoid(v))", &[]);
+    check("f32", "store y[0] = silu(v) + sigmoid(v)", &[]);
+}
+
+#[test]
+fn erf_and_its_sum_with_one_are_replaced_everywhere() {
+    check("f32", "store y[0] = erf(v) - v", &[Erf]);
+    let joined = check("f32", "let e: f32 = erf(v)\nlet t: f32 = e + 1.0f32\nstore y[0] = t * v", &[ErfPlusOne]);
+    assert!(!print(&joined).contains("let e"), "{}", print(&joined));
+    check("f32", "store y[0] = 1.0f32 + erf(v * k)", &[ErfPlusOne]);
+    check("f32", "let e: f32 = erf(v)\nlet t: f32 = e + 1.0f32\nstore y[0] = t * e", &[Erf]);
+    check("f64", "store y[0] = erf(f64(v)) + 1.0f64", &[]);
+}
