@@ -1,8 +1,11 @@
 //! The list of operations in `cases/README.md` is the table that the parser
 //! reads. `BLESS=1` writes it there.
 
+mod blessed;
+
 use engine::fusion::ops;
 use std::fmt::Write;
+use std::path::Path;
 
 const START: &str = "<!-- operations: from the table in engine/src/fusion/ops; a test compares -->\n";
 const END: &str = "<!-- end of operations -->";
@@ -21,10 +24,7 @@ fn the_documentation_lists_every_operation() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/README.md");
     let readme = std::fs::read_to_string(path).expect("the documentation exists");
     let (head, rest) = readme.split_once(START).expect("the start of the list is marked");
-    let (listed, tail) = rest.split_once(END).expect("the end of the list is marked");
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(path, format!("{head}{START}{}{END}{tail}", table())).expect("writable");
-        return;
-    }
-    assert_eq!(listed, table(), "run with BLESS=1 to rewrite the list");
+    let (_, tail) = rest.split_once(END).expect("the end of the list is marked");
+    let wanted = format!("{head}{START}{}{END}{tail}", table());
+    blessed::check_file(Path::new(path), &wanted);
 }

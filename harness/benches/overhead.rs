@@ -24,7 +24,7 @@ fn place(name: &str) -> PathBuf {
 fn empty_cases(count: u64) -> Duration {
     let case = |i: u64| Case { id: format!("Empty.case/n={i}"), fault: Some("pass".into()), ..Case::default() };
     let cases = (0..WARM + count).map(case).collect();
-    let mut pending = start(cases, Path::new(HARNESS), 1, &place("overhead"));
+    let mut pending = start(cases, Path::new(HARNESS), 1, &place("overhead"), false).pending;
     let mut verdict = |i: u64| {
         let pending = pending.remove(&format!("Empty.case/n={i}")).expect("a verdict for each case");
         pending.wait()

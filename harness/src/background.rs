@@ -1,6 +1,7 @@
 //! Cases run in the background, for a test runner in front: it asks for the
 //! verdict of one case after the other while worker processes run ahead.
 
+use crate::bless::Blessings;
 use crate::case::Case;
 use crate::dispatch::{self, Event, Policy, Queue, Retries, RunPlan, SlotSpec};
 use crate::outcome::{CaseResult, Verdict};
@@ -11,6 +12,21 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// Cases that run.
+pub struct Started {
+    /// The verdicts to come, by id.
+    pub pending: BTreeMap<String, Pending>,
+    blessings: Arc<Mutex<Blessings>>,
+}
+
+impl Started {
+    /// Rewrites what the cases expect of generated code, where that was asked for;
+    /// returns what was done, in words. For when all verdicts have come.
+    pub fn bless(&self) -> Vec<String> {
+        self.blessings.lock().unwrap_or_else(std::sync::PoisonError::into_inner).apply()
+    }
+}
 
 /// The verdict of one case, to be had once.
 pub struct Pending(Mutex<Receiver<CaseResult>>);
@@ -50,8 +66,8 @@ impl Pending {
 
 /// Starts running cases on `workers` simulated devices, each in a process that
 /// runs `exe`, the harness. Private files go below `work_dir`. Returns the
-/// verdicts to come, by id.
-pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> BTreeMap<String, Pending> {
+/// verdicts to come. With `bless`, what the cases expect can be rewritten after.
+pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path, bless: bool) -> Started {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) / workers.max(1);
     let slot = |ordinal| SlotSpec {
         gpu: None,
@@ -62,6 +78,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
     let slots = (0..workers.max(1)).map(slot).collect();
     let plan = RunPlan {
         default_timeout: Duration::from_secs(120),
+        bless,
         ..RunPlan::plain(slots, exe.to_path_buf(), work_dir.to_path_buf())
     };
     let mut senders = BTreeMap::new();
@@ -87,15 +104,20 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path) -> B
         devices: plan.slots.iter().map(|slot| slot.label.clone()).collect(),
     };
     let queue = Queue::new(&cases, policy);
+    let blessings = Arc::new(Mutex::new(Blessings::default()));
+    let own = blessings.clone();
     std::thread::spawn(move || {
         dispatch::run(&plan, &queue, &mut |event| {
-            if let Event::Concluded(conclusion) = event
-                && let Some(sender) = senders.remove(&conclusion.case.id)
-            {
+            let Event::Concluded(conclusion) = event else { return };
+            if bless {
+                let mut own = own.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                own.add(&conclusion.case, &conclusion.result.outcome);
+            }
+            if let Some(sender) = senders.remove(&conclusion.case.id) {
                 let _ = sender.send(conclusion.result);
             }
         });
         let _ = std::fs::remove_dir_all(&plan.work_dir);
     });
-    pending
+    Started { pending, blessings }
 }

@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod background;
+mod bless;
 pub mod case;
 pub mod cli;
 mod code_cache;

@@ -1,17 +1,19 @@
 //! Every case as a test on the simulator, in worker processes, so that
-//! `cargo test`, `cargo nextest` and editors see them.
+//! `cargo test`, `cargo nextest` and editors see them. With `BLESS=1` what they
+//! expect of generated code is rewritten, as by `harness --bless`.
 
-use harness::background::{Conclusion, start};
+use harness::background::{Conclusion, Started, start};
 use harness::case::{Target, load};
 use libtest_mimic::{Arguments, Completion, Trial};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-type Verdicts = Arc<OnceLock<BTreeMap<String, harness::background::Pending>>>;
+type Verdicts = Arc<OnceLock<Started>>;
 
+#[expect(clippy::print_stdout, reason = "what was rewritten is told beside the verdicts")]
 fn main() {
     let args = Arguments::from_args();
+    let bless = std::env::var_os("BLESS").is_some_and(|value| value != "0");
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
     let loaded = if dir.is_dir() { load(&dir, Target::Sim) } else { Default::default() };
     let verdicts: Verdicts = Arc::default();
@@ -33,14 +35,18 @@ fn main() {
         wanted.reverse();
         let workers = args.test_threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
         let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cases-{}", std::process::id()));
-        let pending = start(wanted, Path::new(env!("CARGO_BIN_EXE_harness")), workers.min(8), &work);
-        let _ = verdicts.set(pending);
+        let exe = Path::new(env!("CARGO_BIN_EXE_harness"));
+        let _ = verdicts.set(start(wanted, exe, workers.min(8), &work, bless));
     }
-    libtest_mimic::run(&args, trials).exit();
+    let conclusion = libtest_mimic::run(&args, trials);
+    for line in verdicts.get().map(Started::bless).unwrap_or_default() {
+        println!("blessed {line}");
+    }
+    conclusion.exit();
 }
 
 fn conclude(id: &str, verdicts: &Verdicts) -> Result<Completion, libtest_mimic::Failed> {
-    let pending = verdicts.get().and_then(|all| all.get(id)).ok_or("the case was not started")?;
+    let pending = verdicts.get().and_then(|all| all.pending.get(id)).ok_or("the case was not started")?;
     match pending.wait() {
         Conclusion::Passed => Ok(Completion::Completed),
         Conclusion::Skipped(reason) => Ok(Completion::ignored_with(reason)),

@@ -325,9 +325,12 @@ impl<'a> Layout<'a, '_> {
 }
 
 /// Whether a comment is for people only: not of the form `; word: ...` or
-/// `; word(...`, which speaks of the fusion above it.
+/// `; word(...`, which speaks of the fusion above it, and no line of such a text.
 fn is_plain(comment: &str) -> bool {
     let Some(text) = comment.strip_prefix(';').filter(|rest| !rest.starts_with(';')) else { return true };
+    if text.starts_with('|') {
+        return false;
+    }
     let text = text.trim_start();
     let word = text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))).unwrap_or(text.len());
     word == 0 || !text[word..].starts_with([':', '('])

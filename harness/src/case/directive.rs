@@ -10,6 +10,7 @@
 //! | `outputs:` `values:` `same-as:` | what it computes, see `results` |
 //! | `error:`  | `E0203 "part of the message"`; behind a line of the fusion it must point at that line |
 //! | `text:`   | `cuda has "..."`, `kernel lacks "..."`, `schedule has "..."` |
+//! | `schedule:` `kernel:` | the whole text of that stage in the lines that follow, see `golden` |
 //! | `sim:`    | `schedules (lockstep, random), seeds 4` |
 //! | `perf:`   | `bytes x + y + 2, goal dram 0.9` |
 //! | `xfail(`  | `reason = "...", issue = "...", until = "2030-01-31")` |
@@ -19,7 +20,7 @@ use super::model::{
     Case, ErrorSpec, Expect, PerfSpec, Real, Relation, SCHEDULES, SimSpec, TextSpec, Unsupported, Xfail,
 };
 use super::source::{Fault, Source, Text, suggest};
-use super::{inputs, results};
+use super::{golden, inputs, results};
 use std::ops::Range;
 
 /// The facts that `expect:` can ask for, with their meaning.
@@ -33,8 +34,10 @@ pub const FACTS: &[(&str, &str)] = &[
     ("blocks", "blocks of the grid at launch"),
 ];
 
-const KEYWORDS: &[&str] =
-    &["inputs", "check", "outputs", "values", "same-as", "expect", "error", "text", "sim", "perf", "about", "xfail"];
+const KEYWORDS: &[&str] = &[
+    "inputs", "check", "outputs", "values", "same-as", "expect", "error", "text", "schedule", "kernel", "sim", "perf",
+    "about", "xfail",
+];
 
 /// A directive that was found but not read.
 #[derive(Clone, Debug)]
@@ -93,6 +96,7 @@ pub(crate) fn read(case: &mut Case, raw: &Raw, text: &Text, source: &Source) -> 
             let mut stage = "cuda".to_string();
             comma_separated(c, |c| read_text(c, &mut stage, line).map(|text| case.texts.push(text)))?;
         }
+        "schedule" | "kernel" => golden::read(case, raw, c, source)?,
         "sim" => comma_separated(c, |c| read_sim(&mut case.sim, c))?,
         "perf" => {
             let perf = case.perf.get_or_insert_default();

@@ -75,6 +75,7 @@ fn expand_file(source: &Source, target: Target, faults: &mut Vec<Fault>) -> Vec<
         faults.push(Fault::header(body.start, "the file has no `fusion @Name(...)`"));
     }
     check_axes_used(source, &header, &blocks, faults);
+    check_golden_points(source, &header, &blocks, faults);
     let broken = !faults.is_empty();
     faults.extend(in_blocks);
     if broken {
@@ -199,6 +200,23 @@ fn check_axes_used(source: &Source, header: &Header, blocks: &[Block], faults: &
     for axis in &header.axes {
         if !axis.points.is_empty() && !axis.names().any(|name| used.contains(name)) {
             faults.push(Fault::header(axis.offset, format!("no fusion of the file uses the axis `{}`", axis.name)));
+        }
+    }
+}
+
+/// A text of a point that no axis has would never be compared.
+fn check_golden_points(source: &Source, header: &Header, blocks: &[Block], faults: &mut Vec<Fault>) {
+    let axes = || header.axes.iter().chain(&header.sim_axes).flat_map(|axis| axis.points.iter().flatten());
+    for raw in blocks.iter().flat_map(|block| &block.directives) {
+        if !matches!(raw.keyword, "schedule" | "kernel") {
+            continue;
+        }
+        let pairs = source.text[raw.body.clone()].split(',').filter_map(|pair| pair.trim().split_once('='));
+        for (name, value) in pairs {
+            if !axes().any(|(other, known)| other == name && known == value) {
+                let message = format!("no axis `{name}` has the value `{value}`");
+                faults.push(Fault::directive(raw.body.start, message));
+            }
         }
     }
 }
@@ -339,7 +357,8 @@ fn contradiction(case: &Case, block: &Block) -> Option<Fault> {
     if !case.errors.is_empty() && (results || case.unsupported.is_some()) {
         return fault("error", "a case that must be refused has no results to speak of");
     }
-    let compiled = !(case.expects.is_empty() && case.texts.is_empty() && case.perf.is_none());
+    let compiled =
+        !(case.expects.is_empty() && case.texts.is_empty() && case.goldens.is_empty() && case.perf.is_none());
     if case.unsupported.is_some() && compiled {
         return fault("expect", "a case that is not compiled yet has no facts, texts and measurements");
     }

@@ -110,6 +110,7 @@ fn bare(case: &Case) -> Case {
     }
     case.expects.iter_mut().for_each(|spec| spec.line = 0);
     case.texts.iter_mut().for_each(|spec| spec.line = 0);
+    case.goldens.iter_mut().for_each(|golden| golden.line = 0);
     case.outputs.iter_mut().for_each(|spec| spec.line = 0);
     case.values.iter_mut().for_each(|spec| spec.line = 0);
     if let Some(mark) = &mut case.unsupported {
@@ -129,7 +130,12 @@ fn comment(text: &str) -> String {
     match directive::find(0, text) {
         Some(Ok(raw)) if marker == ";" => {
             let body = &text[raw.body.clone()];
-            let body = if raw.keyword == "about" { words(body) } else { directive_body(body) };
+            let body = match raw.keyword {
+                "about" => words(body),
+                // A point is written as in the id.
+                "schedule" | "kernel" => body.split_whitespace().collect(),
+                _ => directive_body(body),
+            };
             let open = if raw.keyword == "xfail" { "(" } else { ": " };
             format!("; {}{open}{body}", raw.keyword).trim_end().to_string()
         }
@@ -237,6 +243,8 @@ mod tests {
             (";;  kept: as it is ", ";;  kept: as it is "),
             (";;word", ";; word"),
             ("//word", "// word"),
+            (";kernel: a=b,  m=8", "; kernel: a=b,m=8"),
+            (";| kernel  a(x,y) = 1", ";| kernel  a(x,y) = 1"),
             ("; about:  a   reason, with=signs", "; about: a reason, with=signs"),
         ] {
             assert_eq!(comment(given), wanted);

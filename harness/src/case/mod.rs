@@ -12,6 +12,7 @@ mod discover;
 mod expand;
 mod format;
 mod front;
+mod golden;
 mod header;
 mod inputs;
 mod model;
@@ -27,10 +28,11 @@ pub use discover::{Loaded, MAX_FILE_BYTES, MAX_IDS, load};
 pub(crate) use discover::{files, read};
 pub use expand::{MAX_IDS_PER_FILE, Target};
 pub(crate) use format::format;
+pub(crate) use golden::MARKER;
 pub(crate) use inputs::strides;
 pub use model::{
-    Case, Check, Dist, ErrorSpec, Expect, InputSpec, Layout, Number, OutputSpec, PerfSpec, Real, Relation, Require,
-    SCHEDULES, SameAs, SimSpec, TensorSpec, TextSpec, Unsupported, ValuesSpec, Xfail,
+    Case, Check, Dist, ErrorSpec, Expect, Golden, InputSpec, Layout, Number, OutputSpec, PerfSpec, Real, Relation,
+    Require, SCHEDULES, SameAs, SimSpec, TensorSpec, TextSpec, Unsupported, ValuesSpec, Xfail,
 };
 pub use source::CaseError;
 pub(crate) use source::suggest;

@@ -40,6 +40,8 @@ pub struct Case {
     pub same_as: Option<SameAs>,
     /// Lines that must or must not occur in a stage's text.
     pub texts: Vec<TextSpec>,
+    /// The whole texts of stages, as they must be.
+    pub goldens: Vec<Golden>,
     /// How the simulator schedules the case.
     pub sim: SimSpec,
     /// Traffic and goal for benchmarks.
@@ -262,6 +264,17 @@ pub struct TextSpec {
     /// Whether the text must be there or must not.
     pub present: bool,
     /// The text, matched with runs of white space taken as one space.
+    pub text: String,
+}
+
+/// The text of a stage, line for line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Golden {
+    /// Line of the file on which the directive stands; the text follows it.
+    pub line: usize,
+    /// `kernel` or `schedule`.
+    pub stage: String,
+    /// The text, without the marker of its lines.
     pub text: String,
 }
 

@@ -1,14 +1,17 @@
 //! `kernels`: the kernels of the selected cases against the committed list
 //! (`kernels.csv` beside the cases), for both kinds of device. Nothing runs, and
-//! no GPU is needed. `--bless` writes the list and the texts.
+//! no GPU is needed. The texts that stand in case files (`kernel:`, `schedule:`) are
+//! compared too. `--bless` writes all of them.
 
 use super::args::Args;
 use super::{Failure, session};
+use crate::bless::Blessings;
 use crate::case::Case;
 use crate::console::print;
 use crate::exit;
+use crate::outcome::Bless;
 use crate::record::replace;
-use crate::replay::{Archive, Entry, List, changes, compile, report};
+use crate::replay::{Archive, Entry, List, changes, compile, report, unified};
 use crate::units::show_seconds;
 use engine::diag::{Diagnostic, code};
 use engine::options::{DeviceDesc, Options, SimOptions};
@@ -19,6 +22,9 @@ use std::time::Instant;
 
 const LIST: &str = "kernels.csv";
 const TEXTS: &str = "kernels.texts";
+/// Texts in case files whose difference is shown, and lines of each.
+const SHOWN: usize = 3;
+const LINES: usize = 40;
 
 pub(super) fn kernels(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
@@ -31,7 +37,7 @@ pub(super) fn kernels(args: &Args) -> Result<u8, Failure> {
     let known: BTreeSet<String> = all.iter().map(|case| case.id.clone()).collect();
     let cases = session::select(args, all)?;
     let whole = cases.len() == known.len();
-    let (new, after) = compiled(&cases);
+    let Now { list: new, texts: after, goldens, blessings } = compiled(&cases);
     let committed = Committed::read(&dir, args.output.bless)?;
     // What is not selected is not judged; where all is, what is gone is told too.
     let mut old = committed.list.clone();
@@ -45,6 +51,9 @@ pub(super) fn kernels(args: &Args) -> Result<u8, Failure> {
     }
     if args.output.bless {
         committed.write(&dir, &old, new, after)?;
+        text.extend(blessings.apply().iter().map(|line| format!("blessed {line}\n")));
+    } else {
+        text.push_str(&goldens);
     }
     let elapsed = show_seconds(started.elapsed().as_nanos() as u64);
     let count = cases.len();
@@ -56,21 +65,44 @@ pub(super) fn kernels(args: &Args) -> Result<u8, Failure> {
         ),
     });
     print(&text);
-    let right = args.output.bless || (changed == 0 && lost.is_empty());
+    let right = args.output.bless || (changed == 0 && lost.is_empty() && goldens.is_empty());
     Ok(if right { exit::OK } else { exit::FAILED })
 }
 
 /// What the compiler makes of the cases now.
-fn compiled(cases: &[Case]) -> (List, Archive) {
+struct Now {
+    list: List,
+    texts: Archive,
+    /// Texts of case files that are others, in words.
+    goldens: String,
+    blessings: Blessings,
+}
+
+fn compiled(cases: &[Case]) -> Now {
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
-    let (mut list, mut texts) = (List::default(), Archive::default());
+    let (mut list, mut texts, mut others) = (List::default(), Archive::default(), Vec::new());
+    let mut blessings = Blessings::default();
     for (case, compiled) in cases.iter().zip(compile(cases, &session)) {
         if let (Entry::Kernel(row), Some(text)) = (&compiled.entry, compiled.cuda_text()) {
             texts.0.insert(row.cuda.clone(), text);
         }
+        if let Some(rewritten) = compiled.goldens(case) {
+            others.extend(rewritten.iter().map(|edit| difference(case, edit)));
+            blessings.add_goldens(case, rewritten);
+        }
         list.0.insert(case.id.clone(), compiled.entry);
     }
-    (list, texts)
+    let mut goldens = others.iter().take(SHOWN).map(String::as_str).collect::<String>();
+    if others.len() > SHOWN {
+        goldens.push_str(&format!("{} further texts of case files are others\n", others.len() - SHOWN));
+    }
+    Now { list, texts, goldens, blessings }
+}
+
+/// A text of a case file beside what it would be.
+fn difference(case: &Case, edit: &Bless) -> String {
+    let lines = unified(&edit.old, &edit.new, LINES);
+    format!("{}:{}: {}: the {} is another\n{lines}", case.file, edit.line, case.id, edit.key)
 }
 
 /// What is committed.

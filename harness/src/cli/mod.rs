@@ -9,7 +9,6 @@
 
 mod args;
 mod bench_table;
-mod bless;
 mod check;
 mod compare;
 mod compile;

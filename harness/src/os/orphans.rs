@@ -159,10 +159,9 @@ mod tests {
 
     /// A process gives itself its name.
     #[test]
-    fn a_child_of_any_name_is_found() {
-        if !proc_is_ours() {
-            return eprintln!("/proc is of other processes: not played");
-        }
+    #[ignore = "needs /proc of its own processes"]
+    fn needs_proc_a_child_of_any_name_is_found() {
+        assert!(proc_is_ours(), "/proc is of other processes");
         let script = "printf 'a) Z 1 \\377' > /proc/$$/comm; echo named; read line";
         let mut command = Command::new("sh");
         let piped = command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -178,10 +177,9 @@ mod tests {
     }
 
     #[test]
-    fn children_are_found_with_their_environment() {
-        if !proc_is_ours() {
-            return eprintln!("/proc is of other processes: not played");
-        }
+    #[ignore = "needs /proc of its own processes"]
+    fn needs_proc_children_are_found_with_their_environment() {
+        assert!(proc_is_ours(), "/proc is of other processes");
         let mut command = std::process::Command::new("sleep");
         let mut sleep = command.arg("60").env("ORPHAN_TEST", "a=b").spawn().expect("starts");
         let pid = sleep.id() as i32;

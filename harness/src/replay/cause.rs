@@ -38,7 +38,9 @@ fn of_kernels(old: &KernelRow, new: &KernelRow, texts: Option<(&str, &str)>) -> 
     }
     if old.cuda != new.cuda {
         return match texts {
-            Some((old, new)) => format!("text: {}", of_texts(old, new)),
+            // What the kernel calls follows from it: the library alone is told where it alone changed.
+            Some((old, new)) if own(old) != own(new) => format!("text: {}", of_texts(own(old), own(new))),
+            Some((old, new)) => format!("device library: {}", of_texts(old, new)),
             None => "text, whose old form is not in the archive".into(),
         };
     }
@@ -51,6 +53,11 @@ fn of_kernels(old: &KernelRow, new: &KernelRow, texts: Option<(&str, &str)>) -> 
         };
     }
     "kernel IR only: CUDA text and launch are the same".into()
+}
+
+/// A kernel's text without what it needs of the device library, which stands before it.
+fn own(text: &str) -> &str {
+    text.find("extern \"C\" __global__").map_or(text, |at| &text[at..])
 }
 
 /// Which words of a line are others: each with the word before it, which says
@@ -169,6 +176,9 @@ mod tests {
         check(&refused, &base, None, "refused U0105 -> pointwise kernel");
         let narrow = kernel("1d vector 4 threads 128", "grid 8x1x1 block 128x1x1 shared 0", "b");
         check(&base, &narrow, Some(("x", "y")), "pointwise parameters: vector 8 -> 4");
+        let library = ("int f();\nextern \"C\" __global__ k\n", "extern \"C\" __global__ k\n");
+        let other = kernel("1d vector 8 threads 128", "grid 4x1x1 block 128x1x1 shared 0", "c");
+        check(&base, &other, Some(library), "device library: - int f ( ) ;");
         let grid = kernel("1d vector 8 threads 128", "grid 5x1x1 block 128x1x1 shared 0", "a");
         check(&base, &grid, None, "launch: another grid");
         let shared = kernel("1d vector 8 threads 128", "grid 4x1x1 block 128x1x1 shared 64", "a");

@@ -3,6 +3,7 @@
 
 use super::list::{Entry, KernelRow};
 use crate::case::Case;
+use crate::outcome::Bless;
 use crate::worker;
 use engine::backend::cuda::emit;
 use engine::kernel::BoundLaunch;
@@ -21,6 +22,11 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
+    /// How the texts in the case's file would have to be rewritten, if it compiles.
+    pub(crate) fn goldens(&self, case: &Case) -> Option<Vec<Bless>> {
+        self.plan.as_deref().map(|plan| worker::check_goldens(case, plan).1)
+    }
+
     /// The whole CUDA text.
     pub(crate) fn cuda_text(&self) -> Option<String> {
         self.plan.as_deref().map(cuda_text)
@@ -54,7 +60,7 @@ fn one(case: &Case, session: &Session) -> Compiled {
                 scheduler: plan.scheduler().into(),
                 parameters: plan.params_text().into(),
                 launch: launch_text(&plan, &launch),
-                kernel: digest(&nameless(&plan, plan.kernel_text())),
+                kernel: digest(&worker::nameless(&plan, plan.kernel_text())),
                 cuda: digest(&cuda_text(&plan)),
             };
             Compiled { entry: Entry::Kernel(row), plan: Some(plan) }
@@ -75,14 +81,7 @@ fn launch_text(plan: &Plan, launch: &BoundLaunch) -> String {
 }
 
 fn cuda_text(plan: &Plan) -> String {
-    nameless(plan, emit(plan.kernel()).text())
-}
-
-/// A text of a plan's kernel. Its name ends with a hash of all the rest, so that
-/// whatever changes would change every line that names it too: it is left out.
-fn nameless(plan: &Plan, text: String) -> String {
-    let name = &plan.kernel().name;
-    text.replace(name.as_str(), name.rsplit_once('_').map_or(name, |(head, _)| head))
+    worker::nameless(plan, emit(plan.kernel()).text())
 }
 
 /// 16 hex digits: two texts of a corpus of thousands do not meet.

@@ -20,5 +20,6 @@ mod report;
 pub(crate) use archive::Archive;
 pub(crate) use change::changes;
 pub(crate) use compiled::compile;
+pub(crate) use diff::unified;
 pub(crate) use list::{Entry, List};
 pub(crate) use report::report;

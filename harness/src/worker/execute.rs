@@ -4,7 +4,7 @@ use super::device::Device;
 use super::jitter::Jitter;
 use super::results::Results;
 use super::watch::Watch;
-use super::{args, bench, compare, facts, fault, pipeline, refusal, variation};
+use super::{args, bench, compare, facts, fault, golden, pipeline, refusal, variation};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
 use crate::outcome::{CodeFrom, Outcome, Variation, Verdict};
@@ -236,8 +236,11 @@ impl Judge<'_> {
         outcome.out_crc = Some(facts::out_crc(&run.outputs));
         let (mut broken, rewritten) = facts::check(self.case, &outcome.facts);
         broken.extend(facts::check_texts(self.case, |stage| stage_text(plan, stage)));
+        let (other, texts) = golden::check(self.case, plan);
+        broken.extend(other);
         if bless {
             outcome.bless = rewritten;
+            outcome.bless.extend(texts);
         }
         if !broken.is_empty() && outcome.verdict == Verdict::Pass {
             let failed = Outcome::fail("fail.golden", broken.join("\n"));
@@ -249,7 +252,7 @@ impl Judge<'_> {
 fn stage_text(plan: &Plan, stage: &str) -> Option<String> {
     match stage {
         "kernel" => Some(plan.kernel_text()),
-        "schedule" => Some(format!("scheduler {}\n{}\n{}", plan.scheduler(), plan.params_text(), plan.schedule_text())),
+        "schedule" => Some(golden::schedule_text(plan)),
         "cuda" => pipeline::cuda_text(plan),
         _ => None,
     }

@@ -10,6 +10,7 @@ mod device;
 mod execute;
 mod facts;
 pub(crate) mod fault;
+mod golden;
 mod gpu_error;
 mod hygiene;
 mod jitter;
@@ -24,5 +25,6 @@ mod watch;
 
 pub(crate) use args::mix;
 pub(crate) use execute::{LastRead, Stage, examine, kernel_crc, launch, plan, read, reads_as_it_says, show};
+pub(crate) use golden::{check as check_goldens, nameless};
 pub(crate) use serve::main;
 pub(crate) use watch::UNSEEN;

@@ -1,8 +1,8 @@
-//! Golden texts of printed kernels, and their compilation by NVRTC where it is
-//! found: `FUSEWRIGHT_NVRTC` names the library, its folder or a `site-packages`
-//! folder. Without NVRTC the compile tests say so and pass.
+//! Golden texts of printed kernels, and their compilation by NVRTC:
+//! `FUSEWRIGHT_NVRTC` names the library, its folder or a `site-packages` folder.
 
-mod gpu;
+#[path = "tests/gpu.rs"]
+mod needs_gpu;
 
 use super::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
 use super::{emit, samples};
@@ -12,20 +12,15 @@ use expect_test::{Expect, expect};
 use std::path::PathBuf;
 
 /// The library that the environment of the test names, or one on the usual paths.
-pub(super) fn nvrtc() -> Option<Nvrtc> {
+#[track_caller]
+pub(super) fn nvrtc() -> Nvrtc {
     let place = std::env::var_os("FUSEWRIGHT_NVRTC").map(PathBuf::from);
     let (path, folders) = match place {
         Some(place) if place.is_file() => (Some(place), Vec::new()),
         Some(place) => (None, vec![place]),
         None => (None, Vec::new()),
     };
-    match Nvrtc::open(&NvrtcSearch { path, folders }) {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(error) => {
-            println!("not compiled: {error}");
-            None
-        }
-    }
+    Nvrtc::open(&NvrtcSearch { path, folders }).expect("NVRTC is found")
 }
 
 fn check_text(kernel: &Kernel, expected: Expect) {
@@ -34,7 +29,7 @@ fn check_text(kernel: &Kernel, expected: Expect) {
 
 /// Compiles for the architecture that has all features; no kernel here may spill.
 fn check_compiles(kernels: &[Kernel]) {
-    let Some(nvrtc) = nvrtc() else { return };
+    let nvrtc = nvrtc();
     for kernel in kernels {
         let source = emit(kernel);
         let cubin = match nvrtc.compile(&source, &NvrtcOptions::new((9, 0), true)) {
@@ -356,7 +351,8 @@ fn keep(kernel: &Kernel, cubin: &[u8]) {
 }
 
 #[test]
-fn samples_compile() {
+#[ignore = "needs NVRTC"]
+fn needs_nvrtc_samples_compile() {
     check_compiles(&[
         samples::vector_add(),
         samples::row_sum(),
@@ -378,7 +374,8 @@ fn samples_compile() {
 }
 
 #[test]
-fn every_operation_compiles_for_every_data_type() {
+#[ignore = "needs NVRTC"]
+fn needs_nvrtc_every_operation_compiles_for_every_data_type() {
     let kernels: Vec<_> = DType::KERNEL.iter().map(|&dtype| samples::all_ops(dtype)).collect();
     check_compiles(&kernels);
 }

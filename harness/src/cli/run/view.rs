@@ -1,7 +1,7 @@
 //! Turns events into records, progress and counts.
 
+use crate::bless::Blessings;
 use crate::cli::args::Args;
-use crate::cli::bless::Blessings;
 use crate::dispatch::{Event, RunPlan};
 use crate::evidence::Keeper;
 use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, Verdict};

@@ -1,5 +1,6 @@
-//! Printed kernels on a GPU, against what they mean. Without a GPU or NVRTC
-//! each test says so and passes, unless `FUSEWRIGHT_REQUIRE_GPU` is set.
+//! Printed kernels on a GPU, against what they mean:
+//! `cargo test -p engine --lib -- --ignored needs_gpu --skip sticky`, and the one that
+//! breaks the context of its process alone.
 
 use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions};
 use crate::backend::cuda::{
@@ -13,18 +14,9 @@ use crate::tensor::{Arg, ArgMeta, HostTensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-fn gpu() -> Option<(Arc<Device>, Nvrtc)> {
-    let device = match Device::open(0) {
-        Ok(device) => device,
-        Err(error) if std::env::var_os("FUSEWRIGHT_REQUIRE_GPU").is_some() => panic!("{error}"),
-        Err(error) => {
-            println!("not run: {error}");
-            return None;
-        }
-    };
-    let nvrtc = super::nvrtc();
-    assert!(nvrtc.is_some() || std::env::var_os("FUSEWRIGHT_REQUIRE_GPU").is_none(), "NVRTC was not found");
-    Some((device, nvrtc?))
+#[track_caller]
+fn gpu() -> (Arc<Device>, Nvrtc) {
+    (Device::open(0).expect("there is a GPU"), super::nvrtc())
 }
 
 /// A kernel on the device with its launch and its memory.
@@ -117,8 +109,9 @@ fn noise(i: i64, seed: i64) -> f64 {
 }
 
 #[test]
+#[ignore = "needs a GPU and NVRTC"]
 fn vector_add_is_exact_for_every_tail() {
-    let Some((device, nvrtc)) = gpu() else { return };
+    let (device, nvrtc) = gpu();
     for n in [0, 1, 7, 8, 9, 1023, 1024, 1025, 100_003] {
         let (x, y) = (tensor(DType::BF16, n, |i| noise(i, 1)), tensor(DType::BF16, n, |i| noise(i, 2)));
         let (Arg::Tensor(a), Arg::Tensor(b)) = (&x, &y) else { unreachable!() };
@@ -136,8 +129,9 @@ fn vector_add_is_exact_for_every_tail() {
 }
 
 #[test]
+#[ignore = "needs a GPU and NVRTC"]
 fn reductions_within_blocks_and_over_the_grid() {
-    let Some((device, nvrtc)) = gpu() else { return };
+    let (device, nvrtc) = gpu();
     for (rows, columns) in [(1, 1), (3, 255), (5, 4097), (300, 1000)] {
         let x = HostTensor::from_fn(DType::F32, &[rows, columns], |i| {
             Value::Float(f64::from(noise(i[0] * columns + i[1], 3) as f32))
@@ -164,8 +158,9 @@ fn reductions_within_blocks_and_over_the_grid() {
 }
 
 #[test]
+#[ignore = "needs a GPU and NVRTC"]
 fn atomics_and_the_grid_barrier() {
-    let Some((device, nvrtc)) = gpu() else { return };
+    let (device, nvrtc) = gpu();
     let n = 100_000;
     let number = |i: i64| (noise(i, 5) * 1000.0).trunc();
     // Outputs of atomics accumulate on what is there: the poison, all ones, is -1.
@@ -186,8 +181,9 @@ fn atomics_and_the_grid_barrier() {
 }
 
 #[test]
+#[ignore = "needs a GPU and NVRTC"]
 fn writes_outside_of_a_buffer_are_found() {
-    let Some((device, nvrtc)) = gpu() else { return };
+    let (device, nvrtc) = gpu();
     let prepared = Prepared::new(&device, &nvrtc, &samples::writes_behind_the_end(), &[tensor(DType::I32, 5, |_| 0.0)]);
     prepared.launch();
     let errors: Vec<_> = prepared.buffers.values().filter_map(|memory| memory.check("y").err()).collect();
@@ -207,8 +203,9 @@ extern "C" __global__ void copy(unsigned* in, unsigned* out, unsigned long long 
 "#;
 
 #[test]
+#[ignore = "needs a GPU and NVRTC"]
 fn checked_calls_tell_results_from_poison() {
-    let Some((device, nvrtc)) = gpu() else { return };
+    let (device, nvrtc) = gpu();
     let options = NvrtcOptions::new(device.desc().compute_capability, true);
     let cubin = nvrtc.compile_text(COPY, "copy", &options).unwrap();
     let kernel = LoadedKernel::load_entry(&device, &cubin.bytes, "copy", 0, 5).unwrap();
@@ -240,9 +237,9 @@ fn checked_calls_tell_results_from_poison() {
 }
 
 #[test]
-#[ignore = "breaks the GPU context of the process: run it alone"]
+#[ignore = "needs a GPU and NVRTC, and breaks its context: run it alone"]
 fn a_failed_kernel_is_a_sticky_error() {
-    let Some((device, nvrtc)) = gpu() else { return };
+    let (device, nvrtc) = gpu();
     let prepared = Prepared::new(&device, &nvrtc, &samples::reads_nowhere(), &[tensor(DType::I32, 5, |_| 0.0)]);
     prepared.launch();
     let first = device.synchronize().expect_err("the kernel read an illegal address");
@@ -418,8 +415,9 @@ fn allowed(name: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "needs a GPU and NVRTC"]
 fn every_operation_means_what_the_evaluator_says() {
-    let Some((device, nvrtc)) = gpu() else { return };
+    let (device, nvrtc) = gpu();
     let mut failures = Vec::new();
     for &dtype in DType::KERNEL {
         let kernel = samples::all_ops(dtype);
@@ -510,8 +508,9 @@ fn bf16_arg(n: i64, seed: i64) -> Arg {
 }
 
 #[test]
+#[ignore = "needs a GPU and NVRTC"]
 fn chains_run_near_the_speed_of_a_copy() {
-    let Some((device, nvrtc)) = gpu() else { return };
+    let (device, nvrtc) = gpu();
     println!("{:?}, UUID {}", device.desc(), device.uuid());
     let timer = Timer::new(&device, &nvrtc).unwrap();
     let mut cx = (device, nvrtc, timer);
@@ -552,8 +551,9 @@ fn chains_run_near_the_speed_of_a_copy() {
 }
 
 #[test]
+#[ignore = "needs a GPU and NVRTC"]
 fn a_launch_costs_the_host_little() {
-    let Some((device, nvrtc)) = gpu() else { return };
+    let (device, nvrtc) = gpu();
     let args = [bf16_arg(1024, 1), bf16_arg(1024, 2)];
     let small = Prepared::new(&device, &nvrtc, &samples::vector_add(), &args);
     for rounds in [100, 500, 500] {

@@ -1,7 +1,8 @@
-//! Rewrites expectations in case files. An edit is made only if every case of
+//! Rewrites expectations in case files: facts, refusals, marks, and the texts of
+//! stages. It is what `--bless` and `BLESS=1` mean, whichever command or test runs. An edit is made only if every case of
 //! the line that ran agrees on it, since one line serves many ids.
 
-use crate::case::{Case, Relation};
+use crate::case::{Case, MARKER, Relation};
 use crate::outcome::{Bless, Outcome, Verdict};
 use crate::record::replace;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,7 @@ use std::path::Path;
 
 /// Collected rewrites by file, and lines on which a case was content.
 #[derive(Default)]
-pub(super) struct Blessings {
+pub(crate) struct Blessings {
     edits: BTreeMap<Place, BTreeSet<(String, String)>>,
     held: BTreeSet<(Place, String)>,
 }
@@ -19,10 +20,13 @@ type Place = (String, usize, String);
 
 impl Blessings {
     /// Adds what a case wants rewritten, and what must stay for it.
-    pub(super) fn add(&mut self, case: &Case, outcome: &Outcome) {
+    pub(crate) fn add(&mut self, case: &Case, outcome: &Outcome) {
         let place = |line: usize, key: &str| (case.file.clone(), line, key.to_string());
         for Bless { line, key, old, new } in &outcome.bless {
             self.edits.entry(place(*line, key)).or_default().insert((old.clone(), new.clone()));
+        }
+        if !outcome.facts.is_empty() {
+            self.hold_goldens(case, &outcome.bless);
         }
         let broken = |line: usize, key: &str| outcome.bless.iter().any(|edit| edit.line == line && edit.key == key);
         for expect in &case.expects {
@@ -41,8 +45,25 @@ impl Blessings {
         }
     }
 
+    /// Adds what becomes of the texts in a case's file, for a case that was compiled.
+    pub(crate) fn add_goldens(&mut self, case: &Case, rewritten: Vec<Bless>) {
+        self.hold_goldens(case, &rewritten);
+        for Bless { line, key, old, new } in rewritten {
+            self.edits.entry((case.file.clone(), line, key)).or_default().insert((old, new));
+        }
+    }
+
+    fn hold_goldens(&mut self, case: &Case, rewritten: &[Bless]) {
+        for golden in &case.goldens {
+            if !rewritten.iter().any(|edit| edit.line == golden.line && edit.key == golden.stage) {
+                let place = (case.file.clone(), golden.line, golden.stage.clone());
+                self.held.insert((place, golden.text.clone()));
+            }
+        }
+    }
+
     /// Writes the files; returns what was done, in words.
-    pub(super) fn apply(&self) -> Vec<String> {
+    pub(crate) fn apply(&self) -> Vec<String> {
         let mut report = Vec::new();
         // From the last line to the first, since a mark takes its line with it.
         for (place, pairs) in self.edits.iter().rev() {
@@ -53,12 +74,16 @@ impl Blessings {
                 continue;
             };
             if self.held.contains(&(place.clone(), old.clone())) {
+                let old = if is_stage(key) { "this text" } else { old };
                 report.push(format!(
                     "{file}:{line}: not rewritten, `{key}` with `{old}` holds for other cases of this line"
                 ));
                 continue;
             }
             report.push(match rewrite(Path::new(file), *line, key, old, new) {
+                Ok(()) if is_stage(key) => {
+                    format!("{file}:{line}: {key}: {} lines -> {} lines", old.lines().count(), new.lines().count())
+                }
                 Ok(()) if new.is_empty() => format!("{file}:{line}: {key} {old} removed"),
                 Ok(()) => format!("{file}:{line}: {key}: {old} -> {new}"),
                 Err(why) => format!("{file}:{line}: not rewritten: {why}"),
@@ -69,9 +94,24 @@ impl Blessings {
     }
 }
 
+/// Whether it is the text of a stage that is rewritten.
+fn is_stage(key: &str) -> bool {
+    matches!(key, "kernel" | "schedule")
+}
+
 fn rewrite(file: &Path, line: usize, key: &str, old: &str, new: &str) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let mut lines: Vec<String> = text.split_inclusive('\n').map(String::from).collect();
+    if is_stage(key) {
+        let marked = |line: &String| line.trim_start().starts_with(MARKER);
+        let end = line + lines.iter().skip(line).take_while(|line| marked(line)).count();
+        let held = lines.get(line..end).ok_or("the file has changed")?.concat();
+        if held != marked_text(old) {
+            return Err("the file has changed".into());
+        }
+        lines.splice(line..end, [marked_text(new)]);
+        return replace(file, lines.concat().as_bytes()).map_err(|error| error.to_string());
+    }
     let content = lines.get_mut(line - 1).ok_or("the file has changed")?;
     if key == "unsupported" {
         let words: Vec<&str> = content.split_whitespace().collect();
@@ -84,6 +124,11 @@ fn rewrite(file: &Path, line: usize, key: &str, old: &str, new: &str) -> Result<
     *content =
         edited(content, key, old, new).ok_or_else(|| format!("`{key}` with `{old}` does not stand there literally"))?;
     replace(file, lines.concat().as_bytes()).map_err(|error| error.to_string())
+}
+
+/// A text as it stands in a case file.
+fn marked_text(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", format!("{MARKER} {line}").trim_end())).collect()
 }
 
 /// Replaces `old` where it stands directly behind `key =`, or behind `error:`
@@ -113,7 +158,7 @@ fn edited(line: &str, key: &str, old: &str, new: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{Expect, Unsupported};
+    use crate::case::{Expect, Golden, Unsupported};
     use crate::scratch::Scratch;
 
     #[test]
@@ -142,6 +187,30 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&old).expect("reads"), kept);
         assert!(report[0].contains("holds for other cases"), "{report:?}");
         assert_eq!((kept.as_str(), changed.as_str()), ("; expect: vector = 4\n", "; expect: vector = 2\n"));
+    }
+
+    #[test]
+    fn texts_are_rewritten_where_all_cases_agree() {
+        let dir = Scratch::new("bless-text");
+        let path = dir.join("a.fuse");
+        std::fs::write(&path, "; kernel:\n;| a\n;|   b\n; schedule:\n; about: x\n").expect("writes");
+        let golden = |line: usize, stage: &str, text: &str| Golden { line, stage: stage.into(), text: text.into() };
+        let goldens = vec![golden(1, "kernel", "a\n  b\n"), golden(4, "schedule", "")];
+        let case = Case { file: path.display().to_string(), goldens, ..Case::default() };
+        let edit =
+            |line, key: &str, old: &str, new: &str| Bless { line, key: key.into(), old: old.into(), new: new.into() };
+        let mut blessings = Blessings::default();
+        blessings.add_goldens(&case, vec![edit(1, "kernel", "a\n  b\n", "c\n"), edit(4, "schedule", "", "d\n\n  e\n")]);
+        let report = blessings.apply();
+        let text = std::fs::read_to_string(&path).expect("reads");
+        assert_eq!(text, "; kernel:\n;| c\n; schedule:\n;| d\n;|\n;|   e\n; about: x\n", "{report:?}");
+        // Another case of the line, for which it holds.
+        let mut blessings = Blessings::default();
+        let case = Case { goldens: vec![golden(1, "kernel", "c\n")], ..case };
+        blessings.add_goldens(&case, vec![edit(1, "kernel", "c\n", "f\n")]);
+        blessings.add_goldens(&case, Vec::new());
+        assert!(blessings.apply()[0].contains("holds for other cases"));
+        assert_eq!(std::fs::read_to_string(&path).expect("reads"), text);
     }
 
     #[test]

@@ -1,0 +1,56 @@
+//! The texts of stages that stand in a case file, held to those of a plan.
+
+use crate::case::{Case, Golden};
+use crate::outcome::Bless;
+use engine::runtime::Plan;
+
+/// The texts that are others, in words, and their rewritten form.
+pub(crate) fn check(case: &Case, plan: &Plan) -> (Vec<String>, Vec<Bless>) {
+    let (mut broken, mut bless) = (Vec::new(), Vec::new());
+    for Golden { line, stage, text } in &case.goldens {
+        let own = text_of(plan, stage);
+        if own == *text {
+            continue;
+        }
+        let difference = first_difference(text, &own);
+        broken.push(format!("{}:{line}: the {stage} is another\n{difference}", case.file));
+        bless.push(Bless { line: *line, key: stage.clone(), old: text.clone(), new: own });
+    }
+    (broken, bless)
+}
+
+fn text_of(plan: &Plan, stage: &str) -> String {
+    let text = match stage {
+        "schedule" => schedule_text(plan),
+        _ => nameless(plan, plan.kernel_text()),
+    };
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Heuristic, its parameters, and the steps.
+pub(super) fn schedule_text(plan: &Plan) -> String {
+    format!("scheduler {}\n{}\n{}", plan.scheduler(), plan.params_text(), plan.schedule_text())
+}
+
+/// A text of a plan's kernel. Its name ends with a hash of all the rest, so that
+/// whatever changes would change every line that names it too: it is left out.
+pub(crate) fn nameless(plan: &Plan, text: String) -> String {
+    let name = &plan.kernel().name;
+    text.replace(name.as_str(), name.rsplit_once('_').map_or(name, |(head, _)| head))
+}
+
+/// The first lines that are not the same; `harness kernels` shows all.
+fn first_difference(wanted: &str, got: &str) -> String {
+    let (mut a, mut b) = (wanted.lines(), got.lines());
+    let mut number = 1;
+    loop {
+        match (a.next(), b.next()) {
+            (x, y) if x == y && x.is_some() => number += 1,
+            (x, y) => {
+                let side =
+                    |sign: char, line: Option<&str>| line.map_or(String::new(), |line| format!("\n{sign}{line}"));
+                return format!("line {number}:{}{}", side('-', x), side('+', y));
+            }
+        }
+    }
+}
