@@ -5,8 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: what fails here is the finding")]
 
-mod property;
-
+use crate::property::property;
 use arbtest::arbitrary::{Result as Drawn, Unstructured};
 use engine::backend::sim;
 use engine::diag::{Kind, Result};
@@ -21,7 +20,6 @@ use engine::schedule::{
     ArgClass, AxisId, Extent, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId, scheduled_fusion,
 };
 use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
-use property::property;
 
 /// `x + y` where `y` has some of the axes, beside `-y`, which is smaller.
 fn fusion(thin: &[bool], order: &[i64]) -> Fusion {

@@ -1,9 +1,7 @@
 //! What the harness prints and writes for a repetition does repeat: scripts, `again:`
 //! lines, and the options that `replay` and `why` take over from a run.
 
-mod place;
-
-use place::{CaseFile, GOOD, Place, check, ended};
+use crate::place::{self, CaseFile, GOOD, Place, check, ended};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::PathBuf;

@@ -1,9 +1,7 @@
 //! Compiled kernels that processes share, through the whole binary: `compile`
 //! needs NVRTC and no GPU.
 
-mod place;
-
-use place::{Place, check};
+use crate::place::{Place, check};
 use std::path::{Path, PathBuf};
 
 const KERNELS: usize = 6;

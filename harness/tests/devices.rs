@@ -2,9 +2,7 @@
 //! simulator. What is lost, busy, sick or mislabelled must cost no case its
 //! verdict, and must be said.
 
-mod place;
-
-use place::{CaseFile, GOOD, Place, check};
+use crate::place::{self, CaseFile, GOOD, Place, check};
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -2,9 +2,7 @@
 //! cannot be written or goes away, or bytes are damaged. Drives the binary as a
 //! user would.
 
-mod place;
-
-use place::{Place, check, ended, records};
+use crate::place::{Place, check, ended, records};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;

@@ -1,9 +1,7 @@
 //! What is left of a worker that crashed or hangs, as a user finds it in the
 //! records and in the folder of the run.
 
-mod place;
-
-use place::{CaseFile, GOOD, Place, ended};
+use crate::place::{CaseFile, GOOD, Place, ended};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

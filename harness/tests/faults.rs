@@ -1,9 +1,7 @@
 //! What happens when a worker, or the harness itself, dies or hangs, and what a
 //! user sees after a mistake. Drives the binary as a user would.
 
-mod place;
-
-use place::{CaseFile, GOOD, Place, check};
+use crate::place::{self, CaseFile, GOOD, Place, check};
 use rustix::process::Signal;
 use std::process::Stdio;
 use std::time::{Duration, Instant};

@@ -1,9 +1,7 @@
 //! Flakes hunted, replayed and explained through real workers, as a user would.
 //! Planted faults have known rates, polluters and conditions.
 
-mod place;
-
-use place::{CaseFile, GOOD, Place, check};
+use crate::place::{self, CaseFile, GOOD, Place, check};
 
 /// A place with a case that passes and one that fails.
 fn with_cases(name: &str) -> Place {

@@ -2,9 +2,7 @@
 //! And the canonical form means the same: every case file of the corpus, with
 //! its spaces torn apart, comes back as it was.
 
-mod place;
-
-use place::Place;
+use crate::place::Place;
 use std::path::{Path, PathBuf};
 
 const LOOSE: &str = "---\nversion=1\nsuite = \"S\"\nabout = \"why\"\n[axes]\nn=[1,2]\n---\n\n\nfusion @A( %x:f32[?] ){\n%0=neg   %x ;; kept\n return %0}\n\n;inputs:x=normal[ $n ]\n";

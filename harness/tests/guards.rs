@@ -1,9 +1,7 @@
 //! What a run finds in a kernel's treatment of memory, in what it leaves behind,
 //! and in results that are not alike. Drives the binary as a user would.
 
-mod place;
-
-use place::Place;
+use crate::place::{self, Place};
 
 fn with_cases(name: &str) -> Place {
     Place::good(name, &[1, 5])

@@ -1,8 +1,7 @@
 //! Case folders that mean harm: every one ends in bounded time and memory with
 //! a code, a place and a way out, and prints nothing that a terminal obeys.
 
-mod place;
-
+use crate::place;
 use std::fmt::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

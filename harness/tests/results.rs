@@ -1,8 +1,7 @@
 //! Directives about results, driven through the binary: what the reference must
 //! give, what must be refused, and that a mark goes when it is out of date.
 
-mod place;
-
+use crate::place;
 use std::path::Path;
 use std::process::Command;
 

@@ -1,8 +1,6 @@
 //! Selection as a user or a test runner asks for it: drives the binary.
 
-mod place;
-
-use place::{CaseFile, GOOD, Place, check, ended};
+use crate::place::{self, CaseFile, GOOD, Place, check, ended};
 use std::collections::BTreeSet;
 
 const WRONG: CaseFile<'_> =

@@ -1,8 +1,8 @@
 //! Every type that an operation accepts has a case, or a reason why not; and
 //! `index`, which PyTorch does not have, is `i64` on the host.
 
-use crate::families;
-use crate::reader::{Case, Input};
+use super::families;
+use super::reader::{Case, Input};
 use engine::fusion::ops;
 use engine::num::DType;
 use engine::tensor::{Arg, TensorMeta};

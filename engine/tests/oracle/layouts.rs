@@ -6,8 +6,8 @@
 //! offset, and where the fusion allows it with other sizes, 0 and 1 among them.
 //! Equal sizes stay equal, so that axes still pair.
 
-use crate::reader::{Case, Family, Input};
-use crate::{families, folder};
+use super::reader::{Case, Family, Input};
+use super::{families, folder};
 use engine::diag::{Diagnostic, Kind};
 use engine::fusion::{Fusion, OpKind, bind_args, layouts, ops};
 use engine::tensor::{Arg, HostTensor, TensorMeta};

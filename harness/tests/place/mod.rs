@@ -1,10 +1,10 @@
 //! A private folder in which the binary is run as a user would.
-#![allow(dead_code, reason = "each file of tests uses what it needs")]
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Variables by which a test runner around this one would change what is run.
 const VARIABLES: [&str; 14] = [
@@ -70,7 +70,10 @@ pub(crate) struct Place(pub(crate) PathBuf);
 impl Place {
     /// With an empty folder of cases.
     pub(crate) fn empty(name: &str) -> Self {
-        let dir = format!("{}-{name}-{}", env!("CARGO_CRATE_NAME"), std::process::id());
+        // Tests of one process may give their places one name.
+        static PLACES: AtomicU64 = AtomicU64::new(0);
+        let number = PLACES.fetch_add(1, Ordering::Relaxed);
+        let dir = format!("{name}-{}-{number}", std::process::id());
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(dir);
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(dir.join("cases")).expect("a folder");

@@ -1,0 +1,18 @@
+//! The tests of the engine through its public interface, in one binary: each file
+//! would otherwise link all of it once more.
+//!
+//! They may share a process: none changes its environment or leaves anything in it
+//! but the ignored `fuzz_for_long`, which is run alone.
+
+mod catalog;
+mod differential;
+mod fusion_hash;
+mod fuzz_lowering;
+mod layers;
+mod lowering;
+mod mutation;
+mod operations;
+mod oracle;
+mod property;
+mod random_schedules;
+mod rewrites;
