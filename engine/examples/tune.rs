@@ -7,13 +7,14 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
-use engine::backend::cuda::{Device, LaunchArgs, LoadedKernel, Timer, TimingOptions, emit, nvrtc, quantile};
+use engine::backend::cuda::{Device, LaunchArgs, LoadedKernel, Timer, TimingOptions, emit, nvrtc};
 use engine::diag::Result;
 use engine::fusion::{Dim, Fusion, FusionBuilder};
 use engine::kernel::{BufId, ParamKind};
 use engine::num::DType;
 use engine::options::{CompileCx, NoTrace, Options};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
+use engine::util::quantile;
 use engine::{kernel, lower, refeval};
 use std::collections::BTreeMap;
 

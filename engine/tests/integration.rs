@@ -16,3 +16,6 @@ mod oracle;
 mod property;
 mod random_schedules;
 mod rewrites;
+mod rows;
+#[allow(dead_code, reason = "shared with the tests of the harness, which use more of it")]
+mod source;

@@ -21,6 +21,7 @@ mod aliases;
 mod axes;
 mod order;
 
+use super::ops::{AxisMap, Library};
 use super::{Bindings, Fusion, Op, OpKind, TensorDef, TensorId, strides};
 use crate::array::view_strides;
 use crate::diag::Result;
@@ -105,7 +106,10 @@ impl Rule<'_> {
         let TensorMeta { mut sizes, strides, .. } = metas[source].clone();
         match &op.kind {
             OpKind::Broadcast { .. } | OpKind::Squeeze { .. } => {}
-            OpKind::Call(call) if call.row.name == "select" => sizes[call.axis("dim")] = 1,
+            OpKind::Call(call) => match call.movement().axes {
+                AxisMap::Dropped(param) => sizes[call.axis(param)] = 1,
+                _ => return None,
+            },
             _ => return None,
         }
         view_strides(&sizes, &strides, to)
@@ -148,18 +152,13 @@ fn dense(sizes: &[i64], order: &[usize], repeats: impl Fn(usize) -> bool) -> Vec
     strides
 }
 
-/// Whether an operation's values and strides come from a library. Some have a
-/// kernel as well, which is used where it has something else to do too.
+/// Whether an operation's values and strides come from a library.
 fn is_library(fusion: &Fusion, kind: &OpKind) -> bool {
     let OpKind::Call(call) = kind else { return false };
-    match call.row.name {
-        "matmul" | "linear" | "grouped_mm" | "scaled_mm" | "cutlass_nvfp4_grouped_mm" => true,
-        "sdpfa_fwd" | "sdpfa_bwd" => true,
-        "embedding_fwd" | "scatter" | "index_put_accumulate" => true,
-        "argsort" | "topk" => true,
-        "gather" | "take_along_axis" => fusion.ops.len() == 1,
-        "cumsum" | "cumprod" | "cummax" | "cummin" => fusion.ops.len() == 1,
-        _ => false,
+    match call.movement().library {
+        Library::Never => false,
+        Library::Always => true,
+        Library::Alone => fusion.ops.len() == 1,
     }
 }
 

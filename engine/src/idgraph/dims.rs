@@ -2,7 +2,7 @@
 
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{AxisKind, Fusion, OpId, OpKind, Operand, ScalarId, TensorId};
-use crate::util::{EntityId, PrimaryMap, SecondaryMap, entity_id};
+use crate::util::{DisjointSets, EntityId, PrimaryMap, SecondaryMap, entity_id};
 use std::collections::BTreeMap;
 
 entity_id!(
@@ -68,8 +68,8 @@ struct Builder<'a> {
     nodes: Nodes,
     /// (tensor, axis) of each node.
     owner: Vec<(TensorId, usize)>,
-    exact: UnionFind,
-    permissive: UnionFind,
+    exact: DisjointSets,
+    permissive: DisjointSets,
 }
 
 impl<'a> Builder<'a> {
@@ -96,7 +96,7 @@ impl<'a> Builder<'a> {
             }
         }
         let count = owner.len();
-        Self { fusion, nodes, owner, exact: UnionFind::new(count), permissive: UnionFind::new(count) }
+        Self { fusion, nodes, owner, exact: DisjointSets::new(count), permissive: DisjointSets::new(count) }
     }
 
     fn build(mut self) -> Result<DimGraph> {
@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        let label = |first: usize, tensor: TensorId, permissive: &mut UnionFind| -> Result<Vec<AxisLabel>> {
+        let label = |first: usize, tensor: TensorId, permissive: &mut DisjointSets| -> Result<Vec<AxisLabel>> {
             let mut labels: Vec<AxisLabel> = Vec::new();
             for (axis, data) in fusion.tensors[tensor].axes.iter().enumerate() {
                 let dim = dim_of_class[&permissive.find(first + axis)];
@@ -223,26 +223,4 @@ impl<'a> Builder<'a> {
 /// Positions whose flag is not set.
 fn kept(flags: &[bool]) -> impl Iterator<Item = usize> + '_ {
     flags.iter().enumerate().filter(|(_, flag)| !**flag).map(|(axis, _)| axis)
-}
-
-/// Disjoint sets over `0..n` with path halving; the root is the least member.
-struct UnionFind {
-    parent: Vec<usize>,
-}
-
-impl UnionFind {
-    fn new(count: usize) -> Self {
-        Self { parent: (0..count).collect() }
-    }
-    fn find(&mut self, mut node: usize) -> usize {
-        while self.parent[node] != node {
-            self.parent[node] = self.parent[self.parent[node]];
-            node = self.parent[node];
-        }
-        node
-    }
-    fn union(&mut self, a: usize, b: usize) {
-        let (a, b) = (self.find(a), self.find(b));
-        self.parent[a.max(b)] = a.min(b);
-    }
 }

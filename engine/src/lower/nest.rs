@@ -12,6 +12,7 @@ use crate::kernel::{Dim, Expr};
 use crate::kernel::{ExprId, Special, Unroll};
 use crate::num::DType;
 use crate::schedule::{AxisId, Extent, ParallelType, TvId};
+use crate::util::DisjointSets;
 use std::collections::BTreeMap;
 
 impl Lowering<'_> {
@@ -73,14 +74,7 @@ impl Lowering<'_> {
     }
 
     fn units(&self, tvs: &[TvId], depth: usize) -> Result<Vec<Vec<TvId>>> {
-        // Union-find over positions in `tvs`, least member as root.
-        let mut parent: Vec<usize> = (0..tvs.len()).collect();
-        fn find(parent: &[usize], mut node: usize) -> usize {
-            while parent[node] != node {
-                node = parent[node];
-            }
-            node
-        }
+        let mut sets = DisjointSets::new(tvs.len());
         let position: BTreeMap<TvId, usize> = tvs.iter().enumerate().map(|(i, tv)| (*tv, i)).collect();
         for (index, tv) in tvs.iter().enumerate() {
             if self.scheduled.tensors[*tv].inline_at <= depth {
@@ -93,13 +87,12 @@ impl Lowering<'_> {
                         self.scheduled.tensors[*tv].name, self.scheduled.tensors[*consumer].name
                     )));
                 };
-                let (a, b) = (find(&parent, index), find(&parent, *other));
-                parent[a.max(b)] = a.min(b);
+                sets.union(index, *other);
             }
         }
         let mut members: BTreeMap<usize, Vec<TvId>> = BTreeMap::new();
         for (index, tv) in tvs.iter().enumerate() {
-            members.entry(find(&parent, index)).or_default().push(*tv);
+            members.entry(sets.find(index)).or_default().push(*tv);
         }
         self.sort_units(members.into_values().collect())
     }

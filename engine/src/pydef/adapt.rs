@@ -6,31 +6,22 @@ use super::opcall::Given;
 use super::recipe::Number;
 use super::value::Py;
 use crate::diag::Span;
-use crate::fusion::ops::{self, OpRow};
+use crate::fusion::ops::{self, OpRow, PyArgs};
 use crate::num::{DType, DTypeClass, eval};
-
-/// nvFuser's names of operations that the table has under another name.
-const NAMES: &[(&str, &str)] = &[("ceilDiv", "ceildiv"), ("fmax", "max"), ("fmin", "min")];
 
 /// The row of an operation of nvFuser's form.
 pub(super) fn row(name: &str) -> Option<&'static OpRow> {
-    let name = NAMES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours);
-    ops::find(name)
-}
-
-/// Whether nvFuser lists results that may be None.
-pub(super) fn has_optional_results(name: &str) -> bool {
-    matches!(name, "grouped_mm" | "scaled_mm")
+    ops::all().find(|row| row.py.names.contains(&name)).or_else(|| ops::find(name))
 }
 
 /// Rewrites arguments to what the row takes.
 pub(super) fn arguments(interp: &mut Interp<'_>, draft: usize, given: &mut Given<'_>) {
-    match given.row.name {
-        "sum" | "prod" | "max" | "min" => reduction(given),
-        "clamp" => clamp(interp, draft, given),
-        "grouped_mm" => grouped(interp, draft, given),
-        "uniform" | "normal" | "rand_like" | "randn_like" => generator(interp, draft, given),
-        _ => {}
+    match given.row.py.args {
+        PyArgs::Same => {}
+        PyArgs::Reduction => reduction(given),
+        PyArgs::Bounds => clamp(interp, draft, given),
+        PyArgs::Grouped => grouped(interp, draft, given),
+        PyArgs::Generator => generator(interp, draft, given),
     }
 }
 

@@ -19,7 +19,7 @@ impl Interp<'_> {
     /// The arguments of a lookup, with the table as earlier ones leave it.
     pub(super) fn renewed_table(&self, draft: usize, args: Args) -> Args {
         let table = |src: Src| self.drafts[draft].renewals.iter().find(|renewal| Src::from(renewal.table) == src);
-        match args.opt("weight").and_then(table).filter(|_| args.row().name == "embedding_fwd") {
+        match args.opt("weight").and_then(table).filter(|_| args.row().py.updates_table) {
             Some(renewal) => args.with("weight", Arg::Value(renewal.renewed.into())),
             None => args,
         }

@@ -81,7 +81,7 @@ impl<'a> Interp<'a> {
             return Ok(values.remove(0));
         }
         // Results that nvFuser lists but the call does not ask for are None there.
-        while values.len() < targets.len() && adapt::has_optional_results(row.name) {
+        while values.len() < targets.len() && row.py.optional_results {
             values.push(Py::None);
         }
         Ok(self.list(values, true, arguments.span))

@@ -12,33 +12,9 @@ use super::interp::Interp;
 use super::opcall::Given;
 use super::value::Py;
 use crate::diag::Result;
-use crate::fusion::ops::{Args, OpRow, Param, ParamKind};
+use crate::fusion::ops::{Args, Param, ParamKind, PyArgs, PyResult};
 use crate::fusion::{Operand, Src};
 use crate::num::{DType, DTypeClass, promote, promote_all};
-
-/// Operations that divide by a count, which is a `f64`.
-const MOMENTS: [&str; 4] = ["mean", "var", "std", "var_mean"];
-/// Operations whose result has the type of their first operand, also where it
-/// is a type that only stores.
-const KEEP: [&str; 17] = [
-    "abs",
-    "ceil",
-    "floor",
-    "frac",
-    "relu",
-    "round",
-    "silu",
-    "trunc",
-    "sign",
-    "real",
-    "max",
-    "min",
-    "sum",
-    "prod",
-    "clamp",
-    "threshold",
-    "welford",
-];
 
 impl<'a> Interp<'a> {
     /// Adds an operation to a definition.
@@ -47,7 +23,7 @@ impl<'a> Interp<'a> {
         if given.params.iter().zip(row.params).filter(|(_, param)| param.kind == ParamKind::Value).count() > 1 {
             self.align(draft, &mut given)?;
         }
-        if MOMENTS.contains(&row.name)
+        if row.py.result == PyResult::Moment
             && let Some(Some((value, _))) = given.params.first_mut()
             && let Py::Node(_, x @ Operand::Tensor(_)) = value
             && self.drafts[draft].builder.dtype(*x).class() <= DTypeClass::Int
@@ -59,7 +35,7 @@ impl<'a> Interp<'a> {
         let args = self.renewed_table(draft, args);
         let before = self.drafts[draft].builder.op_count();
         let mut results = self.drafts[draft].builder.apply(&args)?;
-        if row.name == "embedding_fwd"
+        if row.py.updates_table
             && let Some(&rows) = results.first()
         {
             self.renew_table(draft, &args, rows)?;
@@ -84,29 +60,29 @@ impl<'a> Interp<'a> {
             let operands = given.params.iter().skip(skip).filter_map(tensor);
             operands.map(|operand| builder.dtype(operand)).collect::<Vec<_>>()
         };
-        let dtype = match given.row.name {
-            name if KEEP.contains(&name) => dtypes(0).first().copied(),
-            // The choice itself computes nothing.
-            "where" => promote_all(&dtypes(1), &[]),
-            _ => None,
+        let result = given.row.py.result;
+        let dtype = match result {
+            PyResult::First => dtypes(0).first().copied(),
+            PyResult::Chosen => promote_all(&dtypes(1), &[]),
+            PyResult::Same | PyResult::Moment => None,
         };
         let scalars_raise =
-            || given.row.name == "where" && self.scalar_types(draft, given).any(|s| s.class() > DTypeClass::Float);
+            || result == PyResult::Chosen && self.scalar_types(draft, given).any(|s| s.class() > DTypeClass::Float);
         dtype.filter(|dtype| dtype.is_reduced_float() && !scalars_raise())
     }
 
     /// The types of the scalar operands that take part in the common type.
     fn scalar_types<'b>(&'b self, draft: usize, given: &'b Given<'_>) -> impl Iterator<Item = DType> + 'b {
         let row = given.row;
-        given.params.iter().zip(row.params).filter(move |(_, param)| is_typed(row, param)).filter_map(
-            move |(place, _)| match place {
+        given.params.iter().zip(row.params).filter(|(_, param)| is_typed(param)).filter_map(move |(place, _)| {
+            match place {
                 Some((Py::Node(_, operand @ Operand::Scalar(_)), _)) => {
                     Some(self.drafts[draft].builder.dtype(*operand))
                 }
                 Some((Py::Number(number), _)) => super::draft::value_of(*number).ok().map(|(_, dtype)| dtype),
                 _ => None,
-            },
-        )
+            }
+        })
     }
 
     /// Ranks and types of elementwise operands.
@@ -117,7 +93,7 @@ impl<'a> Interp<'a> {
         let Some(highest) = given.params.iter().filter_map(|place| definition.rank(tensor(place)?)).max() else {
             return Ok(());
         };
-        let typed = |place: &Option<_>, param: &Param| if is_typed(row, param) { tensor(place) } else { None };
+        let typed = |place: &Option<_>, param: &Param| if is_typed(param) { tensor(place) } else { None };
         let places = || given.params.iter().zip(row.params);
         let of_rank = |zero: bool| {
             let operands = places().filter_map(|(place, param)| typed(place, param));
@@ -127,7 +103,7 @@ impl<'a> Interp<'a> {
         let (with_axes, points) = (of_rank(false), of_rank(true));
         let common = promote_all(&with_axes, &[]).or(promote_all(&points, &[]));
         // Bounds follow the type of what they bound.
-        let bounded = matches!(row.name, "clamp" | "threshold");
+        let bounded = row.py.args == PyArgs::Bounds;
         let raised = common.filter(|common| common.class() <= DTypeClass::Int && !bounded).and_then(|common| {
             let scalar = scalars.into_iter().reduce(promote)?;
             (scalar.class() > DTypeClass::Int).then(|| promote(common, scalar))
@@ -142,7 +118,7 @@ impl<'a> Interp<'a> {
             };
             let rank = definition.rank(operand).unwrap_or(highest);
             let own = definition.builder.dtype(operand);
-            let target = match (is_typed(row, param), common, raised) {
+            let target = match (is_typed(param), common, raised) {
                 (false, ..) => None,
                 (_, _, Some(raised)) => Some(raised),
                 (_, Some(common), None) if rank == 0 && highest > 0 && common.class() >= own.class() => Some(common),
@@ -179,8 +155,8 @@ fn converted(definition: &mut super::draft::Draft, draft: usize, value: &Py, dty
 
 /// Whether an operand takes part in the common type: the condition of `where`
 /// and the factor of `addcmul` do not.
-fn is_typed(row: &OpRow, param: &Param) -> bool {
-    param.kind == ParamKind::Value && param.name != "condition" && (row.name, param.name) != ("addcmul", "value")
+fn is_typed(param: &Param) -> bool {
+    param.kind == ParamKind::Value && param.typed
 }
 
 fn tensor(place: &Option<(Py, crate::diag::Span)>) -> Option<Operand> {

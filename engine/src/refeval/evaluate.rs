@@ -3,7 +3,7 @@
 use super::{elementwise, reduce};
 use crate::array::{View, copy_layout, elementwise_layout, permuted};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::{Call, EvalCx, EvalOperand};
+use crate::fusion::ops::{Call, EvalCx, EvalOperand, Reads};
 use crate::fusion::{self, Bindings, Fusion, Op, OpId, OpKind, Operand, TensorDef, TensorId, bind_args};
 use crate::num::DType;
 use crate::tensor::{Arg, HostTensor, Offsets, TensorMeta};
@@ -133,12 +133,10 @@ fn is_view(kind: &OpKind) -> bool {
 /// as many as its results have.
 fn reads_whole(kind: &OpKind, position: usize) -> bool {
     let OpKind::Call(call) = kind else { return !is_view(kind) };
-    let picked = match call.row.name {
-        "slice" | "select" | "expand" | "index_select" | "gather" | "take_along_axis" => "x",
-        "embedding_fwd" => "weight",
-        _ => return true,
-    };
-    !call.operands(picked).contains(&position)
+    match call.movement().reads {
+        Reads::Whole => true,
+        Reads::Picked(param) => !call.operands(param).contains(&position),
+    }
 }
 
 struct State<'a> {

@@ -1,5 +1,7 @@
 //! Measuring a kernel on a GPU.
 
+use crate::util::quantile;
+
 /// How to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BenchOptions {
@@ -35,11 +37,11 @@ pub struct BenchReport {
 impl BenchReport {
     /// Median time of the kernel in nanoseconds.
     pub fn kernel_median_ns(&self) -> Option<f64> {
-        median(&self.kernel_ns)
+        quantile(&self.kernel_ns, 0.5)
     }
     /// Median time of the copy in nanoseconds.
     pub fn copy_median_ns(&self) -> Option<f64> {
-        median(&self.copy_ns)
+        quantile(&self.copy_ns, 0.5)
     }
     /// Bytes moved for each nanosecond, which is GB/s, at the median.
     pub fn gigabytes_per_second(&self) -> Option<f64> {
@@ -48,17 +50,6 @@ impl BenchReport {
     /// The kernel's speed as a share of the copy's.
     pub fn share_of_copy(&self) -> Option<f64> {
         Some(self.copy_median_ns()? / self.kernel_median_ns()?)
-    }
-}
-
-fn median(samples: &[f64]) -> Option<f64> {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
     }
 }
 

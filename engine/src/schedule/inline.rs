@@ -12,7 +12,7 @@
 //! groups would be a circle of values.
 
 use super::ir::{ScheduledFusion, TvId};
-use crate::util::SecondaryMap;
+use crate::util::{DisjointSets, SecondaryMap};
 
 /// Lowers inline positions until no loop nests depend on each other in a circle.
 pub(super) fn break_circles(scheduled: &ScheduledFusion, positions: &mut SecondaryMap<TvId, usize>) {
@@ -37,22 +37,14 @@ pub(super) fn break_circles(scheduled: &ScheduledFusion, positions: &mut Seconda
 /// Which tensors' groups at a depth lie on circles, or between two. Tensors are
 /// numbered in topological order.
 fn in_circles(users: &[Vec<usize>], depths: &[usize], depth: usize) -> Vec<bool> {
-    // Union-find; a group is named by its first member.
-    let mut parent: Vec<usize> = (0..users.len()).collect();
-    fn find(parent: &mut [usize], mut node: usize) -> usize {
-        while parent[node] != node {
-            parent[node] = parent[parent[node]];
-            node = parent[node];
-        }
-        node
-    }
+    // A group is named by its first member.
+    let mut groups = DisjointSets::new(users.len());
     for (tv, users) in users.iter().enumerate().filter(|(tv, _)| depths[*tv] > depth) {
         for user in users {
-            let (a, b) = (find(&mut parent, tv), find(&mut parent, *user));
-            parent[a.max(b)] = a.min(b);
+            groups.union(tv, *user);
         }
     }
-    let group: Vec<usize> = (0..users.len()).map(|tv| find(&mut parent, tv)).collect();
+    let group: Vec<usize> = (0..users.len()).map(|tv| groups.find(tv)).collect();
     let edges: Vec<(usize, usize)> = users
         .iter()
         .enumerate()

@@ -31,4 +31,4 @@ pub use comments::Comment;
 pub use format::format;
 pub use parser::{MAX_BYTES, ParsedFile, ParsedFusion, Statement, comments, parse, parse_lossy, parse_one};
 pub use printer::print;
-pub use suggest::{distance, nearest};
+pub use suggest::nearest;

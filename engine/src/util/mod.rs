@@ -1,9 +1,15 @@
 //! Small foundations that every stage uses: typed ids, arenas keyed by them,
-//! and a stable content hash. Nothing here knows about fusions or kernels.
+//! a stable content hash, disjoint sets, quantiles, distances of words. Nothing here knows about fusions or kernels.
 
+mod disjoint;
+mod distance;
 mod hash;
 mod ids;
+mod quantile;
 
+pub use disjoint::DisjointSets;
+pub use distance::edit_distance;
 pub use hash::{Hash128, StableHasher};
 pub(crate) use ids::entity_id;
 pub use ids::{EntityId, PrimaryMap, SecondaryMap};
+pub use quantile::quantile;

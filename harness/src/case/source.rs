@@ -6,6 +6,7 @@
 
 use crate::escape::escape;
 use engine::diag::{Code, code};
+use engine::util::edit_distance;
 
 /// Bytes of one case's text after substitution.
 pub(crate) const MAX_CASE_BYTES: usize = 1 << 20;
@@ -177,27 +178,12 @@ pub(crate) fn variable(text: &str) -> Option<(&str, usize)> {
 /// "did you mean ...": the nearest name, or the list of what there is.
 pub(crate) fn suggest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
-    let nearest = names.iter().map(|name| (distance(word, name), *name)).min();
+    let nearest = names.iter().map(|name| (edit_distance(word, name), *name)).min();
     match nearest {
         None => "there are none".into(),
         Some((d, name)) if d <= 2.max(word.len() / 3) => format!("did you mean `{name}`?"),
         Some(_) => format!("known: {}", names.join(", ")),
     }
-}
-
-/// Levenshtein distance, by bytes.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::width::shorten;
 use crate::outcome::CodeFrom;
 use crate::record::{Recorded, RecordedCase};
 use crate::units::show_seconds;
+use engine::util::quantile;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -149,8 +150,9 @@ fn speeds(found: &mut Comparison, common: &[(&String, &RecordedCase, &RecordedCa
         return;
     }
     let logs: Vec<f64> = measured.iter().map(|(_, a, b)| (b / a).ln()).collect();
-    let middle = median(logs.clone());
-    let sigma = MAD_TO_SIGMA * median(logs.iter().map(|log| (log - middle).abs()).collect());
+    let middle = quantile(&logs, 0.5).unwrap_or(0.0);
+    let distances: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
+    let sigma = MAD_TO_SIGMA * quantile(&distances, 0.5).unwrap_or(0.0);
     found.pace = Some(middle.exp());
     let beyond = LEAST_RATIO.ln().max(SIGMAS * sigma);
     for ((id, a, b), log) in measured.iter().zip(&logs) {
@@ -170,7 +172,7 @@ fn typical(case: &RecordedCase) -> Option<(f64, bool)> {
     let (cached, own): (Vec<_>, Vec<_>) = passed.partition(|a| a.code.as_deref() == Some(CodeFrom::CACHED));
     let (taken, found) = if own.is_empty() { (cached, true) } else { (own, false) };
     let times: Vec<f64> = taken.iter().map(|a| a.dur_ns as f64).collect();
-    (!times.is_empty()).then(|| (median(times), found))
+    quantile(&times, 0.5).map(|middle| (middle, found))
 }
 
 /// The 10th percentile, the median and the 90th percentile of a measured kernel.
@@ -189,15 +191,6 @@ fn perf(found: &mut Comparison, id: &str, [a10, a50, a90]: [f64; 3], [b10, b50, 
     };
     let us = |ns: f64| format!("{:.2} us on the device", ns / 1e3);
     list.push(change(id, us(a50), us(b50)));
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    if values.is_empty() {
-        return 0.0;
-    }
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
 }
 
 /// Rows of one kind that are printed.

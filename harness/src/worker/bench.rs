@@ -7,6 +7,7 @@ use engine::fusion::{Fusion, bind_args};
 use engine::options::{NoTrace, Phase, Trace};
 use engine::runtime::{BenchOptions, RunOutcome, Session};
 use engine::tensor::Arg;
+use engine::util::quantile;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -97,15 +98,6 @@ impl Trace for CallTimes {
     }
 }
 
-/// The `q` quantile, between the two nearest samples.
-fn quantile(samples: &[f64], q: f64) -> Option<f64> {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = q * (sorted.len().checked_sub(1)?) as f64;
-    let (low, high) = (at.floor() as usize, at.ceil() as usize);
-    Some(sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64))
-}
-
 /// The simulator's counters by name; none where nothing was launched.
 fn counters(run: &RunOutcome) -> BTreeMap<String, u64> {
     let Some(c) = run.sim.as_ref().map(|report| &report.counters) else { return BTreeMap::new() };
@@ -131,15 +123,4 @@ fn counters(run: &RunOutcome) -> BTreeMap<String, u64> {
 /// The simulator's counters, one a line.
 pub(super) fn counters_text(run: &RunOutcome) -> String {
     counters(run).iter().map(|(name, value)| format!("  {name:<28} {value}\n")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn quantiles_interpolate() {
-        let samples = [4.0, 1.0, 3.0, 2.0, 5.0];
-        assert_eq!(super::quantile(&samples, 0.5), Some(3.0));
-        assert_eq!(super::quantile(&samples, 0.1), Some(1.4));
-        assert_eq!(super::quantile(&[], 0.5), None);
-    }
 }

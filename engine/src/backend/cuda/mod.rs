@@ -37,4 +37,4 @@ pub use driver::{device_count, ready, version};
 pub use guard::{GuardedBuffer, check_zones};
 pub use launch::{LaunchArgs, LoadedKernel};
 pub use print::{CudaSource, emit, print_cuda};
-pub use timing::{Samples, Timer, TimingOptions, quantile};
+pub use timing::{Samples, Timer, TimingOptions};

@@ -14,6 +14,7 @@ use super::driver::check;
 use super::launch::{LaunchArgs, LoadedKernel};
 use super::nvrtc::{Nvrtc, NvrtcOptions};
 use crate::diag::Result;
+use crate::util::quantile;
 use cudarc::driver::sys;
 use std::sync::Arc;
 
@@ -42,16 +43,6 @@ pub struct Samples {
     pub launch_ns: Vec<f64>,
     /// Copies of the same traffic, each after its launch.
     pub copy_ns: Vec<f64>,
-}
-
-/// The value at a share of the sorted samples, for example 0.5 for the median;
-/// between two samples, the weighted mean.
-pub fn quantile(samples: &[f64], share: f64) -> Option<f64> {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let position = share.clamp(0.0, 1.0) * (sorted.len().checked_sub(1)?) as f64;
-    let (below, above) = (position.floor() as usize, position.ceil() as usize);
-    Some(sorted[below] + (sorted[above] - sorted[below]) * position.fract())
 }
 
 /// The kernels that measuring itself needs, and the memory that it writes.
@@ -270,19 +261,5 @@ impl Drop for Event {
             // SAFETY: the event was created by this value and is destroyed once.
             let _ = unsafe { sys::cuEventDestroy_v2(self.raw) };
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_interpolate() {
-        let samples = [4.0, 1.0, 3.0, 2.0];
-        assert_eq!(quantile(&samples, 0.0), Some(1.0));
-        assert_eq!(quantile(&samples, 0.5), Some(2.5));
-        assert_eq!(quantile(&samples, 1.0), Some(4.0));
-        assert_eq!(quantile(&[], 0.5), None);
     }
 }

@@ -25,6 +25,7 @@ use super::args::Args;
 use super::cx::{LayoutCx, MetaCx};
 use super::draft::Draft;
 use super::matmul::{common_type, need_axes};
+use super::movement::Movement;
 use super::row::{Layout, OpRow, ParamKind, Primitive, opt, req};
 use crate::array::{dense_strides_in, iteration_order, row_major_strides};
 use crate::diag::{Diagnostic, Result, code};
@@ -57,6 +58,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: Layout::Custom(forward_layout),
             eval: forward::evaluate,
             decompose: None,
+            movement: Movement::LIBRARY,
         },
         "softmax(scale * query key^T + bias, -inf where mask is false) value over the last two axes; its results are \
          the output, the logarithm of the sum of exponentials of each row, and the state of the random numbers. scale \
@@ -85,6 +87,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: Layout::Custom(backward_layout),
             eval: backward::evaluate,
             decompose: None,
+            movement: Movement::LIBRARY,
         },
         "Gradients of query, key and value of sdpfa_fwd without bias and mask.",
         "N§2, PyTorch scaled_dot_product_attention",

@@ -4,6 +4,7 @@
 use super::args::Args;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::Draft;
+use super::movement::Movement;
 use super::row::{Layout, OpRow, ParamKind, Primitive, req};
 use crate::array::View;
 use crate::diag::{Diagnostic, Result, code};
@@ -15,7 +16,7 @@ pub(super) const ROWS: &[OpRow] = &[OpRow::primitive(
     "bitcast",
     &[req("x", ParamKind::Tensor), req("to", ParamKind::BareDType)],
     bitcast,
-    Primitive { meta, layout: Layout::Custom(layout), eval, decompose: None },
+    Primitive { meta, layout: Layout::Custom(layout), eval, decompose: None, movement: Movement::SAME },
     "The bits of x read as a data type of the same width.",
     "PyTorch view(dtype)",
 )];

@@ -1,6 +1,7 @@
 //! A use of a primitive in a fusion: the row and its attributes in canonical
 //! form, one for each parameter, so that equal uses are equal data.
 
+use super::movement::Movement;
 use super::row::{Need, OpRow, Param, Primitive};
 use crate::num::{DType, Value};
 use std::hash::{Hash, Hasher};
@@ -40,6 +41,11 @@ impl Call {
     /// What the primitive means. Calls are only made of rows that are primitives.
     pub fn primitive(&self) -> Option<&'static Primitive> {
         self.row.primitive.as_ref()
+    }
+
+    /// What it does with elements and axes.
+    pub fn movement(&self) -> Movement {
+        self.primitive().map_or(Movement::NEW, |primitive| primitive.movement)
     }
 
     /// The value of a parameter.

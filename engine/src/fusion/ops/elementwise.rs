@@ -1,6 +1,7 @@
 //! Elementwise operations: a row for each scalar operation, `cast` and `set`.
 
 use super::args::Args;
+use super::py_form::{PyArgs, PyForm, PyResult};
 use super::row::{OpRow, Param, ParamKind, ScalarOp, req};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{FusionBuilder, Operand};
@@ -8,7 +9,8 @@ use crate::num::{BinaryOp, TernaryOp, UnaryOp};
 
 const X: &[Param] = &[req("x", ParamKind::Value)];
 const AB: &[Param] = &[req("a", ParamKind::Value), req("b", ParamKind::Value)];
-const WHERE: &[Param] = &[req("condition", ParamKind::Value), req("a", ParamKind::Value), req("b", ParamKind::Value)];
+const WHERE: &[Param] =
+    &[req("condition", ParamKind::Value).untyped(), req("a", ParamKind::Value), req("b", ParamKind::Value)];
 const CLAMP: &[Param] =
     &[req("x", ParamKind::Value), req("low", ParamKind::Value).py("min"), req("high", ParamKind::Value).py("max")];
 const LERP: &[Param] = &[req("start", ParamKind::Value), req("end", ParamKind::Value), req("weight", ParamKind::Value)];
@@ -18,11 +20,20 @@ const THRESHOLD: &[Param] =
 const SOURCE: &str = "N§2, PyTorch's operation of the name";
 
 const fn unary_row(op: UnaryOp) -> OpRow {
-    OpRow { scalar: ScalarOp::Unary(op), ..OpRow::composite(op.name(), X, build, op.doc(), SOURCE) }
+    use UnaryOp::{Abs, Ceil, Floor, Frac, Real, Relu, Round, Sign, Silu, Trunc};
+    let py = match op {
+        Abs | Ceil | Floor | Frac | Real | Relu | Round | Sign | Silu | Trunc => PyForm::result(PyResult::First),
+        _ => PyForm::SAME,
+    };
+    OpRow { scalar: ScalarOp::Unary(op), py, ..OpRow::composite(op.name(), X, build, op.doc(), SOURCE) }
 }
 
 const fn binary_row(op: BinaryOp) -> OpRow {
-    OpRow { scalar: ScalarOp::Binary(op), ..OpRow::composite(op.name(), AB, build, op.doc(), SOURCE) }
+    let py = match op {
+        BinaryOp::CeilDiv => PyForm::named(&["ceilDiv"]),
+        _ => PyForm::SAME,
+    };
+    OpRow { scalar: ScalarOp::Binary(op), py, ..OpRow::composite(op.name(), AB, build, op.doc(), SOURCE) }
 }
 
 const fn ternary_row(op: TernaryOp) -> OpRow {
@@ -32,7 +43,12 @@ const fn ternary_row(op: TernaryOp) -> OpRow {
         TernaryOp::Lerp => LERP,
         TernaryOp::Threshold => THRESHOLD,
     };
-    OpRow { scalar: ScalarOp::Ternary(op), ..OpRow::composite(op.name(), params, build, op.doc(), SOURCE) }
+    let py = match op {
+        TernaryOp::Where => PyForm::result(PyResult::Chosen),
+        TernaryOp::Clamp | TernaryOp::Threshold => PyForm { result: PyResult::First, ..PyForm::args(PyArgs::Bounds) },
+        TernaryOp::Lerp => PyForm::SAME,
+    };
+    OpRow { scalar: ScalarOp::Ternary(op), py, ..OpRow::composite(op.name(), params, build, op.doc(), SOURCE) }
 }
 
 macro_rules! rows {

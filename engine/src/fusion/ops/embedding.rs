@@ -4,6 +4,8 @@ use super::args::Args;
 use super::cx::{EvalCx, MetaCx};
 use super::draft::Draft;
 use super::index::{check_index, rows};
+use super::movement::Movement;
+use super::py_form::PyForm;
 use super::reshape::unsigned;
 use super::row::{Layout, OpRow, ParamKind, Primitive, opt, req};
 use crate::array::{View, row_major_strides};
@@ -24,11 +26,18 @@ pub(super) const ROWS: &[OpRow] = &[OpRow::primitive(
         opt("sparse", ParamKind::Scalar),
     ],
     embedding,
-    Primitive { meta: embedding_meta, layout: Layout::Dense, eval: embedding_eval, decompose: None },
+    Primitive {
+        meta: embedding_meta,
+        layout: Layout::Dense,
+        eval: embedding_eval,
+        decompose: None,
+        movement: Movement::LIBRARY.picks("weight"),
+    },
     "The rows of weight that input lists, those with a norm above max_norm scaled down to it; the other \
          parameters are about gradients.",
     "N§2, PyTorch embedding",
-)];
+)
+.py(PyForm { updates_table: true, ..PyForm::SAME })];
 
 /// Of the parameters, those that say what leaving them out says are left out.
 fn embedding(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {

@@ -4,6 +4,7 @@ use super::args::{Arg, Args};
 use super::cx::{EvalCx, MetaCx};
 use super::draft::Draft;
 use super::extents;
+use super::movement::Movement;
 use super::resize::{constant_of, zero};
 use super::row::{Layout, OpRow, ParamKind, Primitive, dtype, opt, req};
 use crate::array::View;
@@ -23,7 +24,13 @@ pub(super) const ROWS: &[OpRow] = &[
             dtype("dtype", DType::I64),
         ],
         iota,
-        Primitive { meta: iota_meta, layout: Layout::Dense, eval: iota_eval, decompose: Some(iota_steps) },
+        Primitive {
+            meta: iota_meta,
+            layout: Layout::Dense,
+            eval: iota_eval,
+            decompose: Some(iota_steps),
+            movement: Movement::NEW,
+        },
         "start (0) + step (1) * i for i below length.",
         "N§2, PyTorch arange",
     ),
@@ -43,7 +50,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "eye",
         &[req("rows", ParamKind::Scalar), opt("cols", ParamKind::Scalar), req("dtype", ParamKind::BareDType)],
         eye,
-        Primitive { meta: eye_meta, layout: Layout::Dense, eval: eye_eval, decompose: Some(eye_steps) },
+        Primitive {
+            meta: eye_meta,
+            layout: Layout::Dense,
+            eval: eye_eval,
+            decompose: Some(eye_steps),
+            movement: Movement::NEW,
+        },
         "1 where row and column are equal, else 0; as many columns as rows if not given.",
         "N§5, PyTorch eye",
     ),

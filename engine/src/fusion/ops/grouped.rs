@@ -12,6 +12,8 @@ use super::call::Attr;
 use super::cx::MetaCx;
 use super::draft::Draft;
 use super::matmul::need_axes;
+use super::movement::Movement;
+use super::py_form::{PyArgs, PyForm};
 use super::row::{Layout, OpRow, Param, ParamKind, Primitive, dtype, flag, int, opt, req};
 use super::swizzle;
 use crate::diag::{Diagnostic, Result, code};
@@ -51,13 +53,14 @@ pub(super) const ROWS: &[OpRow] = &[
             GAMMA,
         ],
         build_grouped,
-        Primitive { meta: grouped_meta, layout: Layout::Dense, eval: evaluate::grouped, decompose: None },
+        Primitive { meta: grouped_meta, layout: Layout::Dense, eval: evaluate::grouped, decompose: None, movement: Movement::LIBRARY },
         "Products of groups that end at offsets: of columns of mat1 and rows of mat2 [m, k] [k, n] (one result for each \
          group), of columns of mat2 [g, m, k] [k, n], or of rows of mat1 [m, k] [g, k, n]; what is in no group is 0. \
          alpha * product + beta * bias, mat1 and mat2 multiplied by their scales; the type is bf16 with scales, else \
          that of mat1, unless given.",
         "N§2, PyTorch _grouped_mm",
-    ),
+    )
+    .py(PyForm { optional_results: true, ..PyForm::args(PyArgs::Grouped) }),
     OpRow::primitive(
         "scaled_mm",
         &[
@@ -74,11 +77,12 @@ pub(super) const ROWS: &[OpRow] = &[
             GAMMA,
         ],
         build_scaled,
-        Primitive { meta: scaled_meta, layout: Layout::Dense, eval: evaluate::scaled, decompose: None },
+        Primitive { meta: scaled_meta, layout: Layout::Dense, eval: evaluate::scaled, decompose: None, movement: Movement::LIBRARY },
         "alpha * (mat1 * scale1) (mat2 * scale2) + beta * bias: one scale for all, one for each row of mat1 and each \
          column of mat2, or swizzled scales of blocks along k, of 16 (f8e4m3fn) or 32 (f8e8m0fnu).",
         "N§2, PyTorch _scaled_mm",
-    ),
+    )
+    .py(PyForm { optional_results: true, ..PyForm::SAME }),
     OpRow::primitive(
         "cutlass_nvfp4_grouped_mm",
         &[
@@ -93,7 +97,7 @@ pub(super) const ROWS: &[OpRow] = &[
             dtype("dtype", DType::BF16),
         ],
         build_cutlass,
-        Primitive { meta: cutlass_meta, layout: Layout::Dense, eval: evaluate::cutlass, decompose: None },
+        Primitive { meta: cutlass_meta, layout: Layout::Dense, eval: evaluate::cutlass, decompose: None, movement: Movement::LIBRARY },
         "Rows of mat1 from each of expert_offsets on times the matrix of their group in mat2, both f4e2m1fn with swizzled \
          scales of blocks of 16, times alpha of the group. The rows of problem_sizes are (rows, n, k); sf_offsets are the \
          rows of scale1 at which the groups' scales start.",

@@ -8,6 +8,7 @@ use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::Draft;
 use super::extents;
+use super::movement::{AxisMap, Movement};
 use super::resize::constant_of;
 use super::row::{Layout, OpRow, ParamKind, Primitive, req};
 use crate::array::{View, clone_strides, fold_index};
@@ -22,7 +23,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "select",
         &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Scalar), req("dim", ParamKind::Int)],
         select,
-        Primitive { meta: select_meta, layout: Layout::Custom(select_layout), eval: select_eval, decompose: None },
+        Primitive {
+            meta: select_meta,
+            layout: Layout::Custom(select_layout),
+            eval: select_eval,
+            decompose: None,
+            movement: Movement::NEW.axes(AxisMap::Dropped("dim")).view().picks("x"),
+        },
         "x at one position of an axis, which is dropped; a negative position counts from the end.",
         "N§2, PyTorch select",
     ),
@@ -30,7 +37,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "index_select",
         &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Tensor), req("dim", ParamKind::Int)],
         index_select,
-        Primitive { meta: index_select_meta, layout: Layout::Dense, eval: index_select_eval, decompose: None },
+        Primitive {
+            meta: index_select_meta,
+            layout: Layout::Dense,
+            eval: index_select_eval,
+            decompose: None,
+            movement: Movement::NEW.axes(AxisMap::Except("dim")).picks("x"),
+        },
         "x at the positions along an axis that a tensor of rank 0 or 1 lists.",
         "N§2, PyTorch index_select",
     ),
@@ -38,7 +51,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "gather",
         &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Tensor), req("dim", ParamKind::Int)],
         indexed,
-        Primitive { meta: gather_meta, layout: Layout::Dense, eval: gather_eval, decompose: None },
+        Primitive {
+            meta: gather_meta,
+            layout: Layout::Dense,
+            eval: gather_eval,
+            decompose: None,
+            movement: Movement::NEW.alone().picks("x"),
+        },
         "For each position of index the element of x there, but along dim at the position that index holds.",
         "N§2, PyTorch gather",
     ),
@@ -46,7 +65,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "take_along_axis",
         &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Tensor), req("dim", ParamKind::Int)],
         indexed,
-        Primitive { meta: take_meta, layout: Layout::Dense, eval: take_eval, decompose: None },
+        Primitive {
+            meta: take_meta,
+            layout: Layout::Dense,
+            eval: take_eval,
+            decompose: None,
+            movement: Movement::NEW.axes(AxisMap::Except("dim")).alone().picks("x"),
+        },
         "gather of x and index broadcast against each other on the other axes.",
         "N§2, numpy take_along_axis, PyTorch take_along_dim",
     ),
@@ -59,7 +84,13 @@ pub(super) const ROWS: &[OpRow] = &[
             req("dim", ParamKind::Int),
         ],
         scatter,
-        Primitive { meta: scatter_meta, layout: Layout::Dense, eval: scatter_eval, decompose: None },
+        Primitive {
+            meta: scatter_meta,
+            layout: Layout::Dense,
+            eval: scatter_eval,
+            decompose: None,
+            movement: Movement::LIBRARY,
+        },
         "x with src in place of the elements that gather would take; of several at one place the last.",
         "N§2, PyTorch scatter",
     ),
@@ -67,7 +98,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "index_put_accumulate",
         &[req("acc", ParamKind::Tensor), req("index", ParamKind::Tensor), req("value", ParamKind::Tensor)],
         put,
-        Primitive { meta: put_meta, layout: Layout::Custom(put_layout), eval: put_eval, decompose: None },
+        Primitive {
+            meta: put_meta,
+            layout: Layout::Custom(put_layout),
+            eval: put_eval,
+            decompose: None,
+            movement: Movement::LIBRARY,
+        },
         "acc with row value[i] added to its row index[i]; a negative index counts from the end.",
         "N§2, PyTorch index_put with accumulate",
     ),

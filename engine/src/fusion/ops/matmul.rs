@@ -5,6 +5,7 @@
 use super::args::Args;
 use super::cx::{EvalCx, MetaCx};
 use super::draft::Draft;
+use super::movement::Movement;
 use super::row::{Layout, OpRow, ParamKind, Primitive, opt, req};
 use crate::array::{Sums, View};
 use crate::diag::{Diagnostic, Result, code};
@@ -17,7 +18,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "matmul",
         &[req("a", ParamKind::Tensor).py("arg1"), req("b", ParamKind::Tensor).py("arg2")],
         as_given,
-        Primitive { meta: matmul_meta, layout: Layout::Dense, eval: matmul_eval, decompose: None },
+        Primitive {
+            meta: matmul_meta,
+            layout: Layout::Dense,
+            eval: matmul_eval,
+            decompose: None,
+            movement: Movement::LIBRARY,
+        },
         "Products of the matrices in the last two axes; the axes before them broadcast, aligned at the right. A vector \
          is a row on the left and a column on the right, and its axis of size 1 is dropped.",
         "N§2, PyTorch matmul",
@@ -30,7 +37,13 @@ pub(super) const ROWS: &[OpRow] = &[
             opt("bias", ParamKind::Tensor),
         ],
         as_given,
-        Primitive { meta: linear_meta, layout: Layout::Dense, eval: linear_eval, decompose: None },
+        Primitive {
+            meta: linear_meta,
+            layout: Layout::Dense,
+            eval: linear_eval,
+            decompose: None,
+            movement: Movement::LIBRARY,
+        },
         "x times the transposed weight of axes [out, in], plus bias; a weight of one axis gives one number for each \
          vector of x.",
         "N§2, PyTorch linear",

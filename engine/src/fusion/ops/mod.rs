@@ -33,7 +33,9 @@ mod factory;
 mod grouped;
 mod index;
 mod matmul;
+mod movement;
 mod norm;
+mod py_form;
 mod quant;
 mod random;
 mod reduce;
@@ -55,6 +57,8 @@ pub use args::{Arg, Args};
 pub use call::{Attr, Call};
 pub use cx::{EvalCx, EvalOperand, LayoutCx, LayoutOperand, MetaCx};
 pub use draft::Draft;
+pub use movement::{AxisMap, Library, Movement, Reads};
+pub use py_form::{PyArgs, PyForm, PyResult};
 pub use row::{BuildFn, Layout, Need, OpRow, Param, ParamKind, Primitive, ScalarOp};
 pub use table::{all, find};
 

@@ -16,6 +16,7 @@ use super::args::Args;
 use super::cx::MetaCx;
 use super::draft::Draft;
 use super::matmul::need_axes;
+use super::movement::Movement;
 use super::row::{Layout, OpRow, Param, ParamKind, Primitive, dtype, flag, int, opt, req};
 use super::swizzle;
 use crate::diag::{Diagnostic, Result, code};
@@ -39,7 +40,7 @@ pub(super) const ROWS: &[OpRow] = &[
         "nv_block_quantize",
         &[INPUT, GLOBAL_SCALE, flag("swizzle_block_scales"), BLOCK_SIZE, DTYPE],
         as_given,
-        Primitive { meta: block_meta, layout: Layout::Dense, eval: evaluate::block, decompose: None },
+        Primitive { meta: block_meta, layout: Layout::Dense, eval: evaluate::block, decompose: None, movement: Movement::NEW },
         "x in blocks along the last axis, divided by their scales, and the scales: f4e2m1fn in blocks of 16 with scales of \
          f8e4m3fn, or f8e4m3fn in blocks of 32 with scales of f8e8m0fnu. Swizzled scales are padded to tiles of 128 by 4.",
         "N§2",
@@ -49,7 +50,7 @@ pub(super) const ROWS: &[OpRow] = &[
         "nv_grouped_block_quantize",
         &[INPUT, INPUT_OFFSETS, OUTPUT_OFFSETS, GLOBAL_SCALE, BLOCK_SIZE, DTYPE],
         as_given,
-        Primitive { meta: grouped_meta, layout: Layout::Dense, eval: evaluate::grouped, decompose: None },
+        Primitive { meta: grouped_meta, layout: Layout::Dense, eval: evaluate::grouped, decompose: None, movement: Movement::NEW },
         "nv_block_quantize to f4e2m1fn of the rows of groups; the scales are placed as by \
          preprocess_grouped_matmul_input_sf.",
         "N§2",
@@ -59,7 +60,7 @@ pub(super) const ROWS: &[OpRow] = &[
         "preprocess_grouped_matmul_input_sf",
         &[INPUT, INPUT_OFFSETS, OUTPUT_OFFSETS],
         as_given,
-        Primitive { meta: layout_meta, layout: Layout::Dense, eval: evaluate::layout, decompose: None },
+        Primitive { meta: layout_meta, layout: Layout::Dense, eval: evaluate::layout, decompose: None, movement: Movement::NEW },
         "The rows of each group from input_offsets on, swizzled in tiles of 128 by 4 from the row output_offsets of the \
          result on, which has 127 more rows for each group and whole tiles of columns; what is between is 0.",
         "N§2",

@@ -14,6 +14,8 @@ mod steps;
 use super::args::{Arg, Args};
 use super::cx::{EvalCx, MetaCx};
 use super::draft::Draft;
+use super::movement::Movement;
+use super::py_form::{PyArgs, PyForm};
 use super::row::{Layout, OpRow, Param, ParamKind, Primitive, dtype, req};
 use super::table;
 use crate::array::{Data, View, parallel};
@@ -41,10 +43,17 @@ pub(super) const ROWS: &[OpRow] = &[
             dtype("dtype", DType::F32),
         ],
         uniform,
-        Primitive { meta, layout: Layout::Dense, eval: uniform_eval, decompose: Some(steps::uniform) },
+        Primitive {
+            meta,
+            layout: Layout::Dense,
+            eval: uniform_eval,
+            decompose: Some(steps::uniform),
+            movement: Movement::NEW,
+        },
         "Uniform random numbers of [minval, maxval): Philox of the seed and offset; f32 unless a type is given.",
         SOURCE,
-    ),
+    )
+    .py(PyForm::args(PyArgs::Generator)),
     OpRow::primitive(
         "normal",
         &[
@@ -56,24 +65,33 @@ pub(super) const ROWS: &[OpRow] = &[
             dtype("dtype", DType::F32),
         ],
         normal,
-        Primitive { meta, layout: Layout::Dense, eval: normal_eval, decompose: Some(steps::normal) },
+        Primitive {
+            meta,
+            layout: Layout::Dense,
+            eval: normal_eval,
+            decompose: Some(steps::normal),
+            movement: Movement::NEW,
+        },
         "Normal random numbers: Philox of the seed and offset, then Box-Muller; f32 unless a type is given.",
         SOURCE,
-    ),
+    )
+    .py(PyForm::args(PyArgs::Generator)),
     OpRow::composite(
         "rand_like",
         LIKE,
         |b, args| like(b, args, "uniform", ["minval", "maxval"]),
         "Uniform random numbers of [0, 1) with the extents and type of x.",
         SOURCE,
-    ),
+    )
+    .py(PyForm::args(PyArgs::Generator)),
     OpRow::composite(
         "randn_like",
         LIKE,
         |b, args| like(b, args, "normal", ["mean", "std"]),
         "Standard normal random numbers with the extents and type of x.",
         SOURCE,
-    ),
+    )
+    .py(PyForm::args(PyArgs::Generator)),
     OpRow::composite(
         "rand",
         PLAIN,

@@ -1,6 +1,7 @@
 //! Reductions.
 
 use super::args::Args;
+use super::py_form::{PyArgs, PyForm, PyResult};
 use super::row::{OpRow, Param, ParamKind, ScalarOp, flag, opt, req};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{FusionBuilder, Operand};
@@ -14,7 +15,13 @@ const PARAMS: &[Param] = &[
 ];
 
 const fn row(op: ReduceOp) -> OpRow {
-    OpRow { scalar: ScalarOp::Reduce(op), ..OpRow::composite(op.name(), PARAMS, reduce, op.doc(), "N§2") }
+    let names: &[&str] = match op {
+        ReduceOp::Max => &["fmax"],
+        ReduceOp::Min => &["fmin"],
+        ReduceOp::Sum | ReduceOp::Prod => &[],
+    };
+    let py = PyForm { names, result: PyResult::First, ..PyForm::args(PyArgs::Reduction) };
+    OpRow { scalar: ScalarOp::Reduce(op), py, ..OpRow::composite(op.name(), PARAMS, reduce, op.doc(), "N§2") }
 }
 
 pub(super) const ROWS: &[OpRow] = &[row(ReduceOp::Sum), row(ReduceOp::Prod), row(ReduceOp::Max), row(ReduceOp::Min)];

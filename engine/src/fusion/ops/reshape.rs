@@ -5,6 +5,7 @@ use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::Draft;
 use super::extents::{self, checked_product};
+use super::movement::{AxisMap, Movement};
 use super::row::{Layout, OpRow, ParamKind, Primitive, int, req};
 use crate::array::{View, fold_index, row_major_strides, view_strides};
 use crate::diag::{Diagnostic, Result, code};
@@ -18,7 +19,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "reshape",
         &[req("x", ParamKind::Tensor).py("arg"), req("shape", ParamKind::Shape).py("new_shape")],
         reshape,
-        Primitive { meta: reshape_meta, layout: Layout::Custom(reshape_layout), eval: reshape_eval, decompose: None },
+        Primitive {
+            meta: reshape_meta,
+            layout: Layout::Custom(reshape_layout),
+            eval: reshape_eval,
+            decompose: None,
+            movement: Movement::NEW.axes(AxisMap::Regrouped).view(),
+        },
         "The elements of x in row-major order under the extents in brackets; one of them may be -1: what is left.",
         "N§2, PyTorch reshape",
     ),
@@ -33,7 +40,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "repeat",
         &[req("x", ParamKind::Tensor), req("counts", ParamKind::Ints).py("repeat_times")],
         repeat,
-        Primitive { meta: repeat_meta, layout: Layout::Dense, eval: repeat_eval, decompose: None },
+        Primitive {
+            meta: repeat_meta,
+            layout: Layout::Dense,
+            eval: repeat_eval,
+            decompose: None,
+            movement: Movement::NEW,
+        },
         "counts[i] copies of x one after another along axis i.",
         "N§2, PyTorch repeat",
     ),

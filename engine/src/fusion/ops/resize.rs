@@ -5,6 +5,7 @@ use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, LayoutOperand, MetaCx};
 use super::draft::Draft;
 use super::extents;
+use super::movement::{AxisMap, Movement};
 use super::row::{Layout, OpRow, ParamKind, Primitive, flag, int, opt, req};
 use crate::array::{View, clone_strides, fold_index, format_strides};
 use crate::diag::{Diagnostic, Result, code};
@@ -26,7 +27,13 @@ pub(super) const ROWS: &[OpRow] = &[
             flag("manual_normalization"),
         ],
         slice,
-        Primitive { meta: slice_meta, layout: Layout::Custom(slice_layout), eval: slice_eval, decompose: None },
+        Primitive {
+            meta: slice_meta,
+            layout: Layout::Custom(slice_layout),
+            eval: slice_eval,
+            decompose: None,
+            movement: Movement::NEW.axes(AxisMap::Between(["starts", "ends"])).view().picks("x"),
+        },
         "The elements of x from starts[i] up to but not including ends[i] along axis i; negative positions count from \
          the end and all are clamped to the axis, unless manual_normalization says that they lie in it.",
         "N§2, numpy basic slicing",
@@ -39,7 +46,13 @@ pub(super) const ROWS: &[OpRow] = &[
             opt("value", ParamKind::Scalar),
         ],
         pad,
-        Primitive { meta: pad_meta, layout: Layout::Custom(pad_layout), eval: pad_eval, decompose: None },
+        Primitive {
+            meta: pad_meta,
+            layout: Layout::Custom(pad_layout),
+            eval: pad_eval,
+            decompose: None,
+            movement: Movement::NEW.axes(AxisMap::Widened("widths")),
+        },
         "x with value (0) before and after it: widths are pairs, the innermost axis first; negative ones cut.",
         "N§2, PyTorch constant_pad_nd",
     ),
@@ -47,7 +60,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "cat",
         &[req("tensors", ParamKind::Tensors), int("dim", 0), flag("manual_padding"), opt("pads", ParamKind::Scalars)],
         cat,
-        Primitive { meta: cat_meta, layout: Layout::Custom(cat_layout), eval: cat_eval, decompose: None },
+        Primitive {
+            meta: cat_meta,
+            layout: Layout::Custom(cat_layout),
+            eval: cat_eval,
+            decompose: None,
+            movement: Movement::NEW.axes(AxisMap::Except("dim")),
+        },
         "The tensors one after another along an axis; with manual_padding they are results of pad that have their \
          place in the result; pads say how much of \
          the result stands before and after each tensor, and are checked.",
@@ -57,7 +76,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "triu",
         &[req("x", ParamKind::Tensor).py("arg"), int("diagonal", 0)],
         triangle,
-        Primitive { meta: triangle_meta, layout: Layout::Dense, eval: triu_eval, decompose: Some(triu_steps) },
+        Primitive {
+            meta: triangle_meta,
+            layout: Layout::Dense,
+            eval: triu_eval,
+            decompose: Some(triu_steps),
+            movement: Movement::SAME,
+        },
         "x with 0 below a diagonal of its last two axes: kept where column - row >= diagonal.",
         "N§2, PyTorch triu",
     ),
@@ -65,7 +90,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "tril",
         &[req("x", ParamKind::Tensor).py("arg"), int("diagonal", 0)],
         triangle,
-        Primitive { meta: triangle_meta, layout: Layout::Dense, eval: tril_eval, decompose: Some(tril_steps) },
+        Primitive {
+            meta: triangle_meta,
+            layout: Layout::Dense,
+            eval: tril_eval,
+            decompose: Some(tril_steps),
+            movement: Movement::SAME,
+        },
         "x with 0 above a diagonal of its last two axes: kept where column - row <= diagonal.",
         "PyTorch tril",
     ),
@@ -305,7 +336,7 @@ fn unpadded(b: &mut FusionBuilder, position: usize, tensor: TensorId, dim: usize
     let TensorDef::Op(op) = b.tensors[tensor].def else { return Err(refused("is no result of pad")) };
     let op = &b.ops[op];
     let OpKind::Call(call) = &op.kind else { return Err(refused("is no result of pad")) };
-    if call.row.name != "pad" {
+    if !matches!(call.movement().axes, AxisMap::Widened(_)) {
         return Err(refused("is no result of pad"));
     }
     let scalar = |operand: &Operand| match *operand {

@@ -2,6 +2,8 @@
 
 use super::args::Args;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
+use super::movement::Movement;
+use super::py_form::PyForm;
 use crate::array::View;
 use crate::diag::Result;
 use crate::fusion::meta::Shape;
@@ -28,6 +30,8 @@ pub struct OpRow {
     pub primitive: Option<Primitive>,
     /// The scalar operation that the row is about, if it is about one.
     pub scalar: ScalarOp,
+    /// Where nvFuser's Python form is not that of the row.
+    pub py: PyForm,
 }
 
 /// Adds an operation to a fusion under construction.
@@ -45,6 +49,8 @@ pub struct Primitive {
     /// The same in terms of simpler operations, for back ends that have no
     /// kernel of its own for it.
     pub decompose: Option<BuildFn>,
+    /// What it does with elements and axes.
+    pub movement: Movement,
 }
 
 /// How the results of a primitive lie in memory, as PyTorch's eager operations
@@ -83,6 +89,8 @@ pub struct Param {
     pub kind: ParamKind,
     /// Whether it must be given.
     pub need: Need,
+    /// Whether a value takes part in the type that the operands have in common.
+    pub typed: bool,
 }
 
 /// The form of a parameter.
@@ -150,35 +158,40 @@ pub enum Need {
 
 /// A required parameter.
 pub(super) const fn req(name: &'static str, kind: ParamKind) -> Param {
-    Param { name, py: name, kind, need: Need::Required }
+    Param { name, py: name, kind, need: Need::Required, typed: true }
 }
 
 /// An optional parameter.
 pub(super) const fn opt(name: &'static str, kind: ParamKind) -> Param {
-    Param { name, py: name, kind, need: Need::Optional }
+    Param { name, py: name, kind, need: Need::Optional, typed: true }
 }
 
 /// A word alone, absent unless given.
 pub(super) const fn flag(name: &'static str) -> Param {
-    Param { name, py: name, kind: ParamKind::Flag, need: Need::Bool(false) }
+    Param { name, py: name, kind: ParamKind::Flag, need: Need::Bool(false), typed: true }
 }
 
 /// A truth value, true unless given.
 pub(super) const fn on(name: &'static str) -> Param {
-    Param { name, py: name, kind: ParamKind::Bool, need: Need::Bool(true) }
+    Param { name, py: name, kind: ParamKind::Bool, need: Need::Bool(true), typed: true }
 }
 
 /// An integer with a default.
 pub(super) const fn int(name: &'static str, default: i64) -> Param {
-    Param { name, py: name, kind: ParamKind::Int, need: Need::Int(default) }
+    Param { name, py: name, kind: ParamKind::Int, need: Need::Int(default), typed: true }
 }
 
 /// A data type with a default.
 pub(super) const fn dtype(name: &'static str, default: DType) -> Param {
-    Param { name, py: name, kind: ParamKind::DType, need: Need::DType(default) }
+    Param { name, py: name, kind: ParamKind::DType, need: Need::DType(default), typed: true }
 }
 
 impl Param {
+    /// The same parameter, whose type is its own.
+    pub(super) const fn untyped(self) -> Self {
+        Self { typed: false, ..self }
+    }
+
     /// The same parameter under another keyword in nvFuser's form.
     pub const fn py(self, py: &'static str) -> Self {
         Self { py, ..self }
@@ -211,7 +224,7 @@ impl OpRow {
         doc: &'static str,
         source: &'static str,
     ) -> Self {
-        Self { name, params, results: 1, doc, source, build, primitive: None, scalar: ScalarOp::None }
+        Self { name, params, results: 1, doc, source, build, primitive: None, scalar: ScalarOp::None, py: PyForm::SAME }
     }
 
     /// A row of a primitive.
@@ -229,6 +242,11 @@ impl OpRow {
     /// The same row with another number of results.
     pub const fn results(self, results: usize) -> Self {
         Self { results, ..self }
+    }
+
+    /// The same row in another Python form.
+    pub(super) const fn py(self, py: PyForm) -> Self {
+        Self { py, ..self }
     }
 
     /// The position of a parameter.

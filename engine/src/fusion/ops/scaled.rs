@@ -14,7 +14,7 @@ pub(super) const ROWS: &[OpRow] = &[
             req("x", ParamKind::Value),
             req("a", ParamKind::Value),
             req("b", ParamKind::Value),
-            opt("value", ParamKind::Value),
+            opt("value", ParamKind::Value).untyped(),
         ],
         addcmul,
         "x + value * a * b; value 1 unless given.",

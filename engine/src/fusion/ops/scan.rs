@@ -5,6 +5,8 @@ use super::call::Attr;
 use super::cx::{EvalCx, MetaCx};
 use super::draft::Draft;
 use super::extents;
+use super::movement::Movement;
+use super::py_form::{PyForm, PyResult};
 use super::row::{Layout, OpRow, Param, ParamKind, Primitive, opt, req};
 use crate::array::{View, parallel};
 use crate::diag::{Diagnostic, Result, code};
@@ -18,7 +20,13 @@ const PARAMS: &[Param] =
     &[req("x", ParamKind::Tensor).py("arg"), req("dim", ParamKind::Int), opt("init", ParamKind::Scalar)];
 
 const fn scan_row(name: &'static str, doc: &'static str, source: &'static str) -> OpRow {
-    let primitive = Primitive { meta: scan_meta, layout: Layout::Dense, eval: scan_eval, decompose: None };
+    let primitive = Primitive {
+        meta: scan_meta,
+        layout: Layout::Dense,
+        eval: scan_eval,
+        decompose: None,
+        movement: Movement::SAME.alone(),
+    };
     OpRow::primitive(name, PARAMS, scan, primitive, doc, source)
 }
 
@@ -38,7 +46,8 @@ pub(super) const ROWS: &[OpRow] = &[
         "Mean, sum of squared distances from it, and number of elements, over axes.",
         "N§2, N§4.3",
     )
-    .results(3),
+    .results(3)
+    .py(PyForm::result(PyResult::First)),
 ];
 
 /// The reduction that a scan gives prefixes of.

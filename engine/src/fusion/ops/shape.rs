@@ -5,6 +5,7 @@ use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::Draft;
 use super::extents;
+use super::movement::{AxisMap, Movement};
 use super::row::{Layout, OpRow, ParamKind, Primitive, flag, opt, req};
 use crate::array::{View, clone_strides, dense_strides_in};
 use crate::diag::{Diagnostic, Result, code};
@@ -75,6 +76,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: Layout::Custom(expand_layout),
             eval: expand_eval,
             decompose: Some(expand_steps),
+            movement: Movement::NEW.axes(AxisMap::Repeated).view().picks("x"),
         },
         "x with its axes of size 1 repeated up to the extents in brackets; -1 keeps an axis.",
         "N§2, PyTorch expand",
@@ -89,6 +91,7 @@ pub(super) const ROWS: &[OpRow] = &[
             eval: stride_order_eval,
             // What it says of memory is told by the layout of the result.
             decompose: Some(copy),
+            movement: Movement::SAME.view().order("order"),
         },
         "A copy of x laid out with axis i at rank order[i] among the strides, 0 the smallest; as it is without ranks.",
         "N§2",
@@ -113,6 +116,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: Layout::Custom(segment_set_layout),
             eval: segment_set_eval,
             decompose: Some(copy),
+            movement: Movement::SAME.view(),
         },
         "A copy of x at which the fusion is cut in two.",
         "N§2",
@@ -180,7 +184,7 @@ fn is_expanded(b: &FusionBuilder, x: TensorId, axis: usize) -> bool {
             Operand::Scalar(_) => None,
         });
         match &op.kind {
-            OpKind::Call(call) if call.row.name == "expand" => {
+            OpKind::Call(call) if call.movement().axes == AxisMap::Repeated => {
                 // It repeats what is known to be of size 1. An undecided axis may
                 // turn out to be as long as the result, with elements of its own.
                 open.extend(operands.map(|operand| (operand, axis)));

@@ -10,6 +10,7 @@ use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::Draft;
 use super::extents;
+use super::movement::{AxisMap, Movement};
 use super::row::{Layout, OpRow, ParamKind, Primitive, flag, int, on, req};
 use crate::array::{View, clone_strides, fold_index, parallel};
 use crate::diag::{Diagnostic, Result, code};
@@ -24,7 +25,13 @@ pub(super) const ROWS: &[OpRow] = &[
         "argsort",
         &[req("x", ParamKind::Tensor).py("arg"), req("dim", ParamKind::Int), flag("descending"), flag("stable")],
         argsort,
-        Primitive { meta: argsort_meta, layout: Layout::Custom(argsort_layout), eval: argsort_eval, decompose: None },
+        Primitive {
+            meta: argsort_meta,
+            layout: Layout::Custom(argsort_layout),
+            eval: argsort_eval,
+            decompose: None,
+            movement: Movement::LIBRARY.axes(AxisMap::Same).positions(0),
+        },
         "The positions along an axis in ascending order of their elements.",
         "N§2, PyTorch argsort",
     ),
@@ -38,7 +45,13 @@ pub(super) const ROWS: &[OpRow] = &[
             flag("sorted"),
         ],
         topk,
-        Primitive { meta: topk_meta, layout: Layout::Dense, eval: topk_eval, decompose: None },
+        Primitive {
+            meta: topk_meta,
+            layout: Layout::Dense,
+            eval: topk_eval,
+            decompose: None,
+            movement: Movement::LIBRARY.axes(AxisMap::Except("dim")).positions(1),
+        },
         "The k greatest (least) elements along an axis and their positions, those of the least of them last.",
         "N§2, PyTorch topk",
     )

@@ -1,6 +1,7 @@
 //! Mean, variance and standard deviation.
 
 use super::args::Args;
+use super::py_form::{PyForm, PyResult};
 use super::row::{OpRow, Param, ParamKind, flag, int, opt, req};
 use crate::diag::Result;
 use crate::fusion::builder::normal_axes;
@@ -16,13 +17,15 @@ const DEVIATION: &str = "Square root of var.";
 const BOTH: &str = "Two values: var and mean.";
 const LIBRARY: &str = "nvFuser's C++ library";
 
+const MOMENT: PyForm = PyForm::result(PyResult::Moment);
+
 pub(super) const ROWS: &[OpRow] = &[
-    OpRow::composite("mean", MEAN, mean, "sum / number of elements.", "N§2"),
-    OpRow::composite("var", VAR, var, VARIANCE, "N§2"),
+    OpRow::composite("mean", MEAN, mean, "sum / number of elements.", "N§2").py(MOMENT),
+    OpRow::composite("var", VAR, var, VARIANCE, "N§2").py(MOMENT),
     OpRow::composite("variance", VAR, var, VARIANCE, LIBRARY),
-    OpRow::composite("std", VAR, std, DEVIATION, "PyTorch std"),
+    OpRow::composite("std", VAR, std, DEVIATION, "PyTorch std").py(MOMENT),
     OpRow::composite("standard_deviation", VAR, std, DEVIATION, LIBRARY),
-    OpRow::composite("var_mean", VAR, var_mean, BOTH, "N§2").results(2),
+    OpRow::composite("var_mean", VAR, var_mean, BOTH, "N§2").results(2).py(MOMENT),
     OpRow::composite("variance_mean", VAR, var_mean, BOTH, LIBRARY).results(2),
 ];
 

@@ -4,6 +4,7 @@
 
 use super::axes::{Axes, Kind, groups, passing};
 use super::place;
+use crate::fusion::ops::AxisMap;
 use crate::fusion::{Fusion, InputLayout, OpKind, TensorDef, TensorId};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::PrimaryMap;
@@ -38,7 +39,7 @@ pub(super) struct Aliases {
 pub(super) fn copies(kind: &OpKind) -> bool {
     match kind {
         OpKind::Set => true,
-        OpKind::Call(call) => matches!(call.row.name, "segment_set" | "stride_order"),
+        OpKind::Call(call) => call.movement().view && call.movement().axes == AxisMap::Same,
         _ => false,
     }
 }
@@ -124,38 +125,32 @@ impl Aliases {
         let id = fusion.definition(tensor)?;
         let op = &fusion.ops[id];
         let source = fusion.tensor_inputs(id).next()?;
-        let name = match &op.kind {
-            OpKind::Call(call) => call.row.name,
-            kind => kind.name(),
-        };
         let (from, to) = (&sizes[source], &sizes[tensor]);
         let laid = self.laid(source);
         let passing = passing(fusion, op, source, from, to);
-        let laid = match name {
-            "set" | "segment_set" | "stride_order" | "expand" => laid.clone(),
-            "permute" | "squeeze" => laid.moved(&passing),
-            "select" if repeated(op, axes.kinds(source)) => laid.moved(&passing),
-            "broadcast" => laid.broadcast(&passing),
-            "slice" => laid.sliced(&passing, axes.kinds(source), axes.kinds(tensor))?,
-            "reshape" if !from.contains(&0) => laid.reshaped(from, to, axes.kinds(source))?,
+        let kinds = axes.kinds(source);
+        let laid = match &op.kind {
+            OpKind::Set => laid.clone(),
+            OpKind::Permute { .. } | OpKind::Squeeze { .. } => laid.moved(&passing),
+            OpKind::Broadcast { .. } => laid.broadcast(&passing),
+            OpKind::Call(call) if call.movement().view => match call.movement().axes {
+                AxisMap::Same | AxisMap::Repeated => laid.clone(),
+                // Along an axis of which all elements are the same.
+                AxisMap::Dropped(param) if kinds.get(call.axis(param)) == Some(&Kind::Expanded) => laid.moved(&passing),
+                AxisMap::Between(_) => laid.sliced(&passing, kinds, axes.kinds(tensor))?,
+                AxisMap::Regrouped if !from.contains(&0) => laid.reshaped(from, to, kinds)?,
+                _ => return None,
+            },
             _ => return None,
         };
         Some(Alias { source, laid })
     }
 }
 
-/// Whether `select` only drops an axis along which all elements are the same.
-fn repeated(op: &crate::fusion::Op, kinds: &[Kind]) -> bool {
-    matches!(&op.kind, OpKind::Call(call) if kinds.get(call.axis("dim")) == Some(&Kind::Expanded))
-}
-
 /// The order in memory that is asked for by the operation of a tensor.
 fn asked(fusion: &Fusion, tensor: TensorId) -> Option<Vec<usize>> {
     let OpKind::Call(call) = &fusion.ops[fusion.definition(tensor)?].kind else { return None };
-    if call.row.name != "stride_order" {
-        return None;
-    }
-    let ranks = call.ints("order");
+    let ranks = call.ints(call.movement().order?);
     let mut order: Vec<usize> = (0..ranks.len()).collect();
     order.sort_by_key(|&axis| std::cmp::Reverse(ranks[axis]));
     Some(order)

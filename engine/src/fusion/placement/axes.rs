@@ -2,9 +2,9 @@
 //! the axes that pass from operands to results unchanged.
 
 use super::place;
-use crate::fusion::ops::Call;
-use crate::fusion::{AxisKind, Fusion, InputLayout, Op, OpKind, Operand, TensorDef, TensorId};
-use crate::util::PrimaryMap;
+use crate::fusion::ops::{AxisMap, Call};
+use crate::fusion::{AxisKind, Fusion, InputLayout, Op, OpKind, Operand, ScalarId, TensorDef, TensorId};
+use crate::util::{DisjointSets, PrimaryMap};
 
 /// The kind of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(super) struct Axes {
     kinds: Vec<Vec<Kind>>,
     /// The first axis among all of each tensor.
     starts: Vec<usize>,
-    /// For every axis one that it is the same as; itself if it is the first.
-    parents: Vec<usize>,
+    /// The axes that are one axis.
+    classes: DisjointSets,
 }
 
 impl Axes {
@@ -35,7 +35,8 @@ impl Axes {
             starts.push(count);
             count += sizes.len();
         }
-        let mut axes = Self { kinds: Vec::with_capacity(fusion.tensors.len()), starts, parents: (0..count).collect() };
+        let mut axes =
+            Self { kinds: Vec::with_capacity(fusion.tensors.len()), starts, classes: DisjointSets::new(count) };
         for (id, tensor) in fusion.tensors.iter() {
             match tensor.def {
                 TensorDef::Input(_) => {
@@ -55,19 +56,12 @@ impl Axes {
 
     /// A number that all axes have that are the same as this one.
     pub(super) fn class(&self, tensor: TensorId, axis: usize) -> usize {
-        self.root(self.starts[place(tensor)] + axis)
-    }
-
-    fn root(&self, mut axis: usize) -> usize {
-        while self.parents[axis] != axis {
-            axis = self.parents[axis];
-        }
-        axis
+        self.classes.root(self.starts[place(tensor)] + axis)
     }
 
     fn result(&mut self, fusion: &Fusion, op: &Op, result: TensorId, sizes: &PrimaryMap<TensorId, Vec<i64>>) {
         let own = &sizes[result];
-        let expands = matches!(&op.kind, OpKind::Call(call) if call.row.name == "expand");
+        let expands = matches!(&op.kind, OpKind::Call(call) if call.movement().axes == AxisMap::Repeated);
         let mut kinds: Vec<Option<Kind>> = vec![None; own.len()];
         let mut passed = Vec::new();
         for operand in op.inputs.iter().filter_map(tensor_of) {
@@ -93,8 +87,7 @@ impl Axes {
         for (axis, operand, from) in passed {
             let iterates = |kind| kind == Kind::Iteration;
             if iterates(kinds[axis]) == iterates(self.kinds[place(operand)][from]) {
-                let (a, b) = (self.class(result, axis), self.class(operand, from));
-                self.parents[a.max(b)] = a.min(b);
+                self.classes.union(self.starts[place(result)] + axis, self.starts[place(operand)] + from);
             }
         }
         self.kinds.push(kinds);
@@ -142,51 +135,53 @@ pub(super) fn passing(fusion: &Fusion, op: &Op, operand: TensorId, from: &[i64],
         OpKind::Reduce { axes, .. } => {
             (0..from.len()).filter(|axis| !axes.contains(&(*axis as u32))).map(Some).collect()
         }
-        OpKind::Call(call) if matches!(call.row.name, "slice" | "pad") => {
-            (0..to.len()).map(|axis| (!is_cut(fusion, op, call, operand, axis)).then_some(axis)).collect()
-        }
-        OpKind::Call(call) => passing_through(call, from, to),
+        OpKind::Call(call) => passing_through((fusion, op, call), operand, from, to),
         OpKind::Full | OpKind::Index { .. } => vec![None; to.len()],
         _ => (0..to.len()).map(Some).collect(),
     }
 }
 
-/// Whether `slice` or `pad` moves the ends of an axis. Bounds that only turn
-/// out to be those of the axis when sizes are known count as moved.
-fn is_cut(fusion: &Fusion, op: &Op, call: &Call, operand: TensorId, axis: usize) -> bool {
-    let scalar = |name: &str, position: usize| match op.inputs.get(call.operands(name).start + position) {
+/// The scalar at a position of an operand parameter.
+fn scalar_at(op: &Op, call: &Call, param: &str, position: usize) -> Option<ScalarId> {
+    match op.inputs.get(call.operands(param).start + position) {
         Some(Operand::Scalar(scalar)) => Some(*scalar),
         _ => None,
-    };
-    let is_zero = |scalar| fusion.const_scalar(scalar).is_some_and(|value| value.as_i64() == 0);
-    let declared = &fusion.tensors[operand].axes;
-    if call.row.name == "slice" {
-        let ends = scalar("ends", axis).is_some_and(|end| end == declared[axis].extent);
-        return !ends || !scalar("starts", axis).is_some_and(is_zero);
     }
-    // Widths are pairs, the innermost axis first.
-    let pair = 2 * (declared.len() - 1 - axis);
-    let given = call.operands("widths").len();
-    [pair, pair + 1]
-        .into_iter()
-        .filter(|&width| width < given)
-        .any(|width| !scalar("widths", width).is_some_and(is_zero))
 }
 
-fn passing_through(call: &Call, from: &[i64], to: &[i64]) -> Vec<Option<usize>> {
-    let dim = call.axis("dim");
-    match call.row.name {
-        "cat" | "topk" | "index_select" | "take_along_axis" if from.len() == to.len() => {
-            (0..to.len()).map(|axis| (axis != dim).then_some(axis)).collect()
+type Use<'a> = (&'a Fusion, &'a Op, &'a Call);
+
+/// Whether an axis is from its start to its end. Bounds that only turn out to be
+/// those of the axis when sizes are known are none.
+fn is_whole((fusion, op, call): Use<'_>, operand: TensorId, axis: usize, [starts, ends]: [&str; 2]) -> bool {
+    let is_zero = |scalar| fusion.const_scalar(scalar).is_some_and(|value| value.as_i64() == 0);
+    let extent = fusion.tensors[operand].axes[axis].extent;
+    scalar_at(op, call, ends, axis) == Some(extent) && scalar_at(op, call, starts, axis).is_some_and(is_zero)
+}
+
+/// Whether nothing is added to an axis. Widths are pairs, the innermost axis first.
+fn is_as_wide((fusion, op, call): Use<'_>, operand: TensorId, axis: usize, widths: &str) -> bool {
+    let is_zero = |scalar| fusion.const_scalar(scalar).is_some_and(|value| value.as_i64() == 0);
+    let pair = 2 * (fusion.tensors[operand].axes.len() - 1 - axis);
+    let given = call.operands(widths).len();
+    let mut widths_of_axis = [pair, pair + 1].into_iter().filter(|&width| width < given);
+    widths_of_axis.all(|width| scalar_at(op, call, widths, width).is_some_and(is_zero))
+}
+
+fn passing_through(usage: Use<'_>, operand: TensorId, from: &[i64], to: &[i64]) -> Vec<Option<usize>> {
+    let call = usage.2;
+    let those = |passes: &dyn Fn(usize) -> bool| -> Vec<Option<usize>> {
+        (0..to.len()).map(|axis| passes(axis).then_some(axis)).collect()
+    };
+    match call.movement().axes {
+        AxisMap::Between(bounds) => those(&|axis| is_whole(usage, operand, axis, bounds)),
+        AxisMap::Widened(widths) => those(&|axis| is_as_wide(usage, operand, axis, widths)),
+        AxisMap::Except(dim) if from.len() == to.len() => those(&|axis| axis != call.axis(dim)),
+        AxisMap::Dropped(dim) if from.len() == to.len() + 1 => {
+            (0..from.len()).filter(|&axis| axis != call.axis(dim)).map(Some).collect()
         }
-        "select" if from.len() == to.len() + 1 => (0..from.len()).filter(|&axis| axis != dim).map(Some).collect(),
-        "expand" | "stride_order" | "segment_set" | "bitcast" | "triu" | "tril" | "cumsum" | "cumprod" | "cummax"
-        | "cummin" | "argsort"
-            if from.len() == to.len() =>
-        {
-            (0..to.len()).map(Some).collect()
-        }
-        "reshape" => {
+        AxisMap::Same | AxisMap::Repeated if from.len() == to.len() => those(&|_| true),
+        AxisMap::Regrouped => {
             let mut passing = vec![None; to.len()];
             for group in groups(from, to) {
                 if let ([old], [new]) = (&group.from[..], &group.to[..]) {

@@ -4,13 +4,13 @@
 
 use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions};
 use crate::backend::cuda::{
-    CallMemory, CudaSource, Device, GuardedBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions, emit, quantile,
-    samples,
+    CallMemory, CudaSource, Device, GuardedBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions, emit, samples,
 };
 use crate::diag::code;
 use crate::kernel::{BoundLaunch, BufId, CacheHint, Expr, ExprId, Kernel, ParamKind, StmtKind, bind};
 use crate::num::{BinaryOp, DType, UnaryOp, Value, convert, eval};
 use crate::tensor::{Arg, ArgMeta, HostTensor};
+use crate::util::quantile;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
