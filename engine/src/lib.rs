@@ -18,7 +18,6 @@ pub mod options;
 #[cfg(test)]
 #[path = "../tests/property/mod.rs"]
 mod property;
-pub mod pydef;
 pub mod refeval;
 pub mod runtime;
 pub mod schedule;

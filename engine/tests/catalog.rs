@@ -1,8 +1,7 @@
 //! The list of operations in `cases/README.md` is the table that the parser
 //! reads. `BLESS=1` writes it there.
 
-mod blessed;
-
+use crate::blessed;
 use engine::fusion::ops;
 use std::fmt::Write;
 use std::path::Path;

@@ -4,27 +4,16 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use engine::fusion::ops::Attr;
-use engine::fusion::random::{Limits, generate};
 use engine::fusion::{AxisKind, Fusion, InputLayout, OpKind, Operand, ScalarDef, TensorDef, Update, hash};
 use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp, Value};
 use engine::text;
 use engine::util::EntityId;
 use std::collections::{BTreeMap, BTreeSet};
+use testing::Draw;
+use testing::fusions::{Limits, generate};
 
 /// Fusions drawn, each with one change.
 const PAIRS: u64 = 10_000;
-
-struct Draw(u64);
-
-impl Draw {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-}
 
 /// Another item of a table.
 fn other<T: Copy + PartialEq>(all: &[T], not: T, draw: &mut Draw) -> T {
@@ -152,11 +141,12 @@ fn mutate_kind(kind: &mut OpKind, draw: &mut Draw) -> Option<&'static str> {
 
 #[test]
 fn any_single_change_changes_the_hash() {
-    let mut draw = Draw(7);
+    let mut draw = Draw::new(7);
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     let mut pairs = 0;
     while pairs < PAIRS {
-        let bytes: Vec<u8> = (0..draw.below(160)).map(|_| draw.next() as u8).collect();
+        let length = draw.below(160);
+        let bytes = draw.bytes(length);
         let fusion = generate(&bytes, &Limits::whole_language()).fusion;
         let mut changed = fusion.clone();
         let Some(what) = mutate(&mut changed, &mut draw) else { continue };
@@ -171,11 +161,12 @@ fn any_single_change_changes_the_hash() {
 
 #[test]
 fn fusions_read_back_from_their_text_with_the_same_hash() {
-    let mut draw = Draw(11);
+    let mut draw = Draw::new(11);
     let (mut accepted, mut rejected) = (0, 0);
     let mut drawn = BTreeSet::new();
     for _ in 0..PAIRS {
-        let bytes: Vec<u8> = (0..draw.below(160)).map(|_| draw.next() as u8).collect();
+        let length = draw.below(160);
+        let bytes = draw.bytes(length);
         let generated = generate(&bytes, &Limits::whole_language());
         let fusion = generated.fusion;
         accepted += generated.accepted;

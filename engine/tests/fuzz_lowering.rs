@@ -7,15 +7,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: what fails here is the finding")]
 
-use engine::backend::sim;
 use engine::diag::Kind;
-use engine::fusion::random::{Generated, Limits, generate, scalar_value};
-use engine::fusion::{Dim, Fusion, FusionBuilder, Operand, bind};
+use engine::fusion::{Dim, FusionBuilder, Operand, bind};
 use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp, Value};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions, SimSchedule};
 use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
-use engine::{kernel, lower, refeval};
+use engine::{kernel, lower};
 use std::collections::BTreeMap;
+use testing::fusions::{Generated, Limits, generate, scalar_value};
+use testing::random::tuning;
+use testing::reference::alignments;
+use testing::{Draw, Reference};
 
 /// Draws numbers from bytes; zeros when they are used up.
 struct Bytes<'a>(std::slice::Iter<'a, u8>);
@@ -70,13 +72,12 @@ fn layout(bytes: &mut Bytes<'_>, dtype: DType, sizes: &[i64]) -> (TensorMeta, us
 fn tensor(bytes: &mut Bytes<'_>, dtype: DType, sizes: &[i64], seed: u64) -> HostTensor {
     let (meta, offset) = layout(bytes, dtype, sizes);
     let special = bytes.pick(16) == 15;
-    let mut state = seed;
+    let mut draw = Draw::new(seed);
     let view = HostTensor::strided(meta, |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let number = (state >> 58) as i64 - 32;
+        let number = draw.below(64) as i64 - 32;
         match dtype.class() {
-            _ if special && state >> 32 & 31 == 0 => {
-                Value::Float([f64::INFINITY, f64::NEG_INFINITY, f64::NAN][(state >> 40) as usize % 3])
+            _ if special && draw.once_in(32) => {
+                Value::Float(draw.choose(&[f64::INFINITY, f64::NEG_INFINITY, f64::NAN]))
             }
             engine::num::DTypeClass::Float => Value::Float(number as f64 / 16.0),
             engine::num::DTypeClass::Int => Value::Int(number / 4),
@@ -106,25 +107,6 @@ fn args(bytes: &mut Bytes<'_>, generated: &Generated) -> Vec<Arg> {
             }
         })
         .collect()
-}
-
-fn alignment(arg: &Arg) -> u32 {
-    match arg {
-        Arg::Tensor(t) => {
-            let bytes = t.offset * t.meta.dtype.bytes();
-            if bytes == 0 { 16 } else { 1 << bytes.trailing_zeros().min(4) }
-        }
-        Arg::Scalar(_) => 1,
-    }
-}
-
-/// The largest finite magnitude of any value on the way: rounding errors are
-/// relative to it.
-fn magnitude(fusion: &Fusion, args: &[Arg]) -> f64 {
-    let mut all = fusion.clone();
-    all.outputs = all.tensors.ids().collect();
-    let values = refeval::evaluate(&all, args).unwrap();
-    values.iter().flat_map(|t| t.values()).map(|v| v.as_f64().abs()).filter(|v| v.is_finite()).fold(1.0, f64::max)
 }
 
 /// A fusion of reductions over one set of axes and of elementwise operations
@@ -225,34 +207,6 @@ fn limits(bytes: &mut Bytes<'_>) -> Limits {
     Limits { ops: 8, inputs: 3, rank, sizes, dtypes, tame, ..Limits::default() }
 }
 
-/// Parameters of heuristics, half of the time: what is right for one choice
-/// must be right for all.
-fn tuning(bytes: &mut Bytes<'_>) -> BTreeMap<String, i64> {
-    const VALUES: [(&str, &[i64]); 10] = [
-        ("pointwise.threads", &[1, 3, 32, 64, 96, 256, 1000, 1024]),
-        ("pointwise.unroll", &[1, 2, 3, 4, 16]),
-        ("reduction.threads", &[32, 64, 128, 256, 512, 1024]),
-        ("reduction.unroll", &[1, 2, 3, 4, 7, 8, 16]),
-        ("reduction.blocks_per_sm", &[0, 1, 8, 32]),
-        ("reduction.threads_per_sm", &[0, 1, 64, 2048]),
-        ("norm.threads_per_sm", &[0, 1, 128, 512, 2048]),
-        ("norm.per_thread", &[1, 4, 16, 64]),
-        ("cache.load", &[0, 1]),
-        ("cache.store", &[0, 1]),
-    ];
-    if bytes.pick(2) == 0 {
-        return BTreeMap::new();
-    }
-    let mut chosen = BTreeMap::new();
-    for (name, values) in VALUES {
-        let value = bytes.pick(values.len() + 1);
-        if value > 0 {
-            chosen.insert(name.to_string(), values[value - 1]);
-        }
-    }
-    chosen
-}
-
 /// Compiles and runs one draw; panics with all that is known if it is wrong.
 fn check(data: &[u8]) -> Outcome {
     let split = data.len() / 4;
@@ -274,9 +228,13 @@ fn check(data: &[u8]) -> Outcome {
     // Fewer multiprocessors make loops over rows and several blocks a result
     // worth while at sizes that are quickly run.
     let device = DeviceDesc { sm_count: [132, 132, 2, 16][bytes.pick(4)], ..DeviceDesc::h200() };
-    let options = Options { force_index64: bytes.pick(8) == 7, tuning: tuning(&mut bytes), ..Options::default() };
+    let options = Options {
+        force_index64: bytes.pick(8) == 7,
+        tuning: tuning(&mut Draw::new(bytes.pick(256) as u64)),
+        ..Options::default()
+    };
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
-    let aligns: Vec<u32> = args.iter().map(alignment).collect();
+    let aligns = alignments(&args);
     let compiled = match lower::compile_fusion(&cx, fusion, &metas, &aligns) {
         Ok(compiled) => compiled,
         Err(error) if error.kind == Kind::Unsupported => {
@@ -286,8 +244,9 @@ fn check(data: &[u8]) -> Outcome {
         }
         Err(error) => panic!("{error}\n{}\n{metas:?}", engine::text::print(fusion)),
     };
-    let expected = refeval::evaluate(fusion, &args).unwrap();
-    let scale = magnitude(fusion, &args);
+    let reference = Reference::of(fusion, &args).and_then(Reference::scaled).unwrap();
+    // A wild function of a rounding error is not comparable; the run is checked all the same.
+    let reference = if limits.tame { reference } else { reference.without_floats() };
     let context = || {
         format!(
             "{}\n{metas:?} {options:?} {} multiprocessors\n{} {}\n{}\n{}",
@@ -299,37 +258,10 @@ fn check(data: &[u8]) -> Outcome {
             kernel::print(&compiled.kernel)
         )
     };
-    let launch = kernel::bind(&compiled.kernel, &metas).unwrap_or_else(|error| panic!("{error}\n{}", context()));
     for (seed, schedule) in [(0, SimSchedule::Lockstep), (1, SimSchedule::Adversary)] {
-        let mut memory = sim::Memory::new(&compiled.kernel, &launch);
-        for (i, arg) in args.iter().enumerate() {
-            if let Arg::Tensor(t) = arg {
-                let start = t.offset * t.meta.dtype.bytes();
-                let end = start + t.meta.span_bytes().unwrap();
-                memory.fill_input(i as u32, &t.data[start..end]).unwrap();
-            }
-        }
         let options = SimOptions { schedule, seed, threads: 1, count: false, ..SimOptions::default() };
-        let report = sim::run(&compiled.kernel, &launch, &mut memory, &options)
-            .unwrap_or_else(|error| panic!("{}\n{error}", context()));
-        assert!(report.unwritten.iter().all(|(.., n)| *n == 0), "{}\nunwritten {:?}", context(), report.unwritten);
-        for (i, expected) in expected.iter().enumerate() {
-            // A kernel writes its results dense, whatever strides the reference gives them.
-            let mut actual = expected.to_contiguous();
-            if let Some(bytes) = memory.output(i as u32) {
-                let len = actual.data.len();
-                actual.data.copy_from_slice(&bytes[..len]);
-            } else {
-                assert_eq!(expected.numel(), 0, "{}\noutput {i} has no memory", context());
-            }
-            if !limits.tame && fusion.tensors[fusion.outputs[i]].dtype.is_float() {
-                // A wild function of a rounding error is not comparable; the run is checked all the same.
-                continue;
-            }
-            let mut tolerance = refeval::Tolerance::for_output(fusion, &bindings, fusion.outputs[i]);
-            tolerance.abs *= scale;
-            let comparison = refeval::compare(&actual, expected, tolerance).unwrap();
-            assert_eq!(comparison.mismatches, 0, "{}\noutput {i}: {comparison}", context());
+        if let Err(error) = reference.check_kernel(&compiled.kernel, &options) {
+            panic!("{}\n{error}", context());
         }
     }
     Outcome::Ran(compiled.scheduler)
@@ -337,13 +269,7 @@ fn check(data: &[u8]) -> Outcome {
 
 /// Draws of growing length for consecutive seeds.
 fn drawn(seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let len = 48 + seed % 160;
-    let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    (0..len).map(next).collect()
+    Draw::new(seed).bytes(48 + seed as usize % 160)
 }
 
 fn rates(outcomes: &BTreeMap<Outcome, usize>) -> String {

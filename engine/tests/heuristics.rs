@@ -4,8 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-mod blessed;
-
+use crate::blessed;
 use engine::fusion::Fusion;
 use engine::num::DType;
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};

@@ -4,10 +4,12 @@
 //! They may share a process: none changes its environment or leaves anything in it
 //! but the ignored `fuzz_for_long`, which is run alone.
 
+mod blessed;
 mod catalog;
 mod differential;
 mod fusion_hash;
 mod fuzz_lowering;
+mod heuristics;
 mod layers;
 mod lowering;
 mod mutation;
@@ -17,5 +19,5 @@ mod property;
 mod random_schedules;
 mod rewrites;
 mod rows;
-#[allow(dead_code, reason = "shared with the tests of the harness, which use more of it")]
 mod source;
+mod texts;

@@ -4,9 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-mod source;
-
-use source::{Named, code, files, named};
+use crate::source::{Named, code, files, named};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -108,7 +106,7 @@ fn ambient(path: &str, code: &str) -> Vec<String> {
 
 #[test]
 fn the_engine_has_no_ambient_state() {
-    let roots = ["src", "simcore/src"];
+    let roots = ["src", "simcore/src", "pydef/src"];
     let all = roots.iter().flat_map(|root| sources(root));
     let found: Vec<String> = all.flat_map(|(path, code)| ambient(&path, &code)).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));

@@ -3,13 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use engine::backend::sim;
 use engine::diag::Result;
 use engine::fusion::{Dim, Fusion, FusionBuilder, Operand};
 use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
-use engine::{kernel, lower, refeval};
+use engine::{kernel, lower};
+use testing::reference::alignments;
+use testing::{Draw, Reference};
 
 const SYM2: &[Dim] = &[Dim::Symbolic, Dim::Symbolic];
 const SYM3: &[Dim] = &[Dim::Symbolic, Dim::Symbolic, Dim::Symbolic];
@@ -22,12 +23,9 @@ fn fusion(build: impl FnOnce(&mut FusionBuilder) -> Result<Operand>) -> Fusion {
 }
 
 fn input(dtype: DType, sizes: &[i64], seed: u64) -> HostTensor {
-    let mut state = seed | 1;
-    HostTensor::from_fn(dtype, sizes, |_| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        engine::num::Value::Float((state >> 40) as f64 / (1u64 << 23) as f64 - 1.0)
-    })
-    .unwrap()
+    let mut draw = Draw::new(seed);
+    let value = |_: &[i64]| engine::num::Value::Float(draw.below(1 << 24) as f64 / f64::from(1 << 23) - 1.0);
+    HostTensor::from_fn(dtype, sizes, value).unwrap()
 }
 
 #[track_caller]
@@ -56,53 +54,14 @@ fn check_on(device: &DeviceDesc, fusion: &Fusion, args: &[Arg]) {
     let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
     let options = Options::default();
     let cx = CompileCx { options: &options, device, trace: &NoTrace };
-    let aligns: Vec<u32> = args
-        .iter()
-        .map(|arg| match arg {
-            Arg::Tensor(t) => {
-                let bytes = t.offset * t.meta.dtype.bytes();
-                if bytes == 0 { 16 } else { 1 << bytes.trailing_zeros().min(4) }
-            }
-            Arg::Scalar(_) => 1,
-        })
-        .collect();
-    let compiled = match lower::compile_fusion(&cx, fusion, &metas, &aligns) {
+    let compiled = match lower::compile_fusion(&cx, fusion, &metas, &alignments(args)) {
         Ok(compiled) => compiled,
         Err(error) => panic!("{metas:?}\n{error}"),
     };
-    let launch = kernel::bind(&compiled.kernel, &metas).unwrap();
-    let mut memory = sim::Memory::new(&compiled.kernel, &launch);
-    for (i, arg) in args.iter().enumerate() {
-        if let Arg::Tensor(t) = arg {
-            let start = t.offset * t.meta.dtype.bytes();
-            let end = start + t.meta.span_bytes().unwrap();
-            memory.fill_input(i as u32, &t.data[start..end]).unwrap();
-        }
-    }
-    let context = || {
-        format!(
-            "{metas:?}\n{} {}\n{}\n{}",
-            compiled.scheduler,
-            compiled.params_text,
-            compiled.schedule_text,
-            kernel::print(&compiled.kernel)
-        )
-    };
-    let expected = refeval::evaluate(fusion, args).unwrap();
-    if !launch.is_empty()
-        && let Err(error) = sim::run(&compiled.kernel, &launch, &mut memory, &SimOptions::default())
-    {
-        panic!("{}\n{error}", context());
-    }
-    for (i, expected) in expected.iter().enumerate() {
-        // A kernel writes its results dense, whatever strides the reference gives them.
-        let mut actual = expected.to_contiguous();
-        if let Some(bytes) = memory.output(i as u32) {
-            let len = actual.data.len();
-            actual.data.copy_from_slice(&bytes[..len]);
-        }
-        let comparison = refeval::compare(&actual, expected, refeval::Tolerance { abs: 1e-4, rel: 1e-2 }).unwrap();
-        assert_eq!(comparison.mismatches, 0, "{}\n{comparison:?}", context());
+    let reference = Reference::of(fusion, args).unwrap();
+    if let Err(error) = reference.check_kernel(&compiled.kernel, &SimOptions::default()) {
+        let (scheduler, params, schedule) = (compiled.scheduler, &compiled.params_text, &compiled.schedule_text);
+        panic!("{metas:?}\n{scheduler} {params}\n{schedule}\n{}\n{error}", kernel::print(&compiled.kernel));
     }
 }
 

@@ -3,23 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use engine::fusion::random::{Generated, INPUT_BYTE, Limits, generate, scalar_value};
 use engine::fusion::{self, Fusion, OpKind, Operand, bind, concretize};
 use engine::num::{DType, DTypeClass, Value};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
 use engine::{refeval, text};
 use std::collections::BTreeMap;
+use testing::Draw;
+use testing::fusions::{Generated, INPUT_BYTE, Limits, generate, scalar_value};
 
 const FUSIONS: u64 = 2_000;
-
-struct Draw(u64);
-
-impl Draw {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-}
 
 fn element(dtype: DType, draw: u64) -> Value {
     match dtype.class() {
@@ -40,12 +32,12 @@ fn args(generated: &Generated, draw: &mut Draw) -> Vec<Arg> {
             (Operand::Tensor(t), sizes) => {
                 let dtype = fusion.tensors[t].dtype;
                 let mut order: Vec<usize> = (0..fusion.tensors[t].axes.len()).collect();
-                if draw.next().is_multiple_of(2) {
+                if draw.once_in(2) {
                     order.reverse();
                 }
                 let sizes = sizes.as_ref().unwrap();
                 let stored: Vec<i64> = order.iter().map(|&axis| sizes[axis]).collect();
-                let made = HostTensor::from_fn(dtype, &stored, |_| element(dtype, draw.next())).unwrap();
+                let made = HostTensor::from_fn(dtype, &stored, |_| element(dtype, draw.bits() >> 33)).unwrap();
                 // `order` is its own inverse.
                 Arg::Tensor(made.permuted(&order).unwrap())
             }
@@ -74,11 +66,12 @@ fn check_same(fusion: &Fusion, rewritten: &Fusion, args: &[Arg], what: &str) {
 
 #[test]
 fn rewrites_keep_values_and_strides_are_predicted() {
-    let mut draw = Draw(5);
+    let mut draw = Draw::new(5);
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     let limits = Limits { sizes: vec![0, 1, 2, 3, 5, 8], rank: 3, ..Limits::whole_language() };
     for _ in 0..FUSIONS {
-        let bytes: Vec<u8> = (0..draw.next() % 120).map(|_| draw.next() as u8).collect();
+        let length = draw.below(120);
+        let bytes = draw.bytes(length);
         let generated = generate(&bytes, &limits);
         let (fusion, args) = (&generated.fusion, args(&generated, &mut draw));
         let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();

@@ -13,12 +13,12 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
 
-use engine::fusion::random::{Limits, generate};
-use engine::{pydef, text};
+use engine::text;
 use harness::case;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use testing::fusions::{Limits, generate};
 
 /// Longest time for one text by one parser.
 const SLOW: Duration = Duration::from_secs(2);

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use engine::fusion::{hash, ops};
-use engine::pydef;
 use harness::case::{Target, load};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

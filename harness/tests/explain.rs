@@ -43,7 +43,7 @@ fn codes_in(text: &str) -> BTreeSet<&str> {
 #[test]
 fn every_code_that_is_named_has_a_row() {
     let mut sources = Vec::new();
-    for dir in ["engine/src", "engine/simcore/src", "harness/src", "cases", "results"] {
+    for dir in ["engine/src", "engine/pydef/src", "engine/simcore/src", "harness/src", "cases", "results"] {
         files(&root().join(dir), &["rs", "fuse", "md"], &mut sources);
     }
     let rows: BTreeSet<&str> = CODES.iter().map(|info| info.code.0).collect();
@@ -57,7 +57,7 @@ fn every_code_that_is_named_has_a_row() {
 #[test]
 fn every_row_is_used() {
     let mut sources = Vec::new();
-    for dir in ["engine/src", "harness/src"] {
+    for dir in ["engine/src", "engine/pydef/src", "harness/src"] {
         files(&root().join(dir), &["rs"], &mut sources);
     }
     sources.retain(|path| !path.ends_with("diag/codes.rs"));

@@ -8,8 +8,8 @@ use super::meta::{self, AxisMeta, OperandMeta, Shape, SizeMath};
 use super::ops::{Args, Draft, ParamKind};
 use super::scalars::{ScalarPool, extent, scalar};
 use super::{
-    Axis, AxisKind, Fusion, InputLayout, Op, OpId, OpKind, Operand, ScalarDef, ScalarId, Tensor, TensorDef, TensorId,
-    Update,
+    Axis, AxisKind, Fusion, InputLayout, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef,
+    TensorId, Update,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
@@ -452,6 +452,16 @@ impl FusionBuilder {
         &self.ops[op]
     }
 
+    /// The axes of a tensor so far: what is undecided may still be decided.
+    pub fn axes(&self, x: TensorId) -> &[Axis] {
+        self.tensors.get(x).map_or(&[], |tensor| &tensor.axes)
+    }
+
+    /// What a scalar is.
+    pub fn scalar_definition(&self, x: ScalarId) -> Option<&Scalar> {
+        self.scalars.get(x)
+    }
+
     pub(super) fn rank(&self, x: TensorId) -> usize {
         self.tensors[x].axes.len()
     }
@@ -627,23 +637,23 @@ impl FusionBuilder {
     }
 
     /// Whether it is an input tensor.
-    pub(crate) fn is_input(&self, x: Operand) -> bool {
+    pub fn is_input(&self, x: Operand) -> bool {
         matches!(x, Operand::Tensor(x) if matches!(self.tensors[x].def, TensorDef::Input(_)))
     }
 
     /// Whether something is written into this input.
-    pub(crate) fn is_updated(&self, x: Operand) -> bool {
+    pub fn is_updated(&self, x: Operand) -> bool {
         let Operand::Tensor(x) = x else { return false };
         self.updates.iter().any(|update| self.tensors[x].def == TensorDef::Input(update.input))
     }
 
     /// The number of operations so far.
-    pub(crate) fn op_count(&self) -> usize {
+    pub fn op_count(&self) -> usize {
         self.ops.len()
     }
 
     /// Whether an input is updated.
-    pub(crate) fn has_updates(&self) -> bool {
+    pub fn has_updates(&self) -> bool {
         !self.updates.is_empty()
     }
 
@@ -693,7 +703,7 @@ impl FusionBuilder {
     }
 
     /// The value of a scalar or number that is known.
-    pub(crate) fn known(&self, src: Src) -> Option<Value> {
+    pub fn known(&self, src: Src) -> Option<Value> {
         match src {
             Src::Number(value) => Some(value),
             Src::Scalar(s) => self.scalars.const_value(s),

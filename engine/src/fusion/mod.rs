@@ -31,7 +31,6 @@ pub mod meta;
 mod methods;
 pub mod ops;
 mod placement;
-pub mod random;
 mod rewrite;
 mod scalars;
 #[cfg(test)]

@@ -14,8 +14,6 @@ mod on_cuda;
 mod on_sim;
 mod plan;
 mod prepare;
-#[cfg(test)]
-mod random_tests;
 mod session;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::diag::render;
-use crate::num::DType;
 use expect_test::{Expect, expect};
 
 /// The printed form of a text, which must read back as the same fusion.
@@ -262,24 +261,6 @@ fn comments_know_the_line_that_they_follow() {
     assert_eq!(file.fusions[0].comments.len(), 4);
     let lines: Vec<_> = file.fusions[0].statements.iter().map(|s| (s.line, s.results.clone())).collect();
     assert_eq!(lines, [(2, vec!["0".to_string()]), (4, vec![])]);
-}
-
-#[test]
-fn printing_and_reading_give_the_fusion_back() {
-    use crate::fusion::{hash, random};
-    let limits = random::Limits { dtypes: DType::FUSION.to_vec(), ..random::Limits::default() };
-    crate::property::property(|u| {
-        let bytes = u.bytes(u.len())?;
-        let fusion = random::generate(bytes, &limits).fusion;
-        let printed = print(&fusion);
-        let read = parse_one(&printed).unwrap_or_else(|errors| panic!("{errors:?}\n{printed}"));
-        assert_eq!(read, fusion, "{printed}");
-        assert_eq!(hash::content(&read), hash::content(&fusion));
-        assert_eq!(print(&read), printed);
-        Ok(())
-    })
-    .bytes(64..=400)
-    .cases(6000);
 }
 
 #[test]

@@ -26,6 +26,10 @@ impl Draw {
     pub fn choose<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())]
     }
+    /// That many random bytes, which generators of fusions draw from.
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.bits() as u8).collect()
+    }
     /// True once in `n` times.
     pub fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0

@@ -5,7 +5,10 @@
 
 pub mod check;
 mod data;
+pub mod fusions;
 pub mod host;
 pub mod random;
+pub mod reference;
 
 pub use data::Draw;
+pub use reference::Reference;

@@ -22,6 +22,7 @@ use engine::tensor::{ArgMeta, HostTensor};
 use engine::{lower, text};
 use mutate::{Change, Mutant, mutants};
 use std::collections::BTreeMap;
+use testing::Draw;
 
 /// How a mutant was found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,12 +94,9 @@ struct Run {
 }
 
 fn noise(dtype: engine::num::DType, sizes: &[i64], seed: u64) -> HostTensor {
-    let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
-    HostTensor::from_fn(dtype, sizes, |_| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        engine::num::Value::Float((state >> 40) as f64 / (1u64 << 23) as f64 - 1.0)
-    })
-    .unwrap()
+    let mut draw = Draw::new(seed);
+    let value = |_: &[i64]| engine::num::Value::Float(draw.below(1 << 24) as f64 / f64::from(1 << 23) - 1.0);
+    HostTensor::from_fn(dtype, sizes, value).unwrap()
 }
 
 /// What a mutant does on all shapes under all schedules, given what the

@@ -12,35 +12,26 @@ use engine::diag::{Diagnostic, Kind};
 use engine::fusion::{Fusion, OpKind, bind_args, layouts, ops};
 use engine::tensor::{Arg, HostTensor, TensorMeta};
 use std::collections::BTreeMap;
+use testing::Draw;
 
 const DRAWS: usize = 10_000;
 
-struct Draw(u64);
-
-impl Draw {
-    /// A number below `n`.
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n
+/// Strides of any layout without overlaps, but for axes that repeat.
+fn strides(draw: &mut Draw, sizes: &[i64]) -> Vec<i64> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    let shuffled = draw.below(3) > 0;
+    for i in (1..order.len()).rev().filter(|_| shuffled) {
+        order.swap(i, draw.below(i + 1));
     }
-
-    /// Strides of any layout without overlaps, but for axes that repeat.
-    fn strides(&mut self, sizes: &[i64]) -> Vec<i64> {
-        let mut order: Vec<usize> = (0..sizes.len()).collect();
-        let shuffled = self.below(3) > 0;
-        for i in (1..order.len()).rev().filter(|_| shuffled) {
-            order.swap(i, self.below(i + 1));
-        }
-        let gaps = self.below(2) == 0;
-        let mut strides = vec![0; sizes.len()];
-        let mut step = if gaps && self.below(3) == 0 { 2 } else { 1 };
-        for &axis in order.iter().rev() {
-            strides[axis] = if self.below(8) == 0 { 0 } else { step };
-            step *= sizes[axis].max(1);
-            step += if gaps { self.below(3) as i64 } else { 0 };
-        }
-        strides
+    let gaps = draw.below(2) == 0;
+    let mut strides = vec![0; sizes.len()];
+    let mut step = if gaps && draw.below(3) == 0 { 2 } else { 1 };
+    for &axis in order.iter().rev() {
+        strides[axis] = if draw.below(8) == 0 { 0 } else { step };
+        step *= sizes[axis].max(1);
+        step += if gaps { draw.below(3) as i64 } else { 0 };
     }
+    strides
 }
 
 /// A case's arguments in another layout; with `sizes`, each size replaced.
@@ -51,7 +42,7 @@ fn relaid(family: &Family, case: &Case, draw: &mut Draw, sizes: &BTreeMap<i64, i
             Input::Scalar(value) => Arg::Scalar(*value),
             Input::Tensor { meta, table, seed, .. } => {
                 let sizes: Vec<i64> = meta.sizes.iter().map(|size| *sizes.get(size).unwrap_or(size)).collect();
-                let strides = draw.strides(&sizes);
+                let strides = strides(draw, &sizes);
                 let meta = TensorMeta { dtype: meta.dtype, sizes, strides };
                 let offset = draw.below(4);
                 let data = family.storage(table, *seed, offset + meta.span().unwrap() as usize);
@@ -103,7 +94,7 @@ fn results_have_the_predicted_layouts() {
         }
     }
     let draws = DRAWS.div_ceil(by_op.len());
-    let mut draw = Draw(5);
+    let mut draw = Draw::new(5);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut total, mut other_sizes, mut refused) = (0, 0, 0);
     for (op_name, cases) in &by_op {

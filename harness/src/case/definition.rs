@@ -4,7 +4,7 @@
 use super::model::{Dist, InputSpec, Layout, Number, Real, TensorSpec};
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Fusion, Operand, ScalarDef};
-use engine::pydef::{self, Definition, Fill, InputRecipe, TensorRecipe};
+use pydef::{Definition, Fill, InputRecipe, TensorRecipe};
 use std::fmt::Write;
 
 /// The entries of `inputs:` for what a script passes, by the names of the

@@ -9,7 +9,7 @@ use super::expand::{MAX_FAULTS, told};
 use super::model::{Case, InputSpec};
 use super::source::{CaseError, Fault, Source, Text};
 use engine::diag::{Diagnostic, code};
-use engine::pydef::{Definition, read};
+use pydef::{Definition, read};
 
 /// The suite of all such cases.
 const SUITE: &str = "Repro";

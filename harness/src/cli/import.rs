@@ -10,10 +10,10 @@ use crate::import::{Given, arguments, check, find_record, placed, read_arrays};
 use engine::diag::{Diagnostic, Kind, code, render};
 use engine::fusion::Fusion;
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
-use engine::pydef::{Definition, Generator, read_with};
 use engine::refeval::evaluate_all;
 use engine::runtime::Session;
 use engine::tensor::Arg;
+use pydef::{Definition, Generator, read_with};
 use std::path::Path;
 
 pub(super) fn import(args: &Args) -> Result<u8, Failure> {

@@ -3,7 +3,7 @@
 
 use engine::diag::{Diagnostic, Result, code};
 use engine::num::DType;
-use engine::pydef::dtype_of_torch;
+use pydef::dtype_of_torch;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::BufRead;

@@ -439,7 +439,7 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
         return Ok(pipeline::print(&fusion));
     }
     if stage == Stage::Python {
-        return Ok(engine::pydef::print(&fusion));
+        return Ok(pydef::print(&fusion));
     }
     if matches!(stage, Stage::Schedule | Stage::Kernel | Stage::Cuda) {
         let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;

@@ -229,7 +229,7 @@ impl Arg {
 }
 
 /// What a parameter of a kind takes, after its name.
-pub(crate) fn form(kind: ParamKind) -> &'static str {
+pub fn form(kind: ParamKind) -> &'static str {
     match kind {
         ParamKind::Tensor => "is a tensor",
         ParamKind::Scalar => "is a scalar",

@@ -53,7 +53,7 @@ mod swizzle;
 mod table;
 mod views;
 
-pub use args::{Arg, Args};
+pub use args::{Arg, Args, form};
 pub use call::{Attr, Call};
 pub use cx::{EvalCx, EvalOperand, LayoutCx, LayoutOperand, MetaCx};
 pub use draft::Draft;
@@ -62,4 +62,4 @@ pub use py_form::{PyArgs, PyForm, PyResult};
 pub use row::{BuildFn, Layout, Need, OpRow, Param, ParamKind, Primitive, ScalarOp};
 pub use table::{all, find};
 
-pub(crate) use args::{arity_error, form};
+pub(crate) use args::arity_error;

@@ -4,7 +4,7 @@
 use super::grid::strides;
 use super::{Drawn, Kind, Measure};
 use crate::data::Draw;
-use engine::fusion::random::{Limits, generate, scalar_value};
+use crate::fusions::{Limits, generate, scalar_value};
 use engine::fusion::{Fusion, Operand, bind};
 use engine::num::{DType, DTypeClass, Value};
 use engine::options::Options;
@@ -86,7 +86,7 @@ fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Option<HostTensor> {
 
 /// Parameters of heuristics, half of the time: what is right for one choice
 /// must be right for all.
-fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
+pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
     const VALUES: [(&str, &[i64]); 10] = [
         ("pointwise.threads", &[1, 3, 32, 64, 96, 256, 1000, 1024]),
         ("pointwise.unroll", &[1, 2, 3, 4, 16]),

@@ -14,7 +14,8 @@ mod noise;
 mod scaled;
 mod schedule;
 
-pub use schedule::{ScheduledCase, draw_schedule};
+pub use general::tuning;
+pub use schedule::{ScheduledCase, draw_schedule, sums};
 
 use crate::data::Draw;
 use engine::fusion::{Fusion, Operand, ScalarDef};

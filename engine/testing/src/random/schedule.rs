@@ -28,7 +28,7 @@ pub struct ScheduledCase {
 
 /// `x + y` where `y` has some of the axes, beside `-y`, which is smaller, and
 /// the sum in another order of axes.
-fn fusion(dtype: DType, thin: &[bool], order: &[i64]) -> Result<Fusion> {
+pub fn sums(dtype: DType, thin: &[bool], order: &[i64]) -> Result<Fusion> {
     let mut b = FusionBuilder::new("f");
     let x = b.tensor("x", dtype, &vec![Dim::Symbolic; thin.len()])?;
     let dims: Vec<Dim> = thin.iter().map(|thin| if *thin { Dim::Broadcast } else { Dim::Symbolic }).collect();
@@ -161,7 +161,7 @@ pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
         thin.push(draw.once_in(3));
         order.swap(axis, draw.below(axis + 1));
     }
-    let fusion = fusion(dtype, &thin, &order)?;
+    let fusion = sums(dtype, &thin, &order)?;
     let thin_sizes: Vec<i64> = sizes.iter().zip(&thin).map(|(size, thin)| if *thin { 1 } else { *size }).collect();
     let args =
         vec![Arg::Tensor(tensor(&mut draw, dtype, &sizes)?), Arg::Tensor(tensor(&mut draw, dtype, &thin_sizes)?)];

@@ -550,19 +550,24 @@ fn chains_run_near_the_speed_of_a_copy() {
     }
 }
 
+/// A launch that waits for the device, allocates or looks something up in a text
+/// costs more than ten microseconds; the driver's own part is two or three. The
+/// best of some rounds is what the machine can do when nothing else is on it.
 #[test]
 #[ignore = "needs a GPU and NVRTC"]
 fn a_launch_costs_the_host_little() {
     let (device, nvrtc) = gpu();
     let args = [bf16_arg(1024, 1), bf16_arg(1024, 2)];
     let small = Prepared::new(&device, &nvrtc, &samples::vector_add(), &args);
-    for rounds in [100, 500, 500] {
+    let host_us = |launches: u32| {
         device.synchronize().unwrap();
         let start = std::time::Instant::now();
-        for _ in 0..rounds {
-            small.launch();
-        }
-        let each = start.elapsed().as_secs_f64() * 1e6 / f64::from(rounds);
-        println!("host time per launch: {each:.2} us over {rounds}");
-    }
+        (0..launches).for_each(|_| small.launch());
+        start.elapsed().as_secs_f64() * 1e6 / f64::from(launches)
+    };
+    host_us(100);
+    let rounds = [(); 5].map(|()| host_us(500));
+    println!("host time of a launch: {rounds:.2?} us");
+    let best = rounds.into_iter().fold(f64::INFINITY, f64::min);
+    assert!(best < 10.0, "a launch costs the host {best:.2} us");
 }

@@ -2,8 +2,8 @@
 //! values of random tensors are not those that PyTorch would draw; their
 //! distribution, sizes and strides are.
 
-use crate::diag::{Diagnostic, Result, code};
-use crate::num::DType;
+use engine::diag::{Diagnostic, Result, code};
+use engine::num::DType;
 use std::sync::Arc;
 
 /// The most elements that a tensor of a script may have.
@@ -107,8 +107,9 @@ impl TensorRecipe {
         if let Some(size) = sizes.iter().find(|size| **size < 0) {
             return Err(Diagnostic::user(code::EXTENT, format!("a tensor has the negative size {size}")));
         }
-        if sizes.len() > crate::fusion::MAX_RANK {
-            let message = format!("a tensor of rank {} is above the limit of {}", sizes.len(), crate::fusion::MAX_RANK);
+        if sizes.len() > engine::fusion::MAX_RANK {
+            let message =
+                format!("a tensor of rank {} is above the limit of {}", sizes.len(), engine::fusion::MAX_RANK);
             return Err(Diagnostic::user(code::TOO_LARGE, message));
         }
         let strides = product(&sizes).and_then(|_| dense(&sizes)).ok_or_else(|| too_large(&sizes))?;
@@ -223,7 +224,7 @@ impl TensorRecipe {
     /// Sizes and strides after expanding axes of size 1; -1 keeps a size.
     pub(super) fn expanded(&self, sizes: &[i64]) -> Result<Self> {
         let added = sizes.len().checked_sub(self.sizes.len());
-        let Some(added) = added.filter(|_| sizes.len() <= crate::fusion::MAX_RANK) else {
+        let Some(added) = added.filter(|_| sizes.len() <= engine::fusion::MAX_RANK) else {
             let message = format!("sizes {:?} cannot be expanded to {sizes:?}", self.sizes);
             return Err(Diagnostic::user(code::EXTENT, message));
         };

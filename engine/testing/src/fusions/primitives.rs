@@ -2,10 +2,10 @@
 //! the tensors at hand.
 
 use super::Drawer;
-use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::{Arg, Args, find};
-use crate::fusion::{AxisKind, Operand, Src, TensorId};
-use crate::num::{DType, Value};
+use engine::diag::{Diagnostic, Result};
+use engine::fusion::ops::{Arg, Args, find};
+use engine::fusion::{AxisKind, Operand, Src, TensorId};
+use engine::num::{DType, Value};
 
 /// The families that are drawn.
 const FAMILIES: usize = 12;

@@ -4,9 +4,9 @@
 
 use super::draft::Draft;
 use super::interp::Interp;
-use crate::diag::Result;
-use crate::fusion::ops::{Arg, Args};
-use crate::fusion::{Operand, Src};
+use engine::diag::Result;
+use engine::fusion::ops::{Arg, Args};
+use engine::fusion::{Operand, Src};
 
 /// A table and what it is after the lookups so far.
 #[derive(Clone, Copy, Debug)]

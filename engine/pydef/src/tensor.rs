@@ -7,8 +7,8 @@ use super::recipe::{Fill, Number, TensorRecipe};
 use super::torch::{Made, list, placed, sizes};
 use super::value::Py;
 use super::{arith, names};
-use crate::diag::{Diagnostic, Result, Span, code};
-use crate::num::DType;
+use engine::diag::{Diagnostic, Result, Span, code};
+use engine::num::DType;
 use std::sync::Arc;
 
 impl<'a> Interp<'a> {

@@ -4,7 +4,7 @@
 use super::ast::{Call, Expr, ExprKind, Index, Name, Operator, Sign};
 use super::lexer::Token;
 use super::parser::{Parser, is_keyword};
-use crate::diag::{Diagnostic, Result, Span, code};
+use engine::diag::{Diagnostic, Result, Span, code};
 
 /// The deepest nesting of brackets and operators in front.
 const MAX_DEPTH: u32 = 48;

@@ -6,8 +6,8 @@ use super::interp::{Interp, float_of};
 use super::names;
 use super::recipe::{Fill, MAX_LISTED, Number, TensorRecipe};
 use super::value::Py;
-use crate::diag::{Diagnostic, Result, Span, code};
-use crate::num::DType;
+use engine::diag::{Diagnostic, Result, Span, code};
+use engine::num::DType;
 use std::sync::Arc;
 
 /// A tensor, nothing if the way of making it is not read, or what is wrong.

@@ -2,7 +2,7 @@
 //! with [`Token::Newline`], and deeper or shallower indentation is
 //! [`Token::Indent`] and [`Token::Dedent`]. Inside brackets lines do not end.
 
-use crate::diag::{Code, Diagnostic, Span, code};
+use engine::diag::{Code, Diagnostic, Span, code};
 
 /// The deepest nesting of blocks.
 const MAX_BLOCKS: usize = 16;

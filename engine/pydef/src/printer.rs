@@ -8,10 +8,10 @@
 
 use super::names::py_name;
 use super::parser::is_keyword;
-use crate::fusion::ops::{Attr, Call, Need, ParamKind};
-use crate::fusion::{AxisKind, Fusion, InputLayout, Op, OpKind, Operand, ScalarDef, ScalarId, Tensor, TensorId};
-use crate::num::{DType, ReduceOp, TernaryOp, Value};
-use crate::util::SecondaryMap;
+use engine::fusion::ops::{Attr, Call, Need, ParamKind};
+use engine::fusion::{AxisKind, Fusion, InputLayout, Op, OpKind, Operand, ScalarDef, ScalarId, Tensor, TensorId};
+use engine::num::{DType, ReduceOp, TernaryOp, Value};
+use engine::util::SecondaryMap;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 

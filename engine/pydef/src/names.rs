@@ -1,6 +1,6 @@
 //! Names of data types in nvFuser's form and in PyTorch's.
 
-use crate::num::DType;
+use engine::num::DType;
 
 /// nvFuser's name, PyTorch's names, ours. nvFuser's Python form has no name for
 /// the last ones; they are written as its C++ side calls them.

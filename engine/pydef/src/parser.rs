@@ -3,7 +3,7 @@
 
 use super::ast::{Expr, ExprKind, Function, Name, Operator, Parameter, Stmt, StmtKind};
 use super::lexer::{Lexed, Token, clip};
-use crate::diag::{Diagnostic, Result, Span, code};
+use engine::diag::{Diagnostic, Result, Span, code};
 
 /// How many errors of one text are kept.
 pub(super) const MAX_ERRORS: usize = 100;

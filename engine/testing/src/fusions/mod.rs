@@ -1,4 +1,4 @@
-//! Test support: random valid fusions with matching sizes, drawn from bytes.
+//! Random valid fusions with matching sizes, drawn from bytes.
 //!
 //! The same bytes give the same fusion, fewer bytes a smaller one, so byte
 //! fuzzers and property tests shrink well. Draws that the builder refuses are
@@ -6,9 +6,9 @@
 
 mod primitives;
 
-use super::{AxisKind, Dim, Fusion, FusionBuilder, Operand, ScalarDef, ScalarId, Src, TensorId};
-use crate::diag::Result;
-use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value, eval};
+use engine::diag::Result;
+use engine::fusion::{AxisKind, Dim, Fusion, FusionBuilder, Operand, ScalarDef, ScalarId, Src, TensorId};
+use engine::num::{BinaryOp, DType, DTypeClass, ReduceOp, TernaryOp, UnaryOp, Value, eval};
 
 /// What may be drawn.
 #[derive(Clone, Debug)]
@@ -195,7 +195,7 @@ impl Drawer<'_> {
 
     /// The axes of a tensor: undecided ones as their sizes decide them.
     fn shape(&self, t: TensorId) -> Vec<(AxisKind, i64)> {
-        let axes = &self.builder.tensors[t].axes;
+        let axes = self.builder.axes(t);
         axes.iter()
             .map(|axis| {
                 let size = self.scalar_value(axis.extent).as_i64();
@@ -209,10 +209,14 @@ impl Drawer<'_> {
             .collect()
     }
 
+    fn dtype_of(&self, id: ScalarId) -> DType {
+        self.builder.dtype(Operand::Scalar(id))
+    }
+
     /// The value of a scalar for the drawn sizes. Expressions are as deep as
     /// the drawn operations.
     fn scalar_value(&self, id: ScalarId) -> Value {
-        let Some(scalar) = self.builder.scalars.get(id) else { return Value::Int(0) };
+        let Some(scalar) = self.builder.scalar_definition(id) else { return Value::Int(0) };
         let value = |id: ScalarId| self.scalar_value(id);
         match &scalar.def {
             ScalarDef::Const(value) => *value,
@@ -220,12 +224,10 @@ impl Drawer<'_> {
             ScalarDef::Size { input, axis } => {
                 Value::Int(self.sizes[*input as usize].as_ref().map_or(0, |sizes| sizes[*axis as usize]))
             }
-            ScalarDef::Unary(op, a) => eval::unary(*op, self.builder.scalars.dtype(*a), value(*a)),
-            ScalarDef::Binary(op, a, b) => eval::binary(*op, self.builder.scalars.dtype(*a), value(*a), value(*b)),
-            ScalarDef::Ternary(op, a, b, c) => {
-                eval::ternary(*op, self.builder.scalars.dtype(*c), value(*a), value(*b), value(*c))
-            }
-            ScalarDef::Cast(a) => eval::cast(self.builder.scalars.dtype(*a), scalar.dtype, value(*a)),
+            ScalarDef::Unary(op, a) => eval::unary(*op, self.dtype_of(*a), value(*a)),
+            ScalarDef::Binary(op, a, b) => eval::binary(*op, self.dtype_of(*a), value(*a), value(*b)),
+            ScalarDef::Ternary(op, a, b, c) => eval::ternary(*op, self.dtype_of(*c), value(*a), value(*b), value(*c)),
+            ScalarDef::Cast(a) => eval::cast(self.dtype_of(*a), scalar.dtype, value(*a)),
         }
     }
 
@@ -330,7 +332,7 @@ impl Drawer<'_> {
 
     fn permute(&mut self) -> Result<Operand> {
         let x = self.tensor();
-        let mut dims: Vec<i64> = (0..self.builder.rank(x) as i64).collect();
+        let mut dims: Vec<i64> = (0..self.builder.axes(x).len() as i64).collect();
         for last in (1..dims.len()).rev() {
             let other = self.pick(last + 1);
             dims.swap(last, other);
@@ -339,7 +341,7 @@ impl Drawer<'_> {
     }
 
     fn axes(&mut self, x: TensorId) -> Vec<i64> {
-        let rank = self.builder.rank(x);
+        let rank = self.builder.axes(x).len();
         let chosen = self.pick(1 << rank.min(7));
         (0..rank).filter(|axis| chosen >> axis & 1 == 1).map(|axis| axis as i64).collect()
     }
@@ -358,7 +360,7 @@ impl Drawer<'_> {
     fn composite(&mut self) -> Result<Vec<Operand>> {
         let x = self.tensor();
         let b = &mut self.builder;
-        let last = b.rank(x) as i64 - 1;
+        let last = b.axes(x).len() as i64 - 1;
         let kind = usize::from(self.bytes.next().copied().unwrap_or(0)) % 8;
         let result = match kind {
             0 => b.softmax(x, last)?,
@@ -384,7 +386,7 @@ impl Drawer<'_> {
             number = self.builder.binary(BinaryOp::Add, number, 1)?.into();
         }
         let mut extents = Vec::new();
-        for axis in 0..self.builder.rank(x) {
+        for axis in 0..self.builder.axes(x).len() {
             extents.push(self.builder.size(x, axis as i64)?.into());
         }
         self.builder.full(&extents, number, dtype)
@@ -422,58 +424,12 @@ pub const INPUT_BYTE: u8 = 3;
 /// A value of a type that a scalar input can have.
 pub fn scalar_value(dtype: DType, byte: u8) -> Value {
     match dtype.class() {
-        crate::num::DTypeClass::Float => Value::Float(f64::from(byte % 9) * 0.25 - 1.0),
-        crate::num::DTypeClass::Int => Value::Int(i64::from(byte % 7)),
-        crate::num::DTypeClass::Bool => Value::Bool(byte % 2 == 1),
-        crate::num::DTypeClass::Complex => {
-            Value::Complex(f64::from(byte % 9) * 0.25 - 1.0, f64::from(byte % 5) * 0.5 - 1.0)
-        }
+        DTypeClass::Float => Value::Float(f64::from(byte % 9) * 0.25 - 1.0),
+        DTypeClass::Int => Value::Int(i64::from(byte % 7)),
+        DTypeClass::Bool => Value::Bool(byte % 2 == 1),
+        DTypeClass::Complex => Value::Complex(f64::from(byte % 9) * 0.25 - 1.0, f64::from(byte % 5) * 0.5 - 1.0),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fusion::bind;
-    use crate::tensor::{ArgMeta, TensorMeta};
-
-    fn args(generated: &Generated) -> Vec<ArgMeta> {
-        let fusion = &generated.fusion;
-        let dtype = |operand: &Operand| match *operand {
-            Operand::Tensor(t) => fusion.tensors[t].dtype,
-            Operand::Scalar(s) => fusion.scalars[s].dtype,
-        };
-        let meta = |(operand, sizes): (&Operand, &Option<Vec<i64>>)| match sizes {
-            None => ArgMeta::Scalar(scalar_value(dtype(operand), INPUT_BYTE)),
-            Some(sizes) => {
-                let stride = |axis: usize| sizes[axis + 1..].iter().map(|size| (*size).max(1)).product();
-                let strides = (0..sizes.len()).map(stride).collect();
-                ArgMeta::Tensor(TensorMeta { dtype: dtype(operand), sizes: sizes.clone(), strides })
-            }
-        };
-        fusion.inputs.iter().zip(&generated.sizes).map(meta).collect()
-    }
-
-    #[test]
-    fn drawn_fusions_are_valid_bind_to_their_sizes_and_are_seldom_refused() {
-        let (mut accepted, mut rejected) = (0, 0);
-        let mut seen = std::collections::BTreeSet::new();
-        let mut state = 1u64;
-        for round in 0..600 {
-            let bytes: Vec<u8> = (0..round % 200)
-                .map(|_| {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    (state >> 56) as u8
-                })
-                .collect();
-            let generated = generate(&bytes, &Limits { tame: round % 3 == 0, ..Limits::default() });
-            bind(&generated.fusion, &args(&generated)).unwrap_or_else(|e| panic!("{e}\n{:?}", generated.fusion));
-            accepted += generated.accepted;
-            rejected += generated.rejected;
-            seen.extend(generated.fusion.ops.values().map(|op| op.kind.name()));
-        }
-        assert!(rejected * 3 < accepted, "{rejected} of {} draws were refused", accepted + rejected);
-        let all = UnaryOp::ALL.len() + BinaryOp::ALL.len();
-        assert!(seen.len() > all * 3 / 4, "only {} operations were drawn", seen.len());
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@
 
 #![allow(missing_docs, reason = "fields of a variant are described by the variant")]
 
-use crate::diag::Span;
+use engine::diag::Span;
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]

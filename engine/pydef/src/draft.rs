@@ -3,9 +3,9 @@
 use super::embedding::Renewal;
 use super::recipe::{InputRecipe, Number};
 use super::value::Py;
-use crate::diag::{Diagnostic, Result, Span, code};
-use crate::fusion::{Dim, FusionBuilder, InputLayout, Operand, is_name};
-use crate::num::{DType, Value};
+use engine::diag::{Diagnostic, Result, Span, code};
+use engine::fusion::{Dim, FusionBuilder, InputLayout, Operand, is_name};
+use engine::num::{DType, Value};
 use std::collections::BTreeSet;
 
 /// A definition that a script makes.
@@ -91,7 +91,7 @@ impl Draft {
     /// The rank of a tensor.
     pub(super) fn rank(&self, operand: Operand) -> Option<usize> {
         match operand {
-            Operand::Tensor(t) => Some(self.builder.shape_of(t).axes.len()),
+            Operand::Tensor(t) => Some(self.builder.axes(t).len()),
             Operand::Scalar(_) => None,
         }
     }

@@ -10,7 +10,7 @@ use super::reader::Generator;
 use super::recipe::Number;
 use super::value::{Py, Seq};
 use super::{arith, env};
-use crate::diag::{Diagnostic, Result, Span, code};
+use engine::diag::{Diagnostic, Result, Span, code};
 use std::collections::BTreeMap;
 
 /// The most statements and expressions that are evaluated.

@@ -5,9 +5,9 @@ use super::interp::Interp;
 use super::opcall::Given;
 use super::recipe::Number;
 use super::value::Py;
-use crate::diag::Span;
-use crate::fusion::ops::{self, OpRow, PyArgs};
-use crate::num::{DType, DTypeClass, eval};
+use engine::diag::Span;
+use engine::fusion::ops::{self, OpRow, PyArgs};
+use engine::num::{DType, DTypeClass, eval};
 
 /// The row of an operation of nvFuser's form.
 pub(super) fn row(name: &str) -> Option<&'static OpRow> {

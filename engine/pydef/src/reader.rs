@@ -4,8 +4,8 @@ use super::interp::Interp;
 use super::lexer::lex;
 use super::parser::{MAX_ERRORS, parse};
 use super::recipe::InputRecipe;
-use crate::diag::{Diagnostic, Result, Span, code};
-use crate::fusion::Fusion;
+use engine::diag::{Diagnostic, Result, Span, code};
+use engine::fusion::Fusion;
 
 /// The longest text that is read.
 pub const MAX_BYTES: usize = 4 << 20;

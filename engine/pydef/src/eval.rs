@@ -5,9 +5,9 @@ use super::interp::{Interp, truth};
 use super::recipe::Number;
 use super::value::Py;
 use super::{arith, env, names};
-use crate::diag::{Diagnostic, Span, code};
-use crate::fusion::Operand;
-use crate::text::nearest;
+use engine::diag::{Diagnostic, Span, code};
+use engine::fusion::Operand;
+use engine::text::nearest;
 use std::sync::Arc;
 
 impl<'a> Interp<'a> {

@@ -1,9 +1,9 @@
 //! What expressions of a script stand for.
 
 use super::recipe::{Number, TensorRecipe};
-use crate::diag::Span;
-use crate::fusion::Operand;
-use crate::num::DType;
+use engine::diag::Span;
+use engine::fusion::Operand;
+use engine::num::DType;
 use std::sync::Arc;
 
 /// The value of an expression.

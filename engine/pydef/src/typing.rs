@@ -11,10 +11,10 @@
 use super::interp::Interp;
 use super::opcall::Given;
 use super::value::Py;
-use crate::diag::Result;
-use crate::fusion::ops::{Args, Param, ParamKind, PyArgs, PyResult};
-use crate::fusion::{Operand, Src};
-use crate::num::{DType, DTypeClass, promote, promote_all};
+use engine::diag::Result;
+use engine::fusion::ops::{Args, Param, ParamKind, PyArgs, PyResult};
+use engine::fusion::{Operand, Src};
+use engine::num::{DType, DTypeClass, promote, promote_all};
 
 impl<'a> Interp<'a> {
     /// Adds an operation to a definition.
@@ -159,7 +159,7 @@ fn is_typed(param: &Param) -> bool {
     param.kind == ParamKind::Value && param.typed
 }
 
-fn tensor(place: &Option<(Py, crate::diag::Span)>) -> Option<Operand> {
+fn tensor(place: &Option<(Py, engine::diag::Span)>) -> Option<Operand> {
     match place {
         Some((Py::Node(_, operand @ Operand::Tensor(_)), _)) => Some(*operand),
         _ => None,

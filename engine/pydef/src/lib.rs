@@ -19,12 +19,14 @@
 //! tensors of the script and values of definitions, and carries everything else
 //! along as *unknown*, which matters only where a definition or its inputs depend
 //! on it. Operations, their argument names and defaults are the rows of
-//! [`crate::fusion::ops`]. [`print()`] writes a fusion in this form; reading that
+//! [`engine::fusion::ops`]. [`print()`] writes a fusion in this form; reading that
 //! gives a fusion of the same structure.
 //!
 //! All errors of a text come at once, with their places. Whatever the text,
 //! nothing here panics, recurses deeper than its stated limits, runs longer than
 //! a number of steps, or makes lists beyond a length.
+
+#![warn(missing_docs)]
 
 mod adapt;
 mod arith;
@@ -42,6 +44,9 @@ mod names;
 mod opcall;
 mod parser;
 mod printer;
+#[cfg(test)]
+#[path = "../../tests/property/mod.rs"]
+mod property;
 mod reader;
 mod recipe;
 mod tensor;

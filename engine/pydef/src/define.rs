@@ -6,11 +6,11 @@ use super::draft::{Declared, described};
 use super::interp::Interp;
 use super::recipe::Number;
 use super::value::Py;
-use crate::diag::{Diagnostic, Result, Span, code};
-use crate::fusion::ops::{self, Arg, Args};
-use crate::fusion::{Operand, Src};
-use crate::num::DType;
-use crate::text::nearest;
+use engine::diag::{Diagnostic, Result, Span, code};
+use engine::fusion::ops::{self, Arg, Args};
+use engine::fusion::{Operand, Src};
+use engine::num::DType;
+use engine::text::nearest;
 
 /// Methods of `fd` that make a definition.
 const METHODS: [&str; 7] =
@@ -217,7 +217,7 @@ impl<'a> Interp<'a> {
     pub(super) fn integer(&self, value: &Py) -> Option<i64> {
         match value {
             Py::Node(draft, Operand::Scalar(s)) => match self.drafts[*draft].builder.known(Src::Scalar(*s))? {
-                crate::num::Value::Int(v) => Some(v),
+                engine::num::Value::Int(v) => Some(v),
                 _ => None,
             },
             _ => value.as_i64(),

@@ -8,10 +8,10 @@ use super::call::Arguments;
 use super::interp::{Interp, float_of};
 use super::recipe::Number;
 use super::value::Py;
-use crate::diag::{Diagnostic, Result, Span, code};
-use crate::fusion::ops::{self, Arg, Args, Need, OpRow, Param, ParamKind, form};
-use crate::fusion::{Operand, Src};
-use crate::text::nearest;
+use engine::diag::{Diagnostic, Result, Span, code};
+use engine::fusion::ops::{self, Arg, Args, Need, OpRow, Param, ParamKind, form};
+use engine::fusion::{Operand, Src};
+use engine::text::nearest;
 
 /// What is given for the parameters of a row.
 pub(super) struct Given<'a> {

@@ -5,7 +5,7 @@ use super::ast::{Call, ExprKind, Name};
 use super::interp::{Interp, float_of, truth};
 use super::recipe::Number;
 use super::value::{MAX_LIST, Py};
-use crate::diag::{Diagnostic, Span, code};
+use engine::diag::{Diagnostic, Span, code};
 
 /// The arguments of a call, evaluated.
 #[derive(Clone, Debug)]
