@@ -1,10 +1,11 @@
 //! `compile`: the kernel of every selected case through NVRTC to machine code
 //! for an H200. It needs the library, and no GPU. With `--code-cache DIR`, those
-//! that some run has compiled are not compiled again.
+//! that some run has compiled are not compiled again. With `--resources FILE`,
+//! what each takes of a multiprocessor is written down.
 
 use super::args::Args;
 use super::devices::cores;
-use super::{Failure, session};
+use super::{Failure, resources, session};
 use crate::case::Case;
 use crate::code_cache::{self, CodeCache, CodeUse};
 use crate::compilers::Client;
@@ -24,8 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What is known after planning all cases.
 #[derive(Default)]
 struct Planned {
-    // Kernels by their text's hash, with the first case that has each.
-    kernels: BTreeMap<u128, (String, Arc<Plan>)>,
+    // Kernels by their text's hash, with the cases that have each.
+    kernels: BTreeMap<u128, (Vec<String>, Arc<Plan>)>,
     cases: usize,
     refused: usize,
     failures: Vec<String>,
@@ -51,17 +52,23 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     let results = build_all(&compiler, folders, &cx, &options, planned.kernels.into_values().collect());
     let mut failures = planned.failures;
     let mut spilling = Vec::new();
-    for (id, name, result) in &results {
+    for Built { cases, plan, result } in &results {
+        let id = cases.first().map_or("", String::as_str);
         match result {
             Ok(Some(figures)) if figures.spill_stores > 0 => {
                 spilling.push(format!(
-                    "{name} of {id}: {} bytes with {} registers",
-                    figures.spill_stores, figures.registers
+                    "{} of {id}: {} bytes with {} registers",
+                    plan.kernel().name,
+                    figures.spill_stores,
+                    figures.registers
                 ));
             }
             Ok(_) => {}
             Err(error) => failures.push(format!("{id}: {error}")),
         }
+    }
+    if let Some(file) = &args.output.resources {
+        write_resources(file, session.device(), &results)?;
     }
     let (major, minor) = compiler.nvrtc().version();
     let mut text = String::new();
@@ -77,7 +84,7 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     let _ = writeln!(
         text,
         "{} kernels of {} cases compiled for {} with NVRTC {major}.{minor}, {} cases refused as they should, {} failed",
-        results.iter().filter(|(_, _, result)| result.is_ok()).count(),
+        results.iter().filter(|built| built.result.is_ok()).count(),
         planned.cases,
         options.arch,
         planned.refused,
@@ -96,7 +103,8 @@ impl Planned {
                 self.failures.push(format!("{}: this compiles now: remove its `expect: unsupported`", case.id));
             }
             Ok(plan) => {
-                self.kernels.entry(plan.kernel_hash().0).or_insert_with(|| (case.id.clone(), plan));
+                let kernel = self.kernels.entry(plan.kernel_hash().0).or_insert_with(|| (Vec::new(), plan));
+                kernel.0.push(case.id.clone());
             }
             // Whether it is the expected refusal is for a run to say; bugs are nobody's expectation.
             Err(errors) if !case.errors.is_empty() && errors.iter().all(|error| error.kind != Kind::Bug) => {
@@ -108,7 +116,23 @@ impl Planned {
     }
 }
 
-type Built = (String, String, Result<Option<Resources>, String>);
+/// A kernel after its compilation.
+struct Built {
+    cases: Vec<String>,
+    plan: Arc<Plan>,
+    /// What it takes, where the log says, or why it does not compile.
+    result: Result<Option<Resources>, String>,
+}
+
+fn write_resources(file: &Path, device: &DeviceDesc, results: &[Built]) -> Result<(), Failure> {
+    let compiled = results.iter().filter_map(|built| {
+        let figures = built.result.as_ref().ok().copied().flatten()?;
+        Some((built.cases.as_slice(), &*built.plan, figures))
+    });
+    let table = resources::table(device, compiled).map_err(std::io::Error::from);
+    let written = table.and_then(|table| std::fs::write(file, table));
+    written.map_err(|error| Failure::new(exit::INFRA, format!("{}: {error}", file.display())))
+}
 
 /// Compiles on all cores, in processes beside this one where they can be had;
 /// results in the order of the kernels.
@@ -117,18 +141,18 @@ fn build_all(
     folders: Vec<PathBuf>,
     cx: &CompileCx<'_>,
     options: &NvrtcOptions,
-    kernels: Vec<(String, Arc<Plan>)>,
+    kernels: Vec<(Vec<String>, Arc<Plan>)>,
 ) -> Vec<Built> {
     let processes = Compilers::start(Path::new("/proc/self/exe"), folders, cores()).ok();
     let connect = || {
         let client = processes.as_ref().and_then(|processes| Client::connect(processes.address()).ok());
         client.filter(|client| client.has(compiler.nvrtc()))
     };
-    on_all_cores(kernels, connect, |client, (id, plan)| {
+    on_all_cores(kernels, connect, |client, (cases, plan)| {
         let source = emit(plan.kernel());
         let built = build(compiler, client.as_ref(), cx, &source, options);
-        let built = built.map(|compiled| compiled.cubin.resources).map_err(|error| error.to_string());
-        (id, plan.kernel().name.clone(), built)
+        let result = built.map(|compiled| compiled.cubin.resources).map_err(|error| error.to_string());
+        Built { cases, plan, result }
     })
 }
 

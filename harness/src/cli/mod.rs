@@ -26,6 +26,7 @@ mod list;
 mod plan;
 mod quarantine;
 mod report;
+mod resources;
 mod resume;
 mod run;
 mod runs;

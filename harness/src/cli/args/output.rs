@@ -13,6 +13,8 @@ pub(crate) struct Output {
     /// For `list`: why each case exists.
     pub(crate) about: bool,
     pub(crate) bless: bool,
+    /// For `compile`: where the table of what kernels take goes.
+    pub(crate) resources: Option<PathBuf>,
 }
 
 /// How cases are listed.
@@ -48,4 +50,14 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .env(&["BLESS"]),
+    value(
+        "--resources",
+        "FILE",
+        Commands::of(&[Command::Compile]),
+        "write registers, spills, and threads that fit a multiprocessor of each case's kernel, as CSV",
+        |args, given| {
+            args.output.resources = Some(given.path()?);
+            Ok(())
+        },
+    ),
 ];
