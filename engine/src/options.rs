@@ -47,9 +47,9 @@ impl Options {
 /// Threads of a warp.
 const WARP: u32 = 32;
 /// Registers of a thread are given out in groups of so many.
-pub const REGISTER_UNIT: u32 = 8;
-/// Registers that a thread can name.
-const MAX_REGISTERS: u32 = 255;
+const REGISTER_UNIT: u32 = 8;
+/// Parts of a multiprocessor, each with warps and registers of its own.
+const PARTITIONS: u32 = 4;
 /// Shared memory that the system takes for each block.
 const SHARED_OF_SYSTEM: u32 = 1 << 10;
 
@@ -84,22 +84,17 @@ pub struct DeviceDesc {
 impl DeviceDesc {
     /// Blocks of so many threads that a multiprocessor holds at once, where a
     /// thread has so many registers and a block so much shared memory. Registers
-    /// are given to warps, [`REGISTER_UNIT`] at a time for each thread.
+    /// are given to warps, a unit at a time for each thread, out of the file of
+    /// the partition that runs the warp.
     pub fn resident_blocks(&self, threads: u32, registers: u32, shared_bytes: u32) -> u32 {
         let warps = threads.div_ceil(WARP).max(1);
         let of_warp = registers.max(1).next_multiple_of(REGISTER_UNIT) * WARP;
-        let by_registers = self.registers_per_sm / of_warp / warps;
+        let by_registers = self.registers_per_sm / PARTITIONS / of_warp * PARTITIONS / warps;
         let by_threads = self.max_threads_per_sm / (warps * WARP);
         let by_shared = self.shared_per_sm / (shared_bytes + SHARED_OF_SYSTEM);
         self.max_blocks_per_sm.min(by_registers).min(by_threads).min(by_shared)
     }
 
-    /// Registers that a thread may have where so many blocks of so many threads
-    /// are to fit a multiprocessor.
-    pub fn register_budget(&self, threads: u32, blocks: u32) -> u32 {
-        let resident = threads.next_multiple_of(WARP).max(WARP) * blocks.max(1);
-        (self.registers_per_sm / resident / REGISTER_UNIT * REGISTER_UNIT).min(MAX_REGISTERS)
-    }
     /// NVIDIA H200 (SXM): figures as its driver reports them.
     pub fn h200() -> Self {
         Self {
