@@ -5,7 +5,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use engine::backend::cuda;
-use engine::lower;
+use engine::compile::compile_fusion;
 use engine::num::DType;
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options};
 use engine::tensor::{ArgMeta, TensorMeta};
@@ -54,7 +54,7 @@ fn stages(c: &mut Criterion) {
     for (name, source, args) in cases {
         let fusion = text::parse_one(source).expect("the fusion is well-formed");
         let alignments = vec![16; args.len()];
-        let lower = || lower::compile_fusion(&cx, &fusion, &args, &alignments).expect("the fusion compiles");
+        let lower = || compile_fusion(&cx, &fusion, &args, &alignments).expect("the fusion compiles");
         let kernel = lower().kernel;
         let mut group = c.benchmark_group(name);
         group.bench_function("parse", |b| b.iter(|| text::parse_one(black_box(source))));

@@ -5,8 +5,8 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine::backend::sim::{self, Memory};
+use engine::compile::compile_fusion;
 use engine::kernel::{CacheHint, Dim, ExprId, Kernel, KernelBuilder, Scope, ShuffleMode, Unroll, bind};
-use engine::lower::compile_fusion;
 use engine::num::{BinaryOp, DType, UnaryOp, Value};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions, SimSchedule};
 use engine::tensor::{ArgMeta, TensorMeta};

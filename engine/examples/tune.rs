@@ -15,7 +15,7 @@ use engine::num::DType;
 use engine::options::{CompileCx, NoTrace, Options};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
 use engine::util::quantile;
-use engine::{kernel, lower, refeval};
+use engine::{compile, kernel, refeval};
 use std::collections::BTreeMap;
 
 const SIZES: [[i64; 2]; 2] = [[16384, 4096], [8192, 4097]];
@@ -131,7 +131,7 @@ fn measure(
 ) -> Result<String> {
     let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
     let cx = CompileCx { options, device: device.desc(), trace: &NoTrace };
-    let compiled = lower::compile_fusion(&cx, fusion, &metas, &vec![16; metas.len()])?;
+    let compiled = compile::compile_fusion(&cx, fusion, &metas, &vec![16; metas.len()])?;
     let source = emit(&compiled.kernel);
     let cubin = compiler.compile(&source, &nvrtc::NvrtcOptions::new(device.desc().compute_capability, true))?;
     let loaded = LoadedKernel::load(device, &cubin.bytes, &source)?;

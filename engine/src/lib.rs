@@ -8,6 +8,7 @@
 
 pub mod array;
 pub mod backend;
+pub mod compile;
 pub mod diag;
 pub mod fusion;
 pub mod idgraph;

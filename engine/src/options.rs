@@ -15,7 +15,7 @@ pub struct Options {
     pub fmad: bool,
     /// Compile kernels with line numbers, for tools that look into them.
     pub line_info: bool,
-    /// Check `parse(print(x)) == x` and re-verify after each stage.
+    /// Check `parse(print(x)) == x` of the fusion and of its kernel.
     pub self_check: bool,
     /// Parameters of heuristics that the caller sets instead of the heuristic,
     /// for example `pointwise.unroll`; for tuning by measurement. Names and

@@ -12,7 +12,7 @@ use engine::fusion::{Dim, FusionBuilder, Operand, bind};
 use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp, Value};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions, SimSchedule};
 use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
-use engine::{kernel, lower};
+use engine::{compile, kernel};
 use std::collections::BTreeMap;
 use testing::fusions::{Generated, Limits, generate, scalar_value};
 use testing::random::tuning;
@@ -235,7 +235,7 @@ fn check(data: &[u8]) -> Outcome {
     };
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
     let aligns = alignments(&args);
-    let compiled = match lower::compile_fusion(&cx, fusion, &metas, &aligns) {
+    let compiled = match compile::compile_fusion(&cx, fusion, &metas, &aligns) {
         Ok(compiled) => compiled,
         Err(error) if error.kind == Kind::Unsupported => {
             // The reason without the tensors' names.

@@ -19,5 +19,6 @@ mod property;
 mod random_schedules;
 mod rewrites;
 mod rows;
+mod scaling;
 mod source;
 mod texts;

@@ -8,7 +8,7 @@ use engine::fusion::{Dim, Fusion, FusionBuilder, Operand};
 use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
-use engine::{kernel, lower};
+use engine::{compile, kernel};
 use testing::reference::alignments;
 use testing::{Draw, Reference};
 
@@ -54,7 +54,7 @@ fn check_on(device: &DeviceDesc, fusion: &Fusion, args: &[Arg]) {
     let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
     let options = Options::default();
     let cx = CompileCx { options: &options, device, trace: &NoTrace };
-    let compiled = match lower::compile_fusion(&cx, fusion, &metas, &alignments(args)) {
+    let compiled = match compile::compile_fusion(&cx, fusion, &metas, &alignments(args)) {
         Ok(compiled) => compiled,
         Err(error) => panic!("{metas:?}\n{error}"),
     };
@@ -486,7 +486,7 @@ fn repeated_reductions_are_refused_when_large() {
     let meta = |sizes: &[i64]| ArgMeta::Tensor(engine::tensor::TensorMeta::contiguous(DType::F32, sizes));
     let (device, options) = (DeviceDesc::h200(), Options::default());
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
-    let error = lower::compile_fusion(&cx, &f, &[meta(&[4096, 4096]), meta(&[4096, 4096])], &[16, 16]).unwrap_err();
+    let error = compile::compile_fusion(&cx, &f, &[meta(&[4096, 4096]), meta(&[4096, 4096])], &[16, 16]).unwrap_err();
     assert_eq!(error.code, engine::diag::code::NEEDS_SEGMENTS, "{error}");
 }
 
@@ -497,7 +497,7 @@ fn exponentials(fusion: &Fusion, sizes: &[i64]) -> Vec<&'static str> {
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
     let meta = |dtype| ArgMeta::Tensor(engine::tensor::TensorMeta::contiguous(dtype, sizes));
     let metas: Vec<ArgMeta> = fusion.input_tensors().map(|(_, t)| meta(fusion.tensors[t].dtype)).collect();
-    let compiled = lower::compile_fusion(&cx, fusion, &metas, &vec![16; metas.len()]).unwrap();
+    let compiled = compile::compile_fusion(&cx, fusion, &metas, &vec![16; metas.len()]).unwrap();
     let text = kernel::print(&compiled.kernel);
     let names = ["exp.flush", "exp.fast", "exp"];
     names.into_iter().filter(|name| text.contains(&format!(" {name}("))).collect()

@@ -63,13 +63,15 @@ impl BoundLaunch {
 
 /// Where each shared buffer starts in a block's shared memory, in bytes, and
 /// the total. Buffers follow each other in id order, each aligned as it demands.
-/// Both back ends use this layout. Fails if a length is not constant.
+/// Both back ends use this layout. Fails if a length is not constant, or above 32 bits.
 pub fn shared_layout(kernel: &Kernel) -> Result<(SecondaryMap<BufId, u32>, u32)> {
     let mut offsets = SecondaryMap::new();
     let mut end = 0u64;
     for (id, buffer) in kernel.buffers.iter().filter(|(_, b)| b.space == Space::Shared) {
-        let too_big = || Diagnostic::bug(format!("shared buffer {id} ({}) has no constant length", buffer.name));
-        let len = kernel.exprs.as_int(buffer.len).and_then(|n| u64::try_from(n).ok()).ok_or_else(too_big)?;
+        let bug = |what: &str| Diagnostic::bug(format!("shared buffer {id} ({}) {what}", buffer.name));
+        let len = kernel.exprs.as_int(buffer.len).and_then(|n| u64::try_from(n).ok());
+        let len = len.ok_or_else(|| bug("has no constant length"))?;
+        let too_big = || bug("does not fit 32 bits of shared memory");
         let start = end.next_multiple_of(u64::from(buffer.align.max(1)));
         let bytes = len.checked_mul(buffer.dtype.bytes() as u64).ok_or_else(too_big)?;
         end = start.checked_add(bytes).filter(|&end| end <= u64::from(u32::MAX)).ok_or_else(too_big)?;

@@ -1,46 +1,11 @@
-//! The whole way from a fusion to a verified kernel.
+//! The way from a scheduled fusion to its kernel.
 
 use super::cleanup::cleanup;
 use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{self, Fusion};
 use crate::kernel::{self, Kernel, Launch};
-use crate::options::{CompileCx, Phase};
-use crate::schedule::heuristic::{self, Sizes};
 use crate::schedule::{ArgClass, AxisId, Extent, ParallelType, ScheduledFusion, TvId};
-use crate::tensor::ArgMeta;
 use crate::util::Hash128;
-
-/// A fusion made into a kernel, with how.
-#[derive(Clone, Debug)]
-pub struct Compiled {
-    /// The heuristic that took it.
-    pub scheduler: &'static str,
-    /// Its parameters.
-    pub params_text: String,
-    /// Its primitives.
-    pub schedule_text: String,
-    /// The kernel.
-    pub kernel: Kernel,
-}
-
-/// Schedules and lowers a fusion for arguments of the given sizes. `alignments`
-/// holds the alignment in bytes of each input's element 0.
-pub fn compile_fusion(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Compiled> {
-    let bindings = fusion::bind(fusion, args)?;
-    let sizes = Sizes::new(fusion, &bindings);
-    let class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
-    let planned = cx.span(Phase::Schedule, "heuristic", 0, || heuristic::schedule(cx, fusion, &class, &sizes))?;
-    let kernel =
-        cx.span(Phase::Lower, planned.scheduler, 0, || lower(&planned.scheduled, &class, planned.scheduler))?;
-    cx.span(Phase::Lower, "verify", 0, || kernel::verify(&kernel))?;
-    Ok(Compiled {
-        scheduler: planned.scheduler,
-        params_text: planned.params_text,
-        schedule_text: planned.scheduled.schedule_text(),
-        kernel,
-    })
-}
 
 /// Lowers a scheduled fusion. The kernel's name is `scheduler_fusion_hash`.
 pub fn lower(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str) -> Result<Kernel> {

@@ -1,5 +1,6 @@
 //! State of one lowering.
 
+use super::fill::copies;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ScalarId;
 use crate::kernel::{BufId, ExprId, KernelBuilder};
@@ -43,6 +44,8 @@ pub(super) struct Lowering<'a> {
     pub(super) repeat: Option<ExprId>,
     /// Whether all lanes of the vector at hand are known to be inside.
     pub(super) all_lanes_inside: bool,
+    /// For each copy of another tensor in registers, that tensor.
+    pub(super) copied: SecondaryMap<TvId, Option<TvId>>,
     /// Number of loops open now that run more than once.
     pub(super) open_loops: u32,
 }
@@ -69,6 +72,7 @@ impl<'a> Lowering<'a> {
             ahead: None,
             repeat: None,
             all_lanes_inside: false,
+            copied: copies(scheduled),
             open_loops: 0,
         }
     }

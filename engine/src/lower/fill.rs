@@ -13,8 +13,12 @@
 
 use super::context::Lowering;
 use crate::num::{BinaryOp, DType, DTypeClass, ReduceOp, UnaryOp, Value, eval};
-use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand};
-use std::collections::BTreeSet;
+use crate::schedule::{AxisId, Compute, Memory, ScheduledFusion, TvId, TvOp, TvOperand};
+use crate::util::SecondaryMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is known of each tensor outside; none where nothing is.
+type OutsideValues = SecondaryMap<TvId, Option<Outside>>;
 
 /// What is known of a value outside.
 #[derive(Clone, Copy)]
@@ -47,10 +51,23 @@ impl Lowering<'_> {
                 candidates.push(op);
             }
         }
+        if reductions.is_empty() {
+            return;
+        }
+        let order = self.scheduled.topological();
         let mut best: Option<(Option<ReduceOp>, BTreeSet<TvId>)> = None;
         for candidate in candidates {
-            let neutral: BTreeSet<TvId> =
-                reductions.iter().copied().filter(|tv| self.is_neutral_outside(*tv, candidate)).collect();
+            // Mostly, all reduce over the same dimensions.
+            let mut known: BTreeMap<BTreeSet<AxisId>, OutsideValues> = BTreeMap::new();
+            let mut neutral = BTreeSet::new();
+            for tv in &reductions {
+                let roots = self.reduced_roots(*tv);
+                let values =
+                    known.entry(roots).or_insert_with_key(|roots| self.outside_values(&order, roots, candidate));
+                if self.is_neutral_outside(*tv, values) {
+                    neutral.insert(*tv);
+                }
+            }
             if best.as_ref().is_none_or(|(_, known)| neutral.len() > known.len()) {
                 best = Some((candidate, neutral));
             }
@@ -72,23 +89,47 @@ impl Lowering<'_> {
         }
     }
 
-    fn is_neutral_outside(&self, tv: TvId, fill: Option<ReduceOp>) -> bool {
-        let (Some(TvOp { compute: Compute::Reduce { op, over }, inputs }), dtype) =
-            (&self.scheduled.tensors[tv].op, self.scheduled.tensors[tv].dtype)
-        else {
-            return false;
-        };
-        let [TvOperand::Tv(from)] = *inputs.as_slice() else { return false };
-        let roots: BTreeSet<AxisId> = over.iter().flat_map(|axis| self.roots_of(*axis)).collect();
-        self.outside(from, &roots, fill).map(|outside| outside.value) == Some(eval::reduce_identity(*op, dtype))
+    /// The roots that a reduction combines over; empty for other tensors.
+    fn reduced_roots(&self, tv: TvId) -> BTreeSet<AxisId> {
+        match &self.scheduled.tensors[tv].op {
+            Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => {
+                over.iter().flat_map(|axis| self.roots_of(*axis)).collect()
+            }
+            _ => BTreeSet::new(),
+        }
     }
 
-    /// The value of a tensor where an index of `roots` is outside, if known.
-    fn outside(&self, tv: TvId, roots: &BTreeSet<AxisId>, fill: Option<ReduceOp>) -> Option<Outside> {
+    fn is_neutral_outside(&self, tv: TvId, known: &OutsideValues) -> bool {
+        let data = &self.scheduled.tensors[tv];
+        let Some(TvOp { compute: Compute::Reduce { op, .. }, inputs }) = &data.op else { return false };
+        let [TvOperand::Tv(from)] = *inputs.as_slice() else { return false };
+        known[from].map(|outside| outside.value) == Some(eval::reduce_identity(*op, data.dtype))
+    }
+
+    /// The value of every tensor where an index of `roots` is outside: each from
+    /// its operands', in one pass.
+    fn outside_values(&self, order: &[TvId], roots: &BTreeSet<AxisId>, fill: Option<ReduceOp>) -> OutsideValues {
+        let mut known = OutsideValues::new();
+        for tv in order {
+            let outside = self.outside(*tv, roots, fill, &known);
+            known.set(*tv, outside);
+        }
+        known
+    }
+
+    /// The value of a tensor where an index of `roots` is outside, if known;
+    /// that of its operands is in `known`.
+    fn outside(
+        &self,
+        tv: TvId,
+        roots: &BTreeSet<AxisId>,
+        fill: Option<ReduceOp>,
+        known: &OutsideValues,
+    ) -> Option<Outside> {
         let data = &self.scheduled.tensors[tv];
         let op = data.op.as_ref()?;
         let operand = |operand: &TvOperand| match operand {
-            TvOperand::Tv(tv) => self.outside(*tv, roots, fill),
+            TvOperand::Tv(tv) => known[*tv],
             TvOperand::Scalar(scalar) => self.scheduled.fusion.const_scalar(*scalar).map(Outside::certain),
         };
         match (&op.compute, op.inputs.as_slice()) {
@@ -107,7 +148,7 @@ impl Lowering<'_> {
             (Compute::Unary(op), [TvOperand::Tv(a)]) => {
                 let keeps_nan = matches!(op, UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Neg | UnaryOp::Abs);
                 let dtype = self.scheduled.tensors[*a].dtype;
-                self.outside(*a, roots, fill)?.map(keeps_nan, |value| eval::unary(*op, dtype, value))
+                known[*a]?.map(keeps_nan, |value| eval::unary(*op, dtype, value))
             }
             (Compute::Binary(BinaryOp::Sub), [a @ TvOperand::Tv(x), TvOperand::Tv(b)])
                 if !self.class.has_empty && self.is_maximum_of(*b, *x, roots) =>
@@ -132,31 +173,41 @@ impl Lowering<'_> {
 
     /// Whether `b` is the maximum of `x` over `roots`, perhaps broadcast.
     pub(super) fn is_maximum_of(&self, b: TvId, x: TvId, roots: &BTreeSet<AxisId>) -> bool {
-        let reduced = self.behind_moves(b);
-        let Some(TvOp { compute: Compute::Reduce { op: ReduceOp::Max, over }, inputs }) =
-            &self.scheduled.tensors[reduced].op
-        else {
-            return false;
-        };
-        let [TvOperand::Tv(from)] = *inputs.as_slice() else { return false };
-        if self.scheduled.tensors[from].source == self.scheduled.tensors[reduced].source {
+        let mut reduced = self.behind_moves(b);
+        loop {
+            let Some(TvOp { compute: Compute::Reduce { op: ReduceOp::Max, .. }, inputs }) =
+                &self.scheduled.tensors[reduced].op
+            else {
+                return false;
+            };
+            let [TvOperand::Tv(from)] = *inputs.as_slice() else { return false };
+            if self.scheduled.tensors[from].source != self.scheduled.tensors[reduced].source {
+                // Copies for other users stem from the same tensor of the fusion.
+                let source = |tv: TvId| self.scheduled.tensors[self.behind_moves(tv)].source;
+                return self.reduced_roots(reduced) == *roots && source(from) == source(x);
+            }
             // The last stage of a reduction that was split.
-            return self.is_maximum_of(from, x, roots);
+            reduced = self.behind_moves(from);
         }
-        // Copies for other users stem from the same tensor of the fusion.
-        let source = |tv: TvId| self.scheduled.tensors[self.behind_moves(tv)].source;
-        let over: BTreeSet<AxisId> = over.iter().flat_map(|axis| self.roots_of(*axis)).collect();
-        over == *roots && source(from) == source(x)
     }
 
     /// The tensor that another one is only a copy of.
-    pub(super) fn behind_moves(&self, mut tv: TvId) -> TvId {
-        while let Some(TvOp { compute: Compute::Copy, inputs }) = &self.scheduled.tensors[tv].op
-            && let [TvOperand::Tv(from)] = *inputs.as_slice()
-            && !self.is_global(from)
-        {
-            tv = from;
-        }
-        tv
+    pub(super) fn behind_moves(&self, tv: TvId) -> TvId {
+        self.copied[tv].unwrap_or(tv)
     }
+}
+
+/// For each tensor that is a copy of another one in registers, the first of such
+/// a chain of copies.
+pub(super) fn copies(scheduled: &ScheduledFusion) -> SecondaryMap<TvId, Option<TvId>> {
+    let mut copied: SecondaryMap<TvId, Option<TvId>> = SecondaryMap::new();
+    for tv in scheduled.topological() {
+        if let Some(TvOp { compute: Compute::Copy, inputs }) = &scheduled.tensors[tv].op
+            && let [TvOperand::Tv(from)] = *inputs.as_slice()
+            && scheduled.tensors[from].memory != Memory::Global
+        {
+            copied.set(tv, Some(copied[from].unwrap_or(from)));
+        }
+    }
+    copied
 }

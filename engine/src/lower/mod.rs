@@ -1,7 +1,7 @@
 //! Lowering: a scheduled fusion becomes kernel IR.
 //!
 //! Inputs: the [`ScheduledFusion`], and the class of the arguments. Output: a
-//! verified [`Kernel`]. The parts:
+//! [`Kernel`], to be verified. The parts:
 //!
 //! * `nest` orders the tensors and opens the loops that they share;
 //! * `index` turns the indices of leaves into indices of roots and addresses,
@@ -30,4 +30,4 @@ mod params;
 mod prefetch;
 mod vector;
 
-pub use compile::{Compiled, compile_fusion, lower};
+pub use compile::lower;

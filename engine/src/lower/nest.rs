@@ -13,7 +13,8 @@ use crate::kernel::{ExprId, Special, Unroll};
 use crate::num::DType;
 use crate::schedule::{AxisId, Extent, ParallelType, TvId};
 use crate::util::DisjointSets;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 impl Lowering<'_> {
     /// Emits the given tensors, whose first `depth` loops are open.
@@ -32,20 +33,22 @@ impl Lowering<'_> {
     /// Units that need no grid reduction first, then all grid reductions
     /// together, then the rest in the last block only.
     fn emit_around_grid(&mut self, units: &[Vec<TvId>], grid: &[usize], depth: usize) -> Result<()> {
+        let mut in_grid = vec![false; units.len()];
+        grid.iter().for_each(|unit| in_grid[*unit] = true);
+        let unit_of = units_of_tensors(units);
         let mut after = vec![false; units.len()];
         for unit in 0..units.len() {
-            let reads_late = units[unit].iter().any(|tv| {
-                self.scheduled.producers(*tv).iter().any(|producer| {
-                    (0..unit).any(|other| units[other].contains(producer) && (after[other] || grid.contains(&other)))
-                })
-            });
-            if reads_late && grid.contains(&unit) {
+            let is_late = |other: &usize| *other < unit && (after[*other] || in_grid[*other]);
+            let reads_late = units[unit]
+                .iter()
+                .any(|tv| self.scheduled.producers(*tv).iter().filter_map(|from| unit_of.get(from)).any(is_late));
+            if reads_late && in_grid[unit] {
                 return Err(Diagnostic::bug("a grid reduction depends on another one of the same kernel"));
             }
             after[unit] = reads_late;
         }
         for (unit, tvs) in units.iter().enumerate() {
-            if !after[unit] && !grid.contains(&unit) {
+            if !after[unit] && !in_grid[unit] {
                 self.emit_unit(tvs, depth)?;
             }
         }
@@ -99,8 +102,7 @@ impl Lowering<'_> {
 
     /// Definitions before uses; ties by the least tensor.
     fn sort_units(&self, units: Vec<Vec<TvId>>) -> Result<Vec<Vec<TvId>>> {
-        let unit_of: BTreeMap<TvId, usize> =
-            units.iter().enumerate().flat_map(|(i, unit)| unit.iter().map(move |tv| (*tv, i))).collect();
+        let unit_of = units_of_tensors(&units);
         let needs: Vec<Vec<usize>> = units
             .iter()
             .enumerate()
@@ -116,17 +118,28 @@ impl Lowering<'_> {
                 needs
             })
             .collect();
-        let mut done = vec![false; units.len()];
-        let mut order = Vec::with_capacity(units.len());
-        while order.len() < units.len() {
-            let next = (0..units.len()).find(|unit| !done[*unit] && needs[*unit].iter().all(|need| done[*need]));
-            let Some(next) = next else {
-                return Err(Diagnostic::bug("loops of the schedule depend on each other in a circle"));
-            };
-            done[next] = true;
-            order.push(units[next].clone());
+        let mut users: Vec<Vec<usize>> = vec![Vec::new(); units.len()];
+        for (unit, needs) in needs.iter().enumerate() {
+            needs.iter().for_each(|need| users[*need].push(unit));
         }
-        Ok(order)
+        let mut waiting: Vec<usize> = needs.iter().map(Vec::len).collect();
+        let ready = (0..units.len()).filter(|unit| waiting[*unit] == 0);
+        let mut ready: BinaryHeap<Reverse<usize>> = ready.map(Reverse).collect();
+        let mut order = Vec::with_capacity(units.len());
+        while let Some(Reverse(unit)) = ready.pop() {
+            order.push(unit);
+            for user in &users[unit] {
+                waiting[*user] -= 1;
+                if waiting[*user] == 0 {
+                    ready.push(Reverse(*user));
+                }
+            }
+        }
+        if order.len() < units.len() {
+            return Err(Diagnostic::bug("loops of the schedule depend on each other in a circle"));
+        }
+        let mut units = units;
+        Ok(order.into_iter().map(|unit| std::mem::take(&mut units[unit])).collect())
     }
 
     fn emit_unit(&mut self, unit: &[TvId], depth: usize) -> Result<()> {
@@ -258,6 +271,10 @@ impl Lowering<'_> {
         let index = self.b.exprs().intern(Expr::Special(special), DType::I32);
         Ok(self.as_index(index))
     }
+}
+
+fn units_of_tensors(units: &[Vec<TvId>]) -> BTreeMap<TvId, usize> {
+    units.iter().enumerate().flat_map(|(i, unit)| unit.iter().map(move |tv| (*tv, i))).collect()
 }
 
 /// The counter's name.

@@ -13,7 +13,6 @@ mod key;
 mod on_cuda;
 mod on_sim;
 mod plan;
-mod prepare;
 mod session;
 #[cfg(test)]
 mod tests;

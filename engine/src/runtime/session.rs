@@ -6,14 +6,13 @@ use super::key::{Keys, keys, session_key};
 use super::on_cuda::Gpu;
 use super::on_sim::Simulator;
 use super::plan::Plan;
-use super::prepare::{output_metas, prepare};
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
 use crate::backend::cuda::{CodeCounts, CodeStore, Device};
 use crate::backend::sim::{Heap, SimReport};
+use crate::compile::{self, BoundFusion, output_metas, prepare};
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::{self, Bindings, Fusion};
+use crate::fusion::{self, Fusion};
 use crate::kernel::{self, BoundLaunch, Kernel, ParamKind};
-use crate::lower;
 use crate::options::{CompileCx, DeviceDesc, Options, RunChecks, SimOptions, Trace};
 use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use crate::text;
@@ -43,14 +42,6 @@ pub struct Session {
 enum Backend {
     Simulator(Box<Simulator>),
     Gpu(Box<Gpu>),
-}
-
-/// What a plan is made for.
-struct Call<'a> {
-    fusion: &'a Fusion,
-    bindings: &'a Bindings,
-    args: &'a [ArgMeta],
-    alignments: &'a [u32],
 }
 
 /// A call with every number known.
@@ -199,7 +190,8 @@ impl Session {
         }
         let alignments: Vec<u32> = alignments.iter().map(|align| (*align).min(MAX_ALIGN)).collect();
         let keys = keys(self.key, fusion, &bindings, args, &alignments);
-        self.plan(keys, &Call { fusion, bindings: &bindings, args, alignments: &alignments }, trace)
+        let bound = BoundFusion { fusion, bindings: &bindings, args, alignments: &alignments };
+        self.plan(keys, &bound, &output_metas(&bound)?, trace)
     }
 
     /// Does ahead of a run all that needs no data: as [`Session::compile_at`], and
@@ -362,10 +354,16 @@ impl Session {
         CompileCx { options: &self.options, device: &self.device, trace }
     }
 
-    fn plan(&self, keys: Keys, call: &Call<'_>, trace: &dyn Trace) -> Result<Arc<Plan>> {
+    fn plan(
+        &self,
+        keys: Keys,
+        bound: &BoundFusion<'_>,
+        outputs: &[TensorMeta],
+        trace: &dyn Trace,
+    ) -> Result<Arc<Plan>> {
         self.plans.get_or_try(keys.plan, || {
             let cx = self.cx(trace);
-            guard("compiling", call.fusion, || build_plan(&cx, call))
+            guard("compiling", bound.fusion, || build_plan(&cx, bound, outputs))
         })
     }
 
@@ -376,9 +374,9 @@ impl Session {
         let alignments: Vec<u32> = args.iter().map(alignment).collect();
         let keys = keys(self.key, fusion, &bindings, &metas, &alignments);
         self.launches.get_or_try(keys.launch, || {
-            let outputs = output_metas(fusion, &bindings, &metas)?;
-            let call = Call { fusion, bindings: &bindings, args: &metas, alignments: &alignments };
-            let plan = self.plan(keys, &call, trace)?;
+            let bound = BoundFusion { fusion, bindings: &bindings, args: &metas, alignments: &alignments };
+            let outputs = output_metas(&bound)?;
+            let plan = self.plan(keys, &bound, &outputs, trace)?;
             let launch = bind_launch(&plan, &metas, &outputs)?;
             Ok(Ready { plan, launch: Arc::new(launch), outputs })
         })
@@ -404,16 +402,15 @@ impl Session {
 }
 
 /// Compiles a fusion into a plan.
-fn build_plan(cx: &CompileCx<'_>, call: &Call<'_>) -> Result<Plan> {
-    let outputs = output_metas(call.fusion, call.bindings, call.args)?;
-    let prepared = prepare(call.fusion, call.bindings, call.args, &outputs)?;
-    let compiled = lower::compile_fusion(cx, &prepared, call.args, call.alignments)?;
+fn build_plan(cx: &CompileCx<'_>, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Plan> {
+    let prepared = prepare(bound, outputs)?;
+    let compiled = compile::compile(cx, &prepared.bound())?;
     if cx.options.self_check {
-        check_texts(call.fusion, &compiled.kernel)?;
+        check_texts(bound.fusion, &compiled.kernel)?;
     }
     let kernel_hash = Hash128::of(kernel::print(&compiled.kernel).as_bytes());
     Ok(Plan {
-        fusion: prepared.into_owned(),
+        fusion: prepared.fusion.into_owned(),
         scheduler: compiled.scheduler,
         params_text: compiled.params_text,
         schedule_text: compiled.schedule_text,

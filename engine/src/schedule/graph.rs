@@ -7,7 +7,7 @@
 use super::ir::{
     Axis, AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduledFusion, SourceAxis, Tv, TvId, TvOp, TvOperand,
 };
-use crate::diag::Result;
+use crate::diag::{Diagnostic, Result};
 use crate::fusion::{Fusion, OpKind, Operand, TensorDef, TensorId};
 use crate::idgraph::{AxisLabel, DimGraph, DimId, InputUse, analyze};
 use crate::kernel::CacheHint;
@@ -38,10 +38,10 @@ pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
         }
     }
     for op in fusion.ops.ids().filter(|op| live[fusion.ops[*op].output()]) {
-        builder.op(op);
+        builder.op(op)?;
     }
     for (position, tensor) in fusion.outputs.iter().enumerate() {
-        builder.output(position, *tensor);
+        builder.output(position, *tensor)?;
     }
     Ok(builder.scheduled)
 }
@@ -121,25 +121,31 @@ impl GraphBuilder<'_> {
     }
 
     /// The tensor that operand `operand` of `op` reads.
-    fn operand(&mut self, op: crate::fusion::OpId, operand: usize, tensor: TensorId) -> TvId {
+    fn operand(&mut self, op: crate::fusion::OpId, operand: usize, tensor: TensorId) -> Result<TvId> {
         let input_use = InputUse { op, operand };
         let fusion = &self.scheduled.fusion;
         match (self.graph.use_labels.get(&input_use), fusion.tensors[tensor].def) {
             (Some(labels), TensorDef::Input(position)) => {
                 let name = format!("{}_{}", fusion.tensors[tensor].name, self.scheduled.tensors.len());
                 let labels = labels.clone();
-                self.push(name, tensor, &labels, Some(Io::Input(position)), None)
+                Ok(self.push(name, tensor, &labels, Some(Io::Input(position)), None))
             }
-            _ => self.tv_of[tensor].expect("operands are defined before their users"),
+            _ => self.defined(tensor),
         }
     }
 
-    fn op(&mut self, op: crate::fusion::OpId) {
+    /// The working copy's tensor for one that was met before.
+    fn defined(&self, tensor: TensorId) -> Result<TvId> {
+        let name = &self.scheduled.fusion.tensors[tensor].name;
+        self.tv_of[tensor].ok_or_else(|| Diagnostic::bug(format!("%{name} is used before it is scheduled")))
+    }
+
+    fn op(&mut self, op: crate::fusion::OpId) -> Result<()> {
         let data = self.scheduled.fusion.ops[op].clone();
         let mut inputs = Vec::with_capacity(data.inputs.len());
         for (position, operand) in data.inputs.iter().enumerate() {
             inputs.push(match *operand {
-                Operand::Tensor(tensor) => TvOperand::Tv(self.operand(op, position, tensor)),
+                Operand::Tensor(tensor) => TvOperand::Tv(self.operand(op, position, tensor)?),
                 Operand::Scalar(scalar) => TvOperand::Scalar(scalar),
             });
         }
@@ -153,10 +159,14 @@ impl GraphBuilder<'_> {
             }
             // The axis itself is known below, from the result.
             OpKind::Index { .. } => Compute::Index { root: None },
-            // Refused before.
-            OpKind::Call(_) => return,
+            OpKind::Call(_) => {
+                let name = &self.scheduled.fusion.tensors[data.output()].name;
+                return Err(Diagnostic::bug(format!("%{name} has no form in schedules, and was not refused")));
+            }
             OpKind::Reduce { op, axes } => {
-                let TvOperand::Tv(input) = inputs[0] else { return };
+                let [TvOperand::Tv(input)] = *inputs.as_slice() else {
+                    return Err(Diagnostic::bug("a reduction has one tensor operand"));
+                };
                 let input_axes = &self.scheduled.tensors[input].axes;
                 // Reducing a broadcast axis combines one element: nothing to loop over.
                 let over = axes
@@ -181,13 +191,15 @@ impl GraphBuilder<'_> {
             self.scheduled.tensors[tv].op = Some(TvOp { compute: Compute::Index { root }, inputs: Vec::new() });
         }
         self.tv_of.set(data.output(), Some(tv));
+        Ok(())
     }
 
-    fn output(&mut self, position: usize, tensor: TensorId) {
-        let from = self.tv_of[tensor].expect("outputs are live");
+    fn output(&mut self, position: usize, tensor: TensorId) -> Result<()> {
+        let from = self.defined(tensor)?;
         let labels = self.graph.labels[tensor].clone();
         let name = format!("{}_out{}", self.scheduled.fusion.tensors[tensor].name, position);
         let op = TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(from)] };
         self.push(name, tensor, &labels, Some(Io::Output(position as u32)), Some(op));
+        Ok(())
     }
 }

@@ -45,25 +45,28 @@ fn in_circles(users: &[Vec<usize>], depths: &[usize], depth: usize) -> Vec<bool>
         }
     }
     let group: Vec<usize> = (0..users.len()).map(|tv| groups.find(tv)).collect();
-    let edges: Vec<(usize, usize)> = users
-        .iter()
-        .enumerate()
-        .flat_map(|(tv, users)| users.iter().map(move |user| (tv, *user)))
-        .map(|(tv, user)| (group[tv], group[user]))
-        .filter(|(from, to)| from != to)
-        .collect();
-    // A group that needs no live group, or that no live group needs, is on no circle.
-    let mut live = vec![true; users.len()];
-    loop {
-        let (mut needs, mut needed) = (vec![false; users.len()], vec![false; users.len()]);
-        for (from, to) in edges.iter().filter(|(from, to)| live[*from] && live[*to]) {
-            needed[*from] = true;
-            needs[*to] = true;
-        }
-        let before = live.iter().filter(|live| **live).count();
-        (0..live.len()).for_each(|group| live[group] &= needs[group] && needed[group]);
-        if live.iter().filter(|live| **live).count() == before {
-            return group.iter().map(|group| live[*group]).collect();
+    let (mut needs, mut needed_by) = (vec![Vec::new(); users.len()], vec![Vec::new(); users.len()]);
+    for (tv, users) in users.iter().enumerate() {
+        for user in users.iter().filter(|user| group[tv] != group[**user]) {
+            needed_by[group[tv]].push(group[*user]);
+            needs[group[*user]].push(group[tv]);
         }
     }
+    // A group that needs no live group, or that no live group needs, is on no circle.
+    let mut live = vec![true; users.len()];
+    for (from, to) in [(&needs, &needed_by), (&needed_by, &needs)] {
+        let mut waiting: Vec<usize> =
+            from.iter().map(|others| others.iter().filter(|other| live[**other]).count()).collect();
+        let mut free: Vec<usize> = (0..live.len()).filter(|group| live[*group] && waiting[*group] == 0).collect();
+        while let Some(group) = free.pop() {
+            live[group] = false;
+            for &other in to[group].iter().filter(|other| live[**other]) {
+                waiting[other] -= 1;
+                if waiting[other] == 0 {
+                    free.push(other);
+                }
+            }
+        }
+    }
+    group.iter().map(|group| live[*group]).collect()
 }

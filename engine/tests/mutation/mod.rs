@@ -19,7 +19,7 @@ use engine::diag::{Code, Result, code};
 use engine::kernel::{self, Kernel};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions, SimSchedule};
 use engine::tensor::{ArgMeta, HostTensor};
-use engine::{lower, text};
+use engine::{compile, text};
 use mutate::{Change, Mutant, mutants};
 use std::collections::BTreeMap;
 use testing::Draw;
@@ -145,7 +145,7 @@ fn check_mutants((source, shapes): Source) -> BTreeMap<(Change, Verdict), usize>
         TUNING.iter().filter(|(name, ..)| source.contains(name)).map(|&(_, key, value)| (key.into(), value)).collect();
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
     let aligns = vec![16; cases[0].metas.len()];
-    let kernel = lower::compile_fusion(&cx, &fusion, &cases[0].metas, &aligns).unwrap().kernel;
+    let kernel = compile::compile_fusion(&cx, &fusion, &cases[0].metas, &aligns).unwrap().kernel;
     // What the unchanged kernel does. Other shapes than the first may break a
     // promise that the kernel was made under; they are left out.
     let mut runs: Vec<(Case, Vec<Run>)> = Vec::new();

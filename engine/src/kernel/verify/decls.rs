@@ -8,7 +8,7 @@ use crate::util::SecondaryMap;
 /// Shared memory that a block can have on any device the kernels are made for.
 const MAX_SHARED_BYTES: u64 = 227 << 10;
 /// Local memory of a thread.
-const MAX_LOCAL_BYTES: u64 = 512 << 10;
+pub(in crate::kernel) const MAX_LOCAL_BYTES: u64 = 512 << 10;
 /// The coarsest alignment that can be asked for.
 const MAX_ALIGN: u32 = 256;
 

@@ -37,4 +37,5 @@ mod uniform;
 mod tests;
 
 pub use checker::verify;
+pub(super) use decls::MAX_LOCAL_BYTES;
 pub use exprs::{MAX_EXPR_DEPTH, MAX_EXPR_NODES};

@@ -3,16 +3,36 @@
 //! written in simpler ones, and outputs are permuted into the order in which
 //! they lie in memory, so that every output of the kernel is dense and row-major.
 
+use super::BoundFusion;
 use crate::array::{dense_strides_in, is_dense, row_major_strides};
 use crate::diag::Result;
 use crate::fusion::{self, Bindings, Fusion, concretize};
 use crate::tensor::{ArgMeta, TensorMeta};
 use std::borrow::Cow;
 
+/// The fusion that a kernel is made of, and its sizes.
+#[derive(Clone, Debug)]
+pub struct PreparedFusion<'a> {
+    /// The fusion: as written, where nothing had to change.
+    pub fusion: Cow<'a, Fusion>,
+    bindings: Cow<'a, Bindings>,
+    args: &'a [ArgMeta],
+    alignments: &'a [u32],
+}
+
+impl PreparedFusion<'_> {
+    /// What the next stage takes.
+    pub fn bound(&self) -> BoundFusion<'_> {
+        let Self { fusion, bindings, args, alignments } = self;
+        BoundFusion { fusion, bindings, args, alignments }
+    }
+}
+
 /// Type and layout of each output: that of the reference where it has neither
 /// holes nor shared places, else row-major.
-pub(super) fn output_metas(fusion: &Fusion, bindings: &Bindings, args: &[ArgMeta]) -> Result<Vec<TensorMeta>> {
-    let layouts = fusion::layouts(fusion, bindings, args)?;
+pub fn output_metas(bound: &BoundFusion<'_>) -> Result<Vec<TensorMeta>> {
+    let fusion = bound.fusion;
+    let layouts = fusion::layouts(fusion, bound.bindings, bound.args)?;
     let placed = |&output: &crate::fusion::TensorId| {
         let mut meta = layouts[output].clone();
         if !is_dense(&meta.sizes, &meta.strides) {
@@ -24,13 +44,9 @@ pub(super) fn output_metas(fusion: &Fusion, bindings: &Bindings, args: &[ArgMeta
 }
 
 /// The fusion that a kernel is made of. Decomposing comes first: what it makes
-/// has axes of its own to decide.
-pub(super) fn prepare<'a>(
-    fusion: &'a Fusion,
-    bindings: &Bindings,
-    args: &[ArgMeta],
-    outputs: &[TensorMeta],
-) -> Result<Cow<'a, Fusion>> {
+/// has axes of its own to decide. `outputs` is what [`output_metas`] says.
+pub fn prepare<'a>(bound: &BoundFusion<'a>, outputs: &[TensorMeta]) -> Result<PreparedFusion<'a>> {
+    let &BoundFusion { fusion, bindings, args, alignments } = bound;
     let mut prepared = Cow::Borrowed(fusion);
     let facts = if fusion::decomposes(fusion) {
         prepared = Cow::Owned(fusion::decompose(fusion)?.fusion);
@@ -45,7 +61,11 @@ pub(super) fn prepare<'a>(
     if orders.iter().any(Option::is_some) {
         prepared = Cow::Owned(fusion::permute_outputs(&prepared, &orders)?);
     }
-    Ok(prepared)
+    let bindings = match &prepared {
+        Cow::Borrowed(_) => Cow::Borrowed(bindings),
+        Cow::Owned(changed) => Cow::Owned(fusion::bind(changed, args)?),
+    };
+    Ok(PreparedFusion { fusion: prepared, bindings, args, alignments })
 }
 
 /// The axes of a dense layout, outermost first; none for a row-major one.

@@ -1,0 +1,17 @@
+//! The pipeline from a fusion to a verified kernel.
+//!
+//! In: a [`BoundFusion`], which is a fusion with the arguments that a kernel is
+//! wanted for. Out: [`Compiled`], the kernel and how it came about. The stages
+//! themselves live in the modules below; here stands in which order they run, under
+//! which spans, and what is passed on.
+//!
+//! * [`prepare`] makes of the fusion as written the one that a kernel is made of;
+//! * [`compile`] schedules and lowers it, refuses what a device has no room for, and verifies.
+//!
+//! Invariant: nothing is bound twice. Stages get the sizes that the caller found.
+
+mod pipeline;
+mod prepare;
+
+pub use pipeline::{BoundFusion, Compiled, compile, compile_fusion};
+pub use prepare::{PreparedFusion, output_metas, prepare};

@@ -1,0 +1,60 @@
+//! Schedule, lower, verify.
+
+use crate::diag::Result;
+use crate::fusion::{self, Bindings, Fusion};
+use crate::kernel::{self, Kernel};
+use crate::lower::lower;
+use crate::options::{CompileCx, Phase};
+use crate::schedule::ArgClass;
+use crate::schedule::heuristic::{self, Sizes};
+use crate::tensor::ArgMeta;
+
+/// A fusion, and the arguments for which a kernel is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct BoundFusion<'a> {
+    /// The fusion.
+    pub fusion: &'a Fusion,
+    /// The values of its scalars, and so all sizes.
+    pub bindings: &'a Bindings,
+    /// Type and layout of each input.
+    pub args: &'a [ArgMeta],
+    /// The alignment in bytes of each input's element 0.
+    pub alignments: &'a [u32],
+}
+
+/// A fusion made into a kernel, with how.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The heuristic that took it.
+    pub scheduler: &'static str,
+    /// Its parameters.
+    pub params_text: String,
+    /// Its primitives.
+    pub schedule_text: String,
+    /// The kernel.
+    pub kernel: Kernel,
+}
+
+/// Schedules and lowers a fusion as it stands.
+pub fn compile(cx: &CompileCx<'_>, bound: &BoundFusion<'_>) -> Result<Compiled> {
+    let &BoundFusion { fusion, bindings, args, alignments } = bound;
+    let sizes = Sizes::new(fusion, bindings);
+    let class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
+    let planned = cx.span(Phase::Schedule, "heuristic", 0, || heuristic::schedule(cx, fusion, &class, &sizes))?;
+    let kernel =
+        cx.span(Phase::Lower, planned.scheduler, 0, || lower(&planned.scheduled, &class, planned.scheduler))?;
+    kernel::check_limits(&kernel, cx.device)?;
+    cx.span(Phase::Lower, "verify", 0, || kernel::verify(&kernel))?;
+    Ok(Compiled {
+        scheduler: planned.scheduler,
+        params_text: planned.params_text,
+        schedule_text: planned.scheduled.schedule_text(),
+        kernel,
+    })
+}
+
+/// Binds a fusion to its arguments and compiles it as it stands.
+pub fn compile_fusion(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Compiled> {
+    let bindings = fusion::bind(fusion, args)?;
+    compile(cx, &BoundFusion { fusion, bindings: &bindings, args, alignments })
+}

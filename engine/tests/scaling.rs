@@ -1,0 +1,125 @@
+//! Compile time grows with the size of a fusion, not with the number of ways
+//! through it, and no depth of a fusion exhausts the stack: every phase, from the
+//! text to the printed CUDA, of fusions that are deep, wide, or shared a lot.
+//!
+//! The bounds are those of a machine that is busy and a build that is little
+//! optimised; what is exponential, quadratic with a large factor, or recursive
+//! over the fusion does not come near them. Each test runs on a thread with the
+//! stack that `std` gives, which is small.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use engine::diag::{Code, Kind, code};
+use engine::num::DType;
+use engine::options::{DeviceDesc, Options, SimOptions};
+use engine::runtime::{PhaseTimes, Session};
+use engine::tensor::{ArgMeta, TensorMeta};
+use engine::text;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+/// What a fusion may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Compiles a fusion of `f32` inputs of one size; the refusal's code, if it is refused.
+fn check_quick(name: &str, text: &str, sizes: &[i64], refused: Option<Code>) {
+    let started = Instant::now();
+    let fusion = text::parse_one(text).unwrap();
+    let read = started.elapsed();
+    let args: Vec<ArgMeta> =
+        fusion.inputs.iter().map(|_| ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, sizes))).collect();
+    let options = Options { self_check: true, ..Options::default() };
+    let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), options);
+    let times = PhaseTimes::new(move || started.elapsed());
+    let compiled = session.compile(&fusion, &args, &times);
+    let cuda = Instant::now();
+    match (&compiled, refused) {
+        (Ok(plan), None) => assert!(plan.cuda_text().contains("__global__"), "{name}"),
+        (Err(error), Some(expected)) => {
+            assert_eq!((error.kind, error.code), (Kind::Unsupported, expected), "{name}: {error}");
+        }
+        (Ok(_), Some(expected)) => panic!("{name} is not refused with {expected}"),
+        (Err(error), None) => panic!("{name}: {error}"),
+    }
+    let (printed, all) = (cuda.elapsed(), started.elapsed());
+    println!("{name}: {all:?}: read {read:?}, {:?}, CUDA {printed:?}", times.totals());
+    drop((compiled, fusion, session));
+    assert!(started.elapsed() < PATIENCE, "{name} took {:?}", started.elapsed());
+}
+
+/// `fusion @F(inputs) { lines, return results }`.
+fn fusion(inputs: &[String], lines: &[String], results: &[String]) -> String {
+    let inputs: Vec<String> = inputs.iter().map(|name| format!("%{name}: f32[?, ?]")).collect();
+    let mut text = format!("fusion @F({}) {{\n", inputs.join(", "));
+    lines.iter().for_each(|line| writeln!(text, "  {line}").unwrap());
+    writeln!(text, "  return {}\n}}", results.join(", ")).unwrap();
+    text
+}
+
+/// `n` operations, each on the one before it, then `last` operations on the result.
+fn chain(n: usize, step: impl Fn(&str) -> String, last: &[&str]) -> String {
+    let mut value = "%x".to_string();
+    let mut lines = Vec::new();
+    for i in 0..n {
+        lines.push(format!("%{i} = {}", step(&value)));
+        value = format!("%{i}");
+    }
+    for (i, line) in last.iter().enumerate() {
+        let before = if i == 0 { value.clone() } else { format!("%{}", n + i - 1) };
+        lines.push(format!("%{} = {}", n + i, line.replace("%value", &value).replace("%before", &before)));
+    }
+    fusion(&["x".to_string()], &lines, &[format!("%{}", n + last.len() - 1)])
+}
+
+const SUM: &[&str] = &["sum %value axes(1)"];
+
+#[test]
+fn values_used_twice() {
+    let text = chain(64, |x| format!("mul {x}, {x}"), SUM);
+    check_quick("64 squarings and a sum", &text, &[5, 33], None);
+}
+
+#[test]
+fn long_chains() {
+    let text = chain(30_000, |x| format!("add {x}, 0.5"), SUM);
+    check_quick("30,000 additions and a sum", &text, &[64, 1024], None);
+    let text = chain(30_000, |x| format!("sub {x}, %x"), &[]);
+    check_quick("30,000 uses of one input", &text, &[64, 1024], None);
+}
+
+#[test]
+fn many_reductions() {
+    let inputs: Vec<String> = (0..200).map(|i| format!("x{i}")).collect();
+    // Columns are exchanged through more shared memory than there is.
+    for (axis, name, refused) in [(1, "rows", None), (0, "columns", Some(code::LAUNCH_LIMIT))] {
+        let lines: Vec<String> = (0..200).map(|i| format!("%{i} = sum %x{i} axes({axis})")).collect();
+        let results: Vec<String> = (0..200).map(|i| format!("%{i}")).collect();
+        let text = fusion(&inputs, &lines, &results);
+        check_quick(&format!("200 sums of {name} that share nothing"), &text, &[300, 256], Some(code::NEEDS_SEGMENTS));
+        let added = (0..200).map(|i| format!("%{i} = add %x{i}, %x0"));
+        let sums = (0..200).map(|i| format!("%{} = sum %{i} axes({axis})", 200 + i));
+        let results: Vec<String> = (200..400).map(|i| format!("%{i}")).collect();
+        let text = fusion(&inputs, &added.chain(sums).collect::<Vec<_>>(), &results);
+        check_quick(&format!("200 sums of {name}"), &text, &[300, 256], refused);
+    }
+    let lines: Vec<String> = (0..400)
+        .map(|i| if i < 200 { format!("%{i} = add %x, {i}.5") } else { format!("%{i} = sum %{} axes(0)", i - 200) })
+        .collect();
+    let results: Vec<String> = (200..400).map(|i| format!("%{i}")).collect();
+    check_quick(
+        "200 sums of one input",
+        &fusion(&["x".to_string()], &lines, &results),
+        &[600, 256],
+        Some(code::LAUNCH_LIMIT),
+    );
+}
+
+#[test]
+fn more_pointers_than_a_launch_passes() {
+    let inputs: Vec<String> = (0..4_200).map(|i| format!("x{i}")).collect();
+    let lines: Vec<String> = (1..4_200)
+        .map(|i| if i == 1 { "%1 = add %x0, %x1".to_string() } else { format!("%{i} = add %{}, %x{i}", i - 1) })
+        .collect();
+    let text = fusion(&inputs, &lines, &["%4199".to_string()]);
+    check_quick("4,200 inputs", &text, &[64, 64], Some(code::LAUNCH_LIMIT));
+}
