@@ -73,7 +73,7 @@ pub(crate) fn class(program: &Program, pc: usize) -> Class {
         Op::Atomic => Class::Atomic,
         Op::Shuffle => Class::Shuffle,
         Op::Sync | Op::Fence => Class::Sync,
-        Op::CallF32 | Op::CallF64 | Op::Host => Class::Special,
+        Op::CallF32 | Op::CallF64 | Op::Host | Op::Random => Class::Special,
         Op::RsqrtF32 | Op::SqrtF32 | Op::SqrtF64 | Op::RecipF32 | Op::RecipF64 | Op::DivF32 | Op::DivF64 => {
             Class::Special
         }

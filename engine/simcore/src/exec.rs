@@ -10,6 +10,7 @@ use crate::memops;
 use crate::memory::GlobalBuffer;
 use crate::op::{self, Op};
 use crate::program::{Flags, Inst, Program};
+use crate::random;
 use crate::sched::Scheduler;
 use crate::shadow::{Cell, Shadow, View, Wrong};
 use crate::trap::{Other, Trap, TrapKind};
@@ -320,6 +321,7 @@ fn interpret<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: 
                     let (a, d) = (*f64::lanes(files, inst.a), &mut *f64::lanes(files, inst.d));
                     each(warp.mask, |l| d[l] = f(a[l]));
                 }
+                Op::Random => random::numbers(files, inst),
                 Op::Host => host(program, files, inst, warp.mask),
                 Op::Atomic => {
                     visible!();

@@ -36,6 +36,7 @@ mod memops;
 mod memory;
 mod op;
 mod program;
+pub mod random;
 mod sched;
 pub mod shadow;
 mod trap;

@@ -233,6 +233,8 @@ operations! {
         LocalStore;
         /// `d = a` of the lane that `b` selects in mode `imm`.
         Shuffle;
+        /// Registers from `d` on = the numbers of the random block of seed `a`, offset `b`, subsequence `c`.
+        Random;
         /// Barrier of scope `imm`: 0 warp, 1 block, 2 grid.
         Sync;
         /// Fence of scope `imm`.

@@ -145,6 +145,10 @@ impl Program {
                 self.register(inst.b, inst.flags.has(Flags::WIDE_B))?;
                 self.register(inst.c, inst.flags.has(Flags::WIDE_C))
             }
+            Op::Random => {
+                [inst.a, inst.b, inst.c].into_iter().try_for_each(|reg| self.register(reg, true))?;
+                self.registers(inst.d, if wide { 2 } else { 4 }, wide)
+            }
             _ => Ok(()),
         }
     }

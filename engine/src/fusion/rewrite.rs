@@ -107,14 +107,22 @@ impl<'a> Rewriter<'a> {
         axes.map(|axis| AxisMeta { extent: extent(self.scalar(axis.extent)), kind: axis.kind }).collect()
     }
 
-    /// The operation as it is.
+    /// The operation as it is; what was decided of its axes stays decided.
     pub(super) fn keep(&mut self, op: &Op) -> Result<Vec<TensorId>> {
         let inputs = op.inputs.iter().map(|&input| self.operand(input)).collect::<Result<Vec<_>>>()?;
         if op.kind.declares_axes() {
             let axes = self.axes(op.output());
             return Ok(vec![self.builder.push_declared(op.kind.clone(), axes, inputs)?]);
         }
-        self.builder.push_all(op.kind.clone(), inputs)
+        let results = self.builder.push_all(op.kind.clone(), inputs)?;
+        for (&old, &new) in op.outputs.iter().zip(&results) {
+            for (axis, data) in self.old.tensors[old].axes.iter().enumerate() {
+                if data.kind != AxisKind::Symbolic {
+                    self.builder.decide(new, axis, data.kind);
+                }
+            }
+        }
+        Ok(results)
     }
 
     /// A tensor of zeros with the type and axes of an old one.

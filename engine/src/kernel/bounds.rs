@@ -74,7 +74,7 @@ impl Checker<'_> {
                     self.ranges.forget(mark);
                 }
             }
-            StmtKind::Shuffle { .. } | StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+            StmtKind::Shuffle { .. } | StmtKind::Random { .. } | StmtKind::Sync(_) | StmtKind::Fence(_) => {}
         }
     }
 

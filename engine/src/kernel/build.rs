@@ -11,7 +11,7 @@ use super::ir::{
     Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll, ValueKind, Var, VarId,
 };
 use crate::fusion::TensorId;
-use crate::num::{DType, Value};
+use crate::num::{DType, Value, philox};
 use crate::util::PrimaryMap;
 
 /// A kernel under construction.
@@ -281,6 +281,19 @@ impl KernelBuilder {
         let (var, read) = self.var(name, self.exprs.dtype(value));
         self.emit(StmtKind::Shuffle { var, value, mode, lane });
         read
+    }
+    /// The numbers of one block of random ones: as many as fit a type, `f32` or `f64`.
+    pub fn random(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        seed: ExprId,
+        offset: ExprId,
+        subsequence: ExprId,
+    ) -> Vec<ExprId> {
+        let (vars, reads) = (0..philox::numbers(dtype)).map(|_| self.var(name, dtype)).unzip();
+        self.emit(StmtKind::Random { vars, seed, offset, subsequence });
+        reads
     }
     /// A barrier.
     pub fn sync(&mut self, scope: Scope) {

@@ -134,6 +134,13 @@ impl ExprArena {
             _ => None,
         }
     }
+    /// The constant number that a float expression is, if it is one.
+    pub fn as_float(&self, id: ExprId) -> Option<f64> {
+        match self.nodes[id].expr {
+            Expr::Const(Value::Float(value)) => Some(value),
+            _ => None,
+        }
+    }
     /// The constant truth value that an expression is, if it is one.
     pub fn as_bool(&self, id: ExprId) -> Option<bool> {
         match self.nodes[id].expr {

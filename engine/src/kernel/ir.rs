@@ -331,6 +331,11 @@ pub enum StmtKind {
     /// `lane` is the mask of `Xor`, the distance of `Up` and `Down` and the
     /// source lane of `Index`; an out-of-range source gives the own value.
     Shuffle { var: VarId, value: ExprId, mode: ShuffleMode, lane: ExprId },
+    /// The numbers of one block of the generator Philox 4x32-10
+    /// ([`num::philox`](crate::num::philox)): four of `f32`, each from a word,
+    /// or two of `f64`, each from two words, all in (0, 1]. Seed, offset and
+    /// subsequence are the 64 bits of an `i64`.
+    Random { vars: Vec<VarId>, seed: ExprId, offset: ExprId, subsequence: ExprId },
     /// Barrier of all threads of the scope; orders all memory accesses in it.
     Sync(Scope),
     /// Orders this thread's accesses before it and after it, seen from the scope.

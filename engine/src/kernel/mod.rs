@@ -4,7 +4,7 @@
 //! and have no place in time. **Statements** have effects and form a tree; the
 //! order of statements is the order of execution in each thread. A value that
 //! depends on memory enters an expression through the variable that a statement
-//! bound ([`StmtKind::Load`], [`StmtKind::Let`], [`StmtKind::Shuffle`], ...).
+//! bound ([`StmtKind::Load`], [`StmtKind::Let`], [`StmtKind::Random`], ...).
 //! A variable is assigned by exactly one statement and is visible in the rest
 //! of that statement's block.
 //!

@@ -93,7 +93,10 @@ impl Lowering<'_> {
         {
             return self.emit_load(tv, *from);
         }
-        let value = self.value_of(tv, &op)?;
+        let value = match op.compute {
+            Compute::Random(_) => self.random_value(tv)?,
+            _ => self.value_of(tv, &op)?,
+        };
         self.origin(tv, "compute");
         self.define(tv, value)
     }

@@ -11,6 +11,7 @@
 //! * `bounds` notes what is known of sums, for the choice of approximations;
 //! * `prefetch` emits loops that load one iteration ahead;
 //! * `vector` emits wide accesses with a checked tail;
+//! * `random` draws random numbers, a block of the generator at a time;
 //! * `block_reduce` and `grid_reduce` combine across threads and blocks;
 //! * `cleanup` joins equal predicates.
 //!
@@ -28,6 +29,7 @@ mod index;
 mod nest;
 mod params;
 mod prefetch;
+mod random;
 mod vector;
 
 pub use compile::lower;

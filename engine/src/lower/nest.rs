@@ -192,7 +192,7 @@ impl Lowering<'_> {
             return self.finish_accumulators(unit, depth);
         }
         if let [tv] = *unit
-            && self.try_emit_vector(tv, leaf, depth)?
+            && (self.try_emit_vector(tv, leaf, depth)? || self.try_emit_random(tv, leaf, depth)?)
         {
             return Ok(());
         }

@@ -56,7 +56,7 @@ impl Lowering<'_> {
 
     /// Turns an expression over parameters into a parameter computed on the
     /// host, unless it is trivial.
-    fn hoist(&mut self, name: &str, value: ExprId) -> ExprId {
+    pub(super) fn hoist(&mut self, name: &str, value: ExprId) -> ExprId {
         let plain = self.b.exprs().plain(value);
         match self.b.exprs()[plain].expr {
             Expr::Const(_) | Expr::Param(_) => value,
@@ -158,21 +158,22 @@ impl Lowering<'_> {
     }
 
     /// The layout of a global tensor: the class's for inputs, dense row-major
-    /// for outputs.
+    /// for outputs. Random tensors have none in memory; their elements are
+    /// counted like those of an output.
     pub(super) fn layout(&self, tv: TvId) -> Result<Layout> {
         let data = &self.scheduled.tensors[tv];
         match data.io {
             Some(Io::Input(input)) => self.class.layouts[input as usize]
                 .clone()
                 .ok_or_else(|| Diagnostic::bug(format!("input {input} has no layout"))),
-            Some(Io::Output(_)) => {
+            None if !self.is_random(tv) => Err(Diagnostic::bug(format!("{} is not in global memory", data.name))),
+            Some(Io::Output(_)) | None => {
                 let order = (0..data.axes.len())
                     .filter(|axis| data.axes[*axis].concrete)
                     .map(|axis| MemoryAxis { axis, dense: true, stride_fact: 1 })
                     .collect();
                 Ok(Layout { align: 16, order, size_facts: vec![1; data.axes.len()] })
             }
-            None => Err(Diagnostic::bug(format!("{} is not in global memory", data.name))),
         }
     }
 

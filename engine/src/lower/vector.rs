@@ -239,7 +239,7 @@ impl Lowering<'_> {
     /// Whether neighbours along a leaf are neighbours in a tensor's memory: the
     /// leaf is the innermost part of the axis that walks the tensor's innermost
     /// memory run, whose stride is 1.
-    fn runs_along(&mut self, tv: TvId, leaf: AxisId) -> Result<bool> {
+    pub(super) fn runs_along(&mut self, tv: TvId, leaf: AxisId) -> Result<bool> {
         let layout = self.layout(tv)?;
         let Some((mut axis, stride)) = self.innermost_run(tv, &layout)? else { return Ok(false) };
         if self.b.exprs().as_int(stride) != Some(1) {

@@ -3,12 +3,31 @@
 //! (SC 2011). One block is four words of 32 bits; any block can be computed
 //! alone, so every element of a tensor has its numbers in any order of work.
 
+use super::DType;
+
+/// What random numbers are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Distribution {
+    /// Equally dense between two numbers, the second one excluded.
+    Uniform,
+    /// Normal with a mean and a standard deviation.
+    Normal,
+}
+
 /// Rounds of one block.
 pub const ROUNDS: usize = 10;
 /// What the counter's words 0 and 2 are multiplied by.
 pub const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// What the key's words grow by after each round.
 pub const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
+/// How many numbers of a type, `f32` or `f64`, one block gives.
+pub const fn numbers(dtype: DType) -> usize {
+    match dtype {
+        DType::F64 => 2,
+        _ => 4,
+    }
+}
 
 /// One block.
 pub fn philox(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {

@@ -13,6 +13,8 @@ mod key;
 mod on_cuda;
 mod on_sim;
 mod plan;
+#[cfg(test)]
+mod random_numbers_tests;
 mod session;
 #[cfg(test)]
 mod tests;

@@ -427,7 +427,8 @@ impl ScheduleBuilder {
     }
 
     /// Inlines every tensor as deeply as the stages of the computation allow,
-    /// but those of `keep` only to the given position. A tensor that is used in
+    /// but those of `keep` only to the given position, and random numbers only to
+    /// the vector that a block of the generator serves. A tensor that is used in
     /// two stages is kept in registers between them.
     pub fn inline_most(&mut self, keep: &[(TvId, usize)]) -> Result<()> {
         let stages = Stages::new(&self.scheduled);
@@ -441,6 +442,7 @@ impl ScheduleBuilder {
             if let Some((_, limit)) = keep.iter().find(|(kept, _)| *kept == tv) {
                 position = position.min(*limit);
             }
+            position = position.min(self.outside_vector(tv));
             positions.set(tv, position);
         }
         break_circles(&self.scheduled, &mut positions);
@@ -451,6 +453,15 @@ impl ScheduleBuilder {
             }
         }
         Ok(())
+    }
+
+    /// The loops in which random numbers may be computed: not in the one over a
+    /// vector, since one block of the generator serves several of its elements.
+    fn outside_vector(&self, tv: TvId) -> usize {
+        let data = &self.scheduled.tensors[tv];
+        let is_random = matches!(data.op, Some(TvOp { compute: Compute::Random(_), .. }));
+        let vector = |leaf: &&AxisId| self.scheduled.axes[**leaf].parallel == ParallelType::Vectorize;
+        data.loops.len() - usize::from(is_random && data.loops.last().is_some_and(|leaf| vector(&leaf)))
     }
 
     /// The number of leading loops that all stages of a computation share:

@@ -8,6 +8,7 @@ use super::ir::{
     Axis, AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduledFusion, SourceAxis, Tv, TvId, TvOp, TvOperand,
 };
 use crate::diag::{Diagnostic, Result};
+use crate::fusion::ops::Call;
 use crate::fusion::{Fusion, OpKind, Operand, TensorDef, TensorId};
 use crate::idgraph::{AxisLabel, DimGraph, DimId, InputUse, analyze};
 use crate::kernel::CacheHint;
@@ -60,6 +61,12 @@ fn live_tensors(fusion: &Fusion) -> SecondaryMap<TensorId, bool> {
         }
     }
     live
+}
+
+/// The distribution's parameters, seed and offset, of all operands.
+fn random_operands(call: &Call, inputs: &[TvOperand]) -> Vec<TvOperand> {
+    let generator = ["rng_seed", "rng_offset"].into_iter().flat_map(|name| call.operands(name));
+    (0..2).chain(generator).filter_map(|position| inputs.get(position).copied()).collect()
 }
 
 struct GraphBuilder<'a> {
@@ -159,9 +166,13 @@ impl GraphBuilder<'_> {
             }
             // The axis itself is known below, from the result.
             OpKind::Index { .. } => Compute::Index { root: None },
-            OpKind::Call(_) => {
-                let name = &self.scheduled.fusion.tensors[data.output()].name;
-                return Err(Diagnostic::bug(format!("%{name} has no form in schedules, and was not refused")));
+            OpKind::Call(call) => {
+                let Some(distribution) = call.row.random else {
+                    let name = &self.scheduled.fusion.tensors[data.output()].name;
+                    return Err(Diagnostic::bug(format!("%{name} has no form in schedules, and was not refused")));
+                };
+                inputs = random_operands(call, &inputs);
+                Compute::Random(distribution)
             }
             OpKind::Reduce { op, axes } => {
                 let [TvOperand::Tv(input)] = *inputs.as_slice() else {

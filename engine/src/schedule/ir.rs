@@ -4,6 +4,7 @@
 
 use crate::fusion::{Fusion, ScalarId, TensorId};
 use crate::kernel::CacheHint;
+use crate::num::philox::Distribution;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 use crate::util::{PrimaryMap, SecondaryMap, entity_id};
 
@@ -230,6 +231,9 @@ pub enum Compute {
     Copy,
     /// The position along a root axis; 0 along one of size 1.
     Index { root: Option<AxisId> },
+    /// Random numbers by element, counted in row-major order. Operands: the
+    /// distribution's two parameters, seed and offset.
+    Random(Distribution),
     /// Combination over `over`: root axes, or leaves once split by `rfactor`.
     Reduce { op: ReduceOp, over: Vec<AxisId> },
 }

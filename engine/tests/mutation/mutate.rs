@@ -113,6 +113,7 @@ impl Editor<'_> {
                 self.block(then);
                 self.block(otherwise);
             }
+            StmtKind::Random { subsequence, .. } => self.selects(subsequence, place),
             StmtKind::Sync(_) | StmtKind::Fence(_) => {}
         }
     }

@@ -7,8 +7,12 @@
 use std::collections::BTreeSet;
 
 /// The library's text.
-const TEXT: &[&str] =
-    &[include_str!("library/types.cu"), include_str!("library/math.cu"), include_str!("library/memory.cu")];
+const TEXT: &[&str] = &[
+    include_str!("library/types.cu"),
+    include_str!("library/math.cu"),
+    include_str!("library/random.cu"),
+    include_str!("library/memory.cu"),
+];
 
 /// One section.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +35,7 @@ fn sections() -> Vec<Section> {
 
 /// Names that the library defines; sections are called after what they define.
 pub(super) fn names() -> BTreeSet<&'static str> {
-    let overloads = ["to_float", "load_words", "word_of", "shuffle_mode", "shuffle_word"];
+    let overloads = ["to_float", "philox_block", "load_words", "word_of", "shuffle_mode", "shuffle_word"];
     let modes = ["shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_index"];
     sections().into_iter().map(|section| section.name).chain(overloads).chain(modes).collect()
 }

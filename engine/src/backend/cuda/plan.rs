@@ -319,6 +319,9 @@ impl Walk<'_> {
                 }
             }
             StmtKind::Shuffle { var, .. } => self.vars.set(*var, (site.0, false)),
+            StmtKind::Random { vars, .. } => {
+                vars.iter().for_each(|var| self.vars.set(*var, (site.0, false)));
+            }
             StmtKind::Store { to, .. } => self.write(to.buffer, site),
             StmtKind::Move { to, from, .. } => {
                 self.write(to.buffer, site);
@@ -427,6 +430,11 @@ fn for_each_expr(kind: &StmtKind, mut f: impl FnMut(ExprId)) {
         StmtKind::Shuffle { value, lane, .. } => {
             f(*value);
             f(*lane);
+        }
+        StmtKind::Random { seed, offset, subsequence, .. } => {
+            f(*seed);
+            f(*offset);
+            f(*subsequence);
         }
         StmtKind::Sync(_) | StmtKind::Fence(_) => {}
     }

@@ -330,6 +330,9 @@ impl<'a> Printer<'a> {
             }
             StmtKind::If { condition, then, otherwise } => self.branch(*condition, then, otherwise),
             StmtKind::Shuffle { var, value, mode, lane } => self.shuffle(*var, *value, *mode, *lane),
+            StmtKind::Random { vars, seed, offset, subsequence } => {
+                self.random(vars, [*seed, *offset, *subsequence]);
+            }
             StmtKind::Sync(scope) => self.sync(*scope),
             StmtKind::Fence(scope) => self.line(match scope {
                 Scope::Grid => "__threadfence();",
@@ -454,6 +457,23 @@ impl<'a> Printer<'a> {
         };
         let (value, lane) = (self.exprs.code(value), self.exprs.code(lane));
         self.define(var, &format!("{function}<{mode}>({value}, {lane})"));
+    }
+
+    /// A block's words, and a number from each of them or each two.
+    fn random(&mut self, vars: &[VarId], operands: [ExprId; 3]) {
+        let function = self.exprs.lib("philox");
+        let operands = operands.map(|operand| self.exprs.code(operand)).join(", ");
+        let block = self.names.take_numbered("block");
+        self.line(&format!("const philox_block {block} = {function}({operands});"));
+        for (i, var) in vars.iter().enumerate() {
+            let value = match self.kernel.vars[*var].dtype {
+                DType::F64 => {
+                    format!("{}({block}.x{}, {block}.x{})", self.exprs.lib("unit_f64"), 2 * i, 2 * i + 1)
+                }
+                _ => format!("{}({block}.x{i})", self.exprs.lib("unit_f32")),
+            };
+            self.define(*var, &value);
+        }
     }
 
     fn sync(&mut self, scope: Scope) {

@@ -70,6 +70,31 @@ pub(super) fn vector_add() -> Kernel {
     b.finish_1d(blocks, 128)
 }
 
+/// Random numbers: a block for four of `f32`, one for two of `f64`.
+pub(super) fn random_numbers() -> Kernel {
+    let mut b = KernelBuilder::new("random_numbers", DType::I32);
+    let n = b.size("n", 0, 0);
+    let (seed, offset) = (b.scalar("seed", 1, DType::I64), b.scalar("offset", 2, DType::I64));
+    let y = b.output("y", 0, DType::F32, n, 16);
+    let z = b.output("z", 1, DType::F64, n, 16);
+    let first = index_of_thread(&mut b, 128, 4);
+    let element = b.exprs().cast(first, DType::I64);
+    let bits = b.exprs().int(2, DType::I64);
+    let subsequence = b.exprs().binary(BinaryOp::ShiftRight, element, bits);
+    let singles = b.random("u", DType::F32, seed, offset, subsequence);
+    let doubles = b.random("d", DType::F64, seed, offset, element);
+    for (buffer, numbers) in [(y, singles), (z, doubles)] {
+        for (i, number) in numbers.into_iter().enumerate() {
+            let i = b.int(i as i64);
+            let place = b.exprs().add(first, i);
+            b.store(buffer, place, number);
+        }
+    }
+    let per_block = b.int(512);
+    let blocks = b.exprs().div(n, per_block);
+    b.finish_1d(blocks, 128)
+}
+
 /// How a chain is spread over threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {

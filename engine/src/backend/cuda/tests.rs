@@ -281,6 +281,13 @@ fn text_of_a_grid_barrier_and_dynamic_shared_memory() {
 }
 
 #[test]
+fn text_of_random_numbers() {
+    let source = emit(&samples::random_numbers());
+    assert!(["philox", "unit_f32", "unit_f64"].iter().all(|name| source.library.contains(name)), "{}", source.library);
+    check_text(&samples::random_numbers(), expect![[""]]);
+}
+
+#[test]
 fn text_of_formulas() {
     check_text(
         &samples::formulas(),
@@ -360,6 +367,7 @@ fn needs_nvrtc_samples_compile() {
         samples::count_above(),
         samples::grid_reverse(),
         samples::formulas(),
+        samples::random_numbers(),
         samples::gelu_chain(samples::PLAIN),
         samples::unary_chain(UnaryOp::Exp),
         samples::unary_chain(UnaryOp::Silu),

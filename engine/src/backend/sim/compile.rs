@@ -13,7 +13,7 @@ use crate::kernel::{
     Access, AtomicOp, Block, BufId, Expr, ExprId, Kernel, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll, VarId,
     shared_layout,
 };
-use crate::num::{DType, Value, eval};
+use crate::num::{DType, Value, eval, philox};
 use crate::util::SecondaryMap;
 use rustc_hash::FxHashMap;
 use simcore::{AtomicKind, BufferDecl, Elem, Flags, HostFn, Op, PreloadSource, SpaceKind};
@@ -68,6 +68,8 @@ pub(super) struct Compiler<'a> {
     decls: Vec<BufferDecl>,
     locals: SecondaryMap<BufId, Option<Local>>,
     slots: u32,
+    /// Where the numbers of a random block arrive: `f32` and `f64`.
+    random: [Option<u16>; 2],
     stmt: u32,
     grid_sync: bool,
     emitted: u64,
@@ -117,6 +119,7 @@ pub fn compile(kernel: &Kernel) -> Result<Program> {
         decls: Vec::new(),
         locals: SecondaryMap::new(),
         slots: 0,
+        random: [None; 2],
         stmt: 0,
         grid_sync: false,
         emitted: 0,
@@ -221,6 +224,9 @@ impl Compiler<'_> {
             }
             StmtKind::If { condition, then, otherwise } => self.branch(*condition, then, otherwise, number)?,
             StmtKind::Shuffle { var, value, mode, lane } => self.shuffle(*var, *value, *mode, *lane),
+            StmtKind::Random { vars, seed, offset, subsequence } => {
+                self.random(vars, [*seed, *offset, *subsequence])?;
+            }
             StmtKind::Sync(scope) => {
                 self.grid_sync |= *scope == Scope::Grid;
                 let mut draft = self.draft(Op::Sync);
@@ -501,6 +507,26 @@ impl Compiler<'_> {
             ShuffleMode::Index => 3,
         };
         self.push(draft);
+    }
+
+    /// The numbers come in consecutive registers, from where each goes to one of its own.
+    fn random(&mut self, vars: &[VarId], operands: [ExprId; 3]) -> Result<()> {
+        let dtype = vars.first().map_or(DType::F32, |var| self.kernel.vars[*var].dtype);
+        let wide = isel::wide(dtype);
+        let held = &mut self.random[usize::from(wide)];
+        let first = match *held {
+            Some(first) => first,
+            None => *held.insert(self.asm.local(wide, philox::numbers(dtype) as u32)?),
+        };
+        let [a, b, c] = operands.map(|operand| Field::Reg(self.expr_reg(operand)));
+        let draft = self.draft(Op::Random);
+        self.push(Draft { d: Field::Raw(first), a, b, c, flags: wide_flag(wide), ..draft });
+        for (i, var) in vars.iter().enumerate() {
+            let d = Field::Reg(self.define(*var));
+            let draft = self.draft(if wide { Op::Mov64 } else { Op::Mov32 });
+            self.push(Draft { d, a: Field::Raw(first + i as u16), ..draft });
+        }
+        Ok(())
     }
 
     fn atomic(&mut self, var: Option<VarId>, op: AtomicOp, to: &Access, value: ExprId) -> Result<()> {

@@ -7,9 +7,7 @@
 //! the block of subsequence `e / 4` and component `e % 4`; of `f64`, which needs
 //! two words, `e / 2` and `e % 2`. The offset is the counter's low half, the
 //! seed the key. [`eval`](Primitive::eval) computes blocks, four elements at a
-//! time; `decompose` says the same in `i64` arithmetic on each element's index.
-
-mod steps;
+//! time; so do kernels, which have a statement for a block.
 
 use super::args::{Arg, Args};
 use super::cx::{EvalCx, MetaCx};
@@ -22,7 +20,7 @@ use crate::array::{Data, View, parallel};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, Operand, Src};
-use crate::num::philox::{block, unit_f32, unit_f64};
+use crate::num::philox::{Distribution, block, unit_f32, unit_f64};
 use crate::num::{DType, UnaryOp, eval};
 
 const SEED: Param = req("rng_seed", ParamKind::Scalar);
@@ -43,16 +41,11 @@ pub(super) const ROWS: &[OpRow] = &[
             dtype("dtype", DType::F32),
         ],
         uniform,
-        Primitive {
-            meta,
-            layout: Layout::Dense,
-            eval: uniform_eval,
-            decompose: Some(steps::uniform),
-            movement: Movement::NEW,
-        },
+        Primitive { meta, layout: Layout::Dense, eval: uniform_eval, decompose: None, movement: Movement::NEW },
         "Uniform random numbers of [minval, maxval): Philox of the seed and offset; f32 unless a type is given.",
         SOURCE,
     )
+    .random(Distribution::Uniform)
     .py(PyForm::args(PyArgs::Generator)),
     OpRow::primitive(
         "normal",
@@ -65,16 +58,11 @@ pub(super) const ROWS: &[OpRow] = &[
             dtype("dtype", DType::F32),
         ],
         normal,
-        Primitive {
-            meta,
-            layout: Layout::Dense,
-            eval: normal_eval,
-            decompose: Some(steps::normal),
-            movement: Movement::NEW,
-        },
+        Primitive { meta, layout: Layout::Dense, eval: normal_eval, decompose: None, movement: Movement::NEW },
         "Normal random numbers: Philox of the seed and offset, then Box-Muller; f32 unless a type is given.",
         SOURCE,
     )
+    .random(Distribution::Normal)
     .py(PyForm::args(PyArgs::Generator)),
     OpRow::composite(
         "rand_like",
@@ -131,7 +119,6 @@ fn draft(b: &mut FusionBuilder, args: &Args, names: [&str; 2]) -> Result<Vec<Ope
 /// The checked operands: the two parameters in the type that arithmetic on the
 /// result's type is done in, seed and offset as the 64 bits of an `i64`.
 struct Given {
-    dtype: DType,
     params: [Operand; 2],
     seed: Operand,
     offset: Operand,
@@ -155,7 +142,7 @@ impl Given {
             }
             b.cast(operand, DType::I64)
         };
-        Ok(Self { dtype, params, seed: bits("rng_seed")?, offset: bits("rng_offset")? })
+        Ok(Self { params, seed: bits("rng_seed")?, offset: bits("rng_offset")? })
     }
 }
 

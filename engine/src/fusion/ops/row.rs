@@ -8,6 +8,7 @@ use crate::array::View;
 use crate::diag::Result;
 use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, Operand};
+use crate::num::philox::Distribution;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 
 /// A row of the table: one operation as users write it.
@@ -32,6 +33,10 @@ pub struct OpRow {
     pub scalar: ScalarOp,
     /// Where nvFuser's Python form is not that of the row.
     pub py: PyForm,
+    /// What the elements of its result are drawn from, if they are random. Then
+    /// the first two operands are the distribution's parameters, and seed and
+    /// offset have their names.
+    pub random: Option<Distribution>,
 }
 
 /// Adds an operation to a fusion under construction.
@@ -224,7 +229,18 @@ impl OpRow {
         doc: &'static str,
         source: &'static str,
     ) -> Self {
-        Self { name, params, results: 1, doc, source, build, primitive: None, scalar: ScalarOp::None, py: PyForm::SAME }
+        Self {
+            name,
+            params,
+            results: 1,
+            doc,
+            source,
+            build,
+            primitive: None,
+            scalar: ScalarOp::None,
+            random: None,
+            py: PyForm::SAME,
+        }
     }
 
     /// A row of a primitive.
@@ -247,6 +263,11 @@ impl OpRow {
     /// The same row in another Python form.
     pub(super) const fn py(self, py: PyForm) -> Self {
         Self { py, ..self }
+    }
+
+    /// The same row with random elements.
+    pub const fn random(self, distribution: Distribution) -> Self {
+        Self { random: Some(distribution), ..self }
     }
 
     /// The position of a parameter.

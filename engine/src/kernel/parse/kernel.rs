@@ -256,6 +256,7 @@ impl<'a> Parser<'a> {
                 Ok(if word == "sync" { StmtKind::Sync(scope) } else { StmtKind::Fence(scope) })
             }
             "atomic" => self.atomic(cursor, None),
+            "random" => self.random(cursor),
             _ => Err(before.error(format!("`{word}` begins no statement"))),
         }
     }
@@ -319,6 +320,22 @@ impl<'a> Parser<'a> {
         let value = self.expr(cursor)?;
         let var = old.map(|(name, dtype, at)| self.bind(name, dtype, ValueKind::Data, &at)).transpose()?;
         Ok(StmtKind::Atomic { var, op, to, value })
+    }
+
+    /// `random a: f32, b: f32, c: f32, d: f32 = seed, offset, subsequence`.
+    fn random(&mut self, cursor: &mut Cursor<'a>) -> Result<StmtKind> {
+        let mut bindings = vec![self.binding(cursor)?];
+        while cursor.take(",") {
+            bindings.push(self.binding(cursor)?);
+        }
+        cursor.expect("=")?;
+        let seed = self.expr(cursor)?;
+        cursor.expect(",")?;
+        let offset = self.expr(cursor)?;
+        cursor.expect(",")?;
+        let subsequence = self.expr(cursor)?;
+        let vars: Result<_> = bindings.into_iter().map(|(name, dtype, at)| self.bind(name, dtype, &at)).collect();
+        Ok(StmtKind::Random { vars: vars?, seed, offset, subsequence })
     }
 
     fn access(&mut self, cursor: &mut Cursor<'a>) -> Result<Access> {

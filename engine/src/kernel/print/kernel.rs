@@ -187,6 +187,11 @@ impl Printer<'_> {
                 let (value, lane) = (self.exprs.root(value), self.exprs.root(lane));
                 format!("let {} = shuffle {} {value}, {lane}", self.var(var), word(SHUFFLES, mode))
             }
+            StmtKind::Random { ref vars, seed, offset, subsequence } => {
+                let vars: Vec<String> = vars.iter().map(|var| self.var(*var)).collect();
+                let operands = [seed, offset, subsequence].map(|operand| self.exprs.root(operand));
+                format!("random {} = {}", vars.join(", "), operands.join(", "))
+            }
             StmtKind::Sync(scope) => format!("sync {}", word(SCOPES, scope)),
             StmtKind::Fence(scope) => format!("fence {}", word(SCOPES, scope)),
             StmtKind::Atomic { var, op, to, value } => {
@@ -258,6 +263,8 @@ mod tests {
         b.if_else(last, |b| b.store(y, base, v), |b| b.store_hinted(y, base, half, CacheHint::Streaming));
         let five = b.exprs().int(5, DType::I32);
         b.for_("i", (tx, five, 2), Unroll::By(2), |b, _| b.sync(Scope::Warp));
+        let seed = b.exprs().int(9, DType::I64);
+        b.random("u", DType::F64, seed, eight, base);
         check_print(
             &b.finish_1d(n, 32),
             expect![[r#"
@@ -294,6 +301,7 @@ mod tests {
               for i.v6: i32 in threadIdx.x..5i32 step 2 unroll 2 {  // load
                 sync warp  // load
               }
+              random u.v7: f64, u.v8: f64 = 9, 8, i64(blockIdx.x) * 8  // load
             }
         "#]],
         );

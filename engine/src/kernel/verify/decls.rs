@@ -53,14 +53,14 @@ impl Checker<'_> {
             return;
         }
         for stmt in block {
-            let (mut exprs, mut buffers, mut var) = (Vec::new(), Vec::new(), None);
+            let (mut exprs, mut buffers, mut vars) = (Vec::new(), Vec::new(), Vec::new());
             match &stmt.kind {
                 StmtKind::Let { var: v, value } => {
-                    var = Some(*v);
+                    vars.push(*v);
                     exprs.push(*value);
                 }
                 StmtKind::Load { var: v, from, .. } => {
-                    var = Some(*v);
+                    vars.push(*v);
                     exprs.push(from.index);
                     buffers.push(from.buffer);
                 }
@@ -73,7 +73,7 @@ impl Checker<'_> {
                     buffers.extend([to.buffer, from.buffer]);
                 }
                 StmtKind::For { var: v, start, end, body, .. } => {
-                    var = Some(*v);
+                    vars.push(*v);
                     exprs.extend([*start, *end]);
                     self.check_ids_of_block(body, depth + 1);
                 }
@@ -83,12 +83,16 @@ impl Checker<'_> {
                     self.check_ids_of_block(otherwise, depth + 1);
                 }
                 StmtKind::Shuffle { var: v, value, lane, .. } => {
-                    var = Some(*v);
+                    vars.push(*v);
                     exprs.extend([*value, *lane]);
+                }
+                StmtKind::Random { vars: v, seed, offset, subsequence } => {
+                    vars.extend(v);
+                    exprs.extend([*seed, *offset, *subsequence]);
                 }
                 StmtKind::Sync(_) | StmtKind::Fence(_) => {}
                 StmtKind::Atomic { var: v, to, value, .. } => {
-                    var = *v;
+                    vars.extend(*v);
                     exprs.extend([to.index, *value]);
                     buffers.push(to.buffer);
                 }
@@ -99,7 +103,7 @@ impl Checker<'_> {
             for buffer in buffers.into_iter().filter(|&b| !self.has_buffer(b)).collect::<Vec<_>>() {
                 self.report(|| format!("a statement uses buffer {buffer}, which does not exist"));
             }
-            if let Some(var) = var.filter(|&v| self.kernel.vars.get(v).is_none()) {
+            for var in vars.into_iter().filter(|&v| self.kernel.vars.get(v).is_none()).collect::<Vec<_>>() {
                 self.report(|| format!("a statement binds variable {var}, which does not exist"));
             }
         }

@@ -7,7 +7,7 @@ use crate::kernel::ir::{
     Access, AtomicOp, Block, CacheHint, Expr, ExprId, ParamKind, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll,
     ValueKind, VarId,
 };
-use crate::num::{DType, Value};
+use crate::num::{DType, Value, philox};
 
 /// The widest access.
 const MAX_MOVE_BYTES: usize = 16;
@@ -83,6 +83,9 @@ impl Checker<'_> {
                 self.block(otherwise, class);
             }
             StmtKind::Shuffle { var, value, mode, lane } => self.shuffle(stmt, var, value, mode, lane),
+            StmtKind::Random { ref vars, seed, offset, subsequence } => {
+                self.random(stmt, vars, [seed, offset, subsequence]);
+            }
             StmtKind::Sync(scope) => self.sync(stmt, scope),
             StmtKind::Fence(_) => {}
             StmtKind::Atomic { var, op, to, value } => self.atomic(stmt, var, op, to, value),
@@ -317,6 +320,29 @@ impl Checker<'_> {
             && self.kernel.exprs.as_int(lane).is_some_and(|lane| (0..32).contains(&lane));
         let class = if one_source { Class::Warp } else { Class::Thread };
         self.bind(stmt, var, ValueKind::Data, Fact { class, linear: false }, 1);
+    }
+
+    /// One type of number, as many as a block has, of three `i64`.
+    fn random(&mut self, stmt: &Stmt, vars: &[VarId], operands: [ExprId; 3]) {
+        let mut class = Class::Grid;
+        for (what, operand) in ["the seed", "the offset", "the subsequence"].into_iter().zip(operands) {
+            if self.used(stmt, operand) {
+                self.want(stmt, what, operand, DType::I64);
+                class = class.max(self.uniform.class(operand, &mut self.multiples));
+            }
+        }
+        let dtypes: Vec<DType> = vars.iter().map(|var| self.kernel.vars[*var].dtype).collect();
+        let whole = |dtype: &DType| {
+            matches!(dtype, DType::F32 | DType::F64)
+                && dtypes.len() == philox::numbers(*dtype)
+                && dtypes.iter().all(|other| other == dtype)
+        };
+        if !dtypes.first().is_some_and(whole) {
+            self.report_at(stmt, || "a block has four numbers of f32 or two of f64".to_owned());
+        }
+        for var in vars {
+            self.bind(stmt, *var, Fact { class, linear: false }, 1);
+        }
     }
 
     fn sync(&mut self, stmt: &Stmt, scope: Scope) {

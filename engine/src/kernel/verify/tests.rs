@@ -490,6 +490,45 @@ fn shuffle(k: &mut Base, condition: ExprId) {
 }
 
 #[test]
+fn random_blocks_have_all_numbers_of_one_type() {
+    let random = |k: &mut Base, types: &[DType]| {
+        let vars = types.iter().map(|dtype| k.b.var("u", *dtype).0).collect();
+        let word = k.b.exprs().int(1, I64);
+        k.b.emit(StmtKind::Random { vars, seed: word, offset: word, subsequence: word });
+    };
+    check_sound(|k| random(k, &[F32; 4]));
+    check_sound(|k| random(k, &[DType::F64; 2]));
+    let expected = "a block has four numbers of f32 or two of f64";
+    for types in [&[F32; 3][..], &[F32; 5], &[F32, F32, F32, DType::F64], &[DType::F64; 4], &[I32; 4], &[]] {
+        check_refused(expected, |k| random(k, types));
+    }
+    check_refused("the subsequence has type i32, not i64", |k| {
+        let word = k.b.exprs().int(1, I64);
+        k.b.random("u", F32, word, word, k.tx);
+    });
+    check_refused("is bound a second time", |k| {
+        let var = k.b.var("u", DType::F64).0;
+        let word = k.b.exprs().int(1, I64);
+        k.b.emit(StmtKind::Random { vars: vec![var; 2], seed: word, offset: word, subsequence: word });
+    });
+    // All threads draw the same: those of a block agree on what follows from it.
+    check_sound(|k| {
+        let word = k.b.exprs().int(1, I64);
+        let numbers = k.b.random("u", F32, word, word, word);
+        let half = k.float(0.5);
+        let condition = k.b.exprs().lt(numbers[0], half);
+        k.b.if_(condition, |b| b.sync(Scope::Block));
+    });
+    check_refused("control flow is uniform per thread", |k| {
+        let (word, thread) = (k.b.exprs().int(1, I64), k.b.exprs().cast(k.tx, I64));
+        let numbers = k.b.random("u", F32, word, word, thread);
+        let half = k.float(0.5);
+        let condition = k.b.exprs().lt(numbers[0], half);
+        k.b.if_(condition, |b| b.sync(Scope::Block));
+    });
+}
+
+#[test]
 fn shuffles_stand_where_their_warp_agrees() {
     // Rows of 64 threads: y, x / 32 and x < 32 m are the same for a whole warp.
     check_sound(|k| {
@@ -584,7 +623,8 @@ fn broken_kernels_are_refused_without_panicking() {
                 },
                 5 => StmtKind::If { condition: a, then: inner.clone(), otherwise: inner.clone() },
                 6 => StmtKind::Shuffle { var, value: a, mode: ShuffleMode::Index, lane: b },
-                7 => StmtKind::Sync(Scope::Grid),
+                7 if u.arbitrary()? => StmtKind::Sync(Scope::Grid),
+                7 => StmtKind::Random { vars: vec![var, *u.choose(&vars)?], seed: a, offset: b, subsequence: a },
                 8 => StmtKind::Atomic { var: Some(var), op: AtomicOp::Inc, to, value: b },
                 _ => StmtKind::Sync(Scope::Warp),
             };

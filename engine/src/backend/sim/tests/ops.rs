@@ -175,3 +175,50 @@ fn sixteen_bit_conversions_agree_on_every_pattern() {
         }
     }
 }
+
+#[test]
+fn random_blocks_agree_with_the_definition() {
+    use crate::num::philox;
+    let numbers = [0, 1, 2, 0xffff_ffff, 1 << 32, 0x1_0000_0001, u64::MAX >> 1, u64::MAX, 0x243f_6a88_85a3_08d3];
+    for seed in numbers {
+        for offset in numbers {
+            for subsequence in numbers {
+                let words = simcore::random::block(seed, offset, subsequence);
+                assert_eq!(words, philox::block(seed, offset, subsequence), "{seed} {offset} {subsequence}");
+                let [a, b, ..] = words;
+                assert_eq!(simcore::random::unit_f32(a).to_bits(), philox::unit_f32(a).to_bits());
+                assert_eq!(simcore::random::unit_f64(a, b).to_bits(), philox::unit_f64(a, b).to_bits());
+            }
+        }
+    }
+}
+
+#[test]
+fn random_numbers_of_subsequences_beyond_32_bits() {
+    use crate::num::philox::{block, unit_f32, unit_f64};
+    let (seed, offset, first) = (0x1234_5678_9abc_def0, 7, (1 << 40) - 3);
+    let kernel = |dtype: DType| {
+        vector_kernel(DType::F32, dtype, 2, 32, |b, _, y, _| {
+            let thread = global_thread(b, 32);
+            let [seed, offset, first] = [seed, offset, first].map(|word| b.exprs().int(word, DType::I64));
+            let thread_wide = b.exprs().cast(thread, DType::I64);
+            let subsequence = b.exprs().add(first, thread_wide);
+            let numbers = b.random("u", dtype, seed, offset, subsequence);
+            let count = b.int(numbers.len() as i64);
+            let place = b.exprs().mul(thread, count);
+            for (i, number) in numbers.into_iter().enumerate() {
+                let i = b.int(i as i64);
+                let place = b.exprs().add(place, i);
+                b.store(y, place, number);
+            }
+        })
+    };
+    let words: Vec<[u32; 4]> = (0..64).map(|i| block(seed as u64, offset as u64, first as u64 + i)).collect();
+    let singles: Vec<f32> = words.iter().flatten().map(|word| unit_f32(*word)).collect();
+    check_values(kernel(DType::F32), &[0.0; 256], &singles);
+    let doubles: Vec<u8> =
+        words.iter().flat_map(|w| [unit_f64(w[0], w[1]), unit_f64(w[2], w[3])]).flat_map(f64::to_le_bytes).collect();
+    let prepared = Prepared::new(kernel(DType::F64), DType::F32, 128, f32_bytes(&[0.0; 128]));
+    crate::kernel::verify(&prepared.kernel).unwrap();
+    assert_eq!(prepared.run(&SimOptions::default()).unwrap().0, doubles);
+}
