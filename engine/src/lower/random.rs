@@ -27,6 +27,17 @@ struct Drawn {
     offset: ExprId,
 }
 
+/// How values follow from standard numbers.
+enum Scale {
+    /// As they are, but in [0, 1).
+    Unit,
+    /// `lo + range * u`, each step rounded; in small types, what rounds to the
+    /// last of the ends, which are rounded too, is the first.
+    Range { lo: ExprId, range: ExprId, ends: Option<[ExprId; 2]> },
+    /// `z * deviation + mean`.
+    Normal { mean: ExprId, deviation: ExprId },
+}
+
 impl Lowering<'_> {
     /// Whether the elements of a tensor are random.
     pub(super) fn is_random(&self, tv: TvId) -> bool {
@@ -93,7 +104,8 @@ impl Lowering<'_> {
             shift /= 2;
         }
         numbers.truncate(lanes);
-        numbers.into_iter().map(|number| self.scaled(drawn, number)).collect()
+        let scale = self.scale(drawn);
+        Ok(numbers.into_iter().map(|number| self.scaled(&scale, drawn.dtype, number)).collect())
     }
 
     fn drawn(&mut self, tv: TvId) -> Result<Drawn> {
@@ -166,51 +178,61 @@ impl Lowering<'_> {
         })
     }
 
-    /// 0 for 1: a number of [0, 1).
+    /// A number of [0, 1) in a type: 0 for what rounds to 1.
     fn half_open(&mut self, unit: ExprId, dtype: DType) -> ExprId {
-        let (zero, one) =
-            (self.b.exprs().value(Value::Float(0.0), dtype), self.b.exprs().value(Value::Float(1.0), dtype));
-        let is_one = self.b.exprs().binary(BinaryOp::Eq, unit, one);
+        let compute = dtype.compute();
+        let [zero, least] =
+            [0.0, least_rounding_to_1(dtype)].map(|end| self.b.exprs().value(Value::Float(end), compute));
+        let is_one = self.b.exprs().binary(BinaryOp::Ge, unit, least);
         self.b.exprs().ternary(TernaryOp::Where, is_one, zero, unit)
     }
 
+    /// How values of the tensor's type follow from standard numbers.
+    fn scale(&mut self, drawn: Drawn) -> Scale {
+        let [first, second] = drawn.params;
+        if drawn.distribution == Distribution::Normal {
+            return Scale::Normal { mean: first, deviation: second };
+        }
+        if drawn.params.map(|end| self.b.exprs().as_float(end)) == [Some(0.0), Some(1.0)] {
+            return Scale::Unit;
+        }
+        let range = self.b.exprs().binary(BinaryOp::Sub, second, first);
+        let range = self.hoist("range", range);
+        let compute = drawn.dtype.compute();
+        let ends = (drawn.dtype != compute).then(|| {
+            drawn.params.map(|end| {
+                let end = self.narrowed(end, drawn.dtype, compute);
+                self.hoist("end", end)
+            })
+        });
+        Scale::Range { lo: first, range, ends }
+    }
+
     /// A value of the tensor's type from a standard number.
-    fn scaled(&mut self, drawn: Drawn, number: ExprId) -> Result<ExprId> {
-        let value = match drawn.distribution {
-            Distribution::Uniform => self.in_range(drawn, number)?,
-            Distribution::Normal => {
-                let [mean, deviation] = drawn.params;
+    fn scaled(&mut self, scale: &Scale, dtype: DType, number: ExprId) -> ExprId {
+        let compute = dtype.compute();
+        let value = match *scale {
+            // 0 + 1 * u is u, which is not below 0.
+            Scale::Unit => self.half_open(number, dtype),
+            Scale::Range { lo, range, ends } => {
+                let unit = if ends.is_some() { number } else { self.half_open(number, compute) };
+                let value = self.b.exprs().binary(BinaryOp::Mul, range, unit);
+                let value = self.b.exprs().binary(BinaryOp::Add, lo, value);
+                match ends {
+                    None => value,
+                    Some([first, last]) => {
+                        let value = self.narrowed(value, dtype, compute);
+                        let is_last = self.b.exprs().binary(BinaryOp::Eq, value, last);
+                        self.b.exprs().ternary(TernaryOp::Where, is_last, first, value)
+                    }
+                }
+            }
+            Scale::Normal { mean, deviation } => {
                 let scaled = self.b.exprs().binary(BinaryOp::Mul, number, deviation);
                 self.b.exprs().binary(BinaryOp::Add, scaled, mean)
             }
         };
-        Ok(self.b.exprs().cast(value, drawn.dtype))
-    }
-
-    /// `lo + (hi - lo) * u`, each step rounded; what rounds to `hi` is `lo`.
-    fn in_range(&mut self, drawn: Drawn, unit: ExprId) -> Result<ExprId> {
-        let [lo, hi] = drawn.params;
-        let compute = drawn.dtype.compute();
-        let is_small = drawn.dtype != compute;
-        let unit = if is_small { unit } else { self.half_open(unit, compute) };
-        let value = if [lo, hi].map(|end| self.b.exprs().as_float(end)) == [Some(0.0), Some(1.0)] {
-            unit // 0 + 1 * u is u, which is not below 0.
-        } else {
-            let range = self.b.exprs().binary(BinaryOp::Sub, hi, lo);
-            let range = self.hoist("range", range);
-            let scaled = self.b.exprs().binary(BinaryOp::Mul, range, unit);
-            self.b.exprs().binary(BinaryOp::Add, lo, scaled)
-        };
-        if !is_small {
-            return Ok(value);
-        }
-        let [first, last] = [lo, hi].map(|end| {
-            let end = self.narrowed(end, drawn.dtype, compute);
-            self.hoist("end", end)
-        });
-        let value = self.narrowed(value, drawn.dtype, compute);
-        let is_last = self.b.exprs().binary(BinaryOp::Eq, value, last);
-        Ok(self.b.exprs().ternary(TernaryOp::Where, is_last, first, value))
+        self.b.exprs().cast(value, dtype)
     }
 
     /// A number rounded to a small type, in the type of arithmetic.
@@ -221,5 +243,31 @@ impl Lowering<'_> {
         }
         let narrow = self.b.exprs().cast(value, dtype);
         self.b.exprs().cast(narrow, compute)
+    }
+}
+
+/// The least number, in the type of arithmetic, that rounds to 1: halfway from
+/// the greatest below, since ties go to the even 1.
+fn least_rounding_to_1(dtype: DType) -> f64 {
+    match dtype {
+        DType::BF16 => 1.0 - 2f64.powi(-9),
+        DType::F16 => 1.0 - 2f64.powi(-12),
+        _ => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::num::eval::round_float;
+
+    #[test]
+    fn what_rounds_to_1_begins_there() {
+        for dtype in [DType::F16, DType::BF16, DType::F32] {
+            let least = least_rounding_to_1(dtype);
+            let below = (least as f32).next_down();
+            assert_eq!(round_float(dtype, least), 1.0, "{dtype}");
+            assert!(round_float(dtype, below.into()) < 1.0, "{dtype}");
+        }
     }
 }

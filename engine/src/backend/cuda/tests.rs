@@ -284,7 +284,33 @@ fn text_of_a_grid_barrier_and_dynamic_shared_memory() {
 fn text_of_random_numbers() {
     let source = emit(&samples::random_numbers());
     assert!(["philox", "unit_f32", "unit_f64"].iter().all(|name| source.library.contains(name)), "{}", source.library);
-    check_text(&samples::random_numbers(), expect![[""]]);
+    check_text(&samples::random_numbers(), expect![[r#"
+        extern "C" __global__ void __launch_bounds__(128, 1) random_numbers(
+            const int n,
+            const long long seed,
+            const long long offset,
+            float* __restrict__ y,
+            double* __restrict__ z
+        ) {
+          const int thread_x = threadIdx.x;
+          const int block_x = blockIdx.x;
+          const int i0 = (block_x * 128 + thread_x) * 4;
+          const philox_block block0 = philox(seed, offset, shift_right((long long)i0, 2LL));
+          const float u = unit_f32(block0.x0);
+          const float u_1 = unit_f32(block0.x1);
+          const float u_2 = unit_f32(block0.x2);
+          const float u_3 = unit_f32(block0.x3);
+          const philox_block block1 = philox(seed, offset, (long long)i0);
+          const double d = unit_f64(block1.x0, block1.x1);
+          const double d_1 = unit_f64(block1.x2, block1.x3);
+          y[i0] = u;
+          y[i0 + 1] = u_1;
+          y[i0 + 2] = u_2;
+          y[i0 + 3] = u_3;
+          z[i0] = d;
+          z[i0 + 1] = d_1;
+        }
+    "#]]);
 }
 
 #[test]

@@ -493,7 +493,7 @@ fn shuffle(k: &mut Base, condition: ExprId) {
 fn random_blocks_have_all_numbers_of_one_type() {
     let random = |k: &mut Base, types: &[DType]| {
         let vars = types.iter().map(|dtype| k.b.var("u", *dtype).0).collect();
-        let word = k.b.exprs().int(1, I64);
+        let word = k.b.exprs().int(1, DType::I64);
         k.b.emit(StmtKind::Random { vars, seed: word, offset: word, subsequence: word });
     };
     check_sound(|k| random(k, &[F32; 4]));
@@ -503,24 +503,24 @@ fn random_blocks_have_all_numbers_of_one_type() {
         check_refused(expected, |k| random(k, types));
     }
     check_refused("the subsequence has type i32, not i64", |k| {
-        let word = k.b.exprs().int(1, I64);
+        let word = k.b.exprs().int(1, DType::I64);
         k.b.random("u", F32, word, word, k.tx);
     });
     check_refused("is bound a second time", |k| {
         let var = k.b.var("u", DType::F64).0;
-        let word = k.b.exprs().int(1, I64);
+        let word = k.b.exprs().int(1, DType::I64);
         k.b.emit(StmtKind::Random { vars: vec![var; 2], seed: word, offset: word, subsequence: word });
     });
     // All threads draw the same: those of a block agree on what follows from it.
     check_sound(|k| {
-        let word = k.b.exprs().int(1, I64);
+        let word = k.b.exprs().int(1, DType::I64);
         let numbers = k.b.random("u", F32, word, word, word);
         let half = k.float(0.5);
         let condition = k.b.exprs().lt(numbers[0], half);
         k.b.if_(condition, |b| b.sync(Scope::Block));
     });
     check_refused("control flow is uniform per thread", |k| {
-        let (word, thread) = (k.b.exprs().int(1, I64), k.b.exprs().cast(k.tx, I64));
+        let (word, thread) = (k.b.exprs().int(1, DType::I64), k.b.exprs().cast(k.tx, DType::I64));
         let numbers = k.b.random("u", F32, word, word, thread);
         let half = k.float(0.5);
         let condition = k.b.exprs().lt(numbers[0], half);
