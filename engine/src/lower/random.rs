@@ -90,6 +90,7 @@ impl Lowering<'_> {
         let blocks = (per_block - step + lanes as i64 + per_block - 1) / per_block;
         // An index before the first element, which an aligned row may have, rounds down.
         let element = self.b.exprs().cast(first, DType::I64);
+        let element = self.b.exprs().as_data(element);
         let block = self.shifted(element, per_block);
         let mut numbers = Vec::new();
         for k in 0..blocks {

@@ -79,6 +79,7 @@ pub(super) fn random_numbers() -> Kernel {
     let z = b.output("z", 1, DType::F64, n, 16);
     let first = index_of_thread(&mut b, 128, 4);
     let element = b.exprs().cast(first, DType::I64);
+    let element = b.exprs().as_data(element);
     let bits = b.exprs().int(2, DType::I64);
     let subsequence = b.exprs().binary(BinaryOp::ShiftRight, element, bits);
     let singles = b.random("u", DType::F32, seed, offset, subsequence);

@@ -284,7 +284,9 @@ fn text_of_a_grid_barrier_and_dynamic_shared_memory() {
 fn text_of_random_numbers() {
     let source = emit(&samples::random_numbers());
     assert!(["philox", "unit_f32", "unit_f64"].iter().all(|name| source.library.contains(name)), "{}", source.library);
-    check_text(&samples::random_numbers(), expect![[r#"
+    check_text(
+        &samples::random_numbers(),
+        expect![[r#"
         extern "C" __global__ void __launch_bounds__(128, 1) random_numbers(
             const int n,
             const long long seed,
@@ -310,7 +312,8 @@ fn text_of_random_numbers() {
           z[i0] = d;
           z[i0 + 1] = d_1;
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

@@ -65,8 +65,8 @@ kernel all index i64 {
   for i.v7: i32 in threadIdx.x..5i32 step 2 unroll 2 {
     sync warp
   }
-  random a: f32, b: f32, c: f32, d: f32 = n, s - 1, i64(threadIdx.x)
-  random big: f64, random: f64 = 7, n, s
+  random a: f32, b: f32, c: f32, d: f32 = as_data(n), as_data(s) - 1, as_data(i64(threadIdx.x))
+  random big: f64, random: f64 = 7, as_data(n), 8
   store y[n - (s - 1)] = nan:7ff8000000000000:f32
 }
 ";

@@ -264,6 +264,7 @@ mod tests {
         let five = b.exprs().int(5, DType::I32);
         b.for_("i", (tx, five, 2), Unroll::By(2), |b, _| b.sync(Scope::Warp));
         let seed = b.exprs().int(9, DType::I64);
+        let base = b.exprs().as_data(base);
         b.random("u", DType::F64, seed, eight, base);
         check_print(
             &b.finish_1d(n, 32),
@@ -301,7 +302,7 @@ mod tests {
               for i.v6: i32 in threadIdx.x..5i32 step 2 unroll 2 {  // load
                 sync warp  // load
               }
-              random u.v7: f64, u.v8: f64 = 9, 8, i64(blockIdx.x) * 8  // load
+              random u.v7: f64, u.v8: f64 = 9, 8, as_data(i64(blockIdx.x) * 8)  // load
             }
         "#]],
         );

@@ -66,7 +66,7 @@ impl Checker<'_> {
                 self.access(stmt, to, hint);
                 self.written(stmt, to);
                 if self.used(stmt, value) {
-                    self.want_data(stmt, value, self.kernel.buffers[to.buffer].dtype);
+                    self.want_data(stmt, "the value", value, self.kernel.buffers[to.buffer].dtype);
                 }
             }
             StmtKind::Move { to, from, lanes, hint } => self.vector_move(stmt, to, from, lanes, hint),
@@ -104,12 +104,12 @@ impl Checker<'_> {
         }
     }
 
-    /// A value that memory or another thread gets: data of a type.
-    fn want_data(&mut self, stmt: &Stmt, id: ExprId, expected: DType) {
-        self.want(stmt, "the value", id, expected);
+    /// A value that memory, another thread or a generator gets: data of a type.
+    fn want_data(&mut self, stmt: &Stmt, what: &str, id: ExprId, expected: DType) {
+        self.want(stmt, what, id, expected);
         let has_type = self.kernel.exprs.dtype(id) == expected && expected != DType::Bool;
         if has_type && self.kernel.exprs.kind(id) == ValueKind::Index {
-            self.report_at(stmt, || "the value is an index, not data".to_owned());
+            self.report_at(stmt, || format!("{what} is an index, not data"));
         }
     }
 
@@ -307,7 +307,7 @@ impl Checker<'_> {
 
     fn shuffle(&mut self, stmt: &Stmt, var: VarId, value: ExprId, mode: ShuffleMode, lane: ExprId) {
         if self.used(stmt, value) {
-            self.want_data(stmt, value, self.kernel.vars[var].dtype);
+            self.want_data(stmt, "the value", value, self.kernel.vars[var].dtype);
         }
         if self.used(stmt, lane) {
             self.want(stmt, "the lane", lane, DType::I32);
@@ -327,7 +327,7 @@ impl Checker<'_> {
         let mut class = Class::Grid;
         for (what, operand) in ["the seed", "the offset", "the subsequence"].into_iter().zip(operands) {
             if self.used(stmt, operand) {
-                self.want(stmt, what, operand, DType::I64);
+                self.want_data(stmt, what, operand, DType::I64);
                 class = class.max(self.uniform.class(operand, &mut self.multiples));
             }
         }
@@ -341,7 +341,7 @@ impl Checker<'_> {
             self.report_at(stmt, || "a block has four numbers of f32 or two of f64".to_owned());
         }
         for var in vars {
-            self.bind(stmt, *var, Fact { class, linear: false }, 1);
+            self.bind(stmt, *var, ValueKind::Data, Fact { class, linear: false }, 1);
         }
     }
 
@@ -386,7 +386,7 @@ impl Checker<'_> {
             self.report_at(stmt, || format!("atomic {op:?} on {element}"));
         }
         if self.used(stmt, value) {
-            self.want_data(stmt, value, element);
+            self.want_data(stmt, "the value", value, element);
         }
         if let Some(var) = var {
             let variable = self.kernel.vars[var].dtype;

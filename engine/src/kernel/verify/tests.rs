@@ -506,6 +506,10 @@ fn random_blocks_have_all_numbers_of_one_type() {
         let word = k.b.exprs().int(1, DType::I64);
         k.b.random("u", F32, word, word, k.tx);
     });
+    check_refused("the subsequence is an index, not data", |k| {
+        let (word, thread) = (k.b.exprs().int(1, DType::I64), k.b.exprs().cast(k.tx, DType::I64));
+        k.b.random("u", F32, word, word, thread);
+    });
     check_refused("is bound a second time", |k| {
         let var = k.b.var("u", DType::F64).0;
         let word = k.b.exprs().int(1, DType::I64);
@@ -521,6 +525,7 @@ fn random_blocks_have_all_numbers_of_one_type() {
     });
     check_refused("control flow is uniform per thread", |k| {
         let (word, thread) = (k.b.exprs().int(1, DType::I64), k.b.exprs().cast(k.tx, DType::I64));
+        let thread = k.b.exprs().as_data(thread);
         let numbers = k.b.random("u", F32, word, word, thread);
         let half = k.float(0.5);
         let condition = k.b.exprs().lt(numbers[0], half);

@@ -202,6 +202,7 @@ fn random_numbers_of_subsequences_beyond_32_bits() {
             let thread = global_thread(b, 32);
             let [seed, offset, first] = [seed, offset, first].map(|word| b.exprs().int(word, DType::I64));
             let thread_wide = b.exprs().cast(thread, DType::I64);
+            let thread_wide = b.exprs().as_data(thread_wide);
             let subsequence = b.exprs().add(first, thread_wide);
             let numbers = b.random("u", dtype, seed, offset, subsequence);
             let count = b.int(numbers.len() as i64);
