@@ -14,7 +14,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::kernel::ExprId;
 use crate::num::philox::{self, Distribution};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
-use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand};
+use crate::schedule::{AxisId, Compute, ParallelType, TvId, TvOp, TvOperand};
 
 /// The operands of a random tensor, in the type of its arithmetic.
 #[derive(Clone, Copy)]
@@ -48,7 +48,8 @@ impl Lowering<'_> {
     /// follow each other. Returns whether it did.
     pub(super) fn try_emit_random(&mut self, tv: TvId, leaf: AxisId, depth: usize) -> Result<bool> {
         let innermost = depth + 1 == self.scheduled.tensors[tv].loops.len();
-        if !innermost || !self.is_random(tv) || !self.runs_along(tv, leaf)? {
+        let unrolled = matches!(self.parallel_type(leaf), ParallelType::Vectorize | ParallelType::Unroll);
+        if !innermost || !unrolled || !self.is_random(tv) || !self.runs_along(tv, leaf)? {
             return Ok(false);
         }
         if self.array_loops(tv).last() != Some(&leaf) || self.values[tv].is_some() {

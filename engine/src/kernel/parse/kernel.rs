@@ -334,7 +334,8 @@ impl<'a> Parser<'a> {
         let offset = self.expr(cursor)?;
         cursor.expect(",")?;
         let subsequence = self.expr(cursor)?;
-        let vars: Result<_> = bindings.into_iter().map(|(name, dtype, at)| self.bind(name, dtype, &at)).collect();
+        let vars: Result<_> =
+            bindings.into_iter().map(|(name, dtype, at)| self.bind(name, dtype, ValueKind::Data, &at)).collect();
         Ok(StmtKind::Random { vars: vars?, seed, offset, subsequence })
     }
 
