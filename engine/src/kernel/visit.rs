@@ -44,6 +44,11 @@ pub(super) fn statement_exprs(kind: &StmtKind, f: &mut impl FnMut(ExprId)) {
             f(*value);
             f(*lane);
         }
+        StmtKind::Random { seed, offset, subsequence, .. } => {
+            f(*seed);
+            f(*offset);
+            f(*subsequence);
+        }
         StmtKind::Sync(_) | StmtKind::Fence(_) => {}
     }
 }
@@ -75,6 +80,11 @@ pub(super) fn map_exprs(block: &mut Block, f: &impl Fn(ExprId) -> ExprId) {
             StmtKind::Shuffle { value, lane, .. } => {
                 *value = f(*value);
                 *lane = f(*lane);
+            }
+            StmtKind::Random { seed, offset, subsequence, .. } => {
+                *seed = f(*seed);
+                *offset = f(*offset);
+                *subsequence = f(*subsequence);
             }
             StmtKind::Sync(_) | StmtKind::Fence(_) => {}
         }

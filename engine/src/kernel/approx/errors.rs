@@ -123,6 +123,10 @@ impl Walk<'_> {
                 let fact = self.expr(*value);
                 self.vars.set(*var, fact);
             }
+            StmtKind::Random { vars, seed, offset, subsequence } => {
+                [*seed, *offset, *subsequence].into_iter().for_each(|operand| self.decides(operand));
+                vars.iter().for_each(|var| self.vars.set(*var, Some(Fact::between(0.0, 1.0))));
+            }
             StmtKind::Sync(_) | StmtKind::Fence(_) => {}
             StmtKind::Atomic { var, to, value, .. } => {
                 self.decides(to.index);
