@@ -9,7 +9,7 @@ use crate::outcome::Outcome;
 use serde::{Deserialize, Serialize};
 
 /// Changes with the messages; both ends are one binary, this guards against strays.
-pub(crate) const PROTOCOL: u32 = 3;
+pub(crate) const PROTOCOL: u32 = 4;
 
 /// On what a worker runs cases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +88,17 @@ pub(crate) enum Order<C> {
     Drain,
 }
 
+/// What came of a worker's canary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CanaryResult {
+    Right,
+    /// What is wrong with it.
+    Wrong(String),
+    /// Why the device has none: it computes nothing.
+    Skipped(String),
+}
+
 /// Messages from a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -102,11 +113,7 @@ pub(crate) enum FromWorker {
         uuid: Option<String>,
         notes: Vec<String>,
     },
-    /// How the canary went: `None` where the device computes nothing.
-    Canary {
-        ok: Option<bool>,
-        detail: String,
-    },
+    Canary(CanaryResult),
     /// The device could not be opened; the worker ends.
     Unusable {
         code: String,

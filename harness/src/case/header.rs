@@ -32,7 +32,7 @@ const MAX_AXES: usize = 64;
 /// Characters of a tag.
 const MAX_TAG: usize = 60;
 
-type Entry<'a, 'i> = (&'a str, usize, &'a Spanned<DeValue<'i>>);
+type HeaderEntry<'a, 'i> = (&'a str, usize, &'a Spanned<DeValue<'i>>);
 
 /// What the front matter says.
 #[derive(Clone, Debug, Default)]
@@ -88,8 +88,8 @@ impl Reader<'_> {
     }
 
     /// The entries of a table in the order in which they stand in the file.
-    fn entries<'a, 'i>(&self, table: &'a DeTable<'i>) -> Vec<Entry<'a, 'i>> {
-        let mut entries: Vec<Entry<'a, 'i>> =
+    fn entries<'a, 'i>(&self, table: &'a DeTable<'i>) -> Vec<HeaderEntry<'a, 'i>> {
+        let mut entries: Vec<HeaderEntry<'a, 'i>> =
             table.iter().map(|(key, value)| (name(key), self.base + key.span().start, value)).collect();
         entries.sort_by_key(|entry| entry.1);
         entries

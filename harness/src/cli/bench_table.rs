@@ -2,10 +2,10 @@
 //! hold all of it.
 
 use crate::outcome::Perf;
-use crate::record::Row;
+use crate::record::CaseRow;
 
 /// One line for each measured case, in the order of ids.
-pub(super) fn table(rows: &[Row]) -> String {
+pub(super) fn table(rows: &[CaseRow]) -> String {
     let mut measured: Vec<(&str, &Perf)> =
         rows.iter().filter_map(|row| Some((row.case_id.as_str(), row.perf.as_ref()?))).collect();
     measured.sort_by_key(|(id, _)| *id);

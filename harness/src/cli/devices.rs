@@ -4,8 +4,8 @@ use super::Failure;
 use super::args::{Args, DeviceArg, usage};
 use crate::case::Target;
 use crate::device::{
-    Choice, Gpu, GpuLock, Nvidia, Nvml, Policy, Selection, Wanted, find_nvrtc, find_sanitizer, hold, lock_folder, open,
-    sanitizer_places, select,
+    Choice, Gpu, GpuLock, Nvidia, Nvml, Policy, Selection, WantedGpus, find_nvrtc, find_sanitizer, hold, lock_folder,
+    open, sanitizer_places, select,
 };
 use crate::dispatch::SlotSpec;
 use crate::evidence::sanitizer::{Sanitizer, Tool};
@@ -154,7 +154,7 @@ fn chosen(args: &Args) -> Result<Devices, Failure> {
                     "a GPU is here but no NVRTC library (see `harness doctor`): running on the simulator".to_string();
                 return Ok(simulated(args, cores().min(MAX_DEFAULT_SIM), vec![note], Some(found)));
             }
-            gpus(args, nvml, found, &Wanted::Count(1))
+            gpus(args, nvml, found, &WantedGpus::Count(1))
         }
     }
 }
@@ -229,7 +229,7 @@ fn simulated(args: &Args, count: usize, mut notes: Vec<String>, nvidia: Option<N
     }
 }
 
-fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wanted) -> Result<Devices, Failure> {
+fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &WantedGpus) -> Result<Devices, Failure> {
     let mut locks = Vec::new();
     let folder = lock_folder();
     let alone = args.devices.gpu.policy == Policy::Exclusive;
@@ -289,7 +289,7 @@ fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wanted) -> Res
 }
 
 /// GPUs were asked for and are not there: each with its reason, and a way out.
-fn too_few(found: &Nvidia, selection: &Selection, missing: &str, wanted: &Wanted) -> Failure {
+fn too_few(found: &Nvidia, selection: &Selection, missing: &str, wanted: &WantedGpus) -> Failure {
     let mut diagnostic = Diagnostic::user(code::NO_GPU, missing);
     for problem in &found.problems {
         diagnostic = diagnostic.note(problem.clone());
@@ -298,9 +298,9 @@ fn too_few(found: &Nvidia, selection: &Selection, missing: &str, wanted: &Wanted
         diagnostic = diagnostic.note(format!("GPU {} {} {}: {why}", gpu.index, gpu.name, gpu.uuid));
     }
     let count = match wanted {
-        Wanted::Count(count) => *count,
-        Wanted::Named(names) => names.len(),
-        Wanted::All => 1,
+        WantedGpus::Count(count) => *count,
+        WantedGpus::Named(names) => names.len(),
+        WantedGpus::All => 1,
     };
     let way = format!(
         "`--sim {count}` runs the same cases on {count} simulated device(s); `harness doctor` says what is missing"

@@ -42,7 +42,7 @@ impl Feature {
 }
 
 /// All that was found.
-struct Found {
+struct Findings {
     nvidia: Nvidia,
     played: bool,
     /// Usable GPUs, then refused ones with the reason.
@@ -69,7 +69,7 @@ pub(super) fn doctor(args: &Args) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-fn look(args: &Args) -> Result<Found, Failure> {
+fn look(args: &Args) -> Result<Findings, Failure> {
     let nvml = open(args.devices.nvml.as_deref()).map_err(|d| Failure::diagnostic(exit::USAGE, &d))?;
     let nvidia = nvml.survey();
     let options = GpuOptions::default();
@@ -82,7 +82,7 @@ fn look(args: &Args) -> Result<Found, Failure> {
     let files = find_nvrtc();
     let results = session::results_dir(args);
     let (folder, results_state) = writable(&results);
-    Ok(Found {
+    Ok(Findings {
         played: nvml.is_fake(),
         nvidia,
         gpus,
@@ -143,7 +143,7 @@ fn columns() -> Option<u16> {
 }
 
 /// What works, and what is missing for what does not.
-fn features(found: &Found) -> Vec<Feature> {
+fn features(found: &Findings) -> Vec<Feature> {
     let gpu = missing_gpu(found);
     let bench = if gpu.is_none() && has_nvrtc(found) { "GPU timings" } else { "the simulator's counters only" };
     let bars = match found.columns {
@@ -172,16 +172,16 @@ fn features(found: &Found) -> Vec<Feature> {
     ]
 }
 
-fn has_nvrtc(found: &Found) -> bool {
+fn has_nvrtc(found: &Findings) -> bool {
     !found.nvrtc.is_empty() || found.played
 }
 
-fn missing_gpu(found: &Found) -> Option<String> {
+fn missing_gpu(found: &Findings) -> Option<String> {
     (found.usable == 0).then(|| "there is no usable GPU".into())
 }
 
 /// What keeps cases from running on GPUs.
-fn missing_cuda(found: &Found) -> Option<String> {
+fn missing_cuda(found: &Findings) -> Option<String> {
     match (found.usable > 0, has_nvrtc(found)) {
         (true, true) => None,
         (true, false) => {
@@ -192,14 +192,14 @@ fn missing_cuda(found: &Found) -> Option<String> {
     }
 }
 
-fn missing_sanitizer(found: &Found) -> Option<String> {
+fn missing_sanitizer(found: &Findings) -> Option<String> {
     match &found.sanitizer {
         None => Some("compute-sanitizer is in no known place; the simulator's own detectors run".to_string()),
         Some(_) => missing_gpu(found),
     }
 }
 
-fn missing_core(found: &Found) -> Option<String> {
+fn missing_core(found: &Findings) -> Option<String> {
     match (found.host.core_limit, found.host.core_unlimited) {
         (Some(0), false) => {
             Some("the limit on core dumps is 0: ulimit -c unlimited, as the machine's owner".to_string())
@@ -209,14 +209,14 @@ fn missing_core(found: &Found) -> Option<String> {
 }
 
 /// What keeps runs from being recorded.
-fn missing_record(found: &Found) -> Option<String> {
+fn missing_record(found: &Findings) -> Option<String> {
     found.results_state.as_ref().err().cloned().or_else(|| {
         let space = found.space.filter(|space| *space < LOW_SPACE)?;
         Some(format!("only {} left in its folder", show_bytes(space)))
     })
 }
 
-fn document(found: &Found, features: &[Feature]) -> serde_json::Value {
+fn document(found: &Findings, features: &[Feature]) -> serde_json::Value {
     let gpu = |choice: &Choice| {
         let mut value = serde_json::to_value(&choice.gpu).unwrap_or_default();
         value["usable"] = (!choice.why.starts_with("cannot")).into();
@@ -247,7 +247,7 @@ fn document(found: &Found, features: &[Feature]) -> serde_json::Value {
     })
 }
 
-fn text(found: &Found, features: &[Feature]) -> String {
+fn text(found: &Findings, features: &[Feature]) -> String {
     let mut text = String::new();
     machine(&mut text);
     nvidia(found, &mut text);
@@ -267,15 +267,22 @@ fn text(found: &Found, features: &[Feature]) -> String {
 
 fn machine(text: &mut String) {
     let provenance = Provenance::gather();
-    line(text, "harness", &format!("{} ({}, {})", provenance.harness_version, provenance.profile, provenance.rustc));
+    let told = |what: &Option<String>| what.clone().unwrap_or_default();
+    let [version, profile, rustc] = [&provenance.harness_version, &provenance.profile, &provenance.rustc].map(told);
+    line(text, "harness", &format!("{version} ({profile}, {rustc})"));
     let dirty = if provenance.git_dirty == Some(true) { ", with changes" } else { "" };
-    line(text, "sources", &provenance.git_sha.map_or("not a git checkout".into(), |sha| format!("{sha}{dirty}")));
-    let memory = show_bytes(provenance.mem_bytes);
-    let cpu = format!("{} x {}, {memory}, Linux {}", provenance.cpus, provenance.cpu_model, provenance.kernel);
-    line(text, "machine", &cpu);
+    line(
+        text,
+        "sources",
+        &provenance.git_sha.as_ref().map_or("not a git checkout".into(), |sha| format!("{sha}{dirty}")),
+    );
+    let memory = show_bytes(provenance.mem_bytes.unwrap_or_default());
+    let [model, kernel] = [&provenance.cpu_model, &provenance.kernel].map(told);
+    let cpus = provenance.cpus.unwrap_or_default();
+    line(text, "machine", &format!("{cpus} x {model}, {memory}, Linux {kernel}"));
 }
 
-fn nvidia(found: &Found, text: &mut String) {
+fn nvidia(found: &Findings, text: &mut String) {
     let nvidia = &found.nvidia;
     line(text, "driver", nvidia.driver.as_deref().unwrap_or("not found"));
     if let Some(cuda) = &nvidia.cuda {
@@ -305,7 +312,7 @@ fn command_of(pid: u32) -> String {
     name.map_or("not of this container or ended".into(), |name| name.trim().to_string())
 }
 
-fn libraries(found: &Found, text: &mut String) {
+fn libraries(found: &Findings, text: &mut String) {
     match found.nvrtc.first() {
         Some(first) => line(text, "NVRTC", &first.display().to_string()),
         None => line(text, "NVRTC", "not found"),
@@ -320,7 +327,7 @@ fn libraries(found: &Found, text: &mut String) {
     line(text, "sanitizer", &sanitizer);
 }
 
-fn limits(found: &Found, text: &mut String) {
+fn limits(found: &Findings, text: &mut String) {
     let host = &found.host;
     let core = match (host.core_unlimited, host.core_limit) {
         (true, _) => "unlimited".to_string(),

@@ -62,7 +62,7 @@ mod tests {
         let file = root.join("file");
         std::fs::write(&file, "no folder").expect("writes");
         let check = |results: &std::path::Path, stopped, code, wanted: (u8, &str)| {
-            let mut store = RunStore::create(results, &json!({}));
+            let mut store = RunStore::create(results, crate::record::Header::default());
             let ended = end(&mut store, stopped, Instant::now(), code, json!({ "more": 1 }));
             assert_eq!(ended.code, wanted.0, "{}", ended.text);
             assert!(ended.text.contains(wanted.1), "{}", ended.text);

@@ -2,11 +2,11 @@
 //! case; with recorded arrays the definition is run and compared with them.
 
 use super::Failure;
-use super::args::{Args, Place};
+use super::args::{Args, ImportDevice};
 use crate::case::case_text;
 use crate::console::print;
 use crate::exit;
-use crate::import::{Given, arguments, check, find_record, placed, read_arrays};
+use crate::import::{RunResult, arguments, check, find_record, placed, read_arrays};
 use engine::diag::{Diagnostic, Kind, code, render};
 use engine::fusion::Fusion;
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
@@ -86,17 +86,17 @@ fn write_case(args: &Args, path: &Path, definitions: &[Definition]) -> Result<()
     })
 }
 
-fn run(place: Place, fusion: &Fusion, args: &[Arg]) -> engine::diag::Result<Given> {
+fn run(place: ImportDevice, fusion: &Fusion, args: &[Arg]) -> engine::diag::Result<RunResult> {
     let session = match place {
-        Place::Reference => {
+        ImportDevice::Reference => {
             let all = evaluate_all(fusion, args)?;
             let outputs = placed(fusion, args, all.outputs)?;
-            return Ok(Given { outputs, updates: Some(all.updates), strides: true });
+            return Ok(RunResult { outputs, updates: Some(all.updates), strides: true });
         }
-        Place::Simulator => Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default()),
-        Place::Gpu => Session::cuda(0, Options::default())?,
+        ImportDevice::Simulator => Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default()),
+        ImportDevice::Gpu => Session::cuda(0, Options::default())?,
     };
     let outcome = session.run(fusion, args, &NoTrace)?;
     // A session gives its outputs dense and row-major.
-    Ok(Given { outputs: outcome.outputs, updates: None, strides: false })
+    Ok(RunResult { outputs: outcome.outputs, updates: None, strides: false })
 }

@@ -7,7 +7,7 @@ use crate::exit;
 use crate::os::FileLock;
 use crate::record::{replace, today};
 use crate::select::nearest;
-use crate::select::quarantine::{Entry, Quarantine, with_entry, without_entry};
+use crate::select::quarantine::{Quarantine, QuarantineEntry, with_entry, without_entry};
 use std::fmt::Write;
 
 pub(super) fn quarantine(args: &Args) -> Result<u8, Failure> {
@@ -17,7 +17,7 @@ pub(super) fn quarantine(args: &Args) -> Result<u8, Failure> {
         (Some("add"), Some(id)) => {
             let q = &args.quarantine;
             let [owner, issue, reason, until] = [&q.owner, &q.issue, &q.reason, &q.until].map(Clone::clone);
-            let entry = Entry { id: id.into(), owner, issue, reason, until };
+            let entry = QuarantineEntry { id: id.into(), owner, issue, reason, until };
             check_id(args, &entry)?;
             edit(args, &format!("{id} is in quarantine until {}", entry.until), |text, name| {
                 with_entry(text, &entry, name)
@@ -44,7 +44,7 @@ fn list(args: &Args) -> Result<u8, Failure> {
             (_, true) => format!(", {count} cases, EXPIRED"),
             (_, false) => format!(", {count} cases"),
         };
-        let Entry { id, owner, issue, reason, until } = entry;
+        let QuarantineEntry { id, owner, issue, reason, until } = entry;
         let _ = writeln!(text, "{id}  until {until}{state}\n  {reason} ({owner}, {issue})");
     }
     let _ = writeln!(text, "{} in quarantine", quarantine.len());
@@ -62,7 +62,7 @@ fn ids(args: &Args) -> Vec<String> {
     ids
 }
 
-fn check_id(args: &Args, entry: &Entry) -> Result<(), Failure> {
+fn check_id(args: &Args, entry: &QuarantineEntry) -> Result<(), Failure> {
     let ids = ids(args);
     let one = Quarantine::of(vec![entry.clone()]);
     match one.idle(ids.iter().map(String::as_str)).is_empty() {

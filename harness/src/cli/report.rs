@@ -3,7 +3,7 @@
 use super::args::{Args, Form};
 use super::{Failure, runs};
 use crate::exit;
-use crate::record::{Recorded, RunInfo, State, export};
+use crate::record::{Recorded, RunInfo, RunState, export};
 use crate::report::{junit, markdown, repro, trace};
 use engine::diag::{Diagnostic, code};
 use std::io;
@@ -21,8 +21,8 @@ pub(super) fn report(args: &Args) -> Result<u8, Failure> {
         }
     } else {
         let mut loaded = infos.iter().map(runs::load).collect::<Result<Vec<Recorded>, _>>()?;
-        for (run, info) in loaded.iter_mut().zip(&infos).filter(|(_, info)| info.state == State::Killed) {
-            run.header["status"] = info.state.name().into();
+        for (run, info) in loaded.iter_mut().zip(&infos).filter(|(_, info)| info.state == RunState::Killed) {
+            run.header.status = Some(info.state.name().into());
         }
         if let (Form::Junit, Some(run)) = (form, loaded.iter().find(|run| run.explores())) {
             return Err(no_verdicts(run));
@@ -39,7 +39,7 @@ pub(super) fn report(args: &Args) -> Result<u8, Failure> {
 
 /// JUnit has verdicts only, and what tries cases out comes to none.
 fn no_verdicts(run: &Recorded) -> Failure {
-    let mode = run.header["mode"].as_str().unwrap_or_default();
+    let mode = run.header.mode();
     let message = format!("{} is a {}, which comes to no verdicts", run.id(), crate::escape::short(mode));
     let note = "--format md shows what it found; csv, jsonl and trace are written too";
     Failure::diagnostic(exit::BAD_RUN, &Diagnostic::user(code::BAD_RUN, message).note(note))
@@ -62,10 +62,10 @@ fn render(form: Form, infos: &[RunInfo], loaded: &[Recorded]) -> io::Result<Vec<
 
 /// The command that repeats a case, as far as the header tells.
 pub(super) fn again(run: &Recorded, id: &str) -> String {
-    let tail = run.header["again"].as_str().unwrap_or_default();
+    let tail = run.header.again.as_deref().unwrap_or_default();
     // The options have it where it was given.
-    let seed = run.header["seed"].as_u64().filter(|seed| *seed != 0 && !tail.contains(" --seed "));
-    let mode = run.header["mode"].as_str().unwrap_or("run");
+    let seed = run.header.seed.filter(|seed| *seed != 0 && !tail.contains(" --seed "));
+    let mode = run.header.mode.as_deref().unwrap_or("run");
     repro(mode, id, &format!("{tail}{}", seed.map_or(String::new(), |seed| format!(" --seed {seed}"))))
 }
 

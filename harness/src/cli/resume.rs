@@ -49,8 +49,8 @@ fn absolute(path: &Path) -> PathBuf {
 fn newest_open(layout: &Layout) -> Result<RunInfo, Failure> {
     let all = layout.list().unwrap_or_default();
     // One that another run went on with is done; one without a header had not begun.
-    let resumed = |run: &RunInfo| all.iter().any(|later| later.header["resumes"] == run.id.as_str());
-    let begun = |run: &RunInfo| run.header["argv"].is_array() && run.judges();
+    let resumed = |run: &RunInfo| all.iter().any(|later| later.header.resumes.as_ref() == Some(&run.id));
+    let begun = |run: &RunInfo| run.header.argv.is_some() && run.judges();
     let open = all.iter().rev().find(|run| run.is_open() && begun(run) && !resumed(run));
     open.cloned().ok_or_else(|| {
         let message =

@@ -46,7 +46,7 @@ pub(super) fn changed(
 fn since_one(args: &Args, since: &str, cases: &[Case]) -> Result<BTreeSet<String>, Why> {
     let dir = session::cases_dir(args);
     let Some(run) = run_named(args, since)? else { return Tree::at(&dir, since)?.changed(cases) };
-    let Some(commit) = run.header["provenance"]["git_sha"].as_str() else {
+    let Some(commit) = Some(run.header.commit()).filter(|commit| !commit.is_empty()) else {
         return Err((format!("the record of run {} names no commit", run.id()), "name a revision of git"));
     };
     let mut ids = Tree::at(&dir, commit)?.changed(cases)?;

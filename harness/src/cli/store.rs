@@ -6,7 +6,7 @@ use crate::case::suggest;
 use crate::console::print;
 use crate::exit;
 use crate::record::prune::{self, Limits};
-use crate::record::{Layout, Recorded, RunInfo, State, export, merge, rebuild, repair};
+use crate::record::{Layout, Recorded, RunInfo, RunState, Summary, export, merge, rebuild, repair};
 use crate::report::{cut, shorten, width};
 use crate::units::{show_bytes, show_seconds};
 use engine::diag::{Diagnostic, code};
@@ -75,7 +75,7 @@ fn list(layout: &Layout) -> Result<u8, Failure> {
     let id_width = all.iter().map(|run| width(&run.id)).max().unwrap_or(3).clamp(3, 44);
     let mut text = format!("{:id_width$}  {:10}  {:19}  {:>8}  counts\n", "run", "state", "started", "size");
     for run in &all {
-        let counts = counts_text(&run.header["summary"]["counts"]);
+        let counts = counts_text(run.header.summary.as_ref());
         let mark = if latest.as_deref() == Some(&run.id) { " (latest)" } else { "" };
         let started = run.started().replace('T', " ").replace('Z', "");
         let id = shorten(&run.id, id_width);
@@ -93,8 +93,8 @@ fn list(layout: &Layout) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-fn counts_text(counts: &serde_json::Value) -> String {
-    let counts = counts.as_object().into_iter().flatten();
+fn counts_text(summary: Option<&Summary>) -> String {
+    let counts = summary.and_then(|summary| summary.counts.as_ref()).into_iter().flatten();
     let parts: Vec<String> = counts.map(|(name, n)| format!("{n} {}", crate::escape::short(name))).collect();
     if parts.is_empty() { "-".into() } else { parts.join(", ") }
 }
@@ -113,29 +113,29 @@ fn info_text(info: &RunInfo, run: &Recorded) -> String {
     let header = &run.header;
     let mut text = format!("{}\n", info.id);
     let mut row = |name: &str, value: String| {
-        if !value.is_empty() && value != "null" {
+        if !value.is_empty() {
             text.push_str(&format!("  {name:10} {}\n", crate::escape::escape(&value, "")));
         }
     };
-    let own = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), String::from);
+    let own = |value: &Option<String>| value.clone().unwrap_or_default();
     row("state", info.state.name().into());
     row("folder", info.dir.display().to_string());
-    row("started", own(&header["started_utc"]));
-    row("ended", own(&header["ended_utc"]));
+    row("started", own(&header.started_utc));
+    row("ended", own(&header.ended_utc));
     row("time", show_seconds(run.elapsed_ns()));
-    let words = header["argv"].as_array().map(Vec::as_slice).unwrap_or_default();
-    row("command", words.iter().map(|word| crate::report::quoted(&own(word))).collect::<Vec<_>>().join(" "));
+    let words = header.argv.iter().flatten().map(|word| crate::report::quoted(word));
+    row("command", words.collect::<Vec<_>>().join(" "));
     row("device", run.device().unwrap_or_default());
-    row("seed", own(&header["seed"]));
-    row("commit", own(&header["provenance"]["git_sha"]));
-    row("host", own(&header["provenance"]["host"]));
-    row("resumes", own(&header["resumes"]));
+    row("seed", header.seed.map_or_else(String::new, |seed| seed.to_string()));
+    row("commit", header.commit().into());
+    row("host", header.host().into());
+    row("resumes", own(&header.resumes));
     let counts: Vec<String> = run.counts().iter().map(|(name, n)| format!("{n} {name}")).collect();
     let open = run.selected.iter().filter(|id| !run.cases.contains_key(*id)).count();
     row("cases", format!("{} of {} recorded: {}", run.cases.len(), run.cases.len() + open, counts.join(", ")));
     row("records", run.health.records.to_string());
     row("lost", lost_text(&run.health).unwrap_or_default());
-    row("not whole", own(&header["record_error"]));
+    row("not whole", own(&header.record_error));
     row("size", show_bytes(info.bytes));
     text
 }
@@ -168,7 +168,7 @@ fn verify(layout: &Layout) -> Result<u8, Failure> {
     };
     for info in &all {
         let id = &info.id;
-        if info.state == State::Live {
+        if info.state == RunState::Live {
             text.push_str(&format!("{id}: a harness is writing it, not looked at\n"));
             continue;
         }
@@ -184,12 +184,12 @@ fn verify(layout: &Layout) -> Result<u8, Failure> {
                 }
                 let cut = run.cut_short();
                 // One that could not be written, or was mended, says so itself.
-                let silent = info.finished() && run.header["record_error"].is_null();
+                let silent = info.finished() && run.header.record_error.is_none();
                 if silent && (run.end.is_none() || cut.is_some()) {
                     let what = cut.map_or(String::new(), |what| format!(": {what} are missing"));
                     tell(&mut text, format!("{id}: its record lacks its tail{what}"));
                 }
-                if info.state == State::Killed {
+                if info.state == RunState::Killed {
                     tell(&mut text, format!("{id}: was killed: {} cases are recorded", run.cases.len()));
                 }
                 if !info.headed {

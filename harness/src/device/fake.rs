@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 /// The played machine.
 pub(super) struct Fake {
-    state: Mutex<State>,
+    state: Mutex<PlayedState>,
     news: Condvar,
 }
 
-struct State {
+struct PlayedState {
     machine: Machine,
     /// Set when the run begins to listen.
     since: Option<Instant>,
@@ -47,18 +47,18 @@ impl Fake {
         let (running, ended) = (vec![0; machine.gpus.len()], vec![0; machine.gpus.len()]);
         let done = vec![false; machine.script.len()];
         let news = VecDeque::new();
-        let state = State { machine, since: None, running, ended, done, news, deaf: None, failed: None };
+        let state = PlayedState { machine, since: None, running, ended, done, news, deaf: None, failed: None };
         Self { state: Mutex::new(state), news: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PlayedState> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.pass_time();
         state
     }
 }
 
-impl State {
+impl PlayedState {
     /// The GPU that the UUID, or one of its MIG parts' UUIDs, names.
     fn index(&self, uuid: &str) -> Option<usize> {
         let names = |gpu: &Gpu| gpu.uuid == uuid || gpu.mig_devices.iter().any(|part| part.uuid == uuid);

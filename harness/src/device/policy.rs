@@ -2,7 +2,7 @@
 
 /// Which GPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum WantedGpus {
     /// The quietest so many.
     Count(usize),
     All,
@@ -52,18 +52,18 @@ pub(crate) fn share(text: &str) -> Option<f64> {
     (0.0..=1.0).contains(&share).then_some(share)
 }
 
-impl Wanted {
+impl WantedGpus {
     /// The value of `--gpus`.
     pub(crate) fn parse(value: &str) -> Option<Self> {
         if value == "all" {
-            return Some(Wanted::All);
+            return Some(WantedGpus::All);
         }
         let named = |word: &&str| word.starts_with("GPU-") || word.starts_with("MIG-");
         let words: Vec<&str> = value.split(',').map(str::trim).collect();
         if words.iter().all(named) {
-            return Some(Wanted::Named(words.into_iter().map(Into::into).collect()));
+            return Some(WantedGpus::Named(words.into_iter().map(Into::into).collect()));
         }
-        value.parse().ok().filter(|n| (1..=256).contains(n)).map(Wanted::Count)
+        value.parse().ok().filter(|n| (1..=256).contains(n)).map(WantedGpus::Count)
     }
 }
 
@@ -88,12 +88,12 @@ mod tests {
 
     #[test]
     fn gpus_are_counted_or_named() {
-        let names = |list: &[&str]| Wanted::Named(list.iter().map(|name| (*name).into()).collect());
-        assert_eq!(Wanted::parse("4"), Some(Wanted::Count(4)));
-        assert_eq!(Wanted::parse("all"), Some(Wanted::All));
-        assert_eq!(Wanted::parse("GPU-a,MIG-b"), Some(names(&["GPU-a", "MIG-b"])));
+        let names = |list: &[&str]| WantedGpus::Named(list.iter().map(|name| (*name).into()).collect());
+        assert_eq!(WantedGpus::parse("4"), Some(WantedGpus::Count(4)));
+        assert_eq!(WantedGpus::parse("all"), Some(WantedGpus::All));
+        assert_eq!(WantedGpus::parse("GPU-a,MIG-b"), Some(names(&["GPU-a", "MIG-b"])));
         for bad in ["0", "257", "-1", "GPU-a,4", "some", ""] {
-            assert!(Wanted::parse(bad).is_none(), "{bad}");
+            assert!(WantedGpus::parse(bad).is_none(), "{bad}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Chooses GPUs, and says why: of those taken, and of those not.
 
 use super::gpu::{Gpu, Nvidia};
-use super::policy::{GpuOptions, Policy, Wanted};
+use super::policy::{GpuOptions, Policy, WantedGpus};
 use crate::units::show_bytes;
 
 /// A GPU and the reason in words why it was taken, or was not.
@@ -28,13 +28,13 @@ const MEMORY_GRAIN: u64 = 256 << 20;
 /// refuse it with a reason.
 pub(crate) fn select(
     found: &Nvidia,
-    wanted: &Wanted,
+    wanted: &WantedGpus,
     options: &GpuOptions,
     mut hold: impl FnMut(&Gpu) -> Result<(), String>,
 ) -> Selection {
     let mut selection = Selection::default();
     let names = match wanted {
-        Wanted::Named(names) => names.as_slice(),
+        WantedGpus::Named(names) => names.as_slice(),
         _ => &[],
     };
     let (candidates, unknown) = match names {
@@ -42,9 +42,9 @@ pub(crate) fn select(
         names => named(found, names),
     };
     let count = match wanted {
-        Wanted::Count(count) => *count,
-        Wanted::All => found.gpus.len().max(1),
-        Wanted::Named(_) => candidates.len() + unknown.len(),
+        WantedGpus::Count(count) => *count,
+        WantedGpus::All => found.gpus.len().max(1),
+        WantedGpus::Named(_) => candidates.len() + unknown.len(),
     };
     for gpu in candidates {
         let refused = refusal(&gpu, options);
@@ -232,7 +232,7 @@ mod tests {
 
     #[track_caller]
     fn check(wanted: &str, options: &GpuOptions, uuids: &[&str]) -> Selection {
-        let wanted = Wanted::parse(wanted).expect("good");
+        let wanted = WantedGpus::parse(wanted).expect("good");
         let selection = select(&zoo(), &wanted, options, |_| Ok(()));
         let taken: Vec<&str> = selection.taken.iter().map(|choice| choice.gpu.uuid.as_str()).collect();
         assert_eq!(taken, uuids, "{selection:#?}");
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn a_held_gpu_gives_way_to_the_next() {
         let hold = |gpu: &Gpu| if gpu.index == 5 { Err("another harness uses it".into()) } else { Ok(()) };
-        let selection = select(&zoo(), &Wanted::Count(1), &options(Policy::Exclusive), hold);
+        let selection = select(&zoo(), &WantedGpus::Count(1), &options(Policy::Exclusive), hold);
         assert_eq!(selection.taken[0].gpu.index, 4);
         check_left(&selection, 5, "refused: another harness uses it");
     }

@@ -75,7 +75,7 @@ pub(crate) enum Attribution {
 
 /// A case that ran on a GPU; `end_ns` is `None` while it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Ran {
+pub(crate) struct RanCase {
     pub(crate) case_id: String,
     pub(crate) attempt: u32,
     pub(crate) worker: String,
@@ -85,7 +85,7 @@ pub(crate) struct Ran {
     pub(crate) outcome: Option<String>,
 }
 
-impl Ran {
+impl RanCase {
     /// Whether it was under way at any moment of the span.
     pub(crate) fn within(&self, from: u64, to: u64) -> bool {
         self.start_ns <= to && self.end_ns.is_none_or(|end| end >= from)
@@ -100,11 +100,11 @@ impl Ran {
 
 /// The cases that an Xid heard at `heard_ns` may belong to, the last one first,
 /// and how sure that is.
-pub(crate) fn attribute(ran: &[Ran], heard_ns: u64) -> (Attribution, Vec<Ran>) {
+pub(crate) fn attribute(ran: &[RanCase], heard_ns: u64) -> (Attribution, Vec<RanCase>) {
     let from = heard_ns.saturating_sub(WINDOW);
-    let mut there: Vec<Ran> = ran.iter().filter(|case| case.within(from, heard_ns)).cloned().collect();
+    let mut there: Vec<RanCase> = ran.iter().filter(|case| case.within(from, heard_ns)).cloned().collect();
     there.sort_by_key(|case| std::cmp::Reverse(case.start_ns));
-    let struck: Vec<&Ran> = there.iter().filter(|case| case.struck()).collect();
+    let struck: Vec<&RanCase> = there.iter().filter(|case| case.struck()).collect();
     if let [one] = struck[..] {
         return (Attribution::Exact, vec![one.clone()]);
     }
@@ -123,14 +123,14 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    fn ran(case_id: &str, worker: &str, start: u64, end: Option<u64>, outcome: &str) -> Ran {
+    fn ran(case_id: &str, worker: &str, start: u64, end: Option<u64>, outcome: &str) -> RanCase {
         let outcome = end.map(|_| outcome.to_string());
         let (case_id, worker) = (case_id.into(), worker.into());
-        Ran { case_id, attempt: 0, worker, start_ns: start * S / 10, end_ns: end.map(|t| t * S / 10), outcome }
+        RanCase { case_id, attempt: 0, worker, start_ns: start * S / 10, end_ns: end.map(|t| t * S / 10), outcome }
     }
 
     #[track_caller]
-    fn check(list: &[Ran], heard: u64, how: Attribution, ids: &[&str]) {
+    fn check(list: &[RanCase], heard: u64, how: Attribution, ids: &[&str]) {
         let (found, cases) = attribute(list, heard * S / 10);
         let found_ids: Vec<&str> = cases.iter().map(|case| case.case_id.as_str()).collect();
         assert_eq!((found, found_ids.as_slice()), (how, ids));

@@ -15,12 +15,12 @@ const CHUNK: usize = 16 << 10;
 const MAX_PIPE: usize = 1 << 20;
 
 #[derive(Default)]
-struct Shared {
+struct Drained {
     kept: Captured,
     closed: bool,
 }
 
-impl Shared {
+impl Drained {
     /// Takes what waits in the stream: all that was written before, unless somebody
     /// writes without end.
     fn take(&mut self, stream: &OwnedFd) {
@@ -44,7 +44,7 @@ impl Shared {
 /// A stream being drained. Whatever is read is kept under the lock under which it
 /// is read, so that nothing is on its way when somebody looks.
 pub(super) struct Capture {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<Drained>>,
     stream: Option<Arc<OwnedFd>>,
 }
 
@@ -52,7 +52,7 @@ impl Capture {
     /// Starts draining. The thread ends with the stream.
     pub(super) fn start(stream: Option<impl Into<OwnedFd>>) -> io::Result<Self> {
         let stream: Option<Arc<OwnedFd>> = stream.map(|stream| Arc::new(stream.into()));
-        let shared = Arc::new(Mutex::new(Shared { closed: stream.is_none(), ..Shared::default() }));
+        let shared = Arc::new(Mutex::new(Drained { closed: stream.is_none(), ..Drained::default() }));
         if let Some(stream) = stream.clone() {
             // Only of this end of the pipe: the worker's own stays as it is.
             rustix::io::ioctl_fionbio(&stream, true)?;
@@ -94,7 +94,7 @@ impl Capture {
     }
 
     /// With all that waits in the stream.
-    fn taken(&self) -> MutexGuard<'_, Shared> {
+    fn taken(&self) -> MutexGuard<'_, Drained> {
         let mut shared = lock(&self.shared);
         if let (false, Some(stream)) = (shared.closed, &self.stream) {
             shared.take(stream);
@@ -103,7 +103,7 @@ impl Capture {
     }
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock(shared: &Mutex<Drained>) -> MutexGuard<'_, Drained> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

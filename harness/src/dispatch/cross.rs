@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What one device made of a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct DeviceResult {
     /// The device, for people.
     pub(crate) device: String,
     /// Product and compute capability: kernels are written for them.
@@ -35,7 +35,7 @@ pub(crate) struct Seen {
 /// is not the same text on all devices of a model comes first: it explains other
 /// results. Results are compared between devices whose kernels are the same text,
 /// unless they vary on one device already.
-pub(crate) fn compare(seen: &[Seen]) -> Option<(&'static str, String)> {
+pub(crate) fn compare(seen: &[DeviceResult]) -> Option<(&'static str, String)> {
     for of_model in parts(seen, |seen| seen.model.as_str()) {
         let kernels = groups(&of_model, |seen| seen.kernel_crc);
         if kernels.len() > 1 {
@@ -53,14 +53,14 @@ pub(crate) fn compare(seen: &[Seen]) -> Option<(&'static str, String)> {
 }
 
 /// What is alike in something.
-fn parts<'s, K: Ord>(seen: &'s [Seen], of: impl Fn(&'s Seen) -> K) -> Vec<Vec<&'s Seen>> {
-    let mut parts: BTreeMap<K, Vec<&Seen>> = BTreeMap::new();
+fn parts<'s, K: Ord>(seen: &'s [DeviceResult], of: impl Fn(&'s DeviceResult) -> K) -> Vec<Vec<&'s DeviceResult>> {
+    let mut parts: BTreeMap<K, Vec<&DeviceResult>> = BTreeMap::new();
     seen.iter().for_each(|seen| parts.entry(of(seen)).or_default().push(seen));
     parts.into_values().collect()
 }
 
 /// The devices by what they have; those that have nothing are left out.
-fn groups<'s>(seen: &[&'s Seen], of: impl Fn(&Seen) -> Option<u32>) -> BTreeMap<u32, Vec<&'s str>> {
+fn groups<'s>(seen: &[&'s DeviceResult], of: impl Fn(&DeviceResult) -> Option<u32>) -> BTreeMap<u32, Vec<&'s str>> {
     let mut groups: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for seen in seen {
         if let Some(crc) = of(seen) {
@@ -109,11 +109,11 @@ pub(crate) struct Cross {
     policy: Policy,
     /// One slot of each device, with its name.
     members: Vec<(usize, String)>,
-    state: Mutex<State>,
+    state: Mutex<AcrossState>,
 }
 
 #[derive(Default)]
-struct State {
+struct AcrossState {
     waiting: VecDeque<Job>,
     /// Cases without a verdict.
     open: BTreeMap<String, Open>,
@@ -171,7 +171,7 @@ impl Cross {
     pub(crate) fn new(cases: &[Arc<Case>], policy: Policy, labels: &[String]) -> Self {
         let named = |slot: usize| (slot, labels.get(slot).cloned().unwrap_or_default());
         let members: Vec<(usize, String)> = one_of_each(&policy.devices).into_iter().map(named).collect();
-        let mut state = State::default();
+        let mut state = AcrossState::default();
         for case in cases {
             let slots: Vec<usize> = members.iter().map(|(slot, _)| *slot).filter(|s| policy.fits(*s, case)).collect();
             if slots.is_empty() {
@@ -190,7 +190,8 @@ impl Cross {
     fn go_on(&self, id: &str) {
         let mut state = self.lock();
         for result in self.policy.tried.get(id).into_iter().flatten() {
-            let at = state.waiting.iter().position(|job| job.case.id == id && job.pin == Some(result.slot));
+            let at =
+                state.waiting.iter().position(|job| job.case.id == id && job.pin.is_some() && job.pin == result.slot);
             let Some(job) = at.and_then(|at| state.waiting.remove(at)) else {
                 // A failure counts although its device is not here any more.
                 let open = state.open.get_mut(id).filter(|_| result.outcome.verdict.is_failure());
@@ -205,7 +206,7 @@ impl Cross {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AcrossState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -218,9 +219,9 @@ impl Cross {
     fn mismatch(&self, open: &Open) -> Option<(&'static str, String)> {
         let passed = open.ended.iter().filter(|ended| ended.verdict == Verdict::Pass);
         let seen = passed.map(|Conclusion { result, .. }| {
-            let gpu = self.policy.slots.get(result.slot).and_then(|slot| slot.gpu.as_ref());
-            Seen {
-                device: self.device(result.slot),
+            let gpu = result.slot.and_then(|slot| self.policy.slots.get(slot)?.gpu.as_ref());
+            DeviceResult {
+                device: result.slot.map_or_else(String::new, |slot| self.device(slot)),
                 model: gpu.map_or(String::new(), |gpu| format!("{} {:?}", gpu.name, gpu.arch)),
                 kernel_crc: result.outcome.kernel_crc,
                 out_crc: result.outcome.out_crc,
@@ -240,8 +241,8 @@ impl Cross {
         let (verdict, mut shown) = worst.map(|worst| (worst.verdict, worst.result.clone()))?;
         let failed = weight(verdict) >= weight(Verdict::Fail);
         if failed || open.disagreed.is_none() && weight(verdict) > 0 && self.mismatch(open).is_none() {
-            if shown.slot != usize::MAX {
-                shown.outcome.detail = format!("on {}: {}", self.device(shown.slot), shown.outcome.detail);
+            if let Some(slot) = shown.slot {
+                shown.outcome.detail = format!("on {}: {}", self.device(slot), shown.outcome.detail);
             }
             return Some((verdict, shown));
         }
@@ -265,7 +266,7 @@ impl Cross {
     }
 
     /// All devices have a verdict on the case of `job`.
-    fn round(&self, state: &mut State, job: &Job) -> Settled {
+    fn round(&self, state: &mut AcrossState, job: &Job) -> Settled {
         let Some(mut open) = state.open.remove(&job.case.id) else { return Settled::Noted };
         let here = open.slots.iter().all(|slot| !state.left.contains(slot));
         let before = open.rounds;
@@ -287,7 +288,7 @@ impl Cross {
     }
 
     /// Enters an attempt into the account of its case.
-    fn enter(&self, state: &mut State, job: &Job, result: &CaseResult) -> Settled {
+    fn enter(&self, state: &mut AcrossState, job: &Job, result: &CaseResult) -> Settled {
         let (Some(open), Some(slot)) = (state.open.get_mut(&job.case.id), job.pin) else { return Settled::Noted };
         let mut track = open.tracks.remove(&slot).unwrap_or_default();
         let before = track.retried();
@@ -384,12 +385,18 @@ mod tests {
     use crate::dispatch::Retries;
     use crate::outcome::Variation;
 
-    fn seen(device: &str, kernel: u32, out: u32, class: Option<Determinism>) -> Seen {
-        Seen { device: device.into(), kernel_crc: Some(kernel), out_crc: Some(out), class, ..Seen::default() }
+    fn seen(device: &str, kernel: u32, out: u32, class: Option<Determinism>) -> DeviceResult {
+        DeviceResult {
+            device: device.into(),
+            kernel_crc: Some(kernel),
+            out_crc: Some(out),
+            class,
+            ..DeviceResult::default()
+        }
     }
 
     #[track_caller]
-    fn check(seen: &[Seen], wanted: Option<(&str, &str)>) {
+    fn check(seen: &[DeviceResult], wanted: Option<(&str, &str)>) {
         let found = compare(seen);
         assert_eq!(found.as_ref().map(|(name, why)| (*name, why.as_str())), wanted);
     }
@@ -410,10 +417,11 @@ mod tests {
         let varying = [seen("gpu0", 1, 2, Some(Tolerance)), seen("gpu1", 3, 2, None)];
         assert_eq!(compare(&varying).map(|found| found.0), Some("fail.codegen_mismatch"));
         // A refusal has neither kernel nor result.
-        let nothing = Seen { kernel_crc: None, out_crc: None, ..seen("gpu1", 0, 0, None) };
+        let nothing = DeviceResult { kernel_crc: None, out_crc: None, ..seen("gpu1", 0, 0, None) };
         check(&[seen("gpu0", 1, 2, None), nothing], None);
         // Each model has kernels of its own; what the same kernel gives must be the same.
-        let of = |model: &str, device, kernel, out| Seen { model: model.into(), ..seen(device, kernel, out, None) };
+        let of =
+            |model: &str, device, kernel, out| DeviceResult { model: model.into(), ..seen(device, kernel, out, None) };
         check(&[of("A", "gpu0", 1, 2), of("B", "gpu1", 3, 4), of("A", "gpu2", 1, 2)], None);
         let why = "the kernel's text differs: 00000003 on gpu1; 00000004 on gpu2";
         check(
@@ -457,7 +465,7 @@ mod tests {
 
     fn settle(cross: &Cross, slot: usize, outcome: Outcome) -> Option<Conclusion> {
         let job = take(cross, slot);
-        let mut result = CaseResult { slot, ..job.result(outcome) };
+        let mut result = CaseResult { slot: Some(slot), ..job.result(outcome) };
         match cross.settle(&job, &mut result) {
             Settled::Concluded(conclusion) => Some(*conclusion),
             _ => None,
@@ -530,7 +538,7 @@ mod tests {
         assert!(settle(&lonely, 0, passed(1)).is_none());
         let (job, mut result) = (take(&lonely, 1), None);
         lonely.leave(0);
-        let settled = lonely.settle(&job, result.insert(CaseResult { slot: 1, ..job.result(passed(2)) }));
+        let settled = lonely.settle(&job, result.insert(CaseResult { slot: Some(1), ..job.result(passed(2)) }));
         assert!(matches!(settled, Settled::Concluded(found) if found.verdict == Verdict::Fail));
         let cut = retrying(&["g0", "g1"]);
         assert!(round(&cut, 2).is_none());
@@ -553,7 +561,8 @@ mod tests {
     fn what_devices_did_before_a_kill_is_not_asked_again() {
         let tried = |id: &str, results: &[(usize, Outcome)]| {
             let job = Job::new(Arc::new(Case { id: id.into(), ..Case::default() }), 1);
-            let result = |(slot, outcome): &(usize, Outcome)| CaseResult { slot: *slot, ..job.result(outcome.clone()) };
+            let result =
+                |(slot, outcome): &(usize, Outcome)| CaseResult { slot: Some(*slot), ..job.result(outcome.clone()) };
             (id.to_string(), results.iter().map(result).collect::<Vec<_>>())
         };
         let off = || Outcome::fail("fail.numerics", "off");
@@ -565,7 +574,7 @@ mod tests {
         ];
         let cross = resumed(&["half", "other", "gone"], &["g0", "g1"], three.into());
         let half = settle(&cross, 0, passed(1)).expect("both have run it");
-        assert_eq!((half.verdict, half.failures, half.result.slot), (Verdict::Fail, 1, 1));
+        assert_eq!((half.verdict, half.failures, half.result.slot), (Verdict::Fail, 1, Some(1)));
         assert!(settle(&cross, 0, passed(1)).is_none());
         let gone = settle(&cross, 1, passed(1)).expect("both have run it");
         assert_eq!((gone.case.id.as_str(), gone.verdict, gone.outcomes.len()), ("gone", Verdict::Fail, 3));
@@ -627,7 +636,7 @@ mod tests {
             for number in 0..u.int_in_range(0..=4)? {
                 let class = u.arbitrary::<bool>()?.then_some(Determinism::Tolerance);
                 let (kernel, out) = (u.int_in_range(0..=2u32)?, u.int_in_range(0..=2u32)?);
-                seen.push(Seen {
+                seen.push(DeviceResult {
                     device: format!("g{number}"),
                     model: (*u.choose(&["A", "B"])?).into(),
                     kernel_crc: kernel.checked_sub(1),

@@ -2,6 +2,7 @@
 
 use super::capture::Capture;
 use super::farewell::{self, Ending, Farewell, Remains};
+use super::fleet::Canary;
 use super::home::Home;
 use super::job::Job;
 use super::kills::{self, Kills, Shortage, Victim};
@@ -17,7 +18,7 @@ use crate::frame::{Broken, Receiver, send, send_after};
 use crate::os;
 use crate::os::area::Area;
 use crate::outcome::{Death, Outcome, Output, clip};
-use crate::proto::{FromWorker, Order, PROTOCOL, ToWorker};
+use crate::proto::{CanaryResult, FromWorker, Order, PROTOCOL, ToWorker};
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use std::io;
@@ -158,8 +159,8 @@ fn init(slot: &SlotSpec, plan: &RunPlan, compilers: Option<&str>) -> ToWorker {
     }
 }
 
-/// The course of an attempt.
-struct Course<'c> {
+/// An attempt that is under way.
+struct Running<'c> {
     job: &'c Job,
     plan: &'c RunPlan,
     /// Asked now and then whether the result could count at all.
@@ -173,7 +174,7 @@ struct Course<'c> {
     stop_at: Option<Instant>,
 }
 
-impl<'c> Course<'c> {
+impl<'c> Running<'c> {
     /// It begins now.
     fn new(job: &'c Job, plan: &'c RunPlan, void: &'c dyn Fn() -> Option<Outcome>) -> Self {
         let own = job.case.timeout_ms.map(Duration::from_millis);
@@ -306,13 +307,14 @@ impl Worker {
         }
     }
 
-    /// Has the worker run its canary: whether the result is right, and more in words.
-    pub(super) fn sing(&mut self, spoil: bool, give_up: GiveUp) -> Result<(Option<bool>, String), String> {
-        let sent = send(self.receiver.stream(), &ToWorker::Canary { spoil });
+    /// Has the worker run its canary. An error says why that came to no end; the worker is
+    /// killed then.
+    pub(super) fn run_canary(&mut self, canary: Canary, give_up: GiveUp) -> Result<CanaryResult, String> {
+        let sent = send(self.receiver.stream(), &ToWorker::Canary { spoil: canary == Canary::Spoilt });
         let result = match sent.map_err(|error| error.to_string()) {
             Err(error) => Err(error),
             Ok(()) => match hear(&mut self.receiver, Instant::now() + CANARY_LIMIT, give_up) {
-                Ok(FromWorker::Canary { ok, detail }) => return Ok((ok, detail)),
+                Ok(FromWorker::Canary(result)) => return Ok(result),
                 Ok(other) => Err(clip(format!("unexpected message {other:?}"), 300)),
                 Err(None) => Err(GIVEN_UP.into()),
                 Err(Some(Broken::Timeout)) => Err(format!("no end within {} s", CANARY_LIMIT.as_secs())),
@@ -350,11 +352,11 @@ impl Worker {
         if let Err(error) = sent {
             return self.lost_before(format!("the worker was gone: {error}"), plan);
         }
-        let mut course = Course::new(job, plan, void);
+        let mut running = Running::new(job, plan, void);
         loop {
-            let tick = (Instant::now() + TICK).min(course.deadline);
+            let tick = (Instant::now() + TICK).min(running.deadline);
             let message = self.receiver.next(Some(tick));
-            if let Some(attempt) = self.went_on(&mut course, message) {
+            if let Some(attempt) = self.on_message(&mut running, message) {
                 return attempt;
             }
         }
@@ -362,45 +364,45 @@ impl Worker {
 
     /// Something of the case was heard, or nothing for a while. What the attempt came
     /// to, once that is known.
-    fn went_on(&mut self, course: &mut Course<'_>, message: Result<FromWorker, Broken>) -> Option<Attempt> {
-        let Course { job, plan, begun, .. } = *course;
-        let over = course.watch.look(&self.page, Instant::now());
+    fn on_message(&mut self, running: &mut Running<'_>, message: Result<FromWorker, Broken>) -> Option<Attempt> {
+        let Running { job, plan, begun, .. } = *running;
+        let over = running.watch.look(&self.page, Instant::now());
         if let (true, Some(over), Err(Broken::Timeout)) = (begun, over, &message) {
-            return Some(self.bury(Cause::Hung { limit: over.limit, phase: Some(over.name.clone()) }, plan));
+            return Some(self.post_mortem(Cause::Hung { limit: over.limit, phase: Some(over.name.clone()) }, plan));
         }
         let same = |case_id: &str, attempt: u32| case_id == job.case.id && attempt == job.attempt;
         Some(match message {
             Ok(FromWorker::Begin { case_id, attempt }) if !begun && same(&case_id, attempt) => {
-                course.begun = true;
+                running.begun = true;
                 return None;
             }
             Ok(FromWorker::End { case_id, attempt, outcome, tainted, code }) if begun && same(&case_id, attempt) => {
                 self.code = code;
-                self.ran(case_id);
-                self.ended(*outcome, tainted, plan, course.void)
+                self.count_case(case_id);
+                self.ended(*outcome, tainted, plan, running.void)
             }
-            Err(Broken::Timeout) => return self.silent(course),
+            Err(Broken::Timeout) => return self.on_silence(running),
             Err(Broken::Eof) if !begun => self.lost_before("the worker died between two cases".into(), plan),
             // What comes before `begin` is not of this case.
-            Err(Broken::Garbage(what)) if !begun => self.broke(what),
-            Ok(other) if !begun => self.broke(format!("unexpected message {other:?}")),
-            Err(Broken::Eof) => self.bury(Cause::Died, plan),
-            Err(Broken::Garbage(what)) => self.bury(Cause::Protocol(what), plan),
-            Ok(other) => self.bury(Cause::Protocol(clip(format!("unexpected message {other:?}"), 300)), plan),
+            Err(Broken::Garbage(what)) if !begun => self.protocol_broken(what),
+            Ok(other) if !begun => self.protocol_broken(format!("unexpected message {other:?}")),
+            Err(Broken::Eof) => self.post_mortem(Cause::Died, plan),
+            Err(Broken::Garbage(what)) => self.post_mortem(Cause::Protocol(what), plan),
+            Ok(other) => self.post_mortem(Cause::Protocol(clip(format!("unexpected message {other:?}"), 300)), plan),
         })
     }
 
     /// Nothing was heard for a while: whether waiting still has a sense.
-    fn silent(&mut self, course: &mut Course<'_>) -> Option<Attempt> {
-        let Course { plan, limit, deadline, void, .. } = *course;
+    fn on_silence(&mut self, running: &mut Running<'_>) -> Option<Attempt> {
+        let Running { plan, limit, deadline, void, .. } = *running;
         if Instant::now() >= deadline {
-            return Some(self.bury(Cause::Hung { limit, phase: None }, plan));
+            return Some(self.post_mortem(Cause::Hung { limit, phase: None }, plan));
         }
         let attempt = match plan.stop.load(Ordering::Relaxed) {
             0 => Attempt::Void(void()?),
             _ => {
                 // A case that is about to end may do so.
-                let end = *course.stop_at.get_or_insert_with(|| Instant::now() + plan.grace);
+                let end = *running.stop_at.get_or_insert_with(|| Instant::now() + plan.grace);
                 (Instant::now() >= end).then_some(Attempt::Stopped)?
             }
         };
@@ -417,7 +419,7 @@ impl Worker {
         void: &dyn Fn() -> Option<Outcome>,
     ) -> Attempt {
         let outcome = match &plan.sanitizer {
-            Some(tool) if self.reports(plan, void) => tool.judge(self.home.path(), outcome),
+            Some(tool) if self.wait_for_report(plan, void) => tool.judge(self.home.path(), outcome),
             Some(_) => return void().map_or(Attempt::Stopped, Attempt::Void),
             None => outcome,
         };
@@ -429,7 +431,7 @@ impl Worker {
     }
 
     /// Notes a case that has ended.
-    fn ran(&mut self, case_id: String) {
+    fn count_case(&mut self, case_id: String) {
         self.cases_run += 1;
         if self.prior.len() == PRIOR_CASES {
             self.prior.pop_front();
@@ -438,7 +440,7 @@ impl Worker {
     }
 
     /// It broke the protocol before the case began: by an earlier one.
-    fn broke(&mut self, what: String) -> Attempt {
+    fn protocol_broken(&mut self, what: String) -> Attempt {
         let what = clip(what, 300);
         self.ending = Some(Ending::Broke(what.clone()));
         Attempt::NotBegun(format!("the worker broke the protocol between two cases: {what}"), None)
@@ -446,7 +448,9 @@ impl Worker {
 
     /// The worker died before the case began.
     fn lost_before(&mut self, why: String, plan: &RunPlan) -> Attempt {
-        let Attempt::Lost(outcome, death) = self.bury(Cause::Died, plan) else { return Attempt::NotBegun(why, None) };
+        let Attempt::Lost(outcome, death) = self.post_mortem(Cause::Died, plan) else {
+            return Attempt::NotBegun(why, None);
+        };
         // Without a status of its own it lived on and was killed just now.
         if death.signal.is_some() || death.exit_code.is_some() {
             self.ending = self.ended.map(Ending::Exited);
@@ -457,7 +461,7 @@ impl Worker {
 
     /// Has the tool around the worker write its report, which is complete when the
     /// worker has ended. False if the run is stopped or the result void before.
-    fn reports(&mut self, plan: &RunPlan, void: &dyn Fn() -> Option<Outcome>) -> bool {
+    fn wait_for_report(&mut self, plan: &RunPlan, void: &dyn Fn() -> Option<Outcome>) -> bool {
         let _ = send(self.receiver.stream(), &ToWorker::Drain);
         let deadline = Instant::now() + SANITIZER_END;
         let mut stop_at = None;
@@ -482,7 +486,7 @@ impl Worker {
     }
 
     /// The case did not end: collect the evidence, end the worker.
-    fn bury(&mut self, cause: Cause, plan: &RunPlan) -> Attempt {
+    fn post_mortem(&mut self, cause: Cause, plan: &RunPlan) -> Attempt {
         let mut death = Death { crumb: self.page.case(), ..Death::default() };
         let status = match &cause {
             Cause::Hung { limit, .. } => {
@@ -520,7 +524,7 @@ impl Worker {
             let Shortage { killed, note } = self.kills.judge(&victim);
             (death.oom_killed, death.oom_note) = (killed, note);
         }
-        self.remains(&mut death);
+        self.collect_output(&mut death);
         let outcome = postmortem::outcome(&cause, &death);
         let outcome = match &plan.sanitizer {
             Some(tool) => tool.judge(self.home.path(), outcome),
@@ -529,8 +533,8 @@ impl Worker {
         Attempt::Lost(outcome, Box::new(death))
     }
 
-    /// What it printed and had run.
-    fn remains(&mut self, death: &mut Death) {
+    /// Takes what it printed, and says what that and the cases before tell of its death.
+    fn collect_output(&mut self, death: &mut Death) {
         let wait = Duration::from_millis(200);
         let (stdout, stderr) = (self.stdout.at_end(wait), self.stderr.at_end(wait));
         self.output = Output { stdout, stderr, files: self.files() };
@@ -615,7 +619,7 @@ impl Worker {
             }
             self.kill();
             if farewell::crashed(&ending) {
-                self.remains(&mut death);
+                self.collect_output(&mut death);
                 farewell.crash = Some(Box::new((postmortem::teardown(&ending, &death), death)));
             }
         }

@@ -3,6 +3,7 @@
 //! before it takes cases; a device whose canary fails twice is retired.
 
 use crate::device::{XidClass, xid_facts};
+use crate::proto::CanaryResult;
 use std::collections::VecDeque;
 
 /// Deaths further back than this do not speak against the device.
@@ -26,7 +27,7 @@ pub(crate) struct Gone {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Go,
-    /// The next worker sings first, for this reason.
+    /// The next worker runs a canary first, for this reason.
     Canary(String),
     Retire(Gone),
 }
@@ -133,10 +134,10 @@ impl Health {
         self.retire("infra.gpu_lost", why.to_string())
     }
 
-    /// A worker sang, or failed to; `None` where the device computes nothing.
-    pub(crate) fn after_canary(&mut self, result: Result<Option<bool>, String>) -> Next {
+    /// What a worker's canary gave, or why it gave nothing.
+    pub(crate) fn after_canary(&mut self, result: &Result<CanaryResult, String>) -> Next {
         let why = match result {
-            Ok(Some(true) | None) => {
+            Ok(CanaryResult::Right | CanaryResult::Skipped(_)) => {
                 (self.bad_canaries, self.unproven) = (0, None);
                 if self.suspected() {
                     // Answered: it takes as many new cases to ask again.
@@ -144,8 +145,7 @@ impl Health {
                 }
                 return Next::Go;
             }
-            Ok(Some(false)) => "a wrong result".into(),
-            Err(why) => why,
+            Ok(CanaryResult::Wrong(why)) | Err(why) => why,
         };
         self.bad_canaries += 1;
         match self.bad_canaries {
@@ -184,6 +184,14 @@ mod tests {
         assert!(gone.code == code && gone.reason.contains(part), "{gone:?}");
     }
 
+    fn right() -> Result<CanaryResult, String> {
+        Ok(CanaryResult::Right)
+    }
+
+    fn wrong() -> Result<CanaryResult, String> {
+        Ok(CanaryResult::Wrong("the result has another checksum".into()))
+    }
+
     #[track_caller]
     fn check_canary(next: Next, part: &str) {
         assert!(matches!(&next, Next::Canary(why) if why.contains(part)), "{next:?}");
@@ -195,7 +203,7 @@ mod tests {
         let alive = Findings { killed: false, outcome: "gpu.illegal_address", ..death(1, "a") };
         check_canary(health.after_death(&alive), "gpu.illegal_address of a");
         assert!(health.unproven().is_some());
-        assert_eq!(health.after_canary(Ok(Some(true))), Next::Go);
+        assert_eq!(health.after_canary(&right()), Next::Go);
         assert_eq!(health.unproven(), None);
         let changes = ["1 new uncorrected ECC error(s)".to_string()];
         check_canary(health.after_death(&Findings { changes: &changes, ..death(2, "a") }), "uncorrected ECC");
@@ -205,15 +213,15 @@ mod tests {
     fn a_canary_that_fails_twice_retires_the_device() {
         let mut health = Health::default();
         health.after_death(&death(1, "a"));
-        check_canary(health.after_canary(Ok(Some(false))), "a wrong result");
-        check_retired(health.after_canary(Err("it hung".into())), "infra.canary", "2 times: it hung");
+        check_canary(health.after_canary(&wrong()), "another checksum");
+        check_retired(health.after_canary(&Err("it hung".into())), "infra.canary", "2 times: it hung");
         // What is out of use stays so, for its first reason.
         check_retired(health.after_death(&death(2, "b")), "infra.canary", "2 times");
         check_retired(health.after_loss("gone"), "infra.canary", "2 times");
         let mut lucky = Health::default();
-        lucky.after_canary(Ok(Some(false)));
-        assert_eq!(lucky.after_canary(Ok(Some(true))), Next::Go);
-        check_canary(lucky.after_canary(Ok(Some(false))), "its canary failed");
+        lucky.after_canary(&wrong());
+        assert_eq!(lucky.after_canary(&right()), Next::Go);
+        check_canary(lucky.after_canary(&wrong()), "its canary failed");
     }
 
     #[test]
@@ -221,12 +229,12 @@ mod tests {
         let mut health = Health::default();
         health.after_death(&death(1, "a"));
         health.after_death(&death(2, "a"));
-        assert_eq!(health.after_canary(Ok(Some(true))), Next::Go);
+        assert_eq!(health.after_canary(&right()), Next::Go);
         health.after_death(&death(3, "b"));
         assert!(!health.suspected());
         check_canary(health.after_death(&death(50, "c")), "3 different cases killed workers within a minute: a, b, c");
         assert!(health.suspected());
-        assert_eq!(health.after_canary(Ok(Some(true))), Next::Go);
+        assert_eq!(health.after_canary(&right()), Next::Go);
         assert!(!health.suspected());
         let mut slow = Health::default();
         for (at, case) in [(1, "a"), (62, "b"), (123, "c")] {
@@ -252,6 +260,6 @@ mod tests {
         check_retired(Health::default().after_death(&lost), "infra.gpu_lost", "it is lost");
         let wedged = Findings { unkillable: true, outcome: "hang.uninterruptible", ..death(1, "a") };
         check_retired(Health::default().after_death(&wedged), "infra.gpu_wedged", "hang.uninterruptible of a");
-        assert_eq!(Health::default().after_canary(Ok(None)), Next::Go);
+        assert_eq!(Health::default().after_canary(&Ok(CanaryResult::Skipped("no device".into()))), Next::Go);
     }
 }

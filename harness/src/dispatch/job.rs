@@ -31,6 +31,11 @@ impl Job {
         Self { case, attempt: 0, repeat: 0, seed, fresh: false, alone: false, avoid: None, pin: None, strikes: 0 }
     }
 
+    /// Whether it is the same attempt at the same case.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.case, &other.case) && (self.attempt, self.repeat) == (other.attempt, other.repeat)
+    }
+
     /// A result of this job that no worker gave.
     pub(crate) fn result(&self, outcome: Outcome) -> CaseResult {
         let (attempt, repeat) = (self.attempt, self.repeat);

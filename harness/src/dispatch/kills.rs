@@ -58,7 +58,7 @@ pub(super) struct Shortage {
 
 /// What the kernel's log says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum KernelLogSays {
     /// It names the victim, or a worker that was as big where numbers do not tell which.
     Named,
     /// It is complete and does not.
@@ -108,14 +108,14 @@ impl Kills {
     }
 
     /// What the log says. Where something was counted, it will say so in a moment.
-    fn told(self, victim: &Victim, counted: bool) -> Told {
-        let Some(moment) = self.log else { return Told::Unknown };
+    fn told(self, victim: &Victim, counted: bool) -> KernelLogSays {
+        let Some(moment) = self.log else { return KernelLogSays::Unknown };
         let deadline = Instant::now() + LOGGED;
         loop {
             match kernel_log::since(moment, |killed| claim(killed, victim, kernel_log::has_our_numbers())) {
-                None => return Told::Unknown,
-                Some(true) => return Told::Named,
-                Some(false) if !counted || Instant::now() >= deadline => return Told::Silent,
+                None => return KernelLogSays::Unknown,
+                Some(true) => return KernelLogSays::Named,
+                Some(false) if !counted || Instant::now() >= deadline => return KernelLogSays::Silent,
                 Some(false) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
@@ -140,10 +140,10 @@ fn claim(killed: &mut [Killed], victim: &Victim, numbers: bool) -> bool {
 }
 
 /// `group` are the kills in the victim's control group, where they are known.
-fn shortage(told: Told, group: Option<u64>, machine: u64) -> Shortage {
+fn shortage(told: KernelLogSays, group: Option<u64>, machine: u64) -> Shortage {
     let (killed, note) = match (told, group) {
-        (Told::Named, _) => (true, "the kernel's log names it".into()),
-        (Told::Silent, _) | (_, Some(0)) => (false, String::new()),
+        (KernelLogSays::Named, _) => (true, "the kernel's log names it".into()),
+        (KernelLogSays::Silent, _) | (_, Some(0)) => (false, String::new()),
         (_, Some(kills)) => (true, format!("its control group counts {kills}")),
         _ if machine == 0 => (false, String::new()),
         _ => {
@@ -264,7 +264,7 @@ mod tests {
 
     /// Whether a worker is said to be killed for want of memory, and what is said.
     #[track_caller]
-    fn check(told: Told, group: Option<u64>, machine: u64, killed: bool, part: &str) {
+    fn check(told: KernelLogSays, group: Option<u64>, machine: u64, killed: bool, part: &str) {
         let found = shortage(told, group, machine);
         assert!(found.killed == killed && found.note.contains(part), "{found:?}");
         assert_eq!(found.note.is_empty(), part.is_empty(), "{found:?}");
@@ -272,13 +272,13 @@ mod tests {
 
     #[test]
     fn a_kill_is_the_workers_only_where_something_says_so() {
-        check(Told::Named, None, 0, true, "log names it");
+        check(KernelLogSays::Named, None, 0, true, "log names it");
         // Killed from outside while the kernel killed another process.
-        check(Told::Silent, Some(1), 1, false, "");
-        check(Told::Unknown, Some(0), 1, false, "");
-        check(Told::Unknown, Some(2), 2, true, "its control group counts 2");
-        check(Told::Unknown, None, 3, false, "killed 3 of the machine's processes");
-        check(Told::Unknown, None, 0, false, "");
+        check(KernelLogSays::Silent, Some(1), 1, false, "");
+        check(KernelLogSays::Unknown, Some(0), 1, false, "");
+        check(KernelLogSays::Unknown, Some(2), 2, true, "its control group counts 2");
+        check(KernelLogSays::Unknown, None, 3, false, "killed 3 of the machine's processes");
+        check(KernelLogSays::Unknown, None, 0, false, "");
     }
 
     #[test]

@@ -74,12 +74,12 @@ fn start<'scope, 'env>(
 ) -> Vec<Event> {
     let missing = RefCell::new(Vec::new());
     for index in 0..plan.slots.len() {
-        let (events, held, settled) = (sender.clone(), RefCell::default(), Cell::default());
-        let slot = Slot { index, plan, source, fleet, compilers_at, events, held, started, settled };
+        let (events, held, open) = (sender.clone(), RefCell::default(), Cell::default());
+        let slot = Slot { index, plan, source, fleet, compilers_at, events, held, started, open };
         if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, move || slot.serve()) {
             let reason = format!("no thread can be started for the slot: {error}");
             missing.borrow_mut().push(Event::Retired { slot: index, code: String::new(), reason });
-            drop(fleet.seat());
+            drop(fleet.active_slot());
             source.leave(index);
         }
     }

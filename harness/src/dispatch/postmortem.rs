@@ -82,7 +82,7 @@ pub(super) fn hang(
     death.stacks.sort_by_key(|stack| crumb.lane == 0 || stack.thread != crumb.thread);
     death.lanes = page.lanes().into_iter().filter(|other| other.lane != crumb.lane).collect();
     let on_gpu = gpu.is_some();
-    let seen = hang::Seen { crumb: &crumb, threads: &threads, stacks: &death.stacks, limit, gpu_percent, on_gpu };
+    let seen = hang::HangFacts { crumb: &crumb, threads: &threads, stacks: &death.stacks, limit, gpu_percent, on_gpu };
     let (name, reason) = hang::name(&seen);
     (death.hang, death.reason, death.crumb) = (name.into(), reason, crumb);
 }

@@ -63,11 +63,11 @@ impl Policy {
 /// The shared queue.
 pub(crate) struct Queue {
     policy: Policy,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     waiting: VecDeque<Job>,
     /// Taken and neither settled nor put back.
     in_flight: usize,
@@ -82,7 +82,7 @@ struct State {
 
 impl Queue {
     pub(crate) fn new(cases: &[Arc<Case>], policy: Policy) -> Self {
-        let mut state = State { live: vec![true; policy.devices.len()], ..State::default() };
+        let mut state = QueueState { live: vec![true; policy.devices.len()], ..QueueState::default() };
         let mut begun = VecDeque::new();
         for case in cases {
             let job = Job::new(case.clone(), policy.seed);
@@ -97,12 +97,12 @@ impl Queue {
         Self { policy, state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the slot should leave the job to another one.
-    fn unsuited(&self, state: &State, slot: usize, job: &Job) -> bool {
+    fn unsuited(&self, state: &QueueState, slot: usize, job: &Job) -> bool {
         let device = |slot: usize| self.policy.devices.get(slot);
         let others = |suited: &dyn Fn(usize) -> bool| {
             state.live.iter().enumerate().any(|(other, live)| *live && other != slot && suited(other))
@@ -120,7 +120,7 @@ impl Queue {
         job.avoid.is_some_and(|avoid| device(avoid) == device(slot) && others(&|other| device(other) != device(avoid)))
     }
 
-    fn pop(&self, state: &mut State, slot: usize) -> Option<Job> {
+    fn pop(&self, state: &mut QueueState, slot: usize) -> Option<Job> {
         let at = state.waiting.iter().position(|job| !self.unsuited(state, slot, job))?;
         let job = state.waiting.remove(at)?;
         state.in_flight += 1;
@@ -128,7 +128,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueueState {
     /// Enters an attempt into the account of its case: the job that follows, or the verdict.
     fn enter(&mut self, job: &Job, result: &CaseResult, policy: &Policy) -> Result<Job, Box<Conclusion>> {
         let mut track = self.tracks.remove(&job.case.id).unwrap_or_default();
@@ -173,7 +173,7 @@ fn next(job: &Job, result: &CaseResult, again: Again) -> Job {
         false => next.attempt += 1,
     }
     (next.fresh, next.alone, next.strikes) = (again.fresh, again.alone, 0);
-    next.avoid = again.elsewhere.then_some(result.slot).filter(|slot| *slot != usize::MAX);
+    next.avoid = result.slot.filter(|_| again.elsewhere);
     next
 }
 
@@ -310,7 +310,7 @@ mod tests {
 
     fn settle(queue: &Queue, slot: usize, job: &Job, verdict: Verdict) -> Option<Verdict> {
         let mut result = job.result(Outcome::of(verdict, verdict.name(), ""));
-        result.slot = slot;
+        result.slot = Some(slot);
         match queue.settle(job, &mut result) {
             Settled::Concluded(conclusion) => Some(conclusion.verdict),
             _ => None,
@@ -426,7 +426,7 @@ mod tests {
     fn tried(id: &str, verdicts: &[Verdict]) -> (String, Vec<CaseResult>) {
         let attempt = |(number, verdict): (u32, &Verdict)| {
             let job = Job { attempt: number, ..Job::new(case(id), 7) };
-            CaseResult { slot: 0, ..job.result(Outcome::of(*verdict, verdict.name(), "")) }
+            CaseResult { slot: Some(0), ..job.result(Outcome::of(*verdict, verdict.name(), "")) }
         };
         (id.into(), (0..).zip(verdicts).map(attempt).collect())
     }

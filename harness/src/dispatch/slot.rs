@@ -40,8 +40,8 @@ pub(super) struct Slot<'a> {
     /// is held back while the slot waits for anything.
     pub(super) held: RefCell<Vec<Event>>,
     pub(super) started: Instant,
-    /// Whether the job at hand is accounted for: settled or put back.
-    pub(super) settled: Cell<bool>,
+    /// The job at hand until it is accounted for, settled or put back, exactly once.
+    pub(super) open: Cell<Option<Job>>,
 }
 
 /// What the slot holds between two cases.
@@ -53,8 +53,15 @@ struct Hand {
     spawned: u32,
 }
 
-/// How an attempt went, whatever came of it.
-struct Went {
+/// Whether a job could be served.
+enum Served {
+    Yes,
+    /// No worker can be had: the slot ends.
+    NoWorker,
+}
+
+/// When an attempt was, and whose, whatever came of it.
+struct AttemptFacts {
     worker: String,
     /// Cases that the worker had run before.
     position: u64,
@@ -66,7 +73,7 @@ struct Went {
 
 /// Whose compilation killed a worker: it is charged, and not what ran meanwhile.
 #[derive(Debug)]
-enum Compiled {
+enum Compiling {
     /// Nobody's: the thread that died did not compile ahead.
     Nothing,
     /// That of the job at hand, which may not have begun.
@@ -75,17 +82,17 @@ enum Compiled {
     Ahead(Job),
 }
 
-fn compiled(death: &Death, at_hand: &Job, ahead: &mut VecDeque<Job>) -> Compiled {
+fn compiling(death: &Death, at_hand: &Job, ahead: &mut VecDeque<Job>) -> Compiling {
     let Crumb { lane, case, case_crc, .. } = &death.crumb;
     if *lane == 0 || case.is_empty() {
-        return Compiled::Nothing;
+        return Compiling::Nothing;
     }
     let same = |job: &Job| crate::crc::crc32(job.case.id.as_bytes()) == *case_crc;
     if same(at_hand) {
-        return Compiled::AtHand;
+        return Compiling::AtHand;
     }
     let at = ahead.iter().position(same);
-    at.and_then(|at| ahead.remove(at)).map_or(Compiled::Nothing, Compiled::Ahead)
+    at.and_then(|at| ahead.remove(at)).map_or(Compiling::Nothing, Compiling::Ahead)
 }
 
 /// Why no later case may use a worker.
@@ -138,15 +145,13 @@ impl Slot<'_> {
 
     /// Takes jobs until there are none, or until no worker can be had.
     pub(super) fn serve(self) {
-        let _seat = self.fleet.seat();
+        let _active = self.fleet.active_slot();
         let mut hand = Hand::default();
         while let Some(job) = self.next(&mut hand) {
-            let kept = job.clone();
-            let went = catch_unwind(AssertUnwindSafe(|| self.one(job, &mut hand)));
-            match went {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(panic) => self.excuse(&kept, &panic),
+            match catch_unwind(AssertUnwindSafe(|| self.run_job(job, &mut hand))) {
+                Ok(Served::Yes) => {}
+                Ok(Served::NoWorker) => break,
+                Err(panic) => self.settle_panicked(&panic),
             }
         }
         self.tell_held();
@@ -157,38 +162,43 @@ impl Slot<'_> {
             self.tell(Event::Retired { slot: self.index, code: gone.code.into(), reason: gone.reason });
         }
         if let Some(live) = hand.worker {
-            self.end(live, "nothing is left to run");
+            self.retire(live, "nothing is left to run");
         }
     }
 
-    /// Runs one job. False where no worker can be had for it.
-    fn one(&self, job: Job, hand: &mut Hand) -> bool {
-        self.settled.set(false);
+    /// Runs one job, or puts it back where no worker can be had for it.
+    fn run_job(&self, job: Job, hand: &mut Hand) -> Served {
+        self.open.set(Some(job.clone()));
         let Some(live) = self.worker_for(&job, hand) else {
             self.put_back(job);
-            return false;
+            return Served::NoWorker;
         };
         hand.worker = self.attempt(live, job, &mut hand.ahead);
-        true
+        Served::Yes
     }
 
     /// A panic of the harness itself costs the job at hand, not the run: nobody
     /// may wait for a job that is neither settled nor put back.
-    fn excuse(&self, job: &Job, panic: &(dyn Any + Send)) {
+    fn settle_panicked(&self, panic: &(dyn Any + Send)) {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        if !self.settled.get() {
+        if let Some(job) = self.open.take() {
             let detail = format!("the harness itself panicked: {text}; please report it");
             let mut result = job.result(Outcome::of(Verdict::Infra, "infra.harness", detail));
-            result.slot = self.index;
-            self.settle(job, result);
+            result.slot = Some(self.index);
+            self.settle(&job, result);
         }
     }
 
-    /// The job at hand goes back to the source.
+    /// The job goes back to the source.
     fn put_back(&self, job: Job) {
-        self.settled.set(true);
+        self.account_for(&job);
         self.source.put_back(job);
+    }
+
+    /// The job is not open any more, if it is the one at hand and not one taken ahead.
+    fn account_for(&self, job: &Job) {
+        self.open.set(self.open.take().filter(|open| !open.is(job)));
     }
 
     /// The next job; waits while there may be one.
@@ -215,9 +225,9 @@ impl Slot<'_> {
     fn worker_for(&self, job: &Job, hand: &mut Hand) -> Option<Worker> {
         match hand.worker.take() {
             Some(live) if (job.fresh || job.alone) && live.cases_run > 0 => {
-                self.end(live, "the next case needs a fresh worker");
+                self.retire(live, "the next case needs a fresh worker");
             }
-            Some(live) if self.fleet.unproven(self.index) => self.end(live, "its device must prove itself"),
+            Some(live) if self.fleet.unproven(self.index) => self.retire(live, "its device must prove itself"),
             Some(live) => return Some(live),
             None => {}
         }
@@ -237,7 +247,7 @@ impl Slot<'_> {
             let mut started = false;
             let told = |pid| {
                 started = true;
-                self.fleet.born(self.index, pid);
+                self.fleet.worker_started(self.index, pid);
                 self.tell(Event::Spawned { slot: self.index, worker: id.clone(), pid });
             };
             let spawned =
@@ -258,7 +268,7 @@ impl Slot<'_> {
                 Ok(worker) => {
                     let (device, notes, ready_ns) = (worker.device.clone(), worker.notes.clone(), worker.ready_ns);
                     self.tell(Event::Ready { slot: self.index, worker: id, device, notes, ready_ns });
-                    match self.audition(worker) {
+                    match self.prove(worker) {
                         Some(worker) => return Some(worker),
                         None => (last_code, last) = (String::new(), "its canary failed".into()),
                     }
@@ -284,26 +294,26 @@ impl Slot<'_> {
         None
     }
 
-    /// The new worker, once it has shown that its device works, where that is in doubt.
-    fn audition(&self, mut live: Worker) -> Option<Worker> {
-        let Some(spoil) = self.fleet.audition(self.index) else { return Some(live) };
-        let result = live.sing(spoil, &|| self.gives_up_waiting());
+    /// The new worker, once its canary has shown that its device works, where that is in doubt.
+    fn prove(&self, mut live: Worker) -> Option<Worker> {
+        let Some(canary) = self.fleet.canary_due(self.index) else { return Some(live) };
+        let result = live.run_canary(canary, &|| self.gives_up_waiting());
         if result.is_err() && self.gives_up() {
             // Cut short, which says nothing about the device.
-            self.gone(live, "the run was stopped, or its device lost");
+            self.dismiss(live, "the run was stopped, or its device lost");
             return None;
         }
-        if self.fleet.sang(self.index, &live.id, result, &|event| self.tell(event)) {
+        if self.fleet.canary_ended(self.index, &live.id, &result, &|event| self.tell(event)) {
             return Some(live);
         }
-        self.gone(live, "its canary failed");
+        self.dismiss(live, "its canary failed");
         None
     }
 
     /// Runs one case; the worker comes back if it can go on.
     fn attempt(&self, mut live: Worker, job: Job, ahead: &mut VecDeque<Job>) -> Option<Worker> {
         let Some(turn) = self.fleet.turn(self.index, &job, &|| self.gives_up_waiting()) else {
-            self.source.put_back(job);
+            self.put_back(job);
             return Some(live);
         };
         self.hold(Event::Started { slot: self.index, case: job.case.clone() });
@@ -318,38 +328,38 @@ impl Slot<'_> {
         let dur_ns = self.now() - start_ns;
         drop(turn);
         let output = std::mem::take(&mut live.output);
-        let went = Went { worker: live.id.clone(), position, start_ns, dur_ns, output: Cell::new(output) };
+        let facts = AttemptFacts { worker: live.id.clone(), position, start_ns, dur_ns, output: Cell::new(output) };
         match attempt {
             Attempt::Ended(outcome, tainted) => {
                 let spoilt = tainted.then(|| spoilt_by(&outcome));
-                self.finish(&went, &job, outcome, None, tainted);
+                self.finish(&facts, &job, outcome, None, tainted);
                 return self.keep(live, spoilt, job.alone);
             }
             Attempt::Lost(outcome, death) => {
                 let reason = outcome.outcome.clone();
-                match compiled(&death, &job, ahead) {
-                    Compiled::Ahead(other) => {
-                        self.finish(&went, &other, outcome, Some(*death), true);
+                match compiling(&death, &job, ahead) {
+                    Compiling::Ahead(other) => {
+                        self.finish(&facts, &other, outcome, Some(*death), true);
                         self.put_back(job);
                     }
-                    Compiled::AtHand | Compiled::Nothing => self.finish(&went, &job, outcome, Some(*death), true),
+                    Compiling::AtHand | Compiling::Nothing => self.finish(&facts, &job, outcome, Some(*death), true),
                 }
-                self.gone(live, &reason);
+                self.dismiss(live, &reason);
             }
             Attempt::NotBegun(why, death) => {
-                if self.not_begun(&went, job, &why, death, ahead) {
+                if self.not_begun(&facts, job, &why, death, ahead) {
                     live.ending = None;
                 }
-                self.gone(live, &why);
+                self.dismiss(live, &why);
             }
             Attempt::Void(outcome) => {
                 let reason = outcome.outcome.clone();
-                self.finish(&went, &job, outcome, None, false);
-                self.gone(live, &reason);
+                self.finish(&facts, &job, outcome, None, false);
+                self.dismiss(live, &reason);
             }
             Attempt::Stopped => {
                 self.put_back(job);
-                self.gone(live, "the run was stopped");
+                self.dismiss(live, "the run was stopped");
             }
         }
         None
@@ -359,30 +369,30 @@ impl Slot<'_> {
     /// charged to a case.
     fn not_begun(
         &self,
-        went: &Went,
+        facts: &AttemptFacts,
         mut job: Job,
         why: &str,
         death: Option<(Outcome, Box<Death>)>,
         ahead: &mut VecDeque<Job>,
     ) -> bool {
-        match death.map(|(outcome, death)| (compiled(&death, &job, ahead), outcome, death)) {
-            Some((Compiled::Ahead(other), outcome, death)) => {
-                self.finish(went, &other, outcome, Some(*death), true);
+        match death.map(|(outcome, death)| (compiling(&death, &job, ahead), outcome, death)) {
+            Some((Compiling::Ahead(other), outcome, death)) => {
+                self.finish(facts, &other, outcome, Some(*death), true);
                 self.put_back(job);
                 return true;
             }
-            Some((Compiled::AtHand, outcome, death)) => {
-                self.finish(went, &job, outcome, Some(*death), true);
+            Some((Compiling::AtHand, outcome, death)) => {
+                self.finish(facts, &job, outcome, Some(*death), true);
                 return true;
             }
-            Some((Compiled::Nothing, ..)) | None => {}
+            Some((Compiling::Nothing, ..)) | None => {}
         }
-        if went.position == 0 && job.strikes + 1 >= STRIKES {
+        if facts.position == 0 && job.strikes + 1 >= STRIKES {
             let detail = format!("{STRIKES} workers died on receiving the case: {why}");
-            self.finish(went, &job, Outcome::of(Verdict::Crash, "crash.before_begin", detail), None, true);
+            self.finish(facts, &job, Outcome::of(Verdict::Crash, "crash.before_begin", detail), None, true);
         } else {
             // A worker that has run others may have died of one of them.
-            job.strikes += u32::from(went.position == 0);
+            job.strikes += u32::from(facts.position == 0);
             job.fresh = true;
             self.put_back(job);
         }
@@ -390,15 +400,15 @@ impl Slot<'_> {
     }
 
     /// The attempt has an outcome, which its device may change.
-    fn finish(&self, went: &Went, job: &Job, mut outcome: Outcome, mut death: Option<Death>, tainted: bool) {
-        let Went { worker, position, start_ns, dur_ns, output } = went;
+    fn finish(&self, facts: &AttemptFacts, job: &Job, mut outcome: Outcome, mut death: Option<Death>, tainted: bool) {
+        let AttemptFacts { worker, position, start_ns, dur_ns, output } = facts;
         let end = End { job, worker, start_ns: *start_ns, death: death.as_ref(), tainted };
         let xids = self.fleet.ended(self.index, &end, &mut outcome, &|event| self.tell(event));
         if let Some(death) = &mut death {
             death.xids = xids;
         }
         let mut result = job.result(outcome);
-        (result.slot, result.worker, result.position) = (self.index, worker.clone(), *position);
+        (result.slot, result.worker, result.position) = (Some(self.index), worker.clone(), *position);
         (result.start_ns, result.dur_ns, result.death) = (*start_ns, *dur_ns, death);
         result.output = Box::new(output.take());
         self.settle(job, result);
@@ -421,7 +431,7 @@ impl Slot<'_> {
     fn settle(&self, job: &Job, mut result: CaseResult) {
         // What the worker wrote is for the record alone: sources keep results, and it may be long.
         let output = std::mem::take(&mut result.output);
-        self.settled.set(true);
+        self.account_for(job);
         let settled = self.source.settle(job, &mut result);
         result.output = output;
         self.hold(Event::Finished(Box::new(result)));
@@ -440,21 +450,21 @@ impl Slot<'_> {
             run if run >= limit => format!("{limit} cases a worker"),
             _ => return Some(live),
         };
-        self.end(live, &reason);
+        self.retire(live, &reason);
         None
     }
 
-    fn end(&self, live: Worker, reason: &str) {
+    fn retire(&self, live: Worker, reason: &str) {
         self.tell_held();
-        self.fleet.buried(self.index, &live.id);
+        self.fleet.worker_ended(self.index, &live.id);
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
         let farewell = live.retire(self.plan);
         self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run, farewell });
     }
 
-    fn gone(&self, live: Worker, reason: &str) {
+    fn dismiss(&self, live: Worker, reason: &str) {
         self.tell_held();
-        self.fleet.buried(self.index, &live.id);
+        self.fleet.worker_ended(self.index, &live.id);
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
         let farewell = live.dismiss(self.plan);
         self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run, farewell });
@@ -478,10 +488,10 @@ mod tests {
         let death =
             Death { crumb: Crumb { lane, case: case.into(), case_crc, ..Crumb::default() }, ..Death::default() };
         let mut ahead: VecDeque<Job> = ["a", "b", "c"].map(job).into();
-        let found = match compiled(&death, &job(running), &mut ahead) {
-            Compiled::Nothing => None,
-            Compiled::AtHand => Some(running.to_string()),
-            Compiled::Ahead(job) => Some(job.case.id.clone()),
+        let found = match compiling(&death, &job(running), &mut ahead) {
+            Compiling::Nothing => None,
+            Compiling::AtHand => Some(running.to_string()),
+            Compiling::Ahead(job) => Some(job.case.id.clone()),
         };
         assert_eq!(found.as_deref(), charged_id);
         let left: Vec<&str> = ahead.iter().map(|job| job.case.id.as_str()).collect();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// What is to be recorded and said of an event.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Notice {
     /// Kinds and fields.
     pub(crate) records: Vec<(&'static str, Value)>,
     pub(crate) lines: Vec<Line>,
@@ -44,8 +44,8 @@ impl RunPlan {
     }
 
     /// What is to be recorded and said of an event.
-    pub(crate) fn tell(&self, event: &Event) -> Told {
-        let mut told = Told { records: self.record(event).into_iter().collect(), ..Told::default() };
+    pub(crate) fn tell(&self, event: &Event) -> Notice {
+        let mut told = Notice { records: self.record(event).into_iter().collect(), ..Notice::default() };
         match event {
             Event::Finished(result) => {
                 let id = &result.case.id;
@@ -109,7 +109,7 @@ impl RunPlan {
             "repeat": result.repeat,
             "seed": result.seed,
             "worker_id": result.worker,
-            "gpu_uuid": self.uuid(result.slot),
+            "gpu_uuid": result.slot.and_then(|slot| self.uuid(slot)),
             "position": result.position,
             "start_ns": result.start_ns,
             "dur_ns": result.dur_ns,

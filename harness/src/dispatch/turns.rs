@@ -8,7 +8,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
-struct State {
+struct TurnState {
     together: usize,
     alone: bool,
     /// Those who wait to be alone: nobody starts before them.
@@ -18,7 +18,7 @@ struct State {
 /// The turns of one device.
 #[derive(Default)]
 pub(super) struct Turns {
-    state: Mutex<State>,
+    state: Mutex<TurnState>,
     changed: Condvar,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turns {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TurnState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

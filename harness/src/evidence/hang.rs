@@ -14,7 +14,7 @@ const DEVICE_PHASES: [&str; 4] = ["load", "launch", "verify", "bench"];
 
 /// What was seen.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct HangFacts<'a> {
     pub(crate) crumb: &'a Crumb,
     pub(crate) threads: &'a [ThreadState],
     pub(crate) stacks: &'a [Stack],
@@ -27,7 +27,7 @@ pub(crate) struct Seen<'a> {
 }
 
 /// The stable name and why.
-pub(crate) fn name(seen: &Seen<'_>) -> (&'static str, String) {
+pub(crate) fn name(seen: &HangFacts<'_>) -> (&'static str, String) {
     let any = |states: &str| seen.threads.iter().any(|thread| states.contains(thread.state));
     if any("Tt") {
         return ("hang.stopped", "its threads are stopped".into());
@@ -93,7 +93,7 @@ mod tests {
         let stacks = [Stack { thread: 1, frames, ..Stack::default() }];
         let limit = Duration::from_secs(10);
         let (gpu_percent, on_gpu) = (gpu.flatten(), gpu.is_some());
-        let seen = Seen { crumb, threads: &threads, stacks: &stacks, limit, gpu_percent, on_gpu };
+        let seen = HangFacts { crumb, threads: &threads, stacks: &stacks, limit, gpu_percent, on_gpu };
         assert_eq!(name(&seen).0, wanted, "{states} {crumb:?}");
     }
 

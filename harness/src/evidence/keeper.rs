@@ -2,7 +2,7 @@
 //! and the summary by families.
 
 use super::bucket::Bucket;
-use super::ledger::{self, Entry, Sight};
+use super::ledger::{self, CrashBucket, Sight};
 use super::script::Context;
 use crate::escape::escape;
 use crate::outcome::{CaseResult, Conclusion, Death, Output, Verdict};
@@ -37,7 +37,7 @@ pub(crate) struct Keeper {
     labels: Vec<String>,
     /// Attempts kept of each case.
     kept: BTreeMap<String, usize>,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, CrashBucket>,
     /// Whether each device has a first attempt of its own at a case.
     across: bool,
     /// Slots that have run anything.
@@ -62,7 +62,7 @@ impl Keeper {
 
     /// Takes the evidence of an attempt.
     pub(crate) fn attempt(&mut self, result: &CaseResult) -> Kept {
-        self.used.insert(result.slot);
+        self.used.extend(result.slot);
         let outcome = &result.outcome;
         if !outcome.verdict.is_failure() || outcome.verdict == Verdict::Infra {
             return Kept::default();
@@ -70,8 +70,8 @@ impl Keeper {
         let bucket = Bucket::of(outcome, result.death.as_ref());
         let folder = self.folder(result, bucket.as_ref());
         if let Some(bucket) = &bucket {
-            let device = self.labels.get(result.slot).map_or("", String::as_str);
-            let entry = self.entries.entry(bucket.leaf.clone()).or_insert_with(|| Entry::new(bucket));
+            let device = result.slot.and_then(|slot| self.labels.get(slot)).map_or("", String::as_str);
+            let entry = self.entries.entry(bucket.leaf.clone()).or_insert_with(|| CrashBucket::new(bucket));
             entry.add(&result.case.id, device);
             (entry.first, entry.last) = (self.sight.clone(), self.sight.clone());
             if let (true, Some(folder)) = (entry.exemplar.is_empty(), &folder) {
@@ -95,7 +95,7 @@ impl Keeper {
         }
         *count += 1;
         let repeat = if result.repeat > 0 { format!("r{}", result.repeat) } else { String::new() };
-        let device = match (self.across, self.labels.get(result.slot)) {
+        let device = match (self.across, result.slot.and_then(|slot| self.labels.get(slot))) {
             (true, Some(label)) => format!("-{label}"),
             _ => String::new(),
         };
@@ -143,12 +143,12 @@ impl Keeper {
         self.families(&known)
     }
 
-    fn families(&self, known: &BTreeMap<String, Entry>) -> String {
-        let mut families: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+    fn families(&self, known: &BTreeMap<String, CrashBucket>) -> String {
+        let mut families: BTreeMap<&str, Vec<&CrashBucket>> = BTreeMap::new();
         for entry in self.entries.values() {
             families.entry(&entry.family).or_default().push(entry);
         }
-        let mut families: Vec<(u64, &str, Vec<&Entry>)> = families
+        let mut families: Vec<(u64, &str, Vec<&CrashBucket>)> = families
             .into_iter()
             .map(|(name, leaves)| (leaves.iter().map(|leaf| leaf.count).sum(), name, leaves))
             .collect();
@@ -175,7 +175,7 @@ impl Keeper {
     }
 
     /// ` on gpu1 (3), gpu2 (4), none on gpu0`, where there is more than one device.
-    fn where_seen(&self, leaves: &[&Entry]) -> String {
+    fn where_seen(&self, leaves: &[&CrashBucket]) -> String {
         if self.labels.len() < 2 {
             return String::new();
         }
@@ -192,7 +192,7 @@ impl Keeper {
     }
 }
 
-fn leaf_line(leaf: &Entry, known: Option<&Entry>) -> String {
+fn leaf_line(leaf: &CrashBucket, known: Option<&CrashBucket>) -> String {
     const CALLS: usize = 3;
     let calls = match leaf.calls.is_empty() {
         true => "no calls known".to_string(),

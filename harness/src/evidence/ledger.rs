@@ -23,7 +23,7 @@ pub(crate) struct Sight {
 /// All crashes of one leaf.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Entry {
+pub(crate) struct CrashBucket {
     pub(crate) v: u32,
     pub(crate) leaf: String,
     pub(crate) family: String,
@@ -41,7 +41,7 @@ pub(crate) struct Entry {
     pub(crate) exemplar: String,
 }
 
-impl Entry {
+impl CrashBucket {
     pub(crate) fn new(bucket: &Bucket) -> Self {
         let Bucket { leaf, family, calls, cuda_error } = bucket.clone();
         Self { v: 1, leaf, family, calls, cuda_error, ..Self::default() }
@@ -78,7 +78,10 @@ impl Entry {
 
 /// Adds the crashes of one run to the folder of results. Returns what is known
 /// of each leaf now. A damaged entry is put aside and begun again.
-pub(crate) fn add(results: &Path, entries: &BTreeMap<String, Entry>) -> io::Result<BTreeMap<String, Entry>> {
+pub(crate) fn add(
+    results: &Path,
+    entries: &BTreeMap<String, CrashBucket>,
+) -> io::Result<BTreeMap<String, CrashBucket>> {
     let mut known = BTreeMap::new();
     if entries.is_empty() {
         return Ok(known);
@@ -91,9 +94,9 @@ pub(crate) fn add(results: &Path, entries: &BTreeMap<String, Entry>) -> io::Resu
         let mut earlier = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|_| {
                 let _ = std::fs::rename(&path, folder.join("bucket.json.damaged"));
-                Entry::default()
+                CrashBucket::default()
             }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Entry::default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => CrashBucket::default(),
             Err(error) => return Err(error),
         };
         if !results.join(&earlier.exemplar).is_dir() {
@@ -117,7 +120,7 @@ mod tests {
         std::fs::create_dir_all(dir.join("runs/r1/cases/a")).expect("a folder");
         let bucket = Bucket { leaf: "00ff".into(), family: "crash.abort in run".into(), ..Bucket::default() };
         let run = |run: &str, cases: &[&str]| {
-            let mut entry = Entry::new(&bucket);
+            let mut entry = CrashBucket::new(&bucket);
             cases.iter().for_each(|case| entry.add(case, "gpu1"));
             let sight = Sight { run: run.into(), ..Sight::default() };
             (entry.first, entry.last) = (sight.clone(), sight);

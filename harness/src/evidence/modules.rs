@@ -29,7 +29,7 @@ pub(super) struct Modules {
 }
 
 /// An address as its module knows it.
-pub(super) struct Place {
+pub(super) struct CodePlace {
     pub(super) path: PathBuf,
     /// The address in the module's own terms, as its symbols have it.
     pub(super) address: u64,
@@ -45,7 +45,7 @@ impl Modules {
     }
 
     /// Where an address lies; `None` if in no file.
-    pub(super) fn place(&self, address: u64) -> Option<Place> {
+    pub(super) fn place(&self, address: u64) -> Option<CodePlace> {
         let at = self.mappings.partition_point(|mapping| mapping.end <= address);
         let mapping = self.mappings.get(at).filter(|mapping| mapping.start <= address)?;
         let file = match &self.exe {
@@ -56,7 +56,7 @@ impl Modules {
         // Without the file there are no segments: the offset in the file must do.
         let own = address - mapping.start + mapping.offset;
         let own = module.as_ref().map_or(own, |module| module.address(own));
-        Some(Place { path: mapping.path.clone(), address: own, module })
+        Some(CodePlace { path: mapping.path.clone(), address: own, module })
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Context {
 impl Context {
     fn words(&self, own: &[&str], failed: &CaseResult) -> String {
         let mut words: Vec<String> = own.iter().map(|word| quoted(word)).collect();
-        let device = self.devices.get(failed.slot).or(self.devices.first());
+        let device = failed.slot.and_then(|slot| self.devices.get(slot)).or(self.devices.first());
         words.extend(device.into_iter().flatten().map(|word| quoted(word)));
         let again = self.again.iter().filter(|option| !["--seed", "--retries"].contains(&option[0].as_str()));
         words.extend(again.flatten().map(|word| quoted(word)));

@@ -1,7 +1,7 @@
 //! Stacks from raw facts: the calls of a thread, with the functions, files and lines of
 //! our own binary, and module and offset of everything else.
 
-use super::modules::{Modules, Place};
+use super::modules::{CodePlace, Modules};
 use super::unwind;
 use crate::os::area::Raw;
 use crate::outcome::{Frame, Stack};
@@ -29,7 +29,7 @@ fn stack(raw: &Raw, modules: &Modules) -> Stack {
 }
 
 fn frames(pc: u64, modules: &Modules) -> Vec<Frame> {
-    let Some(Place { path, address, module, .. }) = modules.place(pc) else {
+    let Some(CodePlace { path, address, module, .. }) = modules.place(pc) else {
         return vec![Frame { offset: pc, ..Frame::default() }];
     };
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());

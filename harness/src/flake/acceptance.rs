@@ -2,7 +2,7 @@
 //! rates are classified right, how many repeats that takes, and what a test with
 //! a fixed number of repeats and the same errors would take.
 
-use super::hunter::{Arm, End, Ended, Hunter, Next, Options};
+use super::hunter::{Arm, End, Ended, Hunter, NextRepeat, Options};
 use super::rule::{Finding, Rule};
 use crate::rng::Rng;
 
@@ -16,7 +16,7 @@ fn hunt(rates: &[f64], options: Options, durations: &[u64], spent: impl Fn(u64, 
     let mut rng = Rng::new(options.seed ^ 0xabcd);
     let mut hunter = Hunter::new(rates.len(), options);
     let (mut repeats, mut ns) = (0u64, 0u64);
-    while let Next::Pick(pick) = hunter.next(spent(repeats, ns)) {
+    while let NextRepeat::Pick(pick) = hunter.next(spent(repeats, ns)) {
         let ended = if rng.unit() < rates[pick.case] { Ended::Failed } else { Ended::Passed };
         let dur_ns = durations.get(pick.case).copied().unwrap_or(1_000_000);
         hunter.record((pick.case, pick.arm), 0, ended, "fail.numerics", dur_ns);
@@ -161,8 +161,8 @@ fn arms_follow_each_other() {
     let mut held = vec![];
     loop {
         match hunter.next(0.0) {
-            Next::Over => break,
-            Next::Pick(pick) => {
+            NextRepeat::Over => break,
+            NextRepeat::Pick(pick) => {
                 if seen.last() != Some(&pick.arm) {
                     assert!(held.is_empty(), "{pick:?} while {held:?} is under way");
                     seen.push(pick.arm);
@@ -172,7 +172,7 @@ fn arms_follow_each_other() {
                     continue;
                 }
             }
-            Next::Wait => assert!(!held.is_empty()),
+            NextRepeat::Wait => assert!(!held.is_empty()),
         }
         // Case 2 fails warm only.
         let pick = held.remove(rng.below(held.len()));
@@ -184,7 +184,7 @@ fn arms_follow_each_other() {
     let conditions = &hunter.entries()[2].conditions;
     assert!(conditions.alone.passes >= 10 && conditions.quiet.runs() >= 10 && conditions.loaded.runs() >= 10);
     assert_eq!(hunter.entries()[0].conditions.alone.runs(), 0);
-    assert_eq!(super::class::classify(conditions).0, super::class::Class::State);
+    assert_eq!(super::class::classify(conditions).0, super::class::FlakeClass::State);
 }
 
 /// A budget that ends within the second round still leaves time for every arm,
@@ -217,7 +217,7 @@ fn plain_counts_use_all_of_the_budget() {
     assert_eq!(hunter.end(), End::Cut, "nobody asks it any more");
     let mut told = Vec::new();
     for run in 0..900 {
-        let Next::Pick(pick) = hunter.next(0.0) else { panic!("it has not had its count") };
+        let NextRepeat::Pick(pick) = hunter.next(0.0) else { panic!("it has not had its count") };
         let ended = if run > 500 && run % 8 == 0 { Ended::Failed } else { Ended::Passed };
         told.extend(hunter.record((pick.case, pick.arm), 0, ended, "fail.numerics", 1));
     }
@@ -230,7 +230,7 @@ fn plain_counts_use_all_of_the_budget() {
 fn a_case_that_cannot_be_run_is_given_up() {
     let mut hunter = Hunter::new(2, options(2, Rule::default()));
     let mut spoiled = 0;
-    while let Next::Pick(pick) = hunter.next(0.0) {
+    while let NextRepeat::Pick(pick) = hunter.next(0.0) {
         let ended = if pick.case == 0 { Ended::Spoiled } else { Ended::Skipped };
         spoiled += u32::from(pick.case == 0);
         hunter.record((pick.case, pick.arm), 0, ended, "infra.gpu_lost", 1);

@@ -6,7 +6,7 @@ use crate::stats::{clopper_pearson, fisher, freeman_halton, holm};
 
 /// What a flake depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Class {
+pub(crate) enum FlakeClass {
     /// The rate differs between warm workers and workers that ran nothing before.
     State,
     /// The rate differs under load.
@@ -19,15 +19,15 @@ pub(crate) enum Class {
     Untested,
 }
 
-impl Class {
+impl FlakeClass {
     /// The stable name.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Class::State => "state-dependent",
-            Class::Load => "load-dependent",
-            Class::Device => "device-dependent",
-            Class::Intrinsic => "intrinsic",
-            Class::Untested => "untested",
+            FlakeClass::State => "state-dependent",
+            FlakeClass::Load => "load-dependent",
+            FlakeClass::Device => "device-dependent",
+            FlakeClass::Intrinsic => "intrinsic",
+            FlakeClass::Untested => "untested",
         }
     }
 }
@@ -49,7 +49,7 @@ pub(crate) struct Conditions {
 /// One comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Comparison {
-    pub(crate) class: Class,
+    pub(crate) class: FlakeClass,
     /// The conditions with their counts.
     pub(crate) counts: Vec<(String, Tally)>,
     pub(crate) p: f64,
@@ -84,7 +84,7 @@ pub(crate) fn p_value(p: f64) -> String {
 /// The class and the comparisons that led to it: what a worker ran before, if that
 /// matters, then the clearest. Repeats in a warm worker share what it ran before, so
 /// where that matters they are no independent trials of load or device.
-pub(crate) fn classify(conditions: &Conditions) -> (Class, Vec<Comparison>) {
+pub(crate) fn classify(conditions: &Conditions) -> (FlakeClass, Vec<Comparison>) {
     let pair = |class, a: (&str, Tally), b: (&str, Tally)| {
         let counts = vec![(a.0.to_string(), a.1), (b.0.to_string(), b.1)];
         let ran = a.1.runs() > 0 && b.1.runs() > 0;
@@ -93,19 +93,19 @@ pub(crate) fn classify(conditions: &Conditions) -> (Class, Vec<Comparison>) {
     let devices: Vec<_> = conditions.devices.iter().filter(|(_, tally)| tally.runs() > 0).cloned().collect();
     let by_device = (devices.len() > 1).then(|| {
         let counts: Vec<(u64, u64)> = devices.iter().map(|(_, tally)| tally.count()).collect();
-        Comparison { class: Class::Device, counts: devices, p: freeman_halton(&counts), corrected: 1.0 }
+        Comparison { class: FlakeClass::Device, counts: devices, p: freeman_halton(&counts), corrected: 1.0 }
     });
-    let state = pair(Class::State, ("warm", conditions.warm), ("alone", conditions.alone));
-    let load = pair(Class::Load, ("loaded", conditions.loaded), ("quiet", conditions.quiet));
+    let state = pair(FlakeClass::State, ("warm", conditions.warm), ("alone", conditions.alone));
+    let load = pair(FlakeClass::Load, ("loaded", conditions.loaded), ("quiet", conditions.quiet));
     let mut all: Vec<Comparison> = [state, load, by_device].into_iter().flatten().collect();
     let corrected = holm(&all.iter().map(|test| test.p).collect::<Vec<f64>>());
     all.iter_mut().zip(corrected).for_each(|(test, p)| test.corrected = p);
-    let by_state = |test: &Comparison| test.class == Class::State && test.corrected < LEVEL;
+    let by_state = |test: &Comparison| test.class == FlakeClass::State && test.corrected < LEVEL;
     all.sort_by(|a, b| by_state(b).cmp(&by_state(a)).then(a.p.total_cmp(&b.p)));
     let class = match all.first() {
-        None => Class::Untested,
+        None => FlakeClass::Untested,
         Some(test) if test.corrected < LEVEL => test.class,
-        Some(_) => Class::Intrinsic,
+        Some(_) => FlakeClass::Intrinsic,
     };
     (class, all)
 }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(conditions: &Conditions, class: Class, words: &str) {
+    fn check(conditions: &Conditions, class: FlakeClass, words: &str) {
         let (got, tests) = classify(conditions);
         assert_eq!(got, class, "{tests:?}");
         assert_eq!(tests.first().map(Comparison::words).unwrap_or_default(), words);
@@ -128,13 +128,13 @@ mod tests {
     #[test]
     fn each_class_has_its_evidence() {
         let none = Conditions::default();
-        check(&none, Class::Untested, "");
+        check(&none, FlakeClass::Untested, "");
         let flat = Conditions { warm: tally(20, 600), alone: tally(5, 150), ..none.clone() };
-        check(&flat, Class::Intrinsic, "warm 3.3 % [2.0, 5.1], alone 3.3 % [1.1, 7.6], p = 1.00");
+        check(&flat, FlakeClass::Intrinsic, "warm 3.3 % [2.0, 5.1], alone 3.3 % [1.1, 7.6], p = 1.00");
         let state = Conditions { warm: tally(47, 61), alone: tally(0, 300), ..flat.clone() };
-        check(&state, Class::State, "warm 77 % [65, 87], alone 0 % [0, 1.2], p = 8e-47");
+        check(&state, FlakeClass::State, "warm 77 % [65, 87], alone 0 % [0, 1.2], p = 8e-47");
         let load = Conditions { loaded: tally(15, 60), quiet: tally(0, 60), ..flat.clone() };
-        check(&load, Class::Load, "loaded 25 % [15, 38], quiet 0 % [0, 6.0], p = 4e-5");
+        check(&load, FlakeClass::Load, "loaded 25 % [15, 38], quiet 0 % [0, 6.0], p = 4e-5");
         // Workers that the polluter came to late passed, and more of them while it was quiet.
         let both = Conditions {
             warm: tally(27, 31),
@@ -143,11 +143,15 @@ mod tests {
             quiet: tally(46, 70),
             ..none
         };
-        check(&both, Class::State, "warm 87 % [70, 96], alone 0 % [0, 31], p = 9e-7");
+        check(&both, FlakeClass::State, "warm 87 % [70, 96], alone 0 % [0, 31], p = 9e-7");
         let devices =
             vec![("gpu0".into(), tally(0, 200)), ("gpu1".into(), tally(9, 200)), ("gpu2".into(), tally(11, 200))];
         let device = Conditions { devices, ..flat };
-        check(&device, Class::Device, "gpu0 0 % [0, 1.8], gpu1 4.5 % [2.1, 8.4], gpu2 5.5 % [2.8, 9.6], p = 0.002");
+        check(
+            &device,
+            FlakeClass::Device,
+            "gpu0 0 % [0, 1.8], gpu1 4.5 % [2.1, 8.4], gpu2 5.5 % [2.8, 9.6], p = 0.002",
+        );
     }
 
     #[test]
@@ -167,7 +171,7 @@ mod tests {
             let devices = vec![("a".into(), draw(60)), ("b".into(), draw(60))];
             let (warm, alone, quiet, loaded) = (draw(120), draw(60), draw(60), draw(60));
             let (class, _) = classify(&Conditions { warm, alone, quiet, loaded, devices });
-            named += u32::from(class != Class::Intrinsic);
+            named += u32::from(class != FlakeClass::Intrinsic);
         }
         assert!(named <= 6, "{named} of 300");
     }

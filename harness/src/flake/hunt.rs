@@ -1,7 +1,7 @@
 //! The hunt as a source of work: picks become jobs, results become counts.
 
 use super::burn::Burners;
-use super::hunter::{Arm, End, Ended, Entry, Hunter, Next, Options, Pick};
+use super::hunter::{Arm, CaseProgress, End, Ended, Hunter, NextRepeat, Options, Pick};
 use super::rule::{Finding, Tally};
 use super::standards::Standards;
 use crate::case::Case;
@@ -19,7 +19,7 @@ pub(crate) struct Example {
     pub(crate) worker: String,
     pub(crate) position: u64,
     pub(crate) seed: u64,
-    pub(crate) slot: usize,
+    pub(crate) slot: Option<usize>,
 }
 
 /// What has been decided and not yet been told.
@@ -35,7 +35,7 @@ pub(crate) struct News {
 /// What is known of a case at the end.
 pub(crate) struct Hunted {
     pub(crate) case: Arc<Case>,
-    pub(crate) entry: Entry,
+    pub(crate) entry: CaseProgress,
     pub(crate) example: Option<Example>,
     /// Why it was left out: it does not apply here, or fails as is declared.
     pub(crate) left_out: Option<String>,
@@ -51,10 +51,10 @@ pub(crate) struct Hunt {
     devices: Vec<usize>,
     budget: Option<Duration>,
     started: Instant,
-    state: Mutex<State>,
+    state: Mutex<HuntState>,
 }
 
-struct State {
+struct HuntState {
     hunter: Hunter,
     /// What each slot is at, and has taken ahead.
     at: Vec<VecDeque<Pick>>,
@@ -75,7 +75,7 @@ impl Hunt {
         seed: u64,
         budget: Option<Duration>,
     ) -> Self {
-        let state = State {
+        let state = HuntState {
             hunter: Hunter::new(cases.len(), options),
             at: vec![VecDeque::new(); devices.len()],
             strikes: vec![0; cases.len()],
@@ -87,7 +87,7 @@ impl Hunt {
         Self { cases, standards, seed, devices, budget, started: Instant::now(), state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, HuntState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -113,7 +113,7 @@ impl Hunt {
     }
 
     /// The pick of a job, which no slot is at any more.
-    fn taken(&self, state: &mut State, job: &Job) -> Option<Pick> {
+    fn taken(&self, state: &mut HuntState, job: &Job) -> Option<Pick> {
         let same = |pick: &Pick| pick.repeat == job.repeat && Arc::ptr_eq(&self.cases[pick.case], &job.case);
         state.at.iter_mut().find_map(|at| at.iter().position(same).and_then(|index| at.remove(index)))
     }
@@ -142,9 +142,9 @@ impl Source for Hunt {
         let loaded = state.hunter.arm() == Arm::Loaded;
         state.burners.set(loaded);
         match next {
-            Next::Over => Take::Done,
-            Next::Wait => Take::Wait,
-            Next::Pick(pick) => {
+            NextRepeat::Over => Take::Done,
+            NextRepeat::Wait => Take::Wait,
+            NextRepeat::Pick(pick) => {
                 state.at[slot].push_back(pick);
                 let strikes = state.strikes[pick.case];
                 drop(state);
@@ -157,7 +157,7 @@ impl Source for Hunt {
         let mut state = self.lock();
         let mut picks = Vec::new();
         while picks.len() < count && state.hunter.arm() != Arm::Alone {
-            let Next::Pick(pick) = state.hunter.next(self.spent()) else { break };
+            let NextRepeat::Pick(pick) = state.hunter.next(self.spent()) else { break };
             state.at[slot].push_back(pick);
             picks.push((pick, state.strikes[pick.case]));
         }
@@ -188,7 +188,7 @@ impl Source for Hunt {
             });
         }
         let before = state.hunter.entries()[pick.case].finding;
-        let device = self.devices.get(result.slot).copied().unwrap_or(0);
+        let device = result.slot.and_then(|slot| self.devices.get(slot)).copied().unwrap_or(0);
         let decided = state.hunter.record((pick.case, pick.arm), device, ended, &outcome.outcome, result.dur_ns);
         if let Some(finding) = decided {
             let tally = state.hunter.entries()[pick.case].tally();

@@ -73,7 +73,7 @@ pub(crate) struct Pick {
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextRepeat {
     Pick(Pick),
     /// Nothing until repeats that are under way have ended.
     Wait,
@@ -104,7 +104,7 @@ pub(crate) enum End {
 
 /// What is known of a case.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Entry {
+pub(crate) struct CaseProgress {
     pub(crate) finding: Option<Finding>,
     /// Runs at the moment of the decision.
     pub(crate) decided_after: u64,
@@ -126,7 +126,7 @@ pub(crate) struct Entry {
     dealt: usize,
 }
 
-impl Entry {
+impl CaseProgress {
     pub(crate) fn tally(&self) -> Tally {
         self.conditions.warm
     }
@@ -153,7 +153,7 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Hunter {
     options: Options,
-    entries: Vec<Entry>,
+    entries: Vec<CaseProgress>,
     rng: Rng,
     arm: Arm,
     /// The rest of the round, the next one last.
@@ -172,13 +172,13 @@ impl Hunter {
     pub(crate) fn new(cases: usize, options: Options) -> Self {
         let devices: Vec<_> = options.devices.iter().map(|name| (name.clone(), Tally::default())).collect();
         let conditions = Conditions { devices, ..Conditions::default() };
-        let entries = vec![Entry { conditions, ..Entry::default() }; cases];
+        let entries = vec![CaseProgress { conditions, ..CaseProgress::default() }; cases];
         let rng = Rng::new(options.seed);
         let (deck, turn) = (Vec::new(), MAIN_SHARE);
         Self { options, entries, rng, arm: Arm::Warm, deck, in_flight: 0, rounds: 0, turn, untested: 0, late: false }
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[CaseProgress] {
         &self.entries
     }
 
@@ -203,14 +203,14 @@ impl Hunter {
     }
 
     /// The next repeat. `spent` is the share of the budget that is gone.
-    pub(crate) fn next(&mut self, spent: f64) -> Next {
+    pub(crate) fn next(&mut self, spent: f64) -> NextRepeat {
         if spent >= 1.0 && self.arm != Arm::Over {
             self.late = true;
             self.stop();
         }
         loop {
             if self.arm == Arm::Over {
-                return Next::Over;
+                return NextRepeat::Over;
             }
             let late = self.is_late(spent);
             if late {
@@ -220,7 +220,7 @@ impl Hunter {
             while let Some(case) = self.deck.pop() {
                 self.entries[case].dealt = self.entries[case].dealt.saturating_sub(1);
                 if self.wants(case) || self.arm > Arm::Alone {
-                    return Next::Pick(self.hand_out(case));
+                    return NextRepeat::Pick(self.hand_out(case));
                 }
             }
             if !late {
@@ -229,7 +229,7 @@ impl Hunter {
             if self.deck.is_empty() {
                 // The next arm starts when this one has ended: load must not leak.
                 if self.in_flight > 0 {
-                    return Next::Wait;
+                    return NextRepeat::Wait;
                 }
                 self.next_arm(spent);
             }
@@ -496,7 +496,7 @@ impl Hunter {
     }
 
     fn mean_ns(&self) -> f64 {
-        let sum = |(runs, ns): (u64, u64), entry: &Entry| (runs + entry.tally().runs(), ns + entry.spent_ns);
+        let sum = |(runs, ns): (u64, u64), entry: &CaseProgress| (runs + entry.tally().runs(), ns + entry.spent_ns);
         let (runs, ns) = self.entries.iter().fold((0, 0), sum);
         if runs == 0 { 1.0 } else { (ns as f64 / runs as f64).max(1.0) }
     }

@@ -41,7 +41,7 @@ pub(crate) type Runner<'a> = &'a mut dyn FnMut(&[usize], u64) -> (Vec<Ending>, O
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct Replayed {
     /// Behind all prior cases.
     pub(crate) full: Tally,
     /// In a fresh worker.
@@ -69,7 +69,7 @@ pub(crate) struct Search<'a> {
     slots: u64,
     /// Rate to search with; none while the failure is taken for certain.
     rate: Option<f64>,
-    found: Found,
+    found: Replayed,
 }
 
 impl Probe for Search<'_> {
@@ -84,11 +84,11 @@ impl Probe for Search<'_> {
 impl<'a> Search<'a> {
     pub(crate) fn new(priors: usize, slots: usize, run: Runner<'a>) -> Self {
         let slots = slots.max(1) as u64;
-        Self { run, all: (0..priors).collect(), slots, rate: None, found: Found::default() }
+        Self { run, all: (0..priors).collect(), slots, rate: None, found: Replayed::default() }
     }
 
     /// Replays, `count` times if that is given, and minimizes if that is wanted.
-    pub(crate) fn go(mut self, minimized: bool, count: Option<u64>) -> Found {
+    pub(crate) fn go(mut self, minimized: bool, count: Option<u64>) -> Replayed {
         if self.replay(count).is_some() && minimized && self.found.full.failures > 0 {
             self.minimize();
         }
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
         for runs in LOOKS {
             self.more_alone(runs.saturating_sub(self.found.alone.runs()))?;
             self.more_full(runs.saturating_sub(self.found.full.runs()))?;
-            let Found { full, alone, .. } = self.found;
+            let Replayed { full, alone, .. } = self.found;
             if full.rate() > alone.rate() && fisher(full.count(), alone.count()) < LEVEL / LOOKS.len() as f64 {
                 return Some(true);
             }
@@ -300,7 +300,7 @@ mod tests {
 
     /// What the search finds among 40 prior cases, where the watched case fails at
     /// `own` by itself and at `after` when case 7 came before it.
-    fn found(own: f64, after: f64, seed: u64) -> Found {
+    fn found(own: f64, after: f64, seed: u64) -> Replayed {
         let mut rng = Rng::new(seed + 1);
         let mut run = |priors: &[usize], count: u64| {
             let rate = if priors.contains(&7) { after } else { own };

@@ -64,11 +64,11 @@ const RESTARTS: u32 = 3;
 /// The source of all trials.
 pub(crate) struct Trials {
     standards: Standards,
-    state: Mutex<State>,
+    state: Mutex<TrialsState>,
     changed: Condvar,
 }
 
-struct State {
+struct TrialsState {
     waiting: VecDeque<Running>,
     /// What each slot is at.
     at: Vec<Option<Running>>,
@@ -110,12 +110,18 @@ impl Running {
 impl Trials {
     fn new(slots: usize, standards: Standards) -> Self {
         let at = (0..slots).map(|_| None).collect();
-        let state =
-            State { waiting: VecDeque::new(), at, stale: vec![0; slots], ended: Vec::new(), live: slots, over: false };
+        let state = TrialsState {
+            waiting: VecDeque::new(),
+            at,
+            stale: vec![0; slots],
+            ended: Vec::new(),
+            live: slots,
+            over: false,
+        };
         Self { standards, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TrialsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,7 +166,7 @@ impl Trials {
         self.changed.notify_all();
     }
 
-    fn end(&self, state: &mut State, slot: usize, ending: Ending) {
+    fn end(&self, state: &mut TrialsState, slot: usize, ending: Ending) {
         if let Some(running) = state.at[slot].take() {
             state.stale[slot] += running.taken - running.next - 1;
         }
@@ -220,7 +226,7 @@ impl Source for Trials {
         self.standards.compare(&job.case, &mut result.outcome);
         let mut guard = self.lock();
         let state = &mut *guard;
-        let slot = result.slot;
+        let Some(slot) = result.slot else { return Settled::Noted };
         if state.stale.get(slot).is_some_and(|stale| *stale > 0) {
             state.stale[slot] -= 1;
             return Settled::Noted;

@@ -1,7 +1,7 @@
 //! Recorded inputs as arguments: each laid out at its strides.
 
 use super::npz::Array;
-use super::record::{Entry, Record, ScalarEntry, TensorEntry};
+use super::record::{Record, RecordedValue, ScalarEntry, TensorEntry};
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Fusion, Operand};
 use engine::num::{DType, Value, eval};
@@ -20,13 +20,13 @@ pub(crate) fn arguments(fusion: &Fusion, record: &Record, arrays: &BTreeMap<Stri
     }
     let made = record.inputs.iter().zip(&fusion.inputs).enumerate().map(|(position, (entry, declared))| {
         match (entry, *declared) {
-            (Entry::Tensor(entry), Operand::Tensor(_)) => {
+            (RecordedValue::Tensor(entry), Operand::Tensor(_)) => {
                 let what = format!("input {position}");
                 let tensor = recorded(&what, entry, entry.data.as_deref(), arrays)?;
                 let tensor = tensor.ok_or_else(|| refused(format!("{what}: the record names no array for it")))?;
                 Ok(Arg::Tensor(tensor.unpacked()?))
             }
-            (Entry::Scalar(entry), Operand::Scalar(s)) => {
+            (RecordedValue::Scalar(entry), Operand::Scalar(s)) => {
                 Ok(Arg::Scalar(scalar(position, entry, fusion.scalars[s].dtype)?))
             }
             (_, declared) => {

@@ -3,7 +3,7 @@
 use super::arguments::recorded;
 use super::npz::Array;
 use super::quotients::differ_by_zero_only;
-use super::record::{Entry, Record, TensorEntry};
+use super::record::{Record, RecordedValue, TensorEntry};
 use super::ties::name_equal_elements;
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Fusion, OpKind, Operand};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// What a run gave.
-pub(crate) struct Given {
+pub(crate) struct RunResult {
     /// The outputs in order.
     pub(crate) outputs: Vec<HostTensor>,
     /// Inputs that were updated, by position; `None` where the device does not
@@ -26,14 +26,14 @@ pub(crate) struct Given {
 
 /// The outcome of a comparison.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct Compared {
     /// A line for each output.
     pub(crate) text: String,
     /// What does not agree.
     pub(crate) differences: usize,
 }
 
-impl Outcome {
+impl Compared {
     fn line(&mut self, agrees: bool, text: std::fmt::Arguments<'_>) {
         let _ = writeln!(self.text, "{} {text}", if agrees { "agrees: " } else { "differs:" });
         self.differences += usize::from(!agrees);
@@ -101,16 +101,16 @@ pub(crate) fn check(
     record: &Record,
     arrays: &BTreeMap<String, Array>,
     (fusion, args): (&Fusion, &[Arg]),
-    given: &Given,
-) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
+    given: &RunResult,
+) -> Result<Compared> {
+    let mut outcome = Compared::default();
     let tolerance = |wanted: &HostTensor| tolerance(record, fusion, wanted);
     if record.outputs.len() != given.outputs.len() {
         let (expected, got) = (record.outputs.len(), given.outputs.len());
         outcome.line(false, format_args!("{got} outputs, the record has {expected}"));
     }
     for (position, (entry, output)) in record.outputs.iter().zip(&given.outputs).enumerate() {
-        let Entry::Tensor(entry) = entry else { continue };
+        let RecordedValue::Tensor(entry) = entry else { continue };
         let what = format!("output {position}");
         let excuse = |wanted: &HostTensor| excuse(fusion, args, position, (output, wanted));
         one(&mut outcome, &tolerance, arrays, &what, (entry, entry.data.as_deref()), (output, given.strides), &excuse)?;
@@ -119,7 +119,7 @@ pub(crate) fn check(
     for (position, name) in &record.inputs_after {
         let input = position.parse::<usize>().ok();
         let entry = input.and_then(|input| record.inputs.get(input));
-        let (Some(input), Some(Entry::Tensor(entry))) = (input, entry) else {
+        let (Some(input), Some(RecordedValue::Tensor(entry))) = (input, entry) else {
             let message = format!("`inputs_after` names input {position}, which is no tensor of the record");
             return Err(Diagnostic::user(code::RECORD, message));
         };
@@ -135,7 +135,7 @@ pub(crate) fn check(
 }
 
 fn one(
-    outcome: &mut Outcome,
+    outcome: &mut Compared,
     tolerance: &dyn Fn(&HostTensor) -> Tolerance,
     arrays: &BTreeMap<String, Array>,
     what: &str,

@@ -11,7 +11,7 @@ mod record;
 mod ties;
 
 pub(crate) use arguments::arguments;
-pub(crate) use check::{Given, check};
+pub(crate) use check::{RunResult, check};
 pub(crate) use npz::read as read_arrays;
 pub(crate) use place::placed;
 pub(crate) use record::find as find_record;

@@ -16,9 +16,9 @@ const MAX_LINE: usize = 16 << 20;
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Record {
     #[serde(default)]
-    pub(crate) inputs: Vec<Entry>,
+    pub(crate) inputs: Vec<RecordedValue>,
     #[serde(default)]
-    pub(crate) outputs: Vec<Entry>,
+    pub(crate) outputs: Vec<RecordedValue>,
     /// Arrays of the inputs that the run changed, by position.
     #[serde(default)]
     pub(crate) inputs_after: BTreeMap<String, String>,
@@ -40,7 +40,7 @@ pub(crate) struct Rng {
 /// A value that goes in or out.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub(crate) enum Entry {
+pub(crate) enum RecordedValue {
     /// A tensor.
     Tensor(TensorEntry),
     /// A scalar.
@@ -129,10 +129,12 @@ mod tests {
             {"kind": "tensor", "dtype": "float32", "shape": [2], "stride": [1], "device": "cuda", "data": "in1"}],
             "outputs": [{"kind": "none"}], "inputs_after": {"1": "in1_after"}, "rng": {"seed": 4022388547, "offset": 4}}"#;
         let record: Record = serde_json::from_str(line).expect("well-formed");
-        let [Entry::Scalar(scalar), Entry::Tensor(tensor)] = &record.inputs[..] else { panic!("{record:?}") };
+        let [RecordedValue::Scalar(scalar), RecordedValue::Tensor(tensor)] = &record.inputs[..] else {
+            panic!("{record:?}")
+        };
         assert_eq!((scalar.class.as_str(), scalar.hex.as_deref()), ("float", Some("0x1p-1")));
         assert_eq!((tensor.dtype().expect("known"), tensor.data.as_deref()), (DType::F32, Some("in1")));
-        assert!(matches!(record.outputs[..], [Entry::Other]));
+        assert!(matches!(record.outputs[..], [RecordedValue::Other]));
         assert_eq!(record.inputs_after["1"], "in1_after");
     }
 }

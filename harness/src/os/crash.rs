@@ -29,7 +29,7 @@ const PAGE: u64 = 4096;
 const ALTERNATE: usize = 64 << 10;
 
 /// What handlers use. Set once, before any handler is installed.
-struct Shared {
+struct HandlerState {
     area: SharedWords,
     pid: i32,
     /// Device and inode of the area: a library may have closed the descriptor,
@@ -39,7 +39,7 @@ struct Shared {
     before: [AtomicUsize; SIGNALS.len()],
 }
 
-static SHARED: OnceLock<Shared> = OnceLock::new();
+static HANDLERS: OnceLock<HandlerState> = OnceLock::new();
 /// The first thread that crashed: only that one is of interest.
 static CRASHED: AtomicI32 = AtomicI32::new(0);
 
@@ -53,8 +53,8 @@ pub(crate) fn install(fd: OwnedFd) -> io::Result<()> {
     let identity = (stat.st_dev, stat.st_ino);
     // SAFETY: no arguments, cannot fail.
     let pid = unsafe { libc::getpid() };
-    let shared = Shared { area, pid, identity, before: Default::default() };
-    if SHARED.set(shared).is_err() {
+    let shared = HandlerState { area, pid, identity, before: Default::default() };
+    if HANDLERS.set(shared).is_err() {
         return Err(io::Error::other("handlers are installed once"));
     }
     alternate_stack();
@@ -72,7 +72,7 @@ fn high(fd: OwnedFd) -> io::Result<OwnedFd> {
 /// Puts the handlers for crashes back where a library has replaced them. Cheap;
 /// called before each case.
 pub(crate) fn rearm() -> io::Result<()> {
-    let Some(shared) = SHARED.get() else { return Ok(()) };
+    let Some(shared) = HANDLERS.get() else { return Ok(()) };
     for (signal, before) in SIGNALS.iter().zip(&shared.before) {
         let old = set(*signal, crashed)?;
         // Only the handlers of the very first time are kept: the standard
@@ -109,7 +109,7 @@ fn alternate_stack() {
 }
 
 extern "C" fn crashed(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    if let Some(shared) = SHARED.get() {
+    if let Some(shared) = HANDLERS.get() {
         // SAFETY: system calls without pointers.
         let (pid, thread) = unsafe { (libc::getpid(), libc::gettid()) };
         // A forked child shares the area but is not the worker.
@@ -147,7 +147,7 @@ extern "C" fn crashed(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
 extern "C" fn answer(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the address of this thread's own variable.
     let errno = unsafe { *libc::__errno_location() };
-    if let Some(shared) = SHARED.get() {
+    if let Some(shared) = HANDLERS.get() {
         let slot = shared.area.words()[ANSWERS_AT].fetch_add(1, Ordering::AcqRel) as usize + 1;
         if slot <= THREADS {
             shared.record(slot, signal, info, context);
@@ -158,7 +158,7 @@ extern "C" fn answer(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
     unsafe { *libc::__errno_location() = errno };
 }
 
-impl Shared {
+impl HandlerState {
     fn put(&self, at: usize, value: u64) {
         self.area.words()[at].store(value, Ordering::Relaxed);
     }

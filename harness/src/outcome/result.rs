@@ -8,8 +8,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct CaseResult {
     pub(crate) case: Arc<Case>,
-    /// `usize::MAX` where no slot had a part in it.
-    pub(crate) slot: usize,
+    /// The slot whose worker ran it; `None` where none had a part in it.
+    pub(crate) slot: Option<usize>,
     pub(crate) worker: String,
     pub(crate) attempt: u32,
     pub(crate) repeat: u32,
@@ -31,7 +31,7 @@ impl CaseResult {
     pub(crate) fn without_worker(case: Arc<Case>, seed: u64, outcome: Outcome) -> Self {
         Self {
             case,
-            slot: usize::MAX,
+            slot: None,
             worker: String::new(),
             attempt: 0,
             repeat: 0,

@@ -34,9 +34,9 @@ pub(crate) fn csv<'a>(runs: impl Iterator<Item = (&'a str, &'a Recorded)>, out: 
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(COLUMNS)?;
     for (id, run) in runs {
-        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_string();
-        let start = [id.to_string(), text(&run.header["started_utc"]), text(&run.header["provenance"]["host"])];
-        let commit = text(&run.header["provenance"]["git_sha"]);
+        let header = &run.header;
+        let start = [id.to_string(), header.started_utc.clone().unwrap_or_default(), header.host().to_string()];
+        let commit = header.commit().to_string();
         for (case_id, case) in &run.cases {
             let (mut verdict, mut outcome, detail) = case.verdict();
             if run.explores() {

@@ -2,8 +2,9 @@
 
 use super::audit::Judged;
 use super::history::History;
-use super::rebuild::{Cells, commit};
+use super::rebuild::commit;
 use super::recorded::Recorded;
+use super::rows::{TableRow, named, text};
 use super::runs::{RunInfo, stamp_of};
 use super::table::{Notes, Table};
 use crate::os::FileLock;
@@ -14,6 +15,7 @@ use std::io;
 /// What a hunt found about a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FlakeRow {
+    #[serde(deserialize_with = "named")]
     pub(crate) case_id: String,
     pub(crate) runs: u64,
     pub(crate) failures: u64,
@@ -22,16 +24,22 @@ pub(crate) struct FlakeRow {
     pub(crate) low: f64,
     pub(crate) high: f64,
     /// `clean`, `flaky`, `broken`, `undecided`.
+    #[serde(deserialize_with = "text")]
     pub(crate) finding: String,
     /// On what a flake depends; empty where that was not tested.
+    #[serde(deserialize_with = "text")]
     pub(crate) class: String,
     /// The run of the hunt, and the commit of the sources.
+    #[serde(deserialize_with = "text")]
     pub(crate) last_run: String,
+    #[serde(deserialize_with = "text")]
     pub(crate) commit: String,
 }
 
-pub(super) const COLUMNS: &[&str] =
-    &["case_id", "runs", "failures", "rate", "low", "high", "finding", "class", "last_run", "commit"];
+impl TableRow for FlakeRow {
+    const COLUMNS: &'static [&'static str] =
+        &["case_id", "runs", "failures", "rate", "low", "high", "finding", "class", "last_run", "commit"];
+}
 
 impl FlakeRow {
     /// With six digits: more than any number of runs can tell.
@@ -41,14 +49,6 @@ impl FlakeRow {
         }
         self
     }
-
-    /// As a row of the table.
-    fn cells(&self) -> Option<Cells> {
-        let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
-        writer.serialize(self).ok()?;
-        let line = writer.into_inner().ok()?;
-        csv::ReaderBuilder::new().has_headers(false).from_reader(&*line).deserialize().next()?.ok()
-    }
 }
 
 /// What a recorded hunt tells.
@@ -56,13 +56,13 @@ pub(super) struct Hunted {
     run_id: String,
     /// When it ended, or began if nobody wrote its end.
     when: String,
-    rows: BTreeMap<String, Cells>,
+    rows: BTreeMap<String, FlakeRow>,
 }
 
 /// What a `hunt` record has of a row; what a record lacks is empty.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Found {
+struct FoundFlake {
     case_id: String,
     runs: u64,
     failures: u64,
@@ -76,7 +76,7 @@ impl Hunted {
     pub(super) fn of(info: &RunInfo, run: &Recorded) -> Self {
         let commit = commit(run);
         let found = run.others.iter().filter(|record| record["k"] == "hunt");
-        let row = |found: Found| {
+        let row = |found: FoundFlake| {
             let row = FlakeRow {
                 rate: found.failures as f64 / found.runs as f64,
                 case_id: found.case_id,
@@ -89,45 +89,42 @@ impl Hunted {
                 last_run: info.id.clone(),
                 commit: commit.clone(),
             };
-            Some((row.case_id.clone(), row.rounded().cells()?))
+            (row.case_id.clone(), row.rounded())
         };
-        let found = found.filter_map(|record| Found::deserialize(record).ok()).filter(|found| found.runs > 0);
-        let ended = run.header["ended_utc"].as_str().map(String::from);
-        Self {
-            run_id: info.id.clone(),
-            when: ended.unwrap_or_else(|| info.started()),
-            rows: found.filter_map(row).collect(),
-        }
+        let found = found.filter_map(|record| FoundFlake::deserialize(record).ok()).filter(|found| found.runs > 0);
+        let ended = run.header.ended_utc.clone();
+        Self { run_id: info.id.clone(), when: ended.unwrap_or_else(|| info.started()), rows: found.map(row).collect() }
     }
 }
 
 /// Judges the rows of hunts that are here, and puts in what later ones found.
-pub(super) fn mend(table: &mut Vec<Cells>, hunts: &[Hunted]) -> Judged {
+pub(super) fn mend(table: &mut Vec<FlakeRow>, hunts: &[Hunted]) -> Judged {
     let mut judged = Judged::default();
     table.retain_mut(|row| {
-        let Some(hunt) = hunts.iter().find(|hunt| hunt.run_id == row[8]) else {
+        let Some(hunt) = hunts.iter().find(|hunt| hunt.run_id == row.last_run) else {
             judged.unjudged += 1;
             return true;
         };
-        let whose = format!("{} of {}", row[0], row[8]);
-        match hunt.rows.get(&row[0]) {
-            Some(right) => judged.correct(&whose, COLUMNS, row, right),
+        let whose = format!("{} of {}", row.case_id, row.last_run);
+        let right = hunt.rows.get(&row.case_id);
+        match right {
+            Some(right) => judged.correct(&whose, row, right),
             None => judged.wrong.push(format!("{whose}: that hunt has no such row")),
         }
-        hunt.rows.contains_key(&row[0])
+        right.is_some()
     });
-    let old: BTreeMap<String, Cells> = table.drain(..).map(|row| (row[0].clone(), row)).collect();
+    let old: BTreeMap<String, FlakeRow> = table.drain(..).map(|row| (row.case_id.clone(), row)).collect();
     let time = |run: &str| {
         let here = hunts.iter().find(|hunt| hunt.run_id == run);
         here.map(|hunt| hunt.when.clone()).or_else(|| stamp_of(run))
     };
     let mut rows = old.clone();
     for hunt in hunts {
-        for (case, cells) in &hunt.rows {
+        for (case, found) in &hunt.rows {
             // A row of a time that nobody knows stays.
-            let older = |row: &Cells| time(&row[8]).is_some_and(|time| time < hunt.when);
+            let older = |row: &FlakeRow| time(&row.last_run).is_some_and(|time| time < hunt.when);
             if rows.get(case).is_none_or(older) {
-                rows.insert(case.clone(), cells.clone());
+                rows.insert(case.clone(), found.clone());
             }
         }
     }
@@ -140,7 +137,7 @@ impl History {
     /// The table by case; nothing if there is none.
     #[cfg(test)]
     fn flakes(&self) -> BTreeMap<String, FlakeRow> {
-        self.table("flake.csv", COLUMNS).map_or_else(|_| BTreeMap::new(), |mut table| by_case(&mut table))
+        self.table("flake.csv").map_or_else(|_| BTreeMap::new(), |mut table| by_case(&mut table))
     }
 
     /// Puts the rows of a hunt in the place of older ones. A hunt that never ran a
@@ -151,7 +148,7 @@ impl History {
         }
         std::fs::create_dir_all(self.dir())?;
         let _lock = FileLock::acquire(self.lock())?;
-        let mut table = self.table("flake.csv", COLUMNS)?;
+        let mut table = self.table("flake.csv")?;
         let mut by_case = by_case(&mut table);
         for row in rows.into_iter().filter(|row| row.runs > 0) {
             by_case.insert(row.case_id.clone(), row.rounded());
@@ -182,8 +179,7 @@ mod tests {
             last_run: run_id.into(),
             commit: "c".into(),
         };
-        let cells = row.rounded().cells().expect("a row");
-        Hunted { run_id: run_id.into(), when: when.into(), rows: [("A.a".to_string(), cells)].into() }
+        Hunted { run_id: run_id.into(), when: when.into(), rows: [("A.a".to_string(), row.rounded())].into() }
     }
 
     #[test]
@@ -191,19 +187,19 @@ mod tests {
         let hunts = [hunt("h1", "2026-01-02", 1), hunt("h2", "2026-01-01", 2)];
         let mut table = Vec::new();
         assert_eq!(mend(&mut table, &hunts), Judged { added: 1, ..Judged::default() });
-        assert_eq!(table[0].join(","), "A.a,30,1,0.033333,0.0,0.333333,flaky,,h1,c");
+        let line = String::from_utf8(super::super::rows::line(&table[0]).expect("writes")).expect("text");
+        assert_eq!(line.trim_end(), "A.a,30,1,0.033333,0.0,0.333333,flaky,,h1,c");
         assert_eq!(mend(&mut table, &hunts), Judged::default());
         let right = table.clone();
-        table[0][2] = "7".into();
+        table[0].failures = 7;
         let judged = mend(&mut table, &hunts);
         assert_eq!(judged.wrong, ["A.a of h1: failures is `7`, by the record `1`"]);
         assert_eq!(table, right);
         // A later hunt that is not here stays, one of an unknown time too.
         for name in ["20260103T000000Z-aaaaaa", "nightly"] {
-            let mut table = vec![Cells::from(right[0].clone())];
-            table[0][8] = name.into();
+            let mut table = vec![FlakeRow { last_run: name.into(), ..right[0].clone() }];
             assert_eq!(mend(&mut table, &hunts), Judged { unjudged: 1, ..Judged::default() });
-            assert_eq!(table[0][8], name);
+            assert_eq!(table[0].last_run, name);
         }
     }
 

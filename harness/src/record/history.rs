@@ -7,66 +7,17 @@
 //! * `determinism.csv`: see `determinism.rs`.
 //! * `perf.csv`: a row for each measurement.
 
-use super::determinism::Seen;
+use super::determinism::SeenClass;
+use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow};
 use super::table::{File, Notes, Table};
 use crate::os::FileLock;
-use crate::outcome::{Known, Last, Perf};
-use engine::options::Phase;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use crate::outcome::{Known, Last};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// In the folder of a run whose rows are in the tables.
 const ADDED: &str = "history.added";
-
-/// What a run adds for one case.
-#[derive(Clone, Debug)]
-pub(crate) struct Row {
-    pub(crate) case_id: String,
-    pub(crate) verdict: &'static str,
-    pub(crate) outcome: String,
-    pub(crate) dur_ns: u64,
-    pub(crate) perf: Option<Perf>,
-    /// Nanoseconds of compile phases, for `perf.csv`.
-    pub(crate) phases: BTreeMap<String, u64>,
-    /// Its kernel was found compiled: the compiler's time is in none of the figures.
-    pub(crate) cached: bool,
-    pub(crate) kernel_crc: Option<u32>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Duration {
-    case_id: String,
-    runs: u64,
-    dur_us: u64,
-    outcome: String,
-}
-
-impl Row {
-    /// Runs and smoothed microseconds of a case with this row: new = 3/4 old + 1/4
-    /// measured. What the machine kept from running counts for no run. A run whose
-    /// kernel was found compiled takes nothing off what is known: the next one, with
-    /// an empty cache, compiles again.
-    pub(super) fn counted(&self, runs: u64, dur_us: u64) -> (u64, u64) {
-        let new_us = self.dur_ns / 1000;
-        let smoothed = dur_us.saturating_mul(3).saturating_add(new_us) / 4;
-        match runs {
-            _ if self.verdict == "infra" => (runs, dur_us),
-            0 => (1, new_us),
-            _ if self.cached => (runs.saturating_add(1), smoothed.max(dur_us)),
-            _ => (runs.saturating_add(1), smoothed),
-        }
-    }
-}
-
-impl Duration {
-    /// What is expected; nothing of a case that never ran.
-    fn known_ns(&self) -> Option<u64> {
-        (self.runs > 0).then(|| self.dur_us.saturating_mul(1000))
-    }
-}
 
 /// The tables of one device.
 pub(crate) struct History {
@@ -88,7 +39,7 @@ impl History {
 
     /// What earlier runs say, as far as it can be read.
     pub(crate) fn known(&self) -> BTreeMap<String, Known> {
-        let known = |row: Duration| {
+        let known = |row: DurationRow| {
             let failed = !(row.outcome == "pass" || row.outcome.starts_with("skip"));
             let dur_ns = row.known_ns();
             (row.case_id, Known { dur_ns, failed })
@@ -107,7 +58,7 @@ impl History {
 
     /// The last run of each case, for selection.
     pub(crate) fn past(&self) -> HashMap<String, Last> {
-        let last = |row: Duration| {
+        let last = |row: DurationRow| {
             let dur_ns = row.known_ns();
             (row.case_id, Last { outcome: row.outcome, dur_ns, runs: row.runs })
         };
@@ -115,16 +66,12 @@ impl History {
     }
 
     /// Rows that can be read; none of a table of another version.
-    fn durations(&self) -> Vec<Duration> {
-        self.table("durations.csv", DURATION_COLUMNS).map_or_else(|_| Vec::new(), |table| table.rows)
+    fn durations(&self) -> Vec<DurationRow> {
+        self.table("durations.csv").map_or_else(|_| Vec::new(), |table| table.rows)
     }
 
-    pub(super) fn table<T: DeserializeOwned + Serialize>(
-        &self,
-        name: &str,
-        columns: &'static [&'static str],
-    ) -> io::Result<Table<T>> {
-        Table::read(&self.dir.join(name), columns)
+    pub(super) fn table<T: TableRow>(&self, name: &str) -> io::Result<Table<T>> {
+        Table::read(&self.dir.join(name))
     }
 
     /// Adds a run, once: its folder says whether that was done. A harness that was
@@ -134,8 +81,8 @@ impl History {
         run_dir: &Path,
         run_id: &str,
         commit: &str,
-        rows: &[Row],
-        seen: &[Seen],
+        rows: &[CaseRow],
+        seen: &[SeenClass],
     ) -> io::Result<Notes> {
         if rows.is_empty() && seen.is_empty() {
             return Ok(Notes::new());
@@ -153,17 +100,17 @@ impl History {
     }
 
     /// Adds rows of a run. Whoever calls holds the lock.
-    pub(super) fn add(&self, run_id: &str, commit: &str, rows: &[Row]) -> io::Result<Notes> {
+    pub(super) fn add(&self, run_id: &str, commit: &str, rows: &[CaseRow]) -> io::Result<Notes> {
         if rows.is_empty() {
             return Ok(Notes::new());
         }
         std::fs::create_dir_all(&self.dir)?;
-        let mut table: Table<Duration> = self.table("durations.csv", DURATION_COLUMNS)?;
+        let mut table: Table<DurationRow> = self.table("durations.csv")?;
         let old = std::mem::take(&mut table.rows).into_iter();
-        let mut known: BTreeMap<String, Duration> = old.map(|row| (row.case_id.clone(), row)).collect();
+        let mut known: BTreeMap<String, DurationRow> = old.map(|row| (row.case_id.clone(), row)).collect();
         let mut changed = Vec::new();
         for row in rows {
-            let entry = known.entry(row.case_id.clone()).or_insert_with(|| Duration {
+            let entry = known.entry(row.case_id.clone()).or_insert_with(|| DurationRow {
                 case_id: row.case_id.clone(),
                 runs: 0,
                 dur_us: 0,
@@ -171,29 +118,28 @@ impl History {
             });
             (entry.runs, entry.dur_us) = row.counted(entry.runs, entry.dur_us);
             if entry.outcome != row.outcome {
-                let cells = [run_id, commit, &row.case_id, row.verdict, &entry.outcome, &row.outcome];
-                changed.push(cells.map(String::from).to_vec());
+                changed.push(VerdictRow::new(run_id, commit, row, &entry.outcome));
                 entry.outcome = row.outcome.clone();
             }
         }
-        let mut notes = self.append("verdicts.csv", VERDICT_COLUMNS, changed)?;
-        let perf = rows.iter().filter_map(|row| perf_row(run_id, commit, row)).collect();
-        notes.extend(self.append("perf.csv", PERF_COLUMNS, perf)?);
+        let mut notes = self.append("verdicts.csv", changed)?;
+        let perf: Vec<PerfRow> = rows.iter().filter_map(|row| PerfRow::new(run_id, commit, row)).collect();
+        notes.extend(self.append("perf.csv", perf)?);
         notes.extend(table.write(known.into_values())?);
         Ok(notes)
     }
 
     /// Appends rows in one write. What is there already, of a run that was killed in
     /// the middle, is left out.
-    fn append(&self, name: &str, columns: &'static [&'static str], mut rows: Vec<Vec<String>>) -> io::Result<Notes> {
-        rows.iter_mut().flatten().for_each(|cell| *cell = guard(cell));
-        let Some(run) = rows.first().map(|row| row[0].clone()) else { return Ok(Notes::new()) };
+    fn append<R: RowOfRun>(&self, name: &str, rows: Vec<R>) -> io::Result<Notes> {
+        let Some(run) = rows.first().map(|row| row.run_id().to_string()) else { return Ok(Notes::new()) };
         let path = self.dir.join(name);
-        let (file, notes) = File::to_append(&path, columns)?;
-        let told = told(&file.bytes, &run);
-        rows.retain(|row| !told.contains(&row[2]));
+        let (file, notes) = File::to_append::<R>(&path)?;
+        let told = told::<R>(&file.bytes, &run);
         let mut writer = csv::Writer::from_writer(Vec::new());
-        rows.iter().try_for_each(|row| writer.write_record(row))?;
+        for row in rows.iter().filter(|row| !told.contains(row.case_id())) {
+            writer.write_record(row.cells()?.iter().map(guard))?;
+        }
         let bytes = writer.into_inner().map_err(|error| error.into_error())?;
         let file = std::fs::File::options().create(true).append(true).open(&path)?;
         io::Write::write_all(&mut &file, &bytes)?;
@@ -208,74 +154,20 @@ pub(super) fn mark_added(run_dir: &Path) -> io::Result<()> {
 }
 
 /// The cases of which a table has a row of the run.
-fn told(table: &[u8], run: &str) -> BTreeSet<String> {
+fn told<R: RowOfRun>(table: &[u8], run: &str) -> BTreeSet<String> {
     // Nearly always a new run: then there is nothing to take apart.
     if !table.windows(run.len().max(1)).any(|part| part == run.as_bytes()) {
         return BTreeSet::new();
     }
-    let rows = csv::ReaderBuilder::new().flexible(true).from_reader(table).into_records();
-    let own = rows.filter_map(Result::ok).filter(|row| row.get(0) == Some(run));
-    own.filter_map(|row| row.get(2).map(String::from)).collect()
+    let rows = csv::ReaderBuilder::new().flexible(true).from_reader(table).into_records().filter_map(Result::ok);
+    let own = rows.filter_map(|row| R::of(&row)).filter(|row| row.run_id() == run);
+    own.map(|row| row.case_id().to_string()).collect()
 }
 
 /// A cell that a spreadsheet would take for a formula gets a quote in front.
 pub(super) fn guard(cell: &str) -> String {
     let number = cell.parse::<f64>().is_ok();
     if !number && cell.starts_with(['=', '+', '-', '@']) { format!("'{cell}") } else { cell.to_string() }
-}
-
-pub(super) const VERDICT_COLUMNS: &[&str] = &["run_id", "commit", "case_id", "verdict", "before", "outcome"];
-
-pub(super) const DURATION_COLUMNS: &[&str] = &["case_id", "runs", "dur_us", "outcome"];
-
-pub(super) const PERF_COLUMNS: &[&str] = &[
-    "run_id",
-    "commit",
-    "case_id",
-    "bytes",
-    "samples",
-    "median_ns",
-    "p10_ns",
-    "p90_ns",
-    "gbps",
-    "share_of_copy",
-    "copy_gbps",
-    "host_us",
-    "schedule_ms",
-    "lower_ms",
-    "codegen_ms",
-    "load_ms",
-    "kernel_crc",
-    "counters",
-];
-
-pub(super) fn perf_row(run_id: &str, commit: &str, row: &Row) -> Option<Vec<String>> {
-    let perf = row.perf.as_ref()?;
-    let real = |value: Option<f64>, digits: usize| value.map_or(String::new(), |v| format!("{v:.digits$}"));
-    // What a found kernel did not take is no measurement of the compiler.
-    let measured = |name: &str| row.phases.get(name).filter(|_| !(row.cached && name == Phase::Codegen.name()));
-    let phase = |name: &str| measured(name).map_or(String::new(), |ns| format!("{:.3}", *ns as f64 / 1e6));
-    let counters: Vec<String> = perf.counters.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    Some(vec![
-        run_id.into(),
-        commit.into(),
-        row.case_id.clone(),
-        perf.bytes.to_string(),
-        perf.samples.to_string(),
-        real(perf.median_ns, 1),
-        real(perf.p10_ns, 1),
-        real(perf.p90_ns, 1),
-        real(perf.gbps, 2),
-        real(perf.share, 4),
-        real(perf.copy_gbps, 2),
-        real(perf.host_us, 2),
-        phase("schedule"),
-        phase("lower"),
-        phase("codegen"),
-        phase("load"),
-        row.kernel_crc.map_or(String::new(), |crc| format!("{crc:08x}")),
-        counters.join(" "),
-    ])
 }
 
 /// `NVIDIA H200` as a folder: `nvidia-h200`.
@@ -289,14 +181,18 @@ pub(super) fn slug(device: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Determinism, LastVerdict};
+    use crate::outcome::{Determinism, LastVerdict, Perf, Verdict};
     use crate::scratch::Scratch;
 
-    fn row(case_id: &str, outcome: &str, dur_ns: u64) -> Row {
-        let verdict = ["pass", "infra"].into_iter().find(|word| outcome.starts_with(word)).unwrap_or("fail");
+    fn row(case_id: &str, outcome: &str, dur_ns: u64) -> CaseRow {
+        let verdict = match outcome.split('.').next() {
+            Some("pass") => Verdict::Pass,
+            Some("infra") => Verdict::Infra,
+            _ => Verdict::Fail,
+        };
         let (perf, phases, kernel_crc) = (None, BTreeMap::new(), None);
         let (case_id, outcome) = (case_id.into(), outcome.into());
-        Row { case_id, verdict, outcome, dur_ns, perf, phases, cached: false, kernel_crc }
+        CaseRow { case_id, verdict, outcome, dur_ns, perf, phases, cached: false, kernel_crc }
     }
 
     #[test]
@@ -321,15 +217,17 @@ mod tests {
 
     #[test]
     fn a_kernel_that_was_found_compiled_makes_no_case_look_quick() {
-        let cached = |dur_ns| Row { cached: true, ..row("A.a", "pass", dur_ns) };
+        let cached = |dur_ns| CaseRow { cached: true, ..row("A.a", "pass", dur_ns) };
         assert_eq!(cached(4_000_000).counted(0, 0), (1, 4000));
         assert_eq!(cached(4_000_000).counted(3, 80_000), (4, 80_000));
         assert_eq!(cached(160_000_000).counted(3, 80_000), (4, 100_000));
         assert_eq!(row("A.a", "pass", 4_000_000).counted(3, 80_000), (4, 61_000));
-        let perf = |row: Row| {
+        let perf = |row: CaseRow| {
             let phases = [("codegen".to_string(), 2_000_000), ("load".to_string(), 1_000_000)].into();
-            let cells = perf_row("r", "c", &Row { perf: Some(Perf::default()), phases, ..row }).expect("a row");
-            let of = |name| cells[PERF_COLUMNS.iter().position(|column| *column == name).expect("there")].clone();
+            let row = CaseRow { perf: Some(Perf::default()), phases, ..row };
+            let cells = PerfRow::new("r", "c", &row).expect("a row").cells().expect("writes");
+            let of =
+                |name| cells[PerfRow::COLUMNS.iter().position(|column| *column == name).expect("there")].to_string();
             [of("codegen_ms"), of("load_ms")]
         };
         assert_eq!(perf(row("A.a", "pass", 1)), ["2.000", "1.000"]);
@@ -355,7 +253,10 @@ mod tests {
             .add(
                 "r4",
                 "c",
-                &[Row { perf: Some(Perf { median_ns: Some(1.5), ..Perf::default() }), ..row("A.a", "hang.host", 1) }],
+                &[CaseRow {
+                    perf: Some(Perf { median_ns: Some(1.5), ..Perf::default() }),
+                    ..row("A.a", "hang.host", 1)
+                }],
             )
             .expect("adds");
         let text = std::fs::read_to_string(&path).expect("reads");
@@ -373,8 +274,8 @@ mod tests {
         std::fs::create_dir_all(&run_dir).expect("folder");
         let history = History::of(&root, "simulator");
         let perf = Some(Perf { median_ns: Some(1.5), ..Perf::default() });
-        let rows = [row("A.a", "fail.x", 4_000_000), Row { perf, ..row("A.b", "pass", 4_000_000) }];
-        let seen = [Seen { case_id: "A.b".into(), class: Determinism::Bitwise, kernel_crc: Some(1) }];
+        let rows = [row("A.a", "fail.x", 4_000_000), CaseRow { perf, ..row("A.b", "pass", 4_000_000) }];
+        let seen = [SeenClass { case_id: "A.b".into(), class: Determinism::Bitwise, kernel_crc: Some(1) }];
         let add = || history.add_once(&run_dir, "r1", "c", &rows, &seen).expect("adds");
         let text = |name: &str| std::fs::read_to_string(history.dir().join(name)).expect("a table");
         let tables = || ["verdicts.csv", "perf.csv", "durations.csv"].map(|name| text(name).lines().count());
@@ -397,12 +298,12 @@ mod tests {
         let root = Scratch::new("history-damage");
         let history = History::of(&root, "simulator");
         let perf = || Some(Perf { median_ns: Some(1.5), ..Perf::default() });
-        let two = ["A.a", "A.b"].map(|id| Row { perf: perf(), ..row(id, "pass", 4_000_000) });
+        let two = ["A.a", "A.b"].map(|id| CaseRow { perf: perf(), ..row(id, "pass", 4_000_000) });
         history.add("r1", "c", &two).expect("adds");
         let path = history.dir().join(name);
         let damaged = change(&std::fs::read_to_string(&path).expect("a table"));
         std::fs::write(&path, &damaged).expect("writes");
-        let more = Row { perf: perf(), ..row("A.b", "fail.x", 4_000_000) };
+        let more = CaseRow { perf: perf(), ..row("A.b", "fail.x", 4_000_000) };
         let said = history.add("r2", "c", &[more]).expect("adds");
         let text = std::fs::read_to_string(&path).expect("a table");
         let head = |line: &str| line.split(',').take(4).collect::<Vec<_>>().join(",");

@@ -11,8 +11,7 @@ impl Recorded {
     /// Selected ids that came to no verdict: a killed run did not reach them, or had
     /// just tried them. One that failed without a verdict is told as that failure.
     pub(crate) fn without_verdict(&self) -> Vec<&str> {
-        // Before that minor version verdicts were attempts.
-        let verdicts = self.header["schema"]["minor"].as_u64() >= Some(1);
+        let verdicts = self.header.records_verdicts();
         let open = |id: &&String| match self.cases.get(*id) {
             Some(case) => verdicts && case.concluded.is_none() && !case.failed(),
             None => true,
@@ -51,17 +50,17 @@ impl Recorded {
         // What each had selected and did not live to name.
         let unnamed = runs.iter().fold(0u64, |sum, run| sum.saturating_add(run.unnamed()));
         self.selected_of = unnamed.saturating_add(self.selected.len() as u64);
-        self.header["cases_selected"] = self.selected_of.into();
+        self.header.cases_selected = Some(self.selected_of);
         let ids: Vec<&str> = runs.iter().map(Self::id).collect();
-        self.header["run_id"] = ids.join("+").into();
+        self.header.run_id = Some(ids.join("+"));
         self.end = None;
         // What the first one came to is not what all did.
-        self.header["summary"] = serde_json::Value::Null;
-        if runs.iter().any(|run| run.header["flaky"] == "fail") {
-            self.header["flaky"] = "fail".into();
+        self.header.summary = None;
+        if runs.iter().any(|run| run.header.flaky_fails()) {
+            self.header.flaky = Some("fail".into());
         }
         if let Some(open) = runs.iter().map(Self::status).find(|status| *status != "complete") {
-            self.header["status"] = open.into();
+            self.header.status = Some(open.into());
         }
     }
 }

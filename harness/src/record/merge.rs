@@ -4,7 +4,7 @@
 
 use super::clock::utc_stamp;
 use super::layout::{Layout, check_id, replace};
-use super::runs::{RunInfo, State};
+use super::runs::{RunInfo, RunState};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read};
@@ -39,9 +39,9 @@ pub(crate) fn take(layout: &Layout, run: &RunInfo) -> io::Result<Merged> {
         return Ok(Merged::Refused(format!("its name cannot be used: {why}")));
     }
     match run.state {
-        State::Live => return Ok(Merged::Refused("a harness is writing it at this moment".into())),
-        State::Unreadable => return Ok(Merged::Refused("it has no events.jsonl".into())),
-        State::Complete | State::Aborted | State::Killed => {}
+        RunState::Live => return Ok(Merged::Refused("a harness is writing it at this moment".into())),
+        RunState::Unreadable => return Ok(Merged::Refused("it has no events.jsonl".into())),
+        RunState::Complete | RunState::Aborted | RunState::Killed => {}
     }
     let place = layout.runs().join(&run.id);
     let mut grown = false;

@@ -1,27 +1,9 @@
 //! Where results come from: sources, tools and machine.
 
+use super::header::{Provenance, nulls};
 use object::{Object, ReadCache};
-use serde::Serialize;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
-
-/// Provenance of a run.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Provenance {
-    pub(crate) harness_version: &'static str,
-    pub(crate) rustc: &'static str,
-    pub(crate) profile: &'static str,
-    /// Tells this binary from others: the sources that git sees may not be those it was built from.
-    pub(crate) build: Option<String>,
-    pub(crate) git_sha: Option<String>,
-    pub(crate) git_branch: Option<String>,
-    pub(crate) git_dirty: Option<bool>,
-    pub(crate) host: String,
-    pub(crate) kernel: String,
-    pub(crate) cpu_model: String,
-    pub(crate) cpus: usize,
-    pub(crate) mem_bytes: u64,
-}
 
 impl Provenance {
     /// Asks git and `/proc`; what cannot be told is absent.
@@ -35,18 +17,19 @@ impl Provenance {
         let kib: u64 = memory.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
         let sources = git_status().map(|text| Sources::of(&text)).unwrap_or_default();
         Self {
-            harness_version: env!("CARGO_PKG_VERSION"),
-            rustc: env!("HARNESS_RUSTC"),
-            profile: env!("HARNESS_PROFILE_NAME"),
+            harness_version: Some(env!("CARGO_PKG_VERSION").into()),
+            rustc: Some(env!("HARNESS_RUSTC").into()),
+            profile: Some(env!("HARNESS_PROFILE_NAME").into()),
             build: build(),
             git_sha: sources.sha,
             git_branch: sources.branch,
             git_dirty: sources.dirty,
-            host: read("/proc/sys/kernel/hostname").trim().to_string(),
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_string(),
-            cpu_model: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
-            cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            mem_bytes: kib << 10,
+            host: Some(read("/proc/sys/kernel/hostname").trim().to_string()),
+            kernel: Some(read("/proc/sys/kernel/osrelease").trim().to_string()),
+            cpu_model: Some(field(&read("/proc/cpuinfo"), "model name").unwrap_or_default()),
+            cpus: Some(std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64),
+            mem_bytes: Some(kib << 10),
+            other: nulls(&["build", "git_sha", "git_branch", "git_dirty"]),
         }
     }
 }

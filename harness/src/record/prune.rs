@@ -2,7 +2,7 @@
 //! nor the one that `latest` names, nor one so young that it may just begin.
 
 use super::layout::Layout;
-use super::runs::{RunInfo, State};
+use super::runs::{RunInfo, RunState};
 use std::fs::File;
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -32,8 +32,8 @@ pub(crate) struct Victim {
 pub(crate) fn plan(runs: &[RunInfo], latest: Option<&str>, limits: Limits, now: SystemTime) -> Vec<Victim> {
     let age = |run: &RunInfo| now.duration_since(run.written).unwrap_or_default();
     let safe = |run: &RunInfo| {
-        let begins = run.state == State::Unreadable && age(run) < YOUNG;
-        run.state == State::Live || begins || latest == Some(run.id.as_str())
+        let begins = run.state == RunState::Unreadable && age(run) < YOUNG;
+        run.state == RunState::Live || begins || latest == Some(run.id.as_str())
     };
     // What stays whatever the limits say takes room all the same.
     let mut room =
@@ -85,8 +85,8 @@ pub(crate) fn remove(layout: &Layout, run: &RunInfo) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::header::Header;
     use super::*;
-    use serde_json::Value;
 
     /// Ten runs of 100 bytes, a day apart, the last written now.
     fn runs() -> (Vec<RunInfo>, SystemTime) {
@@ -94,9 +94,9 @@ mod tests {
         let run = |n: u32| RunInfo {
             id: format!("r{n}"),
             dir: format!("r{n}").into(),
-            header: Value::Null,
+            header: Header::default(),
             headed: true,
-            state: State::Complete,
+            state: RunState::Complete,
             bytes: 100,
             written: now - Duration::from_secs(86_400) * (9 - n),
         };
@@ -116,14 +116,14 @@ mod tests {
         let keep = |keep| Limits { keep: Some(keep), ..Limits::default() };
         check(Limits::default(), None, |_| {}, "");
         check(keep(8), None, |_| {}, "r0 r1");
-        check(keep(0), Some("r9"), |runs| runs[3].state = State::Live, "r0 r1 r2 r4 r5 r6 r7 r8");
+        check(keep(0), Some("r9"), |runs| runs[3].state = RunState::Live, "r0 r1 r2 r4 r5 r6 r7 r8");
         check(Limits { age: Some(Duration::from_secs(86_400 * 7)), ..Limits::default() }, None, |_| {}, "r0 r1");
         check(Limits { bytes: Some(750), ..Limits::default() }, None, |_| {}, "r0 r1 r2");
         check(Limits { bytes: Some(750), ..Limits::default() }, Some("r0"), |_| {}, "r1 r2 r3");
         check(
             keep(0),
             None,
-            |runs| runs.iter_mut().for_each(|run| run.state = State::Unreadable),
+            |runs| runs.iter_mut().for_each(|run| run.state = RunState::Unreadable),
             "r0 r1 r2 r3 r4 r5 r6 r7 r8",
         );
     }

@@ -7,23 +7,21 @@
 //! nothing more.
 
 use super::audit::{self, Judged};
-use super::determinism::{self, COLUMNS as DETERMINISM_COLUMNS, Seen};
-use super::flakes::{self, COLUMNS as FLAKE_COLUMNS, Hunted};
-use super::history::{DURATION_COLUMNS, PERF_COLUMNS, Row, VERDICT_COLUMNS, mark_added, perf_row, slug};
+use super::determinism::{self, SeenClass};
+use super::flakes::{self, Hunted};
+use super::history::{mark_added, slug};
 use super::layout::{Layout, replace};
 use super::recorded::Recorded;
-use super::runs::{RunInfo, State, stamp_of};
-use super::table::aside;
+use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow, line};
+use super::runs::{RunInfo, RunState, stamp_of};
+use super::table::{aside, parse};
 use crate::outcome::{CodeFrom, Perf, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-
-pub(super) type Cells = Vec<String>;
 
 /// What was found in one table, and done to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,10 +54,10 @@ pub(super) struct Added {
     pub(super) run_id: String,
     pub(super) dir: PathBuf,
     pub(super) commit: String,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<CaseRow>,
     /// Cases of which it knows, but that no table tells of.
     pub(super) silent: BTreeSet<String>,
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<SeenClass>,
 }
 
 impl Added {
@@ -67,10 +65,10 @@ impl Added {
         let rows = rows(run);
         let told: BTreeSet<&str> = rows.iter().map(|row| row.case_id.as_str()).collect();
         let silent = run.cases.keys().filter(|id| !told.contains(id.as_str())).cloned().collect();
-        let whole = info.finished() && run.end.as_ref().is_some_and(|end| end["repaired"] != true);
+        let whole = info.finished() && run.end.as_ref().is_some_and(|end| end.repaired != Some(true));
         Self {
             when: info.started(),
-            ended: run.header["ended_utc"].as_str().filter(|_| whole).map(String::from),
+            ended: run.header.ended_utc.clone().filter(|_| whole),
             written: info.written,
             run_id: info.id.clone(),
             dir: info.dir.clone(),
@@ -84,27 +82,27 @@ impl Added {
 
 /// The commit of the sources, by a run's header.
 pub(super) fn commit(run: &Recorded) -> String {
-    run.header["provenance"]["git_sha"].as_str().unwrap_or_default().to_string()
+    run.header.commit().to_string()
 }
 
 /// Runs and hunts of one kind of device.
 #[derive(Default)]
-struct Told {
+struct DeviceRuns {
     runs: Vec<Added>,
     hunts: Vec<Hunted>,
 }
 
 /// Mends every table. Runs are read one by one. With `dry`, nothing is written.
 pub(crate) fn mend(layout: &Layout, stamp: &str, dry: bool) -> io::Result<Vec<MendedTable>> {
-    let mut devices: BTreeMap<String, Told> = BTreeMap::new();
-    for info in layout.list()?.iter().filter(|info| info.state != State::Live) {
+    let mut devices: BTreeMap<String, DeviceRuns> = BTreeMap::new();
+    for info in layout.list()?.iter().filter(|info| info.state != RunState::Live) {
         // One that cannot be read adds nothing; whoever asks for the runs hears of it.
         let Ok(run) = info.load() else { continue };
         let Some(device) = run.device().filter(|_| is_whole(&run)) else { continue };
         let told = devices.entry(slug(&device)).or_default();
         if run.judges() {
             told.runs.push(Added::of(info, &run));
-        } else if run.header["mode"] == "hunt" {
+        } else if run.header.mode() == "hunt" {
             told.hunts.push(Hunted::of(info, &run));
         }
     }
@@ -115,32 +113,28 @@ pub(crate) fn mend(layout: &Layout, stamp: &str, dry: bool) -> io::Result<Vec<Me
     // To look is no update: tables that cannot be locked are still read.
     let _lock = if dry { layout.lock().ok() } else { Some(layout.lock()?) };
     let mut mended = Vec::new();
-    for (device, Told { runs, hunts }) in &devices {
+    for (device, DeviceRuns { runs, hunts }) in &devices {
         let dir = layout.history().join(device);
-        let mut table = |name: &str, columns, fill: &dyn Fn(&mut Vec<Cells>) -> Judged| -> io::Result<()> {
-            mended.extend(one(&dir.join(name), columns, stamp, dry, fill)?);
-            Ok(())
-        };
-        let news = RefCell::new(BTreeMap::new());
-        table("verdicts.csv", VERDICT_COLUMNS, &|table| {
+        let table = Mending { dir: &dir, stamp, dry };
+        let mut news = BTreeMap::new();
+        mended.extend(table.mend("verdicts.csv", |table| {
             let before = last_outcomes(table);
             let judged = audit::verdicts(table, runs);
             let judged = Judged { added: verdicts(table, runs), ..judged };
-            let mut after = last_outcomes(table);
-            after.retain(|id, outcome| before.get(id) != Some(outcome));
-            news.replace(after);
+            news = last_outcomes(table);
+            news.retain(|id, outcome| before.get(id) != Some(outcome));
             judged
-        })?;
-        table("perf.csv", PERF_COLUMNS, &|table| {
+        })?);
+        mended.extend(table.mend("perf.csv", |table| {
             let judged = audit::perf(table, runs);
             Judged { added: perf(table, runs), ..judged }
-        })?;
-        table("durations.csv", DURATION_COLUMNS, &|table| {
+        })?);
+        mended.extend(table.mend("durations.csv", |table| {
             let judged = audit::durations(table, runs);
-            Judged { added: durations(table, runs, &news.borrow()), ..judged }
-        })?;
-        table("determinism.csv", DETERMINISM_COLUMNS, &|table| determinism::mend(table, runs))?;
-        table("flake.csv", FLAKE_COLUMNS, &|table| flakes::mend(table, hunts))?;
+            Judged { added: durations(table, runs, &news), ..judged }
+        })?);
+        mended.extend(table.mend("determinism.csv", |table| determinism::mend(table, runs))?);
+        mended.extend(table.mend("flake.csv", |table| flakes::mend(table, hunts))?);
         // They are in the tables now: who goes on with one does not add it again.
         for run in runs.iter().filter(|run| !dry && !run.rows.is_empty()) {
             mark_added(&run.dir)?;
@@ -152,20 +146,20 @@ pub(crate) fn mend(layout: &Layout, stamp: &str, dry: bool) -> io::Result<Vec<Me
 /// Whether a run's tables can be made from its record: not where that has holes, or
 /// has lost its tail.
 fn is_whole(run: &Recorded) -> bool {
-    run.header["record_error"].is_null() && run.health.is_whole() && run.cut_short().is_none()
+    run.header.record_error.is_none() && run.health.is_whole() && run.cut_short().is_none()
 }
 
 /// The rows of a run, as the run itself would have added them.
-pub(crate) fn rows(run: &Recorded) -> Vec<Row> {
+pub(crate) fn rows(run: &Recorded) -> Vec<CaseRow> {
     let row = |(id, case): (&String, &super::RecordedCase)| {
         let last = case.shown()?;
         let (verdict, outcome, _) = case.verdict();
         let flaky = if verdict == "flaky" { "flaky." } else { "" };
         let verdict = verdict_named(verdict)?;
         let ran = !outcome.starts_with("not_run") && !last.worker_id.is_empty();
-        ran.then(|| Row {
+        ran.then(|| CaseRow {
             case_id: id.clone(),
-            verdict: verdict.name(),
+            verdict,
             outcome: format!("{flaky}{outcome}"),
             dur_ns: last.dur_ns,
             perf: last.perf.as_ref().and_then(|perf| Perf::deserialize(perf).ok()),
@@ -177,77 +171,45 @@ pub(crate) fn rows(run: &Recorded) -> Vec<Row> {
     run.cases.iter().filter_map(row).collect()
 }
 
-/// Reads, mends and replaces one table. `None` where there is none and none is due.
-fn one(
-    path: &Path,
-    columns: &[&str],
-    stamp: &str,
+/// The tables of one device while they are mended.
+struct Mending<'m> {
+    dir: &'m Path,
+    stamp: &'m str,
+    /// Nothing is written.
     dry: bool,
-    fill: &dyn Fn(&mut Vec<Cells>) -> Judged,
-) -> io::Result<Option<MendedTable>> {
-    let old = match std::fs::read(path) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    let Some((mut table, damaged)) = parse(old.as_deref().unwrap_or_default(), columns) else {
-        // Other columns: a table of another version is not ours to mend.
-        return Ok(None);
-    };
-    let Judged { added, wrong, unjudged } = fill(&mut table);
-    let aside = (damaged + wrong.len() > 0).then(|| aside(path, stamp));
-    let path = path.to_path_buf();
-    let mended = MendedTable { path, damaged, added, wrong, rows: table.len(), unjudged, aside };
-    if mended.changed() && !dry {
-        if let (Some(aside), Some(bytes)) = (&mended.aside, &old) {
-            replace(aside, bytes)?;
-        }
-        if let Some(dir) = mended.path.parent() {
-            std::fs::create_dir_all(dir)?;
-        }
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record(columns)?;
-        table.iter().try_for_each(|row| writer.write_record(row))?;
-        replace(&mended.path, &writer.into_inner().map_err(|error| error.into_error())?)?;
-    }
-    Ok((old.is_some() || mended.changed()).then_some(mended))
 }
 
-/// Rows that can be read, and how many lines cannot. `None` if the columns are others.
-pub(crate) fn parse(bytes: &[u8], columns: &[&str]) -> Option<(Vec<Cells>, usize)> {
-    let (mut rows, mut damaged, mut header) = (Vec::new(), 0, false);
-    for line in bytes.split_inclusive(|b| *b == b'\n') {
-        let whole = line.ends_with(b"\n");
-        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line);
-        let cells: Option<Cells> = reader.deserialize().next().and_then(Result::ok);
-        match cells {
-            Some(cells) if !header && cells.first().map(String::as_str) == columns.first().copied() => {
-                // Of another version; or of ours, with a letter that was changed.
-                if cells.len() != columns.len() {
-                    return None;
-                }
-                damaged += usize::from(cells != columns);
-                header = true;
+impl Mending<'_> {
+    /// Reads, mends and replaces one table. `None` where there is none and none is due.
+    fn mend<R: TableRow>(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&mut Vec<R>) -> Judged,
+    ) -> io::Result<Option<MendedTable>> {
+        let path = self.dir.join(name);
+        let old = match std::fs::read(&path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let Some((mut table, damaged)) = parse::<R>(old.as_deref().unwrap_or_default()) else {
+            // Other columns: a table of another version is not ours to mend.
+            return Ok(None);
+        };
+        let Judged { added, wrong, unjudged } = fill(&mut table);
+        let aside = (damaged + wrong.len() > 0).then(|| aside(&path, self.stamp));
+        let mended = MendedTable { path, damaged, added, wrong, rows: table.len(), unjudged, aside };
+        if mended.changed() && !self.dry {
+            if let (Some(aside), Some(bytes)) = (&mended.aside, &old) {
+                replace(aside, bytes)?;
             }
-            Some(cells) if whole && cells.len() == columns.len() && sound(&cells, columns) => rows.push(cells),
-            _ => damaged += 1,
+            std::fs::create_dir_all(self.dir)?;
+            let mut bytes = line(&R::COLUMNS)?;
+            table.iter().try_for_each(|row| line(row).map(|line| bytes.extend(line)))?;
+            replace(&mended.path, &bytes)?;
         }
+        Ok((old.is_some() || mended.changed()).then_some(mended))
     }
-    Some((rows, damaged))
-}
-
-/// Whether the cells can be what their columns say.
-fn sound(cells: &[String], columns: &[&str]) -> bool {
-    cells.iter().zip(columns).all(|(cell, column)| match *column {
-        "case_id" | "run_id" => !cell.is_empty(),
-        "verdict" => verdict_named(cell).is_some(),
-        "runs" | "failures" | "dur_us" | "bytes" | "samples" => cell.parse::<u64>().is_ok(),
-        "rate" | "low" | "high" => cell.parse::<f64>().is_ok(),
-        "median_ns" | "p10_ns" | "p90_ns" | "gbps" | "share_of_copy" | "copy_gbps" | "host_us" => {
-            cell.is_empty() || cell.parse::<f64>().is_ok()
-        }
-        _ => !cell.contains('\0'),
-    })
 }
 
 /// The verdict of a stable name.
@@ -256,40 +218,42 @@ fn verdict_named(name: &str) -> Option<Verdict> {
 }
 
 /// Where the time of each row lies; a name without a time has that of the row before.
-fn times(table: &[Cells]) -> Vec<String> {
+fn times<R: RowOfRun>(table: &[R]) -> Vec<String> {
     let mut last = String::new();
-    let mut time = |row: &Cells| {
-        last = stamp_of(&row[0]).unwrap_or_else(|| std::mem::take(&mut last));
+    let mut time = |row: &R| {
+        last = stamp_of(row.run_id()).unwrap_or_else(|| std::mem::take(&mut last));
         last.clone()
     };
     table.iter().map(&mut time).collect()
 }
 
 /// Puts rows into a table behind everything that is not later.
-fn insert(table: &mut Vec<Cells>, when: &str, rows: Vec<Cells>) -> usize {
+fn insert<R: RowOfRun>(table: &mut Vec<R>, when: &str, rows: Vec<R>) -> usize {
     let (at, count) = (times(table).iter().rposition(|time| time.as_str() <= when).map_or(0, |at| at + 1), rows.len());
     table.splice(at..at, rows);
     count
 }
 
-/// Columns: run, commit, case, verdict, before, outcome.
-fn verdicts(table: &mut Vec<Cells>, runs: &[Added]) -> usize {
+/// Cases of which a table has a row of the run.
+fn told<'t, R: RowOfRun>(table: &'t [R], run: &Added) -> BTreeSet<&'t str> {
+    table.iter().filter(|row| row.run_id() == run.run_id).map(RowOfRun::case_id).collect()
+}
+
+fn verdicts(table: &mut Vec<VerdictRow>, runs: &[Added]) -> usize {
     let mut added = 0;
     for run in runs {
-        let told: BTreeSet<&str> = table.iter().filter(|row| row[0] == run.run_id).map(|row| row[2].as_str()).collect();
+        let told = told(table, run);
         let mut before: BTreeMap<&str, &str> = BTreeMap::new();
         for (row, time) in table.iter().zip(times(table)) {
-            if time <= run.when && row[0] != run.run_id {
-                before.insert(&row[2], &row[5]);
+            if time <= run.when && row.run_id != run.run_id {
+                before.insert(&row.case_id, &row.outcome);
             }
         }
         let mut rows = Vec::new();
         for row in run.rows.iter().filter(|row| !told.contains(row.case_id.as_str())) {
             let old = before.get(row.case_id.as_str()).copied().unwrap_or_default();
             if old != row.outcome {
-                rows.push(
-                    [&run.run_id, &run.commit, &row.case_id, row.verdict, old, &row.outcome].map(String::from).to_vec(),
-                );
+                rows.push(VerdictRow::new(&run.run_id, &run.commit, row, old));
             }
         }
         added += insert(table, &run.when, rows);
@@ -297,26 +261,26 @@ fn verdicts(table: &mut Vec<Cells>, runs: &[Added]) -> usize {
     added
 }
 
-fn perf(table: &mut Vec<Cells>, runs: &[Added]) -> usize {
+fn perf(table: &mut Vec<PerfRow>, runs: &[Added]) -> usize {
     let mut added = 0;
     for run in runs {
-        let told: BTreeSet<&str> = table.iter().filter(|row| row[0] == run.run_id).map(|row| row[2].as_str()).collect();
+        let told = told(table, run);
         let lacking = run.rows.iter().filter(|row| !told.contains(row.case_id.as_str()));
-        let rows = lacking.filter_map(|row| perf_row(&run.run_id, &run.commit, row)).collect();
+        let rows = lacking.filter_map(|row| PerfRow::new(&run.run_id, &run.commit, row)).collect();
         added += insert(table, &run.when, rows);
     }
     added
 }
 
 /// What each case came to last, by the rows of `verdicts.csv`.
-fn last_outcomes(table: &[Cells]) -> BTreeMap<String, String> {
-    table.iter().map(|row| (row[2].clone(), row[5].clone())).collect()
+fn last_outcomes(table: &[VerdictRow]) -> BTreeMap<String, String> {
+    table.iter().map(|row| (row.case_id.clone(), row.outcome.clone())).collect()
 }
 
-/// Columns: case, runs, microseconds, outcome. A row that knows as many runs or more
-/// stays, but for what cases came to last, where that is `news` to the tables.
-fn durations(table: &mut Vec<Cells>, runs: &[Added], news: &BTreeMap<String, String>) -> usize {
-    let mut derived: BTreeMap<String, Cells> = BTreeMap::new();
+/// A row that knows as many runs or more stays, but for what cases came to last, where
+/// that is `news` to the tables.
+fn durations(table: &mut Vec<DurationRow>, runs: &[Added], news: &BTreeMap<String, String>) -> usize {
+    let mut derived: BTreeMap<String, DurationRow> = BTreeMap::new();
     let mut seen: BTreeMap<&str, (u64, u64, &str)> = BTreeMap::new();
     for row in runs.iter().flat_map(|run| &run.rows) {
         let entry = seen.entry(&row.case_id).or_insert((0, 0, ""));
@@ -324,20 +288,19 @@ fn durations(table: &mut Vec<Cells>, runs: &[Added], news: &BTreeMap<String, Str
         *entry = (runs, dur_us, &row.outcome);
     }
     for (id, (runs, dur_us, outcome)) in seen {
-        derived.insert(id.into(), vec![id.into(), runs.to_string(), dur_us.to_string(), outcome.into()]);
+        derived.insert(id.into(), DurationRow { case_id: id.into(), runs, dur_us, outcome: outcome.into() });
     }
     for row in table.iter() {
-        let knows = |cells: &Cells| cells[1].parse::<u64>().unwrap_or(0);
-        if derived.get(&row[0]).is_none_or(|mine| knows(row) >= knows(mine)) {
-            derived.insert(row[0].clone(), row.clone());
+        if derived.get(&row.case_id).is_none_or(|mine| row.runs >= mine.runs) {
+            derived.insert(row.case_id.clone(), row.clone());
         }
     }
     for (id, outcome) in news {
         if let Some(row) = derived.get_mut(id) {
-            row[3].clone_from(outcome);
+            row.outcome.clone_from(outcome);
         }
     }
-    let old: BTreeSet<Cells> = table.drain(..).collect();
+    let old: BTreeSet<DurationRow> = table.drain(..).collect();
     *table = derived.into_values().collect();
     table.iter().filter(|row| !old.contains(*row)).count()
 }
@@ -347,14 +310,15 @@ pub(super) mod tests {
     use super::*;
     use crate::scratch::Scratch;
 
-    pub(in crate::record) fn cells(line: &str) -> Cells {
-        line.split(',').map(String::from).collect()
+    /// The row of a line.
+    pub(in crate::record) fn row<R: TableRow>(line: &str) -> R {
+        R::of(&csv::StringRecord::from(line.split(',').collect::<Vec<_>>())).expect("a row")
     }
 
     pub(in crate::record) fn added(run_id: &str, outcomes: &[(&str, &str)]) -> Added {
-        let row = |(id, outcome): &(&str, &str)| Row {
+        let row = |(id, outcome): &(&str, &str)| CaseRow {
             case_id: (*id).into(),
-            verdict: if *outcome == "pass" { "pass" } else { "fail" },
+            verdict: if *outcome == "pass" { Verdict::Pass } else { Verdict::Fail },
             outcome: (*outcome).into(),
             dur_ns: 4_000,
             perf: None,
@@ -384,20 +348,20 @@ pub(super) mod tests {
     fn changes_are_put_where_their_time_is_and_only_once() {
         let runs = [added(FIRST, &[("A.a", "pass")]), added(SECOND, &[("A.a", "fail.x"), ("A.b", "pass")])];
         let mut table =
-            vec![cells(&format!("{FIRST},c,A.a,pass,,pass")), cells(&format!("{THIRD},c,A.a,pass,fail.x,pass"))];
+            vec![row(&format!("{FIRST},c,A.a,pass,,pass")), row(&format!("{THIRD},c,A.a,pass,fail.x,pass"))];
         assert_eq!(verdicts(&mut table, &runs), 2);
-        let ids: Vec<&str> = table.iter().map(|row| row[0].as_str()).collect();
+        let ids: Vec<&str> = table.iter().map(|row: &VerdictRow| row.run_id.as_str()).collect();
         assert_eq!(ids, [FIRST, SECOND, SECOND, THIRD]);
-        assert_eq!(table[1][4..], ["pass", "fail.x"]);
+        assert_eq!((table[1].before.as_str(), table[1].outcome.as_str()), ("pass", "fail.x"));
         assert_eq!(verdicts(&mut table, &runs), 0);
     }
 
     #[test]
     fn a_duration_that_knows_more_runs_stays() {
         let runs = [added(FIRST, &[("A.a", "pass"), ("A.b", "pass")]), added(SECOND, &[("A.a", "pass")])];
-        let mut table = vec![cells("A.a,1,9,pass"), cells("A.b,7,9,pass"), cells("A.z,1,1,pass")];
+        let mut table = vec![row("A.a,1,9,pass"), row("A.b,7,9,pass"), row("A.z,1,1,pass")];
         assert_eq!(durations(&mut table, &runs, &BTreeMap::new()), 1);
-        assert_eq!(table, [cells("A.a,2,4,pass"), cells("A.b,7,9,pass"), cells("A.z,1,1,pass")]);
+        assert_eq!(table, [row("A.a,2,4,pass"), row("A.b,7,9,pass"), row("A.z,1,1,pass")]);
         assert_eq!(durations(&mut table, &runs, &BTreeMap::new()), 0);
     }
 
@@ -409,8 +373,8 @@ pub(super) mod tests {
         std::fs::create_dir_all(&dir).expect("a folder");
         std::fs::write(root.join("FORMAT"), "").expect("writes");
         let layout = Layout::open(&root).expect("opens");
-        let verdicts = |line: &str| format!("{}\n{FIRST},c,A.a,pass,,pass\n{line}", VERDICT_COLUMNS.join(","));
-        let durations = format!("{}\nA.a,5,9,pass\n", DURATION_COLUMNS.join(","));
+        let verdicts = |line: &str| format!("{}\n{FIRST},c,A.a,pass,,pass\n{line}", VerdictRow::COLUMNS.join(","));
+        let durations = format!("{}\nA.a,5,9,pass\n", DurationRow::COLUMNS.join(","));
         std::fs::write(dir.join("verdicts.csv"), verdicts("")).expect("writes");
         std::fs::write(dir.join("durations.csv"), &durations).expect("writes");
         let run = layout.runs().join(SECOND);
@@ -433,17 +397,17 @@ pub(super) mod tests {
     #[test]
     fn damaged_rows_are_counted_and_other_columns_are_left_alone() {
         let good = "case_id,runs,dur_us,outcome\nA.a,1,9,pass\nA.b,x,9,pass\nA.c,1\nA.d,2,8,pa";
-        let (rows, damaged) = parse(good.as_bytes(), DURATION_COLUMNS).expect("ours");
-        assert_eq!((rows, damaged), (vec![cells("A.a,1,9,pass")], 3));
-        assert_eq!(parse(b"case_id,other\n", DURATION_COLUMNS), None);
+        let (rows, damaged) = parse::<DurationRow>(good.as_bytes()).expect("ours");
+        assert_eq!((rows, damaged), (vec![row("A.a,1,9,pass")], 3));
+        assert_eq!(parse::<DurationRow>(b"case_id,other\n"), None);
         for header in ["case_id,runs,dur_us,outcomf", "casf_id,runs,dur_us,outcome"] {
             let text = format!("{header}\nA.a,1,9,pass\n");
-            assert_eq!(parse(text.as_bytes(), DURATION_COLUMNS), Some((vec![cells("A.a,1,9,pass")], 1)), "{header}");
+            assert_eq!(parse::<DurationRow>(text.as_bytes()), Some((vec![row("A.a,1,9,pass")], 1)), "{header}");
         }
-        assert_eq!(parse(b"", DURATION_COLUMNS), Some((vec![], 0)));
+        assert_eq!(parse::<DurationRow>(b""), Some((vec![], 0)));
         crate::property::property(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;
-            let _ = parse(&bytes, DURATION_COLUMNS);
+            let _ = parse::<DurationRow>(&bytes);
             Ok(())
         })
         .cases(1000);

@@ -1,7 +1,7 @@
 //! A run as its records tell it: what reports, comparisons and `resume` work on.
 //! Built from a log, or record by record while a run is under way.
 
-use super::events::SCHEMA;
+use super::header::{Header, RunEnd};
 use super::reader::{self, Health};
 use crate::exit;
 use serde::{Deserialize, Serialize};
@@ -169,28 +169,6 @@ pub(crate) fn is_open(outcome: &str) -> bool {
     matches!(outcome, "" | "skip.deadline" | "infra.worker_spawn") || outcome.starts_with("not_run")
 }
 
-/// By its header: whether a run comes to verdicts on cases.
-pub(super) fn judges(header: &Value) -> bool {
-    matches!(header["mode"].as_str(), Some("run" | "bench"))
-}
-
-/// An error if a run is of another major version of the schema.
-pub(crate) fn check_schema(header: &Value) -> io::Result<()> {
-    match header["schema"]["major"].as_u64() {
-        Some(major) if major != u64::from(SCHEMA) => {
-            let message = format!("its header is of schema {major}, this harness reads {SCHEMA}");
-            Err(io::Error::new(io::ErrorKind::InvalidData, message))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// By its header: whether a run tries cases out, and comes to no verdicts.
-/// `latest` never means one.
-pub(super) fn explores(header: &Value) -> bool {
-    matches!(header["mode"].as_str(), Some("hunt" | "why" | "replay"))
-}
-
 /// One worker process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Worker {
@@ -206,7 +184,7 @@ pub(crate) struct Worker {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorded {
     /// Of `run.json`, or of the log's first record.
-    pub(crate) header: Value,
+    pub(crate) header: Header,
     /// Ids that were selected, where the record says so.
     pub(crate) selected: Vec<String>,
     /// Ids that a rerun was to run as well, and left out.
@@ -216,7 +194,7 @@ pub(crate) struct Recorded {
     pub(crate) cases: BTreeMap<String, RecordedCase>,
     pub(crate) workers: BTreeMap<String, Worker>,
     /// The `end` record.
-    pub(crate) end: Option<Value>,
+    pub(crate) end: Option<RunEnd>,
     /// Time of the last record.
     pub(crate) last_ns: u64,
     /// Records of other kinds, as they are.
@@ -234,10 +212,10 @@ impl Recorded {
         };
         // The file is newer than the first record: it knows the end. A damaged one is no loss.
         let text = std::fs::read_to_string(dir.join("run.json")).unwrap_or_default();
-        if let Ok(header @ Value::Object(_)) = serde_json::from_str(&text) {
+        if let Ok(header) = serde_json::from_str(&text) {
             run.header = header;
         }
-        check_schema(&run.header)?;
+        run.header.check_schema()?;
         Ok(run)
     }
 
@@ -246,7 +224,7 @@ impl Recorded {
         let t_ns = record["t_ns"].as_u64().unwrap_or(0);
         self.last_ns = self.last_ns.max(t_ns);
         match record["k"].as_str() {
-            Some("run") => self.header = record,
+            Some("run") => self.header = Header::of(record).unwrap_or_default(),
             Some("selected") => {
                 self.selected.extend(ids(&record));
                 self.selected_of = self.selected_of.max(record["of"].as_u64().unwrap_or(0));
@@ -265,7 +243,7 @@ impl Recorded {
                 Err(_) => self.others.push(record),
             },
             Some("worker") => self.worker(&record, t_ns),
-            Some("end") => self.end = Some(record),
+            Some("end") => self.end = RunEnd::of(record),
             _ => self.others.push(record),
         }
     }
@@ -306,18 +284,18 @@ impl Recorded {
 
     /// How many cases it selected whose ids are not known.
     pub(crate) fn unnamed(&self) -> u64 {
-        let meant = self.header["cases_selected"].as_u64().unwrap_or(0).max(self.selected_of);
+        let meant = self.header.cases_selected.unwrap_or(0).max(self.selected_of);
         meant.saturating_sub(self.selected.len() as u64)
     }
 
     /// Whether it comes to verdicts on cases: hunts and the like do not.
     pub(crate) fn judges(&self) -> bool {
-        judges(&self.header)
+        self.header.judges()
     }
 
     /// Whether it tries cases out, and comes to no verdicts.
     pub(crate) fn explores(&self) -> bool {
-        explores(&self.header)
+        self.header.explores()
     }
 
     /// What a hunt has found of a case: its record.
@@ -328,35 +306,30 @@ impl Recorded {
     /// What its harness has counted at its end, and the record does not hold: the log
     /// has lost its tail, which leaves no gap. In words.
     pub(crate) fn cut_short(&self) -> Option<String> {
-        let of = |value: &Value| value["summary"].is_object().then(|| value["summary"].clone());
-        let summary = of(&self.header).or_else(|| self.end.as_ref().and_then(of))?;
+        let summary = self.header.summary.as_ref().or_else(|| self.end.as_ref()?.summary.as_ref())?;
         // Where nobody lived to count there is no exit code.
-        if summary["exit_code"].is_null() {
-            return None;
-        }
+        summary.exit_code?;
         if !self.judges() {
             // Of what tries cases out, the last records tell what it found.
-            let cut = self.end.as_ref().is_none_or(|end| end["repaired"] == true);
+            let cut = self.end.as_ref().is_none_or(|end| end.repaired == Some(true));
             return cut.then(|| "its last records".into());
         }
-        let counts = summary["counts"].as_object().into_iter().flatten();
-        let counted = counts.fold(0, |sum: u64, (_, count)| sum.saturating_add(count.as_u64().unwrap_or(0)));
+        let counts = summary.counts.iter().flat_map(BTreeMap::values);
+        let counted = counts.fold(0u64, |sum, count| sum.saturating_add(*count));
         let concluded = self.cases.values().filter(|case| case.concluded.is_some());
-        // Before that minor version verdicts were attempts.
-        let verdicts = self.header["schema"]["minor"].as_u64() >= Some(1);
-        let here = if verdicts { concluded.count() } else { self.cases.len() } as u64;
+        let here = if self.header.records_verdicts() { concluded.count() } else { self.cases.len() } as u64;
         (here < counted).then(|| format!("{} of {counted} verdicts", counted - here))
     }
 
     /// The name of the run.
     pub(crate) fn id(&self) -> &str {
-        self.header["run_id"].as_str().unwrap_or_default()
+        self.header.run_id.as_deref().unwrap_or_default()
     }
 
     /// `complete`, `aborted`, or `running` where nobody wrote the end.
     pub(crate) fn status(&self) -> &str {
-        let end = self.end.as_ref().and_then(|end| end["status"].as_str());
-        end.or(self.header["status"].as_str()).unwrap_or("running")
+        let end = self.end.as_ref().and_then(|end| end.status.as_deref());
+        end.or(self.header.status.as_deref()).unwrap_or("running")
     }
 
     /// What it came to, in a word: `passed` only where its exit code says so, or, of
@@ -364,9 +337,8 @@ impl Recorded {
     pub(crate) fn word(&self) -> &str {
         let outcome = |case: &RecordedCase| is_open(case.verdict().1);
         let flaky = || self.cases.values().any(|case| case.verdict().0 == "flaky");
-        let code = [&self.end.as_ref().unwrap_or(&Value::Null)["summary"], &self.header["summary"]]
-            .into_iter()
-            .find_map(|summary| summary["exit_code"].as_u64());
+        let told = [self.end.as_ref().and_then(|end| end.summary.as_ref()), self.header.summary.as_ref()];
+        let code = told.into_iter().flatten().find_map(|summary| summary.exit_code);
         match code.and_then(|code| u8::try_from(code).ok()) {
             _ if self.cases.values().any(RecordedCase::failed) => "failed",
             _ if self.status() != "complete" => self.status(),
@@ -374,7 +346,7 @@ impl Recorded {
             Some(exit::INCOMPLETE | exit::OUTSTANDING) => "incomplete",
             Some(exit::FLAKY) => "flaky",
             Some(_) => "failed",
-            None if self.header["flaky"] == "fail" && flaky() => "flaky",
+            None if self.header.flaky_fails() && flaky() => "flaky",
             None if self.cases.values().any(outcome) => "incomplete",
             None => "passed",
         }
@@ -391,35 +363,28 @@ impl Recorded {
 
     /// Time from the start to the last record.
     pub(crate) fn elapsed_ns(&self) -> u64 {
-        let told = self.end.as_ref().and_then(|end| end["summary"]["elapsed_ns"].as_u64());
+        let told = self.end.as_ref().and_then(|end| end.summary.as_ref()?.elapsed_ns);
         told.unwrap_or(self.last_ns)
     }
 
     /// Names the history of its device: `simulator`, `reference`, or a product.
     pub(crate) fn device(&self) -> Option<String> {
-        if let Some(name) = self.header["history"].as_str() {
-            return Some(name.into());
-        }
-        match self.header["devices"][0].as_str()? {
-            label if label.starts_with("sim") => Some("simulator".into()),
-            label if label.starts_with("ref") => Some("reference".into()),
-            _ => {
-                let uuid = &self.header["chosen"][0]["uuid"];
-                let gpus = self.header["nvidia"]["gpus"].as_array()?;
-                gpus.iter().find(|gpu| gpu["uuid"] == *uuid)?["name"].as_str().map(String::from)
-            }
-        }
+        self.header.device()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::header::Summary;
     use super::*;
     use serde_json::json;
 
     /// A run of cases with these verdicts and outcomes, and what it ended with.
     fn ended(verdicts: &[(&str, &str)], exit_code: Option<u8>, flaky: &str) -> Recorded {
-        let mut run = Recorded { header: json!({ "run_id": "r", "flaky": flaky }), ..Recorded::default() };
+        let mut run = Recorded {
+            header: Header { run_id: Some("r".into()), flaky: Some(flaky.into()), ..Header::default() },
+            ..Recorded::default()
+        };
         for (number, (verdict, outcome)) in verdicts.iter().enumerate() {
             let id = format!("A.{number}");
             run.push(json!({ "k": "verdict", "case_id": id, "verdict": verdict, "outcome": outcome }));
@@ -447,8 +412,8 @@ mod tests {
             let mut other = other;
             other.cases = other.cases.into_iter().map(|(id, case)| (id + "b", case)).collect();
             let mut first = ended(&[pass], Some(0), "pass");
-            first.header["status"] = "complete".into();
-            first.header["summary"] = json!({ "exit_code": 0 });
+            first.header.status = Some("complete".into());
+            first.header.summary = Some(Summary { exit_code: Some(0), ..Summary::default() });
             Recorded::join(&[first, other])
         };
         check(&join(ended(&[pass], Some(0), "pass")), "passed");

@@ -7,13 +7,14 @@
 
 use super::clock::{utc_of, utc_stamp};
 use super::events::render;
+use super::header::{Header, Summary, nulls};
 use super::layout::{Layout, link_latest, replace};
 use super::merge::REPLACED;
 use super::prune::YOUNG;
 use super::reader::{Health, scan_lines};
 use super::rebuild::{MendedTable, mend};
 use super::recorded::Recorded;
-use super::runs::{RunInfo, State};
+use super::runs::{RunInfo, RunState};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io;
@@ -127,9 +128,9 @@ pub(super) fn leftovers(dir: &Path) -> impl Iterator<Item = PathBuf> {
 fn one(info: &RunInfo, stamp: &str, dry: bool) -> io::Result<Vec<String>> {
     let log = info.dir.join("events.jsonl");
     match info.state {
-        State::Live => return Ok(Vec::new()),
-        State::Unreadable => return Err(io::Error::other("there is no events.jsonl")),
-        State::Complete | State::Aborted | State::Killed => {}
+        RunState::Live => return Ok(Vec::new()),
+        RunState::Unreadable => return Err(io::Error::other("there is no events.jsonl")),
+        RunState::Complete | RunState::Aborted | RunState::Killed => {}
     }
     // Nobody else mends or removes it meanwhile.
     let file = File::open(&log)?;
@@ -208,14 +209,18 @@ fn mend_log(info: &RunInfo, run: &Recorded, stamp: &str, dry: bool) -> io::Resul
 /// that was killed.
 fn end(info: &RunInfo, run: &Recorded, tail: &mut Tail) -> io::Result<String> {
     if info.finished() {
-        let (status, summary) = (&info.header["status"], &info.header["summary"]);
+        let (status, summary) = (&info.header.status, &info.header.summary);
         tail.add("end", &json!({ "status": status, "repaired": true, "summary": summary }))?;
         let lost = run.cut_short().map_or(String::new(), |what| format!("; {what} are lost"));
         return Ok(format!("its end is put in from run.json{lost}"));
     }
-    let summary = json!({ "counts": run.counts(), "exit_code": null, "elapsed_ns": run.last_ns });
-    tail.add("end", &json!({ "status": "aborted", "repaired": true, "summary": summary }))?;
+    tail.add("end", &json!({ "status": "aborted", "repaired": true, "summary": counted(run) }))?;
     Ok("was killed: marked as aborted; `harness resume` goes on with it".into())
+}
+
+/// What the records of a run come to, that nobody lived to count.
+fn counted(run: &Recorded) -> Summary {
+    Summary { counts: Some(run.counts()), elapsed_ns: Some(run.last_ns), exit_code: None, other: nulls(&["exit_code"]) }
 }
 
 /// The bytes of whole records, and those of a torn last line.
@@ -237,30 +242,28 @@ fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Res
         return Ok(None);
     }
     // Without a header anywhere, what is known is the name.
-    let mut header = if run.header.is_object() { run.header.clone() } else { json!({ "run_id": info.id }) };
-    let Some(fields) = header.as_object_mut() else { return Ok(None) };
-    for key in ["v", "seq", "t_ns", "k", "crc"] {
-        fields.remove(key);
+    let mut header = run.header.clone();
+    if header == Header::default() {
+        header.run_id = Some(info.id.clone());
     }
     let ended = run.end.as_ref();
-    let told = info.header["status"].as_str().filter(|_| info.finished());
-    let status = ended.and_then(|end| end["status"].as_str()).or(told).unwrap_or("aborted");
-    fields.insert("status".into(), status.into());
-    fields.entry("ended_utc").or_insert_with(|| utc_of(info.written).into());
-    fields.entry("record_error").or_insert(Value::Null);
+    let told = info.header.status.clone().filter(|_| info.finished());
+    let status = ended.and_then(|end| end.status.clone()).or(told);
+    header.status = status.or_else(|| Some("aborted".into()));
+    header.ended_utc = header.ended_utc.or_else(|| Some(utc_of(info.written)));
     if !health.is_whole() {
         let lost = health.missing.max(health.damaged);
-        fields.insert("record_error".into(), format!("mended: {lost} records are lost").into());
-    } else if let (Some(what), Some(Value::Null)) = (&cut, fields.get("record_error")) {
-        fields.insert("record_error".into(), format!("mended: {what} are lost").into());
+        header.record_error = Some(format!("mended: {lost} records are lost"));
+    } else if let (Some(what), None) = (&cut, &header.record_error) {
+        header.record_error = Some(format!("mended: {what} are lost"));
     }
-    let summary = ended.map(|end| end["summary"].clone());
-    let counted = || json!({ "counts": run.counts(), "exit_code": null, "elapsed_ns": run.last_ns });
-    fields.entry("summary").or_insert_with(|| summary.unwrap_or_else(counted));
+    let summary = ended.and_then(|end| end.summary.clone());
+    header.summary = header.summary.or(summary).or_else(|| Some(counted(run)));
     if header == info.header {
         return Ok(None);
     }
     if !dry {
+        let header = header.to_value();
         replace(&info.dir.join("run.json"), format!("{header:#}\n").as_bytes())?;
     }
     Ok(match cut.filter(|_| run.end.is_some()) {
@@ -278,9 +281,7 @@ fn link(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
         return Ok(());
     }
     // Of several that ended in one second, one that is complete.
-    let ended = |run: &&RunInfo| {
-        (run.header["ended_utc"].as_str().unwrap_or_default().to_string(), run.state == State::Complete)
-    };
+    let ended = |run: &&RunInfo| (run.header.ended_utc.clone().unwrap_or_default(), run.state == RunState::Complete);
     let Some(newest) = runs.iter().filter(|run| run.finished() && !run.explores()).max_by_key(ended) else {
         return Ok(());
     };

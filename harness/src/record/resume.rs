@@ -1,12 +1,12 @@
 //! What a run that was killed or stopped has done, and what is open.
 
-use super::determinism::{Seen, seen};
-use super::history::Row;
+use super::determinism::{SeenClass, seen};
+use super::header::Provenance;
 use super::layout::check_id;
 use super::rebuild::rows;
 use super::recorded::{Attempt, Recorded, RecordedCase, is_open};
-use super::runs::{RunInfo, State};
-use serde_json::Value;
+use super::rows::CaseRow;
+use super::runs::{RunInfo, RunState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ pub(crate) struct Resumed {
     pub(crate) cwd: Option<String>,
     pub(crate) git_sha: Option<String>,
     /// Of its harness, as its header has it.
-    pub(crate) provenance: Value,
+    pub(crate) provenance: Provenance,
     /// Names the history of its device.
     pub(crate) device: Option<String>,
     /// All ids that were selected; nothing if the run came not so far.
@@ -52,21 +52,21 @@ pub(crate) struct Resumed {
     /// not spoil, in order.
     pub(crate) tried: BTreeMap<String, Vec<Attempt>>,
     /// What its harness did not live to add to the history.
-    pub(crate) rows: Vec<Row>,
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) rows: Vec<CaseRow>,
+    pub(crate) seen: Vec<SeenClass>,
 }
 
 impl Resumed {
     /// Reads a run. An error says why it cannot be gone on with.
     pub(crate) fn read(info: &RunInfo) -> Result<Self, String> {
         match info.state {
-            State::Live => return Err("a harness is running it at this moment".into()),
-            State::Unreadable => return Err("it has no events.jsonl".into()),
-            State::Complete | State::Aborted | State::Killed => {}
+            RunState::Live => return Err("a harness is running it at this moment".into()),
+            RunState::Unreadable => return Err("it has no events.jsonl".into()),
+            RunState::Complete | RunState::Aborted | RunState::Killed => {}
         }
         let run = info.load().map_err(|error| error.to_string())?;
         let mut resumed = Self { dir: info.dir.clone(), ..Self::of(&run)? };
-        if info.state == State::Killed {
+        if info.state == RunState::Killed {
             resumed.rows = rows(&run).into_iter().filter(|row| resumed.done.contains_key(&row.case_id)).collect();
             resumed.seen = seen(&run).into_iter().filter(|seen| resumed.done.contains_key(&seen.case_id)).collect();
         }
@@ -82,7 +82,7 @@ impl Resumed {
         whole?;
         // One that was killed right before its end has all verdicts, and nobody was told.
         let all = !resumed.selected.is_empty() && resumed.selected.iter().all(|id| resumed.done.contains_key(id));
-        if all && info.state == State::Complete {
+        if all && info.state == RunState::Complete {
             return Err("it is complete: every selected case has its verdict".into());
         }
         Ok(resumed)
@@ -91,7 +91,7 @@ impl Resumed {
     /// What the runs had done that this one went on with: it may have been killed
     /// before it had taken over all of that.
     fn add_earlier(&mut self, info: &RunInfo, run: &Recorded, whole: &mut Result<(), String>, tried: &mut Tried) {
-        let mut earlier = run.header["resumes"].as_str().map(String::from);
+        let mut earlier = run.header.resumes.clone();
         let mut seen = BTreeSet::from([info.id.clone()]);
         while let Some(id) = earlier.take().filter(|id| check_id(id).is_ok() && seen.insert(id.clone())) {
             let Some(dir) = info.dir.parent().map(|runs| runs.join(&id)) else { return };
@@ -105,38 +105,33 @@ impl Resumed {
                 self.outstanding.clone_from(&run.outstanding);
                 *whole = Ok(());
             }
-            earlier = run.header["resumes"].as_str().map(String::from);
+            earlier.clone_from(&run.header.resumes);
         }
     }
 
     fn of(run: &Recorded) -> Result<Self, String> {
         let header = &run.header;
-        let text = |key: &str| header[key].as_str().map(String::from);
-        let words = |list: &[Value]| list.iter().filter_map(|word| word.as_str().map(String::from)).collect();
-        if let mode @ Some("hunt" | "why" | "replay" | "selftest") = header["mode"].as_str() {
-            return Err(format!(
-                "a {} is not gone on with: it decides from what it has seen",
-                mode.unwrap_or_default()
-            ));
+        if let mode @ ("hunt" | "why" | "replay" | "selftest") = header.mode() {
+            return Err(format!("a {mode} is not gone on with: it decides from what it has seen"));
         }
-        let argv = header["argv"].as_array().ok_or("its header is lost, and with it the command line")?;
+        let argv = header.argv.clone().ok_or("its header is lost, and with it the command line")?;
         let selected: BTreeSet<String> = run.selected.iter().cloned().collect();
         let run_id = run.id().to_string();
         let done = run.cases.iter().filter(|(_, case)| finished(case, run));
         let done: BTreeMap<_, _> = done.map(|(id, case)| (id.clone(), taken_over(case, &run_id))).collect();
         Ok(Self {
-            argv: words(argv),
-            from_env: header["from_env"].as_array().map(|list| words(list)).unwrap_or_default(),
-            cases_crc: text("cases_crc").unwrap_or_default(),
-            cwd: text("cwd"),
-            git_sha: header["provenance"]["git_sha"].as_str().map(String::from),
+            argv,
+            from_env: header.from_env.clone().unwrap_or_default(),
+            cases_crc: header.cases_crc.clone().unwrap_or_default(),
+            cwd: header.cwd.clone(),
+            git_sha: Some(header.commit().to_string()).filter(|sha| !sha.is_empty()),
             selected,
             outstanding: run.outstanding.clone(),
             done,
             tried: BTreeMap::new(),
             rows: Vec::new(),
             seen: Vec::new(),
-            provenance: header["provenance"].clone(),
+            provenance: header.provenance.clone().unwrap_or_default(),
             device: run.device(),
             dir: PathBuf::new(),
             run_id,
@@ -188,8 +183,7 @@ fn carried(attempt: &Attempt, run: &Recorded) -> Attempt {
 /// no verdicts its only attempt counts. One that was not run is open.
 fn finished(case: &RecordedCase, run: &Recorded) -> bool {
     let (_, outcome, _) = case.verdict();
-    let verdicts = run.header["schema"]["minor"].as_u64() >= Some(1);
-    !is_open(outcome) && (case.concluded.is_some() || !verdicts)
+    !is_open(outcome) && (case.concluded.is_some() || !run.header.records_verdicts())
 }
 
 fn taken_over(case: &RecordedCase, run_id: &str) -> Done {
@@ -211,7 +205,7 @@ mod tests {
     use super::super::EventLog;
     use super::*;
     use crate::scratch::Scratch;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::path::Path;
 
     /// A killed run of three cases whose record names only so many; one passed.
@@ -225,7 +219,7 @@ mod tests {
         log.append("selected", &json!({ "of": 3, "ids": &["A.a", "A.b", "A.c"][..named] })).expect("writes");
         let verdict = json!({ "case_id": "A.a", "verdict": "pass", "outcome": "pass", "attempts": 1 });
         log.append("verdict", &verdict).expect("writes");
-        RunInfo { state: State::Killed, ..RunInfo::look(&dir).expect("looks") }
+        RunInfo { state: RunState::Killed, ..RunInfo::look(&dir).expect("looks") }
     }
 
     /// Adds attempts at a case to a killed run: outcomes, one letter each.
@@ -247,7 +241,7 @@ mod tests {
             .open(dir.join("events.jsonl"))
             .and_then(|mut file| std::io::Write::write_all(&mut file, &more))
             .expect("writes");
-        RunInfo { state: State::Killed, ..RunInfo::look(dir).expect("looks") }
+        RunInfo { state: RunState::Killed, ..RunInfo::look(dir).expect("looks") }
     }
 
     /// Failures of a case without a verdict are taken over, through any number of

@@ -1,10 +1,10 @@
 //! The runs of a results folder: which there are, in what state, and by which
 //! words people name them.
 
+use super::header::Header;
 use super::layout::Layout;
 use super::reader::first_record;
-use super::recorded::{Recorded, explores, judges};
-use serde_json::Value;
+use super::recorded::Recorded;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 /// How far a run came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum RunState {
     /// A harness writes it at this moment.
     Live,
     Complete,
@@ -24,14 +24,14 @@ pub(crate) enum State {
     Unreadable,
 }
 
-impl State {
+impl RunState {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            State::Live => "live",
-            State::Complete => "complete",
-            State::Aborted => "aborted",
-            State::Killed => "killed",
-            State::Unreadable => "unreadable",
+            RunState::Live => "live",
+            RunState::Complete => "complete",
+            RunState::Aborted => "aborted",
+            RunState::Killed => "killed",
+            RunState::Unreadable => "unreadable",
         }
     }
 }
@@ -41,11 +41,11 @@ impl State {
 pub(crate) struct RunInfo {
     pub(crate) id: String,
     pub(crate) dir: PathBuf,
-    /// What `run.json` says, or else the first record; `null` without either.
-    pub(crate) header: Value,
+    /// What `run.json` says, or else the first record; nothing without either.
+    pub(crate) header: Header,
     /// `run.json` is there and whole.
     pub(crate) headed: bool,
-    pub(crate) state: State,
+    pub(crate) state: RunState,
     /// Bytes of all its files.
     pub(crate) bytes: u64,
     /// When its log was last written.
@@ -57,17 +57,16 @@ impl RunInfo {
     pub(crate) fn look(dir: &Path) -> io::Result<Self> {
         let log = dir.join("events.jsonl");
         let text = std::fs::read_to_string(dir.join("run.json")).unwrap_or_default();
-        let mut header: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-        let headed = header.is_object();
-        if !headed {
-            header = first_record(&log).filter(|record| record["k"] == "run").unwrap_or(Value::Null);
-        }
-        let state = match (std::fs::metadata(&log), header["status"].as_str()) {
-            (Err(_), _) => State::Unreadable,
-            (Ok(_), _) if is_live(&log) => State::Live,
-            (Ok(_), Some("complete")) => State::Complete,
-            (Ok(_), Some("aborted")) => State::Aborted,
-            (Ok(_), _) => State::Killed,
+        let own: Option<Header> = serde_json::from_str(&text).ok();
+        let headed = own.is_some();
+        let first = || first_record(&log).filter(|record| record["k"] == "run").and_then(Header::of);
+        let header = own.or_else(first).unwrap_or_default();
+        let state = match (std::fs::metadata(&log), header.status.as_deref()) {
+            (Err(_), _) => RunState::Unreadable,
+            (Ok(_), _) if is_live(&log) => RunState::Live,
+            (Ok(_), Some("complete")) => RunState::Complete,
+            (Ok(_), Some("aborted")) => RunState::Aborted,
+            (Ok(_), _) => RunState::Killed,
         };
         let written = std::fs::metadata(&log).or_else(|_| std::fs::metadata(dir))?.modified()?;
         let id = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -79,30 +78,27 @@ impl RunInfo {
     }
 
     pub(crate) fn finished(&self) -> bool {
-        matches!(self.state, State::Complete | State::Aborted)
+        matches!(self.state, RunState::Complete | RunState::Aborted)
     }
 
     /// Whether it comes to verdicts on cases: hunts and the like do not.
     pub(crate) fn judges(&self) -> bool {
-        judges(&self.header)
+        self.header.judges()
     }
 
     /// Whether it tries cases out, as a hunt does: `latest` does not mean it.
     pub(crate) fn explores(&self) -> bool {
-        explores(&self.header)
+        self.header.explores()
     }
 
     /// Whether nobody wrote its end, or it was stopped.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state, State::Killed | State::Aborted)
+        matches!(self.state, RunState::Killed | RunState::Aborted)
     }
 
     /// When it began; sorts as text.
     pub(crate) fn started(&self) -> String {
-        match self.header["started_utc"].as_str() {
-            Some(stamp) => stamp.to_string(),
-            None => stamp_of(&self.id).unwrap_or_default(),
-        }
+        self.header.started_utc.clone().or_else(|| stamp_of(&self.id)).unwrap_or_default()
     }
 }
 

@@ -13,8 +13,9 @@
 
 use super::clock::utc_stamp;
 use super::events::{EventLog, SCHEMA, render};
+use super::header::{Header, RunEnd, Schema, Summary, nulls};
 use super::layout::{self, Layout};
-use super::recorded::{Recorded, explores};
+use super::recorded::Recorded;
 use crate::case::Case;
 use crate::code_cache::CodeUse;
 use crate::outcome::Outcome;
@@ -34,7 +35,7 @@ pub(crate) struct RunStore {
     root: PathBuf,
     dir: PathBuf,
     pub(crate) id: String,
-    header: Value,
+    header: Header,
     log: Option<EventLog>,
     work_dir: PathBuf,
     cases_written: usize,
@@ -54,14 +55,13 @@ pub(crate) struct RunStore {
 impl RunStore {
     /// Opens the record of a new run. Does not fail: without a record the run
     /// goes on, and work files go to the system's temporary folder.
-    pub(crate) fn create(root: &Path, header: &impl Serialize) -> Self {
+    pub(crate) fn create(root: &Path, header: Header) -> Self {
         Self::create_as(root, None, header)
     }
 
     /// The same under a name of the caller's, which must be free and good for a
     /// folder; see [`layout::check_id`].
-    pub(crate) fn create_as(root: &Path, wanted: Option<&str>, header: &impl Serialize) -> Self {
-        let header = serde_json::to_value(header).unwrap_or(Value::Null);
+    pub(crate) fn create_as(root: &Path, wanted: Option<&str>, header: Header) -> Self {
         let id = wanted.map_or_else(|| fresh_id(0), String::from);
         let mut store = Self {
             root: root.to_path_buf(),
@@ -88,12 +88,12 @@ impl RunStore {
                 store.work_dir = std::env::temp_dir().join(format!("harness-{}", store.id));
             }
         }
-        if let Some(fields) = store.header.as_object_mut() {
-            fields.insert("run_id".into(), store.id.clone().into());
-            fields.insert("schema".into(), json!({ "major": SCHEMA, "minor": layout::MINOR }));
-            fields.insert("started_utc".into(), utc_stamp(false).into());
-            fields.insert("pid".into(), std::process::id().into());
-        }
+        let version = |number: u32| Some(u64::from(number));
+        let schema = Schema { major: version(SCHEMA), minor: version(layout::MINOR), ..Schema::default() };
+        store.header.run_id = Some(store.id.clone());
+        store.header.schema = Some(schema);
+        store.header.started_utc = Some(utc_stamp(false));
+        store.header.pid = version(std::process::id());
         // In the log too: the header file can be made again from it.
         store.append("run", &store.header.clone());
         store.write_header("running", None);
@@ -205,7 +205,7 @@ impl RunStore {
 
     /// The commit that the header names, or nothing.
     pub(crate) fn commit(&self) -> &str {
-        self.header["provenance"]["git_sha"].as_str().unwrap_or_default()
+        self.header.commit()
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -244,11 +244,11 @@ impl RunStore {
     /// Ends the record.
     pub(crate) fn finish(&mut self, status: &str, summary: &Value) {
         let _ = std::fs::remove_dir_all(&self.work_dir);
-        let mut summary = summary.clone();
-        if let (Some(fields), true) = (summary.as_object_mut(), self.code != CodeUse::default()) {
-            fields.insert("code_cache".into(), json!(self.code));
+        let mut summary = Summary::of(summary.clone()).unwrap_or_default();
+        if self.code != CodeUse::default() {
+            summary.other.insert("code_cache".into(), json!(self.code));
         }
-        let fields = json!({ "status": status, "summary": summary });
+        let fields = RunEnd { status: Some(status.into()), summary: Some(summary.clone()), ..RunEnd::default() };
         self.echo_one("end", &fields);
         if let Some(mirror) = &mut self.mirror {
             mirror.end = Some(fields.clone());
@@ -259,24 +259,26 @@ impl RunStore {
         }
         self.write_header(status, Some(&summary));
         if self.log.is_some()
-            && !explores(&self.header)
+            && !self.header.explores()
             && let Err(error) = layout::link_latest(&self.root, &self.id)
         {
             self.fail("latest", &error);
         }
     }
 
-    fn write_header(&mut self, status: &str, summary: Option<&Value>) {
+    fn write_header(&mut self, status: &str, summary: Option<&Summary>) {
         if self.log.is_none() {
             return;
         }
         let mut header = self.header.clone();
-        header["status"] = status.into();
-        header["record_error"] = self.error().into();
+        header.status = Some(status.into());
+        header.record_error = self.error();
         if let Some(summary) = summary {
-            header["ended_utc"] = utc_stamp(false).into();
-            header["summary"] = summary.clone();
+            header.ended_utc = Some(utc_stamp(false));
+            header.summary = Some(summary.clone());
         }
+        header.other.extend(nulls(&["record_error"]));
+        let header = header.to_value();
         if let Err(error) = layout::replace(&self.dir.join("run.json"), format!("{header:#}\n").as_bytes()) {
             self.fail("run.json", &error);
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 const PERIOD: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SyncState {
     dirty: AtomicBool,
     closed: AtomicBool,
     error: Mutex<Option<io::Error>>,
@@ -22,13 +22,13 @@ struct Shared {
 /// last sync of the log remains.
 #[derive(Debug)]
 pub(super) struct Syncer {
-    shared: Arc<Shared>,
+    shared: Arc<SyncState>,
     thread: Option<Thread>,
 }
 
 impl Syncer {
     pub(super) fn start(file: &File) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SyncState::default());
         let theirs = shared.clone();
         let started = file.try_clone().and_then(|file| {
             std::thread::Builder::new().name("record-sync".into()).spawn(move || serve(&file, &theirs))
@@ -59,7 +59,7 @@ impl Drop for Syncer {
     }
 }
 
-fn serve(file: &File, shared: &Shared) {
+fn serve(file: &File, shared: &SyncState) {
     while !shared.closed.load(Ordering::Acquire) {
         std::thread::park_timeout(PERIOD);
         if shared.dirty.swap(false, Ordering::AcqRel)

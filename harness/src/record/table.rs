@@ -8,9 +8,7 @@
 
 use super::clock::utc_stamp;
 use super::layout::replace;
-use super::rebuild::parse;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use super::rows::{TableRow, line};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -31,18 +29,15 @@ pub(super) struct File {
     damaged: usize,
 }
 
-impl<T: DeserializeOwned + Serialize> Table<T> {
+impl<T: TableRow> Table<T> {
     /// Reads a table; one that is not there is empty.
-    pub(super) fn read(path: &Path, columns: &'static [&'static str]) -> io::Result<Self> {
-        let mut file = File::read(path, columns)?;
-        if let Some(rows) = whole(&file.bytes, columns) {
+    pub(super) fn read(path: &Path) -> io::Result<Self> {
+        let mut file = File::read(path, T::COLUMNS)?;
+        if let Some(rows) = whole(&file.bytes) {
             return Ok(Self { rows, file });
         }
-        let (cells, damaged) = parse(&file.bytes, columns).ok_or_else(|| file.other())?;
-        let header = csv::StringRecord::from(columns.to_vec());
-        let row = |cells: &Vec<String>| csv::StringRecord::from(cells.clone()).deserialize(Some(&header)).ok();
-        let rows: Vec<T> = cells.iter().filter_map(row).collect();
-        file.damaged = damaged + cells.len() - rows.len();
+        let (rows, damaged) = parse(&file.bytes).ok_or_else(|| file.other())?;
+        file.damaged = damaged;
         Ok(Self { rows, file })
     }
 
@@ -57,13 +52,41 @@ impl<T: DeserializeOwned + Serialize> Table<T> {
 }
 
 /// The rows of a file without any damage.
-fn whole<T: DeserializeOwned>(bytes: &[u8], columns: &[&str]) -> Option<Vec<T>> {
+fn whole<T: TableRow>(bytes: &[u8]) -> Option<Vec<T>> {
     let mut reader = csv::Reader::from_reader(bytes);
-    let ours = bytes.is_empty() || bytes.ends_with(b"\n") && reader.headers().ok()?.iter().eq(columns.iter().copied());
+    let ours =
+        bytes.is_empty() || bytes.ends_with(b"\n") && reader.headers().ok()?.iter().eq(T::COLUMNS.iter().copied());
     if !ours {
         return None;
     }
     reader.deserialize().collect::<Result<_, _>>().ok()
+}
+
+/// Rows that can be read, and how many lines cannot. `None` if the columns are others.
+pub(super) fn parse<R: TableRow>(bytes: &[u8]) -> Option<(Vec<R>, usize)> {
+    let (mut rows, mut damaged, mut header) = (Vec::new(), 0, false);
+    for line in bytes.split_inclusive(|b| *b == b'\n') {
+        let whole = line.ends_with(b"\n");
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line);
+        let Some(cells) = reader.records().next().and_then(Result::ok) else {
+            damaged += 1;
+            continue;
+        };
+        if !header && cells.get(0) == R::COLUMNS.first().copied() {
+            // Of another version; or of ours, with a letter that was changed.
+            if cells.len() != R::COLUMNS.len() {
+                return None;
+            }
+            damaged += usize::from(!cells.iter().eq(R::COLUMNS.iter().copied()));
+            header = true;
+            continue;
+        }
+        match R::of(&cells).filter(|_| whole) {
+            Some(row) => rows.push(row),
+            None => damaged += 1,
+        }
+    }
+    Some((rows, damaged))
 }
 
 impl File {
@@ -77,11 +100,11 @@ impl File {
 
     /// A file to append to: begins with its columns, and ends with a whole line. A
     /// torn last line, as a kill in the middle of a write leaves it, is cut off.
-    pub(super) fn to_append(path: &Path, columns: &'static [&'static str]) -> io::Result<(Self, Notes)> {
-        let mut file = Self::read(path, columns)?;
+    pub(super) fn to_append<R: TableRow>(path: &Path) -> io::Result<(Self, Notes)> {
+        let mut file = Self::read(path, R::COLUMNS)?;
         let end = file.bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         let torn = end < file.bytes.len();
-        let header = line(columns)?;
+        let header = line(&R::COLUMNS)?;
         if file.bytes[..end].starts_with(&header) {
             if torn {
                 file.bytes.truncate(end);
@@ -89,7 +112,7 @@ impl File {
             }
             return Ok((file, Notes::new()));
         }
-        let (rows, damaged) = parse(&file.bytes[..end], columns).ok_or_else(|| file.other())?;
+        let (rows, damaged) = parse::<R>(&file.bytes[..end]).ok_or_else(|| file.other())?;
         file.damaged = damaged;
         let notes = file.keep()?;
         file.bytes = header;
@@ -122,10 +145,4 @@ impl File {
 /// Where a damaged table is kept.
 pub(super) fn aside(path: &Path, stamp: &str) -> PathBuf {
     path.with_extension(format!("csv.damaged-{stamp}"))
-}
-
-fn line<T: AsRef<[u8]>>(cells: impl IntoIterator<Item = T>) -> io::Result<Vec<u8>> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(cells)?;
-    writer.into_inner().map_err(|error| error.into_error())
 }

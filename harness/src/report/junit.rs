@@ -20,7 +20,7 @@ pub(crate) fn junit(run: &Recorded) -> String {
     }
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let all = Tally::of(cases.into_values(), flaky_fails(run));
-    let stamp = run.header["started_utc"].as_str().unwrap_or_default();
+    let stamp = run.header.started_utc.as_deref().unwrap_or_default();
     let elapsed = seconds(run.elapsed_ns());
     let _ = writeln!(
         text,
@@ -59,7 +59,7 @@ fn not_reached(run: &Recorded) -> BTreeMap<String, RecordedCase> {
 fn suite(text: &mut String, run: &Recorded, name: &str, cases: &[(&str, &RecordedCase)], stamp: &str) {
     let Tally { tests, failures, errors, skipped, ns } =
         Tally::of(cases.iter().map(|(_, case)| *case), flaky_fails(run));
-    let host = run.header["provenance"]["host"].as_str().unwrap_or_default();
+    let host = run.header.host();
     let _ = writeln!(
         text,
         "  <testsuite name={} tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{}\" timestamp={} hostname={}>",
@@ -88,7 +88,7 @@ fn time_ns(case: &RecordedCase) -> u64 {
 
 /// Whether the run was told that flaky cases are failures.
 fn flaky_fails(run: &Recorded) -> bool {
-    run.header["flaky"] == "fail"
+    run.header.flaky_fails()
 }
 
 #[derive(Default)]
@@ -234,13 +234,17 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn header(fields: serde_json::Value) -> crate::record::Header {
+        crate::record::Header::of(fields).expect("an object")
+    }
+
     fn parse(text: &str) -> roxmltree::Document<'_> {
         roxmltree::Document::parse(text).unwrap_or_else(|error| panic!("{error}:\n{text}"))
     }
 
     /// A run with one case that failed and then passed.
     fn flaky(policy: &str) -> Recorded {
-        let mut run = Recorded { header: json!({ "run_id": "r", "flaky": policy }), ..Recorded::default() };
+        let mut run = Recorded { header: header(json!({ "run_id": "r", "flaky": policy })), ..Recorded::default() };
         let death = json!({ "stdout_tail": "out \u{1b}[31mred\u{1b}[0m", "stderr_tail": "]]> \u{0}\u{fffe} &amp;" });
         let attempt = |verdict: &str, outcome: &str| json!({ "k": "attempt", "case_id": "S.a/n=1", "verdict": verdict, "outcome": outcome, "detail": "why <\nmore", "death": death });
         run.push(attempt("crash", "crash.sigsegv"));
@@ -317,7 +321,7 @@ mod tests {
     fn any_text_gives_well_formed_xml() {
         crate::property::property(|u| {
             let (id, detail, tail): (String, String, String) = (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
-            let mut run = Recorded { header: json!({ "run_id": id, "started_utc": tail }), ..Recorded::default() };
+            let mut run = Recorded { header: header(json!({ "run_id": id, "started_utc": tail })), ..Recorded::default() };
             run.push(json!({ "k": "attempt", "case_id": id, "verdict": "crash", "outcome": tail, "detail": detail, "death": { "stdout_tail": tail, "stderr_tail": detail } }));
             let text = junit(&run);
             let document = parse(&text);

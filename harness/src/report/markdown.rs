@@ -43,7 +43,7 @@ pub(crate) fn markdown(run: &Recorded, repro: impl Fn(&str) -> String) -> String
 /// Of a hunt what it found, and of others that try cases out what was seen: they
 /// come to no verdicts.
 fn explored(run: &Recorded, repro: &impl Fn(&str) -> String) -> String {
-    let mode = run.header["mode"].as_str().unwrap_or_default();
+    let mode = run.header.mode();
     let mut text = format!("## {} {} {}\n\n", code(run.id()), plain(mode), plain(run.status()));
     let _ = writeln!(text, "| case | finding | failed | of attempts | by |\n| --- | --- | ---: | ---: | --- |");
     let failures = |id: &String| run.cases[id].failures();
@@ -124,17 +124,15 @@ fn slowest(text: &mut String, run: &Recorded) {
 
 fn provenance(text: &mut String, run: &Recorded) {
     let header = &run.header;
-    let field = |value: &serde_json::Value| value.as_str().map(String::from);
-    let source = &header["provenance"];
-    let commit = field(&source["git_sha"]).map(|sha| {
-        let dirty = if source["git_dirty"] == true { " with local changes" } else { "" };
+    let source = header.provenance.clone().unwrap_or_default();
+    let commit = source.git_sha.map(|sha| {
+        let dirty = if source.git_dirty == Some(true) { " with local changes" } else { "" };
         format!("commit {}{dirty}", code(&sha.chars().take(12).collect::<String>()))
     });
-    let seed = header["seed"].as_u64().map(|seed| format!("seed {seed}"));
+    let seed = header.seed.map(|seed| format!("seed {seed}"));
     let device = run.device().map(|device| plain(&device));
-    let host = field(&source["host"]).map(|host| plain(&host));
-    let parts: Vec<String> =
-        [device, commit, seed, host, field(&header["started_utc"])].into_iter().flatten().collect();
+    let host = source.host.map(|host| plain(&host));
+    let parts: Vec<String> = [device, commit, seed, host, header.started_utc.clone()].into_iter().flatten().collect();
     let _ = writeln!(text, "{}", parts.join(", "));
     if !run.health.is_whole() {
         let _ = writeln!(
@@ -143,7 +141,7 @@ fn provenance(text: &mut String, run: &Recorded) {
             run.health.damaged, run.health.missing
         );
     }
-    if let Some(error) = header["record_error"].as_str() {
+    if let Some(error) = &header.record_error {
         let _ = writeln!(text, "\nThe record is not complete: {}", plain(error));
     }
 }
@@ -172,11 +170,12 @@ pub(super) fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Header;
     use serde_json::json;
 
     #[test]
     fn a_damaged_header_is_shown_as_far_as_it_goes() {
-        let header = json!({ "provenance": { "git_sha": "aüüüüüüüüüüüüüüü" } });
+        let header = Header::of(json!({ "provenance": { "git_sha": "aüüüüüüüüüüüüüüü" } })).expect("an object");
         let text = markdown(&Recorded { header, ..Recorded::default() }, |_| String::new());
         assert!(text.contains("commit `aüüüüüüüüüüü`"), "{text}");
     }

@@ -109,7 +109,9 @@ impl Progress {
 
     /// An attempt has ended; retries are told, not the repeats that learn a rate.
     pub(crate) fn attempted(&mut self, result: &CaseResult) {
-        self.idle(result.slot, "waiting");
+        if let Some(slot) = result.slot {
+            self.idle(slot, "waiting");
+        }
         let outcome = &result.outcome;
         if result.attempt > 0 && result.repeat == 0 && self.lines() {
             let verdict = outcome.verdict.name();
@@ -162,7 +164,7 @@ impl Progress {
             Some(_) => {}
             None if self.lines() => {
                 let digits = self.total.to_string().len();
-                let label = self.labels.get(result.slot).map_or("", String::as_str);
+                let label = result.slot.and_then(|slot| self.labels.get(slot)).map_or("", String::as_str);
                 let why = if verdict == Verdict::Pass { String::new() } else { format!("  ({outcome})") };
                 let seconds = result.dur_ns as f64 / 1e9;
                 let counter = format!("[{:digits$}/{}]", self.done, self.total);

@@ -13,7 +13,7 @@ const PHASES: [&str; 11] =
 
 /// The trace, in Chrome's JSON form.
 pub(crate) fn trace(runs: &[Recorded]) -> String {
-    let began = |run: &Recorded| run.header["started_utc"].as_str().and_then(seconds_of);
+    let began = |run: &Recorded| run.header.started_utc.as_deref().and_then(seconds_of);
     let first = runs.iter().filter_map(began).min().unwrap_or(0);
     let mut events = Vec::new();
     for (pid, run) in (1..).zip(runs) {
@@ -27,8 +27,8 @@ pub(crate) fn trace(runs: &[Recorded]) -> String {
     };
     let other = json!({
         "run_id": all(&|run| run.id().into()),
-        "started_utc": all(&|run| run.header["started_utc"].clone()),
-        "provenance": all(&|run| run.header["provenance"].clone()),
+        "started_utc": all(&|run| json!(run.header.started_utc)),
+        "provenance": all(&|run| json!(run.header.provenance)),
     });
     let text = json!({ "traceEvents": events, "displayTimeUnit": "ms", "otherData": other });
     format!("{text}\n")

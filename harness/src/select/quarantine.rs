@@ -32,7 +32,7 @@ const MAX_ENTRIES: usize = 4096;
 
 /// What the file says of some cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct QuarantineEntry {
     /// An id, or a pattern with `*` and `?`.
     pub(crate) id: String,
     pub(crate) owner: String,
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
     pub(crate) until: String,
 }
 
-impl Entry {
+impl QuarantineEntry {
     /// Names of the fields in their order.
     const FIELDS: [&str; 5] = ["id", "owner", "issue", "reason", "until"];
 
@@ -115,7 +115,7 @@ fn is_date(text: &str) -> bool {
 /// patterns are parsed once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quarantine {
-    entries: Vec<Entry>,
+    entries: Vec<QuarantineEntry>,
     /// Places of the entries that are ids.
     exact: HashMap<String, usize>,
     /// Those that are patterns, in order.
@@ -175,8 +175,8 @@ impl Quarantine {
         if file.case.len() > MAX_ENTRIES {
             return Err(bad(format!("{name} holds more than {MAX_ENTRIES} entries"), "a glob covers many cases"));
         }
-        let entry = |RawEntry { id, owner, issue, reason, until }| Entry { id, owner, issue, reason, until };
-        let entries: Vec<Entry> = file.case.into_iter().map(entry).collect();
+        let entry = |RawEntry { id, owner, issue, reason, until }| QuarantineEntry { id, owner, issue, reason, until };
+        let entries: Vec<QuarantineEntry> = file.case.into_iter().map(entry).collect();
         for (i, entry) in entries.iter().enumerate() {
             if let Some(problem) = entry.problem() {
                 let message = format!("{name}: entry {} (`{}`): {problem}", i + 1, short(&entry.id));
@@ -187,7 +187,7 @@ impl Quarantine {
     }
 
     /// With these entries.
-    pub(crate) fn of(entries: Vec<Entry>) -> Self {
+    pub(crate) fn of(entries: Vec<QuarantineEntry>) -> Self {
         let (mut exact, mut globs) = (HashMap::new(), Vec::new());
         for (at, entry) in entries.iter().enumerate() {
             match pattern(&entry.id).filter(|_| entry.is_glob()) {
@@ -203,25 +203,28 @@ impl Quarantine {
     }
 
     /// The entry of a case: one with its id before any glob.
-    pub(crate) fn entry(&self, id: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, id: &str) -> Option<&QuarantineEntry> {
         let glob = || self.globs.iter().find(|(_, glob)| glob.matches(id)).map(|(at, _)| at);
         self.exact.get(id).or_else(glob).map(|at| &self.entries[*at])
     }
 
     /// The entries, and how many of these cases each of them names.
-    pub(crate) fn counts<'a>(&self, ids: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (&Entry, usize)> {
+    pub(crate) fn counts<'a>(
+        &self,
+        ids: impl Iterator<Item = &'a str>,
+    ) -> impl Iterator<Item = (&QuarantineEntry, usize)> {
         let mut counts = vec![0; self.entries.len()];
         for id in ids {
             let globs = self.globs.iter().filter(|(_, glob)| glob.matches(id)).map(|(at, _)| at);
             self.exact.get(id).into_iter().chain(globs).for_each(|at| counts[*at] += 1);
         }
         // An id that stands twice names the same cases twice.
-        let at = |at: usize, entry: &Entry| self.exact.get(&entry.id).copied().unwrap_or(at);
+        let at = |at: usize, entry: &QuarantineEntry| self.exact.get(&entry.id).copied().unwrap_or(at);
         self.entries.iter().enumerate().map(move |(i, entry)| (entry, counts[at(i, entry)]))
     }
 
     /// Entries that name no case among all that there are.
-    pub(crate) fn idle<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<&Entry> {
+    pub(crate) fn idle<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<&QuarantineEntry> {
         self.counts(ids).filter(|(_, count)| *count == 0).map(|(entry, _)| entry).collect()
     }
 
@@ -229,7 +232,7 @@ impl Quarantine {
     pub(crate) fn apply(&self, id: &str, verdict: &mut Verdict, outcome: &mut Outcome, today: &str) {
         let gates = matches!(verdict, Verdict::Fail | Verdict::Crash | Verdict::Hang | Verdict::Flaky);
         let Some(entry) = self.entry(id).filter(|_| gates) else { return };
-        let Entry { owner, issue, reason, until, .. } = entry;
+        let QuarantineEntry { owner, issue, reason, until, .. } = entry;
         let was = format!("{} ({})", outcome.outcome, verdict.name());
         let detail = std::mem::take(&mut outcome.detail);
         if entry.expired(today) {
@@ -245,7 +248,7 @@ impl Quarantine {
 }
 
 /// The text of a file with one more entry. What stands there stays as it is.
-pub(crate) fn with_entry(text: &str, entry: &Entry, name: &str) -> Result<String, Box<Diagnostic>> {
+pub(crate) fn with_entry(text: &str, entry: &QuarantineEntry, name: &str) -> Result<String, Box<Diagnostic>> {
     if let Some(problem) = entry.problem() {
         return Err(bad(problem, "all of id, owner, issue, reason and until are required"));
     }
@@ -288,8 +291,8 @@ pub(crate) fn without_entry(text: &str, id: &str, name: &str) -> Result<String, 
 }
 
 /// The usual form, for a file that is written as inline tables.
-fn usual<'a>(entries: impl Iterator<Item = &'a Entry>) -> String {
-    entries.map(Entry::text).collect::<Vec<_>>().join("\n")
+fn usual<'a>(entries: impl Iterator<Item = &'a QuarantineEntry>) -> String {
+    entries.map(QuarantineEntry::text).collect::<Vec<_>>().join("\n")
 }
 
 /// A new text of the file, which the next run must be able to read.
@@ -314,9 +317,9 @@ fn is_head(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn entry(id: &str, until: &str) -> Entry {
+    fn entry(id: &str, until: &str) -> QuarantineEntry {
         let [owner, issue, reason] = ["compiler", "#12", "a \"race\""].map(String::from);
-        Entry { id: id.into(), owner, issue, reason, until: until.into() }
+        QuarantineEntry { id: id.into(), owner, issue, reason, until: until.into() }
     }
 
     #[track_caller]
@@ -352,7 +355,7 @@ mod tests {
     fn nothing_may_be_missing() {
         let whole = entry("A.b", "2030-01-31").text();
         assert_eq!(Quarantine::parse(&whole, "f").expect("reads").entries, [entry("A.b", "2030-01-31")]);
-        for field in Entry::FIELDS {
+        for field in QuarantineEntry::FIELDS {
             let less: String = whole.split_inclusive('\n').filter(|line| !line.starts_with(field)).collect();
             refused(&less, &format!("`{field}` is missing"));
         }

@@ -28,12 +28,12 @@ const LAST_MOMENT: Duration = Duration::from_millis(100);
 /// Coming cases, and those that are being compiled.
 #[derive(Default)]
 pub(super) struct Ahead {
-    state: Mutex<State>,
+    state: Mutex<AheadState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct AheadState {
     waiting: VecDeque<Case>,
     /// Ids under way.
     running: BTreeSet<String>,
@@ -41,7 +41,7 @@ struct State {
 }
 
 impl Ahead {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AheadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -123,7 +123,7 @@ impl Ahead {
         state.closed = true;
         state.waiting.clear();
         self.changed.notify_all();
-        let at_work = |state: &mut State| !state.running.is_empty();
+        let at_work = |state: &mut AheadState| !state.running.is_empty();
         let waited = self.changed.wait_timeout_while(state, LAST_MOMENT, at_work);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }

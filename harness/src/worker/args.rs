@@ -12,11 +12,11 @@ use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use std::sync::{Mutex, PoisonError};
 
 /// An argument's specification with its declaration: name and data type.
-type Entry<'a> = (&'a str, DType, &'a InputSpec);
+type DeclaredInput<'a> = (&'a str, DType, &'a InputSpec);
 
 /// The specification of each argument in order; an input that has no entry, an
 /// entry that is no input, and a scalar for a tensor are refused.
-fn entries<'a>(fusion: &'a Fusion, case: &'a Case) -> Result<Vec<Entry<'a>>> {
+fn entries<'a>(fusion: &'a Fusion, case: &'a Case) -> Result<Vec<DeclaredInput<'a>>> {
     let declared: Vec<_> = fusion.inputs.iter().map(|operand| declaration(fusion, *operand)).collect();
     for (name, _) in &case.inputs {
         if !declared.iter().any(|(other, ..)| other == name) {

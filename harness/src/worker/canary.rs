@@ -3,6 +3,7 @@
 //! the result is one sequence of bytes on any device.
 
 use super::device::Device;
+use crate::proto::CanaryResult;
 use engine::diag::Result;
 use engine::num::DType;
 use engine::options::NoTrace;
@@ -13,15 +14,15 @@ const ROWS: i64 = 6;
 const COLUMNS: i64 = 96;
 const TEXT: &str = "fusion @canary(%x: f32[?, ?]) {\n  %0 = mul %x, 3.0\n  %1 = add %0, 1.0\n  %2 = sum %1 axes(1)\n  return %1, %2\n}\n";
 
-/// Runs it: whether the result is right, or nothing where nothing is compiled.
-pub(super) fn sing(device: &Device, spoil: bool) -> (Option<bool>, String) {
+/// Runs it, on another input than its result belongs to where it is to be spoilt.
+pub(super) fn run(device: &Device, spoil: bool) -> CanaryResult {
     let Device::Session { session, .. } = device else {
-        return (None, "the reference has no device".into());
+        return CanaryResult::Skipped("the reference has no device".into());
     };
     match compute(session, spoil) {
-        Ok((sum, wanted)) if sum == wanted => (Some(true), String::new()),
-        Ok((sum, wanted)) => (Some(false), format!("the result has checksum {sum:08x}, not {wanted:08x}")),
-        Err(error) => (Some(false), error.to_string().lines().next().unwrap_or_default().into()),
+        Ok((sum, wanted)) if sum == wanted => CanaryResult::Right,
+        Ok((sum, wanted)) => CanaryResult::Wrong(format!("the result has checksum {sum:08x}, not {wanted:08x}")),
+        Err(error) => CanaryResult::Wrong(error.to_string().lines().next().unwrap_or_default().into()),
     }
 }
 
@@ -59,11 +60,11 @@ mod tests {
     use crate::proto::DeviceSpec;
 
     #[test]
-    fn a_well_device_sings_and_a_sick_one_does_not() {
+    fn the_result_is_right_on_a_well_device_and_wrong_on_a_sick_one() {
         let device = Device::open(&DeviceSpec::Sim { ordinal: 0, threads: 1 }, &Default::default()).expect("opens");
-        assert_eq!(sing(&device, false), (Some(true), String::new()));
-        let (ok, detail) = sing(&device, true);
-        assert!(ok == Some(false) && detail.contains("checksum"), "{detail}");
-        assert_eq!(sing(&Device::Reference, true).0, None);
+        assert_eq!(run(&device, false), CanaryResult::Right);
+        let spoilt = run(&device, true);
+        assert!(matches!(&spoilt, CanaryResult::Wrong(why) if why.contains("checksum")), "{spoilt:?}");
+        assert!(matches!(run(&Device::Reference, true), CanaryResult::Skipped(_)));
     }
 }

@@ -34,14 +34,14 @@ pub(crate) struct Cx<'a> {
     /// Whether the case is run twice and its results are compared.
     pub(crate) twice: bool,
     pub(crate) socket: &'a UnixStream,
-    pub(crate) past: &'a fault::Past,
+    pub(crate) past: &'a fault::FaultPast,
     /// Seed of disturbed timing.
     pub(crate) jitter: Option<u64>,
 }
 
 impl<'a> Cx<'a> {
     fn scene(&self, case: &Case) -> fault::Scene<'a> {
-        let facts = fault::Facts {
+        let facts = fault::FaultFacts {
             seed: self.seed,
             case_id: case.id.clone(),
             attempt: self.attempt,
@@ -121,7 +121,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     let mut runs = Vec::new();
     let mut outcome = Outcome::pass();
     if session.is_simulator() {
-        let schedules = schedules(&case.sim, case, cx.seed, *threads);
+        let schedules = schedules(&case.sim, case, cx.seed, *threads).map_err(one)?;
         let options: Vec<SimOptions> = schedules.iter().map(|(_, options)| *options).collect();
         let results = session.run_many(&fusion, &args, &options, spans);
         for ((name, _), result) in schedules.iter().zip(results) {
@@ -157,14 +157,15 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
 }
 
 /// The schedules of a case with their options.
-fn schedules(spec: &SimSpec, case: &Case, seed: u64, threads: u32) -> Vec<(String, SimOptions)> {
+fn schedules(spec: &SimSpec, case: &Case, seed: u64, threads: u32) -> Result<Vec<(String, SimOptions)>> {
     let mut list = Vec::new();
     for name in &spec.schedules {
         let schedule = match name.as_str() {
             "random" => SimSchedule::Random,
             "pct" => SimSchedule::Pct(3),
             "adversary" => SimSchedule::Adversary,
-            _ => SimSchedule::Lockstep,
+            "lockstep" => SimSchedule::Lockstep,
+            other => return Err(Diagnostic::bug(format!("a case asks for the schedule `{other}`, which none is"))),
         };
         for k in 0..u64::from(spec.seeds_of(name)) {
             let key = u64::from(crate::crc::crc32(format!("{}/{name}/{k}", case.id).as_bytes()));
@@ -178,7 +179,7 @@ fn schedules(spec: &SimSpec, case: &Case, seed: u64, threads: u32) -> Vec<(Strin
             list.push((format!("{name}, seed {:#x}", options.seed), options));
         }
     }
-    list
+    Ok(list)
 }
 
 /// What outputs and plans are held to.
@@ -452,7 +453,7 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
         return Ok(outputs_text(&fusion, &outputs));
     }
     let mut text = String::new();
-    let list = schedules(&case.sim, case, seed, 0);
+    let list = schedules(&case.sim, case, seed, 0).map_err(one)?;
     let options: Vec<SimOptions> = list.iter().map(|(_, options)| *options).collect();
     for ((name, _), result) in list.iter().zip(session.run_many(&fusion, &args, &options, &NoTrace)) {
         let run = result.map_err(one)?;

@@ -2,7 +2,7 @@
 
 use super::ahead::{self, Ahead};
 use super::device::Device;
-use super::fault::Past;
+use super::fault::FaultPast;
 use super::hygiene::Hygiene;
 use super::{canary, execute};
 use crate::case::Case;
@@ -67,7 +67,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let ahead = Ahead::default();
     std::thread::scope(|scope| {
         ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter, clients);
-        let past = Past { sharers, ..Past::default() };
+        let past = FaultPast { sharers, ..FaultPast::default() };
         let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs };
         let served = server.serve(&mut receiver);
         if !ahead.close() {
@@ -85,7 +85,7 @@ struct Server<'a> {
     crumbs: &'a CrumbWriter,
     panics: PanicNotes,
     ahead: &'a Ahead,
-    past: Past,
+    past: FaultPast,
     hygiene: Hygiene,
     knobs: Knobs,
 }
@@ -121,8 +121,7 @@ impl Server<'_> {
                 }
                 Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases.into_iter().map(|case| *case)),
                 Ok(ToWorker::Canary { spoil }) => {
-                    let (ok, detail) = canary::sing(self.device, spoil);
-                    say(receiver, &FromWorker::Canary { ok, detail })?;
+                    say(receiver, &FromWorker::Canary(canary::run(self.device, spoil)))?;
                 }
                 Ok(ToWorker::Drain) => {
                     let (cases_run, code) = (self.past.cases_run, self.device.code());

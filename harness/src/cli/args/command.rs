@@ -90,7 +90,7 @@ pub(super) const STARTS: Commands = RUNS.and(&[Command::Selftest]);
 pub(super) const ALL: Commands = Commands(u64::MAX);
 
 /// A command.
-pub(super) struct Row {
+pub(super) struct CommandRow {
     pub(super) word: &'static str,
     pub(super) command: Command,
     /// Operands as help shows them, with the least and the greatest number.
@@ -107,11 +107,11 @@ const fn row(
     operands: (&'static str, usize, usize),
     help: &'static str,
     call: fn(&Args) -> Result<u8, Failure>,
-) -> Row {
-    Row { word, command, operands, help, call }
+) -> CommandRow {
+    CommandRow { word, command, operands, help, call }
 }
 
-pub(super) const COMMANDS: &[Row] = &[
+pub(super) const COMMANDS: &[CommandRow] = &[
     row("run", Command::Run, NONE, "run the selected cases (the default command)", runs::run),
     row("bench", Command::Bench, NONE, "run and measure: GPU timings, or the simulator's counters", runs::run),
     row(
@@ -195,7 +195,7 @@ pub(super) const COMMANDS: &[Row] = &[
     row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", doctor::doctor),
 ];
 
-pub(super) fn row_of(command: Command) -> &'static Row {
+pub(super) fn row_of(command: Command) -> &'static CommandRow {
     COMMANDS.iter().find(|row| row.command == command).unwrap_or(&COMMANDS[0])
 }
 

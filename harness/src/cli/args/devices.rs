@@ -1,8 +1,8 @@
 //! Options that choose devices.
 
 use super::command::{Command, Commands, PLANS, VERDICTS};
-use super::table::{DEVICES, Row, flag, value};
-use crate::device::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, Wanted, share};
+use super::table::{DEVICES, OptionRow, flag, value};
+use crate::device::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, WantedGpus, share};
 use crate::units;
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub(crate) enum DeviceArg {
     /// A GPU if there is one, the simulator otherwise.
     #[default]
     Auto,
-    Gpus(Wanted),
+    Gpus(WantedGpus),
     Sim(usize),
     Reference,
 }
@@ -35,9 +35,9 @@ const CHOICE: Commands = PLANS.and(&[Command::Selftest]);
 const CROSSES: Commands = VERDICTS.and(&[Command::Plan]);
 const TARGETS: Commands = CHOICE.and(&[Command::List, Command::Show]);
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[OptionRow] = &[
     value("--gpus", "N|all|UUID,...", TARGETS, "run on the N quietest GPUs, all, or those named", |args, given| {
-        let wanted = Wanted::parse(given.text());
+        let wanted = WantedGpus::parse(given.text());
         let wanted = wanted.ok_or_else(|| given.wrong("a number of GPUs from 1 to 256, `all`, or UUIDs"))?;
         args.devices.device = DeviceArg::Gpus(wanted);
         Ok(())

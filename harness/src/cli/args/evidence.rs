@@ -1,7 +1,7 @@
 //! Options that say what is collected about failures.
 
 use super::command::RUNS;
-use super::table::{Row, value};
+use super::table::{OptionRow, value};
 use crate::evidence::gpu_core::CoreDump;
 use crate::evidence::sanitizer::Sample;
 
@@ -12,7 +12,7 @@ pub(crate) struct Evidence {
     pub(crate) sanitize: Option<Sample>,
 }
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[OptionRow] = &[
     value(
         "--sanitize",
         "TOOL[=RATE]",

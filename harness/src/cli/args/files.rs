@@ -1,7 +1,7 @@
 //! Options of `show` and `fmt`.
 
 use super::command::{Command, Commands};
-use super::table::{Row, flag, value};
+use super::table::{OptionRow, flag, value};
 use crate::worker::Stage;
 
 /// What to do with texts.
@@ -13,7 +13,7 @@ pub(crate) struct Files {
     pub(crate) check: bool,
 }
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[OptionRow] = &[
     value(
         "--stage",
         "STAGE,...",

@@ -1,7 +1,7 @@
 //! Help from the tables, within 80 columns.
 
 use super::command::{COMMANDS, Command, row_of};
-use super::table::{Row, THEMES, Value};
+use super::table::{OptionRow, THEMES, Value};
 use crate::exit;
 
 const COLUMNS: usize = 80;
@@ -33,9 +33,9 @@ pub(super) fn of(command: Command) -> String {
     text
 }
 
-fn options(text: &mut String, shown: impl Fn(&Row) -> bool) {
+fn options(text: &mut String, shown: impl Fn(&OptionRow) -> bool) {
     for theme in THEMES {
-        let rows: Vec<&Row> = theme.rows.iter().filter(|row| shown(row)).collect();
+        let rows: Vec<&OptionRow> = theme.rows.iter().filter(|row| shown(row)).collect();
         if rows.is_empty() {
             continue;
         }

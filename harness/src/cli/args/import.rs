@@ -1,12 +1,12 @@
 //! Options of `import`.
 
 use super::command::{Command, Commands};
-use super::table::{Row, value};
+use super::table::{OptionRow, value};
 use std::path::PathBuf;
 
 /// What `import` runs a definition on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ImportDevice {
     #[default]
     Reference,
     Simulator,
@@ -18,14 +18,14 @@ pub(crate) enum Place {
 pub(crate) struct Import {
     pub(crate) inputs: Option<PathBuf>,
     pub(crate) records: Option<PathBuf>,
-    pub(crate) place: Place,
+    pub(crate) place: ImportDevice,
     pub(crate) output: Option<PathBuf>,
 }
 
 const IMPORT: Commands = Commands::of(&[Command::Import]);
 const OUTPUTS: Commands = IMPORT.and(&[Command::Report, Command::Compare, Command::Store]);
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[OptionRow] = &[
     value(
         "--inputs",
         "FILE.npz",
@@ -47,7 +47,11 @@ pub(super) const ROWS: &[Row] = &[
         },
     ),
     value("--on", "ref|sim|gpu", IMPORT, "where to run (default: ref)", |args, given| {
-        args.import.place = given.word(&[("ref", Place::Reference), ("sim", Place::Simulator), ("gpu", Place::Gpu)])?;
+        args.import.place = given.word(&[
+            ("ref", ImportDevice::Reference),
+            ("sim", ImportDevice::Simulator),
+            ("gpu", ImportDevice::Gpu),
+        ])?;
         Ok(())
     }),
     value("--output", "FILE", OUTPUTS, "write there instead of printing", |args, given| {

@@ -2,7 +2,7 @@
 
 use super::command::{Command, Commands, RUNS, STARTS};
 use super::given::Given;
-use super::table::{Row, value};
+use super::table::{OptionRow, value};
 use crate::cli::Failure;
 use crate::code_cache::CodeCache;
 use crate::dispatch;
@@ -21,7 +21,7 @@ pub(crate) struct Isolation {
     pub(crate) code_cache: Option<CodeCache>,
 }
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[OptionRow] = &[
     value(
         "--isolation",
         "worker|batch:N|case",

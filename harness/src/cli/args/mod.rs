@@ -29,7 +29,7 @@ mod time;
 pub(super) use command::{Command, run};
 pub(super) use devices::DeviceArg;
 pub(super) use given::usage;
-pub(super) use import::Place;
+pub(super) use import::ImportDevice;
 pub(super) use model::Args;
 pub(super) use output::Listing;
 pub(super) use parse::{Parsed, again_for, parse, parse_over, parse_recorded};

@@ -1,7 +1,7 @@
 //! Options that say what is printed and written.
 
 use super::command::{Command, Commands, VERDICTS};
-use super::table::{Row, flag, value};
+use super::table::{OptionRow, flag, value};
 use std::path::PathBuf;
 
 /// What is printed and written.
@@ -30,7 +30,7 @@ pub(crate) enum Listing {
 
 const LISTINGS: Commands = Commands::of(&[Command::List, Command::Plan]);
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[OptionRow] = &[
     value("--format", "table|json|names", LISTINGS, "how to list (default: list names, plan table)", |args, given| {
         let known = [("table", Listing::Table), ("json", Listing::Json), ("names", Listing::Names)];
         args.output.listing = given.word(&known)?;

@@ -7,7 +7,7 @@ use super::given::{Given, SEE_HELP, usage};
 use super::help;
 use super::model::Args;
 use super::select::{self, Select};
-use super::table::{DEVICES, HELP, Over, Row, VERSION, Value, rows};
+use super::table::{DEVICES, HELP, OptionRow, Over, VERSION, Value, rows};
 use crate::case::suggest;
 use crate::escape;
 use std::os::fd::RawFd;
@@ -50,12 +50,12 @@ pub(crate) fn parse_over(
 ) -> Result<Args, Failure> {
     let said = words(&now.argv)?.values;
     let devices = said.iter().any(|(row, _)| row.group == DEVICES);
-    let taken = |row: &Row| match row.over {
+    let taken = |row: &OptionRow| match row.over {
         Over::No => false,
         Over::Case | Over::Place => true,
         Over::Device => !devices,
     };
-    let free = |row: &Row| row.commands.has(now.command) && !said.iter().any(|(other, _)| row.decides(other));
+    let free = |row: &OptionRow| row.commands.has(now.command) && !said.iter().any(|(other, _)| row.decides(other));
     let mut all: Vec<String> = Vec::new();
     for (row, value) in recorded(argv, from_env)?.into_iter().filter(|(row, _)| taken(row) && free(row)) {
         let value = value.map(|value| if row.is_path(&value) { settle(&value) } else { value });
@@ -71,11 +71,11 @@ pub(crate) fn parse_over(
 }
 
 /// The options of a recorded command line, with what its environment gave beside them.
-fn recorded(argv: &[String], from_env: &[String]) -> Result<Vec<(&'static Row, Option<String>)>, Failure> {
+fn recorded(argv: &[String], from_env: &[String]) -> Result<Vec<(&'static OptionRow, Option<String>)>, Failure> {
     let Words { args, mut values, .. } = words(argv)?;
     let given =
         |name: &str| from_env.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(String::from);
-    let mut rows: Vec<&'static Row> = values.iter().map(|(row, _)| *row).collect();
+    let mut rows: Vec<&'static OptionRow> = values.iter().map(|(row, _)| *row).collect();
     let variables = environment(args.command, &mut rows, &given)?;
     values.extend(variables.into_iter().map(|variable| (variable.row, variable.value)));
     Ok(values)
@@ -85,7 +85,7 @@ fn recorded(argv: &[String], from_env: &[String]) -> Result<Vec<(&'static Row, O
 struct Words {
     args: Args,
     /// An option may mean something else to each command.
-    values: Vec<(&'static Row, Option<String>)>,
+    values: Vec<(&'static OptionRow, Option<String>)>,
     /// The option that prints something and ends.
     asked: Option<&'static str>,
     command: Option<Command>,
@@ -126,7 +126,7 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Res
         Some(_) => return Ok(Parsed::Help(format!("harness {}\n", env!("CARGO_PKG_VERSION")))),
         None => {}
     }
-    let mut given: Vec<&'static Row> = Vec::new();
+    let mut given: Vec<&'static OptionRow> = Vec::new();
     for (row, value) in values {
         if row.commands.has(args.command) && (read_files || row.name != select::FROM_FILE) {
             (row.set)(&mut args, &Given { name: row.name, value: value.as_deref() })?;
@@ -142,7 +142,7 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Res
 }
 
 /// Notes an option that belongs to a repetition of a case. The last of a name counts.
-fn keep(args: &mut Args, row: &Row, value: Option<&str>) {
+fn keep(args: &mut Args, row: &OptionRow, value: Option<&str>) {
     if row.over == Over::Case {
         // The case may be run again from another folder.
         let path = value.filter(|value| row.is_path(value)).and_then(|path| std::path::absolute(path).ok());
@@ -155,7 +155,7 @@ fn keep(args: &mut Args, row: &Row, value: Option<&str>) {
 }
 
 /// An option as words.
-fn shown(row: &Row, value: Option<&str>) -> Vec<String> {
+fn shown(row: &OptionRow, value: Option<&str>) -> Vec<String> {
     match (row.value, value) {
         (_, None) => vec![row.name.into()],
         (Value::May(_), Some(value)) => vec![format!("{}={value}", row.name)],
@@ -167,7 +167,7 @@ fn shown(row: &Row, value: Option<&str>) -> Vec<String> {
 /// The seed is not among them: each attempt has its own.
 pub(crate) fn again_for(args: &Args, command: Command) -> impl Iterator<Item = &[String]> {
     let taken = move |words: &&Vec<String>| {
-        let named = |row: &&Row| row.is(words[0].split('=').next().unwrap_or_default());
+        let named = |row: &&OptionRow| row.is(words[0].split('=').next().unwrap_or_default());
         words[0] != "--seed" && rows().filter(named).any(|row| row.commands.has(command))
     };
     args.again.iter().filter(taken).map(Vec::as_slice)
@@ -198,7 +198,7 @@ fn operand(word: &str, command: &mut Option<Command>, args: &mut Args) -> Result
 fn option<'a>(
     word: &str,
     rest: &mut impl Iterator<Item = &'a String>,
-) -> Result<(&'static Row, Option<String>), Failure> {
+) -> Result<(&'static OptionRow, Option<String>), Failure> {
     let (name, inline) = match word.split_once('=') {
         Some((name, value)) => (name, Some(value.to_string())),
         None => (word, None),
@@ -224,7 +224,7 @@ fn option<'a>(
 }
 
 /// Options against the command and against each other, and the operands' number.
-fn belong(args: &Args, given: &[&'static Row]) -> Result<(), Failure> {
+fn belong(args: &Args, given: &[&'static OptionRow]) -> Result<(), Failure> {
     let command = row_of(args.command);
     if let Some(row) = given.iter().find(|row| !row.commands.has(args.command)) {
         let takers =
@@ -249,7 +249,7 @@ fn belong(args: &Args, given: &[&'static Row]) -> Result<(), Failure> {
 }
 
 /// Sets the options that the words leave open and the environment gives.
-fn from_env(args: &mut Args, given: &mut Vec<&'static Row>, env: Env<'_>) -> Result<(), Failure> {
+fn from_env(args: &mut Args, given: &mut Vec<&'static OptionRow>, env: Env<'_>) -> Result<(), Failure> {
     for Variable { row, name, value } in environment(args.command, given, env)? {
         (row.set)(args, &Given { name, value: value.as_deref() })?;
         keep(args, row, value.as_deref());
@@ -264,7 +264,7 @@ fn from_env(args: &mut Args, given: &mut Vec<&'static Row>, env: Env<'_>) -> Res
 
 /// An option that a variable of the environment gives.
 struct Variable {
-    row: &'static Row,
+    row: &'static OptionRow,
     name: &'static str,
     value: Option<String>,
 }
@@ -272,7 +272,7 @@ struct Variable {
 /// Options that are not given and that a variable gives, with its name. Variables
 /// that the command has no use for are not looked at, nor those that select where
 /// the words name the whole selection.
-fn environment(command: Command, given: &mut Vec<&'static Row>, env: Env<'_>) -> Result<Vec<Variable>, Failure> {
+fn environment(command: Command, given: &mut Vec<&'static OptionRow>, env: Env<'_>) -> Result<Vec<Variable>, Failure> {
     let whole = select::is_whole(command, given);
     let mut found = Vec::new();
     for row in rows().filter(|row| row.commands.has(command) && !(whole && select::narrows(row))) {

@@ -1,7 +1,7 @@
 //! Options of `quarantine add`.
 
 use super::command::{Command, Commands};
-use super::table::{Row, value};
+use super::table::{OptionRow, value};
 
 /// What an entry of the quarantine file says.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Quarantine {
 
 const QUARANTINE: Commands = Commands::of(&[Command::Quarantine]);
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[OptionRow] = &[
     value("--owner", "NAME", QUARANTINE, "who mends it", |args, given| {
         args.quarantine.owner = given.text().into();
         Ok(())

@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::command::{Command, Commands, RUNS, SELECTS, VERDICTS};
 use super::given::Given;
 use super::model::Args;
-use super::table::{Row, flag, value};
+use super::table::{OptionRow, flag, value};
 use crate::report::Color;
 use crate::units;
 use std::path::PathBuf;
@@ -71,7 +71,7 @@ const WRITES: Commands = RUNS.and(&[Command::Resume]);
 /// Commands that end with a verdict on each case.
 const ENDS: Commands = VERDICTS.and(&[Command::Resume]);
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[OptionRow] = &[
     value(
         "--format",
         "auto|bar|plain|jsonl",

@@ -1,7 +1,7 @@
 //! Options that repeat cases and vary their schedules.
 
 use super::command::{Command, Commands, FLAKES, RUNS, STARTS, VERDICTS};
-use super::table::{Row, flag, value};
+use super::table::{OptionRow, flag, value};
 use crate::flake::rule::Rule;
 
 /// How often, in which order, under which seed.
@@ -34,7 +34,7 @@ pub(crate) struct Repeat {
     pub(crate) twice: bool,
 }
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[OptionRow] = &[
     value(
         "--seed",
         "N",

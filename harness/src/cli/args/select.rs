@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::command::{Command, SELECTS};
 use super::given::usage;
 use super::parse::Env;
-use super::table::{Row, flag, value};
+use super::table::{OptionRow, flag, value};
 use crate::escape::short;
 use crate::exit;
 use crate::select::{Expr, Filter, IdList, Rerun, Shard, Wanted};
@@ -29,12 +29,12 @@ const EXACT: &str = "--exact";
 /// Whether a command line names all of its cases, so that what the environment
 /// says about selections is not meant for it: a pasted line or a script must do
 /// the same in the job that printed it, one of many shards.
-pub(super) fn is_whole(command: Command, given: &[&'static Row]) -> bool {
+pub(super) fn is_whole(command: Command, given: &[&'static OptionRow]) -> bool {
     matches!(command, Command::Replay | Command::Why) || given.iter().any(|row| row.name == EXACT)
 }
 
 /// Whether a row says which cases are meant.
-pub(super) fn narrows(row: &Row) -> bool {
+pub(super) fn narrows(row: &OptionRow) -> bool {
     [FILTER, EXPR].contains(&row.name)
 }
 
@@ -49,7 +49,7 @@ fn bad_usage(diagnostic: Box<Diagnostic>) -> Failure {
     Failure::diagnostic(exit::USAGE, &diagnostic)
 }
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[OptionRow] = &[
     value(
         FILTER,
         "GLOBS",

@@ -36,7 +36,7 @@ pub(super) const DEVICES: &str = "devices";
 
 /// An option.
 #[derive(Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct OptionRow {
     pub(super) name: &'static str,
     /// Other names.
     pub(super) also: &'static [&'static str],
@@ -60,10 +60,10 @@ pub(super) struct Row {
 }
 
 /// An option without a value.
-pub(super) const fn flag(name: &'static str, commands: Commands, help: &'static str, set: Set) -> Row {
+pub(super) const fn flag(name: &'static str, commands: Commands, help: &'static str, set: Set) -> OptionRow {
     let (also, env, words): (_, _, &[&str]) = (&[], &[], &[]);
     let (value, group, over, path) = (Value::Flag, "", Over::No, false);
-    Row { name, also, value, env, commands, group, over, path, words, help, set }
+    OptionRow { name, also, value, env, commands, group, over, path, words, help, set }
 }
 
 /// An option with a value.
@@ -73,11 +73,11 @@ pub(super) const fn value(
     commands: Commands,
     help: &'static str,
     set: Set,
-) -> Row {
-    Row { value: Value::Needs(shape), ..flag(name, commands, help, set) }
+) -> OptionRow {
+    OptionRow { value: Value::Needs(shape), ..flag(name, commands, help, set) }
 }
 
-impl Row {
+impl OptionRow {
     pub(super) const fn also(self, also: &'static [&'static str]) -> Self {
         Self { also, ..self }
     }
@@ -113,7 +113,7 @@ impl Row {
         self.path && !self.words.contains(&value)
     }
     /// Whether the other one leaves nothing for this one to say.
-    pub(super) fn decides(&self, other: &Row) -> bool {
+    pub(super) fn decides(&self, other: &OptionRow) -> bool {
         other.name == self.name || (!self.group.is_empty() && other.group == self.group)
     }
     pub(super) fn is(&self, name: &str) -> bool {
@@ -124,14 +124,14 @@ impl Row {
 /// Options that belong together in help.
 pub(super) struct Theme {
     pub(super) title: &'static str,
-    pub(super) rows: &'static [Row],
+    pub(super) rows: &'static [OptionRow],
 }
 
 /// The options that print something and end.
 pub(super) const HELP: &str = "--help";
 pub(super) const VERSION: &str = "--version";
 
-const GENERAL: &[Row] = &[
+const GENERAL: &[OptionRow] = &[
     flag(HELP, ALL, "print this; behind a command, only what it takes", |_, _| Ok(())).also(&["-h"]),
     flag(VERSION, ALL, "print the version", |_, _| Ok(())).also(&["-V"]),
 ];
@@ -152,6 +152,6 @@ pub(super) const THEMES: &[Theme] = &[
 ];
 
 /// All rows.
-pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
+pub(super) fn rows() -> impl Iterator<Item = &'static OptionRow> {
     THEMES.iter().flat_map(|theme| theme.rows)
 }

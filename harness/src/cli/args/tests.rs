@@ -7,7 +7,7 @@ use super::parse::{Parsed, again_for, parse_over, parse_with};
 use super::table::rows;
 use super::{Args, Command, DeviceArg};
 use crate::code_cache::CodeCache;
-use crate::device::{Policy, Wanted};
+use crate::device::{Policy, WantedGpus};
 use crate::exit;
 use crate::report::Color;
 use crate::worker::Stage;
@@ -35,11 +35,11 @@ fn documented_lines_parse() {
     let run = args("--gpus 4 --filter *Scheduler*").expect("good");
     assert_eq!(
         (run.command, run.devices.device, run.select.wanted.filters.len()),
-        (Command::Run, DeviceArg::Gpus(Wanted::Count(4)), 1)
+        (Command::Run, DeviceArg::Gpus(WantedGpus::Count(4)), 1)
     );
     let gpus =
         args("--gpus GPU-a --gpu-policy exclusive --max-gpu-util 25% --workers-per-gpu 2").expect("good").devices;
-    assert_eq!(gpus.device, DeviceArg::Gpus(Wanted::Named(vec!["GPU-a".into()])));
+    assert_eq!(gpus.device, DeviceArg::Gpus(WantedGpus::Named(vec!["GPU-a".into()])));
     assert_eq!(
         (gpus.gpu.policy, gpus.gpu.max_util, gpus.gpu.workers_per_gpu),
         (Policy::Exclusive, Some(0.25), Some(2))
@@ -132,7 +132,7 @@ fn the_environment_fills_what_the_line_leaves_open() {
     let env = [("HARNESS_FILTER", "A.*"), ("GTEST_FILTER", "B.*"), ("HARNESS_GPUS", "2"), ("BLESS", "1")];
     let run = with_env("", &env).expect("good");
     assert!(run.select.wanted.filters[0].matches("A.x") && !run.select.wanted.filters[0].matches("B.x"));
-    assert_eq!((run.devices.device, run.output.bless), (DeviceArg::Gpus(Wanted::Count(2)), true));
+    assert_eq!((run.devices.device, run.output.bless), (DeviceArg::Gpus(WantedGpus::Count(2)), true));
     assert_eq!(run.from_env, ["HARNESS_FILTER=A.*", "HARNESS_GPUS=2", "BLESS=1"]);
     let wins = with_env("--sim 3 --filter C.*", &env).expect("good");
     assert_eq!((wins.devices.device, wins.select.wanted.filters.len()), (DeviceArg::Sim(3), 1));

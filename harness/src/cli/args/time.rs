@@ -2,7 +2,7 @@
 
 use super::command::{FLAKES, RUNS, STARTS, VERDICTS};
 use super::given::{SEE_HELP, usage};
-use super::table::{Row, value};
+use super::table::{OptionRow, value};
 use crate::dispatch::PhaseLimit;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) struct Time {
     pub(crate) budget: Option<Duration>,
 }
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[OptionRow] = &[
     value(
         "--timeout",
         "TIME",

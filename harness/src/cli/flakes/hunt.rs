@@ -9,9 +9,9 @@ use crate::cli::run::setup::device_words;
 use crate::cli::{Failure, session};
 use crate::dispatch::{self, Isolation};
 use crate::exit;
-use crate::flake::class::{Class, Comparison, classify};
+use crate::flake::class::{Comparison, FlakeClass, classify};
 use crate::flake::hunt::{Example, Hunt, Hunted};
-use crate::flake::hunter::{Arm, End, Entry, Options};
+use crate::flake::hunter::{Arm, CaseProgress, End, Options};
 use crate::flake::rule::{Finding, Rule};
 use crate::record::{FlakeRow, History};
 use crate::report::quoted;
@@ -28,11 +28,11 @@ use std::sync::atomic::Ordering;
 const RECYCLE: u64 = 200;
 
 /// A case with what the hunt found.
-struct Found {
+struct JudgedCase {
     case: Arc<Case>,
-    entry: Entry,
+    entry: CaseProgress,
     finding: Finding,
-    class: Class,
+    class: FlakeClass,
     tests: Vec<Comparison>,
     example: Option<Example>,
 }
@@ -93,7 +93,7 @@ pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
         hunted.into_iter().partition(|hunted| hunted.entry.skipped && hunted.entry.tally().failures == 0);
     let why = |hunted: Hunted| (hunted.case.id.clone(), hunted.left_out.unwrap_or_default());
     scene.skipped.extend(left_out.into_iter().map(why));
-    let found: Vec<Found> = hunted.into_iter().map(judge).collect();
+    let found: Vec<JudgedCase> = hunted.into_iter().map(judge).collect();
     let notes = keep(args, &mut scene, &found, &rule);
     let mut text = report(args, &scene, &found, &rule, end);
     notes.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
@@ -152,7 +152,7 @@ fn go(args: &Args, scene: &mut Scene, rule: &Rule) -> (Vec<Hunted>, End, Vec<(St
 }
 
 /// Records what was found, and adds it to the history. Returns what was wrong there.
-fn keep(args: &Args, scene: &mut Scene, found: &[Found], rule: &Rule) -> Vec<String> {
+fn keep(args: &Args, scene: &mut Scene, found: &[JudgedCase], rule: &Rule) -> Vec<String> {
     for found in found {
         scene.store.append("hunt", &record(found, rule));
     }
@@ -187,15 +187,15 @@ fn told(arm: Arm) -> &'static str {
     }
 }
 
-fn judge(Hunted { case, entry, example, .. }: Hunted) -> Found {
+fn judge(Hunted { case, entry, example, .. }: Hunted) -> JudgedCase {
     let finding = entry.finding.unwrap_or(Finding::Undecided);
     let failed = matches!(finding, Finding::Flaky | Finding::Broken);
-    let (class, tests) = if failed { classify(&entry.conditions) } else { (Class::Untested, Vec::new()) };
-    Found { case, entry, finding, class, tests, example }
+    let (class, tests) = if failed { classify(&entry.conditions) } else { (FlakeClass::Untested, Vec::new()) };
+    JudgedCase { case, entry, finding, class, tests, example }
 }
 
-fn record(found: &Found, rule: &Rule) -> serde_json::Value {
-    let Found { case, entry, finding, class, tests, example } = found;
+fn record(found: &JudgedCase, rule: &Rule) -> serde_json::Value {
+    let JudgedCase { case, entry, finding, class, tests, example } = found;
     let tally = entry.tally();
     let interval = rule.interval(tally);
     let count = |tally: crate::flake::rule::Tally| json!([tally.failures, tally.runs()]);
@@ -226,8 +226,8 @@ fn record(found: &Found, rule: &Rule) -> serde_json::Value {
     })
 }
 
-fn row(found: &Found, rule: &Rule, scene: &Scene) -> FlakeRow {
-    let Found { case, entry, finding, class, tests, .. } = found;
+fn row(found: &JudgedCase, rule: &Rule, scene: &Scene) -> FlakeRow {
+    let JudgedCase { case, entry, finding, class, tests, .. } = found;
     let tally = entry.tally();
     let interval = rule.interval(tally);
     FlakeRow {
@@ -245,23 +245,23 @@ fn row(found: &Found, rule: &Rule, scene: &Scene) -> FlakeRow {
 }
 
 /// Findings, what they depend on, and how to see them again.
-fn report(args: &Args, scene: &Scene, found: &[Found], rule: &Rule, end: Ended) -> String {
+fn report(args: &Args, scene: &Scene, found: &[JudgedCase], rule: &Rule, end: Ended) -> String {
     let mut text = String::new();
     // Also those below the rate that is looked for: one crash is news.
-    let mut shown: Vec<&Found> = found.iter().filter(|f| f.entry.tally().failures > 0).collect();
-    let finding = |f: &Found, wanted: Finding| f.finding != wanted;
-    let rank = |f: &Found| {
+    let mut shown: Vec<&JudgedCase> = found.iter().filter(|f| f.entry.tally().failures > 0).collect();
+    let finding = |f: &JudgedCase, wanted: Finding| f.finding != wanted;
+    let rank = |f: &JudgedCase| {
         let order = [Finding::Broken, Finding::Flaky, Finding::Undecided].map(|wanted| finding(f, wanted));
         (order, f.case.id.clone())
     };
     shown.sort_by_key(|found| rank(found));
     for found in &shown {
-        let Found { case, entry, finding, class, tests, example } = found;
+        let JudgedCase { case, entry, finding, class, tests, example } = found;
         let tally = entry.tally();
         let _ = writeln!(text, "\n{}  {}", case.id, rule.words(*finding, tally));
         let outcomes: Vec<String> = entry.outcomes.iter().map(|(name, n)| format!("{name} {n}")).collect();
         let _ = writeln!(text, "  failures: {}", outcomes.join(", "));
-        if *class != Class::Untested {
+        if *class != FlakeClass::Untested {
             let _ = writeln!(text, "  {}", class.name());
         }
         for test in tests {
@@ -279,7 +279,7 @@ fn report(args: &Args, scene: &Scene, found: &[Found], rule: &Rule, end: Ended) 
 /// The commands that show a failure again: alone, and as its worker came to it.
 fn lines(args: &Args, scene: &Scene, id: &str, example: &Example) -> String {
     // Of several GPUs only this one is known to show it.
-    let slot = scene.plan.slots.get(example.slot).filter(|_| scene.devices.choices.len() > 1);
+    let slot = example.slot.and_then(|slot| scene.plan.slots.get(slot)).filter(|_| scene.devices.choices.len() > 1);
     let tail = match slot {
         Some(slot) => {
             let words = device_words(args, &scene.devices, slot);
@@ -300,10 +300,10 @@ fn lines(args: &Args, scene: &Scene, id: &str, example: &Example) -> String {
     text
 }
 
-fn summary(scene: &Scene, found: &[Found], rule: &Rule, end: Ended) -> String {
+fn summary(scene: &Scene, found: &[JudgedCase], rule: &Rule, end: Ended) -> String {
     let mut text = String::from("\n");
     let of = |finding: Finding| found.iter().filter(move |f| f.finding == finding);
-    let bound = |f: &Found| upper_bound(f.entry.tally().failures, f.entry.tally().runs(), rule.confidence);
+    let bound = |f: &JudgedCase| upper_bound(f.entry.tally().failures, f.entry.tally().runs(), rule.confidence);
     let level = 100.0 * rule.confidence;
     let worst = |finding| crate::flake::rule::percent_above(of(finding).map(bound).fold(0.0, f64::max));
     let (clean, undecided) = (of(Finding::Clean).count(), of(Finding::Undecided).count());
@@ -314,7 +314,7 @@ fn summary(scene: &Scene, found: &[Found], rule: &Rule, end: Ended) -> String {
         let _ = writeln!(text, "{clean} clean: rate < {} at {level:.0} %{rare}", worst(Finding::Clean));
     }
     if undecided > 0 {
-        let open: Vec<&Found> = of(Finding::Undecided).collect();
+        let open: Vec<&JudgedCase> = of(Finding::Undecided).collect();
         let never = open.iter().filter(|f| f.entry.tally().runs() == 0).count();
         let given_up: Vec<(&str, &str)> =
             open.iter().filter_map(|f| Some((f.case.id.as_str(), f.entry.given_up()?))).collect();
@@ -338,7 +338,7 @@ fn summary(scene: &Scene, found: &[Found], rule: &Rule, end: Ended) -> String {
     for (id, why) in &scene.skipped {
         let _ = writeln!(text, "skipped {id}: {why}");
     }
-    let decided: Vec<&Found> = found.iter().filter(|f| f.entry.finding.is_some()).collect();
+    let decided: Vec<&JudgedCase> = found.iter().filter(|f| f.entry.finding.is_some()).collect();
     let used: u64 = decided.iter().map(|f| f.entry.decided_after).sum();
     let all: u64 = found.iter().map(|f| f.entry.all_runs()).sum();
     let _ = write!(text, "{all} repeats");
@@ -357,7 +357,7 @@ fn summary(scene: &Scene, found: &[Found], rule: &Rule, end: Ended) -> String {
 }
 
 /// How often each outcome was seen, over all cases.
-fn causes(found: &[Found]) -> String {
+fn causes(found: &[JudgedCase]) -> String {
     let mut causes: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
     for (outcome, count) in found.iter().flat_map(|found| &found.entry.outcomes) {
         let cause = causes.entry(outcome).or_default();
@@ -369,11 +369,12 @@ fn causes(found: &[Found]) -> String {
 
 /// Broken outranks flaky, that an incomplete hunt. A hunt with a count is complete
 /// when each case has reached it, one without when each case is decided.
-fn exit_code(found: &[Found], count: Option<u64>, until_fail: bool) -> u8 {
+fn exit_code(found: &[JudgedCase], count: Option<u64>, until_fail: bool) -> u8 {
     let of = |finding: Finding| found.iter().filter(move |f| f.finding == finding);
-    let hard = |f: &Found| f.entry.outcomes.keys().any(|name| name.starts_with("crash") || name.starts_with("hang"));
+    let hard =
+        |f: &JudgedCase| f.entry.outcomes.keys().any(|name| name.starts_with("crash") || name.starts_with("hang"));
     let failed = found.iter().any(|f| f.entry.tally().failures > 0);
-    let open = |f: &Found| match count {
+    let open = |f: &JudgedCase| match count {
         Some(count) => f.entry.tally().runs() < count,
         None => f.finding == Finding::Undecided,
     };

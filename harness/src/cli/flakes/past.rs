@@ -4,7 +4,7 @@ use crate::cli::Failure;
 use crate::cli::args::{Args, Parsed, parse_over, parse_recorded};
 use crate::cli::{runs, session};
 use crate::exit;
-use crate::record::{RunInfo, check_schema, scan};
+use crate::record::{RunInfo, scan};
 use engine::diag::{Diagnostic, code};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -56,20 +56,16 @@ impl PastRun {
         let RunInfo { id, dir, header, .. } = runs::find(args, word)?;
         let unread =
             |error| bad(format!("the record of run `{word}` cannot be read: {error}"), dir.display().to_string());
-        check_schema(&header).map_err(unread)?;
-        let words = |key: &str| -> Option<Vec<String>> {
-            let words = header[key].as_array()?.iter();
-            words.map(|word| word.as_str().map(String::from)).collect()
-        };
+        header.check_schema().map_err(unread)?;
         let unknown = |note: &str| bad(format!("the options of run `{word}` cannot be read"), note);
         // Without them the failure would be looked for under others.
-        let argv = words("argv").ok_or_else(|| unknown("its header is gone or damaged"))?;
-        let from_env = words("from_env").unwrap_or_default();
+        let argv = header.argv.ok_or_else(|| unknown("its header is gone or damaged"))?;
+        let from_env = header.from_env.unwrap_or_default();
         if !matches!(parse_recorded(&argv, &from_env), Ok(Parsed::Args(_))) {
             return Err(unknown("they are of another version"));
         }
-        let path = |key: &str| header[key].as_str().map(PathBuf::from);
-        let (cwd, cases) = (path("cwd"), path("cases_dir").unwrap_or_default());
+        let cwd = header.cwd.map(PathBuf::from);
+        let cases = header.cases_dir.map(PathBuf::from).unwrap_or_default();
         let (workers, order) = (BTreeMap::new(), Vec::new());
         let mut run = Self { id, argv, from_env, cwd, cases, workers, order };
         // Record by record: a log may be larger than the memory.

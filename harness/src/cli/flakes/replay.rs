@@ -6,7 +6,7 @@
 use super::log::Log;
 use super::past::{PastRun, Ran};
 use super::scene::{Scene, budget, takes_no_share};
-use super::told::Told;
+use super::told::ReplayReport;
 use crate::cli::Failure;
 use crate::cli::args::{Args, usage};
 use crate::dispatch::{Isolation, SlotSpec};
@@ -48,7 +48,7 @@ pub(in crate::cli) fn replay(args: &Args) -> Result<u8, Failure> {
     });
     log.progress.close();
     let refused = std::mem::take(&mut log.refused);
-    let told = Told { found: &found, past: &past, minimized: args.repeat.minimize };
+    let told = ReplayReport { found: &found, past: &past, minimized: args.repeat.minimize };
     scene.store.append("replay", &told.record());
     let (text, code) = (told.text(&args, &scene), told.exit_code());
     Ok(scene.end(&args, text, json!({ "trials": found.trials }), code, &refused))

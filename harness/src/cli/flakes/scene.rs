@@ -67,7 +67,7 @@ impl Scene {
         let reason = |c: crate::outcome::Conclusion| (c.case.id.clone(), c.result.outcome.detail.clone());
         let skipped: Vec<_> = skipped.into_iter().map(reason).collect();
         let header = setup::header(args, &devices, files, fingerprint, cases.len() + skipped.len());
-        let mut store = RunStore::create_as(&session::results_dir(args), args.records.run_id.as_deref(), &header);
+        let mut store = RunStore::create_as(&session::results_dir(args), args.records.run_id.as_deref(), header);
         if args.records.form == Some(Form::Jsonl) {
             store.echo();
         }

@@ -7,7 +7,7 @@ use crate::cli::run::finish::again;
 use crate::exit;
 use crate::flake::class::{p_value, shown};
 use crate::flake::rule::{Tally, percent_above};
-use crate::flake::search::Found;
+use crate::flake::search::Replayed;
 use crate::report::quoted;
 use crate::stats::upper_bound;
 use serde_json::json;
@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// What was found, and of what.
-pub(super) struct Told<'a> {
-    pub(super) found: &'a Found,
+pub(super) struct ReplayReport<'a> {
+    pub(super) found: &'a Replayed,
     pub(super) past: &'a Past,
     pub(super) minimized: bool,
 }
 
-impl Told<'_> {
+impl ReplayReport<'_> {
     pub(super) fn text(&self, args: &Args, scene: &Scene) -> String {
         let mut text = self.recurs();
         text.push_str(&self.needs());
@@ -44,7 +44,7 @@ impl Told<'_> {
 
     /// How often it fails behind all that ran before it.
     fn recurs(&self) -> String {
-        let Found { full, trials, .. } = self.found;
+        let Replayed { full, trials, .. } = self.found;
         let last = self.victim();
         let then = if self.past.outcome.is_empty() { String::new() } else { format!(", then {}", self.past.outcome) };
         let mut text = match full.failures {
@@ -68,7 +68,7 @@ impl Told<'_> {
 
     /// Which prior cases it needs.
     fn needs(&self) -> String {
-        let Found { alone, set, confirmed, doubt, gave_up, .. } = self.found;
+        let Replayed { alone, set, confirmed, doubt, gave_up, .. } = self.found;
         let last = self.victim();
         let mut text = String::new();
         if alone.runs() > 0 {
@@ -132,7 +132,7 @@ impl Told<'_> {
 
     /// As a run would end in which the failure is seen.
     pub(super) fn exit_code(&self) -> u8 {
-        let Found { full, endings, gave_up, .. } = self.found;
+        let Replayed { full, endings, gave_up, .. } = self.found;
         let hard = endings.keys().any(|name| name.starts_with("crash") || name.starts_with("hang"));
         match () {
             () if full.failures > 0 && hard => exit::CRASHED,
@@ -143,7 +143,7 @@ impl Told<'_> {
     }
 
     pub(super) fn record(&self) -> serde_json::Value {
-        let Found { full, alone, set, confirmed, trials, endings, early, doubt, gave_up } = self.found;
+        let Replayed { full, alone, set, confirmed, trials, endings, early, doubt, gave_up } = self.found;
         let count = |tally: &Tally| json!([tally.failures, tally.runs()]);
         let early: BTreeMap<String, u64> =
             early.iter().map(|((at, outcome), count)| (format!("{outcome} in {}", self.id(*at)), *count)).collect();

@@ -6,11 +6,11 @@ use crate::cli::{Failure, resume};
 use crate::dispatch::{Job, RunPlan};
 use crate::escape::short;
 use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, Perf, Variation, Verdict};
-use crate::record::{Attempt, Done, History, Resumed, RunStore, is_failure};
+use crate::record::{Attempt, Done, History, Provenance, Resumed, RunStore, is_failure};
 use crate::select::Chosen;
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ pub(super) fn fits(resumed: &Resumed, device: &str) -> Result<(), Failure> {
 
 /// In words, how the harness of the earlier run differs from this one, whose
 /// verdicts are to stand beside its own.
-pub(super) fn built_otherwise(then: &Value, now: &Value) -> Option<String> {
-    let text = |value: &Value| value.as_str().map_or_else(|| "none".to_string(), |sha| sha.chars().take(12).collect());
+pub(super) fn built_otherwise(then: &Provenance, now: &Provenance) -> Option<String> {
+    let text = |sha: &Option<String>| sha.as_deref().unwrap_or("none").chars().take(12).collect::<String>();
     let mut parts = Vec::new();
-    let [(commit, dirty), (commit_now, dirty_now)] = [then, now].map(|of| (&of["git_sha"], of["git_dirty"] == true));
+    let [(commit, dirty), (commit_now, dirty_now)] = [then, now].map(|of| (&of.git_sha, of.git_dirty == Some(true)));
     if commit != commit_now {
         parts.push(format!("commit {} then, {} now", short(&text(commit)), text(commit_now)));
     }
@@ -39,7 +39,7 @@ pub(super) fn built_otherwise(then: &Value, now: &Value) -> Option<String> {
         parts.push(format!("local changes {}", if dirty { "then, none now" } else { "now, none then" }));
     }
     // Records of before have no name of the binary.
-    if !then["build"].is_null() && then["build"] != now["build"] {
+    if then.build.is_some() && then.build != now.build {
         parts.push("another binary".into());
     }
     (!parts.is_empty()).then(|| parts.join(", "))
@@ -132,9 +132,8 @@ fn result(case: &Arc<Case>, attempt: &Attempt, plan: &RunPlan) -> CaseResult {
         perf: attempt.perf.as_ref().and_then(|perf| Perf::deserialize(perf).ok()),
         ..Outcome::of(verdict, &attempt.outcome, attempt.detail.clone())
     };
-    let slot = plan.slots.iter().position(|slot| slot.label == attempt.slot);
     CaseResult {
-        slot: slot.unwrap_or(usize::MAX),
+        slot: plan.slots.iter().position(|slot| slot.label == attempt.slot),
         worker: attempt.worker_id.clone(),
         attempt: attempt.attempt,
         repeat: attempt.repeat,
@@ -162,9 +161,13 @@ mod tests {
 
     #[test]
     fn another_build_is_told() {
-        let of =
-            |sha: &str, dirty: bool, build: Option<&str>| json!({ "git_sha": sha, "git_dirty": dirty, "build": build });
-        let check = |then: Value, wanted: Option<&str>| {
+        let of = |sha: &str, dirty: bool, build: Option<&str>| Provenance {
+            git_sha: Some(sha.into()),
+            git_dirty: Some(dirty),
+            build: build.map(String::from),
+            ..Provenance::default()
+        };
+        let check = |then: Provenance, wanted: Option<&str>| {
             let now = of("0123456789abcdef", false, Some("b1"));
             assert_eq!(built_otherwise(&then, &now).as_deref(), wanted);
         };

@@ -5,6 +5,7 @@ use crate::cli::args::{Args, Command, again_for};
 use crate::cli::devices::Devices;
 use crate::cli::{ending, report, runs};
 use crate::exit;
+use crate::outcome::Verdict;
 use crate::record::{History, RunStore};
 use crate::report::{junit, markdown, quoted, repro};
 use crate::units::show_seconds;
@@ -68,7 +69,7 @@ fn add_to_history(history: &History, store: &mut RunStore, closing: &Closing) ->
 /// The exit code by what happened to cases and devices.
 fn exit_code(args: &Args, closing: &Closing) -> u8 {
     let Closing { refused, rows, outstanding, summary, .. } = closing;
-    let ran = rows.iter().any(|row| row.verdict != "infra");
+    let ran = rows.iter().any(|row| row.verdict != Verdict::Infra);
     if !refused.is_empty() && refused.iter().all(|code| code.starts_with("E05")) && !ran {
         return exit::NO_GPU;
     }

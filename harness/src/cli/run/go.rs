@@ -7,7 +7,7 @@ use crate::case::Case;
 use crate::cli::args::{Args, Form};
 use crate::cli::{Failure, devices, runs, session};
 use crate::dispatch::{self, Cross, Policy, Queue, RunPlan, Source};
-use crate::record::{History, Resumed, RunStore};
+use crate::record::{Header, History, Resumed, RunStore, nulls};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,8 +37,10 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let history = History::of(&results, &devices.history);
     dispatch::order(&mut cases, &history.known());
     let mut header = setup::header(args, &devices, files, fingerprint, ids.len());
-    header["resumes"] = resumed.as_ref().map(|resumed| resumed.run_id.clone()).into();
-    let mut store = open(args, &results, &header);
+    header.other.extend(nulls(&["resumes"]));
+    header.resumes = resumed.as_ref().map(|resumed| resumed.run_id.clone());
+    let provenance = header.provenance.clone().unwrap_or_default();
+    let mut store = open(args, &results, header);
     store.select(&ids, &chosen.outstanding);
     let plan = setup::plan(args, &devices, &store);
     let mut policy = setup::policy(args, &plan, &history, quarantine.clone());
@@ -49,7 +51,7 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     progress.say(&format!("{} of {total} cases selected from {files} files, seed {}", ids.len(), args.repeat.seed));
     if let Some(resumed) = &resumed {
         progress.say(&format!("goes on with {}: {} are done, {} open", resumed.run_id, carried.len(), cases.len()));
-        let otherwise = carry::built_otherwise(&resumed.provenance, &header["provenance"]);
+        let otherwise = carry::built_otherwise(&resumed.provenance, &provenance);
         if let (Some(how), false) = (otherwise, carried.is_empty()) {
             let count = carried.len();
             progress.say(&format!("note: {count} verdicts are of a harness that was built otherwise: {how}"));
@@ -72,7 +74,7 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
 }
 
 /// Opens the record, which some also want in memory or printed.
-fn open(args: &Args, results: &Path, header: &serde_json::Value) -> RunStore {
+fn open(args: &Args, results: &Path, header: Header) -> RunStore {
     let mut store = RunStore::create_as(results, args.records.run_id.as_deref(), header);
     if args.records.junit.is_some() || args.records.github {
         store.mirror();

@@ -5,12 +5,13 @@ use crate::cli::args::{Args, Command};
 use crate::cli::devices::{self, Devices};
 use crate::cli::session;
 use crate::code_cache::CodeCache;
+use crate::device::Choice;
 use crate::dispatch::{Isolation, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
 use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
 use crate::outcome::{Conclusion, Outcome, Verdict};
 use crate::proto::{DeviceSpec, Knobs, Mode};
-use crate::record::{History, Provenance, RunStore, today, utc_stamp};
+use crate::record::{GpuChoice, Header, History, Provenance, RecordedNvidia, RunStore, nulls, today, utc_stamp};
 use crate::select::Chosen;
 use crate::select::quarantine::Quarantine;
 use serde_json::json;
@@ -210,28 +211,38 @@ pub(in crate::cli) fn header(
     files: usize,
     fingerprint: u32,
     selected: usize,
-) -> serde_json::Value {
-    json!({
-        "argv": args.argv,
-        "from_env": args.from_env,
-        "cwd": std::env::current_dir().ok(),
-        "history": devices.history,
-        "again": super::finish::again(args, devices, args.command, args.repeat.seed),
-        "flaky": if args.repeat.flaky_fails { "fail" } else { "pass" },
-        "provenance": Provenance::gather(),
-        "seed": args.repeat.seed,
-        "jitter": args.repeat.jitter,
-        "mode": args.command.word(),
-        "knobs": knobs(args, devices),
-        "code_cache": code_cache(args, &devices.slots).to_string(),
-        "isolation": args.isolation.isolation.to_string(),
-        "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
-        "left": devices.left.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
-        "chosen": devices.choices.iter().map(|c| json!({ "uuid": c.gpu.uuid, "why": c.why })).collect::<Vec<_>>(),
-        "nvidia": devices.nvidia,
-        "cases_dir": session::cases_dir(args).display().to_string(),
-        "case_files": files,
-        "cases_crc": format!("{fingerprint:08x}"),
-        "cases_selected": selected,
-    })
+) -> Header {
+    let choices = |choices: &[Choice]| {
+        let choice = |choice: &Choice| GpuChoice {
+            uuid: Some(choice.gpu.uuid.clone()),
+            why: Some(choice.why.clone()),
+            ..GpuChoice::default()
+        };
+        Some(choices.iter().map(choice).collect())
+    };
+    Header {
+        argv: Some(args.argv.clone()),
+        from_env: Some(args.from_env.clone()),
+        cwd: std::env::current_dir().ok().and_then(|path| path.into_os_string().into_string().ok()),
+        history: Some(devices.history.clone()),
+        again: Some(super::finish::again(args, devices, args.command, args.repeat.seed)),
+        flaky: Some(if args.repeat.flaky_fails { "fail" } else { "pass" }.into()),
+        provenance: Some(Provenance::gather()),
+        seed: Some(args.repeat.seed),
+        jitter: args.repeat.jitter,
+        mode: Some(args.command.word().into()),
+        knobs: Some(json!(knobs(args, devices))),
+        code_cache: Some(code_cache(args, &devices.slots).to_string()),
+        isolation: Some(args.isolation.isolation.to_string()),
+        devices: Some(devices.slots.iter().map(|slot| slot.label.clone()).collect()),
+        left: choices(&devices.left),
+        chosen: choices(&devices.choices),
+        nvidia: RecordedNvidia::of(json!(devices.nvidia)),
+        cases_dir: Some(session::cases_dir(args).display().to_string()),
+        case_files: Some(files as u64),
+        cases_crc: Some(format!("{fingerprint:08x}")),
+        cases_selected: Some(selected as u64),
+        other: nulls(&["cwd", "jitter"]),
+        ..Header::default()
+    }
 }

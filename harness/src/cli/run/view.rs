@@ -5,7 +5,7 @@ use crate::cli::args::Args;
 use crate::dispatch::{Event, RunPlan};
 use crate::evidence::Keeper;
 use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, Verdict};
-use crate::record::{Done, Row, RunStore, Seen};
+use crate::record::{CaseRow, Done, RunStore, SeenClass};
 use crate::report::{Help, Progress, Summary};
 use crate::select::quarantine::Quarantine;
 use serde_json::json;
@@ -19,12 +19,12 @@ pub(super) struct View<'a> {
     keeper: Keeper,
     summary: Summary,
     blessings: Blessings,
-    rows: Vec<Row>,
+    rows: Vec<CaseRow>,
     quarantine: Quarantine,
     /// Cases in quarantine that passed.
     mended: Vec<String>,
     /// How alike the results of cases were that passed, or that are accepted.
-    alike: Vec<Seen>,
+    alike: Vec<SeenClass>,
     /// Codes with which slots refused their device.
     refused: Vec<String>,
     retired: Vec<String>,
@@ -36,8 +36,8 @@ pub(super) struct Closing {
     /// Crashes by families, for people.
     pub(super) families: String,
     pub(super) blessings: Blessings,
-    pub(super) rows: Vec<Row>,
-    pub(super) alike: Vec<Seen>,
+    pub(super) rows: Vec<CaseRow>,
+    pub(super) alike: Vec<SeenClass>,
     /// Cases in quarantine that passed.
     pub(super) mended: Vec<String>,
     pub(super) refused: Vec<String>,
@@ -129,7 +129,7 @@ impl<'a> View<'a> {
         self.store.append("attempt", &fields);
         if let (Verdict::Pass, Some(variation)) = (outcome.verdict, &outcome.variation) {
             let (case_id, class, kernel_crc) = (result.case.id.clone(), variation.class, outcome.kernel_crc);
-            self.alike.push(Seen { case_id, class, kernel_crc });
+            self.alike.push(SeenClass { case_id, class, kernel_crc });
         }
         self.progress.attempted(result);
     }
@@ -165,7 +165,7 @@ impl<'a> View<'a> {
         let help = self.keeper.conclude(&conclusion);
         self.summary.add(&conclusion, written, help);
         self.progress.concluded(&conclusion);
-        if conclusion.result.slot != usize::MAX || conclusion.result.carried_from.is_some() {
+        if conclusion.result.slot.is_some() || conclusion.result.carried_from.is_some() {
             self.rows.push(row(&conclusion));
         }
     }
@@ -208,12 +208,12 @@ impl<'a> View<'a> {
     }
 }
 
-fn row(conclusion: &Conclusion) -> Row {
+fn row(conclusion: &Conclusion) -> CaseRow {
     let result = &conclusion.result;
     let Outcome { outcome, perf, phases, code, kernel_crc, .. } = &result.outcome;
-    Row {
+    CaseRow {
         case_id: conclusion.case.id.clone(),
-        verdict: conclusion.verdict.name(),
+        verdict: conclusion.verdict,
         outcome: if conclusion.verdict == Verdict::Flaky { format!("flaky.{outcome}") } else { outcome.clone() },
         dur_ns: result.dur_ns,
         perf: perf.clone(),

@@ -9,7 +9,7 @@ use crate::cli::{Failure, ending, session};
 use crate::console::print;
 use crate::dispatch;
 use crate::exit;
-use crate::record::{Provenance, RunStore};
+use crate::record::{Header, Provenance, RunStore};
 use crate::units::show_seconds;
 use crate::worker::fault;
 use serde_json::json;
@@ -24,7 +24,7 @@ pub(in crate::cli) fn selftest(args: &Args) -> Result<u8, Failure> {
     let repeats = args.repeat.count.map_or(1, |count| count as u32);
     let units = schedule::units(&wanted, &innocent, repeats, args.repeat.seed);
     let header = header(&args, &devices, repeats);
-    let mut store = RunStore::create(&session::results_dir(&args).join("selftest"), &header);
+    let mut store = RunStore::create(&session::results_dir(&args).join("selftest"), header);
     for note in &devices.notes {
         print(&format!("{note}\n"));
     }
@@ -54,13 +54,15 @@ pub(in crate::cli) fn selftest(args: &Args) -> Result<u8, Failure> {
     Ok(ended.code)
 }
 
-fn header(args: &Args, devices: &Devices, repeats: u32) -> serde_json::Value {
-    json!({
-        "argv": args.argv,
-        "provenance": Provenance::gather(),
-        "mode": "selftest",
-        "seed": args.repeat.seed,
-        "repeats": repeats,
-        "devices": devices.slots.iter().map(|slot| &slot.label).collect::<Vec<_>>(),
-    })
+fn header(args: &Args, devices: &Devices, repeats: u32) -> Header {
+    let mut header = Header {
+        argv: Some(args.argv.clone()),
+        provenance: Some(Provenance::gather()),
+        mode: Some("selftest".into()),
+        seed: Some(args.repeat.seed),
+        devices: Some(devices.slots.iter().map(|slot| slot.label.clone()).collect()),
+        ..Header::default()
+    };
+    header.other.insert("repeats".into(), repeats.into());
+    header
 }

@@ -2,7 +2,7 @@
 
 use crate::escape::escape;
 use crate::outcome::CaseResult;
-use crate::worker::fault::{Class, Kind, Spares};
+use crate::worker::fault::{FaultClass, FaultKind, Spares};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ const SHOWN: usize = 3;
 
 /// What came of one attempt.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FaultOutcome {
     pub(super) outcome: String,
     /// What was told besides: leaks, crashes of the worker outside any case.
     pub(super) told: Vec<String>,
@@ -25,7 +25,7 @@ pub(super) struct Found {
     pub(super) detail: String,
 }
 
-impl Found {
+impl FaultOutcome {
     /// Of a finished attempt, whose worker must have been in this phase if it died.
     pub(super) fn of(result: &CaseResult, phase: &str) -> Self {
         let right_case = match &result.death {
@@ -58,9 +58,9 @@ impl Found {
 
 /// All attempts of a class, or all innocent cases.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct FaultRow {
     pub(super) name: String,
-    kind: Option<Kind>,
+    kind: Option<FaultKind>,
     spares: Option<Spares>,
     runs: usize,
     /// Expected a failure or a leak, and found one of any kind.
@@ -80,8 +80,8 @@ pub(super) struct Row {
 
 const CLEAN: &str = "pass";
 
-impl Row {
-    pub(super) fn new(name: &str, class: Option<&'static Class>) -> Self {
+impl FaultRow {
+    pub(super) fn new(name: &str, class: Option<&'static FaultClass>) -> Self {
         Self {
             name: name.into(),
             kind: class.map(|class| class.kind),
@@ -105,7 +105,7 @@ impl Row {
         Self { runs: count, lost_or_changed: count, cells, ..Self::new("lost", None) }
     }
 
-    pub(super) fn add(&mut self, expected: &str, found: &Found) {
+    pub(super) fn add(&mut self, expected: &str, found: &FaultOutcome) {
         let name = found.full_name();
         let right = name == expected;
         let faulty = expected != CLEAN;
@@ -186,9 +186,10 @@ pub(super) struct Total {
 }
 
 impl Total {
-    pub(super) fn of(rows: &[Row], repeats: u32) -> Self {
-        let sum = |field: fn(&Row) -> usize| rows.iter().map(field).sum();
-        let of_classes = |field: fn(&Row) -> usize| rows.iter().filter(|row| row.spares.is_some()).map(field).sum();
+    pub(super) fn of(rows: &[FaultRow], repeats: u32) -> Self {
+        let sum = |field: fn(&FaultRow) -> usize| rows.iter().map(field).sum();
+        let of_classes =
+            |field: fn(&FaultRow) -> usize| rows.iter().filter(|row| row.spares.is_some()).map(field).sum();
         Self {
             classes: rows.iter().filter(|row| row.spares.is_some()).count(),
             repeats,
@@ -235,7 +236,7 @@ impl std::fmt::Display for Total {
 }
 
 /// The matrix: what was expected, what was found how often; only rows that differ in full.
-pub(super) fn text(rows: &[Row]) -> String {
+pub(super) fn text(rows: &[FaultRow]) -> String {
     let mut text = String::new();
     let mut right: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {
@@ -260,21 +261,21 @@ mod tests {
     use super::*;
     use crate::worker::fault::Spec;
 
-    fn found(outcome: &str, told: &[&str]) -> Found {
+    fn found(outcome: &str, told: &[&str]) -> FaultOutcome {
         let told = told.iter().map(|name| name.to_string()).collect();
-        Found { outcome: outcome.into(), told, right_case: true, ..Found::default() }
+        FaultOutcome { outcome: outcome.into(), told, right_case: true, ..FaultOutcome::default() }
     }
 
-    fn row(name: &str) -> Row {
-        Row::new(name, Spec::parse(name).map(|spec| spec.class))
+    fn row(name: &str) -> FaultRow {
+        FaultRow::new(name, Spec::parse(name).map(|spec| spec.class))
     }
 
     #[test]
     fn what_is_right_is_perfect() {
         let mut segv = row("segv");
-        segv.add("crash.sigsegv", &Found { replaced: true, ..found("crash.sigsegv", &[]) });
+        segv.add("crash.sigsegv", &FaultOutcome { replaced: true, ..found("crash.sigsegv", &[]) });
         let mut daemon = row("daemon-segv");
-        let killed = Found { replaced: true, ..found("crash.sigsegv", &["leak.process"]) };
+        let killed = FaultOutcome { replaced: true, ..found("crash.sigsegv", &["leak.process"]) };
         daemon.add("crash.sigsegv + leak.process", &killed);
         let mut innocent = row("innocent");
         innocent.add("pass", &found("pass", &[]));
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_spoiled(name: &str, expected: &str, found: Found, part: &str) {
+    fn check_spoiled(name: &str, expected: &str, found: FaultOutcome, part: &str) {
         let mut bad = row(name);
         bad.add(expected, &found);
         let rows = [bad];
@@ -303,16 +304,16 @@ mod tests {
         check_spoiled(
             "segv",
             "crash.sigsegv",
-            Found { right_case: false, ..found("crash.sigsegv", &[]) },
+            FaultOutcome { right_case: false, ..found("crash.sigsegv", &[]) },
             "charged to another case",
         );
         check_spoiled("fd", "pass + leak.fd", found("pass", &[]), "found pass");
         check_spoiled("pass", "pass", found("pass", &["leak.fd"]), "found pass + leak.fd");
-        check_spoiled("pass", "pass", Found { replaced: true, ..found("pass", &[]) }, "its worker was replaced");
+        check_spoiled("pass", "pass", FaultOutcome { replaced: true, ..found("pass", &[]) }, "its worker was replaced");
         check_spoiled("segv", "crash.sigsegv", found("crash.sigsegv", &[]), "its worker went on");
         check_spoiled("innocent", "pass", found("crash.protocol", &[]), "found crash.protocol");
-        check_spoiled("innocent", "pass", Found { changed: true, ..found("pass", &[]) }, "other results");
-        let lost = [Row::lost(2)];
+        check_spoiled("innocent", "pass", FaultOutcome { changed: true, ..found("pass", &[]) }, "other results");
+        let lost = [FaultRow::lost(2)];
         assert!(!Total::of(&lost, 1).is_perfect());
     }
 }

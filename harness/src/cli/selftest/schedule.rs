@@ -4,7 +4,7 @@
 use crate::case::Case;
 use crate::dispatch::Job;
 use crate::rng::shuffle;
-use crate::worker::fault::{Class, Spec};
+use crate::worker::fault::{FaultClass, Spec};
 use crate::worker::mix;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(super) struct Planned {
     pub(super) job: Job,
-    pub(super) class: Option<&'static Class>,
+    pub(super) class: Option<&'static FaultClass>,
     /// The class's parameter.
     pub(super) value: String,
 }
@@ -27,7 +27,7 @@ const COMPANY: usize = 1;
 const WARM: usize = 5;
 
 /// All units of all repeats.
-pub(super) fn units(classes: &[&'static Class], innocent: &[Arc<Case>], repeats: u32, seed: u64) -> Vec<Unit> {
+pub(super) fn units(classes: &[&'static FaultClass], innocent: &[Arc<Case>], repeats: u32, seed: u64) -> Vec<Unit> {
     let mut all = Vec::new();
     for repeat in 0..repeats {
         let mut units = one_repeat(classes, innocent, repeat, seed);
@@ -41,7 +41,7 @@ pub(super) fn units(classes: &[&'static Class], innocent: &[Arc<Case>], repeats:
     all
 }
 
-fn one_repeat(classes: &[&'static Class], innocent: &[Arc<Case>], repeat: u32, seed: u64) -> Vec<Unit> {
+fn one_repeat(classes: &[&'static FaultClass], innocent: &[Arc<Case>], repeat: u32, seed: u64) -> Vec<Unit> {
     let mut next = repeat as usize;
     let mut clean = || {
         next += 1;
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn every_class_is_run_in_every_repeat() {
-        let all: Vec<&'static Class> = classes().collect();
+        let all: Vec<&'static FaultClass> = classes().collect();
         let innocent = [Arc::new(Case { id: "Innocent.a".into(), ..Case::default() })];
         let units = units(&all, &innocent, 3, 7);
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

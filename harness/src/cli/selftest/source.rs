@@ -1,10 +1,10 @@
 //! Gives the units to the slots, and keeps the account of what came of each job.
 
-use super::matrix::{Found, Row};
+use super::matrix::{FaultOutcome, FaultRow};
 use super::schedule::{Planned, Unit};
 use crate::dispatch::{Event, Job, RunPlan, Settled, Source, Take};
 use crate::outcome::CaseResult;
-use crate::worker::fault::{Class, Facts};
+use crate::worker::fault::{FaultClass, FaultFacts};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,18 +18,18 @@ const ORDINARY: [&str; 4] = [
 
 /// The source of a self-test.
 pub(super) struct Faults {
-    state: Mutex<State>,
+    state: Mutex<SelftestState>,
     sharers: Vec<u32>,
     seed: u64,
 }
 
-struct State {
+struct SelftestState {
     units: VecDeque<Unit>,
     /// What is left of each slot's unit.
     at_hand: Vec<Unit>,
     /// Jobs that a slot took, to run or to prepare, and has not settled.
     out: Vec<(usize, Planned)>,
-    results: Vec<Entry>,
+    results: Vec<FaultRun>,
     /// Of each worker: its entries in the order in which they ended.
     workers: BTreeMap<String, Vec<usize>>,
     /// Checksums of the outputs of innocent cases, by id.
@@ -37,14 +37,14 @@ struct State {
     planned: usize,
 }
 
-struct Entry {
-    class: Option<&'static Class>,
+struct FaultRun {
+    class: Option<&'static FaultClass>,
     case_id: String,
     expected: String,
-    found: Found,
+    found: FaultOutcome,
 }
 
-impl State {
+impl SelftestState {
     /// The next job of the slot's unit.
     fn hand_out(&mut self, slot: usize) -> Option<Job> {
         let planned = self.at_hand[slot].pop_front()?;
@@ -64,7 +64,7 @@ impl Faults {
     pub(super) fn new(units: Vec<Unit>, plan: &RunPlan, seed: u64) -> Self {
         let slots = plan.slots.len();
         let planned = units.iter().map(VecDeque::len).sum();
-        let state = State {
+        let state = SelftestState {
             units: units.into(),
             at_hand: vec![Unit::new(); slots],
             out: Vec::new(),
@@ -78,26 +78,26 @@ impl Faults {
         Self { state: Mutex::new(state), sharers, seed }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SelftestState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the table expects of this attempt.
-    fn expected(&self, state: &State, planned: &Planned, result: &CaseResult) -> String {
+    fn expected(&self, state: &SelftestState, planned: &Planned, result: &CaseResult) -> String {
         let Some(class) = planned.class else { return "pass".into() };
         let before = state.workers.get(&result.worker).into_iter().flatten();
-        let facts = Facts {
+        let facts = FaultFacts {
             seed: self.seed,
             case_id: result.case.id.clone(),
             attempt: result.attempt,
             repeat: result.repeat,
             position: result.position,
             ran: Arc::new(before.map(|entry| state.results[*entry].case_id.clone()).collect()),
-            sharers: self.sharers.get(result.slot).copied().unwrap_or(1),
+            sharers: result.slot.and_then(|slot| self.sharers.get(slot)).copied().unwrap_or(1),
         };
         match class.fails {
             Some(fails) if !fails(&facts, &planned.value) => "pass".into(),
-            _ => Found::name(class.expected, &[class.told]),
+            _ => FaultOutcome::name(class.expected, &[class.told]),
         }
     }
 
@@ -119,17 +119,17 @@ impl Faults {
     }
 
     /// One row for each class, one for all innocent cases.
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub(super) fn rows(&self) -> Vec<FaultRow> {
         let state = self.lock();
-        let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+        let mut rows: BTreeMap<&str, FaultRow> = BTreeMap::new();
         for entry in &state.results {
             let name = entry.class.map_or("innocent", |class| class.name);
-            let row = rows.entry(name).or_insert_with(|| Row::new(name, entry.class));
+            let row = rows.entry(name).or_insert_with(|| FaultRow::new(name, entry.class));
             row.add(&entry.expected, &entry.found);
         }
         let lost = state.planned - state.results.len().min(state.planned);
-        let mut rows: Vec<Row> = rows.into_values().collect();
-        rows.extend((lost > 0).then(|| Row::lost(lost)));
+        let mut rows: Vec<FaultRow> = rows.into_values().collect();
+        rows.extend((lost > 0).then(|| FaultRow::lost(lost)));
         rows
     }
 }
@@ -154,14 +154,14 @@ impl Source for Faults {
         let Some((_, planned)) = state.take_back(job) else { return Settled::Noted };
         let expected = self.expected(&state, &planned, result);
         let phase = planned.class.map_or("", |class| class.phase);
-        let mut found = Found::of(result, phase);
+        let mut found = FaultOutcome::of(result, phase);
         if let (None, Some(crc)) = (planned.class, result.outcome.out_crc) {
             let first = *state.outputs.entry(result.case.id.clone()).or_insert(crc);
             found.changed = first != crc;
         }
         let index = state.results.len();
         let case_id = result.case.id.clone();
-        state.results.push(Entry { class: planned.class, case_id, expected, found });
+        state.results.push(FaultRun { class: planned.class, case_id, expected, found });
         state.workers.entry(result.worker.clone()).or_default().push(index);
         Settled::Noted
     }

@@ -5,7 +5,7 @@ use crate::cli::Failure;
 use crate::dispatch::{SlotSpec, shortage_can_be_told};
 use crate::exit;
 use crate::proto::DeviceSpec;
-use crate::worker::fault::{self, Class, Place};
+use crate::worker::fault::{self, FaultClass, FaultTarget};
 use engine::diag::Diagnostic;
 use std::sync::Arc;
 
@@ -13,15 +13,17 @@ use std::sync::Arc;
 const INNOCENT: &str = include_str!("innocent.fuse");
 
 /// The classes that these slots can have, and those that they cannot, with reasons.
-pub(super) fn possible(slots: &[SlotSpec], compiling: bool) -> (Vec<&'static Class>, Vec<(&'static str, String)>) {
+pub(super) fn possible(slots: &[SlotSpec], compiling: bool) -> (Vec<&'static FaultClass>, Vec<(&'static str, String)>) {
     let (mut wanted, mut impossible) = (Vec::new(), Vec::new());
     let device = slots.first().map(|slot| &slot.device);
     for class in fault::classes() {
         let elsewhere = match (class.place, device) {
-            (Place::Sim, Some(DeviceSpec::Sim { .. })) | (Place::Cuda, Some(DeviceSpec::Cuda { .. })) => None,
-            (Place::Any, _) => None,
-            (Place::Sim, _) => Some("needs the simulator (--sim 1)".to_string()),
-            (Place::Cuda, _) => Some("needs a GPU (--gpus 1)".to_string()),
+            (FaultTarget::Sim, Some(DeviceSpec::Sim { .. })) | (FaultTarget::Cuda, Some(DeviceSpec::Cuda { .. })) => {
+                None
+            }
+            (FaultTarget::Any, _) => None,
+            (FaultTarget::Sim, _) => Some("needs the simulator (--sim 1)".to_string()),
+            (FaultTarget::Cuda, _) => Some("needs a GPU (--gpus 1)".to_string()),
         };
         // Threads that a case leaves are looked for where no others come and go.
         let beside = compiling && class.told == "leak.thread";

@@ -4,7 +4,16 @@
 use super::super::Event;
 use super::super::health::Next;
 use super::{Fleet, Tell};
+use crate::proto::CanaryResult;
 use serde_json::json;
+
+/// What a worker is to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dispatch) enum Canary {
+    Plain,
+    /// With a wrong result, as a sick GPU would give: a played one is sick.
+    Spoilt,
+}
 
 impl Fleet<'_> {
     /// Whether the slot's device must prove itself before it takes cases.
@@ -12,43 +21,37 @@ impl Fleet<'_> {
         self.unit(slot).lock().health.unproven().is_some()
     }
 
-    /// Whether the slot's new worker must sing first: then, whether it is to sing wrongly.
-    pub(in crate::dispatch) fn audition(&self, slot: usize) -> Option<bool> {
+    /// The canary that the slot's new worker must run before it takes cases, if it must.
+    pub(in crate::dispatch) fn canary_due(&self, slot: usize) -> Option<Canary> {
         let unit = self.unit(slot);
         unit.lock().health.unproven()?;
-        match (self.nvml(), unit.uuid()) {
-            (Some(nvml), Some(uuid)) => Some(nvml.spoils_canary(uuid)),
-            _ => Some(false),
-        }
+        let sick = self.nvml().zip(unit.uuid()).is_some_and(|(nvml, uuid)| nvml.spoils_canary(uuid));
+        Some(if sick { Canary::Spoilt } else { Canary::Plain })
     }
 
-    /// The slot's new worker sang, or failed to. Whether it may take cases.
-    pub(in crate::dispatch) fn sang(
+    /// The slot's new worker ran its canary, or `result` says why it did not end it.
+    /// Whether it may take cases.
+    pub(in crate::dispatch) fn canary_ended(
         &self,
         slot: usize,
         worker: &str,
-        result: Result<(Option<bool>, String), String>,
+        result: &Result<CanaryResult, String>,
         tell: Tell,
     ) -> bool {
         let unit = self.unit(slot);
         let mut state = unit.lock();
         let why = state.health.unproven().unwrap_or_default().to_string();
         let suspected = state.health.suspected() && state.tells_answer();
-        let (verdict, detail) = match &result {
-            Ok((Some(true), _)) => ("ok", String::new()),
-            Ok((None, detail)) => ("skipped", detail.clone()),
-            Ok((Some(false), detail)) | Err(detail) => ("failed", detail.clone()),
+        let (verdict, detail) = match result {
+            Ok(CanaryResult::Right) => ("ok", ""),
+            Ok(CanaryResult::Skipped(why)) => ("skipped", why.as_str()),
+            Ok(CanaryResult::Wrong(why)) | Err(why) => ("failed", why.as_str()),
         };
-        let judged = match result {
-            Ok((Some(false), detail)) => Err(detail),
-            Ok((ok, _)) => Ok(ok),
-            Err(detail) => Err(detail),
-        };
-        let next = state.health.after_canary(judged);
+        let next = state.health.after_canary(result);
         drop(state);
         let say = match (&next, verdict) {
             (Next::Go, "ok") if suspected => {
-                Some(format!("{}: {why}; its canary sings, so the cases are to blame", unit.label))
+                Some(format!("{}: {why}; its canary passes, so the cases are to blame", unit.label))
             }
             (Next::Go, _) => None,
             (Next::Canary(_), _) => {

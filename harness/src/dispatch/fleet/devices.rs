@@ -84,17 +84,17 @@ impl<'a> Fleet<'a> {
     }
 
     /// A worker of the slot has started.
-    pub(in crate::dispatch) fn born(&self, slot: usize, pid: u32) {
+    pub(in crate::dispatch) fn worker_started(&self, slot: usize, pid: u32) {
         self.unit(slot).lock().own.insert(slot, pid);
     }
 
     /// The slot takes cases as long as it holds this.
-    pub(in crate::dispatch) fn seat(&self) -> Seat<'_> {
-        Seat(&self.active)
+    pub(in crate::dispatch) fn active_slot(&self) -> ActiveSlot<'_> {
+        ActiveSlot(&self.active)
     }
 
     /// A worker of the slot is gone, and with it whatever it ran.
-    pub(in crate::dispatch) fn buried(&self, slot: usize, worker: &str) {
+    pub(in crate::dispatch) fn worker_ended(&self, slot: usize, worker: &str) {
         let now = self.now();
         let mut state = self.unit(slot).lock();
         state.own.remove(&slot);
@@ -125,9 +125,9 @@ impl<'a> Fleet<'a> {
 }
 
 /// A slot at work. Given back however the slot ends, or the listener would wait for it.
-pub(in crate::dispatch) struct Seat<'a>(&'a AtomicUsize);
+pub(in crate::dispatch) struct ActiveSlot<'a>(&'a AtomicUsize);
 
-impl Drop for Seat<'_> {
+impl Drop for ActiveSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }

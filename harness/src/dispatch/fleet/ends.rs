@@ -6,7 +6,7 @@ use super::super::health::{Findings, Next};
 use super::super::job::Job;
 use super::unit::Unit;
 use super::{Fleet, TICK, Tell, word};
-use crate::device::{CaseStep, Gpu, Process, Ran, Silent, strangers, worse, xid_facts};
+use crate::device::{CaseStep, Gpu, Process, RanCase, Silent, strangers, worse, xid_facts};
 use crate::outcome::{Death, Outcome, Verdict};
 use crate::worker::UNSEEN;
 use serde_json::json;
@@ -36,7 +36,7 @@ impl Fleet<'_> {
         let unit = self.unit(slot);
         let now = self.now();
         let mut state = unit.lock();
-        state.begin(Ran {
+        state.begin(RanCase {
             case_id: job.case.id.clone(),
             attempt: job.attempt,
             worker: worker.into(),

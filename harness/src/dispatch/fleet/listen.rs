@@ -1,9 +1,9 @@
 //! What NVML tells while a run lasts: Xids, lost GPUs, strangers, held clocks.
 
 use super::super::Event;
-use super::unit::{Seen, Unit};
+use super::unit::{SeenXid, Unit};
 use super::{Fleet, TICK, Tell, word};
-use crate::device::{Attribution, Gpu, Heard, Nvml, Ran, Silent, WINDOW, attribute, strangers, worse, xid_facts};
+use crate::device::{Attribution, Gpu, Heard, Nvml, RanCase, Silent, WINDOW, attribute, strangers, worse, xid_facts};
 use serde_json::json;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -141,9 +141,9 @@ impl Fleet<'_> {
         let mut state = unit.lock();
         let (how, cases) = attribute(state.ran.make_contiguous(), now);
         let next = state.health.after_xid(code);
-        state.xid(Seen { at_ns: now, code });
+        state.xid(SeenXid { at_ns: now, code });
         drop(state);
-        let passed = |ran: &&Ran| ran.outcome.as_deref() == Some("pass");
+        let passed = |ran: &&RanCase| ran.outcome.as_deref() == Some("pass");
         let fields = json!({
             "device": unit.label, "gpu_uuid": unit.uuid(), "code": code, "class": facts.class, "words": facts.words,
             "outcome": facts.outcome, "attribution": how, "cases": cases.iter().take(NAMED).collect::<Vec<_>>(),

@@ -11,6 +11,7 @@ mod ends;
 mod listen;
 mod unit;
 
+pub(super) use canary::Canary;
 pub(super) use devices::Fleet;
 pub(super) use ends::End;
 

@@ -3,7 +3,7 @@
 use super::super::SlotSpec;
 use super::super::health::Health;
 use super::super::turns::Turns;
-use crate::device::{Gpu, Ran, WINDOW};
+use crate::device::{Gpu, RanCase, WINDOW};
 use crate::proto::DeviceSpec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,21 +16,21 @@ pub(super) struct Unit {
     pub(super) label: String,
     /// As it was when it was chosen.
     pub(super) gpu: Option<Gpu>,
-    /// Whether it computes, so that a canary can sing.
+    /// Whether it computes, so that it can run a canary.
     pub(super) computes: bool,
     pub(super) slots: usize,
     pub(super) turns: Turns,
-    state: Mutex<State>,
+    state: Mutex<DeviceState>,
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct DeviceState {
     pub(super) health: Health,
-    pub(super) ran: VecDeque<Ran>,
+    pub(super) ran: VecDeque<RanCase>,
     /// Processes of this run by slot.
     pub(super) own: BTreeMap<usize, u32>,
     pub(super) last: Option<Gpu>,
-    pub(super) xids: VecDeque<Seen>,
+    pub(super) xids: VecDeque<SeenXid>,
     /// When people were last told of a suspicion.
     told_ns: Option<u64>,
     asked: bool,
@@ -40,7 +40,7 @@ pub(super) struct State {
 
 /// An Xid that a device reported.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenXid {
     pub(super) at_ns: u64,
     pub(super) code: u64,
 }
@@ -54,11 +54,11 @@ impl Unit {
             computes: slot.device != DeviceSpec::Reference,
             slots: 0,
             turns: Turns::default(),
-            state: Mutex::new(State { last: slot.gpu.clone(), ..State::default() }),
+            state: Mutex::new(DeviceState { last: slot.gpu.clone(), ..DeviceState::default() }),
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, DeviceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,10 +71,10 @@ impl Unit {
     }
 }
 
-impl State {
+impl DeviceState {
     /// Notes a case that begins, and forgets those that ended long ago.
-    pub(super) fn begin(&mut self, ran: Ran) {
-        let old = |kept: &Ran| kept.end_ns.is_some_and(|end| end + 3 * WINDOW < ran.start_ns);
+    pub(super) fn begin(&mut self, ran: RanCase) {
+        let old = |kept: &RanCase| kept.end_ns.is_some_and(|end| end + 3 * WINDOW < ran.start_ns);
         while self.ran.len() >= KEPT || self.ran.front().is_some_and(old) {
             self.ran.pop_front();
         }
@@ -91,11 +91,11 @@ impl State {
             ran.outcome = Some(outcome.into());
             return;
         }
-        let guilty = Ran { case_id: case_id.into(), attempt, outcome: Some(outcome.into()), ..ran.clone() };
+        let guilty = RanCase { case_id: case_id.into(), attempt, outcome: Some(outcome.into()), ..ran.clone() };
         self.ran.push_back(guilty);
     }
 
-    pub(super) fn xid(&mut self, seen: Seen) {
+    pub(super) fn xid(&mut self, seen: SeenXid) {
         if self.xids.len() >= KEPT {
             self.xids.pop_front();
         }
@@ -134,15 +134,15 @@ mod tests {
     use super::*;
     use crate::device::{Attribution, attribute};
 
-    fn begun(case_id: &str) -> State {
-        let mut state = State::default();
+    fn begun(case_id: &str) -> DeviceState {
+        let mut state = DeviceState::default();
         let (case_id, worker) = (case_id.into(), "w0".into());
-        state.begin(Ran { case_id, attempt: 0, worker, start_ns: 10, end_ns: None, outcome: None });
+        state.begin(RanCase { case_id, attempt: 0, worker, start_ns: 10, end_ns: None, outcome: None });
         state
     }
 
     #[track_caller]
-    fn check_guilty(state: &mut State, id: &str) {
+    fn check_guilty(state: &mut DeviceState, id: &str) {
         let (how, cases) = attribute(state.ran.make_contiguous(), 30);
         assert_eq!((how, cases.len(), cases[0].case_id.as_str()), (Attribution::Exact, 1, id));
     }

@@ -5,38 +5,38 @@ use crate::case::InputSpec;
 
 /// What a property measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PropertyKind {
     Number,
     Time,
     Bytes,
 }
 
-impl Kind {
+impl PropertyKind {
     /// The unit of values inside.
     pub(super) fn base(self) -> &'static str {
         match self {
-            Kind::Number => "",
-            Kind::Time => "ns",
-            Kind::Bytes => "B",
+            PropertyKind::Number => "",
+            PropertyKind::Time => "ns",
+            PropertyKind::Bytes => "B",
         }
     }
 
     pub(super) fn shown(self) -> &'static str {
         match self {
-            Kind::Number => "a number such as 2 or 1e6",
-            Kind::Time => "a time such as 100ms or 1.5s",
-            Kind::Bytes => "an amount of memory such as 512MiB or 2GiB",
+            PropertyKind::Number => "a number such as 2 or 1e6",
+            PropertyKind::Time => "a time such as 100ms or 1.5s",
+            PropertyKind::Bytes => "an amount of memory such as 512MiB or 2GiB",
         }
     }
 
     /// Units with their size in the base unit.
     fn units(self) -> &'static [(&'static str, f64)] {
         match self {
-            Kind::Number => &[("", 1.0), ("k", 1e3), ("M", 1e6)],
-            Kind::Time => {
+            PropertyKind::Number => &[("", 1.0), ("k", 1e3), ("M", 1e6)],
+            PropertyKind::Time => {
                 &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 6e10), ("m", 6e10), ("h", 3.6e12)]
             }
-            Kind::Bytes => &[
+            PropertyKind::Bytes => &[
                 ("B", 1.0),
                 ("KiB", 1024.0),
                 ("MiB", 1_048_576.0),
@@ -82,7 +82,7 @@ pub(super) type Get = fn(&Subject<'_>) -> Option<f64>;
 #[derive(Debug)]
 pub(super) struct Property {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: PropertyKind,
     pub(super) get: Get,
 }
 
@@ -94,23 +94,31 @@ impl PartialEq for Property {
 
 pub(super) const PROPERTIES: &[Property] = &[
     // Smoothed duration of earlier runs.
-    Property { name: "dur", kind: Kind::Time, get: |s| s.last.and_then(|last| last.dur_ns).map(|ns| ns as f64) },
+    Property {
+        name: "dur",
+        kind: PropertyKind::Time,
+        get: |s| s.last.and_then(|last| last.dur_ns).map(|ns| ns as f64),
+    },
     // The case's own limit.
-    Property { name: "timeout", kind: Kind::Time, get: |s| s.case.timeout_ms.map(|ms| ms as f64 * 1e6) },
+    Property { name: "timeout", kind: PropertyKind::Time, get: |s| s.case.timeout_ms.map(|ms| ms as f64 * 1e6) },
     // What the case needs; 0 if it needs nothing.
-    Property { name: "arch", kind: Kind::Number, get: |s| Some(s.case.require.arch.unwrap_or(0).into()) },
-    Property { name: "memory", kind: Kind::Bytes, get: |s| Some(s.case.require.memory.unwrap_or(0) as f64) },
-    Property { name: "gpus", kind: Kind::Number, get: |s| Some(s.case.require.gpus.unwrap_or(0) as f64) },
-    Property { name: "inputs", kind: Kind::Number, get: |s| Some(s.case.inputs.len() as f64) },
+    Property { name: "arch", kind: PropertyKind::Number, get: |s| Some(s.case.require.arch.unwrap_or(0).into()) },
+    Property { name: "memory", kind: PropertyKind::Bytes, get: |s| Some(s.case.require.memory.unwrap_or(0) as f64) },
+    Property { name: "gpus", kind: PropertyKind::Number, get: |s| Some(s.case.require.gpus.unwrap_or(0) as f64) },
+    Property { name: "inputs", kind: PropertyKind::Number, get: |s| Some(s.case.inputs.len() as f64) },
     // Of the input with the most axes, and of all inputs together.
-    Property { name: "rank", kind: Kind::Number, get: |s| Some(sizes(s).map(<[i64]>::len).max().unwrap_or(0) as f64) },
+    Property {
+        name: "rank",
+        kind: PropertyKind::Number,
+        get: |s| Some(sizes(s).map(<[i64]>::len).max().unwrap_or(0) as f64),
+    },
     Property {
         name: "elements",
-        kind: Kind::Number,
+        kind: PropertyKind::Number,
         get: |s| Some(sizes(s).map(|sizes| sizes.iter().map(|n| *n as f64).product::<f64>()).sum()),
     },
     // How often the case ran.
-    Property { name: "runs", kind: Kind::Number, get: |s| Some(s.last.map_or(0, |last| last.runs) as f64) },
+    Property { name: "runs", kind: PropertyKind::Number, get: |s| Some(s.last.map_or(0, |last| last.runs) as f64) },
 ];
 
 fn sizes<'a>(subject: &Subject<'a>) -> impl Iterator<Item = &'a [i64]> {

@@ -1,6 +1,6 @@
 //! Faults of the process's own code: bad accesses, aborts, panics, endless loops.
 
-use super::table::{Class, Kind};
+use super::table::{FaultClass, FaultKind};
 use crate::crumb::Lane;
 use crate::os::fault as raw;
 use crate::outcome::Outcome;
@@ -13,40 +13,50 @@ use std::time::Duration;
 /// into the fault.
 pub(super) const HANG_MS: u64 = 700;
 
-pub(super) const CLASSES: &[Class] = &[
-    Class::returns("pass", Kind::Innocent, "pass", "passes at once", |_, _| Outcome::pass()),
-    Class::returns("fail", Kind::Host, "fail.assert", "reports a failure", |_, _| {
+pub(super) const CLASSES: &[FaultClass] = &[
+    FaultClass::returns("pass", FaultKind::Innocent, "pass", "passes at once", |_, _| Outcome::pass()),
+    FaultClass::returns("fail", FaultKind::Host, "fail.assert", "reports a failure", |_, _| {
         Outcome::fail("fail.assert", "asked to fail")
     }),
-    Class::returns("control", Kind::Host, "fail.assert", "reports a failure with control characters", |_, _| {
-        Outcome::fail("fail.assert", "red \u{1b}[31mtext\u{1b}[0m,\rnull \0, bell \u{7}, turned \u{202e}txet")
-    }),
-    Class::returns("panic", Kind::Host, "panic.rust", "panics", |_, _| panic!("asked to panic")).replaced(),
-    Class::returns("panic-huge", Kind::Host, "panic.rust", "panics with a message of 10 MiB", |_, _| {
+    FaultClass::returns(
+        "control",
+        FaultKind::Host,
+        "fail.assert",
+        "reports a failure with control characters",
+        |_, _| Outcome::fail("fail.assert", "red \u{1b}[31mtext\u{1b}[0m,\rnull \0, bell \u{7}, turned \u{202e}txet"),
+    ),
+    FaultClass::returns("panic", FaultKind::Host, "panic.rust", "panics", |_, _| panic!("asked to panic")).replaced(),
+    FaultClass::returns("panic-huge", FaultKind::Host, "panic.rust", "panics with a message of 10 MiB", |_, _| {
         panic!("{}", "huge ".repeat(2 << 20))
     })
     .replaced(),
-    Class::returns("panic-drop", Kind::Host, "panic.rust", "panics in a destructor", |_, _| {
+    FaultClass::returns("panic-drop", FaultKind::Host, "panic.rust", "panics in a destructor", |_, _| {
         drop(PanicsWhenDropped);
         Outcome::pass()
     })
     .replaced(),
-    Class::fatal("panic-twice", Kind::Host, "crash.abort", "panics while it unwinds from a panic", |_, _| {
+    FaultClass::fatal("panic-twice", FaultKind::Host, "crash.abort", "panics while it unwinds from a panic", |_, _| {
         let _second = PanicsWhenDropped;
         panic!("the first of two panics")
     }),
-    Class::fatal("abort", Kind::Host, "crash.abort", "aborts", |_, _| std::process::abort()),
-    Class::fatal("segv", Kind::Host, "crash.sigsegv", "writes through a null pointer", |_, _| {
+    FaultClass::fatal("abort", FaultKind::Host, "crash.abort", "aborts", |_, _| std::process::abort()),
+    FaultClass::fatal("segv", FaultKind::Host, "crash.sigsegv", "writes through a null pointer", |_, _| {
         raw::write_unmapped();
         Outcome::pass()
     }),
-    Class::fatal("segv-thread", Kind::Host, "crash.sigsegv", "writes through null on another thread", |_, _| {
-        let _ = std::thread::spawn(raw::write_unmapped).join();
-        Outcome::pass()
-    }),
-    Class::fatal(
+    FaultClass::fatal(
+        "segv-thread",
+        FaultKind::Host,
+        "crash.sigsegv",
+        "writes through null on another thread",
+        |_, _| {
+            let _ = std::thread::spawn(raw::write_unmapped).join();
+            Outcome::pass()
+        },
+    ),
+    FaultClass::fatal(
         "segv-lane",
-        Kind::Host,
+        FaultKind::Host,
         "crash.sigsegv",
         "crashes on a thread with its own breadcrumbs",
         |scene, _| {
@@ -62,49 +72,73 @@ pub(super) const CLASSES: &[Class] = &[
         },
     )
     .phase("schedule"),
-    Class::fatal("segv-ahead", Kind::Host, "crash.sigsegv", "crashes while it is compiled ahead", |scene, _| {
-        segv_in_schedule(scene.crumbs.lane(0));
-        Outcome::pass()
-    })
+    FaultClass::fatal(
+        "segv-ahead",
+        FaultKind::Host,
+        "crash.sigsegv",
+        "crashes while it is compiled ahead",
+        |scene, _| {
+            segv_in_schedule(scene.crumbs.lane(0));
+            Outcome::pass()
+        },
+    )
     .phase("schedule")
     .ahead(segv_in_schedule),
-    Class::fatal("hang-ahead", Kind::Host, "hang.deadlock", "hangs while it is compiled ahead", |scene, _| {
-        doze_in_schedule(scene.crumbs.lane(0));
-        Outcome::pass()
-    })
+    FaultClass::fatal(
+        "hang-ahead",
+        FaultKind::Host,
+        "hang.deadlock",
+        "hangs while it is compiled ahead",
+        |scene, _| {
+            doze_in_schedule(scene.crumbs.lane(0));
+            Outcome::pass()
+        },
+    )
     .phase("schedule")
     .ahead(doze_in_schedule)
     .limit_ms(HANG_MS),
-    Class::fatal("segv-handled", Kind::Host, "crash.sigsegv", "a library's handler catches its SIGSEGV", |_, _| {
-        raw::swallow_segv();
-        raw::write_unmapped();
-        Outcome::pass()
-    }),
-    Class::fatal("bus", Kind::Host, "crash.sigbus", "reads a mapping behind the end of its file", |_, _| {
+    FaultClass::fatal(
+        "segv-handled",
+        FaultKind::Host,
+        "crash.sigsegv",
+        "a library's handler catches its SIGSEGV",
+        |_, _| {
+            raw::swallow_segv();
+            raw::write_unmapped();
+            Outcome::pass()
+        },
+    ),
+    FaultClass::fatal("bus", FaultKind::Host, "crash.sigbus", "reads a mapping behind the end of its file", |_, _| {
         raw::read_past_end();
         Outcome::pass()
     }),
-    Class::fatal("ill", Kind::Host, "crash.sigill", "executes an illegal instruction", |_, _| {
+    FaultClass::fatal("ill", FaultKind::Host, "crash.sigill", "executes an illegal instruction", |_, _| {
         raw::illegal_instruction();
         Outcome::pass()
     }),
-    Class::fatal("fpe", Kind::Host, "crash.sigfpe", "divides by zero", |_, _| {
+    FaultClass::fatal("fpe", FaultKind::Host, "crash.sigfpe", "divides by zero", |_, _| {
         raw::divide_by_zero();
         Outcome::pass()
     }),
-    Class::fatal("trap", Kind::Host, "crash.sigtrap", "is sent SIGTRAP", |_, _| raise(Signal::TRAP)),
-    Class::fatal("stack", Kind::Host, "crash.stack_overflow", "recurses without end", |_, _| {
+    FaultClass::fatal("trap", FaultKind::Host, "crash.sigtrap", "is sent SIGTRAP", |_, _| raise(Signal::TRAP)),
+    FaultClass::fatal("stack", FaultKind::Host, "crash.stack_overflow", "recurses without end", |_, _| {
         Outcome::fail("fail.assert", format!("depth {}", recurse(&[1; 64], 0)))
     }),
-    Class::fatal("spin", Kind::Host, "hang.host", "loops without end", |_, _| {
+    FaultClass::fatal("spin", FaultKind::Host, "hang.host", "loops without end", |_, _| {
         loop {
             std::hint::spin_loop();
         }
     })
     .limit_ms(HANG_MS),
-    Class::fatal("sleep", Kind::Host, "hang.deadlock", "sleeps for an hour", |_, _| doze()).limit_ms(HANG_MS),
-    Class::fatal("deadlock", Kind::Host, "hang.deadlock", "two threads wait for each other's lock", |_, _| deadlock())
-        .limit_ms(HANG_MS),
+    FaultClass::fatal("sleep", FaultKind::Host, "hang.deadlock", "sleeps for an hour", |_, _| doze()).limit_ms(HANG_MS),
+    FaultClass::fatal(
+        "deadlock",
+        FaultKind::Host,
+        "hang.deadlock",
+        "two threads wait for each other's lock",
+        |_, _| deadlock(),
+    )
+    .limit_ms(HANG_MS),
 ];
 
 struct PanicsWhenDropped;

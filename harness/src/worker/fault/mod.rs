@@ -23,4 +23,6 @@ mod table;
 
 pub(crate) use commit::{commit, commit_ahead};
 pub(crate) use resource::tidy;
-pub(crate) use table::{Class, Facts, Kind, Past, Place, Scene, Spares, Spec, cases, classes, named};
+pub(crate) use table::{
+    FaultClass, FaultFacts, FaultKind, FaultPast, FaultTarget, Scene, Spares, Spec, cases, classes, named,
+};

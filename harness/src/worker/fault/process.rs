@@ -2,26 +2,30 @@
 
 use super::host::{HANG_MS, doze, raise};
 use super::protocol::end_now;
-use super::table::{Class, Kind, Place};
+use super::table::{FaultClass, FaultKind, FaultTarget};
 use crate::os::fault as raw;
 use crate::outcome::Outcome;
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub(super) const CLASSES: &[Class] = &[
-    Class::fatal("kill", Kind::Process, "crash.killed_external", "is killed by SIGKILL from outside", |_, _| {
-        raise(Signal::KILL)
-    }),
-    Class::fatal("exit0", Kind::Process, "crash.exit_early", "exits with code 0 inside its case", |_, _| {
+pub(super) const CLASSES: &[FaultClass] = &[
+    FaultClass::fatal(
+        "kill",
+        FaultKind::Process,
+        "crash.killed_external",
+        "is killed by SIGKILL from outside",
+        |_, _| raise(Signal::KILL),
+    ),
+    FaultClass::fatal("exit0", FaultKind::Process, "crash.exit_early", "exits with code 0 inside its case", |_, _| {
         std::process::exit(0)
     }),
-    Class::fatal("exit7", Kind::Process, "crash.exit_early", "exits with code 7 inside its case", |_, _| {
+    FaultClass::fatal("exit7", FaultKind::Process, "crash.exit_early", "exits with code 7 inside its case", |_, _| {
         std::process::exit(7)
     }),
-    Class::returns(
+    FaultClass::returns(
         "exit-after",
-        Kind::Process,
+        FaultKind::Process,
         "pass",
         "exits with code 0 between its case and the next",
         |scene, _| {
@@ -30,48 +34,62 @@ pub(super) const CLASSES: &[Class] = &[
         },
     )
     .replaced(),
-    Class::returns("segv-after", Kind::Process, "pass", "crashes between its case and the next", |scene, _| {
-        end_now(scene);
-        raw::write_unmapped();
-        Outcome::pass()
-    })
+    FaultClass::returns(
+        "segv-after",
+        FaultKind::Process,
+        "pass",
+        "crashes between its case and the next",
+        |scene, _| {
+            end_now(scene);
+            raw::write_unmapped();
+            Outcome::pass()
+        },
+    )
     .told("crash.teardown"),
-    Class::returns("exit-crash", Kind::Process, "pass", "crashes in an exit handler of its process", |_, _| {
-        raw::crash_at_exit();
-        Outcome::pass()
-    })
+    FaultClass::returns(
+        "exit-crash",
+        FaultKind::Process,
+        "pass",
+        "crashes in an exit handler of its process",
+        |_, _| {
+            raw::crash_at_exit();
+            Outcome::pass()
+        },
+    )
     .told("crash.teardown"),
-    Class::returns("exit-hang", Kind::Process, "pass", "hangs in an exit handler of its process", |_, _| {
+    FaultClass::returns("exit-hang", FaultKind::Process, "pass", "hangs in an exit handler of its process", |_, _| {
         raw::hang_at_exit();
         Outcome::pass()
     })
     .told("crash.teardown"),
-    Class::fatal("stubborn", Kind::Process, "hang.deadlock", "sleeps and ignores TERM", |_, _| {
+    FaultClass::fatal("stubborn", FaultKind::Process, "hang.deadlock", "sleeps and ignores TERM", |_, _| {
         let swallowed = Arc::new(AtomicBool::new(false));
         let _ = signal_hook::flag::register(signal_hook::consts::SIGTERM, swallowed);
         doze()
     })
     .limit_ms(HANG_MS),
-    Class::fatal("stopped", Kind::Process, "hang.stopped", "stops itself by SIGSTOP", |_, _| raise(Signal::STOP))
-        .limit_ms(HANG_MS),
-    Class::returns("child", Kind::Process, "pass", "leaves a child process", |_, _| {
+    FaultClass::fatal("stopped", FaultKind::Process, "hang.stopped", "stops itself by SIGSTOP", |_, _| {
+        raise(Signal::STOP)
+    })
+    .limit_ms(HANG_MS),
+    FaultClass::returns("child", FaultKind::Process, "pass", "leaves a child process", |_, _| {
         let mut sleep = std::process::Command::new("sleep");
         left(sleep.arg("300").spawn().map(drop))
     })
     .told("leak.process"),
-    Class::returns("daemon", Kind::Process, "pass", "leaves a daemon in a session of its own", |_, _| {
+    FaultClass::returns("daemon", FaultKind::Process, "pass", "leaves a daemon in a session of its own", |_, _| {
         left(raw::spawn_daemon(300, false))
     })
     .told("leak.process"),
-    Class::fatal("daemon-segv", Kind::Process, "crash.sigsegv", "leaves a daemon and crashes", |_, _| {
+    FaultClass::fatal("daemon-segv", FaultKind::Process, "crash.sigsegv", "leaves a daemon and crashes", |_, _| {
         let outcome = left(raw::spawn_daemon(300, false));
         raw::write_unmapped();
         outcome
     })
     .told("leak.process"),
-    Class::fatal(
+    FaultClass::fatal(
         "stray-segv",
-        Kind::Process,
+        FaultKind::Process,
         "crash.sigsegv",
         "leaves a daemon with an empty environment and crashes",
         |_, _| {
@@ -81,40 +99,40 @@ pub(super) const CLASSES: &[Class] = &[
         },
     )
     .told("leak.process"),
-    Class::returns("thread", Kind::Process, "pass", "leaves a thread that works on", |_, _| {
+    FaultClass::returns("thread", FaultKind::Process, "pass", "leaves a thread that works on", |_, _| {
         let thread = std::thread::Builder::new().name("left-behind".into());
         left(thread.spawn(doze).map(drop))
     })
-    .on(Place::Sim)
+    .on(FaultTarget::Sim)
     .told("leak.thread"),
-    Class::returns("fd", Kind::Process, "pass", "leaves a file open", |_, _| {
+    FaultClass::returns("fd", FaultKind::Process, "pass", "leaves a file open", |_, _| {
         left(std::fs::File::open("/proc/self/exe").map(std::mem::forget))
     })
     .told("leak.fd"),
-    Class::returns("fd-socket", Kind::Process, "pass", "leaves a socket open", |_, _| {
+    FaultClass::returns("fd-socket", FaultKind::Process, "pass", "leaves a socket open", |_, _| {
         left(std::os::unix::net::UnixDatagram::unbound().map(std::mem::forget))
     })
     .told("leak.fd"),
-    Class::returns("tmp", Kind::Process, "pass", "leaves a folder in its TMPDIR", |_, _| {
+    FaultClass::returns("tmp", FaultKind::Process, "pass", "leaves a folder in its TMPDIR", |_, _| {
         let folder = std::env::temp_dir().join("left/behind");
         left(std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(folder.join("file"), "text")))
     })
     .notes("leak.tmp"),
-    Class::returns("cwd", Kind::Process, "pass", "changes the working directory", |_, _| {
+    FaultClass::returns("cwd", FaultKind::Process, "pass", "changes the working directory", |_, _| {
         left(std::env::set_current_dir("/"))
     })
     .told("leak.cwd"),
-    Class::returns("env", Kind::Process, "pass", "changes the environment", |_, _| {
+    FaultClass::returns("env", FaultKind::Process, "pass", "changes the environment", |_, _| {
         raw::set_variable("LD_LIBRARY_PATH", "/nowhere");
         Outcome::pass()
     })
     .told("leak.env"),
-    Class::returns("umask", Kind::Process, "pass", "changes the umask", |_, _| {
+    FaultClass::returns("umask", FaultKind::Process, "pass", "changes the umask", |_, _| {
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o777));
         Outcome::pass()
     })
     .told("leak.umask"),
-    Class::returns("mask", Kind::Process, "pass", "blocks a signal", |_, _| {
+    FaultClass::returns("mask", FaultKind::Process, "pass", "blocks a signal", |_, _| {
         raw::block_signal(15);
         Outcome::pass()
     })

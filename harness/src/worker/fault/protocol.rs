@@ -1,14 +1,14 @@
 //! Faults on the socket between worker and dispatcher.
 
 use super::host::doze;
-use super::table::{Class, Kind, Scene};
+use super::table::{FaultClass, FaultKind, Scene};
 use crate::frame::send;
 use crate::outcome::Outcome;
 use crate::proto::FromWorker;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
-pub(super) const CLASSES: &[Class] = &[
+pub(super) const CLASSES: &[FaultClass] = &[
     fatal("garbage", "writes what is no frame", |scene, _| say(scene, b"not a frame at all")),
     fatal("frame-huge", "claims a frame of 4 GiB", |scene, _| say(scene, &[0xff; 64])),
     fatal("frame-crc", "sends a frame with a wrong checksum", |scene, _| say(scene, b"\x02\0\0\0\0\0\0\0{}")),
@@ -39,15 +39,15 @@ pub(super) const CLASSES: &[Class] = &[
         let _ = send(scene.socket, &end("__fault.pass", 0));
         doze()
     }),
-    Class::returns("end-twice", Kind::Protocol, "pass", "ends its own case twice", |scene, _| {
+    FaultClass::returns("end-twice", FaultKind::Protocol, "pass", "ends its own case twice", |scene, _| {
         end_now(scene);
         Outcome::pass()
     })
     .told("crash.teardown"),
 ];
 
-const fn fatal(name: &'static str, about: &'static str, commit: fn(&Scene<'_>, &str) -> Outcome) -> Class {
-    Class::fatal(name, Kind::Protocol, "crash.protocol", about, commit)
+const fn fatal(name: &'static str, about: &'static str, commit: fn(&Scene<'_>, &str) -> Outcome) -> FaultClass {
+    FaultClass::fatal(name, FaultKind::Protocol, "crash.protocol", about, commit)
 }
 
 fn say(scene: &Scene<'_>, bytes: &[u8]) -> Outcome {

@@ -1,50 +1,90 @@
 //! Faults of memory, descriptors, output and time.
 
 use super::host::HANG_MS;
-use super::table::{Class, Kind, Scene};
+use super::table::{FaultClass, FaultKind, Scene};
 use crate::outcome::Outcome;
 use engine::options::{Phase, Trace};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub(super) const CLASSES: &[Class] = &[
-    Class::fatal("oom", Kind::Resource, "oom.host", "allocates up to the memory limit of its worker", |_, _| {
-        let mut held: Vec<Vec<u8>> = Vec::new();
-        loop {
-            held.push(Vec::with_capacity(std::hint::black_box(64 << 20)));
-        }
-    }),
-    Class::fatal("oom-kill", Kind::Resource, "crash.oom_killed", "outgrows a memory control group", |_, _| {
-        outgrow_group()
-    })
+pub(super) const CLASSES: &[FaultClass] = &[
+    FaultClass::fatal(
+        "oom",
+        FaultKind::Resource,
+        "oom.host",
+        "allocates up to the memory limit of its worker",
+        |_, _| {
+            let mut held: Vec<Vec<u8>> = Vec::new();
+            loop {
+                held.push(Vec::with_capacity(std::hint::black_box(64 << 20)));
+            }
+        },
+    ),
+    FaultClass::fatal(
+        "oom-kill",
+        FaultKind::Resource,
+        "crash.oom_killed",
+        "outgrows a memory control group",
+        |_, _| outgrow_group(),
+    )
     .unless(no_control_group),
-    Class::returns("nofile", Kind::Resource, "nofile", "opens files until there are no more descriptors", |_, _| {
-        let mut held = Vec::new();
-        loop {
-            held.push(std::fs::File::open("/proc/self/exe").expect("the fault is that this fails"));
-        }
-    })
+    FaultClass::returns(
+        "nofile",
+        FaultKind::Resource,
+        "nofile",
+        "opens files until there are no more descriptors",
+        |_, _| {
+            let mut held = Vec::new();
+            loop {
+                held.push(std::fs::File::open("/proc/self/exe").expect("the fault is that this fails"));
+            }
+        },
+    )
     .replaced(),
-    Class::returns("noisy", Kind::Resource, "pass", "writes 4 MiB to standard output", |_, _| flood(4 << 20)),
-    Class::returns("flood", Kind::Resource, "pass", "writes 1 GiB to standard output", |_, _| flood(1 << 30)),
-    Class::fatal("ansi", Kind::Resource, "crash.abort", "aborts after escape codes and invalid UTF-8", |_, _| {
-        let _ = std::io::stderr().write_all(b"\x1b[2J\x1b[31mred\xff\xfe\xc3(\x00\x07\r\x9b1mtail\n");
-        std::process::abort()
-    }),
-    Class::fatal("livelock", Kind::Resource, "hang.livelock", "goes round in a circle for ever", |scene, _| {
-        loop {
-            step(scene, "round", 7, Duration::from_millis(1));
-        }
-    })
+    FaultClass::returns("noisy", FaultKind::Resource, "pass", "writes 4 MiB to standard output", |_, _| flood(4 << 20)),
+    FaultClass::returns("flood", FaultKind::Resource, "pass", "writes 1 GiB to standard output", |_, _| flood(1 << 30)),
+    FaultClass::fatal(
+        "ansi",
+        FaultKind::Resource,
+        "crash.abort",
+        "aborts after escape codes and invalid UTF-8",
+        |_, _| {
+            let _ = std::io::stderr().write_all(b"\x1b[2J\x1b[31mred\xff\xfe\xc3(\x00\x07\r\x9b1mtail\n");
+            std::process::abort()
+        },
+    ),
+    FaultClass::fatal(
+        "livelock",
+        FaultKind::Resource,
+        "hang.livelock",
+        "goes round in a circle for ever",
+        |scene, _| {
+            loop {
+                step(scene, "round", 7, Duration::from_millis(1));
+            }
+        },
+    )
     .phase("lower")
     .limit_ms(HANG_MS),
-    Class::returns("slow", Kind::Resource, "pass", "makes progress for T ms and ends within its limit", progress)
-        .takes("T", "300"),
-    Class::fatal("late", Kind::Resource, "timeout.slow", "makes progress for T ms, far beyond its limit", progress)
-        .takes("T", "60000")
-        .phase("lower")
-        .limit_ms(HANG_MS),
+    FaultClass::returns(
+        "slow",
+        FaultKind::Resource,
+        "pass",
+        "makes progress for T ms and ends within its limit",
+        progress,
+    )
+    .takes("T", "300"),
+    FaultClass::fatal(
+        "late",
+        FaultKind::Resource,
+        "timeout.slow",
+        "makes progress for T ms, far beyond its limit",
+        progress,
+    )
+    .takes("T", "60000")
+    .phase("lower")
+    .limit_ms(HANG_MS),
 ];
 
 const GROUP: &str = "harness-fault-";

@@ -1,20 +1,24 @@
 //! Failures that depend on chance, on order or on neighbours. Each is a function
-//! of [`Facts`], so that `selftest` knows which attempts must fail.
+//! of [`FaultFacts`], so that `selftest` knows which attempts must fail.
 
-use super::table::{Class, Facts, Kind, Scene};
+use super::table::{FaultClass, FaultFacts, FaultKind, Scene};
 use crate::outcome::Outcome;
 
-pub(super) const CLASSES: &[Class] = &[
-    Class::returns("flaky", Kind::Statistics, "fail.assert", "fails with probability P", judged)
+pub(super) const CLASSES: &[FaultClass] = &[
+    FaultClass::returns("flaky", FaultKind::Statistics, "fail.assert", "fails with probability P", judged)
         .takes("P", "0.5")
         .fails(|facts, value| draw(facts) < value.parse().unwrap_or(0.5)),
-    Class::returns("pollute", Kind::Innocent, "pass", "passes, and spoils `victim` of the same label", |_, _| {
-        Outcome::pass()
-    })
+    FaultClass::returns(
+        "pollute",
+        FaultKind::Innocent,
+        "pass",
+        "passes, and spoils `victim` of the same label",
+        |_, _| Outcome::pass(),
+    )
     .takes("LABEL", "A"),
-    Class::returns(
+    FaultClass::returns(
         "victim",
-        Kind::Statistics,
+        FaultKind::Statistics,
         "fail.assert",
         "fails after `pollute` of each of its labels ran in the same worker",
         judged,
@@ -27,12 +31,24 @@ pub(super) const CLASSES: &[Class] = &[
         };
         value.split('+').all(|label| facts.ran.iter().any(|id| ran(id, label) == Some(true)))
     }),
-    Class::returns("position", Kind::Statistics, "fail.assert", "fails after more than N cases of its worker", judged)
-        .takes("N", "3")
-        .fails(|facts, value| facts.position > value.parse().unwrap_or(3)),
-    Class::returns("shared", Kind::Statistics, "fail.assert", "fails when N workers share its device", judged)
-        .takes("N", "2")
-        .fails(|facts, value| facts.sharers >= value.parse().unwrap_or(2)),
+    FaultClass::returns(
+        "position",
+        FaultKind::Statistics,
+        "fail.assert",
+        "fails after more than N cases of its worker",
+        judged,
+    )
+    .takes("N", "3")
+    .fails(|facts, value| facts.position > value.parse().unwrap_or(3)),
+    FaultClass::returns(
+        "shared",
+        FaultKind::Statistics,
+        "fail.assert",
+        "fails when N workers share its device",
+        judged,
+    )
+    .takes("N", "2")
+    .fails(|facts, value| facts.sharers >= value.parse().unwrap_or(2)),
 ];
 
 fn judged(scene: &Scene<'_>, _: &str) -> Outcome {
@@ -47,7 +63,7 @@ fn judged(scene: &Scene<'_>, _: &str) -> Outcome {
 }
 
 /// A number in [0, 1) that depends on the seed, the case and the attempt.
-fn draw(facts: &Facts) -> f64 {
+fn draw(facts: &FaultFacts) -> f64 {
     let id = u64::from(crate::crc::crc32(facts.case_id.as_bytes()));
     let tries = u64::from(facts.attempt) << 32 | u64::from(facts.repeat);
     let mix = crate::worker::args::mix;

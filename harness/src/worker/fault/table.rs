@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// What a class breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub(crate) enum FaultKind {
     /// Nothing: a case that must stay as it is beside all others.
     Innocent,
     /// The code of the process.
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 
 /// Where a class can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FaultTarget {
     Any,
     Sim,
     Cuda,
@@ -48,15 +48,15 @@ pub(crate) enum Spares {
 
 /// One class of faults.
 #[derive(Clone, Copy)]
-pub(crate) struct Class {
+pub(crate) struct FaultClass {
     pub(crate) name: &'static str,
     /// What stands behind `name=`; empty for a class without a parameter.
     pub(crate) takes: &'static str,
     /// The parameter's value in `selftest` and `--with-faults`.
     pub(crate) sample: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) place: Place,
-    /// The outcome of its case. For [`Kind::Statistics`] that of a failing one.
+    pub(crate) kind: FaultKind,
+    pub(crate) place: FaultTarget,
+    /// The outcome of its case. For [`FaultKind::Statistics`] that of a failing one.
     pub(crate) expected: &'static str,
     /// The phase and the name in the breadcrumb of a lost worker; empty when the worker lives to tell.
     pub(crate) phase: &'static str,
@@ -67,7 +67,7 @@ pub(crate) struct Class {
     pub(crate) limit_ms: u64,
     pub(crate) about: &'static str,
     /// Whether it fails under these facts; always, where there is none.
-    pub(crate) fails: Option<fn(&Facts, &str) -> bool>,
+    pub(crate) fails: Option<fn(&FaultFacts, &str) -> bool>,
     /// Why it cannot happen on this machine, if so.
     pub(crate) unavailable: Option<fn() -> Option<String>>,
     pub(crate) commit: fn(&Scene<'_>, &str) -> Outcome,
@@ -78,11 +78,11 @@ pub(crate) struct Class {
 /// Generous: what is not a hang must not become one on a loaded machine.
 const DEFAULT_LIMIT_MS: u64 = 30_000;
 
-impl Class {
+impl FaultClass {
     /// A class that ends its worker inside its case.
     pub(super) const fn fatal(
         name: &'static str,
-        kind: Kind,
+        kind: FaultKind,
         expected: &'static str,
         about: &'static str,
         commit: fn(&Scene<'_>, &str) -> Outcome,
@@ -94,7 +94,7 @@ impl Class {
     /// A class whose worker lives to report.
     pub(super) const fn returns(
         name: &'static str,
-        kind: Kind,
+        kind: FaultKind,
         expected: &'static str,
         about: &'static str,
         commit: fn(&Scene<'_>, &str) -> Outcome,
@@ -104,7 +104,7 @@ impl Class {
             takes: "",
             sample: "",
             kind,
-            place: Place::Any,
+            place: FaultTarget::Any,
             expected,
             phase: "",
             told: "",
@@ -121,7 +121,7 @@ impl Class {
     pub(super) const fn takes(self, what: &'static str, sample: &'static str) -> Self {
         Self { takes: what, sample, ..self }
     }
-    pub(super) const fn on(self, place: Place) -> Self {
+    pub(super) const fn on(self, place: FaultTarget) -> Self {
         Self { place, ..self }
     }
 
@@ -147,7 +147,7 @@ impl Class {
         Self { limit_ms, ..self }
     }
 
-    pub(super) const fn fails(self, fails: fn(&Facts, &str) -> bool) -> Self {
+    pub(super) const fn fails(self, fails: fn(&FaultFacts, &str) -> bool) -> Self {
         Self { fails: Some(fails), ..self }
     }
     pub(super) const fn ahead(self, ahead: fn(Lane<'_>)) -> Self {
@@ -164,7 +164,7 @@ impl Class {
 }
 
 /// All classes, by kind.
-pub(crate) fn classes() -> impl Iterator<Item = &'static Class> {
+pub(crate) fn classes() -> impl Iterator<Item = &'static FaultClass> {
     [
         host::CLASSES,
         protocol::CLASSES,
@@ -181,7 +181,7 @@ pub(crate) fn classes() -> impl Iterator<Item = &'static Class> {
 /// A class with its parameter: `segv`, `flaky=0.05`. What follows `@` only tells
 /// cases of one class apart: `pass@17`.
 pub(crate) struct Spec<'a> {
-    pub(crate) class: &'static Class,
+    pub(crate) class: &'static FaultClass,
     pub(crate) value: &'a str,
 }
 
@@ -217,8 +217,8 @@ impl<'a> Spec<'a> {
 
 /// One case for each class that can happen on any device of this machine.
 pub(crate) fn cases() -> impl Iterator<Item = Case> {
-    let possible = |class: &&Class| {
-        class.place == Place::Any && class.unavailable.is_none_or(|unavailable| unavailable().is_none())
+    let possible = |class: &&FaultClass| {
+        class.place == FaultTarget::Any && class.unavailable.is_none_or(|unavailable| unavailable().is_none())
     };
     classes().filter(possible).filter_map(|class| Spec::case(&class.spec()))
 }
@@ -230,7 +230,7 @@ pub(crate) fn named(id: &str) -> Option<Case> {
 
 /// On what a failure by chance, order or neighbours may depend.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct FaultFacts {
     pub(crate) seed: u64,
     pub(crate) case_id: String,
     pub(crate) attempt: u32,
@@ -245,15 +245,15 @@ pub(crate) struct Facts {
 
 /// What a worker remembers of its cases.
 #[derive(Debug, Default)]
-pub(crate) struct Past {
+pub(crate) struct FaultPast {
     pub(crate) cases_run: u64,
-    /// Ids of fault cases, shared with the [`Facts`] of the one that runs.
+    /// Ids of fault cases, shared with the [`FaultFacts`] of the one that runs.
     pub(crate) faults: Arc<Vec<String>>,
     /// Workers on this worker's device, itself included.
     pub(crate) sharers: u32,
 }
 
-impl Past {
+impl FaultPast {
     /// Notes a case that has been run.
     pub(crate) fn add(&mut self, case: &Case) {
         self.cases_run += 1;
@@ -268,7 +268,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) crumbs: &'a CrumbWriter,
     pub(crate) socket: &'a UnixStream,
     pub(crate) device: &'a Device,
-    pub(crate) facts: Facts,
+    pub(crate) facts: FaultFacts,
     /// Set by a fault after which no case may use the device.
     pub(crate) tainted: Cell<bool>,
 }

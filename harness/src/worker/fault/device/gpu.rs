@@ -4,7 +4,7 @@
 use super::judged;
 use crate::outcome::{Determinism, Outcome, apply_learnt};
 use crate::worker::device::Device;
-use crate::worker::fault::table::{Class, Kind, Place, Scene};
+use crate::worker::fault::table::{FaultClass, FaultKind, FaultTarget, Scene};
 use crate::worker::variation;
 use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions};
 use engine::backend::cuda::{CallMemory, Device as GpuDevice, LaunchArgs, LoadedKernel};
@@ -21,7 +21,7 @@ const WORDS: u64 = 1000;
 /// Milliseconds after which a kernel that never ends is a hang.
 const HANG_MS: u64 = 4000;
 
-pub(super) const CLASSES: &[Class] = &[
+pub(super) const CLASSES: &[FaultClass] = &[
     row("gpu_illegal_address", "gpu.illegal_address", "writes where no memory is", |s, _| {
         on_gpu(s, |gpu| gpu.run("illegal_address", 32, &[NOWHERE]))
     })
@@ -130,13 +130,14 @@ const fn row(
     expected: &'static str,
     about: &'static str,
     commit: fn(&Scene<'_>, &str) -> Outcome,
-) -> Class {
-    Class::returns(name, Kind::Device, expected, about, commit).on(Place::Cuda)
+) -> FaultClass {
+    FaultClass::returns(name, FaultKind::Device, expected, about, commit).on(FaultTarget::Cuda)
 }
 
-const fn hang(name: &'static str, about: &'static str, commit: fn(&Scene<'_>, &str) -> Outcome) -> Class {
-    let class = Class::fatal(name, Kind::Device, "hang.gpu", about, commit).on(Place::Cuda).limit_ms(HANG_MS);
-    Class { phase: "launch", ..class }
+const fn hang(name: &'static str, about: &'static str, commit: fn(&Scene<'_>, &str) -> Outcome) -> FaultClass {
+    let class =
+        FaultClass::fatal(name, FaultKind::Device, "hang.gpu", about, commit).on(FaultTarget::Cuda).limit_ms(HANG_MS);
+    FaultClass { phase: "launch", ..class }
 }
 
 /// The device of a fault.

@@ -8,13 +8,13 @@
 mod gpu;
 mod sim;
 
-use super::table::{Class, Scene};
+use super::table::{FaultClass, Scene};
 use crate::outcome::{CudaFault, Outcome};
 use crate::worker::refusal;
 use engine::diag::Diagnostic;
 
-pub(super) const ON_SIMULATOR: &[Class] = sim::CLASSES;
-pub(super) const ON_GPU: &[Class] = gpu::CLASSES;
+pub(super) const ON_SIMULATOR: &[FaultClass] = sim::CLASSES;
+pub(super) const ON_GPU: &[FaultClass] = gpu::CLASSES;
 
 /// What a diagnostic makes of the case, as it would of any other.
 fn judged(scene: &Scene<'_>, error: &Diagnostic) -> Outcome {

@@ -6,7 +6,7 @@ use crate::crc::crc32;
 use crate::outcome::{Determinism, Outcome, apply_learnt};
 use crate::worker::args::mix;
 use crate::worker::device::Device;
-use crate::worker::fault::table::{Class, Kind, Place, Scene};
+use crate::worker::fault::table::{FaultClass, FaultKind, FaultTarget, Scene};
 use crate::worker::{facts, variation};
 use engine::backend::sim::Memory;
 use engine::diag::Result;
@@ -18,7 +18,7 @@ use engine::options::{SimOptions, SimSchedule};
 use engine::runtime::Session;
 use engine::tensor::{Arg, HostTensor};
 
-pub(super) const CLASSES: &[Class] = &[
+pub(super) const CLASSES: &[FaultClass] = &[
     row("sim_out_of_bounds", "fail.out_of_bounds", "reads one element too many", |s, _| run(s, 100, off_by_one())),
     row("sim_before_start", "fail.out_of_bounds", "writes before its output", |s, _| run(s, 64, before_start())),
     row("sim_shared_bounds", "fail.out_of_bounds", "overruns a shared array", |s, _| run(s, 64, shared_bounds())),
@@ -72,8 +72,8 @@ const fn row(
     expected: &'static str,
     about: &'static str,
     commit: fn(&Scene<'_>, &str) -> Outcome,
-) -> Class {
-    Class::returns(name, Kind::Device, expected, about, commit).on(Place::Sim)
+) -> FaultClass {
+    FaultClass::returns(name, FaultKind::Device, expected, about, commit).on(FaultTarget::Sim)
 }
 
 /// Runs a kernel on `len` numbers.
@@ -421,7 +421,7 @@ fn leak(scene: &Scene<'_>) -> Outcome {
 mod tests {
     use super::*;
     use crate::proto::DeviceSpec;
-    use crate::worker::fault::table::Facts;
+    use crate::worker::fault::table::FaultFacts;
     use crate::worker::watch::Watch;
     use std::cell::Cell;
     use std::os::unix::net::UnixStream;
@@ -435,7 +435,7 @@ mod tests {
             let device =
                 Device::open(&DeviceSpec::Sim { ordinal: 0, threads: 1 }, &Default::default()).expect("a simulator");
             for repeat in 0..8 {
-                let facts = Facts { repeat, ..Facts::default() };
+                let facts = FaultFacts { repeat, ..FaultFacts::default() };
                 let (socket, tainted) = (&socket, Cell::new(false));
                 let scene = Scene { crumbs: &crumbs, socket, device: &device, facts, tainted };
                 let watch = Watch::start(&device, 1);
