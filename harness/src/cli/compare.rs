@@ -1,18 +1,17 @@
 //! `compare`: what changed between two runs.
 
 use super::args::{Args, Form};
-use super::{Failure, runs};
+use super::{Failure, runs, session};
 use crate::exit;
 
 pub(super) fn compare(args: &Args) -> Result<u8, Failure> {
-    let form = args.records.form.unwrap_or(Form::Plain);
-    let [before, after] = [&args.operands[0], &args.operands[1]];
-    let (before, after) = (runs::load(&runs::find(args, before)?)?, runs::load(&runs::find(args, after)?)?);
-    let found = crate::report::compare(&before, &after);
-    let text = match form {
+    let results = session::results_dir(args);
+    let run = |word: &String| runs::load(&runs::find(&results, word)?);
+    let found = crate::report::compare(&run(&args.operands[0])?, &run(&args.operands[1])?);
+    let text = match args.records.form.unwrap_or(Form::Plain) {
         Form::Md => found.markdown(),
         _ => found.plain(runs::columns()),
     };
-    runs::deliver(args, &text)?;
+    runs::deliver(args.import.output.as_deref(), &text)?;
     Ok(if found.is_worse() { exit::FAILED } else { exit::OK })
 }

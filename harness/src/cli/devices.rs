@@ -1,7 +1,7 @@
 //! From the device options to slots.
 
 use super::Failure;
-use super::args::{Args, DeviceArg, usage};
+use super::args::{Args, DeviceArg, DeviceOptions, usage};
 use crate::case::Target;
 use crate::device::{
     Choice, Gpu, GpuLock, Nvidia, Nvml, Policy, Selection, WantedGpus, find_nvrtc, find_sanitizer, hold, lock_folder,
@@ -66,9 +66,10 @@ pub(super) fn cores() -> usize {
 
 /// Chooses devices; says what it found and why it took them.
 pub(super) fn resolve(args: &Args) -> Result<Devices, Failure> {
-    let mut devices = chosen(args)?;
-    if args.devices.cross {
-        check_cross(args, &devices)?;
+    let options = &args.devices;
+    let mut devices = chosen(options)?;
+    if options.cross {
+        check_cross(options, &devices)?;
     }
     if let Some(sample) = &args.evidence.sanitize {
         sanitize(&mut devices, sample.tool)?;
@@ -77,9 +78,9 @@ pub(super) fn resolve(args: &Args) -> Result<Devices, Failure> {
 }
 
 /// `--cross` with nothing to compare would pass whatever the devices do.
-fn check_cross(args: &Args, devices: &Devices) -> Result<(), Failure> {
+fn check_cross(options: &DeviceOptions, devices: &Devices) -> Result<(), Failure> {
     let names: BTreeSet<String> = devices.slots.iter().map(SlotSpec::device_name).collect();
-    let chosen = match &args.devices.device {
+    let chosen = match &options.device {
         DeviceArg::Sim(count) => *count,
         _ => devices.choices.len().max(names.len()),
     };
@@ -131,15 +132,15 @@ fn sanitize(devices: &mut Devices, tool: Tool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn chosen(args: &Args) -> Result<Devices, Failure> {
-    let nvml = || open(args.devices.nvml.as_deref()).map_err(|d| Failure::diagnostic(exit::USAGE, &d));
-    match &args.devices.device {
-        DeviceArg::Reference => Ok(reference(args)),
-        DeviceArg::Sim(count) => Ok(simulated(args, *count, Vec::new(), None)),
+fn chosen(options: &DeviceOptions) -> Result<Devices, Failure> {
+    let nvml = || open(options.nvml.as_deref()).map_err(|d| Failure::diagnostic(exit::USAGE, &d));
+    match &options.device {
+        DeviceArg::Reference => Ok(reference(options)),
+        DeviceArg::Sim(count) => Ok(simulated(options, *count, Vec::new(), None)),
         DeviceArg::Gpus(wanted) => {
             let nvml = nvml()?;
             let found = nvml.survey();
-            gpus(args, nvml, found, wanted)
+            gpus(options, nvml, found, wanted)
         }
         DeviceArg::Auto => {
             let nvml = nvml()?;
@@ -147,14 +148,14 @@ fn chosen(args: &Args) -> Result<Devices, Failure> {
             if found.gpus.is_empty() {
                 let why = found.problems.join("; ");
                 let note = format!("no GPU found ({why}): running on the simulator");
-                return Ok(simulated(args, cores().min(MAX_DEFAULT_SIM), vec![note], Some(found)));
+                return Ok(simulated(options, cores().min(MAX_DEFAULT_SIM), vec![note], Some(found)));
             }
             if !nvml.is_fake() && find_nvrtc().found.is_empty() {
                 let note =
                     "a GPU is here but no NVRTC library (see `harness doctor`): running on the simulator".to_string();
-                return Ok(simulated(args, cores().min(MAX_DEFAULT_SIM), vec![note], Some(found)));
+                return Ok(simulated(options, cores().min(MAX_DEFAULT_SIM), vec![note], Some(found)));
             }
-            gpus(args, nvml, found, &WantedGpus::Count(1))
+            gpus(options, nvml, found, &WantedGpus::Count(1))
         }
     }
 }
@@ -179,8 +180,8 @@ fn numbered(kind: &str, count: usize) -> Vec<String> {
     (0..count).map(|index| format!("{kind}{index}")).collect()
 }
 
-fn reference(args: &Args) -> Devices {
-    let jobs = args.devices.jobs.unwrap_or_else(|| cores().min(MAX_DEFAULT_SIM));
+fn reference(options: &DeviceOptions) -> Devices {
+    let jobs = options.jobs.unwrap_or_else(|| cores().min(MAX_DEFAULT_SIM));
     let slots = labels(&numbered("ref", jobs), jobs).into_iter();
     let slots = slots.map(|(_, label)| SlotSpec {
         device: DeviceSpec::Reference,
@@ -204,8 +205,8 @@ fn reference(args: &Args) -> Devices {
     }
 }
 
-fn simulated(args: &Args, count: usize, mut notes: Vec<String>, nvidia: Option<Nvidia>) -> Devices {
-    let jobs = args.devices.jobs.unwrap_or(count);
+fn simulated(options: &DeviceOptions, count: usize, mut notes: Vec<String>, nvidia: Option<Nvidia>) -> Devices {
+    let jobs = options.jobs.unwrap_or(count);
     let threads = (cores() / jobs).max(1) as u32;
     let slots = labels(&numbered("sim", count), jobs).into_iter();
     let slots = slots.map(|(ordinal, label)| {
@@ -229,11 +230,11 @@ fn simulated(args: &Args, count: usize, mut notes: Vec<String>, nvidia: Option<N
     }
 }
 
-fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &WantedGpus) -> Result<Devices, Failure> {
+fn gpus(options: &DeviceOptions, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &WantedGpus) -> Result<Devices, Failure> {
     let mut locks = Vec::new();
     let folder = lock_folder();
-    let alone = args.devices.gpu.policy == Policy::Exclusive;
-    let selection = select(&found, wanted, &args.devices.gpu, |gpu| {
+    let alone = options.gpu.policy == Policy::Exclusive;
+    let selection = select(&found, wanted, &options.gpu, |gpu| {
         locks.extend(hold(&folder, &gpu.uuid, alone)?);
         Ok(())
     });
@@ -241,9 +242,9 @@ fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &WantedGpus) ->
         return Err(too_few(&found, &selection, missing, wanted));
     }
     let Selection { taken, left, .. } = selection;
-    let per_gpu = args.devices.gpu.workers_per_gpu;
+    let per_gpu = options.gpu.workers_per_gpu;
     let all = taken.len() * per_gpu.unwrap_or(1);
-    let jobs = match (args.devices.jobs, per_gpu) {
+    let jobs = match (options.jobs, per_gpu) {
         (Some(jobs), Some(_)) => jobs.min(all),
         (Some(jobs), None) => jobs,
         (None, _) => all,
@@ -279,7 +280,7 @@ fn gpus(args: &Args, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &WantedGpus) ->
         nvidia: Some(found),
         nvml: Some(nvml),
         history,
-        again: match &args.devices.nvml {
+        again: match &options.nvml {
             Some(file) => format!(" --gpus 1 --nvml {}", quoted(&file.display().to_string())),
             None => " --gpus 1".into(),
         },

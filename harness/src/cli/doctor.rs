@@ -60,7 +60,8 @@ struct Findings {
 }
 
 pub(super) fn doctor(args: &Args) -> Result<u8, Failure> {
-    let found = look(args)?;
+    let (cases, results) = (session::cases_dir(args), session::results_dir(args));
+    let found = look(args.devices.nvml.as_deref(), &cases, results)?;
     let features = features(&found);
     match args.records.form.unwrap_or(Form::Plain) {
         Form::Json => print(&format!("{:#}\n", document(&found, &features))),
@@ -69,8 +70,9 @@ pub(super) fn doctor(args: &Args) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-fn look(args: &Args) -> Result<Findings, Failure> {
-    let nvml = open(args.devices.nvml.as_deref()).map_err(|d| Failure::diagnostic(exit::USAGE, &d))?;
+/// `played` is a file in the place of NVML.
+fn look(played: Option<&Path>, cases: &Path, results: PathBuf) -> Result<Findings, Failure> {
+    let nvml = open(played).map_err(|d| Failure::diagnostic(exit::USAGE, &d))?;
     let nvidia = nvml.survey();
     let options = GpuOptions::default();
     let choice = |gpu: &crate::device::Gpu| match refusal(gpu, &options) {
@@ -80,7 +82,6 @@ fn look(args: &Args) -> Result<Findings, Failure> {
     let gpus = nvidia.gpus.iter().map(choice).collect();
     let usable = nvidia.gpus.iter().filter(|gpu| refusal(gpu, &options).is_none()).count();
     let files = find_nvrtc();
-    let results = session::results_dir(args);
     let (folder, results_state) = writable(&results);
     Ok(Findings {
         played: nvml.is_fake(),
@@ -91,7 +92,7 @@ fn look(args: &Args) -> Result<Findings, Failure> {
         searched: files.searched,
         sanitizer: find_sanitizer(),
         host: host(),
-        cases: cases(args),
+        cases: self::cases(cases),
         space: free_space(&folder),
         results,
         results_state,
@@ -99,9 +100,8 @@ fn look(args: &Args) -> Result<Findings, Failure> {
     })
 }
 
-fn cases(args: &Args) -> String {
-    let dir = session::cases_dir(args);
-    let loaded = load(&dir, Target::Sim);
+fn cases(dir: &Path) -> String {
+    let loaded = load(dir, Target::Sim);
     match loaded.errors.len() {
         0 => format!("{}: {} ids in {} files", dir.display(), loaded.cases.len(), loaded.files),
         n => format!("{}: {n} error(s), the first: {}", dir.display(), loaded.errors[0]),

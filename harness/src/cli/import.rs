@@ -2,7 +2,7 @@
 //! case; with recorded arrays the definition is run and compared with them.
 
 use super::Failure;
-use super::args::{Args, ImportDevice};
+use super::args::{Args, Import, ImportDevice};
 use crate::case::case_text;
 use crate::console::print;
 use crate::exit;
@@ -16,23 +16,41 @@ use engine::tensor::Arg;
 use pydef::{Definition, Generator, read_with};
 use std::path::Path;
 
+/// What is to be imported, and what is done with it.
+struct ImportOptions<'a> {
+    file: &'a Path,
+    /// Recorded arrays and the record of their run, to be compared with.
+    recorded: Option<(&'a Path, &'a Path)>,
+    device: ImportDevice,
+    /// Where the case is written; it is printed otherwise.
+    output: Option<&'a Path>,
+}
+
+impl<'a> ImportOptions<'a> {
+    fn of(args: &'a Args) -> Result<Self, Failure> {
+        let Import { inputs, records, place, output } = &args.import;
+        let recorded = match (inputs, records) {
+            (Some(inputs), Some(records)) => Some((inputs.as_path(), records.as_path())),
+            (None, None) => None,
+            _ => {
+                let error = Diagnostic::user(code::USAGE, "`--inputs` and `--records` belong together");
+                return Err(refusal(exit::USAGE, &error));
+            }
+        };
+        let file = Path::new(args.operand().unwrap_or_default());
+        Ok(Self { file, recorded, device: *place, output: output.as_deref() })
+    }
+}
+
 pub(super) fn import(args: &Args) -> Result<u8, Failure> {
-    let path = Path::new(args.operand().unwrap_or_default());
+    let ImportOptions { file: path, recorded, device, output } = ImportOptions::of(args)?;
     let shown = path.display().to_string();
     let source = std::fs::read(path)
         .map_err(|error| error.to_string())
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".into()))
         .map_err(|error| refusal(exit::BAD_CASES, &Diagnostic::user(code::CASE_PATH, format!("{shown}: {error}"))))?;
-    let compared = match (&args.import.inputs, &args.import.records) {
-        (Some(inputs), Some(records)) => Some((inputs, records)),
-        (None, None) => None,
-        _ => {
-            let error = Diagnostic::user(code::USAGE, "`--inputs` and `--records` belong together");
-            return Err(refusal(exit::USAGE, &error));
-        }
-    };
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let record = match compared {
+    let record = match recorded {
         Some((_, records)) => Some(find_record(records, &name).map_err(|error| refusal(exit::BAD_CASES, &error))?),
         None => None,
     };
@@ -44,17 +62,17 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
         let unsupported = errors.iter().all(|error| error.kind == Kind::Unsupported);
         Failure::new(if unsupported { exit::UNSUPPORTED } else { exit::BAD_CASES }, texts.concat())
     })?;
-    if args.import.output.is_some() || compared.is_none() {
-        write_case(args, path, &definitions)?;
+    if output.is_some() || recorded.is_none() {
+        write_case(output, path, &definitions)?;
     }
-    let (Some((inputs, _)), Some(record)) = (compared, record) else { return Ok(exit::OK) };
+    let (Some((inputs, _)), Some(record)) = (recorded, record) else { return Ok(exit::OK) };
     let [definition] = &definitions[..] else {
         let message = format!("{shown} makes {} definitions, a record is of one", definitions.len());
         return Err(refusal(exit::USAGE, &Diagnostic::user(code::USAGE, message)));
     };
     let arrays = read_arrays(inputs).map_err(|error| refusal(exit::BAD_CASES, &error))?;
     let made = arguments(&definition.fusion, &record, &arrays).map_err(|error| refusal(exit::BAD_CASES, &error))?;
-    let given = run(args.import.place, &definition.fusion, &made).map_err(|error| {
+    let given = run(device, &definition.fusion, &made).map_err(|error| {
         // Not being able to run it here is no disagreement.
         let exit = if error.kind == Kind::Unsupported { exit::UNSUPPORTED } else { exit::FAILED };
         refusal(exit, &error)
@@ -72,11 +90,11 @@ fn refusal(exit: u8, error: &Diagnostic) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-fn write_case(args: &Args, path: &Path, definitions: &[Definition]) -> Result<(), Failure> {
+fn write_case(output: Option<&Path>, path: &Path, definitions: &[Definition]) -> Result<(), Failure> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let text = case_text("Repro", &format!("imported from {name}"), definitions)
         .map_err(|error| refusal(exit::BAD_CASES, &error))?;
-    let Some(output) = &args.import.output else {
+    let Some(output) = output else {
         print(&text);
         return Ok(());
     };
@@ -86,8 +104,8 @@ fn write_case(args: &Args, path: &Path, definitions: &[Definition]) -> Result<()
     })
 }
 
-fn run(place: ImportDevice, fusion: &Fusion, args: &[Arg]) -> engine::diag::Result<RunResult> {
-    let session = match place {
+fn run(device: ImportDevice, fusion: &Fusion, args: &[Arg]) -> engine::diag::Result<RunResult> {
+    let session = match device {
         ImportDevice::Reference => {
             let all = evaluate_all(fusion, args)?;
             let outputs = placed(fusion, args, all.outputs)?;

@@ -9,33 +9,52 @@ use crate::record::{replace, today};
 use crate::select::nearest;
 use crate::select::quarantine::{Quarantine, QuarantineEntry, with_entry, without_entry};
 use std::fmt::Write;
+use std::path::Path;
+
+/// What is to be done with the file.
+enum QuarantineCommand {
+    List,
+    Add(QuarantineEntry),
+    Remove(String),
+}
 
 pub(super) fn quarantine(args: &Args) -> Result<u8, Failure> {
-    let operand = |at: usize| args.operands.get(at).map(String::as_str);
-    match (operand(0), operand(1)) {
-        (Some("list"), None) => list(args),
-        (Some("add"), Some(id)) => {
-            let q = &args.quarantine;
-            let [owner, issue, reason, until] = [&q.owner, &q.issue, &q.reason, &q.until].map(Clone::clone);
-            let entry = QuarantineEntry { id: id.into(), owner, issue, reason, until };
-            check_id(args, &entry)?;
-            edit(args, &format!("{id} is in quarantine until {}", entry.until), |text, name| {
-                with_entry(text, &entry, name)
-            })
+    let (cases, file) = (session::cases_dir(args), session::quarantine_path(args));
+    match QuarantineCommand::of(args)? {
+        QuarantineCommand::List => list(&session::read_quarantine(args)?, &cases),
+        QuarantineCommand::Add(entry) => {
+            check_id(&cases, &entry)?;
+            let done = format!("{} is in quarantine until {}", entry.id, entry.until);
+            edit(&file, &done, |text, name| with_entry(text, &entry, name))
         }
-        (Some("rm"), Some(id)) => {
-            edit(args, &format!("{id} is not in quarantine any more"), |text, name| without_entry(text, id, name))
+        QuarantineCommand::Remove(id) => {
+            edit(&file, &format!("{id} is not in quarantine any more"), |text, name| without_entry(text, &id, name))
         }
-        _ => Err(usage(
-            "`quarantine` takes `list`, `add ID` or `rm ID`",
-            "add needs --owner, --issue, --reason and --until YYYY-MM-DD",
-        )),
     }
 }
 
-fn list(args: &Args) -> Result<u8, Failure> {
-    let quarantine = session::read_quarantine(args)?;
-    let ids = ids(args);
+impl QuarantineCommand {
+    /// What the command line asks for.
+    fn of(args: &Args) -> Result<Self, Failure> {
+        let operand = |at: usize| args.operands.get(at).map(String::as_str);
+        match (operand(0), operand(1)) {
+            (Some("list"), None) => Ok(Self::List),
+            (Some("add"), Some(id)) => {
+                let q = &args.quarantine;
+                let [owner, issue, reason, until] = [&q.owner, &q.issue, &q.reason, &q.until].map(Clone::clone);
+                Ok(Self::Add(QuarantineEntry { id: id.into(), owner, issue, reason, until }))
+            }
+            (Some("rm"), Some(id)) => Ok(Self::Remove(id.into())),
+            _ => Err(usage(
+                "`quarantine` takes `list`, `add ID` or `rm ID`",
+                "add needs --owner, --issue, --reason and --until YYYY-MM-DD",
+            )),
+        }
+    }
+}
+
+fn list(quarantine: &Quarantine, cases: &Path) -> Result<u8, Failure> {
+    let ids = ids(cases);
     let today = today();
     let mut text = String::new();
     for (entry, count) in quarantine.counts(ids.iter().map(String::as_str)) {
@@ -53,17 +72,17 @@ fn list(args: &Args) -> Result<u8, Failure> {
 }
 
 /// Ids on the simulator and on GPUs.
-fn ids(args: &Args) -> Vec<String> {
+fn ids(cases: &Path) -> Vec<String> {
     use crate::case::Target;
-    let of = |target| load(&session::cases_dir(args), target).cases.into_iter().map(|case| case.id);
+    let of = |target| load(cases, target).cases.into_iter().map(|case| case.id);
     let mut ids: Vec<String> = of(Target::Sim).chain(of(Target::Cuda)).collect();
     ids.sort();
     ids.dedup();
     ids
 }
 
-fn check_id(args: &Args, entry: &QuarantineEntry) -> Result<(), Failure> {
-    let ids = ids(args);
+fn check_id(cases: &Path, entry: &QuarantineEntry) -> Result<(), Failure> {
+    let ids = ids(cases);
     let one = Quarantine::of(vec![entry.clone()]);
     match one.idle(ids.iter().map(String::as_str)).is_empty() {
         true => Ok(()),
@@ -77,22 +96,21 @@ fn check_id(args: &Args, entry: &QuarantineEntry) -> Result<(), Failure> {
 /// Changes the file in one step; readers see the old text or the new one, and of
 /// several that change it at once each starts from what the one before it wrote.
 fn edit(
-    args: &Args,
+    path: &Path,
     done: &str,
     change: impl FnOnce(&str, &str) -> Result<String, Box<engine::diag::Diagnostic>>,
 ) -> Result<u8, Failure> {
-    let path = session::quarantine_path(args);
-    let name = crate::escape::path(&path);
+    let name = crate::escape::path(path);
     let failed =
         |error: std::io::Error| Failure::new(exit::BAD_CASES, format!("error: {name} cannot be changed: {error}"));
     // The folder's own lock: a file for it would stand among the reviewed ones.
-    let _lock = FileLock::of(path.parent().unwrap_or(&path)).map_err(failed)?;
-    let old = match std::fs::read_to_string(&path) {
+    let _lock = FileLock::of(path.parent().unwrap_or(path)).map_err(failed)?;
+    let old = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         other => other.map_err(failed)?,
     };
     let new = change(&old, &name).map_err(|diagnostic| Failure::diagnostic(exit::BAD_CASES, &diagnostic))?;
-    replace(&path, new.as_bytes()).map_err(failed)?;
+    replace(path, new.as_bytes()).map_err(failed)?;
     crate::console::print(&format!("{done}: {name}\n"));
     Ok(exit::OK)
 }

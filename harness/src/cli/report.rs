@@ -1,7 +1,7 @@
 //! `report`: recorded runs in forms for other tools, and for a job's summary.
 
 use super::args::{Args, Form};
-use super::{Failure, runs};
+use super::{Failure, runs, session};
 use crate::exit;
 use crate::record::{Recorded, RunInfo, RunState, export};
 use crate::report::{junit, markdown, repro, trace};
@@ -12,7 +12,8 @@ use std::path::Path;
 pub(super) fn report(args: &Args) -> Result<u8, Failure> {
     let form = args.records.form.unwrap_or(Form::Md);
     let words = if args.operands.is_empty() { vec!["latest".to_string()] } else { args.operands.clone() };
-    let infos = words.iter().map(|word| runs::find(args, word)).collect::<Result<Vec<RunInfo>, _>>()?;
+    let results = session::results_dir(args);
+    let infos = words.iter().map(|word| runs::find(&results, word)).collect::<Result<Vec<RunInfo>, _>>()?;
     let mut text = Vec::new();
     if form == Form::Jsonl {
         for info in &infos {
@@ -33,7 +34,7 @@ pub(super) fn report(args: &Args) -> Result<u8, Failure> {
     if args.records.github {
         summarise(&text).map_err(|(path, error)| runs::not_written(path.as_ref(), &error))?;
     }
-    runs::deliver(args, &text)?;
+    runs::deliver(args.import.output.as_deref(), &text)?;
     Ok(exit::OK)
 }
 

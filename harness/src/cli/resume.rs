@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 pub(super) fn resume(args: &Args) -> Result<u8, Failure> {
     let info = match args.operand() {
-        Some(word) => runs::find(args, word)?,
-        None => newest_open(&runs::layout(args)?)?,
+        Some(word) => runs::find(&session::results_dir(args), word)?,
+        None => newest_open(&runs::layout(&session::results_dir(args))?)?,
     };
     let mut resumed = Resumed::read(&info).map_err(|why| refused(&info.id, &why, None))?;
     // What was said now is meant from here, all else from where the run began.

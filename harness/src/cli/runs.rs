@@ -1,7 +1,7 @@
 //! What commands on records share: the store, runs by name, and where text goes.
 
-use super::args::{Args, Form};
-use super::{Failure, session};
+use super::Failure;
+use super::args::{Form, Records};
 use crate::console::print;
 use crate::exit;
 use crate::record::{Layout, Recorded, RunInfo};
@@ -11,9 +11,8 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 /// The results folder.
-pub(super) fn layout(args: &Args) -> Result<Layout, Failure> {
-    let root = session::results_dir(args);
-    Layout::open(&root).map_err(|error| match error.kind() {
+pub(super) fn layout(root: &Path) -> Result<Layout, Failure> {
+    Layout::open(root).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => no_run(&format!("{} is no folder of records", root.display()), "no FORMAT is in it"),
         _ => Failure::diagnostic(
             exit::BAD_RUN,
@@ -22,13 +21,15 @@ pub(super) fn layout(args: &Args) -> Result<Layout, Failure> {
     })
 }
 
-/// A run of the store, or one that is named by its folder.
-pub(super) fn find(args: &Args, word: &str) -> Result<RunInfo, Failure> {
+/// A run of the results folder, or one that is named by its own folder.
+pub(super) fn find(results: &Path, word: &str) -> Result<RunInfo, Failure> {
     let path = Path::new(word);
     if word.contains('/') && path.join("events.jsonl").is_file() {
         return RunInfo::look(path).map_err(|error| no_run(word, &error.to_string()));
     }
-    layout(args)?.find(word).map_err(|why| no_run(&format!("there is no run `{}`", crate::escape::short(word)), &why))
+    layout(results)?
+        .find(word)
+        .map_err(|why| no_run(&format!("there is no run `{}`", crate::escape::short(word)), &why))
 }
 
 /// Reads a run; a damaged one is read as far as it goes.
@@ -45,19 +46,19 @@ fn no_run(message: &str, note: &str) -> Failure {
 }
 
 /// The view of a command that runs cases.
-pub(super) fn progress(args: &Args, total: usize, labels: Vec<String>) -> Progress {
-    let format = match args.records.form {
+pub(super) fn progress(records: &Records, total: usize, labels: Vec<String>) -> Progress {
+    let format = match records.form {
         Some(Form::Bar) => Format::Bar,
         Some(Form::Plain) => Format::Plain,
         Some(Form::Jsonl) => Format::Jsonl,
         _ => Format::Auto,
     };
-    Progress::new(format, args.records.color, total, labels)
+    Progress::new(format, records.color, total, labels)
 }
 
 /// Prints a text, or writes it where `--output` says.
-pub(super) fn deliver(args: &Args, text: &str) -> Result<(), Failure> {
-    match &args.import.output {
+pub(super) fn deliver(output: Option<&Path>, text: &str) -> Result<(), Failure> {
+    match output {
         None => print(text),
         Some(path) => std::fs::write(path, text).map_err(|error| not_written(path, &error))?,
     }
@@ -71,8 +72,8 @@ pub(super) fn not_written(path: &Path, error: &io::Error) -> Failure {
 
 /// The last words of a command that runs cases. Where standard output is for
 /// records alone, they go beside it.
-pub(super) fn conclude(args: &Args, text: &str) {
-    match args.records.form {
+pub(super) fn conclude(form: Option<Form>, text: &str) {
+    match form {
         Some(Form::Jsonl) => drop(io::Write::write_all(&mut io::stderr().lock(), fit(text, usize::MAX).as_bytes())),
         _ => print(&fitted(text)),
     }

@@ -183,10 +183,11 @@ pub(super) fn past(args: &Args, history: &str) -> Past {
 /// What the record of a run says about its cases. Where no run is recorded,
 /// nothing is left of one if `may_be_missing`; one that is named must be there.
 fn from_run(args: &Args, id: &str, may_be_missing: bool) -> Result<FromRun, Failure> {
-    if may_be_missing && !Layout::has_verdicts(&results_dir(args)) {
+    let results = results_dir(args);
+    if may_be_missing && !Layout::has_verdicts(&results) {
         return Ok(FromRun::default());
     }
-    let info = runs::find(args, id)?;
+    let info = runs::find(&results, id)?;
     FromRun::of(&runs::load(&info)?).map_err(|why| {
         let message = format!("run {} does not tell which cases are left: {why}", info.id);
         let diagnostic = Diagnostic::user(code::NO_RUN, message).note("`--rerun failed` needs no run");

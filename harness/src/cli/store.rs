@@ -17,26 +17,60 @@ use std::time::SystemTime;
 /// Rows of history that `verify` names.
 const WRONG_ROWS: usize = 20;
 
+/// What is to be done with the records.
+enum StoreCommand<'a> {
+    List,
+    Info(&'a [String]),
+    Verify,
+    Repair { dry: bool },
+    Prune { limits: Limits, apply: bool },
+    Export { form: Form, output: Option<&'a Path>, words: &'a [String] },
+    Merge(&'a [String]),
+}
+
 const WORDS: [&str; 7] = ["list", "info", "verify", "repair", "prune", "export", "merge"];
 
 pub(super) fn store(args: &Args) -> Result<u8, Failure> {
-    let (word, rest) = args.operands.split_first().map_or(("", &[][..]), |(word, rest)| (word.as_str(), rest));
-    if !matches!(word, "info" | "export" | "merge") && !rest.is_empty() {
-        return Err(usage(format!("`store {word}` takes no names"), "it works on the whole folder of records"));
+    let results = session::results_dir(args);
+    match StoreCommand::of(args)? {
+        StoreCommand::List => list(&runs::layout(&results)?),
+        StoreCommand::Info(words) => info(&results, words),
+        StoreCommand::Verify => verify(&runs::layout(&results)?),
+        StoreCommand::Repair { dry } => mend(&runs::layout(&results)?, dry),
+        StoreCommand::Prune { limits, apply } => thin_out(&runs::layout(&results)?, limits, apply),
+        StoreCommand::Export { form, output, words } => copy_out(&results, form, output, words),
+        StoreCommand::Merge(words) => unite(&results, words),
     }
-    belong(args, word)?;
-    match word {
-        "list" => list(&runs::layout(args)?),
-        "info" => info(args, rest),
-        "verify" => verify(&runs::layout(args)?),
-        "repair" => mend(&runs::layout(args)?, args.records.dry_run),
-        "prune" => thin_out(args, &runs::layout(args)?),
-        "export" => copy_out(args, rest),
-        "merge" => unite(args, rest),
-        _ => Err(usage(
-            format!("`store` does not know `{}`", crate::escape::short(word)),
-            suggest(word, WORDS.into_iter()),
-        )),
+}
+
+impl<'a> StoreCommand<'a> {
+    /// What the command line asks for.
+    fn of(args: &'a Args) -> Result<Self, Failure> {
+        let (word, rest) = args.operands.split_first().map_or(("", &[][..]), |(word, rest)| (word.as_str(), rest));
+        let records = &args.records;
+        if !matches!(word, "info" | "export" | "merge") && !rest.is_empty() {
+            return Err(usage(format!("`store {word}` takes no names"), "it works on the whole folder of records"));
+        }
+        belong(args, word)?;
+        match word {
+            "list" => Ok(Self::List),
+            "info" => Ok(Self::Info(rest)),
+            "verify" => Ok(Self::Verify),
+            "repair" => Ok(Self::Repair { dry: records.dry_run }),
+            "prune" => {
+                let limits = Limits { keep: records.keep, age: records.older_than, bytes: records.max_size };
+                Ok(Self::Prune { limits, apply: records.yes && !records.dry_run })
+            }
+            "export" => {
+                let (form, output) = (records.form.unwrap_or(Form::Csv), args.import.output.as_deref());
+                Ok(Self::Export { form, output, words: rest })
+            }
+            "merge" => Ok(Self::Merge(rest)),
+            _ => Err(usage(
+                format!("`store` does not know `{}`", crate::escape::short(word)),
+                suggest(word, WORDS.into_iter()),
+            )),
+        }
     }
 }
 
@@ -99,10 +133,10 @@ fn counts_text(summary: Option<&Summary>) -> String {
     if parts.is_empty() { "-".into() } else { parts.join(", ") }
 }
 
-fn info(args: &Args, words: &[String]) -> Result<u8, Failure> {
+fn info(results: &Path, words: &[String]) -> Result<u8, Failure> {
     let words = if words.is_empty() { vec!["latest".to_string()] } else { words.to_vec() };
     for word in words {
-        let info = runs::find(args, &word)?;
+        let info = runs::find(results, &word)?;
         let run = runs::load(&info)?;
         print(&info_text(&info, &run));
     }
@@ -245,15 +279,12 @@ fn mend(layout: &Layout, dry: bool) -> Result<u8, Failure> {
     Ok(if report.left.is_empty() { exit::OK } else { exit::BAD_CASES })
 }
 
-fn thin_out(args: &Args, layout: &Layout) -> Result<u8, Failure> {
-    let records = &args.records;
-    let limits = Limits { keep: records.keep, age: records.older_than, bytes: records.max_size };
+fn thin_out(layout: &Layout, limits: Limits, apply: bool) -> Result<u8, Failure> {
     if limits == Limits::default() {
         return Err(usage("`store prune` needs a limit", "--keep N, --older-than 30d or --max-size 2GiB"));
     }
     let all = layout.list().map_err(|error| failed(layout, &error))?;
     let victims = prune::plan(&all, layout.latest().as_deref(), limits, SystemTime::now());
-    let apply = records.yes && !records.dry_run;
     let (mut text, mut freed, mut removed, mut kept) = (String::new(), 0, 0, 0);
     for victim in &victims {
         let line = format!("{}  {:>8}  {}", victim.run.id, show_bytes(victim.run.bytes), victim.why);
@@ -274,14 +305,13 @@ fn thin_out(args: &Args, layout: &Layout) -> Result<u8, Failure> {
     Ok(if kept > 0 { exit::NO_RECORD } else { exit::OK })
 }
 
-fn copy_out(args: &Args, words: &[String]) -> Result<u8, Failure> {
-    let form = args.records.form.unwrap_or(Form::Csv);
+fn copy_out(results: &Path, form: Form, output: Option<&Path>, words: &[String]) -> Result<u8, Failure> {
     let chosen = match words {
-        [] => runs::layout(args)?.list().map_err(|error| failed_at(&session::results_dir(args), &error))?,
-        words => words.iter().map(|word| runs::find(args, word)).collect::<Result<_, _>>()?,
+        [] => runs::layout(results)?.list().map_err(|error| failed_at(results, &error))?,
+        words => words.iter().map(|word| runs::find(results, word)).collect::<Result<_, _>>()?,
     };
     if form == Form::Folder {
-        let Some(to) = &args.import.output else {
+        let Some(to) = output else {
             return Err(usage("a folder needs a place", "store export --format folder --output DIR"));
         };
         export::folder(&chosen, to).map_err(|error| runs::not_written(to, &error))?;
@@ -299,7 +329,7 @@ fn copy_out(args: &Args, words: &[String]) -> Result<u8, Failure> {
         let ids = chosen.iter().map(|info| info.id.as_str());
         export::csv(ids.zip(&loaded), &mut out).map_err(|error| runs::not_written(Path::new("export"), &error))?;
     }
-    runs::deliver(args, &String::from_utf8_lossy(&out))?;
+    runs::deliver(output, &String::from_utf8_lossy(&out))?;
     Ok(exit::OK)
 }
 
@@ -308,12 +338,11 @@ fn failed_at(path: &Path, error: &io::Error) -> Failure {
     Failure::diagnostic(exit::BAD_RUN, &Diagnostic::user(code::RESULTS, message))
 }
 
-fn unite(args: &Args, words: &[String]) -> Result<u8, Failure> {
+fn unite(root: &Path, words: &[String]) -> Result<u8, Failure> {
     if words.is_empty() {
         return Err(usage("`store merge` needs folders", "store merge DIR...: results folders, or folders of runs"));
     }
-    let root = session::results_dir(args);
-    let layout = Layout::claim(&root).map_err(|error| failed_at(&root, &error))?;
+    let layout = Layout::claim(root).map_err(|error| failed_at(root, &error))?;
     std::fs::create_dir_all(layout.runs()).map_err(|error| failed(&layout, &error))?;
     let (mut text, mut counts, mut refused) = (String::new(), [0usize; 3], Vec::new());
     for word in words {

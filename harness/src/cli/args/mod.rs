@@ -27,12 +27,12 @@ mod tests;
 mod time;
 
 pub(super) use command::{Command, run};
-pub(super) use devices::DeviceArg;
+pub(super) use devices::{DeviceArg, Devices as DeviceOptions};
 pub(super) use given::usage;
-pub(super) use import::ImportDevice;
+pub(super) use import::{Import, ImportDevice};
 pub(super) use model::Args;
 pub(super) use output::Listing;
 pub(super) use parse::{Parsed, again_for, parse, parse_over, parse_recorded};
 
-pub(super) use records::Form;
+pub(super) use records::{Form, Records};
 pub(super) use select::Select;

@@ -53,7 +53,7 @@ fn bad(message: impl Into<String>, note: impl Into<String>) -> Failure {
 impl PastRun {
     /// The run that a word names, as in `latest`.
     pub(super) fn read(args: &Args, word: &str) -> Result<Self, Failure> {
-        let RunInfo { id, dir, header, .. } = runs::find(args, word)?;
+        let RunInfo { id, dir, header, .. } = runs::find(&session::results_dir(args), word)?;
         let unread =
             |error| bad(format!("the record of run `{word}` cannot be read: {error}"), dir.display().to_string());
         header.check_schema().map_err(unread)?;

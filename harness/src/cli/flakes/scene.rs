@@ -89,7 +89,7 @@ impl Scene {
     /// A view for `total` things, with the notes on devices.
     pub(super) fn progress(&self, args: &Args, total: usize, what: &str) -> Progress {
         let labels = self.plan.slots.iter().map(|slot| slot.label.clone()).collect();
-        let progress = runs::progress(args, total, labels);
+        let progress = runs::progress(&args.records, total, labels);
         self.devices.notes.iter().chain(&self.notes).for_each(|note| progress.say(note));
         progress.say(&format!("{what} from {} files, seed {}", self.files, args.repeat.seed));
         progress
@@ -130,7 +130,7 @@ impl Scene {
         };
         let ended = ending::end(&mut self.store, stopped, self.started, code, summary);
         text.push_str(&ended.text);
-        runs::conclude(args, &text);
+        runs::conclude(args.records.form, &text);
         ended.code
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn finish(
     };
     let (total, time) = (summary.total(), show_seconds(ended.elapsed_ns));
     text.push_str(&format!("{total} cases in {time}\n{}{}\n", summary.other_lines(), summary.line()));
-    runs::conclude(args, &text);
+    runs::conclude(args.records.form, &text);
     code
 }
 

@@ -44,7 +44,7 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
     store.select(&ids, &chosen.outstanding);
     let plan = setup::plan(args, &devices, &store);
     let mut policy = setup::policy(args, &plan, &history, quarantine.clone());
-    let progress = runs::progress(args, ids.len(), labels(&plan));
+    let progress = runs::progress(&args.records, ids.len(), labels(&plan));
     for note in devices.notes.iter().chain(&chosen.notes) {
         progress.say(note);
     }

@@ -4,7 +4,7 @@ use crate::cli::args::{Args, usage};
 use crate::cli::flakes::past::PastRun;
 use crate::cli::flakes::replay::steps;
 use crate::cli::flakes::scene::{Scene, takes_no_share};
-use crate::cli::{Failure, runs};
+use crate::cli::{Failure, runs, session};
 use crate::flake::trials::Step;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn run_of(args: &Args, id: &str, given: bool) -> Result<Option<PastRun>, Failure
         (Some(word), _) => word,
         (None, true) => return Ok(None),
         // Without any run, neighbours are drawn; one that is there must be fit for it.
-        (None, false) if runs::find(args, "latest").is_err() => return Ok(None),
+        (None, false) if runs::find(&session::results_dir(args), "latest").is_err() => return Ok(None),
         (None, false) => return PastRun::read(args, "latest").map(Some),
     };
     let run = PastRun::read(args, word)?;
