@@ -3,7 +3,7 @@
 //! expect of generated code is rewritten, as by `harness --bless`.
 
 use harness::background::{Conclusion, Started, start};
-use harness::case::{Target, load};
+use harness::case::{Case, Target, load};
 use libtest_mimic::{Arguments, Completion, Trial};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -24,6 +24,11 @@ fn main() {
     }
     for case in &loaded.cases {
         let (id, verdicts) = (case.id.clone(), verdicts.clone());
+        if elsewhere(case) {
+            let reason = format!("needs device {}", case.require.device.join(" or "));
+            trials.push(Trial::ignorable_test(case.id.clone(), move || Ok(Completion::ignored_with(reason))));
+            continue;
+        }
         trials.push(Trial::ignorable_test(case.id.clone(), move || conclude(&id, &verdicts)));
     }
     if !args.list {
@@ -33,6 +38,7 @@ fn main() {
         wanted.reverse();
         wanted.retain(|_| trial_of.next().is_none_or(|trial| !args.is_filtered_out(trial)));
         wanted.reverse();
+        wanted.retain(|case| !elsewhere(case));
         let workers = args.test_threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
         let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cases-{}", std::process::id()));
         let exe = Path::new(env!("CARGO_BIN_EXE_harness"));
@@ -43,6 +49,12 @@ fn main() {
         println!("blessed {line}");
     }
     conclusion.exit();
+}
+
+/// Whether a case asks for devices of which the simulator is none.
+fn elsewhere(case: &Case) -> bool {
+    let devices = &case.require.device;
+    !devices.is_empty() && !devices.iter().any(|name| name == "sim")
 }
 
 fn conclude(id: &str, verdicts: &Verdicts) -> Result<Completion, libtest_mimic::Failed> {

@@ -178,7 +178,7 @@ fn results_that_cannot_hold_are_refused() {
             a.fuse:9:23: error[E0402]: `E0203` is not the code of something unsupported, which starts with U
               note: `; error: CODE` asks for any other refusal
             a.fuse:10:12: error[E0402]: unknown data type `f23`
-              note: did you mean `f16`?
+              note: did you mean `f32`?
             a.fuse:11:12: error[E0402]: one stride for each of 2 axes is needed
             a.fuse:12:17: error[E0402]: `...` ends the list
             a.fuse:13:12: error[E0402]: expected the name of another fusion of this file, such as `@Other`
