@@ -42,9 +42,9 @@ fn check_quick(name: &str, text: &str, sizes: &[i64], refused: Option<Code>) {
         (Err(error), None) => panic!("{name}: {error}"),
     }
     let (printed, all) = (cuda.elapsed(), started.elapsed());
-    println!("{name}: {all:?}: read {read:?}, {:?}, CUDA {printed:?}", times.totals());
+    let phases = format!("read {read:?}, {:?}, CUDA {printed:?}", times.totals());
     drop((compiled, fusion, session));
-    assert!(started.elapsed() < PATIENCE, "{name} took {:?}", started.elapsed());
+    assert!(started.elapsed() < PATIENCE, "{name} took {:?}, of it {all:?} to compile: {phases}", started.elapsed());
 }
 
 /// `fusion @F(inputs) { lines, return results }`.

@@ -50,15 +50,15 @@ pub(crate) unsafe fn numbers(files: Files, inst: Inst) {
         if inst.flags.has(Flags::WIDE) {
             for i in 0..2 {
                 let d = &mut *f64::lanes(files, inst.d + i as u16);
-                for l in 0..LANES {
-                    d[l] = unit_f64(words[l][2 * i], words[l][2 * i + 1]);
+                for (value, block) in d.iter_mut().zip(&words) {
+                    *value = unit_f64(block[2 * i], block[2 * i + 1]);
                 }
             }
         } else {
             for i in 0..4 {
                 let d = &mut *f32::lanes(files, inst.d + i as u16);
-                for l in 0..LANES {
-                    d[l] = unit_f32(words[l][i]);
+                for (value, block) in d.iter_mut().zip(&words) {
+                    *value = unit_f32(block[i]);
                 }
             }
         }
