@@ -63,3 +63,4 @@ pub use limits::{MAX_PARAM_BYTES, check_limits};
 pub use parse::{check_text, parse};
 pub use print::{print, print_stmt};
 pub use verify::{MAX_EXPR_DEPTH, MAX_EXPR_NODES, verify};
+pub(crate) use visit::statement_exprs;

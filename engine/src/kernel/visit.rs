@@ -23,7 +23,7 @@ pub(super) fn for_each_stmt<'a>(block: &'a Block, f: &mut impl FnMut(&'a Stmt)) 
 }
 
 /// Calls `f` with each expression that a statement itself evaluates.
-pub(super) fn statement_exprs(kind: &StmtKind, f: &mut impl FnMut(ExprId)) {
+pub(crate) fn statement_exprs(kind: &StmtKind, f: &mut impl FnMut(ExprId)) {
     match kind {
         StmtKind::Let { value, .. } => f(*value),
         StmtKind::Load { from, .. } => f(from.index),

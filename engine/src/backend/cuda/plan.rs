@@ -19,7 +19,9 @@
 //! Blocks are numbered in the order of a pre-order walk, the kernel's body
 //! first; the printer walks in the same order.
 
-use crate::kernel::{Block, BufId, Expr, ExprId, IndexOp, Kernel, ParamKind, Space, Special, Stmt, StmtKind, VarId};
+use crate::kernel::{
+    Block, BufId, Expr, ExprId, IndexOp, Kernel, ParamKind, Space, Special, Stmt, StmtKind, VarId, statement_exprs,
+};
 use crate::num::{BinaryOp, TernaryOp, UnaryOp};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -301,7 +303,7 @@ impl Walk<'_> {
     }
 
     fn stmt(&mut self, stmt: &Stmt, site: Site) {
-        for_each_expr(&stmt.kind, |expr| {
+        statement_exprs(&stmt.kind, &mut |expr| {
             let expr = self.kernel.exprs.plain(expr);
             self.reach(expr);
             self.slots.push((expr, site));
@@ -406,37 +408,6 @@ impl Walk<'_> {
             }
         });
         facts
-    }
-}
-
-/// Calls `f` with each expression that a statement itself evaluates.
-fn for_each_expr(kind: &StmtKind, mut f: impl FnMut(ExprId)) {
-    match kind {
-        StmtKind::Let { value, .. } => f(*value),
-        StmtKind::Load { from, .. } => f(from.index),
-        StmtKind::Store { to, value, .. } | StmtKind::Atomic { to, value, .. } => {
-            f(to.index);
-            f(*value);
-        }
-        StmtKind::Move { to, from, .. } => {
-            f(to.index);
-            f(from.index);
-        }
-        StmtKind::For { start, end, .. } => {
-            f(*start);
-            f(*end);
-        }
-        StmtKind::If { condition, .. } => f(*condition),
-        StmtKind::Shuffle { value, lane, .. } => {
-            f(*value);
-            f(*lane);
-        }
-        StmtKind::Random { seed, offset, subsequence, .. } => {
-            f(*seed);
-            f(*offset);
-            f(*subsequence);
-        }
-        StmtKind::Sync(_) | StmtKind::Fence(_) => {}
     }
 }
 
