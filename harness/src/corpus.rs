@@ -1,9 +1,14 @@
 //! All cases at once, without running any: does each read, and agree with its
-//! sizes, as it says?
+//! sizes, as it says? Which kernels do they compile to?
 
 use crate::case::Case;
 use crate::worker;
 use engine::diag::render;
+use engine::kernel::BoundLaunch;
+use engine::options::{DeviceDesc, Options, SimOptions};
+use engine::runtime::{Plan, Session};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -30,15 +35,54 @@ pub fn complaints(cases: &[Case]) -> Vec<String> {
             }
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
-        }
-    });
+    on_all_threads(work);
     let mut wrong: Vec<(usize, String)> = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
     wrong.sort();
     wrong.into_iter().map(|(_, text)| text).collect()
+}
+
+/// A kernel with the first case that compiles to it.
+pub struct CaseKernel {
+    /// The case.
+    pub id: String,
+    /// The case's plan for an H200.
+    pub plan: Arc<Plan>,
+    /// How the case launches it.
+    pub launch: BoundLaunch,
+}
+
+/// The distinct kernels that cases compile to, in the order of the cases; those
+/// that do not compile are left out.
+pub fn kernels(cases: &[Case]) -> Vec<CaseKernel> {
+    let next = AtomicUsize::new(0);
+    let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
+    let found: Mutex<BTreeMap<u128, (usize, CaseKernel)>> = Mutex::default();
+    let work = || {
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = cases.get(i) else { return };
+            let launched = worker::plan(case, &session).and_then(|plan| Ok((worker::launch(case, &plan)?, plan)));
+            let Ok((launch, plan)) = launched else { continue };
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            let hash = plan.kernel_hash().0;
+            if found.get(&hash).is_none_or(|(first, _)| i < *first) {
+                found.insert(hash, (i, CaseKernel { id: case.id.clone(), plan, launch }));
+            }
+        }
+    };
+    on_all_threads(work);
+    let mut found: Vec<_> = found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect();
+    found.sort_by_key(|(i, _)| *i);
+    found.into_iter().map(|(_, kernel)| kernel).collect()
+}
+
+fn on_all_threads(work: impl Fn() + Sync) {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(&work);
+        }
+    });
 }
 
 fn complaint(case: &Case, last: &mut worker::LastRead) -> Option<String> {

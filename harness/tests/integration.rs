@@ -19,6 +19,7 @@ mod faults;
 mod flakes;
 mod fmt;
 mod guards;
+mod host_text;
 mod hostile;
 mod layers;
 mod place;

@@ -12,11 +12,13 @@
 //! no tolerance; what a device's library gives is for a run on a device to say.
 //! Not covered: grid barriers, which need all blocks at once.
 
+mod compare;
 mod compile;
 mod run;
 mod subject;
 mod text;
 
+pub use compare::{Compared, compare};
 pub use compile::{Build, HostCompiler, HostKernels};
 pub use run::HostMemory;
-pub use subject::{Needs, Subject};
+pub use subject::{Expected, Needs, Subject};
