@@ -79,6 +79,19 @@ const fn wide<T>() -> bool {
     size_of::<T>() == 8
 }
 
+/// As the instruction of a GPU: +0 is larger than -0.
+#[inline(always)]
+fn max_f32(a: f32, b: f32) -> f32 {
+    // Equal numbers have the same bits but for two zeros, of which a cleared sign is the larger.
+    if a == b { f32::from_bits(a.to_bits() & b.to_bits()) } else { max(a, b) }
+}
+
+/// As the instruction of a GPU: -0 is smaller than +0.
+#[inline(always)]
+fn min_f32(a: f32, b: f32) -> f32 {
+    if a == b { f32::from_bits(a.to_bits() | b.to_bits()) } else { min(a, b) }
+}
+
 #[inline(always)]
 fn max<T: PartialOrd + Copy>(a: T, b: T) -> T {
     // A NaN in `a` fails both comparisons with itself; one in `b` fails `a >= b`.
@@ -267,7 +280,8 @@ operations! {
         TruncF32: f32 => f32 = |a| a.trunc();
         RoundF32: f32 => f32 = |a| a.round_ties_even();
         ReluF32: f32 => f32 = |a| if a <= 0.0 { 0.0 } else { a };
-        ReluF64: f64 => f64 = |a| if a <= 0.0 { 0.0 } else { a };
+        // As `MaxF64` with 0: of two zeros the first, which is the operand's.
+        ReluF64: f64 => f64 = |a| if a < 0.0 { 0.0 } else { a };
         NotI32: i32 => i32 = |a| !a;
         NotI64: i64 => i64 = |a| !a;
         IsZeroI32: i32 => u32 = |a| u32::from(a == 0);
@@ -306,8 +320,8 @@ operations! {
         SubF32: f32 => f32 = |a, b| a - b;
         MulF32: f32 => f32 = |a, b| a * b;
         DivF32: f32 => f32 = |a, b| a / b;
-        MinF32: f32 => f32 = min;
-        MaxF32: f32 => f32 = max;
+        MinF32: f32 => f32 = min_f32;
+        MaxF32: f32 => f32 = max_f32;
         AddF64: f64 => f64 = |a, b| a + b;
         SubF64: f64 => f64 = |a, b| a - b;
         MulF64: f64 => f64 = |a, b| a * b;

@@ -70,7 +70,12 @@ pub const KNOWN: &[Known<'static>] = &[
     Known {
         pattern: "m*imum/*",
         allows: sign_of_zero,
-        reason: "which of 0.0 and -0.0 is the larger one is undefined; PyTorch's vector loops take the second operand",
+        reason: "0.0 is larger than -0.0 here, as the instruction of a GPU has it; PyTorch's vector loops take the second operand",
+    },
+    Known {
+        pattern: "min/*",
+        allows: sign_of_zero,
+        reason: "-0.0 is smaller than 0.0 here, the same; PyTorch takes one or the other",
     },
     Known { pattern: "clamp/*", allows: sign_of_zero, reason: "the same for its bounds" },
     Known {

@@ -73,13 +73,20 @@ pub fn predicate_f64(op: UnaryOp) -> fn(f64) -> bool {
     }
 }
 
-/// The larger one; NaN wins.
+/// The larger one; NaN wins, and +0 is larger than -0.
 pub fn maximum(a: f64, b: f64) -> f64 {
+    if a == b {
+        // The same bits but for two zeros.
+        return f64::from_bits(a.to_bits() & b.to_bits());
+    }
     if a.is_nan() || a >= b { a } else { b }
 }
 
-/// The smaller one; NaN wins.
+/// The smaller one; NaN wins, and -0 is smaller than +0.
 pub fn minimum(a: f64, b: f64) -> f64 {
+    if a == b {
+        return f64::from_bits(a.to_bits() | b.to_bits());
+    }
     if a.is_nan() || a <= b { a } else { b }
 }
 
