@@ -1,7 +1,8 @@
 //! Numbers: data types, the scalar operations that fusions and kernels share,
 //! their approximations, bit-exact conversions, promotion, random words, elements in memory, and the
 //! host's exact evaluation of one scalar operation ([`eval`]), which is the
-//! meaning that the reference evaluator and the simulator are held to.
+//! meaning that the reference evaluator and the simulator are held to, and what a
+//! device makes of the few that take it several steps ([`stepwise`]).
 
 mod approx;
 pub mod convert;
@@ -10,6 +11,7 @@ pub mod eval;
 mod op;
 pub mod philox;
 mod promote;
+pub mod stepwise;
 pub mod storage;
 mod value;
 

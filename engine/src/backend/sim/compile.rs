@@ -13,7 +13,7 @@ use crate::kernel::{
     Access, AtomicOp, Block, BufId, Expr, ExprId, Kernel, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll, VarId,
     shared_layout,
 };
-use crate::num::{DType, Value, eval, philox};
+use crate::num::{DType, Value, eval, philox, stepwise};
 use crate::util::SecondaryMap;
 use rustc_hash::FxHashMap;
 use simcore::{AtomicKind, BufferDecl, Elem, Flags, HostFn, Op, PreloadSource, SpaceKind};
@@ -600,13 +600,13 @@ fn scope_number(scope: Scope) -> u32 {
     }
 }
 
-/// An operation of the host's evaluator, on register bits.
+/// An operation of the host's evaluator, on register bits, step by step where a device takes several.
 fn host_function(call: Call) -> HostFn {
     use isel::{from_bits, to_bits};
     match call {
         Call::Unary(op, dtype) => {
             let to = op.result_dtype(dtype);
-            Box::new(move |[a, _, _]| to_bits(to, eval::unary(op, dtype, from_bits(dtype, a))))
+            Box::new(move |[a, _, _]| to_bits(to, stepwise::unary(op, dtype, from_bits(dtype, a))))
         }
         Call::Binary(op, dtype) => {
             let to = op.result_dtype(dtype);
@@ -614,7 +614,7 @@ fn host_function(call: Call) -> HostFn {
         }
         Call::Ternary(op, dtype) => Box::new(move |bits| {
             let [a, b, c] = bits.map(|bits| from_bits(dtype, bits));
-            to_bits(dtype, eval::ternary(op, dtype, a, b, c))
+            to_bits(dtype, stepwise::ternary(op, dtype, a, b, c))
         }),
         Call::Cast(from, to) => Box::new(move |[a, _, _]| to_bits(to, eval::cast(from, to, from_bits(from, a)))),
     }

@@ -10,7 +10,7 @@ use super::code::{Field, Label, Reg};
 use super::compile::Compiler;
 use super::isel;
 use crate::kernel::{Dim, Expr, ExprId, Special};
-use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
+use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value, eval, stepwise};
 use simcore::{Flags, Op, PreloadSource};
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) enum Call {
 /// A function of `f64` that instructions call by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Function {
-    Unary(UnaryOp),
+    Unary(UnaryOp, DType),
     Approx(ApproxOp),
 }
 
@@ -47,7 +47,7 @@ impl Function {
     /// The function.
     pub(super) fn eval(self) -> fn(f64) -> f64 {
         match self {
-            Function::Unary(op) => eval::unary_f64(op),
+            Function::Unary(op, dtype) => stepwise::unary_f64(op, dtype),
             Function::Approx(op) => op.eval(),
         }
     }
@@ -149,7 +149,7 @@ impl Compiler<'_> {
         let (held, depth) = self.expr(a);
         let target = self.target(depth);
         if let Held::Const(value) = held {
-            return ((Held::Const(eval::unary(op, from, value)), depth), target);
+            return ((Held::Const(stepwise::unary(op, from, value)), depth), target);
         }
         if op == UnaryOp::Real {
             return ((held, depth), target);
@@ -160,7 +160,7 @@ impl Compiler<'_> {
             let reg = self.result(target, inst, wide, &[operand]);
             if op.is_predicate() { reg } else { self.narrowed(target, reg, dtype) }
         } else if isel::is_float_function(op, from) {
-            self.function(target, Function::Unary(op), operand, wide)
+            self.function(target, Function::Unary(op, from), operand, wide)
         } else {
             self.call(target, Call::Unary(op, from), &[(operand, from)], dtype)
         };
@@ -223,7 +223,7 @@ impl Compiler<'_> {
             return ((chosen, depth), target);
         }
         if let [(Held::Const(a), _), (Held::Const(b), _), (Held::Const(c), _)] = known {
-            return ((Held::Const(eval::ternary(op, dtype, a, b, c)), depth), target);
+            return ((Held::Const(stepwise::ternary(op, dtype, a, b, c)), depth), target);
         }
         let regs = [0, 1, 2].map(|i| self.reg(known[i].0, types[i]));
         let wide = isel::wide(dtype);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::num::storage::{encode, read};
-use crate::num::{ApproxOp, DTypeClass, TernaryOp, UnaryOp, Value, eval};
+use crate::num::{ApproxOp, DTypeClass, TernaryOp, UnaryOp, Value, eval, stepwise};
 
 const N: usize = 2048;
 
@@ -93,7 +93,7 @@ fn unary_operations() {
         for &op in UnaryOp::ALL.iter().filter(|op| op.accepts(dtype) && op.result_dtype(dtype).in_kernels()) {
             let out = op.result_dtype(dtype);
             let what = format!("{op} on {dtype}");
-            check_op(&what, dtype, out, |b, [a, ..]| b.exprs().unary(op, a), |[a, ..]| eval::unary(op, dtype, a));
+            check_op(&what, dtype, out, |b, [a, ..]| b.exprs().unary(op, a), |[a, ..]| stepwise::unary(op, dtype, a));
         }
     }
 }
@@ -136,7 +136,7 @@ fn ternary_operations() {
                 }
                 continue;
             }
-            let expected = |[x, y, z]: [Value; 3]| eval::ternary(op, dtype, x, y, z);
+            let expected = |[x, y, z]: [Value; 3]| stepwise::ternary(op, dtype, x, y, z);
             check_op(&what, dtype, dtype, |b, [x, y, z]| b.exprs().ternary(op, x, y, z), expected);
         }
     }
