@@ -10,6 +10,7 @@ mod differential;
 mod fusion_hash;
 mod fuzz_lowering;
 mod heuristics;
+mod host_random;
 mod layers;
 mod lowering;
 mod mutation;

@@ -1,12 +1,16 @@
 //! Many kernels at once: compiled, run, compared, counted.
 
-use super::compile::{Build, HostCompiler};
+use super::compile::{Build, HostCompiler, HostKernels};
 use super::subject::Subject;
 use engine::diag::Result;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-/// Threads of a launch beyond which a kernel takes too long on a host.
+/// Threads of a launch, and elements of its memory, beyond which a kernel takes
+/// too long on a host.
 const MOST_THREADS: u64 = 1 << 20;
+const MOST_ELEMENTS: u64 = 1 << 22;
 
 /// What came of comparing kernels.
 pub struct Compared {
@@ -54,7 +58,45 @@ fn refusal(subject: &Subject) -> Option<&'static str> {
         return Some("all of its blocks wait for each other");
     }
     let threads = subject.launch.blocks().saturating_mul(subject.launch.threads().into());
-    (threads > MOST_THREADS).then_some("it has too many threads")
+    let elements = subject.launch.buffer_lens.values().fold(0, |sum: u64, len| sum.saturating_add(*len));
+    (threads > MOST_THREADS || elements > MOST_ELEMENTS).then_some("it is too large")
+}
+
+/// Runs kernel number `index` on its own arguments and on random ones; a text
+/// says what is wrong.
+fn judge(subject: &Subject, kernels: &HostKernels, index: usize) -> Result<Option<String>> {
+    let mut wrong = subject.is_unexpected(kernels, index)?;
+    for seed in 0..subject.draws {
+        if wrong.is_none() {
+            wrong = subject.differs(kernels, index, seed)?;
+        }
+    }
+    Ok(wrong)
+}
+
+/// Judges all on as many threads: while one runs a text, others simulate.
+fn judge_all(chosen: &[(usize, &Subject)], kernels: &HostKernels, jobs: usize) -> Result<Vec<(usize, String)>> {
+    let (next, told) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((position, subject)) = chosen.get(index) else { return };
+            let judged = judge(subject, kernels, index);
+            told.lock().unwrap_or_else(PoisonError::into_inner).push((*position, judged));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(work);
+        }
+    });
+    let mut told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+    told.sort_by_key(|(position, _)| *position);
+    let wrong = told.into_iter().filter_map(|(position, judged)| match judged {
+        Ok(wrong) => wrong.map(|text| Ok((position, text))),
+        Err(error) => Some(Err(error)),
+    });
+    wrong.collect()
 }
 
 /// Compiles kernels in a folder, which is removed again, and runs each on its
@@ -67,21 +109,10 @@ pub fn compare(compiler: &HostCompiler, subjects: &[Subject], dir: &Path, build:
     let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let kernels = compiler.compile(&sources, dir, build, jobs);
     let _ = std::fs::remove_dir_all(dir);
-    let kernels = kernels?;
-    let mut compared = Compared { alone: 0, within_blocks: 0, across_blocks: 0, left, wrong: Vec::new() };
-    for (index, (position, subject)) in chosen.into_iter().enumerate() {
-        match subject.needs {
-            needs if needs.is_nothing() => compared.alone += 1,
-            needs if needs.grid => compared.across_blocks += 1,
-            _ => compared.within_blocks += 1,
-        }
-        let mut wrong = subject.is_unexpected(&kernels, index)?;
-        for seed in 0..subject.draws {
-            if wrong.is_none() {
-                wrong = subject.differs(&kernels, index, seed)?;
-            }
-        }
-        compared.wrong.extend(wrong.map(|text| (position, text)));
-    }
-    Ok(compared)
+    let count = |is: &dyn Fn(&Subject) -> bool| chosen.iter().filter(|(_, subject)| is(subject)).count();
+    let alone = count(&|subject| subject.needs.is_nothing());
+    let across_blocks = count(&|subject| subject.needs.grid);
+    let within_blocks = chosen.len() - alone - across_blocks;
+    let wrong = judge_all(&chosen, &kernels?, jobs)?;
+    Ok(Compared { alone, within_blocks, across_blocks, left, wrong })
 }

@@ -155,7 +155,7 @@ impl Subject {
             let Some(simulated) = simulated.bytes(id) else {
                 return Err(Diagnostic::bug(format!("output {id} of {} has no memory", self.name)));
             };
-            if let Some(text) = self.difference(facts.dtype, host, simulated) {
+            if let Some(text) = Self::difference(facts.dtype, host, simulated) {
                 return Ok(Some(format!("{} differs, seed {seed}: {text}", facts.name)));
             }
         }
@@ -194,30 +194,11 @@ impl Subject {
     }
 }
 
-/// How far the text may be from the simulator, relative to the larger of the
-/// two and at least absolutely, where the device library rounds a formula at
-/// each step and the simulator rounds its result once.
-const APPROXIMATE: (f64, f64) = (1.0 / 4096.0, 1.0 / 1_048_576.0);
-
-/// Parts of the library that compute by such formulas; approximations are those of the simulator bit for bit.
-const INEXACT: [&str; 3] = ["inline float sigmoid(float", "inline T lerp(", "inline T silu("];
-/// Parts of the library that may give either of two zeros.
-const EITHER_ZERO: [&str; 2] = ["max_nan(", "min_nan("];
-
 impl Subject {
     /// The first element in which two buffers differ. One NaN is as good as another.
-    fn difference(&self, dtype: DType, host: &[u8], simulated: &[u8]) -> Option<String> {
-        let uses = |parts: &[&str]| parts.iter().any(|part| self.source.library.contains(part));
-        let (inexact, either_zero) = (uses(&INEXACT), uses(&EITHER_ZERO));
+    fn difference(dtype: DType, host: &[u8], simulated: &[u8]) -> Option<String> {
         let alike = |a: Option<Value>, b: Option<Value>| match (a, b) {
-            (Some(Value::Float(a)), Some(Value::Float(b))) => {
-                let (rel, abs) = APPROXIMATE;
-                // Where the last bit of 16 may fall to either side.
-                let rel = rel + if dtype.is_reduced_float() { Tolerance::default_for(dtype, 1).rel } else { 0.0 };
-                a.is_nan() && b.is_nan()
-                    || (either_zero || inexact) && a == b
-                    || inexact && (a - b).abs() <= abs + rel * a.abs().max(b.abs())
-            }
+            (Some(Value::Float(a)), Some(Value::Float(b))) => a.is_nan() && b.is_nan(),
             _ => false,
         };
         let width = dtype.bytes();

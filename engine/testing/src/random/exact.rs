@@ -71,7 +71,9 @@ const SCALAR_BINARY: &[BinaryOp] = &[
 /// derived from them.
 pub(super) fn integers(draw: &mut Draw) -> Option<Drawn> {
     let mut grid = Grid::new(draw, "integers");
-    for _ in 0..1 + draw.below(2) {
+    // Nothing from memory: all of it could be taken for arithmetic on indices.
+    let no_memory = draw.once_in(4);
+    for _ in 0..if no_memory { 0 } else { 1 + draw.below(2) } {
         let dtype = if draw.once_in(8) { DType::Bool } else { draw.choose(INTEGERS) };
         grid.input(draw, dtype)?;
     }
@@ -83,7 +85,7 @@ pub(super) fn integers(draw: &mut Draw) -> Option<Drawn> {
         let (op, a, b) = (draw.choose(SCALAR_BINARY), grid.scalars[0], grid.scalars[1]);
         grid.scalars.extend(grid.builder.binary(op, a, b));
     }
-    for _ in 0..draw.below(3) {
+    for _ in 0..usize::from(no_memory) + draw.below(3) {
         if draw.once_in(4) {
             grid.index(draw)?;
         } else {
