@@ -13,6 +13,7 @@ mod choose;
 mod coverage;
 mod norm_inner;
 mod pointwise;
+mod recompute;
 mod reduction;
 mod sizes;
 mod summary;

@@ -8,6 +8,7 @@
 
 use super::choose::{Heuristic, Problem, Refusal};
 use super::coverage;
+use super::recompute::recompute;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     BlockShape, RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
@@ -16,7 +17,6 @@ use super::tile::{
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{BinaryOp, UnaryOp};
 use crate::options::{CompileCx, Options};
-use crate::schedule::Stages;
 use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Elements of a row that one thread may hold.
@@ -257,26 +257,9 @@ pub(super) fn prefetch_rows(builder: &mut ScheduleBuilder, caches: &[TvId], turn
     Ok(())
 }
 
-/// Gives every later stage its own copy of values that are cheap to recompute,
-/// until only values that are worth keeping cross from stage to stage.
+/// Gives every later stage its own copy of values that are cheap to recompute.
 fn recompute_cheap(builder: &mut ScheduleBuilder, reduced: &[AxisId]) {
-    loop {
-        let stages = Stages::new(builder.state());
-        let state = builder.state();
-        // Users first: forking a value may make its operand cross.
-        let candidate =
-            state.topological().into_iter().rev().find(|tv| stages.crosses(*tv) && is_cheap(state, *tv, reduced));
-        let Some(tv) = candidate else { return };
-        let own = stages.earliest(tv);
-        let mut users = state.consumers(tv);
-        users.sort_by_key(|user| (stages.placed(*user), *user));
-        let first = users.first().map_or(own, |user| stages.placed(*user));
-        for user in users {
-            if stages.placed(user) > first {
-                builder.cache_fork(tv, user);
-            }
-        }
-    }
+    recompute(builder, |state, tv| is_cheap(state, tv, reduced));
 }
 
 /// Whether a value of the row is recomputed rather than kept: a few cheap

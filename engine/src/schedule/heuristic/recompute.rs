@@ -1,0 +1,94 @@
+//! Values that are computed again by every stage that uses them, so that they
+//! need not be kept from one loop nest to another.
+
+use crate::schedule::{ScheduleBuilder, ScheduledFusion, Stages, TvId};
+use crate::util::SecondaryMap;
+
+/// Gives every later stage its own copy of the values that are worth it, until
+/// only others cross from stage to stage.
+///
+/// One pass, users first: forking a value may make its operands cross, which come
+/// later, and a fork, which has one user, crosses nothing. So no value is looked at
+/// twice, and stages are not derived anew after each fork.
+pub(super) fn recompute(builder: &mut ScheduleBuilder, is_worth: impl Fn(&ScheduledFusion, TvId) -> bool) {
+    let stages = Stages::new(builder.state());
+    let order = builder.state().topological();
+    let mut consumers = builder.state().all_consumers();
+    // Where each value is computed, as `Stages` would place it after the forks so far.
+    let mut placed: SecondaryMap<TvId, u32> = SecondaryMap::new();
+    for tv in order.into_iter().rev() {
+        let state = builder.state();
+        let mut users = std::mem::take(&mut consumers[tv]);
+        users.sort_by_key(|user| (placed[*user], *user));
+        let (Some(first), Some(last)) = (users.first(), users.last()) else {
+            placed.set(tv, stages.earliest(tv));
+            continue;
+        };
+        let (first, crosses) = (placed[*first], placed[*first] != placed[*last]);
+        let forked = crosses && is_worth(state, tv);
+        let stays = state.is_reduction(tv) || crosses && !forked;
+        placed.set(tv, if stays { stages.earliest(tv) } else { first });
+        if !forked {
+            continue;
+        }
+        let mut operands = state.producers(tv);
+        operands.sort_unstable();
+        operands.dedup();
+        for user in users.into_iter().filter(|user| placed[*user] > first).collect::<Vec<_>>() {
+            let fork = builder.cache_fork(tv, user);
+            placed.set(fork, placed[user]);
+            operands.iter().for_each(|operand| consumers[*operand].push(fork));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{Compute, scheduled_fusion};
+    use crate::text;
+
+    /// Looks for one value after the other, with new stages after each.
+    fn one_by_one(builder: &mut ScheduleBuilder, is_worth: impl Fn(&ScheduledFusion, TvId) -> bool) {
+        loop {
+            let (stages, state) = (Stages::new(builder.state()), builder.state());
+            let order = state.topological();
+            let Some(tv) = order.into_iter().rev().find(|tv| stages.crosses(*tv) && is_worth(state, *tv)) else {
+                return;
+            };
+            let mut users = state.consumers(tv);
+            users.sort_by_key(|user| (stages.placed(*user), *user));
+            let first = stages.placed(users[0]);
+            for user in users.into_iter().filter(|user| stages.placed(*user) > first) {
+                builder.cache_fork(tv, user);
+            }
+        }
+    }
+
+    fn check(lines: &str, forks: usize) {
+        let text = format!("fusion @F(%x: f32[?, ?], %y: f32[?, ?]) {{\n{lines}\n}}");
+        let fusion = text::parse_one(&text).expect("it is a fusion");
+        let start = scheduled_fusion(&fusion).expect("it can be scheduled");
+        let is_worth = |state: &ScheduledFusion, tv: TvId| {
+            let op = state.tensors[tv].op.as_ref();
+            op.is_some_and(|op| matches!(op.compute, Compute::Binary(_) | Compute::Unary(_)))
+        };
+        let (mut found, mut expected) = (ScheduleBuilder::new(start.clone()), ScheduleBuilder::new(start.clone()));
+        recompute(&mut found, is_worth);
+        one_by_one(&mut expected, is_worth);
+        assert_eq!(found.state().schedule_text(), expected.state().schedule_text(), "{text}");
+        assert_eq!(found.state().tensors.len(), start.tensors.len() + forks, "{text}");
+    }
+
+    #[test]
+    fn one_pass_forks_what_repeated_searches_fork() {
+        let deep = "%a = add %x, 0.5\n%b = mul %a, %a\n%m = max %b axes(1) keepdim\n%c = sub %b, %m\n\
+                    %e = exp %c\n%s = sum %e axes(1) keepdim\n%r = div %e, %s";
+        // Both `a` and `b` once for `c`; they, `c` and `e` once more for `r`.
+        check(&format!("{deep}\nreturn %r"), 6);
+        // One more `a`, for `t`.
+        check(&format!("{deep}\n%t = add %r, %a\nreturn %t, %b"), 7);
+        check("%a = add %x, %y\n%s = sum %a axes(1)\nreturn %s, %a", 0);
+        check("%a = add %x, %y\n%s = sum %a axes(1)\nreturn %s", 0);
+    }
+}
