@@ -7,7 +7,7 @@
 //! inside, so nothing is read.
 
 use super::context::{Lowering, identifier};
-use crate::diag::Result;
+use crate::diag::{Diagnostic, Result};
 use crate::kernel::BufId;
 use crate::schedule::{AxisId, TvId};
 
@@ -24,8 +24,9 @@ impl Lowering<'_> {
         for tv in ahead {
             let array = self.local_array(*tv)?;
             let len = self.b.buffer(array).len;
-            let len = self.b.exprs().as_int(len).unwrap_or(1);
             let data = &self.scheduled.tensors[*tv];
+            let unknown = || Diagnostic::bug(format!("the array of {} has no constant length", data.name));
+            let len = self.b.exprs().as_int(len).ok_or_else(unknown)?;
             let twin = self.b.local(format!("{}_next", identifier(&data.name)), data.dtype, len);
             twins.push((*tv, array, twin, len));
         }
