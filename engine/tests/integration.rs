@@ -7,6 +7,7 @@
 mod blessed;
 mod catalog;
 mod differential;
+mod exchange;
 mod fusion_hash;
 mod fuzz_lowering;
 mod heuristics;

@@ -3,10 +3,10 @@
 use crate::diag::Result;
 use crate::fusion::{self, Bindings, Fusion};
 use crate::kernel::{self, Kernel};
-use crate::lower::lower;
+use crate::lower::{lower, lower_sharing};
 use crate::options::{CompileCx, Phase};
 use crate::schedule::ArgClass;
-use crate::schedule::heuristic::{self, Sizes};
+use crate::schedule::heuristic::{self, Planned, Sizes};
 use crate::tensor::ArgMeta;
 
 /// A fusion, and the arguments for which a kernel is wanted.
@@ -41,8 +41,7 @@ pub fn compile(cx: &CompileCx<'_>, bound: &BoundFusion<'_>) -> Result<Compiled> 
     let sizes = Sizes::new(fusion, bindings);
     let class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
     let planned = cx.span(Phase::Schedule, "heuristic", 0, || heuristic::schedule(cx, fusion, &class, &sizes))?;
-    let kernel =
-        cx.span(Phase::Lower, planned.scheduler, 0, || lower(&planned.scheduled, &class, planned.scheduler))?;
+    let kernel = cx.span(Phase::Lower, planned.scheduler, 0, || lower_in_room(cx, &planned, &class))?;
     kernel::check_limits(&kernel, cx.device)?;
     cx.span(Phase::Lower, "verify", 0, || kernel::verify(&kernel))?;
     Ok(Compiled {
@@ -51,6 +50,22 @@ pub fn compile(cx: &CompileCx<'_>, bound: &BoundFusion<'_>) -> Result<Compiled> 
         schedule_text: planned.scheduled.schedule_text(),
         kernel,
     })
+}
+
+/// Bytes of shared memory that a block may use for speed alone. With more, few
+/// blocks fit a multiprocessor, which costs more than some barriers.
+const SHARED_ROOM: u64 = 48 << 10;
+
+/// Lowers, and saves shared memory only where there is much of it to save: most
+/// kernels have few reductions, and no need of the barriers that saving may take.
+fn lower_in_room(cx: &CompileCx<'_>, planned: &Planned, class: &ArgClass) -> Result<Kernel> {
+    let kernel = lower(&planned.scheduled, class, planned.scheduler)?;
+    let tuned = cx.options.tuning.get("shared.room").and_then(|room| u64::try_from(*room).ok());
+    let room = tuned.unwrap_or(SHARED_ROOM).min(u64::from(cx.device.shared_per_block));
+    if kernel::shared_bytes(&kernel) <= room {
+        return Ok(kernel);
+    }
+    lower_sharing(&planned.scheduled, class, planned.scheduler)
 }
 
 /// Binds a fusion to its arguments and compiles it as it stands.

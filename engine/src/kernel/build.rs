@@ -167,6 +167,13 @@ impl KernelBuilder {
         self.buffers.push(Buffer { name, dtype, space, len, align, zeroed: false })
     }
 
+    /// Gives an array a name and a length that fit all who turn out to use it.
+    pub fn share_array(&mut self, buffer: BufId, name: impl Into<String>, len: i64) {
+        let len = self.int(len);
+        let array = &mut self.buffers[buffer];
+        (array.name, array.len) = (name.into(), len);
+    }
+
     // Statements.
 
     /// Adds a statement to the innermost open block.

@@ -11,9 +11,14 @@ use crate::options::DeviceDesc;
 /// compute capability 7.0 and above.
 pub const MAX_PARAM_BYTES: u64 = 32_764;
 
+/// Bytes of shared memory that a block of the kernel uses.
+pub fn shared_bytes(kernel: &Kernel) -> u64 {
+    end_of_arrays(kernel, Space::Shared)
+}
+
 /// Whether a kernel's memory and parameters fit a device.
 pub fn check_limits(kernel: &Kernel, device: &DeviceDesc) -> Result<()> {
-    let shared = end_of_arrays(kernel, Space::Shared);
+    let shared = shared_bytes(kernel);
     let local = end_of_arrays(kernel, Space::Local);
     let params = kernel.params.values().fold(0, |end: u64, param| {
         let bytes = param.dtype.map_or(8, |dtype| dtype.bytes() as u64);

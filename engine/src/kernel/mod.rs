@@ -59,7 +59,7 @@ pub use ir::{
     Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, IndexOp, Kernel, Launch, Origin, Param,
     ParamId, ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, ValueKind, Var, VarId,
 };
-pub use limits::{MAX_PARAM_BYTES, check_limits};
+pub use limits::{MAX_PARAM_BYTES, check_limits, shared_bytes};
 pub use parse::{check_text, parse};
 pub use print::{print, print_stmt};
 pub use verify::{MAX_EXPR_DEPTH, MAX_EXPR_NODES, verify};

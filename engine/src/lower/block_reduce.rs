@@ -9,8 +9,7 @@
 //! halving, with a barrier per step; then all threads of a column read row 0.
 //!
 //! All threads take part: those outside the tensor hold the neutral element.
-//! Each reduction has shared memory of its own, so the next one needs no
-//! barrier before it writes; in a loop two copies of it take turns.
+//! Shared memory comes from `exchange`, and may be written to at once.
 
 use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result, code};
@@ -207,7 +206,8 @@ impl Lowering<'_> {
     /// Element `(row * warps + warp) * n + k`.
     fn combine_warps(&mut self, batch: &Batch, warps: i64) -> Result<()> {
         let rows = self.block_dim(ParallelType::Tidy)? * self.block_dim(ParallelType::Tidz)?;
-        let (shared, base) = self.exchange_memory(batch, "warps", rows * warps * batch.len);
+        let (shared, base) =
+            self.exchange_memory(format!("{}_warps", batch.name), batch.dtype, rows * warps * batch.len);
         let row = self.row_in_block()?;
         let x = self.thread_index(Dim::X);
         let (warp_size, warps_expr) = (self.i32(WARP), self.i32(warps));
@@ -282,7 +282,8 @@ impl Lowering<'_> {
         if height & (height - 1) != 0 || self.block_dim(ParallelType::Tidz)? != 1 {
             return Err(Diagnostic::bug(format!("{height} threads in y are not a power of two, or z is in use")));
         }
-        let (shared, base) = self.exchange_memory(batch, "rows", width * height * batch.len);
+        let (shared, base) =
+            self.exchange_memory(format!("{}_rows", batch.name), batch.dtype, width * height * batch.len);
         let (x, y) = (self.thread_index(Dim::X), self.thread_index(Dim::Y));
         self.each(batch, |lowering, index| {
             let value = lowering.b.load(batch.name.clone(), batch.array, index);
@@ -324,30 +325,5 @@ impl Lowering<'_> {
         let scaled = self.b.exprs().mul(row, width);
         let element = self.b.exprs().add(scaled, x);
         self.b.exprs().add(base, element)
-    }
-
-    /// Shared memory of `len` elements for one reduction, and the index of its
-    /// first. Inside a loop, threads may still read what the last iteration
-    /// wrote: two copies take turns, since the barrier of the iteration between
-    /// separates two uses of one copy. In nested loops turns are not regular,
-    /// and a barrier separates the uses.
-    fn exchange_memory(&mut self, batch: &Batch, name: &str, len: i64) -> (BufId, ExprId) {
-        let name = format!("{}_{name}", batch.name);
-        let zero = self.i32(0);
-        match self.repeat {
-            Some(counter) => {
-                let shared = self.b.shared(name, batch.dtype, 2 * len, 16);
-                let counter = self.b.exprs().cast(counter, DType::I32);
-                let (two, len) = (self.i32(2), self.i32(len));
-                let turn = self.b.exprs().rem(counter, two);
-                (shared, self.b.exprs().mul(turn, len))
-            }
-            None => {
-                if self.open_loops > 0 {
-                    self.b.sync(Scope::Block);
-                }
-                (self.b.shared(name, batch.dtype, len, 16), zero)
-            }
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::cleanup::cleanup;
 use super::context::{Lowering, identifier};
+use super::exchange::Sharing;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{self, Kernel, Launch};
 use crate::schedule::{ArgClass, AxisId, Extent, ParallelType, ScheduledFusion, TvId};
@@ -9,7 +10,17 @@ use crate::util::Hash128;
 
 /// Lowers a scheduled fusion. The kernel's name is `scheduler_fusion_hash`.
 pub fn lower(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str) -> Result<Kernel> {
-    let mut lowering = Lowering::new(scheduled, class, scheduler);
+    lower_as(scheduled, class, scheduler, Sharing::Own)
+}
+
+/// The same with as little shared memory as may be: reductions use the same, and
+/// some wait for each other at barriers that [`lower`] does without.
+pub fn lower_sharing(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str) -> Result<Kernel> {
+    lower_as(scheduled, class, scheduler, Sharing::Turns)
+}
+
+fn lower_as(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str, sharing: Sharing) -> Result<Kernel> {
+    let mut lowering = Lowering::new(scheduled, class, scheduler, sharing);
     for leaf in scheduled.axes.ids().filter(|axis| scheduled.is_leaf(*axis)) {
         lowering.extent(leaf)?;
     }

@@ -1,5 +1,6 @@
 //! State of one lowering.
 
+use super::exchange::{Exchange, Sharing};
 use super::fill::copies;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ScalarId;
@@ -48,10 +49,12 @@ pub(super) struct Lowering<'a> {
     pub(super) copied: SecondaryMap<TvId, Option<TvId>>,
     /// Number of loops open now that run more than once.
     pub(super) open_loops: u32,
+    /// Shared memory through which threads exchange values.
+    pub(super) exchange: Exchange,
 }
 
 impl<'a> Lowering<'a> {
-    pub(super) fn new(scheduled: &'a ScheduledFusion, class: &'a ArgClass, name: &str) -> Self {
+    pub(super) fn new(scheduled: &'a ScheduledFusion, class: &'a ArgClass, name: &str, sharing: Sharing) -> Self {
         let index_type = if class.index64 { DType::I64 } else { DType::I32 };
         Self {
             scheduled,
@@ -74,6 +77,7 @@ impl<'a> Lowering<'a> {
             all_lanes_inside: false,
             copied: copies(scheduled),
             open_loops: 0,
+            exchange: Exchange::new(sharing),
         }
     }
 

@@ -12,7 +12,8 @@
 //! * `prefetch` emits loops that load one iteration ahead;
 //! * `vector` emits wide accesses with a checked tail;
 //! * `random` draws random numbers, a block of the generator at a time;
-//! * `block_reduce` and `grid_reduce` combine across threads and blocks;
+//! * `block_reduce` and `grid_reduce` combine across threads and blocks, through
+//!   the shared memory that `exchange` hands out;
 //! * `cleanup` joins equal predicates.
 //!
 //! Nothing here knows which heuristic made the schedule.
@@ -23,6 +24,7 @@ mod cleanup;
 mod compile;
 mod compute;
 mod context;
+mod exchange;
 mod fill;
 mod grid_reduce;
 mod index;
@@ -32,4 +34,4 @@ mod prefetch;
 mod random;
 mod vector;
 
-pub use compile::lower;
+pub use compile::{lower, lower_sharing};

@@ -226,6 +226,7 @@ impl Lowering<'_> {
         let (var, counter) = self.b.counter(name, dtype);
         // The body borrows the whole lowering, so the block is built by hand.
         self.b.open();
+        let exchange = self.exchange_enters_loop();
         self.open_loops += 1;
         let outer_repeat = self.repeat;
         self.repeat = (self.open_loops == 1).then_some(counter);
@@ -234,6 +235,7 @@ impl Lowering<'_> {
         self.open_loops -= 1;
         let body = self.b.close();
         result?;
+        self.exchange_leaves_loop(&exchange);
         let start = self.b.int(0);
         self.b.emit(crate::kernel::StmtKind::For { var, start, end: extent, step: 1, unroll, body });
         Ok(())

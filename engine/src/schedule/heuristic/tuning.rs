@@ -1,4 +1,4 @@
-//! The parameters of heuristics that a caller may set instead of the heuristic
+//! The parameters that a caller may set instead of the heuristics and the pipeline
 //! ([`Options::tuning`]): names and what each may be.
 //!
 //! In: the caller's settings. Out: a refusal, or nothing. Invariant: what passes
@@ -37,6 +37,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting { power: true, ..setting("reduction.threads", 32, 1024) },
     setting("reduction.threads_per_sm", 0, 2048),
     setting("reduction.unroll", 1, 16),
+    // Bytes of a block, above which reductions take turns with them.
+    setting("shared.room", 0, 1 << 20),
 ];
 
 impl std::fmt::Display for Setting {

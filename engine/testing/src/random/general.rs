@@ -87,7 +87,7 @@ fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Option<HostTensor> {
 /// Parameters of heuristics, half of the time: what is right for one choice
 /// must be right for all.
 pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
-    const VALUES: [(&str, &[i64]); 10] = [
+    const VALUES: [(&str, &[i64]); 11] = [
         ("pointwise.threads", &[1, 3, 32, 64, 96, 256, 1000, 1024]),
         ("pointwise.unroll", &[1, 2, 3, 4, 16]),
         ("reduction.threads", &[32, 64, 128, 256, 512, 1024]),
@@ -98,6 +98,7 @@ pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
         ("norm.per_thread", &[1, 4, 16, 64]),
         ("cache.load", &[0, 1]),
         ("cache.store", &[0, 1]),
+        ("shared.room", &[0]),
     ];
     let mut chosen = BTreeMap::new();
     if draw.once_in(2) {

@@ -1,0 +1,252 @@
+//! The shared memory through which threads exchange values, where reductions take
+//! turns with it: no run has a race, and without any of the barriers, or without
+//! the turns, the simulator reports one. It finds races by ordering, not by chance.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use engine::compile::compile_fusion;
+use engine::diag::{Code, Kind, Result, code};
+use engine::fusion::{Fusion, bind};
+use engine::kernel::{self, Access, Block, BufId, Kernel, Space, StmtKind};
+use engine::lower;
+use engine::num::{DType, Value};
+use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions, SimSchedule};
+use engine::schedule::heuristic::Sizes;
+use engine::schedule::{ArgClass, AxisId, ParallelType, ScheduleBuilder, TvId, scheduled_fusion};
+use engine::tensor::{Arg, ArgMeta, HostTensor};
+use engine::text;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use testing::Reference;
+
+/// Runs a kernel under schedules of several kinds and compares.
+fn run(fusion: &Fusion, args: &[Arg], kernel: &Kernel) -> Result<()> {
+    let reference = Reference::of(fusion, args)?.scaled()?;
+    let schedules = [SimSchedule::Lockstep, SimSchedule::Random, SimSchedule::Pct(3), SimSchedule::Adversary];
+    schedules.into_iter().enumerate().try_for_each(|(seed, schedule)| {
+        let options = SimOptions { schedule, seed: seed as u64, threads: 1, count: false, ..SimOptions::default() };
+        reference.check_kernel(kernel, &options)
+    })
+}
+
+/// Changes each statement of a kernel, in order, or takes it out.
+fn edit(block: &mut Block, keep: &mut impl FnMut(&mut StmtKind) -> bool) {
+    block.retain_mut(|stmt| {
+        match &mut stmt.kind {
+            StmtKind::For { body, .. } => edit(body, keep),
+            StmtKind::If { then, otherwise, .. } => {
+                edit(then, keep);
+                edit(otherwise, keep);
+            }
+            _ => {}
+        }
+        keep(&mut stmt.kind)
+    });
+}
+
+fn barriers(kernel: &Kernel) -> usize {
+    let mut count = 0;
+    edit(&mut kernel.body.clone(), &mut |stmt| {
+        count += usize::from(matches!(stmt, StmtKind::Sync(_)));
+        true
+    });
+    count
+}
+
+fn without_barrier(kernel: &Kernel, wanted: usize) -> Kernel {
+    let (mut mutant, mut seen) = (kernel.clone(), 0);
+    edit(&mut mutant.body, &mut |stmt| {
+        seen += usize::from(matches!(stmt, StmtKind::Sync(_)));
+        !matches!(stmt, StmtKind::Sync(_)) || seen != wanted + 1
+    });
+    mutant
+}
+
+/// Every barrier is needed. Returns how many there are.
+#[track_caller]
+fn check_barriers(fusion: &Fusion, args: &[Arg], kernel: &Kernel) -> usize {
+    if let Err(error) = run(fusion, args, kernel) {
+        panic!("{error}\n{}", kernel::print(kernel));
+    }
+    for barrier in 0..barriers(kernel) {
+        let found = run(fusion, args, &without_barrier(kernel, barrier)).map_err(|error| error.code);
+        let expected: &[Code] = &[code::RACE, code::UNINITIALISED];
+        let told = found.is_err_and(|code| expected.contains(&code));
+        assert!(told, "no need of barrier {barrier}: {found:?}\n{}", kernel::print(kernel));
+    }
+    barriers(kernel)
+}
+
+/// The shared arrays through which values are exchanged, by type.
+fn exchange_arrays(kernel: &Kernel) -> BTreeMap<DType, Vec<BufId>> {
+    let mut found: BTreeMap<DType, Vec<BufId>> = BTreeMap::new();
+    for (id, buffer) in kernel.buffers.iter().filter(|(_, b)| b.space == Space::Shared && b.name != "blocks_before") {
+        found.entry(buffer.dtype).or_default().push(id);
+    }
+    found
+}
+
+/// All exchanges of a type through one array, large enough for each.
+fn without_turns(kernel: &Kernel) -> Kernel {
+    let mut mutant = kernel.clone();
+    for arrays in exchange_arrays(kernel).values() {
+        let largest = arrays.iter().max_by_key(|id| kernel.exprs.as_int(kernel.buffers[**id].len)).unwrap();
+        let to = |access: &mut Access| {
+            if arrays.contains(&access.buffer) {
+                access.buffer = *largest;
+            }
+        };
+        edit(&mut mutant.body, &mut |stmt| {
+            match stmt {
+                StmtKind::Load { from, .. } => to(from),
+                StmtKind::Store { to: place, .. } => to(place),
+                _ => {}
+            }
+            true
+        });
+    }
+    mutant
+}
+
+fn compiled(fusion: &Fusion, metas: &[ArgMeta], device: &DeviceDesc, room: Option<i64>) -> Result<Kernel> {
+    let tuning = room.map(|room| ("shared.room".to_string(), room)).into_iter().collect();
+    let options = Options { tuning, ..Options::default() };
+    let cx = CompileCx { options: &options, device, trace: &NoTrace };
+    Ok(compile_fusion(&cx, fusion, metas, &vec![16; metas.len()])?.kernel)
+}
+
+/// A fusion of one tensor `x: f32[?, ?]`; each line is an operation.
+fn parsed(lines: &[String], results: &[String]) -> Fusion {
+    let mut text = "fusion @F(%x: f32[?, ?]) {\n".to_string();
+    lines.iter().enumerate().for_each(|(i, line)| writeln!(text, "  %{i} = {line}").unwrap());
+    writeln!(text, "  return {}\n}}", results.join(", ")).unwrap();
+    text::parse_one(&text).unwrap()
+}
+
+fn input(dtype: DType, sizes: &[i64]) -> Arg {
+    let value = |i: &[i64]| (i[0] * 37 + i[1] * 11) % 64 - 20;
+    let value = |i: &[i64]| if dtype.is_float() { Value::Float(value(i) as f64 / 8.0) } else { Value::Int(value(i)) };
+    Arg::Tensor(HostTensor::from_fn(dtype, sizes, value).unwrap())
+}
+
+/// Compiles with and without turns for a device of few multiprocessors, so that
+/// blocks take rows in turn, and holds both to the reference. `fewer` tells whether
+/// turns save memory, and `race` whether arrays would race if they were one.
+#[track_caller]
+fn check_turns(fusion: &Fusion, sizes: [i64; 2], race: bool) {
+    let device = DeviceDesc { sm_count: 4, ..DeviceDesc::h200() };
+    let args = [input(DType::F32, &sizes)];
+    let metas = [args[0].meta()];
+    let own = compiled(fusion, &metas, &device, None).unwrap();
+    let turns = compiled(fusion, &metas, &device, Some(0)).unwrap();
+    let (most, least) = (kernel::shared_bytes(&own), kernel::shared_bytes(&turns));
+    assert!(least < most, "{least} of {most} bytes\n{}", kernel::print(&turns));
+    assert_eq!(barriers(&own), barriers(&turns), "turns cost no barrier");
+    for kernel in [&own, &turns] {
+        run(fusion, &args, kernel).unwrap_or_else(|error| panic!("{error}\n{}", kernel::print(kernel)));
+    }
+    let found = run(fusion, &args, &without_turns(&turns)).map_err(|error| error.code);
+    assert_eq!(found, if race { Err(code::RACE) } else { Ok(()) }, "{}", kernel::print(&turns));
+    // A device that has room for turns only gets them, and one that has not refuses.
+    let small = |bytes: u64| DeviceDesc { shared_per_block: bytes as u32, ..device.clone() };
+    assert_eq!(compiled(fusion, &metas, &small(most), None).unwrap().name, own.name);
+    assert_eq!(compiled(fusion, &metas, &small(most - 1), None).unwrap().name, turns.name);
+    let error = compiled(fusion, &metas, &small(least - 1), None).unwrap_err();
+    assert_eq!((error.kind, error.code), (Kind::Unsupported, code::LAUNCH_LIMIT), "{error}");
+}
+
+const KINDS: [&str; 5] = ["sum", "max", "min", "sum", "max"];
+
+/// Reductions of `x` plus something, each of the type that `types` gives it.
+fn side_by_side(axis: usize, types: &[&str]) -> Fusion {
+    let (mut lines, mut results) = (Vec::new(), Vec::new());
+    for (i, dtype) in types.iter().enumerate() {
+        lines.push(format!("add %x, {i}.5"));
+        lines.push(format!("cast %{} {dtype}", lines.len() - 1));
+        lines.push(format!("{} %{} axes({axis})", KINDS[i % KINDS.len()], lines.len() - 1));
+        results.push(format!("%{}", lines.len() - 1));
+    }
+    parsed(&lines, &results)
+}
+
+/// Each row is held, and each reduction needs the one before it.
+fn one_after_another(n: usize) -> Fusion {
+    let mut lines = Vec::new();
+    let mut value = "%x".to_string();
+    for kind in KINDS.iter().cycle().take(n) {
+        lines.push(format!("{kind} {value} axes(1) keepdim"));
+        lines.push(format!("sub {value}, %{}", lines.len() - 1));
+        lines.push(format!("mul %{}, 0.25", lines.len() - 1));
+        value = format!("%{}", lines.len() - 1);
+    }
+    parsed(&lines, &[value])
+}
+
+#[test]
+fn turns_in_straight_code() {
+    check_turns(&side_by_side(0, &["f32"; 5]), [40, 48], true);
+    check_turns(&side_by_side(1, &["f32"; 5]), [7, 777], true);
+    check_turns(&side_by_side(1, &["f32", "f64", "i64", "f32", "f64", "i64", "f32"]), [3, 777], false);
+}
+
+#[test]
+fn turns_of_rows_in_turn() {
+    for n in 2..=5 {
+        check_turns(&one_after_another(n), [97, 1501], true);
+    }
+}
+
+/// Two reductions of the rows of one tensor, each in loops of its own over `loops`
+/// parts of the rows of a block.
+fn separate_loops(loops: usize, sharing: bool) -> (Fusion, Vec<Arg>, Kernel) {
+    let fusion = parsed_i32();
+    let args = vec![input(DType::I32, &[18, 70])];
+    let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+    let sizes = Sizes::new(&fusion, &bind(&fusion, &metas).unwrap());
+    let class = ArgClass::new(&fusion, &metas, &[16], sizes.elements(), &Options::default());
+    let mut b = ScheduleBuilder::new(scheduled_fusion(&fusion).unwrap());
+    let x = b.inputs()[0];
+    let cache = b.cache_after(x);
+    for user in b.state().consumers(cache).into_iter().skip(1) {
+        b.cache_fork(cache, user);
+    }
+    let roots: Vec<AxisId> = b.state().tensors[x].axes.iter().map(|axis| axis.root).collect();
+    let (mut rows, mut order) = (roots[0], Vec::new());
+    for _ in 0..loops {
+        let (outer, inner) = b.split(rows, 3, false).unwrap();
+        rows = outer;
+        order.insert(0, inner);
+    }
+    b.parallelize(rows, ParallelType::Bidx).unwrap();
+    let (part, thread) = b.split(roots[1], 64, false).unwrap();
+    b.parallelize(thread, ParallelType::Tidx).unwrap();
+    order.splice(0..0, [rows, thread]);
+    order.push(part);
+    let reductions: Vec<TvId> = b.state().tensors.ids().filter(|tv| b.state().is_reduction(*tv)).collect();
+    for tv in reductions {
+        b.rfactor(tv, &[part]).unwrap();
+    }
+    b.propagate(&order).unwrap();
+    b.inline_most(&[]).unwrap();
+    let scheduled = b.finish();
+    let lower = if sharing { lower::lower_sharing } else { lower::lower };
+    let kernel = lower(&scheduled, &class, "drawn").unwrap();
+    kernel::verify(&kernel).unwrap();
+    (fusion, args, kernel)
+}
+
+fn parsed_i32() -> Fusion {
+    text::parse_one("fusion @F(%x: i32[?, ?]) {\n  %0 = max %x axes(1)\n  %1 = min %x axes(1)\n  return %0, %1\n}")
+        .unwrap()
+}
+
+#[test]
+fn barriers_around_loops() {
+    // A barrier in each of two exchanges, and, if they share, one between the loops.
+    for (loops, sharing, expected) in [(1, false, 2), (1, true, 3), (2, false, 4), (2, true, 4)] {
+        let (fusion, args, kernel) = separate_loops(loops, sharing);
+        let arrays: usize = exchange_arrays(&kernel).values().map(Vec::len).sum();
+        assert_eq!(arrays, if sharing && loops == 1 { 1 } else { 2 }, "{}", kernel::print(&kernel));
+        assert_eq!(check_barriers(&fusion, &args, &kernel), expected, "{}", kernel::print(&kernel));
+    }
+}
