@@ -17,7 +17,8 @@ use engine::tensor::{Arg, ArgMeta, HostTensor};
 use engine::text;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use testing::Reference;
+use testing::random::tuning;
+use testing::{Draw, Reference};
 
 /// Runs a kernel under schedules of several kinds and compares.
 fn run(fusion: &Fusion, args: &[Arg], kernel: &Kernel) -> Result<()> {
@@ -249,4 +250,51 @@ fn barriers_around_loops() {
         assert_eq!(arrays, if sharing && loops == 1 { 1 } else { 2 }, "{}", kernel::print(&kernel));
         assert_eq!(check_barriers(&fusion, &args, &kernel), expected, "{}", kernel::print(&kernel));
     }
+}
+
+/// A fusion of up to seven reductions along one axis, each of `x` or of what came
+/// of the one before it, of some type.
+fn drawn(draw: &mut Draw) -> Fusion {
+    let (axis, held) = (draw.below(2), draw.once_in(2));
+    let (mut lines, mut results) = (Vec::new(), Vec::new());
+    let mut value = "%x".to_string();
+    for i in 0..2 + draw.below(6) {
+        let dtype = draw.choose(&["f32", "f32", "f64", "i64"]);
+        lines.push(format!("add {value}, {i}.25"));
+        lines.push(format!("cast %{} {dtype}", lines.len() - 1));
+        lines.push(format!("{} %{} axes({axis}) keepdim", draw.choose(&KINDS), lines.len() - 1));
+        let reduced = format!("%{}", lines.len() - 1);
+        if held && draw.once_in(2) {
+            lines.push(format!("cast {reduced} f32"));
+            lines.push(format!("mul %{}, 0.015625", lines.len() - 1));
+            lines.push(format!("sub {value}, %{}", lines.len() - 1));
+            value = format!("%{}", lines.len() - 1);
+        }
+        results.push(reduced);
+    }
+    if value != "%x" {
+        results.push(value);
+    }
+    parsed(&lines, &results)
+}
+
+#[test]
+fn turns_of_random_fusions() {
+    let (mut ran, mut shared) = (0, 0);
+    for seed in 0..100 {
+        let mut draw = Draw::new(seed);
+        let fusion = drawn(&mut draw);
+        let args = [input(DType::F32, &[1 + draw.below(80) as i64, 1 + draw.below(900) as i64])];
+        let metas = [args[0].meta()];
+        let device = DeviceDesc { sm_count: draw.choose(&[1, 4, 16, 132]), ..DeviceDesc::h200() };
+        let mut options = Options { tuning: tuning(&mut draw), ..Options::default() };
+        options.tuning.insert("shared.room".to_string(), 0);
+        let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+        let Ok(compiled) = compile_fusion(&cx, &fusion, &metas, &[16]) else { continue };
+        let kernel = compiled.kernel;
+        run(&fusion, &args, &kernel).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{}", kernel::print(&kernel)));
+        ran += 1;
+        shared += usize::from(kernel.buffers.values().any(|buffer| buffer.name.starts_with("exchange_")));
+    }
+    assert!(ran > 50 && shared > 20, "{shared} of {ran} kernels share memory");
 }
