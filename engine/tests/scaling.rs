@@ -7,7 +7,7 @@
 //! over the fusion does not come near them. Each test runs on a thread with the
 //! stack that `std` gives, which is small.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test stops at the first surprise, and tells times")]
 
 use engine::diag::{Code, Kind, code};
 use engine::num::DType;
@@ -43,6 +43,7 @@ fn check_quick(name: &str, text: &str, sizes: &[i64], refused: Option<Code>) {
     }
     let (printed, all) = (cuda.elapsed(), started.elapsed());
     let phases = format!("read {read:?}, {:?}, CUDA {printed:?}", times.totals());
+    println!("{name}: {all:?} ({phases})");
     drop((compiled, fusion, session));
     assert!(started.elapsed() < PATIENCE, "{name} took {:?}, of it {all:?} to compile: {phases}", started.elapsed());
 }
