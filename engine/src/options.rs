@@ -261,3 +261,19 @@ impl CompileCx<'_> {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_are_given_by_partition() {
+        let device = DeviceDesc::h200();
+        let blocks = |threads, registers, shared| device.resident_blocks(threads, registers, shared);
+        // Three warps a block: 24 warps fit with 80 registers each, not the 25 of one file for all.
+        assert_eq!([blocks(96, 80, 0), blocks(96, 96, 0), blocks(128, 128, 0)], [8, 6, 4]);
+        assert_eq!([blocks(512, 72, 0), blocks(512, 64, 0), blocks(1024, 64, 0), blocks(1024, 65, 0)], [1, 2, 1, 0]);
+        // Other limits: threads, blocks, shared memory with what the system takes of it.
+        assert_eq!([blocks(1024, 16, 0), blocks(32, 16, 0), blocks(128, 32, 100 << 10)], [2, 32, 2]);
+    }
+}

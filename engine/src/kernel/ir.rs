@@ -402,6 +402,9 @@ pub enum CacheHint {
     Streaming,
     /// Bypasses the first-level cache; sees what other blocks wrote.
     Global,
+    /// All caches, and no register: read anew by each access, so that the value
+    /// need not be held from one to the next.
+    Again,
 }
 
 /// How a kernel is launched.

@@ -47,8 +47,12 @@ pub(super) const SPACES: &[(Space, &str)] =
 pub(super) const SCOPES: &[(Scope, &str)] = &[(Scope::Warp, "warp"), (Scope::Block, "block"), (Scope::Grid, "grid")];
 
 /// Suffixes of `load`, `store` and `move`.
-pub(super) const HINTS: &[(CacheHint, &str)] =
-    &[(CacheHint::Default, ""), (CacheHint::Streaming, ".streaming"), (CacheHint::Global, ".global")];
+pub(super) const HINTS: &[(CacheHint, &str)] = &[
+    (CacheHint::Default, ""),
+    (CacheHint::Streaming, ".streaming"),
+    (CacheHint::Global, ".global"),
+    (CacheHint::Again, ".again"),
+];
 
 pub(super) const SHUFFLES: &[(ShuffleMode, &str)] =
     &[(ShuffleMode::Xor, "xor"), (ShuffleMode::Up, "up"), (ShuffleMode::Down, "down"), (ShuffleMode::Index, "index")];

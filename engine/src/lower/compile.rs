@@ -53,7 +53,7 @@ impl Lowering<'_> {
                 *dim = self.extent(leaf)?;
             }
         }
-        let threads = self.block_dim(Tidx)? * self.block_dim(Tidy)? * self.block_dim(Tidz)?;
+        let threads = self.block_threads()?;
         let [gx, gy, gz, bx, by, bz] = dims;
         Ok(Launch {
             grid: [gx, gy, gz],
@@ -62,6 +62,12 @@ impl Lowering<'_> {
             min_blocks: self.scheduled.min_blocks,
             cooperative: false,
         })
+    }
+
+    /// Threads of a block.
+    pub(super) fn block_threads(&self) -> Result<i64> {
+        use ParallelType::{Tidx, Tidy, Tidz};
+        Ok(self.block_dim(Tidx)? * self.block_dim(Tidy)? * self.block_dim(Tidz)?)
     }
 
     /// The leaf bound to a place in the launch; extents of threads are constant.

@@ -87,16 +87,14 @@ impl<'a> Lowering<'a> {
     }
 
     /// The loops of a local tensor's array, outer to inner: those inside its
-    /// inline position along which its value varies.
+    /// inline position that it does not reduce over.
     pub(super) fn array_loops(&self, tv: TvId) -> Vec<AxisId> {
         let data = &self.scheduled.tensors[tv];
         let reduced = self.scheduled.reduced_leaves(tv);
         data.loops[data.inline_at..]
             .iter()
             .copied()
-            .filter(|leaf| {
-                self.parallel_type(*leaf).is_loop() && self.scheduled.depends(tv, *leaf) && !reduced.contains(leaf)
-            })
+            .filter(|leaf| self.parallel_type(*leaf).is_loop() && !reduced.contains(leaf))
             .collect()
     }
 
@@ -125,13 +123,20 @@ impl<'a> Lowering<'a> {
             len *= self.constant_extent(leaf)?;
         }
         let data = &self.scheduled.tensors[tv];
-        let buffer = self.b.local(identifier(&data.name), data.dtype, len);
+        let name = identifier(&data.name);
+        let buffer = if data.memory == Memory::Shared {
+            let threads = self.block_threads()?;
+            self.b.shared(name, data.dtype, len * threads, data.dtype.bytes() as u32)
+        } else {
+            self.b.local(name, data.dtype, len)
+        };
         self.buffers.set(tv, Some(buffer));
         Ok(buffer)
     }
 
     /// The element of a local tensor's array in the loops that are open now:
-    /// `((i0 * n1 + i1) * n2 + i2) ...` over its array loops.
+    /// `((i0 * n1 + i1) * n2 + i2) ...` over its array loops, and in shared memory
+    /// over the threads of the block, so that neighbours do not meet in a bank.
     pub(super) fn array_index(&mut self, tv: TvId) -> Result<ExprId> {
         let mut index = self.b.int(0);
         for leaf in self.array_loops(tv) {
@@ -140,6 +145,16 @@ impl<'a> Lowering<'a> {
             let position = self.leaf(leaf)?;
             let scaled = self.b.exprs().mul(index, extent);
             index = self.b.exprs().add(scaled, position);
+        }
+        if self.scheduled.tensors[tv].memory == Memory::Shared {
+            for parallel in [ParallelType::Tidz, ParallelType::Tidy, ParallelType::Tidx] {
+                let extent = self.block_dim(parallel)?;
+                if extent > 1 {
+                    let (extent, position) = (self.b.int(extent), self.launch_index(parallel)?);
+                    let scaled = self.b.exprs().mul(index, extent);
+                    index = self.b.exprs().add(scaled, position);
+                }
+            }
         }
         Ok(index)
     }

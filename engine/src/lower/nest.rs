@@ -11,7 +11,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::kernel::{Dim, Expr};
 use crate::kernel::{ExprId, Special, Unroll};
 use crate::num::DType;
-use crate::schedule::{AxisId, Extent, ParallelType, TvId};
+use crate::schedule::{AxisId, Extent, Memory, ParallelType, TvId};
 use crate::util::DisjointSets;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -196,6 +196,10 @@ impl Lowering<'_> {
         {
             return Ok(());
         }
+        if self.parallel_type(leaf) == ParallelType::Unroll && self.fills_shared(unit, leaf) {
+            self.emit_loop_as(leaf, Unroll::No, |lowering| lowering.emit_level(unit, depth + 1))?;
+            return self.finish_accumulators(unit, depth);
+        }
         let ahead: Vec<TvId> = unit
             .iter()
             .copied()
@@ -209,18 +213,34 @@ impl Lowering<'_> {
         self.finish_accumulators(unit, depth)
     }
 
-    /// Opens a loop over a leaf.
+    /// Whether a loop over `leaf` moves values of a unit to shared memory and no
+    /// register array runs over it. Unrolled, all its loads would be in registers
+    /// at once, which is what shared memory is to avoid.
+    fn fills_shared(&self, unit: &[TvId], leaf: AxisId) -> bool {
+        let tensors = &self.scheduled.tensors;
+        let in_registers = |tv: &TvId| tensors[*tv].memory == Memory::Local && self.array_loops(*tv).contains(&leaf);
+        let reads = |tv: &TvId| self.scheduled.producers(*tv).iter().any(in_registers);
+        unit.iter().any(|tv| tensors[*tv].memory == Memory::Shared)
+            && !unit.iter().any(|tv| in_registers(tv) || reads(tv) || self.accumulates(*tv))
+    }
+
+    /// Opens a loop over a leaf, unrolled where its place says so.
     pub(super) fn emit_loop(&mut self, leaf: AxisId, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let unroll = match self.parallel_type(leaf) {
+            ParallelType::Unroll | ParallelType::Vectorize => Unroll::Full,
+            _ => Unroll::No,
+        };
+        self.emit_loop_as(leaf, unroll, body)
+    }
+
+    fn emit_loop_as(&mut self, leaf: AxisId, unroll: Unroll, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let extent = self.extent(leaf)?;
         let constant = self.b.exprs().as_int(extent);
         if constant == Some(1) {
             let zero = self.b.int(0);
             return self.with_leaf(leaf, zero, body);
         }
-        let unroll = match (self.parallel_type(leaf), constant) {
-            (ParallelType::Unroll | ParallelType::Vectorize, Some(_)) => Unroll::Full,
-            _ => Unroll::No,
-        };
+        let unroll = if constant.is_some() { unroll } else { Unroll::No };
         let name = loop_name(self.parallel_type(leaf));
         let dtype = self.b.index_type();
         let (var, counter) = self.b.counter(name, dtype);

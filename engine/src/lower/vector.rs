@@ -9,7 +9,7 @@ use super::context::Lowering;
 use crate::diag::Result;
 use crate::kernel::{Block, BufId, CacheHint, Expr, ExprId, IndexOp, Origin, Stmt, StmtKind};
 use crate::num::{BinaryOp, UnaryOp};
-use crate::schedule::{AxisId, Compute, ParallelType, TvId, TvOp, TvOperand, Xform};
+use crate::schedule::{AxisId, Compute, Memory, ParallelType, TvId, TvOp, TvOperand, Xform};
 
 /// The widest access of a thread.
 const MAX_ACCESS_BYTES: i64 = 16;
@@ -40,7 +40,8 @@ impl Lowering<'_> {
             return Ok(false);
         }
         // The register side must be an array whose innermost loop is the vector.
-        if self.array_loops(local).last() != Some(&leaf) || self.values[local].is_some() {
+        let shared = self.scheduled.tensors[local].memory == Memory::Shared;
+        if shared || self.array_loops(local).last() != Some(&leaf) || self.values[local].is_some() {
             return Ok(false);
         }
         let lanes = self.constant_extent(leaf)?;

@@ -207,7 +207,7 @@ impl ScheduleBuilder {
 
     // Tensors.
 
-    /// Reads a global input once into registers: all its users read the copy.
+    /// Reads a tensor once into registers: all its users read the copy.
     pub fn cache_after(&mut self, tv: TvId) -> TvId {
         let data = self.scheduled.tensors[tv].clone();
         self.scheduled.steps.push(Step::CacheAfter { tensor: data.name.clone() });
@@ -302,17 +302,22 @@ impl ScheduleBuilder {
         Ok(factored)
     }
 
-    /// Moves a tensor to a memory. Inputs and outputs stay global.
+    /// Moves a tensor to a memory. Inputs and outputs stay global. In shared
+    /// memory each thread has elements of its own, as in registers: it holds more,
+    /// and takes longer to read.
     pub fn set_memory(&mut self, tv: TvId, memory: Memory) -> Result<()> {
+        let is_value = self.scheduled.tensors[tv].op.is_some() && !self.scheduled.is_reduction(tv);
         let data = &mut self.scheduled.tensors[tv];
         match memory {
             Memory::Local if data.io.is_none() => data.memory = memory,
+            // Each thread has its own elements there: no other may need them.
+            Memory::Shared if data.io.is_none() && is_value => data.memory = memory,
             _ => {
                 return Err(Diagnostic::unsupported(
                     code::SCHEDULE_VERB,
                     format!("set_memory of {} to {memory:?}", data.name),
                 )
-                .note("values stay in registers, inputs and outputs in global memory, in this version"));
+                .note("inputs and outputs stay in global memory, reductions in registers, in this version"));
             }
         }
         let tensor = data.name.clone();
@@ -350,6 +355,47 @@ impl ScheduleBuilder {
         }
         let order = order.iter().map(|leaf| self.name(*leaf)).collect();
         self.scheduled.steps.push(Step::Propagate { order });
+        Ok(())
+    }
+
+    /// Computes a value anew in each iteration of a loop that it does not depend
+    /// on, instead of once before the loop: then it need not be held throughout.
+    /// The loop goes where the users of the value have it. To be called before
+    /// anything is inlined there, users before what they use.
+    pub fn recompute_in(&mut self, tv: TvId, leaf: AxisId) -> Result<()> {
+        let state = &self.scheduled;
+        let data = &state.tensors[tv];
+        let users = state.consumers(tv);
+        let place_in = |user: &TvId| state.tensors[*user].loops.iter().position(|axis| *axis == leaf);
+        let place = users.first().and_then(place_in).unwrap_or(0);
+        // Otherwise it could not be computed inside their loop.
+        let elsewhere = |user: &TvId| {
+            let theirs = &state.tensors[*user].loops;
+            place_in(user) != Some(place) || data.loops.get(..place) != Some(&theirs[..place])
+        };
+        let mut refusal = None;
+        let reduced = state.reduced_leaves(tv);
+        let held = |own: &TvId| state.tensors[*own].inline_at > place;
+        if data.op.is_none() || data.io.is_some() || users.is_empty() {
+            refusal = Some("it is no value between inputs and outputs");
+        } else if !state.is_leaf(leaf) || !state.axes[leaf].parallel.is_loop() || data.loops.contains(&leaf) {
+            refusal = Some("that is no loop, or it has it");
+        } else if users.iter().any(elsewhere) {
+            refusal = Some("its users lack that loop, or have others around it");
+        } else if reduced.iter().any(|axis| state.axes[*axis].parallel.is_block()) {
+            refusal = Some("it is reduced over blocks, of which only the last has its value");
+        } else if data.loops[..place].iter().any(|axis| reduced.contains(axis)) {
+            refusal = Some("inside a loop that it reduces over, it would add each value many times");
+        } else if data.inline_at > place || state.producers(tv).iter().any(held) {
+            refusal = Some("it is inlined there already");
+        }
+        if let Some(refusal) = refusal {
+            let refused = format!("recompute of {} in {}: {refusal}", data.name, self.name(leaf));
+            return Err(Diagnostic::user(code::AXIS, refused));
+        }
+        let tensor = data.name.clone();
+        self.scheduled.tensors[tv].loops.insert(place, leaf);
+        self.scheduled.steps.push(Step::RecomputeIn { tensor, axis: self.name(leaf) });
         Ok(())
     }
 

@@ -257,6 +257,7 @@ pub enum Step {
     Reorder { tensor: String, axes: Vec<String> },
     InlineAt { tensor: String, position: usize },
     Propagate { order: Vec<String> },
+    RecomputeIn { tensor: String, axis: String },
 }
 
 impl ScheduledFusion {

@@ -33,6 +33,7 @@ impl Display for Step {
             }
             Step::Reorder { tensor, axes } => write!(f, "reorder %{tensor} {}", axes.join(", ")),
             Step::InlineAt { tensor, position } => write!(f, "inline_at %{tensor} {position}"),
+            Step::RecomputeIn { tensor, axis } => write!(f, "recompute_in %{tensor} {axis}"),
             Step::Propagate { order } => write!(f, "propagate {}", order.join(", ")),
         }
     }

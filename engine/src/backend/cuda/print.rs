@@ -383,7 +383,8 @@ impl<'a> Printer<'a> {
             _ if self.space(buffer) != Space::Global => None,
             CacheHint::Global => Some(self.exprs.lib("load_global")),
             CacheHint::Streaming if !is_written => Some(self.exprs.lib("load_streaming")),
-            CacheHint::Default | CacheHint::Streaming => None,
+            CacheHint::Again if !is_written => Some(self.exprs.lib("load_again")),
+            CacheHint::Default | CacheHint::Streaming | CacheHint::Again => None,
         }
     }
 

@@ -15,6 +15,7 @@ mod norm_inner;
 mod pointwise;
 mod recompute;
 mod reduction;
+mod residency;
 mod sizes;
 mod summary;
 mod tile;

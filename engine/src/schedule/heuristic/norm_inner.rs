@@ -4,20 +4,27 @@
 //!
 //! What is held is chosen so that few registers are needed: a value that is
 //! cheap to recompute from one other value of the row is recomputed where it is
-//! used (a cast of the input costs nothing; an exponential is kept).
+//! used (a cast of the input costs nothing; an exponential is kept). How many
+//! threads hold a row, whether blocks take rows in turn, and whether the next row
+//! and parameters are held too, follows from the model of `residency`.
 
 use super::choose::{Heuristic, Problem, Refusal};
 use super::coverage;
 use super::recompute::recompute;
+use super::residency::{Holding, Loads, Model, Parameters, element_bytes, is_load};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     BlockShape, RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
-    next_power_of_two, row_loop, tuned, vector_width,
+    next_power_of_two, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result, code};
+use crate::kernel::CacheHint;
 use crate::num::{BinaryOp, UnaryOp};
 use crate::options::{CompileCx, Options};
-use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+use crate::schedule::{AxisId, Compute, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+
+/// Threads of a multiprocessor below which arithmetic is slow.
+const FEW_THREADS: i64 = 768;
 
 /// Elements of a row that one thread may hold.
 const MAX_PER_THREAD: i64 = 64;
@@ -64,6 +71,10 @@ struct Params {
     exact_rows: bool,
     /// Whether blocks take rows in turn.
     row_loop: Option<RowLoop>,
+    /// What is held of a row, and how it comes there.
+    holding: Holding,
+    /// Blocks that should fit a multiprocessor, where rows do not take turns.
+    min_blocks: i64,
     /// Whether the kept dimensions are one dense run of every full tensor.
     dense_rows: bool,
 }
@@ -73,6 +84,20 @@ impl std::fmt::Display for Params {
         write!(f, "vector {} batch {} threads {}", self.vector, self.batch, self.threads)?;
         if let Some(rows) = self.row_loop {
             write!(f, " row_loop {} blocks {} per_sm", rows.blocks, rows.per_sm)?;
+        }
+        if self.min_blocks > 1 {
+            write!(f, " {} per_sm", self.min_blocks)?;
+        }
+        match self.holding.loads {
+            Loads::Early => {}
+            Loads::Ahead => f.write_str(" ahead")?,
+            Loads::Late => f.write_str(" late")?,
+            Loads::Again => f.write_str(" again")?,
+        }
+        match self.holding.parameters {
+            Parameters::Kept => {}
+            Parameters::Reread => f.write_str(" reread")?,
+            Parameters::Parked => f.write_str(" parked")?,
         }
         if self.align.is_some() { write!(f, " aligned") } else { Ok(()) }
     }
@@ -106,19 +131,14 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Params> 
         }
     }
     let vectors = ceil_div(row + if align.is_some() { vector - 1 } else { 0 }, vector).max(1);
-    let RowTile { threads: threads_x, batch } = tile(cx, vectors, vector, !kept.is_empty())
-        .ok_or_else(|| too_long(row, MAX_PER_THREAD * i64::from(cx.device.max_threads_per_block)))?;
     let rows = product(&kept);
-    let threads_y = (128 / threads_x).max(1).min(next_power_of_two(rows));
-    let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
+    let shape = RowShape { row, vectors, vector, rows, has_rows: !kept.is_empty(), shifted: align.is_some() };
+    let model = model(problem, scheduled, &shape);
+    let choice = choose(problem, &model, &shape)
+        .ok_or_else(|| too_long(row, MAX_PER_THREAD * i64::from(cx.device.max_threads_per_block)))?;
+    let Choice { threads, batch, row_loop, .. } = choice;
     let exact_vector = align.is_none() && divides(vector, row);
-    let row_loop = row_loop(
-        cx,
-        ceil_div(rows, threads_y),
-        threads_x * threads_y,
-        tuned(cx.options, "norm.threads_per_sm", rows_in_flight(summary, &reduced, align.is_some())),
-    );
-    let exact_loop = row_loop.is_none_or(|row_loop| rows % (threads_y * row_loop.blocks) == 0);
+    let exact_loop = row_loop.is_none_or(|row_loop| rows % (threads.y * row_loop.blocks) == 0);
     Ok(Params {
         dense_rows: collapse(summary, &order).len() <= 1 || dense_rows(summary, &kept, &order),
         row_loop,
@@ -128,28 +148,12 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Params> 
         align,
         exact_vector,
         batch,
-        exact: exact_vector && vectors == threads_x * batch,
-        threads: BlockShape { x: threads_x, y: threads_y },
-        exact_rows: rows % threads_y == 0 && exact_loop,
+        exact: exact_vector && vectors == threads.x * batch,
+        threads,
+        exact_rows: rows % threads.y == 0 && exact_loop,
+        holding: choice.holding,
+        min_blocks: choice.min_blocks,
     })
-}
-
-/// Threads of a multiprocessor that should work on rows in turn; 0 for a block
-/// for each row. Turns pay where each row starts with work that they save or
-/// hide: parameters along the row, which are read once, and rows that start at
-/// odd places. (Measured on an H200.)
-fn rows_in_flight(summary: &Summary, reduced: &[AxisId], aligned_by_shift: bool) -> i64 {
-    let parameters = summary
-        .globals
-        .iter()
-        .filter(|tensor| !tensor.is_output && !tensor.order.is_empty())
-        .filter(|tensor| tensor.order.iter().all(|root| reduced.contains(root)))
-        .count();
-    match (parameters, aligned_by_shift) {
-        (2.., _) => 512,
-        (_, true) => 768,
-        (_, false) => 0,
-    }
 }
 
 /// Whether every tensor of full rank walks the kept dimensions and then the
@@ -171,6 +175,21 @@ fn too_long(row: i64, most: i64) -> Box<Diagnostic> {
     .note("rows that do not fit the registers of one block need several kernels or a cluster of blocks")
 }
 
+/// The rows that are to be held.
+struct RowShape {
+    /// Elements of a row.
+    row: i64,
+    /// Vectors that cover it.
+    vectors: i64,
+    vector: i64,
+    /// Number of rows.
+    rows: i64,
+    /// Whether there is a dimension of rows.
+    has_rows: bool,
+    /// Whether rows start at odd places.
+    shifted: bool,
+}
+
 /// How a block holds a row.
 #[derive(Clone, Copy)]
 struct RowTile {
@@ -179,36 +198,177 @@ struct RowTile {
     batch: i64,
 }
 
-/// Threads of a row and vectors of a thread: about 32 elements a thread, and of
-/// the thread counts that give it the one that leaves the fewest threads idle.
-fn tile(cx: &CompileCx<'_>, vectors: i64, vector: i64, has_rows: bool) -> Option<RowTile> {
-    let most_threads = i64::from(cx.device.max_threads_per_block);
-    let wanted = tuned(cx.options, "norm.per_thread", 32);
-    if vectors <= WARP {
+/// What was chosen of all that can be.
+struct Choice {
+    threads: BlockShape,
+    batch: i64,
+    row_loop: Option<RowLoop>,
+    holding: Holding,
+    min_blocks: i64,
+}
+
+/// The model of the fusion as it will be computed.
+fn model<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion, shape: &RowShape) -> Model<'a> {
+    let summary = problem.summary;
+    let reduced: Vec<AxisId> = summary.reduced.iter().copied().collect();
+    let mut builder = ScheduleBuilder::new(scheduled.clone());
+    cache_inputs(&mut builder, summary, problem.cx.options);
+    recompute_cheap(&mut builder, &reduced);
+    let packed = shape.vector > 1 && !shape.shifted;
+    Model {
+        device: problem.cx.device,
+        bytes: element_bytes(builder.state(), &summary.reduced, packed),
+        shifted: shape.shifted,
+        masked: false,
+        tensors: summary.globals.len() as i64,
+    }
+}
+
+/// The tile and the way to hold rows that together lose the least time. Where no
+/// way has the registers that it needs, the one that needs the fewest.
+fn choose(problem: &Problem<'_>, model: &Model<'_>, shape: &RowShape) -> Option<Choice> {
+    let options = problem.cx.options;
+    let allowed = |holding: &Holding| {
+        let turns = options.tuning.get("norm.threads_per_sm").is_none_or(|wanted| holding.turns == (*wanted > 0));
+        let ahead =
+            options.tuning.get("norm.ahead").is_none_or(|ahead| (holding.loads == Loads::Ahead) == (*ahead > 0));
+        let reread = Parameters::Reread == holding.parameters;
+        turns
+            && (ahead || !holding.turns)
+            && options.tuning.get("norm.reread").is_none_or(|wanted| reread == (*wanted > 0))
+    };
+    // What the caller's settings ask for goes first, where the sizes allow it.
+    let mut best: Option<((bool, bool, i64), Choice)> = None;
+    for tile in tiles(problem.cx, shape) {
+        for holding in Holding::all() {
+            let Some((cost, choice)) = weigh(problem, model, shape, tile, holding) else { continue };
+            let cost = (!allowed(&holding), cost.0, cost.1);
+            if best.as_ref().is_none_or(|(known, _)| cost < *known) {
+                best = Some((cost, choice));
+            }
+        }
+    }
+    best.map(|(_, choice)| choice)
+}
+
+/// A choice with its cost: whether it lacks registers, and thousandths of the time
+/// that are lost. None if rows cannot take turns.
+fn weigh(
+    problem: &Problem<'_>,
+    model: &Model<'_>,
+    shape: &RowShape,
+    tile: RowTile,
+    holding: Holding,
+) -> Option<((bool, i64), Choice)> {
+    let (cx, bytes) = (problem.cx, &model.bytes);
+    let y = (128 / tile.threads).max(1).min(next_power_of_two(shape.rows));
+    let y = if tile.threads * y < WARP { WARP / tile.threads } else { y };
+    let threads = BlockShape { x: tile.threads, y };
+    let elements = tile.batch * shape.vector;
+    let masked = tile.threads * elements != shape.row;
+    let registers = Model { masked, ..*model }.registers(holding, elements);
+    let parked = holding.parameters == Parameters::Parked;
+    let shared = if parked { threads.threads() * elements * bytes.parameters_read } else { 0 };
+    if !model.holds_shared(shared) {
+        return None;
+    }
+    let fitting = model.blocks(registers, shared, threads.threads());
+    let asked = cx.options.tuning.get("norm.threads_per_sm").map(|wanted| (wanted / threads.threads()).max(1));
+    let blocks = asked.filter(|_| holding.turns).or(fitting).unwrap_or(1);
+    let row_blocks = ceil_div(shape.rows, y);
+    let parameters = count_parameters(problem.summary);
+    let mut row_loop = None;
+    if holding.turns {
+        // What is kept of parameters is right for one shift only.
+        let kept = holding.parameters != Parameters::Reread && parameters > 0;
+        let alike = (shape.shifted && (kept || blocks > 1)).then_some(shape.vector);
+        row_loop = Some(super::tile::row_loop(cx, row_blocks, blocks, alike)?);
+    }
+    let reread = holding.parameters == Parameters::Reread;
+    if parameters == 0 && (reread || parked) || parked && !(shape.shifted && holding.turns) {
+        return None;
+    }
+    let waiting = blocks.min(ceil_div(row_blocks, i64::from(cx.device.sm_count)).max(1));
+    let mut cost = tile_cost(cx, shape, tile) + model.idle_memory(holding, waiting, y * shape.row);
+    // With few warps, nobody computes while one waits for its own results.
+    cost += (FEW_THREADS - blocks * threads.threads()).max(0) / 8;
+    cost += repeated_work(model, shape, holding, parameters);
+    if holding.loads == Loads::Again {
+        cost += 300 + registers;
+    }
+    let lacks = fitting.is_none();
+    if lacks {
+        cost = registers;
+    }
+    // A few large blocks: one more or less is much.
+    let min_blocks = if row_loop.is_none() && (2..=4).contains(&blocks) { blocks } else { 1 };
+    Some(((lacks, cost), Choice { threads, batch: tile.batch, row_loop, holding, min_blocks }))
+}
+
+/// Thousandths of the time for what each row does again that turns could save or
+/// hide, and for reading parameters from where they are.
+fn repeated_work(model: &Model<'_>, shape: &RowShape, holding: Holding, parameters: i64) -> i64 {
+    let start = match holding.turns {
+        false => 60 * (parameters - 1).max(0) + if shape.shifted { 50 } else { 0 },
+        true if holding.loads == Loads::Ahead => 10,
+        true => 20,
+    };
+    let bytes = &model.bytes;
+    start
+        + if shape.shifted && (holding.parameters == Parameters::Reread || !holding.turns) {
+            // They are at another shift in each row: an access for each element.
+            150 * parameters
+        } else if holding.parameters == Parameters::Kept {
+            0
+        } else {
+            20 * bytes.parameters_read / (bytes.read + bytes.written).max(1)
+        }
+}
+
+/// Inputs along the row that are the same for all rows.
+fn count_parameters(summary: &Summary) -> i64 {
+    let inputs = summary.globals.iter().filter(|tensor| !tensor.is_output && !tensor.order.is_empty());
+    inputs.filter(|tensor| tensor.order.iter().all(|root| summary.reduced.contains(root))).count() as i64
+}
+
+/// The ways to give a row to threads.
+fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
+    if shape.vectors <= WARP {
         // Without rows to share the block, a row has a whole warp.
-        return Some(RowTile { threads: if has_rows { next_power_of_two(vectors) } else { WARP }, batch: 1 });
+        let threads = if shape.has_rows { next_power_of_two(shape.vectors) } else { WARP };
+        return vec![RowTile { threads, batch: 1 }];
     }
-    let mut best: Option<(i64, RowTile)> = None;
-    for batch in 1..=(MAX_PER_THREAD / vector).max(1) {
-        let threads = ceil_div(ceil_div(vectors, batch), WARP) * WARP;
-        if threads > most_threads {
-            continue;
-        }
-        let idle = (threads * batch - vectors) * 64 / vectors;
-        let distance = (batch * vector - wanted).abs();
-        let too_few = if threads < 4 * WARP { 4 * WARP - threads } else { 0 };
-        let cost = idle * 2 + distance + too_few / 8;
-        if best.is_none_or(|(known, _)| cost < known) {
-            best = Some((cost, RowTile { threads, batch }));
-        }
-    }
-    best.map(|(_, tile)| tile)
+    let most = i64::from(cx.device.max_threads_per_block);
+    (1..=(MAX_PER_THREAD / shape.vector).max(1))
+        .map(|batch| RowTile { threads: ceil_div(ceil_div(shape.vectors, batch), WARP) * WARP, batch })
+        .filter(|tile| tile.threads <= most)
+        .collect()
+}
+
+/// The cost of a tile whatever it holds, in thousandths: about 32 elements a
+/// thread are best, and few idle threads.
+fn tile_cost(cx: &CompileCx<'_>, shape: &RowShape, tile: RowTile) -> i64 {
+    let wanted = tuned(cx.options, "norm.per_thread", 32);
+    let idle = (tile.threads * tile.batch - shape.vectors) * 64 / shape.vectors;
+    let distance = (tile.batch * shape.vector - wanted).abs();
+    let too_few = if tile.threads < 4 * WARP { 4 * WARP - tile.threads } else { 0 };
+    idle * 2 + distance + too_few / 8
 }
 
 /// Applies the choices.
 fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, params: &Params) -> Result<()> {
-    let caches = cache_inputs(builder, summary, options);
-    recompute_cheap(builder, &params.reduced);
+    cache_inputs(builder, summary, options);
+    let again = params.holding.loads == Loads::Again;
+    recompute(builder, |state, tv| {
+        is_cheap(state, tv, &params.reduced) || again && is_repeatable(state, tv, &params.reduced)
+    });
+    if again {
+        for load in builder.state().tensors.ids().collect::<Vec<_>>() {
+            if is_load(builder.state(), load) && along_row(builder.state(), load, &params.reduced) {
+                builder.set_cache_hint(load, CacheHint::Again);
+            }
+        }
+    }
     let Some(row) = merge_all(builder, &params.reduced)? else {
         return Err(Diagnostic::bug("a normalisation without a reduced axis"));
     };
@@ -238,10 +398,71 @@ fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, pa
         builder.rfactor(tv, &[lane])?;
     }
     builder.propagate(&order)?;
-    let mut keep: Vec<_> = caches.iter().map(|cache| (*cache, builder.outer_prefix(*cache))).collect();
+    if let Some(turn) = turn {
+        park_parameters(builder, turn, params)?;
+        recompute_in_turn(builder, turn, params)?;
+    } else if params.min_blocks > 1 {
+        builder.min_blocks(params.min_blocks as u32);
+    }
+    let state = builder.state();
+    let loads: Vec<TvId> = state.tensors.ids().filter(|tv| is_load(state, *tv)).collect();
+    let limit = |tv: &TvId| {
+        let start = builder.outer_prefix(*tv);
+        let lane = state.tensors[*tv].loops.iter().position(|leaf| *leaf == lane).unwrap_or(start);
+        (*tv, if is_early(state, params, *tv) { start } else { lane.max(start) })
+    };
+    let mut keep: Vec<_> = loads.iter().map(limit).collect();
     keep.extend(keep_for_stores(builder, lane));
     builder.inline_most(&keep)?;
-    prefetch_rows(builder, &caches, turn)
+    if params.holding.loads == Loads::Ahead { prefetch_rows(builder, &loads, turn) } else { Ok(()) }
+}
+
+/// Whether all of an input's elements are loaded before any is used.
+fn is_early(state: &ScheduledFusion, params: &Params, load: TvId) -> bool {
+    let along =
+        |axes: &[AxisId]| state.tensors[load].axes.iter().any(|axis| axis.concrete && axes.contains(&axis.root));
+    match params.holding.loads {
+        _ if !along(&params.reduced) => true,
+        Loads::Again => false,
+        // On its way to shared memory a parameter takes few registers at a time.
+        _ if !along(&params.kept) => params.holding.parameters == Parameters::Kept,
+        Loads::Early | Loads::Ahead => true,
+        Loads::Late => false,
+    }
+}
+
+/// Moves the parameters that stay to shared memory, where they do.
+fn park_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &Params) -> Result<()> {
+    if params.holding.parameters != Parameters::Parked {
+        return Ok(());
+    }
+    let state = builder.state();
+    let stays = |tv: &TvId| is_load(state, *tv) && along_row(state, *tv, &params.reduced) && !state.depends(*tv, turn);
+    for load in state.tensors.ids().filter(stays).collect::<Vec<_>>() {
+        let parked = builder.cache_after(load);
+        builder.set_memory(parked, Memory::Shared)?;
+    }
+    Ok(())
+}
+
+/// What is cheap to compute of parameters alone is computed in each turn, and
+/// only the parameters themselves stay, if they do.
+fn recompute_in_turn(builder: &mut ScheduleBuilder, turn: AxisId, params: &Params) -> Result<()> {
+    for tv in builder.state().topological().into_iter().rev() {
+        let state = builder.state();
+        let late = is_load(state, tv) && along_row(state, tv, &params.reduced) && !is_early(state, params, tv);
+        let local = state.tensors[tv].memory == Memory::Local;
+        let cheap = local && (is_cheap(state, tv, &params.reduced) || late);
+        let users = state.consumers(tv);
+        let in_turn = |user: &TvId| state.tensors[*user].loops.contains(&turn);
+        if cheap && !users.is_empty() && users.iter().all(in_turn) && !in_turn(&tv) {
+            builder.recompute_in(tv, turn)?;
+            if late {
+                builder.set_cache_hint(tv, CacheHint::Again);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Inputs that change from row to row are loaded a row ahead.
@@ -262,14 +483,24 @@ fn recompute_cheap(builder: &mut ScheduleBuilder, reduced: &[AxisId]) {
     recompute(builder, |state, tv| is_cheap(state, tv, reduced));
 }
 
+/// Whether a tensor varies along the row.
+fn along_row(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
+    state.tensors[tv].axes.iter().any(|axis| axis.concrete && reduced.contains(&axis.root))
+}
+
+/// Whether a value of the row can be computed again by a later stage.
+fn is_repeatable(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
+    let data = &state.tensors[tv];
+    data.io.is_none() && data.op.is_some() && !state.is_reduction(tv) && along_row(state, tv, reduced)
+}
+
 /// Whether a value of the row is recomputed rather than kept: a few cheap
 /// instructions on one other value of the row.
 fn is_cheap(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
     use BinaryOp::{Add, Maximum, Minimum, Mul, Sub};
     use UnaryOp::{Abs, Neg, Relu};
-    let along_row = |tv: TvId| state.tensors[tv].axes.iter().any(|axis| axis.concrete && reduced.contains(&axis.root));
     let Some(op) = &state.tensors[tv].op else { return false };
-    if !along_row(tv) {
+    if !is_repeatable(state, tv, reduced) {
         return false;
     }
     let cheap = match op.compute {
@@ -280,5 +511,5 @@ fn is_cheap(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
         Compute::Ternary(_) => true,
         Compute::Random(_) | Compute::Reduce { .. } => false,
     };
-    cheap && state.producers(tv).into_iter().filter(|producer| along_row(*producer)).count() <= 1
+    cheap && state.producers(tv).into_iter().filter(|producer| along_row(state, *producer, reduced)).count() <= 1
 }

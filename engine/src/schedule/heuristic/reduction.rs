@@ -132,7 +132,9 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Params {
     let one_tile = per_block.unwrap_or(length) <= along * unroll;
     let row_loop = if inner && one_tile && per_block.is_none() && work.slow == 1 {
         let wanted = tuned(cx.options, "reduction.threads_per_sm", 0);
-        row_loop(cx, ceil_div(work.kept, threads.y), threads.threads(), wanted)
+        let per_sm = (wanted / threads.threads()).max(1);
+        let looped = row_loop(cx, ceil_div(work.kept, threads.y), per_sm, align.map(|_| vector));
+        looped.filter(|_| wanted > 0)
     } else {
         None
     };

@@ -130,12 +130,13 @@ pub(super) struct RowLoop {
 
 /// A loop over rows for `row_blocks` blocks' worth of rows, if they would come
 /// in several waves: then each block prefetches its next row while it finishes
-/// the present one. The number of blocks is a multiple of every vector width,
-/// so that all rows of a block are shifted alike.
-pub(super) fn row_loop(cx: &CompileCx<'_>, row_blocks: i64, threads: i64, threads_per_sm: i64) -> Option<RowLoop> {
-    let per_sm = (threads_per_sm / threads).clamp(1, i64::from(cx.device.max_blocks_per_sm));
-    let blocks = (i64::from(cx.device.sm_count) * per_sm) / ACCESS_BYTES * ACCESS_BYTES;
-    (threads_per_sm > 0 && blocks > 0 && row_blocks >= 2 * blocks).then_some(RowLoop { blocks, per_sm })
+/// the present one. Where the number of blocks is a multiple of the vector, all
+/// rows of a block are shifted alike; `alike` asks for that.
+pub(super) fn row_loop(cx: &CompileCx<'_>, row_blocks: i64, per_sm: i64, alike: Option<i64>) -> Option<RowLoop> {
+    let per_sm = per_sm.min(i64::from(cx.device.max_blocks_per_sm));
+    let blocks = i64::from(cx.device.sm_count) * per_sm;
+    let blocks = alike.map_or(blocks, |vector| blocks / vector * vector);
+    (blocks > 0 && row_blocks >= 2 * blocks).then_some(RowLoop { blocks, per_sm })
 }
 
 /// Rows as blocks and threads of y.

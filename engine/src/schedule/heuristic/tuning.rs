@@ -29,7 +29,9 @@ const fn setting(name: &'static str, least: i64, most: i64) -> Setting {
 pub const SETTINGS: &[Setting] = &[
     setting("cache.load", 0, 1),
     setting("cache.store", 0, 1),
+    setting("norm.ahead", 0, 1),
     setting("norm.per_thread", 1, 64),
+    setting("norm.reread", 0, 1),
     setting("norm.threads_per_sm", 0, 2048),
     setting("pointwise.threads", 1, 1024),
     setting("pointwise.unroll", 1, 16),

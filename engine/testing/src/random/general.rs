@@ -87,7 +87,7 @@ fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Option<HostTensor> {
 /// Parameters of heuristics, half of the time: what is right for one choice
 /// must be right for all.
 pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
-    const VALUES: [(&str, &[i64]); 11] = [
+    const VALUES: [(&str, &[i64]); 13] = [
         ("pointwise.threads", &[1, 3, 32, 64, 96, 256, 1000, 1024]),
         ("pointwise.unroll", &[1, 2, 3, 4, 16]),
         ("reduction.threads", &[32, 64, 128, 256, 512, 1024]),
@@ -96,6 +96,8 @@ pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
         ("reduction.threads_per_sm", &[0, 1, 64, 2048]),
         ("norm.threads_per_sm", &[0, 1, 128, 512, 2048]),
         ("norm.per_thread", &[1, 4, 16, 64]),
+        ("norm.ahead", &[0, 1]),
+        ("norm.reread", &[0, 1]),
         ("cache.load", &[0, 1]),
         ("cache.store", &[0, 1]),
         ("shared.room", &[0]),

@@ -4,7 +4,7 @@
 
 use super::grid::strides;
 use crate::data::Draw;
-use engine::diag::Result;
+use engine::diag::{Diagnostic, Result};
 use engine::fusion::{Dim, Fusion, FusionBuilder, bind};
 use engine::kernel::Kernel;
 use engine::lower;
@@ -132,6 +132,7 @@ fn bind_leaves(draw: &mut Draw, b: &mut ScheduleBuilder, mut leaves: Vec<AxisId>
         });
     }
     b.propagate(&leaves)?;
+    recompute(draw, b, &leaves)?;
     // Some values are kept for all constant loops at the end of their order.
     let mut keep = Vec::new();
     for tv in b.state().tensors.ids() {
@@ -146,6 +147,25 @@ fn bind_leaves(draw: &mut Draw, b: &mut ScheduleBuilder, mut leaves: Vec<AxisId>
         }
     }
     b.inline_most(&keep)
+}
+
+/// Computes some values anew in loops that they do not depend on, where that is legal.
+fn recompute(draw: &mut Draw, b: &mut ScheduleBuilder, leaves: &[AxisId]) -> Result<()> {
+    for tv in b.state().topological().into_iter().rev() {
+        for leaf in leaves {
+            if !draw.once_in(3) {
+                continue;
+            }
+            let before = b.state().tensors[tv].loops.clone();
+            let did = b.recompute_in(tv, *leaf).is_ok();
+            let after = &b.state().tensors[tv].loops;
+            let right = if did { after.contains(leaf) && !before.contains(leaf) } else { *after == before };
+            if !right {
+                return Err(Diagnostic::bug("a refused recompute_in left a trace, or an accepted one none"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Draws a fusion, sizes and a schedule. An error is a defect.
@@ -171,7 +191,13 @@ pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
     let mut b = ScheduleBuilder::new(scheduled_fusion(&fusion)?);
     let leaves = transform(&mut draw, &mut b, &sizes);
     for input in b.inputs() {
-        b.cache_after(input);
+        let cache = b.cache_after(input);
+        // With users of its own, a copy can go into loops that the others lack.
+        for user in b.state().consumers(cache).into_iter().skip(1) {
+            if draw.once_in(2) {
+                b.cache_fork(cache, user);
+            }
+        }
     }
     bind_leaves(&mut draw, &mut b, leaves)?;
     let scheduled = b.finish();

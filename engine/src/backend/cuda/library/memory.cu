@@ -22,7 +22,43 @@ template <class T> __device__ inline void store_streaming(T* p, T x) {
     __stcs(p, x);
   }
 }
-//@ load_global :
+//@ word_of :
+// The word of so many bytes that one access moves.
+template <int bytes> struct word_of;
+template <> struct word_of<1> { using type = unsigned char; };
+template <> struct word_of<2> { using type = unsigned short; };
+template <> struct word_of<4> { using type = unsigned; };
+template <> struct word_of<8> { using type = uint2; };
+template <> struct word_of<16> { using type = uint4; };
+//@ load_again : word_of
+// Reads through all caches, each time that it is called: the compiler neither keeps what an earlier call read nor
+// moves a call out of a loop. Only for memory that the launch never writes.
+__device__ inline void reload_words(unsigned char* r, const unsigned char* p) {
+  unsigned x;
+  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(x) : "l"(p));
+  *r = (unsigned char)x;
+}
+__device__ inline void reload_words(unsigned short* r, const unsigned short* p) {
+  asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(*r) : "l"(p));
+}
+__device__ inline void reload_words(unsigned* r, const unsigned* p) {
+  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(*r) : "l"(p));
+}
+__device__ inline void reload_words(uint2* r, const uint2* p) {
+  asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(r->x), "=r"(r->y) : "l"(p));
+}
+__device__ inline void reload_words(uint4* r, const uint4* p) {
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r->x), "=r"(r->y), "=r"(r->z), "=r"(r->w)
+               : "l"(p));
+}
+template <class T> __device__ inline T load_again(const T* p) {
+  using word = typename word_of<sizeof(T)>::type;
+  T r;
+  reload_words(reinterpret_cast<word*>(&r), reinterpret_cast<const word*>(p));
+  return r;
+}
+//@ load_global : word_of
 // Reads past the first-level cache: sees what other blocks wrote. Never moved or merged by the compiler.
 __device__ inline void load_words(unsigned char* r, const unsigned char* p) {
   unsigned x;
@@ -44,12 +80,6 @@ __device__ inline void load_words(uint4* r, const uint4* p) {
                : "l"(p)
                : "memory");
 }
-template <int bytes> struct word_of;
-template <> struct word_of<1> { using type = unsigned char; };
-template <> struct word_of<2> { using type = unsigned short; };
-template <> struct word_of<4> { using type = unsigned; };
-template <> struct word_of<8> { using type = uint2; };
-template <> struct word_of<16> { using type = uint4; };
 template <class T> __device__ inline T load_global(const T* p) {
   using word = typename word_of<sizeof(T)>::type;
   T r;

@@ -1,0 +1,305 @@
+//! How many registers a thread of a normalisation needs, how many blocks of it
+//! then fit a multiprocessor, and how many bytes of loads they keep in flight.
+//!
+//! In: the fusion as it will be computed (inputs cached, cheap values forked) and
+//! a device. Out: for each way to hold a row ([`Holding`]) the registers, and the
+//! share of the time that is lost for want of loads in flight.
+//!
+//! A thread that holds `n` elements needs about `fixed + n * bytes / 4` registers,
+//! where `bytes` is the most that one element occupies at any time: what is live
+//! from one stage to the next, the next row's elements where they are loaded
+//! ahead, and parameters that stay. Memory is busy while the loads in flight are
+//! at least latency times bandwidth, and it takes twice that to be sure of it.
+//! (The constants were fitted to the assembler's figures and to times on an H200.)
+
+use super::tile::ceil_div;
+use crate::options::DeviceDesc;
+use crate::schedule::{AxisId, Compute, Io, ScheduledFusion, Stages, TvId};
+use std::collections::BTreeSet;
+
+/// Bytes of a register.
+const REGISTER_BYTES: i64 = 4;
+/// Registers that a thread needs whatever it holds, and for each global tensor.
+const FIXED: i64 = 16;
+const PER_TENSOR: i64 = 2;
+/// More of them where rows start at odd places: for all, and for each global tensor.
+const FIXED_SHIFTED: i64 = 26;
+const PER_TENSOR_SHIFTED: i64 = 1;
+/// More of them where the threads' vectors are not exactly the row.
+const FIXED_MASKED: i64 = 12;
+/// More of them where values are computed again instead of held.
+const FIXED_AGAIN: i64 = 24;
+/// More of them where parameters lie in shared memory: single elements on their way.
+const FIXED_PARKED: i64 = 20;
+/// More than this no thread is given.
+const MOST_REGISTERS: i64 = 200;
+/// Shared memory that is left to reductions.
+const MIN_EXCHANGE: i64 = 8 << 10;
+/// Time from a load to its value, in nanoseconds, with memory under load.
+const LATENCY_NS: u64 = 900;
+
+/// Bytes that a thread holds for each element of its part of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ElementBytes {
+    /// What differs from row to row, in memory: read, and written.
+    pub(super) read: i64,
+    pub(super) written: i64,
+    /// The elements of the next row, loaded ahead.
+    pub(super) ahead: i64,
+    /// The most that is live at once where a row is loaded at its start.
+    pub(super) early: i64,
+    /// The same where each input is loaded by the stage that first uses it, unless
+    /// others use it too.
+    pub(super) late: i64,
+    /// Parameters, which are the same for all rows: converted, and in memory.
+    pub(super) parameters: i64,
+    pub(super) parameters_read: i64,
+}
+
+/// How a thread comes by the elements that it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loads {
+    /// All at the start of a row.
+    Early,
+    /// The next row's while it works on this one.
+    Ahead,
+    /// Vector by vector, where they are used.
+    Late,
+    /// The same, by every stage again: nothing of a row is held.
+    Again,
+}
+
+/// Where parameters are while rows take turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parameters {
+    /// In registers, as they came from memory.
+    Kept,
+    /// In the caches of the multiprocessor: they are read where they are used.
+    Reread,
+    /// In shared memory, as the thread needs them: where they start at odd places,
+    /// reading them from there would take an access for each element.
+    Parked,
+}
+
+/// A way to hold rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holding {
+    /// Whether a block takes one row after the other.
+    pub(super) turns: bool,
+    pub(super) loads: Loads,
+    pub(super) parameters: Parameters,
+}
+
+impl Holding {
+    /// All ways, the usual first.
+    pub(super) fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for (turns, loads) in [
+            (false, Loads::Early),
+            (true, Loads::Ahead),
+            (true, Loads::Early),
+            (false, Loads::Late),
+            (true, Loads::Late),
+            (false, Loads::Again),
+        ] {
+            for parameters in [Parameters::Kept, Parameters::Reread, Parameters::Parked] {
+                all.push(Self { turns, loads, parameters });
+            }
+        }
+        all
+    }
+}
+
+/// What the model knows of a fusion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Model<'a> {
+    pub(super) device: &'a DeviceDesc,
+    pub(super) bytes: ElementBytes,
+    /// Whether rows start at odd places.
+    pub(super) shifted: bool,
+    /// Whether the threads' vectors may reach over the end of the row.
+    pub(super) masked: bool,
+    /// Tensors in global memory.
+    pub(super) tensors: i64,
+}
+
+impl Model<'_> {
+    /// Registers of a thread that holds so many elements of a row.
+    pub(super) fn registers(&self, holding: Holding, elements: i64) -> i64 {
+        let bytes = &self.bytes;
+        let live = match holding.loads {
+            Loads::Early => bytes.early,
+            Loads::Ahead => bytes.early + bytes.ahead,
+            Loads::Late => bytes.late,
+            Loads::Again => 0,
+        };
+        let again = if holding.loads == Loads::Again { FIXED_AGAIN } else { 0 };
+        // Conversions of what does not change leave the loop over rows.
+        let parameters = match holding.parameters {
+            Parameters::Kept if holding.turns || self.shifted => bytes.parameters,
+            Parameters::Kept => bytes.parameters_read,
+            Parameters::Reread | Parameters::Parked => 0,
+        };
+        let held = ceil_div(elements * (live + parameters), REGISTER_BYTES);
+        let parked = if holding.parameters == Parameters::Parked { FIXED_PARKED } else { 0 };
+        let fixed = FIXED + PER_TENSOR * self.tensors + again + parked;
+        match (self.shifted, self.masked) {
+            // Single elements are tested and replaced, in registers of their own.
+            (true, _) => fixed + FIXED_SHIFTED + PER_TENSOR_SHIFTED * self.tensors + held + held / 4,
+            (false, true) => fixed + FIXED_MASKED + held,
+            (false, false) => fixed + held,
+        }
+    }
+
+    /// Whether a block can have so much shared memory beside that of reductions.
+    pub(super) fn holds_shared(&self, bytes: i64) -> bool {
+        bytes <= i64::from(self.device.shared_per_block) - MIN_EXCHANGE
+    }
+
+    /// Blocks of so many threads that fit a multiprocessor; none if a thread has
+    /// not the registers that it needs.
+    pub(super) fn blocks(&self, registers: i64, shared: i64, threads: i64) -> Option<i64> {
+        if registers > MOST_REGISTERS {
+            return None;
+        }
+        let [threads, registers, shared] = [threads, registers, shared].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        let blocks = self.device.resident_blocks(threads, registers, shared);
+        (blocks > 0).then_some(i64::from(blocks))
+    }
+
+    /// Thousandths of the time that are lost because a multiprocessor with so many
+    /// blocks of so many elements has too few loads in flight.
+    pub(super) fn idle_memory(&self, holding: Holding, blocks: i64, elements: i64) -> i64 {
+        let held = blocks.saturating_mul(elements).saturating_mul(self.bytes.read.max(1));
+        // A block that loads ahead always does; of the others, those that do not
+        // compute or wait just then.
+        let in_flight = match holding.loads {
+            Loads::Ahead => held,
+            Loads::Early => held / (blocks + 1) * blocks,
+            Loads::Late | Loads::Again => held / (blocks + 1) * blocks / 2,
+        };
+        let wanted = self.wanted_in_flight();
+        let lacking = (wanted - in_flight.min(wanted)) * 1000 / wanted;
+        350 * lacking / 1000 * lacking / 1000
+    }
+
+    /// Bytes of loads of a multiprocessor that keep memory busy: twice latency times
+    /// bandwidth.
+    fn wanted_in_flight(&self) -> i64 {
+        let per_second = self.device.memory_bandwidth / u64::from(self.device.sm_count.max(1));
+        i64::try_from(2 * LATENCY_NS * (per_second / 1000) / 1_000_000).unwrap_or(i64::MAX).max(1)
+    }
+}
+
+/// Counts what a thread holds of a row. `packed`: elements lie in registers as in
+/// memory, which is where whole vectors are loaded.
+pub(super) fn element_bytes(scheduled: &ScheduledFusion, reduced: &BTreeSet<AxisId>, packed: bool) -> ElementBytes {
+    let stages = Stages::new(scheduled);
+    let along = |tv: TvId, wanted: bool| {
+        let axes = scheduled.tensors[tv].axes.iter();
+        axes.filter(|axis| axis.concrete).any(|axis| reduced.contains(&axis.root) == wanted)
+    };
+    let size = |tv: TvId| scheduled.tensors[tv].dtype.bytes() as i64;
+    let register = |tv: TvId| size(tv).max(REGISTER_BYTES);
+    // Loaded as whole vectors, elements lie in registers as in memory until they
+    // are converted, and then sometimes twice.
+    let held = |tv: TvId, crosses: bool| match size(tv) {
+        _ if !packed => register(tv),
+        1 => 2,
+        2 if crosses => 3,
+        other => other,
+    };
+    let mut bytes = ElementBytes::default();
+    // For each stage what it begins and ends with.
+    let (mut early, mut late): (Vec<[i64; 2]>, Vec<[i64; 2]>) = (Vec::new(), Vec::new());
+    let live = |spans: &mut Vec<[i64; 2]>, from: Option<u32>, first: u32, last: u32, size: i64| {
+        spans.resize(spans.len().max(last as usize + 1), [0; 2]);
+        for (stage, [begin, end]) in spans.iter_mut().enumerate().take(last as usize + 1).skip(first as usize) {
+            *begin += if from == Some(stage as u32) { 0 } else { size };
+            *end += if stage as u32 == last { 0 } else { size };
+        }
+    };
+    let consumers = scheduled.all_consumers();
+    for tv in scheduled.tensors.ids().filter(|tv| along(*tv, true)) {
+        if matches!(scheduled.tensors[tv].io, Some(Io::Output(_))) {
+            bytes.written += size(tv);
+        }
+        let users = || consumers[tv].iter().map(|user| stages.placed(*user));
+        let (Some(first), Some(last)) = (users().min(), users().max()) else { continue };
+        let load = is_load(scheduled, tv);
+        if load && !along(tv, false) {
+            bytes.parameters += register(tv);
+            bytes.parameters_read += size(tv);
+        } else if load {
+            let held = held(tv, first != last);
+            bytes.read += size(tv);
+            bytes.ahead += size(tv);
+            live(&mut early, None, 0, last, held);
+            if first != last {
+                live(&mut late, Some(first), first, last, held);
+            }
+        } else if stages.crosses(tv) {
+            let own = stages.placed(tv);
+            live(&mut early, Some(own), own, last, register(tv));
+            live(&mut late, Some(own), own, last, register(tv));
+        }
+    }
+    let most = |spans: &[[i64; 2]]| spans.iter().flatten().copied().max().unwrap_or(0);
+    (bytes.early, bytes.late) = (most(&early), most(&late));
+    bytes
+}
+
+/// Whether a tensor is a register copy of an input.
+pub(super) fn is_load(scheduled: &ScheduledFusion, tv: TvId) -> bool {
+    let copy = matches!(&scheduled.tensors[tv].op, Some(op) if op.compute == Compute::Copy);
+    let input = |from: &TvId| matches!(scheduled.tensors[*from].io, Some(Io::Input(_)));
+    copy && scheduled.tensors[tv].io.is_none() && scheduled.producers(tv).iter().any(input)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{ScheduleBuilder, scheduled_fusion};
+
+    fn bytes_of(body: &str, packed: bool) -> ElementBytes {
+        let text = format!("fusion @f(%x: bf16[?, ?], %y: bf16[?, ?], %w: bf16[?]) {{\n  {body}\n}}");
+        let fusion = crate::text::parse_one(&text).expect("the text is right");
+        let mut builder = ScheduleBuilder::new(scheduled_fusion(&fusion).expect("it has kernels"));
+        for input in builder.inputs() {
+            builder.cache_after(input);
+        }
+        let over = |tv| builder.state().reduced_leaves(tv);
+        let reduced = builder.state().tensors.ids().flat_map(over).collect();
+        element_bytes(builder.state(), &reduced, packed)
+    }
+
+    #[test]
+    fn what_crosses_stages_is_held() {
+        // What was converted of x for the sum is read again after it; y only then.
+        let body = "%0 = sum %x axes(1) keepdim\n  %1 = div %x, %0\n  %2 = mul %1, %y\n  %3 = broadcast %w flags(true, false)\n  %4 = mul %2, %3\n  return %4";
+        let bytes = bytes_of(body, true);
+        assert_eq!((bytes.read, bytes.ahead, bytes.early, bytes.late), (4, 4, 6, 4));
+        assert_eq!((bytes.parameters, bytes.parameters_read), (4, 2));
+        // Single elements take a register each.
+        assert_eq!((bytes_of(body, false).early, bytes_of(body, false).late), (8, 4));
+    }
+
+    #[test]
+    fn registers_and_loads_in_flight() {
+        let device = DeviceDesc::h200();
+        let bytes =
+            ElementBytes { read: 2, written: 2, ahead: 2, early: 3, late: 3, parameters: 8, parameters_read: 4 };
+        let model = Model { device: &device, bytes, shifted: false, masked: false, tensors: 4 };
+        let holding = |turns, loads, parameters| Holding { turns, loads, parameters };
+        let ahead = holding(true, Loads::Ahead, Parameters::Reread);
+        assert_eq!(model.registers(ahead, 32), FIXED + 4 * PER_TENSOR + 40);
+        let kept = holding(true, Loads::Ahead, Parameters::Kept);
+        assert_eq!(model.registers(kept, 32) - model.registers(ahead, 32), 64);
+        // 65,454 bytes are wanted: with half of them an eighth is lost, with all nothing.
+        assert_eq!(model.wanted_in_flight(), 65_454);
+        let lost = |blocks| model.idle_memory(ahead, blocks, 4096);
+        assert_eq!((lost(8), lost(4)), (0, 86));
+        assert!(model.idle_memory(holding(false, Loads::Early, Parameters::Kept), 4, 4096) > lost(4));
+        assert_eq!(model.blocks(MOST_REGISTERS + 1, 0, 32), None);
+    }
+}
