@@ -153,7 +153,7 @@ impl Model<'_> {
 
     /// Whether a block can have so much shared memory beside that of reductions.
     pub(super) fn holds_shared(&self, bytes: i64) -> bool {
-        bytes <= i64::from(self.device.shared_per_block) - MIN_EXCHANGE
+        bytes == 0 || bytes <= i64::from(self.device.shared_per_block) - MIN_EXCHANGE
     }
 
     /// Blocks of so many threads that fit a multiprocessor; none if a thread has
