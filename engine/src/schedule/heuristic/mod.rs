@@ -16,6 +16,7 @@ mod pointwise;
 mod recompute;
 mod reduction;
 mod residency;
+mod row_choice;
 mod sizes;
 mod summary;
 mod tile;

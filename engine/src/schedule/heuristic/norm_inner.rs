@@ -6,28 +6,22 @@
 //! cheap to recompute from one other value of the row is recomputed where it is
 //! used (a cast of the input costs nothing; an exponential is kept). How many
 //! threads hold a row, whether blocks take rows in turn, and whether the next row
-//! and parameters are held too, follows from the model of `residency`.
+//! and parameters are held too, is chosen by `row_choice`.
 
 use super::choose::{Heuristic, Problem, Refusal};
 use super::coverage;
 use super::recompute::recompute;
 use super::residency::{Holding, Loads, Model, Parameters, element_bytes, is_load};
+use super::row_choice::{Choice, MAX_PER_THREAD, RowShape, choose};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    BlockShape, RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
-    next_power_of_two, tuned, vector_width,
+    BlockShape, RowLoop, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, vector_width,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::CacheHint;
 use crate::num::{BinaryOp, UnaryOp};
-use crate::options::{CompileCx, Options};
+use crate::options::Options;
 use crate::schedule::{AxisId, Compute, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
-
-/// Threads of a multiprocessor below which arithmetic is slow.
-const FEW_THREADS: i64 = 768;
-
-/// Elements of a row that one thread may hold.
-const MAX_PER_THREAD: i64 = 64;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -92,12 +86,12 @@ impl std::fmt::Display for Params {
             Loads::Early => {}
             Loads::Ahead => f.write_str(" ahead")?,
             Loads::Late => f.write_str(" late")?,
-            Loads::Again => f.write_str(" again")?,
+            Loads::Reload => f.write_str(" reload")?,
         }
         match self.holding.parameters {
             Parameters::Kept => {}
             Parameters::Reread => f.write_str(" reread")?,
-            Parameters::Parked => f.write_str(" parked")?,
+            Parameters::Staged => f.write_str(" staged")?,
         }
         if self.align.is_some() { write!(f, " aligned") } else { Ok(()) }
     }
@@ -134,7 +128,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Params> 
     let rows = product(&kept);
     let shape = RowShape { row, vectors, vector, rows, has_rows: !kept.is_empty(), shifted: align.is_some() };
     let model = model(problem, scheduled, &shape);
-    let choice = choose(problem, &model, &shape)
+    let choice = choose(cx, &model, &shape)
         .ok_or_else(|| too_long(row, MAX_PER_THREAD * i64::from(cx.device.max_threads_per_block)))?;
     let Choice { threads, batch, row_loop, .. } = choice;
     let exact_vector = align.is_none() && divides(vector, row);
@@ -175,38 +169,6 @@ fn too_long(row: i64, most: i64) -> Box<Diagnostic> {
     .note("rows that do not fit the registers of one block need several kernels or a cluster of blocks")
 }
 
-/// The rows that are to be held.
-struct RowShape {
-    /// Elements of a row.
-    row: i64,
-    /// Vectors that cover it.
-    vectors: i64,
-    vector: i64,
-    /// Number of rows.
-    rows: i64,
-    /// Whether there is a dimension of rows.
-    has_rows: bool,
-    /// Whether rows start at odd places.
-    shifted: bool,
-}
-
-/// How a block holds a row.
-#[derive(Clone, Copy)]
-struct RowTile {
-    threads: i64,
-    /// Vectors that a thread holds.
-    batch: i64,
-}
-
-/// What was chosen of all that can be.
-struct Choice {
-    threads: BlockShape,
-    batch: i64,
-    row_loop: Option<RowLoop>,
-    holding: Holding,
-    min_blocks: i64,
-}
-
 /// The model of the fusion as it will be computed.
 fn model<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion, shape: &RowShape) -> Model<'a> {
     let summary = problem.summary;
@@ -221,108 +183,8 @@ fn model<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion, shape: &RowShap
         shifted: shape.shifted,
         masked: false,
         tensors: summary.globals.len() as i64,
+        parameters: count_parameters(summary),
     }
-}
-
-/// The tile and the way to hold rows that together lose the least time. Where no
-/// way has the registers that it needs, the one that needs the fewest.
-fn choose(problem: &Problem<'_>, model: &Model<'_>, shape: &RowShape) -> Option<Choice> {
-    let options = problem.cx.options;
-    let allowed = |holding: &Holding| {
-        let turns = options.tuning.get("norm.threads_per_sm").is_none_or(|wanted| holding.turns == (*wanted > 0));
-        let ahead =
-            options.tuning.get("norm.ahead").is_none_or(|ahead| (holding.loads == Loads::Ahead) == (*ahead > 0));
-        let reread = Parameters::Reread == holding.parameters;
-        turns
-            && (ahead || !holding.turns)
-            && options.tuning.get("norm.reread").is_none_or(|wanted| reread == (*wanted > 0))
-    };
-    // What the caller's settings ask for goes first, where the sizes allow it.
-    let mut best: Option<((bool, bool, i64), Choice)> = None;
-    for tile in tiles(problem.cx, shape) {
-        for holding in Holding::all() {
-            let Some((cost, choice)) = weigh(problem, model, shape, tile, holding) else { continue };
-            let cost = (!allowed(&holding), cost.0, cost.1);
-            if best.as_ref().is_none_or(|(known, _)| cost < *known) {
-                best = Some((cost, choice));
-            }
-        }
-    }
-    best.map(|(_, choice)| choice)
-}
-
-/// A choice with its cost: whether it lacks registers, and thousandths of the time
-/// that are lost. None if rows cannot take turns.
-fn weigh(
-    problem: &Problem<'_>,
-    model: &Model<'_>,
-    shape: &RowShape,
-    tile: RowTile,
-    holding: Holding,
-) -> Option<((bool, i64), Choice)> {
-    let (cx, bytes) = (problem.cx, &model.bytes);
-    let y = (128 / tile.threads).max(1).min(next_power_of_two(shape.rows));
-    let y = if tile.threads * y < WARP { WARP / tile.threads } else { y };
-    let threads = BlockShape { x: tile.threads, y };
-    let elements = tile.batch * shape.vector;
-    let masked = tile.threads * elements != shape.row;
-    let registers = Model { masked, ..*model }.registers(holding, elements);
-    let parked = holding.parameters == Parameters::Parked;
-    let shared = if parked { threads.threads() * elements * bytes.parameters_read } else { 0 };
-    if !model.holds_shared(shared) {
-        return None;
-    }
-    let fitting = model.blocks(registers, shared, threads.threads());
-    let asked = cx.options.tuning.get("norm.threads_per_sm").map(|wanted| (wanted / threads.threads()).max(1));
-    let blocks = asked.filter(|_| holding.turns).or(fitting).unwrap_or(1);
-    let row_blocks = ceil_div(shape.rows, y);
-    let parameters = count_parameters(problem.summary);
-    let mut row_loop = None;
-    if holding.turns {
-        // What is kept of parameters is right for one shift only.
-        let kept = holding.parameters != Parameters::Reread && parameters > 0;
-        let alike = (shape.shifted && (kept || blocks > 1)).then_some(shape.vector);
-        row_loop = Some(super::tile::row_loop(cx, row_blocks, blocks, alike)?);
-    }
-    let reread = holding.parameters == Parameters::Reread;
-    if parameters == 0 && (reread || parked) || parked && !(shape.shifted && holding.turns) {
-        return None;
-    }
-    let waiting = blocks.min(ceil_div(row_blocks, i64::from(cx.device.sm_count)).max(1));
-    let mut cost = tile_cost(cx, shape, tile) + model.idle_memory(holding, waiting, y * shape.row);
-    // With few warps, nobody computes while one waits for its own results.
-    cost += (FEW_THREADS - blocks * threads.threads()).max(0) / 8;
-    cost += repeated_work(model, shape, holding, parameters);
-    if holding.loads == Loads::Again {
-        cost += 300 + registers;
-    }
-    let lacks = fitting.is_none();
-    if lacks {
-        cost = registers;
-    }
-    // A few large blocks: one more or less is much.
-    let min_blocks = if row_loop.is_none() && (2..=4).contains(&blocks) { blocks } else { 1 };
-    Some(((lacks, cost), Choice { threads, batch: tile.batch, row_loop, holding, min_blocks }))
-}
-
-/// Thousandths of the time for what each row does again that turns could save or
-/// hide, and for reading parameters from where they are.
-fn repeated_work(model: &Model<'_>, shape: &RowShape, holding: Holding, parameters: i64) -> i64 {
-    let start = match holding.turns {
-        false => 60 * (parameters - 1).max(0) + if shape.shifted { 50 } else { 0 },
-        true if holding.loads == Loads::Ahead => 10,
-        true => 20,
-    };
-    let bytes = &model.bytes;
-    start
-        + if shape.shifted && (holding.parameters == Parameters::Reread || !holding.turns) {
-            // They are at another shift in each row: an access for each element.
-            150 * parameters
-        } else if holding.parameters == Parameters::Kept {
-            0
-        } else {
-            20 * bytes.parameters_read / (bytes.read + bytes.written).max(1)
-        }
 }
 
 /// Inputs along the row that are the same for all rows.
@@ -331,34 +193,10 @@ fn count_parameters(summary: &Summary) -> i64 {
     inputs.filter(|tensor| tensor.order.iter().all(|root| summary.reduced.contains(root))).count() as i64
 }
 
-/// The ways to give a row to threads.
-fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
-    if shape.vectors <= WARP {
-        // Without rows to share the block, a row has a whole warp.
-        let threads = if shape.has_rows { next_power_of_two(shape.vectors) } else { WARP };
-        return vec![RowTile { threads, batch: 1 }];
-    }
-    let most = i64::from(cx.device.max_threads_per_block);
-    (1..=(MAX_PER_THREAD / shape.vector).max(1))
-        .map(|batch| RowTile { threads: ceil_div(ceil_div(shape.vectors, batch), WARP) * WARP, batch })
-        .filter(|tile| tile.threads <= most)
-        .collect()
-}
-
-/// The cost of a tile whatever it holds, in thousandths: about 32 elements a
-/// thread are best, and few idle threads.
-fn tile_cost(cx: &CompileCx<'_>, shape: &RowShape, tile: RowTile) -> i64 {
-    let wanted = tuned(cx.options, "norm.per_thread", 32);
-    let idle = (tile.threads * tile.batch - shape.vectors) * 64 / shape.vectors;
-    let distance = (tile.batch * shape.vector - wanted).abs();
-    let too_few = if tile.threads < 4 * WARP { 4 * WARP - tile.threads } else { 0 };
-    idle * 2 + distance + too_few / 8
-}
-
 /// Applies the choices.
 fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, params: &Params) -> Result<()> {
     cache_inputs(builder, summary, options);
-    let again = params.holding.loads == Loads::Again;
+    let again = params.holding.loads == Loads::Reload;
     recompute(builder, |state, tv| {
         is_cheap(state, tv, &params.reduced) || again && is_repeatable(state, tv, &params.reduced)
     });
@@ -399,7 +237,7 @@ fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, pa
     }
     builder.propagate(&order)?;
     if let Some(turn) = turn {
-        park_parameters(builder, turn, params)?;
+        stage_parameters(builder, turn, params)?;
         recompute_in_turn(builder, turn, params)?;
     } else if params.min_blocks > 1 {
         builder.min_blocks(params.min_blocks as u32);
@@ -423,7 +261,7 @@ fn is_early(state: &ScheduledFusion, params: &Params, load: TvId) -> bool {
         |axes: &[AxisId]| state.tensors[load].axes.iter().any(|axis| axis.concrete && axes.contains(&axis.root));
     match params.holding.loads {
         _ if !along(&params.reduced) => true,
-        Loads::Again => false,
+        Loads::Reload => false,
         // On its way to shared memory a parameter takes few registers at a time.
         _ if !along(&params.kept) => params.holding.parameters == Parameters::Kept,
         Loads::Early | Loads::Ahead => true,
@@ -432,15 +270,15 @@ fn is_early(state: &ScheduledFusion, params: &Params, load: TvId) -> bool {
 }
 
 /// Moves the parameters that stay to shared memory, where they do.
-fn park_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &Params) -> Result<()> {
-    if params.holding.parameters != Parameters::Parked {
+fn stage_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &Params) -> Result<()> {
+    if params.holding.parameters != Parameters::Staged {
         return Ok(());
     }
     let state = builder.state();
     let stays = |tv: &TvId| is_load(state, *tv) && along_row(state, *tv, &params.reduced) && !state.depends(*tv, turn);
     for load in state.tensors.ids().filter(stays).collect::<Vec<_>>() {
-        let parked = builder.cache_after(load);
-        builder.set_memory(parked, Memory::Shared)?;
+        let staged = builder.cache_after(load);
+        builder.set_memory(staged, Memory::Shared)?;
     }
     Ok(())
 }

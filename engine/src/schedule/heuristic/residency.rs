@@ -9,7 +9,7 @@
 //! where `bytes` is the most that one element occupies at any time: what is live
 //! from one stage to the next, the next row's elements where they are loaded
 //! ahead, and parameters that stay. Memory is busy while the loads in flight are
-//! at least latency times bandwidth, and it takes twice that to be sure of it.
+//! at least latency times bandwidth.
 //! (The constants were fitted to the assembler's figures and to times on an H200.)
 
 use super::tile::ceil_div;
@@ -22,15 +22,15 @@ const REGISTER_BYTES: i64 = 4;
 /// Registers that a thread needs whatever it holds, and for each global tensor.
 const FIXED: i64 = 16;
 const PER_TENSOR: i64 = 2;
-/// More of them where rows start at odd places: for all, and for each global tensor.
-const FIXED_SHIFTED: i64 = 26;
-const PER_TENSOR_SHIFTED: i64 = 1;
+/// More of them where rows start at odd places.
+const FIXED_SHIFTED: i64 = 10;
 /// More of them where the threads' vectors are not exactly the row.
 const FIXED_MASKED: i64 = 12;
 /// More of them where values are computed again instead of held.
-const FIXED_AGAIN: i64 = 24;
-/// More of them where parameters lie in shared memory: single elements on their way.
-const FIXED_PARKED: i64 = 20;
+const FIXED_RELOAD: i64 = 24;
+/// More of them for each parameter that is read where it is used, by blocks that do
+/// not take turns: some vectors are on their way.
+const PER_REREAD: i64 = 8;
 /// More than this no thread is given.
 const MOST_REGISTERS: i64 = 200;
 /// Shared memory that is left to reductions.
@@ -44,8 +44,6 @@ pub(super) struct ElementBytes {
     /// What differs from row to row, in memory: read, and written.
     pub(super) read: i64,
     pub(super) written: i64,
-    /// The elements of the next row, loaded ahead.
-    pub(super) ahead: i64,
     /// The most that is live at once where a row is loaded at its start.
     pub(super) early: i64,
     /// The same where each input is loaded by the stage that first uses it, unless
@@ -66,7 +64,7 @@ pub(super) enum Loads {
     /// Vector by vector, where they are used.
     Late,
     /// The same, by every stage again: nothing of a row is held.
-    Again,
+    Reload,
 }
 
 /// Where parameters are while rows take turns.
@@ -78,7 +76,7 @@ pub(super) enum Parameters {
     Reread,
     /// In shared memory, as the thread needs them: where they start at odd places,
     /// reading them from there would take an access for each element.
-    Parked,
+    Staged,
 }
 
 /// A way to hold rows.
@@ -100,9 +98,9 @@ impl Holding {
             (true, Loads::Early),
             (false, Loads::Late),
             (true, Loads::Late),
-            (false, Loads::Again),
+            (false, Loads::Reload),
         ] {
-            for parameters in [Parameters::Kept, Parameters::Reread, Parameters::Parked] {
+            for parameters in [Parameters::Kept, Parameters::Reread, Parameters::Staged] {
                 all.push(Self { turns, loads, parameters });
             }
         }
@@ -121,6 +119,8 @@ pub(super) struct Model<'a> {
     pub(super) masked: bool,
     /// Tensors in global memory.
     pub(super) tensors: i64,
+    /// Inputs that are the same for all rows.
+    pub(super) parameters: i64,
 }
 
 impl Model<'_> {
@@ -129,23 +129,24 @@ impl Model<'_> {
         let bytes = &self.bytes;
         let live = match holding.loads {
             Loads::Early => bytes.early,
-            Loads::Ahead => bytes.early + bytes.ahead,
+            Loads::Ahead => bytes.early + bytes.read,
             Loads::Late => bytes.late,
-            Loads::Again => 0,
+            Loads::Reload => 0,
         };
-        let again = if holding.loads == Loads::Again { FIXED_AGAIN } else { 0 };
+        let reload = if holding.loads == Loads::Reload { FIXED_RELOAD } else { 0 };
+        let on_their_way = holding.parameters == Parameters::Reread && !holding.turns || holding.loads == Loads::Late;
+        let reread = if on_their_way { PER_REREAD * self.parameters } else { 0 };
         // Conversions of what does not change leave the loop over rows.
         let parameters = match holding.parameters {
             Parameters::Kept if holding.turns || self.shifted => bytes.parameters,
             Parameters::Kept => bytes.parameters_read,
-            Parameters::Reread | Parameters::Parked => 0,
+            Parameters::Reread | Parameters::Staged => 0,
         };
         let held = ceil_div(elements * (live + parameters), REGISTER_BYTES);
-        let parked = if holding.parameters == Parameters::Parked { FIXED_PARKED } else { 0 };
-        let fixed = FIXED + PER_TENSOR * self.tensors + again + parked;
+        let fixed = FIXED + PER_TENSOR * self.tensors + reload + reread;
         match (self.shifted, self.masked) {
             // Single elements are tested and replaced, in registers of their own.
-            (true, _) => fixed + FIXED_SHIFTED + PER_TENSOR_SHIFTED * self.tensors + held + held / 4,
+            (true, _) => fixed + FIXED_SHIFTED + held + held / 8,
             (false, true) => fixed + FIXED_MASKED + held,
             (false, false) => fixed + held,
         }
@@ -176,18 +177,18 @@ impl Model<'_> {
         let in_flight = match holding.loads {
             Loads::Ahead => held,
             Loads::Early => held / (blocks + 1) * blocks,
-            Loads::Late | Loads::Again => held / (blocks + 1) * blocks / 2,
+            Loads::Late | Loads::Reload => held / (blocks + 1) * blocks / 2,
         };
         let wanted = self.wanted_in_flight();
         let lacking = (wanted - in_flight.min(wanted)) * 1000 / wanted;
-        350 * lacking / 1000 * lacking / 1000
+        160 * lacking / 1000 * lacking / 1000
     }
 
-    /// Bytes of loads of a multiprocessor that keep memory busy: twice latency times
+    /// Bytes of loads of a multiprocessor that keep memory busy: latency times
     /// bandwidth.
     fn wanted_in_flight(&self) -> i64 {
         let per_second = self.device.memory_bandwidth / u64::from(self.device.sm_count.max(1));
-        i64::try_from(2 * LATENCY_NS * (per_second / 1000) / 1_000_000).unwrap_or(i64::MAX).max(1)
+        i64::try_from(LATENCY_NS * (per_second / 1000) / 1_000_000).unwrap_or(i64::MAX).max(1)
     }
 }
 
@@ -233,7 +234,6 @@ pub(super) fn element_bytes(scheduled: &ScheduledFusion, reduced: &BTreeSet<Axis
         } else if load {
             let held = held(tv, first != last);
             bytes.read += size(tv);
-            bytes.ahead += size(tv);
             live(&mut early, None, 0, last, held);
             if first != last {
                 live(&mut late, Some(first), first, last, held);
@@ -278,7 +278,7 @@ mod tests {
         // What was converted of x for the sum is read again after it; y only then.
         let body = "%0 = sum %x axes(1) keepdim\n  %1 = div %x, %0\n  %2 = mul %1, %y\n  %3 = broadcast %w flags(true, false)\n  %4 = mul %2, %3\n  return %4";
         let bytes = bytes_of(body, true);
-        assert_eq!((bytes.read, bytes.ahead, bytes.early, bytes.late), (4, 4, 6, 4));
+        assert_eq!((bytes.read, bytes.early, bytes.late), (4, 6, 4));
         assert_eq!((bytes.parameters, bytes.parameters_read), (4, 2));
         // Single elements take a register each.
         assert_eq!((bytes_of(body, false).early, bytes_of(body, false).late), (8, 4));
@@ -288,17 +288,20 @@ mod tests {
     fn registers_and_loads_in_flight() {
         let device = DeviceDesc::h200();
         let bytes =
-            ElementBytes { read: 2, written: 2, ahead: 2, early: 3, late: 3, parameters: 8, parameters_read: 4 };
-        let model = Model { device: &device, bytes, shifted: false, masked: false, tensors: 4 };
+            ElementBytes { read: 2, written: 2, early: 3, late: 3, parameters: 8, parameters_read: 4 };
+        let model = Model { device: &device, bytes, shifted: false, masked: false, tensors: 4, parameters: 2 };
         let holding = |turns, loads, parameters| Holding { turns, loads, parameters };
         let ahead = holding(true, Loads::Ahead, Parameters::Reread);
         assert_eq!(model.registers(ahead, 32), FIXED + 4 * PER_TENSOR + 40);
         let kept = holding(true, Loads::Ahead, Parameters::Kept);
         assert_eq!(model.registers(kept, 32) - model.registers(ahead, 32), 64);
-        // 65,454 bytes are wanted: with half of them an eighth is lost, with all nothing.
-        assert_eq!(model.wanted_in_flight(), 65_454);
-        let lost = |blocks| model.idle_memory(ahead, blocks, 4096);
-        assert_eq!((lost(8), lost(4)), (0, 86));
+        // Where each row reads them, two are on their way.
+        let once = holding(false, Loads::Early, Parameters::Reread);
+        assert_eq!(model.registers(once, 32), FIXED + 4 * PER_TENSOR + 2 * PER_REREAD + 24);
+        // 32,727 bytes are wanted: with half of them 4 % are lost, with all nothing.
+        assert_eq!(model.wanted_in_flight(), 32_727);
+        let lost = |blocks| model.idle_memory(ahead, blocks, 2048);
+        assert_eq!((lost(8), lost(4)), (0, 39));
         assert!(model.idle_memory(holding(false, Loads::Early, Parameters::Kept), 4, 4096) > lost(4));
         assert_eq!(model.blocks(MOST_REGISTERS + 1, 0, 32), None);
     }

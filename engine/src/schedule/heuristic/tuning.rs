@@ -30,6 +30,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("cache.load", 0, 1),
     setting("cache.store", 0, 1),
     setting("norm.ahead", 0, 1),
+    // The place among all ways to hold a row, the best by the model first.
+    setting("norm.choice", 0, 4096),
     setting("norm.per_thread", 1, 64),
     setting("norm.reread", 0, 1),
     setting("norm.threads_per_sm", 0, 2048),

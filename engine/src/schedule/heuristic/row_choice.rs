@@ -1,0 +1,225 @@
+//! Which threads hold a row, and how: the search among all tiles and holdings.
+//!
+//! In: the shape of the rows, the [`Model`] of the fusion, the device. Out: the
+//! [`Choice`] that loses the least time by a model of costs.
+//!
+//! A cost is in thousandths of the time. Its terms were fitted to the times of
+//! 8,000 kernels on an H200 (six norms and softmaxes of two types at 18 sizes, each
+//! scheduled in dozens of ways), of which it chooses on average one that is 2.5 %
+//! slower than the best. What they say:
+//!
+//! * Rows whose vectors lie at multiples of their size are held once, by blocks that
+//!   come and go; the device starts blocks faster than a block starts its next row.
+//! * At odd places vectors of parameters are another shift in each row. There blocks
+//!   take rows that are shifted alike in turn, and load the next row ahead.
+//! * The assembler is told how many blocks should fit: left alone it takes registers
+//!   for the sake of the order of instructions, and blocks are fewer.
+
+use super::residency::{Holding, Loads, Model, Parameters};
+use super::tile::{BlockShape, RowLoop, WARP, ceil_div, next_power_of_two, row_loop, tuned};
+use crate::options::{CompileCx, Options};
+
+/// Elements of a row that one thread may hold.
+pub(super) const MAX_PER_THREAD: i64 = 64;
+
+/// Threads of a multiprocessor below which nobody computes while one waits for its
+/// own results.
+const FEW_THREADS: i64 = 768;
+
+/// Blocks of a multiprocessor above which registers are not what limits them.
+const MOST_BLOCKS: i64 = 16;
+
+/// The rows that are to be held.
+pub(super) struct RowShape {
+    /// Elements of a row.
+    pub(super) row: i64,
+    /// Vectors that cover it.
+    pub(super) vectors: i64,
+    /// Elements of a vector.
+    pub(super) vector: i64,
+    /// Number of rows.
+    pub(super) rows: i64,
+    /// Whether there is a dimension of rows.
+    pub(super) has_rows: bool,
+    /// Whether rows start at odd places.
+    pub(super) shifted: bool,
+}
+
+/// How a block holds a row.
+#[derive(Clone, Copy)]
+struct RowTile {
+    threads: i64,
+    /// Vectors that a thread holds.
+    batch: i64,
+}
+
+/// What was chosen of all that can be.
+#[derive(Clone, Copy)]
+pub(super) struct Choice {
+    /// Threads of a row, and rows of a block.
+    pub(super) threads: BlockShape,
+    /// Vectors that a thread holds.
+    pub(super) batch: i64,
+    /// Whether blocks take rows in turn.
+    pub(super) row_loop: Option<RowLoop>,
+    /// What is held of a row, and how it comes there.
+    pub(super) holding: Holding,
+    /// Blocks that should fit a multiprocessor, where rows do not take turns.
+    pub(super) min_blocks: i64,
+}
+
+/// The tile and the way to hold rows that together lose the least time. Where no
+/// way has the registers that it needs, the one that needs the fewest. A caller may
+/// ask for another place in the order of costs, to try what the model thinks worse.
+pub(super) fn choose(cx: &CompileCx<'_>, model: &Model<'_>, shape: &RowShape) -> Option<Choice> {
+    let mut all: Vec<_> = tiles(cx, shape)
+        .into_iter()
+        .flat_map(|tile| Holding::all().into_iter().map(move |holding| (tile, holding)))
+        .filter_map(|(tile, holding)| {
+            let (cost, choice) = weigh(cx, model, shape, tile, holding)?;
+            // What the caller's settings ask for goes first, where the sizes allow it.
+            Some(((!is_asked_for(cx.options, holding), cost), choice))
+        })
+        .collect();
+    all.sort_by_key(|(cost, _)| *cost);
+    let place = tuned(cx.options, "norm.choice", 0).min(all.len() as i64 - 1).max(0);
+    all.into_iter().nth(place as usize).map(|(_, choice)| choice)
+}
+
+/// Whether the caller's settings allow a way to hold rows.
+fn is_asked_for(options: &Options, holding: Holding) -> bool {
+    let is = |name: &str, given: bool| options.tuning.get(name).is_none_or(|wanted| given == (*wanted > 0));
+    is("norm.threads_per_sm", holding.turns)
+        && (is("norm.ahead", holding.loads == Loads::Ahead) || !holding.turns)
+        && is("norm.reread", holding.parameters == Parameters::Reread)
+}
+
+/// The ways to give a row to threads.
+fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
+    if shape.vectors <= WARP {
+        // Without rows to share the block, a row has a whole warp.
+        let threads = if shape.has_rows { next_power_of_two(shape.vectors) } else { WARP };
+        return vec![RowTile { threads, batch: 1 }];
+    }
+    let most = i64::from(cx.device.max_threads_per_block);
+    (1..=(MAX_PER_THREAD / shape.vector).max(1))
+        .map(|batch| RowTile { threads: ceil_div(ceil_div(shape.vectors, batch), WARP) * WARP, batch })
+        .filter(|tile| tile.threads <= most)
+        .collect()
+}
+
+/// A choice with its cost: whether it lacks registers, and thousandths of the time
+/// that are lost, or else the registers. None if rows cannot be held so.
+fn weigh(
+    cx: &CompileCx<'_>,
+    model: &Model<'_>,
+    shape: &RowShape,
+    tile: RowTile,
+    holding: Holding,
+) -> Option<((bool, i64), Choice)> {
+    if !is_possible(model, shape, holding) {
+        return None;
+    }
+    let y = (128 / tile.threads).max(1).min(next_power_of_two(shape.rows));
+    let y = if tile.threads * y < WARP { WARP / tile.threads } else { y };
+    let threads = BlockShape { x: tile.threads, y };
+    let elements = tile.batch * shape.vector;
+    let masked = tile.threads * elements != shape.row;
+    let registers = Model { masked, ..*model }.registers(holding, elements);
+    let staged = holding.parameters == Parameters::Staged;
+    let shared = if staged { threads.threads() * elements * model.bytes.parameters_read } else { 0 };
+    if !model.holds_shared(shared) {
+        return None;
+    }
+    let fitting = model.blocks(registers, shared, threads.threads());
+    let asked = cx.options.tuning.get("norm.threads_per_sm").map(|wanted| (wanted / threads.threads()).max(1));
+    let blocks = asked.filter(|_| holding.turns).or(fitting).unwrap_or(1);
+    let row_blocks = ceil_div(shape.rows, y);
+    let row_loop = match holding.turns {
+        true => Some(turns(cx, model, shape, holding, row_blocks, blocks)?),
+        false => None,
+    };
+    // What is loaded where it is used needs no more registers for being capped, but time.
+    let is_capped = row_loop.is_none() && holding.loads != Loads::Reload && (2..=MOST_BLOCKS).contains(&blocks);
+    let min_blocks = if is_capped { blocks } else { 1 };
+    let waiting = blocks.min(ceil_div(row_blocks, i64::from(cx.device.sm_count)).max(1));
+    let cost = tile_cost(cx, shape, tile)
+        + model.idle_memory(holding, waiting, y * shape.row)
+        + (FEW_THREADS - blocks * threads.threads()).max(0) / 8
+        + holding_cost(model, shape, holding)
+        + if holding.loads == Loads::Reload { registers } else { 0 };
+    let lacks = fitting.is_none();
+    let cost = (lacks, if lacks { registers } else { cost });
+    Some((cost, Choice { threads, batch: tile.batch, row_loop, holding, min_blocks }))
+}
+
+/// Whether a way to hold rows makes sense: without parameters there is one way for
+/// them, and they are staged only for rows in turn that would read them element by
+/// element.
+fn is_possible(model: &Model<'_>, shape: &RowShape, holding: Holding) -> bool {
+    match holding.parameters {
+        Parameters::Kept => true,
+        Parameters::Reread => model.parameters > 0,
+        Parameters::Staged => model.parameters > 0 && shape.shifted && holding.turns,
+    }
+}
+
+/// The loop in which so many blocks take rows in turn, if there are rows enough.
+fn turns(
+    cx: &CompileCx<'_>,
+    model: &Model<'_>,
+    shape: &RowShape,
+    holding: Holding,
+    row_blocks: i64,
+    blocks: i64,
+) -> Option<RowLoop> {
+    // What is kept of parameters is right for one shift only.
+    let kept = holding.parameters != Parameters::Reread && model.parameters > 0;
+    let alike = (shape.shifted && (kept || blocks > 1)).then_some(shape.vector);
+    row_loop(cx, row_blocks, blocks, alike)
+}
+
+/// The cost of a tile whatever it holds: idle threads, more elements a thread than
+/// are loaded at a time, fewer than pay for what each thread does once a row (more at
+/// odd places), blocks so large that all of a multiprocessor waits for few of them,
+/// and rows of few threads, which reduce alone.
+fn tile_cost(cx: &CompileCx<'_>, shape: &RowShape, tile: RowTile) -> i64 {
+    let wanted = tuned(cx.options, "norm.per_thread", 32);
+    let elements = tile.batch * shape.vector;
+    let idle = (tile.threads * tile.batch - shape.vectors) * 280 / shape.vectors;
+    let more = (elements - wanted).max(0) / 4;
+    let fewer = (wanted / 2 - elements).max(0) * if shape.shifted { 8 } else { 1 };
+    let wide = (tile.threads - 8 * WARP).max(0) / 16;
+    let narrow = (4 * WARP - tile.threads).max(0) / 2;
+    idle + more + fewer + wide + narrow
+}
+
+/// The cost of a way to hold rows beside the loads in flight: for starting a next row
+/// in the same block, for loads that wait where they are used, and for parameters.
+fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
+    let shifted_parameters = shape.shifted && model.parameters > 0;
+    let turns = match (holding.turns, shape.shifted) {
+        (false, _) => 0,
+        (true, _) if shifted_parameters => 0,
+        (true, true) => 45,
+        (true, false) => 30,
+    };
+    let loads = match holding.loads {
+        Loads::Early => 0,
+        Loads::Ahead if shape.shifted => -40,
+        Loads::Ahead => 0,
+        Loads::Late if shifted_parameters => 110,
+        Loads::Late => 5,
+        Loads::Reload => 400,
+    };
+    let bytes = &model.bytes;
+    let parameters = match holding.parameters {
+        // They are at another shift in each row: an access for each element.
+        Parameters::Kept | Parameters::Reread if shape.shifted && !holding.turns => 150 * model.parameters,
+        Parameters::Reread if shape.shifted => 150 * model.parameters,
+        Parameters::Kept => 0,
+        Parameters::Reread => 20 * bytes.parameters_read / (bytes.read + bytes.written).max(1),
+        Parameters::Staged => 5,
+    };
+    turns + loads + parameters
+}
