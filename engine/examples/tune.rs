@@ -9,7 +9,7 @@
 
 use engine::backend::cuda::{Device, LaunchArgs, LoadedKernel, Timer, TimingOptions, emit, nvrtc};
 use engine::diag::Result;
-use engine::fusion::{Dim, Fusion, FusionBuilder};
+use engine::fusion::{AxisDecl, Fusion, FusionBuilder};
 use engine::kernel::{BufId, ParamKind};
 use engine::num::DType;
 use engine::options::{CompileCx, NoTrace, Options};
@@ -22,7 +22,7 @@ const SIZES: [[i64; 2]; 2] = [[16384, 4096], [8192, 4097]];
 
 fn fusion(name: &str) -> Result<Fusion> {
     let mut b = FusionBuilder::new(name);
-    let sym = [Dim::Symbolic, Dim::Symbolic];
+    let sym = [AxisDecl::Symbolic, AxisDecl::Symbolic];
     let x = b.tensor("x", DType::BF16, &sym)?;
     let y = match name {
         "gelu" => {
@@ -37,12 +37,12 @@ fn fusion(name: &str) -> Result<Fusion> {
         "sum_all" => b.sum(x, &[0, 1], false)?,
         "softmax" => b.softmax(x, -1)?,
         "rms" => {
-            let w = b.tensor("w", DType::BF16, &[Dim::Symbolic])?;
+            let w = b.tensor("w", DType::BF16, &[AxisDecl::Symbolic])?;
             b.rms_norm(x, Some(w.into()), 1e-6)?
         }
         _ => {
-            let w = b.tensor("w", DType::BF16, &[Dim::Symbolic])?;
-            let bias = b.tensor("b", DType::BF16, &[Dim::Symbolic])?;
+            let w = b.tensor("w", DType::BF16, &[AxisDecl::Symbolic])?;
+            let bias = b.tensor("b", DType::BF16, &[AxisDecl::Symbolic])?;
             b.layer_norm(x, Some(w.into()), Some(bias.into()), 1e-5)?
         }
     };

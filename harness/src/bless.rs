@@ -11,12 +11,12 @@ use std::path::Path;
 /// Collected rewrites by file, and lines on which a case was content.
 #[derive(Default)]
 pub(crate) struct Blessings {
-    edits: BTreeMap<Place, BTreeSet<(String, String)>>,
-    held: BTreeSet<(Place, String)>,
+    edits: BTreeMap<ExpectationPlace, BTreeSet<(String, String)>>,
+    held: BTreeSet<(ExpectationPlace, String)>,
 }
 
 /// File, line and key of an expectation.
-type Place = (String, usize, String);
+type ExpectationPlace = (String, usize, String);
 
 impl Blessings {
     /// Adds what a case wants rewritten, and what must stay for it.

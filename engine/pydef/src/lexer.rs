@@ -1,6 +1,6 @@
 //! Tokens of a Python text. Line structure becomes tokens: a logical line ends
-//! with [`Token::Newline`], and deeper or shallower indentation is
-//! [`Token::Indent`] and [`Token::Dedent`]. Inside brackets lines do not end.
+//! with [`PyToken::Newline`], and deeper or shallower indentation is
+//! [`PyToken::Indent`] and [`PyToken::Dedent`]. Inside brackets lines do not end.
 
 use engine::diag::{Code, Diagnostic, Span, code};
 
@@ -11,7 +11,7 @@ const MAX_NAME: usize = 128;
 
 /// What a token is.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token<'a> {
+pub(super) enum PyToken<'a> {
     /// A name or a keyword.
     Name(&'a str),
     /// An integer.
@@ -39,7 +39,7 @@ pub(super) enum Token<'a> {
 /// The result of lexing: always complete, whatever the text.
 #[derive(Debug, Default)]
 pub(super) struct Lexed<'a> {
-    pub(super) tokens: Vec<(Token<'a>, Span)>,
+    pub(super) tokens: Vec<(PyToken<'a>, Span)>,
     pub(super) errors: Vec<Diagnostic>,
 }
 
@@ -62,9 +62,9 @@ pub(super) fn lex(source: &str) -> Lexed<'_> {
     lexer.end_line(0);
     let end = span(source.len(), source.len());
     for _ in 0..lexer.indents.len() {
-        lexer.out.tokens.push((Token::Dedent, end));
+        lexer.out.tokens.push((PyToken::Dedent, end));
     }
-    lexer.out.tokens.push((Token::End, end));
+    lexer.out.tokens.push((PyToken::End, end));
     lexer.out
 }
 
@@ -110,7 +110,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn push(&mut self, token: Token<'a>, len: usize) {
+    fn push(&mut self, token: PyToken<'a>, len: usize) {
         self.out.tokens.push((token, span(self.at, self.at + len)));
         self.at += len;
         self.line_is_empty = false;
@@ -126,7 +126,7 @@ impl<'a> Lexer<'a> {
 
     fn end_line(&mut self, len: usize) {
         if self.brackets == 0 && !self.line_is_empty {
-            self.out.tokens.push((Token::Newline, span(self.at, self.at)));
+            self.out.tokens.push((PyToken::Newline, span(self.at, self.at)));
             self.line_is_empty = true;
         }
         self.at += len;
@@ -152,13 +152,13 @@ impl<'a> Lexer<'a> {
                 self.error(code::TOO_LARGE, message, blank, "");
             } else {
                 self.indents.push(column);
-                self.out.tokens.push((Token::Indent, place));
+                self.out.tokens.push((PyToken::Indent, place));
             }
             return;
         }
         while self.indents.last().is_some_and(|&open| open > column) {
             self.indents.pop();
-            self.out.tokens.push((Token::Dedent, place));
+            self.out.tokens.push((PyToken::Dedent, place));
         }
         if self.indents.last().copied().unwrap_or(0) != column {
             self.error(code::SYNTAX, "the indentation matches no block around it", blank, "");
@@ -175,7 +175,7 @@ impl<'a> Lexer<'a> {
             let message = format!("a name of {len} characters is too long");
             self.error(code::TOO_LARGE, message, len, "names have at most 128 characters");
         }
-        self.push(Token::Name(&rest[..len]), len);
+        self.push(PyToken::Name(&rest[..len]), len);
     }
 
     fn punct(&mut self, c: char) {
@@ -191,7 +191,7 @@ impl<'a> Lexer<'a> {
             ")" | "]" | "}" => self.brackets = self.brackets.saturating_sub(1),
             _ => {}
         }
-        self.push(Token::Punct(punct), punct.len());
+        self.push(PyToken::Punct(punct), punct.len());
     }
 
     fn number(&mut self) {
@@ -209,7 +209,7 @@ impl<'a> Lexer<'a> {
         let token = number(text).unwrap_or_else(|| {
             let note = "numbers look like 12, -3, 1.5, 1e-05, 0x1f or 2j";
             self.error(code::BAD_NUMBER, format!("`{}` is not a number", clip(text)), len, note);
-            Token::Int(0)
+            PyToken::Int(0)
         });
         self.push(token, len);
     }
@@ -228,7 +228,7 @@ impl<'a> Lexer<'a> {
             let left = &body[at..];
             let Some(c) = left.chars().next().filter(|&c| c != '\n' || triple.is_some()) else {
                 self.error(code::SYNTAX, "a string has no end", (prefix + at).min(rest.len()), "");
-                return self.push(Token::Str(text), prefix + at);
+                return self.push(PyToken::Str(text), prefix + at);
             };
             if left.starts_with(mark) {
                 at += mark.len();
@@ -250,7 +250,7 @@ impl<'a> Lexer<'a> {
             at += taken;
         }
         let readable = head.is_empty() || raw || head.eq_ignore_ascii_case("u");
-        self.push(if readable { Token::Str(text) } else { Token::Unreadable }, prefix + at);
+        self.push(if readable { PyToken::Str(text) } else { PyToken::Unreadable }, prefix + at);
     }
 }
 
@@ -263,7 +263,7 @@ pub(super) fn clip(text: &str) -> String {
     short
 }
 
-fn number(text: &str) -> Option<Token<'static>> {
+fn number(text: &str) -> Option<PyToken<'static>> {
     if text.starts_with('_') || text.ends_with('_') || text.contains("__") {
         return None;
     }
@@ -272,7 +272,7 @@ fn number(text: &str) -> Option<Token<'static>> {
         if plain.get(..2).is_some_and(|head| head.eq_ignore_ascii_case(prefix)) {
             let digits = &plain[2..];
             let good = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
-            return if good { i128::from_str_radix(digits, radix).ok().map(Token::Int) } else { None };
+            return if good { i128::from_str_radix(digits, radix).ok().map(PyToken::Int) } else { None };
         }
     }
     let (digits, imaginary) = match plain.strip_suffix(['j', 'J']) {
@@ -283,12 +283,12 @@ fn number(text: &str) -> Option<Token<'static>> {
     if whole && !imaginary {
         // `012` is no number in Python, `000` is.
         let leading = digits.len() > 1 && digits.starts_with('0') && digits.bytes().any(|b| b != b'0');
-        return if leading { None } else { digits.parse().ok().map(Token::Int) };
+        return if leading { None } else { digits.parse().ok().map(PyToken::Int) };
     }
     // Rust's grammar of floats, less its words.
     let float = digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'-' | b'+'));
     let value: f64 = if float { digits.parse().ok()? } else { return None };
-    Some(if imaginary { Token::Imaginary(value) } else { Token::Float(value) })
+    Some(if imaginary { PyToken::Imaginary(value) } else { PyToken::Float(value) })
 }
 
 #[cfg(test)]
@@ -305,20 +305,20 @@ mod tests {
     #[test]
     fn numbers_as_in_python() {
         for (text, expected) in [
-            ("12", Some(Token::Int(12))),
-            ("0x1F", Some(Token::Int(31))),
-            ("1_000", Some(Token::Int(1000))),
-            ("18446744073709551615", Some(Token::Int(u64::MAX.into()))),
-            ("00", Some(Token::Int(0))),
+            ("12", Some(PyToken::Int(12))),
+            ("0x1F", Some(PyToken::Int(31))),
+            ("1_000", Some(PyToken::Int(1000))),
+            ("18446744073709551615", Some(PyToken::Int(u64::MAX.into()))),
+            ("00", Some(PyToken::Int(0))),
             ("012", None),
             ("1__0", None),
-            ("1.00000", Some(Token::Float(1.0))),
-            ("1e-05", Some(Token::Float(1e-5))),
-            ("5.", Some(Token::Float(5.0))),
-            (".5", Some(Token::Float(0.5))),
-            ("1e999", Some(Token::Float(f64::INFINITY))),
-            ("0.00000j", Some(Token::Imaginary(0.0))),
-            ("2J", Some(Token::Imaginary(2.0))),
+            ("1.00000", Some(PyToken::Float(1.0))),
+            ("1e-05", Some(PyToken::Float(1e-5))),
+            ("5.", Some(PyToken::Float(5.0))),
+            (".5", Some(PyToken::Float(0.5))),
+            ("1e999", Some(PyToken::Float(f64::INFINITY))),
+            ("0.00000j", Some(PyToken::Imaginary(0.0))),
+            ("2J", Some(PyToken::Imaginary(2.0))),
             ("1.2.3", None),
             ("0x", None),
             ("1x", None),

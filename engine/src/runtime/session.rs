@@ -3,7 +3,7 @@
 use super::bench::{BenchOptions, BenchReport};
 use super::cache::Cache;
 use super::key::{Keys, keys, session_key};
-use super::on_cuda::Gpu;
+use super::on_cuda::CudaBackend;
 use super::on_sim::Simulator;
 use super::plan::Plan;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
@@ -41,7 +41,7 @@ pub struct Session {
 /// What executes kernels.
 enum Backend {
     Simulator(Box<Simulator>),
-    Gpu(Box<Gpu>),
+    Gpu(Box<CudaBackend>),
 }
 
 /// A call with every number known.
@@ -96,7 +96,7 @@ impl Session {
 
     /// The GPU with this ordinal, with NVRTC looked for where `search` says.
     pub fn cuda_with(ordinal: usize, options: Options, search: &NvrtcSearch) -> Result<Self> {
-        let gpu = Gpu::open(ordinal, search)?;
+        let gpu = CudaBackend::open(ordinal, search)?;
         Ok(Self::new(gpu.device.desc().clone(), options, Backend::Gpu(Box::new(gpu))))
     }
 

@@ -19,7 +19,7 @@ use super::cursor::Cursor;
 use super::model::{
     Case, ErrorSpec, Expect, PerfSpec, Real, Relation, SCHEDULES, SimSpec, TextSpec, Unsupported, Xfail,
 };
-use super::source::{Fault, Source, Text, suggest};
+use super::source::{ExpandedText, Fault, Source, suggest};
 use super::{golden, inputs, results};
 use std::ops::Range;
 
@@ -73,7 +73,7 @@ pub(crate) fn find(offset: usize, line: &str) -> Option<Result<Raw, Fault>> {
 }
 
 /// Reads one substituted directive into the case.
-pub(crate) fn read(case: &mut Case, raw: &Raw, text: &Text, source: &Source) -> Result<(), Fault> {
+pub(crate) fn read(case: &mut Case, raw: &Raw, text: &ExpandedText, source: &Source) -> Result<(), Fault> {
     let line = source.line(raw.body.start);
     let mut cursor = Cursor::new(text);
     let c = &mut cursor;

@@ -31,7 +31,7 @@ pub(crate) use format::format;
 pub(crate) use golden::MARKER;
 pub(crate) use inputs::strides;
 pub use model::{
-    Case, Check, Dist, ErrorSpec, Expect, Golden, InputSpec, Layout, Number, OutputSpec, PerfSpec, Real, Relation,
+    ArgLayout, Case, Check, Dist, ErrorSpec, Expect, Golden, InputSpec, Number, OutputSpec, PerfSpec, Real, Relation,
     Require, SCHEDULES, SameAs, SimSpec, TensorSpec, TextSpec, Unsupported, ValuesSpec, Xfail,
 };
 pub use source::CaseError;

@@ -103,7 +103,7 @@ pub struct TensorSpec {
     /// Seed of the values; by default from the input's name.
     pub seed: Option<u64>,
     /// Layout in memory.
-    pub layout: Layout,
+    pub layout: ArgLayout,
 }
 
 /// A distribution. None of them is all zeros unless asked for by `full(0)`:
@@ -130,7 +130,7 @@ pub enum Dist {
 
 /// The layout of a tensor; contiguous by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layout {
+pub struct ArgLayout {
     /// Strides in elements, one for each axis.
     pub strides: Option<Vec<i64>>,
     /// Element of the storage at which the view starts.

@@ -13,8 +13,8 @@ use crate::device::find_nvrtc;
 use crate::dispatch::Compilers;
 use crate::{exit, worker};
 use engine::backend::cuda::nvrtc::{CompileText, Cubin, Nvrtc, NvrtcOptions, NvrtcSearch, Resources};
-use engine::backend::cuda::{Compiled, Compiler, CudaSource, emit};
-use engine::diag::{Diagnostic, Kind};
+use engine::backend::cuda::{CompiledCubin, Compiler, CudaSource, emit};
+use engine::diag::{Diagnostic, DiagnosticKind};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
 use engine::runtime::{Plan, Session};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is known after planning all cases.
 #[derive(Default)]
-struct Planned {
+struct PlannedKernels {
     // Kernels by their text's hash, with the cases that have each.
     kernels: BTreeMap<u128, (Vec<String>, Arc<Plan>)>,
     cases: usize,
@@ -41,7 +41,7 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
         compiler.share(code_cache::store(dir));
     }
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
-    let mut planned = Planned::default();
+    let mut planned = PlannedKernels::default();
     let cases = session::select(args, session::load_both(args)?)?;
     let plans = on_all_cores(cases.iter().collect(), || (), |(), case| worker::plan(case, &session));
     for (case, plan) in cases.iter().zip(plans) {
@@ -94,7 +94,7 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     Ok(if failures.is_empty() { exit::OK } else { exit::FAILED })
 }
 
-impl Planned {
+impl PlannedKernels {
     fn add(&mut self, case: &Case, plan: Result<Arc<Plan>, Vec<Diagnostic>>) {
         self.cases += 1;
         let mark = case.unsupported.as_ref().map(|mark| mark.code.as_str());
@@ -107,7 +107,7 @@ impl Planned {
                 kernel.0.push(case.id.clone());
             }
             // Whether it is the expected refusal is for a run to say; bugs are nobody's expectation.
-            Err(errors) if !case.errors.is_empty() && errors.iter().all(|error| error.kind != Kind::Bug) => {
+            Err(errors) if !case.errors.is_empty() && errors.iter().all(|error| error.kind != DiagnosticKind::Bug) => {
                 self.refused += 1;
             }
             Err(errors) if mark.is_some() && errors.iter().all(|error| Some(error.code.0) == mark) => self.refused += 1,
@@ -164,7 +164,7 @@ fn build(
     cx: &CompileCx<'_>,
     source: &CudaSource,
     options: &NvrtcOptions,
-) -> engine::diag::Result<Compiled> {
+) -> engine::diag::Result<CompiledCubin> {
     let beside = client.filter(|client| !client.is_gone()).map(|client| Beside { client, own: compiler.nvrtc() });
     let beside = beside.as_ref().map(|beside| beside as &dyn CompileText);
     compiler.compile_with(cx, beside, source, options, 0)

@@ -4,8 +4,8 @@ use super::Failure;
 use super::args::{Args, DeviceArg, DeviceOptions, usage};
 use crate::case::Target;
 use crate::device::{
-    Choice, Gpu, GpuLock, Nvidia, Nvml, Policy, Selection, WantedGpus, find_nvrtc, find_sanitizer, hold, lock_folder,
-    open, sanitizer_places, select,
+    Gpu, GpuDecision, GpuLock, GpuPolicy, Nvidia, Nvml, Selection, WantedGpus, find_nvrtc, find_sanitizer, hold,
+    lock_folder, open, sanitizer_places, select,
 };
 use crate::dispatch::SlotSpec;
 use crate::evidence::sanitizer::{Sanitizer, Tool};
@@ -22,9 +22,9 @@ pub(super) struct Devices {
     pub(super) slots: Vec<SlotSpec>,
     /// What was found and chosen, for people.
     pub(super) notes: Vec<String>,
-    pub(super) choices: Vec<Choice>,
+    pub(super) choices: Vec<GpuDecision>,
     /// GPUs that were not taken, and why.
-    pub(super) left: Vec<Choice>,
+    pub(super) left: Vec<GpuDecision>,
     pub(super) nvidia: Option<Nvidia>,
     /// Asked during the run, where GPUs are used.
     pub(super) nvml: Option<Arc<dyn Nvml>>,
@@ -233,7 +233,7 @@ fn simulated(options: &DeviceOptions, count: usize, mut notes: Vec<String>, nvid
 fn gpus(options: &DeviceOptions, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &WantedGpus) -> Result<Devices, Failure> {
     let mut locks = Vec::new();
     let folder = lock_folder();
-    let alone = options.gpu.policy == Policy::Exclusive;
+    let alone = options.gpu.policy == GpuPolicy::Exclusive;
     let selection = select(&found, wanted, &options.gpu, |gpu| {
         locks.extend(hold(&folder, &gpu.uuid, alone)?);
         Ok(())
@@ -295,7 +295,7 @@ fn too_few(found: &Nvidia, selection: &Selection, missing: &str, wanted: &Wanted
     for problem in &found.problems {
         diagnostic = diagnostic.note(problem.clone());
     }
-    for Choice { gpu, why } in &selection.left {
+    for GpuDecision { gpu, why } in &selection.left {
         diagnostic = diagnostic.note(format!("GPU {} {} {}: {why}", gpu.index, gpu.name, gpu.uuid));
     }
     let count = match wanted {

@@ -11,7 +11,7 @@ use crate::console::print;
 use crate::exit;
 use crate::outcome::Bless;
 use crate::record::replace;
-use crate::replay::{Archive, Entry, List, changes, compile, report, unified};
+use crate::replay::{Archive, List, ListEntry, changes, compile, report, unified};
 use crate::units::show_seconds;
 use engine::diag::{Diagnostic, code};
 use engine::options::{DeviceDesc, Options, SimOptions};
@@ -83,7 +83,7 @@ fn compiled(cases: &[Case]) -> Now {
     let (mut list, mut texts, mut others) = (List::default(), Archive::default(), Vec::new());
     let mut blessings = Blessings::default();
     for (case, compiled) in cases.iter().zip(compile(cases, &session)) {
-        if let (Entry::Kernel(row), Some(text)) = (&compiled.entry, compiled.cuda_text()) {
+        if let (ListEntry::Kernel(row), Some(text)) = (&compiled.entry, compiled.cuda_text()) {
             texts.0.insert(row.cuda.clone(), text);
         }
         if let Some(rewritten) = compiled.goldens(case) {
@@ -134,8 +134,8 @@ impl Committed {
     /// Ids whose text is not in the archive.
     fn lost(&self) -> Vec<String> {
         let rows = self.list.0.iter().filter(|(_, entry)| match entry {
-            Entry::Kernel(row) => !self.texts.0.contains_key(&row.cuda),
-            Entry::Refused(_) => false,
+            ListEntry::Kernel(row) => !self.texts.0.contains_key(&row.cuda),
+            ListEntry::Refused(_) => false,
         });
         rows.map(|(id, _)| id.clone()).collect()
     }
@@ -146,8 +146,8 @@ impl Committed {
         self.list.0.extend(new.0);
         self.texts.0.extend(after.0);
         let rows = self.list.0.values().filter_map(|entry| match entry {
-            Entry::Kernel(row) => Some(row.cuda.as_str()),
-            Entry::Refused(_) => None,
+            ListEntry::Kernel(row) => Some(row.cuda.as_str()),
+            ListEntry::Refused(_) => None,
         });
         let used: BTreeSet<&str> = rows.collect();
         self.texts.0.retain(|digest, _| used.contains(digest.as_str()));

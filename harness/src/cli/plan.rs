@@ -29,7 +29,7 @@ struct Placed {
 }
 
 /// All that `plan` knows.
-struct Plan {
+struct PlanReport {
     labels: Vec<String>,
     placed: Vec<Placed>,
     skipped: Vec<Conclusion>,
@@ -58,7 +58,7 @@ pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
     let each = args.devices.cross.then(|| dispatch::one_of_each(&names));
     let (placed, median_ns) = deal(&ids, &past, labels.len(), each.as_deref(), &fits);
     let notes = devices.notes.into_iter().chain(chosen.notes).collect();
-    let plan = Plan { labels, placed, skipped, median_ns, notes, total, cross: each.is_some() };
+    let plan = PlanReport { labels, placed, skipped, median_ns, notes, total, cross: each.is_some() };
     crate::console::print(&match args.output.listing {
         Listing::Usual | Listing::Table => plan.text(),
         Listing::Json => plan.json(),
@@ -98,7 +98,7 @@ fn deal(
     (placed, median)
 }
 
-impl Plan {
+impl PlanReport {
     fn makespan(&self) -> u64 {
         self.placed.iter().map(|placed| placed.start_ns.saturating_add(placed.dur_ns)).max().unwrap_or(0)
     }
@@ -247,7 +247,8 @@ mod tests {
         let got: Vec<_> = placed.iter().map(|p| (p.id.as_str(), p.slot, p.start_ns)).collect();
         assert_eq!(got, [("a", 0, 0), ("a", 2, 0), ("b", 0, 5), ("new", 0, 8), ("new", 2, 5)]);
         let labels = ["sim0", "sim0.1", "sim1"].map(String::from).into();
-        let plan = Plan { labels, placed, skipped: Vec::new(), median_ns, notes: Vec::new(), total: 4, cross: true };
+        let plan =
+            PlanReport { labels, placed, skipped: Vec::new(), median_ns, notes: Vec::new(), total: 4, cross: true };
         assert_eq!((plan.cases(), plan.unknown()), (3, 1));
         assert!(
             plan.text().starts_with("3 of 4 cases would run on 3 slots, each on every device, 0 be"),
@@ -271,8 +272,15 @@ mod tests {
             let ids: Vec<&str> = names.iter().map(String::as_str).collect();
             let (placed, median_ns) = deal(&ids, &past(&durations), slots, None, &|_, _| true);
             let labels = vec![String::new(); slots];
-            let plan =
-                Plan { labels, placed, skipped: Vec::new(), median_ns, notes: Vec::new(), total: count, cross: false };
+            let plan = PlanReport {
+                labels,
+                placed,
+                skipped: Vec::new(),
+                median_ns,
+                notes: Vec::new(),
+                total: count,
+                cross: false,
+            };
             let sum: u64 = durations.iter().map(|(_, ns)| ns).sum();
             let longest = durations.iter().map(|(_, ns)| *ns).max().unwrap_or(0);
             let mean = sum.div_ceil(slots as u64);

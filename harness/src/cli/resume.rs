@@ -4,7 +4,7 @@
 use super::args::{Args, Parsed, parse_recorded};
 use super::{Failure, run, runs, session};
 use crate::exit;
-use crate::record::{Layout, Resumed, RunInfo};
+use crate::record::{ResultsFolder, Resumed, RunInfo};
 use engine::diag::{Diagnostic, code};
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// The last run that has no end, or was stopped before its end.
-fn newest_open(layout: &Layout) -> Result<RunInfo, Failure> {
+fn newest_open(layout: &ResultsFolder) -> Result<RunInfo, Failure> {
     let all = layout.list().unwrap_or_default();
     // One that another run went on with is done; one without a header had not begun.
     let resumed = |run: &RunInfo| all.iter().any(|later| later.header.resumes.as_ref() == Some(&run.id));

@@ -4,15 +4,15 @@ use super::Failure;
 use super::args::{Form, Records};
 use crate::console::print;
 use crate::exit;
-use crate::record::{Layout, Recorded, RunInfo};
+use crate::record::{Recorded, ResultsFolder, RunInfo};
 use crate::report::{Format, Progress, fit};
 use engine::diag::{Diagnostic, code};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
 /// The results folder.
-pub(super) fn layout(root: &Path) -> Result<Layout, Failure> {
-    Layout::open(root).map_err(|error| match error.kind() {
+pub(super) fn layout(root: &Path) -> Result<ResultsFolder, Failure> {
+    ResultsFolder::open(root).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => no_run(&format!("{} is no folder of records", root.display()), "no FORMAT is in it"),
         _ => Failure::diagnostic(
             exit::BAD_RUN,

@@ -3,7 +3,7 @@
 use super::args::{Args, Command, DeviceArg, Select};
 use super::{Failure, runs, since};
 use crate::case::{Case, Loaded, Target, load};
-use crate::record::{History, Layout};
+use crate::record::{History, ResultsFolder};
 use crate::select::quarantine::Quarantine;
 use crate::select::{Chosen, FromRun, Past, Rerun, Wanted};
 use crate::worker::fault;
@@ -184,7 +184,7 @@ pub(super) fn past(args: &Args, history: &str) -> Past {
 /// nothing is left of one if `may_be_missing`; one that is named must be there.
 fn from_run(args: &Args, id: &str, may_be_missing: bool) -> Result<FromRun, Failure> {
     let results = results_dir(args);
-    if may_be_missing && !Layout::has_verdicts(&results) {
+    if may_be_missing && !ResultsFolder::has_verdicts(&results) {
         return Ok(FromRun::default());
     }
     let info = runs::find(&results, id)?;

@@ -9,8 +9,8 @@
 use super::args::Args;
 use super::{Failure, runs, session};
 use crate::case::{Case, MAX_FILE_BYTES, Target, read_text};
-use crate::record::{Layout, Recorded};
-use crate::select::Expr;
+use crate::record::{Recorded, ResultsFolder};
+use crate::select::FilterExpr;
 use crate::{exit, worker};
 use engine::options::{DeviceDesc, Options, SimOptions};
 use engine::runtime::Session;
@@ -27,7 +27,7 @@ type Why = (String, &'static str);
 /// Ids that changed, by what each `changed(...)` names.
 pub(super) fn changed(
     args: &Args,
-    exprs: &[Expr],
+    exprs: &[FilterExpr],
     cases: &[Case],
 ) -> Result<BTreeMap<String, BTreeSet<String>>, Failure> {
     let mut changed = BTreeMap::new();
@@ -60,7 +60,7 @@ fn since_one(args: &Args, since: &str, cases: &[Case]) -> Result<BTreeSet<String
 fn run_named(args: &Args, since: &str) -> Result<Option<Recorded>, Why> {
     let none = "a run is named by its whole name or as latest~N; anything else is a revision of git";
     let latest = since == "latest" || since.starts_with("latest~");
-    let info = match Layout::open(&session::results_dir(args)) {
+    let info = match ResultsFolder::open(&session::results_dir(args)) {
         Ok(layout) if latest => {
             Some(layout.find(since).map_err(|why| (format!("there is no run `{since}`: {why}"), none))?)
         }

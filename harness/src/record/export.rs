@@ -1,7 +1,7 @@
 //! Runs in forms for other tools: one table, one stream of lines, one folder.
 
 use super::history::guard;
-use super::layout::Layout;
+use super::layout::ResultsFolder;
 use super::merge::copy_dir;
 use super::recorded::Recorded;
 use super::runs::RunInfo;
@@ -85,7 +85,7 @@ pub(crate) fn jsonl(id: &str, log: &Path, mut out: impl Write) -> io::Result<()>
 
 /// A results folder with copies of the runs, to carry away: `store merge` reads it.
 pub(crate) fn folder(runs: &[RunInfo], to: &Path) -> io::Result<()> {
-    let layout = Layout::claim(to)?;
+    let layout = ResultsFolder::claim(to)?;
     let mut files = Vec::new();
     for run in runs {
         let place = layout.runs().join(&run.id);

@@ -14,7 +14,7 @@
 use super::clock::utc_stamp;
 use super::events::{EventLog, SCHEMA, render};
 use super::header::{Header, RunEnd, Schema, Summary, nulls};
-use super::layout::{self, Layout};
+use super::layout::{self, ResultsFolder};
 use super::recorded::Recorded;
 use crate::case::Case;
 use crate::code_cache::CodeUse;
@@ -102,7 +102,7 @@ impl RunStore {
 
     /// Opens the log; another id is taken if some other run has this one.
     fn open(&mut self, may_rename: bool) -> io::Result<EventLog> {
-        Layout::claim(&self.root)?;
+        ResultsFolder::claim(&self.root)?;
         for salt in 1.. {
             match std::fs::create_dir_all(&self.dir).and_then(|()| EventLog::create(&self.dir.join("events.jsonl"))) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && may_rename && salt < 100 => {

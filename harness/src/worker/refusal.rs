@@ -3,7 +3,7 @@
 use super::gpu_error;
 use crate::case::{Case, ErrorSpec, Unsupported};
 use crate::outcome::{Bless, CudaFault, Outcome, Verdict};
-use engine::diag::{Code, Diagnostic, Kind, Result, code, render};
+use engine::diag::{Code, Diagnostic, DiagnosticKind, Result, code, render};
 
 /// The outcome of a case that the engine refused although it should not.
 pub(super) fn unexpected(case: &Case, diagnostics: &[Diagnostic]) -> Outcome {
@@ -49,9 +49,9 @@ fn failure_of(diagnostic: &Diagnostic) -> &'static str {
     ];
     let named = by_code.iter().find(|(code, _)| *code == diagnostic.code).map(|(_, name)| *name);
     named.unwrap_or(match diagnostic.kind {
-        Kind::User => "fail.refused",
-        Kind::Unsupported => "fail.unsupported",
-        Kind::Bug => "fail.bug",
+        DiagnosticKind::User => "fail.refused",
+        DiagnosticKind::Unsupported => "fail.unsupported",
+        DiagnosticKind::Bug => "fail.bug",
     })
 }
 

@@ -3,7 +3,7 @@
 
 use super::super::Failure;
 use super::command::{COMMANDS, Command, SELECTS, row_of};
-use super::given::{Given, SEE_HELP, usage};
+use super::given::{GivenOption, SEE_HELP, usage};
 use super::help;
 use super::model::Args;
 use super::select::{self, Select};
@@ -129,7 +129,7 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Res
     let mut given: Vec<&'static OptionRow> = Vec::new();
     for (row, value) in values {
         if row.commands.has(args.command) && (read_files || row.name != select::FROM_FILE) {
-            (row.set)(&mut args, &Given { name: row.name, value: value.as_deref() })?;
+            (row.set)(&mut args, &GivenOption { name: row.name, value: value.as_deref() })?;
             keep(&mut args, row, value.as_deref());
         }
         if !given.iter().any(|other| std::ptr::eq(*other, row)) {
@@ -251,7 +251,7 @@ fn belong(args: &Args, given: &[&'static OptionRow]) -> Result<(), Failure> {
 /// Sets the options that the words leave open and the environment gives.
 fn from_env(args: &mut Args, given: &mut Vec<&'static OptionRow>, env: Env<'_>) -> Result<(), Failure> {
     for Variable { row, name, value } in environment(args.command, given, env)? {
-        (row.set)(args, &Given { name, value: value.as_deref() })?;
+        (row.set)(args, &GivenOption { name, value: value.as_deref() })?;
         keep(args, row, value.as_deref());
         args.from_env.push(format!("{name}={}", value.as_deref().unwrap_or("1")));
     }
@@ -284,7 +284,7 @@ fn environment(command: Command, given: &mut Vec<&'static OptionRow>, env: Env<'
         let value = match (row.value, value.as_str()) {
             (Value::Flag, "0" | "false" | "no") => continue,
             (Value::Flag, "1" | "true" | "yes") => None,
-            (Value::Flag, _) => return Err(Given { name, value: Some(&value) }.wrong("1 or 0")),
+            (Value::Flag, _) => return Err(GivenOption { name, value: Some(&value) }.wrong("1 or 0")),
             _ => Some(value),
         };
         found.push(Variable { row, name, value });

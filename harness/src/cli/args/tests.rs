@@ -7,7 +7,7 @@ use super::parse::{Parsed, again_for, parse_over, parse_with};
 use super::table::rows;
 use super::{Args, Command, DeviceArg};
 use crate::code_cache::CodeCache;
-use crate::device::{Policy, WantedGpus};
+use crate::device::{GpuPolicy, WantedGpus};
 use crate::exit;
 use crate::report::Color;
 use crate::worker::Stage;
@@ -42,7 +42,7 @@ fn documented_lines_parse() {
     assert_eq!(gpus.device, DeviceArg::Gpus(WantedGpus::Named(vec!["GPU-a".into()])));
     assert_eq!(
         (gpus.gpu.policy, gpus.gpu.max_util, gpus.gpu.workers_per_gpu),
-        (Policy::Exclusive, Some(0.25), Some(2))
+        (GpuPolicy::Exclusive, Some(0.25), Some(2))
     );
     let show = args("show A.b/x=1 --stage=kernel --sim 2").expect("good");
     assert_eq!((show.operand(), show.files.stages.as_slice()), (Some("A.b/x=1"), &[Stage::Kernel][..]));

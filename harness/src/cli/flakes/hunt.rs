@@ -1,6 +1,6 @@
 //! `hunt`: repeats the selected cases until each is clean or known to be flaky.
 
-use super::log::Log;
+use super::log::HuntLog;
 use super::scene::{Scene, budget};
 use crate::case::Case;
 use crate::cli::args::{Args, Command};
@@ -9,7 +9,7 @@ use crate::cli::run::setup::device_words;
 use crate::cli::{Failure, session};
 use crate::dispatch::{self, Isolation};
 use crate::exit;
-use crate::flake::class::{Comparison, FlakeClass, classify};
+use crate::flake::class::{ClassComparison, FlakeClass, classify};
 use crate::flake::hunt::{Example, Hunt, Hunted};
 use crate::flake::hunter::{Arm, CaseProgress, End, Options};
 use crate::flake::rule::{Finding, Rule};
@@ -33,13 +33,13 @@ struct JudgedCase {
     entry: CaseProgress,
     finding: Finding,
     class: FlakeClass,
-    tests: Vec<Comparison>,
+    tests: Vec<ClassComparison>,
     example: Option<Example>,
 }
 
 /// Why a hunt ended, as it is told and recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum HuntEnd {
     Complete,
     FirstFailure,
     Budget,
@@ -47,36 +47,36 @@ enum Ended {
     NoDevice,
 }
 
-impl Ended {
+impl HuntEnd {
     fn of(args: &Args, scene: &Scene, end: End) -> Self {
         match end {
-            End::Own if args.repeat.until_fail => Ended::FirstFailure,
-            End::Own => Ended::Complete,
-            End::Late => Ended::Budget,
-            End::Cut if scene.plan.stop.load(Ordering::Relaxed) != 0 => Ended::Stopped,
-            End::Cut => Ended::NoDevice,
+            End::Own if args.repeat.until_fail => HuntEnd::FirstFailure,
+            End::Own => HuntEnd::Complete,
+            End::Late => HuntEnd::Budget,
+            End::Cut if scene.plan.stop.load(Ordering::Relaxed) != 0 => HuntEnd::Stopped,
+            End::Cut => HuntEnd::NoDevice,
         }
     }
 
     /// The name in the record.
     fn name(self) -> &'static str {
         match self {
-            Ended::Complete => "complete",
-            Ended::FirstFailure => "first_failure",
-            Ended::Budget => "budget",
-            Ended::Stopped => "stopped",
-            Ended::NoDevice => "no_device",
+            HuntEnd::Complete => "complete",
+            HuntEnd::FirstFailure => "first_failure",
+            HuntEnd::Budget => "budget",
+            HuntEnd::Stopped => "stopped",
+            HuntEnd::NoDevice => "no_device",
         }
     }
 
     /// Why a case is undecided that was not given up.
     fn why(self) -> &'static str {
         match self {
-            Ended::Complete => "",
-            Ended::FirstFailure => "the first failure ended the hunt",
-            Ended::Budget => "the budget was over",
-            Ended::Stopped => "the hunt was stopped",
-            Ended::NoDevice => "no device was left to run them",
+            HuntEnd::Complete => "",
+            HuntEnd::FirstFailure => "the first failure ended the hunt",
+            HuntEnd::Budget => "the budget was over",
+            HuntEnd::Stopped => "the hunt was stopped",
+            HuntEnd::NoDevice => "no device was left to run them",
         }
     }
 }
@@ -88,7 +88,7 @@ pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
     }
     let rule = args.repeat.bound.and_then(|(rate, level)| Rule::with_bound(rate, level)).unwrap_or_default();
     let (hunted, end, refused) = go(args, &mut scene, &rule);
-    let end = Ended::of(args, &scene, end);
+    let end = HuntEnd::of(args, &scene, end);
     let (left_out, hunted): (Vec<Hunted>, Vec<Hunted>) =
         hunted.into_iter().partition(|hunted| hunted.entry.skipped && hunted.entry.tally().failures == 0);
     let why = |hunted: Hunted| (hunted.case.id.clone(), hunted.left_out.unwrap_or_default());
@@ -127,7 +127,7 @@ fn go(args: &Args, scene: &mut Scene, rule: &Rule) -> (Vec<Hunted>, End, Vec<(St
     let standards = scene.standards.clone();
     let hunt = Hunt::new(scene.cases.clone(), standards, options, slots, args.repeat.seed, Some(budget(args)));
     let plan = scene.plan.clone();
-    let mut log = Log::new(&plan, &mut scene.store, progress);
+    let mut log = HuntLog::new(&plan, &mut scene.store, progress);
     let (mut decided, mut failing, mut arm) = (0, 0, Arm::Warm);
     dispatch::run(&plan, &hunt, &mut |event| {
         log.event(&event);
@@ -245,7 +245,7 @@ fn row(found: &JudgedCase, rule: &Rule, scene: &Scene) -> FlakeRow {
 }
 
 /// Findings, what they depend on, and how to see them again.
-fn report(args: &Args, scene: &Scene, found: &[JudgedCase], rule: &Rule, end: Ended) -> String {
+fn report(args: &Args, scene: &Scene, found: &[JudgedCase], rule: &Rule, end: HuntEnd) -> String {
     let mut text = String::new();
     // Also those below the rate that is looked for: one crash is news.
     let mut shown: Vec<&JudgedCase> = found.iter().filter(|f| f.entry.tally().failures > 0).collect();
@@ -300,7 +300,7 @@ fn lines(args: &Args, scene: &Scene, id: &str, example: &Example) -> String {
     text
 }
 
-fn summary(scene: &Scene, found: &[JudgedCase], rule: &Rule, end: Ended) -> String {
+fn summary(scene: &Scene, found: &[JudgedCase], rule: &Rule, end: HuntEnd) -> String {
     let mut text = String::from("\n");
     let of = |finding: Finding| found.iter().filter(move |f| f.finding == finding);
     let bound = |f: &JudgedCase| upper_bound(f.entry.tally().failures, f.entry.tally().runs(), rule.confidence);

@@ -3,7 +3,7 @@
 //! with `--minimize` it finds the few prior cases that the failure needs. Without
 //! a worker, it runs the cases of `--exact` in that order.
 
-use super::log::Log;
+use super::log::HuntLog;
 use super::past::{PastRun, Ran};
 use super::scene::{Scene, budget, takes_no_share};
 use super::told::ReplayReport;
@@ -11,7 +11,7 @@ use crate::cli::Failure;
 use crate::cli::args::{Args, usage};
 use crate::dispatch::{Isolation, SlotSpec};
 use crate::flake::search::Search;
-use crate::flake::trials::{Step, with_trials};
+use crate::flake::trials::{TrialStep, with_trials};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ pub(super) struct Past {
     /// From where, for people.
     pub(super) origin: String,
     /// In their order, the one that failed last.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<TrialStep>,
     /// The outcome then.
     pub(super) outcome: String,
     /// What of the run cannot be repeated.
@@ -36,7 +36,7 @@ pub(in crate::cli) fn replay(args: &Args) -> Result<u8, Failure> {
     let progress = scene.progress(&args, 0, &what);
     past.notes.iter().for_each(|note| progress.say(&format!("note: {note}")));
     let plan = scene.plan.clone();
-    let mut log = Log::new(&plan, &mut scene.store, progress);
+    let mut log = HuntLog::new(&plan, &mut scene.store, progress);
     let deadline = Instant::now() + budget(&args);
     let found = with_trials(&plan, &scene.standards, &mut |event| log.event(&event), |trials| {
         let mut run = |priors: &[usize], count: u64| {
@@ -75,12 +75,12 @@ fn set(now: &Args) -> Result<(Args, Scene, Past), Failure> {
 
 impl Past {
     /// The one that failed.
-    pub(super) fn victim(&self) -> &Step {
+    pub(super) fn victim(&self) -> &TrialStep {
         &self.steps[self.steps.len() - 1]
     }
 
     /// The one that failed behind some of the others.
-    fn behind(&self, priors: &[usize]) -> Arc<Vec<Step>> {
+    fn behind(&self, priors: &[usize]) -> Arc<Vec<TrialStep>> {
         Arc::new(priors.iter().map(|at| &self.steps[*at]).chain([self.victim()]).cloned().collect())
     }
 }
@@ -98,9 +98,9 @@ fn split(word: Option<&str>) -> (Option<&str>, &str) {
 fn in_order(args: &Args, scene: &Scene) -> Result<Past, Failure> {
     let known = scene.by_id();
     let step = |id: &String| {
-        Some(Step { case: (*known.get(id.as_str())?).clone(), seed: args.repeat.seed, repeat: 0, attempt: 0 })
+        Some(TrialStep { case: (*known.get(id.as_str())?).clone(), seed: args.repeat.seed, repeat: 0, attempt: 0 })
     };
-    let steps: Vec<Step> = args.select.wanted.exact.iter().filter_map(step).collect();
+    let steps: Vec<TrialStep> = args.select.wanted.exact.iter().filter_map(step).collect();
     if steps.len() != args.select.wanted.exact.len() {
         return Err(usage("not every case of --exact can run on these devices", "harness list shows requirements"));
     }
@@ -130,17 +130,19 @@ fn of_worker(scene: &mut Scene, worker: &str, history: &[Ran], run: &PastRun) ->
 }
 
 /// The cases of a history that are there now, with a note on those that are not.
-pub(super) fn steps(history: &[Ran], scene: &Scene) -> (Vec<Step>, Vec<String>) {
+pub(super) fn steps(history: &[Ran], scene: &Scene) -> (Vec<TrialStep>, Vec<String>) {
     let known = scene.by_id();
     let mut missing = Vec::new();
     let step = |ran: &Ran| match known.get(ran.case_id.as_str()) {
-        Some(case) => Some(Step { case: (*case).clone(), seed: ran.seed, repeat: ran.repeat, attempt: ran.attempt }),
+        Some(case) => {
+            Some(TrialStep { case: (*case).clone(), seed: ran.seed, repeat: ran.repeat, attempt: ran.attempt })
+        }
         None => {
             missing.push(ran.case_id.clone());
             None
         }
     };
-    let steps: Vec<Step> = history.iter().filter_map(step).collect();
+    let steps: Vec<TrialStep> = history.iter().filter_map(step).collect();
     let notes = match missing.len() {
         0 => Vec::new(),
         n => vec![format!("{n} prior cases are not there any more and are left out: {} ...", missing[0])],

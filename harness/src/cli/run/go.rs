@@ -1,12 +1,12 @@
 //! The course of a run: what is meant is set up, dispatched, recorded and told.
 
 use super::meant::Meant;
-use super::view::{Closing, View};
+use super::view::{Closing, RunView};
 use super::{carry, finish, setup};
 use crate::case::Case;
 use crate::cli::args::{Args, Form};
 use crate::cli::{Failure, devices, runs, session};
-use crate::dispatch::{self, Cross, Policy, Queue, RunPlan, Source};
+use crate::dispatch::{self, Cross, Queue, RunPlan, RunPolicy, Source};
 use crate::record::{Header, History, Resumed, RunStore, nulls};
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
         policy.tried = carry::tried(args, resumed, &cases, &plan, &mut store);
     }
     let keeper = setup::keeper(args, &devices, &plan, &store);
-    let mut view = View::new(args, &plan, &mut store, progress, keeper, quarantine);
+    let mut view = RunView::new(args, &plan, &mut store, progress, keeper, quarantine);
     carried.into_iter().for_each(|(conclusion, done)| view.carried(conclusion, &done));
     skipped.into_iter().for_each(|conclusion| view.concluded(conclusion));
     // An empty shard, or nothing left to run again: no worker is started.
@@ -90,7 +90,7 @@ fn labels(plan: &RunPlan) -> Vec<String> {
 }
 
 /// Each case once on any device, or once on each.
-fn source(args: &Args, cases: &[Arc<Case>], policy: Policy, plan: &RunPlan) -> Box<dyn Source> {
+fn source(args: &Args, cases: &[Arc<Case>], policy: RunPolicy, plan: &RunPlan) -> Box<dyn Source> {
     match args.devices.cross {
         true => Box::new(Cross::new(cases, policy, &labels(plan))),
         false => Box::new(Queue::new(cases, policy)),

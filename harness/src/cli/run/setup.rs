@@ -5,8 +5,8 @@ use crate::cli::args::{Args, Command};
 use crate::cli::devices::{self, Devices};
 use crate::cli::session;
 use crate::code_cache::CodeCache;
-use crate::device::Choice;
-use crate::dispatch::{Isolation, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
+use crate::device::GpuDecision;
+use crate::dispatch::{Isolation, Job, Retries, RunPlan, RunPolicy, SlotSpec, unfit_for_all};
 use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
 use crate::outcome::{Conclusion, Outcome, Verdict};
@@ -172,10 +172,10 @@ pub(super) fn keeper(args: &Args, devices: &Devices, plan: &RunPlan, store: &Run
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is
 /// met in one of three tries is not met.
-pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History, quarantine: Quarantine) -> Policy {
+pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History, quarantine: Quarantine) -> RunPolicy {
     let usual = if args.command == Command::Bench { Retries::NONE } else { Retries::USUAL };
     let retries = args.repeat.retries.map_or(usual, |count| Retries { after_failure: count, ..Retries::USUAL });
-    Policy {
+    RunPolicy {
         seed: args.repeat.seed,
         retries,
         retried_cases: if args.repeat.retries.is_some() { usize::MAX } else { RETRIED_CASES },
@@ -212,8 +212,8 @@ pub(in crate::cli) fn header(
     fingerprint: u32,
     selected: usize,
 ) -> Header {
-    let choices = |choices: &[Choice]| {
-        let choice = |choice: &Choice| GpuChoice {
+    let choices = |choices: &[GpuDecision]| {
+        let choice = |choice: &GpuDecision| GpuChoice {
             uuid: Some(choice.gpu.uuid.clone()),
             why: Some(choice.why.clone()),
             ..GpuChoice::default()

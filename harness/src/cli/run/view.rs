@@ -11,7 +11,7 @@ use crate::select::quarantine::Quarantine;
 use serde_json::json;
 
 /// Turns events into records, progress and counts.
-pub(super) struct View<'a> {
+pub(super) struct RunView<'a> {
     args: &'a Args,
     plan: &'a RunPlan,
     store: &'a mut RunStore,
@@ -47,7 +47,7 @@ pub(super) struct Closing {
     pub(super) outstanding: Vec<String>,
 }
 
-impl<'a> View<'a> {
+impl<'a> RunView<'a> {
     pub(super) fn new(
         args: &'a Args,
         plan: &'a RunPlan,
@@ -83,8 +83,8 @@ impl<'a> View<'a> {
             Event::Concluded(conclusion) => self.concluded(*conclusion),
             Event::Spawned { .. } | Event::Record { .. } => {}
             Event::Ready { slot, .. } => self.progress.idle(slot, "ready"),
-            Event::Ended { slot, farewell, .. } => {
-                self.store.shared(farewell.code.as_ref());
+            Event::Ended { slot, worker_end, .. } => {
+                self.store.shared(worker_end.code.as_ref());
                 self.progress.idle(slot, "");
             }
             Event::Retired { slot, code, reason } => {

@@ -31,8 +31,8 @@ pub(in crate::cli) fn selftest(args: &Args) -> Result<u8, Failure> {
     let plan = setup::plan(&args, devices, &store);
     let source = Faults::new(units, &plan, args.repeat.seed);
     dispatch::run(&plan, &source, &mut |event| {
-        if let dispatch::Event::Ended { farewell, .. } = &event {
-            store.shared(farewell.code.as_ref());
+        if let dispatch::Event::Ended { worker_end, .. } = &event {
+            store.shared(worker_end.code.as_ref());
         }
         source.event(event);
     });

@@ -5,7 +5,7 @@ use super::sweep::Sweep;
 use super::trials::{Bench, Stock};
 use crate::cli::Failure;
 use crate::cli::args::Args;
-use crate::cli::flakes::log::Log;
+use crate::cli::flakes::log::HuntLog;
 use crate::cli::flakes::scene::budget;
 use crate::dispatch::Isolation;
 use crate::exit;
@@ -22,7 +22,7 @@ pub(in crate::cli) fn why(args: &Args) -> Result<u8, Failure> {
     let random = draw(&scene, &start.watched, args.repeat.seed ^ 0x5eed);
     let (slots, devices) = scene.device_of_slots();
     let stock = Stock { plan: &plan, priors: start.priors, random, watched: start.watched, slots, devices, home: 0 };
-    let log = Log::new(&plan, &mut scene.store, progress);
+    let log = HuntLog::new(&plan, &mut scene.store, progress);
     let mut bench = Bench::new(stock, &standards, log, Instant::now() + budget(&args));
     let done = Sweep::new(&mut bench, args.repeat.count).go();
     let refused = bench.close();

@@ -5,7 +5,7 @@ use crate::cli::flakes::past::PastRun;
 use crate::cli::flakes::replay::steps;
 use crate::cli::flakes::scene::{Scene, takes_no_share};
 use crate::cli::{Failure, runs, session};
-use crate::flake::trials::Step;
+use crate::flake::trials::TrialStep;
 use std::sync::Arc;
 
 /// Cases before the watched one where no run tells which.
@@ -13,8 +13,8 @@ const RANDOM: usize = 10;
 
 /// What the sweep starts from.
 pub(super) struct Start {
-    pub(super) watched: Step,
-    pub(super) priors: Vec<Step>,
+    pub(super) watched: TrialStep,
+    pub(super) priors: Vec<TrialStep>,
     /// From where, for people.
     pub(super) origin: String,
     pub(super) notes: Vec<String>,
@@ -38,7 +38,7 @@ pub(super) fn set(now: &Args, id: &str) -> Result<(Args, Scene, Start), Failure>
     };
     let (mut priors, mut notes) = steps(&history[..history.len().saturating_sub(1)], &scene);
     let seed = history.last().map_or(args.repeat.seed, |ran| ran.seed);
-    let watched = Step { case, seed, repeat: history.last().map_or(0, |ran| ran.repeat), attempt: 0 };
+    let watched = TrialStep { case, seed, repeat: history.last().map_or(0, |ran| ran.repeat), attempt: 0 };
     let origin = match (&failed, given) {
         (Some((run, (worker, _))), _) => {
             format!("as worker {worker} of run {} did, {} cases before", run.id, priors.len())
@@ -73,22 +73,22 @@ fn run_of(args: &Args, id: &str, given: bool) -> Result<Option<PastRun>, Failure
 }
 
 /// The cases of `--exact` as the past of the watched one.
-fn in_order(args: &Args, scene: &Scene) -> Result<Vec<Step>, Failure> {
+fn in_order(args: &Args, scene: &Scene) -> Result<Vec<TrialStep>, Failure> {
     let known = scene.by_id();
     let step = |id: &String| {
         let case = known.get(id.as_str()).map(|case| Arc::clone(case));
         let case = case.ok_or_else(|| usage(format!("there is no case `{id}` here"), "harness list prints ids"))?;
-        Ok(Step { case, seed: args.repeat.seed, repeat: 0, attempt: 0 })
+        Ok(TrialStep { case, seed: args.repeat.seed, repeat: 0, attempt: 0 })
     };
     args.select.wanted.exact.iter().map(step).collect()
 }
 
 /// Other cases, by the seed.
-pub(super) fn draw(scene: &Scene, watched: &Step, seed: u64) -> Vec<Step> {
+pub(super) fn draw(scene: &Scene, watched: &TrialStep, seed: u64) -> Vec<TrialStep> {
     let others: Vec<_> = scene.cases.iter().filter(|case| case.id != watched.case.id && case.fault.is_none()).collect();
     let pick = |n: usize| {
         let at = crate::rng::scramble(seed.wrapping_add(n as u64)) % others.len() as u64;
-        Step { case: Arc::clone(others[at as usize]), seed: watched.seed, repeat: 0, attempt: 0 }
+        TrialStep { case: Arc::clone(others[at as usize]), seed: watched.seed, repeat: 0, attempt: 0 }
     };
     (0..RANDOM.min(others.len())).map(pick).collect()
 }
