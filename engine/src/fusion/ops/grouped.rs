@@ -60,7 +60,8 @@ pub(super) const ROWS: &[OpRow] = &[
          that of mat1, unless given.",
         "N§2, PyTorch _grouped_mm",
     )
-    .py(PyForm { optional_results: true, ..PyForm::args(PyArgs::Grouped) }),
+    .py(PyForm { optional_results: true, ..PyForm::args(PyArgs::Grouped) })
+    .tensor_cores(),
     OpRow::primitive(
         "scaled_mm",
         &[
@@ -82,7 +83,8 @@ pub(super) const ROWS: &[OpRow] = &[
          column of mat2, or swizzled scales of blocks along k, of 16 (f8e4m3fn) or 32 (f8e8m0fnu).",
         "N§2, PyTorch _scaled_mm",
     )
-    .py(PyForm { optional_results: true, ..PyForm::SAME }),
+    .py(PyForm { optional_results: true, ..PyForm::SAME })
+    .tensor_cores(),
     OpRow::primitive(
         "cutlass_nvfp4_grouped_mm",
         &[

@@ -37,6 +37,9 @@ pub struct OpRow {
     /// the first two operands are the distribution's parameters, and seed and
     /// offset have their names.
     pub random: Option<Distribution>,
+    /// Whether it multiplies its first two operands, and sums, where nvFuser does it
+    /// on tensor cores: of products of 8-bit floats those keep 14 bits.
+    pub tensor_cores: bool,
 }
 
 /// Adds an operation to a fusion under construction.
@@ -239,6 +242,7 @@ impl OpRow {
             primitive: None,
             scalar: ScalarOp::None,
             random: None,
+            tensor_cores: false,
             py: PyForm::SAME,
         }
     }
@@ -268,6 +272,11 @@ impl OpRow {
     /// The same row with random elements.
     pub const fn random(self, distribution: Distribution) -> Self {
         Self { random: Some(distribution), ..self }
+    }
+
+    /// The same row with products that nvFuser leaves to tensor cores.
+    pub(super) const fn tensor_cores(self) -> Self {
+        Self { tensor_cores: true, ..self }
     }
 
     /// The position of a parameter.
