@@ -405,23 +405,25 @@ impl Session {
 fn build_plan(cx: &CompileCx<'_>, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Plan> {
     let prepared = prepare(bound, outputs)?;
     let compiled = compile::compile(cx, &prepared.bound())?;
+    let kernel_text = kernel::print(&compiled.kernel);
     if cx.options.self_check {
-        check_texts(bound.fusion, &compiled.kernel)?;
+        check_texts(bound.fusion, &compiled.kernel, &kernel_text)?;
     }
-    let kernel_hash = Hash128::of(kernel::print(&compiled.kernel).as_bytes());
+    let kernel_hash = Hash128::of(kernel_text.as_bytes());
     Ok(Plan {
         fusion: prepared.fusion.into_owned(),
         scheduler: compiled.scheduler,
         params_text: compiled.params_text,
         schedule_text: compiled.schedule_text,
         kernel: compiled.kernel,
+        kernel_text,
         kernel_hash,
     })
 }
 
 /// Checks that the fusion and the kernel read back from their texts.
-fn check_texts(fusion: &Fusion, kernel: &Kernel) -> Result<()> {
-    kernel::check_text(kernel)?;
+fn check_texts(fusion: &Fusion, kernel: &Kernel, kernel_text: &str) -> Result<()> {
+    kernel::check_text(kernel, kernel_text)?;
     let text = text::print(fusion);
     let same = match text::parse_one(&text) {
         Ok(read) => fusion::hash::content(&read) == fusion::hash::content(fusion),

@@ -81,7 +81,7 @@ fn launch_text(plan: &Plan, launch: &BoundLaunch) -> String {
 }
 
 fn cuda_text(plan: &Plan) -> String {
-    worker::nameless(plan, emit(plan.kernel()).text())
+    worker::nameless(plan, &emit(plan.kernel()).text())
 }
 
 /// 16 hex digits: two texts of a corpus of thousands do not meet.

@@ -233,7 +233,7 @@ impl Judge<'_> {
     fn expectations(&self, run: &RunOutcome, bless: bool, outcome: &mut Outcome) {
         let plan = &run.plan;
         outcome.facts = facts::gather(plan, &run.launch);
-        outcome.kernel_crc = Some(facts::kernel_crc(plan.kernel()));
+        outcome.kernel_crc = Some(facts::kernel_crc(plan.kernel_text()));
         outcome.out_crc = Some(facts::out_crc(&run.outputs));
         let (mut broken, rewritten) = facts::check(self.case, &outcome.facts);
         broken.extend(facts::check_texts(self.case, |stage| stage_text(plan, stage)));
@@ -252,7 +252,7 @@ impl Judge<'_> {
 
 fn stage_text(plan: &Plan, stage: &str) -> Option<String> {
     match stage {
-        "kernel" => Some(plan.kernel_text()),
+        "kernel" => Some(plan.kernel_text().into()),
         "schedule" => Some(golden::schedule_text(plan)),
         "cuda" => pipeline::cuda_text(plan),
         _ => None,
@@ -384,7 +384,7 @@ pub(crate) fn launch(case: &Case, plan: &Plan) -> Result<BoundLaunch, Vec<Diagno
 /// The CRC of the kernel that a case runs, as records have it; nothing where it
 /// does not compile.
 pub(crate) fn kernel_crc(case: &Case, session: &Session) -> Option<u32> {
-    Some(facts::kernel_crc(plan(case, session).ok()?.kernel()))
+    Some(facts::kernel_crc(plan(case, session).ok()?.kernel_text()))
 }
 
 /// The fusion that was read last: cases that differ in their arguments only
