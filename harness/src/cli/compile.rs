@@ -5,7 +5,8 @@
 
 use super::args::Args;
 use super::devices::cores;
-use super::{Failure, resources, session};
+use super::session::{self, CaseOptions};
+use super::{Failure, resources};
 use crate::case::Case;
 use crate::code_cache::{self, CodeCache, CodeUse};
 use crate::compilers::Client;
@@ -42,7 +43,8 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     }
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
     let mut planned = PlannedKernels::default();
-    let cases = session::select(args, session::load_both(args)?)?;
+    let options = CaseOptions::of(args);
+    let cases = session::select(&options, session::load_both(&options)?)?;
     let plans = on_all_cores(cases.iter().collect(), || (), |(), case| worker::plan(case, &session));
     for (case, plan) in cases.iter().zip(plans) {
         planned.add(case, plan);
@@ -241,7 +243,9 @@ mod tests {
             let exact = exact.iter().map(|id| id.to_string()).collect();
             let mut args = Args::default();
             (args.select.cases, args.select.wanted.exact) = (Some(dir.to_path_buf()), exact);
-            let cases = session::load_both(&args).and_then(|cases| session::select(&args, cases)).expect("selects");
+            let options = CaseOptions::of(&args);
+            let cases =
+                session::load_both(&options).and_then(|cases| session::select(&options, cases)).expect("selects");
             cases.into_iter().map(|case| case.id).collect::<Vec<_>>()
         };
         let all = ids(&[]);

@@ -1,8 +1,9 @@
 //! `doctor`: what this machine has, and what is missing for which feature. Fits a
 //! terminal of 80 columns; `--format json` has the same for programs.
 
+use super::Failure;
 use super::args::{Args, Form};
-use super::{Failure, session};
+use super::session::Folders;
 use crate::case::{Target, load};
 use crate::console::print;
 use crate::device::{
@@ -60,7 +61,7 @@ struct Findings {
 }
 
 pub(super) fn doctor(args: &Args) -> Result<u8, Failure> {
-    let (cases, results) = (session::cases_dir(args), session::results_dir(args));
+    let Folders { cases, results } = Folders::of(args);
     let found = look(args.devices.nvml.as_deref(), &cases, results)?;
     let features = features(&found);
     match args.records.form.unwrap_or(Form::Plain) {

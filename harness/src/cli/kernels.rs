@@ -3,8 +3,9 @@
 //! no GPU is needed. The texts that stand in case files (`kernel:`, `schedule:`) are
 //! compared too. `--bless` writes all of them.
 
+use super::Failure;
 use super::args::Args;
-use super::{Failure, session};
+use super::session::{self, CaseOptions};
 use crate::bless::Blessings;
 use crate::case::Case;
 use crate::console::print;
@@ -28,17 +29,18 @@ const LINES: usize = 40;
 
 pub(super) fn kernels(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
-    let dir = session::cases_dir(args);
+    let options = CaseOptions::of(args);
+    let dir = &options.folders.cases;
     if dir.is_file() {
         let message = "the list of kernels lies beside a folder of cases, not a file";
         return Err(Failure::diagnostic(exit::USAGE, &Diagnostic::user(code::USAGE, message)));
     }
-    let all = session::load_both(args)?;
+    let all = session::load_both(&options)?;
     let known: BTreeSet<String> = all.iter().map(|case| case.id.clone()).collect();
-    let cases = session::select(args, all)?;
+    let cases = session::select(&options, all)?;
     let whole = cases.len() == known.len();
     let Now { list: new, texts: after, goldens, blessings } = compiled(&cases);
-    let committed = Committed::read(&dir, args.output.bless)?;
+    let committed = Committed::read(dir, args.output.bless)?;
     // What is not selected is not judged; where all is, what is gone is told too.
     let mut old = committed.list.clone();
     old.0.retain(|id, _| new.0.contains_key(id) || (whole && !known.contains(id)));
@@ -50,7 +52,7 @@ pub(super) fn kernels(args: &Args) -> Result<u8, Failure> {
         text.push_str(&format!("{} texts of the list are not in {TEXTS}, such as that of {first}\n", lost.len()));
     }
     if args.output.bless {
-        committed.write(&dir, &old, new, after)?;
+        committed.write(dir, &old, new, after)?;
         text.extend(blessings.apply().iter().map(|line| format!("blessed {line}\n")));
     } else {
         text.push_str(&goldens);

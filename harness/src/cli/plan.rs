@@ -8,7 +8,8 @@
 
 use super::args::{Args, Listing};
 use super::run::split_required;
-use super::{Failure, devices, list, session};
+use super::session::{self, CaseOptions};
+use super::{Failure, devices, list};
 use crate::dispatch::{self, SlotSpec};
 use crate::outcome::{Conclusion, Last};
 use crate::record::History;
@@ -43,19 +44,20 @@ struct PlanReport {
 }
 
 pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
-    let devices = devices::resolve(args)?;
-    let loaded = session::load_all(args, devices.target)?;
+    let (options, cross) = (CaseOptions::of(args), args.devices.cross);
+    let devices = devices::resolve(&args.devices, args.evidence.sanitize.as_ref())?;
+    let loaded = session::load_all(&options, devices.target)?;
     let total = loaded.cases.len();
-    let chosen = session::choose(args, loaded.cases, &devices.history)?;
-    let past = session::past(args, &devices.history);
+    let chosen = session::choose(&options, loaded.cases, &devices.history)?;
+    let past = session::past(&options.folders.results, &devices.history);
     let (mut cases, skipped) = split_required(chosen.cases, &devices);
-    let history = History::of(&session::results_dir(args), &devices.history);
+    let history = History::of(&options.folders.results, &devices.history);
     dispatch::order(&mut cases, &history.known());
     let labels: Vec<String> = devices.slots.iter().map(|slot| slot.label.clone()).collect();
     let ids: Vec<&str> = cases.iter().map(|case| case.id.as_str()).collect();
     let fits = |case: usize, slot: usize| devices.slots[slot].unfit(&cases[case].require).is_none();
     let names: Vec<String> = devices.slots.iter().map(SlotSpec::device_name).collect();
-    let each = args.devices.cross.then(|| dispatch::one_of_each(&names));
+    let each = cross.then(|| dispatch::one_of_each(&names));
     let (placed, median_ns) = deal(&ids, &past, labels.len(), each.as_deref(), &fits);
     let notes = devices.notes.into_iter().chain(chosen.notes).collect();
     let plan = PlanReport { labels, placed, skipped, median_ns, notes, total, cross: each.is_some() };

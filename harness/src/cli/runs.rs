@@ -1,7 +1,8 @@
 //! What commands on records share: the store, runs by name, and where text goes.
 
 use super::Failure;
-use super::args::{Form, Records};
+use super::args::Form;
+use super::run::options::RecordOptions;
 use crate::console::print;
 use crate::exit;
 use crate::record::{Recorded, ResultsFolder, RunInfo};
@@ -46,14 +47,14 @@ fn no_run(message: &str, note: &str) -> Failure {
 }
 
 /// The view of a command that runs cases.
-pub(super) fn progress(records: &Records, total: usize, labels: Vec<String>) -> Progress {
-    let format = match records.form {
+pub(super) fn progress(options: &RecordOptions, total: usize, labels: Vec<String>) -> Progress {
+    let format = match options.form {
         Some(Form::Bar) => Format::Bar,
         Some(Form::Plain) => Format::Plain,
         Some(Form::Jsonl) => Format::Jsonl,
         _ => Format::Auto,
     };
-    Progress::new(format, records.color, total, labels)
+    Progress::new(format, options.color, total, labels)
 }
 
 /// Prints a text, or writes it where `--output` says.

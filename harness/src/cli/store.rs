@@ -1,7 +1,8 @@
 //! `store`: looks at, mends, thins out, copies and unites recorded runs.
 
 use super::args::{Args, Form, usage};
-use super::{Failure, runs, session};
+use super::session::Folders;
+use super::{Failure, runs};
 use crate::case::suggest;
 use crate::console::print;
 use crate::exit;
@@ -31,7 +32,7 @@ enum StoreCommand<'a> {
 const WORDS: [&str; 7] = ["list", "info", "verify", "repair", "prune", "export", "merge"];
 
 pub(super) fn store(args: &Args) -> Result<u8, Failure> {
-    let results = session::results_dir(args);
+    let results = Folders::of(args).results;
     match StoreCommand::of(args)? {
         StoreCommand::List => list(&runs::layout(&results)?),
         StoreCommand::Info(words) => info(&results, words),

@@ -165,12 +165,12 @@ fn shown(row: &OptionRow, value: Option<&str>) -> Vec<String> {
 
 /// Those of the options which make a repeated case the same that a command takes.
 /// The seed is not among them: each attempt has its own.
-pub(crate) fn again_for(args: &Args, command: Command) -> impl Iterator<Item = &[String]> {
+pub(crate) fn again_for(again: &[Vec<String>], command: Command) -> impl Iterator<Item = &[String]> {
     let taken = move |words: &&Vec<String>| {
         let named = |row: &&OptionRow| row.is(words[0].split('=').next().unwrap_or_default());
         words[0] != "--seed" && rows().filter(named).any(|row| row.commands.has(command))
     };
-    args.again.iter().filter(taken).map(Vec::as_slice)
+    again.iter().filter(taken).map(Vec::as_slice)
 }
 
 /// The first word is the command, the others are its operands.

@@ -195,7 +195,7 @@ fn a_command_that_repeats_a_run_has_its_options() {
     assert_eq!((other.isolation.memory, other.repeat.seed), (Some(128 << 20), 3));
     assert!(other.evidence.sanitize.is_some() && other.repeat.twice);
     assert_eq!(other.select.cases.as_deref(), Some("here".as_ref()));
-    let again = |args: &Args, command| again_for(args, command).flatten().cloned().collect::<Vec<_>>().join(" ");
+    let again = |args: &Args, command| again_for(&args.again, command).flatten().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         again(&other, Command::Replay),
         "--phase-timeout compile=5s --timeout 7s --memory 128MiB --sanitize memcheck --twice --gpu-coredump light"
@@ -216,7 +216,7 @@ fn a_command_that_repeats_a_run_has_its_options() {
 #[test]
 fn lines_are_for_their_command() {
     let run = args("run --retries 3 --seed 4 --timeout 5s --timeout 6s --jitter 2").expect("good");
-    let again = |command| again_for(&run, command).flatten().cloned().collect::<Vec<_>>().join(" ");
+    let again = |command| again_for(&run.again, command).flatten().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(again(Command::Run), "--retries 3 --timeout 6s --jitter 2");
     for command in [Command::Replay, Command::Why, Command::Hunt] {
         assert_eq!(again(command), "--timeout 6s --jitter 2");

@@ -1,7 +1,6 @@
 //! Turns events into records, progress and counts.
 
 use crate::bless::Blessings;
-use crate::cli::args::Args;
 use crate::dispatch::{Event, RunPlan};
 use crate::evidence::Keeper;
 use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, Verdict};
@@ -12,7 +11,8 @@ use serde_json::json;
 
 /// Turns events into records, progress and counts.
 pub(super) struct RunView<'a> {
-    args: &'a Args,
+    /// Whether expectations are rewritten.
+    bless: bool,
     plan: &'a RunPlan,
     store: &'a mut RunStore,
     progress: Progress,
@@ -49,7 +49,7 @@ pub(super) struct Closing {
 
 impl<'a> RunView<'a> {
     pub(super) fn new(
-        args: &'a Args,
+        bless: bool,
         plan: &'a RunPlan,
         store: &'a mut RunStore,
         progress: Progress,
@@ -58,7 +58,7 @@ impl<'a> RunView<'a> {
     ) -> Self {
         let (summary, blessings) = (Summary::default(), Blessings::default());
         Self {
-            args,
+            bless,
             plan,
             store,
             progress,
@@ -142,7 +142,7 @@ impl<'a> RunView<'a> {
             true => self.store.write_case(case, &result.outcome),
             false => None,
         };
-        if self.args.output.bless {
+        if self.bless {
             self.blessings.add(case, &result.outcome);
         }
         // The attempt that stands for the case, if one of this run does.
