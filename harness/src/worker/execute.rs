@@ -77,10 +77,10 @@ fn run_watched(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
     let spans = Spans::new(cx.crumbs, Jitter::new(cx.jitter, &case.id));
     let result = evaluate(case, cx, &spans);
     let tainted = result.as_ref().is_err_and(|diagnostics| refusal::taints(diagnostics));
-    let mut outcome = match (result, case.errors.is_empty()) {
+    let mut outcome = match (result, case.refusals().is_empty()) {
         (Ok(outcome), true) => outcome,
         (Ok(_), false) => {
-            let wanted: Vec<&str> = case.errors.iter().map(|spec| spec.code.as_str()).collect();
+            let wanted: Vec<&str> = case.refusals().iter().map(|spec| spec.code.as_str()).collect();
             let compiled = matches!(cx.device, Device::Session { .. });
             match compiled || wanted.iter().any(|code| code.starts_with('E')) {
                 true => Outcome::fail("fail.refusal", format!("expected {}, but the case ran", wanted.join(", "))),
@@ -113,7 +113,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
         // Nothing ran beside the reference, so there are no figures.
         return Ok(Outcome::pass());
     };
-    if let Some(mark) = &case.unsupported {
+    if let Some(mark) = case.unsupported() {
         let result = session.run(&fusion, &args, spans);
         return refusal::unsupported(case, mark, result.map(|run| run.plan.scheduler().to_string()), cx.bless);
     }
@@ -419,7 +419,7 @@ fn code_part(text: &str) -> &str {
 pub(crate) fn reads_as_it_says(case: &Case, refused: &[Diagnostic]) -> bool {
     let later = |code: &str| code.starts_with(['U', 'B']) || code == code::TENSOR_TOO_LARGE.0;
     if refused.is_empty() {
-        return case.errors.iter().all(|spec| later(&spec.code));
+        return case.refusals().iter().all(|spec| later(&spec.code));
     }
     refusal::are_expected(case, refused)
 }

@@ -101,7 +101,7 @@ pub(super) fn unsupported(
 pub(super) fn expected(case: &Case, diagnostics: &[Diagnostic], bless: bool) -> Outcome {
     let mut left: Vec<&Diagnostic> = diagnostics.iter().collect();
     let mut missing = Vec::new();
-    for spec in &case.errors {
+    for spec in case.refusals() {
         match left.iter().position(|diagnostic| matches(case, spec, diagnostic)) {
             Some(i) => drop(left.remove(i)),
             None => missing.push(spec),
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn an_expected_cuda_error_still_costs_the_worker() {
         let spec = ErrorSpec { code: code::CUDA_STICKY.0.into(), contains: String::new(), line: None, at: 1 };
-        let case = Case { errors: vec![spec], ..Case::default() };
+        let case = Case { ends: crate::case::CaseEnd::Refused(vec![spec]), ..Case::default() };
         let sticky = vec![*Diagnostic::user(code::CUDA_STICKY, "broken")];
         assert_eq!(expected(&case, &sticky, false).outcome, "pass");
         assert!(taints(&sticky));
