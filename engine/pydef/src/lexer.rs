@@ -3,6 +3,7 @@
 //! [`PyToken::Indent`] and [`PyToken::Dedent`]. Inside brackets lines do not end.
 
 use engine::diag::{Code, Diagnostic, Span, code};
+use engine::text::{Scanner, is_word};
 
 /// The deepest nesting of blocks.
 const MAX_BLOCKS: usize = 16;
@@ -52,15 +53,20 @@ const PUNCTS: [&str; 47] = [
 
 /// Splits a text of at most [`super::MAX_BYTES`].
 pub(super) fn lex(source: &str) -> Lexed<'_> {
-    let mut lexer =
-        Lexer { source, at: 0, brackets: 0, indents: Vec::new(), line_is_empty: true, out: Lexed::default() };
+    let mut lexer = Lexer {
+        scanner: Scanner::new(source),
+        brackets: 0,
+        indents: Vec::new(),
+        line_is_empty: true,
+        out: Lexed::default(),
+    };
     lexer.indentation();
-    while let Some(c) = lexer.source[lexer.at..].chars().next() {
+    while let Some(c) = lexer.scanner.peek() {
         lexer.step(c);
     }
     lexer.brackets = 0;
     lexer.end_line(0);
-    let end = span(source.len(), source.len());
+    let end = lexer.scanner.span(0);
     for _ in 0..lexer.indents.len() {
         lexer.out.tokens.push((PyToken::Dedent, end));
     }
@@ -68,17 +74,8 @@ pub(super) fn lex(source: &str) -> Lexed<'_> {
     lexer.out
 }
 
-fn span(start: usize, end: usize) -> Span {
-    Span { start: start as u32, end: end as u32 }
-}
-
-fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
-}
-
 struct Lexer<'a> {
-    source: &'a str,
-    at: usize,
+    scanner: Scanner<'a>,
     /// Brackets that are open.
     brackets: usize,
     /// The columns of the open blocks, outermost first; the outermost text is at column 0.
@@ -89,7 +86,7 @@ struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     fn step(&mut self, c: char) {
-        let rest = &self.source[self.at..];
+        let rest = self.scanner.rest();
         match c {
             '\n' => {
                 self.end_line(1);
@@ -97,11 +94,11 @@ impl<'a> Lexer<'a> {
                     self.indentation();
                 }
             }
-            '\\' if rest.starts_with("\\\n") => self.at += 2,
-            '\\' if rest.starts_with("\\\r\n") => self.at += 3,
-            '\u{feff}' if self.at == 0 => self.at += c.len_utf8(),
-            c if c.is_whitespace() => self.at += c.len_utf8(),
-            '#' => self.at += rest.find('\n').unwrap_or(rest.len()),
+            '\\' if rest.starts_with("\\\n") => self.scanner.skip(2),
+            '\\' if rest.starts_with("\\\r\n") => self.scanner.skip(3),
+            '\u{feff}' if self.scanner.is_at_start() => self.scanner.skip(c.len_utf8()),
+            c if c.is_whitespace() => self.scanner.skip(c.len_utf8()),
+            '#' => self.scanner.skip(self.scanner.run(0, |c| c != '\n')),
             '"' | '\'' => self.string(0),
             c if c.is_ascii_digit() => self.number(),
             '.' if rest[1..].starts_with(|c: char| c.is_ascii_digit()) => self.number(),
@@ -111,32 +108,28 @@ impl<'a> Lexer<'a> {
     }
 
     fn push(&mut self, token: PyToken<'a>, len: usize) {
-        self.out.tokens.push((token, span(self.at, self.at + len)));
-        self.at += len;
+        self.out.tokens.push((token, self.scanner.span(len)));
+        self.scanner.skip(len);
         self.line_is_empty = false;
     }
 
     fn error(&mut self, code: Code, message: impl Into<String>, len: usize, note: &str) {
-        let mut error = Diagnostic::user(code, message).label(span(self.at, self.at + len), "");
-        if !note.is_empty() {
-            error = error.note(note);
-        }
-        self.out.errors.push(*error);
+        self.out.errors.push(self.scanner.error(code, message, len, note));
     }
 
     fn end_line(&mut self, len: usize) {
         if self.brackets == 0 && !self.line_is_empty {
-            self.out.tokens.push((PyToken::Newline, span(self.at, self.at)));
+            self.out.tokens.push((PyToken::Newline, self.scanner.span(0)));
             self.line_is_empty = true;
         }
-        self.at += len;
+        self.scanner.skip(len);
     }
 
     /// At the start of a line: compares its column with the open blocks'. Lines
     /// that hold nothing or a comment only do not count.
     fn indentation(&mut self) {
-        let rest = &self.source[self.at..];
-        let blank = rest.find(|c: char| c != ' ' && c != '\t').unwrap_or(rest.len());
+        let rest = self.scanner.rest();
+        let blank = self.scanner.run(0, |c| c == ' ' || c == '\t');
         let after = &rest[blank..];
         if after.is_empty() || after.starts_with(['\n', '#']) || after.starts_with("\r\n") {
             return;
@@ -144,7 +137,7 @@ impl<'a> Lexer<'a> {
         // A tab goes to the next multiple of eight, as in Python.
         let column =
             rest[..blank].bytes().fold(0, |column, b| if b == b'\t' { column / 8 * 8 + 8 } else { column + 1 });
-        let place = span(self.at, self.at + blank);
+        let place = self.scanner.span(blank);
         let current = self.indents.last().copied().unwrap_or(0);
         if column > current {
             if self.indents.len() == MAX_BLOCKS {
@@ -166,8 +159,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn word(&mut self) {
-        let rest = &self.source[self.at..];
-        let len = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        let rest = self.scanner.rest();
+        let len = self.scanner.run(0, is_word);
         if rest[len..].starts_with(['"', '\'']) && len <= 2 {
             return self.string(len);
         }
@@ -179,11 +172,11 @@ impl<'a> Lexer<'a> {
     }
 
     fn punct(&mut self, c: char) {
-        let rest = &self.source[self.at..];
+        let rest = self.scanner.rest();
         let Some(punct) = PUNCTS.into_iter().find(|punct| rest.starts_with(punct)) else {
             let shown: String = c.escape_debug().collect();
             self.error(code::SYNTAX, format!("unexpected character `{shown}`"), c.len_utf8(), "");
-            self.at += c.len_utf8();
+            self.scanner.skip(c.len_utf8());
             return;
         };
         match punct {
@@ -195,7 +188,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn number(&mut self) {
-        let bytes = &self.source.as_bytes()[self.at..];
+        let rest = self.scanner.rest();
+        let bytes = rest.as_bytes();
         let hex = bytes.starts_with(b"0x") || bytes.starts_with(b"0X");
         let mut len = 0;
         while let Some(&byte) = bytes.get(len) {
@@ -205,7 +199,7 @@ impl<'a> Lexer<'a> {
             }
             len += 1;
         }
-        let text = &self.source[self.at..self.at + len];
+        let text = &rest[..len];
         let token = number(text).unwrap_or_else(|| {
             let note = "numbers look like 12, -3, 1.5, 1e-05, 0x1f or 2j";
             self.error(code::BAD_NUMBER, format!("`{}` is not a number", clip(text)), len, note);
@@ -216,7 +210,7 @@ impl<'a> Lexer<'a> {
 
     /// A string whose prefix has the given length.
     fn string(&mut self, prefix: usize) {
-        let rest = &self.source[self.at..];
+        let rest = self.scanner.rest();
         let (head, body) = rest.split_at(prefix);
         let quote = &body[..1];
         let triple = body.get(..3).filter(|three| *three == quote.repeat(3));
