@@ -15,7 +15,7 @@ use super::reader::{Health, scan_lines};
 use super::rebuild::{MendedTable, mend};
 use super::recorded::Recorded;
 use super::runs::{RunInfo, RunState};
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -155,6 +155,23 @@ fn one(info: &RunInfo, stamp: &str, dry: bool) -> io::Result<Vec<String>> {
     Ok(done)
 }
 
+/// The record of what was mended in a log. Fields of records are in alphabetical order.
+#[derive(Serialize)]
+struct MendedLog<'a> {
+    damaged: u64,
+    gaps: &'a [(u64, u64)],
+    original: &'a str,
+    torn_bytes: usize,
+}
+
+/// The end that a log is given.
+#[derive(Serialize)]
+struct MendedEnd<'a> {
+    repaired: bool,
+    status: Option<&'a str>,
+    summary: Option<&'a Summary>,
+}
+
 /// Records that are put behind those of a log.
 struct Tail {
     bytes: Vec<u8>,
@@ -163,7 +180,7 @@ struct Tail {
 }
 
 impl Tail {
-    fn add(&mut self, kind: &str, fields: &Value) -> io::Result<()> {
+    fn add(&mut self, kind: &str, fields: &impl Serialize) -> io::Result<()> {
         let mut line = Vec::new();
         render(&mut line, self.seq, self.t_ns, kind, fields)?;
         self.bytes.extend(line);
@@ -183,7 +200,7 @@ fn mend_log(info: &RunInfo, run: &Recorded, stamp: &str, dry: bool) -> io::Resul
     if !health.is_whole() || health.torn {
         let (damaged, missing, torn) = (health.damaged, health.missing, aside.len());
         let gaps = &health.gaps;
-        tail.add("repair", &json!({ "gaps": gaps, "damaged": damaged, "torn_bytes": torn, "original": name }))?;
+        tail.add("repair", &MendedLog { damaged, gaps, original: &name, torn_bytes: torn })?;
         done.push(match (health.torn, damaged, missing) {
             (true, 0, 0) => format!("a torn last line of {torn} bytes cut off, kept in {name}"),
             (_, 0, _) => format!("{missing} records are missing for good"),
@@ -210,11 +227,11 @@ fn mend_log(info: &RunInfo, run: &Recorded, stamp: &str, dry: bool) -> io::Resul
 fn end(info: &RunInfo, run: &Recorded, tail: &mut Tail) -> io::Result<String> {
     if info.finished() {
         let (status, summary) = (&info.header.status, &info.header.summary);
-        tail.add("end", &json!({ "status": status, "repaired": true, "summary": summary }))?;
+        tail.add("end", &MendedEnd { repaired: true, status: status.as_deref(), summary: summary.as_ref() })?;
         let lost = run.cut_short().map_or(String::new(), |what| format!("; {what} are lost"));
         return Ok(format!("its end is put in from run.json{lost}"));
     }
-    tail.add("end", &json!({ "status": "aborted", "repaired": true, "summary": counted(run) }))?;
+    tail.add("end", &MendedEnd { repaired: true, status: Some("aborted"), summary: Some(&counted(run)) })?;
     Ok("was killed: marked as aborted; `harness resume` goes on with it".into())
 }
 

@@ -28,6 +28,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Ids in one `selected` record.
 const IDS_A_RECORD: usize = 500;
 
+/// A part of the ids of selected or outstanding cases.
+#[derive(Serialize)]
+struct IdsRecord<'a> {
+    from: usize,
+    ids: &'a [String],
+    of: usize,
+}
+
 /// The record of one run. Nothing here fails: what cannot be written is counted,
 /// and [`RunStore::error`] says what is missing.
 #[derive(Debug)]
@@ -120,7 +128,7 @@ impl RunStore {
     pub(crate) fn select(&mut self, ids: &[String], outstanding: &[String]) {
         for (kind, ids) in [("outstanding", outstanding), ("selected", ids)] {
             for (index, chunk) in ids.chunks(IDS_A_RECORD).enumerate() {
-                self.append(kind, &json!({ "from": index * IDS_A_RECORD, "of": ids.len(), "ids": chunk }));
+                self.append(kind, &IdsRecord { from: index * IDS_A_RECORD, ids: chunk, of: ids.len() });
             }
         }
     }
