@@ -4,7 +4,7 @@
 //! `cargo bench -p engine --features bench --bench simulator`
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use engine::backend::sim::{self, Memory};
+use engine::backend::sim::{self, SimMemory};
 use engine::compile::compile_fusion;
 use engine::kernel::{CacheHint, Dim, ExprId, Kernel, KernelBuilder, Scope, ShuffleMode, Unroll, bind};
 use engine::num::{BinaryOp, DType, UnaryOp, Value};
@@ -207,7 +207,7 @@ fn simulator(c: &mut Criterion) {
             ("detect+random", true, true, SimSchedule::Random),
         ] {
             let options = SimOptions { schedule, detect, count, threads: 1, ..SimOptions::default() };
-            let mut memory = Memory::new(&kernel, &launch);
+            let mut memory = SimMemory::new(&kernel, &launch);
             memory.fill_input(0, &input).expect("the input fits");
             let mut run = || sim::run_program(&program, &kernel, &launch, &mut memory, &options).expect("it runs");
             let operations = run().counters.total_lane_operations();

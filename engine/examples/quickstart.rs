@@ -1,6 +1,6 @@
 //! Defines a fusion, runs it on whatever device there is, and prints the kernel.
 
-use engine::fusion::{Dim, FusionBuilder};
+use engine::fusion::{AxisDecl, FusionBuilder};
 use engine::num::{DType, Value};
 use engine::options::{NoTrace, Options};
 use engine::runtime::Session;
@@ -9,7 +9,7 @@ use engine::tensor::{Arg, HostTensor};
 #[allow(clippy::print_stdout, reason = "an example shows its result")]
 fn main() -> engine::diag::Result<()> {
     let mut b = FusionBuilder::new("scaled_softmax");
-    let x = b.tensor("x", DType::F32, &[Dim::Symbolic, Dim::Symbolic])?;
+    let x = b.tensor("x", DType::F32, &[AxisDecl::Symbolic, AxisDecl::Symbolic])?;
     let scaled = b.mul(x, 0.5)?;
     let y = b.softmax(scaled, -1)?;
     b.output(y)?;

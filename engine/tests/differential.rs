@@ -94,7 +94,7 @@ fn run(session: &Session, seed: u64, generated: &Generated, tame: bool, draw: &m
     for run in session.run_many(fusion, &args, &sims, &NoTrace) {
         let outcome = match run {
             Ok(outcome) => outcome,
-            Err(error) if error.kind == engine::diag::Kind::Unsupported => {
+            Err(error) if error.kind == engine::diag::DiagnosticKind::Unsupported => {
                 return Verdict::Unsupported;
             }
             Err(error) => return show(error.to_string()),

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use engine::compile::compile_fusion;
-use engine::diag::{Code, Kind, Result, code};
+use engine::diag::{Code, DiagnosticKind, Result, code};
 use engine::fusion::{Fusion, bind};
 use engine::kernel::{self, Access, Block, BufId, Kernel, Space, StmtKind};
 use engine::lower;
@@ -153,7 +153,7 @@ fn check_turns(fusion: &Fusion, sizes: [i64; 2], race: bool) {
     assert_eq!(compiled(fusion, &metas, &small(most), None).unwrap().name, own.name);
     assert_eq!(compiled(fusion, &metas, &small(most - 1), None).unwrap().name, turns.name);
     let error = compiled(fusion, &metas, &small(least - 1), None).unwrap_err();
-    assert_eq!((error.kind, error.code), (Kind::Unsupported, code::LAUNCH_LIMIT), "{error}");
+    assert_eq!((error.kind, error.code), (DiagnosticKind::Unsupported, code::LAUNCH_LIMIT), "{error}");
 }
 
 const KINDS: [&str; 5] = ["sum", "max", "min", "sum", "max"];

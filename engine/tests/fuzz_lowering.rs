@@ -7,8 +7,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: what fails here is the finding")]
 
-use engine::diag::Kind;
-use engine::fusion::{Dim, FusionBuilder, Operand, bind};
+use engine::diag::DiagnosticKind;
+use engine::fusion::{AxisDecl, FusionBuilder, Operand, bind};
 use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp, Value};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions, SimSchedule};
 use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
@@ -129,17 +129,17 @@ fn normalisation(bytes: &mut Bytes<'_>, limits: &Limits) -> Generated {
     let mut whole = Vec::new();
     for input in 0..1 + bytes.pick(3) {
         let mut actual = Vec::new();
-        let dims: Vec<Dim> = shape
+        let dims: Vec<AxisDecl> = shape
             .iter()
             .map(|&size| {
                 let thin = input > 0 && bytes.pick(4) == 0;
                 actual.push(if thin { 1 } else { size });
                 if thin {
-                    Dim::Broadcast
+                    AxisDecl::Broadcast
                 } else if bytes.pick(3) == 0 {
-                    Dim::Const(size)
+                    AxisDecl::Const(size)
                 } else {
-                    Dim::Symbolic
+                    AxisDecl::Symbolic
                 }
             })
             .collect();
@@ -237,7 +237,7 @@ fn check(data: &[u8]) -> Outcome {
     let aligns = alignments(&args);
     let compiled = match compile::compile_fusion(&cx, fusion, &metas, &aligns) {
         Ok(compiled) => compiled,
-        Err(error) if error.kind == Kind::Unsupported => {
+        Err(error) if error.kind == DiagnosticKind::Unsupported => {
             // The reason without the tensors' names.
             let words = error.message.split(' ').filter(|word| !word.contains('%'));
             return Outcome::Refused(error.code.0, words.collect::<Vec<_>>().join(" "));

@@ -12,11 +12,16 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use testing::host::{Build, Expected, HostCompiler, Subject, compare};
-use testing::random::{Drawn, Kind, ScheduledCase, draw_kind, draw_schedule};
+use testing::random::{DrawKind, Drawn, ScheduledCase, draw_kind, draw_schedule};
 
 /// Kernels of each kind: most of what no case has, integers that stem from no memory.
-const COUNTS: [(Kind, usize); 5] =
-    [(Kind::Integers, 200), (Kind::Floats, 60), (Kind::Scaled, 40), (Kind::Noise, 10), (Kind::General, 30)];
+const COUNTS: [(DrawKind, usize); 5] = [
+    (DrawKind::Integers, 200),
+    (DrawKind::Floats, 60),
+    (DrawKind::Scaled, 40),
+    (DrawKind::Noise, 10),
+    (DrawKind::General, 30),
+];
 /// Kernels of schedules that no heuristic would choose.
 const SCHEDULES: usize = 40;
 
@@ -32,7 +37,7 @@ fn subject(drawn: &Drawn, seed: u64) -> Option<Subject> {
     let outputs = outputs.map(|(wanted, output)| (wanted, tolerance(*output))).collect();
     let mut subject = Subject::new(format!("{:?} {seed}", drawn.kind), plan.kernel().clone(), launch);
     // Where random inputs are beyond what approximations are for, its own count.
-    subject.draws = if drawn.kind == Kind::Scaled { 0 } else { subject.draws };
+    subject.draws = if drawn.kind == DrawKind::Scaled { 0 } else { subject.draws };
     subject.expected = Some(Expected { args: drawn.args.clone(), outputs });
     Some(subject)
 }

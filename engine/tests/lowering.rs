@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use engine::diag::Result;
-use engine::fusion::{Dim, Fusion, FusionBuilder, Operand};
+use engine::fusion::{AxisDecl, Fusion, FusionBuilder, Operand};
 use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
@@ -12,8 +12,8 @@ use engine::{compile, kernel};
 use testing::reference::alignments;
 use testing::{Draw, Reference};
 
-const SYM2: &[Dim] = &[Dim::Symbolic, Dim::Symbolic];
-const SYM3: &[Dim] = &[Dim::Symbolic, Dim::Symbolic, Dim::Symbolic];
+const SYM2: &[AxisDecl] = &[AxisDecl::Symbolic, AxisDecl::Symbolic];
+const SYM3: &[AxisDecl] = &[AxisDecl::Symbolic, AxisDecl::Symbolic, AxisDecl::Symbolic];
 
 fn fusion(build: impl FnOnce(&mut FusionBuilder) -> Result<Operand>) -> Fusion {
     let mut b = FusionBuilder::new("f");
@@ -105,7 +105,7 @@ fn pointwise() {
 fn pointwise_with_a_broadcast_row() {
     let f = fusion(|b| {
         let x = b.tensor("x", DType::BF16, SYM2)?;
-        let y = b.tensor("y", DType::BF16, &[Dim::Symbolic])?;
+        let y = b.tensor("y", DType::BF16, &[AxisDecl::Symbolic])?;
         let y = b.broadcast(y, &[true, false])?;
         let p = b.add(x, y)?;
         b.cast(p, DType::BF16)
@@ -119,7 +119,7 @@ fn pointwise_with_a_broadcast_row() {
 fn pointwise_with_a_broadcast_column() {
     let f = fusion(|b| {
         let x = b.tensor("x", DType::F32, SYM2)?;
-        let y = b.tensor("y", DType::F32, &[Dim::Symbolic])?;
+        let y = b.tensor("y", DType::F32, &[AxisDecl::Symbolic])?;
         let y = b.broadcast(y, &[false, true])?;
         b.mul(x, y)
     });
@@ -217,11 +217,11 @@ fn normalisations() {
     for (rms, dtype) in [(true, DType::BF16), (false, DType::BF16), (true, DType::F32), (false, DType::F32)] {
         let f = fusion(|b| {
             let x = b.tensor("x", dtype, SYM2)?;
-            let w = b.tensor("w", dtype, &[Dim::Symbolic])?;
+            let w = b.tensor("w", dtype, &[AxisDecl::Symbolic])?;
             let y = if rms {
                 b.rms_norm(x, Some(w.into()), 1e-5)?
             } else {
-                let bias = b.tensor("b", dtype, &[Dim::Symbolic])?;
+                let bias = b.tensor("b", dtype, &[AxisDecl::Symbolic])?;
                 b.layer_norm(x, Some(w.into()), Some(bias.into()), 1e-5)?
             };
             b.cast(y, dtype)
@@ -303,10 +303,10 @@ fn what_lies_outside_is_not_counted() {
 /// An axis of size 1 that is innermost does not make its neighbour dense.
 #[test]
 fn strided_columns_of_one_element() {
-    let one = &[Dim::Symbolic, Dim::Symbolic, Dim::Const(1)][..];
+    let one = &[AxisDecl::Symbolic, AxisDecl::Symbolic, AxisDecl::Const(1)][..];
     let f = fusion(|b| {
         let x = b.tensor("x", DType::F32, one)?;
-        let y = b.tensor("y", DType::F32, &[Dim::Symbolic, Dim::Const(1)])?;
+        let y = b.tensor("y", DType::F32, &[AxisDecl::Symbolic, AxisDecl::Const(1)])?;
         let y = b.broadcast(y, &[true, false, false])?;
         b.add(x, y)
     });
@@ -331,7 +331,7 @@ fn strided_columns_of_one_element() {
 fn a_row_beside_a_full_reduction() {
     let f = fusion(|b| {
         let x = b.tensor("x", DType::F32, SYM2)?;
-        let w = b.tensor("w", DType::F32, &[Dim::Symbolic])?;
+        let w = b.tensor("w", DType::F32, &[AxisDecl::Symbolic])?;
         let n = b.neg(w)?;
         b.output(n)?;
         let w = b.broadcast(w, &[true, false])?;
@@ -349,7 +349,7 @@ fn a_row_beside_a_full_reduction() {
 fn scalars_wrap_as_tensors_do() {
     for (dtype, least) in [(DType::I8, i64::from(i8::MIN)), (DType::I32, i64::from(i32::MIN)), (DType::I64, i64::MIN)] {
         let fusion = fusion(|b| {
-            let (n, x) = (b.scalar("n", dtype)?, b.tensor("x", dtype, &[Dim::Symbolic])?);
+            let (n, x) = (b.scalar("n", dtype)?, b.tensor("x", dtype, &[AxisDecl::Symbolic])?);
             let twice = b.binary(BinaryOp::Add, n, n)?;
             let product = b.binary(BinaryOp::Mul, n, n)?;
             let less = b.binary(BinaryOp::Sub, twice, 1i64)?;
@@ -372,7 +372,7 @@ fn scalars_wrap_as_tensors_do() {
 fn long_chains() {
     let scalars = fusion(|b| {
         let n = b.scalar("n", DType::I64)?;
-        let x = b.tensor("x", DType::F32, &[Dim::Symbolic])?;
+        let x = b.tensor("x", DType::F32, &[AxisDecl::Symbolic])?;
         let mut sum = b.binary(BinaryOp::Add, n, 1i64)?;
         for _ in 0..3900 {
             sum = b.binary(BinaryOp::Add, sum, 1i64)?;
@@ -431,7 +431,7 @@ fn intermediate_results_are_returned() {
 #[test]
 fn a_result_beside_a_reduction_over_blocks() {
     let f = fusion(|b| {
-        let x = b.tensor("x", DType::F32, &[Dim::Symbolic])?;
+        let x = b.tensor("x", DType::F32, &[AxisDecl::Symbolic])?;
         let y = b.tensor("y", DType::F32, &[])?;
         let s = b.sum(x, &[0], false)?;
         b.output(s)?;
@@ -447,8 +447,8 @@ fn a_result_beside_a_reduction_over_blocks() {
 fn results_of_different_shapes() {
     let pointwise = fusion(|b| {
         let x = b.tensor("x", DType::F32, SYM3)?;
-        let y = b.tensor("y", DType::F32, &[Dim::Symbolic, Dim::Broadcast, Dim::Symbolic])?;
-        let z = b.tensor("z", DType::F32, &[Dim::Broadcast, Dim::Symbolic, Dim::Broadcast])?;
+        let y = b.tensor("y", DType::F32, &[AxisDecl::Symbolic, AxisDecl::Broadcast, AxisDecl::Symbolic])?;
+        let z = b.tensor("z", DType::F32, &[AxisDecl::Broadcast, AxisDecl::Symbolic, AxisDecl::Broadcast])?;
         let (thin, column) = (b.neg(y)?, b.neg(z)?);
         b.output(thin)?;
         b.output(column)?;
@@ -460,7 +460,7 @@ fn results_of_different_shapes() {
     }
     let reduced = fusion(|b| {
         let x = b.tensor("x", DType::F32, SYM3)?;
-        let y = b.tensor("y", DType::F32, &[Dim::Symbolic, Dim::Symbolic, Dim::Broadcast])?;
+        let y = b.tensor("y", DType::F32, &[AxisDecl::Symbolic, AxisDecl::Symbolic, AxisDecl::Broadcast])?;
         let p = b.add(x, y)?;
         b.output(p)?;
         let s = b.sum(y, &[1], false)?;

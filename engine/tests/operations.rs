@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use engine::fusion::ops::{self, OpRow, ParamKind};
+use engine::fusion::ops::{self, OpParamKind, OpRow};
 use engine::fusion::{Fusion, bind, hash, layouts};
 use engine::num::DType;
 use engine::refeval::evaluate_all;
@@ -256,7 +256,7 @@ fn example(row: &'static OpRow) -> Example {
         let inputs = inputs.split_whitespace().map(input).collect();
         return Example { row, inputs, body: (*body).into(), changed: (*changed).into() };
     }
-    let simple = |kind: ParamKind| matches!(kind, ParamKind::Value | ParamKind::Tensor);
+    let simple = |kind: OpParamKind| matches!(kind, OpParamKind::Value | OpParamKind::Tensor);
     assert!(row.params.iter().all(|param| simple(param.kind)), "{} needs an example", row.name);
     let operands: Vec<String> = (0..row.params.len()).map(letter).collect();
     for dtype in ["f32", "i64", "bool", "c64"] {
@@ -350,7 +350,7 @@ impl Example {
             assert_ne!(own, hash::structure(&constant), "{name}: extents");
         }
         let has_attributes =
-            self.row.params.iter().any(|param| !matches!(param.kind, ParamKind::Tensor | ParamKind::Value));
+            self.row.params.iter().any(|param| !matches!(param.kind, OpParamKind::Tensor | OpParamKind::Value));
         if self.changed.is_empty() {
             assert!(!has_attributes, "{name}: needs a change");
         } else {
@@ -386,7 +386,7 @@ fn on_one_value(row: &OpRow, dtype: DType, values: &[f64], scalars: Option<DType
 #[test]
 fn scalars_compute_what_tensors_of_one_element_do() {
     let mut compared = 0;
-    for row in ops::all().filter(|row| row.params.iter().all(|param| param.kind == ParamKind::Value)) {
+    for row in ops::all().filter(|row| row.params.iter().all(|param| param.kind == OpParamKind::Value)) {
         for dtype in [DType::F64, DType::F32, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool, DType::C64] {
             for values in [[1.0, 3.0, 2.0, 1.0, 2.0], [0.0, 1.0, 1.0, 0.0, 0.0], [2.0, 0.5, 0.25, 3.0, 1.0]] {
                 let values = &values[..row.params.len()];

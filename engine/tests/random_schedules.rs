@@ -15,7 +15,7 @@ use engine::schedule::heuristic::Sizes;
 use engine::schedule::{ArgClass, AxisId, ParallelType, ScheduleBuilder, TvId, scheduled_fusion};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
 use testing::Reference;
-use testing::check::{Outcome, Target};
+use testing::check::{CheckTarget, DrawOutcome};
 use testing::random::sums;
 
 /// `x + y` where `y` has some of the axes, beside `-y` and the sum in another order of axes.
@@ -47,10 +47,10 @@ fn run(case: &Case, kernel: &Kernel) -> Result<()> {
 fn every_schedule_writes_every_element_once() {
     let (mut ran, mut refused) = (0, 0);
     for seed in 0..5000 {
-        match Target::Simulator.schedule(seed) {
-            Outcome::Agrees(_) => ran += 1,
-            Outcome::Refused(_) | Outcome::Skipped => refused += 1,
-            Outcome::Differs(what) => panic!("seed {seed}: {what}"),
+        match CheckTarget::Simulator.schedule(seed) {
+            DrawOutcome::Agrees(_) => ran += 1,
+            DrawOutcome::Refused(_) | DrawOutcome::Skipped => refused += 1,
+            DrawOutcome::Differs(what) => panic!("seed {seed}: {what}"),
         }
     }
     assert!(refused * 4 < ran, "{refused} of {} schedules were refused", ran + refused);

@@ -9,7 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test stops at the first surprise, and tells times")]
 
-use engine::diag::{Code, Kind, code};
+use engine::diag::{Code, DiagnosticKind, code};
 use engine::num::DType;
 use engine::options::{DeviceDesc, Options, SimOptions};
 use engine::runtime::{PhaseTimes, Session};
@@ -36,7 +36,7 @@ fn check_quick(name: &str, text: &str, sizes: &[i64], refused: Option<Code>) {
     match (&compiled, refused) {
         (Ok(plan), None) => assert!(plan.cuda_text().contains("__global__"), "{name}"),
         (Err(error), Some(expected)) => {
-            assert_eq!((error.kind, error.code), (Kind::Unsupported, expected), "{name}: {error}");
+            assert_eq!((error.kind, error.code), (DiagnosticKind::Unsupported, expected), "{name}: {error}");
         }
         (Ok(_), Some(expected)) => panic!("{name} is not refused with {expected}"),
         (Err(error), None) => panic!("{name}: {error}"),

@@ -5,7 +5,7 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use harness::case::{Case, Target, load};
-use harness::select::{Expr, Filter, FromRun, Last, Past, Wanted, choose};
+use harness::select::{Filter, FilterExpr, FromRun, Last, Past, Wanted, choose};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ fn discovery(c: &mut Criterion) {
     let (mut filter, mut expr) = (Wanted::default(), Wanted::default());
     filter.filters.push(Filter::parse("*Sum1*dtype=bf16*").expect("a good filter"));
     let text = "tag(group3) & last(fail) & dur < 5ms & axis(m) > 2 & !name(*n=7*) & file(*.fuse)";
-    expr.exprs.push(Expr::parse(text).expect("a good expression"));
+    expr.exprs.push(FilterExpr::parse(text).expect("a good expression"));
     let chosen = |wanted: &Wanted, cases| {
         let chosen = choose(wanted, cases, &past, &FromRun::default()).expect("chooses").cases.len();
         assert!(chosen > 0 && chosen < CASES);

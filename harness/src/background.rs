@@ -3,7 +3,7 @@
 
 use crate::bless::Blessings;
 use crate::case::Case;
-use crate::dispatch::{self, Event, Policy, Queue, Retries, RunPlan, SlotSpec};
+use crate::dispatch::{self, Event, Queue, Retries, RunPlan, RunPolicy, SlotSpec};
 use crate::outcome::{CaseResult, Verdict};
 use crate::proto::DeviceSpec;
 use crate::report::repro;
@@ -90,7 +90,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path, bles
         pending.insert(case.id.clone(), Pending(Mutex::new(receiver)));
     }
     // A test that passes only when it is repeated has not passed.
-    let policy = Policy {
+    let policy = RunPolicy {
         seed: 0,
         retries: Retries::NONE,
         retried_cases: 0,

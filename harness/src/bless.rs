@@ -11,12 +11,12 @@ use std::path::Path;
 /// Collected rewrites by file, and lines on which a case was content.
 #[derive(Default)]
 pub(crate) struct Blessings {
-    edits: BTreeMap<Place, BTreeSet<(String, String)>>,
-    held: BTreeSet<(Place, String)>,
+    edits: BTreeMap<ExpectationPlace, BTreeSet<(String, String)>>,
+    held: BTreeSet<(ExpectationPlace, String)>,
 }
 
 /// File, line and key of an expectation.
-type Place = (String, usize, String);
+type ExpectationPlace = (String, usize, String);
 
 impl Blessings {
     /// Adds what a case wants rewritten, and what must stay for it.
@@ -39,9 +39,10 @@ impl Blessings {
             }
         }
         if outcome.verdict == Verdict::Pass {
-            self.held.extend(case.errors.iter().map(|spec| (place(spec.at, "error"), spec.written())));
+            self.held.extend(case.refusals().iter().map(|spec| (place(spec.at, "error"), spec.written())));
             // The mark still holds for this case.
-            self.held.extend(case.unsupported.iter().map(|mark| (place(mark.line, "unsupported"), mark.code.clone())));
+            self.held
+                .extend(case.unsupported().iter().map(|mark| (place(mark.line, "unsupported"), mark.code.clone())));
         }
     }
 
@@ -158,7 +159,7 @@ fn edited(line: &str, key: &str, old: &str, new: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{Expect, Golden, Unsupported};
+    use crate::case::{CaseEnd, Expect, Golden, Unsupported};
     use crate::scratch::Scratch;
 
     #[test]
@@ -223,11 +224,11 @@ mod tests {
             let edit = Bless { line, key: key.into(), old: old.into(), new: new.into() };
             Outcome { bless: vec![edit], ..Outcome::fail("fail.supported", "") }
         };
-        let mark = |line: usize, code: &str| Some(Unsupported { line, code: code.into() });
-        let case = |unsupported| Case { file: path.display().to_string(), unsupported, ..Case::default() };
+        let mark = |line: usize, code: &str| CaseEnd::Unsupported(Unsupported { line, code: code.into() });
+        let case = |ends| Case { file: path.display().to_string(), ends, ..Case::default() };
         let mut blessings = Blessings::default();
         blessings.add(&case(mark(2, "U0101")), &edit(2, "unsupported", "U0101", ""));
-        blessings.add(&case(None), &edit(5, "vector", "4", "8"));
+        blessings.add(&case(CaseEnd::Runs), &edit(5, "vector", "4", "8"));
         blessings.add(&case(mark(4, "U0105")), &edit(4, "unsupported", "U0105", ""));
         blessings.add(&case(mark(4, "U0105")), &Outcome::pass());
         let report = blessings.apply();

@@ -90,7 +90,7 @@ fn complaint(case: &Case, last: &mut worker::LastRead) -> Option<String> {
     if worker::reads_as_it_says(case, &refused) {
         return None;
     }
-    let wanted: Vec<&str> = case.errors.iter().map(|spec| spec.code.as_str()).collect();
+    let wanted: Vec<&str> = case.refusals().iter().map(|spec| spec.code.as_str()).collect();
     let wanted = if wanted.is_empty() { "no refusal".to_string() } else { wanted.join(", ") };
     let shown: String = refused.iter().map(|error| render(error, &case.file, &case.text, case.line)).collect();
     Some(format!("{} ({}:{}): {wanted} expected\n{shown}", case.id, case.file, case.line))

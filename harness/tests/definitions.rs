@@ -42,7 +42,7 @@ fn definitions_print_back_to_the_same_structure() {
 fn every_case_has_this_form() {
     let loaded = load(&folder().join(".."), Target::Sim);
     let mut seen = BTreeSet::new();
-    for case in loaded.cases.iter().filter(|case| case.errors.is_empty()) {
+    for case in loaded.cases.iter().filter(|case| case.refusals().is_empty()) {
         let fusion = engine::text::parse_one(&case.text).unwrap();
         if !seen.insert(hash::structure(&fusion)) {
             continue;

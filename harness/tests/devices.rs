@@ -445,7 +445,7 @@ fn many_deaths_on_one_device_are_held_against_it_until_its_canary_sings() {
     let args = ["--gpus", "1", "--with-faults", "--filter", faults, "--retries", "1"];
     let parts = [
         "gpu0: 3 different cases killed workers within a minute: __fault.",
-        "suspecting the device, a canary must sing",
+        "suspecting the device, a canary must run",
         "its canary passes, so the cases are to blame",
         "0 passed, 3 failed, 0 skipped",
     ];

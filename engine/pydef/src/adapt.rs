@@ -2,8 +2,8 @@
 //! in another way.
 
 use super::interp::Interp;
-use super::opcall::Given;
-use super::recipe::Number;
+use super::opcall::GivenArgs;
+use super::recipe::PyNumber;
 use super::value::Py;
 use engine::diag::Span;
 use engine::fusion::ops::{self, OpRow, PyArgs};
@@ -15,7 +15,7 @@ pub(super) fn row(name: &str) -> Option<&'static OpRow> {
 }
 
 /// Rewrites arguments to what the row takes.
-pub(super) fn arguments(interp: &mut Interp<'_>, draft: usize, given: &mut Given<'_>) {
+pub(super) fn arguments(interp: &mut Interp<'_>, draft: usize, given: &mut GivenArgs<'_>) {
     match given.row.py.args {
         PyArgs::Same => {}
         PyArgs::Reduction => reduction(given),
@@ -26,7 +26,7 @@ pub(super) fn arguments(interp: &mut Interp<'_>, draft: usize, given: &mut Given
 }
 
 /// `sum(x, DataType.Float)`: the second argument is the type; `dim=1` for one axis.
-fn reduction(given: &mut Given<'_>) {
+fn reduction(given: &mut GivenArgs<'_>) {
     if let Some(one) = given.take("dim")
         && let Some(place) = given.param("axes")
     {
@@ -40,7 +40,7 @@ fn reduction(given: &mut Given<'_>) {
 
 /// The form with scales gives bfloat16 even where the scales are None; the type
 /// Null is that of the first matrix.
-fn grouped(interp: &Interp<'_>, draft: usize, given: &mut Given<'_>) {
+fn grouped(interp: &Interp<'_>, draft: usize, given: &mut GivenArgs<'_>) {
     let listed = given.param("scale1").is_some_and(|place| matches!(place, Some((Py::None, _))));
     let own = match given.param("mat1") {
         Some(Some((Py::Node(_, mat1), _))) => interp.drafts[draft].builder.dtype(*mat1),
@@ -55,20 +55,20 @@ fn grouped(interp: &Interp<'_>, draft: usize, given: &mut Given<'_>) {
 }
 
 /// `clamp(x, None, 1)`: a bound that is None does not bound.
-fn clamp(interp: &Interp<'_>, draft: usize, given: &mut Given<'_>) {
+fn clamp(interp: &Interp<'_>, draft: usize, given: &mut GivenArgs<'_>) {
     let dtype = match given.param("x") {
         Some(Some((Py::Node(_, x), _))) => interp.drafts[draft].builder.dtype(*x),
         _ => return,
     };
     for (name, above) in [("low", false), ("high", true)] {
         let limit = match dtype.class() {
-            DTypeClass::Float => Number::Float(if above { f64::INFINITY } else { f64::NEG_INFINITY }),
+            DTypeClass::Float => PyNumber::Float(if above { f64::INFINITY } else { f64::NEG_INFINITY }),
             DTypeClass::Int => {
                 let limit = if above { eval::greatest_int(dtype) } else { eval::least_int(dtype) };
                 let unsigned = dtype == DType::U64 && above;
-                Number::Int(if unsigned { limit.cast_unsigned().into() } else { limit.into() })
+                PyNumber::Int(if unsigned { limit.cast_unsigned().into() } else { limit.into() })
             }
-            DTypeClass::Bool => Number::Bool(above),
+            DTypeClass::Bool => PyNumber::Bool(above),
             DTypeClass::Complex => continue,
         };
         if let Some(place) = given.param(name)
@@ -82,7 +82,7 @@ fn clamp(interp: &Interp<'_>, draft: usize, given: &mut Given<'_>) {
 
 /// Without a seed and an offset an operation takes them from the generator: its
 /// seed, and a quarter of its offset plus the number of such operations before.
-fn generator(interp: &mut Interp<'_>, draft: usize, given: &mut Given<'_>) {
+fn generator(interp: &mut Interp<'_>, draft: usize, given: &mut GivenArgs<'_>) {
     let left_out = |place: Option<&mut Option<(Py, Span)>>| {
         place.is_some_and(|place| place.as_ref().is_none_or(|(value, _)| matches!(value, Py::None)))
     };

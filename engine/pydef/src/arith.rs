@@ -2,74 +2,74 @@
 //! refuses, and integers beyond 127 bits, is `None`.
 
 use super::ast::{Operator, Sign};
-use super::recipe::Number;
+use super::recipe::PyNumber;
 use std::cmp::Ordering;
 
 /// An operator between two numbers.
-pub(super) fn binary(operator: Operator, a: Number, b: Number) -> Option<Number> {
+pub(super) fn binary(operator: Operator, a: PyNumber, b: PyNumber) -> Option<PyNumber> {
     use Operator as O;
     match operator {
         O::Lt | O::Le | O::Gt | O::Ge | O::Eq | O::Ne | O::Is | O::IsNot => {
-            return compare(operator, a, b).map(Number::Bool);
+            return compare(operator, a, b).map(PyNumber::Bool);
         }
         O::And => return Some(if truth(a) { b } else { a }),
         O::Or => return Some(if truth(a) { a } else { b }),
         O::In | O::NotIn | O::MatMul => return None,
         _ => {}
     }
-    if let (Number::Bool(a), Number::Bool(b)) = (a, b) {
+    if let (PyNumber::Bool(a), PyNumber::Bool(b)) = (a, b) {
         match operator {
-            O::BitAnd => return Some(Number::Bool(a & b)),
-            O::BitOr => return Some(Number::Bool(a | b)),
-            O::BitXor => return Some(Number::Bool(a ^ b)),
+            O::BitAnd => return Some(PyNumber::Bool(a & b)),
+            O::BitOr => return Some(PyNumber::Bool(a | b)),
+            O::BitXor => return Some(PyNumber::Bool(a ^ b)),
             _ => {}
         }
     }
     match (integer(a), integer(b)) {
         (Some(a), Some(b)) => integers(operator, a, b),
         _ => match (a, b) {
-            (Number::Complex(..), _) | (_, Number::Complex(..)) => complexes(operator, a, b),
+            (PyNumber::Complex(..), _) | (_, PyNumber::Complex(..)) => complexes(operator, a, b),
             _ => floats(operator, a.as_f64(), b.as_f64()),
         },
     }
 }
 
 /// An operator in front of a number.
-pub(super) fn unary(sign: Sign, value: Number) -> Option<Number> {
+pub(super) fn unary(sign: Sign, value: PyNumber) -> Option<PyNumber> {
     Some(match (sign, value) {
-        (Sign::Not, _) => Number::Bool(!truth(value)),
-        (Sign::Plus, Number::Bool(v)) => Number::Int(v.into()),
+        (Sign::Not, _) => PyNumber::Bool(!truth(value)),
+        (Sign::Plus, PyNumber::Bool(v)) => PyNumber::Int(v.into()),
         (Sign::Plus, _) => value,
-        (Sign::Minus, Number::Float(v)) => Number::Float(-v),
-        (Sign::Minus, Number::Complex(re, im)) => Number::Complex(-re, -im),
-        (Sign::Minus, _) => Number::Int(integer(value)?.checked_neg()?),
-        (Sign::Invert, _) => Number::Int(!integer(value)?),
+        (Sign::Minus, PyNumber::Float(v)) => PyNumber::Float(-v),
+        (Sign::Minus, PyNumber::Complex(re, im)) => PyNumber::Complex(-re, -im),
+        (Sign::Minus, _) => PyNumber::Int(integer(value)?.checked_neg()?),
+        (Sign::Invert, _) => PyNumber::Int(!integer(value)?),
     })
 }
 
 /// Whether Python takes a number for true.
-pub(super) fn truth(value: Number) -> bool {
+pub(super) fn truth(value: PyNumber) -> bool {
     match value {
-        Number::Bool(v) => v,
-        Number::Int(v) => v != 0,
-        Number::Float(v) => v != 0.0,
-        Number::Complex(re, im) => re != 0.0 || im != 0.0,
+        PyNumber::Bool(v) => v,
+        PyNumber::Int(v) => v != 0,
+        PyNumber::Float(v) => v != 0.0,
+        PyNumber::Complex(re, im) => re != 0.0 || im != 0.0,
     }
 }
 
-fn integer(value: Number) -> Option<i128> {
+fn integer(value: PyNumber) -> Option<i128> {
     match value {
-        Number::Bool(v) => Some(v.into()),
-        Number::Int(v) => Some(v),
+        PyNumber::Bool(v) => Some(v.into()),
+        PyNumber::Int(v) => Some(v),
         _ => None,
     }
 }
 
-fn compare(operator: Operator, a: Number, b: Number) -> Option<bool> {
+fn compare(operator: Operator, a: PyNumber, b: PyNumber) -> Option<bool> {
     let order = match (integer(a), integer(b)) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
         _ => match (a, b) {
-            (Number::Complex(a, b), Number::Complex(c, d)) => {
+            (PyNumber::Complex(a, b), PyNumber::Complex(c, d)) => {
                 let equal = a == c && b == d;
                 return match operator {
                     Operator::Eq => Some(equal),
@@ -90,21 +90,21 @@ fn compare(operator: Operator, a: Number, b: Number) -> Option<bool> {
     })
 }
 
-fn integers(operator: Operator, a: i128, b: i128) -> Option<Number> {
+fn integers(operator: Operator, a: i128, b: i128) -> Option<PyNumber> {
     use Operator as O;
     let shift = || u32::try_from(b).ok().filter(|&b| b < 127);
-    Some(Number::Int(match operator {
+    Some(PyNumber::Int(match operator {
         O::Add => a.checked_add(b)?,
         O::Sub => a.checked_sub(b)?,
         O::Mul => a.checked_mul(b)?,
-        O::Div if b != 0 => return Some(Number::Float(a as f64 / b as f64)),
+        O::Div if b != 0 => return Some(PyNumber::Float(a as f64 / b as f64)),
         // Towards minus infinity.
         O::FloorDiv if b != 0 => a.checked_div_euclid(b)? - i128::from(b < 0 && a.checked_rem_euclid(b)? != 0),
         O::Mod if b != 0 => {
             let rest = a.checked_rem(b)?;
             if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
         }
-        O::Pow if b < 0 => return Some(Number::Float((a as f64).powf(b as f64))),
+        O::Pow if b < 0 => return Some(PyNumber::Float((a as f64).powf(b as f64))),
         O::Pow => a.checked_pow(u32::try_from(b).ok()?)?,
         O::ShiftLeft => a.checked_mul(1i128.checked_shl(shift()?)?)?,
         O::ShiftRight => a >> shift()?,
@@ -115,9 +115,9 @@ fn integers(operator: Operator, a: i128, b: i128) -> Option<Number> {
     }))
 }
 
-fn floats(operator: Operator, a: f64, b: f64) -> Option<Number> {
+fn floats(operator: Operator, a: f64, b: f64) -> Option<PyNumber> {
     use Operator as O;
-    Some(Number::Float(match operator {
+    Some(PyNumber::Float(match operator {
         O::Add => a + b,
         O::Sub => a - b,
         O::Mul => a * b,
@@ -129,17 +129,17 @@ fn floats(operator: Operator, a: f64, b: f64) -> Option<Number> {
     }))
 }
 
-fn complexes(operator: Operator, a: Number, b: Number) -> Option<Number> {
+fn complexes(operator: Operator, a: PyNumber, b: PyNumber) -> Option<PyNumber> {
     use Operator as O;
-    let parts = |v: Number| match v {
-        Number::Complex(re, im) => (re, im),
+    let parts = |v: PyNumber| match v {
+        PyNumber::Complex(re, im) => (re, im),
         real => (real.as_f64(), 0.0),
     };
     let ((ar, ai), (br, bi)) = (parts(a), parts(b));
     Some(match operator {
-        O::Add => Number::Complex(ar + br, ai + bi),
-        O::Sub => Number::Complex(ar - br, ai - bi),
-        O::Mul => Number::Complex(ar * br - ai * bi, ar * bi + ai * br),
+        O::Add => PyNumber::Complex(ar + br, ai + bi),
+        O::Sub => PyNumber::Complex(ar - br, ai - bi),
+        O::Mul => PyNumber::Complex(ar * br - ai * bi, ar * bi + ai * br),
         _ => return None,
     })
 }
@@ -147,8 +147,8 @@ fn complexes(operator: Operator, a: Number, b: Number) -> Option<Number> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Number::{Bool, Complex, Float, Int};
     use Operator as O;
+    use PyNumber::{Bool, Complex, Float, Int};
 
     #[test]
     fn arithmetic_is_pythons() {

@@ -8,7 +8,7 @@ use engine::diag::Span;
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Expr {
+pub(super) struct PyExpr {
     pub(super) kind: ExprKind,
     pub(super) span: Span,
     /// Levels below this one.
@@ -30,21 +30,21 @@ pub(super) enum ExprKind {
     Str(String),
     Name(String),
     /// `value.name`.
-    Attribute(Box<Expr>, Name),
+    Attribute(Box<PyExpr>, Name),
     /// `value[index, ...]`.
-    Subscript(Box<Expr>, Vec<Index>),
-    Call(Box<Call>),
-    List(Vec<Expr>),
-    Tuple(Vec<Expr>),
-    Unary(Sign, Box<Expr>),
-    Binary(Operator, Box<Expr>, Box<Expr>),
+    Subscript(Box<PyExpr>, Vec<Index>),
+    Call(Box<CallExpr>),
+    List(Vec<PyExpr>),
+    Tuple(Vec<PyExpr>),
+    Unary(Sign, Box<PyExpr>),
+    Binary(Operator, Box<PyExpr>, Box<PyExpr>),
     /// `*value`, among arguments and elements.
-    Starred(Box<Expr>),
+    Starred(Box<PyExpr>),
     /// `value if condition else other`.
     Conditional {
-        condition: Box<Expr>,
-        then: Box<Expr>,
-        otherwise: Box<Expr>,
+        condition: Box<PyExpr>,
+        then: Box<PyExpr>,
+        otherwise: Box<PyExpr>,
     },
     /// A form that is Python but has no meaning here; it matters only if its
     /// value does.
@@ -60,21 +60,21 @@ pub(super) struct Name {
 
 /// A call.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Call {
-    pub(super) function: Expr,
-    pub(super) positional: Vec<Expr>,
-    pub(super) keywords: Vec<(Name, Expr)>,
+pub(super) struct CallExpr {
+    pub(super) function: PyExpr,
+    pub(super) positional: Vec<PyExpr>,
+    pub(super) keywords: Vec<(Name, PyExpr)>,
 }
 
 /// One part of a subscript.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Index {
-    At(Expr),
+    At(PyExpr),
     /// `start:stop:step`.
     Range {
-        start: Option<Expr>,
-        stop: Option<Expr>,
-        step: Option<Expr>,
+        start: Option<PyExpr>,
+        stop: Option<PyExpr>,
+        step: Option<PyExpr>,
     },
 }
 
@@ -164,28 +164,28 @@ pub(super) enum StmtKind {
     /// the dotted path that it stands for.
     Import(Vec<(String, String)>),
     /// `def name(parameters): body`.
-    Def(Function),
+    Def(FunctionDef),
     /// `with context as name: body`.
-    With { items: Vec<(Expr, Option<Name>)>, body: Vec<Stmt> },
+    With { items: Vec<(PyExpr, Option<Name>)>, body: Vec<Stmt> },
     /// `if condition: body else: otherwise`.
-    If { condition: Expr, body: Vec<Stmt>, otherwise: Vec<Stmt> },
+    If { condition: PyExpr, body: Vec<Stmt>, otherwise: Vec<Stmt> },
     /// `for target in values: body`.
-    For { target: Expr, values: Expr, body: Vec<Stmt> },
+    For { target: PyExpr, values: PyExpr, body: Vec<Stmt> },
     /// `a = b, c = value`: targets from left to right.
-    Assign { targets: Vec<Expr>, value: Expr },
+    Assign { targets: Vec<PyExpr>, value: PyExpr },
     /// `target += value`.
-    Augmented { target: Expr, operator: Operator, value: Expr },
+    Augmented { target: PyExpr, operator: Operator, value: PyExpr },
     /// An expression for its effect.
-    Expr(Expr),
+    Expr(PyExpr),
     /// `return value`.
-    Return(Option<Expr>),
+    Return(Option<PyExpr>),
     /// `pass`, `assert ...`, `global ...`: nothing happens.
     Nothing,
 }
 
 /// A function definition.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Function {
+pub(super) struct FunctionDef {
     pub(super) name: Name,
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Vec<Stmt>,
@@ -195,6 +195,6 @@ pub(super) struct Function {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Parameter {
     pub(super) name: Name,
-    pub(super) annotation: Option<Expr>,
-    pub(super) default: Option<Expr>,
+    pub(super) annotation: Option<PyExpr>,
+    pub(super) default: Option<PyExpr>,
 }

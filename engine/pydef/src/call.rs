@@ -1,9 +1,9 @@
 //! Calls of a script: Python's own functions, the script's functions, PyTorch's
 //! ([`super::torch`]) and those of a definition ([`super::draft`]).
 
-use super::ast::{Call, ExprKind, Name};
+use super::ast::{CallExpr, ExprKind, Name};
 use super::interp::{Interp, float_of, truth};
-use super::recipe::Number;
+use super::recipe::PyNumber;
 use super::value::{MAX_LIST, Py};
 use engine::diag::{Diagnostic, Span, code};
 
@@ -36,7 +36,7 @@ impl Arguments<'_> {
 }
 
 impl<'a> Interp<'a> {
-    pub(super) fn call(&mut self, call: &'a Call, span: Span) -> Py {
+    pub(super) fn call(&mut self, call: &'a CallExpr, span: Span) -> Py {
         // Names on the left of an assignment belong to this call, not to calls among its arguments.
         let targets = std::mem::take(&mut self.targets);
         if let ExprKind::Attribute(object, name) = &call.function.kind {
@@ -61,7 +61,7 @@ impl<'a> Interp<'a> {
         }
     }
 
-    fn arguments(&mut self, call: &'a Call, span: Span) -> Option<Arguments<'a>> {
+    fn arguments(&mut self, call: &'a CallExpr, span: Span) -> Option<Arguments<'a>> {
         let mut positional = Vec::with_capacity(call.positional.len());
         for argument in &call.positional {
             match self.unpacked(std::slice::from_ref(argument)) {
@@ -113,7 +113,7 @@ impl<'a> Interp<'a> {
         Py::unknown("a result of the run", span)
     }
 
-    fn list_method(&mut self, variable: &'a str, list: Py, call: &'a Call, name: &str, span: Span) -> Py {
+    fn list_method(&mut self, variable: &'a str, list: Py, call: &'a CallExpr, name: &str, span: Span) -> Py {
         let Some(arguments) = self.arguments(call, span) else { return Py::Poison };
         let mut items = list.items().map(<[Py]>::to_vec).unwrap_or_default();
         match (name, arguments.positional.first()) {
@@ -148,12 +148,14 @@ impl<'a> Interp<'a> {
         let result = match (name, &values[..]) {
             ("float", [Py::Str(text)]) => float_word(text).map(Py::float),
             ("float", [value]) => float_of(value).map(Py::float),
-            ("int", [Py::Number(Number::Float(v))]) if v.abs() < 1e30 => Some(Py::int(v.trunc() as i128)),
-            ("int", [Py::Number(Number::Int(v))]) => Some(Py::int(*v)),
-            ("int", [Py::Number(Number::Bool(v))]) => Some(Py::int(i128::from(*v))),
+            ("int", [Py::Number(PyNumber::Float(v))]) if v.abs() < 1e30 => Some(Py::int(v.trunc() as i128)),
+            ("int", [Py::Number(PyNumber::Int(v))]) => Some(Py::int(*v)),
+            ("int", [Py::Number(PyNumber::Bool(v))]) => Some(Py::int(i128::from(*v))),
             ("bool", [value]) => truth(value).map(Py::bool),
-            ("complex", [re]) => float_of(re).map(|re| Py::Number(Number::Complex(re, 0.0))),
-            ("complex", [re, im]) => float_of(re).zip(float_of(im)).map(|(re, im)| Py::Number(Number::Complex(re, im))),
+            ("complex", [re]) => float_of(re).map(|re| Py::Number(PyNumber::Complex(re, 0.0))),
+            ("complex", [re, im]) => {
+                float_of(re).zip(float_of(im)).map(|(re, im)| Py::Number(PyNumber::Complex(re, im)))
+            }
             ("len", [value]) => value.items().map(|items| Py::int(items.len() as i64)),
             ("abs", [Py::Number(number)]) => Some(absolute(*number)),
             ("abs", [Py::Node(draft, _)]) => {
@@ -219,12 +221,12 @@ fn float_word(text: &str) -> Option<f64> {
     Some(sign * value)
 }
 
-fn absolute(number: Number) -> Py {
+fn absolute(number: PyNumber) -> Py {
     match number {
-        Number::Bool(v) => Py::int(i128::from(v)),
-        Number::Int(v) => Py::int(v.saturating_abs()),
-        Number::Float(v) => Py::float(v.abs()),
-        Number::Complex(re, im) => Py::float(re.hypot(im)),
+        PyNumber::Bool(v) => Py::int(i128::from(v)),
+        PyNumber::Int(v) => Py::int(v.saturating_abs()),
+        PyNumber::Float(v) => Py::float(v.abs()),
+        PyNumber::Complex(re, im) => Py::float(re.hypot(im)),
     }
 }
 

@@ -4,10 +4,10 @@ use super::ast::Name;
 use super::call::Arguments;
 use super::draft::{Declared, described};
 use super::interp::Interp;
-use super::recipe::Number;
+use super::recipe::PyNumber;
 use super::value::Py;
 use engine::diag::{Diagnostic, Result, Span, code};
-use engine::fusion::ops::{self, Arg, Args};
+use engine::fusion::ops::{self, Args, OpArg};
 use engine::fusion::{Operand, Src};
 use engine::num::DType;
 use engine::text::nearest;
@@ -84,7 +84,7 @@ impl<'a> Interp<'a> {
     fn define_tensor(&mut self, draft: usize, arguments: &Arguments<'a>, targets: &[String]) -> Result<Py> {
         let by_strides = arguments.named(&["sizes", "strides"]).is_some()
             || arguments.positional.get(1).is_some_and(|(value, _)| {
-                value.items().is_some_and(|items| items.iter().any(|item| matches!(item, Py::Number(Number::Int(_)))))
+                value.items().is_some_and(|items| items.iter().any(|item| matches!(item, Py::Number(PyNumber::Int(_)))))
             });
         let declared = if by_strides {
             check_keywords(arguments, "define_tensor", &["sizes", "strides", "dtype", "static_sizes", "is_cpu"])?;
@@ -186,15 +186,18 @@ impl<'a> Interp<'a> {
         }
         if let Some(order) = arguments.named(&["stride_order"]).filter(|value| !matches!(value, Py::None)) {
             let order = self.integers(Some(order), "stride_order")?;
-            output =
-                self.applied(draft, "stride_order", &[("x", Arg::Value(output.into())), ("order", Arg::Ints(order))])?;
+            output = self.applied(
+                draft,
+                "stride_order",
+                &[("x", OpArg::Value(output.into())), ("order", OpArg::Ints(order))],
+            )?;
         }
         self.drafts[draft].builder.output(output)?;
         Ok(Py::None)
     }
 
     /// The first result of an operation of the table.
-    pub(super) fn applied(&mut self, draft: usize, name: &str, given: &[(&str, Arg)]) -> Result<Operand> {
+    pub(super) fn applied(&mut self, draft: usize, name: &str, given: &[(&str, OpArg)]) -> Result<Operand> {
         let row = ops::find(name).ok_or_else(|| Diagnostic::bug(format!("the table has no `{name}`")))?;
         let args = given.iter().fold(Args::new(row), |args, (name, arg)| args.with(name, arg.clone()));
         let results = self.drafts[draft].builder.apply(&args)?;
@@ -258,8 +261,8 @@ pub(super) fn dtype_of(value: Option<&Py>) -> Result<Option<DType>> {
 pub(super) fn flag(value: Option<&Py>, what: &str) -> Result<bool> {
     match value {
         None => Ok(false),
-        Some(Py::Number(Number::Bool(value))) => Ok(*value),
-        Some(Py::Number(Number::Int(value @ 0..=1))) => Ok(*value == 1),
+        Some(Py::Number(PyNumber::Bool(value))) => Ok(*value),
+        Some(Py::Number(PyNumber::Int(value @ 0..=1))) => Ok(*value == 1),
         Some(other) => {
             Err(Diagnostic::user(code::ATTRIBUTE, format!("`{what}` is True or False, not {}", other.what())))
         }
@@ -276,14 +279,14 @@ fn contiguity(value: Option<&Py>, shape: &[i64], stride_order: &[i64]) -> Result
     if let Some(items) = value.and_then(Py::items) {
         let one = |item: &Py| match item {
             Py::None => Ok(None),
-            Py::Number(Number::Bool(flag)) => Ok(Some(*flag)),
+            Py::Number(PyNumber::Bool(flag)) => Ok(Some(*flag)),
             other => Err(wrong(other.what())),
         };
         return items.iter().map(one).collect();
     }
     let all = match value {
         None => false,
-        Some(Py::Number(Number::Bool(flag))) => *flag,
+        Some(Py::Number(PyNumber::Bool(flag))) => *flag,
         Some(other) => return Err(wrong(other.what())),
     };
     let mut flags = vec![None; shape.len()];

@@ -1,16 +1,16 @@
 //! A definition under construction: its builder, and what its inputs are.
 
 use super::embedding::Renewal;
-use super::recipe::{InputRecipe, Number};
+use super::recipe::{InputRecipe, PyNumber};
 use super::value::Py;
 use engine::diag::{Diagnostic, Result, Span, code};
-use engine::fusion::{Dim, FusionBuilder, InputLayout, Operand, is_name};
+use engine::fusion::{AxisDecl, FusionBuilder, InputLayout, Operand, is_name};
 use engine::num::{DType, Value};
 use std::collections::BTreeSet;
 
 /// A definition that a script makes.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct DefinitionDraft {
     pub(super) builder: FusionBuilder,
     /// The function that defines it, or the place that starts it.
     pub(super) place: Span,
@@ -41,7 +41,7 @@ pub(super) struct Declared {
     pub(super) is_cpu: bool,
 }
 
-impl Draft {
+impl DefinitionDraft {
     pub(super) fn new(place: Span) -> Self {
         Self {
             builder: FusionBuilder::new("fusion"),
@@ -104,7 +104,7 @@ impl Draft {
     }
 
     /// A constant; without a type it has the one that Python's number has.
-    pub(super) fn constant(&mut self, number: Number, dtype: Option<DType>) -> Result<Operand> {
+    pub(super) fn constant(&mut self, number: PyNumber, dtype: Option<DType>) -> Result<Operand> {
         let (value, own) = value_of(number)?;
         match dtype {
             None => self.builder.constant(value, own),
@@ -139,8 +139,8 @@ impl Draft {
         let mut dims = Vec::with_capacity(rank);
         for (axis, &size) in declared.shape.iter().enumerate() {
             dims.push(match size {
-                -1 => Dim::Symbolic,
-                0.. => Dim::Const(size),
+                -1 => AxisDecl::Symbolic,
+                0.. => AxisDecl::Const(size),
                 _ => {
                     let message = format!("define_tensor: axis {axis} has the size {size}");
                     let note = "sizes are -1 (any), 0, 1 (broadcast) or greater";
@@ -228,17 +228,17 @@ pub(super) fn described(sizes: &[i64], strides: &[i64], dtype: DType, is_static:
 }
 
 /// A number and the type that Python's number has in a definition.
-pub(super) fn value_of(number: Number) -> Result<(Value, DType)> {
+pub(super) fn value_of(number: PyNumber) -> Result<(Value, DType)> {
     match number {
-        Number::Bool(v) => Ok((Value::Bool(v), DType::Bool)),
-        Number::Float(v) => Ok((Value::Float(v), DType::F64)),
-        Number::Int(v) => match (i64::try_from(v), u64::try_from(v)) {
+        PyNumber::Bool(v) => Ok((Value::Bool(v), DType::Bool)),
+        PyNumber::Float(v) => Ok((Value::Float(v), DType::F64)),
+        PyNumber::Int(v) => match (i64::try_from(v), u64::try_from(v)) {
             (Ok(v), _) => Ok((Value::Int(v), DType::I64)),
             // Unsigned numbers of 64 bits are held by their bits.
             (_, Ok(v)) => Ok((Value::Int(v.cast_signed()), DType::U64)),
             _ => Err(Diagnostic::user(code::BAD_NUMBER, format!("the integer {v} has more than 64 bits"))),
         },
-        Number::Complex(re, im) => Ok((Value::Complex(re, im), DType::C128)),
+        PyNumber::Complex(re, im) => Ok((Value::Complex(re, im), DType::C128)),
     }
 }
 

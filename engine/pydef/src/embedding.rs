@@ -2,10 +2,10 @@
 //! looked up are scaled down in the table itself, before they are looked up. So
 //! an input that is the table is updated, though no output says so.
 
-use super::draft::Draft;
+use super::draft::DefinitionDraft;
 use super::interp::Interp;
 use engine::diag::Result;
-use engine::fusion::ops::{Arg, Args};
+use engine::fusion::ops::{Args, OpArg};
 use engine::fusion::{Operand, Src};
 
 /// A table and what it is after the lookups so far.
@@ -20,7 +20,7 @@ impl Interp<'_> {
     pub(super) fn renewed_table(&self, draft: usize, args: Args) -> Args {
         let table = |src: Src| self.drafts[draft].renewals.iter().find(|renewal| Src::from(renewal.table) == src);
         match args.opt("weight").and_then(table).filter(|_| args.row().py.updates_table) {
-            Some(renewal) => args.with("weight", Arg::Value(renewal.renewed.into())),
+            Some(renewal) => args.with("weight", OpArg::Value(renewal.renewed.into())),
             None => args,
         }
     }
@@ -37,16 +37,16 @@ impl Interp<'_> {
         if known.is_none() && !self.drafts[draft].builder.is_input(weight) {
             return Ok(());
         }
-        let value = |operand: Operand| Arg::Value(operand.into());
+        let value = |operand: Operand| OpArg::Value(operand.into());
         let width: Src = self.drafts[draft].builder.size(weight, 1)?.into();
-        let line = |extents: Vec<Src>| Arg::Values(extents);
+        let line = |extents: Vec<Src>| OpArg::Values(extents);
         let ids = self.applied(draft, "reshape", &[("x", value(ids)), ("shape", line(vec![(-1).into()]))])?;
         let rows = self.applied(draft, "reshape", &[("x", value(rows)), ("shape", line(vec![(-1).into(), width]))])?;
         let builder = &mut self.drafts[draft].builder;
         let count: Src = builder.size(ids, 0)?.into();
         let ids = builder.broadcast(ids, &[false, true])?;
         let index = self.applied(draft, "expand", &[("x", value(ids)), ("shape", line(vec![count, width]))])?;
-        let given = [("x", value(weight)), ("index", value(index)), ("src", value(rows)), ("dim", Arg::Int(0))];
+        let given = [("x", value(weight)), ("index", value(index)), ("src", value(rows)), ("dim", OpArg::Int(0))];
         let renewed = self.applied(draft, "scatter", &given)?;
         let renewals = &mut self.drafts[draft].renewals;
         match known {
@@ -57,7 +57,7 @@ impl Interp<'_> {
     }
 }
 
-impl Draft {
+impl DefinitionDraft {
     /// Updates the tables, but for those that the definition updates itself.
     pub(super) fn update_tables(&mut self) -> Result<()> {
         for renewal in std::mem::take(&mut self.renewals) {

@@ -64,8 +64,8 @@ pub(super) fn unbound(name: &str) -> Option<Py> {
         // Numbers as nvFuser prints them inside of complex numbers.
         "inf" => Some(Py::float(f64::INFINITY)),
         "nan" => Some(Py::float(f64::NAN)),
-        "infj" => Some(Py::Number(super::recipe::Number::Complex(0.0, f64::INFINITY))),
-        "nanj" => Some(Py::Number(super::recipe::Number::Complex(0.0, f64::NAN))),
+        "infj" => Some(Py::Number(super::recipe::PyNumber::Complex(0.0, f64::INFINITY))),
+        "nanj" => Some(Py::Number(super::recipe::PyNumber::Complex(0.0, f64::NAN))),
         _ if ["Error", "Exception", "Warning"].iter().any(|end| name.ends_with(end)) => Some(Py::path(name)),
         _ if KNOWN.contains(&name) || BUILTINS.contains(&name) => Some(Py::path(name)),
         _ => None,

@@ -1,8 +1,8 @@
 //! Expressions of a script.
 
-use super::ast::{Expr, ExprKind, Index, Operator, Sign};
+use super::ast::{ExprKind, Index, Operator, PyExpr, Sign};
 use super::interp::{Interp, truth};
-use super::recipe::Number;
+use super::recipe::PyNumber;
 use super::value::Py;
 use super::{arith, env, names};
 use engine::diag::{Diagnostic, Span, code};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 impl<'a> Interp<'a> {
     /// The value of an expression; errors are reported where they arise.
-    pub(super) fn eval(&mut self, expr: &'a Expr) -> Py {
+    pub(super) fn eval(&mut self, expr: &'a PyExpr) -> Py {
         if !self.step(expr.span) {
             return Py::Poison;
         }
@@ -22,7 +22,7 @@ impl<'a> Interp<'a> {
             ExprKind::Bool(value) => Py::bool(*value),
             ExprKind::Int(value) => Py::int(*value),
             ExprKind::Float(value) => Py::float(*value),
-            ExprKind::Imaginary(value) => Py::Number(Number::Complex(0.0, *value)),
+            ExprKind::Imaginary(value) => Py::Number(PyNumber::Complex(0.0, *value)),
             ExprKind::Str(text) => Py::Str(text.as_str().into()),
             ExprKind::Name(name) => self.named(name, expr.span),
             ExprKind::Attribute(object, name) => {
@@ -65,7 +65,7 @@ impl<'a> Interp<'a> {
     }
 
     /// Elements of a list, `*` among them unpacked.
-    pub(super) fn elements(&mut self, items: &'a [Expr], tuple: bool, span: Span) -> Py {
+    pub(super) fn elements(&mut self, items: &'a [PyExpr], tuple: bool, span: Span) -> Py {
         match self.unpacked(items) {
             Ok(values) => self.list(values, tuple, span),
             Err(value) => value,
@@ -73,7 +73,7 @@ impl<'a> Interp<'a> {
     }
 
     /// Values of expressions with `*` among them unpacked, or what stands in the way.
-    pub(super) fn unpacked(&mut self, items: &'a [Expr]) -> Result<Vec<Py>, Py> {
+    pub(super) fn unpacked(&mut self, items: &'a [PyExpr]) -> Result<Vec<Py>, Py> {
         let mut values = Vec::with_capacity(items.len());
         for item in items {
             let ExprKind::Starred(inner) = &item.kind else {
@@ -116,17 +116,17 @@ impl<'a> Interp<'a> {
             (Py::Tensor(tensor), _) => self.tensor_attribute(tensor, name, span),
             (Py::Node(draft, operand), "ndim") => self.node_rank(*draft, *operand, span),
             (Py::Poison, _) => Py::Poison,
-            (Py::Number(Number::Complex(re, _)), "real") => Py::float(*re),
-            (Py::Number(Number::Complex(_, im)), "imag") => Py::float(*im),
+            (Py::Number(PyNumber::Complex(re, _)), "real") => Py::float(*re),
+            (Py::Number(PyNumber::Complex(_, im)), "imag") => Py::float(*im),
             _ => Py::unknown(format!("`.{name}` of {}", object.what()), span),
         }
     }
 
-    fn subscript(&mut self, object: &'a Expr, indices: &'a [Index], span: Span) -> Py {
+    fn subscript(&mut self, object: &'a PyExpr, indices: &'a [Index], span: Span) -> Py {
         let value = self.eval(object);
         let mut parts = Vec::with_capacity(indices.len());
         for index in indices {
-            let mut bound = |bound: &'a Option<Expr>| bound.as_ref().map_or(Py::None, |bound| self.eval(bound));
+            let mut bound = |bound: &'a Option<PyExpr>| bound.as_ref().map_or(Py::None, |bound| self.eval(bound));
             parts.push(match index {
                 Index::At(index) => self.eval(index),
                 Index::Range { start, stop, step } => Py::Range(Arc::new([bound(start), bound(stop), bound(step)])),
@@ -166,7 +166,7 @@ impl<'a> Interp<'a> {
         }
     }
 
-    fn two_sided(&mut self, operator: Operator, left: &'a Expr, right: &'a Expr, span: Span) -> Py {
+    fn two_sided(&mut self, operator: Operator, left: &'a PyExpr, right: &'a PyExpr, span: Span) -> Py {
         let a = self.eval(left);
         // The right side of `and` and `or` may not be needed.
         match (operator, truth(&a)) {

@@ -1,9 +1,9 @@
 //! Expressions, by precedence climbing. Two limits bound every later recursion:
 //! how deep brackets nest, and how high a tree grows along chains.
 
-use super::ast::{Call, Expr, ExprKind, Index, Name, Operator, Sign};
-use super::lexer::Token;
-use super::parser::{Parser, is_keyword};
+use super::ast::{CallExpr, ExprKind, Index, Name, Operator, PyExpr, Sign};
+use super::lexer::PyToken;
+use super::parser::{PyParser, is_keyword};
 use engine::diag::{Diagnostic, Result, Span, code};
 
 /// The deepest nesting of brackets and operators in front.
@@ -12,16 +12,16 @@ const MAX_DEPTH: u32 = 48;
 const MAX_HEIGHT: u32 = 96;
 
 /// The operator at hand with how tightly it binds, and how many tokens it takes.
-fn operator(first: &Token<'_>, second: &Token<'_>) -> Option<(Operator, u32, usize)> {
+fn operator(first: &PyToken<'_>, second: &PyToken<'_>) -> Option<(Operator, u32, usize)> {
     use Operator as O;
     Some(match (first, second) {
-        (Token::Name("or"), _) => (O::Or, 1, 1),
-        (Token::Name("and"), _) => (O::And, 2, 1),
-        (Token::Name("not"), Token::Name("in")) => (O::NotIn, 4, 2),
-        (Token::Name("is"), Token::Name("not")) => (O::IsNot, 4, 2),
-        (Token::Name("in"), _) => (O::In, 4, 1),
-        (Token::Name("is"), _) => (O::Is, 4, 1),
-        (Token::Punct(punct), _) => {
+        (PyToken::Name("or"), _) => (O::Or, 1, 1),
+        (PyToken::Name("and"), _) => (O::And, 2, 1),
+        (PyToken::Name("not"), PyToken::Name("in")) => (O::NotIn, 4, 2),
+        (PyToken::Name("is"), PyToken::Name("not")) => (O::IsNot, 4, 2),
+        (PyToken::Name("in"), _) => (O::In, 4, 1),
+        (PyToken::Name("is"), _) => (O::Is, 4, 1),
+        (PyToken::Punct(punct), _) => {
             let (operator, level) = match *punct {
                 "<" => (O::Lt, 4),
                 "<=" => (O::Le, 4),
@@ -54,9 +54,9 @@ fn operator(first: &Token<'_>, second: &Token<'_>) -> Option<(Operator, u32, usi
 const NOT_LEVEL: u32 = 3;
 const SIGN_LEVEL: u32 = 11;
 
-impl Parser<'_> {
+impl PyParser<'_> {
     /// One expression, without commas outside of brackets.
-    pub(super) fn expression(&mut self) -> Result<Expr> {
+    pub(super) fn expression(&mut self) -> Result<PyExpr> {
         let value = self.nested(|p| p.binary(0))?;
         if !self.at_word("if") {
             return Ok(value);
@@ -78,7 +78,7 @@ impl Parser<'_> {
     }
 
     /// Expressions with commas between them: a tuple, unless there is one only.
-    pub(super) fn expression_list(&mut self) -> Result<Expr> {
+    pub(super) fn expression_list(&mut self) -> Result<PyExpr> {
         let start = self.span();
         let first = self.element()?;
         if !self.at_punct(",") {
@@ -86,7 +86,7 @@ impl Parser<'_> {
         }
         let mut items = vec![first];
         while self.eat(",") {
-            if matches!(self.peek(), Token::Newline | Token::End | Token::Punct("=" | ";" | ":")) {
+            if matches!(self.peek(), PyToken::Newline | PyToken::End | PyToken::Punct("=" | ";" | ":")) {
                 break;
             }
             items.push(self.element()?);
@@ -96,7 +96,7 @@ impl Parser<'_> {
     }
 
     /// An element of a list: an expression or `*expression`.
-    fn element(&mut self) -> Result<Expr> {
+    fn element(&mut self) -> Result<PyExpr> {
         let start = self.span();
         if !self.eat("*") {
             return self.expression();
@@ -107,7 +107,7 @@ impl Parser<'_> {
     }
 
     /// Runs a rule one level deeper.
-    fn nested(&mut self, rule: impl FnOnce(&mut Self) -> Result<Expr>) -> Result<Expr> {
+    fn nested(&mut self, rule: impl FnOnce(&mut Self) -> Result<PyExpr>) -> Result<PyExpr> {
         if self.depth == MAX_DEPTH {
             return Err(too_deep(self.span()));
         }
@@ -118,14 +118,14 @@ impl Parser<'_> {
     }
 
     /// A tree over parts of the given height.
-    fn grown(&self, kind: ExprKind, span: Span, below: u32) -> Result<Expr> {
+    fn grown(&self, kind: ExprKind, span: Span, below: u32) -> Result<PyExpr> {
         if below >= MAX_HEIGHT {
             return Err(too_deep(span));
         }
-        Ok(Expr { kind, span, height: below + 1 })
+        Ok(PyExpr { kind, span, height: below + 1 })
     }
 
-    fn binary(&mut self, least: u32) -> Result<Expr> {
+    fn binary(&mut self, least: u32) -> Result<PyExpr> {
         let mut left = self.signed()?;
         while let Some((operator, level, tokens)) = operator(self.peek(), self.peek_second()) {
             if level < least {
@@ -144,13 +144,13 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    fn signed(&mut self) -> Result<Expr> {
+    fn signed(&mut self) -> Result<PyExpr> {
         let start = self.span();
         let (sign, level) = match self.peek() {
-            Token::Punct("-") => (Sign::Minus, SIGN_LEVEL),
-            Token::Punct("+") => (Sign::Plus, SIGN_LEVEL),
-            Token::Punct("~") => (Sign::Invert, SIGN_LEVEL),
-            Token::Name("not") => (Sign::Not, NOT_LEVEL),
+            PyToken::Punct("-") => (Sign::Minus, SIGN_LEVEL),
+            PyToken::Punct("+") => (Sign::Plus, SIGN_LEVEL),
+            PyToken::Punct("~") => (Sign::Invert, SIGN_LEVEL),
+            PyToken::Name("not") => (Sign::Not, NOT_LEVEL),
             _ => return self.postfix(),
         };
         self.next();
@@ -159,7 +159,7 @@ impl Parser<'_> {
         self.grown(ExprKind::Unary(sign, Box::new(inner)), self.since(start), height)
     }
 
-    fn postfix(&mut self) -> Result<Expr> {
+    fn postfix(&mut self) -> Result<PyExpr> {
         let mut value = self.atom()?;
         loop {
             let (span, height) = (value.span, value.height);
@@ -182,7 +182,7 @@ impl Parser<'_> {
     fn attribute_name(&mut self) -> Result<Name> {
         let span = self.span();
         match self.peek() {
-            Token::Name(text) => {
+            PyToken::Name(text) => {
                 self.next();
                 Ok(Name { text: (*text).into(), span })
             }
@@ -190,13 +190,13 @@ impl Parser<'_> {
         }
     }
 
-    fn call(&mut self, function: Expr) -> Result<Expr> {
+    fn call(&mut self, function: PyExpr) -> Result<PyExpr> {
         let span = function.span;
         let (mut positional, mut keywords) = (Vec::new(), Vec::new());
         let mut highest = function.height;
         while !self.eat(")") {
             let at = self.span();
-            let value = if let (Token::Name(name), Token::Punct("=")) = (self.peek(), self.peek_second()) {
+            let value = if let (PyToken::Name(name), PyToken::Punct("=")) = (self.peek(), self.peek_second()) {
                 let name = Name { text: (*name).into(), span: at };
                 self.next();
                 self.next();
@@ -209,7 +209,7 @@ impl Parser<'_> {
                 }
                 let argument = if self.eat("**") {
                     self.expression()?;
-                    Expr { kind: ExprKind::Unreadable("`**` among arguments"), span: self.since(at), height: 0 }
+                    PyExpr { kind: ExprKind::Unreadable("`**` among arguments"), span: self.since(at), height: 0 }
                 } else {
                     self.element()?
                 };
@@ -220,13 +220,13 @@ impl Parser<'_> {
             if self.at_word("for") {
                 self.skip_to_close();
                 let kind = ExprKind::Unreadable("a comprehension");
-                return Ok(Expr { kind, span: self.since(span), height: 0 });
+                return Ok(PyExpr { kind, span: self.since(span), height: 0 });
             }
             if !self.eat(",") && !self.at_punct(")") {
                 return Err(self.unexpected("`,` or `)` behind the argument"));
             }
         }
-        let call = Call { function, positional, keywords };
+        let call = CallExpr { function, positional, keywords };
         self.grown(ExprKind::Call(Box::new(call)), self.since(span), highest)
     }
 
@@ -251,56 +251,56 @@ impl Parser<'_> {
         Ok((indices, highest))
     }
 
-    fn bound(&mut self) -> Result<Option<Expr>> {
-        let nothing = matches!(self.peek(), Token::Punct(":" | "," | "]"));
+    fn bound(&mut self) -> Result<Option<PyExpr>> {
+        let nothing = matches!(self.peek(), PyToken::Punct(":" | "," | "]"));
         Ok(if nothing { None } else { Some(self.expression()?) })
     }
 
-    fn atom(&mut self) -> Result<Expr> {
+    fn atom(&mut self) -> Result<PyExpr> {
         let span = self.span();
         let kind = match self.peek() {
-            Token::Int(value) => ExprKind::Int(*value),
-            Token::Float(value) => ExprKind::Float(*value),
-            Token::Imaginary(value) => ExprKind::Imaginary(*value),
-            Token::Str(_) | Token::Unreadable => return Ok(self.strings()),
-            Token::Name("None") => ExprKind::None,
-            Token::Name("True") => ExprKind::Bool(true),
-            Token::Name("False") => ExprKind::Bool(false),
-            Token::Name("lambda") => return Ok(self.lambda()),
-            Token::Name(name) if !is_keyword(name) => ExprKind::Name((*name).into()),
-            Token::Punct("...") => ExprKind::Ellipsis,
-            Token::Punct("(") => return self.bracketed(")"),
-            Token::Punct("[") => return self.bracketed("]"),
-            Token::Punct("{") => {
+            PyToken::Int(value) => ExprKind::Int(*value),
+            PyToken::Float(value) => ExprKind::Float(*value),
+            PyToken::Imaginary(value) => ExprKind::Imaginary(*value),
+            PyToken::Str(_) | PyToken::Unreadable => return Ok(self.strings()),
+            PyToken::Name("None") => ExprKind::None,
+            PyToken::Name("True") => ExprKind::Bool(true),
+            PyToken::Name("False") => ExprKind::Bool(false),
+            PyToken::Name("lambda") => return Ok(self.lambda()),
+            PyToken::Name(name) if !is_keyword(name) => ExprKind::Name((*name).into()),
+            PyToken::Punct("...") => ExprKind::Ellipsis,
+            PyToken::Punct("(") => return self.bracketed(")"),
+            PyToken::Punct("[") => return self.bracketed("]"),
+            PyToken::Punct("{") => {
                 self.next();
                 self.skip_to_close();
                 let kind = ExprKind::Unreadable("a dictionary or a set");
-                return Ok(Expr { kind, span: self.since(span), height: 0 });
+                return Ok(PyExpr { kind, span: self.since(span), height: 0 });
             }
             _ => return Err(self.unexpected("a value")),
         };
         self.next();
-        Ok(Expr { kind, span, height: 0 })
+        Ok(PyExpr { kind, span, height: 0 })
     }
 
     /// Strings that follow one another are one string.
-    fn strings(&mut self) -> Expr {
+    fn strings(&mut self) -> PyExpr {
         let start = self.span();
         let (mut text, mut readable) = (String::new(), true);
         loop {
             match self.peek() {
-                Token::Str(part) => text.push_str(part),
-                Token::Unreadable => readable = false,
+                PyToken::Str(part) => text.push_str(part),
+                PyToken::Unreadable => readable = false,
                 _ => break,
             }
             self.next();
         }
         let kind = if readable { ExprKind::Str(text) } else { ExprKind::Unreadable("a formatted string") };
-        Expr { kind, span: self.since(start), height: 0 }
+        PyExpr { kind, span: self.since(start), height: 0 }
     }
 
     /// A list, a tuple, or an expression in parentheses.
-    fn bracketed(&mut self, close: &str) -> Result<Expr> {
+    fn bracketed(&mut self, close: &str) -> Result<PyExpr> {
         let start = self.span();
         self.next();
         let (mut items, mut comma) = (Vec::new(), false);
@@ -309,7 +309,7 @@ impl Parser<'_> {
             if self.at_word("for") {
                 self.skip_to_close();
                 let kind = ExprKind::Unreadable("a comprehension");
-                return Ok(Expr { kind, span: self.since(start), height: 0 });
+                return Ok(PyExpr { kind, span: self.since(start), height: 0 });
             }
             let more = self.eat(",");
             comma |= more;
@@ -319,7 +319,7 @@ impl Parser<'_> {
         }
         if close == ")" && items.len() == 1 && !comma {
             let inner = items.remove(0);
-            return Ok(Expr { span: self.since(start), ..inner });
+            return Ok(PyExpr { span: self.since(start), ..inner });
         }
         let height = height(&items);
         let kind = if close == "]" { ExprKind::List(items) } else { ExprKind::Tuple(items) };
@@ -331,35 +331,35 @@ impl Parser<'_> {
         let mut open = 1usize;
         while open > 0 {
             match self.next() {
-                Token::Punct("(" | "[" | "{") => open += 1,
-                Token::Punct(")" | "]" | "}") => open -= 1,
-                Token::End | Token::Newline => return,
+                PyToken::Punct("(" | "[" | "{") => open += 1,
+                PyToken::Punct(")" | "]" | "}") => open -= 1,
+                PyToken::End | PyToken::Newline => return,
                 _ => {}
             }
         }
     }
 
     /// A `lambda` reaches to the comma or bracket behind its body.
-    fn lambda(&mut self) -> Expr {
+    fn lambda(&mut self) -> PyExpr {
         let start = self.span();
         let (mut open, mut body) = (0usize, false);
         loop {
             match self.peek() {
-                Token::Punct("(" | "[" | "{") => open += 1,
-                Token::Punct(")" | "]" | "}") if open > 0 => open -= 1,
-                Token::Punct(")" | "]" | "}") => break,
-                Token::Punct(",") if open == 0 && body => break,
-                Token::Punct(":") if open == 0 => body = true,
-                Token::Newline | Token::End => break,
+                PyToken::Punct("(" | "[" | "{") => open += 1,
+                PyToken::Punct(")" | "]" | "}") if open > 0 => open -= 1,
+                PyToken::Punct(")" | "]" | "}") => break,
+                PyToken::Punct(",") if open == 0 && body => break,
+                PyToken::Punct(":") if open == 0 => body = true,
+                PyToken::Newline | PyToken::End => break,
                 _ => {}
             }
             self.next();
         }
-        Expr { kind: ExprKind::Unreadable("a lambda"), span: self.since(start), height: 0 }
+        PyExpr { kind: ExprKind::Unreadable("a lambda"), span: self.since(start), height: 0 }
     }
 }
 
-fn height(items: &[Expr]) -> u32 {
+fn height(items: &[PyExpr]) -> u32 {
     items.iter().map(|item| item.height).max().unwrap_or(0)
 }
 

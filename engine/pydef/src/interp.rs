@@ -3,11 +3,11 @@
 //! carried along as *unknown* and matters only where a definition or its inputs
 //! depend on it. Steps, frames and lists are bounded, so any text ends.
 
-use super::ast::{Expr, ExprKind, Function, Stmt, StmtKind};
-use super::draft::Draft;
+use super::ast::{ExprKind, FunctionDef, PyExpr, Stmt, StmtKind};
+use super::draft::DefinitionDraft;
 use super::parser::{MAX_ERRORS, READABLE};
 use super::reader::Generator;
-use super::recipe::Number;
+use super::recipe::PyNumber;
 use super::value::{Py, Seq};
 use super::{arith, env};
 use engine::diag::{Diagnostic, Result, Span, code};
@@ -38,11 +38,11 @@ enum Flow {
 
 /// A script that is being run.
 pub(super) struct Interp<'a> {
-    functions: Vec<&'a Function>,
+    functions: Vec<&'a FunctionDef>,
     /// Functions that were called, by number.
     called: Vec<bool>,
     scopes: Vec<Scope>,
-    pub(super) drafts: Vec<Draft>,
+    pub(super) drafts: Vec<DefinitionDraft>,
     /// The definition whose function runs.
     pub(super) active: Option<usize>,
     /// Names on the left of the assignment that is evaluated.
@@ -187,7 +187,7 @@ impl<'a> Interp<'a> {
         }
     }
 
-    pub(super) fn function(&self, index: usize) -> &'a Function {
+    pub(super) fn function(&self, index: usize) -> &'a FunctionDef {
         self.functions[index]
     }
 
@@ -275,7 +275,7 @@ impl<'a> Interp<'a> {
         Flow::Next
     }
 
-    fn with(&mut self, items: &'a [(Expr, Option<super::ast::Name>)], body: &'a [Stmt]) -> Flow {
+    fn with(&mut self, items: &'a [(PyExpr, Option<super::ast::Name>)], body: &'a [Stmt]) -> Flow {
         let before = self.active;
         let mut refused_on_purpose = false;
         for (context, name) in items {
@@ -294,7 +294,7 @@ impl<'a> Interp<'a> {
         flow
     }
 
-    fn for_loop(&mut self, target: &'a Expr, values: &'a Expr, body: &'a [Stmt]) -> Flow {
+    fn for_loop(&mut self, target: &'a PyExpr, values: &'a PyExpr, body: &'a [Stmt]) -> Flow {
         let value = self.eval(values);
         let Some(items) = value.items() else {
             return match value {
@@ -319,7 +319,7 @@ impl<'a> Interp<'a> {
         Flow::Next
     }
 
-    fn assign(&mut self, target: &'a Expr, value: &Py) {
+    fn assign(&mut self, target: &'a PyExpr, value: &Py) {
         match &target.kind {
             ExprKind::Name(name) => self.bind(name, value.clone()),
             ExprKind::Tuple(targets) | ExprKind::List(targets) => self.unpack(targets, value, target.span),
@@ -336,7 +336,7 @@ impl<'a> Interp<'a> {
         }
     }
 
-    fn unpack(&mut self, targets: &'a [Expr], value: &Py, span: Span) {
+    fn unpack(&mut self, targets: &'a [PyExpr], value: &Py, span: Span) {
         let items = match value {
             Py::Unknown(_) | Py::Poison => vec![value.clone(); targets.len()],
             _ => value.items().map(<[Py]>::to_vec).unwrap_or_else(|| vec![value.clone()]),
@@ -424,7 +424,7 @@ impl<'a> Interp<'a> {
             let message = format!("a script makes at most {MAX_DRAFTS} definitions");
             return self.refuse(Diagnostic::user(code::TOO_LARGE, message), span);
         }
-        self.drafts.push(Draft::new(span));
+        self.drafts.push(DefinitionDraft::new(span));
         Py::Fd(self.drafts.len() - 1)
     }
 
@@ -450,7 +450,7 @@ impl<'a> Interp<'a> {
 }
 
 /// Whether the first parameter of a function is a definition.
-fn takes_definition(function: &Function) -> bool {
+fn takes_definition(function: &FunctionDef) -> bool {
     function.parameters.first().is_some_and(|parameter| {
         let annotated = match parameter.annotation.as_ref().map(|annotation| &annotation.kind) {
             Some(ExprKind::Name(name)) => Some(name.as_str()),
@@ -463,7 +463,7 @@ fn takes_definition(function: &Function) -> bool {
 }
 
 /// The names on the left of an assignment.
-fn names_of(target: &Expr) -> Vec<String> {
+fn names_of(target: &PyExpr) -> Vec<String> {
     match &target.kind {
         ExprKind::Name(name) => vec![name.clone()],
         ExprKind::Tuple(targets) | ExprKind::List(targets) => targets
@@ -489,7 +489,7 @@ pub(super) fn truth(value: &Py) -> Option<bool> {
 /// A float from a number, where one is needed.
 pub(super) fn float_of(value: &Py) -> Option<f64> {
     match value {
-        Py::Number(Number::Complex(..)) => None,
+        Py::Number(PyNumber::Complex(..)) => None,
         Py::Number(number) => Some(number.as_f64()),
         _ => None,
     }

@@ -1,8 +1,9 @@
 //! Tokens of a Python text. Line structure becomes tokens: a logical line ends
-//! with [`Token::Newline`], and deeper or shallower indentation is
-//! [`Token::Indent`] and [`Token::Dedent`]. Inside brackets lines do not end.
+//! with [`PyToken::Newline`], and deeper or shallower indentation is
+//! [`PyToken::Indent`] and [`PyToken::Dedent`]. Inside brackets lines do not end.
 
 use engine::diag::{Code, Diagnostic, Span, code};
+use engine::text::{Scanner, is_word};
 
 /// The deepest nesting of blocks.
 const MAX_BLOCKS: usize = 16;
@@ -11,7 +12,7 @@ const MAX_NAME: usize = 128;
 
 /// What a token is.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token<'a> {
+pub(super) enum PyToken<'a> {
     /// A name or a keyword.
     Name(&'a str),
     /// An integer.
@@ -39,7 +40,7 @@ pub(super) enum Token<'a> {
 /// The result of lexing: always complete, whatever the text.
 #[derive(Debug, Default)]
 pub(super) struct Lexed<'a> {
-    pub(super) tokens: Vec<(Token<'a>, Span)>,
+    pub(super) tokens: Vec<(PyToken<'a>, Span)>,
     pub(super) errors: Vec<Diagnostic>,
 }
 
@@ -52,33 +53,29 @@ const PUNCTS: [&str; 47] = [
 
 /// Splits a text of at most [`super::MAX_BYTES`].
 pub(super) fn lex(source: &str) -> Lexed<'_> {
-    let mut lexer =
-        Lexer { source, at: 0, brackets: 0, indents: Vec::new(), line_is_empty: true, out: Lexed::default() };
+    let mut lexer = Lexer {
+        scanner: Scanner::new(source),
+        brackets: 0,
+        indents: Vec::new(),
+        line_is_empty: true,
+        out: Lexed::default(),
+    };
     lexer.indentation();
-    while let Some(c) = lexer.source[lexer.at..].chars().next() {
+    while let Some(c) = lexer.scanner.peek() {
         lexer.step(c);
     }
     lexer.brackets = 0;
     lexer.end_line(0);
-    let end = span(source.len(), source.len());
+    let end = lexer.scanner.span(0);
     for _ in 0..lexer.indents.len() {
-        lexer.out.tokens.push((Token::Dedent, end));
+        lexer.out.tokens.push((PyToken::Dedent, end));
     }
-    lexer.out.tokens.push((Token::End, end));
+    lexer.out.tokens.push((PyToken::End, end));
     lexer.out
 }
 
-fn span(start: usize, end: usize) -> Span {
-    Span { start: start as u32, end: end as u32 }
-}
-
-fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
-}
-
 struct Lexer<'a> {
-    source: &'a str,
-    at: usize,
+    scanner: Scanner<'a>,
     /// Brackets that are open.
     brackets: usize,
     /// The columns of the open blocks, outermost first; the outermost text is at column 0.
@@ -89,7 +86,7 @@ struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     fn step(&mut self, c: char) {
-        let rest = &self.source[self.at..];
+        let rest = self.scanner.rest();
         match c {
             '\n' => {
                 self.end_line(1);
@@ -97,11 +94,11 @@ impl<'a> Lexer<'a> {
                     self.indentation();
                 }
             }
-            '\\' if rest.starts_with("\\\n") => self.at += 2,
-            '\\' if rest.starts_with("\\\r\n") => self.at += 3,
-            '\u{feff}' if self.at == 0 => self.at += c.len_utf8(),
-            c if c.is_whitespace() => self.at += c.len_utf8(),
-            '#' => self.at += rest.find('\n').unwrap_or(rest.len()),
+            '\\' if rest.starts_with("\\\n") => self.scanner.skip(2),
+            '\\' if rest.starts_with("\\\r\n") => self.scanner.skip(3),
+            '\u{feff}' if self.scanner.is_at_start() => self.scanner.skip(c.len_utf8()),
+            c if c.is_whitespace() => self.scanner.skip(c.len_utf8()),
+            '#' => self.scanner.skip(self.scanner.run(0, |c| c != '\n')),
             '"' | '\'' => self.string(0),
             c if c.is_ascii_digit() => self.number(),
             '.' if rest[1..].starts_with(|c: char| c.is_ascii_digit()) => self.number(),
@@ -110,33 +107,29 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn push(&mut self, token: Token<'a>, len: usize) {
-        self.out.tokens.push((token, span(self.at, self.at + len)));
-        self.at += len;
+    fn push(&mut self, token: PyToken<'a>, len: usize) {
+        self.out.tokens.push((token, self.scanner.span(len)));
+        self.scanner.skip(len);
         self.line_is_empty = false;
     }
 
     fn error(&mut self, code: Code, message: impl Into<String>, len: usize, note: &str) {
-        let mut error = Diagnostic::user(code, message).label(span(self.at, self.at + len), "");
-        if !note.is_empty() {
-            error = error.note(note);
-        }
-        self.out.errors.push(*error);
+        self.out.errors.push(self.scanner.error(code, message, len, note));
     }
 
     fn end_line(&mut self, len: usize) {
         if self.brackets == 0 && !self.line_is_empty {
-            self.out.tokens.push((Token::Newline, span(self.at, self.at)));
+            self.out.tokens.push((PyToken::Newline, self.scanner.span(0)));
             self.line_is_empty = true;
         }
-        self.at += len;
+        self.scanner.skip(len);
     }
 
     /// At the start of a line: compares its column with the open blocks'. Lines
     /// that hold nothing or a comment only do not count.
     fn indentation(&mut self) {
-        let rest = &self.source[self.at..];
-        let blank = rest.find(|c: char| c != ' ' && c != '\t').unwrap_or(rest.len());
+        let rest = self.scanner.rest();
+        let blank = self.scanner.run(0, |c| c == ' ' || c == '\t');
         let after = &rest[blank..];
         if after.is_empty() || after.starts_with(['\n', '#']) || after.starts_with("\r\n") {
             return;
@@ -144,7 +137,7 @@ impl<'a> Lexer<'a> {
         // A tab goes to the next multiple of eight, as in Python.
         let column =
             rest[..blank].bytes().fold(0, |column, b| if b == b'\t' { column / 8 * 8 + 8 } else { column + 1 });
-        let place = span(self.at, self.at + blank);
+        let place = self.scanner.span(blank);
         let current = self.indents.last().copied().unwrap_or(0);
         if column > current {
             if self.indents.len() == MAX_BLOCKS {
@@ -152,13 +145,13 @@ impl<'a> Lexer<'a> {
                 self.error(code::TOO_LARGE, message, blank, "");
             } else {
                 self.indents.push(column);
-                self.out.tokens.push((Token::Indent, place));
+                self.out.tokens.push((PyToken::Indent, place));
             }
             return;
         }
         while self.indents.last().is_some_and(|&open| open > column) {
             self.indents.pop();
-            self.out.tokens.push((Token::Dedent, place));
+            self.out.tokens.push((PyToken::Dedent, place));
         }
         if self.indents.last().copied().unwrap_or(0) != column {
             self.error(code::SYNTAX, "the indentation matches no block around it", blank, "");
@@ -166,8 +159,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn word(&mut self) {
-        let rest = &self.source[self.at..];
-        let len = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        let rest = self.scanner.rest();
+        let len = self.scanner.run(0, is_word);
         if rest[len..].starts_with(['"', '\'']) && len <= 2 {
             return self.string(len);
         }
@@ -175,15 +168,15 @@ impl<'a> Lexer<'a> {
             let message = format!("a name of {len} characters is too long");
             self.error(code::TOO_LARGE, message, len, "names have at most 128 characters");
         }
-        self.push(Token::Name(&rest[..len]), len);
+        self.push(PyToken::Name(&rest[..len]), len);
     }
 
     fn punct(&mut self, c: char) {
-        let rest = &self.source[self.at..];
+        let rest = self.scanner.rest();
         let Some(punct) = PUNCTS.into_iter().find(|punct| rest.starts_with(punct)) else {
             let shown: String = c.escape_debug().collect();
             self.error(code::SYNTAX, format!("unexpected character `{shown}`"), c.len_utf8(), "");
-            self.at += c.len_utf8();
+            self.scanner.skip(c.len_utf8());
             return;
         };
         match punct {
@@ -191,11 +184,12 @@ impl<'a> Lexer<'a> {
             ")" | "]" | "}" => self.brackets = self.brackets.saturating_sub(1),
             _ => {}
         }
-        self.push(Token::Punct(punct), punct.len());
+        self.push(PyToken::Punct(punct), punct.len());
     }
 
     fn number(&mut self) {
-        let bytes = &self.source.as_bytes()[self.at..];
+        let rest = self.scanner.rest();
+        let bytes = rest.as_bytes();
         let hex = bytes.starts_with(b"0x") || bytes.starts_with(b"0X");
         let mut len = 0;
         while let Some(&byte) = bytes.get(len) {
@@ -205,18 +199,18 @@ impl<'a> Lexer<'a> {
             }
             len += 1;
         }
-        let text = &self.source[self.at..self.at + len];
+        let text = &rest[..len];
         let token = number(text).unwrap_or_else(|| {
             let note = "numbers look like 12, -3, 1.5, 1e-05, 0x1f or 2j";
             self.error(code::BAD_NUMBER, format!("`{}` is not a number", clip(text)), len, note);
-            Token::Int(0)
+            PyToken::Int(0)
         });
         self.push(token, len);
     }
 
     /// A string whose prefix has the given length.
     fn string(&mut self, prefix: usize) {
-        let rest = &self.source[self.at..];
+        let rest = self.scanner.rest();
         let (head, body) = rest.split_at(prefix);
         let quote = &body[..1];
         let triple = body.get(..3).filter(|three| *three == quote.repeat(3));
@@ -228,7 +222,7 @@ impl<'a> Lexer<'a> {
             let left = &body[at..];
             let Some(c) = left.chars().next().filter(|&c| c != '\n' || triple.is_some()) else {
                 self.error(code::SYNTAX, "a string has no end", (prefix + at).min(rest.len()), "");
-                return self.push(Token::Str(text), prefix + at);
+                return self.push(PyToken::Str(text), prefix + at);
             };
             if left.starts_with(mark) {
                 at += mark.len();
@@ -250,7 +244,7 @@ impl<'a> Lexer<'a> {
             at += taken;
         }
         let readable = head.is_empty() || raw || head.eq_ignore_ascii_case("u");
-        self.push(if readable { Token::Str(text) } else { Token::Unreadable }, prefix + at);
+        self.push(if readable { PyToken::Str(text) } else { PyToken::Unreadable }, prefix + at);
     }
 }
 
@@ -263,7 +257,7 @@ pub(super) fn clip(text: &str) -> String {
     short
 }
 
-fn number(text: &str) -> Option<Token<'static>> {
+fn number(text: &str) -> Option<PyToken<'static>> {
     if text.starts_with('_') || text.ends_with('_') || text.contains("__") {
         return None;
     }
@@ -272,7 +266,7 @@ fn number(text: &str) -> Option<Token<'static>> {
         if plain.get(..2).is_some_and(|head| head.eq_ignore_ascii_case(prefix)) {
             let digits = &plain[2..];
             let good = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
-            return if good { i128::from_str_radix(digits, radix).ok().map(Token::Int) } else { None };
+            return if good { i128::from_str_radix(digits, radix).ok().map(PyToken::Int) } else { None };
         }
     }
     let (digits, imaginary) = match plain.strip_suffix(['j', 'J']) {
@@ -283,12 +277,12 @@ fn number(text: &str) -> Option<Token<'static>> {
     if whole && !imaginary {
         // `012` is no number in Python, `000` is.
         let leading = digits.len() > 1 && digits.starts_with('0') && digits.bytes().any(|b| b != b'0');
-        return if leading { None } else { digits.parse().ok().map(Token::Int) };
+        return if leading { None } else { digits.parse().ok().map(PyToken::Int) };
     }
     // Rust's grammar of floats, less its words.
     let float = digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'-' | b'+'));
     let value: f64 = if float { digits.parse().ok()? } else { return None };
-    Some(if imaginary { Token::Imaginary(value) } else { Token::Float(value) })
+    Some(if imaginary { PyToken::Imaginary(value) } else { PyToken::Float(value) })
 }
 
 #[cfg(test)]
@@ -305,20 +299,20 @@ mod tests {
     #[test]
     fn numbers_as_in_python() {
         for (text, expected) in [
-            ("12", Some(Token::Int(12))),
-            ("0x1F", Some(Token::Int(31))),
-            ("1_000", Some(Token::Int(1000))),
-            ("18446744073709551615", Some(Token::Int(u64::MAX.into()))),
-            ("00", Some(Token::Int(0))),
+            ("12", Some(PyToken::Int(12))),
+            ("0x1F", Some(PyToken::Int(31))),
+            ("1_000", Some(PyToken::Int(1000))),
+            ("18446744073709551615", Some(PyToken::Int(u64::MAX.into()))),
+            ("00", Some(PyToken::Int(0))),
             ("012", None),
             ("1__0", None),
-            ("1.00000", Some(Token::Float(1.0))),
-            ("1e-05", Some(Token::Float(1e-5))),
-            ("5.", Some(Token::Float(5.0))),
-            (".5", Some(Token::Float(0.5))),
-            ("1e999", Some(Token::Float(f64::INFINITY))),
-            ("0.00000j", Some(Token::Imaginary(0.0))),
-            ("2J", Some(Token::Imaginary(2.0))),
+            ("1.00000", Some(PyToken::Float(1.0))),
+            ("1e-05", Some(PyToken::Float(1e-5))),
+            ("5.", Some(PyToken::Float(5.0))),
+            (".5", Some(PyToken::Float(0.5))),
+            ("1e999", Some(PyToken::Float(f64::INFINITY))),
+            ("0.00000j", Some(PyToken::Imaginary(0.0))),
+            ("2J", Some(PyToken::Imaginary(2.0))),
             ("1.2.3", None),
             ("0x", None),
             ("1x", None),

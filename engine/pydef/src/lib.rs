@@ -59,4 +59,4 @@ mod value;
 pub use names::{dtype_of_torch, torch_name};
 pub use printer::print;
 pub use reader::{Definition, Generator, MAX_BYTES, read, read_with};
-pub use recipe::{Fill, InputRecipe, Number, TensorRecipe};
+pub use recipe::{Fill, InputRecipe, PyNumber, TensorRecipe};

@@ -6,15 +6,15 @@ use super::adapt;
 use super::ast::Name;
 use super::call::Arguments;
 use super::interp::{Interp, float_of};
-use super::recipe::Number;
+use super::recipe::PyNumber;
 use super::value::Py;
 use engine::diag::{Diagnostic, Result, Span, code};
-use engine::fusion::ops::{self, Arg, Args, Need, OpRow, Param, ParamKind, form};
+use engine::fusion::ops::{self, Args, Need, OpArg, OpParam, OpParamKind, OpRow, form};
 use engine::fusion::{Operand, Src};
 use engine::text::nearest;
 
 /// What is given for the parameters of a row.
-pub(super) struct Given<'a> {
+pub(super) struct GivenArgs<'a> {
     pub(super) row: &'static OpRow,
     /// By parameter of the row.
     pub(super) params: Vec<Option<(Py, Span)>>,
@@ -24,7 +24,7 @@ pub(super) struct Given<'a> {
     pub(super) others: Vec<(&'a str, Py, Span)>,
 }
 
-impl Given<'_> {
+impl GivenArgs<'_> {
     /// Takes what is given for a keyword that the row does not have.
     pub(super) fn take(&mut self, name: &str) -> Option<(Py, Span)> {
         let position = self.others.iter().position(|(other, ..)| *other == name)?;
@@ -97,12 +97,12 @@ impl<'a> Interp<'a> {
         let row = ops::find(name).ok_or_else(|| Diagnostic::bug(format!("the table has no `{name}`")))?;
         let params = row.params.iter().zip(operands.into_iter().map(Some).chain(std::iter::repeat(None)));
         let params = params.map(|(_, operand)| operand.map(|value| (value, span))).collect();
-        let results = self.build(draft, Given { row, params, more: Vec::new(), others: Vec::new() })?;
+        let results = self.build(draft, GivenArgs { row, params, more: Vec::new(), others: Vec::new() })?;
         results.first().map(|result| Py::Node(draft, *result)).ok_or_else(|| Diagnostic::bug("no result"))
     }
 
     /// The arguments in the form that the row asks for.
-    pub(super) fn bound(&mut self, draft: usize, given: Given<'a>) -> Result<Args> {
+    pub(super) fn bound(&mut self, draft: usize, given: GivenArgs<'a>) -> Result<Args> {
         let row = given.row;
         if let Some((name, _, span)) = given.others.first() {
             return Err(unknown_argument(row, name, *span));
@@ -134,7 +134,7 @@ impl<'a> Interp<'a> {
     }
 
     /// An argument in the form of its parameter; `None` is what leaving it out is.
-    fn arg(&mut self, draft: usize, row: &OpRow, param: &Param, value: &Py) -> Result<Option<Arg>> {
+    fn arg(&mut self, draft: usize, row: &OpRow, param: &OpParam, value: &Py) -> Result<Option<OpArg>> {
         let wrong = || {
             let message = format!("{}: `{}` {}, not {}", row.name, param.py, form(param.kind), value.what());
             Diagnostic::user(code::ATTRIBUTE, message).note(py_signature(row))
@@ -143,8 +143,8 @@ impl<'a> Interp<'a> {
             return if param.need == Need::Required { Err(wrong()) } else { Ok(None) };
         }
         let arg = match param.kind {
-            ParamKind::Tensor => match value {
-                Py::Node(_, operand @ Operand::Tensor(_)) => Some(Arg::Value((*operand).into())),
+            OpParamKind::Tensor => match value {
+                Py::Node(_, operand @ Operand::Tensor(_)) => Some(OpArg::Value((*operand).into())),
                 Py::Node(..) | Py::Number(_) => {
                     let message = format!("{}: `{}` is a tensor, not {}", row.name, param.py, value.what());
                     return Err(
@@ -153,28 +153,30 @@ impl<'a> Interp<'a> {
                 }
                 _ => None,
             },
-            ParamKind::Scalar | ParamKind::Value => match value {
-                Py::Node(..) | Py::Number(_) => Some(Arg::Value(self.src(draft, value)?)),
+            OpParamKind::Scalar | OpParamKind::Value => match value {
+                Py::Node(..) | Py::Number(_) => Some(OpArg::Value(self.src(draft, value)?)),
                 _ => None,
             },
-            ParamKind::Tensors | ParamKind::Shape | ParamKind::Scalars => self.sources(draft, value)?.map(Arg::Values),
-            ParamKind::Flag | ParamKind::Bool => match value {
-                Py::Number(Number::Bool(flag)) => Some(Arg::Bool(*flag)),
-                Py::Number(Number::Int(flag @ 0..=1)) => Some(Arg::Bool(*flag == 1)),
+            OpParamKind::Tensors | OpParamKind::Shape | OpParamKind::Scalars => {
+                self.sources(draft, value)?.map(OpArg::Values)
+            }
+            OpParamKind::Flag | OpParamKind::Bool => match value {
+                Py::Number(PyNumber::Bool(flag)) => Some(OpArg::Bool(*flag)),
+                Py::Number(PyNumber::Int(flag @ 0..=1)) => Some(OpArg::Bool(*flag == 1)),
                 _ => None,
             },
-            ParamKind::Int => self.integer(value).map(Arg::Int),
-            ParamKind::Ints => self.integers(Some(value), param.py).ok().map(Arg::Ints),
-            ParamKind::Bools => value.items().and_then(|items| {
+            OpParamKind::Int => self.integer(value).map(OpArg::Int),
+            OpParamKind::Ints => self.integers(Some(value), param.py).ok().map(OpArg::Ints),
+            OpParamKind::Bools => value.items().and_then(|items| {
                 let flags: Option<Vec<bool>> = items
                     .iter()
-                    .map(|item| if let Py::Number(Number::Bool(flag)) = item { Some(*flag) } else { None })
+                    .map(|item| if let Py::Number(PyNumber::Bool(flag)) = item { Some(*flag) } else { None })
                     .collect();
-                flags.map(Arg::Bools)
+                flags.map(OpArg::Bools)
             }),
-            ParamKind::Number => float_of(value).or_else(|| self.constant_float(value)).map(Arg::Number),
-            ParamKind::DType | ParamKind::BareDType => match value {
-                Py::DType(Some(dtype)) => Some(Arg::DType(*dtype)),
+            OpParamKind::Number => float_of(value).or_else(|| self.constant_float(value)).map(OpArg::Number),
+            OpParamKind::DType | OpParamKind::BareDType => match value {
+                Py::DType(Some(dtype)) => Some(OpArg::DType(*dtype)),
                 _ => None,
             },
         };
@@ -277,8 +279,8 @@ impl<'a> Interp<'a> {
 }
 
 /// Arguments by parameter of the row.
-fn collect<'a>(row: &'static OpRow, arguments: &Arguments<'a>) -> Result<Given<'a>> {
-    let mut given = Given { row, params: vec![None; row.params.len()], more: Vec::new(), others: Vec::new() };
+fn collect<'a>(row: &'static OpRow, arguments: &Arguments<'a>) -> Result<GivenArgs<'a>> {
+    let mut given = GivenArgs { row, params: vec![None; row.params.len()], more: Vec::new(), others: Vec::new() };
     for (position, argument) in arguments.positional.iter().enumerate() {
         match given.params.get_mut(position) {
             Some(place) => *place = Some(argument.clone()),

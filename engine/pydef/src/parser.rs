@@ -1,8 +1,8 @@
 //! Statements. Errors are collected: after one the parser goes on with the next
 //! line, so that each mistake of a text is reported once.
 
-use super::ast::{Expr, ExprKind, Function, Name, Operator, Parameter, Stmt, StmtKind};
-use super::lexer::{Lexed, Token, clip};
+use super::ast::{ExprKind, FunctionDef, Name, Operator, Parameter, PyExpr, Stmt, StmtKind};
+use super::lexer::{Lexed, PyToken, clip};
 use engine::diag::{Diagnostic, Result, Span, code};
 
 /// How many errors of one text are kept.
@@ -13,8 +13,8 @@ const MAX_TARGETS: usize = 8;
 pub(super) const READABLE: &str = "definitions are made of imports, `def`, assignments, calls such as `fd.ops.add(a, b)`, `with`, `if`, and `for` over a list";
 
 /// A place among the tokens.
-pub(super) struct Parser<'a> {
-    tokens: &'a [(Token<'a>, Span)],
+pub(super) struct PyParser<'a> {
+    tokens: &'a [(PyToken<'a>, Span)],
     at: usize,
     /// Open levels of expressions.
     pub(super) depth: u32,
@@ -23,14 +23,14 @@ pub(super) struct Parser<'a> {
 
 /// The statements of a text, and its errors.
 pub(super) fn parse(lexed: &Lexed<'_>) -> (Vec<Stmt>, Vec<Diagnostic>) {
-    let mut parser = Parser { tokens: &lexed.tokens, at: 0, depth: 0, errors: Vec::new() };
+    let mut parser = PyParser { tokens: &lexed.tokens, at: 0, depth: 0, errors: Vec::new() };
     let mut statements = Vec::new();
-    while *parser.peek() != Token::End {
-        if matches!(parser.peek(), Token::Indent) {
+    while *parser.peek() != PyToken::End {
+        if matches!(parser.peek(), PyToken::Indent) {
             let error = Diagnostic::user(code::SYNTAX, "unexpected indentation").label(parser.span(), "");
             parser.report(error);
         }
-        if matches!(parser.peek(), Token::Indent | Token::Dedent) {
+        if matches!(parser.peek(), PyToken::Indent | PyToken::Dedent) {
             parser.next();
             continue;
         }
@@ -39,15 +39,15 @@ pub(super) fn parse(lexed: &Lexed<'_>) -> (Vec<Stmt>, Vec<Diagnostic>) {
     (statements, parser.errors)
 }
 
-impl<'a> Parser<'a> {
+impl<'a> PyParser<'a> {
     // ---- tokens ----
 
-    pub(super) fn peek(&self) -> &'a Token<'a> {
-        self.tokens.get(self.at).map_or(&Token::End, |token| &token.0)
+    pub(super) fn peek(&self) -> &'a PyToken<'a> {
+        self.tokens.get(self.at).map_or(&PyToken::End, |token| &token.0)
     }
 
-    pub(super) fn peek_second(&self) -> &'a Token<'a> {
-        self.tokens.get(self.at + 1).map_or(&Token::End, |token| &token.0)
+    pub(super) fn peek_second(&self) -> &'a PyToken<'a> {
+        self.tokens.get(self.at + 1).map_or(&PyToken::End, |token| &token.0)
     }
 
     pub(super) fn span(&self) -> Span {
@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
         Span { start: start.start, end: end.max(start.end) }
     }
 
-    pub(super) fn next(&mut self) -> &'a Token<'a> {
+    pub(super) fn next(&mut self) -> &'a PyToken<'a> {
         let token = self.peek();
         if self.at + 1 < self.tokens.len() {
             self.at += 1;
@@ -69,7 +69,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn eat(&mut self, punct: &str) -> bool {
-        let found = matches!(self.peek(), Token::Punct(p) if *p == punct);
+        let found = matches!(self.peek(), PyToken::Punct(p) if *p == punct);
         if found {
             self.next();
         }
@@ -85,11 +85,11 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn at_word(&self, word: &str) -> bool {
-        matches!(self.peek(), Token::Name(name) if *name == word)
+        matches!(self.peek(), PyToken::Name(name) if *name == word)
     }
 
     pub(super) fn at_punct(&self, punct: &str) -> bool {
-        matches!(self.peek(), Token::Punct(p) if *p == punct)
+        matches!(self.peek(), PyToken::Punct(p) if *p == punct)
     }
 
     pub(super) fn expect(&mut self, punct: &str, place: &str) -> Result<()> {
@@ -102,7 +102,7 @@ impl<'a> Parser<'a> {
     pub(super) fn name(&mut self, what: &str) -> Result<Name> {
         let span = self.span();
         match self.peek() {
-            Token::Name(text) if !is_keyword(text) => {
+            PyToken::Name(text) if !is_keyword(text) => {
                 self.next();
                 Ok(Name { text: (*text).into(), span })
             }
@@ -112,16 +112,16 @@ impl<'a> Parser<'a> {
 
     pub(super) fn unexpected(&self, expected: &str) -> Box<Diagnostic> {
         let found = match self.peek() {
-            Token::Name(name) => format!("`{}`", clip(name)),
-            Token::Int(value) => format!("`{value}`"),
-            Token::Float(value) => format!("`{value:?}`"),
-            Token::Imaginary(value) => format!("`{value:?}j`"),
-            Token::Str(_) | Token::Unreadable => "a string".into(),
-            Token::Punct(punct) => format!("`{punct}`"),
-            Token::Newline => "the end of the line".into(),
-            Token::Indent => "a deeper block".into(),
-            Token::Dedent => "the end of the block".into(),
-            Token::End => "the end of the text".into(),
+            PyToken::Name(name) => format!("`{}`", clip(name)),
+            PyToken::Int(value) => format!("`{value}`"),
+            PyToken::Float(value) => format!("`{value:?}`"),
+            PyToken::Imaginary(value) => format!("`{value:?}j`"),
+            PyToken::Str(_) | PyToken::Unreadable => "a string".into(),
+            PyToken::Punct(punct) => format!("`{punct}`"),
+            PyToken::Newline => "the end of the line".into(),
+            PyToken::Indent => "a deeper block".into(),
+            PyToken::Dedent => "the end of the block".into(),
+            PyToken::End => "the end of the text".into(),
         };
         Diagnostic::user(code::SYNTAX, format!("expected {expected}, found {found}")).label(self.span(), "")
     }
@@ -135,13 +135,13 @@ impl<'a> Parser<'a> {
 
     /// Moves behind the end of the line, and behind the block that follows it.
     fn skip_statement(&mut self) {
-        while !matches!(self.peek(), Token::Newline | Token::End) {
+        while !matches!(self.peek(), PyToken::Newline | PyToken::End) {
             self.next();
         }
-        if *self.peek() == Token::Newline {
+        if *self.peek() == PyToken::Newline {
             self.next();
         }
-        if *self.peek() == Token::Indent {
+        if *self.peek() == PyToken::Indent {
             self.skip_block();
         }
     }
@@ -150,9 +150,9 @@ impl<'a> Parser<'a> {
         let mut open = 0usize;
         loop {
             match self.peek() {
-                Token::Indent => open += 1,
-                Token::Dedent => open -= 1,
-                Token::End => return,
+                PyToken::Indent => open += 1,
+                PyToken::Dedent => open -= 1,
+                PyToken::End => return,
                 _ => {}
             }
             self.next();
@@ -185,9 +185,9 @@ impl<'a> Parser<'a> {
     fn compound(&mut self, start: Span) -> Result<Option<StmtKind>> {
         while self.at_punct("@") {
             // Decorators say how a test runs, not what is computed.
-            while !matches!(self.next(), Token::Newline | Token::End) {}
+            while !matches!(self.next(), PyToken::Newline | PyToken::End) {}
         }
-        let Token::Name(word) = self.peek() else { return Ok(None) };
+        let PyToken::Name(word) = self.peek() else { return Ok(None) };
         match *word {
             "def" => self.function().map(Some),
             "with" => self.with().map(Some),
@@ -198,7 +198,7 @@ impl<'a> Parser<'a> {
             "for" => self.for_loop().map(Some),
             "class" | "while" | "try" | "async" | "raise" | "match" | "yield" | "elif" | "else" | "except"
             | "finally"
-                if !matches!(self.peek_second(), Token::Punct("=" | "." | "," | ")")) =>
+                if !matches!(self.peek_second(), PyToken::Punct("=" | "." | "," | ")")) =>
             {
                 Err(Diagnostic::user(code::PY_CONSTRUCT, format!("`{word}` is not read"))
                     .label(start, "")
@@ -231,7 +231,7 @@ impl<'a> Parser<'a> {
             self.expression()?;
         }
         let body = self.block("behind the function's head")?;
-        Ok(StmtKind::Def(Function { name, parameters, body }))
+        Ok(StmtKind::Def(FunctionDef { name, parameters, body }))
     }
 
     fn with(&mut self) -> Result<StmtKind> {
@@ -262,13 +262,13 @@ impl<'a> Parser<'a> {
         let mut open = 0usize;
         for (i, (token, _)) in self.tokens[self.at..].iter().enumerate() {
             match token {
-                Token::Punct("(" | "[" | "{") => open += 1,
-                Token::Punct(")" | "]" | "}") => open = open.saturating_sub(1),
-                Token::Newline | Token::End => return false,
+                PyToken::Punct("(" | "[" | "{") => open += 1,
+                PyToken::Punct(")" | "]" | "}") => open = open.saturating_sub(1),
+                PyToken::Newline | PyToken::End => return false,
                 _ => {}
             }
             if open == 0 {
-                return matches!(self.tokens.get(self.at + i + 1), Some((Token::Punct(":"), _)));
+                return matches!(self.tokens.get(self.at + i + 1), Some((PyToken::Punct(":"), _)));
             }
         }
         false
@@ -312,9 +312,9 @@ impl<'a> Parser<'a> {
     }
 
     /// The variables of `for`, which end before `in`; tuples of them may nest.
-    fn targets(&mut self) -> Result<Expr> {
+    fn targets(&mut self) -> Result<PyExpr> {
         let start = self.span();
-        let mut open: Vec<Vec<Expr>> = vec![Vec::new()];
+        let mut open: Vec<Vec<PyExpr>> = vec![Vec::new()];
         loop {
             if self.eat("(") {
                 if open.len() == MAX_TARGETS {
@@ -325,7 +325,7 @@ impl<'a> Parser<'a> {
                 continue;
             }
             let name = self.name("a variable behind `for`")?;
-            let mut item = Expr { kind: ExprKind::Name(name.text), span: name.span, height: 0 };
+            let mut item = PyExpr { kind: ExprKind::Name(name.text), span: name.span, height: 0 };
             while open.len() > 1 && self.at_punct(")") {
                 self.next();
                 let mut items = open.pop().unwrap_or_default();
@@ -353,23 +353,23 @@ impl<'a> Parser<'a> {
     fn block(&mut self, place: &str) -> Result<Vec<Stmt>> {
         self.expect(":", place)?;
         let mut body = Vec::new();
-        if *self.peek() != Token::Newline {
+        if *self.peek() != PyToken::Newline {
             self.simple_line(&mut body)?;
             return Ok(body);
         }
         self.next();
-        if *self.peek() != Token::Indent {
+        if *self.peek() != PyToken::Indent {
             return Err(self.unexpected("an indented block"));
         }
         self.next();
         loop {
             match self.peek() {
-                Token::Dedent => {
+                PyToken::Dedent => {
                     self.next();
                     return Ok(body);
                 }
-                Token::End => return Ok(body),
-                Token::Indent => {
+                PyToken::End => return Ok(body),
+                PyToken::Indent => {
                     let error = Diagnostic::user(code::SYNTAX, "unexpected indentation").label(self.span(), "");
                     self.report(error);
                     self.skip_block();
@@ -382,7 +382,7 @@ impl<'a> Parser<'a> {
     /// Statements of one line, separated by `;`.
     fn simple_line(&mut self, out: &mut Vec<Stmt>) -> Result<()> {
         loop {
-            if *self.peek() == Token::Newline {
+            if *self.peek() == PyToken::Newline {
                 self.next();
                 return Ok(());
             }
@@ -390,28 +390,28 @@ impl<'a> Parser<'a> {
             let kind = self.simple()?;
             out.push(Stmt { kind, span: self.since(start) });
             match self.peek() {
-                Token::Punct(";") => {
+                PyToken::Punct(";") => {
                     self.next();
                 }
-                Token::Newline => {}
-                Token::End => return Ok(()),
+                PyToken::Newline => {}
+                PyToken::End => return Ok(()),
                 _ => return Err(self.unexpected("the end of the statement")),
             }
         }
     }
 
     fn simple(&mut self) -> Result<StmtKind> {
-        if let Token::Name(word) = self.peek() {
+        if let PyToken::Name(word) = self.peek() {
             match *word {
                 "import" => return self.import(),
                 "from" => return self.names_of_module(),
                 "return" => {
                     self.next();
-                    let nothing = matches!(self.peek(), Token::Newline | Token::End | Token::Punct(";"));
+                    let nothing = matches!(self.peek(), PyToken::Newline | PyToken::End | PyToken::Punct(";"));
                     return Ok(StmtKind::Return(if nothing { None } else { Some(self.expression_list()?) }));
                 }
                 "pass" | "break" | "continue" | "assert" | "del" | "global" | "nonlocal" => {
-                    while !matches!(self.peek(), Token::Newline | Token::End) {
+                    while !matches!(self.peek(), PyToken::Newline | PyToken::End) {
                         self.next();
                     }
                     return Ok(StmtKind::Nothing);
@@ -449,7 +449,7 @@ impl<'a> Parser<'a> {
     }
 
     fn augmented(&self) -> Option<Operator> {
-        let Token::Punct(punct) = self.peek() else { return None };
+        let PyToken::Punct(punct) = self.peek() else { return None };
         Some(match *punct {
             "+=" => Operator::Add,
             "-=" => Operator::Sub,
@@ -527,9 +527,9 @@ impl<'a> Parser<'a> {
 }
 
 /// A tuple of variables.
-fn tuple(items: Vec<Expr>, span: Span) -> Expr {
+fn tuple(items: Vec<PyExpr>, span: Span) -> PyExpr {
     let height = items.iter().map(|item| item.height).max().unwrap_or(0) + 1;
-    Expr { kind: ExprKind::Tuple(items), span, height }
+    PyExpr { kind: ExprKind::Tuple(items), span, height }
 }
 
 /// Words that are no names.

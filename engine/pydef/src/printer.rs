@@ -8,7 +8,7 @@
 
 use super::names::py_name;
 use super::parser::is_keyword;
-use engine::fusion::ops::{Attr, Call, Need, ParamKind};
+use engine::fusion::ops::{Attr, Call, Need, OpParamKind};
 use engine::fusion::{AxisKind, Fusion, InputLayout, Op, OpKind, Operand, ScalarDef, ScalarId, Tensor, TensorId};
 use engine::num::{DType, ReduceOp, TernaryOp, Value};
 use engine::util::SecondaryMap;
@@ -17,7 +17,7 @@ use std::fmt::Write;
 
 /// The text of a fusion, with a final line end.
 pub fn print(fusion: &Fusion) -> String {
-    let mut printer = Printer {
+    let mut printer = PyPrinter {
         fusion,
         taken: BTreeSet::new(),
         tensors: SecondaryMap::new(),
@@ -59,7 +59,7 @@ fn is_free(name: &str) -> bool {
     starts && name != "_" && !is_keyword(name) && !RESERVED.contains(&name)
 }
 
-struct Printer<'a> {
+struct PyPrinter<'a> {
     fusion: &'a Fusion,
     taken: BTreeSet<String>,
     tensors: SecondaryMap<TensorId, Option<String>>,
@@ -70,7 +70,7 @@ struct Printer<'a> {
     out: String,
 }
 
-impl Printer<'_> {
+impl PyPrinter<'_> {
     /// Own names first, so that made ones avoid them.
     fn name_values(&mut self) {
         let fusion = self.fusion;
@@ -231,7 +231,7 @@ impl Printer<'_> {
             let operands: Vec<String> =
                 op.inputs[call.operands(param.name)].iter().copied().map(|operand| self.operand(operand)).collect();
             let text = match param.kind {
-                ParamKind::Tensors | ParamKind::Shape | ParamKind::Scalars => {
+                OpParamKind::Tensors | OpParamKind::Shape | OpParamKind::Scalars => {
                     // An empty list and none at all are told apart by the need.
                     if operands.is_empty() && param.need != Need::Required {
                         continue;

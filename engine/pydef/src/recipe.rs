@@ -15,14 +15,14 @@ pub(super) const MAX_LISTED: usize = 4096;
 #[derive(Clone, Debug, PartialEq)]
 pub enum InputRecipe {
     /// A scalar.
-    Scalar(Number),
+    Scalar(PyNumber),
     /// A tensor.
     Tensor(Arc<TensorRecipe>),
 }
 
 /// A number as Python has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Number {
+pub enum PyNumber {
     /// `True` or `False`.
     Bool(bool),
     /// An integer.
@@ -33,7 +33,7 @@ pub enum Number {
     Complex(f64, f64),
 }
 
-impl Number {
+impl PyNumber {
     /// The real part as a float.
     pub fn as_f64(self) -> f64 {
         match self {
@@ -56,9 +56,9 @@ pub enum Fill {
     /// Start and step.
     Arange(f64, f64),
     /// One value.
-    Full(Number),
+    Full(PyNumber),
     /// These values; at most [`MAX_LISTED`].
-    Listed(Vec<Number>),
+    Listed(Vec<PyNumber>),
 }
 
 /// A tensor that a script makes.
@@ -190,12 +190,12 @@ impl TensorRecipe {
         Ok(Fill::Listed(values))
     }
 
-    fn element(&self, place: i64) -> Number {
+    fn element(&self, place: i64) -> PyNumber {
         match &self.fill {
-            Fill::Arange(start, step) => Number::Float(start + step * place as f64),
-            Fill::Listed(values) => values.get(place as usize).copied().unwrap_or(Number::Int(0)),
+            Fill::Arange(start, step) => PyNumber::Float(start + step * place as f64),
+            Fill::Listed(values) => values.get(place as usize).copied().unwrap_or(PyNumber::Int(0)),
             Fill::Full(value) => *value,
-            _ => Number::Int(0),
+            _ => PyNumber::Int(0),
         }
     }
 
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn views_keep_the_elements_of_their_storage() {
         let view = arange(6).as_strided(vec![2, 3], vec![1, 2], 0).unwrap();
-        let values = [0.0, 2.0, 4.0, 1.0, 3.0, 5.0].map(Number::Float).to_vec();
+        let values = [0.0, 2.0, 4.0, 1.0, 3.0, 5.0].map(PyNumber::Float).to_vec();
         assert_eq!((view.fill, view.sizes, view.strides), (Fill::Listed(values), vec![2, 3], vec![1, 2]));
         let row = arange(3).expanded(&[2, 3]).unwrap();
         assert_eq!((row.sizes, row.strides), (vec![2, 3], vec![0, 1]));

@@ -3,7 +3,7 @@
 use super::ast::Operator;
 use super::call::Arguments;
 use super::interp::Interp;
-use super::recipe::{Fill, Number, TensorRecipe};
+use super::recipe::{Fill, PyNumber, TensorRecipe};
 use super::torch::{Made, list, placed, sizes};
 use super::value::Py;
 use super::{arith, names};
@@ -93,7 +93,7 @@ impl<'a> Interp<'a> {
         &mut self,
         tensor: &Arc<TensorRecipe>,
         operator: Operator,
-        number: Number,
+        number: PyNumber,
         swapped: bool,
         span: Span,
     ) -> Py {
@@ -320,10 +320,10 @@ fn sliced(tensor: &TensorRecipe, parts: &[Py]) -> Made {
 }
 
 /// A tensor whose elements are shifted, scaled or compared.
-fn scaled(tensor: &TensorRecipe, operator: Operator, number: Number, swapped: bool) -> Option<TensorRecipe> {
+fn scaled(tensor: &TensorRecipe, operator: Operator, number: PyNumber, swapped: bool) -> Option<TensorRecipe> {
     use Operator as O;
     let k = match number {
-        Number::Complex(..) => return None,
+        PyNumber::Complex(..) => return None,
         _ => number.as_f64(),
     };
     if matches!(operator, O::Lt | O::Le | O::Gt | O::Ge) && !matches!(tensor.fill, Fill::Full(_) | Fill::Listed(_)) {
@@ -338,8 +338,8 @@ fn scaled(tensor: &TensorRecipe, operator: Operator, number: Number, swapped: bo
         (O::Div, false) if k != 0.0 => (1.0 / k, 0.0),
         _ => return None,
     };
-    let to_float = !tensor.dtype.is_float() && (operator == O::Div || matches!(number, Number::Float(_)));
-    let apply = |x: Number| {
+    let to_float = !tensor.dtype.is_float() && (operator == O::Div || matches!(number, PyNumber::Float(_)));
+    let apply = |x: PyNumber| {
         if swapped { arith::binary(operator, number, x) } else { arith::binary(operator, x, number) }
     };
     let fill = match &tensor.fill {

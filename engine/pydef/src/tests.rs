@@ -1,6 +1,6 @@
 //! Texts in, definitions or messages out.
 
-use super::{Definition, Fill, InputRecipe, Number, read};
+use super::{Definition, Fill, InputRecipe, PyNumber, read};
 use engine::diag::render;
 use engine::fusion::hash;
 use engine::num::DType;
@@ -192,7 +192,7 @@ def test_something(nvfuser_direct_test):
     "#]]
     .assert_eq(&engine::text::print(&definition.fusion));
     let inputs = definition.inputs.expect("passed");
-    assert_eq!(inputs[1], InputRecipe::Scalar(Number::Float(0.5)));
+    assert_eq!(inputs[1], InputRecipe::Scalar(PyNumber::Float(0.5)));
     let InputRecipe::Tensor(tensor) = &inputs[0] else { panic!("{inputs:?}") };
     assert_eq!((&tensor.sizes[..], &tensor.fill), (&[6, 8][..], &Fill::Uniform(-2.0, 2.0)));
 }
@@ -242,13 +242,13 @@ fn tensors_of_scripts_keep_their_layout_and_elements() {
     check_inputs(
         "inputs = [torch.full((), 2.5, dtype=torch.bfloat16), torch.ones(3).to(torch.half)]",
         &[
-            (&[], &[], DType::BF16, Fill::Full(Number::Float(2.5))),
-            (&[3], &[1], DType::F16, Fill::Full(Number::Int(1))),
+            (&[], &[], DType::BF16, Fill::Full(PyNumber::Float(2.5))),
+            (&[3], &[1], DType::F16, Fill::Full(PyNumber::Int(1))),
         ],
     );
     check_inputs(
         "inputs = [torch.tensor([[1, 2], [3, 4]]).transpose(0, 1)]",
-        &[(&[2, 2], &[1, 2], i64, Fill::Listed([1, 3, 2, 4].map(Number::Int).to_vec()))],
+        &[(&[2, 2], &[1, 2], i64, Fill::Listed([1, 3, 2, 4].map(PyNumber::Int).to_vec()))],
     );
 }
 

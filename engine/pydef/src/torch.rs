@@ -4,7 +4,7 @@
 use super::call::Arguments;
 use super::interp::{Interp, float_of};
 use super::names;
-use super::recipe::{Fill, MAX_LISTED, Number, TensorRecipe};
+use super::recipe::{Fill, MAX_LISTED, PyNumber, TensorRecipe};
 use super::value::Py;
 use engine::diag::{Diagnostic, Result, Span, code};
 use engine::num::DType;
@@ -40,8 +40,8 @@ impl<'a> Interp<'a> {
             "testing.make_tensor" | "make_tensor" => (sizes(arguments, 0), made(arguments, default), default),
             "randn" => (sizes(arguments, 0), Some(Fill::Normal(0.0, 1.0)), default),
             "rand" => (sizes(arguments, 0), Some(Fill::Uniform(0.0, 1.0)), default),
-            "zeros" => (sizes(arguments, 0), Some(Fill::Full(Number::Int(0))), default),
-            "ones" => (sizes(arguments, 0), Some(Fill::Full(Number::Int(1))), default),
+            "zeros" => (sizes(arguments, 0), Some(Fill::Full(PyNumber::Int(0))), default),
+            "ones" => (sizes(arguments, 0), Some(Fill::Full(PyNumber::Int(1))), default),
             "empty" => (sizes(arguments, 0), Some(unspecified(default)), default),
             "full" => match arguments.get(1, &["fill_value"]) {
                 Some(Py::Number(number)) => {
@@ -90,8 +90,8 @@ fn like(name: &str, arguments: &Arguments<'_>, dtype: Option<DType>) -> Made {
     let fill = match name {
         "randn_like" => Some(Fill::Normal(0.0, 1.0)),
         "rand_like" => Some(Fill::Uniform(0.0, 1.0)),
-        "zeros_like" => Some(Fill::Full(Number::Int(0))),
-        "ones_like" => Some(Fill::Full(Number::Int(1))),
+        "zeros_like" => Some(Fill::Full(PyNumber::Int(0))),
+        "ones_like" => Some(Fill::Full(PyNumber::Int(1))),
         "empty_like" => Some(unspecified(dtype)),
         "full_like" => match arguments.get(1, &["fill_value"]) {
             Some(Py::Number(number)) => Some(Fill::Full(*number)),
@@ -140,12 +140,12 @@ pub(super) fn list(value: Option<&Py>) -> Option<Vec<i64>> {
     }
 }
 
-fn dtype_of(number: Number) -> DType {
+fn dtype_of(number: PyNumber) -> DType {
     match number {
-        Number::Bool(_) => DType::Bool,
-        Number::Int(_) => DType::I64,
-        Number::Float(_) => DType::F32,
-        Number::Complex(..) => names::torch_type("complex64").unwrap_or(DType::F32),
+        PyNumber::Bool(_) => DType::Bool,
+        PyNumber::Int(_) => DType::I64,
+        PyNumber::Float(_) => DType::F32,
+        PyNumber::Complex(..) => names::torch_type("complex64").unwrap_or(DType::F32),
     }
 }
 
@@ -213,7 +213,7 @@ fn arange(arguments: &Arguments<'_>, dtype: Option<DType>) -> Made {
         _ => return Ok(None),
     };
     let all = [start, Some(end), step];
-    let floats = all.iter().flatten().any(|value| matches!(value, Py::Number(Number::Float(_))));
+    let floats = all.iter().flatten().any(|value| matches!(value, Py::Number(PyNumber::Float(_))));
     let read = |value: Option<&Py>, default: f64| value.map_or(Some(default), float_of);
     let (Some(start), Some(end), Some(step)) = (read(start, 0.0), read(Some(end), 0.0), read(step, 1.0)) else {
         return Ok(None);
@@ -262,7 +262,7 @@ fn literal(data: Option<&Py>, dtype: Option<DType>) -> Made {
 }
 
 /// Collects the numbers of nested lists; false if they are ragged, too many or no numbers.
-fn gather(value: &Py, sizes: &[i64], out: &mut Vec<Number>) -> bool {
+fn gather(value: &Py, sizes: &[i64], out: &mut Vec<PyNumber>) -> bool {
     match (value, sizes) {
         (Py::Number(number), []) => {
             out.push(*number);

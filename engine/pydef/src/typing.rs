@@ -9,18 +9,18 @@
 //! - Some operations on the small floats give their operand's type back.
 
 use super::interp::Interp;
-use super::opcall::Given;
+use super::opcall::GivenArgs;
 use super::value::Py;
 use engine::diag::Result;
-use engine::fusion::ops::{Args, Param, ParamKind, PyArgs, PyResult};
+use engine::fusion::ops::{Args, OpParam, OpParamKind, PyArgs, PyResult};
 use engine::fusion::{Operand, Src};
 use engine::num::{DType, DTypeClass, promote, promote_all};
 
 impl<'a> Interp<'a> {
     /// Adds an operation to a definition.
-    pub(super) fn build(&mut self, draft: usize, mut given: Given<'a>) -> Result<Vec<Operand>> {
+    pub(super) fn build(&mut self, draft: usize, mut given: GivenArgs<'a>) -> Result<Vec<Operand>> {
         let row = given.row;
-        if given.params.iter().zip(row.params).filter(|(_, param)| param.kind == ParamKind::Value).count() > 1 {
+        if given.params.iter().zip(row.params).filter(|(_, param)| param.kind == OpParamKind::Value).count() > 1 {
             self.align(draft, &mut given)?;
         }
         if row.py.result == PyResult::Moment
@@ -54,7 +54,7 @@ impl<'a> Interp<'a> {
     }
 
     /// The type that results keep, if it is one that only stores.
-    fn kept(&self, draft: usize, given: &Given<'_>) -> Option<DType> {
+    fn kept(&self, draft: usize, given: &GivenArgs<'_>) -> Option<DType> {
         let builder = &self.drafts[draft].builder;
         let dtypes = |skip: usize| {
             let operands = given.params.iter().skip(skip).filter_map(tensor);
@@ -72,7 +72,7 @@ impl<'a> Interp<'a> {
     }
 
     /// The types of the scalar operands that take part in the common type.
-    fn scalar_types<'b>(&'b self, draft: usize, given: &'b Given<'_>) -> impl Iterator<Item = DType> + 'b {
+    fn scalar_types<'b>(&'b self, draft: usize, given: &'b GivenArgs<'_>) -> impl Iterator<Item = DType> + 'b {
         let row = given.row;
         given.params.iter().zip(row.params).filter(|(_, param)| is_typed(param)).filter_map(move |(place, _)| {
             match place {
@@ -86,14 +86,14 @@ impl<'a> Interp<'a> {
     }
 
     /// Ranks and types of elementwise operands.
-    fn align(&mut self, draft: usize, given: &mut Given<'a>) -> Result<()> {
+    fn align(&mut self, draft: usize, given: &mut GivenArgs<'a>) -> Result<()> {
         let row = given.row;
         let scalars: Vec<DType> = self.scalar_types(draft, given).collect();
         let definition = &mut self.drafts[draft];
         let Some(highest) = given.params.iter().filter_map(|place| definition.rank(tensor(place)?)).max() else {
             return Ok(());
         };
-        let typed = |place: &Option<_>, param: &Param| if is_typed(param) { tensor(place) } else { None };
+        let typed = |place: &Option<_>, param: &OpParam| if is_typed(param) { tensor(place) } else { None };
         let places = || given.params.iter().zip(row.params);
         let of_rank = |zero: bool| {
             let operands = places().filter_map(|(place, param)| typed(place, param));
@@ -140,7 +140,7 @@ impl<'a> Interp<'a> {
 }
 
 /// A scalar as the type of what it bounds, if its class is another one.
-fn converted(definition: &mut super::draft::Draft, draft: usize, value: &Py, dtype: DType) -> Result<Py> {
+fn converted(definition: &mut super::draft::DefinitionDraft, draft: usize, value: &Py, dtype: DType) -> Result<Py> {
     let scalar = match value {
         Py::Number(number) => definition.constant(*number, None)?,
         Py::Node(_, scalar) => *scalar,
@@ -155,8 +155,8 @@ fn converted(definition: &mut super::draft::Draft, draft: usize, value: &Py, dty
 
 /// Whether an operand takes part in the common type: the condition of `where`
 /// and the factor of `addcmul` do not.
-fn is_typed(param: &Param) -> bool {
-    param.kind == ParamKind::Value && param.typed
+fn is_typed(param: &OpParam) -> bool {
+    param.kind == OpParamKind::Value && param.typed
 }
 
 fn tensor(place: &Option<(Py, engine::diag::Span)>) -> Option<Operand> {

@@ -1,6 +1,6 @@
 //! What expressions of a script stand for.
 
-use super::recipe::{Number, TensorRecipe};
+use super::recipe::{PyNumber, TensorRecipe};
 use engine::diag::Span;
 use engine::fusion::Operand;
 use engine::num::DType;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) enum Py {
     None,
     Ellipsis,
-    Number(Number),
+    Number(PyNumber),
     Str(Arc<str>),
     List(Seq),
     Tuple(Seq),
@@ -75,15 +75,15 @@ impl Seq {
 
 impl Py {
     pub(super) fn int(value: impl Into<i128>) -> Self {
-        Self::Number(Number::Int(value.into()))
+        Self::Number(PyNumber::Int(value.into()))
     }
 
     pub(super) fn float(value: f64) -> Self {
-        Self::Number(Number::Float(value))
+        Self::Number(PyNumber::Float(value))
     }
 
     pub(super) fn bool(value: bool) -> Self {
-        Self::Number(Number::Bool(value))
+        Self::Number(PyNumber::Bool(value))
     }
 
     pub(super) fn path(path: impl AsRef<str>) -> Self {
@@ -105,8 +105,8 @@ impl Py {
     /// An integer that fits 64 bits; truth values are 0 and 1.
     pub(super) fn as_i64(&self) -> Option<i64> {
         match self {
-            Self::Number(Number::Int(v)) => i64::try_from(*v).ok(),
-            Self::Number(Number::Bool(v)) => Some((*v).into()),
+            Self::Number(PyNumber::Int(v)) => i64::try_from(*v).ok(),
+            Self::Number(PyNumber::Bool(v)) => Some((*v).into()),
             _ => None,
         }
     }
@@ -125,11 +125,11 @@ impl Py {
         match self {
             Self::None => "None".into(),
             Self::Ellipsis => "`...`".into(),
-            Self::Number(Number::Bool(true)) => "True".into(),
-            Self::Number(Number::Bool(false)) => "False".into(),
-            Self::Number(Number::Int(v)) => format!("the integer {v}"),
-            Self::Number(Number::Float(v)) => format!("the number {v:?}"),
-            Self::Number(Number::Complex(..)) => "a complex number".into(),
+            Self::Number(PyNumber::Bool(true)) => "True".into(),
+            Self::Number(PyNumber::Bool(false)) => "False".into(),
+            Self::Number(PyNumber::Int(v)) => format!("the integer {v}"),
+            Self::Number(PyNumber::Float(v)) => format!("the number {v:?}"),
+            Self::Number(PyNumber::Complex(..)) => "a complex number".into(),
             Self::Str(_) => "a string".into(),
             Self::List(_) => "a list".into(),
             Self::Tuple(_) => "a tuple".into(),

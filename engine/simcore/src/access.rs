@@ -2,7 +2,7 @@
 //! bounds, detectors, counters.
 
 use crate::LANES;
-use crate::block::Block;
+use crate::block::BlockState;
 use crate::counters;
 use crate::exec::{Machine, each, trap};
 use crate::lanes::{Files, Lane};
@@ -18,7 +18,7 @@ pub(crate) type Indices = [u32; LANES];
 
 /// A buffer as one access sees it.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct BufferView {
     pub(crate) base: *mut u8,
     pub(crate) len: u64,
     pub(crate) address: u64,
@@ -27,13 +27,13 @@ pub(crate) struct Place {
 }
 
 #[inline(always)]
-pub(crate) fn place(machine: &Machine, block: &Block, decl: &BufferDecl, buffer: u16) -> Place {
+pub(crate) fn place(machine: &Machine, block: &BlockState, decl: &BufferDecl, buffer: u16) -> BufferView {
     match decl.space {
         SpaceKind::Global => {
             let global = &machine.globals[buffer as usize];
-            Place { base: global.base(), len: global.len, address: global.address, elem: decl.elem, global: true }
+            BufferView { base: global.base(), len: global.len, address: global.address, elem: decl.elem, global: true }
         }
-        SpaceKind::Shared { offset } => Place {
+        SpaceKind::Shared { offset } => BufferView {
             base: block.shared_at(offset),
             len: decl.len,
             address: offset.into(),
@@ -44,7 +44,7 @@ pub(crate) fn place(machine: &Machine, block: &Block, decl: &BufferDecl, buffer:
 }
 
 #[inline(always)]
-fn shadow<'a>(machine: &'a Machine, block: &'a Block, global: bool, buffer: u16) -> Option<&'a Shadow> {
+fn shadow<'a>(machine: &'a Machine, block: &'a BlockState, global: bool, buffer: u16) -> Option<&'a Shadow> {
     if global { machine.shadows[buffer as usize].as_ref() } else { block.shadows[buffer as usize].as_ref() }
 }
 
@@ -54,7 +54,7 @@ fn shadow<'a>(machine: &'a Machine, block: &'a Block, global: bool, buffer: u16)
 /// The index register is in its file.
 #[inline(always)]
 pub(crate) unsafe fn indices(
-    block: &Block,
+    block: &BlockState,
     warp: &Warp,
     files: Files,
     inst: Inst,
@@ -105,7 +105,7 @@ pub(crate) unsafe fn indices(
 #[cold]
 #[inline(never)]
 unsafe fn out_of_bounds(
-    block: &Block,
+    block: &BlockState,
     warp: &Warp,
     files: Files,
     inst: Inst,
@@ -137,7 +137,7 @@ pub(crate) fn at(mut trap: Box<Trap>, buffer: u16, index: u32) -> Box<Trap> {
 
 /// How an access touches memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AccessKind {
     Read,
     Write,
     Atomic,
@@ -149,14 +149,14 @@ pub(crate) struct Touch {
     pub(crate) global: bool,
     /// Elements at each index.
     pub(crate) width: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: AccessKind,
 }
 
 /// Runs the detectors over an access of `width` elements at each index.
 #[inline(always)]
 pub(crate) fn detect(
     machine: &mut Machine,
-    block: &Block,
+    block: &BlockState,
     warp: &Warp,
     inst: Inst,
     pc: u32,
@@ -176,11 +176,11 @@ pub(crate) fn detect(
     let Some(shadow) = shadow(machine, block, global, inst.b) else { return Ok(()) };
     let first = warp.index * LANES as u32;
     let exchange = machine.parallel && global;
-    if !exchange && kind != Kind::Atomic {
+    if !exchange && kind != AccessKind::Atomic {
         let base = if global { machine.grid_base } else { block.ordered_before };
         let new = Cell::new(event, block.linear, first);
         // SAFETY: the indices are in bounds.
-        if unsafe { shadow.quiet(index, width, warp.mask, Cell::before(base), new, kind == Kind::Write) } {
+        if unsafe { shadow.quiet(index, width, warp.mask, Cell::before(base), new, kind == AccessKind::Write) } {
             return Ok(());
         }
     }
@@ -192,10 +192,10 @@ pub(crate) fn detect(
         for k in 0..width {
             let i = (index[l] + k) as usize;
             let wrong = match kind {
-                Kind::Read => shadow.read(i, &view, new, thread),
-                Kind::Write if exchange => shadow.write_shared(i, &view, new, thread),
-                Kind::Write => shadow.write(i, &view, new, thread),
-                Kind::Atomic => shadow.atomic(i, &view, new, thread),
+                AccessKind::Read => shadow.read(i, &view, new, thread),
+                AccessKind::Write if exchange => shadow.write_shared(i, &view, new, thread),
+                AccessKind::Write => shadow.write(i, &view, new, thread),
+                AccessKind::Atomic => shadow.atomic(i, &view, new, thread),
             };
             if let Some(wrong) = wrong
                 && bad.is_none()
@@ -207,7 +207,7 @@ pub(crate) fn detect(
     match bad {
         None => Ok(()),
         Some((lane, index, wrong)) => {
-            let kind = machine.wrong(wrong, kind != Kind::Read, kind == Kind::Atomic);
+            let kind = machine.wrong(wrong, kind != AccessKind::Read, kind == AccessKind::Atomic);
             Err(at(trap(block, warp, pc, lane as u32, kind), inst.b, index))
         }
     }
@@ -215,7 +215,7 @@ pub(crate) fn detect(
 
 /// Counts sectors or wavefronts of an access.
 #[inline(always)]
-pub(crate) fn count(machine: &mut Machine, warp: &Warp, place: &Place, index: &Indices, width: u32, write: bool) {
+pub(crate) fn count(machine: &mut Machine, warp: &Warp, place: &BufferView, index: &Indices, width: u32, write: bool) {
     let bytes = place.elem.bytes() as u64 * u64::from(width);
     let address = |l: usize| place.address + u64::from(index[l]) * place.elem.bytes() as u64;
     if warp.mask == u32::MAX && dense(index, width) {
@@ -252,7 +252,7 @@ pub(crate) fn count(machine: &mut Machine, warp: &Warp, place: &Place, index: &I
 }
 
 #[inline(never)]
-fn count_scattered(machine: &mut Machine, warp: &Warp, place: &Place, index: &Indices, bytes: u64, write: bool) {
+fn count_scattered(machine: &mut Machine, warp: &Warp, place: &BufferView, index: &Indices, bytes: u64, write: bool) {
     let address = |l: usize| place.address + u64::from(index[l]) * place.elem.bytes() as u64;
     let active = u64::from(warp.mask.count_ones());
     let counters = &mut machine.counters;

@@ -1,12 +1,12 @@
 //! A resident block: its shared memory and what its barriers order.
 
 use crate::clocks::BlockSync;
-use crate::program::{Launch, Program, SpaceKind};
+use crate::program::{LaunchConfig, Program, SpaceKind};
 use crate::shadow::Shadow;
-use crate::warp::{State, Warp};
+use crate::warp::{Warp, WarpState};
 use std::cell::UnsafeCell;
 
-pub(crate) struct Block {
+pub(crate) struct BlockState {
     /// Position in the grid, x fastest.
     pub(crate) linear: u32,
     shared: Box<[UnsafeCell<u64>]>,
@@ -17,7 +17,7 @@ pub(crate) struct Block {
     pub(crate) sync: BlockSync,
 }
 
-impl Block {
+impl BlockState {
     /// Shared memory at a byte offset.
     #[inline(always)]
     pub(crate) fn shared_at(&self, offset: u32) -> *mut u8 {
@@ -27,22 +27,22 @@ impl Block {
 }
 
 /// A slot in which blocks run one after the other.
-pub(crate) struct Slot {
-    pub(crate) block: Block,
+pub(crate) struct BlockSlot {
+    pub(crate) block: BlockState,
     pub(crate) warps: Vec<Warp>,
     /// Whether a block is in it.
     pub(crate) busy: bool,
 }
 
-impl Slot {
-    pub(crate) fn new(program: &Program, launch: &Launch, detect: bool) -> Self {
+impl BlockSlot {
+    pub(crate) fn new(program: &Program, launch: &LaunchConfig, detect: bool) -> Self {
         let threads = launch.threads();
         let shadow = |decl: &crate::BufferDecl| match decl.space {
             SpaceKind::Shared { .. } if detect => Shadow::new(decl.len, decl.read, decl.written, decl.atomic, false),
             _ => None,
         };
         Self {
-            block: Block {
+            block: BlockState {
                 linear: 0,
                 shared: (0..(program.shared_bytes as usize).div_ceil(8)).map(|_| UnsafeCell::new(0)).collect(),
                 shadows: program.buffers.iter().map(shadow).collect(),
@@ -55,7 +55,7 @@ impl Slot {
     }
 
     /// Puts a block in.
-    pub(crate) fn start(&mut self, program: &Program, launch: &Launch, linear: u64, communicating: bool) {
+    pub(crate) fn start(&mut self, program: &Program, launch: &LaunchConfig, linear: u64, communicating: bool) {
         self.block.linear = linear as u32;
         self.block.ordered_before = 0;
         if communicating {
@@ -79,6 +79,6 @@ impl Slot {
     }
 
     pub(crate) fn finished(&self) -> bool {
-        self.warps.iter().all(|warp| warp.state == State::Done)
+        self.warps.iter().all(|warp| warp.state == WarpState::Done)
     }
 }

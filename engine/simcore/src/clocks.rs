@@ -44,7 +44,7 @@ struct Release {
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct ReleaseLog {
     releases: Vec<Release>,
     // Look-up only.
     by_block: HashMap<u32, Vec<u32>>,
@@ -55,7 +55,7 @@ struct Log {
 /// All locations that were updated atomically after a fence.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
-    locations: Vec<Log>,
+    locations: Vec<ReleaseLog>,
     // Look-up only: (buffer, element, block for shared memory).
     ids: HashMap<(u16, u64, u32), Location>,
 }
@@ -129,7 +129,7 @@ impl Clocks {
         let next = self.locations.len() as Location;
         let location = *self.ids.entry(key).or_insert(next);
         if location == next {
-            self.locations.push(Log::default());
+            self.locations.push(ReleaseLog::default());
         }
         let log = &mut self.locations[location as usize];
         let seen = Seen { location, seen: log.releases.len() as u32 };

@@ -1,6 +1,6 @@
 //! Exact, repeatable counts of what a run did.
 
-use crate::op::Op;
+use crate::op::Opcode;
 use crate::program::{Program, SpaceKind};
 
 /// Classes of instructions.
@@ -64,19 +64,24 @@ impl Class {
 pub(crate) fn class(program: &Program, pc: usize) -> Class {
     let inst = program.code[pc];
     match inst.op {
-        Op::End | Op::If | Op::Join | Op::Loop | Op::Next => Class::Control,
-        Op::LocalGet | Op::LocalSet | Op::LocalLoad | Op::LocalStore => Class::Local,
-        Op::Load | Op::Store | Op::MoveIn | Op::MoveOut => match program.buffers[inst.b as usize].space {
+        Opcode::End | Opcode::If | Opcode::Join | Opcode::Loop | Opcode::Next => Class::Control,
+        Opcode::LocalGet | Opcode::LocalSet | Opcode::LocalLoad | Opcode::LocalStore => Class::Local,
+        Opcode::Load | Opcode::Store | Opcode::MoveIn | Opcode::MoveOut => match program.buffers[inst.b as usize].space
+        {
             SpaceKind::Global => Class::Global,
             SpaceKind::Shared { .. } => Class::Shared,
         },
-        Op::Atomic => Class::Atomic,
-        Op::Shuffle => Class::Shuffle,
-        Op::Sync | Op::Fence => Class::Sync,
-        Op::CallF32 | Op::CallF64 | Op::Host | Op::Random => Class::Special,
-        Op::RsqrtF32 | Op::SqrtF32 | Op::SqrtF64 | Op::RecipF32 | Op::RecipF64 | Op::DivF32 | Op::DivF64 => {
-            Class::Special
-        }
+        Opcode::Atomic => Class::Atomic,
+        Opcode::Shuffle => Class::Shuffle,
+        Opcode::Sync | Opcode::Fence => Class::Sync,
+        Opcode::CallF32 | Opcode::CallF64 | Opcode::Host | Opcode::Random => Class::Special,
+        Opcode::RsqrtF32
+        | Opcode::SqrtF32
+        | Opcode::SqrtF64
+        | Opcode::RecipF32
+        | Opcode::RecipF64
+        | Opcode::DivF32
+        | Opcode::DivF64 => Class::Special,
         op => {
             let name = format!("{op:?}");
             let float = name.ends_with("F32") || name.ends_with("F64");
@@ -179,11 +184,11 @@ impl Segments {
             }
             for (pc, inst) in program.code.iter().enumerate().skip(start) {
                 let class = class(program, pc) as usize;
-                let width = if matches!(inst.op, Op::MoveIn | Op::MoveOut) { u64::from(inst.c) } else { 1 };
+                let width = if matches!(inst.op, Opcode::MoveIn | Opcode::MoveOut) { u64::from(inst.c) } else { 1 };
                 counters.warp_instructions[class] += self.warps[start];
                 executed[pc] += self.warps[start];
                 counters.lane_operations[class] += self.lanes[start] * width;
-                if matches!(inst.op, Op::End | Op::If | Op::Join | Op::Loop | Op::Next) {
+                if matches!(inst.op, Opcode::End | Opcode::If | Opcode::Join | Opcode::Loop | Opcode::Next) {
                     break;
                 }
             }

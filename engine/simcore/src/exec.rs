@@ -1,20 +1,20 @@
 //! The interpreter: runs one warp until it yields, waits, ends or traps.
 
 use crate::LANES;
-use crate::block::Block;
+use crate::block::BlockState;
 use crate::clocks::Clocks;
 use crate::counters::{Counters, Segments};
 use crate::lanes::{Files, Lane};
 use crate::localops;
 use crate::memops;
 use crate::memory::GlobalBuffer;
-use crate::op::{self, Op};
+use crate::op::{self, Opcode};
 use crate::program::{Flags, Inst, Program};
 use crate::random;
 use crate::sched::Scheduler;
-use crate::shadow::{Cell, Shadow, View, Wrong};
+use crate::shadow::{Cell, Shadow, WarpOrder, Wrong};
 use crate::trap::{Other, Trap, TrapKind};
-use crate::warp::{Frame, State, Warp};
+use crate::warp::{Frame, Warp, WarpState};
 
 /// Everything that warps of one host thread share.
 pub(crate) struct Machine<'a> {
@@ -62,8 +62,8 @@ impl Machine<'_> {
 
     /// What is ordered before a warp of a block now.
     #[inline(always)]
-    pub(crate) fn view<'b>(&'b self, block: &'b Block, warp_base: u64) -> View<'b> {
-        View {
+    pub(crate) fn view<'b>(&'b self, block: &'b BlockState, warp_base: u64) -> WarpOrder<'b> {
+        WarpOrder {
             block: block.linear,
             grid_base: self.grid_base,
             block_base: block.ordered_before,
@@ -96,7 +96,7 @@ impl Machine<'_> {
 
 /// A trap of a warp at an instruction.
 #[cold]
-pub(crate) fn trap(block: &Block, warp: &Warp, pc: u32, lane: u32, kind: TrapKind) -> Box<Trap> {
+pub(crate) fn trap(block: &BlockState, warp: &Warp, pc: u32, lane: u32, kind: TrapKind) -> Box<Trap> {
     Box::new(Trap { kind, pc, block: block.linear, warp: warp.index, lane, buffer: None, slot: None, index: 0 })
 }
 
@@ -139,7 +139,7 @@ unsafe fn below(files: Files, inst: Inst, mask: u32) -> u32 {
 }
 
 /// Runs a warp; picks the version for the host's vector instructions.
-pub(crate) fn run(machine: &mut Machine, block: &mut Block, warp: &mut Warp, budget: u64, check: bool) -> Stop {
+pub(crate) fn run(machine: &mut Machine, block: &mut BlockState, warp: &mut Warp, budget: u64, check: bool) -> Stop {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi2") {
         // SAFETY: the host has the features. `fma` is not enabled, so nothing is contracted.
@@ -156,12 +156,17 @@ pub(crate) fn run(machine: &mut Machine, block: &mut Block, warp: &mut Warp, bud
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn avx2<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: &mut Warp, budget: u64) -> Stop {
+fn avx2<const CHECK: bool>(machine: &mut Machine, block: &mut BlockState, warp: &mut Warp, budget: u64) -> Stop {
     interpret::<CHECK>(machine, block, warp, budget)
 }
 
 #[inline(always)]
-fn interpret<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: &mut Warp, mut budget: u64) -> Stop {
+fn interpret<const CHECK: bool>(
+    machine: &mut Machine,
+    block: &mut BlockState,
+    warp: &mut Warp,
+    mut budget: u64,
+) -> Stop {
     let program = machine.program;
     let code = program.code.as_slice();
     let files = warp.files();
@@ -200,25 +205,25 @@ fn interpret<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: 
                 continue;
             }
             match inst.op {
-                Op::LocalGet => check!(localops::local_get::<CHECK>(block, warp, files, inst, pc as u32)),
-                Op::LocalSet => localops::local_set::<CHECK>(warp, files, inst),
-                Op::Load => {
+                Opcode::LocalGet => check!(localops::local_get::<CHECK>(block, warp, files, inst, pc as u32)),
+                Opcode::LocalSet => localops::local_set::<CHECK>(warp, files, inst),
+                Opcode::Load => {
                     visible!();
                     check!(memops::load::<CHECK>(machine, block, warp, files, inst, pc as u32));
                 }
-                Op::Store => {
+                Opcode::Store => {
                     visible!();
                     check!(memops::store::<CHECK>(machine, block, warp, files, inst, pc as u32));
                 }
-                Op::MoveIn => {
+                Opcode::MoveIn => {
                     visible!();
                     check!(memops::vector_move::<CHECK, true>(machine, block, warp, files, inst, pc as u32));
                 }
-                Op::MoveOut => {
+                Opcode::MoveOut => {
                     visible!();
                     check!(memops::vector_move::<CHECK, false>(machine, block, warp, files, inst, pc as u32));
                 }
-                Op::If => {
+                Opcode::If => {
                     let then = truth(files, inst.a, warp.mask);
                     let other = warp.mask & !then;
                     let target = inst.imm as usize;
@@ -253,7 +258,7 @@ fn interpret<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: 
                         continue;
                     }
                 }
-                Op::Join => {
+                Opcode::Join => {
                     let Some(frame) = warp.stack.last_mut() else { break };
                     if frame.pending != 0 {
                         warp.mask = frame.pending;
@@ -267,10 +272,10 @@ fn interpret<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: 
                     machine.segments.enter(pc as u32, warp.mask);
                     continue;
                 }
-                Op::Loop => {
-                    let mov = Inst { op: Op::Mov32, ..inst };
+                Opcode::Loop => {
+                    let mov = Inst { op: Opcode::Mov32, ..inst };
                     if inst.flags.has(Flags::INDEX64) {
-                        op::arithmetic(files, Inst { op: Op::Mov64, ..mov });
+                        op::arithmetic(files, Inst { op: Opcode::Mov64, ..mov });
                     } else {
                         op::arithmetic(files, mov);
                     }
@@ -285,12 +290,12 @@ fn interpret<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: 
                     machine.segments.enter(pc as u32, warp.mask);
                     continue;
                 }
-                Op::Next => {
+                Opcode::Next => {
                     let step = Inst { a: inst.d, b: inst.c, ..inst };
                     if inst.flags.has(Flags::INDEX64) {
-                        op::arithmetic(files, Inst { op: Op::AddI64, ..step });
+                        op::arithmetic(files, Inst { op: Opcode::AddI64, ..step });
                     } else {
-                        op::arithmetic(files, Inst { op: Op::AddI32, ..step });
+                        op::arithmetic(files, Inst { op: Opcode::AddI32, ..step });
                     }
                     warp.steps += 1;
                     if warp.steps > machine.max_steps {
@@ -309,26 +314,26 @@ fn interpret<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: 
                     machine.segments.enter(pc as u32, warp.mask);
                     continue;
                 }
-                Op::LocalLoad => check!(localops::local_load::<CHECK>(block, warp, files, inst, pc as u32)),
-                Op::LocalStore => check!(localops::local_store::<CHECK>(block, warp, files, inst, pc as u32)),
-                Op::CallF32 => {
+                Opcode::LocalLoad => check!(localops::local_load::<CHECK>(block, warp, files, inst, pc as u32)),
+                Opcode::LocalStore => check!(localops::local_store::<CHECK>(block, warp, files, inst, pc as u32)),
+                Opcode::CallF32 => {
                     let f = program.unary[inst.imm as usize];
                     let (a, d) = (*f32::lanes(files, inst.a), &mut *f32::lanes(files, inst.d));
                     each(warp.mask, |l| d[l] = f(f64::from(a[l])) as f32);
                 }
-                Op::CallF64 => {
+                Opcode::CallF64 => {
                     let f = program.unary[inst.imm as usize];
                     let (a, d) = (*f64::lanes(files, inst.a), &mut *f64::lanes(files, inst.d));
                     each(warp.mask, |l| d[l] = f(a[l]));
                 }
-                Op::Random => random::numbers(files, inst),
-                Op::Host => host(program, files, inst, warp.mask),
-                Op::Atomic => {
+                Opcode::Random => random::numbers(files, inst),
+                Opcode::Host => host(program, files, inst, warp.mask),
+                Opcode::Atomic => {
                     visible!();
                     check!(memops::atomic::<CHECK>(machine, block, warp, files, inst, pc as u32));
                 }
-                Op::Shuffle => check!(shuffle(block, warp, files, inst, pc as u32)),
-                Op::Fence => {
+                Opcode::Shuffle => check!(shuffle(block, warp, files, inst, pc as u32)),
+                Opcode::Fence => {
                     visible!();
                     if CHECK && inst.imm == 2 && machine.clocks.is_some() {
                         let base = block.ordered_before;
@@ -337,7 +342,7 @@ fn interpret<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: 
                         each(mask, |l| block.sync.fence(first + l as u32, base, next_event));
                     }
                 }
-                Op::Sync => {
+                Opcode::Sync => {
                     visible!();
                     if warp.mask != warp.live {
                         let kind = TrapKind::Divergence { active: warp.mask, expected: warp.live };
@@ -347,18 +352,18 @@ fn interpret<const CHECK: bool>(machine: &mut Machine, block: &mut Block, warp: 
                     if inst.imm == 0 {
                         warp.ordered_before = machine.event + 1;
                     } else {
-                        warp.state = State::Waiting { scope: inst.imm, pc: pc as u32 };
+                        warp.state = WarpState::Waiting { scope: inst.imm, pc: pc as u32 };
                         warp.pc = next as u32;
                         return Stop::Blocked;
                     }
                 }
-                Op::End => break,
+                Opcode::End => break,
                 _ => {}
             }
         }
         pc = next;
     }
-    warp.state = State::Done;
+    warp.state = WarpState::Done;
     warp.pc = pc as u32;
     Stop::Blocked
 }
@@ -402,7 +407,7 @@ unsafe fn host(program: &Program, files: Files, inst: Inst, mask: u32) {
 /// All live lanes must be here; a source out of range gives the own value, one
 /// that does not exist in a partial warp is an error.
 #[inline(never)]
-unsafe fn shuffle(block: &Block, warp: &Warp, files: Files, inst: Inst, pc: u32) -> Result<(), Box<Trap>> {
+unsafe fn shuffle(block: &BlockState, warp: &Warp, files: Files, inst: Inst, pc: u32) -> Result<(), Box<Trap>> {
     if warp.mask != warp.live {
         let kind = TrapKind::Divergence { active: warp.mask, expected: warp.live };
         return Err(trap(block, warp, pc, warp.mask.trailing_zeros(), kind));

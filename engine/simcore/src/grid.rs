@@ -1,22 +1,22 @@
 //! Runs all blocks of a launch.
 
-use crate::block::Slot;
+use crate::block::BlockSlot;
 use crate::clocks::Clocks;
 use crate::counters::{Counters, Segments};
 use crate::exec::{self, Machine, Stop};
-use crate::memory::Memory;
-use crate::program::{Launch, Program};
-use crate::sched::{Policy, Scheduler};
+use crate::memory::GlobalMemory;
+use crate::program::{LaunchConfig, Program};
+use crate::sched::{SchedPolicy, Scheduler};
 use crate::shadow::{MAX_BLOCKS, Shadow};
 use crate::trap::{Trap, TrapKind, Waiter};
-use crate::warp::State;
+use crate::warp::WarpState;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// How to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Who runs next.
-    pub policy: Policy,
+    pub policy: SchedPolicy,
     /// Races and uninitialised reads are looked for. Bounds, alignment,
     /// divergence and deadlock always are.
     pub detect: bool,
@@ -35,7 +35,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            policy: Policy::Lockstep,
+            policy: SchedPolicy::Lockstep,
             detect: true,
             count: true,
             threads: 0,
@@ -66,7 +66,12 @@ pub struct Report {
 
 /// Runs a program. The program and the launch passed [`Program::validate`]; a
 /// program that did not panics here.
-pub fn run(program: &Program, launch: &Launch, memory: &mut Memory, config: &Config) -> Result<Report, Box<Trap>> {
+pub fn run(
+    program: &Program,
+    launch: &LaunchConfig,
+    memory: &mut GlobalMemory,
+    config: &Config,
+) -> Result<Report, Box<Trap>> {
     let lens: Vec<u64> = memory.buffers.iter().map(|b| b.len).collect();
     if let Err(reason) = program.validate(launch, memory) {
         panic!("the program is malformed: {reason}");
@@ -97,7 +102,7 @@ pub fn run(program: &Program, launch: &Launch, memory: &mut Memory, config: &Con
     Ok(Report { counters: totals.counters, trace, unwritten, first_unwritten, executed: totals.executed })
 }
 
-fn make_shadows(program: &Program, memory: &Memory, config: &Config) -> Vec<Option<Shadow>> {
+fn make_shadows(program: &Program, memory: &GlobalMemory, config: &Config) -> Vec<Option<Shadow>> {
     let shadow = |(decl, buffer): (&crate::BufferDecl, &crate::GlobalBuffer)| {
         config
             .detect
@@ -108,7 +113,7 @@ fn make_shadows(program: &Program, memory: &Memory, config: &Config) -> Vec<Opti
 }
 
 fn launch_trap(program: &Program, kind: TrapKind) -> Box<Trap> {
-    let is_grid_sync = |inst: &crate::Inst| inst.op == crate::Op::Sync && inst.imm == 2;
+    let is_grid_sync = |inst: &crate::Inst| inst.op == crate::Opcode::Sync && inst.imm == 2;
     let pc = program.code.iter().position(is_grid_sync).unwrap_or(0) as u32;
     Box::new(Trap { kind, pc, block: 0, warp: 0, lane: 0, buffer: None, slot: None, index: 0 })
 }
@@ -122,8 +127,8 @@ struct Totals {
 /// What all host threads read.
 struct Shared<'a> {
     program: &'a Program,
-    launch: &'a Launch,
-    memory: &'a Memory,
+    launch: &'a LaunchConfig,
+    memory: &'a GlobalMemory,
     shadows: &'a [Option<Shadow>],
     config: &'a Config,
 }
@@ -165,7 +170,7 @@ impl<'a> Shared<'a> {
         let work = || -> Option<(Totals, u64)> {
             let mut machine = self.machine(parallel, false);
             let mut trace = 0u64;
-            let mut slot = vec![Slot::new(self.program, self.launch, self.config.detect)];
+            let mut slot = vec![BlockSlot::new(self.program, self.launch, self.config.detect)];
             loop {
                 let first = next.fetch_add(chunk, Relaxed);
                 if first >= blocks || stop.load(Relaxed) {
@@ -218,7 +223,7 @@ impl<'a> Shared<'a> {
             self.program.buffers.iter().zip(self.memory.buffers.iter().zip(lens)).map(remake).collect();
         let again = Shared { shadows: &shadows, ..*self };
         let mut machine = again.machine(false, true);
-        let mut slot = vec![Slot::new(self.program, self.launch, self.config.detect)];
+        let mut slot = vec![BlockSlot::new(self.program, self.launch, self.config.detect)];
         for block in 0..blocks {
             if let Err(trap) = again.run_in(&mut machine, block..block + 1, &mut slot) {
                 return trap;
@@ -229,7 +234,8 @@ impl<'a> Shared<'a> {
     }
 
     fn resident(&self, machine: &mut Machine, blocks: std::ops::Range<u64>, slots: usize) -> Result<u64, Box<Trap>> {
-        let mut slots: Vec<_> = (0..slots).map(|_| Slot::new(self.program, self.launch, self.config.detect)).collect();
+        let mut slots: Vec<_> =
+            (0..slots).map(|_| BlockSlot::new(self.program, self.launch, self.config.detect)).collect();
         self.run_in(machine, blocks, &mut slots)
     }
 
@@ -238,7 +244,7 @@ impl<'a> Shared<'a> {
         &self,
         machine: &mut Machine,
         blocks: std::ops::Range<u64>,
-        slots: &mut [Slot],
+        slots: &mut [BlockSlot],
     ) -> Result<u64, Box<Trap>> {
         let (program, launch) = (self.program, self.launch);
         let width = launch.threads().div_ceil(32);
@@ -286,7 +292,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Completes the block barrier if every warp is there.
-    fn release_block(&self, machine: &mut Machine, slot: &mut Slot) -> Result<(), Box<Trap>> {
+    fn release_block(&self, machine: &mut Machine, slot: &mut BlockSlot) -> Result<(), Box<Trap>> {
         let Some(pc) = common_barrier(slot.warps.iter().map(|w| w.state), 1) else { return Ok(()) };
         if pc.is_none() {
             return Err(deadlock(std::slice::from_ref(slot), Some(1)));
@@ -295,13 +301,13 @@ impl<'a> Shared<'a> {
         slot.block.sync.barrier();
         machine.counters.block_barriers += 1;
         for warp in &mut slot.warps {
-            warp.state = State::Ready;
+            warp.state = WarpState::Ready;
         }
         Ok(())
     }
 
     /// Completes the grid barrier if every warp of every block is there.
-    fn release_grid(&self, machine: &mut Machine, slots: &mut [Slot], all: bool) -> Result<(), Box<Trap>> {
+    fn release_grid(&self, machine: &mut Machine, slots: &mut [BlockSlot], all: bool) -> Result<(), Box<Trap>> {
         if !self.program.grid_sync || !all {
             return Ok(());
         }
@@ -316,7 +322,7 @@ impl<'a> Shared<'a> {
             slot.block.ordered_before = machine.event + 1;
             slot.block.sync.barrier();
             for warp in &mut slot.warps {
-                warp.state = State::Ready;
+                warp.state = WarpState::Ready;
             }
         }
         Ok(())
@@ -324,11 +330,11 @@ impl<'a> Shared<'a> {
 }
 
 /// All warps that can run, ascending.
-fn ready_warps(ready: &mut Vec<u32>, slots: &[Slot], width: u32) {
+fn ready_warps(ready: &mut Vec<u32>, slots: &[BlockSlot], width: u32) {
     ready.clear();
     for (s, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.busy) {
         for (w, warp) in slot.warps.iter().enumerate() {
-            if warp.state == State::Ready {
+            if warp.state == WarpState::Ready {
                 ready.push(s as u32 * width + w as u32);
             }
         }
@@ -337,12 +343,12 @@ fn ready_warps(ready: &mut Vec<u32>, slots: &[Slot], width: u32) {
 
 /// None while some warp is not at a barrier of the scope. Otherwise the barrier
 /// that all are at, or none inside if they are at different ones.
-fn common_barrier(states: impl Iterator<Item = State>, scope: u32) -> Option<Option<u32>> {
+fn common_barrier(states: impl Iterator<Item = WarpState>, scope: u32) -> Option<Option<u32>> {
     let mut common = None;
     let mut split = false;
     for state in states {
         match state {
-            State::Waiting { scope: s, pc } if s == scope => {
+            WarpState::Waiting { scope: s, pc } if s == scope => {
                 split |= common.is_some_and(|c| c != pc);
                 common = Some(pc);
             }
@@ -353,21 +359,21 @@ fn common_barrier(states: impl Iterator<Item = State>, scope: u32) -> Option<Opt
 }
 
 /// Everybody who waits, and who left without arriving.
-fn deadlock(slots: &[Slot], split: Option<u32>) -> Box<Trap> {
-    let at = |pc: u32, slot: &Slot| {
-        slot.warps.iter().filter(|w| matches!(w.state, State::Waiting { pc: p, .. } if p == pc)).count() as u32
+fn deadlock(slots: &[BlockSlot], split: Option<u32>) -> Box<Trap> {
+    let at = |pc: u32, slot: &BlockSlot| {
+        slot.warps.iter().filter(|w| matches!(w.state, WarpState::Waiting { pc: p, .. } if p == pc)).count() as u32
     };
     let mut waiters = Vec::new();
     for slot in slots.iter().filter(|slot| slot.busy) {
         for warp in &slot.warps {
             let (block, index, width) = (slot.block.linear, warp.index, slot.warps.len() as u32);
             let (pc, arrived, expected) = match warp.state {
-                State::Waiting { scope: 2, pc } => {
+                WarpState::Waiting { scope: 2, pc } => {
                     let arrived = slots.iter().map(|slot| at(pc, slot)).sum();
                     (Some(pc), arrived, width * slots.len() as u32)
                 }
-                State::Waiting { pc, .. } => (Some(pc), at(pc, slot), width),
-                State::Ready | State::Done => (None, 0, 0),
+                WarpState::Waiting { pc, .. } => (Some(pc), at(pc, slot), width),
+                WarpState::Ready | WarpState::Done => (None, 0, 0),
             };
             waiters.push(Waiter { block, warp: index, pc, arrived, expected });
         }

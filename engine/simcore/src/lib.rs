@@ -2,7 +2,7 @@
 //!
 //! Runs a [`Program`] over a grid of blocks of warps of 32 lanes, the way a GPU
 //! does: structured divergence with active masks, shared memory, barriers,
-//! shuffles, atomics. Input: a program, a [`Launch`], and [`Memory`] holding the
+//! shuffles, atomics. Input: a program, a [`LaunchConfig`], and [`GlobalMemory`] holding the
 //! global buffers. Output: [`Counters`], or the first [`Trap`].
 //!
 //! **Registers** are structures of arrays, one value for each lane, in a file of
@@ -45,12 +45,12 @@ mod warp;
 
 pub use counters::{Class, Counters};
 pub use grid::{Config, Report, run};
-pub use memory::{GlobalBuffer, Memory};
-pub use op::Op;
+pub use memory::{GlobalBuffer, GlobalMemory};
+pub use op::Opcode;
 pub use program::{
-    AtomicKind, BufferDecl, Elem, Flags, HostFn, Inst, Launch, Preload, PreloadSource, Program, SpaceKind,
+    AtomicKind, BufferDecl, Elem, Flags, HostFn, Inst, LaunchConfig, Preload, PreloadSource, Program, SpaceKind,
 };
-pub use sched::Policy;
+pub use sched::SchedPolicy;
 pub use trap::{Other, Trap, TrapKind, Waiter};
 
 /// Lanes of a warp.

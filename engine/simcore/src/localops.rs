@@ -2,7 +2,7 @@
 
 use crate::LANES;
 use crate::access::{Checked, Indices, indices};
-use crate::block::Block;
+use crate::block::BlockState;
 use crate::exec::{each, trap};
 use crate::lanes::{Files, Lane};
 use crate::program::{Flags, Inst};
@@ -12,7 +12,7 @@ use crate::warp::Warp;
 /// A read of local memory that some lane did not write.
 #[cold]
 #[inline(never)]
-pub(crate) fn unset(block: &Block, warp: &Warp, pc: u32, slot: u32, missing: u32, index: i64) -> Box<Trap> {
+pub(crate) fn unset(block: &BlockState, warp: &Warp, pc: u32, slot: u32, missing: u32, index: i64) -> Box<Trap> {
     let mut trap = trap(block, warp, pc, missing.trailing_zeros(), TrapKind::Uninitialised);
     trap.slot = Some(slot);
     trap.index = index;
@@ -36,7 +36,7 @@ unsafe fn copy_lanes<T: Lane>(files: Files, d: u16, a: u16, mask: u32) {
 
 #[inline(always)]
 pub(crate) unsafe fn local_get<const CHECK: bool>(
-    block: &Block,
+    block: &BlockState,
     warp: &Warp,
     files: Files,
     inst: Inst,
@@ -75,7 +75,14 @@ pub(crate) unsafe fn local_set<const CHECK: bool>(warp: &mut Warp, files: Files,
 }
 
 /// The index of each lane into `inst.c` local registers.
-unsafe fn local_indices(block: &Block, warp: &Warp, files: Files, inst: Inst, reg: u16, pc: u32) -> Checked<Indices> {
+unsafe fn local_indices(
+    block: &BlockState,
+    warp: &Warp,
+    files: Files,
+    inst: Inst,
+    reg: u16,
+    pc: u32,
+) -> Checked<Indices> {
     let mut index = [0; LANES];
     // SAFETY: `reg` by validation; `indices` reads field `a`.
     match unsafe { indices(block, warp, files, Inst { a: reg, ..inst }, pc, (inst.c.into(), 1), &mut index) } {
@@ -90,7 +97,7 @@ unsafe fn local_indices(block: &Block, warp: &Warp, files: Files, inst: Inst, re
 
 #[inline(never)]
 pub(crate) unsafe fn local_load<const CHECK: bool>(
-    block: &Block,
+    block: &BlockState,
     warp: &Warp,
     files: Files,
     inst: Inst,
@@ -117,7 +124,7 @@ pub(crate) unsafe fn local_load<const CHECK: bool>(
 
 #[inline(never)]
 pub(crate) unsafe fn local_store<const CHECK: bool>(
-    block: &Block,
+    block: &BlockState,
     warp: &mut Warp,
     files: Files,
     inst: Inst,

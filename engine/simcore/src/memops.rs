@@ -1,8 +1,8 @@
 //! Instructions on global and shared memory: the data movement.
 
 use crate::LANES;
-use crate::access::{Checked, Indices, Kind, Place, Touch, at, count, dense, detect, indices, place};
-use crate::block::Block;
+use crate::access::{AccessKind, BufferView, Checked, Indices, Touch, at, count, dense, detect, indices, place};
+use crate::block::BlockState;
 use crate::exec::{Machine, each, trap};
 use crate::lanes::{Files, Lane};
 use crate::localops::unset;
@@ -35,7 +35,7 @@ unsafe fn fetch<T: Copy, D: Lane>(base: *const u8, index: &Indices, files: Files
 #[inline(always)]
 pub(crate) unsafe fn load<const CHECK: bool>(
     machine: &mut Machine,
-    block: &mut Block,
+    block: &mut BlockState,
     warp: &mut Warp,
     files: Files,
     inst: Inst,
@@ -48,7 +48,15 @@ pub(crate) unsafe fn load<const CHECK: bool>(
         let mut index = [0; LANES];
         indices(block, warp, files, inst, pc, (place.len, 1), &mut index)?;
         if CHECK {
-            detect(machine, block, warp, inst, pc, &index, Touch { global: place.global, width: 1, kind: Kind::Read })?;
+            detect(
+                machine,
+                block,
+                warp,
+                inst,
+                pc,
+                &index,
+                Touch { global: place.global, width: 1, kind: AccessKind::Read },
+            )?;
         }
         if machine.count {
             count(machine, warp, &place, &index, 1, false);
@@ -87,7 +95,7 @@ macro_rules! put {
 #[inline(always)]
 pub(crate) unsafe fn store<const CHECK: bool>(
     machine: &mut Machine,
-    block: &mut Block,
+    block: &mut BlockState,
     warp: &mut Warp,
     files: Files,
     inst: Inst,
@@ -108,7 +116,7 @@ pub(crate) unsafe fn store<const CHECK: bool>(
                 inst,
                 pc,
                 &index,
-                Touch { global: place.global, width: 1, kind: Kind::Write },
+                Touch { global: place.global, width: 1, kind: AccessKind::Write },
             )?;
         }
         if machine.count {
@@ -129,7 +137,7 @@ pub(crate) unsafe fn store<const CHECK: bool>(
 #[inline(always)]
 pub(crate) unsafe fn vector_move<const CHECK: bool, const IN: bool>(
     machine: &mut Machine,
-    block: &mut Block,
+    block: &mut BlockState,
     warp: &mut Warp,
     files: Files,
     inst: Inst,
@@ -161,7 +169,7 @@ pub(crate) unsafe fn vector_move<const CHECK: bool, const IN: bool>(
             }
         }
         if CHECK {
-            let kind = if IN { Kind::Read } else { Kind::Write };
+            let kind = if IN { AccessKind::Read } else { AccessKind::Write };
             detect(machine, block, warp, inst, pc, &index, Touch { global: place.global, width, kind })?;
         }
         if machine.count {
@@ -235,7 +243,14 @@ unsafe fn interleaved<const W: usize, const IN: bool, T: Copy, D: Lane>(
 /// # Safety
 /// As `vector_move`, with indices in bounds.
 #[inline(always)]
-unsafe fn elements<const IN: bool>(place: &Place, index: &Indices, files: Files, inst: Inst, mask: u32, shared: bool) {
+unsafe fn elements<const IN: bool>(
+    place: &BufferView,
+    index: &Indices,
+    files: Files,
+    inst: Inst,
+    mask: u32,
+    shared: bool,
+) {
     // SAFETY: by the caller.
     unsafe {
         for k in 0..inst.c {
@@ -288,11 +303,11 @@ unsafe fn take<T: Copy, D: Lane>(
 #[cold]
 #[inline(never)]
 fn misaligned(
-    block: &Block,
+    block: &BlockState,
     warp: &Warp,
     inst: Inst,
     pc: u32,
-    place: &Place,
+    place: &BufferView,
     index: &Indices,
     bytes: u64,
 ) -> Box<Trap> {
@@ -307,7 +322,7 @@ fn misaligned(
 #[inline(never)]
 pub(crate) unsafe fn atomic<const CHECK: bool>(
     machine: &mut Machine,
-    block: &mut Block,
+    block: &mut BlockState,
     warp: &mut Warp,
     files: Files,
     inst: Inst,
@@ -327,7 +342,7 @@ pub(crate) unsafe fn atomic<const CHECK: bool>(
                 inst,
                 pc,
                 &index,
-                Touch { global: place.global, width: 1, kind: Kind::Atomic },
+                Touch { global: place.global, width: 1, kind: AccessKind::Atomic },
             )?;
             if let Some(clocks) = &mut machine.clocks {
                 let owner = if place.global { u32::MAX } else { block.linear };

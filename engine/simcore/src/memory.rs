@@ -50,7 +50,7 @@ impl GlobalBuffer {
 
 /// All buffers, in the order of the program's.
 #[derive(Default)]
-pub struct Memory {
+pub struct GlobalMemory {
     /// The buffers.
     pub buffers: Vec<GlobalBuffer>,
 }

@@ -17,7 +17,7 @@ macro_rules! operations {
         /// An operation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u16)]
-        pub enum Op {
+        pub enum Opcode {
             $($(#[$cdoc])* $control,)*
             $(#[doc = concat!("`", stringify!($ua), " => ", stringify!($ud), "`")] $u,)*
             $(#[doc = concat!("`", stringify!($ba), "` twice `=> ", stringify!($bd), "`")] $b,)*
@@ -25,20 +25,20 @@ macro_rules! operations {
             $(#[doc = concat!("`", stringify!($va), "` twice `=> ", stringify!($va), "`")] $v,)*
         }
 
-        impl Op {
+        impl Opcode {
             /// Whether this is arithmetic on registers only.
             pub const fn is_arithmetic(self) -> bool {
-                !matches!(self, $(Op::$control)|*)
+                !matches!(self, $(Opcode::$control)|*)
             }
 
             /// Whether the destination and the sources of an arithmetic
             /// operation are in the 64-bit file.
             pub const fn widths(self) -> (bool, [bool; 3]) {
                 match self {
-                    $(Op::$u => (wide::<$ud>(), [wide::<$ua>(), false, false]),)*
-                    $(Op::$b => (wide::<$bd>(), [wide::<$ba>(), wide::<$ba>(), false]),)*
-                    $(Op::$t => (wide::<$td>(), [wide::<$ta>(), wide::<$tb>(), wide::<$tb>()]),)*
-                    $(Op::$v => (wide::<$va>(), [wide::<$va>(), wide::<$va>(), false]),)*
+                    $(Opcode::$u => (wide::<$ud>(), [wide::<$ua>(), false, false]),)*
+                    $(Opcode::$b => (wide::<$bd>(), [wide::<$ba>(), wide::<$ba>(), false]),)*
+                    $(Opcode::$t => (wide::<$td>(), [wide::<$ta>(), wide::<$tb>(), wide::<$tb>()]),)*
+                    $(Opcode::$v => (wide::<$va>(), [wide::<$va>(), wide::<$va>(), false]),)*
                     _ => (false, [false; 3]),
                 }
             }
@@ -46,10 +46,10 @@ macro_rules! operations {
             /// Number of register sources of an arithmetic operation.
             pub const fn arity(self) -> usize {
                 match self {
-                    $(Op::$u => 1,)*
-                    $(Op::$b => 2,)*
-                    $(Op::$t => 3,)*
-                    $(Op::$v => 2,)*
+                    $(Opcode::$u => 1,)*
+                    $(Opcode::$b => 2,)*
+                    $(Opcode::$t => 3,)*
+                    $(Opcode::$v => 2,)*
                     _ => 0,
                 }
             }
@@ -64,11 +64,11 @@ macro_rules! operations {
             // SAFETY: passed on to the caller.
             unsafe {
                 match inst.op {
-                    $(Op::$u => map1::<$ua, $ud>(files, inst, $uf),)*
-                    $(Op::$b => map2::<$ba, $ba, $bd>(files, inst, $bf),)*
-                    $(Op::$t => map3::<$ta, $tb, $tb, $td>(files, inst, $tf),)*
-                    $(Op::$v => divide::<$va>(files, inst, $general, $uniform),)*
-                    $(Op::$control => {})*
+                    $(Opcode::$u => map1::<$ua, $ud>(files, inst, $uf),)*
+                    $(Opcode::$b => map2::<$ba, $ba, $bd>(files, inst, $bf),)*
+                    $(Opcode::$t => map3::<$ta, $tb, $tb, $td>(files, inst, $tf),)*
+                    $(Opcode::$v => divide::<$va>(files, inst, $general, $uniform),)*
+                    $(Opcode::$control => {})*
                 }
             }
         }

@@ -1,13 +1,13 @@
 //! The bytecode and everything that is fixed before a launch.
 
-use crate::op::Op;
+use crate::op::Opcode;
 
 /// One instruction. `d` is the destination register, `a`, `b`, `c` are sources;
 /// other meanings are stated at the operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Inst {
     /// What to do.
-    pub op: Op,
+    pub op: Opcode,
     /// How, see [`Flags`].
     pub flags: Flags,
     /// Destination register.
@@ -78,7 +78,7 @@ impl Elem {
 /// Where a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceKind {
-    /// Device memory; `index` numbers the buffers of [`crate::Memory`].
+    /// Device memory; `index` numbers the buffers of [`crate::GlobalMemory`].
     Global,
     /// Memory of a block, at a byte offset.
     Shared {
@@ -91,7 +91,7 @@ pub enum SpaceKind {
 #[derive(Clone, Copy, Debug)]
 pub struct BufferDecl {
     /// Where it is. Global buffers come first, so that their position is also
-    /// their position in [`crate::Memory`].
+    /// their position in [`crate::GlobalMemory`].
     pub space: SpaceKind,
     /// Element type.
     pub elem: Elem,
@@ -164,7 +164,7 @@ pub type HostFn = Box<dyn Fn([u64; 3]) -> u64 + Send + Sync>;
 /// A compiled kernel.
 #[derive(Default)]
 pub struct Program {
-    /// Instructions; the last one is [`Op::End`].
+    /// Instructions; the last one is [`Opcode::End`].
     pub code: Vec<Inst>,
     /// Which statement each instruction belongs to; opaque here.
     pub origin: Vec<u32>,
@@ -182,9 +182,9 @@ pub struct Program {
     pub local_slots: u32,
     /// Initial register values.
     pub preloads: Vec<Preload>,
-    /// Functions `f64 -> f64` of [`Op::CallF32`] and [`Op::CallF64`].
+    /// Functions `f64 -> f64` of [`Opcode::CallF32`] and [`Opcode::CallF64`].
     pub unary: Vec<fn(f64) -> f64>,
-    /// Functions of [`Op::Host`].
+    /// Functions of [`Opcode::Host`].
     pub host: Vec<HostFn>,
     /// Bytes of shared memory.
     pub shared_bytes: u32,
@@ -219,7 +219,7 @@ impl Program {
 
 /// The numbers of a launch.
 #[derive(Clone, Debug)]
-pub struct Launch {
+pub struct LaunchConfig {
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z.
@@ -228,7 +228,7 @@ pub struct Launch {
     pub params: Vec<u64>,
 }
 
-impl Launch {
+impl LaunchConfig {
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
         self.block.iter().product()

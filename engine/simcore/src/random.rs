@@ -32,7 +32,7 @@ pub fn unit_f64(x: u32, y: u32) -> f64 {
     (u64::from(x) ^ (u64::from(y) << 21)) as f64 * STEP + STEP / 2.0
 }
 
-/// Executes [`crate::Op::Random`] in all lanes.
+/// Executes [`crate::Opcode::Random`] in all lanes.
 ///
 /// # Safety
 /// Registers `a`, `b`, `c` are in the 64-bit file; four from `d` on are in the

@@ -3,7 +3,7 @@
 
 /// A scheduling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum SchedPolicy {
     /// Each warp runs until it has to wait. The fastest.
     Greedy,
     /// All warps take turns, one visible operation each.
@@ -44,7 +44,7 @@ impl Rng {
 /// plus warp).
 #[derive(Clone, Debug)]
 pub(crate) struct Scheduler {
-    policy: Policy,
+    policy: SchedPolicy,
     rng: Rng,
     last: u32,
     picks: u64,
@@ -60,14 +60,14 @@ pub(crate) struct Scheduler {
 impl Scheduler {
     /// A scheduler for the `index`-th independent part of a launch (a block, or
     /// everything) with at most `warps` warps.
-    pub(crate) fn new(policy: Policy, index: u64, warps: usize) -> Self {
+    pub(crate) fn new(policy: SchedPolicy, index: u64, warps: usize) -> Self {
         let seed = match policy {
-            Policy::Greedy | Policy::Lockstep => 0,
-            Policy::Random(seed) | Policy::Pct { seed, .. } | Policy::Adversary(seed) => seed,
+            SchedPolicy::Greedy | SchedPolicy::Lockstep => 0,
+            SchedPolicy::Random(seed) | SchedPolicy::Pct { seed, .. } | SchedPolicy::Adversary(seed) => seed,
         };
         let mut rng = Rng(seed ^ index.wrapping_mul(0xd6e8_feb8_6659_fd93));
         let (mut priority, mut drops) = (Vec::new(), Vec::new());
-        if let Policy::Pct { depth, .. } = policy {
+        if let SchedPolicy::Pct { depth, .. } = policy {
             priority = (0..warps).map(|_| rng.next() | 1 << 63).collect();
             // Moments spread over orders of magnitude, as the length is unknown.
             drops = (0..depth)
@@ -84,13 +84,13 @@ impl Scheduler {
 
     /// How many visible operations the chosen warp may do.
     pub(crate) fn budget(&self) -> u64 {
-        if self.policy == Policy::Greedy { u64::MAX } else { 1 }
+        if self.policy == SchedPolicy::Greedy { u64::MAX } else { 1 }
     }
 
     /// Whether a divergent branch runs its second side first.
     pub(crate) fn flip(&mut self) -> bool {
         match self.policy {
-            Policy::Greedy | Policy::Lockstep => false,
+            SchedPolicy::Greedy | SchedPolicy::Lockstep => false,
             _ => self.rng.next() & 1 == 1,
         }
     }
@@ -98,14 +98,14 @@ impl Scheduler {
     /// The position in `ready` (ascending, not empty) of the warp that runs.
     pub(crate) fn pick(&mut self, ready: &[u32]) -> usize {
         let choice = match self.policy {
-            Policy::Greedy => 0,
-            Policy::Lockstep => {
+            SchedPolicy::Greedy => 0,
+            SchedPolicy::Lockstep => {
                 let next = ready.partition_point(|&w| self.last != u32::MAX && w <= self.last);
                 if next == ready.len() { 0 } else { next }
             }
-            Policy::Random(_) => self.rng.below(ready.len()),
-            Policy::Pct { .. } => self.pct(ready),
-            Policy::Adversary(_) => self.adversary(ready),
+            SchedPolicy::Random(_) => self.rng.below(ready.len()),
+            SchedPolicy::Pct { .. } => self.pct(ready),
+            SchedPolicy::Adversary(_) => self.adversary(ready),
         };
         self.picks += 1;
         self.last = ready[choice];

@@ -72,7 +72,7 @@ impl Cell {
 
 /// What is ordered before the running warp.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
+pub(crate) struct WarpOrder<'a> {
     pub(crate) block: u32,
     pub(crate) grid_base: u64,
     pub(crate) block_base: u64,
@@ -80,7 +80,7 @@ pub(crate) struct View<'a> {
     pub(crate) clocks: Option<(&'a Clocks, &'a BlockSync)>,
 }
 
-impl View<'_> {
+impl WarpOrder<'_> {
     /// Whether the access of a cell is ordered before thread `thread` now.
     #[inline(always)]
     pub(crate) fn ordered(&self, cell: Cell, thread: u32) -> bool {
@@ -241,7 +241,14 @@ impl Shadow {
     }
 
     #[inline(always)]
-    fn against(cells: &Option<Cells>, i: usize, view: &View, thread: u32, write: bool, atomic: bool) -> Option<Wrong> {
+    fn against(
+        cells: &Option<Cells>,
+        i: usize,
+        view: &WarpOrder,
+        thread: u32,
+        write: bool,
+        atomic: bool,
+    ) -> Option<Wrong> {
         let cell = cells.as_ref()?.get(i);
         (!view.ordered(cell, thread)).then_some(Wrong::Race { cell, write, atomic })
     }
@@ -301,7 +308,7 @@ impl Shadow {
 
     /// Thread `thread` reads element `i`.
     #[inline(always)]
-    pub(crate) fn read(&self, i: usize, view: &View, new: Cell, thread: u32) -> Option<Wrong> {
+    pub(crate) fn read(&self, i: usize, view: &WarpOrder, new: Cell, thread: u32) -> Option<Wrong> {
         if !self.filled {
             let get = |cells: &Option<Cells>| cells.as_ref().map_or(0, |cells| cells.get(i).0);
             if get(&self.writes) == 0 && get(&self.atomics) == 0 {
@@ -322,7 +329,7 @@ impl Shadow {
 
     /// Thread `thread` writes element `i`.
     #[inline(always)]
-    pub(crate) fn write(&self, i: usize, view: &View, new: Cell, thread: u32) -> Option<Wrong> {
+    pub(crate) fn write(&self, i: usize, view: &WarpOrder, new: Cell, thread: u32) -> Option<Wrong> {
         let writes = self.writes.as_ref()?;
         let old = writes.get(i);
         writes.set(i, new);
@@ -338,13 +345,13 @@ impl Shadow {
     /// As `write`, while other host threads may write the same element: the
     /// exchange makes sure that at least one of two racing writers sees the other.
     #[inline(always)]
-    pub(crate) fn write_shared(&self, i: usize, view: &View, new: Cell, thread: u32) -> Option<Wrong> {
+    pub(crate) fn write_shared(&self, i: usize, view: &WarpOrder, new: Cell, thread: u32) -> Option<Wrong> {
         let old = Cell(self.writes.as_ref()?.0[i].swap(new.0, Relaxed));
         (!view.ordered(old, thread)).then_some(Wrong::Race { cell: old, write: true, atomic: false })
     }
 
     /// Thread `thread` updates element `i` atomically.
-    pub(crate) fn atomic(&self, i: usize, view: &View, new: Cell, thread: u32) -> Option<Wrong> {
+    pub(crate) fn atomic(&self, i: usize, view: &WarpOrder, new: Cell, thread: u32) -> Option<Wrong> {
         let atomics = self.atomics.as_ref()?;
         let old = atomics.get(i);
         if !self.filled && old.0 == 0 && self.writes.as_ref().is_none_or(|w| w.get(i).0 == 0) {

@@ -1,8 +1,8 @@
 //! Checks that no instruction can leave the executor's own arrays.
 
-use crate::memory::Memory;
-use crate::op::Op;
-use crate::program::{AtomicKind, Elem, Flags, Inst, Launch, PreloadSource, Program, SpaceKind};
+use crate::memory::GlobalMemory;
+use crate::op::Opcode;
+use crate::program::{AtomicKind, Elem, Flags, Inst, LaunchConfig, PreloadSource, Program, SpaceKind};
 
 type Valid = Result<(), String>;
 
@@ -12,8 +12,8 @@ fn ensure(holds: bool, what: &str) -> Valid {
 
 impl Program {
     /// Checks registers, jumps, slots, tables, buffers and launch numbers.
-    pub fn validate(&self, launch: &Launch, memory: &Memory) -> Valid {
-        ensure(self.code.last().is_some_and(|inst| inst.op == Op::End), "the last instruction is no end")?;
+    pub fn validate(&self, launch: &LaunchConfig, memory: &GlobalMemory) -> Valid {
+        ensure(self.code.last().is_some_and(|inst| inst.op == Opcode::End), "the last instruction is no end")?;
         ensure((1..=1024).contains(&launch.threads()), "a block has 1 to 1024 threads")?;
         ensure(launch.blocks() < crate::shadow::MAX_BLOCKS, "the grid has too many blocks")?;
         let globals = self.buffers.iter().take_while(|b| b.space == SpaceKind::Global).count();
@@ -86,19 +86,19 @@ impl Program {
         let jump = || ensure((inst.imm as usize) < self.code.len(), "a jump leaves the code");
         let buffer = || self.buffers.get(inst.b as usize).ok_or_else(|| "a buffer is missing".to_owned());
         match inst.op {
-            Op::If => jump().and_then(|()| self.register(inst.a, false)),
-            Op::Join => jump(),
-            Op::Loop | Op::Next => {
+            Opcode::If => jump().and_then(|()| self.register(inst.a, false)),
+            Opcode::Join => jump(),
+            Opcode::Loop | Opcode::Next => {
                 jump()?;
-                let third = if inst.op == Op::Loop { inst.a } else { inst.c };
+                let third = if inst.op == Opcode::Loop { inst.a } else { inst.c };
                 [inst.d, inst.b, third].into_iter().try_for_each(|reg| self.register(reg, index))
             }
-            Op::Load | Op::Store => {
-                let value = if inst.op == Op::Load { inst.d } else { inst.c };
+            Opcode::Load | Opcode::Store => {
+                let value = if inst.op == Opcode::Load { inst.d } else { inst.c };
                 self.register(inst.a, index)?;
                 self.register(value, buffer()?.elem == Elem::B64)
             }
-            Op::MoveIn | Op::MoveOut => {
+            Opcode::MoveIn | Opcode::MoveOut => {
                 let elem = buffer()?.elem;
                 self.register(inst.a, index)?;
                 self.registers(inst.d, inst.c, elem == Elem::B64)?;
@@ -106,7 +106,7 @@ impl Program {
                 ensure(inst.c.is_power_of_two() && bytes <= 16, "a move has a bad size")?;
                 self.slots(inst.imm, inst.c.into())
             }
-            Op::Atomic => {
+            Opcode::Atomic => {
                 let elem = buffer()?.elem;
                 let kind = AtomicKind::ALL.get(inst.imm as usize).ok_or("an atomic is unknown")?;
                 let double = *kind == AtomicKind::AddF64;
@@ -115,37 +115,37 @@ impl Program {
                 self.register(inst.c, double)?;
                 if inst.flags.has(Flags::RESULT) { self.register(inst.d, double) } else { Ok(()) }
             }
-            Op::LocalGet | Op::LocalSet => {
+            Opcode::LocalGet | Opcode::LocalSet => {
                 self.register(inst.d, wide)?;
                 self.register(inst.a, wide)?;
                 self.slots(inst.imm, 1)
             }
-            Op::LocalLoad | Op::LocalStore => {
-                let (base, value) = if inst.op == Op::LocalLoad { (inst.b, inst.d) } else { (inst.d, inst.b) };
+            Opcode::LocalLoad | Opcode::LocalStore => {
+                let (base, value) = if inst.op == Opcode::LocalLoad { (inst.b, inst.d) } else { (inst.d, inst.b) };
                 self.register(inst.a, index)?;
                 self.registers(base, inst.c, wide)?;
                 self.register(value, wide)?;
                 self.slots(inst.imm, inst.c.into())
             }
-            Op::Shuffle => {
+            Opcode::Shuffle => {
                 self.register(inst.b, false)?;
                 self.register(inst.a, wide)?;
                 self.register(inst.d, wide)
             }
-            Op::CallF32 | Op::CallF64 => {
-                let wide = inst.op == Op::CallF64;
+            Opcode::CallF32 | Opcode::CallF64 => {
+                let wide = inst.op == Opcode::CallF64;
                 ensure((inst.imm as usize) < self.unary.len(), "a function is missing")?;
                 self.register(inst.a, wide)?;
                 self.register(inst.d, wide)
             }
-            Op::Host => {
+            Opcode::Host => {
                 ensure((inst.imm as usize) < self.host.len(), "a function is missing")?;
                 self.register(inst.d, wide)?;
                 self.register(inst.a, inst.flags.has(Flags::WIDE_A))?;
                 self.register(inst.b, inst.flags.has(Flags::WIDE_B))?;
                 self.register(inst.c, inst.flags.has(Flags::WIDE_C))
             }
-            Op::Random => {
+            Opcode::Random => {
                 [inst.a, inst.b, inst.c].into_iter().try_for_each(|reg| self.register(reg, true))?;
                 self.registers(inst.d, if wide { 2 } else { 4 }, wide)
             }

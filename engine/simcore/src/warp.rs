@@ -2,7 +2,7 @@
 
 use crate::LANES;
 use crate::lanes::{Files, V32, V64};
-use crate::program::{Launch, PreloadSource, Program};
+use crate::program::{LaunchConfig, PreloadSource, Program};
 
 /// An open branch or loop: lanes to restore at its end, and for a branch the
 /// side that still has to run.
@@ -15,7 +15,7 @@ pub(crate) struct Frame {
 
 /// What a warp can do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum WarpState {
     Ready,
     /// Waits at the barrier of this scope (1 block, 2 grid) at this instruction.
     Waiting {
@@ -35,7 +35,7 @@ pub(crate) struct Warp {
     pub(crate) pc: u32,
     pub(crate) steps: u64,
     pub(crate) stack: Vec<Frame>,
-    pub(crate) state: State,
+    pub(crate) state: WarpState,
     /// Accesses of this warp before this event are ordered among its lanes.
     pub(crate) ordered_before: u64,
     pub(crate) index: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Warp {
 
 impl Warp {
     /// Warp `index` of a block; registers that no block changes are set here.
-    pub(crate) fn new(program: &Program, launch: &Launch, index: u32) -> Self {
+    pub(crate) fn new(program: &Program, launch: &LaunchConfig, index: u32) -> Self {
         let mut warp = Self {
             r32: vec![V32([0; LANES]); program.regs32 as usize + 1].into(),
             r64: vec![V64([0; LANES]); program.regs64 as usize + 1].into(),
@@ -53,7 +53,7 @@ impl Warp {
             pc: 0,
             steps: 0,
             stack: Vec::new(),
-            state: State::Done,
+            state: WarpState::Done,
             ordered_before: 0,
             index,
         };
@@ -117,7 +117,7 @@ impl Warp {
         self.pc = 0;
         self.steps = 0;
         self.ordered_before = 0;
-        self.state = State::Ready;
+        self.state = WarpState::Ready;
     }
 
     #[inline(always)]

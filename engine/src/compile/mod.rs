@@ -1,7 +1,7 @@
 //! The pipeline from a fusion to a verified kernel.
 //!
 //! In: a [`BoundFusion`], which is a fusion with the arguments that a kernel is
-//! wanted for. Out: [`Compiled`], the kernel and how it came about. The stages
+//! wanted for. Out: [`CompiledFusion`], the kernel and how it came about. The stages
 //! themselves live in the modules below; here stands in which order they run, under
 //! which spans, and what is passed on.
 //!
@@ -13,5 +13,5 @@
 mod pipeline;
 mod prepare;
 
-pub use pipeline::{BoundFusion, Compiled, compile, compile_fusion};
+pub use pipeline::{BoundFusion, CompiledFusion, compile, compile_fusion};
 pub use prepare::{PreparedFusion, output_metas, prepare};

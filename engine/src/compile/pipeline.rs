@@ -24,7 +24,7 @@ pub struct BoundFusion<'a> {
 
 /// A fusion made into a kernel, with how.
 #[derive(Clone, Debug)]
-pub struct Compiled {
+pub struct CompiledFusion {
     /// The heuristic that took it.
     pub scheduler: &'static str,
     /// Its parameters.
@@ -36,7 +36,7 @@ pub struct Compiled {
 }
 
 /// Schedules and lowers a fusion as it stands.
-pub fn compile(cx: &CompileCx<'_>, bound: &BoundFusion<'_>) -> Result<Compiled> {
+pub fn compile(cx: &CompileCx<'_>, bound: &BoundFusion<'_>) -> Result<CompiledFusion> {
     let &BoundFusion { fusion, bindings, args, alignments } = bound;
     let sizes = Sizes::new(fusion, bindings);
     let class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
@@ -44,7 +44,7 @@ pub fn compile(cx: &CompileCx<'_>, bound: &BoundFusion<'_>) -> Result<Compiled> 
     let kernel = cx.span(Phase::Lower, planned.scheduler, 0, || lower_in_room(cx, &planned, &class))?;
     kernel::check_limits(&kernel, cx.device)?;
     cx.span(Phase::Lower, "verify", 0, || kernel::verify(&kernel))?;
-    Ok(Compiled {
+    Ok(CompiledFusion {
         scheduler: planned.scheduler,
         params_text: planned.params_text,
         schedule_text: planned.scheduled.schedule_text(),
@@ -69,7 +69,12 @@ fn lower_in_room(cx: &CompileCx<'_>, planned: &Planned, class: &ArgClass) -> Res
 }
 
 /// Binds a fusion to its arguments and compiles it as it stands.
-pub fn compile_fusion(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Compiled> {
+pub fn compile_fusion(
+    cx: &CompileCx<'_>,
+    fusion: &Fusion,
+    args: &[ArgMeta],
+    alignments: &[u32],
+) -> Result<CompiledFusion> {
     let bindings = fusion::bind(fusion, args)?;
     compile(cx, &BoundFusion { fusion, bindings: &bindings, args, alignments })
 }

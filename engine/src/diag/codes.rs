@@ -5,7 +5,7 @@
 //! is an error; then an example, of one of the kinds of [`Example`]. A test of
 //! the harness runs every example that can be run and looks for its code.
 
-use super::Kind;
+use super::DiagnosticKind;
 
 /// A diagnostic code such as `E0101`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,11 +13,11 @@ pub struct Code(pub &'static str);
 
 impl Code {
     /// Whose fault errors of this code are, by its first letter.
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> DiagnosticKind {
         match self.0.as_bytes().first() {
-            Some(b'U') => Kind::Unsupported,
-            Some(b'B') => Kind::Bug,
-            _ => Kind::User,
+            Some(b'U') => DiagnosticKind::Unsupported,
+            Some(b'B') => DiagnosticKind::Bug,
+            _ => DiagnosticKind::User,
         }
     }
 

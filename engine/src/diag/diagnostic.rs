@@ -7,7 +7,7 @@ pub type Result<T, E = Box<Diagnostic>> = std::result::Result<T, E>;
 
 /// Whose fault it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum DiagnosticKind {
     /// The input is wrong.
     User,
     /// The input is right, this version cannot do it.
@@ -49,7 +49,7 @@ pub struct CudaError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Whose fault.
-    pub kind: Kind,
+    pub kind: DiagnosticKind,
     /// Stable code.
     pub code: Code,
     /// Lowercase, no trailing period; names the op, the axes and the numbers.
@@ -65,22 +65,22 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// A user error.
     pub fn user(code: Code, message: impl Into<String>) -> Box<Self> {
-        Self::new(Kind::User, code, message)
+        Self::new(DiagnosticKind::User, code, message)
     }
     /// A valid request that this version cannot serve.
     pub fn unsupported(code: Code, message: impl Into<String>) -> Box<Self> {
-        Self::new(Kind::Unsupported, code, message)
+        Self::new(DiagnosticKind::Unsupported, code, message)
     }
     /// A broken invariant.
     pub fn bug(message: impl Into<String>) -> Box<Self> {
-        Self::new(Kind::Bug, code::BUG, message)
+        Self::new(DiagnosticKind::Bug, code::BUG, message)
     }
     /// A broken invariant with a specific code.
     pub fn bug_code(code: Code, message: impl Into<String>) -> Box<Self> {
-        Self::new(Kind::Bug, code, message)
+        Self::new(DiagnosticKind::Bug, code, message)
     }
 
-    fn new(kind: Kind, code: Code, message: impl Into<String>) -> Box<Self> {
+    fn new(kind: DiagnosticKind, code: Code, message: impl Into<String>) -> Box<Self> {
         Box::new(Self { kind, code, message: message.into(), labels: Vec::new(), notes: Vec::new(), cuda: None })
     }
 
@@ -107,9 +107,9 @@ impl Diagnostic {
 impl std::fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self.kind {
-            Kind::User => "error",
-            Kind::Unsupported => "unsupported",
-            Kind::Bug => "bug",
+            DiagnosticKind::User => "error",
+            DiagnosticKind::Unsupported => "unsupported",
+            DiagnosticKind::Bug => "bug",
         };
         write!(f, "{kind}[{}]: {}", self.code, self.message)?;
         for note in &self.notes {

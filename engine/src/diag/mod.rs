@@ -11,5 +11,5 @@ mod diagnostic;
 mod render;
 
 pub use codes::{CODES, Code, CodeInfo, Example, code};
-pub use diagnostic::{CudaError, Diagnostic, Kind, Label, Result, Span};
+pub use diagnostic::{CudaError, Diagnostic, DiagnosticKind, Label, Result, Span};
 pub use render::render;

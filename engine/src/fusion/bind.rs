@@ -6,7 +6,7 @@
 //! no element count or byte count overflows; all operations' axes agree; nothing
 //! downstream checks them again.
 
-use super::meta::{self, AxisMeta, Extent, OperandMeta, Shape, SizeMath};
+use super::meta::{self, AxisMeta, ExtentValue, OperandMeta, Shape, SizeMath};
 use super::{
     AxisKind, Fusion, InputLayout, Op, OpKind, Operand, Scalar, ScalarDef, ScalarId, TensorDef, TensorId, Update,
 };
@@ -396,20 +396,20 @@ fn check_layout(fusion: &Fusion, position: usize, layout: &InputLayout, given: &
 struct Numbers;
 
 impl SizeMath for Numbers {
-    fn constant(&mut self, n: i64) -> Extent {
-        Extent(n)
+    fn constant(&mut self, n: i64) -> ExtentValue {
+        ExtentValue(n)
     }
-    fn known(&self, extent: Extent) -> Option<i64> {
+    fn known(&self, extent: ExtentValue) -> Option<i64> {
         Some(extent.0)
     }
-    fn binary(&mut self, op: BinaryOp, a: Extent, b: Extent) -> Extent {
+    fn binary(&mut self, op: BinaryOp, a: ExtentValue, b: ExtentValue) -> ExtentValue {
         // Overflows were refused when the scalars were evaluated.
-        Extent(eval::binary(op, DType::I64, Value::Int(a.0), Value::Int(b.0)).as_i64())
+        ExtentValue(eval::binary(op, DType::I64, Value::Int(a.0), Value::Int(b.0)).as_i64())
     }
-    fn select(&mut self, condition: Extent, a: Extent, b: Extent) -> Extent {
+    fn select(&mut self, condition: ExtentValue, a: ExtentValue, b: ExtentValue) -> ExtentValue {
         if condition.0 != 0 { a } else { b }
     }
-    fn unify(&mut self, a: Extent, b: Extent) -> Result<Extent, (String, String)> {
+    fn unify(&mut self, a: ExtentValue, b: ExtentValue) -> Result<ExtentValue, (String, String)> {
         if a == b { Ok(a) } else { Err((a.0.to_string(), b.0.to_string())) }
     }
 }
@@ -424,7 +424,7 @@ fn bound_shape(fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> Shape 
             AxisKind::Symbolic => AxisKind::Iteration,
             decided => decided,
         };
-        AxisMeta { extent: Extent(extent), kind }
+        AxisMeta { extent: ExtentValue(extent), kind }
     };
     Shape { dtype: tensor.dtype, axes: tensor.axes.iter().map(axis).collect() }
 }
@@ -439,7 +439,7 @@ fn check_op(fusion: &Fusion, bindings: &Bindings, op: &Op) -> Result<()> {
             Operand::Scalar(scalar) => {
                 let value = bindings.scalar(*scalar);
                 let size = if value.class() == DTypeClass::Int { value.as_i64() } else { 0 };
-                OperandMeta::Scalar(fusion.scalars[*scalar].dtype, Extent(size))
+                OperandMeta::Scalar(fusion.scalars[*scalar].dtype, ExtentValue(size))
             }
         })
         .collect();
@@ -463,7 +463,7 @@ fn check_op(fusion: &Fusion, bindings: &Bindings, op: &Op) -> Result<()> {
         // axis of size 1 it may have decided otherwise than its symbols did.
         let undecided = |axis: usize| fusion.tensors[output].axes[axis].kind == AxisKind::Symbolic;
         let same = |(i, (a, b)): (usize, (&AxisMeta, &AxisMeta))| {
-            let one = a.extent == Extent(1) && matches!(op.kind, OpKind::Call(_));
+            let one = a.extent == ExtentValue(1) && matches!(op.kind, OpKind::Call(_));
             a.extent == b.extent && (a.kind == b.kind || undecided(i) || one || a.kind == AxisKind::Symbolic)
         };
         let agrees = result.dtype == declared.dtype

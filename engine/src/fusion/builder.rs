@@ -5,7 +5,7 @@ use super::infer::{
     accumulation_type, check_number, check_type, common_type, literal_default, literal_exact, working_type,
 };
 use super::meta::{self, AxisMeta, OperandMeta, Shape, SizeMath};
-use super::ops::{Args, Draft, ParamKind};
+use super::ops::{Args, CallDraft, OpParamKind};
 use super::scalars::{ScalarPool, extent, scalar};
 use super::{
     Axis, AxisKind, Fusion, InputLayout, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef,
@@ -23,7 +23,7 @@ pub const MAX_OPS: usize = 100_000;
 
 /// The declaration of one axis of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Dim {
+pub enum AxisDecl {
     /// Any number of elements: `?`. Even when it is 1 at run time, it does not broadcast.
     Symbolic,
     /// This many elements. 1 declares a broadcast axis.
@@ -94,7 +94,7 @@ impl FusionBuilder {
     // ---- inputs, constants, names, outputs ----
 
     /// Declares an input tensor.
-    pub fn tensor(&mut self, name: &str, dtype: DType, dims: &[Dim]) -> Result<Operand> {
+    pub fn tensor(&mut self, name: &str, dtype: DType, dims: &[AxisDecl]) -> Result<Operand> {
         check_rank(name, dims.len())?;
         check_type(name, dtype)?;
         self.claim_name(name)?;
@@ -102,16 +102,16 @@ impl FusionBuilder {
         let mut axes = Vec::with_capacity(dims.len());
         for (axis, dim) in dims.iter().enumerate() {
             let extent = match *dim {
-                Dim::Symbolic => self.scalars.intern(DType::I64, ScalarDef::Size { input, axis: axis as u32 }),
-                Dim::Const(n) if n < 0 => {
+                AxisDecl::Symbolic => self.scalars.intern(DType::I64, ScalarDef::Size { input, axis: axis as u32 }),
+                AxisDecl::Const(n) if n < 0 => {
                     let message = format!("{name}: axis {axis} has the negative extent {n}");
                     return Err(Diagnostic::user(code::EXTENT, message));
                 }
-                Dim::Const(n) => self.scalars.size_const(n),
-                Dim::Broadcast => self.scalars.size_const(1),
+                AxisDecl::Const(n) => self.scalars.size_const(n),
+                AxisDecl::Broadcast => self.scalars.size_const(1),
             };
             let kind = match *dim {
-                Dim::Const(1) | Dim::Broadcast => AxisKind::Broadcast,
+                AxisDecl::Const(1) | AxisDecl::Broadcast => AxisKind::Broadcast,
                 _ => AxisKind::Iteration,
             };
             axes.push(Axis { extent, kind });
@@ -658,7 +658,7 @@ impl FusionBuilder {
     }
 
     /// Adds a primitive of the table of operations.
-    pub(super) fn push_draft(&mut self, draft: Draft) -> Result<Vec<Operand>> {
+    pub(super) fn push_draft(&mut self, draft: CallDraft) -> Result<Vec<Operand>> {
         let (call, operands) = draft.parts();
         let name = call.row.name;
         let mut inputs = Vec::with_capacity(operands.len());
@@ -670,10 +670,10 @@ impl FusionBuilder {
     }
 
     /// A value where a parameter of a kind takes it.
-    fn operand_of_kind(&mut self, name: &str, kind: ParamKind, src: Src) -> Result<Operand> {
+    fn operand_of_kind(&mut self, name: &str, kind: OpParamKind, src: Src) -> Result<Operand> {
         match kind {
-            ParamKind::Tensor | ParamKind::Tensors => Ok(Operand::Tensor(self.tensor_operand(name, src)?)),
-            ParamKind::Shape | ParamKind::Scalars => {
+            OpParamKind::Tensor | OpParamKind::Tensors => Ok(Operand::Tensor(self.tensor_operand(name, src)?)),
+            OpParamKind::Shape | OpParamKind::Scalars => {
                 let operand = self.scalar_operand(name, src)?;
                 if !self.scalars.dtype(operand).is_int() {
                     let dtype = self.scalars.dtype(operand);
@@ -682,7 +682,7 @@ impl FusionBuilder {
                 }
                 Ok(Operand::Scalar(self.scalars.cast(operand, DType::I64)))
             }
-            ParamKind::Scalar => Ok(Operand::Scalar(self.scalar_operand(name, src)?)),
+            OpParamKind::Scalar => Ok(Operand::Scalar(self.scalar_operand(name, src)?)),
             _ => {
                 self.check_operand(name, src)?;
                 Ok(self.as_operand(src))

@@ -12,13 +12,13 @@ use crate::num::{BinaryOp, DType, TernaryOp};
 
 /// An extent: a symbol or a number, as [`SizeMath`] has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Extent(pub(crate) i64);
+pub struct ExtentValue(pub(crate) i64);
 
 /// One axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxisMeta {
     /// Number of elements.
-    pub extent: Extent,
+    pub extent: ExtentValue,
     /// Iteration or broadcast.
     pub kind: AxisKind,
 }
@@ -38,22 +38,22 @@ pub enum OperandMeta {
     /// A tensor.
     Tensor(Shape),
     /// A scalar of a type, and its value as a size (0 if it is none).
-    Scalar(DType, Extent),
+    Scalar(DType, ExtentValue),
 }
 
 /// Arithmetic on extents, all of it on `i64`.
 pub trait SizeMath {
     /// A known extent.
-    fn constant(&mut self, n: i64) -> Extent;
+    fn constant(&mut self, n: i64) -> ExtentValue;
     /// The number that an extent is, if it is known.
-    fn known(&self, extent: Extent) -> Option<i64>;
+    fn known(&self, extent: ExtentValue) -> Option<i64>;
     /// `op(a, b)`; comparisons give 0 or 1.
-    fn binary(&mut self, op: BinaryOp, a: Extent, b: Extent) -> Extent;
+    fn binary(&mut self, op: BinaryOp, a: ExtentValue, b: ExtentValue) -> ExtentValue;
     /// `a` where `condition` is not 0, else `b`.
-    fn select(&mut self, condition: Extent, a: Extent, b: Extent) -> Extent;
+    fn select(&mut self, condition: ExtentValue, a: ExtentValue, b: ExtentValue) -> ExtentValue;
     /// The extent of an axis that two operands share: either of the two, or
     /// both as text when they cannot be equal.
-    fn unify(&mut self, a: Extent, b: Extent) -> Result<Extent, (String, String)>;
+    fn unify(&mut self, a: ExtentValue, b: ExtentValue) -> Result<ExtentValue, (String, String)>;
 }
 
 /// The results of an operation, or why it has none. `full` and `index` take
@@ -289,25 +289,25 @@ mod tests {
     struct Numbers;
 
     impl SizeMath for Numbers {
-        fn constant(&mut self, n: i64) -> Extent {
-            Extent(n)
+        fn constant(&mut self, n: i64) -> ExtentValue {
+            ExtentValue(n)
         }
-        fn known(&self, extent: Extent) -> Option<i64> {
+        fn known(&self, extent: ExtentValue) -> Option<i64> {
             Some(extent.0)
         }
-        fn binary(&mut self, _: BinaryOp, a: Extent, _: Extent) -> Extent {
+        fn binary(&mut self, _: BinaryOp, a: ExtentValue, _: ExtentValue) -> ExtentValue {
             a
         }
-        fn select(&mut self, _: Extent, a: Extent, _: Extent) -> Extent {
+        fn select(&mut self, _: ExtentValue, a: ExtentValue, _: ExtentValue) -> ExtentValue {
             a
         }
-        fn unify(&mut self, a: Extent, b: Extent) -> Result<Extent, (String, String)> {
+        fn unify(&mut self, a: ExtentValue, b: ExtentValue) -> Result<ExtentValue, (String, String)> {
             if a == b { Ok(a) } else { Err((a.0.to_string(), b.0.to_string())) }
         }
     }
 
     fn scalar(dtype: DType) -> OperandMeta {
-        OperandMeta::Scalar(dtype, Extent(0))
+        OperandMeta::Scalar(dtype, ExtentValue(0))
     }
 
     /// `b` is a broadcast axis, a number an iteration axis.
@@ -317,8 +317,8 @@ mod tests {
 
     fn shape(dtype: DType, axes: &str) -> Shape {
         let axis = |text: &str| match text {
-            "b" => AxisMeta { extent: Extent(1), kind: AxisKind::Broadcast },
-            number => AxisMeta { extent: Extent(number.parse().unwrap()), kind: AxisKind::Iteration },
+            "b" => AxisMeta { extent: ExtentValue(1), kind: AxisKind::Broadcast },
+            number => AxisMeta { extent: ExtentValue(number.parse().unwrap()), kind: AxisKind::Iteration },
         };
         Shape { dtype, axes: axes.split_whitespace().map(axis).collect() }
     }

@@ -41,7 +41,7 @@ mod tests;
 mod user_ids;
 
 pub use bind::{Bindings, bind, bind_args};
-pub use builder::{Dim, FusionBuilder, MAX_OPS, MAX_RANK, Src, is_name};
+pub use builder::{AxisDecl, FusionBuilder, MAX_OPS, MAX_RANK, Src, is_name};
 pub use decompose::{decompose, decomposes};
 pub use ir::{
     Axis, AxisKind, Fusion, InputLayout, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef,

@@ -28,7 +28,7 @@ use crate::diag::Result;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::{EntityId, PrimaryMap};
 use aliases::Aliases;
-use axes::{Axes, Kind};
+use axes::{Axes, PlacedKind};
 
 /// Type, sizes and strides of each output. The arguments must be bound.
 pub fn placements(fusion: &Fusion, bindings: &Bindings, args: &[ArgMeta]) -> Result<Vec<TensorMeta>> {
@@ -129,7 +129,7 @@ impl Rule<'_> {
             }
             None => (0..sizes.len()).collect(),
         };
-        dense(sizes, &order, |axis| self.axes.kinds(tensor)[axis] == Kind::Expanded)
+        dense(sizes, &order, |axis| self.axes.kinds(tensor)[axis] == PlacedKind::Expanded)
     }
 }
 

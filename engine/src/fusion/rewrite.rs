@@ -3,10 +3,11 @@
 //! each value went is told, so that a user's handles survive.
 
 use super::meta::AxisMeta;
-use super::ops::{Arg, Args, Attr, Call, ParamKind};
+use super::ops::{Args, Attr, Call, OpArg, OpParamKind};
 use super::scalars::extent;
 use super::{
-    AxisKind, Dim, Fusion, FusionBuilder, Op, OpKind, Operand, ScalarDef, ScalarId, Src, TensorDef, TensorId, finish,
+    AxisDecl, AxisKind, Fusion, FusionBuilder, Op, OpKind, Operand, ScalarDef, ScalarId, Src, TensorDef, TensorId,
+    finish,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::num::Value;
@@ -46,10 +47,10 @@ impl<'a> Rewriter<'a> {
                 Operand::Tensor(t) => {
                     let tensor = &old.tensors[t];
                     let dim = |(position, axis): (usize, &super::Axis)| match kind(t, position) {
-                        AxisKind::Broadcast => Dim::Broadcast,
-                        _ => old.const_scalar(axis.extent).map_or(Dim::Symbolic, |n| Dim::Const(n.as_i64())),
+                        AxisKind::Broadcast => AxisDecl::Broadcast,
+                        _ => old.const_scalar(axis.extent).map_or(AxisDecl::Symbolic, |n| AxisDecl::Const(n.as_i64())),
                     };
-                    let dims: Vec<Dim> = tensor.axes.iter().enumerate().map(dim).collect();
+                    let dims: Vec<AxisDecl> = tensor.axes.iter().enumerate().map(dim).collect();
                     let new = this.builder.tensor(&tensor.name, tensor.dtype, &dims)?;
                     if let Some(layout) = &tensor.layout {
                         this.builder.set_layout(new, layout.clone())?;
@@ -138,18 +139,18 @@ impl<'a> Rewriter<'a> {
         for (position, (param, attr)) in call.row.params.iter().zip(&call.attrs).enumerate() {
             let operands = &op.inputs[call.operands(param.name)];
             let mapped = operands.iter().map(|&x| self.operand(x).map(Src::from)).collect::<Result<Vec<_>>>()?;
-            let list = matches!(param.kind, ParamKind::Tensors | ParamKind::Shape | ParamKind::Scalars);
+            let list = matches!(param.kind, OpParamKind::Tensors | OpParamKind::Shape | OpParamKind::Scalars);
             let arg = match attr {
                 Attr::Operands(0) if !list => None,
-                Attr::Operands(_) if list => Some(Arg::Values(mapped)),
-                Attr::Operands(_) => mapped.first().map(|src| Arg::Value(*src)),
+                Attr::Operands(_) if list => Some(OpArg::Values(mapped)),
+                Attr::Operands(_) => mapped.first().map(|src| OpArg::Value(*src)),
                 Attr::None => None,
-                Attr::Bool(value) => Some(Arg::Bool(*value)),
-                Attr::Int(value) => Some(Arg::Int(*value)),
-                Attr::Ints(values) => Some(Arg::Ints(values.clone())),
-                Attr::Bools(values) => Some(Arg::Bools(values.clone())),
-                Attr::Number(value) => Some(Arg::Number(value.as_f64())),
-                Attr::DType(value) => Some(Arg::DType(*value)),
+                Attr::Bool(value) => Some(OpArg::Bool(*value)),
+                Attr::Int(value) => Some(OpArg::Int(*value)),
+                Attr::Ints(values) => Some(OpArg::Ints(values.clone())),
+                Attr::Bools(values) => Some(OpArg::Bools(values.clone())),
+                Attr::Number(value) => Some(OpArg::Number(value.as_f64())),
+                Attr::DType(value) => Some(OpArg::DType(*value)),
             };
             if let Some(arg) = arg {
                 args.set(position, arg);

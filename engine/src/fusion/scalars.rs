@@ -1,7 +1,7 @@
 //! Hash-consed scalars: equal definitions get one id, and arithmetic on
 //! constants folds, so that a fusion never holds a scalar that is known.
 
-use super::meta::{Extent, SizeMath};
+use super::meta::{ExtentValue, SizeMath};
 use super::{Scalar, ScalarDef, ScalarId};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
 use crate::util::{EntityId, PrimaryMap};
@@ -108,13 +108,13 @@ impl ScalarPool {
 /// Symbolic extents are scalars: constants must agree; a constant says more
 /// than a symbol; of two symbols the first stands for both.
 impl SizeMath for ScalarPool {
-    fn constant(&mut self, n: i64) -> Extent {
+    fn constant(&mut self, n: i64) -> ExtentValue {
         extent(self.size_const(n))
     }
-    fn known(&self, extent: Extent) -> Option<i64> {
+    fn known(&self, extent: ExtentValue) -> Option<i64> {
         self.const_value(scalar(extent)).map(Value::as_i64)
     }
-    fn binary(&mut self, op: BinaryOp, a: Extent, b: Extent) -> Extent {
+    fn binary(&mut self, op: BinaryOp, a: ExtentValue, b: ExtentValue) -> ExtentValue {
         let (a, b) = (scalar(a), scalar(b));
         // What leaves the other operand as it is needs no scalar of its own.
         match (op, self.const_value(a).map(Value::as_i64), self.const_value(b).map(Value::as_i64)) {
@@ -124,11 +124,11 @@ impl SizeMath for ScalarPool {
             _ => extent(ScalarPool::binary(self, op, a, b)),
         }
     }
-    fn select(&mut self, condition: Extent, a: Extent, b: Extent) -> Extent {
+    fn select(&mut self, condition: ExtentValue, a: ExtentValue, b: ExtentValue) -> ExtentValue {
         let condition = self.cast(scalar(condition), DType::Bool);
         extent(self.ternary(TernaryOp::Where, condition, scalar(a), scalar(b)))
     }
-    fn unify(&mut self, a: Extent, b: Extent) -> Result<Extent, (String, String)> {
+    fn unify(&mut self, a: ExtentValue, b: ExtentValue) -> Result<ExtentValue, (String, String)> {
         match (self.known(a), self.known(b)) {
             (Some(x), Some(y)) if x != y => Err((x.to_string(), y.to_string())),
             (None, Some(_)) => Ok(b),
@@ -138,12 +138,12 @@ impl SizeMath for ScalarPool {
 }
 
 /// The extent that a scalar is.
-pub(super) fn extent(scalar: ScalarId) -> Extent {
-    Extent(scalar.index() as i64)
+pub(super) fn extent(scalar: ScalarId) -> ExtentValue {
+    ExtentValue(scalar.index() as i64)
 }
 
 /// The scalar that an extent is.
-pub(super) fn scalar(extent: Extent) -> ScalarId {
+pub(super) fn scalar(extent: ExtentValue) -> ScalarId {
     ScalarId::from_index(extent.0 as usize)
 }
 

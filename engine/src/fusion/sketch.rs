@@ -1,7 +1,7 @@
 //! Fusions for tests of this crate's lower rows, made directly from operations
 //! without the builder's conveniences.
 
-use super::meta::{AxisMeta, Extent, OperandMeta, Shape, SizeMath, infer};
+use super::meta::{AxisMeta, ExtentValue, OperandMeta, Shape, SizeMath, infer};
 use super::{Axis, AxisKind, Fusion, Op, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef, TensorId};
 use crate::num::{BinaryOp, DType, Value};
 use crate::util::{EntityId, PrimaryMap};
@@ -17,19 +17,19 @@ pub(crate) struct Sketch {
 struct Symbols(ScalarId);
 
 impl SizeMath for Symbols {
-    fn constant(&mut self, _: i64) -> Extent {
-        Extent(self.0.index() as i64)
+    fn constant(&mut self, _: i64) -> ExtentValue {
+        ExtentValue(self.0.index() as i64)
     }
-    fn known(&self, _: Extent) -> Option<i64> {
+    fn known(&self, _: ExtentValue) -> Option<i64> {
         None
     }
-    fn binary(&mut self, _: BinaryOp, a: Extent, _: Extent) -> Extent {
+    fn binary(&mut self, _: BinaryOp, a: ExtentValue, _: ExtentValue) -> ExtentValue {
         a
     }
-    fn select(&mut self, _: Extent, a: Extent, _: Extent) -> Extent {
+    fn select(&mut self, _: ExtentValue, a: ExtentValue, _: ExtentValue) -> ExtentValue {
         a
     }
-    fn unify(&mut self, a: Extent, _: Extent) -> Result<Extent, (String, String)> {
+    fn unify(&mut self, a: ExtentValue, _: ExtentValue) -> Result<ExtentValue, (String, String)> {
         Ok(a)
     }
 }
@@ -97,7 +97,7 @@ impl Sketch {
         let one = self.constant(DType::I64, Value::Int(1));
         let operands: Vec<_> = inputs.iter().map(|operand| self.operand_meta(*operand)).collect();
         let shape = infer(&kind, &operands, &mut Symbols(one)).unwrap().remove(0);
-        let id = |extent: Extent| ScalarId::from_index(extent.0 as usize);
+        let id = |extent: ExtentValue| ScalarId::from_index(extent.0 as usize);
         let axes = shape.axes.iter().map(|a| Axis { extent: id(a.extent), kind: a.kind }).collect();
         self.define(kind, inputs, shape.dtype, axes)
     }
@@ -122,14 +122,14 @@ impl Sketch {
     fn operand_meta(&self, operand: Operand) -> OperandMeta {
         match operand {
             Operand::Scalar(scalar) => {
-                OperandMeta::Scalar(self.fusion.scalars[scalar].dtype, Extent(scalar.index() as i64))
+                OperandMeta::Scalar(self.fusion.scalars[scalar].dtype, ExtentValue(scalar.index() as i64))
             }
             Operand::Tensor(tensor) => {
                 let tensor = &self.fusion.tensors[tensor];
                 let axes = tensor
                     .axes
                     .iter()
-                    .map(|a| AxisMeta { extent: Extent(a.extent.index() as i64), kind: a.kind })
+                    .map(|a| AxisMeta { extent: ExtentValue(a.extent.index() as i64), kind: a.kind })
                     .collect();
                 OperandMeta::Tensor(Shape { dtype: tensor.dtype, axes })
             }

@@ -2,7 +2,7 @@
 //! operations of PyTorch's eager mode would give them: what the reference
 //! evaluator returns, predicted without evaluating anything.
 
-use super::ops::{Layout, LayoutCx, LayoutOperand};
+use super::ops::{LayoutCx, LayoutOperand, ResultLayout};
 use super::{Bindings, Fusion, Op, OpKind, Operand, TensorDef, TensorId};
 use crate::array::{copy_layout, elementwise_layout, row_major_strides};
 use crate::diag::{Diagnostic, Result};
@@ -58,9 +58,9 @@ pub(super) fn strides(
     let operands: Vec<LayoutOperand> = op.inputs.iter().map(operand).collect();
     if let OpKind::Call(call) = &op.kind {
         return match call.primitive().map(|primitive| primitive.layout) {
-            Some(Layout::Dense) => Ok(sizes.iter().map(|sizes| row_major_strides(sizes)).collect()),
-            Some(Layout::Elementwise) => Ok(sizes.iter().map(|sizes| elementwise(sizes, &operands)).collect()),
-            Some(Layout::Custom(rule)) => rule(&LayoutCx { call, operands: &operands, results: sizes }),
+            Some(ResultLayout::Dense) => Ok(sizes.iter().map(|sizes| row_major_strides(sizes)).collect()),
+            Some(ResultLayout::Elementwise) => Ok(sizes.iter().map(|sizes| elementwise(sizes, &operands)).collect()),
+            Some(ResultLayout::Custom(rule)) => rule(&LayoutCx { call, operands: &operands, results: sizes }),
             None => Err(Diagnostic::bug(format!("{} is no primitive", call.row.name))),
         };
     }

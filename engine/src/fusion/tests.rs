@@ -7,7 +7,7 @@ use crate::num::{DType, Value};
 fn check_types(f: impl Fn(&mut FusionBuilder, Operand) -> crate::diag::Result<Operand>, expected: &[(DType, DType)]) {
     for &(input, output) in expected {
         let mut b = FusionBuilder::new("f");
-        let x = b.tensor("x", input, &[Dim::Symbolic, Dim::Symbolic]).unwrap();
+        let x = b.tensor("x", input, &[AxisDecl::Symbolic, AxisDecl::Symbolic]).unwrap();
         let y = f(&mut b, x).unwrap();
         assert_eq!(b.dtype(y), output, "of {input}");
         b.output(y).unwrap();
@@ -33,7 +33,7 @@ fn result_types_follow_the_rules_of_promotion() {
     check_types(|b, x| b.mean(x, &[-1], true), &[(I32, F32), (BF16, F32), (F64, F64)]);
     check_types(|b, x| b.softmax(x, -1), &[(BF16, F32), (F64, F64)]);
     let mut b = FusionBuilder::new("f");
-    let flag = b.tensor("flag", Bool, &[Dim::Symbolic]).unwrap();
+    let flag = b.tensor("flag", Bool, &[AxisDecl::Symbolic]).unwrap();
     let chosen = b.where_(flag, 1.0, 0.0).unwrap();
     assert_eq!(b.dtype(chosen), F32);
 }
@@ -45,7 +45,7 @@ fn constants_fold_and_equal_scalars_are_one() {
     let four = b.mul(two, 2).unwrap();
     let Operand::Scalar(four) = four else { panic!("scalars give a scalar") };
     assert_eq!(b.scalars.const_value(four), Some(Value::Int(4)));
-    let x = b.tensor("x", DType::F32, &[Dim::Symbolic, Dim::Const(1)]).unwrap();
+    let x = b.tensor("x", DType::F32, &[AxisDecl::Symbolic, AxisDecl::Const(1)]).unwrap();
     let n = b.size(x, 0).unwrap();
     assert_eq!(b.size(x, -2).unwrap(), n);
     assert_eq!(b.add(n, 1).unwrap(), b.add(n, 1).unwrap());
@@ -54,11 +54,11 @@ fn constants_fold_and_equal_scalars_are_one() {
 #[test]
 fn the_finished_fusion_is_canonical() {
     let mut b = FusionBuilder::new("f");
-    let x = b.tensor("x", DType::BF16, &[Dim::Symbolic, Dim::Symbolic]).unwrap();
+    let x = b.tensor("x", DType::BF16, &[AxisDecl::Symbolic, AxisDecl::Symbolic]).unwrap();
     let unused = b.exp(x).unwrap();
     b.neg(unused).unwrap();
     let y = b.mul(x, x).unwrap();
-    let late = b.tensor("late", DType::F32, &[Dim::Symbolic]).unwrap();
+    let late = b.tensor("late", DType::F32, &[AxisDecl::Symbolic]).unwrap();
     for result in [x, y, y] {
         b.output(result).unwrap();
     }
@@ -75,15 +75,15 @@ fn the_finished_fusion_is_canonical() {
 #[test]
 fn refusals_have_their_codes() {
     use crate::diag::code;
-    let dims = [Dim::Symbolic, Dim::Const(7)];
+    let dims = [AxisDecl::Symbolic, AxisDecl::Const(7)];
     check_refused(code::RANK, |b| {
         let x = b.tensor("x", DType::F32, &dims)?;
         let y = b.tensor("y", DType::F32, &dims[..1])?;
         b.add(x, y)
     });
     check_refused(code::EXTENT, |b| {
-        let x = b.tensor("x", DType::F32, &[Dim::Const(8)])?;
-        let y = b.tensor("y", DType::F32, &[Dim::Const(7)])?;
+        let x = b.tensor("x", DType::F32, &[AxisDecl::Const(8)])?;
+        let y = b.tensor("y", DType::F32, &[AxisDecl::Const(7)])?;
         b.add(x, y)
     });
     check_refused(code::AXIS, |b| {
@@ -111,7 +111,7 @@ fn refusals_have_their_codes() {
 fn hashes_tell_names_apart_only_where_they_should() {
     let build = |name: &str, op: fn(&mut FusionBuilder, Operand) -> crate::diag::Result<Operand>| {
         let mut b = FusionBuilder::new("f");
-        let x = b.tensor(name, DType::F32, &[Dim::Symbolic]).unwrap();
+        let x = b.tensor(name, DType::F32, &[AxisDecl::Symbolic]).unwrap();
         let y = op(&mut b, x).unwrap();
         b.output(y).unwrap();
         b.finish().unwrap()

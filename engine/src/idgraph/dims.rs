@@ -12,7 +12,7 @@ entity_id!(
 
 /// A dimension of the fusion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dim {
+pub struct Dimension {
     /// Number of elements: the extent of one of its iteration axes.
     pub extent: ScalarId,
 }
@@ -40,7 +40,7 @@ pub struct InputUse {
 #[derive(Clone, Debug)]
 pub struct DimGraph {
     /// All dimensions that some tensor iterates over.
-    pub dims: PrimaryMap<DimId, Dim>,
+    pub dims: PrimaryMap<DimId, Dimension>,
     /// Labels of each tensor's axes. Of an input that is split by use, the
     /// labels of its first use.
     pub labels: SecondaryMap<TensorId, Vec<AxisLabel>>,
@@ -160,7 +160,7 @@ impl<'a> Builder<'a> {
             let class = self.permissive.find(node);
             let dim = *dim_of_class.entry(class).or_insert_with(|| {
                 exact_of_dim.push(None);
-                dims.push(Dim { extent: data.extent })
+                dims.push(Dimension { extent: data.extent })
             });
             if data.kind == AxisKind::Broadcast {
                 continue;

@@ -17,4 +17,4 @@
 
 mod dims;
 
-pub use dims::{AxisLabel, Dim, DimGraph, DimId, InputUse, analyze};
+pub use dims::{AxisLabel, DimGraph, DimId, Dimension, InputUse, analyze};

@@ -54,7 +54,7 @@ fn end_of_arrays(kernel: &Kernel, space: Space) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diag::Kind;
+    use crate::diag::DiagnosticKind;
     use crate::kernel::KernelBuilder;
     use crate::num::DType;
 
@@ -63,7 +63,7 @@ mod tests {
         declare(&mut builder);
         let one = builder.int(1);
         let error = check_limits(&builder.finish_1d(one, 32), &DeviceDesc::h200()).expect_err("it is too large");
-        assert_eq!((error.kind, error.code), (Kind::Unsupported, code::LAUNCH_LIMIT), "{error}");
+        assert_eq!((error.kind, error.code), (DiagnosticKind::Unsupported, code::LAUNCH_LIMIT), "{error}");
         assert!(error.message.contains(what), "{error}");
     }
 

@@ -20,7 +20,7 @@ use super::context::Lowering;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::ExprId;
 use crate::num::BinaryOp;
-use crate::schedule::{AxisId, Layout, TvId, Xform};
+use crate::schedule::{AxisId, TensorLayout, TvId, Xform};
 
 /// An index, and whether it may reach the extent.
 #[derive(Clone, Copy)]
@@ -170,7 +170,7 @@ impl Lowering<'_> {
 
     /// The innermost memory axis of a tensor, if it is dense and aligned to a
     /// reference with the same row offset: root, aligned axis, vector.
-    fn aligned_axis(&mut self, tv: TvId, layout: &Layout) -> Option<(AxisId, AxisId, i64)> {
+    fn aligned_axis(&mut self, tv: TvId, layout: &TensorLayout) -> Option<(AxisId, AxisId, i64)> {
         let innermost = layout.order.last().filter(|axis| axis.dense)?;
         let source = self.scheduled.tensors[tv].axes[innermost.axis];
         let consumer = self.scheduled.axes[source.root].consumer.filter(|_| source.concrete)?;
@@ -183,7 +183,7 @@ impl Lowering<'_> {
     /// The address as a sum of two parts: the terms of all memory runs but the
     /// innermost, and the innermost. With `without`, the index of that root is
     /// taken as 0, and it must be a run of its own.
-    fn linear_parts(&mut self, tv: TvId, layout: &Layout, without: Option<AxisId>) -> Result<(ExprId, ExprId)> {
+    fn linear_parts(&mut self, tv: TvId, layout: &TensorLayout, without: Option<AxisId>) -> Result<(ExprId, ExprId)> {
         let runs = self.memory_runs(tv, layout, without)?;
         let zero = self.b.int(0);
         let (mut rest, mut last) = (zero, zero);
@@ -201,14 +201,14 @@ impl Lowering<'_> {
     }
 
     /// The axis that walks a tensor's innermost memory run, and its stride.
-    pub(super) fn innermost_run(&mut self, tv: TvId, layout: &Layout) -> Result<Option<(AxisId, ExprId)>> {
+    pub(super) fn innermost_run(&mut self, tv: TvId, layout: &TensorLayout) -> Result<Option<(AxisId, ExprId)>> {
         let runs = self.memory_runs(tv, layout, None)?;
         Ok(runs.last().and_then(|run| Some((run.axis?, run.stride))))
     }
 
     /// Groups a tensor's memory axes into runs: neighbours that are dense and
     /// merged in this order by the schedule share one index and no division.
-    fn memory_runs(&mut self, tv: TvId, layout: &Layout, without: Option<AxisId>) -> Result<Vec<Run>> {
+    fn memory_runs(&mut self, tv: TvId, layout: &TensorLayout, without: Option<AxisId>) -> Result<Vec<Run>> {
         let axes = self.scheduled.tensors[tv].axes.clone();
         let mut runs: Vec<Run> = Vec::new();
         // From the innermost outwards, so that strides of dense axes are products.

@@ -5,7 +5,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::fusion::{ScalarDef, ScalarId};
 use crate::kernel::{BufId, Expr, ExprId, ValueKind};
 use crate::num::DType;
-use crate::schedule::{AxisId, Extent, Io, Layout, MemoryAxis, TvId};
+use crate::schedule::{AxisId, Extent, Io, MemoryAxis, TensorLayout, TvId};
 
 impl Lowering<'_> {
     /// The extent of an axis: a constant or an expression over parameters.
@@ -160,7 +160,7 @@ impl Lowering<'_> {
     /// The layout of a global tensor: the class's for inputs, dense row-major
     /// for outputs. Random tensors have none in memory; their elements are
     /// counted like those of an output.
-    pub(super) fn layout(&self, tv: TvId) -> Result<Layout> {
+    pub(super) fn layout(&self, tv: TvId) -> Result<TensorLayout> {
         let data = &self.scheduled.tensors[tv];
         match data.io {
             Some(Io::Input(input)) => self.class.layouts[input as usize]
@@ -172,7 +172,7 @@ impl Lowering<'_> {
                     .filter(|axis| data.axes[*axis].concrete)
                     .map(|axis| MemoryAxis { axis, dense: true, stride_fact: 1 })
                     .collect();
-                Ok(Layout { align: 16, order, size_facts: vec![1; data.axes.len()] })
+                Ok(TensorLayout { align: 16, order, size_facts: vec![1; data.axes.len()] })
             }
         }
     }
@@ -209,7 +209,7 @@ impl Lowering<'_> {
     /// The number of elements from a tensor's first to its last:
     /// `1 + sum (extent - 1) * stride`, or the product of the extents where the
     /// tensor is dense; 0 where an extent is 0.
-    fn reach(&mut self, tv: TvId, layout: &Layout) -> Result<ExprId> {
+    fn reach(&mut self, tv: TvId, layout: &TensorLayout) -> Result<ExprId> {
         let axes = self.scheduled.tensors[tv].axes.clone();
         let io = self.scheduled.tensors[tv].io;
         if layout.is_dense() {

@@ -52,25 +52,24 @@ fn formula(op: UnaryOp, dtype: DType) -> Option<fn(f64) -> f64> {
     }
 }
 
-fn sigmoid_f32(x: f32) -> f32 {
-    let e = (-f64::from(x.abs())).exp() as f32;
-    (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
+/// The formulas on a type of the device, each step rounded to it. The exponential of
+/// an `f32` is that of an `f64`, rounded: what a device's own is nearest to.
+macro_rules! formulas {
+    ($sigmoid:ident, $lerp:ident, $float:ty) => {
+        fn $sigmoid(x: $float) -> $float {
+            let e = (-f64::from(x.abs())).exp() as $float;
+            (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
+        }
+
+        fn $lerp(start: $float, end: $float, weight: $float) -> $float {
+            let span = end - start;
+            if weight.abs() < 0.5 { start + weight * span } else { end - span * (1.0 - weight) }
+        }
+    };
 }
 
-fn sigmoid_f64(x: f64) -> f64 {
-    let e = (-x.abs()).exp();
-    (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
-}
-
-fn lerp_f32(start: f32, end: f32, weight: f32) -> f32 {
-    let span = end - start;
-    if weight.abs() < 0.5 { start + weight * span } else { end - span * (1.0 - weight) }
-}
-
-fn lerp_f64(start: f64, end: f64, weight: f64) -> f64 {
-    let span = end - start;
-    if weight.abs() < 0.5 { start + weight * span } else { end - span * (1.0 - weight) }
-}
+formulas!(sigmoid_f32, lerp_f32, f32);
+formulas!(sigmoid_f64, lerp_f64, f64);
 
 #[cfg(test)]
 mod tests {

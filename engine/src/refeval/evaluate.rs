@@ -39,7 +39,7 @@ pub fn evaluate_all(fusion: &Fusion, args: &[Arg]) -> Result<Evaluation> {
     let bindings = bind_args(fusion, args)?;
     check_memory(fusion, &bindings)?;
     let (values, last_uses) = (vec![None; fusion.tensors.len()], last_uses(fusion));
-    let mut state = State { fusion, args, bindings, values, last_uses };
+    let mut state = Evaluator { fusion, args, bindings, values, last_uses };
     for (id, op) in fusion.ops.iter() {
         let results = state.run(id, op)?;
         for (output, result) in op.outputs.iter().zip(results) {
@@ -139,7 +139,7 @@ fn reads_whole(kind: &OpKind, position: usize) -> bool {
     }
 }
 
-struct State<'a> {
+struct Evaluator<'a> {
     fusion: &'a Fusion,
     args: &'a [Arg],
     bindings: Bindings,
@@ -147,7 +147,7 @@ struct State<'a> {
     last_uses: Vec<Option<usize>>,
 }
 
-impl State<'_> {
+impl Evaluator<'_> {
     /// A tensor's value; inputs are read on first use.
     fn tensor(&mut self, tensor: TensorId) -> Result<View> {
         if let Some(view) = &self.values[tensor.index()] {

@@ -24,7 +24,7 @@ pub(super) fn reduce(op: ReduceOp, axes: &[u32], x: &View) -> Result<View> {
     let sizes = picked(false, &x.sizes);
     let kept = Nest::new(&sizes, [&picked(false, &x.strides)]);
     let reduced = Nest::new(&picked(true, &x.sizes), [&picked(true, &x.strides)]);
-    let plan = Plan { kept, reduced };
+    let plan = ReductionNests { kept, reduced };
     let data = match x.elements() {
         Elements::F32(a) => Data::F32(float(op, &plan, a, |v: f32| v.into(), |v| v as f32)),
         Elements::F64(a) => Data::F64(float(op, &plan, a, |v: f64| v, |v| v)),
@@ -45,7 +45,7 @@ pub(super) fn reduce(op: ReduceOp, axes: &[u32], x: &View) -> Result<View> {
 
 fn float<T: Element>(
     op: ReduceOp,
-    plan: &Plan,
+    plan: &ReductionNests,
     a: &[T],
     lift: impl Fn(T) -> f64 + Sync + Copy,
     round: impl Fn(f64) -> T + Sync + Copy,
@@ -58,7 +58,7 @@ fn float<T: Element>(
     }
 }
 
-fn int(op: ReduceOp, plan: &Plan, a: &[i64], dtype: DType) -> Vec<i64> {
+fn int(op: ReduceOp, plan: &ReductionNests, a: &[i64], dtype: DType) -> Vec<i64> {
     let identity = eval::reduce_identity(op, dtype).as_i64();
     let wrap = |v| eval::wrap(dtype, v);
     match op {
@@ -77,12 +77,12 @@ fn int(op: ReduceOp, plan: &Plan, a: &[i64], dtype: DType) -> Vec<i64> {
 
 /// Where the elements of a reduction are: element `r` of result `k` is at
 /// `kept(k) + reduced(r)`.
-struct Plan {
+struct ReductionNests {
     kept: Nest<1>,
     reduced: Nest<1>,
 }
 
-impl Plan {
+impl ReductionNests {
     fn run<T: Element, A: Copy + Default + Send + Sync>(
         &self,
         elements: &[T],

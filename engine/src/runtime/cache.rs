@@ -8,12 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// dropped from the cache lives on for those who hold it.
 pub(super) struct Cache<V: ?Sized> {
     capacity: usize,
-    state: Mutex<State<V>>,
+    state: Mutex<CacheState<V>>,
     /// A value was made, or given up.
     made: Condvar,
 }
 
-struct State<V: ?Sized> {
+struct CacheState<V: ?Sized> {
     values: BTreeMap<Hash128, Arc<V>>,
     // Keys, oldest first.
     order: VecDeque<Hash128>,
@@ -23,12 +23,12 @@ struct State<V: ?Sized> {
 
 impl<V> Cache<V> {
     pub(super) fn new(capacity: usize) -> Self {
-        let state = State { values: BTreeMap::new(), order: VecDeque::new(), pending: BTreeSet::new() };
+        let state = CacheState { values: BTreeMap::new(), order: VecDeque::new(), pending: BTreeSet::new() };
         Self { capacity: capacity.max(1), state: Mutex::new(state), made: Condvar::new() }
     }
 
     // A panic elsewhere leaves the maps as they were before or after an insertion.
-    fn lock(&self) -> MutexGuard<'_, State<V>> {
+    fn lock(&self) -> MutexGuard<'_, CacheState<V>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::session::Ready;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcOptions, NvrtcSearch};
 use crate::backend::cuda::{
-    self, CallMemory, Compiled, Compiler, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions,
+    self, CallMemory, CompiledCubin, Compiler, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ParamKind};
@@ -23,7 +23,7 @@ const MADE_AHEAD: usize = 512;
 const WORKSPACE_ALIGN: usize = 256;
 
 /// An open GPU with its compiler.
-pub(super) struct Gpu {
+pub(super) struct CudaBackend {
     pub(super) device: Arc<Device>,
     pub(super) compiler: Compiler,
     loaded: Cache<Loaded>,
@@ -42,14 +42,14 @@ pub(super) struct Loaded {
 }
 
 /// The memory of one call.
-struct Memory {
+struct LaunchMemory {
     call: CallMemory,
     /// The numbers of the inputs, in the order of the call's.
     inputs: Vec<usize>,
     addresses: SecondaryMap<BufId, u64>,
 }
 
-impl Gpu {
+impl CudaBackend {
     pub(super) fn open(ordinal: usize, search: &NvrtcSearch) -> Result<Self> {
         let device = Device::open(ordinal)?;
         let compiler = Compiler::new(Nvrtc::open(search)?);
@@ -86,7 +86,7 @@ impl Gpu {
                 line_info: cx.options.line_info,
                 ..NvrtcOptions::new(self.device.desc().compute_capability, cx.options.fmad)
             };
-            let Compiled { cubin, found } = self.compiler.compile_with(cx, other, &source, &options, id)?;
+            let CompiledCubin { cubin, found } = self.compiler.compile_with(cx, other, &source, &options, id)?;
             let kernel = cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))?;
             Ok(Loaded { kernel, found })
         })
@@ -203,10 +203,10 @@ impl Gpu {
     }
 
     /// Copies inputs in, makes outputs and workspaces.
-    fn place(&self, ready: &Ready, args: &[Arg]) -> Result<Memory> {
+    fn place(&self, ready: &Ready, args: &[Arg]) -> Result<LaunchMemory> {
         let kernel = &ready.plan.kernel;
         let call = CallMemory::new(&self.device);
-        let mut memory = Memory { call, inputs: Vec::new(), addresses: SecondaryMap::new() };
+        let mut memory = LaunchMemory { call, inputs: Vec::new(), addresses: SecondaryMap::new() };
         let mut outputs = Vec::with_capacity(ready.outputs.len());
         for meta in &ready.outputs {
             outputs.push(memory.call.output(meta.dense_bytes()?, meta.dtype.bytes())?);

@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::plan::Plan;
 use super::session::Ready;
 use crate::backend::findings::{self, Elements};
-use crate::backend::sim::{self, Heap, Memory, Program, SimReport};
+use crate::backend::sim::{self, Heap, SimMemory, SimProgram, SimReport};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{self, BoundLaunch, BufId, Kernel, ParamKind};
 use crate::options::{CompileCx, DeviceDesc, Phase, RunChecks, SimOptions};
@@ -17,7 +17,7 @@ const MAX_PROGRAMS: usize = 1024;
 /// The simulated device.
 pub(super) struct Simulator {
     pub(super) options: SimOptions,
-    programs: Cache<Program>,
+    programs: Cache<SimProgram>,
     heap: Arc<Heap>,
 }
 
@@ -31,7 +31,7 @@ impl Simulator {
         &self.heap
     }
 
-    fn program(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<Program>> {
+    fn program(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<SimProgram>> {
         self.programs.get_or_try(plan.kernel_hash, || {
             cx.span(Phase::Codegen, "bytecode", plan.trace_id(), || sim::compile(&plan.kernel))
         })
@@ -76,11 +76,11 @@ impl Simulator {
         &self,
         cx: &CompileCx<'_>,
         call: &Launched<'_>,
-        program: &Program,
+        program: &SimProgram,
         args: &[Arg],
         options: &SimOptions,
         checks: &RunChecks,
-    ) -> Result<(Memory, SimReport)> {
+    ) -> Result<(SimMemory, SimReport)> {
         let Launched { kernel, launch, id } = *call;
         check_limits(cx.device, call)?;
         let mut memory = cx.span(Phase::Load, "arguments", id, || self.place(call, args))?;
@@ -96,8 +96,8 @@ impl Simulator {
     }
 
     /// Fills memory with the arguments; a view's storage from its first element on.
-    fn place(&self, call: &Launched<'_>, args: &[Arg]) -> Result<Memory> {
-        let mut memory = Memory::on(&self.heap, call.kernel, call.launch);
+    fn place(&self, call: &Launched<'_>, args: &[Arg]) -> Result<SimMemory> {
+        let mut memory = SimMemory::on(&self.heap, call.kernel, call.launch);
         for (input, buffer) in inputs(call.kernel) {
             let Some(bytes) = argument(args, input) else {
                 return Err(Diagnostic::bug(format!("argument {input} of kernel {} is no tensor", call.kernel.name)));
@@ -147,7 +147,7 @@ fn argument(args: &[Arg], input: usize) -> Option<&[u8]> {
 }
 
 /// Fails with `B0109` if an input does not hold what it was filled with.
-fn check_inputs(kernel: &Kernel, memory: &Memory, args: &[Arg]) -> Result<()> {
+fn check_inputs(kernel: &Kernel, memory: &SimMemory, args: &[Arg]) -> Result<()> {
     for (input, buffer) in inputs(kernel) {
         let found = memory.bytes(buffer).unwrap_or_default();
         let expected = argument(args, input).unwrap_or_default().get(..found.len()).unwrap_or_default();
@@ -170,7 +170,7 @@ fn check_written(kernel: &Kernel, report: &SimReport, name: impl Fn(usize) -> St
     Ok(())
 }
 
-fn outputs(ready: &Ready, memory: &Memory) -> Result<Vec<HostTensor>> {
+fn outputs(ready: &Ready, memory: &SimMemory) -> Result<Vec<HostTensor>> {
     let tensor = |(output, meta): (usize, &crate::tensor::TensorMeta)| {
         let data = memory.output(output as u32).unwrap_or_default().to_vec();
         HostTensor::new(meta.clone(), data, 0)

@@ -16,6 +16,7 @@ pub struct Plan {
     pub(super) params_text: String,
     pub(super) schedule_text: String,
     pub(super) kernel: Kernel,
+    pub(super) kernel_text: String,
     pub(super) kernel_hash: Hash128,
 }
 
@@ -49,8 +50,8 @@ impl Plan {
         (self.kernel_hash.0 >> 64) as u64
     }
     /// The kernel as text.
-    pub fn kernel_text(&self) -> String {
-        kernel::print(&self.kernel)
+    pub fn kernel_text(&self) -> &str {
+        &self.kernel_text
     }
     /// The kernel as CUDA C++, with the part of the device library that it uses.
     pub fn cuda_text(&self) -> String {

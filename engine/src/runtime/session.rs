@@ -3,7 +3,7 @@
 use super::bench::{BenchOptions, BenchReport};
 use super::cache::Cache;
 use super::key::{Keys, keys, session_key};
-use super::on_cuda::Gpu;
+use super::on_cuda::CudaBackend;
 use super::on_sim::Simulator;
 use super::plan::Plan;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
@@ -41,7 +41,7 @@ pub struct Session {
 /// What executes kernels.
 enum Backend {
     Simulator(Box<Simulator>),
-    Gpu(Box<Gpu>),
+    Gpu(Box<CudaBackend>),
 }
 
 /// A call with every number known.
@@ -96,7 +96,7 @@ impl Session {
 
     /// The GPU with this ordinal, with NVRTC looked for where `search` says.
     pub fn cuda_with(ordinal: usize, options: Options, search: &NvrtcSearch) -> Result<Self> {
-        let gpu = Gpu::open(ordinal, search)?;
+        let gpu = CudaBackend::open(ordinal, search)?;
         Ok(Self::new(gpu.device.desc().clone(), options, Backend::Gpu(Box::new(gpu))))
     }
 
@@ -405,23 +405,25 @@ impl Session {
 fn build_plan(cx: &CompileCx<'_>, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Plan> {
     let prepared = prepare(bound, outputs)?;
     let compiled = compile::compile(cx, &prepared.bound())?;
+    let kernel_text = kernel::print(&compiled.kernel);
     if cx.options.self_check {
-        check_texts(bound.fusion, &compiled.kernel)?;
+        check_texts(bound.fusion, &compiled.kernel, &kernel_text)?;
     }
-    let kernel_hash = Hash128::of(kernel::print(&compiled.kernel).as_bytes());
+    let kernel_hash = Hash128::of(kernel_text.as_bytes());
     Ok(Plan {
         fusion: prepared.fusion.into_owned(),
         scheduler: compiled.scheduler,
         params_text: compiled.params_text,
         schedule_text: compiled.schedule_text,
         kernel: compiled.kernel,
+        kernel_text,
         kernel_hash,
     })
 }
 
 /// Checks that the fusion and the kernel read back from their texts.
-fn check_texts(fusion: &Fusion, kernel: &Kernel) -> Result<()> {
-    kernel::check_text(kernel)?;
+fn check_texts(fusion: &Fusion, kernel: &Kernel, kernel_text: &str) -> Result<()> {
+    kernel::check_text(kernel, kernel_text)?;
     let text = text::print(fusion);
     let same = match text::parse_one(&text) {
         Ok(read) => fusion::hash::content(&read) == fusion::hash::content(fusion),

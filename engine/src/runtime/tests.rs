@@ -2,13 +2,13 @@
 
 use super::{PhaseTimes, Plan, Session};
 use crate::diag::Result;
-use crate::fusion::{Dim, Fusion, FusionBuilder, Operand};
+use crate::fusion::{AxisDecl, Fusion, FusionBuilder, Operand};
 use crate::num::{DType, Value};
 use crate::options::{DeviceDesc, NoTrace, Options, Phase, SimOptions, SimSchedule};
 use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use std::sync::Arc;
 
-const DYNAMIC: &[Dim] = &[Dim::Symbolic, Dim::Symbolic];
+const DYNAMIC: &[AxisDecl] = &[AxisDecl::Symbolic, AxisDecl::Symbolic];
 
 fn session() -> Session {
     Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default())
@@ -216,7 +216,7 @@ fn scalars_may_change_between_calls_of_one_plan() {
 #[test]
 fn tensors_without_axes_run() {
     let fusion = fusion("total", |b| {
-        let x = b.tensor("x", DType::F32, &[Dim::Symbolic])?;
+        let x = b.tensor("x", DType::F32, &[AxisDecl::Symbolic])?;
         let sum = b.sum(x, &[0], false)?;
         b.exp(sum)
     });

@@ -11,11 +11,11 @@ use std::time::Duration;
 /// one thread at a time.
 pub struct PhaseTimes<C> {
     clock: C,
-    state: Mutex<State>,
+    state: Mutex<PhaseState>,
 }
 
 #[derive(Default)]
-struct State {
+struct PhaseState {
     open: Vec<(Phase, Duration)>,
     total: BTreeMap<Phase, Duration>,
 }
@@ -33,7 +33,7 @@ impl<C: Fn() -> Duration + Send + Sync> PhaseTimes<C> {
     pub fn total(&self, phase: Phase) -> Duration {
         self.lock().total.get(&phase).copied().unwrap_or_default()
     }
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, PhaseState> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -3,7 +3,8 @@
 
 use super::inline::break_circles;
 use super::ir::{
-    Axis, AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduledFusion, Step, Tv, TvId, TvOp, TvOperand, Xform,
+    AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduleAxis, ScheduledFusion, Step, Tv, TvId, TvOp, TvOperand,
+    Xform,
 };
 use super::stages::Stages;
 use crate::diag::{Diagnostic, Result, code};
@@ -191,7 +192,13 @@ impl ScheduleBuilder {
     }
 
     fn new_axis(&mut self, name: String, extent: Extent, def: super::ir::XformId) -> AxisId {
-        self.scheduled.axes.push(Axis { name, extent, parallel: ParallelType::Serial, def: Some(def), consumer: None })
+        self.scheduled.axes.push(ScheduleAxis {
+            name,
+            extent,
+            parallel: ParallelType::Serial,
+            def: Some(def),
+            consumer: None,
+        })
     }
 
     fn name(&self, axis: AxisId) -> String {

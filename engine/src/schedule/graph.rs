@@ -5,7 +5,8 @@
 //! read and returned is stored once and never read back.
 
 use super::ir::{
-    Axis, AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduledFusion, SourceAxis, Tv, TvId, TvOp, TvOperand,
+    AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduleAxis, ScheduledFusion, SourceAxis, Tv, TvId, TvOp,
+    TvOperand,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::Call;
@@ -89,8 +90,13 @@ impl GraphBuilder<'_> {
             _ => Extent::Scalar(extent),
         };
         let name = format!("d{}", self.scheduled.axes.len());
-        let axis =
-            self.scheduled.axes.push(Axis { name, extent, parallel: ParallelType::Serial, def: None, consumer: None });
+        let axis = self.scheduled.axes.push(ScheduleAxis {
+            name,
+            extent,
+            parallel: ParallelType::Serial,
+            def: None,
+            consumer: None,
+        });
         self.roots.set(dim, Some(axis));
         axis
     }

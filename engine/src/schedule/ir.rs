@@ -27,7 +27,7 @@ pub struct ScheduledFusion {
     /// The program it computes; scalars and names refer to it.
     pub fusion: Fusion,
     /// All axes.
-    pub axes: PrimaryMap<AxisId, Axis>,
+    pub axes: PrimaryMap<AxisId, ScheduleAxis>,
     /// All transforms, in the order in which they were made.
     pub xforms: PrimaryMap<XformId, Xform>,
     /// All tensors: those of the fusion, caches and partial reductions.
@@ -40,7 +40,7 @@ pub struct ScheduledFusion {
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Axis {
+pub struct ScheduleAxis {
     /// A readable name: `d0`, `d0.o`, `d0.i`, ...
     pub name: String,
     /// Number of indices.

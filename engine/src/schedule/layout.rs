@@ -16,7 +16,7 @@ const MAX_ALIGN: u32 = 16;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArgClass {
     /// One for each input; `None` for scalars.
-    pub layouts: Vec<Option<Layout>>,
+    pub layouts: Vec<Option<TensorLayout>>,
     /// Whether index arithmetic needs 64 bits.
     pub index64: bool,
     /// Whether some tensor of the fusion has no element.
@@ -25,7 +25,7 @@ pub struct ArgClass {
 
 /// The class of one tensor's layout.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Layout {
+pub struct TensorLayout {
     /// Alignment of element 0 in bytes, at most 16.
     pub align: u32,
     /// The axes that move in memory, slowest first. Axes of stride 0 are absent.
@@ -55,7 +55,9 @@ impl ArgClass {
             .iter()
             .enumerate()
             .map(|(input, arg)| match arg {
-                ArgMeta::Tensor(meta) => Some(Layout::new(meta, alignments.get(input).copied().unwrap_or(MAX_ALIGN))),
+                ArgMeta::Tensor(meta) => {
+                    Some(TensorLayout::new(meta, alignments.get(input).copied().unwrap_or(MAX_ALIGN)))
+                }
                 ArgMeta::Scalar(_) => None,
             })
             .collect();
@@ -85,7 +87,7 @@ impl ArgClass {
     }
 
     /// The layout of an input tensor.
-    pub fn layout(&self, fusion: &Fusion, input: u32) -> Option<&Layout> {
+    pub fn layout(&self, fusion: &Fusion, input: u32) -> Option<&TensorLayout> {
         debug_assert!(matches!(fusion.inputs[input as usize], Operand::Tensor(_)));
         self.layouts[input as usize].as_ref()
     }
@@ -102,7 +104,7 @@ fn reach(meta: &TensorMeta) -> i64 {
         .fold(1i64, |reach, (size, stride)| reach.saturating_add((size - 1).saturating_mul(*stride)))
 }
 
-impl Layout {
+impl TensorLayout {
     /// The layout of a tensor.
     pub fn new(meta: &TensorMeta, align: u32) -> Self {
         let rank = meta.sizes.len();
@@ -160,7 +162,7 @@ mod tests {
     #[track_caller]
     fn check_order(sizes: &[i64], strides: &[i64], expected: &[(usize, bool)]) {
         let meta = TensorMeta { dtype: DType::F32, sizes: sizes.to_vec(), strides: strides.to_vec() };
-        let layout = Layout::new(&meta, 16);
+        let layout = TensorLayout::new(&meta, 16);
         let order: Vec<_> = layout.order.iter().map(|axis| (axis.axis, axis.dense)).collect();
         assert_eq!(order, expected);
     }

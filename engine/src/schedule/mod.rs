@@ -32,8 +32,8 @@ mod support;
 pub use builder::ScheduleBuilder;
 pub use graph::scheduled_fusion;
 pub use ir::{
-    Axis, AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduledFusion, SourceAxis, Step, Tv, TvId, TvOp,
+    AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduleAxis, ScheduledFusion, SourceAxis, Step, Tv, TvId, TvOp,
     TvOperand, Xform, XformId,
 };
-pub use layout::{ArgClass, Layout, MemoryAxis};
+pub use layout::{ArgClass, MemoryAxis, TensorLayout};
 pub use stages::Stages;

@@ -3,7 +3,7 @@
 use super::attrs::{self, RawAttr};
 use crate::diag::{Diagnostic, Result, Span};
 use crate::fusion::Src;
-use crate::fusion::ops::{Arg, Args, Need, OpRow, ParamKind, arity_error};
+use crate::fusion::ops::{Args, Need, OpArg, OpParamKind, OpRow, arity_error};
 
 /// What a statement gives to its operation, names resolved.
 pub(super) struct Written<'a> {
@@ -29,9 +29,9 @@ pub(super) fn arguments(written: Written<'_>) -> Result<Args> {
         args.set(position, arg);
     }
     if let (Some(shape), Some(position)) =
-        (written.shape, row.params.iter().position(|param| param.kind == ParamKind::Shape))
+        (written.shape, row.params.iter().position(|param| param.kind == OpParamKind::Shape))
     {
-        args.set(position, Arg::Values(shape));
+        args.set(position, OpArg::Values(shape));
     }
     missing_attribute(&args, written.span)?;
     positional(&mut args, written.operands)?;
@@ -42,7 +42,7 @@ pub(super) fn arguments(written: Written<'_>) -> Result<Args> {
 fn positional(args: &mut Args, operands: Vec<Src>) -> Result<()> {
     let row = args.row();
     let given = operands.len();
-    let places: Vec<(usize, ParamKind, Need)> = row
+    let places: Vec<(usize, OpParamKind, Need)> = row
         .params
         .iter()
         .enumerate()
@@ -51,16 +51,16 @@ fn positional(args: &mut Args, operands: Vec<Src>) -> Result<()> {
         .collect();
     let least = places.iter().filter(|(_, _, need)| *need == Need::Required).count();
     let most = places.len();
-    let endless = places.last().is_some_and(|(_, kind, _)| *kind == ParamKind::Tensors);
+    let endless = places.last().is_some_and(|(_, kind, _)| *kind == OpParamKind::Tensors);
     if given < least || (given > most && !endless) {
         return Err(arity_error(row, least, most, given).note(format!("its form is: {}", row.signature())));
     }
     let mut operands = operands.into_iter();
     for (position, kind, _) in places {
-        if kind == ParamKind::Tensors {
-            args.set(position, Arg::Values(operands.by_ref().collect()));
+        if kind == OpParamKind::Tensors {
+            args.set(position, OpArg::Values(operands.by_ref().collect()));
         } else if let Some(operand) = operands.next() {
-            args.set(position, Arg::Value(operand));
+            args.set(position, OpArg::Value(operand));
         }
     }
     Ok(())
@@ -74,7 +74,7 @@ fn missing_attribute(args: &Args, span: Span) -> Result<()> {
     });
     let Some((_, param)) = missing else { return Ok(()) };
     let what = match param.kind {
-        ParamKind::BareDType => "a data type after its operands".to_string(),
+        OpParamKind::BareDType => "a data type after its operands".to_string(),
         _ => format!("`{}(...)`", param.name),
     };
     Err(Diagnostic::user(crate::diag::code::ATTRIBUTE, format!("{}: needs {what}", row.name))

@@ -3,7 +3,7 @@
 use super::suggest::nearest;
 use crate::diag::{Diagnostic, Result, Span, code};
 use crate::fusion::Src;
-use crate::fusion::ops::{Arg, OpRow, ParamKind, form};
+use crate::fusion::ops::{OpArg, OpParamKind, OpRow, form};
 use crate::num::{DType, Value};
 
 /// An argument as written; values are names before they are resolved.
@@ -22,7 +22,7 @@ pub(super) struct RawAttr<'a, V> {
 }
 
 /// The parameter that an attribute is about, and its argument.
-pub(super) fn argument(row: &'static OpRow, attr: &RawAttr<'_, Src>) -> Result<(usize, Arg)> {
+pub(super) fn argument(row: &'static OpRow, attr: &RawAttr<'_, Src>) -> Result<(usize, OpArg)> {
     let position = find(row, attr)?;
     let param = &row.params[position];
     let wrong = || {
@@ -33,20 +33,20 @@ pub(super) fn argument(row: &'static OpRow, attr: &RawAttr<'_, Src>) -> Result<(
     };
     let args = attr.args.as_deref();
     let arg = match (param.kind, args) {
-        (ParamKind::Flag, None) => Some(Arg::Bool(true)),
-        (ParamKind::BareDType, None) => return Ok((position, Arg::DType(dtype(attr.name, attr.span)?))),
-        (ParamKind::DType, Some([AttrArg::Word(word)])) => {
-            return Ok((position, Arg::DType(dtype(word, attr.span)?)));
+        (OpParamKind::Flag, None) => Some(OpArg::Bool(true)),
+        (OpParamKind::BareDType, None) => return Ok((position, OpArg::DType(dtype(attr.name, attr.span)?))),
+        (OpParamKind::DType, Some([AttrArg::Word(word)])) => {
+            return Ok((position, OpArg::DType(dtype(word, attr.span)?)));
         }
         // `axes()` would mean all axes to the builder: too easily written by mistake.
-        (ParamKind::Ints, Some([])) if param.name == "axes" => None,
+        (OpParamKind::Ints, Some([])) if param.name == "axes" => None,
         (_, None) => None,
         (kind, Some(args)) => listed(kind, args),
     };
     Ok((position, arg.ok_or_else(wrong)?))
 }
 
-fn listed(kind: ParamKind, args: &[AttrArg<'_, Src>]) -> Option<Arg> {
+fn listed(kind: OpParamKind, args: &[AttrArg<'_, Src>]) -> Option<OpArg> {
     let values: Vec<Src> = args
         .iter()
         .map(|arg| match arg {
@@ -67,16 +67,16 @@ fn listed(kind: ParamKind, args: &[AttrArg<'_, Src>]) -> Option<Arg> {
         _ => None,
     };
     match (kind, &values[..]) {
-        (ParamKind::Int, [one]) => int(one).map(Arg::Int),
-        (ParamKind::Bool, [one]) => truth(one).map(Arg::Bool),
-        (ParamKind::Number, [one]) => match number(one)? {
-            value @ (Value::Int(_) | Value::Float(_)) => Some(Arg::Number(value.as_f64())),
+        (OpParamKind::Int, [one]) => int(one).map(OpArg::Int),
+        (OpParamKind::Bool, [one]) => truth(one).map(OpArg::Bool),
+        (OpParamKind::Number, [one]) => match number(one)? {
+            value @ (Value::Int(_) | Value::Float(_)) => Some(OpArg::Number(value.as_f64())),
             _ => None,
         },
-        (ParamKind::Ints, all) => all.iter().map(int).collect::<Option<_>>().map(Arg::Ints),
-        (ParamKind::Bools, all) => all.iter().map(truth).collect::<Option<_>>().map(Arg::Bools),
-        (ParamKind::Tensor | ParamKind::Scalar | ParamKind::Value, [one]) => Some(Arg::Value(*one)),
-        (ParamKind::Scalars | ParamKind::Tensors, _) => Some(Arg::Values(values)),
+        (OpParamKind::Ints, all) => all.iter().map(int).collect::<Option<_>>().map(OpArg::Ints),
+        (OpParamKind::Bools, all) => all.iter().map(truth).collect::<Option<_>>().map(OpArg::Bools),
+        (OpParamKind::Tensor | OpParamKind::Scalar | OpParamKind::Value, [one]) => Some(OpArg::Value(*one)),
+        (OpParamKind::Scalars | OpParamKind::Tensors, _) => Some(OpArg::Values(values)),
         _ => None,
     }
 }
@@ -84,17 +84,17 @@ fn listed(kind: ParamKind, args: &[AttrArg<'_, Src>]) -> Option<Arg> {
 /// The position of the parameter that an attribute is about. A word alone that
 /// is no parameter's name is a bare data type where the operation takes one.
 fn find(row: &'static OpRow, attr: &RawAttr<'_, Src>) -> Result<usize> {
-    let hidden = [ParamKind::BareDType, ParamKind::Shape];
-    let named = |param: &&crate::fusion::ops::Param| !hidden.contains(&param.kind);
+    let hidden = [OpParamKind::BareDType, OpParamKind::Shape];
+    let named = |param: &&crate::fusion::ops::OpParam| !hidden.contains(&param.kind);
     let position = row.params.iter().position(|param| param.name == attr.name && named(&param));
     if let Some(position) = position {
         return Ok(position);
     }
-    let bare = row.params.iter().position(|param| param.kind == ParamKind::BareDType);
+    let bare = row.params.iter().position(|param| param.kind == OpParamKind::BareDType);
     if let (Some(position), None) = (bare, &attr.args) {
         return Ok(position);
     }
-    let attribute = |param: &&crate::fusion::ops::Param| {
+    let attribute = |param: &&crate::fusion::ops::OpParam| {
         named(param) && (!param.kind.is_positional() || param.need != crate::fusion::ops::Need::Required)
     };
     let names = row.params.iter().filter(attribute).map(|param| param.name);

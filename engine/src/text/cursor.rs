@@ -4,12 +4,12 @@ use super::lexer::Token;
 use crate::diag::{Diagnostic, Result, Span, code};
 
 /// Reads tokens one after another; at the end it stays on [`Token::End`].
-pub(super) struct Cursor<'a> {
+pub(super) struct TokenCursor<'a> {
     tokens: &'a [(Token<'a>, Span)],
     at: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> TokenCursor<'a> {
     /// The last token is [`Token::End`].
     pub(super) fn new(tokens: &'a [(Token<'a>, Span)]) -> Self {
         Self { tokens, at: 0 }

@@ -16,7 +16,8 @@ const WIDTH: usize = 120;
 /// The text in its canonical form; `comment` gives the form of each comment,
 /// marker included.
 pub fn format(source: &str, comment: &dyn Fn(&str) -> String) -> String {
-    let mut layout = Layout { lines: source.lines().map(scan).collect(), at: 0, out: Vec::new(), section: 0, comment };
+    let mut layout =
+        FusionFormatter { lines: source.lines().map(scan).collect(), at: 0, out: Vec::new(), section: 0, comment };
     layout.file();
     render(&layout.out)
 }
@@ -24,18 +25,18 @@ pub fn format(source: &str, comment: &dyn Fn(&str) -> String) -> String {
 // ---- scanning ----
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token<'a> {
+enum FormatToken<'a> {
     /// Characters without white space and punctuation, `${...}` included.
     Word(&'a str),
     Punct(char),
 }
 
-impl Token<'_> {
+impl FormatToken<'_> {
     /// What it adds to the number of open parentheses and brackets.
     fn depth(self) -> i32 {
         match self {
-            Token::Punct('(' | '[') => 1,
-            Token::Punct(')' | ']') => -1,
+            FormatToken::Punct('(' | '[') => 1,
+            FormatToken::Punct(')' | ']') => -1,
             _ => 0,
         }
     }
@@ -43,18 +44,18 @@ impl Token<'_> {
 
 /// A line as written.
 #[derive(Clone, Debug, Default)]
-struct Line<'a> {
-    tokens: Vec<Token<'a>>,
+struct SourceLine<'a> {
+    tokens: Vec<FormatToken<'a>>,
     comment: Option<&'a str>,
 }
 
-impl Line<'_> {
+impl SourceLine<'_> {
     fn is_blank(&self) -> bool {
         self.tokens.is_empty() && self.comment.is_none()
     }
 
     fn starts_fusion(&self) -> bool {
-        matches!(self.tokens[..], [Token::Word("fusion"), ..])
+        matches!(self.tokens[..], [FormatToken::Word("fusion"), ..])
     }
 }
 
@@ -68,25 +69,25 @@ fn comment_start(line: &str) -> usize {
     line.find(';').unwrap_or(line.len()).min(slashes)
 }
 
-fn scan(line: &str) -> Line<'_> {
+fn scan(line: &str) -> SourceLine<'_> {
     let (code, comment) = line.split_at(comment_start(line));
     let mut tokens = Vec::new();
     let mut rest = code.trim();
     while let Some(first) = rest.chars().next() {
         let len = match first {
             c if is_punct(c) => {
-                tokens.push(Token::Punct(c));
+                tokens.push(FormatToken::Punct(c));
                 1
             }
             _ => {
                 let len = word_len(rest);
-                tokens.push(Token::Word(&rest[..len]));
+                tokens.push(FormatToken::Word(&rest[..len]));
                 len
             }
         };
         rest = rest[len..].trim_start();
     }
-    Line { tokens, comment: (!comment.is_empty()).then(|| comment.trim_end()) }
+    SourceLine { tokens, comment: (!comment.is_empty()).then(|| comment.trim_end()) }
 }
 
 /// Bytes of the word at the start of a text: up to white space or punctuation,
@@ -129,8 +130,8 @@ impl Out {
     }
 }
 
-struct Layout<'a, 'f> {
-    lines: Vec<Line<'a>>,
+struct FusionFormatter<'a, 'f> {
+    lines: Vec<SourceLine<'a>>,
     at: usize,
     out: Vec<Out>,
     /// The section of the fusion that is laid out.
@@ -138,7 +139,7 @@ struct Layout<'a, 'f> {
     comment: &'f dyn Fn(&str) -> String,
 }
 
-impl<'a> Layout<'a, '_> {
+impl<'a> FusionFormatter<'a, '_> {
     fn file(&mut self) {
         while let Some(line) = self.lines.get(self.at).cloned() {
             if line.starts_fusion() {
@@ -153,7 +154,7 @@ impl<'a> Layout<'a, '_> {
         }
     }
 
-    fn push(&mut self, indent: &str, tokens: &[Token<'a>], comment: Option<&str>, section: usize) {
+    fn push(&mut self, indent: &str, tokens: &[FormatToken<'a>], comment: Option<&str>, section: usize) {
         let mut code = String::new();
         if !tokens.is_empty() {
             code = format!("{indent}{}", spaced(tokens, false));
@@ -166,7 +167,7 @@ impl<'a> Layout<'a, '_> {
 
     /// A line between fusions. Empty lines stay only before plain comments:
     /// directives follow what they are about.
-    fn outside(&mut self, line: &Line<'a>) {
+    fn outside(&mut self, line: &SourceLine<'a>) {
         if line.is_blank() {
             let last = self.out.last();
             if last.is_some_and(|last| !last.is_blank()) {
@@ -198,11 +199,11 @@ impl<'a> Layout<'a, '_> {
     /// From `fusion` to the opening brace.
     fn header(&mut self) {
         let end = self.header_end();
-        let mut lines: Vec<Line<'a>> = self.lines[self.at..end].to_vec();
+        let mut lines: Vec<SourceLine<'a>> = self.lines[self.at..end].to_vec();
         self.at = end;
         // A header that no parenthesis closes takes the empty lines behind it;
         // they are no part of its shape.
-        while lines.last().is_some_and(Line::is_blank) {
+        while lines.last().is_some_and(SourceLine::is_blank) {
             lines.pop();
         }
         let (last, before) = match lines.split_last() {
@@ -213,7 +214,7 @@ impl<'a> Layout<'a, '_> {
         if before.iter().any(|line| line.comment.is_some()) || (!closed && !before.is_empty()) {
             // Comments inside keep the lines as they are, and so does a fault.
             for (i, line) in lines.iter().enumerate().filter(|(_, line)| !line.is_blank()) {
-                let closes = matches!(line.tokens[..], [Token::Punct(')'), ..]);
+                let closes = matches!(line.tokens[..], [FormatToken::Punct(')'), ..]);
                 let indent = if i == 0 || closes { "" } else { "    " };
                 let code = format!("{indent}{}", spaced(&line.tokens, true));
                 let comment = line.comment.map(|text| (self.comment)(text));
@@ -221,8 +222,8 @@ impl<'a> Layout<'a, '_> {
             }
             return;
         }
-        let tokens: Vec<Token<'a>> = lines.iter().flat_map(|line| line.tokens.clone()).collect();
-        let opens = tokens.iter().position(|token| *token == Token::Punct('{')).map_or(tokens.len(), |at| at + 1);
+        let tokens: Vec<FormatToken<'a>> = lines.iter().flat_map(|line| line.tokens.clone()).collect();
+        let opens = tokens.iter().position(|token| *token == FormatToken::Punct('{')).map_or(tokens.len(), |at| at + 1);
         // What follows the brace is a line of its own, unless a comment speaks of both.
         let cut = if last.comment.is_some() { tokens.len() } else { opens };
         let code = spaced(&tokens[..cut], true);
@@ -234,7 +235,7 @@ impl<'a> Layout<'a, '_> {
         }
         if cut < tokens.len() {
             self.at -= 1;
-            self.lines[self.at] = Line { tokens: tokens[cut..].to_vec(), comment: None };
+            self.lines[self.at] = SourceLine { tokens: tokens[cut..].to_vec(), comment: None };
         }
     }
 
@@ -248,13 +249,15 @@ impl<'a> Layout<'a, '_> {
             }
             for token in &line.tokens {
                 depth += token.depth();
-                if matches!(token, Token::Punct('{' | '}')) {
+                if matches!(token, FormatToken::Punct('{' | '}')) {
                     return self.at + i + 1;
                 }
             }
-            let opened = self.lines[self.at].tokens.contains(&Token::Punct('('));
-            let waits =
-                self.lines.get(self.at + i + 1).is_some_and(|next| next.tokens.first() == Some(&Token::Punct('{')));
+            let opened = self.lines[self.at].tokens.contains(&FormatToken::Punct('('));
+            let waits = self
+                .lines
+                .get(self.at + i + 1)
+                .is_some_and(|next| next.tokens.first() == Some(&FormatToken::Punct('{')));
             if depth <= 0 && opened && !waits {
                 return self.at + i + 1;
             }
@@ -266,19 +269,19 @@ impl<'a> Layout<'a, '_> {
     }
 
     /// One parameter a line.
-    fn broken_header(&mut self, tokens: &[Token<'a>]) {
+    fn broken_header(&mut self, tokens: &[FormatToken<'a>]) {
         let mut depth = 0;
-        let mut line: Vec<Token<'a>> = Vec::new();
+        let mut line: Vec<FormatToken<'a>> = Vec::new();
         let mut indent = "";
         for &token in tokens {
-            let closes = token == Token::Punct(')') && depth == 1;
+            let closes = token == FormatToken::Punct(')') && depth == 1;
             if closes && !line.is_empty() {
                 self.out.push(Out { code: format!("{indent}{}", spaced(&line, true)), ..Out::default() });
                 (line, indent) = (Vec::new(), "");
             }
             depth += token.depth();
             line.push(token);
-            let ends = depth == 1 && matches!(token, Token::Punct('(' | ','));
+            let ends = depth == 1 && matches!(token, FormatToken::Punct('(' | ','));
             if ends {
                 self.out.push(Out { code: format!("{indent}{}", spaced(&line, true)), ..Out::default() });
                 (line, indent) = (Vec::new(), "    ");
@@ -296,14 +299,14 @@ impl<'a> Layout<'a, '_> {
             self.at += 1;
             if line.is_blank() {
                 let after = self.lines[self.at..].iter().find(|next| !next.is_blank());
-                let closes = after.is_none_or(|next| next.tokens.first() == Some(&Token::Punct('}')));
+                let closes = after.is_none_or(|next| next.tokens.first() == Some(&FormatToken::Punct('}')));
                 let opens = self.out.last().is_some_and(|last| last.is_blank() || last.code.ends_with('{'));
                 if !closes && !opens {
                     self.out.push(Out { section: self.section, ..Out::default() });
                 }
                 continue;
             }
-            let closing = line.tokens.iter().position(|token| *token == Token::Punct('}'));
+            let closing = line.tokens.iter().position(|token| *token == FormatToken::Punct('}'));
             match closing {
                 Some(0) => {
                     self.push("", &line.tokens, line.comment, self.section);
@@ -338,7 +341,7 @@ fn is_plain(comment: &str) -> bool {
 
 /// Tokens with canonical spaces. In a header `[` belongs to the type before it,
 /// in a statement it starts extents.
-fn spaced(tokens: &[Token<'_>], header: bool) -> String {
+fn spaced(tokens: &[FormatToken<'_>], header: bool) -> String {
     let mut text = String::new();
     let mut before = None;
     let mut depth = 0i32;
@@ -349,8 +352,8 @@ fn spaced(tokens: &[Token<'_>], header: bool) -> String {
             text.push(' ');
         }
         match token {
-            Token::Word(word) => text.push_str(word),
-            Token::Punct(c) => text.push(*c),
+            FormatToken::Word(word) => text.push_str(word),
+            FormatToken::Punct(c) => text.push(*c),
         }
         depth += token.depth();
         before = Some(*token);
@@ -359,14 +362,14 @@ fn spaced(tokens: &[Token<'_>], header: bool) -> String {
 }
 
 /// Whether a space stands between two tokens.
-fn gap(before: Token<'_>, token: Token<'_>, depth: i32, header: bool) -> bool {
+fn gap(before: FormatToken<'_>, token: FormatToken<'_>, depth: i32, header: bool) -> bool {
     match (before, token) {
-        (Token::Punct('(' | '['), _) | (_, Token::Punct(')' | ']' | ',' | ':')) => false,
-        (_, Token::Punct('(')) => false,
-        (Token::Word(_), Token::Punct('[')) if header => false,
+        (FormatToken::Punct('(' | '['), _) | (_, FormatToken::Punct(')' | ']' | ',' | ':')) => false,
+        (_, FormatToken::Punct('(')) => false,
+        (FormatToken::Word(_), FormatToken::Punct('[')) if header => false,
         // Ranges in brackets, if an operation has them.
-        (Token::Punct(':'), _) if depth > 0 && !header => false,
-        (Token::Punct('{'), Token::Punct('}')) => false,
+        (FormatToken::Punct(':'), _) if depth > 0 && !header => false,
+        (FormatToken::Punct('{'), FormatToken::Punct('}')) => false,
         _ => true,
     }
 }

@@ -1,6 +1,7 @@
 //! Tokens with their places. Comments are tokens' neighbours, kept apart,
 //! because directives live in them.
 
+use super::scanner::{Scanner, is_word};
 use crate::diag::{Diagnostic, Span, code};
 use crate::num::Value;
 
@@ -42,42 +43,33 @@ pub(super) struct Lexed<'a> {
 
 /// Splits a text of at most [`super::MAX_BYTES`].
 pub(super) fn lex(source: &str) -> Lexed<'_> {
-    let mut lexer = Lexer { source, at: 0, out: Lexed::default() };
-    while let Some(c) = lexer.source[lexer.at..].chars().next() {
+    let mut lexer = Lexer { scanner: Scanner::new(source), out: Lexed::default() };
+    while let Some(c) = lexer.scanner.peek() {
         lexer.step(c);
     }
-    let end = span(source.len(), source.len());
+    let end = lexer.scanner.span(0);
     lexer.out.tokens.push((Token::Newline, end));
     lexer.out.tokens.push((Token::End, end));
     lexer.out
 }
 
-fn span(start: usize, end: usize) -> Span {
-    Span { start: start as u32, end: end as u32 }
-}
-
-fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
-}
-
 struct Lexer<'a> {
-    source: &'a str,
-    at: usize,
+    scanner: Scanner<'a>,
     out: Lexed<'a>,
 }
 
 impl<'a> Lexer<'a> {
     fn step(&mut self, c: char) {
-        let rest = &self.source[self.at..];
+        let rest = self.scanner.rest();
         match c {
             '\n' => self.push(Token::Newline, 1),
-            c if c.is_whitespace() => self.at += c.len_utf8(),
+            c if c.is_whitespace() => self.scanner.skip(c.len_utf8()),
             ';' => self.comment(),
             '/' if rest.starts_with("//") => self.comment(),
             '(' | ')' | '[' | ']' | '{' | '}' | ',' | ':' | '=' | '?' => self.push(Token::Punct(c), 1),
             '%' | '@' => self.sigil(c),
             c if c.is_ascii_alphabetic() || c == '_' => {
-                let len = self.run(self.at, is_word);
+                let len = self.scanner.run(0, is_word);
                 self.word(&rest[..len]);
             }
             c if c.is_ascii_digit() || c == '-' || c == '.' || c == '+' => self.number(),
@@ -86,35 +78,25 @@ impl<'a> Lexer<'a> {
     }
 
     fn push(&mut self, token: Token<'a>, len: usize) {
-        self.out.tokens.push((token, span(self.at, self.at + len)));
-        self.at += len;
+        self.out.tokens.push((token, self.scanner.span(len)));
+        self.scanner.skip(len);
     }
 
     fn error(&mut self, code: crate::diag::Code, message: String, len: usize, note: &str) {
-        let mut error = Diagnostic::user(code, message).label(span(self.at, self.at + len), "");
-        if !note.is_empty() {
-            error = error.note(note);
-        }
-        self.out.errors.push(*error);
-        self.at += len;
-    }
-
-    /// Bytes from `start` while the characters satisfy `keep`.
-    fn run(&self, start: usize, keep: impl Fn(char) -> bool) -> usize {
-        let rest = &self.source[start..];
-        rest.find(|c| !keep(c)).unwrap_or(rest.len())
+        self.out.errors.push(self.scanner.error(code, message, len, note));
+        self.scanner.skip(len);
     }
 
     fn comment(&mut self) {
-        let len = self.run(self.at, |c| c != '\n');
+        let len = self.scanner.run(0, |c| c != '\n');
         let tokens_before = self.out.tokens.len();
-        self.out.comments.push(RawComment { span: span(self.at, self.at + len), tokens_before });
-        self.at += len;
+        self.out.comments.push(RawComment { span: self.scanner.span(len), tokens_before });
+        self.scanner.skip(len);
     }
 
     fn sigil(&mut self, sigil: char) {
-        let len = self.run(self.at + 1, is_word);
-        let name = &self.source[self.at + 1..self.at + 1 + len];
+        let len = self.scanner.run(1, is_word);
+        let name = &self.scanner.rest()[1..1 + len];
         match (len, sigil) {
             (0, _) => self.error(code::SYNTAX, format!("`{sigil}` without a name"), 1, ""),
             (129.., _) => {
@@ -128,7 +110,7 @@ impl<'a> Lexer<'a> {
 
     fn word(&mut self, word: &'a str) {
         if matches!(word, "inf" | "nan")
-            && let Some((value, len)) = complex(&self.source[self.at..], word.len())
+            && let Some((value, len)) = complex(self.scanner.rest(), word.len())
         {
             return self.push(Token::Number(value), len);
         }
@@ -145,7 +127,7 @@ impl<'a> Lexer<'a> {
     /// `REAL`, or a complex number `REAL (+|-) REAL i` or `REAL i`, with
     /// `REAL = [+-] (digits [. digits] [e [+-] digits] | inf | nan)`.
     fn number(&mut self) {
-        let rest = &self.source[self.at..];
+        let rest = self.scanner.rest();
         let len = real_len(rest);
         if let Some((value, len)) = complex(rest, len) {
             return self.push(Token::Number(value), len);
@@ -156,9 +138,10 @@ impl<'a> Lexer<'a> {
             None => {
                 let note =
                     "integers fit 64 bits; floats look like 1.5, -2e-3, inf or nan, complex numbers like 1.5-2.0i";
+                let place = self.scanner.span(text.len());
                 self.error(code::BAD_NUMBER, format!("`{text}` is not a number"), text.len(), note);
                 // A number is what stood here: the statement goes on.
-                self.out.tokens.push((Token::Number(Value::Int(0)), span(self.at - text.len(), self.at)));
+                self.out.tokens.push((Token::Number(Value::Int(0)), place));
             }
         }
     }

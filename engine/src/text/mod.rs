@@ -22,6 +22,7 @@ mod format;
 mod lexer;
 mod parser;
 mod printer;
+mod scanner;
 mod statement;
 mod suggest;
 #[cfg(test)]
@@ -31,4 +32,5 @@ pub use comments::Comment;
 pub use format::format;
 pub use parser::{MAX_BYTES, ParsedFile, ParsedFusion, Statement, comments, parse, parse_lossy, parse_one};
 pub use printer::print;
+pub use scanner::{Scanner, is_word};
 pub use suggest::nearest;

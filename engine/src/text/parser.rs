@@ -3,7 +3,7 @@
 //! silently, so that each mistake is reported once.
 
 use super::comments::{Comment, Lines, collect};
-use super::cursor::Cursor;
+use super::cursor::TokenCursor;
 use super::lexer::{Lexed, Token, lex};
 use super::statement::Body;
 use crate::diag::{Diagnostic, Result, Span, code};
@@ -75,7 +75,8 @@ pub fn parse_lossy(source: &str) -> (ParsedFile, Vec<Diagnostic>) {
     let lexed = lex(source);
     let lines = Lines::new(source);
     let comments = collect(source, &lexed, &lines);
-    let mut parser = Parser { cursor: Cursor::new(&lexed.tokens), lines: &lines, errors: lexed.errors.clone() };
+    let mut parser =
+        FusionParser { cursor: TokenCursor::new(&lexed.tokens), lines: &lines, errors: lexed.errors.clone() };
     let mut fusions = parser.file();
     let mut errors = parser.errors;
     errors.sort_by_key(|error| error.labels.first().map(|label| label.span));
@@ -104,13 +105,13 @@ fn attach(fusions: &mut [ParsedFusion], comments: &[Comment]) {
     }
 }
 
-struct Parser<'a> {
-    cursor: Cursor<'a>,
+struct FusionParser<'a> {
+    cursor: TokenCursor<'a>,
     lines: &'a Lines,
     errors: Vec<Diagnostic>,
 }
 
-impl Parser<'_> {
+impl FusionParser<'_> {
     fn file(&mut self) -> Vec<ParsedFusion> {
         let mut fusions: Vec<ParsedFusion> = Vec::new();
         loop {

@@ -4,7 +4,7 @@
 //! `%s0 = ...` before their first use, under names that nothing else has.
 //! Constants stand inline where reading them again gives the same type.
 
-use crate::fusion::ops::{Attr, Call, Need, Param, ParamKind};
+use crate::fusion::ops::{Attr, Call, Need, OpParam, OpParamKind};
 use crate::fusion::{AxisKind, Fusion, InputLayout, Op, OpKind, Operand, ScalarDef, ScalarId, TensorId};
 use crate::num::{DType, DTypeClass, TernaryOp, Value, eval};
 use crate::util::SecondaryMap;
@@ -18,7 +18,7 @@ pub fn print(fusion: &Fusion) -> String {
         ScalarDef::Input { name, .. } => Some(name.as_str()),
         _ => None,
     }));
-    let mut printer = Printer { fusion, taken, names: SecondaryMap::new(), next: 0, out: String::new() };
+    let mut printer = FusionPrinter { fusion, taken, names: SecondaryMap::new(), next: 0, out: String::new() };
     printer.header();
     for op in fusion.ops.values() {
         printer.op(op);
@@ -34,7 +34,7 @@ pub fn print(fusion: &Fusion) -> String {
     printer.out
 }
 
-struct Printer<'a> {
+struct FusionPrinter<'a> {
     fusion: &'a Fusion,
     taken: BTreeSet<&'a str>,
     /// Names of the scalars that are printed already.
@@ -43,7 +43,7 @@ struct Printer<'a> {
     out: String,
 }
 
-impl Printer<'_> {
+impl FusionPrinter<'_> {
     fn header(&mut self) {
         let inputs: Vec<String> = self.fusion.inputs.iter().map(|input| self.input(*input)).collect();
         let _ = writeln!(self.out, "fusion @{}({}) {{", self.fusion.name, inputs.join(", "));
@@ -131,11 +131,11 @@ impl Printer<'_> {
                 op.inputs[call.operands(param.name)].iter().copied().map(|x| self.value(x)).collect();
             let listed = operands.join(", ");
             match (param.kind, param.need) {
-                (ParamKind::Shape, _) => {
+                (OpParamKind::Shape, _) => {
                     let _ = write!(text, " [{listed}]");
                 }
-                (ParamKind::Scalars, _) if operands.is_empty() && param.need != Need::Required => {}
-                (ParamKind::Scalars, _) => {
+                (OpParamKind::Scalars, _) if operands.is_empty() && param.need != Need::Required => {}
+                (OpParamKind::Scalars, _) => {
                     let _ = write!(named, " {}({listed})", param.name);
                 }
                 (kind, Need::Required) if kind.is_positional() => {
@@ -258,10 +258,10 @@ impl Printer<'_> {
 }
 
 /// An attribute as it is written.
-fn attribute_text(param: &Param, attr: &Attr) -> String {
+fn attribute_text(param: &OpParam, attr: &Attr) -> String {
     let name = param.name;
     match attr {
-        Attr::Bool(value) if param.kind == ParamKind::Flag => {
+        Attr::Bool(value) if param.kind == OpParamKind::Flag => {
             if *value {
                 format!(" {name}")
             } else {
@@ -273,7 +273,7 @@ fn attribute_text(param: &Param, attr: &Attr) -> String {
         Attr::Ints(values) => format!(" {name}({})", list(values)),
         Attr::Bools(values) => format!(" {name}({})", list(values)),
         Attr::Number(value) => format!(" {name}({})", literal(*value, DType::F64)),
-        Attr::DType(dtype) if param.kind == ParamKind::BareDType => format!(" {dtype}"),
+        Attr::DType(dtype) if param.kind == OpParamKind::BareDType => format!(" {dtype}"),
         Attr::DType(dtype) => format!(" {name}({dtype})"),
         Attr::None | Attr::Operands(_) => String::new(),
     }

@@ -2,12 +2,12 @@
 
 use super::apply::{Written, arguments};
 use super::attrs::{AttrArg, RawAttr, dtype};
-use super::cursor::Cursor;
+use super::cursor::TokenCursor;
 use super::lexer::Token;
 use super::suggest::nearest;
 use crate::diag::{Diagnostic, Result, Span, code};
-use crate::fusion::ops::{self, OpRow, ParamKind};
-use crate::fusion::{AxisKind, Dim, FusionBuilder, InputLayout, Operand, Src};
+use crate::fusion::ops::{self, OpParamKind, OpRow};
+use crate::fusion::{AxisDecl, AxisKind, FusionBuilder, InputLayout, Operand, Src};
 use std::collections::BTreeMap;
 
 /// A fusion being read: its builder and the names defined so far.
@@ -24,15 +24,15 @@ pub(super) struct Body {
 struct Parsed<'a> {
     results: Vec<(&'a str, Span)>,
     row: &'static OpRow,
-    shape: Option<Vec<Item<'a>>>,
-    operands: Vec<Item<'a>>,
-    attrs: Vec<RawAttr<'a, Item<'a>>>,
+    shape: Option<Vec<BodyItem<'a>>>,
+    operands: Vec<BodyItem<'a>>,
+    attrs: Vec<RawAttr<'a, BodyItem<'a>>>,
     /// From the operation's name to the end.
     span: Span,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Item<'a> {
+enum BodyItem<'a> {
     Name(&'a str, Span),
     Number(Src),
 }
@@ -45,7 +45,7 @@ impl Body {
     // ---- parameters ----
 
     /// `%name: type`, where a type is `dtype` or `dtype[dim, ...]`.
-    pub(super) fn parameter(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+    pub(super) fn parameter(&mut self, cursor: &mut TokenCursor<'_>) -> Result<()> {
         let start = cursor.span();
         let Token::Value(name) = cursor.peek() else {
             return Err(cursor.unexpected("a parameter such as `%x: f32[?]`"));
@@ -59,7 +59,7 @@ impl Body {
         declared.map(|_| ())
     }
 
-    fn parameter_type(&mut self, cursor: &mut Cursor<'_>, name: &str, start: Span) -> Result<Operand> {
+    fn parameter_type(&mut self, cursor: &mut TokenCursor<'_>, name: &str, start: Span) -> Result<Operand> {
         cursor.expect(':', "and a type after the parameter's name")?;
         let Token::Word(word) = cursor.peek() else { return Err(cursor.unexpected("a data type")) };
         let dtype = dtype(word, cursor.span())?;
@@ -79,7 +79,7 @@ impl Body {
 
     /// `contiguity(true, _, false) order(0, 2, 1)` after a tensor's type; either
     /// may be left out: dense, and row-major.
-    fn layout(&self, cursor: &mut Cursor<'_>, declared: Operand) -> Result<Option<InputLayout>> {
+    fn layout(&self, cursor: &mut TokenCursor<'_>, declared: Operand) -> Result<Option<InputLayout>> {
         let Operand::Tensor(tensor) = declared else { return Ok(None) };
         let (mut contiguity, mut order) = (None, None);
         while let Token::Word(word @ ("contiguity" | "order")) = cursor.peek() {
@@ -107,13 +107,13 @@ impl Body {
     // ---- in-place updates ----
 
     /// `update %input = %value`, after the word.
-    pub(super) fn updates(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+    pub(super) fn updates(&mut self, cursor: &mut TokenCursor<'_>) -> Result<()> {
         let start = cursor.span();
-        let mut named = |cursor: &mut Cursor<'_>| {
+        let mut named = |cursor: &mut TokenCursor<'_>| {
             let span = cursor.span();
             let Token::Value(name) = cursor.peek() else { return Err(cursor.unexpected("a value")) };
             cursor.next();
-            self.resolve(&[Item::Name(name, span)])
+            self.resolve(&[BodyItem::Name(name, span)])
         };
         let target = named(cursor)?;
         cursor.expect('=', "and the value that is written into the input")?;
@@ -128,7 +128,7 @@ impl Body {
     // ---- statements ----
 
     /// Reads and adds one statement; returns the names it defines.
-    pub(super) fn statement(&mut self, cursor: &mut Cursor<'_>) -> Result<Vec<String>> {
+    pub(super) fn statement(&mut self, cursor: &mut TokenCursor<'_>) -> Result<Vec<String>> {
         let results = results(cursor)?;
         let outcome = self.right_side(cursor, &results);
         let defined = outcome.as_ref().ok().cloned().flatten();
@@ -153,7 +153,11 @@ impl Body {
     }
 
     /// The operation; `None` where an operand was refused before.
-    fn right_side<'a>(&mut self, cursor: &mut Cursor<'a>, results: &[(&'a str, Span)]) -> Result<Option<Vec<Operand>>> {
+    fn right_side<'a>(
+        &mut self,
+        cursor: &mut TokenCursor<'a>,
+        results: &[(&'a str, Span)],
+    ) -> Result<Option<Vec<Operand>>> {
         cursor.expect('=', "after the names that the statement defines")?;
         let parsed = call(cursor, results, &mut self.suggestions_left)?;
         let expected = parsed.row.results;
@@ -200,13 +204,13 @@ impl Body {
     }
 
     /// The values of names; `None` where one of them was refused before.
-    fn resolve(&mut self, items: &[Item<'_>]) -> Result<Option<Vec<Src>>> {
+    fn resolve(&mut self, items: &[BodyItem<'_>]) -> Result<Option<Vec<Src>>> {
         let mut values = Vec::with_capacity(items.len());
         let mut poisoned = false;
         for item in items {
             match *item {
-                Item::Number(number) => values.push(number),
-                Item::Name(name, span) => match self.scope.get(name) {
+                BodyItem::Number(number) => values.push(number),
+                BodyItem::Name(name, span) => match self.scope.get(name) {
                     Some(Some(operand)) => values.push((*operand).into()),
                     Some(None) => poisoned = true,
                     None => return Err(self.unknown(name, span)),
@@ -227,7 +231,7 @@ impl Body {
     }
 
     /// `return %a, %b`, after the word.
-    pub(super) fn returns(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+    pub(super) fn returns(&mut self, cursor: &mut TokenCursor<'_>) -> Result<()> {
         // A fusion that only updates inputs returns nothing.
         if self.builder.has_updates() && matches!(cursor.peek(), Token::Newline | Token::Punct('}')) {
             return Ok(());
@@ -236,7 +240,7 @@ impl Body {
             let span = cursor.span();
             let Token::Value(name) = cursor.peek() else { return Err(cursor.unexpected("a value to return")) };
             cursor.next();
-            if let Some(values) = self.resolve(&[Item::Name(name, span)])? {
+            if let Some(values) = self.resolve(&[BodyItem::Name(name, span)])? {
                 for value in values {
                     self.builder.output(value).map_err(|error| placed(error, span))?;
                 }
@@ -253,7 +257,7 @@ fn placed(error: Box<Diagnostic>, span: Span) -> Box<Diagnostic> {
     if error.labels.is_empty() { error.label(span, "") } else { error }
 }
 
-fn end_of_line(cursor: &Cursor<'_>) -> Result<()> {
+fn end_of_line(cursor: &TokenCursor<'_>) -> Result<()> {
     match cursor.peek() {
         Token::Newline | Token::End | Token::Punct('}') => Ok(()),
         _ => Err(cursor.unexpected("the end of the line")),
@@ -261,7 +265,7 @@ fn end_of_line(cursor: &Cursor<'_>) -> Result<()> {
 }
 
 /// The axes of a type, after the opening bracket.
-fn dims(cursor: &mut Cursor<'_>) -> Result<Vec<Dim>> {
+fn dims(cursor: &mut TokenCursor<'_>) -> Result<Vec<AxisDecl>> {
     let mut dims = Vec::new();
     if cursor.eat(']') {
         return Ok(dims);
@@ -269,9 +273,9 @@ fn dims(cursor: &mut Cursor<'_>) -> Result<Vec<Dim>> {
     loop {
         cursor.skip_newlines();
         dims.push(match cursor.peek() {
-            Token::Punct('?') => Dim::Symbolic,
-            Token::Number(crate::num::Value::Int(1)) => Dim::Broadcast,
-            Token::Number(crate::num::Value::Int(n)) => Dim::Const(n),
+            Token::Punct('?') => AxisDecl::Symbolic,
+            Token::Number(crate::num::Value::Int(1)) => AxisDecl::Broadcast,
+            Token::Number(crate::num::Value::Int(n)) => AxisDecl::Const(n),
             _ => return Err(cursor.unexpected("an extent: `?` or a number")),
         });
         cursor.next();
@@ -283,7 +287,7 @@ fn dims(cursor: &mut Cursor<'_>) -> Result<Vec<Dim>> {
 }
 
 /// Contiguity flags, after the opening parenthesis.
-fn flags(cursor: &mut Cursor<'_>) -> Result<Vec<Option<bool>>> {
+fn flags(cursor: &mut TokenCursor<'_>) -> Result<Vec<Option<bool>>> {
     list(cursor, |cursor| match cursor.peek() {
         Token::Word("_") => Ok(None),
         Token::Number(crate::num::Value::Bool(flag)) => Ok(Some(flag)),
@@ -292,7 +296,7 @@ fn flags(cursor: &mut Cursor<'_>) -> Result<Vec<Option<bool>>> {
 }
 
 /// Axes, after the opening parenthesis.
-fn axes(cursor: &mut Cursor<'_>) -> Result<Vec<u32>> {
+fn axes(cursor: &mut TokenCursor<'_>) -> Result<Vec<u32>> {
     list(cursor, |cursor| match cursor.peek() {
         Token::Number(crate::num::Value::Int(n)) => {
             u32::try_from(n).map_err(|_| cursor.unexpected("an axis, counted from 0"))
@@ -302,7 +306,7 @@ fn axes(cursor: &mut Cursor<'_>) -> Result<Vec<u32>> {
 }
 
 /// Items that are one token each, to the closing parenthesis.
-fn list<'a, T>(cursor: &mut Cursor<'a>, item: impl Fn(&Cursor<'a>) -> Result<T>) -> Result<Vec<T>> {
+fn list<'a, T>(cursor: &mut TokenCursor<'a>, item: impl Fn(&TokenCursor<'a>) -> Result<T>) -> Result<Vec<T>> {
     let mut items = Vec::new();
     while !cursor.eat(')') {
         if !items.is_empty() {
@@ -315,7 +319,7 @@ fn list<'a, T>(cursor: &mut Cursor<'a>, item: impl Fn(&Cursor<'a>) -> Result<T>)
 }
 
 /// `%a, %b`.
-fn results<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(&'a str, Span)>> {
+fn results<'a>(cursor: &mut TokenCursor<'a>) -> Result<Vec<(&'a str, Span)>> {
     let mut results = Vec::new();
     loop {
         let span = cursor.span();
@@ -331,13 +335,13 @@ fn results<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(&'a str, Span)>> {
 }
 
 /// The operation, its operands and attributes, to the end of the line.
-fn call<'a>(cursor: &mut Cursor<'a>, results: &[(&'a str, Span)], suggestions: &mut u32) -> Result<Parsed<'a>> {
+fn call<'a>(cursor: &mut TokenCursor<'a>, results: &[(&'a str, Span)], suggestions: &mut u32) -> Result<Parsed<'a>> {
     let start = cursor.span();
     let Token::Word(name) = cursor.peek() else { return Err(cursor.unexpected("the name of an operation")) };
     let row = ops::find(name).ok_or_else(|| unknown_op(name, start, suggestions))?;
     cursor.next();
     let mut shape = None;
-    if row.params.iter().any(|param| param.kind == ParamKind::Shape) {
+    if row.params.iter().any(|param| param.kind == OpParamKind::Shape) {
         cursor.expect('[', "and the extents")?;
         shape = Some(items(cursor, ']')?);
         cursor.expect(']', "after the extents")?;
@@ -364,12 +368,12 @@ fn unknown_op(name: &str, span: Span, suggestions: &mut u32) -> Box<Diagnostic> 
 }
 
 /// Operands separated by commas; none if the first token is not one.
-fn items<'a>(cursor: &mut Cursor<'a>, close: char) -> Result<Vec<Item<'a>>> {
+fn items<'a>(cursor: &mut TokenCursor<'a>, close: char) -> Result<Vec<BodyItem<'a>>> {
     let mut items = Vec::new();
     loop {
         match cursor.peek() {
-            Token::Value(name) => items.push(Item::Name(name, cursor.span())),
-            Token::Number(value) => items.push(Item::Number(value.into())),
+            Token::Value(name) => items.push(BodyItem::Name(name, cursor.span())),
+            Token::Number(value) => items.push(BodyItem::Number(value.into())),
             Token::Newline | Token::End | Token::Word(_) if items.is_empty() => return Ok(items),
             Token::Punct(punct) if punct == close && items.is_empty() => return Ok(items),
             _ => return Err(cursor.unexpected("an operand: a value or a number")),
@@ -382,7 +386,7 @@ fn items<'a>(cursor: &mut Cursor<'a>, close: char) -> Result<Vec<Item<'a>>> {
 }
 
 /// `name` or `name(arguments)`.
-fn attribute<'a>(cursor: &mut Cursor<'a>, name: &'a str) -> Result<RawAttr<'a, Item<'a>>> {
+fn attribute<'a>(cursor: &mut TokenCursor<'a>, name: &'a str) -> Result<RawAttr<'a, BodyItem<'a>>> {
     let start = cursor.span();
     cursor.next();
     if !cursor.eat('(') {
@@ -394,8 +398,8 @@ fn attribute<'a>(cursor: &mut Cursor<'a>, name: &'a str) -> Result<RawAttr<'a, I
             cursor.expect(',', "between the arguments")?;
         }
         args.push(match cursor.peek() {
-            Token::Number(value) => AttrArg::Value(Item::Number(value.into())),
-            Token::Value(name) => AttrArg::Value(Item::Name(name, cursor.span())),
+            Token::Number(value) => AttrArg::Value(BodyItem::Number(value.into())),
+            Token::Value(name) => AttrArg::Value(BodyItem::Name(name, cursor.span())),
             Token::Word(word) => AttrArg::Word(word),
             _ => return Err(cursor.unexpected("an argument: a value, a number or a word")),
         });

@@ -4,7 +4,7 @@ use crate::random::{Drawn, ScheduledCase, draw, draw_schedule};
 use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
 use engine::backend::cuda::{Device, GuardedBuffer, LaunchArgs, LoadedKernel, check_zones, emit};
 use engine::backend::sim;
-use engine::diag::{Diagnostic, Kind, Result};
+use engine::diag::{Diagnostic, DiagnosticKind, Result};
 use engine::fusion::bind_args;
 use engine::kernel::{self, BoundLaunch, Kernel, ParamKind};
 use engine::num::storage;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// What became of a draw.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum DrawOutcome {
     /// It agrees with the reference; what made the kernel, or what the draw was about.
     Agrees(String),
     /// It is no use: too large, or without a reference.
@@ -29,49 +29,51 @@ pub enum Outcome {
 }
 
 /// A device that draws run on.
-pub enum Target {
+pub enum CheckTarget {
     /// The simulator.
     Simulator,
     /// A GPU.
-    Cuda(Box<Gpu>),
+    Cuda(Box<CheckGpu>),
 }
 
 /// A GPU with the compiler of its kernels.
-pub struct Gpu {
+pub struct CheckGpu {
     // Held so that the context lives as long as the process draws.
     device: Arc<Device>,
     nvrtc: Nvrtc,
     search: NvrtcSearch,
 }
 
-impl Target {
+impl CheckTarget {
     /// The first GPU that the process sees.
     pub fn cuda(search: NvrtcSearch) -> Result<Self> {
         let (device, nvrtc) = (Device::open(0)?, Nvrtc::open(&search)?);
-        Ok(Self::Cuda(Box::new(Gpu { device, nvrtc, search })))
+        Ok(Self::Cuda(Box::new(CheckGpu { device, nvrtc, search })))
     }
 
     /// Draws a fusion and runs it.
-    pub fn fusion(&self, seed: u64) -> Outcome {
-        let Some(drawn) = draw(seed) else { return Outcome::Skipped };
+    pub fn fusion(&self, seed: u64) -> DrawOutcome {
+        let Some(drawn) = draw(seed) else { return DrawOutcome::Skipped };
         self.drawn(&drawn, seed)
     }
 
     /// Runs a drawn fusion; the seed chooses the order of threads.
-    pub fn drawn(&self, drawn: &Drawn, seed: u64) -> Outcome {
+    pub fn drawn(&self, drawn: &Drawn, seed: u64) -> DrawOutcome {
         let Drawn { fusion, args, options, .. } = drawn;
         // Sizes that the reference refuses are no test.
         let (Ok(bindings), Ok(expected)) = (bind_args(fusion, args), evaluate(fusion, args)) else {
-            return Outcome::Skipped;
+            return DrawOutcome::Skipped;
         };
         let session = match self.session(drawn, seed) {
             Ok(session) => session,
-            Err(error) => return Outcome::Differs(error.to_string()),
+            Err(error) => return DrawOutcome::Differs(error.to_string()),
         };
         let run = match session.run(fusion, args, &NoTrace) {
             Ok(run) => run,
-            Err(error) if error.kind == Kind::Unsupported => return Outcome::Refused(error.code.0.into()),
-            Err(error) => return Outcome::Differs(format!("{error}\n{}", drawn.case_text("Found"))),
+            Err(error) if error.kind == DiagnosticKind::Unsupported => {
+                return DrawOutcome::Refused(error.code.0.into());
+            }
+            Err(error) => return DrawOutcome::Differs(format!("{error}\n{}", drawn.case_text("Found"))),
         };
         for (i, (found, expected)) in run.outputs.iter().zip(&expected).enumerate() {
             let own = Tolerance::for_output(fusion, &bindings, fusion.outputs[i]);
@@ -80,14 +82,14 @@ impl Target {
                 Ok(comparison) => comparison.to_string(),
                 Err(error) => error.to_string(),
             };
-            return Outcome::Differs(format!(
+            return DrawOutcome::Differs(format!(
                 "{:?}, output {i} of {}: {text}\n{options:?}\n{}",
                 drawn.kind,
                 run.plan.scheduler(),
                 drawn.case_text("Found")
             ));
         }
-        Outcome::Agrees(format!("{:?} {}", drawn.kind, run.plan.scheduler()))
+        DrawOutcome::Agrees(format!("{:?} {}", drawn.kind, run.plan.scheduler()))
     }
 
     fn session(&self, drawn: &Drawn, seed: u64) -> Result<Session> {
@@ -99,20 +101,22 @@ impl Target {
     }
 
     /// Draws a schedule and runs it.
-    pub fn schedule(&self, seed: u64) -> Outcome {
+    pub fn schedule(&self, seed: u64) -> DrawOutcome {
         let case = match draw_schedule(seed) {
             Ok(case) => case,
-            Err(error) => return Outcome::Differs(error.to_string()),
+            Err(error) => return DrawOutcome::Differs(error.to_string()),
         };
         let kernel = match &case.kernel {
             Ok(kernel) => kernel,
-            Err(error) if error.kind == Kind::Unsupported => return Outcome::Refused(error.code.0.into()),
-            Err(error) => return Outcome::Differs(format!("{error}\n{}", case.schedule)),
+            Err(error) if error.kind == DiagnosticKind::Unsupported => {
+                return DrawOutcome::Refused(error.code.0.into());
+            }
+            Err(error) => return DrawOutcome::Differs(format!("{error}\n{}", case.schedule)),
         };
         match self.scheduled(&case, kernel, seed) {
-            Ok(None) => Outcome::Agrees("schedule".into()),
-            Ok(Some(what)) => Outcome::Differs(format!("{what}\n{}\n{}", case.schedule, kernel::print(kernel))),
-            Err(error) => Outcome::Differs(format!("{error}\n{}\n{}", case.schedule, kernel::print(kernel))),
+            Ok(None) => DrawOutcome::Agrees("schedule".into()),
+            Ok(Some(what)) => DrawOutcome::Differs(format!("{what}\n{}\n{}", case.schedule, kernel::print(kernel))),
+            Err(error) => DrawOutcome::Differs(format!("{error}\n{}\n{}", case.schedule, kernel::print(kernel))),
         }
     }
 
@@ -158,7 +162,7 @@ fn difference(found: &[u8], expected: &HostTensor) -> Option<String> {
 type Outputs = BTreeMap<u32, Vec<u8>>;
 
 fn simulate(case: &ScheduledCase, kernel: &Kernel, launch: &BoundLaunch, seed: u64) -> Result<Outputs> {
-    let mut memory = sim::Memory::new(kernel, launch);
+    let mut memory = sim::SimMemory::new(kernel, launch);
     for (i, arg) in case.args.iter().enumerate() {
         if let Arg::Tensor(tensor) = arg {
             memory.fill_input(i as u32, &tensor.data)?;
@@ -172,7 +176,7 @@ fn simulate(case: &ScheduledCase, kernel: &Kernel, launch: &BoundLaunch, seed: u
     Ok(numbers.map(|output| (output, memory.output(output).unwrap_or_default().to_vec())).collect())
 }
 
-impl Gpu {
+impl CheckGpu {
     /// Runs a kernel in memory between zones; its outputs start as bytes that no result has throughout.
     fn run(&self, case: &ScheduledCase, kernel: &Kernel, launch: &BoundLaunch) -> Result<Outputs> {
         let source = emit(kernel);

@@ -101,7 +101,7 @@ impl<'a> Reference<'a> {
         let metas: Vec<ArgMeta> = self.args.iter().map(Arg::meta).collect();
         kernel::verify(kernel)?;
         let launch = kernel::bind(kernel, &metas)?;
-        let mut memory = sim::Memory::new(kernel, &launch);
+        let mut memory = sim::SimMemory::new(kernel, &launch);
         for (input, arg) in self.args.iter().enumerate() {
             if let Arg::Tensor(tensor) = arg {
                 let start = tensor.offset * tensor.meta.dtype.bytes();

@@ -14,7 +14,7 @@
 
 mod mutate;
 
-use engine::backend::sim::{self, Memory};
+use engine::backend::sim::{self, SimMemory};
 use engine::diag::{Code, Result, code};
 use engine::kernel::{self, Kernel};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions, SimSchedule};
@@ -71,7 +71,7 @@ impl Case {
     /// What a kernel does.
     fn run(&self, kernel: &Kernel, options: &SimOptions) -> Result<Run> {
         let launch = kernel::bind(kernel, &self.metas)?;
-        let mut memory = Memory::new(kernel, &launch);
+        let mut memory = SimMemory::new(kernel, &launch);
         for (i, bytes) in self.inputs.iter().enumerate() {
             memory.fill_input(i as u32, bytes)?;
         }

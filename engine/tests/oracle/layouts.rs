@@ -8,7 +8,7 @@
 
 use super::reader::{Case, Family, Input};
 use super::{families, folder};
-use engine::diag::{Diagnostic, Kind};
+use engine::diag::{Diagnostic, DiagnosticKind};
 use engine::fusion::{Fusion, OpKind, bind_args, layouts, ops};
 use engine::tensor::{Arg, HostTensor, TensorMeta};
 use std::collections::BTreeMap;
@@ -69,7 +69,8 @@ fn resized(case: &Case, draw: &mut Draw) -> BTreeMap<i64, i64> {
 /// Whether the arguments were accepted; what was returned is what was predicted.
 fn check(case: &Case, fusion: &Fusion, args: &[Arg]) -> bool {
     let metas: Vec<_> = args.iter().map(Arg::meta).collect();
-    let refused = |error: &Diagnostic| assert_ne!(error.kind, Kind::Bug, "{} with {metas:?}: {error}", case.id);
+    let refused =
+        |error: &Diagnostic| assert_ne!(error.kind, DiagnosticKind::Bug, "{} with {metas:?}: {error}", case.id);
     let Ok(bindings) = bind_args(fusion, args).inspect_err(|error| refused(error)) else { return false };
     let predicted = layouts(fusion, &bindings, &metas);
     let predicted = predicted.unwrap_or_else(|error| panic!("{} with {metas:?}: {error}", case.id));

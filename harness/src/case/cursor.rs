@@ -1,12 +1,12 @@
 //! The small reader that all directives share: words, numbers, strings,
 //! punctuation and integer expressions, with places that lead back to the file.
 
-use super::source::{Fault, Text};
+use super::source::{ExpandedText, Fault};
 
 /// A position in substituted text. White space is skipped before each token.
 #[derive(Clone)]
 pub(crate) struct Cursor<'a> {
-    text: &'a Text,
+    text: &'a ExpandedText,
     pos: usize,
     end: usize,
     depth: u32,
@@ -16,7 +16,7 @@ pub(crate) struct Cursor<'a> {
 const MAX_DEPTH: u32 = 64;
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(text: &'a Text) -> Self {
+    pub(crate) fn new(text: &'a ExpandedText) -> Self {
         Self { text, pos: 0, end: text.text.trim_end().len(), depth: 0 }
     }
 
@@ -315,7 +315,7 @@ mod tests {
 
     fn int(text: &str) -> Result<i64, String> {
         let source = Source::new("a".into(), text.into());
-        let text = Text::substitute(&source, 0..source.text.len(), &[]).expect("no axes");
+        let text = ExpandedText::substitute(&source, 0..source.text.len(), &[]).expect("no axes");
         let mut cursor = Cursor::new(&text);
         let value = cursor.int().map_err(|f| f.message)?;
         if cursor.at_end() { Ok(value) } else { Err("rest".into()) }

@@ -1,7 +1,7 @@
 //! A definition as a case: its inputs as the specifications of case files, and
 //! the text of a `.fuse` file.
 
-use super::model::{Dist, InputSpec, Layout, Number, Real, TensorSpec};
+use super::model::{ArgLayout, Dist, InputSpec, Number, Real, TensorSpec};
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Fusion, Operand, ScalarDef};
 use pydef::{Definition, Fill, InputRecipe, TensorRecipe};
@@ -39,14 +39,14 @@ fn name_of(fusion: &Fusion, operand: Operand) -> String {
     }
 }
 
-fn scalar(name: &str, number: pydef::Number) -> Result<Number> {
+fn scalar(name: &str, number: pydef::PyNumber) -> Result<Number> {
     match number {
-        pydef::Number::Bool(v) => Ok(Number::Bool(v)),
-        pydef::Number::Float(v) => Ok(Number::Float(Real::new(v))),
-        pydef::Number::Int(v) => i64::try_from(v).map(Number::Int).map_err(|_| {
+        pydef::PyNumber::Bool(v) => Ok(Number::Bool(v)),
+        pydef::PyNumber::Float(v) => Ok(Number::Float(Real::new(v))),
+        pydef::PyNumber::Int(v) => i64::try_from(v).map(Number::Int).map_err(|_| {
             Diagnostic::user(code::BAD_NUMBER, format!("input `%{name}`: the integer {v} has more than 64 bits"))
         }),
-        pydef::Number::Complex(re, im) => Ok(Number::Complex(Real::new(re), Real::new(im))),
+        pydef::PyNumber::Complex(re, im) => Ok(Number::Complex(Real::new(re), Real::new(im))),
     }
 }
 
@@ -57,7 +57,7 @@ fn tensor(name: &str, recipe: &TensorRecipe) -> Result<TensorSpec> {
         Fill::Randint(low, high) => Dist::Randint(*low, *high),
         Fill::Arange(start, step) => Dist::Arange(Real::new(*start), Real::new(*step)),
         Fill::Full(value) => Dist::Full(Real::new(value.as_f64())),
-        Fill::Listed(values) if values.iter().all(|value| !matches!(value, pydef::Number::Complex(..))) => {
+        Fill::Listed(values) if values.iter().all(|value| !matches!(value, pydef::PyNumber::Complex(..))) => {
             Dist::List(values.iter().map(|value| Real::new(value.as_f64())).collect())
         }
         Fill::Listed(_) => {
@@ -66,10 +66,10 @@ fn tensor(name: &str, recipe: &TensorRecipe) -> Result<TensorSpec> {
         }
     };
     let dense = engine::tensor::TensorMeta::contiguous(recipe.dtype, &recipe.sizes).strides == recipe.strides;
-    let layout = Layout {
+    let layout = ArgLayout {
         strides: (!dense).then(|| recipe.strides.clone()),
         offset: usize::try_from(recipe.offset).unwrap_or(0),
-        ..Layout::default()
+        ..ArgLayout::default()
     };
     Ok(TensorSpec { dist, sizes: recipe.sizes.clone(), seed: None, layout })
 }

@@ -17,9 +17,9 @@
 
 use super::cursor::Cursor;
 use super::model::{
-    Case, ErrorSpec, Expect, PerfSpec, Real, Relation, SCHEDULES, SimSpec, TextSpec, Unsupported, Xfail,
+    Case, CaseEnd, ErrorSpec, Expect, PerfSpec, Real, Relation, SCHEDULES, SimSpec, TextSpec, Unsupported, Xfail,
 };
-use super::source::{Fault, Source, Text, suggest};
+use super::source::{ExpandedText, Fault, Source, suggest};
 use super::{golden, inputs, results};
 use std::ops::Range;
 
@@ -73,7 +73,7 @@ pub(crate) fn find(offset: usize, line: &str) -> Option<Result<Raw, Fault>> {
 }
 
 /// Reads one substituted directive into the case.
-pub(crate) fn read(case: &mut Case, raw: &Raw, text: &Text, source: &Source) -> Result<(), Fault> {
+pub(crate) fn read(case: &mut Case, raw: &Raw, text: &ExpandedText, source: &Source) -> Result<(), Fault> {
     let line = source.line(raw.body.start);
     let mut cursor = Cursor::new(text);
     let c = &mut cursor;
@@ -90,7 +90,7 @@ pub(crate) fn read(case: &mut Case, raw: &Raw, text: &Text, source: &Source) -> 
         },
         "error" => {
             let on = (!raw.alone).then_some(line);
-            comma_separated(c, |c| read_error(c, on, line).map(|error| case.errors.push(error)))?;
+            comma_separated(c, |c| read_error(c, on, line).map(|error| refuse(case, error)))?;
         }
         "text" => {
             let mut stage = "cuda".to_string();
@@ -116,6 +116,16 @@ pub(crate) fn comma_separated<'a>(
         if !c.take(",") {
             return Ok(());
         }
+    }
+}
+
+/// Adds a refusal. A case that is marked as right stays so: it contradicts itself,
+/// which is told when all is read.
+fn refuse(case: &mut Case, error: ErrorSpec) {
+    match &mut case.ends {
+        CaseEnd::Refused(all) => all.push(error),
+        CaseEnd::Runs => case.ends = CaseEnd::Refused(vec![error]),
+        CaseEnd::Unsupported(_) => {}
     }
 }
 
@@ -155,7 +165,7 @@ fn read_expectation(case: &mut Case, c: &mut Cursor<'_>, line: usize) -> Result<
         )
         .note("`; error: CODE` asks for any other refusal"));
     }
-    case.unsupported = Some(Unsupported { line, code });
+    case.ends = CaseEnd::Unsupported(Unsupported { line, code });
     Ok(())
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn files(dir: &Path, errors: &mut Vec<CaseError>) -> Vec<PathBuf> {
             return Vec::new();
         }
     };
-    let mut walk = Walk { root, paths: Vec::new(), entries: 0, errors };
+    let mut walk = CaseWalk { root, paths: Vec::new(), entries: 0, errors };
     walk.folder(dir, 0);
     let mut paths = walk.paths;
     paths.sort();
@@ -138,7 +138,7 @@ fn whole(path: &Path, code: Code, message: impl Into<String>, note: &str) -> Cas
 }
 
 /// Collects the paths of case files below a folder.
-struct Walk<'a> {
+struct CaseWalk<'a> {
     root: PathBuf,
     paths: Vec<PathBuf>,
     /// Names looked at.
@@ -146,7 +146,7 @@ struct Walk<'a> {
     errors: &'a mut Vec<CaseError>,
 }
 
-impl Walk<'_> {
+impl CaseWalk<'_> {
     fn fail(&mut self, path: &Path, code: Code, message: impl Into<String>, note: &str) {
         self.errors.push(whole(path, code, message, note));
     }

@@ -1,9 +1,9 @@
 //! One case file: split into front matter and fusions, and expanded into cases.
 
 use super::directive::{self, Raw};
-use super::header::{self, Axis, Header};
+use super::header::{self, CaseAxis, Header};
 use super::model::Case;
-use super::source::{Bindings, CaseError, Fault, Source, Text, variable};
+use super::source::{Bindings, CaseError, ExpandedText, Fault, Source, variable};
 use engine::diag::code::CASE_LIMIT;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -32,13 +32,13 @@ pub enum Target {
 }
 
 /// A fusion of a file with its comments.
-struct Block {
+struct FusionSource {
     name: String,
     range: Range<usize>,
     directives: Vec<Raw>,
 }
 
-impl Block {
+impl FusionSource {
     /// Whether it is no case, only what others are the same as.
     fn is_hidden(&self) -> bool {
         self.name.starts_with('_')
@@ -120,12 +120,12 @@ fn expand_file(source: &Source, target: Target, faults: &mut Vec<Fault>) -> Vec<
 
 /// Reads every directive once, so that a file's errors come at once even when
 /// its header is broken. Directives that use axes are left for the next run.
-fn check_directives(source: &Source, header: &Header, blocks: &[Block], faults: &mut Vec<Fault>) -> Vec<Case> {
+fn check_directives(source: &Source, header: &Header, blocks: &[FusionSource], faults: &mut Vec<Fault>) -> Vec<Case> {
     let first: Bindings = header.axes.iter().filter_map(|axis| axis.points.first().cloned()).flatten().collect();
     for block in blocks {
         let mut case = Case::default();
         for raw in &block.directives {
-            let result = Text::substitute(source, raw.body.clone(), &first);
+            let result = ExpandedText::substitute(source, raw.body.clone(), &first);
             if let Ok(text) = result {
                 faults.extend(directive::read(&mut case, raw, &text, source).err());
             }
@@ -152,8 +152,8 @@ pub(super) fn split(source: &Source, faults: &mut Vec<Fault>) -> Option<(Range<u
 }
 
 /// Cuts the body at lines that start with `fusion @Name`.
-fn blocks(source: &Source, body: Range<usize>, faults: &mut Vec<Fault>) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::new();
+fn blocks(source: &Source, body: Range<usize>, faults: &mut Vec<Fault>) -> Vec<FusionSource> {
+    let mut blocks: Vec<FusionSource> = Vec::new();
     let mut names = BTreeSet::new();
     for (at, line) in source.lines(body.clone()) {
         if let Some(name) = fusion_name(line) {
@@ -168,7 +168,7 @@ fn blocks(source: &Source, body: Range<usize>, faults: &mut Vec<Fault>) -> Vec<B
             if let Some(last) = blocks.last_mut() {
                 last.range.end = at;
             }
-            blocks.push(Block { name: name.to_string(), range: at..body.end, directives: Vec::new() });
+            blocks.push(FusionSource { name: name.to_string(), range: at..body.end, directives: Vec::new() });
         }
         match (directive::find(at, line), blocks.last_mut()) {
             (None, _) => {}
@@ -195,7 +195,7 @@ fn variables<'a>(source: &'a Source, range: &Range<usize>) -> BTreeSet<&'a str> 
     text.match_indices('$').filter_map(|(at, _)| variable(&text[at..])).map(|(name, _)| name).collect()
 }
 
-fn check_axes_used(source: &Source, header: &Header, blocks: &[Block], faults: &mut Vec<Fault>) {
+fn check_axes_used(source: &Source, header: &Header, blocks: &[FusionSource], faults: &mut Vec<Fault>) {
     let used: BTreeSet<&str> = blocks.iter().flat_map(|block| variables(source, &block.range)).collect();
     for axis in &header.axes {
         if !axis.points.is_empty() && !axis.names().any(|name| used.contains(name)) {
@@ -205,7 +205,7 @@ fn check_axes_used(source: &Source, header: &Header, blocks: &[Block], faults: &
 }
 
 /// A text of a point that no axis has would never be compared.
-fn check_golden_points(source: &Source, header: &Header, blocks: &[Block], faults: &mut Vec<Fault>) {
+fn check_golden_points(source: &Source, header: &Header, blocks: &[FusionSource], faults: &mut Vec<Fault>) {
     let axes = || header.axes.iter().chain(&header.sim_axes).flat_map(|axis| axis.points.iter().flatten());
     for raw in blocks.iter().flat_map(|block| &block.directives) {
         if !matches!(raw.keyword, "schedule" | "kernel") {
@@ -222,17 +222,17 @@ fn check_golden_points(source: &Source, header: &Header, blocks: &[Block], fault
 }
 
 /// The block that the block says it is the same as.
-fn twin<'b>(source: &Source, blocks: &'b [Block], block: &Block) -> Option<&'b Block> {
+fn twin<'b>(source: &Source, blocks: &'b [FusionSource], block: &FusionSource) -> Option<&'b FusionSource> {
     let raw = block.directives.iter().rfind(|raw| raw.keyword == "same-as")?;
     let name = source.text[raw.body.clone()].trim().strip_prefix('@')?;
     blocks.iter().find(|other| other.name == name)
 }
 
 /// A block and the block that it is the same as.
-type Pair<'b> = (&'b Block, Option<&'b Block>);
+type Pair<'b> = (&'b FusionSource, Option<&'b FusionSource>);
 
 /// A hidden fusion that nothing is the same as would never be looked at.
-fn check_twins_used(source: &Source, blocks: &[Block], faults: &mut Vec<Fault>) {
+fn check_twins_used(source: &Source, blocks: &[FusionSource], faults: &mut Vec<Fault>) {
     let twins: BTreeSet<&str> =
         blocks.iter().filter_map(|block| twin(source, blocks, block)).map(|twin| twin.name.as_str()).collect();
     for block in blocks.iter().filter(|block| block.is_hidden()) {
@@ -244,10 +244,10 @@ fn check_twins_used(source: &Source, blocks: &[Block], faults: &mut Vec<Fault>) 
 }
 
 /// The axes that a block, or its twin, mentions: the others would only repeat it.
-fn axes_of<'h>(source: &Source, header: &'h Header, (block, twin): Pair<'_>, target: Target) -> Vec<&'h Axis> {
+fn axes_of<'h>(source: &Source, header: &'h Header, (block, twin): Pair<'_>, target: Target) -> Vec<&'h CaseAxis> {
     let mut used = variables(source, &block.range);
     used.extend(twin.iter().flat_map(|twin| variables(source, &twin.range)));
-    let replaced = |axis: &'h Axis| match target {
+    let replaced = |axis: &'h CaseAxis| match target {
         Target::Sim => header.sim_axes.iter().find(|other| other.name == axis.name).unwrap_or(axis),
         Target::Cuda => axis,
     };
@@ -255,7 +255,7 @@ fn axes_of<'h>(source: &Source, header: &'h Header, (block, twin): Pair<'_>, tar
 }
 
 /// The points of the cartesian product, the last axis fastest.
-fn product(axes: &[&Axis]) -> Vec<Bindings> {
+fn product(axes: &[&CaseAxis]) -> Vec<Bindings> {
     let mut points: Vec<Bindings> = vec![Vec::new()];
     for axis in axes {
         points = points
@@ -268,10 +268,10 @@ fn product(axes: &[&Axis]) -> Vec<Bindings> {
 
 /// Bytes of all points of a product: an axis of `k` points with `b` bytes in all
 /// stands in `count / k * b` bytes.
-fn points_bytes(axes: &[&Axis]) -> usize {
+fn points_bytes(axes: &[&CaseAxis]) -> usize {
     let count: usize = axes.iter().map(|axis| axis.points.len()).product();
     let bytes_in =
-        |axis: &Axis| axis.points.iter().flatten().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        |axis: &CaseAxis| axis.points.iter().flatten().map(|(key, value)| key.len() + value.len()).sum::<usize>();
     axes.iter().map(|axis| count / axis.points.len().max(1) * bytes_in(axis)).sum()
 }
 
@@ -288,7 +288,7 @@ fn build(
     point: &Bindings,
     faults: &mut Vec<Fault>,
 ) -> Option<Case> {
-    let text = match Text::substitute(source, block.range.clone(), point) {
+    let text = match ExpandedText::substitute(source, block.range.clone(), point) {
         Ok(text) => text.text,
         Err(fault) => {
             faults.push(fault);
@@ -317,7 +317,7 @@ fn build(
     }
     // A case with a directive that is wrong is kept: its text can be read, and is not run.
     for raw in &block.directives {
-        let read = Text::substitute(source, raw.body.clone(), point)
+        let read = ExpandedText::substitute(source, raw.body.clone(), point)
             .and_then(|text| directive::read(&mut case, raw, &text, source));
         faults.extend(read.err());
     }
@@ -340,26 +340,27 @@ fn fill_twin(case: &mut Case, source: &Source, (block, twin): Pair<'_>, point: &
         let message = format!("the file has no other fusion `@{}`", same.name);
         return Err(Fault::directive(directive_place(block, "same-as"), message));
     };
-    same.text = Text::substitute(source, twin.range.clone(), point)?.text;
+    same.text = ExpandedText::substitute(source, twin.range.clone(), point)?.text;
     same.text_line = source.line(twin.range.start);
     Ok(())
 }
 
 /// Where a block has a directive, or where it starts.
-fn directive_place(block: &Block, keyword: &str) -> usize {
+fn directive_place(block: &FusionSource, keyword: &str) -> usize {
     block.directives.iter().rfind(|raw| raw.keyword == keyword).map_or(block.range.start, |raw| raw.body.start)
 }
 
 /// Directives that could never hold together.
-fn contradiction(case: &Case, block: &Block) -> Option<Fault> {
+fn contradiction(case: &Case, block: &FusionSource) -> Option<Fault> {
     let results = !(case.outputs.is_empty() && case.values.is_empty() && case.same_as.is_none());
     let fault = |keyword, message| Some(Fault::directive(directive_place(block, keyword), message));
-    if !case.errors.is_empty() && (results || case.unsupported.is_some()) {
+    let refused = block.directives.iter().any(|raw| raw.keyword == "error");
+    if (!case.refusals().is_empty() && results) || (case.unsupported().is_some() && refused) {
         return fault("error", "a case that must be refused has no results to speak of");
     }
     let compiled =
         !(case.expects.is_empty() && case.texts.is_empty() && case.goldens.is_empty() && case.perf.is_none());
-    if case.unsupported.is_some() && compiled {
+    if case.unsupported().is_some() && compiled {
         return fault("expect", "a case that is not compiled yet has no facts, texts and measurements");
     }
     None

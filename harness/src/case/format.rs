@@ -6,7 +6,7 @@
 use super::directive;
 use super::expand::{Target, expand, split};
 use super::front;
-use super::model::{Case, SameAs};
+use super::model::{Case, CaseEnd, SameAs};
 use super::source::{CaseError, Source};
 use engine::diag::{Diagnostic, code};
 use std::collections::BTreeSet;
@@ -59,7 +59,7 @@ pub(crate) fn format(source: &Source) -> Result<String, Vec<CaseError>> {
 /// Errors of a fusion's text that its directives do not ask for.
 fn unexpected(case: &Case) -> Vec<Diagnostic> {
     let mut errors = engine::text::parse_one(&case.text).err().unwrap_or_default();
-    for spec in &case.errors {
+    for spec in case.refusals() {
         if let Some(at) = errors.iter().position(|error| error.code.0 == spec.code) {
             errors.remove(at);
         }
@@ -105,17 +105,16 @@ fn same_case(a: &Case, b: &Case) -> bool {
 /// A case without its texts and lines.
 fn bare(case: &Case) -> Case {
     let mut case = Case { text: String::new(), line: 0, ..case.clone() };
-    for spec in &mut case.errors {
-        (spec.line, spec.at) = (spec.line.map(|_| 0), 0);
+    match &mut case.ends {
+        CaseEnd::Runs => {}
+        CaseEnd::Refused(all) => all.iter_mut().for_each(|spec| (spec.line, spec.at) = (spec.line.map(|_| 0), 0)),
+        CaseEnd::Unsupported(mark) => mark.line = 0,
     }
     case.expects.iter_mut().for_each(|spec| spec.line = 0);
     case.texts.iter_mut().for_each(|spec| spec.line = 0);
     case.goldens.iter_mut().for_each(|golden| golden.line = 0);
     case.outputs.iter_mut().for_each(|spec| spec.line = 0);
     case.values.iter_mut().for_each(|spec| spec.line = 0);
-    if let Some(mark) = &mut case.unsupported {
-        mark.line = 0;
-    }
     if let Some(same) = &mut case.same_as {
         (same.line, same.text_line, same.text) = (0, 0, String::new());
     }

@@ -40,21 +40,21 @@ pub(crate) struct Header {
     pub(crate) suite: String,
     pub(crate) tags: Vec<String>,
     pub(crate) about: String,
-    pub(crate) axes: Vec<Axis>,
-    pub(crate) sim_axes: Vec<Axis>,
+    pub(crate) axes: Vec<CaseAxis>,
+    pub(crate) sim_axes: Vec<CaseAxis>,
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) require: Require,
 }
 
 /// An axis: its points, each of which binds one or more names.
 #[derive(Clone, Debug)]
-pub(crate) struct Axis {
+pub(crate) struct CaseAxis {
     pub(crate) name: String,
     pub(crate) offset: usize,
     pub(crate) points: Vec<Bindings>,
 }
 
-impl Axis {
+impl CaseAxis {
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.points.first().into_iter().flatten().map(|(name, _)| name.as_str())
     }
@@ -165,7 +165,7 @@ impl Reader<'_> {
         }
     }
 
-    fn axes(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<Axis> {
+    fn axes(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<CaseAxis> {
         let Some(table) = self.table(value) else { return Vec::new() };
         let mut axes = Vec::new();
         if table.len() > MAX_AXES {
@@ -175,7 +175,7 @@ impl Reader<'_> {
         }
         for (key, offset, value) in self.entries(table) {
             let points = self.points(key, offset, value);
-            axes.push(Axis { name: key.to_string(), offset, points });
+            axes.push(CaseAxis { name: key.to_string(), offset, points });
         }
         axes
     }

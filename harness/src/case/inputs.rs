@@ -10,7 +10,7 @@
 
 use super::cursor::Cursor;
 use super::directive::comma_separated;
-use super::model::{Dist, InputSpec, Layout, Number, Real, TensorSpec};
+use super::model::{ArgLayout, Dist, InputSpec, Number, Real, TensorSpec};
 use super::source::{Fault, suggest};
 
 const DISTS: [&str; 8] = ["normal", "uniform", "randint", "arange", "full", "bernoulli", "special", "list"];
@@ -70,7 +70,7 @@ fn read_value(c: &mut Cursor<'_>) -> Result<InputSpec, Fault> {
     if let Some((axis, size)) = sizes.iter().enumerate().find(|(_, size)| **size < 0) {
         return Err(Fault::directive(at, format!("axis {axis} has the negative size {size}")));
     }
-    let mut spec = TensorSpec { dist, sizes, seed: None, layout: Layout::default() };
+    let mut spec = TensorSpec { dist, sizes, seed: None, layout: ArgLayout::default() };
     while read_modifier(c, &mut spec)? {}
     check_layout(&spec).map_err(|message| Fault::directive(at, message))?;
     Ok(InputSpec::Tensor(spec))
@@ -139,7 +139,7 @@ fn read_modifier(c: &mut Cursor<'_>, spec: &mut TensorSpec) -> Result<bool, Faul
 
 fn check_layout(spec: &TensorSpec) -> Result<(), String> {
     let rank = spec.sizes.len();
-    let Layout { strides, offset, permuted, expanded } = &spec.layout;
+    let ArgLayout { strides, offset, permuted, expanded } = &spec.layout;
     if let Some(strides) = strides {
         if strides.len() != rank {
             return Err(format!("{} strides for {rank} axes", strides.len()));

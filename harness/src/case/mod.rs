@@ -31,8 +31,8 @@ pub(crate) use format::format;
 pub(crate) use golden::MARKER;
 pub(crate) use inputs::strides;
 pub use model::{
-    Case, Check, Dist, ErrorSpec, Expect, Golden, InputSpec, Layout, Number, OutputSpec, PerfSpec, Real, Relation,
-    Require, SCHEDULES, SameAs, SimSpec, TensorSpec, TextSpec, Unsupported, ValuesSpec, Xfail,
+    ArgLayout, Case, CaseEnd, Check, Dist, ErrorSpec, Expect, Golden, InputSpec, Number, OutputSpec, PerfSpec, Real,
+    Relation, Require, SCHEDULES, SameAs, SimSpec, TensorSpec, TextSpec, Unsupported, ValuesSpec, Xfail,
 };
 pub use source::CaseError;
 pub(crate) use source::suggest;

@@ -28,10 +28,8 @@ pub struct Case {
     pub check: Check,
     /// What must hold for the compiled fusion.
     pub expects: Vec<Expect>,
-    /// Refusals that must happen; not empty only for cases that must not compile.
-    pub errors: Vec<ErrorSpec>,
-    /// The refusal by which compiling must end, although the case is right.
-    pub unsupported: Option<Unsupported>,
+    /// What must become of it.
+    pub ends: CaseEnd,
     /// Types and sizes of the results, all of them or none.
     pub outputs: Vec<OutputSpec>,
     /// Elements of the results, of all of them or none.
@@ -54,6 +52,37 @@ pub struct Case {
     pub require: Require,
     /// A built-in failure of the worker itself, for tests of the harness.
     pub fault: Option<String>,
+}
+
+/// What must become of a case.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum CaseEnd {
+    /// It runs.
+    #[default]
+    Runs,
+    /// It is refused by all of these, of which there is one at least: it has no results.
+    Refused(Vec<ErrorSpec>),
+    /// The case is right and the reference gives its results, but compiling ends with
+    /// this refusal.
+    Unsupported(Unsupported),
+}
+
+impl Case {
+    /// Refusals that must happen; none for a case that is right.
+    pub fn refusals(&self) -> &[ErrorSpec] {
+        match &self.ends {
+            CaseEnd::Refused(all) => all,
+            CaseEnd::Runs | CaseEnd::Unsupported(_) => &[],
+        }
+    }
+
+    /// The refusal by which compiling must end, although the case is right.
+    pub fn unsupported(&self) -> Option<&Unsupported> {
+        match &self.ends {
+            CaseEnd::Unsupported(mark) => Some(mark),
+            CaseEnd::Runs | CaseEnd::Refused(_) => None,
+        }
+    }
 }
 
 /// A floating-point number by its bits: JSON has no infinity and no NaN.
@@ -103,7 +132,7 @@ pub struct TensorSpec {
     /// Seed of the values; by default from the input's name.
     pub seed: Option<u64>,
     /// Layout in memory.
-    pub layout: Layout,
+    pub layout: ArgLayout,
 }
 
 /// A distribution. None of them is all zeros unless asked for by `full(0)`:
@@ -130,7 +159,7 @@ pub enum Dist {
 
 /// The layout of a tensor; contiguous by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layout {
+pub struct ArgLayout {
     /// Strides in elements, one for each axis.
     pub strides: Option<Vec<i64>>,
     /// Element of the storage at which the view starts.

@@ -7,7 +7,7 @@ use super::definition::{inputs_of, unique_names};
 use super::directive;
 use super::expand::{MAX_FAULTS, told};
 use super::model::{Case, InputSpec};
-use super::source::{CaseError, Fault, Source, Text};
+use super::source::{CaseError, ExpandedText, Fault, Source};
 use engine::diag::{Diagnostic, code};
 use pydef::{Definition, read};
 
@@ -97,7 +97,7 @@ fn directives(source: &Source, definitions: &[Definition], cases: &mut [Case], f
         let above = definitions.iter().rposition(|definition| (definition.span.start as usize) < offset);
         let range = above.map_or(0..cases.len(), |index| index..index + 1);
         for case in &mut cases[range] {
-            let read = Text::substitute(source, raw.body.clone(), &[])
+            let read = ExpandedText::substitute(source, raw.body.clone(), &[])
                 .and_then(|text| directive::read(case, &raw, &text, source));
             faults.extend(read.err());
         }

@@ -117,19 +117,19 @@ pub(crate) type Bindings = Vec<(String, String)>;
 /// verbatim)`, ascending: inside a verbatim piece offsets advance together,
 /// inside a substituted one every character came from the `$`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Text {
+pub(crate) struct ExpandedText {
     pub(crate) text: String,
     pieces: Vec<(usize, usize, bool)>,
 }
 
-impl Text {
+impl ExpandedText {
     /// Replaces `$name` and `${name}` in `source.text[range]`.
     pub(crate) fn substitute(
         source: &Source,
         range: std::ops::Range<usize>,
         bindings: &[(String, String)],
     ) -> Result<Self, Fault> {
-        let mut out = Text::default();
+        let mut out = ExpandedText::default();
         let mut rest = range.clone();
         while let Some(at) = source.text[rest.clone()].find('$') {
             let dollar = rest.start + at;
@@ -206,12 +206,12 @@ mod tests {
     #[test]
     fn substituted_text_knows_its_origin() {
         let s = source("; x = $dim - 2, y = ${dim}q");
-        let text = Text::substitute(&s, 0..s.text.len(), &[("dim".into(), "1024".into())]).expect("ok");
+        let text = ExpandedText::substitute(&s, 0..s.text.len(), &[("dim".into(), "1024".into())]).expect("ok");
         assert_eq!(text.text, "; x = 1024 - 2, y = 1024q");
         assert_eq!(text.origin(text.text.find("1024").expect("there")), 6);
         assert_eq!(text.origin(text.text.find('-').expect("there")), 11);
         assert_eq!(text.origin(text.text.find('q').expect("there")), s.text.len() - 1);
-        let fault = Text::substitute(&s, 0..s.text.len(), &[("din".into(), "1".into())]).expect_err("unknown");
+        let fault = ExpandedText::substitute(&s, 0..s.text.len(), &[("din".into(), "1".into())]).expect_err("unknown");
         assert_eq!((fault.offset, fault.note.as_str()), (6, "did you mean `din`?"));
     }
 }

@@ -93,7 +93,7 @@ fn directives_are_read_with_their_lines() {
     assert_eq!((x.sizes.as_slice(), x.seed), ([123, 1024].as_slice(), Some(1)));
     assert_eq!(case.check.rel.map(Real::get), Some(1e-5));
     let error = ErrorSpec { code: "E0205".into(), contains: "axis 7".into(), line: Some(17), at: 17 };
-    assert_eq!(case.errors, [error]);
+    assert_eq!(case.refusals(), [error]);
     assert_eq!(case.expects[1].op, Relation::In);
     assert_eq!(case.expects[1].values, ["reduction", "resize"]);
     assert_eq!((case.texts[1].stage.as_str(), case.texts[1].present), ("cuda", false));
@@ -138,7 +138,7 @@ fn results_are_read() {
     let case = &cases[3];
     assert_eq!(case.about, "4 elements, for: a reason");
     assert_eq!(cases[4].about, "the file's reason");
-    assert_eq!(case.unsupported, Some(Unsupported { line: 15, code: "U0101".into() }));
+    assert_eq!(case.ends, CaseEnd::Unsupported(Unsupported { line: 15, code: "U0101".into() }));
     let form = OutputSpec { line: 16, dtype: "f32".into(), sizes: vec![4], strides: Some(vec![1]) };
     assert_eq!(case.outputs[0], form);
     assert_eq!((case.values[0].values.len(), case.values[0].open, case.values[1].open), (6, true, false));

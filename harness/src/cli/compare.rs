@@ -1,11 +1,12 @@
 //! `compare`: what changed between two runs.
 
 use super::args::{Args, Form};
-use super::{Failure, runs, session};
+use super::session::Folders;
+use super::{Failure, runs};
 use crate::exit;
 
 pub(super) fn compare(args: &Args) -> Result<u8, Failure> {
-    let results = session::results_dir(args);
+    let results = Folders::of(args).results;
     let run = |word: &String| runs::load(&runs::find(&results, word)?);
     let found = crate::report::compare(&run(&args.operands[0])?, &run(&args.operands[1])?);
     let text = match args.records.form.unwrap_or(Form::Plain) {

@@ -5,7 +5,8 @@
 
 use super::args::Args;
 use super::devices::cores;
-use super::{Failure, resources, session};
+use super::session::{self, CaseOptions};
+use super::{Failure, resources};
 use crate::case::Case;
 use crate::code_cache::{self, CodeCache, CodeUse};
 use crate::compilers::Client;
@@ -13,8 +14,8 @@ use crate::device::find_nvrtc;
 use crate::dispatch::Compilers;
 use crate::{exit, worker};
 use engine::backend::cuda::nvrtc::{CompileText, Cubin, Nvrtc, NvrtcOptions, NvrtcSearch, Resources};
-use engine::backend::cuda::{Compiled, Compiler, CudaSource, emit};
-use engine::diag::{Diagnostic, Kind};
+use engine::backend::cuda::{CompiledCubin, Compiler, CudaSource, emit};
+use engine::diag::{Diagnostic, DiagnosticKind};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
 use engine::runtime::{Plan, Session};
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is known after planning all cases.
 #[derive(Default)]
-struct Planned {
+struct PlannedKernels {
     // Kernels by their text's hash, with the cases that have each.
     kernels: BTreeMap<u128, (Vec<String>, Arc<Plan>)>,
     cases: usize,
@@ -41,8 +42,9 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
         compiler.share(code_cache::store(dir));
     }
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
-    let mut planned = Planned::default();
-    let cases = session::select(args, session::load_both(args)?)?;
+    let mut planned = PlannedKernels::default();
+    let options = CaseOptions::of(args);
+    let cases = session::select(&options, session::load_both(&options)?)?;
     let plans = on_all_cores(cases.iter().collect(), || (), |(), case| worker::plan(case, &session));
     for (case, plan) in cases.iter().zip(plans) {
         planned.add(case, plan);
@@ -94,10 +96,10 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     Ok(if failures.is_empty() { exit::OK } else { exit::FAILED })
 }
 
-impl Planned {
+impl PlannedKernels {
     fn add(&mut self, case: &Case, plan: Result<Arc<Plan>, Vec<Diagnostic>>) {
         self.cases += 1;
-        let mark = case.unsupported.as_ref().map(|mark| mark.code.as_str());
+        let mark = case.unsupported().map(|mark| mark.code.as_str());
         match plan {
             Ok(_) if mark.is_some() => {
                 self.failures.push(format!("{}: this compiles now: remove its `expect: unsupported`", case.id));
@@ -107,7 +109,9 @@ impl Planned {
                 kernel.0.push(case.id.clone());
             }
             // Whether it is the expected refusal is for a run to say; bugs are nobody's expectation.
-            Err(errors) if !case.errors.is_empty() && errors.iter().all(|error| error.kind != Kind::Bug) => {
+            Err(errors)
+                if !case.refusals().is_empty() && errors.iter().all(|error| error.kind != DiagnosticKind::Bug) =>
+            {
                 self.refused += 1;
             }
             Err(errors) if mark.is_some() && errors.iter().all(|error| Some(error.code.0) == mark) => self.refused += 1,
@@ -164,7 +168,7 @@ fn build(
     cx: &CompileCx<'_>,
     source: &CudaSource,
     options: &NvrtcOptions,
-) -> engine::diag::Result<Compiled> {
+) -> engine::diag::Result<CompiledCubin> {
     let beside = client.filter(|client| !client.is_gone()).map(|client| Beside { client, own: compiler.nvrtc() });
     let beside = beside.as_ref().map(|beside| beside as &dyn CompileText);
     compiler.compile_with(cx, beside, source, options, 0)
@@ -241,7 +245,9 @@ mod tests {
             let exact = exact.iter().map(|id| id.to_string()).collect();
             let mut args = Args::default();
             (args.select.cases, args.select.wanted.exact) = (Some(dir.to_path_buf()), exact);
-            let cases = session::load_both(&args).and_then(|cases| session::select(&args, cases)).expect("selects");
+            let options = CaseOptions::of(&args);
+            let cases =
+                session::load_both(&options).and_then(|cases| session::select(&options, cases)).expect("selects");
             cases.into_iter().map(|case| case.id).collect::<Vec<_>>()
         };
         let all = ids(&[]);

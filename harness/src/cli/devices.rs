@@ -1,14 +1,14 @@
 //! From the device options to slots.
 
 use super::Failure;
-use super::args::{Args, DeviceArg, DeviceOptions, usage};
+use super::args::{DeviceArg, DeviceOptions, usage};
 use crate::case::Target;
 use crate::device::{
-    Choice, Gpu, GpuLock, Nvidia, Nvml, Policy, Selection, WantedGpus, find_nvrtc, find_sanitizer, hold, lock_folder,
-    open, sanitizer_places, select,
+    Gpu, GpuDecision, GpuLock, GpuPolicy, Nvidia, Nvml, Selection, WantedGpus, find_nvrtc, find_sanitizer, hold,
+    lock_folder, open, sanitizer_places, select,
 };
 use crate::dispatch::SlotSpec;
-use crate::evidence::sanitizer::{Sanitizer, Tool};
+use crate::evidence::sanitizer::{Sample, Sanitizer, Tool};
 use crate::exit;
 use crate::proto::DeviceSpec;
 use crate::report::quoted;
@@ -22,9 +22,9 @@ pub(super) struct Devices {
     pub(super) slots: Vec<SlotSpec>,
     /// What was found and chosen, for people.
     pub(super) notes: Vec<String>,
-    pub(super) choices: Vec<Choice>,
+    pub(super) choices: Vec<GpuDecision>,
     /// GPUs that were not taken, and why.
-    pub(super) left: Vec<Choice>,
+    pub(super) left: Vec<GpuDecision>,
     pub(super) nvidia: Option<Nvidia>,
     /// Asked during the run, where GPUs are used.
     pub(super) nvml: Option<Arc<dyn Nvml>>,
@@ -49,9 +49,9 @@ impl Devices {
 
 /// The sizes of cases for the devices that are asked for, without looking for
 /// them: what is listed must not depend on the machine.
-pub(super) fn target(args: &Args) -> Target {
-    match args.devices.device {
-        DeviceArg::Gpus(_) if args.devices.nvml.is_none() => Target::Cuda,
+pub(super) fn target(options: &DeviceOptions) -> Target {
+    match options.device {
+        DeviceArg::Gpus(_) if options.nvml.is_none() => Target::Cuda,
         _ => Target::Sim,
     }
 }
@@ -65,13 +65,12 @@ pub(super) fn cores() -> usize {
 }
 
 /// Chooses devices; says what it found and why it took them.
-pub(super) fn resolve(args: &Args) -> Result<Devices, Failure> {
-    let options = &args.devices;
+pub(super) fn resolve(options: &DeviceOptions, sample: Option<&Sample>) -> Result<Devices, Failure> {
     let mut devices = chosen(options)?;
     if options.cross {
         check_cross(options, &devices)?;
     }
-    if let Some(sample) = &args.evidence.sanitize {
+    if let Some(sample) = sample {
         sanitize(&mut devices, sample.tool)?;
     }
     Ok(devices)
@@ -233,7 +232,7 @@ fn simulated(options: &DeviceOptions, count: usize, mut notes: Vec<String>, nvid
 fn gpus(options: &DeviceOptions, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &WantedGpus) -> Result<Devices, Failure> {
     let mut locks = Vec::new();
     let folder = lock_folder();
-    let alone = options.gpu.policy == Policy::Exclusive;
+    let alone = options.gpu.policy == GpuPolicy::Exclusive;
     let selection = select(&found, wanted, &options.gpu, |gpu| {
         locks.extend(hold(&folder, &gpu.uuid, alone)?);
         Ok(())
@@ -295,7 +294,7 @@ fn too_few(found: &Nvidia, selection: &Selection, missing: &str, wanted: &Wanted
     for problem in &found.problems {
         diagnostic = diagnostic.note(problem.clone());
     }
-    for Choice { gpu, why } in &selection.left {
+    for GpuDecision { gpu, why } in &selection.left {
         diagnostic = diagnostic.note(format!("GPU {} {} {}: {why}", gpu.index, gpu.name, gpu.uuid));
     }
     let count = match wanted {

@@ -1,15 +1,16 @@
 //! `doctor`: what this machine has, and what is missing for which feature. Fits a
 //! terminal of 80 columns; `--format json` has the same for programs.
 
+use super::Failure;
 use super::args::{Args, Form};
-use super::{Failure, session};
+use super::session::Folders;
 use crate::case::{Target, load};
 use crate::console::print;
 use crate::device::{
-    Choice, GpuOptions, Host, Nvidia, describe, find_nvrtc, find_sanitizer, free_space, host, open, refusal,
+    GpuDecision, GpuOptions, Host, Nvidia, describe, find_nvrtc, find_sanitizer, free_space, host, open, refusal,
 };
 use crate::exit;
-use crate::record::{Layout, Provenance};
+use crate::record::{Provenance, ResultsFolder};
 use crate::units::show_bytes;
 use serde::Serialize;
 use serde_json::json;
@@ -46,7 +47,7 @@ struct Findings {
     nvidia: Nvidia,
     played: bool,
     /// Usable GPUs, then refused ones with the reason.
-    gpus: Vec<Choice>,
+    gpus: Vec<GpuDecision>,
     usable: usize,
     nvrtc: Vec<PathBuf>,
     searched: Vec<String>,
@@ -60,7 +61,7 @@ struct Findings {
 }
 
 pub(super) fn doctor(args: &Args) -> Result<u8, Failure> {
-    let (cases, results) = (session::cases_dir(args), session::results_dir(args));
+    let Folders { cases, results } = Folders::of(args);
     let found = look(args.devices.nvml.as_deref(), &cases, results)?;
     let features = features(&found);
     match args.records.form.unwrap_or(Form::Plain) {
@@ -76,8 +77,8 @@ fn look(played: Option<&Path>, cases: &Path, results: PathBuf) -> Result<Finding
     let nvidia = nvml.survey();
     let options = GpuOptions::default();
     let choice = |gpu: &crate::device::Gpu| match refusal(gpu, &options) {
-        None => Choice { gpu: gpu.clone(), why: describe(gpu) },
-        Some(why) => Choice { gpu: gpu.clone(), why: format!("cannot be used: {why}") },
+        None => GpuDecision { gpu: gpu.clone(), why: describe(gpu) },
+        Some(why) => GpuDecision { gpu: gpu.clone(), why: format!("cannot be used: {why}") },
     };
     let gpus = nvidia.gpus.iter().map(choice).collect();
     let usable = nvidia.gpus.iter().filter(|gpu| refusal(gpu, &options).is_none()).count();
@@ -115,7 +116,7 @@ fn writable(results: &Path) -> (PathBuf, Result<String, String>) {
     let there = |dir: &PathBuf| dir.symlink_metadata().is_ok();
     let dir = results.ancestors().map(whole).find(there).unwrap_or_else(|| PathBuf::from("."));
     let none = |kind: ErrorKind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
-    let foreign = Layout::open(results).err().filter(|error| !none(error.kind()));
+    let foreign = ResultsFolder::open(results).err().filter(|error| !none(error.kind()));
     let state = match foreign {
         Some(error) => Err(format!("no run is recorded there: {error}")),
         None => probe(&dir).map(|()| match dir == whole(results) {
@@ -217,7 +218,7 @@ fn missing_record(found: &Findings) -> Option<String> {
 }
 
 fn document(found: &Findings, features: &[Feature]) -> serde_json::Value {
-    let gpu = |choice: &Choice| {
+    let gpu = |choice: &GpuDecision| {
         let mut value = serde_json::to_value(&choice.gpu).unwrap_or_default();
         value["usable"] = (!choice.why.starts_with("cannot")).into();
         value["why"] = choice.why.as_str().into();
@@ -292,7 +293,7 @@ fn nvidia(found: &Findings, text: &mut String) {
     for problem in &nvidia.problems {
         line(text, "", problem);
     }
-    for Choice { gpu, why } in &found.gpus {
+    for GpuDecision { gpu, why } in &found.gpus {
         let arch = gpu.arch.map_or("?".into(), |arch| format!("{}.{}", arch / 10, arch % 10));
         line(text, &format!("GPU {}", gpu.index), &format!("{}, sm {arch}, {}", gpu.name, gpu.uuid));
         line(text, "", why);

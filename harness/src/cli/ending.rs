@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::time::Instant;
 
 /// What a command came to.
-pub(super) struct Ended {
+pub(super) struct CommandEnd {
     pub(super) code: u8,
     pub(super) elapsed_ns: u64,
     /// What workers shared, whether a signal stopped it, and where its record is, for people.
@@ -17,7 +17,7 @@ pub(super) struct Ended {
 /// Ends the record with the command's own `summary`. A signal (`stopped`, 0 for
 /// none) outranks the command's exit code, which a record that is not complete may
 /// outrank.
-pub(super) fn end(store: &mut RunStore, stopped: usize, started: Instant, code: u8, summary: Value) -> Ended {
+pub(super) fn end(store: &mut RunStore, stopped: usize, started: Instant, code: u8, summary: Value) -> CommandEnd {
     let code = match stopped {
         0 => code,
         signal => exit::SIGNAL_BASE + signal as u8,
@@ -42,7 +42,7 @@ pub(super) fn end(store: &mut RunStore, stopped: usize, started: Instant, code: 
             without_record(code)
         }
     };
-    Ended { code, elapsed_ns, text }
+    CommandEnd { code, elapsed_ns, text }
 }
 
 /// The exit code where a record or a report could not be written: that outranks

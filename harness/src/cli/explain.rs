@@ -6,7 +6,7 @@ use super::args::Args;
 use crate::case::{Case, Target, read_text};
 use crate::console::print;
 use crate::{exit, worker};
-use engine::diag::{CODES, CodeInfo, Diagnostic, Example, Kind, code, render};
+use engine::diag::{CODES, CodeInfo, Diagnostic, DiagnosticKind, Example, code, render};
 use engine::options::{DeviceDesc, Options, SimOptions};
 use engine::runtime::Session;
 use engine::text::nearest;
@@ -26,7 +26,7 @@ pub(super) fn explain(args: &Args) -> Result<u8, Failure> {
 /// Every code with its title, by kind.
 fn table() -> String {
     let mut text = String::new();
-    for kind in [Kind::User, Kind::Unsupported, Kind::Bug] {
+    for kind in [DiagnosticKind::User, DiagnosticKind::Unsupported, DiagnosticKind::Bug] {
         let gap = if text.is_empty() { "" } else { "\n" };
         let _ = writeln!(text, "{gap}{}", kind_text(kind));
         for info in CODES.iter().filter(|info| info.code.kind() == kind) {
@@ -37,11 +37,11 @@ fn table() -> String {
     text
 }
 
-fn kind_text(kind: Kind) -> &'static str {
+fn kind_text(kind: DiagnosticKind) -> &'static str {
     match kind {
-        Kind::User => "error: the input is wrong",
-        Kind::Unsupported => "unsupported: the input is right, this version cannot do it",
-        Kind::Bug => "bug: a defect of this program",
+        DiagnosticKind::User => "error: the input is wrong",
+        DiagnosticKind::Unsupported => "unsupported: the input is right, this version cannot do it",
+        DiagnosticKind::Bug => "bug: a defect of this program",
     }
 }
 

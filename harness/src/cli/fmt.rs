@@ -1,7 +1,8 @@
 //! `fmt`: case files in their canonical form, or which ones are not.
 
+use super::Failure;
 use super::args::Args;
-use super::{Failure, session};
+use super::session::Folders;
 use crate::case::{self, CaseError};
 use crate::console::print;
 use crate::exit;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 
 pub(super) fn fmt(args: &Args) -> Result<u8, Failure> {
     let given: Vec<PathBuf> = match args.operands.is_empty() {
-        true => vec![session::cases_dir(args)],
+        true => vec![Folders::of(args).cases],
         false => args.operands.iter().map(PathBuf::from).collect(),
     };
     let mut errors: Vec<CaseError> = Vec::new();

@@ -7,7 +7,7 @@ use crate::case::case_text;
 use crate::console::print;
 use crate::exit;
 use crate::import::{RunResult, arguments, check, find_record, placed, read_arrays};
-use engine::diag::{Diagnostic, Kind, code, render};
+use engine::diag::{Diagnostic, DiagnosticKind, code, render};
 use engine::fusion::Fusion;
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
 use engine::refeval::evaluate_all;
@@ -59,7 +59,7 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
     let definitions = read_with(&source, generator).map_err(|errors| {
         let texts: Vec<String> = errors.iter().map(|error| render(error, &shown, &source, 1)).collect();
         // A definition may be right and ask for what this version does not have.
-        let unsupported = errors.iter().all(|error| error.kind == Kind::Unsupported);
+        let unsupported = errors.iter().all(|error| error.kind == DiagnosticKind::Unsupported);
         Failure::new(if unsupported { exit::UNSUPPORTED } else { exit::BAD_CASES }, texts.concat())
     })?;
     if output.is_some() || recorded.is_none() {
@@ -74,7 +74,7 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
     let made = arguments(&definition.fusion, &record, &arrays).map_err(|error| refusal(exit::BAD_CASES, &error))?;
     let given = run(device, &definition.fusion, &made).map_err(|error| {
         // Not being able to run it here is no disagreement.
-        let exit = if error.kind == Kind::Unsupported { exit::UNSUPPORTED } else { exit::FAILED };
+        let exit = if error.kind == DiagnosticKind::Unsupported { exit::UNSUPPORTED } else { exit::FAILED };
         refusal(exit, &error)
     })?;
     let outcome = check(&record, &arrays, (&definition.fusion, &made), &given)

@@ -3,15 +3,16 @@
 //! no GPU is needed. The texts that stand in case files (`kernel:`, `schedule:`) are
 //! compared too. `--bless` writes all of them.
 
+use super::Failure;
 use super::args::Args;
-use super::{Failure, session};
+use super::session::{self, CaseOptions};
 use crate::bless::Blessings;
 use crate::case::Case;
 use crate::console::print;
 use crate::exit;
 use crate::outcome::Bless;
 use crate::record::replace;
-use crate::replay::{Archive, Entry, List, changes, compile, report, unified};
+use crate::replay::{Archive, List, ListEntry, changes, compile, report, unified};
 use crate::units::show_seconds;
 use engine::diag::{Diagnostic, code};
 use engine::options::{DeviceDesc, Options, SimOptions};
@@ -28,17 +29,18 @@ const LINES: usize = 40;
 
 pub(super) fn kernels(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
-    let dir = session::cases_dir(args);
+    let options = CaseOptions::of(args);
+    let dir = &options.folders.cases;
     if dir.is_file() {
         let message = "the list of kernels lies beside a folder of cases, not a file";
         return Err(Failure::diagnostic(exit::USAGE, &Diagnostic::user(code::USAGE, message)));
     }
-    let all = session::load_both(args)?;
+    let all = session::load_both(&options)?;
     let known: BTreeSet<String> = all.iter().map(|case| case.id.clone()).collect();
-    let cases = session::select(args, all)?;
+    let cases = session::select(&options, all)?;
     let whole = cases.len() == known.len();
     let Now { list: new, texts: after, goldens, blessings } = compiled(&cases);
-    let committed = Committed::read(&dir, args.output.bless)?;
+    let committed = Committed::read(dir, args.output.bless)?;
     // What is not selected is not judged; where all is, what is gone is told too.
     let mut old = committed.list.clone();
     old.0.retain(|id, _| new.0.contains_key(id) || (whole && !known.contains(id)));
@@ -50,7 +52,7 @@ pub(super) fn kernels(args: &Args) -> Result<u8, Failure> {
         text.push_str(&format!("{} texts of the list are not in {TEXTS}, such as that of {first}\n", lost.len()));
     }
     if args.output.bless {
-        committed.write(&dir, &old, new, after)?;
+        committed.write(dir, &old, new, after)?;
         text.extend(blessings.apply().iter().map(|line| format!("blessed {line}\n")));
     } else {
         text.push_str(&goldens);
@@ -83,7 +85,7 @@ fn compiled(cases: &[Case]) -> Now {
     let (mut list, mut texts, mut others) = (List::default(), Archive::default(), Vec::new());
     let mut blessings = Blessings::default();
     for (case, compiled) in cases.iter().zip(compile(cases, &session)) {
-        if let (Entry::Kernel(row), Some(text)) = (&compiled.entry, compiled.cuda_text()) {
+        if let (ListEntry::Kernel(row), Some(text)) = (&compiled.entry, compiled.cuda_text()) {
             texts.0.insert(row.cuda.clone(), text);
         }
         if let Some(rewritten) = compiled.goldens(case) {
@@ -134,8 +136,8 @@ impl Committed {
     /// Ids whose text is not in the archive.
     fn lost(&self) -> Vec<String> {
         let rows = self.list.0.iter().filter(|(_, entry)| match entry {
-            Entry::Kernel(row) => !self.texts.0.contains_key(&row.cuda),
-            Entry::Refused(_) => false,
+            ListEntry::Kernel(row) => !self.texts.0.contains_key(&row.cuda),
+            ListEntry::Refused(_) => false,
         });
         rows.map(|(id, _)| id.clone()).collect()
     }
@@ -146,8 +148,8 @@ impl Committed {
         self.list.0.extend(new.0);
         self.texts.0.extend(after.0);
         let rows = self.list.0.values().filter_map(|entry| match entry {
-            Entry::Kernel(row) => Some(row.cuda.as_str()),
-            Entry::Refused(_) => None,
+            ListEntry::Kernel(row) => Some(row.cuda.as_str()),
+            ListEntry::Refused(_) => None,
         });
         let used: BTreeSet<&str> = rows.collect();
         self.texts.0.retain(|digest, _| used.contains(digest.as_str()));

@@ -2,7 +2,8 @@
 //! earlier runs say about each.
 
 use super::args::{Args, Listing};
-use super::{Failure, devices, session};
+use super::session::{self, CaseOptions};
+use super::{Failure, devices};
 use crate::case::{Case, Require};
 use crate::escape::escape;
 use crate::outcome::Last;
@@ -14,13 +15,14 @@ use serde_json::{Value, json};
 
 pub(super) fn list(args: &Args) -> Result<u8, Failure> {
     // GPU sizes only when GPUs are asked for: listing must not depend on the machine.
-    let loaded = session::load_all(args, devices::target(args))?;
-    let chosen = session::choose(args, loaded.cases, session::history_name(args))?;
-    let past = || session::past(args, session::history_name(args));
+    let options = CaseOptions::of(args);
+    let loaded = session::load_all(&options, devices::target(&args.devices))?;
+    let chosen = session::choose(&options, loaded.cases, options.history)?;
+    let past = || session::past(&options.folders.results, options.history);
     let text = match args.output.listing {
         Listing::Usual | Listing::Names => chosen.cases.iter().map(|case| name(case, args.output.about)).collect(),
         Listing::Table => table(&chosen.cases, &past(), args.output.about),
-        Listing::Json => json_text(&chosen.cases, &past(), &session::read_quarantine(args)?),
+        Listing::Json => json_text(&chosen.cases, &past(), &session::read_quarantine(&options.folders)?),
     };
     crate::console::print(&text);
     // Standard output is for programs; why there is nothing on it, for people.
@@ -91,8 +93,8 @@ fn entry(case: &Case, past: &Past, quarantine: &Quarantine) -> Value {
         "require": { "device": case.require.device, "arch": case.require.arch, "memory": case.require.memory, "gpus": case.require.gpus },
         "timeout_ms": case.timeout_ms,
         "perf": case.perf.is_some(),
-        "refusal": !case.errors.is_empty(),
-        "unsupported": case.unsupported.is_some(),
+        "refusal": !case.refusals().is_empty(),
+        "unsupported": case.unsupported().is_some(),
         "xfail": case.xfail.is_some(),
         "quarantined": quarantine.entry(&case.id).is_some(),
         "last": last.map(verdict),

@@ -8,7 +8,8 @@
 
 use super::args::{Args, Listing};
 use super::run::split_required;
-use super::{Failure, devices, list, session};
+use super::session::{self, CaseOptions};
+use super::{Failure, devices, list};
 use crate::dispatch::{self, SlotSpec};
 use crate::outcome::{Conclusion, Last};
 use crate::record::History;
@@ -29,7 +30,7 @@ struct Placed {
 }
 
 /// All that `plan` knows.
-struct Plan {
+struct PlanReport {
     labels: Vec<String>,
     placed: Vec<Placed>,
     skipped: Vec<Conclusion>,
@@ -43,22 +44,23 @@ struct Plan {
 }
 
 pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
-    let devices = devices::resolve(args)?;
-    let loaded = session::load_all(args, devices.target)?;
+    let (options, cross) = (CaseOptions::of(args), args.devices.cross);
+    let devices = devices::resolve(&args.devices, args.evidence.sanitize.as_ref())?;
+    let loaded = session::load_all(&options, devices.target)?;
     let total = loaded.cases.len();
-    let chosen = session::choose(args, loaded.cases, &devices.history)?;
-    let past = session::past(args, &devices.history);
+    let chosen = session::choose(&options, loaded.cases, &devices.history)?;
+    let past = session::past(&options.folders.results, &devices.history);
     let (mut cases, skipped) = split_required(chosen.cases, &devices);
-    let history = History::of(&session::results_dir(args), &devices.history);
+    let history = History::of(&options.folders.results, &devices.history);
     dispatch::order(&mut cases, &history.known());
     let labels: Vec<String> = devices.slots.iter().map(|slot| slot.label.clone()).collect();
     let ids: Vec<&str> = cases.iter().map(|case| case.id.as_str()).collect();
     let fits = |case: usize, slot: usize| devices.slots[slot].unfit(&cases[case].require).is_none();
     let names: Vec<String> = devices.slots.iter().map(SlotSpec::device_name).collect();
-    let each = args.devices.cross.then(|| dispatch::one_of_each(&names));
+    let each = cross.then(|| dispatch::one_of_each(&names));
     let (placed, median_ns) = deal(&ids, &past, labels.len(), each.as_deref(), &fits);
     let notes = devices.notes.into_iter().chain(chosen.notes).collect();
-    let plan = Plan { labels, placed, skipped, median_ns, notes, total, cross: each.is_some() };
+    let plan = PlanReport { labels, placed, skipped, median_ns, notes, total, cross: each.is_some() };
     crate::console::print(&match args.output.listing {
         Listing::Usual | Listing::Table => plan.text(),
         Listing::Json => plan.json(),
@@ -98,7 +100,7 @@ fn deal(
     (placed, median)
 }
 
-impl Plan {
+impl PlanReport {
     fn makespan(&self) -> u64 {
         self.placed.iter().map(|placed| placed.start_ns.saturating_add(placed.dur_ns)).max().unwrap_or(0)
     }
@@ -247,7 +249,8 @@ mod tests {
         let got: Vec<_> = placed.iter().map(|p| (p.id.as_str(), p.slot, p.start_ns)).collect();
         assert_eq!(got, [("a", 0, 0), ("a", 2, 0), ("b", 0, 5), ("new", 0, 8), ("new", 2, 5)]);
         let labels = ["sim0", "sim0.1", "sim1"].map(String::from).into();
-        let plan = Plan { labels, placed, skipped: Vec::new(), median_ns, notes: Vec::new(), total: 4, cross: true };
+        let plan =
+            PlanReport { labels, placed, skipped: Vec::new(), median_ns, notes: Vec::new(), total: 4, cross: true };
         assert_eq!((plan.cases(), plan.unknown()), (3, 1));
         assert!(
             plan.text().starts_with("3 of 4 cases would run on 3 slots, each on every device, 0 be"),
@@ -271,8 +274,15 @@ mod tests {
             let ids: Vec<&str> = names.iter().map(String::as_str).collect();
             let (placed, median_ns) = deal(&ids, &past(&durations), slots, None, &|_, _| true);
             let labels = vec![String::new(); slots];
-            let plan =
-                Plan { labels, placed, skipped: Vec::new(), median_ns, notes: Vec::new(), total: count, cross: false };
+            let plan = PlanReport {
+                labels,
+                placed,
+                skipped: Vec::new(),
+                median_ns,
+                notes: Vec::new(),
+                total: count,
+                cross: false,
+            };
             let sum: u64 = durations.iter().map(|(_, ns)| ns).sum();
             let longest = durations.iter().map(|(_, ns)| *ns).max().unwrap_or(0);
             let mean = sum.div_ceil(slots as u64);

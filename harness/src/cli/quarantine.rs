@@ -1,7 +1,8 @@
 //! `quarantine list|add|rm`: the reviewed list of failures that do not gate.
 
+use super::Failure;
 use super::args::{Args, usage};
-use super::{Failure, session};
+use super::session::{self, Folders};
 use crate::case::load;
 use crate::exit;
 use crate::os::FileLock;
@@ -19,9 +20,10 @@ enum QuarantineCommand {
 }
 
 pub(super) fn quarantine(args: &Args) -> Result<u8, Failure> {
-    let (cases, file) = (session::cases_dir(args), session::quarantine_path(args));
+    let folders = Folders::of(args);
+    let (cases, file) = (folders.cases.clone(), folders.quarantine());
     match QuarantineCommand::of(args)? {
-        QuarantineCommand::List => list(&session::read_quarantine(args)?, &cases),
+        QuarantineCommand::List => list(&session::read_quarantine(&folders)?, &cases),
         QuarantineCommand::Add(entry) => {
             check_id(&cases, &entry)?;
             let done = format!("{} is in quarantine until {}", entry.id, entry.until);

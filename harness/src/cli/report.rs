@@ -1,7 +1,8 @@
 //! `report`: recorded runs in forms for other tools, and for a job's summary.
 
 use super::args::{Args, Form};
-use super::{Failure, runs, session};
+use super::session::Folders;
+use super::{Failure, runs};
 use crate::exit;
 use crate::record::{Recorded, RunInfo, RunState, export};
 use crate::report::{junit, markdown, repro, trace};
@@ -12,7 +13,7 @@ use std::path::Path;
 pub(super) fn report(args: &Args) -> Result<u8, Failure> {
     let form = args.records.form.unwrap_or(Form::Md);
     let words = if args.operands.is_empty() { vec!["latest".to_string()] } else { args.operands.clone() };
-    let results = session::results_dir(args);
+    let results = Folders::of(args).results;
     let infos = words.iter().map(|word| runs::find(&results, word)).collect::<Result<Vec<RunInfo>, _>>()?;
     let mut text = Vec::new();
     if form == Form::Jsonl {

@@ -2,21 +2,24 @@
 //! the same options and seed; what has its verdict is not run again.
 
 use super::args::{Args, Parsed, parse_recorded};
-use super::{Failure, run, runs, session};
+use super::run::options::RunOptions;
+use super::session::Folders;
+use super::{Failure, run, runs};
 use crate::exit;
-use crate::record::{Layout, Resumed, RunInfo};
+use crate::record::{ResultsFolder, Resumed, RunInfo};
 use engine::diag::{Diagnostic, code};
 use std::path::{Path, PathBuf};
 
 pub(super) fn resume(args: &Args) -> Result<u8, Failure> {
+    let results = Folders::of(args).results;
     let info = match args.operand() {
-        Some(word) => runs::find(&session::results_dir(args), word)?,
-        None => newest_open(&runs::layout(&session::results_dir(args))?)?,
+        Some(word) => runs::find(&results, word)?,
+        None => newest_open(&runs::layout(&results)?)?,
     };
     let mut resumed = Resumed::read(&info).map_err(|why| refused(&info.id, &why, None))?;
     // What was said now is meant from here, all else from where the run began.
     resumed.dir = absolute(&resumed.dir);
-    let results = absolute(&session::results_dir(args));
+    let results = absolute(&results);
     let junit = args.records.junit.as_deref().map(absolute);
     if let Some(cwd) = &resumed.cwd
         && std::env::set_current_dir(cwd).is_err()
@@ -37,7 +40,7 @@ pub(super) fn resume(args: &Args) -> Result<u8, Failure> {
     again.records.junit = junit.or(again.records.junit.take());
     again.records.github |= given.github;
     again.records.run_id = given.run_id.clone();
-    run::resume(&again, resumed)
+    run::resume(&RunOptions::of(&again), resumed)
 }
 
 /// A path that still means the same in another folder.
@@ -46,7 +49,7 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// The last run that has no end, or was stopped before its end.
-fn newest_open(layout: &Layout) -> Result<RunInfo, Failure> {
+fn newest_open(layout: &ResultsFolder) -> Result<RunInfo, Failure> {
     let all = layout.list().unwrap_or_default();
     // One that another run went on with is done; one without a header had not begun.
     let resumed = |run: &RunInfo| all.iter().any(|later| later.header.resumes.as_ref() == Some(&run.id));

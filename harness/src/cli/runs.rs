@@ -1,18 +1,19 @@
 //! What commands on records share: the store, runs by name, and where text goes.
 
 use super::Failure;
-use super::args::{Form, Records};
+use super::args::Form;
+use super::run::options::RecordOptions;
 use crate::console::print;
 use crate::exit;
-use crate::record::{Layout, Recorded, RunInfo};
+use crate::record::{Recorded, ResultsFolder, RunInfo};
 use crate::report::{Format, Progress, fit};
 use engine::diag::{Diagnostic, code};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
 /// The results folder.
-pub(super) fn layout(root: &Path) -> Result<Layout, Failure> {
-    Layout::open(root).map_err(|error| match error.kind() {
+pub(super) fn layout(root: &Path) -> Result<ResultsFolder, Failure> {
+    ResultsFolder::open(root).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => no_run(&format!("{} is no folder of records", root.display()), "no FORMAT is in it"),
         _ => Failure::diagnostic(
             exit::BAD_RUN,
@@ -46,14 +47,14 @@ fn no_run(message: &str, note: &str) -> Failure {
 }
 
 /// The view of a command that runs cases.
-pub(super) fn progress(records: &Records, total: usize, labels: Vec<String>) -> Progress {
-    let format = match records.form {
+pub(super) fn progress(options: &RecordOptions, total: usize, labels: Vec<String>) -> Progress {
+    let format = match options.form {
         Some(Form::Bar) => Format::Bar,
         Some(Form::Plain) => Format::Plain,
         Some(Form::Jsonl) => Format::Jsonl,
         _ => Format::Auto,
     };
-    Progress::new(format, records.color, total, labels)
+    Progress::new(format, options.color, total, labels)
 }
 
 /// Prints a text, or writes it where `--output` says.

@@ -1,9 +1,9 @@
 //! What several commands share: where files are, and which cases are meant.
 
-use super::args::{Args, Command, DeviceArg, Select};
+use super::args::{Args, Command, DeviceArg};
 use super::{Failure, runs, since};
 use crate::case::{Case, Loaded, Target, load};
-use crate::record::{History, Layout};
+use crate::record::{History, ResultsFolder};
 use crate::select::quarantine::Quarantine;
 use crate::select::{Chosen, FromRun, Past, Rerun, Wanted};
 use crate::worker::fault;
@@ -23,18 +23,61 @@ fn root() -> PathBuf {
     found.map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
-pub(super) fn cases_dir(args: &Args) -> PathBuf {
-    args.select.cases.clone().unwrap_or_else(|| root().join("cases"))
+/// The folders that a command works on.
+#[derive(Clone, Debug)]
+pub(super) struct Folders {
+    pub(super) cases: PathBuf,
+    pub(super) results: PathBuf,
 }
 
-pub(super) fn results_dir(args: &Args) -> PathBuf {
-    args.output.results.clone().unwrap_or_else(|| root().join("results"))
+impl Folders {
+    pub(super) fn of(args: &Args) -> Self {
+        Self {
+            cases: args.select.cases.clone().unwrap_or_else(|| root().join("cases")),
+            results: args.output.results.clone().unwrap_or_else(|| root().join("results")),
+        }
+    }
+
+    /// The quarantine file beside the cases.
+    pub(super) fn quarantine(&self) -> PathBuf {
+        self.cases.join("quarantine.toml")
+    }
+}
+
+/// Which cases a command is about.
+#[derive(Clone, Debug)]
+pub(super) struct CaseOptions {
+    pub(super) folders: Folders,
+    pub(super) wanted: Wanted,
+    /// Adds the built-in fault cases.
+    faults: bool,
+    /// A file whose presence tells a test runner that shards are understood.
+    shard_status: Option<PathBuf>,
+    /// The past that counts where no device is opened.
+    pub(super) history: &'static str,
+}
+
+impl CaseOptions {
+    pub(super) fn of(args: &Args) -> Self {
+        let history = match args.devices.device {
+            DeviceArg::Reference => "reference",
+            DeviceArg::Auto | DeviceArg::Sim(_) => "simulator",
+            _ => GPUS,
+        };
+        Self {
+            folders: Folders::of(args),
+            wanted: Wanted { bench: args.command == Command::Bench, ..args.select.wanted.clone() },
+            faults: args.select.faults,
+            shard_status: args.select.shard_status.clone(),
+            history,
+        }
+    }
 }
 
 /// Refuses a name for the run that another one has: before anything is run.
-pub(super) fn free_run_id(args: &Args) -> Result<(), Failure> {
-    let Some(id) = &args.records.run_id else { return Ok(()) };
-    let dir = results_dir(args).join("runs").join(id);
+pub(super) fn free_run_id(results: &Path, id: Option<&str>) -> Result<(), Failure> {
+    let Some(id) = id else { return Ok(()) };
+    let dir = results.join("runs").join(id);
     if !dir.join("events.jsonl").exists() {
         return Ok(());
     }
@@ -47,8 +90,9 @@ pub(super) fn free_run_id(args: &Args) -> Result<(), Failure> {
 const SHOWN: usize = 200;
 
 /// All cases, or the errors of all files.
-pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
-    let mut loaded = load(&cases_dir(args), target);
+pub(super) fn load_all(options: &CaseOptions, target: Target) -> Result<Loaded, Failure> {
+    let CaseOptions { folders, wanted, faults, .. } = options;
+    let mut loaded = load(&folders.cases, target);
     if !loaded.errors.is_empty() {
         let lines: Vec<String> = loaded.errors.iter().take(SHOWN).map(|error| format!("{error}\n")).collect();
         let count = match loaded.errors.len() {
@@ -60,14 +104,13 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
         let text = format!("{}{count} error(s) in case files; nothing was run; {more}", lines.concat());
         return Err(Failure::new(exit::BAD_CASES, text));
     }
-    if args.select.faults {
+    if *faults {
         loaded.cases.extend(fault::cases());
         // Also one that needs a device of its own or has another parameter, if it is named.
-        let named = args.select.wanted.exact.iter().filter_map(|id| fault::named(id));
+        let named = wanted.exact.iter().filter_map(|id| fault::named(id));
         let missing: Vec<Case> = named.filter(|case| loaded.cases.iter().all(|other| other.id != case.id)).collect();
         loaded.cases.extend(missing);
         // A class with another parameter, or once more: `__fault.flaky=0.01`, `__fault.pass@7`.
-        let wanted = &args.select.wanted;
         let listed = wanted.listed.iter().flat_map(|list| list.ids.iter().map(|(_, id)| id));
         let asked = wanted.exact.iter().chain(listed).filter_map(|id| fault::Spec::case(id.strip_prefix("__fault.")?));
         let known: BTreeSet<String> = loaded.cases.iter().map(|case| case.id.clone()).collect();
@@ -78,29 +121,28 @@ pub(super) fn load_all(args: &Args, target: Target) -> Result<Loaded, Failure> {
 
 /// The cases of both kinds of device: sizes differ between simulator and GPU,
 /// and so do kernels. A case that is the same on both stands here once.
-pub(super) fn load_both(args: &Args) -> Result<Vec<Case>, Failure> {
-    let mut cases = load_all(args, Target::Sim)?.cases;
+pub(super) fn load_both(options: &CaseOptions) -> Result<Vec<Case>, Failure> {
+    let mut cases = load_all(options, Target::Sim)?.cases;
     let by_id: BTreeMap<String, Case> = cases.iter().map(|case| (case.id.clone(), case.clone())).collect();
-    let more = load_all(args, Target::Cuda)?.cases;
+    let more = load_all(options, Target::Cuda)?.cases;
     cases.extend(more.into_iter().filter(|case| by_id.get(&case.id) != Some(case)));
     Ok(cases)
 }
 
 /// The cases that the options select, in the order of their files; selecting
 /// nothing is an error. `history` names the devices whose past counts.
-pub(super) fn choose(args: &Args, cases: Vec<Case>, history: &str) -> Result<Chosen, Failure> {
-    let Select { wanted, shard_status, .. } = &args.select;
-    let wanted = &Wanted { bench: args.command == Command::Bench, ..wanted.clone() };
+pub(super) fn choose(options: &CaseOptions, cases: Vec<Case>, history: &str) -> Result<Chosen, Failure> {
+    let CaseOptions { folders, wanted, shard_status, .. } = options;
     let mut past = Past::default();
     if !wanted.exprs.is_empty() || wanted.rerun.is_some() {
-        past = self::past(args, history);
-        let quarantine = read_quarantine(args)?;
+        past = self::past(&folders.results, history);
+        let quarantine = read_quarantine(folders)?;
         let named = cases.iter().filter(|case| quarantine.entry(&case.id).is_some());
         past.quarantined = named.map(|case| case.id.clone()).collect();
-        past.changed = since::changed(args, &wanted.exprs, &cases)?;
+        past.changed = since::changed(folders, &wanted.exprs, &cases)?;
     }
     let run = match wanted.rerun.as_ref().and_then(Rerun::run) {
-        Some(id) => from_run(args, id, wanted.rerun == Some(Rerun::NotRun))?,
+        Some(id) => from_run(&folders.results, id, wanted.rerun == Some(Rerun::NotRun))?,
         None => FromRun::default(),
     };
     if let Some(path) = shard_status {
@@ -117,34 +159,29 @@ pub(super) fn choose(args: &Args, cases: Vec<Case>, history: &str) -> Result<Cho
     })
 }
 
-/// The quarantine file beside the cases.
-pub(super) fn quarantine_path(args: &Args) -> PathBuf {
-    cases_dir(args).join("quarantine.toml")
-}
-
-pub(super) fn read_quarantine(args: &Args) -> Result<Quarantine, Failure> {
+pub(super) fn read_quarantine(folders: &Folders) -> Result<Quarantine, Failure> {
     // A single case file has nothing beside it that is meant.
-    if cases_dir(args).is_file() {
+    if folders.cases.is_file() {
         return Ok(Quarantine::default());
     }
-    Quarantine::read(&quarantine_path(args)).map_err(|diagnostic| Failure::diagnostic(exit::BAD_CASES, &diagnostic))
+    Quarantine::read(&folders.quarantine()).map_err(|diagnostic| Failure::diagnostic(exit::BAD_CASES, &diagnostic))
 }
 
 /// The quarantine file, each of whose entries names a case.
-pub(super) fn quarantine(args: &Args, cases: &[Case], target: Target) -> Result<Quarantine, Failure> {
-    let quarantine = read_quarantine(args)?;
+pub(super) fn quarantine(folders: &Folders, cases: &[Case], target: Target) -> Result<Quarantine, Failure> {
+    let quarantine = read_quarantine(folders)?;
     let idle = quarantine.idle(cases.iter().map(|case| case.id.as_str()));
     if idle.is_empty() {
         return Ok(quarantine);
     }
     // Sizes differ between GPUs and the simulator, and ids with them.
     let other = if target == Target::Sim { Target::Cuda } else { Target::Sim };
-    let there = load(&cases_dir(args), other).cases;
+    let there = load(&folders.cases, other).cases;
     let idle = Quarantine::of(idle.into_iter().cloned().collect());
     match idle.idle(there.iter().map(|case| case.id.as_str())).first() {
         None => Ok(quarantine),
         Some(entry) => {
-            let path = escape::path(&quarantine_path(args));
+            let path = escape::path(&folders.quarantine());
             let message = format!("{path}: no case is `{}`", escape::short(&entry.id));
             let note = "take the entry out with `harness quarantine rm`, or give it the case's new id";
             let diagnostic = Diagnostic::user(code::BAD_QUARANTINE, message).note(note);
@@ -154,40 +191,29 @@ pub(super) fn quarantine(args: &Args, cases: &[Case], target: Target) -> Result<
 }
 
 /// [`choose`] for commands without devices of their own.
-pub(super) fn select(args: &Args, cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
-    Ok(choose(args, cases, history_name(args))?.cases)
-}
-
-/// The past that counts where no device is opened.
-pub(super) fn history_name(args: &Args) -> &'static str {
-    match args.devices.device {
-        DeviceArg::Reference => "reference",
-        DeviceArg::Auto | DeviceArg::Sim(_) => "simulator",
-        _ => GPUS,
-    }
+pub(super) fn select(options: &CaseOptions, cases: Vec<Case>) -> Result<Vec<Case>, Failure> {
+    Ok(choose(options, cases, options.history)?.cases)
 }
 
 /// Stands for whichever GPUs there are records of.
 const GPUS: &str = "gpus";
 
 /// What earlier runs say.
-pub(super) fn past(args: &Args, history: &str) -> Past {
-    let results = results_dir(args);
+pub(super) fn past(results: &Path, history: &str) -> Past {
     let cases = match history {
-        GPUS => History::of_gpus(&results).iter().flat_map(History::past).collect(),
-        _ => History::of(&results, history).past(),
+        GPUS => History::of_gpus(results).iter().flat_map(History::past).collect(),
+        _ => History::of(results, history).past(),
     };
     Past { cases, ..Past::default() }
 }
 
 /// What the record of a run says about its cases. Where no run is recorded,
 /// nothing is left of one if `may_be_missing`; one that is named must be there.
-fn from_run(args: &Args, id: &str, may_be_missing: bool) -> Result<FromRun, Failure> {
-    let results = results_dir(args);
-    if may_be_missing && !Layout::has_verdicts(&results) {
+fn from_run(results: &Path, id: &str, may_be_missing: bool) -> Result<FromRun, Failure> {
+    if may_be_missing && !ResultsFolder::has_verdicts(results) {
         return Ok(FromRun::default());
     }
-    let info = runs::find(&results, id)?;
+    let info = runs::find(results, id)?;
     FromRun::of(&runs::load(&info)?).map_err(|why| {
         let message = format!("run {} does not tell which cases are left: {why}", info.id);
         let diagnostic = Diagnostic::user(code::NO_RUN, message).note("`--rerun failed` needs no run");

@@ -1,7 +1,8 @@
 //! `show`: a stage of one case as text.
 
 use super::args::{Args, usage};
-use super::{Failure, devices, session};
+use super::session::{self, CaseOptions};
+use super::{Failure, devices};
 use crate::case::{Case, Target};
 use crate::exit;
 use crate::select::Filter;
@@ -11,14 +12,14 @@ use engine::options::{DeviceDesc, Options, SimOptions};
 use engine::runtime::Session;
 
 pub(super) fn show(args: &Args) -> Result<u8, Failure> {
-    let target = devices::target(args);
+    let (options, target) = (CaseOptions::of(args), devices::target(&args.devices));
     let wanted = args.operand().unwrap_or_default().to_string();
-    let mut cases = session::load_all(args, target)?.cases;
+    let mut cases = session::load_all(&options, target)?.cases;
     // The ids differ where [sim] replaces sizes: a GPU's id is known too.
     if !cases.iter().any(|case| case.id == wanted) {
         let other = if target == Target::Sim { Target::Cuda } else { Target::Sim };
         let known: std::collections::BTreeSet<String> = cases.iter().map(|case| case.id.clone()).collect();
-        cases.extend(session::load_all(args, other)?.cases.into_iter().filter(|case| !known.contains(&case.id)));
+        cases.extend(session::load_all(&options, other)?.cases.into_iter().filter(|case| !known.contains(&case.id)));
     }
     let case = find(&wanted, cases)?;
     // Every text is the same for a simulated and a real H200.
@@ -51,8 +52,8 @@ fn find(wanted: &str, cases: Vec<Case>) -> Result<Case, Failure> {
     let mut no_pattern = Args::default();
     no_pattern.select.wanted.exact.push(wanted.into());
     let mut found = match args.select.wanted.filters.is_empty() || !wanted.contains(['*', '?']) {
-        true => session::select(&no_pattern, cases)?,
-        false => session::select(&args, cases)?,
+        true => session::select(&CaseOptions::of(&no_pattern), cases)?,
+        false => session::select(&CaseOptions::of(&args), cases)?,
     };
     if found.len() > 1 {
         let some: Vec<&str> = found.iter().take(4).map(|case| case.id.as_str()).collect();

@@ -6,11 +6,11 @@
 //! two things are looked at: the case at the run's commit, and the text of its
 //! kernel, which tells what the compiler makes of it now.
 
-use super::args::Args;
-use super::{Failure, runs, session};
+use super::session::Folders;
+use super::{Failure, runs};
 use crate::case::{Case, MAX_FILE_BYTES, Target, read_text};
-use crate::record::{Layout, Recorded};
-use crate::select::Expr;
+use crate::record::{Recorded, ResultsFolder};
+use crate::select::FilterExpr;
 use crate::{exit, worker};
 use engine::options::{DeviceDesc, Options, SimOptions};
 use engine::runtime::Session;
@@ -26,15 +26,15 @@ type Why = (String, &'static str);
 
 /// Ids that changed, by what each `changed(...)` names.
 pub(super) fn changed(
-    args: &Args,
-    exprs: &[Expr],
+    folders: &Folders,
+    exprs: &[FilterExpr],
     cases: &[Case],
 ) -> Result<BTreeMap<String, BTreeSet<String>>, Failure> {
     let mut changed = BTreeMap::new();
     for expr in exprs {
         for since in expr.since() {
             if !changed.contains_key(since) {
-                let ids = since_one(args, since, cases)
+                let ids = since_one(folders, since, cases)
                     .map_err(|(why, hint)| Failure::diagnostic(exit::BAD_FILTER, &expr.refuse(since, &why, hint)))?;
                 changed.insert(since.to_string(), ids);
             }
@@ -43,13 +43,12 @@ pub(super) fn changed(
     Ok(changed)
 }
 
-fn since_one(args: &Args, since: &str, cases: &[Case]) -> Result<BTreeSet<String>, Why> {
-    let dir = session::cases_dir(args);
-    let Some(run) = run_named(args, since)? else { return Tree::at(&dir, since)?.changed(cases) };
+fn since_one(folders: &Folders, since: &str, cases: &[Case]) -> Result<BTreeSet<String>, Why> {
+    let Some(run) = run_named(&folders.results, since)? else { return Tree::at(&folders.cases, since)?.changed(cases) };
     let Some(commit) = Some(run.header.commit()).filter(|commit| !commit.is_empty()) else {
         return Err((format!("the record of run {} names no commit", run.id()), "name a revision of git"));
     };
-    let mut ids = Tree::at(&dir, commit)?.changed(cases)?;
+    let mut ids = Tree::at(&folders.cases, commit)?.changed(cases)?;
     let same: Vec<&Case> = cases.iter().filter(|case| !ids.contains(&case.id)).collect();
     ids.extend(other_kernels(&run, &same));
     Ok(ids)
@@ -57,10 +56,10 @@ fn since_one(args: &Args, since: &str, cases: &[Case]) -> Result<BTreeSet<String
 
 /// The run of that whole name, or the one that `latest` means; anything else is
 /// for git to know.
-fn run_named(args: &Args, since: &str) -> Result<Option<Recorded>, Why> {
+fn run_named(results: &Path, since: &str) -> Result<Option<Recorded>, Why> {
     let none = "a run is named by its whole name or as latest~N; anything else is a revision of git";
     let latest = since == "latest" || since.starts_with("latest~");
-    let info = match Layout::open(&session::results_dir(args)) {
+    let info = match ResultsFolder::open(results) {
         Ok(layout) if latest => {
             Some(layout.find(since).map_err(|why| (format!("there is no run `{since}`: {why}"), none))?)
         }

@@ -1,12 +1,13 @@
 //! `store`: looks at, mends, thins out, copies and unites recorded runs.
 
 use super::args::{Args, Form, usage};
-use super::{Failure, runs, session};
+use super::session::Folders;
+use super::{Failure, runs};
 use crate::case::suggest;
 use crate::console::print;
 use crate::exit;
 use crate::record::prune::{self, Limits};
-use crate::record::{Layout, Recorded, RunInfo, RunState, Summary, export, merge, rebuild, repair};
+use crate::record::{Recorded, ResultsFolder, RunInfo, RunState, Summary, export, merge, rebuild, repair};
 use crate::report::{cut, shorten, width};
 use crate::units::{show_bytes, show_seconds};
 use engine::diag::{Diagnostic, code};
@@ -31,7 +32,7 @@ enum StoreCommand<'a> {
 const WORDS: [&str; 7] = ["list", "info", "verify", "repair", "prune", "export", "merge"];
 
 pub(super) fn store(args: &Args) -> Result<u8, Failure> {
-    let results = session::results_dir(args);
+    let results = Folders::of(args).results;
     match StoreCommand::of(args)? {
         StoreCommand::List => list(&runs::layout(&results)?),
         StoreCommand::Info(words) => info(&results, words),
@@ -98,12 +99,12 @@ fn belong(args: &Args, word: &str) -> Result<(), Failure> {
 }
 
 /// An error of the file system while the store is read or changed.
-fn failed(layout: &Layout, error: &io::Error) -> Failure {
+fn failed(layout: &ResultsFolder, error: &io::Error) -> Failure {
     let message = format!("{}: {error}", layout.root().display());
     Failure::diagnostic(exit::NO_RECORD, &Diagnostic::user(code::RESULTS, message))
 }
 
-fn list(layout: &Layout) -> Result<u8, Failure> {
+fn list(layout: &ResultsFolder) -> Result<u8, Failure> {
     let all = layout.list().map_err(|error| failed(layout, &error))?;
     let (latest, columns) = (layout.latest(), runs::columns());
     let id_width = all.iter().map(|run| width(&run.id)).max().unwrap_or(3).clamp(3, 44);
@@ -193,7 +194,7 @@ fn lost_text(health: &crate::record::Health) -> Option<String> {
 }
 
 /// Reads everything; ends with a code of its own if something is wrong.
-fn verify(layout: &Layout) -> Result<u8, Failure> {
+fn verify(layout: &ResultsFolder) -> Result<u8, Failure> {
     let (mut text, mut bad, mut records) = (String::new(), 0, 0);
     let all = layout.list().map_err(|error| failed(layout, &error))?;
     let mut tell = |text: &mut String, what: String| {
@@ -264,7 +265,7 @@ fn verify(layout: &Layout) -> Result<u8, Failure> {
     Ok(if bad > 0 { exit::BAD_CASES } else { exit::OK })
 }
 
-fn mend(layout: &Layout, dry: bool) -> Result<u8, Failure> {
+fn mend(layout: &ResultsFolder, dry: bool) -> Result<u8, Failure> {
     let report = repair::repair(layout, dry).map_err(|error| failed(layout, &error))?;
     let mut text = String::new();
     for line in &report.done {
@@ -279,7 +280,7 @@ fn mend(layout: &Layout, dry: bool) -> Result<u8, Failure> {
     Ok(if report.left.is_empty() { exit::OK } else { exit::BAD_CASES })
 }
 
-fn thin_out(layout: &Layout, limits: Limits, apply: bool) -> Result<u8, Failure> {
+fn thin_out(layout: &ResultsFolder, limits: Limits, apply: bool) -> Result<u8, Failure> {
     if limits == Limits::default() {
         return Err(usage("`store prune` needs a limit", "--keep N, --older-than 30d or --max-size 2GiB"));
     }
@@ -342,7 +343,7 @@ fn unite(root: &Path, words: &[String]) -> Result<u8, Failure> {
     if words.is_empty() {
         return Err(usage("`store merge` needs folders", "store merge DIR...: results folders, or folders of runs"));
     }
-    let layout = Layout::claim(root).map_err(|error| failed_at(root, &error))?;
+    let layout = ResultsFolder::claim(root).map_err(|error| failed_at(root, &error))?;
     std::fs::create_dir_all(layout.runs()).map_err(|error| failed(&layout, &error))?;
     let (mut text, mut counts, mut refused) = (String::new(), [0usize; 3], Vec::new());
     for word in words {

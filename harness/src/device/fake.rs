@@ -3,7 +3,7 @@
 
 use super::gpu::{Gpu, Nvidia};
 use super::machine::{self, Happening, Machine, When};
-use super::nvml::{CaseStep, Heard, Nvml, Silent};
+use super::nvml::{CaseStep, Nvml, NvmlNews, Silent};
 use crate::proto::DeviceSpec;
 use engine::diag::Result;
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ struct PlayedState {
     ended: Vec<u64>,
     /// Which lines of the script have happened.
     done: Vec<bool>,
-    news: VecDeque<Heard>,
+    news: VecDeque<NvmlNews>,
     /// The lost GPU for which each wait fails from now on.
     deaf: Option<String>,
     /// NVML's own failure.
@@ -95,13 +95,13 @@ impl PlayedState {
         let uuid = gpu.uuid.clone();
         if happening.lost {
             gpu.lost = Some("the GPU is lost".into());
-            self.news.push_back(Heard::Lost { uuid: Some(uuid.clone()) });
+            self.news.push_back(NvmlNews::Lost { uuid: Some(uuid.clone()) });
             self.deaf = happening.deaf.then(|| uuid.clone()).or(self.deaf.take());
         }
-        self.news.extend(happening.xid.map(|code| Heard::Xid { uuid, code }));
+        self.news.extend(happening.xid.map(|code| NvmlNews::Xid { uuid, code }));
         if let Some(words) = happening.nvml {
             self.failed = Some(words.clone());
-            self.news.push_back(Heard::Failed(words));
+            self.news.push_back(NvmlNews::Failed(words));
         }
     }
 }
@@ -133,7 +133,7 @@ impl Nvml for Fake {
         }
     }
 
-    fn listen(&self, uuids: &[String], tick: Duration, hear: &mut dyn FnMut(Heard) -> bool) {
+    fn listen(&self, uuids: &[String], tick: Duration, hear: &mut dyn FnMut(NvmlNews) -> bool) {
         self.lock().since.get_or_insert_with(Instant::now);
         loop {
             let mut state = self.lock();
@@ -145,16 +145,16 @@ impl Nvml for Fake {
             // A wait for a set with such a GPU tells nothing but its loss.
             let deaf = state.deaf.clone().filter(|uuid| uuids.contains(uuid));
             let ends = deaf.is_some();
-            let lost = deaf.map(|uuid| Heard::Lost { uuid: Some(uuid) });
-            let heard = lost.or_else(|| state.news.pop_front()).unwrap_or(Heard::Nothing);
+            let lost = deaf.map(|uuid| NvmlNews::Lost { uuid: Some(uuid) });
+            let heard = lost.or_else(|| state.news.pop_front()).unwrap_or(NvmlNews::Nothing);
             drop(state);
             // Others' events are theirs, as in an event set.
             let ours = match &heard {
-                Heard::Xid { uuid, .. } | Heard::Lost { uuid: Some(uuid) } => uuids.contains(uuid),
+                NvmlNews::Xid { uuid, .. } | NvmlNews::Lost { uuid: Some(uuid) } => uuids.contains(uuid),
                 _ => true,
             };
-            let last = ends || matches!(heard, Heard::Failed(_));
-            if !hear(if ours { heard } else { Heard::Nothing }) || last {
+            let last = ends || matches!(heard, NvmlNews::Failed(_));
+            if !hear(if ours { heard } else { NvmlNews::Nothing }) || last {
                 return;
             }
         }
@@ -236,15 +236,15 @@ mod tests {
     "#;
 
     /// What is heard until the first silence.
-    fn news(fake: &Fake) -> Vec<Heard> {
+    fn news(fake: &Fake) -> Vec<NvmlNews> {
         let mut all = Vec::new();
         let uuids = ["GPU-a".to_string(), "GPU-b".to_string()];
         fake.listen(&uuids, Duration::from_millis(1), &mut |heard| {
-            let go_on = heard != Heard::Nothing;
+            let go_on = heard != NvmlNews::Nothing;
             all.push(heard);
             go_on
         });
-        all.retain(|heard| *heard != Heard::Nothing);
+        all.retain(|heard| *heard != NvmlNews::Nothing);
         all
     }
 
@@ -257,14 +257,14 @@ mod tests {
         assert_eq!(news(&fake), []);
         fake.step("GPU-b", CaseStep::Ended);
         let b = || "GPU-b".to_string();
-        assert_eq!(news(&fake), [Heard::Lost { uuid: Some(b()) }, Heard::Xid { uuid: b(), code: 79 }]);
+        assert_eq!(news(&fake), [NvmlNews::Lost { uuid: Some(b()) }, NvmlNews::Xid { uuid: b(), code: 79 }]);
         assert!(matches!(fake.look("GPU-b"), Err(Silent::Lost(_))));
         fake.step("GPU-a", CaseStep::Began { case_id: "A.slow/1" });
-        assert_eq!(news(&fake), [Heard::Xid { uuid: "GPU-a".into(), code: 13 }]);
+        assert_eq!(news(&fake), [NvmlNews::Xid { uuid: "GPU-a".into(), code: 13 }]);
         let gpu = fake.look("GPU-a").expect("is there");
         assert_eq!((gpu.mem_used_bytes, gpu.clock_event_reasons.len()), (Some(3 << 30), 1));
         fake.step("GPU-a", CaseStep::Ended);
-        assert_eq!(news(&fake), [Heard::Failed("the driver went away".into())]);
+        assert_eq!(news(&fake), [NvmlNews::Failed("the driver went away".into())]);
         assert!(matches!(fake.look("GPU-a"), Err(Silent::Failed(_))));
         assert!(fake.survey().gpus.is_empty());
     }
@@ -273,7 +273,7 @@ mod tests {
     fn time_passes_once_the_run_listens() {
         let fake = machine("[[gpu]]\nuuid = \"GPU-a\"\n[[event]]\nafter_ms = 0\nxid = 31");
         assert_eq!(fake.survey().gpus.len(), 1);
-        assert_eq!(news(&fake), [Heard::Xid { uuid: "GPU-a".into(), code: 31 }]);
+        assert_eq!(news(&fake), [NvmlNews::Xid { uuid: "GPU-a".into(), code: 31 }]);
         assert_eq!(news(&fake), []);
     }
 

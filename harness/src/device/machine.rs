@@ -28,7 +28,7 @@ const MAX_EVENTS: usize = 4096;
 /// What the file says.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Text {
+struct MachineText {
     driver: Option<String>,
     cuda: Option<String>,
     problems: Vec<String>,
@@ -160,7 +160,7 @@ pub(super) fn read(path: &Path) -> Result<Machine> {
 }
 
 pub(super) fn parse(text: &str) -> std::result::Result<Machine, String> {
-    let read: Text = match text.trim_start().starts_with('{') {
+    let read: MachineText = match text.trim_start().starts_with('{') {
         true => serde_json::from_str(text).map_err(|error| error.to_string())?,
         false => toml::from_str(text).map_err(|error| error.to_string())?,
     };

@@ -16,9 +16,9 @@ mod xid;
 
 pub(crate) use gpu::{Gpu, Nvidia, Process, strangers, worse};
 pub(crate) use lock::{GpuLock, folder as lock_folder, hold};
-pub(crate) use nvml::{CaseStep, Heard, Nvml, Silent, open};
+pub(crate) use nvml::{CaseStep, Nvml, NvmlNews, Silent, open};
 pub(crate) use nvrtc::find as find_nvrtc;
-pub(crate) use policy::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, WantedGpus, share};
-pub(crate) use select::{Choice, Selection, describe, refusal, select};
+pub(crate) use policy::{GpuOptions, GpuPolicy, MAX_WORKERS_PER_GPU, WantedGpus, share};
+pub(crate) use select::{GpuDecision, Selection, describe, refusal, select};
 pub(crate) use tools::{Host, find_sanitizer, free_space, host, sanitizer_places};
 pub(crate) use xid::{Attribution, RanCase, WINDOW, XidClass, attribute, facts as xid_facts};

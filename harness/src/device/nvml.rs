@@ -2,7 +2,7 @@
 //! stand in for a machine with GPUs. The dispatcher owns it; workers never ask.
 
 use super::gpu::{Gpu, Nvidia};
-use super::{fake::Fake, patient::Patient, real::Real};
+use super::{fake::Fake, patient::Patient, real::RealDriver};
 use crate::proto::DeviceSpec;
 use engine::diag::Result;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// News of the event set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum NvmlNews {
     /// Nothing within the time.
     Nothing,
     /// A GPU reported an Xid. NVML tells neither process nor time, and only the
@@ -20,7 +20,7 @@ pub(crate) enum Heard {
     /// A GPU is gone: this one, or one that NVML cannot name.
     Lost { uuid: Option<String> },
     /// A GPU tells no events, for this reason; the others do.
-    Deaf { uuid: String, why: String },
+    NoEvents { uuid: String, why: String },
     /// The event set itself failed; nothing more will be heard.
     Failed(String),
 }
@@ -55,10 +55,10 @@ pub(crate) trait Nvml: Send + Sync {
     fn look(&self, uuid: &str) -> Result<Gpu, Silent>;
 
     /// Listens to the GPUs' events on the calling thread until `hear` answers
-    /// `false`. It is called at least every `tick`, and gets [`Heard::Failed`]
+    /// `false`. It is called at least every `tick`, and gets [`NvmlNews::Failed`]
     /// at most once, as the last. Where a lost GPU makes the whole set useless,
-    /// [`Heard::Lost`] is the last too: whoever listens asks again without it.
-    fn listen(&self, uuids: &[String], tick: Duration, hear: &mut dyn FnMut(Heard) -> bool);
+    /// [`NvmlNews::Lost`] is the last too: whoever listens asks again without it.
+    fn listen(&self, uuids: &[String], tick: Duration, hear: &mut dyn FnMut(NvmlNews) -> bool);
 
     /// What a worker opens for this GPU.
     fn worker_device(&self, uuid: &str, threads: u32) -> DeviceSpec;
@@ -94,6 +94,6 @@ pub(crate) fn open(file: Option<&Path>) -> Result<Arc<dyn Nvml>> {
             let fake = Fake::read(path)?;
             Ok(if fake.is_stuck() { Arc::new(Patient::hasty(Arc::new(fake))) } else { Arc::new(fake) })
         }
-        None => Ok(Arc::new(Patient::new(Arc::new(Real::default())))),
+        None => Ok(Arc::new(Patient::new(Arc::new(RealDriver::default())))),
     }
 }

@@ -6,7 +6,7 @@
 //! thread for each GPU, and one for the events, is lost, and one for the survey.
 
 use super::gpu::{Gpu, Nvidia};
-use super::nvml::{CaseStep, Heard, Nvml, Silent};
+use super::nvml::{CaseStep, Nvml, NvmlNews, Silent};
 use crate::proto::DeviceSpec;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
@@ -109,9 +109,9 @@ impl Nvml for Patient {
         }
     }
 
-    fn listen(&self, uuids: &[String], tick: Duration, hear: &mut dyn FnMut(Heard) -> bool) {
+    fn listen(&self, uuids: &[String], tick: Duration, hear: &mut dyn FnMut(NvmlNews) -> bool) {
         if self.is_stuck() {
-            hear(Heard::Failed("the last wait for events has not ended".into()));
+            hear(NvmlNews::Failed("the last wait for events has not ended".into()));
             return;
         }
         let (sender, news) = sync_channel(1);
@@ -122,17 +122,17 @@ impl Nvml for Patient {
             inner.listen(&uuids, tick, &mut |heard| sender.send(heard).is_ok());
         };
         if let Err(error) = std::thread::Builder::new().name("nvml-events".into()).spawn(wait) {
-            hear(Heard::Failed(format!("no thread can be started to listen: {error}")));
+            hear(NvmlNews::Failed(format!("no thread can be started to listen: {error}")));
             return;
         }
         *self.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         loop {
             let heard = match news.recv_timeout(tick + self.patience) {
                 Ok(heard) => heard,
-                Err(RecvTimeoutError::Timeout) => Heard::Failed(no_answer(self.patience)),
+                Err(RecvTimeoutError::Timeout) => NvmlNews::Failed(no_answer(self.patience)),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let last = matches!(heard, Heard::Failed(_));
+            let last = matches!(heard, NvmlNews::Failed(_));
             if !hear(heard) || last {
                 return;
             }
@@ -188,8 +188,8 @@ mod tests {
             self.wait();
             Ok(Gpu { uuid: uuid.into(), ..Gpu::default() })
         }
-        fn listen(&self, _: &[String], _: Duration, hear: &mut dyn FnMut(Heard) -> bool) {
-            while hear(Heard::Nothing) {
+        fn listen(&self, _: &[String], _: Duration, hear: &mut dyn FnMut(NvmlNews) -> bool) {
+            while hear(NvmlNews::Nothing) {
                 self.wait();
             }
         }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     /// What is heard until the listening ends, at most so much.
-    fn heard(nvml: &Patient, most: usize) -> Vec<Heard> {
+    fn heard(nvml: &Patient, most: usize) -> Vec<NvmlNews> {
         let mut all = Vec::new();
         nvml.listen(&["GPU-a".into()], Duration::from_millis(1), &mut |heard| {
             all.push(heard);
@@ -227,8 +227,8 @@ mod tests {
         assert_eq!(stuck.asked.load(Ordering::SeqCst), 1, "not asked again");
         assert!(nvml.look("GPU-b").is_err(), "each GPU is asked once");
         assert_eq!(stuck.asked.load(Ordering::SeqCst), 2);
-        assert!(matches!(&heard(&nvml, 100)[..], [Heard::Nothing, Heard::Failed(_)]));
-        assert!(matches!(&heard(&nvml, 100)[..], [Heard::Failed(_)]));
+        assert!(matches!(&heard(&nvml, 100)[..], [NvmlNews::Nothing, NvmlNews::Failed(_)]));
+        assert!(matches!(&heard(&nvml, 100)[..], [NvmlNews::Failed(_)]));
         assert_eq!(stuck.asked.load(Ordering::SeqCst), 3);
         let found = nvml.survey();
         assert!(found.gpus.is_empty() && found.problems[0].contains("no answer within 0.7 s while GPU 3 was read"));
@@ -241,6 +241,6 @@ mod tests {
         }
         assert_eq!(nvml.look("GPU-a").map(|gpu| gpu.uuid), Ok("GPU-a".into()));
         assert_eq!((nvml.survey().gpus.len(), nvml.survey().problems), (1, vec![]));
-        assert_eq!(heard(&nvml, 5), vec![Heard::Nothing; 5]);
+        assert_eq!(heard(&nvml, 5), vec![NvmlNews::Nothing; 5]);
     }
 }

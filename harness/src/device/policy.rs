@@ -12,7 +12,7 @@ pub(crate) enum WantedGpus {
 
 /// Which GPUs are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub(crate) enum GpuPolicy {
     /// Any that works: the quietest first.
     #[default]
     Any,
@@ -25,7 +25,7 @@ pub(crate) enum Policy {
 /// Limits on the GPUs of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct GpuOptions {
-    pub(crate) policy: Policy,
+    pub(crate) policy: GpuPolicy,
     /// Share of time with a kernel running, 0 to 1.
     pub(crate) max_util: Option<f64>,
     pub(crate) max_mem_used: Option<u64>,
@@ -38,7 +38,7 @@ pub(crate) const MAX_WORKERS_PER_GPU: usize = 32;
 impl GpuOptions {
     /// The limits in force: an idle GPU has 10 % and 500 MiB unless told otherwise.
     pub(crate) fn limits(&self) -> (Option<f64>, Option<u64>) {
-        let idle = self.policy != Policy::Any;
+        let idle = self.policy != GpuPolicy::Any;
         (self.max_util.or(idle.then_some(0.10)), self.max_mem_used.or(idle.then_some(500 << 20)))
     }
 }
@@ -82,8 +82,8 @@ mod tests {
     #[test]
     fn an_idle_gpu_has_limits_of_its_own() {
         let options = |policy| GpuOptions { policy, max_util: None, max_mem_used: Some(7), workers_per_gpu: None };
-        assert_eq!(options(Policy::Any).limits(), (None, Some(7)));
-        assert_eq!(options(Policy::Exclusive).limits(), (Some(0.10), Some(7)));
+        assert_eq!(options(GpuPolicy::Any).limits(), (None, Some(7)));
+        assert_eq!(options(GpuPolicy::Exclusive).limits(), (Some(0.10), Some(7)));
     }
 
     #[test]

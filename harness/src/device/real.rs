@@ -3,7 +3,7 @@
 
 use super::find_nvrtc;
 use super::gpu::{Gpu, MigDevice, Nvidia, Process};
-use super::nvml::{Heard, Nvml, Silent};
+use super::nvml::{Nvml, NvmlNews, Silent};
 use crate::proto::DeviceSpec;
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
@@ -17,14 +17,14 @@ use std::time::Duration;
 
 /// The driver of this machine.
 #[derive(Default)]
-pub(super) struct Real {
+pub(super) struct RealDriver {
     library: Mutex<Option<Arc<Library>>>,
     nvrtc: OnceLock<Vec<PathBuf>>,
     /// What the survey is at.
     doing: Mutex<String>,
 }
 
-impl Real {
+impl RealDriver {
     fn library(&self) -> Result<Arc<Library>, NvmlError> {
         let mut kept = self.library.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(library) = &*kept {
@@ -40,7 +40,7 @@ impl Real {
     }
 }
 
-impl Nvml for Real {
+impl Nvml for RealDriver {
     fn survey(&self) -> Nvidia {
         let mut found = Nvidia::default();
         self.does("the driver was opened");
@@ -95,8 +95,8 @@ impl Nvml for Real {
         })
     }
 
-    fn listen(&self, uuids: &[String], tick: Duration, hear: &mut dyn FnMut(Heard) -> bool) {
-        let failed = |error: NvmlError| Heard::Failed(format!("NVML's event set: {error}"));
+    fn listen(&self, uuids: &[String], tick: Duration, hear: &mut dyn FnMut(NvmlNews) -> bool) {
+        let failed = |error: NvmlError| NvmlNews::Failed(format!("NVML's event set: {error}"));
         let nvml = match self.library() {
             Ok(nvml) => nvml,
             Err(error) => {
@@ -106,7 +106,7 @@ impl Nvml for Real {
         };
         let set = match subscribe(&nvml, uuids) {
             Ok((set, deaf)) => {
-                if !deaf.into_iter().all(|(uuid, why)| hear(Heard::Deaf { uuid, why })) {
+                if !deaf.into_iter().all(|(uuid, why)| hear(NvmlNews::NoEvents { uuid, why })) {
                     return;
                 }
                 set
@@ -120,12 +120,12 @@ impl Nvml for Real {
         loop {
             let heard = match set.wait(tick) {
                 Ok(event) => heard(&event),
-                Err(NvmlError::Timeout) => Heard::Nothing,
-                Err(error) if lost(&error) => Heard::Lost { uuid: gone(&nvml, uuids) },
+                Err(NvmlError::Timeout) => NvmlNews::Nothing,
+                Err(error) if lost(&error) => NvmlNews::Lost { uuid: gone(&nvml, uuids) },
                 Err(error) => failed(error),
             };
             // Once a GPU is lost, each wait for any of them fails.
-            let last = matches!(heard, Heard::Failed(_) | Heard::Lost { .. });
+            let last = matches!(heard, NvmlNews::Failed(_) | NvmlNews::Lost { .. });
             if !hear(heard) || last {
                 return;
             }
@@ -138,16 +138,16 @@ impl Nvml for Real {
     }
 }
 
-fn heard(event: &nvml_wrapper::struct_wrappers::event::EventData<'_>) -> Heard {
+fn heard(event: &nvml_wrapper::struct_wrappers::event::EventData<'_>) -> NvmlNews {
     let code = match event.event_data {
         Some(XidError::Value(code)) => code,
         // A double bit error comes with an Xid of its own, but not on all drivers.
         None if event.event_type.contains(EventTypes::DOUBLE_BIT_ECC_ERROR) => 48,
-        _ => return Heard::Nothing,
+        _ => return NvmlNews::Nothing,
     };
     match event.device.uuid() {
-        Ok(uuid) => Heard::Xid { uuid, code },
-        Err(_) => Heard::Lost { uuid: None },
+        Ok(uuid) => NvmlNews::Xid { uuid, code },
+        Err(_) => NvmlNews::Lost { uuid: None },
     }
 }
 
@@ -165,14 +165,14 @@ fn gone(nvml: &Library, uuids: &[String]) -> Option<String> {
 }
 
 /// GPUs that tell no events, and why.
-type Deaf = Vec<(String, String)>;
+type WithoutEvents = Vec<(String, String)>;
 
 /// An event set of those GPUs that have events, and the others. A failed
 /// registration takes the whole set with it, so it starts over without that GPU.
-fn subscribe<'a>(nvml: &'a Library, uuids: &[String]) -> Result<(EventSet<'a>, Deaf), NvmlError> {
+fn subscribe<'a>(nvml: &'a Library, uuids: &[String]) -> Result<(EventSet<'a>, WithoutEvents), NvmlError> {
     let wanted = EventTypes::CRITICAL_XID_ERROR | EventTypes::DOUBLE_BIT_ECC_ERROR;
     let mut left: Vec<&String> = uuids.iter().collect();
-    let mut deaf = Deaf::new();
+    let mut deaf = WithoutEvents::new();
     let mut last = NvmlError::NotSupported;
     'again: while !left.is_empty() {
         let mut set = nvml.create_event_set()?;

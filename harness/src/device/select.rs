@@ -1,12 +1,12 @@
 //! Chooses GPUs, and says why: of those taken, and of those not.
 
 use super::gpu::{Gpu, Nvidia};
-use super::policy::{GpuOptions, Policy, WantedGpus};
+use super::policy::{GpuOptions, GpuPolicy, WantedGpus};
 use crate::units::show_bytes;
 
 /// A GPU and the reason in words why it was taken, or was not.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Choice {
+pub(crate) struct GpuDecision {
     pub(crate) gpu: Gpu,
     pub(crate) why: String,
 }
@@ -15,8 +15,8 @@ pub(crate) struct Choice {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Selection {
     /// In the order of their index, or in that of their names.
-    pub(crate) taken: Vec<Choice>,
-    pub(crate) left: Vec<Choice>,
+    pub(crate) taken: Vec<GpuDecision>,
+    pub(crate) left: Vec<GpuDecision>,
     /// Why there are fewer than wanted.
     pub(crate) missing: Option<String>,
 }
@@ -54,8 +54,8 @@ pub(crate) fn select(
             None => hold(&gpu).map_err(|why| format!("refused: {why}")),
         };
         match verdict {
-            Ok(()) => selection.taken.push(Choice { why: format!("taken: {}", describe(&gpu)), gpu }),
-            Err(why) => selection.left.push(Choice { gpu, why }),
+            Ok(()) => selection.taken.push(GpuDecision { why: format!("taken: {}", describe(&gpu)), gpu }),
+            Err(why) => selection.left.push(GpuDecision { gpu, why }),
         }
     }
     selection.left.sort_by_key(|choice| choice.gpu.index);
@@ -142,7 +142,7 @@ pub(crate) fn refusal(gpu: &Gpu, options: &GpuOptions) -> Option<String> {
         }
     }
     let (max_util, max_mem) = options.limits();
-    if options.policy != Policy::Any {
+    if options.policy != GpuPolicy::Any {
         if !procs.is_empty() {
             return Some(format!("{} there", processes(gpu)));
         }
@@ -226,7 +226,7 @@ mod tests {
         Nvidia { gpus, ..Nvidia::default() }
     }
 
-    fn options(policy: Policy) -> GpuOptions {
+    fn options(policy: GpuPolicy) -> GpuOptions {
         GpuOptions { policy, ..GpuOptions::default() }
     }
 
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_quietest_are_taken() {
-        let any = options(Policy::Any);
+        let any = options(GpuPolicy::Any);
         check("1", &any, &["GPU-00005"]);
         check("2", &any, &["GPU-00004", "GPU-00005"]);
         check("3", &any, &["GPU-00001", "GPU-00004", "GPU-00005"]);
@@ -265,13 +265,13 @@ mod tests {
 
     #[test]
     fn policies_and_limits_refuse() {
-        let idle = check("2", &options(Policy::Idle), &["GPU-00004", "GPU-00005"]);
+        let idle = check("2", &options(GpuPolicy::Idle), &["GPU-00004", "GPU-00005"]);
         check_left(&idle, 0, "refused: 2 processes there");
         check_left(&idle, 1, "refused: 70.0 GiB in use, 500.0 MiB allowed");
         check_left(&idle, 2, "refused: 2 uncorrected ECC errors");
-        let some = GpuOptions { max_mem_used: Some(100 << 30), ..options(Policy::Idle) };
+        let some = GpuOptions { max_mem_used: Some(100 << 30), ..options(GpuPolicy::Idle) };
         check("3", &some, &["GPU-00001", "GPU-00004", "GPU-00005"]);
-        let calm = GpuOptions { max_util: Some(0.5), ..options(Policy::Any) };
+        let calm = GpuOptions { max_util: Some(0.5), ..options(GpuPolicy::Any) };
         let calm = check("4", &calm, &["GPU-00001", "GPU-00002", "GPU-00004", "GPU-00005"]);
         check_left(&calm, 0, "refused: 97 % busy, 50 % allowed");
     }
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn names_win_over_quietness() {
-        let any = options(Policy::Any);
+        let any = options(GpuPolicy::Any);
         check("GPU-00002,GPU-00000,GPU-00002", &any, &["GPU-00002", "GPU-00000"]);
         check("MIG-aaaa2", &any, &["MIG-aaaa2"]);
         let several = check("GPU-0000", &any, &[]);
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn a_held_gpu_gives_way_to_the_next() {
         let hold = |gpu: &Gpu| if gpu.index == 5 { Err("another harness uses it".into()) } else { Ok(()) };
-        let selection = select(&zoo(), &WantedGpus::Count(1), &options(Policy::Exclusive), hold);
+        let selection = select(&zoo(), &WantedGpus::Count(1), &options(GpuPolicy::Exclusive), hold);
         assert_eq!(selection.taken[0].gpu.index, 4);
         check_left(&selection, 5, "refused: another harness uses it");
     }

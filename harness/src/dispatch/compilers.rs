@@ -1,7 +1,7 @@
 //! The compiler processes of a run: started, replaced when they die, ended. What
 //! they are is told in `compilers/`.
 
-use super::{RunPlan, farewell, handle};
+use super::{RunPlan, handle, worker_end};
 use crate::os::{self, Life};
 use crate::proto::DeviceSpec;
 use rustix::process::Signal;
@@ -84,7 +84,7 @@ impl Compilers {
         let mut command = Command::new(&self.exe);
         command.arg0("harness-compile").args(["__compiler", "--fd"]).arg(fd.to_string()).args(&self.folders);
         handle::inherit_env(&mut command);
-        let mut child = farewell::spawn(&mut command, &[fd], None)?;
+        let mut child = worker_end::spawn(&mut command, &[fd], None)?;
         // What the library prints is nobody's.
         drop((child.stdout.take(), child.stderr.take()));
         self.children.push(child);
@@ -105,6 +105,6 @@ fn end(mut child: Child) -> Option<ExitStatus> {
         os::signal_group(&child, Signal::KILL);
         child.wait().ok()
     });
-    farewell::over(child.id());
+    worker_end::over(child.id());
     status.flatten()
 }

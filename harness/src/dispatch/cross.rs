@@ -10,8 +10,8 @@
 //! and never for a slot that has left.
 
 use super::job::Job;
-use super::judge::{Again, Step, Track};
-use super::queue::Policy;
+use super::judge::{Again, NextStep, Track};
+use super::queue::RunPolicy;
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
 use crate::outcome::{CaseResult, Conclusion, Determinism, Outcome, Verdict, apply_learnt, apply_xfail};
@@ -106,7 +106,7 @@ pub(crate) fn one_of_each(devices: &[String]) -> Vec<usize> {
 
 /// The source of a run across devices.
 pub(crate) struct Cross {
-    policy: Policy,
+    policy: RunPolicy,
     /// One slot of each device, with its name.
     members: Vec<(usize, String)>,
     state: Mutex<AcrossState>,
@@ -168,7 +168,7 @@ impl Open {
 
 impl Cross {
     /// `labels` are the names of the slots, for people.
-    pub(crate) fn new(cases: &[Arc<Case>], policy: Policy, labels: &[String]) -> Self {
+    pub(crate) fn new(cases: &[Arc<Case>], policy: RunPolicy, labels: &[String]) -> Self {
         let named = |slot: usize| (slot, labels.get(slot).cloned().unwrap_or_default());
         let members: Vec<(usize, String)> = one_of_each(&policy.devices).into_iter().map(named).collect();
         let mut state = AcrossState::default();
@@ -294,13 +294,13 @@ impl Cross {
         let before = track.retried();
         let may_retry = before || state.retried < self.policy.retried_cases;
         match track.step(result, &self.policy.retries, may_retry) {
-            Step::Again(again) => {
+            NextStep::Again(again) => {
                 open.tracks.insert(slot, track);
                 state.retried += usize::from(!before && result.outcome.verdict != Verdict::Infra);
                 state.waiting.push_front(once_more(job, slot, again));
                 return Settled::Again;
             }
-            Step::Conclude(conclusion) => open.ended.push(*conclusion),
+            NextStep::Conclude(conclusion) => open.ended.push(*conclusion),
         }
         if open.tracks.is_empty() { self.round(state, job) } else { Settled::Again }
     }
@@ -440,7 +440,7 @@ mod tests {
     fn resumed(ids: &[&str], devices: &[&str], tried: BTreeMap<String, Vec<CaseResult>>) -> Cross {
         let cases: Vec<_> = ids.iter().map(|id| Arc::new(Case { id: (*id).into(), ..Case::default() })).collect();
         let names: Vec<String> = devices.iter().map(|name| (*name).to_string()).collect();
-        let policy = Policy {
+        let policy = RunPolicy {
             slots: Vec::new(),
             seed: 1,
             retries: Retries::NONE,

@@ -1,6 +1,6 @@
 //! What slots tell whoever records and shows a run.
 
-use super::Farewell;
+use super::WorkerEnd;
 use crate::case::Case;
 use crate::outcome::{CaseResult, Conclusion};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) enum Event {
         worker: String,
         reason: String,
         cases_run: u64,
-        farewell: Farewell,
+        worker_end: WorkerEnd,
     },
     /// The slot takes no more cases.
     Retired {

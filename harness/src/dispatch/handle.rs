@@ -1,13 +1,13 @@
 //! One worker process: spawn, run a case, end it one way or the other.
 
 use super::capture::Capture;
-use super::farewell::{self, Ending, Farewell, Remains};
 use super::fleet::Canary;
 use super::home::Home;
 use super::job::Job;
 use super::kills::{self, Kills, Shortage, Victim};
 use super::phase::Watch;
 use super::postmortem::{self, Cause};
+use super::worker_end::{self, Ending, LeftProcesses, WorkerEnd};
 use super::{RunPlan, SlotSpec};
 use crate::case::Case;
 use crate::code_cache::CodeUse;
@@ -17,7 +17,7 @@ use crate::evidence::sanitizer::Sanitizer;
 use crate::frame::{Broken, Receiver, send, send_after};
 use crate::os;
 use crate::os::area::Area;
-use crate::outcome::{Death, Outcome, Output, clip};
+use crate::outcome::{Death, Outcome, WorkerOutput, clip};
 use crate::proto::{CanaryResult, FromWorker, Order, PROTOCOL, ToWorker};
 use rustix::process::Signal;
 use std::collections::VecDeque;
@@ -88,7 +88,7 @@ pub(super) struct Worker {
     stdout: Capture,
     stderr: Capture,
     /// What the worker wrote during the last attempt, if that failed.
-    pub(super) output: Output,
+    pub(super) output: WorkerOutput,
     /// It could not be killed, and is not waited for a second time.
     abandoned: bool,
     /// The last cases that it ran, the newest last.
@@ -123,7 +123,7 @@ pub(super) enum NoWorker {
 type GiveUp<'g> = &'g dyn Fn() -> bool;
 
 /// The worker's next message before `deadline`; `Err(None)` if `give_up` says so first.
-fn hear(receiver: &mut Receiver, deadline: Instant, give_up: GiveUp) -> Result<FromWorker, Option<Broken>> {
+fn receive(receiver: &mut Receiver, deadline: Instant, give_up: GiveUp) -> Result<FromWorker, Option<Broken>> {
     loop {
         match receiver.next(Some((Instant::now() + TICK).min(deadline))) {
             Err(Broken::Timeout) if give_up() => return Err(None),
@@ -212,7 +212,7 @@ impl Worker {
             command.arg(option).arg(fd.to_string());
         }
         let mut child =
-            farewell::spawn(&mut command, &fds, plan.memory).map_err(|e| failed("cannot start a worker", e))?;
+            worker_end::spawn(&mut command, &fds, plan.memory).map_err(|e| failed("cannot start a worker", e))?;
         drop(theirs);
         let drained =
             Capture::start(child.stdout.take()).and_then(|stdout| Ok((stdout, Capture::start(child.stderr.take())?)));
@@ -233,7 +233,7 @@ impl Worker {
             area,
             stdout,
             stderr,
-            output: Output::default(),
+            output: WorkerOutput::default(),
             abandoned: false,
             prior: VecDeque::new(),
             ending: None,
@@ -247,7 +247,7 @@ impl Worker {
             notes: Vec::new(),
         };
         spawned(worker.pid());
-        worker.greet(slot, &init(slot, plan, compilers), start + READY_LIMIT, give_up)?;
+        worker.handshake(slot, &init(slot, plan, compilers), start + READY_LIMIT, give_up)?;
         worker.ready_ns = start.elapsed().as_nanos() as u64;
         Ok(worker)
     }
@@ -256,10 +256,16 @@ impl Worker {
         self.child.id()
     }
 
-    fn greet(&mut self, slot: &SlotSpec, init: &ToWorker, deadline: Instant, give_up: GiveUp) -> Result<(), NoWorker> {
+    fn handshake(
+        &mut self,
+        slot: &SlotSpec,
+        init: &ToWorker,
+        deadline: Instant,
+        give_up: GiveUp,
+    ) -> Result<(), NoWorker> {
         let mut result = send(self.receiver.stream(), init).map_err(|error| error.to_string());
         while result.is_ok() {
-            match hear(&mut self.receiver, deadline, give_up) {
+            match receive(&mut self.receiver, deadline, give_up) {
                 Ok(FromWorker::Hello { proto: PROTOCOL, pid }) => self.process = pid,
                 Ok(FromWorker::Ready { device, uuid, notes }) => {
                     (self.device, self.notes) = (device, notes);
@@ -313,7 +319,7 @@ impl Worker {
         let sent = send(self.receiver.stream(), &ToWorker::Canary { spoil: canary == Canary::Spoilt });
         let result = match sent.map_err(|error| error.to_string()) {
             Err(error) => Err(error),
-            Ok(()) => match hear(&mut self.receiver, Instant::now() + CANARY_LIMIT, give_up) {
+            Ok(()) => match receive(&mut self.receiver, Instant::now() + CANARY_LIMIT, give_up) {
                 Ok(FromWorker::Canary(result)) => return Ok(result),
                 Ok(other) => Err(clip(format!("unexpected message {other:?}"), 300)),
                 Err(None) => Err(GIVEN_UP.into()),
@@ -425,7 +431,7 @@ impl Worker {
         };
         if outcome.verdict.is_failure() {
             let (stdout, stderr) = (self.stdout.so_far(), self.stderr.so_far());
-            self.output = Output { stdout, stderr, files: self.files() };
+            self.output = WorkerOutput { stdout, stderr, files: self.files() };
         }
         Attempt::Ended(outcome, tainted)
     }
@@ -537,7 +543,7 @@ impl Worker {
     fn collect_output(&mut self, death: &mut Death) {
         let wait = Duration::from_millis(200);
         let (stdout, stderr) = (self.stdout.at_end(wait), self.stderr.at_end(wait));
-        self.output = Output { stdout, stderr, files: self.files() };
+        self.output = WorkerOutput { stdout, stderr, files: self.files() };
         let stderr = self.output.stderr.bytes();
         let stderr = String::from_utf8_lossy(&stderr);
         death.no_memory = NO_MEMORY.iter().any(|text| stderr.contains(text));
@@ -573,7 +579,7 @@ impl Worker {
         loop {
             let (group, peak) = (&mut self.group, &mut self.peak);
             let look = |child: &Child| (*group, *peak) = (kills::group_of(child.id()), os::peak_memory(child));
-            self.ended = self.ended.or_else(|| farewell::reap(&mut self.child, look));
+            self.ended = self.ended.or_else(|| worker_end::reap(&mut self.child, look));
             if self.ended.is_some() {
                 return self.ended;
             }
@@ -586,7 +592,7 @@ impl Worker {
     }
 
     /// Lets a healthy worker go.
-    pub(super) fn retire(mut self, plan: &RunPlan) -> Farewell {
+    pub(super) fn retire(mut self, plan: &RunPlan) -> WorkerEnd {
         let _ = send(self.receiver.stream(), &ToWorker::Drain);
         let limit = plan.grace * ORDERLY;
         let deadline = Instant::now() + limit;
@@ -609,8 +615,8 @@ impl Worker {
 
     /// What is to be told about a worker that has ended, or is to be killed now:
     /// how it ended, where that was between two cases, and what it left behind.
-    pub(super) fn dismiss(mut self, plan: &RunPlan) -> Farewell {
-        let mut farewell = Farewell { code: self.code.take(), ..Farewell::default() };
+    pub(super) fn dismiss(mut self, plan: &RunPlan) -> WorkerEnd {
+        let mut worker_end = WorkerEnd { code: self.code.take(), ..WorkerEnd::default() };
         if let Some(ending) = self.ending.take() {
             let mut death = Death { crumb: self.page.read(), ..Death::default() };
             if let Ending::Exited(status) = &ending {
@@ -618,24 +624,24 @@ impl Worker {
                 postmortem::crash(&mut death, &self.area, &self.page, &plan.worker_exe);
             }
             self.kill();
-            if farewell::crashed(&ending) {
+            if worker_end::crashed(&ending) {
                 self.collect_output(&mut death);
-                farewell.crash = Some(Box::new((postmortem::teardown(&ending, &death), death)));
+                worker_end.crash = Some(Box::new((postmortem::teardown(&ending, &death), death)));
             }
         }
         self.kill();
         let well = self.ended.is_some_and(|status| status.success());
-        let Remains { own, unclear } = farewell::left_by(self.pid(), &self.id, well);
-        (farewell.leaks, farewell.unclear) = (own, unclear);
-        farewell.home = Some(self.home.clone());
-        farewell
+        let LeftProcesses { own, unclear } = worker_end::left_by(self.pid(), &self.id, well);
+        (worker_end.leaks, worker_end.unclear) = (own, unclear);
+        worker_end.home = Some(self.home.clone());
+        worker_end
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         match self.kill() {
-            Some(_) => farewell::over(self.pid()),
+            Some(_) => worker_end::over(self.pid()),
             None => self.home.keep(),
         }
     }
@@ -681,14 +687,14 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let mut receiver = Receiver::new(ours);
         let far = Instant::now() + Duration::from_secs(60);
-        assert!(matches!(hear(&mut receiver, far, &|| true), Err(None)));
+        assert!(matches!(receive(&mut receiver, far, &|| true), Err(None)));
         let near = Instant::now() + 2 * TICK;
-        assert!(matches!(hear(&mut receiver, near, &|| false), Err(Some(Broken::Timeout))));
+        assert!(matches!(receive(&mut receiver, near, &|| false), Err(Some(Broken::Timeout))));
         assert!(Instant::now() >= near && Instant::now() < far);
         send(&theirs, &FromWorker::Bye { cases_run: 1, code: None }).expect("sends");
         // What has come is heard, even then.
-        assert!(matches!(hear(&mut receiver, far, &|| true), Ok(FromWorker::Bye { cases_run: 1, code: None })));
+        assert!(matches!(receive(&mut receiver, far, &|| true), Ok(FromWorker::Bye { cases_run: 1, code: None })));
         drop(theirs);
-        assert!(matches!(hear(&mut receiver, far, &|| false), Err(Some(Broken::Eof))));
+        assert!(matches!(receive(&mut receiver, far, &|| false), Err(Some(Broken::Eof))));
     }
 }

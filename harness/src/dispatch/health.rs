@@ -17,7 +17,7 @@ const DOUBTS: u32 = 3;
 
 /// Why a device takes no more cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub(crate) struct Retirement {
     /// The stable name: `infra.gpu_lost`.
     pub(crate) code: &'static str,
     pub(crate) reason: String,
@@ -29,7 +29,7 @@ pub(crate) enum Next {
     Go,
     /// The next worker runs a canary first, for this reason.
     Canary(String),
-    Retire(Gone),
+    Retire(Retirement),
 }
 
 /// What was found after the abnormal end of a case.
@@ -58,7 +58,7 @@ pub(crate) struct Health {
     doubts: u32,
     /// Why the device must prove itself before it takes cases.
     unproven: Option<String>,
-    gone: Option<Gone>,
+    retirement: Option<Retirement>,
 }
 
 impl Health {
@@ -68,8 +68,8 @@ impl Health {
     }
 
     /// Why the device is out of use, if it is.
-    pub(crate) fn gone(&self) -> Option<&Gone> {
-        self.gone.as_ref()
+    pub(crate) fn retirement(&self) -> Option<&Retirement> {
+        self.retirement.as_ref()
     }
 
     /// A case ended abnormally.
@@ -155,8 +155,8 @@ impl Health {
     }
 
     fn doubt(&mut self, why: String) -> Next {
-        if let Some(gone) = &self.gone {
-            return Next::Retire(gone.clone());
+        if let Some(retirement) = &self.retirement {
+            return Next::Retire(retirement.clone());
         }
         self.unproven = Some(why.clone());
         Next::Canary(why)
@@ -164,7 +164,7 @@ impl Health {
 
     /// The device is out of use. The first reason stays.
     pub(crate) fn retire(&mut self, code: &'static str, reason: String) -> Next {
-        Next::Retire(self.gone.get_or_insert(Gone { code, reason }).clone())
+        Next::Retire(self.retirement.get_or_insert(Retirement { code, reason }).clone())
     }
 }
 
@@ -180,8 +180,8 @@ mod tests {
 
     #[track_caller]
     fn check_retired(next: Next, code: &str, part: &str) {
-        let Next::Retire(gone) = next else { panic!("{next:?}") };
-        assert!(gone.code == code && gone.reason.contains(part), "{gone:?}");
+        let Next::Retire(retirement) = next else { panic!("{next:?}") };
+        assert!(retirement.code == code && retirement.reason.contains(part), "{retirement:?}");
     }
 
     fn right() -> Result<CanaryResult, String> {

@@ -62,7 +62,7 @@ pub(super) fn rank(verdict: Verdict) -> u8 {
 
 /// What to do with a case.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum NextStep {
     /// Run it again.
     Again(Again),
     Conclude(Box<Conclusion>),
@@ -81,7 +81,7 @@ pub(super) struct Again {
 
 impl Track {
     /// Takes in an attempt. `may_retry` is false where the run has retried enough.
-    pub(super) fn step(&mut self, result: &CaseResult, retries: &Retries, may_retry: bool) -> Step {
+    pub(super) fn step(&mut self, result: &CaseResult, retries: &Retries, may_retry: bool) -> NextStep {
         let verdict = result.outcome.verdict;
         self.outcomes.push(result.outcome.outcome.clone());
         self.spent_ns = self.spent_ns.saturating_add(result.dur_ns);
@@ -127,14 +127,14 @@ impl Track {
         let verdict = if self.judged == self.failures { self.failed_as() } else { Verdict::Flaky };
         let shown = self.shown.clone().filter(|_| self.failures > 0)?;
         match self.conclude(verdict, &shown) {
-            Step::Conclude(conclusion) => Some(*conclusion),
-            Step::Again(_) => None,
+            NextStep::Conclude(conclusion) => Some(*conclusion),
+            NextStep::Again(_) => None,
         }
     }
 
-    fn again(&self, elsewhere: bool, repeat: bool) -> Step {
+    fn again(&self, elsewhere: bool, repeat: bool) -> NextStep {
         let alone = self.kills >= POISON;
-        Step::Again(Again { fresh: !repeat || alone, alone, elsewhere, repeat })
+        NextStep::Again(Again { fresh: !repeat || alone, alone, elsewhere, repeat })
     }
 
     /// The verdict on a case that failed each time: that of its worst failure.
@@ -142,9 +142,9 @@ impl Track {
         self.shown.as_ref().map_or(Verdict::Fail, |shown| shown.outcome.verdict)
     }
 
-    fn conclude(&mut self, verdict: Verdict, last: &CaseResult) -> Step {
+    fn conclude(&mut self, verdict: Verdict, last: &CaseResult) -> NextStep {
         let result = self.shown.take().unwrap_or_else(|| last.clone());
-        Step::Conclude(Box::new(Conclusion {
+        NextStep::Conclude(Box::new(Conclusion {
             case: Arc::clone(&result.case),
             verdict,
             outcomes: std::mem::take(&mut self.outcomes),
@@ -171,12 +171,12 @@ mod tests {
         for (used, verdict) in outcomes.iter().enumerate() {
             let result = job.result(Outcome::of(*verdict, verdict.name(), ""));
             match track.step(&result, retries, true) {
-                Step::Again(again) => {
+                NextStep::Again(again) => {
                     let Again { fresh, alone, elsewhere, repeat } = again;
                     let letters = [(fresh, 'f'), (alone, 'a'), (elsewhere, 'e'), (repeat, 'r')];
                     steps.push(letters.iter().filter(|(on, _)| *on).map(|(_, c)| *c).collect::<String>());
                 }
-                Step::Conclude(conclusion) => {
+                NextStep::Conclude(conclusion) => {
                     let steps = steps.join(" ");
                     assert_eq!((conclusion.verdict, used + 1, steps.as_str()), wanted);
                     assert_eq!(conclusion.outcomes.len(), used + 1);
@@ -211,6 +211,6 @@ mod tests {
         let job = Job::new(Arc::new(Case::default()), 0);
         let failed = job.result(Outcome::fail("fail.numerics", ""));
         let step = Track::default().step(&failed, &Retries::USUAL, false);
-        assert!(matches!(step, Step::Conclude(conclusion) if conclusion.verdict == Verdict::Fail));
+        assert!(matches!(step, NextStep::Conclude(conclusion) if conclusion.verdict == Verdict::Fail));
     }
 }

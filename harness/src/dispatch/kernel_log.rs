@@ -38,14 +38,14 @@ pub(super) struct Moment {
     gaps: u64,
 }
 
-struct Log {
+struct KernelLog {
     file: File,
     killed: Vec<Killed>,
     /// How often records were lost.
     gaps: u64,
 }
 
-impl Log {
+impl KernelLog {
     fn open() -> Option<Self> {
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let mut file = OpenOptions::new().read(true).custom_flags(nonblocking).open("/dev/kmsg").ok()?;
@@ -87,9 +87,9 @@ impl Log {
     }
 }
 
-fn with<T>(look: impl FnOnce(&mut Log) -> T) -> Option<T> {
-    static LOG: OnceLock<Option<Mutex<Log>>> = OnceLock::new();
-    let log = LOG.get_or_init(|| Log::open().map(Mutex::new)).as_ref()?;
+fn with<T>(look: impl FnOnce(&mut KernelLog) -> T) -> Option<T> {
+    static LOG: OnceLock<Option<Mutex<KernelLog>>> = OnceLock::new();
+    let log = LOG.get_or_init(|| KernelLog::open().map(Mutex::new)).as_ref()?;
     let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
     log.follow();
     Some(look(&mut log))

@@ -21,8 +21,8 @@ const TENDING: Duration = Duration::from_millis(500);
 
 /// Runs what `source` gives. `on_event` is called on this thread, in the order of arrival.
 pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
-    super::farewell::adopt_orphans();
-    super::farewell::has_workers_only();
+    super::worker_end::adopt_orphans();
+    super::worker_end::has_workers_only();
     let started = Instant::now();
     let mut compilers = Compilers::of(plan);
     let address = compilers.as_ref().map(|compilers| compilers.address().to_string());
@@ -88,7 +88,7 @@ fn start<'scope, 'env>(
         let listen = move || fleet.listen(&|event| drop(events.send(vec![event])));
         if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, listen) {
             let why = format!("no thread can be started for them: {error}");
-            fleet.blinded(&why, &|event| missing.borrow_mut().push(event));
+            fleet.events_failed(&why, &|event| missing.borrow_mut().push(event));
         }
     }
     missing.into_inner()

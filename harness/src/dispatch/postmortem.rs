@@ -1,6 +1,6 @@
-//! From the remains of a worker to the outcome of its case.
+//! From what a dead worker left to the outcome of its case.
 
-use super::farewell::Ending;
+use super::worker_end::Ending;
 use crate::crumb::Page;
 use crate::device::Nvml;
 use crate::escape::escape;

@@ -3,7 +3,7 @@
 
 use super::SlotSpec;
 use super::job::Job;
-use super::judge::{Again, Retries, Step, Track};
+use super::judge::{Again, NextStep, Retries, Track};
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
 use crate::outcome::{CaseResult, Conclusion, Determinism, Known, Outcome, Verdict, apply_learnt, apply_xfail};
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 /// How a run goes about its cases.
 #[derive(Clone, Debug)]
-pub(crate) struct Policy {
+pub(crate) struct RunPolicy {
     pub(crate) seed: u64,
     pub(crate) retries: Retries,
     /// Cases that may be retried: where everything fails, retries tell nothing.
@@ -37,7 +37,7 @@ pub(crate) struct Policy {
     pub(crate) tried: BTreeMap<String, Vec<CaseResult>>,
 }
 
-impl Policy {
+impl RunPolicy {
     /// A failure of a case in quarantine counts otherwise.
     pub(super) fn allow(&self, conclusion: &mut Conclusion) {
         let Conclusion { case, verdict, result, .. } = conclusion;
@@ -62,7 +62,7 @@ impl Policy {
 
 /// The shared queue.
 pub(crate) struct Queue {
-    policy: Policy,
+    policy: RunPolicy,
     state: Mutex<QueueState>,
 }
 
@@ -81,7 +81,7 @@ struct QueueState {
 }
 
 impl Queue {
-    pub(crate) fn new(cases: &[Arc<Case>], policy: Policy) -> Self {
+    pub(crate) fn new(cases: &[Arc<Case>], policy: RunPolicy) -> Self {
         let mut state = QueueState { live: vec![true; policy.devices.len()], ..QueueState::default() };
         let mut begun = VecDeque::new();
         for case in cases {
@@ -130,17 +130,17 @@ impl Queue {
 
 impl QueueState {
     /// Enters an attempt into the account of its case: the job that follows, or the verdict.
-    fn enter(&mut self, job: &Job, result: &CaseResult, policy: &Policy) -> Result<Job, Box<Conclusion>> {
+    fn enter(&mut self, job: &Job, result: &CaseResult, policy: &RunPolicy) -> Result<Job, Box<Conclusion>> {
         let mut track = self.tracks.remove(&job.case.id).unwrap_or_default();
         let again_before = track.retried();
         let may_retry = again_before || self.retried < policy.retried_cases;
         match track.step(result, &policy.retries, may_retry) {
-            Step::Again(again) => {
+            NextStep::Again(again) => {
                 self.retried += usize::from(!again_before && result.outcome.verdict != Verdict::Infra);
                 self.tracks.insert(job.case.id.clone(), track);
                 Ok(next(job, result, again))
             }
-            Step::Conclude(mut conclusion) => {
+            NextStep::Conclude(mut conclusion) => {
                 policy.allow(&mut conclusion);
                 let failed = conclusion.verdict.is_failure() && conclusion.verdict != Verdict::Flaky;
                 self.failed += usize::from(failed);
@@ -150,7 +150,7 @@ impl QueueState {
     }
 
     /// Enters what an earlier run had tried of a case. Returns the job that is left.
-    fn go_on(&mut self, mut job: Job, tried: &[CaseResult], policy: &Policy) -> Option<Job> {
+    fn go_on(&mut self, mut job: Job, tried: &[CaseResult], policy: &RunPolicy) -> Option<Job> {
         for result in tried {
             (job.attempt, job.repeat) = (result.attempt, result.repeat);
             match self.enter(&job, result, policy) {
@@ -279,8 +279,8 @@ mod tests {
         Arc::new(Case { id: id.into(), ..Case::default() })
     }
 
-    fn queue(ids: &[&str], devices: &[&str], change: impl FnOnce(&mut Policy)) -> Queue {
-        let mut policy = Policy {
+    fn queue(ids: &[&str], devices: &[&str], change: impl FnOnce(&mut RunPolicy)) -> Queue {
+        let mut policy = RunPolicy {
             seed: 7,
             retries: Retries { flaky_runs: 0, ..Retries::USUAL },
             retried_cases: 50,

@@ -5,9 +5,9 @@ use super::fleet::{End, Fleet};
 use super::handle::{Attempt, NoWorker, Worker};
 use super::job::Job;
 use super::source::{Settled, Source, Take};
-use super::{Event, Farewell, RunPlan};
+use super::{Event, RunPlan, WorkerEnd};
 use crate::crumb::Crumb;
-use crate::outcome::{CaseResult, Death, Outcome, Output, Verdict};
+use crate::outcome::{CaseResult, Death, Outcome, Verdict, WorkerOutput};
 use engine::diag::{Code, code};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -68,7 +68,7 @@ struct AttemptFacts {
     start_ns: u64,
     dur_ns: u64,
     /// What the worker wrote, for the first result.
-    output: Cell<Output>,
+    output: Cell<WorkerOutput>,
 }
 
 /// Whose compilation killed a worker: it is charged, and not what ran meanwhile.
@@ -134,7 +134,7 @@ impl Slot<'_> {
 
     /// Whether the slot is to end, whatever is left to run.
     fn gives_up(&self) -> bool {
-        self.stopped() || self.fleet.gone(self.index).is_some()
+        self.stopped() || self.fleet.retirement(self.index).is_some()
     }
 
     /// The same, asked again and again while the slot waits.
@@ -158,8 +158,8 @@ impl Slot<'_> {
         // The first of them was to be the next one.
         hand.ahead.into_iter().rev().for_each(|job| self.source.put_back(job));
         self.source.leave(self.index);
-        if let Some(gone) = self.fleet.gone(self.index) {
-            self.tell(Event::Retired { slot: self.index, code: gone.code.into(), reason: gone.reason });
+        if let Some(retirement) = self.fleet.retirement(self.index) {
+            self.tell(Event::Retired { slot: self.index, code: retirement.code.into(), reason: retirement.reason });
         }
         if let Some(live) = hand.worker {
             self.retire(live, "nothing is left to run");
@@ -261,14 +261,14 @@ impl Slot<'_> {
                     worker: id.clone(),
                     reason,
                     cases_run: 0,
-                    farewell: Farewell::default(),
+                    worker_end: WorkerEnd::default(),
                 });
             }
             match spawned {
                 Ok(worker) => {
                     let (device, notes, ready_ns) = (worker.device.clone(), worker.notes.clone(), worker.ready_ns);
                     self.tell(Event::Ready { slot: self.index, worker: id, device, notes, ready_ns });
-                    match self.prove(worker) {
+                    match self.run_due_canary(worker) {
                         Some(worker) => return Some(worker),
                         None => (last_code, last) = (String::new(), "its canary failed".into()),
                     }
@@ -295,7 +295,7 @@ impl Slot<'_> {
     }
 
     /// The new worker, once its canary has shown that its device works, where that is in doubt.
-    fn prove(&self, mut live: Worker) -> Option<Worker> {
+    fn run_due_canary(&self, mut live: Worker) -> Option<Worker> {
         let Some(canary) = self.fleet.canary_due(self.index) else { return Some(live) };
         let result = live.run_canary(canary, &|| self.gives_up_waiting());
         if result.is_err() && self.gives_up() {
@@ -458,16 +458,16 @@ impl Slot<'_> {
         self.tell_held();
         self.fleet.worker_ended(self.index, &live.id);
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
-        let farewell = live.retire(self.plan);
-        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run, farewell });
+        let worker_end = live.retire(self.plan);
+        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run, worker_end });
     }
 
     fn dismiss(&self, live: Worker, reason: &str) {
         self.tell_held();
         self.fleet.worker_ended(self.index, &live.id);
         let (worker, cases_run) = (live.id.clone(), live.cases_run);
-        let farewell = live.dismiss(self.plan);
-        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run, farewell });
+        let worker_end = live.dismiss(self.plan);
+        self.tell(Event::Ended { slot: self.index, worker, reason: reason.into(), cases_run, worker_end });
     }
 }
 

@@ -2,7 +2,7 @@
 //! every command that runs cases. What an attempt or a verdict is worth beyond
 //! [`RunPlan::attempt`] is the command's own.
 
-use super::farewell::leak_fields;
+use super::worker_end::leak_fields;
 use super::{Event, RunPlan};
 use crate::escape::escape;
 use crate::outcome::{CaseResult, Leak};
@@ -55,19 +55,19 @@ impl RunPlan {
                 }
                 told.urgent = result.death.is_some();
             }
-            Event::Ended { worker, farewell, .. } => {
-                told.records.extend(farewell.records(worker));
-                if let Some((outcome, death)) = farewell.crash.as_deref() {
+            Event::Ended { worker, worker_end, .. } => {
+                told.records.extend(worker_end.records(worker));
+                if let Some((outcome, death)) = worker_end.crash.as_deref() {
                     let text = format!("{}: {worker}: {}", outcome.outcome, outcome.detail);
                     let last = death.prior_cases.last().map_or("", String::as_str);
                     told.lines.push(Line { text, gist: format!("{}: {last}", outcome.outcome) });
                 }
-                let leaks = farewell.leaks.iter().map(|leak| (leak, worker.as_str()));
-                for (leak, by) in leaks.chain(farewell.unclear.iter().map(|leak| (leak, SEVERAL))) {
+                let leaks = worker_end.leaks.iter().map(|leak| (leak, worker.as_str()));
+                for (leak, by) in leaks.chain(worker_end.unclear.iter().map(|leak| (leak, SEVERAL))) {
                     let what = leak.detail.split(" (").next().unwrap_or_default();
                     told.lines.push(Line { text: left(leak, by), gist: format!("{}: {what}", leak.name) });
                 }
-                told.urgent = farewell.crash.is_some();
+                told.urgent = worker_end.crash.is_some();
             }
             Event::Record { say: Some(say), .. } => told.lines.push(Line::once(say.clone())),
             Event::Retired { slot, reason, .. } => {
@@ -89,9 +89,9 @@ impl RunPlan {
                 "worker",
                 json!({ "event": "ready", "worker_id": worker, "device": device, "notes": notes, "ready_ns": ready_ns }),
             ),
-            Event::Ended { worker, reason, cases_run, farewell, .. } => (
+            Event::Ended { worker, reason, cases_run, worker_end, .. } => (
                 "worker",
-                json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run, "code_cache": farewell.code }),
+                json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run, "code_cache": worker_end.code }),
             ),
             Event::Retired { slot, code, reason } => {
                 ("slot", json!({ "event": "retired", "slot": self.label(*slot), "code": code, "reason": reason }))

@@ -5,7 +5,7 @@ use super::bucket::Bucket;
 use super::ledger::{self, CrashBucket, Sight};
 use super::script::Context;
 use crate::escape::escape;
-use crate::outcome::{CaseResult, Conclusion, Death, Output, Verdict};
+use crate::outcome::{CaseResult, Conclusion, Death, Verdict, WorkerOutput};
 use crate::report::Help;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -218,7 +218,7 @@ fn folder_name(name: &str, id: &str) -> String {
 
 fn write(folder: &Path, result: &CaseResult, bucket: Option<&Bucket>) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let Output { stdout, stderr, files } = &*result.output;
+    let WorkerOutput { stdout, stderr, files } = &*result.output;
     for (name, kept) in [("stdout.txt", stdout), ("stderr.txt", stderr)] {
         if kept.total > 0 {
             std::fs::write(folder.join(name), kept.bytes())?;

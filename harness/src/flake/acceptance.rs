@@ -2,7 +2,7 @@
 //! rates are classified right, how many repeats that takes, and what a test with
 //! a fixed number of repeats and the same errors would take.
 
-use super::hunter::{Arm, End, Ended, Hunter, NextRepeat, Options};
+use super::hunter::{Arm, End, Hunter, NextRepeat, Options, RepeatEnd};
 use super::rule::{Finding, Rule};
 use crate::rng::Rng;
 
@@ -17,7 +17,7 @@ fn hunt(rates: &[f64], options: Options, durations: &[u64], spent: impl Fn(u64, 
     let mut hunter = Hunter::new(rates.len(), options);
     let (mut repeats, mut ns) = (0u64, 0u64);
     while let NextRepeat::Pick(pick) = hunter.next(spent(repeats, ns)) {
-        let ended = if rng.unit() < rates[pick.case] { Ended::Failed } else { Ended::Passed };
+        let ended = if rng.unit() < rates[pick.case] { RepeatEnd::Failed } else { RepeatEnd::Passed };
         let dur_ns = durations.get(pick.case).copied().unwrap_or(1_000_000);
         hunter.record((pick.case, pick.arm), 0, ended, "fail.numerics", dur_ns);
         repeats += 1;
@@ -177,7 +177,7 @@ fn arms_follow_each_other() {
         // Case 2 fails warm only.
         let pick = held.remove(rng.below(held.len()));
         let failed = pick.case == 2 && pick.arm != Arm::Alone && rng.unit() < 0.3;
-        let ended = if failed { Ended::Failed } else { Ended::Passed };
+        let ended = if failed { RepeatEnd::Failed } else { RepeatEnd::Passed };
         hunter.record((pick.case, pick.arm), 0, ended, "crash.sigsegv", 1000);
     }
     assert_eq!(seen, [Arm::Warm, Arm::Alone, Arm::Quiet, Arm::Loaded]);
@@ -218,7 +218,7 @@ fn plain_counts_use_all_of_the_budget() {
     let mut told = Vec::new();
     for run in 0..900 {
         let NextRepeat::Pick(pick) = hunter.next(0.0) else { panic!("it has not had its count") };
-        let ended = if run > 500 && run % 8 == 0 { Ended::Failed } else { Ended::Passed };
+        let ended = if run > 500 && run % 8 == 0 { RepeatEnd::Failed } else { RepeatEnd::Passed };
         told.extend(hunter.record((pick.case, pick.arm), 0, ended, "fail.numerics", 1));
     }
     assert_eq!(told, [Finding::Clean, Finding::Flaky]);
@@ -231,7 +231,7 @@ fn a_case_that_cannot_be_run_is_given_up() {
     let mut hunter = Hunter::new(2, options(2, Rule::default()));
     let mut spoiled = 0;
     while let NextRepeat::Pick(pick) = hunter.next(0.0) {
-        let ended = if pick.case == 0 { Ended::Spoiled } else { Ended::Skipped };
+        let ended = if pick.case == 0 { RepeatEnd::Spoiled } else { RepeatEnd::Skipped };
         spoiled += u32::from(pick.case == 0);
         hunter.record((pick.case, pick.arm), 0, ended, "infra.gpu_lost", 1);
     }

@@ -48,7 +48,7 @@ pub(crate) struct Conditions {
 
 /// One comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Comparison {
+pub(crate) struct ClassComparison {
     pub(crate) class: FlakeClass,
     /// The conditions with their counts.
     pub(crate) counts: Vec<(String, Tally)>,
@@ -57,7 +57,7 @@ pub(crate) struct Comparison {
     pub(crate) corrected: f64,
 }
 
-impl Comparison {
+impl ClassComparison {
     /// `warm 77 % [65, 87], alone 0 % [0, 1.2], p = 3e-21`.
     pub(crate) fn words(&self) -> String {
         let shown: Vec<String> = self.counts.iter().map(|(name, tally)| format!("{name} {}", shown(*tally))).collect();
@@ -84,23 +84,23 @@ pub(crate) fn p_value(p: f64) -> String {
 /// The class and the comparisons that led to it: what a worker ran before, if that
 /// matters, then the clearest. Repeats in a warm worker share what it ran before, so
 /// where that matters they are no independent trials of load or device.
-pub(crate) fn classify(conditions: &Conditions) -> (FlakeClass, Vec<Comparison>) {
+pub(crate) fn classify(conditions: &Conditions) -> (FlakeClass, Vec<ClassComparison>) {
     let pair = |class, a: (&str, Tally), b: (&str, Tally)| {
         let counts = vec![(a.0.to_string(), a.1), (b.0.to_string(), b.1)];
         let ran = a.1.runs() > 0 && b.1.runs() > 0;
-        ran.then(|| Comparison { class, counts, p: fisher(a.1.count(), b.1.count()), corrected: 1.0 })
+        ran.then(|| ClassComparison { class, counts, p: fisher(a.1.count(), b.1.count()), corrected: 1.0 })
     };
     let devices: Vec<_> = conditions.devices.iter().filter(|(_, tally)| tally.runs() > 0).cloned().collect();
     let by_device = (devices.len() > 1).then(|| {
         let counts: Vec<(u64, u64)> = devices.iter().map(|(_, tally)| tally.count()).collect();
-        Comparison { class: FlakeClass::Device, counts: devices, p: freeman_halton(&counts), corrected: 1.0 }
+        ClassComparison { class: FlakeClass::Device, counts: devices, p: freeman_halton(&counts), corrected: 1.0 }
     });
     let state = pair(FlakeClass::State, ("warm", conditions.warm), ("alone", conditions.alone));
     let load = pair(FlakeClass::Load, ("loaded", conditions.loaded), ("quiet", conditions.quiet));
-    let mut all: Vec<Comparison> = [state, load, by_device].into_iter().flatten().collect();
+    let mut all: Vec<ClassComparison> = [state, load, by_device].into_iter().flatten().collect();
     let corrected = holm(&all.iter().map(|test| test.p).collect::<Vec<f64>>());
     all.iter_mut().zip(corrected).for_each(|(test, p)| test.corrected = p);
-    let by_state = |test: &Comparison| test.class == FlakeClass::State && test.corrected < LEVEL;
+    let by_state = |test: &ClassComparison| test.class == FlakeClass::State && test.corrected < LEVEL;
     all.sort_by(|a, b| by_state(b).cmp(&by_state(a)).then(a.p.total_cmp(&b.p)));
     let class = match all.first() {
         None => FlakeClass::Untested,
@@ -122,7 +122,7 @@ mod tests {
     fn check(conditions: &Conditions, class: FlakeClass, words: &str) {
         let (got, tests) = classify(conditions);
         assert_eq!(got, class, "{tests:?}");
-        assert_eq!(tests.first().map(Comparison::words).unwrap_or_default(), words);
+        assert_eq!(tests.first().map(ClassComparison::words).unwrap_or_default(), words);
     }
 
     #[test]

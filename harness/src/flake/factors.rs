@@ -15,7 +15,7 @@ use crate::stats::{fisher, freeman_halton, holm};
 
 /// One condition changed.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct FactorChange {
     pub(crate) factor: String,
     pub(crate) from: String,
     pub(crate) to: String,
@@ -29,7 +29,7 @@ pub(crate) struct Change {
 /// The chance of any false row in a table.
 pub(crate) const LEVEL: f64 = 0.01;
 
-impl Change {
+impl FactorChange {
     pub(crate) fn new(factor: &str, from: &str, to: &str, before: Tally, after: Tally) -> Self {
         let p = fisher(before.count(), after.count());
         let [factor, from, to] = [factor, from, to].map(String::from);
@@ -77,7 +77,7 @@ impl Change {
 }
 
 /// Corrects for the number of changes and puts the clearest first.
-pub(crate) fn correct(mut changes: Vec<Change>) -> Vec<Change> {
+pub(crate) fn correct(mut changes: Vec<FactorChange>) -> Vec<FactorChange> {
     let corrected = holm(&changes.iter().map(|change| change.p).collect::<Vec<f64>>());
     changes.iter_mut().zip(corrected).for_each(|(change, p)| change.corrected = p);
     changes.sort_by(|a, b| a.p.total_cmp(&b.p));
@@ -141,9 +141,9 @@ mod tests {
     fn rows_are_sorted_and_corrected() {
         let base = tally(37, 61);
         let rows = correct(vec![
-            Change::new("jitter", "off", "7", base, tally(13, 20)),
-            Change::new("compile_threads", "4", "0", base, tally(0, 73)),
-            Change::new("load", "off", "on", base, tally(12, 20)),
+            FactorChange::new("jitter", "off", "7", base, tally(13, 20)),
+            FactorChange::new("compile_threads", "4", "0", base, tally(0, 73)),
+            FactorChange::new("load", "off", "on", base, tally(12, 20)),
         ]);
         assert_eq!(rows[0].words(), "compile_threads 4 -> 0: 61 % [47, 73] -> 0 % [0, 4.9], p = 1e-16 (corrected)");
         assert!(rows[0].needed() && !rows[1].significant());
@@ -153,10 +153,10 @@ mod tests {
             ("gpu1".to_string(), tally(20, 40)),
             ("gpu2".to_string(), tally(22, 40)),
         ];
-        let row = Change::among("device", &devices).expect("a row");
+        let row = FactorChange::among("device", &devices).expect("a row");
         assert_eq!((row.from.as_str(), row.to.as_str()), ("gpu2", "gpu0"));
         assert!(row.p < 1e-7, "{}", row.p);
-        assert!(Change::among("device", &devices[..1]).is_none());
+        assert!(FactorChange::among("device", &devices[..1]).is_none());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The hunt as a source of work: picks become jobs, results become counts.
 
 use super::burn::Burners;
-use super::hunter::{Arm, CaseProgress, End, Ended, Hunter, NextRepeat, Options, Pick};
+use super::hunter::{Arm, CaseProgress, End, Hunter, NextRepeat, Options, Pick, RepeatEnd};
 use super::rule::{Finding, Tally};
 use super::standards::Standards;
 use crate::case::Case;
@@ -126,12 +126,12 @@ impl Hunt {
     }
 }
 
-fn ended(verdict: Verdict) -> Ended {
+fn ended(verdict: Verdict) -> RepeatEnd {
     match verdict {
-        Verdict::Infra => Ended::Spoiled,
-        Verdict::Skip => Ended::Skipped,
-        Verdict::Pass | Verdict::Flaky | Verdict::Quarantined => Ended::Passed,
-        Verdict::Fail | Verdict::Crash | Verdict::Hang => Ended::Failed,
+        Verdict::Infra => RepeatEnd::Spoiled,
+        Verdict::Skip => RepeatEnd::Skipped,
+        Verdict::Pass | Verdict::Flaky | Verdict::Quarantined => RepeatEnd::Passed,
+        Verdict::Fail | Verdict::Crash | Verdict::Hang => RepeatEnd::Failed,
     }
 }
 
@@ -173,11 +173,11 @@ impl Source for Hunt {
         state.strikes[pick.case] = 0;
         let ended = ended(result.outcome.verdict);
         let outcome = &result.outcome;
-        if ended == Ended::Skipped {
+        if ended == RepeatEnd::Skipped {
             let why = outcome.detail.lines().next().unwrap_or_default();
             state.left_out[pick.case] = Some(format!("{}: {why}", outcome.outcome));
         }
-        if ended == Ended::Failed && state.examples[pick.case].is_none() {
+        if ended == RepeatEnd::Failed && state.examples[pick.case].is_none() {
             state.examples[pick.case] = Some(Example {
                 outcome: outcome.outcome.clone(),
                 detail: outcome.detail.lines().next().unwrap_or_default().to_string(),

@@ -82,7 +82,7 @@ pub(crate) enum NextRepeat {
 
 /// How a repeat ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum RepeatEnd {
     Passed,
     Failed,
     /// The machine's fault.
@@ -288,7 +288,7 @@ impl Hunter {
         &mut self,
         pick: (usize, Arm),
         device: usize,
-        ended: Ended,
+        ended: RepeatEnd,
         outcome: &str,
         dur_ns: u64,
     ) -> Option<Finding> {
@@ -297,13 +297,13 @@ impl Hunter {
         let entry = &mut self.entries[case];
         entry.in_flight -= 1;
         let failed = match ended {
-            Ended::Passed => false,
-            Ended::Failed => true,
-            Ended::Skipped => {
+            RepeatEnd::Passed => false,
+            RepeatEnd::Failed => true,
+            RepeatEnd::Skipped => {
                 entry.skipped = true;
                 return None;
             }
-            Ended::Spoiled => {
+            RepeatEnd::Spoiled => {
                 entry.spoiled += 1;
                 entry.spoiled_by = outcome.to_string();
                 return None;

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 /// A case of a trial.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct TrialStep {
     pub(crate) case: Arc<Case>,
     pub(crate) seed: u64,
     pub(crate) repeat: u32,
@@ -81,7 +81,7 @@ struct TrialsState {
 }
 
 struct Running {
-    steps: Arc<Vec<Step>>,
+    steps: Arc<Vec<TrialStep>>,
     /// The step that has not ended, and the one that has not been taken.
     next: usize,
     taken: usize,
@@ -130,7 +130,7 @@ impl Trials {
     /// the run is stopped; what had ended by then is given all the same.
     pub(crate) fn run(
         &self,
-        lists: impl Iterator<Item = Arc<Vec<Step>>>,
+        lists: impl Iterator<Item = Arc<Vec<TrialStep>>>,
         deadline: Instant,
     ) -> (Vec<(usize, Ending)>, Option<Halt>) {
         let mut state = self.lock();

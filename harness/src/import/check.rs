@@ -75,9 +75,7 @@ fn multiplies_bytes(fusion: &Fusion) -> bool {
         Operand::Scalar(_) => false,
     };
     fusion.ops.values().any(|op| match &op.kind {
-        OpKind::Call(call) => {
-            matches!(call.row.name, "grouped_mm" | "scaled_mm") && op.inputs.iter().take(2).all(is_byte)
-        }
+        OpKind::Call(call) => call.row.tensor_cores && op.inputs.iter().take(2).all(is_byte),
         _ => false,
     })
 }

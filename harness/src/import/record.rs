@@ -24,7 +24,7 @@ pub(crate) struct Record {
     pub(crate) inputs_after: BTreeMap<String, String>,
     /// State of the generator before the run.
     #[serde(default)]
-    pub(crate) rng: Option<Rng>,
+    pub(crate) rng: Option<RngState>,
     /// Present where the run is one operation on one sample.
     #[serde(default)]
     pub(crate) opinfo: Option<serde_json::Value>,
@@ -32,7 +32,7 @@ pub(crate) struct Record {
 
 /// State of a generator.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub(crate) struct Rng {
+pub(crate) struct RngState {
     pub(crate) seed: u64,
     pub(crate) offset: u64,
 }

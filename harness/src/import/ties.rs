@@ -1,5 +1,5 @@
-//! Positions of equal elements: which of them comes first is not specified for
-//! `topk` and `argsort`, so a record may name others.
+//! Positions of equal elements: which of them comes first is not specified where a
+//! result of an operation holds positions, so a record may name others.
 
 use super::inner::{definition, value};
 use engine::diag::Result;
@@ -17,11 +17,7 @@ pub(super) fn name_equal_elements(
 ) -> Result<bool> {
     let Some((output, op)) = definition(fusion, output) else { return Ok(false) };
     let OpKind::Call(call) = &op.kind else { return Ok(false) };
-    let positions = match call.row.name {
-        "argsort" => Some(&output),
-        "topk" => op.outputs.get(1),
-        _ => None,
-    };
+    let positions = call.row.primitive.and_then(|primitive| op.outputs.get(primitive.movement.positions?));
     let (true, Some(Operand::Tensor(ordered))) = (positions == Some(&output), op.inputs.first()) else {
         return Ok(false);
     };

@@ -12,7 +12,7 @@ mod stack;
 mod verdict;
 
 pub(crate) use death::Death;
-pub(crate) use output::{Captured, Output};
+pub(crate) use output::{Captured, WorkerOutput};
 pub(crate) use past::Known;
 pub use past::{Last, LastVerdict};
 pub(crate) use result::{CaseResult, Conclusion};

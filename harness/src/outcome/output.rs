@@ -19,7 +19,7 @@ pub(crate) struct Captured {
 
 /// What a worker left of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Output {
+pub(crate) struct WorkerOutput {
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
     /// Files that belong to it, to be moved to the evidence.

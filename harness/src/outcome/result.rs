@@ -1,6 +1,6 @@
 //! What came of one attempt at a case, and the verdict from all of them.
 
-use super::{Death, Outcome, Output, Verdict};
+use super::{Death, Outcome, Verdict, WorkerOutput};
 use crate::case::Case;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct CaseResult {
     pub(crate) outcome: Outcome,
     pub(crate) death: Option<Death>,
     /// What the worker wrote, of a failed attempt.
-    pub(crate) output: Box<Output>,
+    pub(crate) output: Box<WorkerOutput>,
     /// The run that made it, where a later one goes on with the case.
     pub(crate) carried_from: Option<String>,
 }

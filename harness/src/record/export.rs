@@ -1,13 +1,27 @@
 //! Runs in forms for other tools: one table, one stream of lines, one folder.
 
 use super::history::guard;
-use super::layout::Layout;
+use super::layout::ResultsFolder;
 use super::merge::copy_dir;
 use super::recorded::Recorded;
 use super::runs::RunInfo;
-use serde_json::json;
+use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
+
+/// What lies in an exported folder.
+#[derive(Serialize)]
+struct Manifest {
+    files: Vec<ManifestFile>,
+}
+
+/// A file of it, with what tells whether it is whole.
+#[derive(Serialize)]
+struct ManifestFile {
+    bytes: usize,
+    crc32: String,
+    path: String,
+}
 
 /// Columns of the table: one row for each case of each run.
 const COLUMNS: &[&str] = &[
@@ -85,7 +99,7 @@ pub(crate) fn jsonl(id: &str, log: &Path, mut out: impl Write) -> io::Result<()>
 
 /// A results folder with copies of the runs, to carry away: `store merge` reads it.
 pub(crate) fn folder(runs: &[RunInfo], to: &Path) -> io::Result<()> {
-    let layout = Layout::claim(to)?;
+    let layout = ResultsFolder::claim(to)?;
     let mut files = Vec::new();
     for run in runs {
         let place = layout.runs().join(&run.id);
@@ -95,11 +109,11 @@ pub(crate) fn folder(runs: &[RunInfo], to: &Path) -> io::Result<()> {
         copy_dir(&run.dir, &place)?;
         list_files(&place, layout.root(), &mut files)?;
     }
-    let manifest = json!({ "files": files });
-    super::layout::replace(&to.join("MANIFEST.json"), format!("{manifest:#}\n").as_bytes())
+    let manifest = serde_json::to_string_pretty(&Manifest { files })?;
+    super::layout::replace(&to.join("MANIFEST.json"), format!("{manifest}\n").as_bytes())
 }
 
-fn list_files(dir: &Path, root: &Path, files: &mut Vec<serde_json::Value>) -> io::Result<()> {
+fn list_files(dir: &Path, root: &Path, files: &mut Vec<ManifestFile>) -> io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
         if path.is_dir() {
@@ -109,7 +123,7 @@ fn list_files(dir: &Path, root: &Path, files: &mut Vec<serde_json::Value>) -> io
         let bytes = std::fs::read(&path)?;
         let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         let crc = format!("{:08x}", crate::crc::crc32(&bytes));
-        files.push(json!({ "path": shown, "bytes": bytes.len(), "crc32": crc }));
+        files.push(ManifestFile { bytes: bytes.len(), crc32: crc, path: shown });
     }
     Ok(())
 }

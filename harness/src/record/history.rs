@@ -9,7 +9,7 @@
 
 use super::determinism::SeenClass;
 use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow};
-use super::table::{File, Notes, Table};
+use super::table::{Notes, Table, TableFile};
 use crate::os::FileLock;
 use crate::outcome::{Known, Last};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -134,7 +134,7 @@ impl History {
     fn append<R: RowOfRun>(&self, name: &str, rows: Vec<R>) -> io::Result<Notes> {
         let Some(run) = rows.first().map(|row| row.run_id().to_string()) else { return Ok(Notes::new()) };
         let path = self.dir.join(name);
-        let (file, notes) = File::to_append::<R>(&path)?;
+        let (file, notes) = TableFile::to_append::<R>(&path)?;
         let told = told::<R>(&file.bytes, &run);
         let mut writer = csv::Writer::from_writer(Vec::new());
         for row in rows.iter().filter(|row| !told.contains(row.case_id())) {

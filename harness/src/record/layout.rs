@@ -11,11 +11,11 @@ const MAX_ID: usize = 100;
 
 /// A results folder that exists and is of this format.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct ResultsFolder {
     root: PathBuf,
 }
 
-impl Layout {
+impl ResultsFolder {
     /// A folder to write in; made if it is not there. Nothing is made in a
     /// folder that belongs to another format.
     pub(crate) fn claim(root: &Path) -> io::Result<Self> {
@@ -140,7 +140,7 @@ mod tests {
         let root = Scratch::new("format");
         let opens = |text: &str| {
             std::fs::write(root.join("FORMAT"), text).expect("writes");
-            Layout::open(&root).map(drop).map_err(|error| error.to_string())
+            ResultsFolder::open(&root).map(drop).map_err(|error| error.to_string())
         };
         for ours in ["harness-store 1\n", "harness-store 1", "harness-store 1\r\n", "harness-st", ""] {
             assert_eq!(opens(ours), Ok(()), "{ours:?}");

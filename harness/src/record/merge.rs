@@ -3,7 +3,7 @@
 //! that is here with other content is refused.
 
 use super::clock::utc_stamp;
-use super::layout::{Layout, check_id, replace};
+use super::layout::{ResultsFolder, check_id, replace};
 use super::runs::{RunInfo, RunState};
 use serde_json::json;
 use std::fs::File;
@@ -29,12 +29,12 @@ pub(crate) fn runs_at(path: &Path) -> io::Result<Vec<RunInfo>> {
     if path.join("events.jsonl").is_file() {
         return Ok(vec![RunInfo::look(&path.canonicalize()?)?]);
     }
-    let layout = Layout::open(path)?;
+    let layout = ResultsFolder::open(path)?;
     layout.list()
 }
 
 /// Copies one run; the source is not changed.
-pub(crate) fn take(layout: &Layout, run: &RunInfo) -> io::Result<Merged> {
+pub(crate) fn take(layout: &ResultsFolder, run: &RunInfo) -> io::Result<Merged> {
     if let Err(why) = check_id(&run.id) {
         return Ok(Merged::Refused(format!("its name cannot be used: {why}")));
     }

@@ -35,7 +35,7 @@ pub(crate) use flakes::FlakeRow;
 pub(crate) use header::{GpuChoice, Header, Provenance, RecordedNvidia, Summary, nulls};
 pub(crate) use history::History;
 pub(crate) use layout::replace;
-pub(crate) use layout::{Layout, check_id, names_run};
+pub(crate) use layout::{ResultsFolder, check_id, names_run};
 pub use reader::{Events, read as read_events};
 pub(crate) use reader::{Health, scan};
 pub(crate) use recorded::{Attempt, Concluded, Recorded, RecordedCase, is_failure, is_open};

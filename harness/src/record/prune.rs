@@ -1,7 +1,7 @@
 //! Removes old runs, by number, age and size. Never one that a harness writes,
 //! nor the one that `latest` names, nor one so young that it may just begin.
 
-use super::layout::Layout;
+use super::layout::ResultsFolder;
 use super::runs::{RunInfo, RunState};
 use std::fs::File;
 use std::io;
@@ -69,7 +69,7 @@ pub(crate) fn plan(runs: &[RunInfo], latest: Option<&str>, limits: Limits, now: 
 }
 
 /// Removes one run. It is out of sight at once, even if the removal is interrupted.
-pub(crate) fn remove(layout: &Layout, run: &RunInfo) -> io::Result<()> {
+pub(crate) fn remove(layout: &ResultsFolder, run: &RunInfo) -> io::Result<()> {
     let log = run.dir.join("events.jsonl");
     // Held until the folder is gone, so that nobody goes on with it.
     let file = File::open(&log);

@@ -10,7 +10,7 @@ use super::audit::{self, Judged};
 use super::determinism::{self, SeenClass};
 use super::flakes::{self, Hunted};
 use super::history::{mark_added, slug};
-use super::layout::{Layout, replace};
+use super::layout::{ResultsFolder, replace};
 use super::recorded::Recorded;
 use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow, line};
 use super::runs::{RunInfo, RunState, stamp_of};
@@ -93,7 +93,7 @@ struct DeviceRuns {
 }
 
 /// Mends every table. Runs are read one by one. With `dry`, nothing is written.
-pub(crate) fn mend(layout: &Layout, stamp: &str, dry: bool) -> io::Result<Vec<MendedTable>> {
+pub(crate) fn mend(layout: &ResultsFolder, stamp: &str, dry: bool) -> io::Result<Vec<MendedTable>> {
     let mut devices: BTreeMap<String, DeviceRuns> = BTreeMap::new();
     for info in layout.list()?.iter().filter(|info| info.state != RunState::Live) {
         // One that cannot be read adds nothing; whoever asks for the runs hears of it.
@@ -372,7 +372,7 @@ pub(super) mod tests {
         let dir = root.join("history/simulator");
         std::fs::create_dir_all(&dir).expect("a folder");
         std::fs::write(root.join("FORMAT"), "").expect("writes");
-        let layout = Layout::open(&root).expect("opens");
+        let layout = ResultsFolder::open(&root).expect("opens");
         let verdicts = |line: &str| format!("{}\n{FIRST},c,A.a,pass,,pass\n{line}", VerdictRow::COLUMNS.join(","));
         let durations = format!("{}\nA.a,5,9,pass\n", DurationRow::COLUMNS.join(","));
         std::fs::write(dir.join("verdicts.csv"), verdicts("")).expect("writes");

@@ -8,21 +8,21 @@
 use super::clock::{utc_of, utc_stamp};
 use super::events::render;
 use super::header::{Header, Summary, nulls};
-use super::layout::{Layout, link_latest, replace};
+use super::layout::{ResultsFolder, link_latest, replace};
 use super::merge::REPLACED;
 use super::prune::YOUNG;
 use super::reader::{Health, scan_lines};
 use super::rebuild::{MendedTable, mend};
 use super::recorded::Recorded;
 use super::runs::{RunInfo, RunState};
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// What was mended, for people; what could not be, too.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct RepairReport {
     pub(crate) done: Vec<String>,
     pub(crate) left: Vec<String>,
     /// Tables of the history as they were found.
@@ -30,9 +30,9 @@ pub(crate) struct Report {
 }
 
 /// Mends all of a folder. With `dry`, only says what it would do.
-pub(crate) fn repair(layout: &Layout, dry: bool) -> io::Result<Report> {
+pub(crate) fn repair(layout: &ResultsFolder, dry: bool) -> io::Result<RepairReport> {
     let stamp = utc_stamp(true);
-    let mut report = Report::default();
+    let mut report = RepairReport::default();
     if let Err(error) = sweep(layout, dry, &mut report) {
         report.left.push(format!("leftovers: {error}"));
     }
@@ -55,7 +55,7 @@ pub(crate) fn repair(layout: &Layout, dry: bool) -> io::Result<Report> {
     Ok(report)
 }
 
-fn table_text(layout: &Layout, table: &MendedTable) -> String {
+fn table_text(layout: &ResultsFolder, table: &MendedTable) -> String {
     let shown = table.path.strip_prefix(layout.root()).unwrap_or(&table.path);
     let mut parts = Vec::new();
     if table.damaged > 0 {
@@ -75,7 +75,7 @@ fn table_text(layout: &Layout, table: &MendedTable) -> String {
 }
 
 /// Removes what an interrupted command left: it is no data, or data that was to go.
-fn sweep(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
+fn sweep(layout: &ResultsFolder, dry: bool, report: &mut RepairReport) -> io::Result<()> {
     for path in std::fs::read_dir(layout.runs()).into_iter().flatten().flatten().map(|entry| entry.path()) {
         let old = path.metadata().and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > YOUNG));
         // Only an empty folder can be removed so.
@@ -155,6 +155,23 @@ fn one(info: &RunInfo, stamp: &str, dry: bool) -> io::Result<Vec<String>> {
     Ok(done)
 }
 
+/// The record of what was mended in a log. Fields of records are in alphabetical order.
+#[derive(Serialize)]
+struct MendedLog<'a> {
+    damaged: u64,
+    gaps: &'a [(u64, u64)],
+    original: &'a str,
+    torn_bytes: usize,
+}
+
+/// The end that a log is given.
+#[derive(Serialize)]
+struct MendedEnd<'a> {
+    repaired: bool,
+    status: Option<&'a str>,
+    summary: Option<&'a Summary>,
+}
+
 /// Records that are put behind those of a log.
 struct Tail {
     bytes: Vec<u8>,
@@ -163,7 +180,7 @@ struct Tail {
 }
 
 impl Tail {
-    fn add(&mut self, kind: &str, fields: &Value) -> io::Result<()> {
+    fn add(&mut self, kind: &str, fields: &impl Serialize) -> io::Result<()> {
         let mut line = Vec::new();
         render(&mut line, self.seq, self.t_ns, kind, fields)?;
         self.bytes.extend(line);
@@ -183,7 +200,7 @@ fn mend_log(info: &RunInfo, run: &Recorded, stamp: &str, dry: bool) -> io::Resul
     if !health.is_whole() || health.torn {
         let (damaged, missing, torn) = (health.damaged, health.missing, aside.len());
         let gaps = &health.gaps;
-        tail.add("repair", &json!({ "gaps": gaps, "damaged": damaged, "torn_bytes": torn, "original": name }))?;
+        tail.add("repair", &MendedLog { damaged, gaps, original: &name, torn_bytes: torn })?;
         done.push(match (health.torn, damaged, missing) {
             (true, 0, 0) => format!("a torn last line of {torn} bytes cut off, kept in {name}"),
             (_, 0, _) => format!("{missing} records are missing for good"),
@@ -210,11 +227,11 @@ fn mend_log(info: &RunInfo, run: &Recorded, stamp: &str, dry: bool) -> io::Resul
 fn end(info: &RunInfo, run: &Recorded, tail: &mut Tail) -> io::Result<String> {
     if info.finished() {
         let (status, summary) = (&info.header.status, &info.header.summary);
-        tail.add("end", &json!({ "status": status, "repaired": true, "summary": summary }))?;
+        tail.add("end", &MendedEnd { repaired: true, status: status.as_deref(), summary: summary.as_ref() })?;
         let lost = run.cut_short().map_or(String::new(), |what| format!("; {what} are lost"));
         return Ok(format!("its end is put in from run.json{lost}"));
     }
-    tail.add("end", &json!({ "status": "aborted", "repaired": true, "summary": counted(run) }))?;
+    tail.add("end", &MendedEnd { repaired: true, status: Some("aborted"), summary: Some(&counted(run)) })?;
     Ok("was killed: marked as aborted; `harness resume` goes on with it".into())
 }
 
@@ -274,7 +291,7 @@ fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Res
 }
 
 /// Makes `latest` name the run that ended last, if it names none that ended.
-fn link(layout: &Layout, dry: bool, report: &mut Report) -> io::Result<()> {
+fn link(layout: &ResultsFolder, dry: bool, report: &mut RepairReport) -> io::Result<()> {
     let runs = layout.list()?;
     let good = |id: &String| runs.iter().any(|run| run.id == *id && run.finished() && !run.explores());
     if layout.latest().is_some_and(|id| good(&id)) {
@@ -300,7 +317,7 @@ mod tests {
     #[test]
     fn a_run_that_a_killed_merge_took_away_comes_back() {
         let root = Scratch::new("repair");
-        let layout = Layout::claim(&root).expect("a folder");
+        let layout = ResultsFolder::claim(&root).expect("a folder");
         // No process has such a number.
         let make = |name: &str, text: &str| {
             let dir = layout.runs().join(name);
@@ -311,7 +328,7 @@ mod tests {
         make(".incoming-lost-x-999999999", "new");
         make(".replaced-there-999999999", "old");
         make("there", "new");
-        let mut report = Report::default();
+        let mut report = RepairReport::default();
         sweep(&layout, false, &mut report).expect("sweeps");
         let text = |id: &str| std::fs::read_to_string(layout.runs().join(id).join("events.jsonl")).expect("reads");
         assert_eq!((text("lost-x"), text("there")), ("old".into(), "new".into()));

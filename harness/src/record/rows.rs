@@ -43,6 +43,21 @@ pub(super) trait RowOfRun: TableRow {
     fn case_id(&self) -> &str;
 }
 
+macro_rules! rows_of_runs {
+    ($($row:ty),*) => {$(
+        impl RowOfRun for $row {
+            fn run_id(&self) -> &str {
+                &self.run_id
+            }
+            fn case_id(&self) -> &str {
+                &self.case_id
+            }
+        }
+    )*};
+}
+
+rows_of_runs!(VerdictRow, PerfRow);
+
 /// What a run adds for one case.
 #[derive(Clone, Debug)]
 pub(crate) struct CaseRow {
@@ -118,15 +133,6 @@ impl TableRow for VerdictRow {
     const COLUMNS: &'static [&'static str] = &["run_id", "commit", "case_id", "verdict", "before", "outcome"];
 }
 
-impl RowOfRun for VerdictRow {
-    fn run_id(&self) -> &str {
-        &self.run_id
-    }
-    fn case_id(&self) -> &str {
-        &self.case_id
-    }
-}
-
 impl VerdictRow {
     /// What a run makes of a case that came to `before` until then.
     pub(super) fn new(run_id: &str, commit: &str, row: &CaseRow, before: &str) -> Self {
@@ -191,15 +197,6 @@ impl TableRow for PerfRow {
         "kernel_crc",
         "counters",
     ];
-}
-
-impl RowOfRun for PerfRow {
-    fn run_id(&self) -> &str {
-        &self.run_id
-    }
-    fn case_id(&self) -> &str {
-        &self.case_id
-    }
 }
 
 impl PerfRow {

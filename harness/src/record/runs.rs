@@ -2,7 +2,7 @@
 //! words people name them.
 
 use super::header::Header;
-use super::layout::Layout;
+use super::layout::ResultsFolder;
 use super::reader::first_record;
 use super::recorded::Recorded;
 use std::fs::{File, TryLockError};
@@ -129,7 +129,7 @@ pub(super) fn size(dir: &Path) -> u64 {
     entries.map(each).sum()
 }
 
-impl Layout {
+impl ResultsFolder {
     /// Whether a results folder holds a finished run that came to verdicts. One
     /// that cannot be read counts: who reads it hears why.
     pub(crate) fn has_verdicts(root: &Path) -> bool {

@@ -14,7 +14,7 @@
 use super::clock::utc_stamp;
 use super::events::{EventLog, SCHEMA, render};
 use super::header::{Header, RunEnd, Schema, Summary, nulls};
-use super::layout::{self, Layout};
+use super::layout::{self, ResultsFolder};
 use super::recorded::Recorded;
 use crate::case::Case;
 use crate::code_cache::CodeUse;
@@ -27,6 +27,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Ids in one `selected` record.
 const IDS_A_RECORD: usize = 500;
+
+/// A part of the ids of selected or outstanding cases.
+#[derive(Serialize)]
+struct IdsRecord<'a> {
+    from: usize,
+    ids: &'a [String],
+    of: usize,
+}
 
 /// The record of one run. Nothing here fails: what cannot be written is counted,
 /// and [`RunStore::error`] says what is missing.
@@ -102,7 +110,7 @@ impl RunStore {
 
     /// Opens the log; another id is taken if some other run has this one.
     fn open(&mut self, may_rename: bool) -> io::Result<EventLog> {
-        Layout::claim(&self.root)?;
+        ResultsFolder::claim(&self.root)?;
         for salt in 1.. {
             match std::fs::create_dir_all(&self.dir).and_then(|()| EventLog::create(&self.dir.join("events.jsonl"))) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && may_rename && salt < 100 => {
@@ -120,7 +128,7 @@ impl RunStore {
     pub(crate) fn select(&mut self, ids: &[String], outstanding: &[String]) {
         for (kind, ids) in [("outstanding", outstanding), ("selected", ids)] {
             for (index, chunk) in ids.chunks(IDS_A_RECORD).enumerate() {
-                self.append(kind, &json!({ "from": index * IDS_A_RECORD, "of": ids.len(), "ids": chunk }));
+                self.append(kind, &IdsRecord { from: index * IDS_A_RECORD, ids: chunk, of: ids.len() });
             }
         }
     }

@@ -18,11 +18,11 @@ pub(crate) type Notes = Vec<String>;
 /// A table that was read.
 pub(super) struct Table<T> {
     pub(super) rows: Vec<T>,
-    file: File,
+    file: TableFile,
 }
 
 /// A file as it was, and how many of its lines are damaged.
-pub(super) struct File {
+pub(super) struct TableFile {
     path: PathBuf,
     columns: &'static [&'static str],
     pub(super) bytes: Vec<u8>,
@@ -32,7 +32,7 @@ pub(super) struct File {
 impl<T: TableRow> Table<T> {
     /// Reads a table; one that is not there is empty.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
-        let mut file = File::read(path, T::COLUMNS)?;
+        let mut file = TableFile::read(path, T::COLUMNS)?;
         if let Some(rows) = whole(&file.bytes) {
             return Ok(Self { rows, file });
         }
@@ -89,7 +89,7 @@ pub(super) fn parse<R: TableRow>(bytes: &[u8]) -> Option<(Vec<R>, usize)> {
     Some((rows, damaged))
 }
 
-impl File {
+impl TableFile {
     fn read(path: &Path, columns: &'static [&'static str]) -> io::Result<Self> {
         let bytes = match std::fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

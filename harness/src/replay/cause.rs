@@ -2,7 +2,7 @@
 //! same for cases that changed alike, whatever their names and sizes.
 
 use super::diff::{Edit, edits};
-use super::list::{Entry, KernelRow};
+use super::list::{KernelRow, ListEntry};
 use std::collections::BTreeSet;
 
 /// Words of one replacement that are told.
@@ -11,20 +11,22 @@ const TOLD: usize = 8;
 const PARTS: usize = 6;
 
 /// The cause. `texts` are the old and the new CUDA text, where both are known.
-pub(super) fn cause(old: Option<&Entry>, new: Option<&Entry>, texts: Option<(&str, &str)>) -> String {
+pub(super) fn cause(old: Option<&ListEntry>, new: Option<&ListEntry>, texts: Option<(&str, &str)>) -> String {
     match (old, new) {
         (None, None) => String::new(),
-        (None, Some(Entry::Kernel(row))) => format!("a new case: {} kernel", row.scheduler),
-        (None, Some(Entry::Refused(codes))) => format!("a new case: refused {codes}"),
+        (None, Some(ListEntry::Kernel(row))) => format!("a new case: {} kernel", row.scheduler),
+        (None, Some(ListEntry::Refused(codes))) => format!("a new case: refused {codes}"),
         (Some(_), None) => "no such case any more".into(),
-        (Some(Entry::Kernel(row)), Some(Entry::Refused(codes))) => {
+        (Some(ListEntry::Kernel(row)), Some(ListEntry::Refused(codes))) => {
             format!("{} kernel -> refused {codes}", row.scheduler)
         }
-        (Some(Entry::Refused(codes)), Some(Entry::Kernel(row))) => {
+        (Some(ListEntry::Refused(codes)), Some(ListEntry::Kernel(row))) => {
             format!("refused {codes} -> {} kernel", row.scheduler)
         }
-        (Some(Entry::Refused(before)), Some(Entry::Refused(after))) => format!("refused {before} -> refused {after}"),
-        (Some(Entry::Kernel(before)), Some(Entry::Kernel(after))) => of_kernels(before, after, texts),
+        (Some(ListEntry::Refused(before)), Some(ListEntry::Refused(after))) => {
+            format!("refused {before} -> refused {after}")
+        }
+        (Some(ListEntry::Kernel(before)), Some(ListEntry::Kernel(after))) => of_kernels(before, after, texts),
     }
 }
 
@@ -154,8 +156,8 @@ fn is_vector(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn kernel(parameters: &str, launch: &str, cuda: &str) -> Entry {
-        Entry::Kernel(KernelRow {
+    fn kernel(parameters: &str, launch: &str, cuda: &str) -> ListEntry {
+        ListEntry::Kernel(KernelRow {
             scheduler: "pointwise".into(),
             parameters: parameters.into(),
             launch: launch.into(),
@@ -164,14 +166,14 @@ mod tests {
         })
     }
 
-    fn check(old: &Entry, new: &Entry, texts: Option<(&str, &str)>, wanted: &str) {
+    fn check(old: &ListEntry, new: &ListEntry, texts: Option<(&str, &str)>, wanted: &str) {
         assert_eq!(cause(Some(old), Some(new), texts), wanted);
     }
 
     #[test]
     fn what_decides_is_the_cause() {
         let base = kernel("1d vector 8 threads 128", "grid 4x1x1 block 128x1x1 shared 0", "a");
-        let refused = Entry::Refused("U0105".into());
+        let refused = ListEntry::Refused("U0105".into());
         check(&base, &refused, None, "pointwise kernel -> refused U0105");
         check(&refused, &base, None, "refused U0105 -> pointwise kernel");
         let narrow = kernel("1d vector 4 threads 128", "grid 8x1x1 block 128x1x1 shared 0", "b");

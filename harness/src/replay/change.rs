@@ -2,7 +2,7 @@
 
 use super::archive::Archive;
 use super::cause::cause;
-use super::list::{Entry, List};
+use super::list::{List, ListEntry};
 use std::collections::{BTreeMap, HashMap};
 
 /// Cases that changed alike.
@@ -10,27 +10,27 @@ use std::collections::{BTreeMap, HashMap};
 pub(crate) struct Group {
     pub(crate) cause: String,
     /// In the order of ids.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<KernelChange>,
 }
 
 /// What became of a case.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct KernelChange {
     pub(crate) id: String,
-    pub(crate) old: Option<Entry>,
-    pub(crate) new: Option<Entry>,
+    pub(crate) old: Option<ListEntry>,
+    pub(crate) new: Option<ListEntry>,
 }
 
-impl Change {
+impl KernelChange {
     /// Digests of the old and the new CUDA text, where there are any.
     pub(super) fn digests(&self) -> (Option<&str>, Option<&str>) {
         (digest(self.old.as_ref()), digest(self.new.as_ref()))
     }
 }
 
-fn digest(entry: Option<&Entry>) -> Option<&str> {
+fn digest(entry: Option<&ListEntry>) -> Option<&str> {
     match entry {
-        Some(Entry::Kernel(row)) => Some(&row.cuda),
+        Some(ListEntry::Kernel(row)) => Some(&row.cuda),
         _ => None,
     }
 }
@@ -38,12 +38,12 @@ fn digest(entry: Option<&Entry>) -> Option<&str> {
 /// All cases whose entries differ, in groups, the largest first. Ids that only one
 /// of the lists has count as well: give what was selected.
 pub(crate) fn changes(old: &List, new: &List, before: &Archive, after: &Archive) -> Vec<Group> {
-    let mut groups: BTreeMap<String, Vec<Change>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<KernelChange>> = BTreeMap::new();
     // Many cases share their kernels.
-    let mut known: HashMap<(Option<Entry>, Option<Entry>), String> = HashMap::new();
+    let mut known: HashMap<(Option<ListEntry>, Option<ListEntry>), String> = HashMap::new();
     let ids: std::collections::BTreeSet<&String> = old.0.keys().chain(new.0.keys()).collect();
     for id in ids {
-        let change = Change { id: id.clone(), old: old.0.get(id).cloned(), new: new.0.get(id).cloned() };
+        let change = KernelChange { id: id.clone(), old: old.0.get(id).cloned(), new: new.0.get(id).cloned() };
         if change.old == change.new {
             continue;
         }

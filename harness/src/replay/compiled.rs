@@ -1,7 +1,7 @@
 //! What the compiler makes of a case now: the kernel's texts and launch, or the
 //! refusal.
 
-use super::list::{Entry, KernelRow};
+use super::list::{KernelRow, ListEntry};
 use crate::case::Case;
 use crate::outcome::Bless;
 use crate::worker;
@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A case with what became of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Compiled {
-    pub(crate) entry: Entry,
+pub(crate) struct CompiledCase {
+    pub(crate) entry: ListEntry,
     /// Of a kernel.
     plan: Option<Arc<Plan>>,
 }
 
-impl Compiled {
+impl CompiledCase {
     /// How the texts in the case's file would have to be rewritten, if it compiles.
     pub(crate) fn goldens(&self, case: &Case) -> Option<Vec<Bless>> {
         self.plan.as_deref().map(|plan| worker::check_goldens(case, plan).1)
@@ -34,7 +34,7 @@ impl Compiled {
 }
 
 /// Compiles cases on all cores; results in the order of the cases. Nothing runs.
-pub(crate) fn compile(cases: &[Case], session: &Session) -> Vec<Compiled> {
+pub(crate) fn compile(cases: &[Case], session: &Session) -> Vec<CompiledCase> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = || {
         loop {
@@ -52,7 +52,7 @@ pub(crate) fn compile(cases: &[Case], session: &Session) -> Vec<Compiled> {
     done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
-fn one(case: &Case, session: &Session) -> Compiled {
+fn one(case: &Case, session: &Session) -> CompiledCase {
     let launched = worker::plan(case, session).and_then(|plan| Ok((worker::launch(case, &plan)?, plan)));
     match launched {
         Ok((launch, plan)) => {
@@ -63,11 +63,11 @@ fn one(case: &Case, session: &Session) -> Compiled {
                 kernel: digest(&worker::nameless(&plan, plan.kernel_text())),
                 cuda: digest(&cuda_text(&plan)),
             };
-            Compiled { entry: Entry::Kernel(row), plan: Some(plan) }
+            CompiledCase { entry: ListEntry::Kernel(row), plan: Some(plan) }
         }
         Err(refused) => {
             let codes: Vec<&str> = refused.iter().map(|diagnostic| diagnostic.code.0).collect();
-            Compiled { entry: Entry::Refused(codes.join(" ")), plan: None }
+            CompiledCase { entry: ListEntry::Refused(codes.join(" ")), plan: None }
         }
     }
 }
@@ -81,7 +81,7 @@ fn launch_text(plan: &Plan, launch: &BoundLaunch) -> String {
 }
 
 fn cuda_text(plan: &Plan) -> String {
-    worker::nameless(plan, emit(plan.kernel()).text())
+    worker::nameless(plan, &emit(plan.kernel()).text())
 }
 
 /// 16 hex digits: two texts of a corpus of thousands do not meet.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// What the list says of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Entry {
+pub(crate) enum ListEntry {
     /// It has a kernel.
     Kernel(KernelRow),
     /// It is refused, with these codes.
@@ -28,12 +28,12 @@ pub(crate) struct KernelRow {
 
 /// Entries by case id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct List(pub(crate) BTreeMap<String, Entry>);
+pub(crate) struct List(pub(crate) BTreeMap<String, ListEntry>);
 
 /// A line. A refusal has its codes in the place of the parameters.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct ListLine {
     case: String,
     scheduler: String,
     parameters: String,
@@ -50,11 +50,11 @@ impl List {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut entries = BTreeMap::new();
         for (i, line) in csv::Reader::from_reader(text.as_bytes()).deserialize().enumerate() {
-            let Line { case, scheduler, parameters, launch, kernel, cuda } =
+            let ListLine { case, scheduler, parameters, launch, kernel, cuda } =
                 line.map_err(|error| format!("line {}: {error}", i + 2))?;
             let entry = match scheduler == REFUSED {
-                true => Entry::Refused(parameters),
-                false => Entry::Kernel(KernelRow { scheduler, parameters, launch, kernel, cuda }),
+                true => ListEntry::Refused(parameters),
+                false => ListEntry::Kernel(KernelRow { scheduler, parameters, launch, kernel, cuda }),
             };
             if entries.insert(case.clone(), entry).is_some() {
                 return Err(format!("line {}: `{case}` stands there twice", i + 2));
@@ -69,12 +69,12 @@ impl List {
         for (case, entry) in &self.0 {
             let (case, row) = (case.clone(), entry.clone());
             let KernelRow { scheduler, parameters, launch, kernel, cuda } = match row {
-                Entry::Kernel(row) => row,
-                Entry::Refused(codes) => {
+                ListEntry::Kernel(row) => row,
+                ListEntry::Refused(codes) => {
                     KernelRow { scheduler: REFUSED.into(), parameters: codes, ..KernelRow::default() }
                 }
             };
-            let line = Line { case, scheduler, parameters, launch, kernel, cuda };
+            let line = ListLine { case, scheduler, parameters, launch, kernel, cuda };
             writer.serialize(line).map_err(|error| error.to_string())?;
         }
         let bytes = writer.into_inner().map_err(|error| error.to_string())?;
@@ -96,8 +96,8 @@ mod tests {
             cuda: "02".into(),
         };
         let list = List(BTreeMap::from([
-            ("B.B/m=1,n=2".to_string(), Entry::Kernel(row)),
-            ("A.A".to_string(), Entry::Refused("E0203 E0205".into())),
+            ("B.B/m=1,n=2".to_string(), ListEntry::Kernel(row)),
+            ("A.A".to_string(), ListEntry::Refused("E0203 E0205".into())),
         ]));
         let text = list.text().expect("writes");
         assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("A.A,refused,E0203 E0205,")), "{text}");

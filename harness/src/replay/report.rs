@@ -2,9 +2,9 @@
 //! the text of one of their kernels.
 
 use super::archive::Archive;
-use super::change::{Change, Group};
+use super::change::{Group, KernelChange};
 use super::diff::unified;
-use super::list::{Entry, KernelRow};
+use super::list::{KernelRow, ListEntry};
 use std::collections::BTreeSet;
 
 /// Groups that are told, and those of them that are shown with a difference of texts.
@@ -43,14 +43,16 @@ fn head(group: &Group) -> String {
 
 /// The first case of a group whose texts are known.
 fn example(group: &Group, before: &Archive, after: &Archive) -> String {
-    let texts = |change: &Change| {
+    let texts = |change: &KernelChange| {
         let (old, new) = change.digests();
         Some((before.0.get(old?)?, after.0.get(new?)?))
     };
     let Some((change, (old, new))) = group.changes.iter().find_map(|change| Some((change, texts(change)?))) else {
         return String::new();
     };
-    let (Some(Entry::Kernel(a)), Some(Entry::Kernel(b))) = (&change.old, &change.new) else { return String::new() };
+    let (Some(ListEntry::Kernel(a)), Some(ListEntry::Kernel(b))) = (&change.old, &change.new) else {
+        return String::new();
+    };
     let difference = format!("{}{}", unified(&facts(a), &facts(b), LINES), unified(old, new, LINES));
     let indented: String = difference.lines().map(|line| format!("    {line}\n")).collect();
     format!("  {}\n{indented}", change.id)

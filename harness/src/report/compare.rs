@@ -27,42 +27,42 @@ const LEAST_CASES: usize = 8;
 
 /// What changed between two runs, by case.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Comparison {
+pub(crate) struct RunComparison {
     pub(crate) names: [String; 2],
     pub(crate) totals: [usize; 2],
     /// New cases that fail are among them.
-    pub(crate) failing: Vec<Change>,
+    pub(crate) failing: Vec<CaseChange>,
     /// Failed and passes.
-    pub(crate) fixed: Vec<Change>,
-    pub(crate) flaky: Vec<Change>,
+    pub(crate) fixed: Vec<CaseChange>,
+    pub(crate) flaky: Vec<CaseChange>,
     /// The outcome differs without turning good or bad.
-    pub(crate) other: Vec<Change>,
-    pub(crate) new: Vec<Change>,
-    pub(crate) gone: Vec<Change>,
-    pub(crate) slower: Vec<Change>,
-    pub(crate) faster: Vec<Change>,
+    pub(crate) other: Vec<CaseChange>,
+    pub(crate) new: Vec<CaseChange>,
+    pub(crate) gone: Vec<CaseChange>,
+    pub(crate) slower: Vec<CaseChange>,
+    pub(crate) faster: Vec<CaseChange>,
     /// The kernel's text differs.
-    pub(crate) code: Vec<Change>,
+    pub(crate) code: Vec<CaseChange>,
     /// The simulator counts something else.
-    pub(crate) counters: Vec<Change>,
+    pub(crate) counters: Vec<CaseChange>,
     /// All cases together: the second run's time for each unit of the first's.
     pub(crate) pace: Option<f64>,
 }
 
 /// One row.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Change {
+pub(crate) struct CaseChange {
     pub(crate) id: String,
     pub(crate) before: String,
     pub(crate) after: String,
 }
 
 /// Compares two runs, the older one first.
-pub(crate) fn compare(before: &Recorded, after: &Recorded) -> Comparison {
-    let mut found = Comparison {
+pub(crate) fn compare(before: &Recorded, after: &Recorded) -> RunComparison {
+    let mut found = RunComparison {
         names: [before.id().into(), after.id().into()],
         totals: [before.cases.len(), after.cases.len()],
-        ..Comparison::default()
+        ..RunComparison::default()
     };
     let common: Vec<_> = before.cases.iter().filter_map(|(id, old)| Some((id, old, after.cases.get(id)?))).collect();
     for (id, case) in after.cases.iter().filter(|(id, _)| !before.cases.contains_key(*id)) {
@@ -80,11 +80,11 @@ pub(crate) fn compare(before: &Recorded, after: &Recorded) -> Comparison {
     found
 }
 
-fn change(id: &str, before: String, after: String) -> Change {
-    Change { id: id.into(), before, after }
+fn change(id: &str, before: String, after: String) -> CaseChange {
+    CaseChange { id: id.into(), before, after }
 }
 
-fn verdicts(found: &mut Comparison, id: &str, old: &RecordedCase, new: &RecordedCase) {
+fn verdicts(found: &mut RunComparison, id: &str, old: &RecordedCase, new: &RecordedCase) {
     let ((old_verdict, old_outcome, _), (verdict, new_outcome, _)) = (old.verdict(), new.verdict());
     if (old_verdict, old_outcome) == (verdict, new_outcome) {
         return;
@@ -106,7 +106,7 @@ fn verdicts(found: &mut Comparison, id: &str, old: &RecordedCase, new: &Recorded
 }
 
 /// Generated code and exact counters.
-fn texts(found: &mut Comparison, id: &str, old: &RecordedCase, new: &RecordedCase) {
+fn texts(found: &mut RunComparison, id: &str, old: &RecordedCase, new: &RecordedCase) {
     let last = |case: &RecordedCase| case.attempts.last().cloned().unwrap_or_default();
     let (old, new) = (last(old), last(new));
     if let (Some(a), Some(b)) = (&old.kernel_crc, &new.kernel_crc)
@@ -133,7 +133,7 @@ fn texts(found: &mut Comparison, id: &str, old: &RecordedCase, new: &RecordedCas
     }
 }
 
-fn speeds(found: &mut Comparison, common: &[(&String, &RecordedCase, &RecordedCase)]) {
+fn speeds(found: &mut RunComparison, common: &[(&String, &RecordedCase, &RecordedCase)]) {
     let mut measured = Vec::new();
     for (id, old, new) in common.iter().filter(|(_, old, new)| old.verdict().0 == "pass" && new.verdict().0 == "pass") {
         if let (Some(a), Some(b)) = (interval(old), interval(new)) {
@@ -183,7 +183,7 @@ fn interval(case: &RecordedCase) -> Option<[f64; 3]> {
 }
 
 /// Kernel times differ when the intervals do not even touch.
-fn perf(found: &mut Comparison, id: &str, [a10, a50, a90]: [f64; 3], [b10, b50, b90]: [f64; 3]) {
+fn perf(found: &mut RunComparison, id: &str, [a10, a50, a90]: [f64; 3], [b10, b50, b90]: [f64; 3]) {
     let list = match () {
         () if b10 > a90 && b50 / a50 > LEAST_PERF_RATIO => &mut found.slower,
         () if b90 < a10 && a50 / b50 > LEAST_PERF_RATIO => &mut found.faster,
@@ -196,8 +196,8 @@ fn perf(found: &mut Comparison, id: &str, [a10, a50, a90]: [f64; 3], [b10, b50, 
 /// Rows of one kind that are printed.
 const ROWS: usize = 100;
 
-impl Comparison {
-    fn lists(&self) -> [(&'static str, &Vec<Change>); 10] {
+impl RunComparison {
+    fn lists(&self) -> [(&'static str, &Vec<CaseChange>); 10] {
         [
             ("newly failing", &self.failing),
             ("fixed", &self.fixed),
@@ -295,7 +295,7 @@ mod tests {
         run
     }
 
-    fn ids(changes: &[Change]) -> Vec<&str> {
+    fn ids(changes: &[CaseChange]) -> Vec<&str> {
         changes.iter().map(|change| change.id.as_str()).collect()
     }
 
@@ -338,7 +338,7 @@ mod tests {
             );
             run
         };
-        let check = |before: &Recorded, after: &Recorded, list: fn(&Comparison) -> &Vec<Change>, worse: bool| {
+        let check = |before: &Recorded, after: &Recorded, list: fn(&RunComparison) -> &Vec<CaseChange>, worse: bool| {
             let found = compare(before, after);
             assert_eq!((ids(list(&found)), found.is_worse()), (vec!["A.a"], worse), "{}", found.plain(80));
         };

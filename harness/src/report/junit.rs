@@ -19,7 +19,7 @@ pub(crate) fn junit(run: &Recorded) -> String {
         suites.entry(suite).or_default().push((name, case));
     }
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let all = Tally::of(cases.into_values(), flaky_fails(run));
+    let all = SuiteTally::of(cases.into_values(), flaky_fails(run));
     let stamp = run.header.started_utc.as_deref().unwrap_or_default();
     let elapsed = seconds(run.elapsed_ns());
     let _ = writeln!(
@@ -57,8 +57,8 @@ fn not_reached(run: &Recorded) -> BTreeMap<String, RecordedCase> {
 }
 
 fn suite(text: &mut String, run: &Recorded, name: &str, cases: &[(&str, &RecordedCase)], stamp: &str) {
-    let Tally { tests, failures, errors, skipped, ns } =
-        Tally::of(cases.iter().map(|(_, case)| *case), flaky_fails(run));
+    let SuiteTally { tests, failures, errors, skipped, ns } =
+        SuiteTally::of(cases.iter().map(|(_, case)| *case), flaky_fails(run));
     let host = run.header.host();
     let _ = writeln!(
         text,
@@ -92,7 +92,7 @@ fn flaky_fails(run: &Recorded) -> bool {
 }
 
 #[derive(Default)]
-struct Tally {
+struct SuiteTally {
     tests: usize,
     failures: usize,
     errors: usize,
@@ -100,7 +100,7 @@ struct Tally {
     ns: u64,
 }
 
-impl Tally {
+impl SuiteTally {
     fn of<'a>(cases: impl Iterator<Item = &'a RecordedCase>, flaky_fails: bool) -> Self {
         let mut tally = Self::default();
         for case in cases {

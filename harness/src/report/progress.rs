@@ -60,12 +60,12 @@ pub(crate) struct Progress {
 struct Bars {
     all: MultiProgress,
     total: ProgressBar,
-    slots: Vec<Line>,
+    slots: Vec<SlotLine>,
     columns: usize,
 }
 
 /// The line of a slot.
-struct Line {
+struct SlotLine {
     bar: ProgressBar,
     id: String,
 }
@@ -227,7 +227,7 @@ impl Bars {
             bar.set_prefix(shorten(label, 8));
             bar.set_message("starting");
             bar.enable_steady_tick(Duration::from_secs(1));
-            Line { bar, id: "starting".into() }
+            SlotLine { bar, id: "starting".into() }
         });
         let slots = slots.collect();
         Self { all, total: bar, slots, columns }

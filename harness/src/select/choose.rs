@@ -4,7 +4,7 @@
 use super::past::Past;
 use super::rerun::{FromRun, Rerun};
 use super::shard::Shard;
-use super::{Expr, Filter, IdList, expr::Subject, selected};
+use super::{Filter, FilterExpr, IdList, expr::FilterSubject, selected};
 use crate::case::{Case, suggest};
 use crate::escape::short;
 use engine::diag::{Diagnostic, Result, code};
@@ -20,7 +20,7 @@ pub struct Wanted {
     /// Tags of which a case must have each.
     pub tags: Vec<String>,
     /// Expressions that must hold; they narrow ids as well.
-    pub exprs: Vec<Expr>,
+    pub exprs: Vec<FilterExpr>,
     /// Ids from a file, like `exact`.
     pub(crate) listed: Option<IdList>,
     /// Only what earlier runs left.
@@ -72,7 +72,7 @@ pub fn choose(wanted: &Wanted, cases: Vec<Case>, past: &Past, run: &FromRun) -> 
     };
     let holds = |case: &Case| {
         let quarantined = past.quarantined.contains(&case.id);
-        let subject = Subject { case, last: past.last(&case.id), quarantined, changed: &past.changed };
+        let subject = FilterSubject { case, last: past.last(&case.id), quarantined, changed: &past.changed };
         wanted.exprs.iter().all(|expr| expr.matches(&subject))
     };
     let mut matching: Vec<bool> = cases.iter().map(|case| positive(case) && holds(case)).collect();
@@ -116,7 +116,7 @@ fn measurable(wanted: &Wanted, cases: &[Case], matching: &mut [bool]) -> Result<
         only(|case| case.perf.is_some(), "no case has a `; perf:` directive", note)?;
     }
     let message = "every selected case is a refusal, which has nothing to measure";
-    only(|case| case.errors.is_empty() && case.unsupported.is_none(), message, "`run` checks refusals")
+    only(|case| case.refusals().is_empty() && case.unsupported().is_none(), message, "`run` checks refusals")
 }
 
 fn names(wanted: &Wanted) -> impl Iterator<Item = &str> {
@@ -249,8 +249,8 @@ mod tests {
         vec![Filter::parse(text).expect("good")]
     }
 
-    fn expr(text: &str) -> Vec<Expr> {
-        vec![Expr::parse(text).expect("good")]
+    fn expr(text: &str) -> Vec<FilterExpr> {
+        vec![FilterExpr::parse(text).expect("good")]
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod shard;
 pub use crate::outcome::{Last, LastVerdict};
 pub(crate) use choose::nearest;
 pub use choose::{Chosen, Wanted, choose};
-pub use expr::Expr;
+pub use expr::FilterExpr;
 pub use gtest::{Filter, selected};
 pub(crate) use idlist::IdList;
 pub use past::Past;

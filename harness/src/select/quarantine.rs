@@ -124,7 +124,7 @@ pub(crate) struct Quarantine {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct QuarantineFile {
     #[serde(default)]
     case: Vec<RawEntry>,
 }
@@ -168,7 +168,7 @@ impl Quarantine {
     }
 
     fn parse(text: &str, name: &str) -> Result<Self, Box<Diagnostic>> {
-        let file: File = toml::from_str(text).map_err(|error| {
+        let file: QuarantineFile = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
             bad(format!("{name}:{line}: {}", error.message()), "[[case]] with id, owner, issue, reason, until")
         })?;

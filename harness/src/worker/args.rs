@@ -337,9 +337,9 @@ impl Draw<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Layout;
+    use crate::case::ArgLayout;
 
-    fn spec(dist: Dist, sizes: &[i64], layout: Layout) -> TensorSpec {
+    fn spec(dist: Dist, sizes: &[i64], layout: ArgLayout) -> TensorSpec {
         TensorSpec { dist, sizes: sizes.to_vec(), seed: Some(1), layout }
     }
     fn normal() -> Dist {
@@ -348,18 +348,18 @@ mod tests {
 
     #[test]
     fn layouts_do_not_change_values() {
-        let dense = tensor("x", DType::F32, &spec(normal(), &[3, 5], Layout::default())).expect("dense");
+        let dense = tensor("x", DType::F32, &spec(normal(), &[3, 5], ArgLayout::default())).expect("dense");
         let layouts = [
-            Layout { strides: Some(vec![1, 7]), ..Layout::default() },
-            Layout { offset: 3, ..Layout::default() },
-            Layout { permuted: Some(vec![1, 0]), offset: 1, ..Layout::default() },
+            ArgLayout { strides: Some(vec![1, 7]), ..ArgLayout::default() },
+            ArgLayout { offset: 3, ..ArgLayout::default() },
+            ArgLayout { permuted: Some(vec![1, 0]), offset: 1, ..ArgLayout::default() },
         ];
         for layout in layouts {
             let other = tensor("x", DType::F32, &spec(normal(), &[3, 5], layout.clone())).expect("made");
             assert!(dense.bits_equal(&other), "{layout:?}");
             assert_eq!(other.offset, layout.offset);
         }
-        let expanded = Layout { expanded: vec![0], ..Layout::default() };
+        let expanded = ArgLayout { expanded: vec![0], ..ArgLayout::default() };
         let rows = tensor("x", DType::F32, &spec(normal(), &[4, 5], expanded)).expect("made");
         assert_eq!(rows.strides(), [0, 1]);
         assert_eq!(rows.get(&[0, 2]), rows.get(&[3, 2]));
@@ -368,8 +368,8 @@ mod tests {
     #[test]
     fn big_tensors_repeat_after_the_period_in_any_layout() {
         let rows = PERIOD as i64 / 1000 + 3;
-        let dense = tensor("x", DType::BF16, &spec(normal(), &[rows, 1000], Layout::default())).expect("made");
-        let padded = Layout { strides: Some(vec![1001, 1]), ..Layout::default() };
+        let dense = tensor("x", DType::BF16, &spec(normal(), &[rows, 1000], ArgLayout::default())).expect("made");
+        let padded = ArgLayout { strides: Some(vec![1001, 1]), ..ArgLayout::default() };
         let strided = tensor("x", DType::BF16, &spec(normal(), &[rows, 1000], padded)).expect("made");
         assert!(dense.bits_equal(&strided));
         let at = |i: i64| dense.get(&[i / 1000, i % 1000]);
@@ -378,7 +378,8 @@ mod tests {
 
     #[test]
     fn distributions_are_what_they_say() {
-        let draw = |dist, dtype| tensor("x", dtype, &spec(dist, &[10_000], Layout::default())).expect("made").to_f64();
+        let draw =
+            |dist, dtype| tensor("x", dtype, &spec(dist, &[10_000], ArgLayout::default())).expect("made").to_f64();
         let values = draw(normal(), DType::F64);
         let mean = values.iter().sum::<f64>() / 1e4;
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 1e4;

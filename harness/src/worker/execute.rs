@@ -77,10 +77,10 @@ fn run_watched(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
     let spans = Spans::new(cx.crumbs, Jitter::new(cx.jitter, &case.id));
     let result = evaluate(case, cx, &spans);
     let tainted = result.as_ref().is_err_and(|diagnostics| refusal::taints(diagnostics));
-    let mut outcome = match (result, case.errors.is_empty()) {
+    let mut outcome = match (result, case.refusals().is_empty()) {
         (Ok(outcome), true) => outcome,
         (Ok(_), false) => {
-            let wanted: Vec<&str> = case.errors.iter().map(|spec| spec.code.as_str()).collect();
+            let wanted: Vec<&str> = case.refusals().iter().map(|spec| spec.code.as_str()).collect();
             let compiled = matches!(cx.device, Device::Session { .. });
             match compiled || wanted.iter().any(|code| code.starts_with('E')) {
                 true => Outcome::fail("fail.refusal", format!("expected {}, but the case ran", wanted.join(", "))),
@@ -113,7 +113,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
         // Nothing ran beside the reference, so there are no figures.
         return Ok(Outcome::pass());
     };
-    if let Some(mark) = &case.unsupported {
+    if let Some(mark) = case.unsupported() {
         let result = session.run(&fusion, &args, spans);
         return refusal::unsupported(case, mark, result.map(|run| run.plan.scheduler().to_string()), cx.bless);
     }
@@ -233,7 +233,7 @@ impl Judge<'_> {
     fn expectations(&self, run: &RunOutcome, bless: bool, outcome: &mut Outcome) {
         let plan = &run.plan;
         outcome.facts = facts::gather(plan, &run.launch);
-        outcome.kernel_crc = Some(facts::kernel_crc(plan.kernel()));
+        outcome.kernel_crc = Some(facts::kernel_crc(plan.kernel_text()));
         outcome.out_crc = Some(facts::out_crc(&run.outputs));
         let (mut broken, rewritten) = facts::check(self.case, &outcome.facts);
         broken.extend(facts::check_texts(self.case, |stage| stage_text(plan, stage)));
@@ -252,7 +252,7 @@ impl Judge<'_> {
 
 fn stage_text(plan: &Plan, stage: &str) -> Option<String> {
     match stage {
-        "kernel" => Some(plan.kernel_text()),
+        "kernel" => Some(plan.kernel_text().into()),
         "schedule" => Some(golden::schedule_text(plan)),
         "cuda" => pipeline::cuda_text(plan),
         _ => None,
@@ -384,7 +384,7 @@ pub(crate) fn launch(case: &Case, plan: &Plan) -> Result<BoundLaunch, Vec<Diagno
 /// The CRC of the kernel that a case runs, as records have it; nothing where it
 /// does not compile.
 pub(crate) fn kernel_crc(case: &Case, session: &Session) -> Option<u32> {
-    Some(facts::kernel_crc(plan(case, session).ok()?.kernel()))
+    Some(facts::kernel_crc(plan(case, session).ok()?.kernel_text()))
 }
 
 /// The fusion that was read last: cases that differ in their arguments only
@@ -419,7 +419,7 @@ fn code_part(text: &str) -> &str {
 pub(crate) fn reads_as_it_says(case: &Case, refused: &[Diagnostic]) -> bool {
     let later = |code: &str| code.starts_with(['U', 'B']) || code == code::TENSOR_TOO_LARGE.0;
     if refused.is_empty() {
-        return case.errors.iter().all(|spec| later(&spec.code));
+        return case.refusals().iter().all(|spec| later(&spec.code));
     }
     refusal::are_expected(case, refused)
 }

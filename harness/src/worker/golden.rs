@@ -34,7 +34,7 @@ pub(super) fn schedule_text(plan: &Plan) -> String {
 
 /// A text of a plan's kernel. Its name ends with a hash of all the rest, so that
 /// whatever changes would change every line that names it too: it is left out.
-pub(crate) fn nameless(plan: &Plan, text: String) -> String {
+pub(crate) fn nameless(plan: &Plan, text: &str) -> String {
     let name = &plan.kernel().name;
     text.replace(name.as_str(), name.rsplit_once('_').map_or(name, |(head, _)| head))
 }

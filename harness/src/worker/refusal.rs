@@ -3,7 +3,7 @@
 use super::gpu_error;
 use crate::case::{Case, ErrorSpec, Unsupported};
 use crate::outcome::{Bless, CudaFault, Outcome, Verdict};
-use engine::diag::{Code, Diagnostic, Kind, Result, code, render};
+use engine::diag::{Code, Diagnostic, DiagnosticKind, Result, code, render};
 
 /// The outcome of a case that the engine refused although it should not.
 pub(super) fn unexpected(case: &Case, diagnostics: &[Diagnostic]) -> Outcome {
@@ -49,9 +49,9 @@ fn failure_of(diagnostic: &Diagnostic) -> &'static str {
     ];
     let named = by_code.iter().find(|(code, _)| *code == diagnostic.code).map(|(_, name)| *name);
     named.unwrap_or(match diagnostic.kind {
-        Kind::User => "fail.refused",
-        Kind::Unsupported => "fail.unsupported",
-        Kind::Bug => "fail.bug",
+        DiagnosticKind::User => "fail.refused",
+        DiagnosticKind::Unsupported => "fail.unsupported",
+        DiagnosticKind::Bug => "fail.bug",
     })
 }
 
@@ -101,7 +101,7 @@ pub(super) fn unsupported(
 pub(super) fn expected(case: &Case, diagnostics: &[Diagnostic], bless: bool) -> Outcome {
     let mut left: Vec<&Diagnostic> = diagnostics.iter().collect();
     let mut missing = Vec::new();
-    for spec in &case.errors {
+    for spec in case.refusals() {
         match left.iter().position(|diagnostic| matches(case, spec, diagnostic)) {
             Some(i) => drop(left.remove(i)),
             None => missing.push(spec),
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn an_expected_cuda_error_still_costs_the_worker() {
         let spec = ErrorSpec { code: code::CUDA_STICKY.0.into(), contains: String::new(), line: None, at: 1 };
-        let case = Case { errors: vec![spec], ..Case::default() };
+        let case = Case { ends: crate::case::CaseEnd::Refused(vec![spec]), ..Case::default() };
         let sticky = vec![*Diagnostic::user(code::CUDA_STICKY, "broken")];
         assert_eq!(expected(&case, &sticky, false).outcome, "pass");
         assert!(taints(&sticky));

@@ -22,12 +22,12 @@ const OTHER_POISON: u8 = 0x5b;
 pub struct CallMemory {
     device: Arc<Device>,
     inputs: Vec<GuardedBuffer>,
-    outputs: Vec<Output>,
+    outputs: Vec<OutputBuffer>,
     workspaces: Vec<Workspace>,
 }
 
 #[derive(Debug)]
-struct Output {
+struct OutputBuffer {
     buffer: GuardedBuffer,
     /// Bytes of an element.
     element: usize,
@@ -56,7 +56,7 @@ impl CallMemory {
     pub fn output(&mut self, bytes: usize, element: usize) -> Result<u64> {
         let buffer = GuardedBuffer::new(&self.device, bytes, POISON)?;
         let address = buffer.address();
-        self.outputs.push(Output { buffer, element });
+        self.outputs.push(OutputBuffer { buffer, element });
         Ok(address)
     }
     /// Adds a workspace, zeroed or poisoned; its address.
@@ -85,7 +85,7 @@ impl CallMemory {
 
     /// The bytes of the outputs.
     pub fn outputs(&self) -> Result<Vec<Vec<u8>>> {
-        let download = |output: &Output| {
+        let download = |output: &OutputBuffer| {
             let mut data = vec![0; output.buffer.len()];
             output.buffer.download(&mut data).map(|()| data)
         };
@@ -129,7 +129,7 @@ impl CallMemory {
         names: impl Fn(usize) -> String,
         launch: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let suspect = |(output, data): (&Output, &Vec<u8>)| poisoned(data, output.element).count > 0;
+        let suspect = |(output, data): (&OutputBuffer, &Vec<u8>)| poisoned(data, output.element).count > 0;
         if !self.outputs.iter().zip(found).any(suspect) {
             return Ok(());
         }

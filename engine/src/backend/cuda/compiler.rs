@@ -22,7 +22,7 @@ const FORMAT: &str = "fusewright code 1";
 
 /// A compiled kernel, and how it was had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compiled {
+pub struct CompiledCubin {
     /// The machine code.
     pub cubin: Cubin,
     /// Whether it was found in the store, so that no time went into it here.
@@ -90,7 +90,7 @@ impl Compiler {
         source: &CudaSource,
         options: &NvrtcOptions,
         id: u64,
-    ) -> Result<Compiled> {
+    ) -> Result<CompiledCubin> {
         self.compile_with(cx, None, source, options, id)
     }
 
@@ -103,12 +103,12 @@ impl Compiler {
         source: &CudaSource,
         options: &NvrtcOptions,
         id: u64,
-    ) -> Result<Compiled> {
+    ) -> Result<CompiledCubin> {
         let text = source.text();
         let library = other.unwrap_or(&self.nvrtc);
         let own = || {
             let compile = || library.compile_text(&text, &source.entry, options);
-            Ok(Compiled { cubin: cx.span(Phase::Codegen, &source.entry, id, compile)?, found: false })
+            Ok(CompiledCubin { cubin: cx.span(Phase::Codegen, &source.entry, id, compile)?, found: false })
         };
         let Some(Shared { store, build, anew }) = &self.shared else { return own() };
         let build = match build {
@@ -125,7 +125,7 @@ impl Compiler {
             return Ok(compiled);
         }
         match cx.span(Phase::Codegen, CODE_STORE, id, || store.look(key)) {
-            Look::Found(cubin) => Ok(Compiled { cubin, found: true }),
+            Look::Found(cubin) => Ok(CompiledCubin { cubin, found: true }),
             Look::Absent(claim) => {
                 let compiled = own()?;
                 cx.span(Phase::Codegen, CODE_STORE, id, || claim.store(&compiled.cubin));

@@ -30,19 +30,19 @@ pub(super) enum Prec {
 
 /// A printed formula.
 #[derive(Clone, Debug)]
-pub(super) struct Text {
+pub(super) struct PrintedExpr {
     pub(super) code: String,
     prec: Prec,
 }
 
-impl Text {
+impl PrintedExpr {
     fn new(code: impl Into<String>, prec: Prec) -> Self {
         Self { code: code.into(), prec }
     }
     fn primary(code: impl Into<String>) -> Self {
         Self::new(code, Prec::Primary)
     }
-    fn call(function: &str, args: &[&Text]) -> Self {
+    fn call(function: &str, args: &[&PrintedExpr]) -> Self {
         let args: Vec<_> = args.iter().map(|arg| arg.code.as_str()).collect();
         Self::primary(format!("{function}({})", args.join(", ")))
     }
@@ -84,22 +84,22 @@ impl Exprs<'_> {
     }
 
     /// An expression: its local's name if it has one, its formula otherwise.
-    pub(super) fn text(&mut self, id: ExprId) -> Text {
+    pub(super) fn text(&mut self, id: ExprId) -> PrintedExpr {
         let id = self.kernel.exprs.plain(id);
         match &self.locals[id] {
-            Some(name) => Text::primary(name.clone()),
+            Some(name) => PrintedExpr::primary(name.clone()),
             None => self.formula(id),
         }
     }
 
     /// The formula, even if the expression has a name.
-    pub(super) fn formula(&mut self, id: ExprId) -> Text {
+    pub(super) fn formula(&mut self, id: ExprId) -> PrintedExpr {
         let node = self.kernel.exprs[id];
         match node.expr {
             Expr::Const(value) => self.constant(value, node.dtype),
-            Expr::Param(param) => Text::primary(self.params[param].clone()),
-            Expr::Special(special) => Text::primary(self.specials.get(&special).cloned().unwrap_or_default()),
-            Expr::Var(var) => Text::primary(self.vars[var].clone()),
+            Expr::Param(param) => PrintedExpr::primary(self.params[param].clone()),
+            Expr::Special(special) => PrintedExpr::primary(self.specials.get(&special).cloned().unwrap_or_default()),
+            Expr::Var(var) => PrintedExpr::primary(self.vars[var].clone()),
             Expr::Unary(op, a) => self.unary(op, a),
             Expr::Binary(op, a, b) => self.binary(op, a, b),
             Expr::Ternary(op, a, b, c) => self.ternary(op, a, b, c),
@@ -116,7 +116,7 @@ impl Exprs<'_> {
                     ApproxOp::Erf => "erf_fast",
                     ApproxOp::ErfPlusOne => "erf_plus_1",
                 };
-                Text::call(self.lib(section), &[&a])
+                PrintedExpr::call(self.lib(section), &[&a])
             }
             Expr::AsData(a) | Expr::AsIndex(a) => self.text(a),
             Expr::Cast(a) => {
@@ -127,18 +127,18 @@ impl Exprs<'_> {
         }
     }
 
-    fn constant(&mut self, value: Value, dtype: DType) -> Text {
+    fn constant(&mut self, value: Value, dtype: DType) -> PrintedExpr {
         self.used.extend(literal_section(value, dtype));
         let (code, primary) = literal(value, dtype);
-        Text::new(code, if primary { Prec::Primary } else { Prec::Prefix })
+        PrintedExpr::new(code, if primary { Prec::Primary } else { Prec::Prefix })
     }
 
-    fn zero(&mut self, dtype: DType) -> Text {
+    fn zero(&mut self, dtype: DType) -> PrintedExpr {
         self.constant(Value::Float(0.0), dtype)
     }
 
     /// A conversion between types with the meaning of `num`.
-    pub(super) fn cast(&mut self, a: Text, from: DType, to: DType) -> Text {
+    pub(super) fn cast(&mut self, a: PrintedExpr, from: DType, to: DType) -> PrintedExpr {
         use DType::*;
         if from == to {
             return a;
@@ -146,16 +146,16 @@ impl Exprs<'_> {
         match (from, to) {
             (BF16, _) => {
                 self.lib("bf16_to_float");
-                let a = Text::call("to_float", &[&a]);
+                let a = PrintedExpr::call("to_float", &[&a]);
                 self.cast(a, F32, to)
             }
             (F16, _) => {
                 self.lib("half_to_float");
-                let a = Text::call("to_float", &[&a]);
+                let a = PrintedExpr::call("to_float", &[&a]);
                 self.cast(a, F32, to)
             }
             (F64 | I64, BF16 | F16) => {
-                let a = Text::call(self.lib("round_to_odd"), &[&a]);
+                let a = PrintedExpr::call(self.lib("round_to_odd"), &[&a]);
                 self.cast(a, F32, to)
             }
             (I32, BF16) => {
@@ -164,32 +164,32 @@ impl Exprs<'_> {
             }
             (_, BF16) => {
                 let a = self.cast(a, from, F32);
-                Text::call(self.lib("to_bf16"), &[&a])
+                PrintedExpr::call(self.lib("to_bf16"), &[&a])
             }
             (_, F16) => {
                 let a = self.cast(a, from, F32);
-                Text::call(self.lib("to_half"), &[&a])
+                PrintedExpr::call(self.lib("to_half"), &[&a])
             }
             (_, Bool) => {
                 let zero = self.zero(from);
                 compare("!=", Prec::Equality, &a, &zero)
             }
-            (F32 | F64, I64) => Text::call(self.lib("to_long"), &[&a]),
-            (F32 | F64, I32) => Text::call(self.lib("to_int"), &[&a]),
+            (F32 | F64, I64) => PrintedExpr::call(self.lib("to_long"), &[&a]),
+            (F32 | F64, I32) => PrintedExpr::call(self.lib("to_int"), &[&a]),
             (F32 | F64, I8 | U8) => {
                 self.lib("saturate");
                 let range = if to == I8 { "-128, 127" } else { "0, 255" };
-                let wide = Text::call(&format!("saturate<{range}>"), &[&a]);
+                let wide = PrintedExpr::call(&format!("saturate<{range}>"), &[&a]);
                 self.narrow(wide, to)
             }
             _ => {
                 let name = self.type_name(to);
-                Text::new(format!("({name}){}", a.at(Prec::Prefix)), Prec::Prefix)
+                PrintedExpr::new(format!("({name}){}", a.at(Prec::Prefix)), Prec::Prefix)
             }
         }
     }
 
-    fn unary(&mut self, op: UnaryOp, operand: ExprId) -> Text {
+    fn unary(&mut self, op: UnaryOp, operand: ExprId) -> PrintedExpr {
         use UnaryOp::*;
         let dtype = self.kernel.exprs.dtype(operand);
         let a = self.text(operand);
@@ -215,41 +215,41 @@ impl Exprs<'_> {
     }
 
     /// Integers and truth values.
-    fn unary_int(&mut self, op: UnaryOp, a: Text, dtype: DType) -> Text {
+    fn unary_int(&mut self, op: UnaryOp, a: PrintedExpr, dtype: DType) -> PrintedExpr {
         use UnaryOp::*;
         let signed = matches!(dtype, DType::I64 | DType::I32 | DType::I8);
         match op {
             Ceil | Floor | Round | Trunc | Real => a,
-            IsFinite | IsReal => Text::primary("true"),
-            IsInf | IsNan | IsNegInf | IsPosInf => Text::primary("false"),
+            IsFinite | IsReal => PrintedExpr::primary("true"),
+            IsInf | IsNan | IsNegInf | IsPosInf => PrintedExpr::primary("false"),
             LogicalNot => not(&a, dtype),
             BitwiseNot if dtype == DType::Bool => not(&a, dtype),
             BitwiseNot => {
-                let result = Text::new(format!("~{}", a.at(Prec::Prefix)), Prec::Prefix);
+                let result = PrintedExpr::new(format!("~{}", a.at(Prec::Prefix)), Prec::Prefix);
                 self.narrow(result, dtype)
             }
             Abs | Relu if !signed => a,
-            Abs => Text::call(self.lib("wrap_abs"), &[&a]),
+            Abs => PrintedExpr::call(self.lib("wrap_abs"), &[&a]),
             Relu => {
                 let zero = self.zero(dtype);
                 select(&compare("<", Prec::Relation, &a, &zero), &zero, &a)
             }
             Neg if dtype == DType::Bool => a,
-            Neg => Text::call(self.lib("wrap_neg"), &[&a]),
+            Neg => PrintedExpr::call(self.lib("wrap_neg"), &[&a]),
             Sign if dtype == DType::Bool => a,
-            Sign => Text::call(self.lib("sign_of"), &[&a]),
+            Sign => PrintedExpr::call(self.lib("sign_of"), &[&a]),
             Signbit if signed => {
                 let zero = self.zero(dtype);
                 compare("<", Prec::Relation, &a, &zero)
             }
-            Signbit => Text::primary("false"),
+            Signbit => PrintedExpr::primary("false"),
             // The caller converts the others to floats.
             _ => a,
         }
     }
 
     /// `f32` and `f64`.
-    fn unary_on(&mut self, op: UnaryOp, a: Text, dtype: DType) -> Text {
+    fn unary_on(&mut self, op: UnaryOp, a: PrintedExpr, dtype: DType) -> PrintedExpr {
         use UnaryOp::*;
         let suffix = if dtype == DType::F32 { "f" } else { "" };
         let infinity = |this: &mut Self, sign: f64| this.constant(Value::Float(f64::INFINITY * sign), dtype);
@@ -260,56 +260,56 @@ impl Exprs<'_> {
             Erfcinv => "erfcinv",
             Abs => "fabs",
             Round => "rint",
-            Sigmoid => return Text::call(self.lib("sigmoid"), &[&a]),
-            Silu => return Text::call(self.lib("silu"), &[&a]),
-            Sign => return Text::call(self.lib("sign_of"), &[&a]),
-            Signbit => return Text::call(self.lib("sign_bit"), &[&a]),
+            Sigmoid => return PrintedExpr::call(self.lib("sigmoid"), &[&a]),
+            Silu => return PrintedExpr::call(self.lib("silu"), &[&a]),
+            Sign => return PrintedExpr::call(self.lib("sign_of"), &[&a]),
+            Signbit => return PrintedExpr::call(self.lib("sign_bit"), &[&a]),
             Frac => {
-                let whole = Text::primary(format!("trunc{suffix}({})", a.code));
-                return Text::new(format!("{} - {}", a.at(Prec::Sum), whole.code), Prec::Sum);
+                let whole = PrintedExpr::primary(format!("trunc{suffix}({})", a.code));
+                return PrintedExpr::new(format!("{} - {}", a.at(Prec::Sum), whole.code), Prec::Sum);
             }
             Neg => return negate(&a),
             LogicalNot => return not(&a, dtype),
             Relu => {
                 let zero = self.zero(dtype);
-                return Text::call(self.lib("max_nan"), &[&a, &zero]);
+                return PrintedExpr::call(self.lib("max_nan"), &[&a, &zero]);
             }
             Reciprocal => {
                 let one = self.constant(Value::Float(1.0), dtype);
-                return Text::new(format!("{} / {}", one.code, a.at(Prec::Prefix)), Prec::Product);
+                return PrintedExpr::new(format!("{} / {}", one.code, a.at(Prec::Prefix)), Prec::Product);
             }
             IsFinite => {
-                let (magnitude, limit) = (Text::call(&format!("fabs{suffix}"), &[&a]), infinity(self, 1.0));
+                let (magnitude, limit) = (PrintedExpr::call(&format!("fabs{suffix}"), &[&a]), infinity(self, 1.0));
                 return compare("<", Prec::Relation, &magnitude, &limit);
             }
             IsInf => {
-                let (magnitude, limit) = (Text::call(&format!("fabs{suffix}"), &[&a]), infinity(self, 1.0));
+                let (magnitude, limit) = (PrintedExpr::call(&format!("fabs{suffix}"), &[&a]), infinity(self, 1.0));
                 return compare("==", Prec::Equality, &magnitude, &limit);
             }
             IsNan => return compare("!=", Prec::Equality, &a, &a),
             IsNegInf => return compare("==", Prec::Equality, &a, &infinity(self, -1.0)),
             IsPosInf => return compare("==", Prec::Equality, &a, &infinity(self, 1.0)),
-            IsReal => return Text::primary("true"),
+            IsReal => return PrintedExpr::primary("true"),
             Real => return a,
             // Of complex numbers, which kernels do not compute with.
             Imag => return self.zero(dtype),
             BitwiseNot => return self.unary_int(op, a, DType::I64),
         };
-        Text::primary(format!("{function}{suffix}({})", a.code))
+        PrintedExpr::primary(format!("{function}{suffix}({})", a.code))
     }
 
     /// Brings the result of integer arithmetic on a type narrower than `int` back to it.
-    fn narrow(&mut self, result: Text, dtype: DType) -> Text {
+    fn narrow(&mut self, result: PrintedExpr, dtype: DType) -> PrintedExpr {
         match dtype {
             DType::I8 | DType::U8 => {
                 let name = self.type_name(dtype);
-                Text::new(format!("({name}){}", result.at(Prec::Prefix)), Prec::Prefix)
+                PrintedExpr::new(format!("({name}){}", result.at(Prec::Prefix)), Prec::Prefix)
             }
             _ => result,
         }
     }
 
-    fn binary(&mut self, op: BinaryOp, left: ExprId, right: ExprId) -> Text {
+    fn binary(&mut self, op: BinaryOp, left: ExprId, right: ExprId) -> PrintedExpr {
         let dtype = self.kernel.exprs.dtype(left);
         let (a, b) = (self.text(left), self.text(right));
         match dtype {
@@ -324,7 +324,7 @@ impl Exprs<'_> {
         }
     }
 
-    fn binary_float(&mut self, op: BinaryOp, a: Text, b: Text, dtype: DType) -> Text {
+    fn binary_float(&mut self, op: BinaryOp, a: PrintedExpr, b: PrintedExpr, dtype: DType) -> PrintedExpr {
         use BinaryOp::*;
         let suffix = if dtype == DType::F32 { "f" } else { "" };
         if let Some(text) = comparison(op, &a, &b) {
@@ -339,16 +339,16 @@ impl Exprs<'_> {
                 let (a, b) = (self.cast(a, dtype, DType::Bool), self.cast(b, dtype, DType::Bool));
                 return self.binary_bool(op, a, b);
             }
-            Minimum => return Text::call(self.lib("min_nan"), &[&a, &b]),
-            Maximum => return Text::call(self.lib("max_nan"), &[&a, &b]),
-            Remainder => return Text::call(self.lib("float_rem"), &[&a, &b]),
+            Minimum => return PrintedExpr::call(self.lib("min_nan"), &[&a, &b]),
+            Maximum => return PrintedExpr::call(self.lib("max_nan"), &[&a, &b]),
+            Remainder => return PrintedExpr::call(self.lib("float_rem"), &[&a, &b]),
             Atan2 => "atan2",
             Fmod | Mod => "fmod",
             Nextafter => "nextafter",
             Pow => "pow",
             CeilDiv => {
                 let quotient = infix("/", Prec::Product, &a, &b);
-                return Text::primary(format!("ceil{suffix}({})", quotient.code));
+                return PrintedExpr::primary(format!("ceil{suffix}({})", quotient.code));
             }
             // Bit operations have no meaning for floats; the verifier refuses them.
             _ => {
@@ -357,10 +357,10 @@ impl Exprs<'_> {
                 return self.cast(result, DType::I64, dtype);
             }
         };
-        Text::call(&format!("{function}{suffix}"), &[&a, &b])
+        PrintedExpr::call(&format!("{function}{suffix}"), &[&a, &b])
     }
 
-    fn binary_bool(&mut self, op: BinaryOp, a: Text, b: Text) -> Text {
+    fn binary_bool(&mut self, op: BinaryOp, a: PrintedExpr, b: PrintedExpr) -> PrintedExpr {
         use BinaryOp::*;
         if let Some(text) = comparison(op, &a, &b) {
             return text;
@@ -378,7 +378,7 @@ impl Exprs<'_> {
     }
 
     /// Index arithmetic: plain, since it has no case that C++ leaves undefined.
-    fn index(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> Text {
+    fn index(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> PrintedExpr {
         let (a, b) = (self.text(a), self.text(b));
         match op {
             IndexOp::Add => add(&a, &b),
@@ -386,13 +386,13 @@ impl Exprs<'_> {
             IndexOp::Mul => chain("*", Prec::Product, &a, &b),
             IndexOp::Div => infix("/", Prec::Product, &a, &b),
             IndexOp::Mod => infix("%", Prec::Product, &a, &b),
-            IndexOp::CeilDiv => Text::call(self.lib("ceil_div"), &[&a, &b]),
+            IndexOp::CeilDiv => PrintedExpr::call(self.lib("ceil_div"), &[&a, &b]),
             IndexOp::Min => select(&compare("<", Prec::Relation, &b, &a), &b, &a),
             IndexOp::Max => select(&compare("<", Prec::Relation, &a, &b), &b, &a),
         }
     }
 
-    fn binary_int(&mut self, op: BinaryOp, a: Text, b: Text, dtype: DType) -> Text {
+    fn binary_int(&mut self, op: BinaryOp, a: PrintedExpr, b: PrintedExpr, dtype: DType) -> PrintedExpr {
         use BinaryOp::*;
         if let Some(text) = comparison(op, &a, &b) {
             return text;
@@ -426,10 +426,10 @@ impl Exprs<'_> {
                 return self.cast(result, DType::F32, dtype);
             }
         };
-        Text::call(self.lib(function), &[&a, &b])
+        PrintedExpr::call(self.lib(function), &[&a, &b])
     }
 
-    fn ternary(&mut self, op: TernaryOp, a: ExprId, b: ExprId, c: ExprId) -> Text {
+    fn ternary(&mut self, op: TernaryOp, a: ExprId, b: ExprId, c: ExprId) -> PrintedExpr {
         let dtype = self.kernel.exprs.dtype(c);
         let (a, b, c) = (self.text(a), self.text(b), self.text(c));
         if op == TernaryOp::Where {
@@ -443,17 +443,24 @@ impl Exprs<'_> {
         self.ternary_on(op, a, b, c, dtype)
     }
 
-    fn ternary_on(&mut self, op: TernaryOp, a: Text, b: Text, c: Text, dtype: DType) -> Text {
+    fn ternary_on(
+        &mut self,
+        op: TernaryOp,
+        a: PrintedExpr,
+        b: PrintedExpr,
+        c: PrintedExpr,
+        dtype: DType,
+    ) -> PrintedExpr {
         match op {
             TernaryOp::Where => select(&a, &b, &c),
             TernaryOp::Clamp if dtype.is_float() => {
-                let low = Text::call(self.lib("max_nan"), &[&a, &b]);
-                Text::call(self.lib("min_nan"), &[&low, &c])
+                let low = PrintedExpr::call(self.lib("max_nan"), &[&a, &b]);
+                PrintedExpr::call(self.lib("min_nan"), &[&low, &c])
             }
-            TernaryOp::Clamp => Text::call(self.lib("int_clamp"), &[&a, &b, &c]),
+            TernaryOp::Clamp => PrintedExpr::call(self.lib("int_clamp"), &[&a, &b, &c]),
             TernaryOp::Lerp => {
                 let function = if dtype.is_float() { "lerp" } else { "int_lerp" };
-                Text::call(self.lib(function), &[&a, &b, &c])
+                PrintedExpr::call(self.lib(function), &[&a, &b, &c])
             }
             TernaryOp::Threshold => select(&compare(">", Prec::Relation, &a, &b), &a, &c),
         }
@@ -461,7 +468,7 @@ impl Exprs<'_> {
 }
 
 /// Comparisons look the same for all types.
-fn comparison(op: BinaryOp, a: &Text, b: &Text) -> Option<Text> {
+fn comparison(op: BinaryOp, a: &PrintedExpr, b: &PrintedExpr) -> Option<PrintedExpr> {
     let (sign, prec) = match op {
         BinaryOp::Eq => ("==", Prec::Equality),
         BinaryOp::Ne => ("!=", Prec::Equality),
@@ -475,55 +482,55 @@ fn comparison(op: BinaryOp, a: &Text, b: &Text) -> Option<Text> {
 }
 
 /// Comparisons do not chain: both sides must bind tighter than any of them.
-fn compare(sign: &str, prec: Prec, a: &Text, b: &Text) -> Text {
-    Text::new(format!("{} {sign} {}", a.at(Prec::Sum), b.at(Prec::Sum)), prec)
+fn compare(sign: &str, prec: Prec, a: &PrintedExpr, b: &PrintedExpr) -> PrintedExpr {
+    PrintedExpr::new(format!("{} {sign} {}", a.at(Prec::Sum), b.at(Prec::Sum)), prec)
 }
 
 /// A left-associative operator whose grouping matters.
-fn infix(sign: &str, prec: Prec, a: &Text, b: &Text) -> Text {
+fn infix(sign: &str, prec: Prec, a: &PrintedExpr, b: &PrintedExpr) -> PrintedExpr {
     let tighter = if prec == Prec::Sum { Prec::Product } else { Prec::Prefix };
-    Text::new(format!("{} {sign} {}", a.at(prec), b.at(tighter)), prec)
+    PrintedExpr::new(format!("{} {sign} {}", a.at(prec), b.at(tighter)), prec)
 }
 
 /// An operator whose grouping does not matter: a right operand of the same
 /// operator needs no parentheses. `*` keeps them on the right, since `/` and
 /// `%` bind alike; bit operators and `||` keep them around other operators.
-fn chain(sign: &str, prec: Prec, a: &Text, b: &Text) -> Text {
-    let side = |text: &Text| match prec {
+fn chain(sign: &str, prec: Prec, a: &PrintedExpr, b: &PrintedExpr) -> PrintedExpr {
+    let side = |text: &PrintedExpr| match prec {
         Prec::Product => text.at(Prec::Prefix),
         _ if text.prec == prec => text.code.clone(),
         Prec::LogicalAnd => text.at(Prec::Equality),
         _ => text.at(Prec::Sum),
     };
     let left = if prec == Prec::Product { a.at(prec) } else { side(a) };
-    Text::new(format!("{left} {sign} {}", side(b)), prec)
+    PrintedExpr::new(format!("{left} {sign} {}", side(b)), prec)
 }
 
 /// A sum of indices; `a + -3` prints as `a - 3`.
-fn add(a: &Text, b: &Text) -> Text {
+fn add(a: &PrintedExpr, b: &PrintedExpr) -> PrintedExpr {
     match b.code.strip_prefix('-') {
         Some(digits) if b.prec == Prec::Prefix && digits.starts_with(|c: char| c.is_ascii_digit()) => {
-            Text::new(format!("{} - {digits}", a.at(Prec::Sum)), Prec::Sum)
+            PrintedExpr::new(format!("{} - {digits}", a.at(Prec::Sum)), Prec::Sum)
         }
-        _ => Text::new(format!("{} + {}", a.at(Prec::Sum), b.at(Prec::Sum)), Prec::Sum),
+        _ => PrintedExpr::new(format!("{} + {}", a.at(Prec::Sum), b.at(Prec::Sum)), Prec::Sum),
     }
 }
 
-fn negate(a: &Text) -> Text {
+fn negate(a: &PrintedExpr) -> PrintedExpr {
     // `--x` would be another operator.
     let inner = if a.code.starts_with('-') { format!("({})", a.code) } else { a.at(Prec::Prefix) };
-    Text::new(format!("-{inner}"), Prec::Prefix)
+    PrintedExpr::new(format!("-{inner}"), Prec::Prefix)
 }
 
-fn not(a: &Text, dtype: DType) -> Text {
+fn not(a: &PrintedExpr, dtype: DType) -> PrintedExpr {
     if dtype == DType::Bool {
-        Text::new(format!("!{}", a.at(Prec::Prefix)), Prec::Prefix)
+        PrintedExpr::new(format!("!{}", a.at(Prec::Prefix)), Prec::Prefix)
     } else {
-        Text::new(format!("{} == 0", a.at(Prec::Sum)), Prec::Equality)
+        PrintedExpr::new(format!("{} == 0", a.at(Prec::Sum)), Prec::Equality)
     }
 }
 
-fn select(condition: &Text, yes: &Text, no: &Text) -> Text {
+fn select(condition: &PrintedExpr, yes: &PrintedExpr, no: &PrintedExpr) -> PrintedExpr {
     let code = format!("{} ? {} : {}", condition.at(Prec::LogicalOr), yes.at(Prec::LogicalOr), no.at(Prec::LogicalOr));
-    Text::new(code, Prec::Conditional)
+    PrintedExpr::new(code, Prec::Conditional)
 }

@@ -31,7 +31,7 @@ mod timing;
 
 pub use call::CallMemory;
 pub use code_store::{Claim, CodeCounts, CodeStore, Look};
-pub use compiler::{Compiled, Compiler};
+pub use compiler::{CompiledCubin, Compiler};
 pub use device::{Device, DeviceBuffer, MemoryUse};
 pub use driver::{device_count, ready, version};
 pub use guard::{GuardedBuffer, check_zones};

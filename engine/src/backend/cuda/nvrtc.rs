@@ -146,7 +146,7 @@ pub trait CompileText: Sync {
     fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin>;
 }
 
-type Program = *mut c_void;
+type NvrtcProgram = *mut c_void;
 type Status = c_int;
 
 /// The functions of the library that are used here.
@@ -154,19 +154,19 @@ struct Functions {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
     error_string: unsafe extern "C" fn(Status) -> *const c_char,
     create: unsafe extern "C" fn(
-        *mut Program,
+        *mut NvrtcProgram,
         *const c_char,
         *const c_char,
         c_int,
         *const *const c_char,
         *const *const c_char,
     ) -> Status,
-    destroy: unsafe extern "C" fn(*mut Program) -> Status,
-    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status,
-    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    cubin: unsafe extern "C" fn(Program, *mut c_char) -> Status,
-    log_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    log: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    destroy: unsafe extern "C" fn(*mut NvrtcProgram) -> Status,
+    compile: unsafe extern "C" fn(NvrtcProgram, c_int, *const *const c_char) -> Status,
+    cubin_size: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> Status,
+    cubin: unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> Status,
+    log_size: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> Status,
+    log: unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> Status,
 }
 
 /// A loaded NVRTC library. May be used from any thread.
@@ -344,7 +344,7 @@ impl std::fmt::Display for Nvrtc {
 /// A program of the library, destroyed when dropped.
 struct ProgramHandle<'a> {
     nvrtc: &'a Nvrtc,
-    raw: Program,
+    raw: NvrtcProgram,
 }
 
 impl<'a> ProgramHandle<'a> {
@@ -361,8 +361,8 @@ impl<'a> ProgramHandle<'a> {
     /// Reads one of the library's results: its size first, then the bytes.
     fn read(
         &self,
-        size_of: unsafe extern "C" fn(Program, *mut usize) -> Status,
-        get: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+        size_of: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> Status,
+        get: unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> Status,
     ) -> Result<Vec<u8>> {
         let mut size = 0;
         // SAFETY: the program is alive and `size` is valid for a write.

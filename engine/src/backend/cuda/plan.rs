@@ -54,7 +54,7 @@ struct Facts {
 
 /// A block's place in the tree.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct BlockPlace {
     /// The position of the statement that contains it.
     owner: Site,
     depth: usize,
@@ -72,9 +72,9 @@ struct LocalRead {
 
 /// The plan of a kernel's text.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct TextPlan {
     facts: SecondaryMap<ExprId, Facts>,
-    places: Vec<Place>,
+    places: Vec<BlockPlace>,
     bindings: BTreeMap<Site, Vec<ExprId>>,
     // Where the value of each variable is used, for those read from local buffers.
     uses: SecondaryMap<ExprId, Vec<Site>>,
@@ -88,14 +88,14 @@ pub(super) struct Plan {
     pub(super) vector: BTreeSet<BufId>,
 }
 
-impl Plan {
+impl TextPlan {
     /// Plans a kernel's text.
     pub(super) fn new(kernel: &Kernel) -> Self {
-        let mut walk = Walk {
+        let mut walk = PlanWalk {
             kernel,
             facts: SecondaryMap::new(),
             vars: SecondaryMap::new(),
-            places: vec![Place { owner: (0, 0), depth: 0, is_loop: false }],
+            places: vec![BlockPlace { owner: (0, 0), depth: 0, is_loop: false }],
             slots: Vec::new(),
             reads: Vec::new(),
             writes: BTreeMap::new(),
@@ -281,12 +281,12 @@ impl Plan {
 }
 
 /// The walk over statements that collects what the plan starts from.
-struct Walk<'a> {
+struct PlanWalk<'a> {
     kernel: &'a Kernel,
     facts: SecondaryMap<ExprId, Facts>,
     // Where each variable is bound, and whether it says where the thread is.
     vars: SecondaryMap<VarId, (usize, bool)>,
-    places: Vec<Place>,
+    places: Vec<BlockPlace>,
     slots: Vec<(ExprId, Site)>,
     reads: Vec<LocalRead>,
     // What each statement and those inside it write.
@@ -295,7 +295,7 @@ struct Walk<'a> {
     vector: BTreeSet<BufId>,
 }
 
-impl Walk<'_> {
+impl PlanWalk<'_> {
     fn block(&mut self, block: &Block, number: usize) {
         for (position, stmt) in block.iter().enumerate() {
             self.stmt(stmt, (number, position));
@@ -360,7 +360,7 @@ impl Walk<'_> {
 
     fn open(&mut self, owner: Site, is_loop: bool) -> usize {
         let depth = self.places[owner.0].depth + 1;
-        self.places.push(Place { owner, depth, is_loop });
+        self.places.push(BlockPlace { owner, depth, is_loop });
         self.places.len() - 1
     }
 

@@ -3,13 +3,13 @@
 //! Input: a verified kernel. Output: the text of one `extern "C"` function and
 //! the device library that it uses, with what a launch must know besides the
 //! kernel itself ([`CudaSource`]). The text follows the tree of statements one
-//! to one; [`Plan`] adds locals for expressions that are used more than once.
+//! to one; [`TextPlan`] adds locals for expressions that are used more than once.
 
 use super::expr::Exprs;
 use super::library;
 use super::literal::word_name;
 use super::names::Names;
-use super::plan::Plan;
+use super::plan::TextPlan;
 use crate::fusion::TensorId;
 use crate::kernel::{
     Access, AtomicOp, Block, BufId, CacheHint, Dim, ExprId, Kernel, ParamKind, Scope, ShuffleMode, Space, Special,
@@ -58,8 +58,8 @@ pub fn print_cuda(kernel: &Kernel) -> String {
 
 /// Prints a kernel.
 pub fn emit(kernel: &Kernel) -> CudaSource {
-    let plan = Plan::new(kernel);
-    let mut printer = Printer::new(kernel, &plan);
+    let plan = TextPlan::new(kernel);
+    let mut printer = CudaPrinter::new(kernel, &plan);
     printer.function();
     CudaSource {
         library: library::collect(&printer.exprs.used),
@@ -74,19 +74,19 @@ pub fn emit(kernel: &Kernel) -> CudaSource {
 
 /// How a local buffer of one element is written: as a variable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Shape {
+enum BufferShape {
     #[default]
     Array,
     Scalar,
 }
 
-struct Printer<'a> {
+struct CudaPrinter<'a> {
     kernel: &'a Kernel,
-    plan: &'a Plan,
+    plan: &'a TextPlan,
     exprs: Exprs<'a>,
     names: Names,
     buffers: SecondaryMap<BufId, String>,
-    shapes: SecondaryMap<BufId, Shape>,
+    shapes: SecondaryMap<BufId, BufferShape>,
     entry: String,
     dynamic_shared: u32,
     barrier: Option<String>,
@@ -99,8 +99,8 @@ struct Printer<'a> {
     depth: usize,
 }
 
-impl<'a> Printer<'a> {
-    fn new(kernel: &'a Kernel, plan: &'a Plan) -> Self {
+impl<'a> CudaPrinter<'a> {
+    fn new(kernel: &'a Kernel, plan: &'a TextPlan) -> Self {
         let mut names = Names::new();
         let entry = names.take(&kernel.name);
         let exprs = Exprs {
@@ -237,7 +237,7 @@ impl<'a> Printer<'a> {
             let len = self.length(buffer.len);
             let is_vector = self.plan.vector.contains(&id);
             if len == 1 && !is_vector {
-                self.shapes.set(id, Shape::Scalar);
+                self.shapes.set(id, BufferShape::Scalar);
                 self.line(&format!("{dtype} {name};"));
             } else {
                 // Only vector accesses need more than the natural alignment.
@@ -359,9 +359,9 @@ impl<'a> Printer<'a> {
     fn element(&mut self, access: Access) -> String {
         let name = self.buffers[access.buffer].clone();
         match self.shapes[access.buffer] {
-            Shape::Scalar => name,
+            BufferShape::Scalar => name,
             // A constant index needs no suffix: it converts to whatever it must be.
-            Shape::Array => match self.kernel.exprs.as_int(access.index) {
+            BufferShape::Array => match self.kernel.exprs.as_int(access.index) {
                 Some(index) => format!("{name}[{index}]"),
                 None => format!("{name}[{}]", self.exprs.code(access.index)),
             },

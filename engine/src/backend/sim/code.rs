@@ -7,7 +7,7 @@
 //! may run in either order, and temporaries are written in all lanes.
 
 use crate::diag::{Diagnostic, Result, code};
-use simcore::{Flags, Inst, Op, Preload, PreloadSource};
+use simcore::{Flags, Inst, Opcode, Preload, PreloadSource};
 use std::collections::BTreeMap;
 
 /// A virtual register.
@@ -29,8 +29,8 @@ pub(super) enum Field {
 
 /// An instruction before registers and jumps are known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draft {
-    pub(super) op: Op,
+pub(super) struct InstDraft {
+    pub(super) op: Opcode,
     pub(super) flags: u16,
     pub(super) d: Field,
     pub(super) a: Field,
@@ -42,8 +42,8 @@ pub(super) struct Draft {
     pub(super) origin: u32,
 }
 
-impl Draft {
-    pub(super) fn new(op: Op, origin: u32) -> Self {
+impl InstDraft {
+    pub(super) fn new(op: Opcode, origin: u32) -> Self {
         let none = Field::None;
         Self { op, flags: 0, d: none, a: none, b: none, c: none, imm: 0, target: None, origin }
     }
@@ -51,8 +51,8 @@ impl Draft {
 
 /// A piece of code.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Item {
-    Inst(Draft),
+pub(super) enum CodeItem {
+    Inst(InstDraft),
     Label(Label),
 }
 
@@ -150,18 +150,18 @@ impl Assembler {
     }
 
     /// Resolves labels and allocates registers.
-    pub(super) fn finish(mut self, items: Vec<Item>) -> Result<Assembled> {
+    pub(super) fn finish(mut self, items: Vec<CodeItem>) -> Result<Assembled> {
         let mut drafts = Vec::with_capacity(items.len() + 1);
         let mut places = vec![0u32; self.labels as usize];
         for item in items {
             match item {
-                Item::Inst(draft) => drafts.push(draft),
-                Item::Label(label) => places[label.0 as usize] = drafts.len() as u32,
+                CodeItem::Inst(draft) => drafts.push(draft),
+                CodeItem::Label(label) => places[label.0 as usize] = drafts.len() as u32,
             }
         }
         let last = drafts.last().map_or(0, |draft| draft.origin);
-        drafts.push(Draft::new(Op::End, last));
-        let target = |draft: &Draft| draft.target.map(|label| places[label.0 as usize]);
+        drafts.push(InstDraft::new(Opcode::End, last));
+        let target = |draft: &InstDraft| draft.target.map(|label| places[label.0 as usize]);
 
         // Fixed registers: local memory first, then those that hold a value from the start.
         let (mut next32, mut next64) = (self.locals32, self.locals64);
@@ -204,7 +204,7 @@ impl Assembler {
     }
 
     /// For each register the position of its last use, regions considered.
-    fn live_ends(&self, drafts: &[Draft], target: &dyn Fn(&Draft) -> Option<u32>) -> Vec<u32> {
+    fn live_ends(&self, drafts: &[InstDraft], target: &dyn Fn(&InstDraft) -> Option<u32>) -> Vec<u32> {
         let regions = Regions::new(drafts, target);
         let none = u32::MAX;
         let mut first = vec![none; self.regs.len()];
@@ -224,9 +224,10 @@ impl Assembler {
     }
 
     /// Linear scan: the lowest free register at each definition.
-    fn allocate(&self, drafts: &[Draft], ends: &[u32], next32: u16, next64: u16) -> Result<(Vec<u16>, u16, u16)> {
+    fn allocate(&self, drafts: &[InstDraft], ends: &[u32], next32: u16, next64: u16) -> Result<(Vec<u16>, u16, u16)> {
         let mut place: Vec<Option<u16>> = self.regs.iter().map(|reg| reg.fixed).collect();
-        let mut files = [File { next: next32, free: Vec::new() }, File { next: next64, free: Vec::new() }];
+        let mut files =
+            [RegisterFile { next: next32, free: Vec::new() }, RegisterFile { next: next64, free: Vec::new() }];
         let mut dying: Vec<Vec<u32>> = vec![Vec::new(); drafts.len() + 1];
         for (position, draft) in drafts.iter().enumerate() {
             // Registers that end at the instruction before are free now.
@@ -248,12 +249,12 @@ impl Assembler {
     }
 }
 
-struct File {
+struct RegisterFile {
     next: u16,
     free: Vec<u16>,
 }
 
-impl File {
+impl RegisterFile {
     fn take(&mut self) -> Result<u16> {
         if let Some(reg) = self.free.pop() {
             return Ok(reg);
@@ -278,7 +279,7 @@ struct Regions {
 }
 
 impl Regions {
-    fn new(drafts: &[Draft], target: &dyn Fn(&Draft) -> Option<u32>) -> Self {
+    fn new(drafts: &[InstDraft], target: &dyn Fn(&InstDraft) -> Option<u32>) -> Self {
         let mut regions: Vec<(u32, u32, Option<u32>)> = Vec::new();
         let mut innermost = vec![None; drafts.len()];
         let mut open: Vec<u32> = Vec::new();
@@ -289,8 +290,8 @@ impl Regions {
             }
             let end = match draft.op {
                 // The exit label of a loop follows its `Next`.
-                Op::Loop => target(draft).map(|exit| exit - 1),
-                Op::If => Some(branch_end(drafts, target, position) - 1),
+                Opcode::Loop => target(draft).map(|exit| exit - 1),
+                Opcode::If => Some(branch_end(drafts, target, position) - 1),
                 _ => None,
             };
             if let Some(end) = end {
@@ -325,7 +326,7 @@ impl Regions {
 
 /// Where the branch at `position` ends: the target of the `Join` before its
 /// other side, or its own target if it has none.
-fn branch_end(drafts: &[Draft], target: &dyn Fn(&Draft) -> Option<u32>, position: u32) -> u32 {
+fn branch_end(drafts: &[InstDraft], target: &dyn Fn(&InstDraft) -> Option<u32>, position: u32) -> u32 {
     let draft = &drafts[position as usize];
     let other = target(draft).unwrap_or(position + 1);
     match draft.c {

@@ -5,8 +5,8 @@
 //! result keeps, for each instruction, the statement it came from, numbered in
 //! preorder.
 
-use super::code::{Assembler, Draft, Field, Item, Reg};
-use super::expr::{Call, Calls, Function, Held, Known};
+use super::code::{Assembler, CodeItem, Field, InstDraft, Reg};
+use super::expr::{Calls, F64Function, Held, HostCall, Known};
 use super::isel;
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{
@@ -16,14 +16,14 @@ use crate::kernel::{
 use crate::num::{DType, Value, eval, philox, stepwise};
 use crate::util::SecondaryMap;
 use rustc_hash::FxHashMap;
-use simcore::{AtomicKind, BufferDecl, Elem, Flags, HostFn, Op, PreloadSource, SpaceKind};
+use simcore::{AtomicKind, BufferDecl, Elem, Flags, HostFn, Opcode, PreloadSource, SpaceKind};
 
 /// Instructions up to which loops are unrolled for the sake of local memory.
 const UNROLL_BUDGET: u64 = 1 << 14;
 
 /// A kernel ready to run on the simulator.
 #[derive(Debug)]
-pub struct Program {
+pub struct SimProgram {
     pub(super) core: simcore::Program,
     /// The kernel's buffer of each of the program's.
     pub(super) buffers: Vec<BufId>,
@@ -34,7 +34,7 @@ pub struct Program {
 /// A block of statements under compilation.
 #[derive(Debug, Default)]
 pub(super) struct Region {
-    items: Vec<Item>,
+    items: Vec<CodeItem>,
     // Look-up only.
     pub(super) memo: FxHashMap<ExprId, Known>,
     /// Whether its statements run several times for one of the block around it.
@@ -42,7 +42,7 @@ pub(super) struct Region {
 }
 
 /// Where all buffers are.
-struct Layout {
+struct BufferTable {
     buffers: Vec<BufId>,
     shared_bytes: u32,
     locals: Vec<(u32, BufId)>,
@@ -62,8 +62,8 @@ pub(super) struct Compiler<'a> {
     pub(super) asm: Assembler,
     pub(super) scopes: Vec<Region>,
     pub(super) vars: SecondaryMap<VarId, Option<Known>>,
-    pub(super) functions: Calls<Function>,
-    pub(super) calls: Calls<Call>,
+    pub(super) functions: Calls<F64Function>,
+    pub(super) calls: Calls<HostCall>,
     numbers: SecondaryMap<BufId, u16>,
     decls: Vec<BufferDecl>,
     locals: SecondaryMap<BufId, Option<Local>>,
@@ -107,7 +107,7 @@ fn size(stmt: &Stmt) -> u32 {
 }
 
 /// Compiles a kernel that passed [`verify`](crate::kernel::verify).
-pub fn compile(kernel: &Kernel) -> Result<Program> {
+pub fn compile(kernel: &Kernel) -> Result<SimProgram> {
     let mut compiler = Compiler {
         kernel,
         asm: Assembler::default(),
@@ -131,7 +131,7 @@ pub fn compile(kernel: &Kernel) -> Result<Program> {
 
 impl Compiler<'_> {
     /// Numbers global buffers first, then shared ones; places local ones.
-    fn buffers(&mut self) -> Result<Layout> {
+    fn buffers(&mut self) -> Result<BufferTable> {
         let (offsets, shared_bytes) = shared_layout(self.kernel)?;
         let (mut buffers, mut locals) = (Vec::new(), Vec::new());
         for space in [Space::Global, Space::Shared] {
@@ -161,7 +161,7 @@ impl Compiler<'_> {
             let local = self.new_local(self.constant_len(id)?, isel::wide(buffer.dtype))?;
             self.locals.set(id, Some(local));
         }
-        Ok(Layout { buffers, shared_bytes, locals })
+        Ok(BufferTable { buffers, shared_bytes, locals })
     }
 
     fn constant_len(&self, id: BufId) -> Result<u32> {
@@ -176,16 +176,16 @@ impl Compiler<'_> {
         Ok(local)
     }
 
-    pub(super) fn draft(&self, op: Op) -> Draft {
-        Draft::new(op, self.stmt)
+    pub(super) fn draft(&self, op: Opcode) -> InstDraft {
+        InstDraft::new(op, self.stmt)
     }
 
-    pub(super) fn push_into(&mut self, scope: usize, draft: Draft) {
+    pub(super) fn push_into(&mut self, scope: usize, draft: InstDraft) {
         self.emitted += 1;
-        self.scopes[scope].items.push(Item::Inst(draft));
+        self.scopes[scope].items.push(CodeItem::Inst(draft));
     }
 
-    fn push(&mut self, draft: Draft) {
+    fn push(&mut self, draft: InstDraft) {
         self.push_into(self.scopes.len() - 1, draft);
     }
 
@@ -229,12 +229,12 @@ impl Compiler<'_> {
             }
             StmtKind::Sync(scope) => {
                 self.grid_sync |= *scope == Scope::Grid;
-                let mut draft = self.draft(Op::Sync);
+                let mut draft = self.draft(Opcode::Sync);
                 draft.imm = scope_number(*scope);
                 self.push(draft);
             }
             StmtKind::Fence(scope) => {
-                let mut draft = self.draft(Op::Fence);
+                let mut draft = self.draft(Opcode::Fence);
                 draft.imm = scope_number(*scope);
                 self.push(draft);
             }
@@ -264,33 +264,33 @@ impl Compiler<'_> {
         if let Some((local, index)) = self.local(from) {
             let draft = match index {
                 Some(index) => {
-                    let mut draft = self.draft(Op::LocalGet);
+                    let mut draft = self.draft(Opcode::LocalGet);
                     (draft.a, draft.imm) = (Field::Raw(local.reg + index as u16), local.slot + index);
                     draft
                 }
-                None => self.dynamic(Op::LocalLoad, local, from.index)?,
+                None => self.dynamic(Opcode::LocalLoad, local, from.index)?,
             };
             let d = Field::Reg(self.define(var));
-            self.push(Draft { d, flags: draft.flags | wide_flag(local.wide), ..draft });
+            self.push(InstDraft { d, flags: draft.flags | wide_flag(local.wide), ..draft });
             return Ok(());
         }
         let buffer = self.numbers[from.buffer];
         self.decls[buffer as usize].read = true;
         let (a, flags) = self.index(from.index);
         let d = Field::Reg(self.define(var));
-        let draft = self.draft(Op::Load);
-        self.push(Draft { d, a, flags, b: Field::Raw(buffer), ..draft });
+        let draft = self.draft(Opcode::Load);
+        self.push(InstDraft { d, a, flags, b: Field::Raw(buffer), ..draft });
         Ok(())
     }
 
     /// A dynamic access to local registers; the value's field is still free.
-    fn dynamic(&mut self, op: Op, local: Local, index: ExprId) -> Result<Draft> {
+    fn dynamic(&mut self, op: Opcode, local: Local, index: ExprId) -> Result<InstDraft> {
         let (a, flags) = self.index(index);
         let count = u16::try_from(local.len)
             .map_err(|_| Diagnostic::unsupported(code::SIM_FEATURE, "a local buffer has more than 65535 elements"))?;
         let mut draft = self.draft(op);
         (draft.a, draft.flags, draft.c, draft.imm) = (a, flags, Field::Raw(count), local.slot);
-        *(if op == Op::LocalLoad { &mut draft.b } else { &mut draft.d }) = Field::Raw(local.reg);
+        *(if op == Opcode::LocalLoad { &mut draft.b } else { &mut draft.d }) = Field::Raw(local.reg);
         Ok(draft)
     }
 
@@ -299,21 +299,21 @@ impl Compiler<'_> {
         if let Some((local, index)) = self.local(to) {
             let draft = match index {
                 Some(index) => {
-                    let mut draft = self.draft(Op::LocalSet);
+                    let mut draft = self.draft(Opcode::LocalSet);
                     (draft.d, draft.a) = (Field::Raw(local.reg + index as u16), value);
                     draft.imm = local.slot + index;
                     draft
                 }
-                None => Draft { b: value, ..self.dynamic(Op::LocalStore, local, to.index)? },
+                None => InstDraft { b: value, ..self.dynamic(Opcode::LocalStore, local, to.index)? },
             };
-            self.push(Draft { flags: draft.flags | wide_flag(local.wide), ..draft });
+            self.push(InstDraft { flags: draft.flags | wide_flag(local.wide), ..draft });
             return Ok(());
         }
         let buffer = self.numbers[to.buffer];
         self.decls[buffer as usize].written = true;
         let (a, flags) = self.index(to.index);
-        let draft = self.draft(Op::Store);
-        self.push(Draft { a, flags, b: Field::Raw(buffer), c: value, ..draft });
+        let draft = self.draft(Opcode::Store);
+        self.push(InstDraft { a, flags, b: Field::Raw(buffer), c: value, ..draft });
         Ok(())
     }
 
@@ -340,7 +340,7 @@ impl Compiler<'_> {
         decl.read |= inward;
         decl.written |= !inward;
         let (a, flags) = self.index(far.index);
-        let mut draft = self.draft(if inward { Op::MoveIn } else { Op::MoveOut });
+        let mut draft = self.draft(if inward { Opcode::MoveIn } else { Opcode::MoveOut });
         (draft.d, draft.c) = (Field::Raw(reg), Field::Raw(lanes as u16));
         (draft.a, draft.flags, draft.b, draft.imm) = (a, flags, Field::Raw(buffer), slot);
         self.push(draft);
@@ -359,14 +359,14 @@ impl Compiler<'_> {
         for k in 0..lanes {
             let offset = self.asm.pinned(PreloadSource::Const(k.into()), wide);
             let place = self.asm.temp(wide);
-            let mut add = self.draft(if wide { Op::AddI64 } else { Op::AddI32 });
+            let mut add = self.draft(if wide { Opcode::AddI64 } else { Opcode::AddI32 });
             (add.d, add.a, add.b) = (Field::Reg(place), Field::Reg(base), Field::Reg(offset));
             self.push(add);
             let value = Field::Reg(self.asm.temp(local.wide));
             let (own, slot) = (Field::Raw(staging.reg + k as u16), staging.slot + k);
-            let op = if out { Op::LocalStore } else { Op::LocalLoad };
-            let mut far = Draft { a: Field::Reg(place), ..self.dynamic(op, local, index)? };
-            let mut near = self.draft(if out { Op::LocalGet } else { Op::LocalSet });
+            let op = if out { Opcode::LocalStore } else { Opcode::LocalLoad };
+            let mut far = InstDraft { a: Field::Reg(place), ..self.dynamic(op, local, index)? };
+            let mut near = self.draft(if out { Opcode::LocalGet } else { Opcode::LocalSet });
             near.imm = slot;
             if out {
                 (near.d, near.a, far.b) = (value, own, value);
@@ -422,21 +422,21 @@ impl Compiler<'_> {
         let items = self.close();
         self.stmt = number;
         let (again, exit) = (self.label(), self.label());
-        let mut head = self.draft(Op::Loop);
+        let mut head = self.draft(Opcode::Loop);
         (head.d, head.a, head.b) = (Field::Reg(counter), Field::Reg(from), Field::Reg(to));
         (head.target, head.flags) = (Some(exit), flags);
-        let mut tail = self.draft(Op::Next);
+        let mut tail = self.draft(Opcode::Next);
         (tail.d, tail.b, tail.c) = (Field::Reg(counter), Field::Reg(to), Field::Reg(step));
         (tail.target, tail.flags) = (Some(again), flags);
         self.emitted += 2;
         let around = &mut self.scopes.last_mut().expect("the scope around").items;
-        around.extend([Item::Inst(head), Item::Label(again)]);
+        around.extend([CodeItem::Inst(head), CodeItem::Label(again)]);
         around.extend(items);
-        around.extend([Item::Inst(tail), Item::Label(exit)]);
+        around.extend([CodeItem::Inst(tail), CodeItem::Label(exit)]);
         Ok(())
     }
 
-    fn close(&mut self) -> Vec<Item> {
+    fn close(&mut self) -> Vec<CodeItem> {
         self.scopes.pop().map_or_else(Vec::new, |scope| scope.items)
     }
 
@@ -466,10 +466,10 @@ impl Compiler<'_> {
         };
         let (other, end) = (self.label(), self.label());
         let mut items = Vec::new();
-        let mut head = self.draft(Op::If);
+        let mut head = self.draft(Opcode::If);
         (head.a, head.c) = (Field::Reg(condition), Field::Raw(u16::from(!otherwise.is_empty())));
         head.target = Some(other);
-        items.push(Item::Inst(head));
+        items.push(CodeItem::Inst(head));
         for (side, first, label) in [(then, first, other), (otherwise, second, end)] {
             if !(side.is_empty() && label == end) {
                 self.scopes.push(Region::default());
@@ -477,11 +477,11 @@ impl Compiler<'_> {
                 items.extend(self.close());
                 // The end of a side belongs to the branch, not to its last statement.
                 self.stmt = number;
-                let mut join = self.draft(Op::Join);
+                let mut join = self.draft(Opcode::Join);
                 join.target = Some(end);
-                items.push(Item::Inst(join));
+                items.push(CodeItem::Inst(join));
             }
-            items.push(Item::Label(label));
+            items.push(CodeItem::Label(label));
         }
         self.emitted += 3;
         self.scopes.last_mut().expect("the scope around").items.extend(items);
@@ -498,7 +498,7 @@ impl Compiler<'_> {
             held => self.cast_reg(self.scopes.len() - 1, held, lane_type, DType::I32),
         };
         let d = Field::Reg(self.define(var));
-        let mut draft = self.draft(Op::Shuffle);
+        let mut draft = self.draft(Opcode::Shuffle);
         (draft.d, draft.a, draft.b, draft.flags) = (d, value, Field::Reg(lane), wide_flag(wide));
         draft.imm = match mode {
             ShuffleMode::Xor => 0,
@@ -519,12 +519,12 @@ impl Compiler<'_> {
             None => *held.insert(self.asm.local(wide, philox::numbers(dtype) as u32)?),
         };
         let [a, b, c] = operands.map(|operand| Field::Reg(self.expr_reg(operand)));
-        let draft = self.draft(Op::Random);
-        self.push(Draft { d: Field::Raw(first), a, b, c, flags: wide_flag(wide), ..draft });
+        let draft = self.draft(Opcode::Random);
+        self.push(InstDraft { d: Field::Raw(first), a, b, c, flags: wide_flag(wide), ..draft });
         for (i, var) in vars.iter().enumerate() {
             let d = Field::Reg(self.define(*var));
-            let draft = self.draft(if wide { Op::Mov64 } else { Op::Mov32 });
-            self.push(Draft { d, a: Field::Raw(first + i as u16), ..draft });
+            let draft = self.draft(if wide { Opcode::Mov64 } else { Opcode::Mov32 });
+            self.push(InstDraft { d, a: Field::Raw(first + i as u16), ..draft });
         }
         Ok(())
     }
@@ -550,7 +550,7 @@ impl Compiler<'_> {
         let buffer = self.numbers[to.buffer];
         self.decls[buffer as usize].atomic = true;
         let (a, flags) = self.index(to.index);
-        let mut draft = self.draft(Op::Atomic);
+        let mut draft = self.draft(Opcode::Atomic);
         (draft.a, draft.b, draft.c, draft.flags) = (a, Field::Raw(buffer), value, flags);
         draft.imm = kind as u32;
         if let Some(var) = var {
@@ -561,10 +561,10 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn finish(mut self, layout: Layout) -> Result<Program> {
+    fn finish(mut self, layout: BufferTable) -> Result<SimProgram> {
         let items = self.close();
         let code = self.asm.finish(items)?;
-        let mut functions: Vec<(u32, Function)> = self.functions.iter().map(|(&f, &index)| (index, f)).collect();
+        let mut functions: Vec<(u32, F64Function)> = self.functions.iter().map(|(&f, &index)| (index, f)).collect();
         functions.sort_unstable();
         let mut host: Vec<(u32, HostFn)> =
             self.calls.iter().map(|(&call, &index)| (index, host_function(call))).collect();
@@ -584,7 +584,7 @@ impl Compiler<'_> {
             shared_bytes: layout.shared_bytes,
             grid_sync: self.grid_sync,
         };
-        Ok(Program { core, buffers: layout.buffers, locals: layout.locals })
+        Ok(SimProgram { core, buffers: layout.buffers, locals: layout.locals })
     }
 }
 
@@ -601,22 +601,22 @@ fn scope_number(scope: Scope) -> u32 {
 }
 
 /// An operation of the host's evaluator, on register bits, step by step where a device takes several.
-fn host_function(call: Call) -> HostFn {
+fn host_function(call: HostCall) -> HostFn {
     use isel::{from_bits, to_bits};
     match call {
-        Call::Unary(op, dtype) => {
+        HostCall::Unary(op, dtype) => {
             let to = op.result_dtype(dtype);
             Box::new(move |[a, _, _]| to_bits(to, stepwise::unary(op, dtype, from_bits(dtype, a))))
         }
-        Call::Binary(op, dtype) => {
+        HostCall::Binary(op, dtype) => {
             let to = op.result_dtype(dtype);
             Box::new(move |[a, b, _]| to_bits(to, eval::binary(op, dtype, from_bits(dtype, a), from_bits(dtype, b))))
         }
-        Call::Ternary(op, dtype) => Box::new(move |bits| {
+        HostCall::Ternary(op, dtype) => Box::new(move |bits| {
             let [a, b, c] = bits.map(|bits| from_bits(dtype, bits));
             to_bits(dtype, stepwise::ternary(op, dtype, a, b, c))
         }),
-        Call::Cast(from, to) => Box::new(move |[a, _, _]| to_bits(to, eval::cast(from, to, from_bits(from, a)))),
+        HostCall::Cast(from, to) => Box::new(move |[a, _, _]| to_bits(to, eval::cast(from, to, from_bits(from, a)))),
     }
 }
 

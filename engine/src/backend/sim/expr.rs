@@ -11,7 +11,7 @@ use super::compile::Compiler;
 use super::isel;
 use crate::kernel::{Dim, Expr, ExprId, Special};
 use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value, eval, stepwise};
-use simcore::{Flags, Op, PreloadSource};
+use simcore::{Flags, Opcode, PreloadSource};
 use std::collections::BTreeMap;
 
 /// Where the value of an expression is.
@@ -29,7 +29,7 @@ pub(super) type Known = (Held, usize);
 
 /// Identifies a function that is called on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Call {
+pub(super) enum HostCall {
     Unary(UnaryOp, DType),
     Binary(BinaryOp, DType),
     Ternary(TernaryOp, DType),
@@ -38,17 +38,17 @@ pub(super) enum Call {
 
 /// A function of `f64` that instructions call by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Function {
+pub(super) enum F64Function {
     Unary(UnaryOp, DType),
     Approx(ApproxOp),
 }
 
-impl Function {
+impl F64Function {
     /// The function.
     pub(super) fn eval(self) -> fn(f64) -> f64 {
         match self {
-            Function::Unary(op, dtype) => stepwise::unary_f64(op, dtype),
-            Function::Approx(op) => op.eval(),
+            F64Function::Unary(op, dtype) => stepwise::unary_f64(op, dtype),
+            F64Function::Approx(op) => op.eval(),
         }
     }
 }
@@ -101,7 +101,7 @@ impl Compiler<'_> {
     }
 
     /// Emits an instruction with one result into a scope.
-    fn result(&mut self, target: usize, op: Op, wide: bool, operands: &[Reg]) -> Reg {
+    fn result(&mut self, target: usize, op: Opcode, wide: bool, operands: &[Reg]) -> Reg {
         let d = self.asm.temp(wide);
         let mut draft = self.draft(op);
         draft.d = Field::Reg(d);
@@ -160,9 +160,9 @@ impl Compiler<'_> {
             let reg = self.result(target, inst, wide, &[operand]);
             if op.is_predicate() { reg } else { self.narrowed(target, reg, dtype) }
         } else if isel::is_float_function(op, from) {
-            self.function(target, Function::Unary(op, from), operand, wide)
+            self.function(target, F64Function::Unary(op, from), operand, wide)
         } else {
-            self.call(target, Call::Unary(op, from), &[(operand, from)], dtype)
+            self.call(target, HostCall::Unary(op, from), &[(operand, from)], dtype)
         };
         ((Held::Reg(reg), depth), target)
     }
@@ -174,15 +174,15 @@ impl Compiler<'_> {
             return ((Held::Const(Value::Float(op.eval()(value.as_f64()))), depth), target);
         }
         let operand = self.reg(held, DType::F32);
-        ((Held::Reg(self.function(target, Function::Approx(op), operand, false)), depth), target)
+        ((Held::Reg(self.function(target, F64Function::Approx(op), operand, false)), depth), target)
     }
 
     /// Calls a function of `f64`, rounded to the type of its operand.
-    fn function(&mut self, target: usize, function: Function, operand: Reg, wide: bool) -> Reg {
+    fn function(&mut self, target: usize, function: F64Function, operand: Reg, wide: bool) -> Reg {
         let next = self.functions.len() as u32;
         let number = *self.functions.entry(function).or_insert(next);
         let d = self.asm.temp(wide);
-        let mut draft = self.draft(if wide { Op::CallF64 } else { Op::CallF32 });
+        let mut draft = self.draft(if wide { Opcode::CallF64 } else { Opcode::CallF32 });
         (draft.d, draft.a, draft.imm) = (Field::Reg(d), Field::Reg(operand), number);
         self.push_into(target, draft);
         d
@@ -206,7 +206,7 @@ impl Compiler<'_> {
                 let reg = self.result(target, inst, isel::wide(dtype), &operands);
                 if op.is_predicate() { reg } else { self.narrowed(target, reg, dtype) }
             }
-            None => self.call(target, Call::Binary(op, from), &[(x, from), (y, from)], dtype),
+            None => self.call(target, HostCall::Binary(op, from), &[(x, from), (y, from)], dtype),
         };
         ((Held::Reg(reg), depth), target)
     }
@@ -227,23 +227,23 @@ impl Compiler<'_> {
         }
         let regs = [0, 1, 2].map(|i| self.reg(known[i].0, types[i]));
         let wide = isel::wide(dtype);
-        let select = if wide { Op::Select64 } else { Op::Select32 };
+        let select = if wide { Opcode::Select64 } else { Opcode::Select32 };
         let by = |op| isel::binary(op, dtype).map(|(inst, _)| inst);
         let reg = match op {
             TernaryOp::Where => self.result(target, select, wide, &regs),
             TernaryOp::Clamp if by(BinaryOp::Maximum).is_some() && by(BinaryOp::Minimum).is_some() => {
                 let (max, min) = (by(BinaryOp::Maximum), by(BinaryOp::Minimum));
-                let low = self.result(target, max.unwrap_or(Op::Mov32), wide, &[regs[0], regs[1]]);
-                self.result(target, min.unwrap_or(Op::Mov32), wide, &[low, regs[2]])
+                let low = self.result(target, max.unwrap_or(Opcode::Mov32), wide, &[regs[0], regs[1]]);
+                self.result(target, min.unwrap_or(Opcode::Mov32), wide, &[low, regs[2]])
             }
             TernaryOp::Threshold if by(BinaryOp::Lt).is_some() => {
                 // x > t is t < x.
-                let above = self.result(target, by(BinaryOp::Lt).unwrap_or(Op::Mov32), false, &[regs[1], regs[0]]);
+                let above = self.result(target, by(BinaryOp::Lt).unwrap_or(Opcode::Mov32), false, &[regs[1], regs[0]]);
                 self.result(target, select, wide, &[above, regs[0], regs[2]])
             }
             _ => {
                 let operands = [(regs[0], types[0]), (regs[1], types[1]), (regs[2], types[2])];
-                self.call(target, Call::Ternary(op, dtype), &operands, dtype)
+                self.call(target, HostCall::Ternary(op, dtype), &operands, dtype)
             }
         };
         ((Held::Reg(reg), depth), target)
@@ -265,7 +265,7 @@ impl Compiler<'_> {
         let operand = self.reg(held, from);
         match isel::cast(from, to) {
             Some(ops) => ops.into_iter().fold(operand, |reg, op| self.result(target, op, op.widths().0, &[reg])),
-            None => self.call(target, Call::Cast(from, to), &[(operand, from)], to),
+            None => self.call(target, HostCall::Cast(from, to), &[(operand, from)], to),
         }
     }
 
@@ -276,11 +276,11 @@ impl Compiler<'_> {
         }
     }
 
-    fn call(&mut self, target: usize, call: Call, operands: &[(Reg, DType)], dtype: DType) -> Reg {
+    fn call(&mut self, target: usize, call: HostCall, operands: &[(Reg, DType)], dtype: DType) -> Reg {
         let next = self.calls.len() as u32;
         let function = *self.calls.entry(call).or_insert(next);
         let d = self.asm.temp(isel::wide(dtype));
-        let mut draft = self.draft(Op::Host);
+        let mut draft = self.draft(Opcode::Host);
         (draft.d, draft.imm) = (Field::Reg(d), function);
         draft.flags = if isel::wide(dtype) { Flags::WIDE } else { 0 };
         let flags = [Flags::WIDE_A, Flags::WIDE_B, Flags::WIDE_C];

@@ -9,7 +9,7 @@
 
 use crate::num::convert::{bf16_to_f64, f16_to_f64, f64_to_bf16, f64_to_f16};
 use crate::num::{BinaryOp, DType, DTypeClass, UnaryOp, Value};
-use simcore::Op;
+use simcore::Opcode;
 
 /// Whether values of a type are in the 64-bit file.
 pub(super) fn wide(dtype: DType) -> bool {
@@ -68,67 +68,67 @@ fn rep(dtype: DType) -> Rep {
 }
 
 /// What brings a 32-bit result back into a narrow type.
-pub(super) fn narrow(dtype: DType) -> Option<Op> {
+pub(super) fn narrow(dtype: DType) -> Option<Opcode> {
     match dtype {
-        DType::I8 => Some(Op::SignExtend8),
-        DType::U8 => Some(Op::ZeroExtend8),
+        DType::I8 => Some(Opcode::SignExtend8),
+        DType::U8 => Some(Opcode::ZeroExtend8),
         _ => None,
     }
 }
 
 /// The instruction of a unary operation, if there is one. Its result must still
 /// be [`narrow`]ed unless the operation is a predicate.
-pub(super) fn unary(op: UnaryOp, dtype: DType) -> Option<Op> {
+pub(super) fn unary(op: UnaryOp, dtype: DType) -> Option<Opcode> {
     use UnaryOp::*;
     if dtype == DType::Bool {
-        return matches!(op, LogicalNot | BitwiseNot).then_some(Op::IsZeroI32);
+        return matches!(op, LogicalNot | BitwiseNot).then_some(Opcode::IsZeroI32);
     }
     Some(match (op, rep(dtype)) {
-        (Neg, Rep::F32) => Op::NegF32,
-        (Neg, Rep::F64) => Op::NegF64,
-        (Neg, Rep::I32) => Op::NegI32,
-        (Neg, Rep::I64) => Op::NegI64,
-        (Abs, Rep::F32) => Op::AbsF32,
-        (Abs, Rep::F64) => Op::AbsF64,
-        (Abs, Rep::I32) => Op::AbsI32,
-        (Abs, Rep::I64) => Op::AbsI64,
-        (Sqrt, Rep::F32) => Op::SqrtF32,
-        (Sqrt, Rep::F64) => Op::SqrtF64,
-        (Rsqrt, Rep::F32) => Op::RsqrtF32,
-        (Reciprocal, Rep::F32) => Op::RecipF32,
-        (Reciprocal, Rep::F64) => Op::RecipF64,
-        (Floor, Rep::F32) => Op::FloorF32,
-        (Ceil, Rep::F32) => Op::CeilF32,
-        (Trunc, Rep::F32) => Op::TruncF32,
-        (Round, Rep::F32) => Op::RoundF32,
-        (Relu, Rep::F32) => Op::ReluF32,
-        (Relu, Rep::F64) => Op::ReluF64,
-        (BitwiseNot, Rep::I32) => Op::NotI32,
-        (BitwiseNot, Rep::I64) => Op::NotI64,
-        (LogicalNot, Rep::F32) => Op::IsZeroF32,
-        (LogicalNot, Rep::F64) => Op::IsZeroF64,
-        (LogicalNot, Rep::I32) => Op::IsZeroI32,
-        (LogicalNot, Rep::I64) => Op::IsZeroI64,
-        (IsNan, Rep::F32) => Op::IsNanF32,
-        (IsFinite, Rep::F32) => Op::IsFiniteF32,
+        (Neg, Rep::F32) => Opcode::NegF32,
+        (Neg, Rep::F64) => Opcode::NegF64,
+        (Neg, Rep::I32) => Opcode::NegI32,
+        (Neg, Rep::I64) => Opcode::NegI64,
+        (Abs, Rep::F32) => Opcode::AbsF32,
+        (Abs, Rep::F64) => Opcode::AbsF64,
+        (Abs, Rep::I32) => Opcode::AbsI32,
+        (Abs, Rep::I64) => Opcode::AbsI64,
+        (Sqrt, Rep::F32) => Opcode::SqrtF32,
+        (Sqrt, Rep::F64) => Opcode::SqrtF64,
+        (Rsqrt, Rep::F32) => Opcode::RsqrtF32,
+        (Reciprocal, Rep::F32) => Opcode::RecipF32,
+        (Reciprocal, Rep::F64) => Opcode::RecipF64,
+        (Floor, Rep::F32) => Opcode::FloorF32,
+        (Ceil, Rep::F32) => Opcode::CeilF32,
+        (Trunc, Rep::F32) => Opcode::TruncF32,
+        (Round, Rep::F32) => Opcode::RoundF32,
+        (Relu, Rep::F32) => Opcode::ReluF32,
+        (Relu, Rep::F64) => Opcode::ReluF64,
+        (BitwiseNot, Rep::I32) => Opcode::NotI32,
+        (BitwiseNot, Rep::I64) => Opcode::NotI64,
+        (LogicalNot, Rep::F32) => Opcode::IsZeroF32,
+        (LogicalNot, Rep::F64) => Opcode::IsZeroF64,
+        (LogicalNot, Rep::I32) => Opcode::IsZeroI32,
+        (LogicalNot, Rep::I64) => Opcode::IsZeroI64,
+        (IsNan, Rep::F32) => Opcode::IsNanF32,
+        (IsFinite, Rep::F32) => Opcode::IsFiniteF32,
         _ => return None,
     })
 }
 
 /// The instruction of a binary operation, and whether its operands are swapped.
 /// Its result must still be [`narrow`]ed unless the operation is a predicate.
-pub(super) fn binary(op: BinaryOp, dtype: DType) -> Option<(Op, bool)> {
+pub(super) fn binary(op: BinaryOp, dtype: DType) -> Option<(Opcode, bool)> {
     use BinaryOp::*;
     if dtype == DType::Bool {
         return match op {
-            Add | Maximum | BitwiseOr | LogicalOr => Some((Op::OrI32, false)),
-            Mul | Minimum | BitwiseAnd | LogicalAnd => Some((Op::AndI32, false)),
-            Eq => Some((Op::EqI32, false)),
-            Ne | Sub | BitwiseXor => Some((Op::XorI32, false)),
-            Lt => Some((Op::LtI32, false)),
-            Gt => Some((Op::LtI32, true)),
-            Le => Some((Op::LeI32, false)),
-            Ge => Some((Op::LeI32, true)),
+            Add | Maximum | BitwiseOr | LogicalOr => Some((Opcode::OrI32, false)),
+            Mul | Minimum | BitwiseAnd | LogicalAnd => Some((Opcode::AndI32, false)),
+            Eq => Some((Opcode::EqI32, false)),
+            Ne | Sub | BitwiseXor => Some((Opcode::XorI32, false)),
+            Lt => Some((Opcode::LtI32, false)),
+            Gt => Some((Opcode::LtI32, true)),
+            Le => Some((Opcode::LeI32, false)),
+            Ge => Some((Opcode::LeI32, true)),
             _ => None,
         };
     }
@@ -145,23 +145,23 @@ pub(super) fn binary(op: BinaryOp, dtype: DType) -> Option<(Op, bool)> {
     }
     let swapped = matches!(op, Gt | Ge);
     let selected = match op {
-        Add => by_rep!(Some(Op::AddF32), Some(Op::AddF64), Some(Op::AddI32), Some(Op::AddI64)),
-        Sub => by_rep!(Some(Op::SubF32), Some(Op::SubF64), Some(Op::SubI32), Some(Op::SubI64)),
-        Mul => by_rep!(Some(Op::MulF32), Some(Op::MulF64), Some(Op::MulI32), Some(Op::MulI64)),
-        Div => by_rep!(Some(Op::DivF32), Some(Op::DivF64), Some(Op::DivI32), Some(Op::DivI64)),
-        Truediv => by_rep!(Some(Op::DivF32), Some(Op::DivF64), None, None),
-        Mod => by_rep!(None, None, Some(Op::RemI32), Some(Op::RemI64)),
-        Fmod => by_rep!(None, None, Some(Op::RemI32), Some(Op::RemI64)),
-        CeilDiv => by_rep!(None, None, Some(Op::CeilDivI32), Some(Op::CeilDivI64)),
-        Minimum => by_rep!(Some(Op::MinF32), Some(Op::MinF64), Some(Op::MinI32), Some(Op::MinI64)),
-        Maximum => by_rep!(Some(Op::MaxF32), Some(Op::MaxF64), Some(Op::MaxI32), Some(Op::MaxI64)),
-        BitwiseAnd => by_rep!(None, None, Some(Op::AndI32), Some(Op::AndI64)),
-        BitwiseOr => by_rep!(None, None, Some(Op::OrI32), Some(Op::OrI64)),
-        BitwiseXor => by_rep!(None, None, Some(Op::XorI32), Some(Op::XorI64)),
-        Eq => by_rep!(Some(Op::EqF32), Some(Op::EqF64), Some(Op::EqI32), Some(Op::EqI64)),
-        Ne => by_rep!(Some(Op::NeF32), Some(Op::NeF64), Some(Op::NeI32), Some(Op::NeI64)),
-        Lt | Gt => by_rep!(Some(Op::LtF32), Some(Op::LtF64), Some(Op::LtI32), Some(Op::LtI64)),
-        Le | Ge => by_rep!(Some(Op::LeF32), Some(Op::LeF64), Some(Op::LeI32), Some(Op::LeI64)),
+        Add => by_rep!(Some(Opcode::AddF32), Some(Opcode::AddF64), Some(Opcode::AddI32), Some(Opcode::AddI64)),
+        Sub => by_rep!(Some(Opcode::SubF32), Some(Opcode::SubF64), Some(Opcode::SubI32), Some(Opcode::SubI64)),
+        Mul => by_rep!(Some(Opcode::MulF32), Some(Opcode::MulF64), Some(Opcode::MulI32), Some(Opcode::MulI64)),
+        Div => by_rep!(Some(Opcode::DivF32), Some(Opcode::DivF64), Some(Opcode::DivI32), Some(Opcode::DivI64)),
+        Truediv => by_rep!(Some(Opcode::DivF32), Some(Opcode::DivF64), None, None),
+        Mod => by_rep!(None, None, Some(Opcode::RemI32), Some(Opcode::RemI64)),
+        Fmod => by_rep!(None, None, Some(Opcode::RemI32), Some(Opcode::RemI64)),
+        CeilDiv => by_rep!(None, None, Some(Opcode::CeilDivI32), Some(Opcode::CeilDivI64)),
+        Minimum => by_rep!(Some(Opcode::MinF32), Some(Opcode::MinF64), Some(Opcode::MinI32), Some(Opcode::MinI64)),
+        Maximum => by_rep!(Some(Opcode::MaxF32), Some(Opcode::MaxF64), Some(Opcode::MaxI32), Some(Opcode::MaxI64)),
+        BitwiseAnd => by_rep!(None, None, Some(Opcode::AndI32), Some(Opcode::AndI64)),
+        BitwiseOr => by_rep!(None, None, Some(Opcode::OrI32), Some(Opcode::OrI64)),
+        BitwiseXor => by_rep!(None, None, Some(Opcode::XorI32), Some(Opcode::XorI64)),
+        Eq => by_rep!(Some(Opcode::EqF32), Some(Opcode::EqF64), Some(Opcode::EqI32), Some(Opcode::EqI64)),
+        Ne => by_rep!(Some(Opcode::NeF32), Some(Opcode::NeF64), Some(Opcode::NeI32), Some(Opcode::NeI64)),
+        Lt | Gt => by_rep!(Some(Opcode::LtF32), Some(Opcode::LtF64), Some(Opcode::LtI32), Some(Opcode::LtI64)),
+        Le | Ge => by_rep!(Some(Opcode::LeF32), Some(Opcode::LeF64), Some(Opcode::LeI32), Some(Opcode::LeI64)),
         _ => None,
     };
     selected.map(|op| (op, swapped))
@@ -169,44 +169,44 @@ pub(super) fn binary(op: BinaryOp, dtype: DType) -> Option<(Op, bool)> {
 
 /// The instructions of a conversion, in order; none inside for those that only
 /// the host does.
-pub(super) fn cast(from: DType, to: DType) -> Option<Vec<Op>> {
+pub(super) fn cast(from: DType, to: DType) -> Option<Vec<Opcode>> {
     use DType::*;
     if from == to {
         return Some(Vec::new());
     }
     if to == Bool {
         return match rep(from) {
-            Rep::F32 => Some(vec![Op::NonZeroF32]),
-            Rep::F64 => Some(vec![Op::NonZeroF64]),
-            Rep::I32 => Some(vec![Op::NonZeroI32]),
-            Rep::I64 => Some(vec![Op::NonZeroI64]),
+            Rep::F32 => Some(vec![Opcode::NonZeroF32]),
+            Rep::F64 => Some(vec![Opcode::NonZeroF64]),
+            Rep::I32 => Some(vec![Opcode::NonZeroI32]),
+            Rep::I64 => Some(vec![Opcode::NonZeroI64]),
             Rep::Other => chain(from, F32, to),
         };
     }
     let one = |op| Some(vec![op]);
     match (from, to) {
-        (F16, F32) => one(Op::F16ToF32),
-        (BF16, F32) => one(Op::Bf16ToF32),
-        (F32, F16) => one(Op::F32ToF16),
-        (F32, BF16) => one(Op::F32ToBf16),
+        (F16, F32) => one(Opcode::F16ToF32),
+        (BF16, F32) => one(Opcode::Bf16ToF32),
+        (F32, F16) => one(Opcode::F32ToF16),
+        (F32, BF16) => one(Opcode::F32ToBf16),
         // Widening is exact, so going through f32 is too.
         (F16 | BF16, _) => chain(from, F32, to),
         (F64, F16 | BF16) => None,
-        (F32, F64) => one(Op::F32ToF64),
-        (F64, F32) => one(Op::F64ToF32),
-        (F32, I32) => one(Op::F32ToI32),
-        (F32, I64) => one(Op::F32ToI64),
-        (F64, I32) => one(Op::F64ToI32),
-        (F64, I64) => one(Op::F64ToI64),
-        (F32, I8) => one(Op::F32ToI8),
-        (F32, U8) => one(Op::F32ToU8),
-        (I64, F32) => one(Op::I64ToF32),
-        (I64, F64) => one(Op::I64ToF64),
-        (I64, I32) => one(Op::I64ToI32),
+        (F32, F64) => one(Opcode::F32ToF64),
+        (F64, F32) => one(Opcode::F64ToF32),
+        (F32, I32) => one(Opcode::F32ToI32),
+        (F32, I64) => one(Opcode::F32ToI64),
+        (F64, I32) => one(Opcode::F64ToI32),
+        (F64, I64) => one(Opcode::F64ToI64),
+        (F32, I8) => one(Opcode::F32ToI8),
+        (F32, U8) => one(Opcode::F32ToU8),
+        (I64, F32) => one(Opcode::I64ToF32),
+        (I64, F64) => one(Opcode::I64ToF64),
+        (I64, I32) => one(Opcode::I64ToI32),
         (I64, I8 | U8) => chain(from, I32, to),
-        (I32 | I8 | U8 | Bool, F32) => one(Op::I32ToF32),
-        (I32 | I8 | U8 | Bool, F64) => one(Op::I32ToF64),
-        (I32 | I8 | U8 | Bool, I64) => one(Op::I32ToI64),
+        (I32 | I8 | U8 | Bool, F32) => one(Opcode::I32ToF32),
+        (I32 | I8 | U8 | Bool, F64) => one(Opcode::I32ToF64),
+        (I32 | I8 | U8 | Bool, I64) => one(Opcode::I32ToI64),
         (I8 | U8 | Bool, I32) => Some(Vec::new()),
         (I32 | I8 | U8 | Bool, I8 | U8) => one(narrow(to)?),
         // Integers of at most 8 bits are exact in f32.
@@ -215,7 +215,7 @@ pub(super) fn cast(from: DType, to: DType) -> Option<Vec<Op>> {
     }
 }
 
-fn chain(from: DType, through: DType, to: DType) -> Option<Vec<Op>> {
+fn chain(from: DType, through: DType, to: DType) -> Option<Vec<Opcode>> {
     let mut ops = cast(from, through)?;
     ops.extend(cast(through, to)?);
     Some(ops)

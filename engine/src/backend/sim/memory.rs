@@ -52,8 +52,8 @@ impl Drop for Share {
 
 /// The global buffers of one launch. Unless filled, a buffer holds a poison
 /// pattern and counts as unwritten.
-pub struct Memory {
-    pub(super) core: simcore::Memory,
+pub struct SimMemory {
+    pub(super) core: simcore::GlobalMemory,
     slots: SecondaryMap<BufId, Option<usize>>,
     inputs: Vec<(u32, BufId)>,
     outputs: Vec<(u32, BufId)>,
@@ -62,7 +62,7 @@ pub struct Memory {
     _share: Option<Share>,
 }
 
-impl Memory {
+impl SimMemory {
     /// Allocates every global buffer of a kernel for a launch on a device of its
     /// own. Workspaces that the launch provides zeroed are; everything else is poisoned.
     pub fn new(kernel: &Kernel, launch: &BoundLaunch) -> Self {
@@ -72,7 +72,7 @@ impl Memory {
     /// The same on a device that other launches share.
     pub fn on(heap: &Arc<Heap>, kernel: &Kernel, launch: &BoundLaunch) -> Self {
         let mut slots = SecondaryMap::new();
-        let mut core = simcore::Memory::default();
+        let mut core = simcore::GlobalMemory::default();
         let mut next = GRANULE;
         let bytes = |(id, buffer): (BufId, &Buffer)| match buffer.space {
             Space::Global => {

@@ -6,8 +6,8 @@
 //! integers wrap, everything else as `num::eval` has it.
 //!
 //! Input: a kernel that passed [`verify`](crate::kernel::verify), its bound
-//! launch, [`Memory`] with the inputs filled in. Output: the memory, and a
-//! [`SimReport`]; or a [`Bug`](crate::diag::Kind::Bug) that names what the kernel does wrong: a data
+//! launch, [`SimMemory`] with the inputs filled in. Output: the memory, and a
+//! [`SimReport`]; or a [`Bug`](crate::diag::DiagnosticKind::Bug) that names what the kernel does wrong: a data
 //! race, an access out of bounds, a read of unwritten memory, a misaligned
 //! move, a barrier under divergence, a deadlock.
 
@@ -22,8 +22,8 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use compile::{Program, compile};
-pub use memory::{Heap, Memory};
+pub use compile::{SimProgram, compile};
+pub use memory::{Heap, SimMemory};
 pub use report::SimReport;
 pub use run::{resident_blocks, run, run_program};
 pub use simcore::{Class, Counters};

@@ -1,10 +1,10 @@
 //! What a run found, for people: traps as diagnostics, counters by name.
 
-use super::compile::{Program, count, statement};
-use super::memory::Memory;
+use super::compile::{SimProgram, count, statement};
+use super::memory::SimMemory;
 use crate::diag::{Code, Diagnostic, code};
 use crate::kernel::{BoundLaunch, BufId, Kernel, print_stmt};
-use simcore::{Counters, Op, Other, Trap, TrapKind, Waiter};
+use simcore::{Counters, Opcode, Other, Trap, TrapKind, Waiter};
 
 /// The outcome of a run without errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct SimReport {
 }
 
 impl SimReport {
-    pub(super) fn new(program: &Program, kernel: &Kernel, done: simcore::Report, memory: &Memory) -> Self {
+    pub(super) fn new(program: &SimProgram, kernel: &Kernel, done: simcore::Report, memory: &SimMemory) -> Self {
         let missing = |buffer| memory.slot(buffer).and_then(|slot| done.unwritten.get(slot)).copied().unwrap_or(0);
         let unwritten = memory.outputs().iter().map(|&(output, buffer)| (output, buffer, missing(buffer))).collect();
         let first = |buffer| memory.slot(buffer).and_then(|slot| done.first_unwritten.get(slot)).cloned();
@@ -34,7 +34,7 @@ impl SimReport {
     }
 
     /// Nothing was launched, so nothing was written.
-    pub(super) fn empty(kernel: &Kernel, memory: &Memory, launch: &BoundLaunch) -> Self {
+    pub(super) fn empty(kernel: &Kernel, memory: &SimMemory, launch: &BoundLaunch) -> Self {
         let len = |buffer| launch.buffer_lens.get(buffer).copied().unwrap_or(0);
         let unwritten = memory.outputs().iter().map(|&(output, buffer)| (output, buffer, len(buffer))).collect();
         let first = |buffer| (0..len(buffer).min(8)).collect();
@@ -47,15 +47,15 @@ impl SimReport {
 /// Whether each statement was executed. A statement's expressions may have been
 /// computed earlier, outside a loop; so where it has an instruction with an
 /// effect, that one decides.
-fn executed(program: &Program, kernel: &Kernel, warps: &[u64]) -> Vec<bool> {
+fn executed(program: &SimProgram, kernel: &Kernel, warps: &[u64]) -> Vec<bool> {
     let mut pure = vec![false; count(&kernel.body) as usize];
     let mut effect: Vec<Option<bool>> = vec![None; pure.len()];
     for ((inst, &origin), &warps) in program.core.code.iter().zip(&program.core.origin).zip(warps) {
         let statement = origin as usize;
-        if statement >= pure.len() || inst.op == Op::End {
+        if statement >= pure.len() || inst.op == Opcode::End {
             continue;
         }
-        if inst.op.is_arithmetic() || matches!(inst.op, Op::CallF32 | Op::CallF64 | Op::Host) {
+        if inst.op.is_arithmetic() || matches!(inst.op, Opcode::CallF32 | Opcode::CallF64 | Opcode::Host) {
             pure[statement] |= warps > 0;
         } else {
             *effect[statement].get_or_insert(false) |= warps > 0;
@@ -66,7 +66,7 @@ fn executed(program: &Program, kernel: &Kernel, warps: &[u64]) -> Vec<bool> {
 
 /// Turns a trap into a diagnostic that names kernel, statement, thread, buffer
 /// and index, and for races both sides.
-pub(super) fn diagnose(program: &Program, kernel: &Kernel, launch: &BoundLaunch, trap: &Trap) -> Box<Diagnostic> {
+pub(super) fn diagnose(program: &SimProgram, kernel: &Kernel, launch: &BoundLaunch, trap: &Trap) -> Box<Diagnostic> {
     let naming = Naming { program, kernel, launch };
     let place = naming.element(trap);
     let who = naming.thread(trap.block, trap.warp * 32 + trap.lane);
@@ -148,7 +148,7 @@ fn lanes(mask: u32) -> String {
 }
 
 struct Naming<'a> {
-    program: &'a Program,
+    program: &'a SimProgram,
     kernel: &'a Kernel,
     launch: &'a BoundLaunch,
 }

@@ -1,16 +1,16 @@
 //! Runs a compiled kernel.
 
-use super::compile::{Program, compile};
+use super::compile::{SimProgram, compile};
 use super::isel;
-use super::memory::Memory;
+use super::memory::SimMemory;
 use super::report::{self, SimReport};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{BoundLaunch, BoundParam, Kernel};
 use crate::options::{DeviceDesc, SimOptions, SimSchedule};
-use simcore::{Config, Policy};
+use simcore::{Config, SchedPolicy};
 
 /// Compiles and runs a kernel; see [`run_program`].
-pub fn run(kernel: &Kernel, launch: &BoundLaunch, memory: &mut Memory, options: &SimOptions) -> Result<SimReport> {
+pub fn run(kernel: &Kernel, launch: &BoundLaunch, memory: &mut SimMemory, options: &SimOptions) -> Result<SimReport> {
     run_program(&compile(kernel)?, kernel, launch, memory, options)
 }
 
@@ -26,13 +26,13 @@ pub fn resident_blocks(device: &DeviceDesc, launch: &BoundLaunch) -> u64 {
 
 /// Runs a program on the memory of a launch. The same arguments give the same
 /// memory, the same report and the same error, whatever the number of threads.
-/// An error found in the kernel is a [`Bug`](crate::diag::Kind::Bug); the
+/// An error found in the kernel is a [`Bug`](crate::diag::DiagnosticKind::Bug); the
 /// contents of memory are then unspecified.
 pub fn run_program(
-    program: &Program,
+    program: &SimProgram,
     kernel: &Kernel,
     launch: &BoundLaunch,
-    memory: &mut Memory,
+    memory: &mut SimMemory,
     options: &SimOptions,
 ) -> Result<SimReport> {
     memory.check_size()?;
@@ -43,17 +43,17 @@ pub fn run_program(
         BoundParam::Pointer(_) => 0,
         BoundParam::Scalar { dtype, value } => isel::to_bits(*dtype, *value),
     });
-    let core_launch = simcore::Launch { grid: launch.grid, block: launch.block, params: params.collect() };
+    let core_launch = simcore::LaunchConfig { grid: launch.grid, block: launch.block, params: params.collect() };
     if let Err(reason) = program.core.validate(&core_launch, &memory.core) {
         let message = format!("kernel {} is beyond the simulator: {reason}", kernel.name);
         return Err(Diagnostic::unsupported(code::SIM_FEATURE, message));
     }
     let config = Config {
         policy: match options.schedule {
-            SimSchedule::Lockstep => Policy::Lockstep,
-            SimSchedule::Random => Policy::Random(options.seed),
-            SimSchedule::Pct(depth) => Policy::Pct { depth, seed: options.seed },
-            SimSchedule::Adversary => Policy::Adversary(options.seed),
+            SimSchedule::Lockstep => SchedPolicy::Lockstep,
+            SimSchedule::Random => SchedPolicy::Random(options.seed),
+            SimSchedule::Pct(depth) => SchedPolicy::Pct { depth, seed: options.seed },
+            SimSchedule::Adversary => SchedPolicy::Adversary(options.seed),
         },
         detect: options.detect,
         count: options.count,

@@ -1,7 +1,7 @@
 //! Activation functions that are formulas of others, and their gradients.
 
 use super::args::Args;
-use super::row::{OpRow, Param, ParamKind, opt, req};
+use super::row::{OpParam, OpParamKind, OpRow, opt, req};
 use crate::diag::Result;
 use crate::fusion::{FusionBuilder, Operand, Src};
 
@@ -14,8 +14,8 @@ const FRAC_1_SQRT_TAU: f64 = 0.398_942_280_401_432_7;
 /// The factor of the cube in the approximation of gelu by tanh.
 const CUBE: f64 = 0.044715;
 
-const X: &[Param] = &[req("x", ParamKind::Value)];
-const BACKWARD: &[Param] = &[req("dy", ParamKind::Value), req("x", ParamKind::Value)];
+const X: &[OpParam] = &[req("x", OpParamKind::Value)];
+const BACKWARD: &[OpParam] = &[req("dy", OpParamKind::Value), req("x", OpParamKind::Value)];
 const TANH: &str = "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2.";
 const LIBRARY: &str = "nvFuser's C++ library";
 
@@ -40,21 +40,21 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::composite(
         "tanh_backward",
-        &[req("dy", ParamKind::Value), req("tanh_x", ParamKind::Value)],
+        &[req("dy", OpParamKind::Value), req("tanh_x", OpParamKind::Value)],
         tanh_backward,
         "Gradient of tanh from its result: dy * (1 - tanh_x^2).",
         LIBRARY,
     ),
     OpRow::composite(
         "leaky_relu",
-        &[req("x", ParamKind::Value), opt("slope", ParamKind::Value).py("negative_slope")],
+        &[req("x", OpParamKind::Value), opt("slope", OpParamKind::Value).py("negative_slope")],
         leaky_relu,
         "x where x >= 0, else slope * x; slope 0.01 unless given.",
         "PyTorch leaky_relu",
     ),
     OpRow::composite(
         "softplus",
-        &[req("x", ParamKind::Value), opt("beta", ParamKind::Scalar), opt("threshold", ParamKind::Scalar)],
+        &[req("x", OpParamKind::Value), opt("beta", OpParamKind::Scalar), opt("threshold", OpParamKind::Scalar)],
         softplus,
         "log(1 + exp(beta * x)) / beta, x itself where beta * x is above threshold; beta 1 and threshold 20 unless given.",
         "PyTorch softplus",

@@ -2,14 +2,14 @@
 //! the reader of nvFuser's form, or a caller in Rust. [`Args::check`] holds them
 //! against the row, so that all three refuse the same things.
 
-use super::row::{Need, OpRow, Param, ParamKind};
+use super::row::{Need, OpParam, OpParamKind, OpRow};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::Src;
 use crate::num::{DType, Value};
 
 /// What is given for one parameter.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Arg {
+pub enum OpArg {
     /// A tensor or scalar.
     Value(Src),
     /// Tensors, extents or scalars.
@@ -32,7 +32,7 @@ pub enum Arg {
 #[derive(Clone, Debug)]
 pub struct Args {
     row: &'static OpRow,
-    given: Vec<Option<Arg>>,
+    given: Vec<Option<OpArg>>,
 }
 
 impl Args {
@@ -47,7 +47,7 @@ impl Args {
     }
 
     /// Gives a parameter by position in the row.
-    pub fn set(&mut self, position: usize, arg: Arg) {
+    pub fn set(&mut self, position: usize, arg: OpArg) {
         if let Some(place) = self.given.get_mut(position) {
             *place = Some(arg);
         }
@@ -55,7 +55,7 @@ impl Args {
 
     /// Gives a parameter by name; names that the row has not are ignored.
     #[must_use]
-    pub fn with(mut self, name: &str, arg: Arg) -> Self {
+    pub fn with(mut self, name: &str, arg: OpArg) -> Self {
         if let Some(position) = self.row.position(name) {
             self.set(position, arg);
         }
@@ -65,15 +65,15 @@ impl Args {
     /// Gives an operand by name.
     #[must_use]
     pub fn value(self, name: &str, x: impl Into<Src>) -> Self {
-        self.with(name, Arg::Value(x.into()))
+        self.with(name, OpArg::Value(x.into()))
     }
 
     /// What is given for a parameter by position.
-    pub fn at(&self, position: usize) -> Option<&Arg> {
+    pub fn at(&self, position: usize) -> Option<&OpArg> {
         self.given.get(position).and_then(Option::as_ref)
     }
 
-    fn get(&self, name: &str) -> Option<&Arg> {
+    fn get(&self, name: &str) -> Option<&OpArg> {
         self.at(self.row.position(name)?)
     }
 
@@ -97,13 +97,13 @@ impl Args {
         Ok(())
     }
 
-    fn missing(&self, param: &Param) -> Box<Diagnostic> {
+    fn missing(&self, param: &OpParam) -> Box<Diagnostic> {
         let row = self.row;
         let error = match param.kind {
-            ParamKind::BareDType => {
+            OpParamKind::BareDType => {
                 Diagnostic::user(code::ATTRIBUTE, format!("{}: needs a data type after its operands", row.name))
             }
-            ParamKind::Shape => Diagnostic::user(code::ATTRIBUTE, format!("{}: needs extents in brackets", row.name)),
+            OpParamKind::Shape => Diagnostic::user(code::ATTRIBUTE, format!("{}: needs extents in brackets", row.name)),
             kind if kind.is_positional() => {
                 let positional = row.params.iter().zip(&self.given).filter(|(param, _)| param.kind.is_positional());
                 let given = positional.clone().filter(|(_, arg)| arg.is_some()).count();
@@ -130,7 +130,7 @@ impl Args {
     /// An optional operand.
     pub fn opt(&self, name: &str) -> Option<Src> {
         match self.get(name) {
-            Some(Arg::Value(src)) => Some(*src),
+            Some(OpArg::Value(src)) => Some(*src),
             _ => None,
         }
     }
@@ -138,7 +138,7 @@ impl Args {
     /// A list of operands; empty if it is not given.
     pub fn list(&self, name: &str) -> &[Src] {
         match self.get(name) {
-            Some(Arg::Values(list)) => list,
+            Some(OpArg::Values(list)) => list,
             _ => &[],
         }
     }
@@ -151,7 +151,7 @@ impl Args {
     /// A flag or truth value.
     pub fn flag(&self, name: &str) -> bool {
         match self.get(name) {
-            Some(Arg::Bool(value)) => *value,
+            Some(OpArg::Bool(value)) => *value,
             _ => self.need(name) == Need::Bool(true),
         }
     }
@@ -159,7 +159,7 @@ impl Args {
     /// An integer: as given, or the default.
     pub fn int(&self, name: &str) -> Option<i64> {
         match (self.get(name), self.need(name)) {
-            (Some(Arg::Int(value)), _) => Some(*value),
+            (Some(OpArg::Int(value)), _) => Some(*value),
             (None, Need::Int(value)) => Some(value),
             _ => None,
         }
@@ -168,7 +168,7 @@ impl Args {
     /// Integers; empty if they are not given.
     pub fn ints(&self, name: &str) -> &[i64] {
         match self.get(name) {
-            Some(Arg::Ints(values)) => values,
+            Some(OpArg::Ints(values)) => values,
             _ => &[],
         }
     }
@@ -176,7 +176,7 @@ impl Args {
     /// Truth values; empty if they are not given.
     pub fn bools(&self, name: &str) -> &[bool] {
         match self.get(name) {
-            Some(Arg::Bools(values)) => values,
+            Some(OpArg::Bools(values)) => values,
             _ => &[],
         }
     }
@@ -184,8 +184,8 @@ impl Args {
     /// A number: as given, or the default.
     pub fn number(&self, name: &str) -> Option<f64> {
         match (self.get(name), self.need(name)) {
-            (Some(Arg::Number(value)), _) => Some(*value),
-            (Some(Arg::Int(value)), _) => Some(*value as f64),
+            (Some(OpArg::Number(value)), _) => Some(*value),
+            (Some(OpArg::Int(value)), _) => Some(*value as f64),
             (None, Need::Number(value)) => Some(value),
             _ => None,
         }
@@ -194,7 +194,7 @@ impl Args {
     /// A data type: as given, or the default.
     pub fn dtype(&self, name: &str) -> Option<DType> {
         match (self.get(name), self.need(name)) {
-            (Some(Arg::DType(value)), _) => Some(*value),
+            (Some(OpArg::DType(value)), _) => Some(*value),
             (None, Need::DType(value)) => Some(value),
             _ => None,
         }
@@ -209,47 +209,47 @@ pub(crate) fn arity_error(row: &OpRow, least: usize, most: usize, given: usize) 
     Diagnostic::user(code::ARITY, format!("{}: takes {expected} {plural}, {given} {were} given", row.name))
 }
 
-impl Arg {
+impl OpArg {
     /// Whether it has the form of a kind of parameter.
-    fn fits(&self, kind: ParamKind) -> bool {
-        use ParamKind as K;
+    fn fits(&self, kind: OpParamKind) -> bool {
+        use OpParamKind as K;
         match (self, kind) {
-            (Arg::Value(_), K::Tensor | K::Scalar | K::Value) => true,
-            (Arg::Values(list), K::Tensors) => !list.is_empty(),
-            (Arg::Values(_), K::Shape | K::Scalars) => true,
-            (Arg::Bool(_), K::Flag | K::Bool) => true,
-            (Arg::Int(_), K::Int | K::Number) => true,
-            (Arg::Ints(_), K::Ints) => true,
-            (Arg::Bools(_), K::Bools) => true,
-            (Arg::Number(_), K::Number) => true,
-            (Arg::DType(_), K::DType | K::BareDType) => true,
+            (OpArg::Value(_), K::Tensor | K::Scalar | K::Value) => true,
+            (OpArg::Values(list), K::Tensors) => !list.is_empty(),
+            (OpArg::Values(_), K::Shape | K::Scalars) => true,
+            (OpArg::Bool(_), K::Flag | K::Bool) => true,
+            (OpArg::Int(_), K::Int | K::Number) => true,
+            (OpArg::Ints(_), K::Ints) => true,
+            (OpArg::Bools(_), K::Bools) => true,
+            (OpArg::Number(_), K::Number) => true,
+            (OpArg::DType(_), K::DType | K::BareDType) => true,
             _ => false,
         }
     }
 }
 
 /// What a parameter of a kind takes, after its name.
-pub fn form(kind: ParamKind) -> &'static str {
+pub fn form(kind: OpParamKind) -> &'static str {
     match kind {
-        ParamKind::Tensor => "is a tensor",
-        ParamKind::Scalar => "is a scalar",
-        ParamKind::Value => "is a tensor or a scalar",
-        ParamKind::Tensors => "takes at least one tensor",
-        ParamKind::Shape => "takes extents",
-        ParamKind::Scalars => "takes integers or integer scalars",
-        ParamKind::Flag => "stands alone",
-        ParamKind::Bool => "takes true or false",
-        ParamKind::BareDType => "is a data type",
-        ParamKind::DType => "takes one data type",
-        ParamKind::Int => "takes one integer",
-        ParamKind::Ints => "takes integers",
-        ParamKind::Bools => "takes true and false",
-        ParamKind::Number => "takes one number",
+        OpParamKind::Tensor => "is a tensor",
+        OpParamKind::Scalar => "is a scalar",
+        OpParamKind::Value => "is a tensor or a scalar",
+        OpParamKind::Tensors => "takes at least one tensor",
+        OpParamKind::Shape => "takes extents",
+        OpParamKind::Scalars => "takes integers or integer scalars",
+        OpParamKind::Flag => "stands alone",
+        OpParamKind::Bool => "takes true or false",
+        OpParamKind::BareDType => "is a data type",
+        OpParamKind::DType => "takes one data type",
+        OpParamKind::Int => "takes one integer",
+        OpParamKind::Ints => "takes integers",
+        OpParamKind::Bools => "takes true and false",
+        OpParamKind::Number => "takes one number",
     }
 }
 
-impl From<Value> for Arg {
+impl From<Value> for OpArg {
     fn from(value: Value) -> Self {
-        Arg::Value(value.into())
+        OpArg::Value(value.into())
     }
 }

@@ -23,13 +23,13 @@
 
 use super::args::Args;
 use super::cx::{LayoutCx, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::matmul::{common_type, need_axes};
 use super::movement::Movement;
-use super::row::{Layout, OpRow, ParamKind, Primitive, opt, req};
+use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
 use crate::array::{dense_strides_in, iteration_order, row_major_strides};
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::meta::{AxisMeta, Extent, Shape};
+use crate::fusion::meta::{AxisMeta, ExtentValue, Shape};
 use crate::fusion::{AxisKind, FusionBuilder, Operand, Src};
 use crate::num::DType;
 
@@ -43,19 +43,19 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "sdpfa_fwd",
         &[
-            req("query", ParamKind::Tensor),
-            req("key", ParamKind::Tensor),
-            req("value", ParamKind::Tensor),
-            opt("bias", ParamKind::Tensor),
-            opt("mask", ParamKind::Tensor),
-            opt("dropout_p", ParamKind::Scalar),
-            opt("is_causal", ParamKind::Scalar),
-            opt("scale", ParamKind::Scalar),
+            req("query", OpParamKind::Tensor),
+            req("key", OpParamKind::Tensor),
+            req("value", OpParamKind::Tensor),
+            opt("bias", OpParamKind::Tensor),
+            opt("mask", OpParamKind::Tensor),
+            opt("dropout_p", OpParamKind::Scalar),
+            opt("is_causal", OpParamKind::Scalar),
+            opt("scale", OpParamKind::Scalar),
         ],
         build_forward,
         Primitive {
             meta: forward_meta,
-            layout: Layout::Custom(forward_layout),
+            layout: ResultLayout::Custom(forward_layout),
             eval: forward::evaluate,
             decompose: None,
             movement: Movement::LIBRARY,
@@ -69,22 +69,22 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "sdpfa_bwd",
         &[
-            req("grad_output", ParamKind::Tensor),
-            req("query", ParamKind::Tensor),
-            req("key", ParamKind::Tensor),
-            req("value", ParamKind::Tensor),
-            req("output", ParamKind::Tensor),
-            req("logsumexp", ParamKind::Tensor),
-            req("dropout_p", ParamKind::Scalar),
-            req("is_causal", ParamKind::Scalar),
-            req("philox_seed", ParamKind::Tensor),
-            req("philox_offset", ParamKind::Tensor),
-            opt("scale", ParamKind::Scalar),
+            req("grad_output", OpParamKind::Tensor),
+            req("query", OpParamKind::Tensor),
+            req("key", OpParamKind::Tensor),
+            req("value", OpParamKind::Tensor),
+            req("output", OpParamKind::Tensor),
+            req("logsumexp", OpParamKind::Tensor),
+            req("dropout_p", OpParamKind::Scalar),
+            req("is_causal", OpParamKind::Scalar),
+            req("philox_seed", OpParamKind::Tensor),
+            req("philox_offset", OpParamKind::Tensor),
+            opt("scale", OpParamKind::Scalar),
         ],
         build_backward,
         Primitive {
             meta: backward_meta,
-            layout: Layout::Custom(backward_layout),
+            layout: ResultLayout::Custom(backward_layout),
             eval: backward::evaluate,
             decompose: None,
             movement: Movement::LIBRARY,
@@ -114,7 +114,7 @@ fn build_forward(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     if is_causal && (args.has("bias") || args.has("mask")) {
         return Err(problem::causal_and_masked(args.row().name));
     }
-    let draft = Draft::new(args).operands("dropout_p", dropout).operands("is_causal", causal);
+    let draft = CallDraft::new(args).operands("dropout_p", dropout).operands("is_causal", causal);
     b.push_draft(draft.operands("scale", scale))
 }
 
@@ -123,7 +123,7 @@ fn build_backward(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let dropout = typed(b, args.opt("dropout_p"), DType::F64, false)?;
     let causal = typed(b, args.opt("is_causal"), DType::Bool, false)?;
     let scale = typed(b, args.opt("scale"), DType::F64, false)?;
-    let draft = Draft::new(args).operands("dropout_p", dropout).operands("is_causal", causal);
+    let draft = CallDraft::new(args).operands("dropout_p", dropout).operands("is_causal", causal);
     b.push_draft(draft.operands("scale", scale))
 }
 
@@ -142,7 +142,7 @@ struct Axes {
     /// Axes that query, key and value have in common.
     batch: Vec<AxisMeta>,
     queries: AxisMeta,
-    keys: Extent,
+    keys: ExtentValue,
     outputs: AxisMeta,
 }
 
@@ -168,7 +168,7 @@ fn common_axes(cx: &mut MetaCx<'_>) -> Result<Axes> {
 }
 
 /// The extent of an axis that two operands have in common.
-fn same_axis(cx: &mut MetaCx<'_>, axis: usize, a: (&str, Extent), b: (&str, Extent)) -> Result<Extent> {
+fn same_axis(cx: &mut MetaCx<'_>, axis: usize, a: (&str, ExtentValue), b: (&str, ExtentValue)) -> Result<ExtentValue> {
     cx.same(&format!("axis {axis} of `{}` and of `{}`", a.0, b.0), a.1, b.1)
 }
 
@@ -201,7 +201,7 @@ fn check_addend(cx: &mut MetaCx<'_>, name: &str, dtype: DType, axes: &Axes) -> R
         return Err(Diagnostic::user(code::DTYPE, message).note("cast it"));
     }
     let batch = axes.batch.iter().map(|axis| axis.extent);
-    let scores: Vec<Extent> = batch.chain([axes.queries.extent, axes.keys]).collect();
+    let scores: Vec<ExtentValue> = batch.chain([axes.queries.extent, axes.keys]).collect();
     for (i, (own, scores)) in addend.axes.iter().zip(scores).enumerate() {
         if own.kind == AxisKind::Iteration {
             cx.same(&format!("axis {i} of `{name}` and of the scores"), own.extent, scores)?;

@@ -6,28 +6,28 @@
 //! in place: they are inputs of the fusion, or conversions of inputs.
 
 use super::args::Args;
-use super::row::{OpRow, Param, ParamKind, flag, on, opt, req};
+use super::row::{OpParam, OpParamKind, OpRow, flag, on, opt, req};
 use super::stats::Moments;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{FusionBuilder, OpKind, Operand, Src, TensorDef, TensorId};
 use crate::num::ReduceOp;
 
-const X: Param = req("x", ParamKind::Tensor).py("arg");
-const WEIGHT: Param = opt("weight", ParamKind::Tensor);
-const BIAS: Param = opt("bias", ParamKind::Tensor);
-const MEAN: Param = opt("running_mean", ParamKind::Tensor);
-const VAR: Param = opt("running_var", ParamKind::Tensor);
-const MOMENTUM: Param = opt("momentum", ParamKind::Scalar);
-const EPS: Param = opt("eps", ParamKind::Scalar);
-const LAST: Param = flag("channels_last");
-const BACKWARD: &[Param] = &[
-    req("x", ParamKind::Tensor).py("input"),
-    req("dy", ParamKind::Tensor).py("grad_output"),
+const X: OpParam = req("x", OpParamKind::Tensor).py("arg");
+const WEIGHT: OpParam = opt("weight", OpParamKind::Tensor);
+const BIAS: OpParam = opt("bias", OpParamKind::Tensor);
+const MEAN: OpParam = opt("running_mean", OpParamKind::Tensor);
+const VAR: OpParam = opt("running_var", OpParamKind::Tensor);
+const MOMENTUM: OpParam = opt("momentum", OpParamKind::Scalar);
+const EPS: OpParam = opt("eps", OpParamKind::Scalar);
+const LAST: OpParam = flag("channels_last");
+const BACKWARD: &[OpParam] = &[
+    req("x", OpParamKind::Tensor).py("input"),
+    req("dy", OpParamKind::Tensor).py("grad_output"),
     WEIGHT,
     MEAN,
     VAR,
-    opt("save_mean", ParamKind::Tensor),
-    opt("save_invstd", ParamKind::Tensor),
+    opt("save_mean", OpParamKind::Tensor),
+    opt("save_invstd", OpParamKind::Tensor),
     EPS,
     on("training"),
     LAST,

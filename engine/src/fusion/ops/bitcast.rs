@@ -3,9 +3,9 @@
 
 use super::args::Args;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::movement::Movement;
-use super::row::{Layout, OpRow, ParamKind, Primitive, req};
+use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, req};
 use crate::array::View;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::meta::Shape;
@@ -14,9 +14,9 @@ use crate::num::{DType, storage};
 
 pub(super) const ROWS: &[OpRow] = &[OpRow::primitive(
     "bitcast",
-    &[req("x", ParamKind::Tensor), req("to", ParamKind::BareDType)],
+    &[req("x", OpParamKind::Tensor), req("to", OpParamKind::BareDType)],
     bitcast,
-    Primitive { meta, layout: Layout::Custom(layout), eval, decompose: None, movement: Movement::SAME },
+    Primitive { meta, layout: ResultLayout::Custom(layout), eval, decompose: None, movement: Movement::SAME },
     "The bits of x read as a data type of the same width.",
     "PyTorch view(dtype)",
 )];
@@ -26,7 +26,7 @@ fn bitcast(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     if args.dtype("to") == Some(b.dtype(Operand::Tensor(x))) {
         return Ok(vec![b.set(x)?]);
     }
-    b.push_draft(Draft::new(args))
+    b.push_draft(CallDraft::new(args))
 }
 
 fn meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {

@@ -2,7 +2,7 @@
 //! form, one for each parameter, so that equal uses are equal data.
 
 use super::movement::Movement;
-use super::row::{Need, OpRow, Param, Primitive};
+use super::row::{Need, OpParam, OpRow, Primitive};
 use crate::num::{DType, Value};
 use std::hash::{Hash, Hasher};
 
@@ -129,7 +129,7 @@ impl Need {
     }
 }
 
-impl Param {
+impl OpParam {
     /// Whether an attribute says what leaving it out says.
     pub fn is_default(&self, attr: &Attr) -> bool {
         *attr == self.need.default_attr()

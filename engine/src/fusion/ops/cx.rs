@@ -4,7 +4,7 @@ use super::call::Call;
 use crate::array::View;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::AxisKind;
-use crate::fusion::meta::{AxisMeta, Extent, OperandMeta, Shape, SizeMath, paired};
+use crate::fusion::meta::{AxisMeta, ExtentValue, OperandMeta, Shape, SizeMath, paired};
 use crate::num::{BinaryOp, DType, Value};
 
 /// An operation whose results' types and axes are asked for. Extents are
@@ -64,7 +64,7 @@ impl MetaCx<'_> {
     }
 
     /// The values of scalar operands that are sizes, offsets or counts.
-    pub fn extents(&self, name: &str) -> Vec<Extent> {
+    pub fn extents(&self, name: &str) -> Vec<ExtentValue> {
         self.operands[self.call.operands(name)]
             .iter()
             .filter_map(|operand| match operand {
@@ -75,13 +75,13 @@ impl MetaCx<'_> {
     }
 
     /// The value of one scalar operand.
-    pub fn extent(&self, name: &str) -> Option<Extent> {
+    pub fn extent(&self, name: &str) -> Option<ExtentValue> {
         self.extents(name).first().copied()
     }
 
     /// An axis of an extent: a broadcast if it is known to be 1, iteration if it
     /// is known not to be, else undecided.
-    pub fn axis(&self, extent: Extent) -> AxisMeta {
+    pub fn axis(&self, extent: ExtentValue) -> AxisMeta {
         let kind = match self.math.known(extent) {
             Some(1) => AxisKind::Broadcast,
             Some(_) => AxisKind::Iteration,
@@ -91,28 +91,28 @@ impl MetaCx<'_> {
     }
 
     /// A constant extent.
-    pub fn constant(&mut self, n: i64) -> Extent {
+    pub fn constant(&mut self, n: i64) -> ExtentValue {
         self.math.constant(n)
     }
 
     /// `a + b`.
-    pub fn add(&mut self, a: Extent, b: Extent) -> Extent {
+    pub fn add(&mut self, a: ExtentValue, b: ExtentValue) -> ExtentValue {
         self.math.binary(BinaryOp::Add, a, b)
     }
 
     /// `a - b`.
-    pub fn sub(&mut self, a: Extent, b: Extent) -> Extent {
+    pub fn sub(&mut self, a: ExtentValue, b: ExtentValue) -> ExtentValue {
         self.math.binary(BinaryOp::Sub, a, b)
     }
 
     /// `a * b`.
-    pub fn mul(&mut self, a: Extent, b: Extent) -> Extent {
+    pub fn mul(&mut self, a: ExtentValue, b: ExtentValue) -> ExtentValue {
         self.math.binary(BinaryOp::Mul, a, b)
     }
 
     /// `op(a, b)`, or a refusal where it is known to overflow. (What is not known
     /// is checked when arguments are bound.)
-    pub fn sized(&mut self, op: BinaryOp, a: Extent, b: Extent) -> Result<Extent> {
+    pub fn sized(&mut self, op: BinaryOp, a: ExtentValue, b: ExtentValue) -> Result<ExtentValue> {
         if let (Some(x), Some(y)) = (self.math.known(a), self.math.known(b)) {
             let exact = match op {
                 BinaryOp::Add => x.checked_add(y),
@@ -129,7 +129,7 @@ impl MetaCx<'_> {
     }
 
     /// The extent that two axes share, or a refusal that names both.
-    pub fn same(&mut self, what: &str, a: Extent, b: Extent) -> Result<Extent> {
+    pub fn same(&mut self, what: &str, a: ExtentValue, b: ExtentValue) -> Result<ExtentValue> {
         let name = self.name();
         self.math
             .unify(a, b)

@@ -2,7 +2,7 @@
 //! offset are given.
 
 use super::args::Args;
-use super::row::{OpRow, ParamKind, opt, req};
+use super::row::{OpParamKind, OpRow, opt, req};
 use super::table;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{FusionBuilder, Operand, Src};
@@ -11,11 +11,11 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
         "dropout",
         &[
-            req("x", ParamKind::Tensor),
-            req("prob", ParamKind::Scalar),
-            req("rng_seed", ParamKind::Scalar),
-            req("rng_offset", ParamKind::Scalar),
-            opt("scale", ParamKind::Scalar),
+            req("x", OpParamKind::Tensor),
+            req("prob", OpParamKind::Scalar),
+            req("rng_seed", OpParamKind::Scalar),
+            req("rng_offset", OpParamKind::Scalar),
+            opt("scale", OpParamKind::Scalar),
         ],
         dropout,
         "Two values: x * mask * scale, and the mask: rand_like x below the probability to keep. That is prob where scale is given, else 1 - prob with its inverse as the scale.",
@@ -24,7 +24,7 @@ pub(super) const ROWS: &[OpRow] = &[
     .results(2),
     OpRow::composite(
         "dropout_backward",
-        &[req("dy", ParamKind::Tensor), req("mask", ParamKind::Tensor), req("scale", ParamKind::Scalar)],
+        &[req("dy", OpParamKind::Tensor), req("mask", OpParamKind::Tensor), req("scale", OpParamKind::Scalar)],
         dropout_backward,
         "Gradient of dropout: dy * mask * scale.",
         "nvFuser's C++ library",

@@ -2,20 +2,27 @@
 
 use super::args::Args;
 use super::py_form::{PyArgs, PyForm, PyResult};
-use super::row::{OpRow, Param, ParamKind, ScalarOp, req};
+use super::row::{OpParam, OpParamKind, OpRow, ScalarOp, req};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{FusionBuilder, Operand};
 use crate::num::{BinaryOp, TernaryOp, UnaryOp};
 
-const X: &[Param] = &[req("x", ParamKind::Value)];
-const AB: &[Param] = &[req("a", ParamKind::Value), req("b", ParamKind::Value)];
-const WHERE: &[Param] =
-    &[req("condition", ParamKind::Value).untyped(), req("a", ParamKind::Value), req("b", ParamKind::Value)];
-const CLAMP: &[Param] =
-    &[req("x", ParamKind::Value), req("low", ParamKind::Value).py("min"), req("high", ParamKind::Value).py("max")];
-const LERP: &[Param] = &[req("start", ParamKind::Value), req("end", ParamKind::Value), req("weight", ParamKind::Value)];
-const THRESHOLD: &[Param] =
-    &[req("x", ParamKind::Value), req("t", ParamKind::Value).py("threshold"), req("v", ParamKind::Value).py("value")];
+const X: &[OpParam] = &[req("x", OpParamKind::Value)];
+const AB: &[OpParam] = &[req("a", OpParamKind::Value), req("b", OpParamKind::Value)];
+const WHERE: &[OpParam] =
+    &[req("condition", OpParamKind::Value).untyped(), req("a", OpParamKind::Value), req("b", OpParamKind::Value)];
+const CLAMP: &[OpParam] = &[
+    req("x", OpParamKind::Value),
+    req("low", OpParamKind::Value).py("min"),
+    req("high", OpParamKind::Value).py("max"),
+];
+const LERP: &[OpParam] =
+    &[req("start", OpParamKind::Value), req("end", OpParamKind::Value), req("weight", OpParamKind::Value)];
+const THRESHOLD: &[OpParam] = &[
+    req("x", OpParamKind::Value),
+    req("t", OpParamKind::Value).py("threshold"),
+    req("v", OpParamKind::Value).py("value"),
+];
 
 const SOURCE: &str = "N§2, PyTorch's operation of the name";
 
@@ -78,12 +85,12 @@ pub(super) const TERNARY: &[OpRow] = rows!(TernaryOp, ternary_row);
 pub(super) const OTHERS: &[OpRow] = &[
     OpRow::composite(
         "cast",
-        &[req("x", ParamKind::Value), req("to", ParamKind::BareDType).py("dtype")],
+        &[req("x", OpParamKind::Value), req("to", OpParamKind::BareDType).py("dtype")],
         cast,
         "x converted to a data type.",
         "N§2",
     ),
-    OpRow::composite("set", &[req("x", ParamKind::Tensor)], set, "A copy of x.", "N§2"),
+    OpRow::composite("set", &[req("x", OpParamKind::Tensor)], set, "A copy of x.", "N§2"),
 ];
 
 fn build(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {

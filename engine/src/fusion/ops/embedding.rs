@@ -2,12 +2,12 @@
 
 use super::args::Args;
 use super::cx::{EvalCx, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::index::{check_index, rows};
 use super::movement::Movement;
 use super::py_form::PyForm;
 use super::reshape::unsigned;
-use super::row::{Layout, OpRow, ParamKind, Primitive, opt, req};
+use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
 use crate::array::{View, row_major_strides};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::meta::Shape;
@@ -17,18 +17,18 @@ use crate::num::{DType, Value, eval};
 pub(super) const ROWS: &[OpRow] = &[OpRow::primitive(
     "embedding_fwd",
     &[
-        req("input", ParamKind::Tensor),
-        req("weight", ParamKind::Tensor),
-        opt("padding_idx", ParamKind::Scalar),
-        opt("max_norm", ParamKind::Scalar),
-        opt("norm_type", ParamKind::Scalar),
-        opt("scale_grad_by_freq", ParamKind::Scalar),
-        opt("sparse", ParamKind::Scalar),
+        req("input", OpParamKind::Tensor),
+        req("weight", OpParamKind::Tensor),
+        opt("padding_idx", OpParamKind::Scalar),
+        opt("max_norm", OpParamKind::Scalar),
+        opt("norm_type", OpParamKind::Scalar),
+        opt("scale_grad_by_freq", OpParamKind::Scalar),
+        opt("sparse", OpParamKind::Scalar),
     ],
     embedding,
     Primitive {
         meta: embedding_meta,
-        layout: Layout::Dense,
+        layout: ResultLayout::Dense,
         eval: embedding_eval,
         decompose: None,
         movement: Movement::LIBRARY.picks("weight"),
@@ -42,7 +42,7 @@ pub(super) const ROWS: &[OpRow] = &[OpRow::primitive(
 /// Of the parameters, those that say what leaving them out says are left out.
 fn embedding(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let name = "embedding_fwd";
-    let mut draft = Draft::new(args);
+    let mut draft = CallDraft::new(args);
     let classes = [
         ("padding_idx", DType::I64, None),
         ("max_norm", DType::F64, None),

@@ -1,16 +1,16 @@
 //! What `build` functions of moving operations share: arithmetic on extents
 //! and on scalar operands that are sizes and positions.
 
-use super::args::{Arg, Args};
+use super::args::{Args, OpArg};
 use super::table;
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::meta::{Extent, SizeMath};
+use crate::fusion::meta::{ExtentValue, SizeMath};
 use crate::fusion::scalars::{extent, scalar};
 use crate::fusion::{FusionBuilder, Operand, Src, TensorId};
 use crate::num::{BinaryOp, DType};
 
 /// An operand that is an integer scalar, as `i64`.
-pub(super) fn integer(b: &mut FusionBuilder, name: &str, what: &str, src: Src) -> Result<Extent> {
+pub(super) fn integer(b: &mut FusionBuilder, name: &str, what: &str, src: Src) -> Result<ExtentValue> {
     let operand = b.scalar_operand(name, src)?;
     let dtype = b.scalars.dtype(operand);
     if !dtype.is_int() {
@@ -21,37 +21,37 @@ pub(super) fn integer(b: &mut FusionBuilder, name: &str, what: &str, src: Src) -
 }
 
 /// The extents of a tensor.
-pub(super) fn extents(b: &FusionBuilder, x: TensorId) -> Vec<Extent> {
+pub(super) fn extents(b: &FusionBuilder, x: TensorId) -> Vec<ExtentValue> {
     b.shape_of(x).axes.iter().map(|axis| axis.extent).collect()
 }
 
 /// An extent as an operand.
-pub(super) fn operand(x: Extent) -> Src {
+pub(super) fn operand(x: ExtentValue) -> Src {
     Src::Scalar(scalar(x))
 }
 
 /// Extents as operands.
-pub(super) fn operands(list: &[Extent]) -> Vec<Src> {
+pub(super) fn operands(list: &[ExtentValue]) -> Vec<Src> {
     list.iter().map(|&x| operand(x)).collect()
 }
 
 /// `op(x, y)`.
-pub(super) fn binary(b: &mut FusionBuilder, op: BinaryOp, x: Extent, y: Extent) -> Extent {
+pub(super) fn binary(b: &mut FusionBuilder, op: BinaryOp, x: ExtentValue, y: ExtentValue) -> ExtentValue {
     SizeMath::binary(&mut b.scalars, op, x, y)
 }
 
 /// The value of an extent if it is known.
-pub(super) fn known(b: &FusionBuilder, x: Extent) -> Option<i64> {
+pub(super) fn known(b: &FusionBuilder, x: ExtentValue) -> Option<i64> {
     b.scalars.known(x)
 }
 
 /// A known extent.
-pub(super) fn constant(b: &mut FusionBuilder, n: i64) -> Extent {
+pub(super) fn constant(b: &mut FusionBuilder, n: i64) -> ExtentValue {
     SizeMath::constant(&mut b.scalars, n)
 }
 
 /// The product of extents, 1 if there is none.
-pub(super) fn product(b: &mut FusionBuilder, list: &[Extent]) -> Result<Extent> {
+pub(super) fn product(b: &mut FusionBuilder, list: &[ExtentValue]) -> Result<ExtentValue> {
     let mut fixed = 1i64;
     let mut open = Vec::new();
     for &factor in list {
@@ -90,6 +90,6 @@ pub(super) fn call(b: &mut FusionBuilder, name: &str, fill: impl FnOnce(Args) ->
 }
 
 /// A list of values for a parameter.
-pub(super) fn values(list: Vec<Src>) -> Arg {
-    Arg::Values(list)
+pub(super) fn values(list: Vec<Src>) -> OpArg {
+    OpArg::Values(list)
 }

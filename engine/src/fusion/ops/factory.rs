@@ -1,12 +1,12 @@
 //! Tensors made from scalars alone.
 
-use super::args::{Arg, Args};
+use super::args::{Args, OpArg};
 use super::cx::{EvalCx, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::extents;
 use super::movement::Movement;
 use super::resize::{constant_of, zero};
-use super::row::{Layout, OpRow, ParamKind, Primitive, dtype, opt, req};
+use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, dtype, opt, req};
 use crate::array::View;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::infer::shown;
@@ -18,15 +18,15 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "iota",
         &[
-            req("length", ParamKind::Scalar),
-            opt("start", ParamKind::Scalar),
-            opt("step", ParamKind::Scalar),
+            req("length", OpParamKind::Scalar),
+            opt("start", OpParamKind::Scalar),
+            opt("step", OpParamKind::Scalar),
             dtype("dtype", DType::I64),
         ],
         iota,
         Primitive {
             meta: iota_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: iota_eval,
             decompose: Some(iota_steps),
             movement: Movement::NEW,
@@ -37,9 +37,9 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
         "arange",
         &[
-            req("start", ParamKind::Scalar),
-            req("end", ParamKind::Scalar),
-            opt("step", ParamKind::Scalar),
+            req("start", OpParamKind::Scalar),
+            req("end", OpParamKind::Scalar),
+            opt("step", OpParamKind::Scalar),
             dtype("dtype", DType::I64),
         ],
         arange,
@@ -48,11 +48,11 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "eye",
-        &[req("rows", ParamKind::Scalar), opt("cols", ParamKind::Scalar), req("dtype", ParamKind::BareDType)],
+        &[req("rows", OpParamKind::Scalar), opt("cols", OpParamKind::Scalar), req("dtype", OpParamKind::BareDType)],
         eye,
         Primitive {
             meta: eye_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: eye_eval,
             decompose: Some(eye_steps),
             movement: Movement::NEW,
@@ -62,14 +62,14 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::composite(
         "zeros",
-        &[req("shape", ParamKind::Shape), req("dtype", ParamKind::BareDType)],
+        &[req("shape", OpParamKind::Shape), req("dtype", OpParamKind::BareDType)],
         filled,
         "full of 0.",
         "N§5",
     ),
     OpRow::composite(
         "ones",
-        &[req("shape", ParamKind::Shape), req("dtype", ParamKind::BareDType)],
+        &[req("shape", OpParamKind::Shape), req("dtype", OpParamKind::BareDType)],
         filled,
         "full of 1.",
         "N§5",
@@ -77,9 +77,9 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
         "full_like",
         &[
-            req("x", ParamKind::Tensor),
-            req("value", ParamKind::Scalar).py("fill_value"),
-            opt("dtype", ParamKind::DType),
+            req("x", OpParamKind::Tensor),
+            req("value", OpParamKind::Scalar).py("fill_value"),
+            opt("dtype", OpParamKind::DType),
         ],
         like,
         "full of value with the extents of x, and its type unless another is given.",
@@ -87,14 +87,14 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::composite(
         "zeros_like",
-        &[req("x", ParamKind::Tensor)],
+        &[req("x", OpParamKind::Tensor)],
         like,
         "full of 0 with the extents and type of x.",
         "N§5",
     ),
     OpRow::composite(
         "ones_like",
-        &[req("x", ParamKind::Tensor)],
+        &[req("x", OpParamKind::Tensor)],
         like,
         "full of 1 with the extents and type of x.",
         "N§5",
@@ -109,7 +109,7 @@ fn iota(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         return Err(Diagnostic::user(code::DTYPE, format!("iota: not defined on {dtype}")));
     }
     let length = extents::integer(b, "iota", "the length", args.src("length")?)?;
-    let mut draft = Draft::new(args).operand("length", extents::operand(length));
+    let mut draft = CallDraft::new(args).operand("length", extents::operand(length));
     // A float is computed in f64 and rounded once.
     let working = if dtype.is_float() { DType::F64 } else { dtype };
     for (name, default) in [("start", 0), ("step", 1)] {
@@ -211,7 +211,7 @@ fn arange(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let count = b.maximum(count, 0)?;
     let call = |args: Args| {
         let args = args.value("length", count).value("start", start).value("step", step);
-        args.with("dtype", Arg::DType(dtype))
+        args.with("dtype", OpArg::DType(dtype))
     };
     Ok(vec![extents::call(b, "iota", call)?])
 }
@@ -220,7 +220,7 @@ fn arange(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 
 fn eye(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let rows = extents::integer(b, "eye", "the number of rows", args.src("rows")?)?;
-    let mut draft = Draft::new(args).operand("rows", extents::operand(rows));
+    let mut draft = CallDraft::new(args).operand("rows", extents::operand(rows));
     if let Some(cols) = args.opt("cols") {
         let cols = extents::integer(b, "eye", "the number of columns", cols)?;
         draft = draft.operands("cols", if cols == rows { Vec::new() } else { vec![extents::operand(cols)] });
@@ -277,7 +277,7 @@ fn like(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 }
 
 fn full(b: &mut FusionBuilder, shape: Vec<Src>, value: Src, dtype: DType) -> Result<Vec<Operand>> {
-    let (shape, dtype) = (Arg::Values(shape), Arg::DType(dtype));
+    let (shape, dtype) = (OpArg::Values(shape), OpArg::DType(dtype));
     Ok(vec![extents::call(b, "full", |args| args.with("shape", shape).value("value", value).with("dtype", dtype))?])
 }
 

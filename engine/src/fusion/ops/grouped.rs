@@ -10,14 +10,14 @@
 use super::args::Args;
 use super::call::Attr;
 use super::cx::MetaCx;
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::matmul::need_axes;
 use super::movement::Movement;
 use super::py_form::{PyArgs, PyForm};
-use super::row::{Layout, OpRow, Param, ParamKind, Primitive, dtype, flag, int, opt, req};
+use super::row::{OpParam, OpParamKind, OpRow, Primitive, ResultLayout, dtype, flag, int, opt, req};
 use super::swizzle;
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::meta::{AxisMeta, Extent, Shape};
+use crate::fusion::meta::{AxisMeta, ExtentValue, Shape};
 use crate::fusion::{AxisKind, FusionBuilder, Operand};
 use crate::num::{BinaryOp, DType};
 
@@ -26,14 +26,14 @@ mod scales;
 #[cfg(test)]
 mod tests;
 
-const MAT1: Param = req("mat1", ParamKind::Tensor);
-const MAT2: Param = req("mat2", ParamKind::Tensor);
-const ALPHA: Param = opt("alpha", ParamKind::Tensor);
-const BIAS: Param = opt("bias", ParamKind::Tensor);
-const BETA: Param = opt("beta", ParamKind::Tensor);
-const BLOCK_SIZE: Param = int("output_block_scale_size", 0);
-const BLOCK_DTYPE: Param = dtype("output_block_scale_dtype", DType::BF16);
-const GAMMA: Param = flag("output_gamma");
+const MAT1: OpParam = req("mat1", OpParamKind::Tensor);
+const MAT2: OpParam = req("mat2", OpParamKind::Tensor);
+const ALPHA: OpParam = opt("alpha", OpParamKind::Tensor);
+const BIAS: OpParam = opt("bias", OpParamKind::Tensor);
+const BETA: OpParam = opt("beta", OpParamKind::Tensor);
+const BLOCK_SIZE: OpParam = int("output_block_scale_size", 0);
+const BLOCK_DTYPE: OpParam = dtype("output_block_scale_dtype", DType::BF16);
+const GAMMA: OpParam = flag("output_gamma");
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
@@ -41,33 +41,34 @@ pub(super) const ROWS: &[OpRow] = &[
         &[
             MAT1,
             MAT2,
-            req("offsets", ParamKind::Tensor),
-            opt("scale1", ParamKind::Tensor),
-            opt("scale2", ParamKind::Tensor),
+            req("offsets", OpParamKind::Tensor),
+            opt("scale1", OpParamKind::Tensor),
+            opt("scale2", OpParamKind::Tensor),
             ALPHA,
             BIAS,
             BETA,
-            opt("dtype", ParamKind::DType),
+            opt("dtype", OpParamKind::DType),
             BLOCK_SIZE,
             BLOCK_DTYPE,
             GAMMA,
         ],
         build_grouped,
-        Primitive { meta: grouped_meta, layout: Layout::Dense, eval: evaluate::grouped, decompose: None, movement: Movement::LIBRARY },
+        Primitive { meta: grouped_meta, layout: ResultLayout::Dense, eval: evaluate::grouped, decompose: None, movement: Movement::LIBRARY },
         "Products of groups that end at offsets: of columns of mat1 and rows of mat2 [m, k] [k, n] (one result for each \
          group), of columns of mat2 [g, m, k] [k, n], or of rows of mat1 [m, k] [g, k, n]; what is in no group is 0. \
          alpha * product + beta * bias, mat1 and mat2 multiplied by their scales; the type is bf16 with scales, else \
          that of mat1, unless given.",
         "N§2, PyTorch _grouped_mm",
     )
-    .py(PyForm { optional_results: true, ..PyForm::args(PyArgs::Grouped) }),
+    .py(PyForm { optional_results: true, ..PyForm::args(PyArgs::Grouped) })
+    .tensor_cores(),
     OpRow::primitive(
         "scaled_mm",
         &[
             MAT1,
             MAT2,
-            req("scale1", ParamKind::Tensor),
-            req("scale2", ParamKind::Tensor),
+            req("scale1", OpParamKind::Tensor),
+            req("scale2", OpParamKind::Tensor),
             ALPHA,
             BIAS,
             BETA,
@@ -77,27 +78,28 @@ pub(super) const ROWS: &[OpRow] = &[
             GAMMA,
         ],
         build_scaled,
-        Primitive { meta: scaled_meta, layout: Layout::Dense, eval: evaluate::scaled, decompose: None, movement: Movement::LIBRARY },
+        Primitive { meta: scaled_meta, layout: ResultLayout::Dense, eval: evaluate::scaled, decompose: None, movement: Movement::LIBRARY },
         "alpha * (mat1 * scale1) (mat2 * scale2) + beta * bias: one scale for all, one for each row of mat1 and each \
          column of mat2, or swizzled scales of blocks along k, of 16 (f8e4m3fn) or 32 (f8e8m0fnu).",
         "N§2, PyTorch _scaled_mm",
     )
-    .py(PyForm { optional_results: true, ..PyForm::SAME }),
+    .py(PyForm { optional_results: true, ..PyForm::SAME })
+    .tensor_cores(),
     OpRow::primitive(
         "cutlass_nvfp4_grouped_mm",
         &[
             MAT1,
             MAT2,
-            req("scale1", ParamKind::Tensor),
-            req("scale2", ParamKind::Tensor),
-            req("alpha", ParamKind::Tensor),
-            req("problem_sizes", ParamKind::Tensor),
-            req("expert_offsets", ParamKind::Tensor),
-            req("sf_offsets", ParamKind::Tensor),
+            req("scale1", OpParamKind::Tensor),
+            req("scale2", OpParamKind::Tensor),
+            req("alpha", OpParamKind::Tensor),
+            req("problem_sizes", OpParamKind::Tensor),
+            req("expert_offsets", OpParamKind::Tensor),
+            req("sf_offsets", OpParamKind::Tensor),
             dtype("dtype", DType::BF16),
         ],
         build_cutlass,
-        Primitive { meta: cutlass_meta, layout: Layout::Dense, eval: evaluate::cutlass, decompose: None, movement: Movement::LIBRARY },
+        Primitive { meta: cutlass_meta, layout: ResultLayout::Dense, eval: evaluate::cutlass, decompose: None, movement: Movement::LIBRARY },
         "Rows of mat1 from each of expert_offsets on times the matrix of their group in mat2, both f4e2m1fn with swizzled \
          scales of blocks of 16, times alpha of the group. The rows of problem_sizes are (rows, n, k); sf_offsets are the \
          rows of scale1 at which the groups' scales start.",
@@ -125,7 +127,7 @@ fn build_scaled(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 }
 
 fn build_cutlass(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
-    b.push_draft(Draft::new(args))
+    b.push_draft(CallDraft::new(args))
 }
 
 /// One operand makes no sense without the other.
@@ -138,7 +140,7 @@ fn check_pair(args: &Args, given: &str, needed: &str) -> Result<()> {
 }
 
 /// Scales of the result are refused; their attributes have their defaults.
-fn without_output_scales(args: &Args) -> Result<Draft> {
+fn without_output_scales(args: &Args) -> Result<CallDraft> {
     let size = args.int("output_block_scale_size").unwrap_or(0);
     if size != 0 || args.flag("output_gamma") {
         let what = if size != 0 { format!("output_block_scale_size({size})") } else { "output_gamma".to_string() };
@@ -147,7 +149,7 @@ fn without_output_scales(args: &Args) -> Result<Draft> {
             Diagnostic::unsupported(code::NOT_EVALUATED, message).note("quantise the result with nv_block_quantize")
         );
     }
-    Ok(Draft::new(args).attr("output_block_scale_dtype", Attr::DType(DType::BF16)))
+    Ok(CallDraft::new(args).attr("output_block_scale_dtype", Attr::DType(DType::BF16)))
 }
 
 // ---- meta ----
@@ -190,7 +192,7 @@ fn result_type(cx: &MetaCx<'_>, default: DType) -> Result<DType> {
 }
 
 /// An operand's axes have these extents, or repeat.
-fn check_axes(cx: &mut MetaCx<'_>, name: &str, expected: &[Extent]) -> Result<()> {
+fn check_axes(cx: &mut MetaCx<'_>, name: &str, expected: &[ExtentValue]) -> Result<()> {
     let Some(shape) = cx.opt_tensor(name)? else { return Ok(()) };
     need_axes(cx, name, &shape, expected.len(), expected.len())?;
     for (i, (own, &expected)) in shape.axes.iter().zip(expected).enumerate() {
@@ -294,9 +296,16 @@ fn scaled_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
 }
 
 /// Swizzled scales of any rank have as many elements as their tiles.
-fn check_swizzled(cx: &mut MetaCx<'_>, name: &str, scale: &Shape, rows: Extent, k: Extent, block: usize) -> Result<()> {
+fn check_swizzled(
+    cx: &mut MetaCx<'_>,
+    name: &str,
+    scale: &Shape,
+    rows: ExtentValue,
+    k: ExtentValue,
+    block: usize,
+) -> Result<()> {
     check_multiple(cx, k, block)?;
-    let mut tiles = |extent: Extent, step: usize| {
+    let mut tiles = |extent: ExtentValue, step: usize| {
         let step = cx.constant(step as i64);
         let count = cx.math.binary(BinaryOp::CeilDiv, extent, step);
         cx.mul(count, step)
@@ -313,7 +322,7 @@ fn check_swizzled(cx: &mut MetaCx<'_>, name: &str, scale: &Shape, rows: Extent, 
 }
 
 /// The matrices' common extent is a multiple of a number.
-fn check_multiple(cx: &MetaCx<'_>, k: Extent, of: usize) -> Result<()> {
+fn check_multiple(cx: &MetaCx<'_>, k: ExtentValue, of: usize) -> Result<()> {
     let known = cx.math.known(k);
     let message = || format!("{} elements of a row are no multiple of {of}", known.unwrap_or(0));
     cx.require(known.map(|k| k % of as i64 == 0), code::EXTENT, message)
@@ -350,7 +359,7 @@ fn cutlass_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
 }
 
 /// Some axes of an operand have these extents.
-fn check_exact(cx: &mut MetaCx<'_>, name: &str, expected: &[(usize, Extent)]) -> Result<()> {
+fn check_exact(cx: &mut MetaCx<'_>, name: &str, expected: &[(usize, ExtentValue)]) -> Result<()> {
     let shape = cx.tensor(name)?;
     for &(axis, extent) in expected {
         cx.same(&format!("axis {axis} of `{name}`"), shape.axes[axis].extent, extent)?;

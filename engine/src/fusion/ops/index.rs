@@ -6,11 +6,11 @@
 use super::args::Args;
 use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::extents;
 use super::movement::{AxisMap, Movement};
 use super::resize::constant_of;
-use super::row::{Layout, OpRow, ParamKind, Primitive, req};
+use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, req};
 use crate::array::{View, clone_strides, fold_index};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
@@ -21,11 +21,11 @@ use crate::num::{BinaryOp, DType, Value, eval};
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "select",
-        &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Scalar), req("dim", ParamKind::Int)],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("index", OpParamKind::Scalar), req("dim", OpParamKind::Int)],
         select,
         Primitive {
             meta: select_meta,
-            layout: Layout::Custom(select_layout),
+            layout: ResultLayout::Custom(select_layout),
             eval: select_eval,
             decompose: None,
             movement: Movement::NEW.axes(AxisMap::Dropped("dim")).view().picks("x"),
@@ -35,11 +35,11 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "index_select",
-        &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Tensor), req("dim", ParamKind::Int)],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("index", OpParamKind::Tensor), req("dim", OpParamKind::Int)],
         index_select,
         Primitive {
             meta: index_select_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: index_select_eval,
             decompose: None,
             movement: Movement::NEW.axes(AxisMap::Except("dim")).picks("x"),
@@ -49,11 +49,11 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "gather",
-        &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Tensor), req("dim", ParamKind::Int)],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("index", OpParamKind::Tensor), req("dim", OpParamKind::Int)],
         indexed,
         Primitive {
             meta: gather_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: gather_eval,
             decompose: None,
             movement: Movement::NEW.alone().picks("x"),
@@ -63,11 +63,11 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "take_along_axis",
-        &[req("x", ParamKind::Tensor).py("arg"), req("index", ParamKind::Tensor), req("dim", ParamKind::Int)],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("index", OpParamKind::Tensor), req("dim", OpParamKind::Int)],
         indexed,
         Primitive {
             meta: take_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: take_eval,
             decompose: None,
             movement: Movement::NEW.axes(AxisMap::Except("dim")).alone().picks("x"),
@@ -78,15 +78,15 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "scatter",
         &[
-            req("x", ParamKind::Tensor).py("arg"),
-            req("index", ParamKind::Tensor),
-            req("src", ParamKind::Value),
-            req("dim", ParamKind::Int),
+            req("x", OpParamKind::Tensor).py("arg"),
+            req("index", OpParamKind::Tensor),
+            req("src", OpParamKind::Value),
+            req("dim", OpParamKind::Int),
         ],
         scatter,
         Primitive {
             meta: scatter_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: scatter_eval,
             decompose: None,
             movement: Movement::LIBRARY,
@@ -96,11 +96,11 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "index_put_accumulate",
-        &[req("acc", ParamKind::Tensor), req("index", ParamKind::Tensor), req("value", ParamKind::Tensor)],
+        &[req("acc", OpParamKind::Tensor), req("index", OpParamKind::Tensor), req("value", OpParamKind::Tensor)],
         put,
         Primitive {
             meta: put_meta,
-            layout: Layout::Custom(put_layout),
+            layout: ResultLayout::Custom(put_layout),
             eval: put_eval,
             decompose: None,
             movement: Movement::LIBRARY,
@@ -156,7 +156,7 @@ fn select(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     {
         index = extents::constant(b, at + n);
     }
-    b.push_draft(Draft::new(args).operand("index", extents::operand(index)).attr("dim", Attr::Int(dim as i64)))
+    b.push_draft(CallDraft::new(args).operand("index", extents::operand(index)).attr("dim", Attr::Int(dim as i64)))
 }
 
 fn select_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
@@ -197,7 +197,7 @@ fn indexed(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let name = args.row().name;
     let x = b.tensor_operand(name, args.src("x")?)?;
     let dim = normal_axis(name, args.int("dim").unwrap_or(0), b.rank(x))?;
-    b.push_draft(Draft::new(args).attr("dim", Attr::Int(dim as i64)))
+    b.push_draft(CallDraft::new(args).attr("dim", Attr::Int(dim as i64)))
 }
 
 /// An index that is spread over the axes of x loses the others.
@@ -217,7 +217,7 @@ fn index_select(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         let message = format!("{name}: the index has rank {own}, not 0 or 1");
         return Err(Diagnostic::user(code::RANK, message).note("use gather for an index of more axes"));
     }
-    b.push_draft(Draft::new(args).operand("index", index).attr("dim", Attr::Int(dim as i64)))
+    b.push_draft(CallDraft::new(args).operand("index", index).attr("dim", Attr::Int(dim as i64)))
 }
 
 fn index_select_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
@@ -332,7 +332,7 @@ fn scatter(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         Src::Tensor(src) => Src::Tensor(b.cast_tensor(src, dtype)?),
         scalar => constant_of(b, "scatter", scalar, dtype)?,
     };
-    b.push_draft(Draft::new(args).operand("src", src).attr("dim", Attr::Int(dim as i64)))
+    b.push_draft(CallDraft::new(args).operand("src", src).attr("dim", Attr::Int(dim as i64)))
 }
 
 fn scatter_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
@@ -375,7 +375,7 @@ fn scatter_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
 // ---- index_put_accumulate ----
 
 fn put(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
-    b.push_draft(Draft::new(args))
+    b.push_draft(CallDraft::new(args))
 }
 
 fn put_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {

@@ -4,9 +4,9 @@
 
 use super::args::Args;
 use super::cx::{EvalCx, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::movement::Movement;
-use super::row::{Layout, OpRow, ParamKind, Primitive, opt, req};
+use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
 use crate::array::{Sums, View};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::meta::{AxisMeta, Shape};
@@ -16,11 +16,11 @@ use crate::num::DType;
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "matmul",
-        &[req("a", ParamKind::Tensor).py("arg1"), req("b", ParamKind::Tensor).py("arg2")],
+        &[req("a", OpParamKind::Tensor).py("arg1"), req("b", OpParamKind::Tensor).py("arg2")],
         as_given,
         Primitive {
             meta: matmul_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: matmul_eval,
             decompose: None,
             movement: Movement::LIBRARY,
@@ -32,14 +32,14 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "linear",
         &[
-            req("x", ParamKind::Tensor).py("arg1"),
-            req("weight", ParamKind::Tensor).py("arg2"),
-            opt("bias", ParamKind::Tensor),
+            req("x", OpParamKind::Tensor).py("arg1"),
+            req("weight", OpParamKind::Tensor).py("arg2"),
+            opt("bias", OpParamKind::Tensor),
         ],
         as_given,
         Primitive {
             meta: linear_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: linear_eval,
             decompose: None,
             movement: Movement::LIBRARY,
@@ -52,7 +52,7 @@ pub(super) const ROWS: &[OpRow] = &[
 
 /// Operands are of one type already or refused: these operations do not promote.
 pub(super) fn as_given(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
-    b.push_draft(Draft::new(args))
+    b.push_draft(CallDraft::new(args))
 }
 
 /// The type that all operands have, if matrices of it can be multiplied.

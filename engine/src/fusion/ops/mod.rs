@@ -53,13 +53,13 @@ mod swizzle;
 mod table;
 mod views;
 
-pub use args::{Arg, Args, form};
+pub use args::{Args, OpArg, form};
 pub use call::{Attr, Call};
 pub use cx::{EvalCx, EvalOperand, LayoutCx, LayoutOperand, MetaCx};
-pub use draft::Draft;
+pub use draft::CallDraft;
 pub use movement::{AxisMap, Library, Movement, Reads};
 pub use py_form::{PyArgs, PyForm, PyResult};
-pub use row::{BuildFn, Layout, Need, OpRow, Param, ParamKind, Primitive, ScalarOp};
+pub use row::{BuildFn, Need, OpParam, OpParamKind, OpRow, Primitive, ResultLayout, ScalarOp};
 pub use table::{all, find};
 
 pub(crate) use args::arity_error;

@@ -6,18 +6,18 @@
 //! nothing, which is what nvFuser's `output_mask` is for.
 
 use super::args::Args;
-use super::row::{OpRow, Param, ParamKind, flag, opt, req};
+use super::row::{OpParam, OpParamKind, OpRow, flag, opt, req};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{FusionBuilder, Operand, Src, TensorId};
 use crate::num::{BinaryOp, DType, ReduceOp, UnaryOp};
 
-const X: Param = req("x", ParamKind::Tensor);
-const DY: Param = req("dy", ParamKind::Tensor);
-const WEIGHT: Param = opt("weight", ParamKind::Tensor);
-const EPS: Param = opt("eps", ParamKind::Scalar);
-const DIMS: Param = opt("norm_dims", ParamKind::Int);
-const LAYER: &[Param] = &[X, WEIGHT, opt("bias", ParamKind::Tensor), EPS, DIMS];
-const RMS: &[Param] = &[X, WEIGHT, EPS, DIMS];
+const X: OpParam = req("x", OpParamKind::Tensor);
+const DY: OpParam = req("dy", OpParamKind::Tensor);
+const WEIGHT: OpParam = opt("weight", OpParamKind::Tensor);
+const EPS: OpParam = opt("eps", OpParamKind::Scalar);
+const DIMS: OpParam = opt("norm_dims", OpParamKind::Int);
+const LAYER: &[OpParam] = &[X, WEIGHT, opt("bias", OpParamKind::Tensor), EPS, DIMS];
+const RMS: &[OpParam] = &[X, WEIGHT, EPS, DIMS];
 const LIBRARY: &str = "nvFuser's C++ library";
 
 pub(super) const ROWS: &[OpRow] = &[
@@ -56,7 +56,7 @@ pub(super) const ROWS: &[OpRow] = &[
     .results(3),
     OpRow::composite(
         "layer_norm_backward",
-        &[DY, X, req("mean", ParamKind::Tensor), req("invstd", ParamKind::Tensor), WEIGHT, DIMS],
+        &[DY, X, req("mean", OpParamKind::Tensor), req("invstd", OpParamKind::Tensor), WEIGHT, DIMS],
         layer_backward,
         "Gradients of layer_norm for x, weight and bias, from that of its result and the statistics of layer_norm_forward.",
         LIBRARY,
@@ -64,7 +64,7 @@ pub(super) const ROWS: &[OpRow] = &[
     .results(3),
     OpRow::composite(
         "rms_norm_backward",
-        &[DY, X, req("invstd", ParamKind::Tensor), WEIGHT, DIMS, flag("exact")],
+        &[DY, X, req("invstd", OpParamKind::Tensor), WEIGHT, DIMS, flag("exact")],
         rms_backward,
         "Gradients of rms_norm for x and weight, as nvFuser computes them: for x, the mean of dy * weight is subtracted too, which the exact gradient does not.",
         LIBRARY,
@@ -72,7 +72,7 @@ pub(super) const ROWS: &[OpRow] = &[
     .results(2),
     OpRow::composite(
         "thunder_rms_norm_backward",
-        &[DY, X, req("rms", ParamKind::Tensor), WEIGHT, DIMS, flag("exact")],
+        &[DY, X, req("rms", OpParamKind::Tensor), WEIGHT, DIMS, flag("exact")],
         thunder_backward,
         "Gradients of rms_norm for x and weight from rms = sqrt(mean(x^2) + eps), as nvFuser computes them: for x, with half of the exact gradient's second term.",
         LIBRARY,

@@ -14,13 +14,13 @@
 
 use super::args::Args;
 use super::cx::MetaCx;
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::matmul::need_axes;
 use super::movement::Movement;
-use super::row::{Layout, OpRow, Param, ParamKind, Primitive, dtype, flag, int, opt, req};
+use super::row::{OpParam, OpParamKind, OpRow, Primitive, ResultLayout, dtype, flag, int, opt, req};
 use super::swizzle;
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::meta::{AxisMeta, Extent, Shape};
+use crate::fusion::meta::{AxisMeta, ExtentValue, Shape};
 use crate::fusion::{FusionBuilder, Operand};
 use crate::num::{BinaryOp, DType};
 
@@ -28,19 +28,19 @@ mod evaluate;
 #[cfg(test)]
 mod tests;
 
-const INPUT: Param = req("x", ParamKind::Tensor).py("input");
-const INPUT_OFFSETS: Param = req("input_offsets", ParamKind::Tensor);
-const OUTPUT_OFFSETS: Param = req("output_offsets", ParamKind::Tensor);
-const GLOBAL_SCALE: Param = opt("global_scale", ParamKind::Tensor);
-const BLOCK_SIZE: Param = int("block_size", 16);
-const DTYPE: Param = dtype("dtype", DType::F4E2M1FN);
+const INPUT: OpParam = req("x", OpParamKind::Tensor).py("input");
+const INPUT_OFFSETS: OpParam = req("input_offsets", OpParamKind::Tensor);
+const OUTPUT_OFFSETS: OpParam = req("output_offsets", OpParamKind::Tensor);
+const GLOBAL_SCALE: OpParam = opt("global_scale", OpParamKind::Tensor);
+const BLOCK_SIZE: OpParam = int("block_size", 16);
+const DTYPE: OpParam = dtype("dtype", DType::F4E2M1FN);
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "nv_block_quantize",
         &[INPUT, GLOBAL_SCALE, flag("swizzle_block_scales"), BLOCK_SIZE, DTYPE],
         as_given,
-        Primitive { meta: block_meta, layout: Layout::Dense, eval: evaluate::block, decompose: None, movement: Movement::NEW },
+        Primitive { meta: block_meta, layout: ResultLayout::Dense, eval: evaluate::block, decompose: None, movement: Movement::NEW },
         "x in blocks along the last axis, divided by their scales, and the scales: f4e2m1fn in blocks of 16 with scales of \
          f8e4m3fn, or f8e4m3fn in blocks of 32 with scales of f8e8m0fnu. Swizzled scales are padded to tiles of 128 by 4.",
         "N§2",
@@ -50,7 +50,7 @@ pub(super) const ROWS: &[OpRow] = &[
         "nv_grouped_block_quantize",
         &[INPUT, INPUT_OFFSETS, OUTPUT_OFFSETS, GLOBAL_SCALE, BLOCK_SIZE, DTYPE],
         as_given,
-        Primitive { meta: grouped_meta, layout: Layout::Dense, eval: evaluate::grouped, decompose: None, movement: Movement::NEW },
+        Primitive { meta: grouped_meta, layout: ResultLayout::Dense, eval: evaluate::grouped, decompose: None, movement: Movement::NEW },
         "nv_block_quantize to f4e2m1fn of the rows of groups; the scales are placed as by \
          preprocess_grouped_matmul_input_sf.",
         "N§2",
@@ -60,7 +60,7 @@ pub(super) const ROWS: &[OpRow] = &[
         "preprocess_grouped_matmul_input_sf",
         &[INPUT, INPUT_OFFSETS, OUTPUT_OFFSETS],
         as_given,
-        Primitive { meta: layout_meta, layout: Layout::Dense, eval: evaluate::layout, decompose: None, movement: Movement::NEW },
+        Primitive { meta: layout_meta, layout: ResultLayout::Dense, eval: evaluate::layout, decompose: None, movement: Movement::NEW },
         "The rows of each group from input_offsets on, swizzled in tiles of 128 by 4 from the row output_offsets of the \
          result on, which has 127 more rows for each group and whole tiles of columns; what is between is 0.",
         "N§2",
@@ -68,7 +68,7 @@ pub(super) const ROWS: &[OpRow] = &[
 ];
 
 fn as_given(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
-    b.push_draft(Draft::new(args))
+    b.push_draft(CallDraft::new(args))
 }
 
 /// Types and extents of a quantisation that make sense.
@@ -76,7 +76,7 @@ struct Blocks {
     /// The type of the scales.
     scale: DType,
     /// The extent of their last axis.
-    columns: Extent,
+    columns: ExtentValue,
 }
 
 fn blocks(cx: &mut MetaCx<'_>, x: &Shape) -> Result<Blocks> {
@@ -118,7 +118,7 @@ fn blocks(cx: &mut MetaCx<'_>, x: &Shape) -> Result<Blocks> {
 }
 
 /// An extent rounded up to a multiple.
-fn padded(cx: &mut MetaCx<'_>, extent: Extent, step: usize) -> Extent {
+fn padded(cx: &mut MetaCx<'_>, extent: ExtentValue, step: usize) -> ExtentValue {
     let step = cx.constant(step as i64);
     let count = cx.math.binary(BinaryOp::CeilDiv, extent, step);
     cx.mul(count, step)
@@ -144,7 +144,7 @@ fn block_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
 
 /// The axes of the buffer of swizzled groups: `[rows + 127 * groups, columns]`,
 /// columns in whole tiles.
-fn group_axes(cx: &mut MetaCx<'_>, rows: Extent, columns: Extent) -> Result<Vec<AxisMeta>> {
+fn group_axes(cx: &mut MetaCx<'_>, rows: ExtentValue, columns: ExtentValue) -> Result<Vec<AxisMeta>> {
     let mut offsets = Vec::with_capacity(2);
     for name in ["input_offsets", "output_offsets"] {
         let shape = cx.tensor(name)?;

@@ -9,12 +9,12 @@
 //! seed the key. [`eval`](Primitive::eval) computes blocks, four elements at a
 //! time; so do kernels, which have a statement for a block.
 
-use super::args::{Arg, Args};
+use super::args::{Args, OpArg};
 use super::cx::{EvalCx, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::movement::Movement;
 use super::py_form::{PyArgs, PyForm};
-use super::row::{Layout, OpRow, Param, ParamKind, Primitive, dtype, req};
+use super::row::{OpParam, OpParamKind, OpRow, Primitive, ResultLayout, dtype, req};
 use super::table;
 use crate::array::{Data, View, parallel};
 use crate::diag::{Diagnostic, Result, code};
@@ -23,25 +23,25 @@ use crate::fusion::{FusionBuilder, Operand, Src};
 use crate::num::philox::{Distribution, block, unit_f32, unit_f64};
 use crate::num::{DType, UnaryOp, eval};
 
-const SEED: Param = req("rng_seed", ParamKind::Scalar);
-const OFFSET: Param = req("rng_offset", ParamKind::Scalar);
-const LIKE: &[Param] = &[req("x", ParamKind::Tensor), SEED, OFFSET];
-const PLAIN: &[Param] = &[req("shape", ParamKind::Shape), SEED, OFFSET, dtype("dtype", DType::F32)];
+const SEED: OpParam = req("rng_seed", OpParamKind::Scalar);
+const OFFSET: OpParam = req("rng_offset", OpParamKind::Scalar);
+const LIKE: &[OpParam] = &[req("x", OpParamKind::Tensor), SEED, OFFSET];
+const PLAIN: &[OpParam] = &[req("shape", OpParamKind::Shape), SEED, OFFSET, dtype("dtype", DType::F32)];
 const SOURCE: &str = "N§2; Salmon et al., Parallel random numbers: as easy as 1, 2, 3";
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "uniform",
         &[
-            req("minval", ParamKind::Scalar),
-            req("maxval", ParamKind::Scalar),
-            req("shape", ParamKind::Shape),
+            req("minval", OpParamKind::Scalar),
+            req("maxval", OpParamKind::Scalar),
+            req("shape", OpParamKind::Shape),
             SEED,
             OFFSET,
             dtype("dtype", DType::F32),
         ],
         uniform,
-        Primitive { meta, layout: Layout::Dense, eval: uniform_eval, decompose: None, movement: Movement::NEW },
+        Primitive { meta, layout: ResultLayout::Dense, eval: uniform_eval, decompose: None, movement: Movement::NEW },
         "Uniform random numbers of [minval, maxval): Philox of the seed and offset; f32 unless a type is given.",
         SOURCE,
     )
@@ -50,15 +50,15 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "normal",
         &[
-            req("mean", ParamKind::Scalar),
-            req("std", ParamKind::Scalar),
-            req("shape", ParamKind::Shape),
+            req("mean", OpParamKind::Scalar),
+            req("std", OpParamKind::Scalar),
+            req("shape", OpParamKind::Shape),
             SEED,
             OFFSET,
             dtype("dtype", DType::F32),
         ],
         normal,
-        Primitive { meta, layout: Layout::Dense, eval: normal_eval, decompose: None, movement: Movement::NEW },
+        Primitive { meta, layout: ResultLayout::Dense, eval: normal_eval, decompose: None, movement: Movement::NEW },
         "Normal random numbers: Philox of the seed and offset, then Box-Muller; f32 unless a type is given.",
         SOURCE,
     )
@@ -107,8 +107,8 @@ fn normal(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 }
 
 fn draft(b: &mut FusionBuilder, args: &Args, names: [&str; 2]) -> Result<Vec<Operand>> {
-    let given = Given::read(b, args, names)?;
-    let draft = Draft::new(args)
+    let given = RandomOperands::read(b, args, names)?;
+    let draft = CallDraft::new(args)
         .operand(names[0], given.params[0])
         .operand(names[1], given.params[1])
         .operand("rng_seed", given.seed)
@@ -118,13 +118,13 @@ fn draft(b: &mut FusionBuilder, args: &Args, names: [&str; 2]) -> Result<Vec<Ope
 
 /// The checked operands: the two parameters in the type that arithmetic on the
 /// result's type is done in, seed and offset as the 64 bits of an `i64`.
-struct Given {
+struct RandomOperands {
     params: [Operand; 2],
     seed: Operand,
     offset: Operand,
 }
 
-impl Given {
+impl RandomOperands {
     fn read(b: &mut FusionBuilder, args: &Args, names: [&str; 2]) -> Result<Self> {
         let name = args.row().name;
         let dtype = float(name, args.dtype("dtype").unwrap_or(DType::F32))?;
@@ -181,10 +181,10 @@ fn standard(
     let args = Args::new(row)
         .value(params[0], 0.0)
         .value(params[1], 1.0)
-        .with("shape", Arg::Values(extents))
+        .with("shape", OpArg::Values(extents))
         .value("rng_seed", args.src("rng_seed")?)
         .value("rng_offset", args.src("rng_offset")?)
-        .with("dtype", Arg::DType(dtype));
+        .with("dtype", OpArg::DType(dtype));
     b.apply(&args)
 }
 

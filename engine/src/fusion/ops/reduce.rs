@@ -2,16 +2,16 @@
 
 use super::args::Args;
 use super::py_form::{PyArgs, PyForm, PyResult};
-use super::row::{OpRow, Param, ParamKind, ScalarOp, flag, opt, req};
+use super::row::{OpParam, OpParamKind, OpRow, ScalarOp, flag, opt, req};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{FusionBuilder, Operand};
 use crate::num::ReduceOp;
 
-const PARAMS: &[Param] = &[
-    req("x", ParamKind::Tensor).py("arg"),
-    opt("axes", ParamKind::Ints).py("dims"),
+const PARAMS: &[OpParam] = &[
+    req("x", OpParamKind::Tensor).py("arg"),
+    opt("axes", OpParamKind::Ints).py("dims"),
     flag("keepdim"),
-    opt("dtype", ParamKind::DType),
+    opt("dtype", OpParamKind::DType),
 ];
 
 const fn row(op: ReduceOp) -> OpRow {

@@ -1,27 +1,27 @@
 //! Operations that group elements into other axes.
 
-use super::args::{Arg, Args};
+use super::args::{Args, OpArg};
 use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::extents::{self, checked_product};
 use super::movement::{AxisMap, Movement};
-use super::row::{Layout, OpRow, ParamKind, Primitive, int, req};
+use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, int, req};
 use crate::array::{View, fold_index, row_major_strides, view_strides};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
-use crate::fusion::meta::{AxisMeta, Extent, Shape};
+use crate::fusion::meta::{AxisMeta, ExtentValue, Shape};
 use crate::fusion::{FusionBuilder, Operand, Src, TensorId};
 use crate::num::BinaryOp;
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "reshape",
-        &[req("x", ParamKind::Tensor).py("arg"), req("shape", ParamKind::Shape).py("new_shape")],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("shape", OpParamKind::Shape).py("new_shape")],
         reshape,
         Primitive {
             meta: reshape_meta,
-            layout: Layout::Custom(reshape_layout),
+            layout: ResultLayout::Custom(reshape_layout),
             eval: reshape_eval,
             decompose: None,
             movement: Movement::NEW.axes(AxisMap::Regrouped).view(),
@@ -31,18 +31,18 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::composite(
         "flatten",
-        &[req("x", ParamKind::Tensor), int("start", 0).py("start_dim"), int("end", -1).py("end_dim")],
+        &[req("x", OpParamKind::Tensor), int("start", 0).py("start_dim"), int("end", -1).py("end_dim")],
         flatten,
         "x with the axes from start to end merged into one.",
         "N§2, PyTorch flatten",
     ),
     OpRow::primitive(
         "repeat",
-        &[req("x", ParamKind::Tensor), req("counts", ParamKind::Ints).py("repeat_times")],
+        &[req("x", OpParamKind::Tensor), req("counts", OpParamKind::Ints).py("repeat_times")],
         repeat,
         Primitive {
             meta: repeat_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: repeat_eval,
             decompose: None,
             movement: Movement::NEW,
@@ -57,11 +57,11 @@ pub(super) const ROWS: &[OpRow] = &[
 fn reshape(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let x = b.tensor_operand("reshape", args.src("x")?)?;
     let shape = new_shape(b, x, args.list("shape"))?;
-    b.push_draft(Draft::new(args).operands("shape", extents::operands(&shape)))
+    b.push_draft(CallDraft::new(args).operands("shape", extents::operands(&shape)))
 }
 
 /// The extents that are asked for, with a number in place of -1.
-fn new_shape(b: &mut FusionBuilder, x: TensorId, asked: &[Src]) -> Result<Vec<Extent>> {
+fn new_shape(b: &mut FusionBuilder, x: TensorId, asked: &[Src]) -> Result<Vec<ExtentValue>> {
     let mut shape = Vec::with_capacity(asked.len());
     let mut open = None;
     for (position, &src) in asked.iter().enumerate() {
@@ -81,7 +81,7 @@ fn new_shape(b: &mut FusionBuilder, x: TensorId, asked: &[Src]) -> Result<Vec<Ex
         shape.push(extent);
     }
     if let Some(position) = open {
-        let others: Vec<Extent> = (0..shape.len()).filter(|&i| i != position).map(|i| shape[i]).collect();
+        let others: Vec<ExtentValue> = (0..shape.len()).filter(|&i| i != position).map(|i| shape[i]).collect();
         shape[position] = quotient(b, &extents::extents(b, x), &others)?;
     }
     Ok(shape)
@@ -89,7 +89,7 @@ fn new_shape(b: &mut FusionBuilder, x: TensorId, asked: &[Src]) -> Result<Vec<Ex
 
 /// `product of all / product of some`, factors that both have left out, and 0
 /// where either is known to be 0. A remainder is left to the rule of shapes.
-fn quotient(b: &mut FusionBuilder, all: &[Extent], some: &[Extent]) -> Result<Extent> {
+fn quotient(b: &mut FusionBuilder, all: &[ExtentValue], some: &[ExtentValue]) -> Result<ExtentValue> {
     let (mut top, mut bottom) = (1i64, 1i64);
     let (mut over, mut under) = (Vec::new(), Vec::new());
     for &factor in all {
@@ -130,7 +130,7 @@ fn gcd(a: i64, b: i64) -> i64 {
 fn reshape_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     let x = cx.tensor("x")?;
     let shape = cx.extents("shape");
-    let own: Vec<Extent> = x.axes.iter().map(|axis| axis.extent).collect();
+    let own: Vec<ExtentValue> = x.axes.iter().map(|axis| axis.extent).collect();
     if let (Some(before), Some(after)) = (count(cx, &own), count(cx, &shape))
         && before != after
     {
@@ -143,7 +143,7 @@ fn reshape_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
 }
 
 /// The number of elements, if it is known.
-fn count(cx: &MetaCx<'_>, extents: &[Extent]) -> Option<i64> {
+fn count(cx: &MetaCx<'_>, extents: &[ExtentValue]) -> Option<i64> {
     if extents.iter().any(|&extent| cx.math.known(extent) == Some(0)) {
         return Some(0);
     }
@@ -151,8 +151,8 @@ fn count(cx: &MetaCx<'_>, extents: &[Extent]) -> Option<i64> {
 }
 
 /// Extents for a message.
-pub(super) fn listed(cx: &MetaCx<'_>, extents: &[Extent]) -> String {
-    let one = |&extent: &Extent| cx.math.known(extent).map_or("?".to_string(), |n| n.to_string());
+pub(super) fn listed(cx: &MetaCx<'_>, extents: &[ExtentValue]) -> String {
+    let one = |&extent: &ExtentValue| cx.math.known(extent).map_or("?".to_string(), |n| n.to_string());
     format!("[{}]", extents.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
@@ -186,7 +186,9 @@ fn flatten(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     if rank == 0 {
         // A tensor without axes becomes one with a single element.
         let one = Src::from(1);
-        return Ok(vec![extents::call(b, "reshape", |args| args.value("x", x).with("shape", Arg::Values(vec![one])))?]);
+        return Ok(vec![extents::call(b, "reshape", |args| {
+            args.value("x", x).with("shape", OpArg::Values(vec![one]))
+        })?]);
     }
     let start = normal_axis("flatten", args.int("start").unwrap_or(0), rank)?;
     let end = normal_axis("flatten", args.int("end").unwrap_or(-1), rank)?;
@@ -223,7 +225,7 @@ fn repeat(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         let spread = b.broadcast(x, &flags)?;
         x = b.tensor_operand("repeat", spread.into())?;
     }
-    b.push_draft(Draft::new(args).operand("x", x).attr("counts", Attr::Ints(counts.to_vec())))
+    b.push_draft(CallDraft::new(args).operand("x", x).attr("counts", Attr::Ints(counts.to_vec())))
 }
 
 fn repeat_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {

@@ -3,15 +3,15 @@
 use super::args::Args;
 use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, LayoutOperand, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::extents;
 use super::movement::{AxisMap, Movement};
-use super::row::{Layout, OpRow, ParamKind, Primitive, flag, int, opt, req};
+use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, flag, int, opt, req};
 use crate::array::{View, clone_strides, fold_index, format_strides};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::infer::check_number;
-use crate::fusion::meta::{Extent, Shape, SizeMath};
+use crate::fusion::meta::{ExtentValue, Shape, SizeMath};
 use crate::fusion::scalars::extent;
 use crate::fusion::{AxisKind, FusionBuilder, OpKind, Operand, Src, TensorDef, TensorId};
 use crate::num::{BinaryOp, DType, TernaryOp, Value, eval};
@@ -20,16 +20,16 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "slice",
         &[
-            req("x", ParamKind::Tensor).py("arg"),
-            req("starts", ParamKind::Scalars).py("start_indices"),
-            req("ends", ParamKind::Scalars).py("end_indices"),
-            opt("strides", ParamKind::Ints),
+            req("x", OpParamKind::Tensor).py("arg"),
+            req("starts", OpParamKind::Scalars).py("start_indices"),
+            req("ends", OpParamKind::Scalars).py("end_indices"),
+            opt("strides", OpParamKind::Ints),
             flag("manual_normalization"),
         ],
         slice,
         Primitive {
             meta: slice_meta,
-            layout: Layout::Custom(slice_layout),
+            layout: ResultLayout::Custom(slice_layout),
             eval: slice_eval,
             decompose: None,
             movement: Movement::NEW.axes(AxisMap::Between(["starts", "ends"])).view().picks("x"),
@@ -41,14 +41,14 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "pad",
         &[
-            req("x", ParamKind::Tensor).py("arg"),
-            req("widths", ParamKind::Scalars).py("pad_widths"),
-            opt("value", ParamKind::Scalar),
+            req("x", OpParamKind::Tensor).py("arg"),
+            req("widths", OpParamKind::Scalars).py("pad_widths"),
+            opt("value", OpParamKind::Scalar),
         ],
         pad,
         Primitive {
             meta: pad_meta,
-            layout: Layout::Custom(pad_layout),
+            layout: ResultLayout::Custom(pad_layout),
             eval: pad_eval,
             decompose: None,
             movement: Movement::NEW.axes(AxisMap::Widened("widths")),
@@ -58,11 +58,16 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "cat",
-        &[req("tensors", ParamKind::Tensors), int("dim", 0), flag("manual_padding"), opt("pads", ParamKind::Scalars)],
+        &[
+            req("tensors", OpParamKind::Tensors),
+            int("dim", 0),
+            flag("manual_padding"),
+            opt("pads", OpParamKind::Scalars),
+        ],
         cat,
         Primitive {
             meta: cat_meta,
-            layout: Layout::Custom(cat_layout),
+            layout: ResultLayout::Custom(cat_layout),
             eval: cat_eval,
             decompose: None,
             movement: Movement::NEW.axes(AxisMap::Except("dim")),
@@ -74,11 +79,11 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "triu",
-        &[req("x", ParamKind::Tensor).py("arg"), int("diagonal", 0)],
+        &[req("x", OpParamKind::Tensor).py("arg"), int("diagonal", 0)],
         triangle,
         Primitive {
             meta: triangle_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: triu_eval,
             decompose: Some(triu_steps),
             movement: Movement::SAME,
@@ -88,11 +93,11 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "tril",
-        &[req("x", ParamKind::Tensor).py("arg"), int("diagonal", 0)],
+        &[req("x", OpParamKind::Tensor).py("arg"), int("diagonal", 0)],
         triangle,
         Primitive {
             meta: triangle_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: tril_eval,
             decompose: Some(tril_steps),
             movement: Movement::SAME,
@@ -135,12 +140,13 @@ fn slice(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         from.push(start);
         to.push(end);
     }
-    let draft = Draft::new(args).operands("starts", extents::operands(&from)).operands("ends", extents::operands(&to));
+    let draft =
+        CallDraft::new(args).operands("starts", extents::operands(&from)).operands("ends", extents::operands(&to));
     b.push_draft(draft.attr("strides", Attr::None).attr("manual_normalization", Attr::Bool(true)))
 }
 
 /// A given end; a known one after a start at 0 does not pass the axis.
-fn at_most(b: &mut FusionBuilder, start: Extent, end: Extent, size: Extent) -> Extent {
+fn at_most(b: &mut FusionBuilder, start: ExtentValue, end: ExtentValue, size: ExtentValue) -> ExtentValue {
     match (extents::known(b, start), extents::known(b, end)) {
         (Some(0), Some(n)) if n > 0 => extents::binary(b, BinaryOp::Minimum, size, end),
         _ => end,
@@ -148,7 +154,7 @@ fn at_most(b: &mut FusionBuilder, start: Extent, end: Extent, size: Extent) -> E
 }
 
 /// A position from the start of an axis, `min(max(p < 0 ? p + size : p, 0), size)`.
-fn clamped(b: &mut FusionBuilder, position: Extent, size: Extent) -> Extent {
+fn clamped(b: &mut FusionBuilder, position: ExtentValue, size: ExtentValue) -> ExtentValue {
     let zero = extents::constant(b, 0);
     match extents::known(b, position) {
         Some(0) => return zero,
@@ -216,7 +222,7 @@ fn pad(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     }
     let zero = extents::constant(b, 0);
     widths.resize(2 * rank, zero);
-    let draft = Draft::new(args).operands("widths", extents::operands(&widths));
+    let draft = CallDraft::new(args).operands("widths", extents::operands(&widths));
     let dtype = b.dtype(Operand::Tensor(x));
     let value = args.opt("value").map(|value| constant_of(b, "pad", value, dtype)).transpose()?;
     b.push_draft(draft.operands("value", value.into_iter().collect()))
@@ -322,13 +328,18 @@ fn cat(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         pads.clear();
     }
     let sources = tensors.into_iter().map(Src::Tensor).collect();
-    let draft = Draft::new(args).operands("tensors", sources).operands("pads", extents::operands(&pads));
+    let draft = CallDraft::new(args).operands("tensors", sources).operands("pads", extents::operands(&pads));
     b.push_draft(draft.attr("dim", Attr::Int(dim as i64)).attr("manual_padding", Attr::Bool(false)))
 }
 
 /// What a tensor that was padded for its place in the result was before, and
 /// its pads along the axis.
-fn unpadded(b: &mut FusionBuilder, position: usize, tensor: TensorId, dim: usize) -> Result<(TensorId, [Extent; 2])> {
+fn unpadded(
+    b: &mut FusionBuilder,
+    position: usize,
+    tensor: TensorId,
+    dim: usize,
+) -> Result<(TensorId, [ExtentValue; 2])> {
     let refused = |reason: &str| {
         let message = format!("cat: operand {position} {reason}");
         Diagnostic::user(code::VALUE, message).note("without manual_padding, operands are joined as they are")
@@ -343,9 +354,9 @@ fn unpadded(b: &mut FusionBuilder, position: usize, tensor: TensorId, dim: usize
         Operand::Scalar(scalar) => Some(extent(scalar)),
         Operand::Tensor(_) => None,
     };
-    let widths: Vec<Extent> = op.inputs[call.operands("widths")].iter().filter_map(scalar).collect();
-    let zero = |width: Extent| extents::known(b, width) == Some(0);
-    let negative = |width: Extent| extents::known(b, width).is_some_and(|width| width < 0);
+    let widths: Vec<ExtentValue> = op.inputs[call.operands("widths")].iter().filter_map(scalar).collect();
+    let zero = |width: ExtentValue| extents::known(b, width) == Some(0);
+    let negative = |width: ExtentValue| extents::known(b, width).is_some_and(|width| width < 0);
     let mut own = None;
     for (axis, (before, after)) in pairs(&widths).into_iter().enumerate() {
         if axis != dim && !(zero(before) && zero(after)) {
@@ -370,13 +381,13 @@ fn unpadded(b: &mut FusionBuilder, position: usize, tensor: TensorId, dim: usize
 
 /// For each tensor whether its pads are as long as what stands before and after
 /// it along the axis; open while a length is.
-fn in_place(math: &mut dyn SizeMath, tensors: &[Shape], dim: usize, pads: &[Extent]) -> Vec<Option<bool>> {
+fn in_place(math: &mut dyn SizeMath, tensors: &[Shape], dim: usize, pads: &[ExtentValue]) -> Vec<Option<bool>> {
     if pads.is_empty() {
         return Vec::new();
     }
-    let sizes: Option<Vec<Extent>> = tensors.iter().map(|x| x.axes.get(dim).map(|axis| axis.extent)).collect();
+    let sizes: Option<Vec<ExtentValue>> = tensors.iter().map(|x| x.axes.get(dim).map(|axis| axis.extent)).collect();
     let Some(sizes) = sizes else { return vec![None; tensors.len()] };
-    let mut sums = |sizes: &mut dyn Iterator<Item = Extent>| {
+    let mut sums = |sizes: &mut dyn Iterator<Item = ExtentValue>| {
         let mut sum = math.constant(0);
         let mut before = Vec::with_capacity(tensors.len());
         for size in sizes {
@@ -388,11 +399,11 @@ fn in_place(math: &mut dyn SizeMath, tensors: &[Shape], dim: usize, pads: &[Exte
     let before = sums(&mut sizes.iter().copied());
     let mut after = sums(&mut sizes.iter().rev().copied());
     after.reverse();
-    let equal = |a: Extent, b: Extent| match (math.known(a), math.known(b)) {
+    let equal = |a: ExtentValue, b: ExtentValue| match (math.known(a), math.known(b)) {
         (Some(a), Some(b)) => Some(a == b),
         _ => (a == b).then_some(true),
     };
-    let holds = |((pads, before), after): ((&[Extent], Extent), Extent)| match (
+    let holds = |((pads, before), after): ((&[ExtentValue], ExtentValue), ExtentValue)| match (
         equal(pads[0], before),
         equal(pads[1], after),
     ) {
@@ -442,7 +453,7 @@ fn cat_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     let pads = cx.extents("pads");
     for (position, holds) in in_place(cx.math, &tensors, dim, &pads).into_iter().enumerate() {
         cx.require(holds, code::VALUE, || {
-            let shown = |pad: Extent| cx.math.known(pad).map_or("?".to_string(), |pad| pad.to_string());
+            let shown = |pad: ExtentValue| cx.math.known(pad).map_or("?".to_string(), |pad| pad.to_string());
             let (before, after) = (shown(pads[2 * position]), shown(pads[2 * position + 1]));
             format!("operand {position} has the pads {before} and {after}, which are not as long as what stands there")
         })?;
@@ -492,7 +503,7 @@ fn cat_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
 // ---- triu, tril ----
 
 fn triangle(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
-    b.push_draft(Draft::new(args))
+    b.push_draft(CallDraft::new(args))
 }
 
 fn triangle_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {

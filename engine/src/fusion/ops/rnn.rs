@@ -1,18 +1,18 @@
 //! Steps of recurrent networks.
 
 use super::args::Args;
-use super::row::{OpRow, ParamKind, req};
+use super::row::{OpParamKind, OpRow, req};
 use crate::diag::Result;
 use crate::fusion::{FusionBuilder, Operand};
 
 pub(super) const ROWS: &[OpRow] = &[OpRow::composite(
     "lstm",
     &[
-        req("prev_cell", ParamKind::Value),
-        req("in_x", ParamKind::Value),
-        req("forget_x", ParamKind::Value),
-        req("cell_x", ParamKind::Value),
-        req("out_x", ParamKind::Value),
+        req("prev_cell", OpParamKind::Value),
+        req("in_x", OpParamKind::Value),
+        req("forget_x", OpParamKind::Value),
+        req("cell_x", OpParamKind::Value),
+        req("out_x", OpParamKind::Value),
     ],
     lstm,
     "Two values: cell = sigmoid(forget_x) * prev_cell + sigmoid(in_x) * tanh(cell_x), and sigmoid(out_x) * tanh(cell).",

@@ -17,7 +17,7 @@ pub struct OpRow {
     /// The textual name; nvFuser's, where it has the operation.
     pub name: &'static str,
     /// Operands and attributes, in the order of nvFuser's signature.
-    pub params: &'static [Param],
+    pub params: &'static [OpParam],
     /// How many values it defines.
     pub results: usize,
     /// One line on what it computes.
@@ -37,6 +37,9 @@ pub struct OpRow {
     /// the first two operands are the distribution's parameters, and seed and
     /// offset have their names.
     pub random: Option<Distribution>,
+    /// Whether it multiplies its first two operands, and sums, where nvFuser does it
+    /// on tensor cores: of products of 8-bit floats those keep 14 bits.
+    pub tensor_cores: bool,
 }
 
 /// Adds an operation to a fusion under construction.
@@ -48,7 +51,7 @@ pub struct Primitive {
     /// Types and axes of the results.
     pub meta: fn(&mut MetaCx<'_>) -> Result<Vec<Shape>>,
     /// Strides of the results.
-    pub layout: Layout,
+    pub layout: ResultLayout,
     /// Values of the results.
     pub eval: fn(&EvalCx<'_>) -> Result<Vec<View>>,
     /// The same in terms of simpler operations, for back ends that have no
@@ -61,7 +64,7 @@ pub struct Primitive {
 /// How the results of a primitive lie in memory, as PyTorch's eager operations
 /// place them.
 #[derive(Clone, Copy)]
-pub enum Layout {
+pub enum ResultLayout {
     /// New storage, row-major.
     Dense,
     /// New storage, axes in the order of the tensor operands' strides.
@@ -84,14 +87,14 @@ pub enum ScalarOp {
 
 /// A parameter of an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Param {
+pub struct OpParam {
     /// Its name in the text form; operands have one for messages and for
     /// `name(%value)`.
     pub name: &'static str,
     /// Its keyword in nvFuser's Python form.
     pub py: &'static str,
     /// Its form.
-    pub kind: ParamKind,
+    pub kind: OpParamKind,
     /// Whether it must be given.
     pub need: Need,
     /// Whether a value takes part in the type that the operands have in common.
@@ -100,7 +103,7 @@ pub struct Param {
 
 /// The form of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParamKind {
+pub enum OpParamKind {
     /// An operand that is a tensor.
     Tensor,
     /// An operand that is a scalar.
@@ -131,15 +134,15 @@ pub enum ParamKind {
     BareDType,
 }
 
-impl ParamKind {
+impl OpParamKind {
     /// Whether it takes values of the fusion.
     pub const fn is_operand(self) -> bool {
-        use ParamKind::*;
+        use OpParamKind::*;
         matches!(self, Tensor | Scalar | Value | Tensors | Shape | Scalars)
     }
     /// Whether it stands among the operands after the operation's name.
     pub const fn is_positional(self) -> bool {
-        use ParamKind::*;
+        use OpParamKind::*;
         matches!(self, Tensor | Scalar | Value | Tensors)
     }
 }
@@ -162,36 +165,36 @@ pub enum Need {
 }
 
 /// A required parameter.
-pub(super) const fn req(name: &'static str, kind: ParamKind) -> Param {
-    Param { name, py: name, kind, need: Need::Required, typed: true }
+pub(super) const fn req(name: &'static str, kind: OpParamKind) -> OpParam {
+    OpParam { name, py: name, kind, need: Need::Required, typed: true }
 }
 
 /// An optional parameter.
-pub(super) const fn opt(name: &'static str, kind: ParamKind) -> Param {
-    Param { name, py: name, kind, need: Need::Optional, typed: true }
+pub(super) const fn opt(name: &'static str, kind: OpParamKind) -> OpParam {
+    OpParam { name, py: name, kind, need: Need::Optional, typed: true }
 }
 
 /// A word alone, absent unless given.
-pub(super) const fn flag(name: &'static str) -> Param {
-    Param { name, py: name, kind: ParamKind::Flag, need: Need::Bool(false), typed: true }
+pub(super) const fn flag(name: &'static str) -> OpParam {
+    OpParam { name, py: name, kind: OpParamKind::Flag, need: Need::Bool(false), typed: true }
 }
 
 /// A truth value, true unless given.
-pub(super) const fn on(name: &'static str) -> Param {
-    Param { name, py: name, kind: ParamKind::Bool, need: Need::Bool(true), typed: true }
+pub(super) const fn on(name: &'static str) -> OpParam {
+    OpParam { name, py: name, kind: OpParamKind::Bool, need: Need::Bool(true), typed: true }
 }
 
 /// An integer with a default.
-pub(super) const fn int(name: &'static str, default: i64) -> Param {
-    Param { name, py: name, kind: ParamKind::Int, need: Need::Int(default), typed: true }
+pub(super) const fn int(name: &'static str, default: i64) -> OpParam {
+    OpParam { name, py: name, kind: OpParamKind::Int, need: Need::Int(default), typed: true }
 }
 
 /// A data type with a default.
-pub(super) const fn dtype(name: &'static str, default: DType) -> Param {
-    Param { name, py: name, kind: ParamKind::DType, need: Need::DType(default), typed: true }
+pub(super) const fn dtype(name: &'static str, default: DType) -> OpParam {
+    OpParam { name, py: name, kind: OpParamKind::DType, need: Need::DType(default), typed: true }
 }
 
-impl Param {
+impl OpParam {
     /// The same parameter, whose type is its own.
     pub(super) const fn untyped(self) -> Self {
         Self { typed: false, ..self }
@@ -206,15 +209,15 @@ impl Param {
     fn form(&self) -> String {
         let name = self.name;
         match self.kind {
-            ParamKind::Flag => name.to_string(),
-            ParamKind::Int => format!("{name}(n)"),
-            ParamKind::Ints => format!("{name}(n, ...)"),
-            ParamKind::Bools => format!("{name}(true|false, ...)"),
-            ParamKind::Bool => format!("{name}(true|false)"),
-            ParamKind::Number => format!("{name}(x)"),
-            ParamKind::DType => format!("{name}(T)"),
-            ParamKind::BareDType => "T".to_string(),
-            ParamKind::Scalars => format!("{name}(%n, ...)"),
+            OpParamKind::Flag => name.to_string(),
+            OpParamKind::Int => format!("{name}(n)"),
+            OpParamKind::Ints => format!("{name}(n, ...)"),
+            OpParamKind::Bools => format!("{name}(true|false, ...)"),
+            OpParamKind::Bool => format!("{name}(true|false)"),
+            OpParamKind::Number => format!("{name}(x)"),
+            OpParamKind::DType => format!("{name}(T)"),
+            OpParamKind::BareDType => "T".to_string(),
+            OpParamKind::Scalars => format!("{name}(%n, ...)"),
             _ => format!("{name}(%v)"),
         }
     }
@@ -224,7 +227,7 @@ impl OpRow {
     /// A row that `build` expands into other operations.
     pub const fn composite(
         name: &'static str,
-        params: &'static [Param],
+        params: &'static [OpParam],
         build: BuildFn,
         doc: &'static str,
         source: &'static str,
@@ -239,6 +242,7 @@ impl OpRow {
             primitive: None,
             scalar: ScalarOp::None,
             random: None,
+            tensor_cores: false,
             py: PyForm::SAME,
         }
     }
@@ -246,7 +250,7 @@ impl OpRow {
     /// A row of a primitive.
     pub const fn primitive(
         name: &'static str,
-        params: &'static [Param],
+        params: &'static [OpParam],
         build: BuildFn,
         primitive: Primitive,
         doc: &'static str,
@@ -270,6 +274,11 @@ impl OpRow {
         Self { random: Some(distribution), ..self }
     }
 
+    /// The same row with products that nvFuser leaves to tensor cores.
+    pub(super) const fn tensor_cores(self) -> Self {
+        Self { tensor_cores: true, ..self }
+    }
+
     /// The position of a parameter.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.params.iter().position(|param| param.name == name)
@@ -278,12 +287,12 @@ impl OpRow {
     /// How to write it: `sum x axes(...) keepdim dtype(T)`.
     pub fn signature(&self) -> String {
         let mut text = self.name.to_string();
-        if self.params.iter().any(|param| param.kind == ParamKind::Shape) {
+        if self.params.iter().any(|param| param.kind == OpParamKind::Shape) {
             text.push_str(" [extents]");
         }
         let mut comma = " ";
         for param in self.params.iter().filter(|param| param.kind.is_positional()) {
-            let more = if param.kind == ParamKind::Tensors { ", ..." } else { "" };
+            let more = if param.kind == OpParamKind::Tensors { ", ..." } else { "" };
             let name = param.name;
             match param.need {
                 Need::Required => text.push_str(&format!("{comma}{name}{more}")),
@@ -291,7 +300,7 @@ impl OpRow {
             }
             comma = ", ";
         }
-        let attribute = |param: &&Param| !param.kind.is_positional() && param.kind != ParamKind::Shape;
+        let attribute = |param: &&OpParam| !param.kind.is_positional() && param.kind != OpParamKind::Shape;
         for param in self.params.iter().filter(attribute) {
             let form = param.form();
             text.push_str(&if param.need == Need::Required { format!(" {form}") } else { format!(" [{form}]") });

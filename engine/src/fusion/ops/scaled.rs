@@ -1,20 +1,21 @@
 //! Sums with a scaled term.
 
 use super::args::Args;
-use super::row::{OpRow, Param, ParamKind, opt, req};
+use super::row::{OpParam, OpParamKind, OpRow, opt, req};
 use crate::diag::Result;
 use crate::fusion::{FusionBuilder, Operand, Src};
 
-const ALPHA: &[Param] = &[req("a", ParamKind::Value), req("b", ParamKind::Value), req("alpha", ParamKind::Value)];
+const ALPHA: &[OpParam] =
+    &[req("a", OpParamKind::Value), req("b", OpParamKind::Value), req("alpha", OpParamKind::Value)];
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
         "addcmul",
         &[
-            req("x", ParamKind::Value),
-            req("a", ParamKind::Value),
-            req("b", ParamKind::Value),
-            opt("value", ParamKind::Value).untyped(),
+            req("x", OpParamKind::Value),
+            req("a", OpParamKind::Value),
+            req("b", OpParamKind::Value),
+            opt("value", OpParamKind::Value).untyped(),
         ],
         addcmul,
         "x + value * a * b; value 1 unless given.",

@@ -1,13 +1,13 @@
 //! Running combinations along an axis, and Welford's moments.
 
-use super::args::{Arg, Args};
+use super::args::{Args, OpArg};
 use super::call::Attr;
 use super::cx::{EvalCx, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::extents;
 use super::movement::Movement;
 use super::py_form::{PyForm, PyResult};
-use super::row::{Layout, OpRow, Param, ParamKind, Primitive, opt, req};
+use super::row::{OpParam, OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
 use crate::array::{View, parallel};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
@@ -16,13 +16,13 @@ use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, Operand};
 use crate::num::{BinaryOp, DType, ReduceOp, Value, eval};
 
-const PARAMS: &[Param] =
-    &[req("x", ParamKind::Tensor).py("arg"), req("dim", ParamKind::Int), opt("init", ParamKind::Scalar)];
+const PARAMS: &[OpParam] =
+    &[req("x", OpParamKind::Tensor).py("arg"), req("dim", OpParamKind::Int), opt("init", OpParamKind::Scalar)];
 
 const fn scan_row(name: &'static str, doc: &'static str, source: &'static str) -> OpRow {
     let primitive = Primitive {
         meta: scan_meta,
-        layout: Layout::Dense,
+        layout: ResultLayout::Dense,
         eval: scan_eval,
         decompose: None,
         movement: Movement::SAME.alone(),
@@ -41,7 +41,7 @@ pub(super) const ROWS: &[OpRow] = &[
     scan_row("cummax", "The greatest element along an axis up to each one; NaN stays.", "N§2, PyTorch cummax"),
     OpRow::composite(
         "welford",
-        &[req("x", ParamKind::Tensor).py("arg"), req("axes", ParamKind::Ints).py("dims")],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("axes", OpParamKind::Ints).py("dims")],
         welford,
         "Mean, sum of squared distances from it, and number of elements, over axes.",
         "N§2, N§4.3",
@@ -77,7 +77,7 @@ fn scan(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
             )));
         }
     }
-    b.push_draft(Draft::new(args).attr("dim", Attr::Int(dim as i64)).operands("init", Vec::new()))
+    b.push_draft(CallDraft::new(args).attr("dim", Attr::Int(dim as i64)).operands("init", Vec::new()))
 }
 
 fn scan_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
@@ -165,7 +165,7 @@ fn welford(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let counted: Vec<_> = (0..rank).filter(|&axis| flags[axis]).map(|axis| own[axis]).collect();
     let count = extents::product(b, &counted)?;
     let kept: Vec<_> = (0..rank).filter(|&axis| !flags[axis]).map(|axis| own[axis]).collect();
-    let (shape, index) = (Arg::Values(extents::operands(&kept)), Arg::DType(DType::Index));
+    let (shape, index) = (OpArg::Values(extents::operands(&kept)), OpArg::DType(DType::Index));
     let count = extents::operand(count);
     let n = extents::call(b, "full", |args| args.with("shape", shape).value("value", count).with("dtype", index))?;
     Ok(vec![mean, m2, n])

@@ -1,12 +1,12 @@
 //! Operations on axes: inserting, dropping, reordering, repeating, regrouping.
 
-use super::args::{Arg, Args};
+use super::args::{Args, OpArg};
 use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::extents;
 use super::movement::{AxisMap, Movement};
-use super::row::{Layout, OpRow, ParamKind, Primitive, flag, opt, req};
+use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, flag, opt, req};
 use crate::array::{View, clone_strides, dense_strides_in};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
@@ -17,7 +17,7 @@ use crate::num::{DType, TernaryOp};
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
         "broadcast",
-        &[req("x", ParamKind::Tensor).py("arg"), req("flags", ParamKind::Bools).py("is_broadcast_dim")],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("flags", OpParamKind::Bools).py("is_broadcast_dim")],
         broadcast,
         "x with a new axis of size 1 where a flag is true.",
         "N§2",
@@ -25,10 +25,10 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
         "squeeze",
         &[
-            req("x", ParamKind::Tensor).py("arg"),
-            opt("dims", ParamKind::Ints),
+            req("x", OpParamKind::Tensor).py("arg"),
+            opt("dims", OpParamKind::Ints),
             flag("squeeze_expanded"),
-            opt("flags", ParamKind::Bools),
+            opt("flags", OpParamKind::Bools),
         ],
         squeeze,
         "x without the broadcast axes in dims, or where a flag is true; with squeeze_expanded also without axes that \
@@ -37,7 +37,7 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::composite(
         "permute",
-        &[req("x", ParamKind::Tensor).py("arg"), req("dims", ParamKind::Ints)],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("dims", OpParamKind::Ints)],
         permute,
         "Result axis i is axis dims[i] of x.",
         "N§2",
@@ -45,9 +45,9 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
         "full",
         &[
-            req("shape", ParamKind::Shape),
-            req("value", ParamKind::Scalar).py("fill_value"),
-            req("dtype", ParamKind::BareDType),
+            req("shape", OpParamKind::Shape),
+            req("value", OpParamKind::Scalar).py("fill_value"),
+            req("dtype", OpParamKind::BareDType),
         ],
         full,
         "A tensor of the extents in brackets, filled with value.",
@@ -55,25 +55,25 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::composite(
         "index",
-        &[req("shape", ParamKind::Shape), req("axis", ParamKind::Int).py("dim")],
+        &[req("shape", OpParamKind::Shape), req("axis", OpParamKind::Int).py("dim")],
         index,
         "A tensor of the extents in brackets whose i64 elements are their positions along an axis.",
         "the index of a loop; NumPy indices",
     ),
     OpRow::composite(
         "size",
-        &[req("x", ParamKind::Tensor).py("arg"), req("axis", ParamKind::Int).py("dim")],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("axis", OpParamKind::Int).py("dim")],
         size,
         "The extent of an axis of x: an i64 scalar.",
         "N§2",
     ),
     OpRow::primitive(
         "expand",
-        &[req("x", ParamKind::Tensor).py("arg"), req("shape", ParamKind::Shape)],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("shape", OpParamKind::Shape)],
         expand,
         Primitive {
             meta: expand_meta,
-            layout: Layout::Custom(expand_layout),
+            layout: ResultLayout::Custom(expand_layout),
             eval: expand_eval,
             decompose: Some(expand_steps),
             movement: Movement::NEW.axes(AxisMap::Repeated).view().picks("x"),
@@ -83,11 +83,11 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "stride_order",
-        &[req("x", ParamKind::Tensor).py("arg"), req("order", ParamKind::Ints).py("stride_order")],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("order", OpParamKind::Ints).py("stride_order")],
         stride_order,
         Primitive {
             meta: same_meta,
-            layout: Layout::Custom(stride_order_layout),
+            layout: ResultLayout::Custom(stride_order_layout),
             eval: stride_order_eval,
             // What it says of memory is told by the layout of the result.
             decompose: Some(copy),
@@ -99,9 +99,9 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
         "broadcast_in_dim",
         &[
-            req("x", ParamKind::Tensor).py("arg"),
-            req("shape", ParamKind::Shape),
-            req("dims", ParamKind::Ints).py("broadcast_dims"),
+            req("x", OpParamKind::Tensor).py("arg"),
+            req("shape", OpParamKind::Shape),
+            req("dims", OpParamKind::Ints).py("broadcast_dims"),
         ],
         broadcast_in_dim,
         "x expanded to the extents in brackets, its axes in their order at the positions in dims; -1 keeps an axis.",
@@ -109,11 +109,11 @@ pub(super) const ROWS: &[OpRow] = &[
     ),
     OpRow::primitive(
         "segment_set",
-        &[req("x", ParamKind::Tensor)],
+        &[req("x", OpParamKind::Tensor)],
         segment_set,
         Primitive {
             meta: same_meta,
-            layout: Layout::Custom(segment_set_layout),
+            layout: ResultLayout::Custom(segment_set_layout),
             eval: segment_set_eval,
             decompose: Some(copy),
             movement: Movement::SAME.view(),
@@ -149,7 +149,7 @@ fn squeeze(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         for axis in (0..rank).rev() {
             if flags[axis] && is_expanded(b, x, axis) {
                 let index = Src::from(0);
-                let axis_arg = Arg::Int(axis as i64);
+                let axis_arg = OpArg::Int(axis as i64);
                 result = extents::call(b, "select", |args| {
                     args.value("x", result).value("index", index).with("dim", axis_arg)
                 })?;
@@ -244,7 +244,7 @@ fn expand(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
             *extent = b.size(x, axis as i64)?.into();
         }
     }
-    b.push_draft(Draft::new(args).operand("x", x).operands("shape", shape))
+    b.push_draft(CallDraft::new(args).operand("x", x).operands("shape", shape))
 }
 
 /// `where(true, x, x)` over the extents.
@@ -310,14 +310,14 @@ fn broadcast_in_dim(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> 
     if !changes {
         return Ok(vec![spread]);
     }
-    let shape = Arg::Values(shape.to_vec());
+    let shape = OpArg::Values(shape.to_vec());
     Ok(vec![extents::call(b, "expand", |args| args.value("x", spread).with("shape", shape))?])
 }
 
 // ---- segment_set ----
 
 fn segment_set(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
-    b.push_draft(Draft::new(args))
+    b.push_draft(CallDraft::new(args))
 }
 
 fn segment_set_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
@@ -355,7 +355,7 @@ fn stride_order(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         let message = format!("stride_order: {given:?} does not name each of the {rank} ranks once");
         return Err(Diagnostic::user(code::AXIS, message));
     }
-    b.push_draft(Draft::new(args).attr("order", Attr::Ints(order)))
+    b.push_draft(CallDraft::new(args).attr("order", Attr::Ints(order)))
 }
 
 fn same_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {

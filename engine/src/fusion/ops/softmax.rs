@@ -1,14 +1,15 @@
 //! Softmax, its logarithm, and their gradients.
 
 use super::args::Args;
-use super::row::{OpRow, Param, ParamKind, int, req};
+use super::row::{OpParam, OpParamKind, OpRow, int, req};
 use crate::diag::Result;
 use crate::fusion::builder::normal_axis;
 use crate::fusion::{FusionBuilder, Operand, Src};
 use crate::num::ReduceOp;
 
-const SOFTMAX: &[Param] = &[req("x", ParamKind::Tensor), int("axis", -1).py("dim")];
-const BACKWARD: &[Param] = &[req("dy", ParamKind::Tensor), req("y", ParamKind::Tensor), int("axis", -1).py("dim")];
+const SOFTMAX: &[OpParam] = &[req("x", OpParamKind::Tensor), int("axis", -1).py("dim")];
+const BACKWARD: &[OpParam] =
+    &[req("dy", OpParamKind::Tensor), req("y", OpParamKind::Tensor), int("axis", -1).py("dim")];
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(

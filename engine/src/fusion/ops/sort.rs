@@ -8,10 +8,10 @@ mod network;
 use super::args::Args;
 use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
-use super::draft::Draft;
+use super::draft::CallDraft;
 use super::extents;
 use super::movement::{AxisMap, Movement};
-use super::row::{Layout, OpRow, ParamKind, Primitive, flag, int, on, req};
+use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, flag, int, on, req};
 use crate::array::{View, clone_strides, fold_index, parallel};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
@@ -23,11 +23,11 @@ use std::cmp::Ordering;
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "argsort",
-        &[req("x", ParamKind::Tensor).py("arg"), req("dim", ParamKind::Int), flag("descending"), flag("stable")],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("dim", OpParamKind::Int), flag("descending"), flag("stable")],
         argsort,
         Primitive {
             meta: argsort_meta,
-            layout: Layout::Custom(argsort_layout),
+            layout: ResultLayout::Custom(argsort_layout),
             eval: argsort_eval,
             decompose: None,
             movement: Movement::LIBRARY.axes(AxisMap::Same).positions(0),
@@ -38,8 +38,8 @@ pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "topk",
         &[
-            req("x", ParamKind::Tensor).py("arg"),
-            req("k", ParamKind::Scalar),
+            req("x", OpParamKind::Tensor).py("arg"),
+            req("k", OpParamKind::Scalar),
             int("dim", -1),
             on("largest"),
             flag("sorted"),
@@ -47,7 +47,7 @@ pub(super) const ROWS: &[OpRow] = &[
         topk,
         Primitive {
             meta: topk_meta,
-            layout: Layout::Dense,
+            layout: ResultLayout::Dense,
             eval: topk_eval,
             decompose: None,
             movement: Movement::LIBRARY.axes(AxisMap::Except("dim")).positions(1),
@@ -78,7 +78,7 @@ fn check_ordered(cx: &MetaCx<'_>, dtype: DType) -> Result<()> {
 
 fn argsort(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let dim = line_axis(b, args)?;
-    b.push_draft(Draft::new(args).attr("dim", dim))
+    b.push_draft(CallDraft::new(args).attr("dim", dim))
 }
 
 fn argsort_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
@@ -197,7 +197,7 @@ fn sorted_lines<K: Sync>(
 fn topk(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let dim = line_axis(b, args)?;
     let k = extents::integer(b, "topk", "k", args.src("k")?)?;
-    b.push_draft(Draft::new(args).operand("k", extents::operand(k)).attr("dim", dim))
+    b.push_draft(CallDraft::new(args).operand("k", extents::operand(k)).attr("dim", dim))
 }
 
 fn topk_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {

@@ -2,16 +2,16 @@
 
 use super::args::Args;
 use super::py_form::{PyForm, PyResult};
-use super::row::{OpRow, Param, ParamKind, flag, int, opt, req};
+use super::row::{OpParam, OpParamKind, OpRow, flag, int, opt, req};
 use crate::diag::Result;
 use crate::fusion::builder::normal_axes;
 use crate::fusion::{FusionBuilder, Operand, Src, TensorId};
 use crate::num::{BinaryOp, DType, ReduceOp, UnaryOp, Value};
 
-const X: Param = req("x", ParamKind::Tensor).py("arg");
-const AXES: Param = opt("axes", ParamKind::Ints).py("dims");
-const MEAN: &[Param] = &[X, AXES, flag("keepdim")];
-const VAR: &[Param] = &[X, AXES, int("correction", 1), flag("keepdim")];
+const X: OpParam = req("x", OpParamKind::Tensor).py("arg");
+const AXES: OpParam = opt("axes", OpParamKind::Ints).py("dims");
+const MEAN: &[OpParam] = &[X, AXES, flag("keepdim")];
+const VAR: &[OpParam] = &[X, AXES, int("correction", 1), flag("keepdim")];
 const VARIANCE: &str = "Variance; the divisor is max(n - correction, 0), correction 1 unless given.";
 const DEVIATION: &str = "Square root of var.";
 const BOTH: &str = "Two values: var and mean.";

@@ -47,7 +47,7 @@ pub fn find(name: &str) -> Option<&'static OpRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fusion::ops::{Need, ParamKind};
+    use crate::fusion::ops::{Need, OpParamKind};
     use std::collections::BTreeSet;
 
     #[test]
@@ -58,16 +58,16 @@ mod tests {
             assert!(row.doc.ends_with('.') && !row.source.is_empty(), "{} is not documented", row.name);
             let names: BTreeSet<_> = row.params.iter().map(|param| param.name).collect();
             assert_eq!(names.len(), row.params.len(), "{}: parameters share a name", row.name);
-            let lists = row.params.iter().filter(|param| param.kind == ParamKind::Tensors).count();
+            let lists = row.params.iter().filter(|param| param.kind == OpParamKind::Tensors).count();
             let last = row.params.iter().rfind(|param| param.kind.is_positional());
-            assert!(lists == 0 || last.is_some_and(|param| param.kind == ParamKind::Tensors), "{}", row.name);
+            assert!(lists == 0 || last.is_some_and(|param| param.kind == OpParamKind::Tensors), "{}", row.name);
             for param in row.params {
                 let fits = match param.need {
                     Need::Required | Need::Optional => true,
-                    Need::Bool(value) => param.kind == if value { ParamKind::Bool } else { ParamKind::Flag },
-                    Need::Int(_) => param.kind == ParamKind::Int,
-                    Need::Number(_) => param.kind == ParamKind::Number,
-                    Need::DType(_) => matches!(param.kind, ParamKind::DType | ParamKind::BareDType),
+                    Need::Bool(value) => param.kind == if value { OpParamKind::Bool } else { OpParamKind::Flag },
+                    Need::Int(_) => param.kind == OpParamKind::Int,
+                    Need::Number(_) => param.kind == OpParamKind::Number,
+                    Need::DType(_) => matches!(param.kind, OpParamKind::DType | OpParamKind::BareDType),
                 };
                 assert!(fits, "{}: the default of {} has another form", row.name, param.name);
             }

@@ -1,41 +1,41 @@
 //! Operations on axes that are formulas of others.
 
-use super::args::{Arg, Args};
+use super::args::{Args, OpArg};
 use super::extents;
-use super::row::{OpRow, Param, ParamKind, opt, req};
+use super::row::{OpParam, OpParamKind, OpRow, opt, req};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::{AxisKind, FusionBuilder, Operand, Src};
 use crate::num::{ReduceOp, UnaryOp};
 
-const X: Param = req("x", ParamKind::Tensor);
+const X: OpParam = req("x", OpParamKind::Tensor);
 const LIBRARY: &str = "nvFuser's C++ library";
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
         "unsqueeze",
-        &[X, req("dim", ParamKind::Int)],
+        &[X, req("dim", OpParamKind::Int)],
         unsqueeze,
         "x with a new axis of size 1 at a position.",
         "PyTorch unsqueeze",
     ),
     OpRow::composite(
         "transpose",
-        &[X, opt("dim0", ParamKind::Int), opt("dim1", ParamKind::Int)],
+        &[X, opt("dim0", OpParamKind::Int), opt("dim1", OpParamKind::Int)],
         transpose,
         "x with two axes exchanged; without axes, the transposed matrix.",
         "PyTorch transpose",
     ),
     OpRow::composite(
         "expand_as",
-        &[X, req("other", ParamKind::Tensor)],
+        &[X, req("other", OpParamKind::Tensor)],
         expand_as,
         "x with its axes of size 1 repeated up to the extents of other.",
         "PyTorch expand_as",
     ),
     OpRow::composite(
         "sum_to",
-        &[X, req("shape", ParamKind::Shape)],
+        &[X, req("shape", OpParamKind::Shape)],
         sum_to,
         "The sum of x over the axes before those of the extents in brackets, and over those whose extent there is 1.",
         LIBRARY,
@@ -82,7 +82,7 @@ fn transpose(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 
 fn expand_as(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let other = b.tensor_operand("expand_as", args.src("other")?)?;
-    let shape = Arg::Values(extents::operands(&extents::extents(b, other)));
+    let shape = OpArg::Values(extents::operands(&extents::extents(b, other)));
     let x = args.src("x")?;
     Ok(vec![extents::call(b, "expand", |args| args.value("x", x).with("shape", shape))?])
 }

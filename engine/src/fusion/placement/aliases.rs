@@ -2,7 +2,7 @@
 //! as far as the elements may stay where they are. Whether they may is decided
 //! by what inputs declare of their layouts, not by the strides at hand.
 
-use super::axes::{Axes, Kind, groups, passing};
+use super::axes::{Axes, PlacedKind, groups, passing};
 use super::place;
 use crate::fusion::ops::AxisMap;
 use crate::fusion::{Fusion, InputLayout, OpKind, TensorDef, TensorId};
@@ -136,7 +136,9 @@ impl Aliases {
             OpKind::Call(call) if call.movement().view => match call.movement().axes {
                 AxisMap::Same | AxisMap::Repeated => laid.clone(),
                 // Along an axis of which all elements are the same.
-                AxisMap::Dropped(param) if kinds.get(call.axis(param)) == Some(&Kind::Expanded) => laid.moved(&passing),
+                AxisMap::Dropped(param) if kinds.get(call.axis(param)) == Some(&PlacedKind::Expanded) => {
+                    laid.moved(&passing)
+                }
                 AxisMap::Between(_) => laid.sliced(&passing, kinds, axes.kinds(tensor))?,
                 AxisMap::Regrouped if !from.contains(&0) => laid.reshaped(from, to, kinds)?,
                 _ => return None,
@@ -160,13 +162,13 @@ fn declared(layout: &InputLayout) -> Laid {
     Laid { order: layout.order.iter().map(|&axis| axis as usize).collect(), contiguity: layout.contiguity.clone() }
 }
 
-fn dense(order: Vec<usize>, kinds: &[Kind]) -> Laid {
-    let contiguity = order.iter().map(|&axis| (kinds[axis] == Kind::Iteration).then_some(true)).collect();
+fn dense(order: Vec<usize>, kinds: &[PlacedKind]) -> Laid {
+    let contiguity = order.iter().map(|&axis| (kinds[axis] == PlacedKind::Iteration).then_some(true)).collect();
     Laid { order, contiguity }
 }
 
 /// The layout of an argument of which nothing is declared.
-fn observed(meta: &TensorMeta, kinds: &[Kind]) -> Laid {
+fn observed(meta: &TensorMeta, kinds: &[PlacedKind]) -> Laid {
     let mut order: Vec<usize> = (0..meta.rank()).collect();
     // Axes of size 1 stay before the axis that follows them.
     order.sort_by_key(|&axis| {
@@ -176,7 +178,7 @@ fn observed(meta: &TensorMeta, kinds: &[Kind]) -> Laid {
     let mut contiguity = vec![None; order.len()];
     let mut step = 1i64;
     for (place, &axis) in order.iter().enumerate().rev() {
-        if kinds[axis] == Kind::Iteration {
+        if kinds[axis] == PlacedKind::Iteration {
             contiguity[place] = Some(meta.strides[axis] == step);
             step = meta.strides[axis].saturating_mul(meta.sizes[axis]);
         }
@@ -219,14 +221,14 @@ impl Laid {
     }
 
     /// Where an axis is cut, the next one outside of it has holes.
-    fn sliced(&self, passing: &[Option<usize>], old: &[Kind], new: &[Kind]) -> Option<Self> {
+    fn sliced(&self, passing: &[Option<usize>], old: &[PlacedKind], new: &[PlacedKind]) -> Option<Self> {
         let mut laid = self.clone();
         let mut holes = false;
         for (place, &axis) in self.order.iter().enumerate().rev() {
-            if old[axis] == Kind::Expanded && new[axis] == Kind::Iteration {
+            if old[axis] == PlacedKind::Expanded && new[axis] == PlacedKind::Iteration {
                 return None;
             }
-            if new[axis] != Kind::Iteration {
+            if new[axis] != PlacedKind::Iteration {
                 laid.contiguity[place] = None;
             } else if std::mem::take(&mut holes) {
                 laid.contiguity[place] = Some(false);
@@ -238,13 +240,13 @@ impl Laid {
 
     /// Merged axes must be neighbours in memory without holes between them;
     /// of the parts of a split axis all but the innermost are without holes.
-    fn reshaped(&self, from: &[i64], to: &[i64], kinds: &[Kind]) -> Option<Self> {
+    fn reshaped(&self, from: &[i64], to: &[i64], kinds: &[PlacedKind]) -> Option<Self> {
         let place = |axis: usize| self.order.iter().position(|&other| other == axis);
         let thick: Vec<usize> = self.order.iter().copied().filter(|&axis| from[axis] != 1).collect();
         let mut groups = groups(from, to);
         for group in &groups {
             let moves = (group.from.len(), group.to.len()) != (1, 1);
-            if moves && group.from.iter().any(|&axis| kinds[axis] == Kind::Expanded) {
+            if moves && group.from.iter().any(|&axis| kinds[axis] == PlacedKind::Expanded) {
                 return None;
             }
             for pair in group.from.windows(2) {

@@ -8,7 +8,7 @@ use crate::util::{DisjointSets, PrimaryMap};
 
 /// The kind of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PlacedKind {
     /// Every position has elements of its own.
     Iteration,
     /// Size 1, and broadcasts.
@@ -19,7 +19,7 @@ pub(super) enum Kind {
 
 /// Kinds and identities of all axes.
 pub(super) struct Axes {
-    kinds: Vec<Vec<Kind>>,
+    kinds: Vec<Vec<PlacedKind>>,
     /// The first axis among all of each tensor.
     starts: Vec<usize>,
     /// The axes that are one axis.
@@ -50,7 +50,7 @@ impl Axes {
     }
 
     /// The kinds of the axes of a tensor.
-    pub(super) fn kinds(&self, tensor: TensorId) -> &[Kind] {
+    pub(super) fn kinds(&self, tensor: TensorId) -> &[PlacedKind] {
         &self.kinds[place(tensor)]
     }
 
@@ -62,7 +62,7 @@ impl Axes {
     fn result(&mut self, fusion: &Fusion, op: &Op, result: TensorId, sizes: &PrimaryMap<TensorId, Vec<i64>>) {
         let own = &sizes[result];
         let expands = matches!(&op.kind, OpKind::Call(call) if call.movement().axes == AxisMap::Repeated);
-        let mut kinds: Vec<Option<Kind>> = vec![None; own.len()];
+        let mut kinds: Vec<Option<PlacedKind>> = vec![None; own.len()];
         let mut passed = Vec::new();
         for operand in op.inputs.iter().filter_map(tensor_of) {
             if sizes[operand].contains(&0) && !own.contains(&0) {
@@ -72,20 +72,20 @@ impl Axes {
             for (axis, from) in passing(fusion, op, operand, &sizes[operand], own).into_iter().enumerate() {
                 let Some(from) = from else { continue };
                 let kind = match self.kinds[place(operand)][from] {
-                    Kind::Broadcast if expands && sizes[operand][from] != own[axis] => Kind::Expanded,
+                    PlacedKind::Broadcast if expands && sizes[operand][from] != own[axis] => PlacedKind::Expanded,
                     kind => kind,
                 };
                 kinds[axis] = Some(kinds[axis].map_or(kind, |other| joined(kind, other)));
                 passed.push((axis, operand, from));
             }
         }
-        let kinds: Vec<Kind> = kinds
+        let kinds: Vec<PlacedKind> = kinds
             .into_iter()
             .zip(own)
-            .map(|(kind, &size)| kind.unwrap_or(if size == 1 { Kind::Broadcast } else { Kind::Iteration }))
+            .map(|(kind, &size)| kind.unwrap_or(if size == 1 { PlacedKind::Broadcast } else { PlacedKind::Iteration }))
             .collect();
         for (axis, operand, from) in passed {
-            let iterates = |kind| kind == Kind::Iteration;
+            let iterates = |kind| kind == PlacedKind::Iteration;
             if iterates(kinds[axis]) == iterates(self.kinds[place(operand)][from]) {
                 self.classes.union(self.starts[place(result)] + axis, self.starts[place(operand)] + from);
             }
@@ -101,24 +101,24 @@ fn tensor_of(operand: &Operand) -> Option<TensorId> {
     }
 }
 
-fn input_kind(kind: AxisKind, layout: Option<&InputLayout>, axis: usize) -> Kind {
+fn input_kind(kind: AxisKind, layout: Option<&InputLayout>, axis: usize) -> PlacedKind {
     let contiguity = |layout: &InputLayout| {
         let place = layout.order.iter().position(|&other| other as usize == axis)?;
         layout.contiguity.get(place).copied()
     };
     match (kind, layout.and_then(contiguity)) {
-        (AxisKind::Broadcast, _) => Kind::Broadcast,
-        (_, Some(None)) => Kind::Expanded,
-        _ => Kind::Iteration,
+        (AxisKind::Broadcast, _) => PlacedKind::Broadcast,
+        (_, Some(None)) => PlacedKind::Expanded,
+        _ => PlacedKind::Iteration,
     }
 }
 
 /// The kind of an axis at which operands have these.
-fn joined(a: Kind, b: Kind) -> Kind {
+fn joined(a: PlacedKind, b: PlacedKind) -> PlacedKind {
     match (a, b) {
-        (Kind::Iteration, _) | (_, Kind::Iteration) => Kind::Iteration,
-        (Kind::Expanded, _) | (_, Kind::Expanded) => Kind::Expanded,
-        _ => Kind::Broadcast,
+        (PlacedKind::Iteration, _) | (_, PlacedKind::Iteration) => PlacedKind::Iteration,
+        (PlacedKind::Expanded, _) | (_, PlacedKind::Expanded) => PlacedKind::Expanded,
+        _ => PlacedKind::Broadcast,
     }
 }
 

@@ -3,7 +3,7 @@
 //! one order.
 
 use super::aliases::Aliases;
-use super::axes::{Axes, Kind};
+use super::axes::{Axes, PlacedKind};
 use crate::fusion::{Fusion, OpKind, TensorDef, TensorId};
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub(super) fn inferred(fusion: &Fusion, axes: &Axes, aliases: &Aliases, output: 
         let class = axes.class(reference, axis);
         match classes.iter().position(|&other| other == class) {
             Some(axis) => inner.push(axis),
-            None if axes.kinds(reference)[axis] != Kind::Iteration || reduced.contains(&class) => {}
+            None if axes.kinds(reference)[axis] != PlacedKind::Iteration || reduced.contains(&class) => {}
             None => break,
         }
     }
@@ -45,7 +45,7 @@ fn reference(fusion: &Fusion, axes: &Axes, aliases: &Aliases, output: TensorId) 
         if repeats(&all) {
             continue;
         }
-        let iterates = |axis: &&usize| axes.kinds(input)[**axis] == Kind::Iteration;
+        let iterates = |axis: &&usize| axes.kinds(input)[**axis] == PlacedKind::Iteration;
         let classes: Vec<usize> =
             aliases.laid(input).order.iter().filter(iterates).map(|&axis| axes.class(input, axis)).collect();
         if classes.len() > most {

@@ -6,7 +6,7 @@
 //! depends on a value with an error has an unknown error, and a branch on it none
 //! that is small enough.
 
-use super::Choice;
+use super::ApproxChoice;
 use super::fact::Fact;
 use crate::kernel::ir::{Access, Block, BufId, Expr, ExprId, Kernel, ParamKind, Space, Stmt, StmtKind, VarId};
 use crate::num::{DType, Value};
@@ -25,9 +25,9 @@ pub(super) struct Flow<'a> {
 }
 
 /// One walk's state.
-struct Walk<'a> {
+struct ErrorWalk<'a> {
     flow: &'a Flow<'a>,
-    choice: &'a Choice,
+    choice: &'a ApproxChoice,
     vars: SecondaryMap<VarId, Option<Fact>>,
     /// What was written so far; none in a buffer that nothing was written to.
     buffers: SecondaryMap<BufId, Option<Fact>>,
@@ -54,8 +54,8 @@ impl<'a> Flow<'a> {
     }
 
     /// Whether all results stay within what their types need under a choice.
-    pub(super) fn is_good_enough(&self, choice: &Choice) -> bool {
-        let mut walk = Walk {
+    pub(super) fn is_good_enough(&self, choice: &ApproxChoice) -> bool {
+        let mut walk = ErrorWalk {
             flow: self,
             choice,
             vars: SecondaryMap::new(),
@@ -79,7 +79,7 @@ impl<'a> Flow<'a> {
     }
 }
 
-impl Walk<'_> {
+impl ErrorWalk<'_> {
     fn block(&mut self, block: &Block) {
         for stmt in block {
             self.stmt(stmt);

@@ -28,12 +28,12 @@ use errors::Flow;
 const MOST_SINGLE: usize = 32;
 
 /// The approximation of each expression that gets one.
-pub(super) type Choice = SecondaryMap<ExprId, Option<ApproxOp>>;
+pub(super) type ApproxChoice = SecondaryMap<ExprId, Option<ApproxOp>>;
 
 /// Replaces functions by approximations where results allow it.
 pub fn approximate(kernel: &mut Kernel) {
     join_erf(kernel);
-    let mut choice = Choice::new();
+    let mut choice = ApproxChoice::new();
     let mut coarse = Vec::new();
     let uses = Uses::new(kernel);
     for (id, node) in kernel.exprs.iter().filter(|(id, node)| node.dtype == DType::F32 && uses.count[*id] > 0) {
@@ -51,7 +51,7 @@ pub fn approximate(kernel: &mut Kernel) {
 }
 
 /// Chooses among the coarse approximations of functions, cheapest first.
-fn choose(kernel: &Kernel, coarse: &[(ExprId, &'static [ApproxOp])], choice: &mut Choice) {
+fn choose(kernel: &Kernel, coarse: &[(ExprId, &'static [ApproxOp])], choice: &mut ApproxChoice) {
     if coarse.is_empty() {
         return;
     }

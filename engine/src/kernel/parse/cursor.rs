@@ -5,7 +5,7 @@ use crate::num::DType;
 
 /// A place in one line of a text.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor<'a> {
+pub(super) struct LineCursor<'a> {
     line: &'a str,
     at: usize,
     // Where the line starts in the text.
@@ -20,7 +20,7 @@ fn is_name_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> LineCursor<'a> {
     pub(super) fn new(line: &'a str, start: usize) -> Self {
         Self { line, at: 0, start }
     }

@@ -1,16 +1,16 @@
 //! Parameters, buffers and launch.
 
-use super::cursor::Cursor;
-use super::kernel::{Entity, Parser};
+use super::cursor::LineCursor;
+use super::kernel::{Entity, KernelParser};
 use crate::diag::Result;
 use crate::kernel::ir::{BufId, Buffer, Launch, Param, ParamKind, ValueKind};
 use crate::kernel::words::{SPACES, value};
 use crate::num::DType;
 use crate::util::EntityId;
 
-impl<'a> Parser<'a> {
+impl<'a> KernelParser<'a> {
     /// Enters the names of all buffers, which parameters refer to.
-    pub(super) fn buffer_names(&mut self, lines: &[Cursor<'a>]) -> Result<()> {
+    pub(super) fn buffer_names(&mut self, lines: &[LineCursor<'a>]) -> Result<()> {
         let mut count = 0;
         for line in lines {
             let mut cursor = *line;
@@ -27,7 +27,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `param n: i32 = size(0, 1) multiple of 8` or `param *x = input(0)`.
-    pub(super) fn param(&mut self, cursor: &mut Cursor<'a>) -> Result<()> {
+    pub(super) fn param(&mut self, cursor: &mut LineCursor<'a>) -> Result<()> {
         cursor.expect_word("param")?;
         if cursor.take("*") {
             return self.pointer(cursor);
@@ -65,7 +65,7 @@ impl<'a> Parser<'a> {
         self.declare(name, Entity::Param(id, about), &before)
     }
 
-    fn pointer(&mut self, cursor: &mut Cursor<'a>) -> Result<()> {
+    fn pointer(&mut self, cursor: &mut LineCursor<'a>) -> Result<()> {
         let before = *cursor;
         let name = cursor.name()?;
         let Some(&Entity::Buffer(buffer)) = self.names.get(name) else {
@@ -86,7 +86,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `shared tile: f32[64] align 16 zeroed`.
-    pub(super) fn buffer(&mut self, cursor: &mut Cursor<'a>) -> Result<()> {
+    pub(super) fn buffer(&mut self, cursor: &mut LineCursor<'a>) -> Result<()> {
         let before = *cursor;
         let space = value(SPACES, cursor.name()?).ok_or_else(|| before.error("expected a memory space"))?;
         let name = cursor.name()?;
@@ -103,7 +103,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `launch grid (x, y, z) block (x, y, z) max_threads 128 min_blocks 1 cooperative`.
-    pub(super) fn launch(&mut self, cursor: &mut Cursor<'a>) -> Result<Launch> {
+    pub(super) fn launch(&mut self, cursor: &mut LineCursor<'a>) -> Result<Launch> {
         cursor.expect_word("launch")?;
         let mut sizes = Vec::new();
         for what in ["grid", "block"] {
@@ -125,7 +125,7 @@ impl<'a> Parser<'a> {
 }
 
 /// `word(n)`.
-fn one(cursor: &mut Cursor<'_>) -> Result<u32> {
+fn one(cursor: &mut LineCursor<'_>) -> Result<u32> {
     cursor.name()?;
     cursor.expect("(")?;
     let number = cursor.number()?;
@@ -134,7 +134,7 @@ fn one(cursor: &mut Cursor<'_>) -> Result<u32> {
 }
 
 /// `word(n, m)`.
-fn pair(cursor: &mut Cursor<'_>) -> Result<[u32; 2]> {
+fn pair(cursor: &mut LineCursor<'_>) -> Result<[u32; 2]> {
     cursor.name()?;
     cursor.expect("(")?;
     let first = cursor.number()?;
@@ -145,7 +145,7 @@ fn pair(cursor: &mut Cursor<'_>) -> Result<[u32; 2]> {
 }
 
 /// `kernel NAME index TYPE {`.
-pub(super) fn header<'a>(cursor: &mut Cursor<'a>) -> Result<(&'a str, DType)> {
+pub(super) fn header<'a>(cursor: &mut LineCursor<'a>) -> Result<(&'a str, DType)> {
     cursor.expect_word("kernel")?;
     let name = cursor.name()?;
     cursor.expect_word("index")?;

@@ -1,7 +1,7 @@
 //! Expressions, by precedence climbing.
 
-use super::cursor::Cursor;
-use super::kernel::{Entity, Parser};
+use super::cursor::LineCursor;
+use super::kernel::{Entity, KernelParser};
 use crate::diag::Result;
 use crate::kernel::ir::{Expr, ExprId, IndexOp};
 use crate::kernel::words::{AS_DATA, AS_INDEX, INFIX, OF_DATA, OF_INDICES, SPECIALS, index_op, value};
@@ -10,13 +10,13 @@ use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
 /// The deepest nesting that is read.
 const MAX_DEPTH: u32 = 500;
 
-impl<'a> Parser<'a> {
-    pub(super) fn expr(&mut self, cursor: &mut Cursor<'a>) -> Result<ExprId> {
+impl<'a> KernelParser<'a> {
+    pub(super) fn expr(&mut self, cursor: &mut LineCursor<'a>) -> Result<ExprId> {
         self.climb(cursor, 0)
     }
 
     /// Operators that bind at least as tightly as `strength`.
-    fn climb(&mut self, cursor: &mut Cursor<'a>, strength: u8) -> Result<ExprId> {
+    fn climb(&mut self, cursor: &mut LineCursor<'a>, strength: u8) -> Result<ExprId> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(cursor.error(format!("expression nested more than {MAX_DEPTH} deep")));
@@ -31,12 +31,12 @@ impl<'a> Parser<'a> {
         Ok(left)
     }
 
-    fn infix(&self, cursor: &mut Cursor<'a>) -> Option<&'static (BinaryOp, &'static str, u8)> {
+    fn infix(&self, cursor: &mut LineCursor<'a>) -> Option<&'static (BinaryOp, &'static str, u8)> {
         cursor.skip_space();
         INFIX.iter().find(|(_, text, _)| cursor.rest().starts_with(text))
     }
 
-    fn primary(&mut self, cursor: &mut Cursor<'a>) -> Result<ExprId> {
+    fn primary(&mut self, cursor: &mut LineCursor<'a>) -> Result<ExprId> {
         if cursor.take("(") {
             let inner = self.climb(cursor, 0)?;
             cursor.expect(")")?;
@@ -82,7 +82,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A number with its type: `3`, `-1.5f32`, `inff32`, `nan:7ff8000000000000:f32`.
-    fn constant(&mut self, cursor: &mut Cursor<'a>, negative: bool) -> Result<ExprId> {
+    fn constant(&mut self, cursor: &mut LineCursor<'a>, negative: bool) -> Result<ExprId> {
         let before = *cursor;
         let rest = cursor.rest();
         let (number, float, len) = if rest.starts_with("inf") {
@@ -109,7 +109,7 @@ impl<'a> Parser<'a> {
         Ok(self.exprs.intern(Expr::Const(value), dtype))
     }
 
-    fn call(&mut self, name: &str, cursor: &mut Cursor<'a>, before: &Cursor<'a>) -> Result<ExprId> {
+    fn call(&mut self, name: &str, cursor: &mut LineCursor<'a>, before: &LineCursor<'a>) -> Result<ExprId> {
         if !cursor.take("(") {
             return Err(before.error(format!("`{name}` is not declared")));
         }
@@ -177,7 +177,7 @@ impl<'a> Parser<'a> {
 
     /// A piece of the `where` section, read when it is first used: only then
     /// are its variables declared.
-    fn piece(&mut self, name: &'a str, before: &Cursor<'a>) -> Result<ExprId> {
+    fn piece(&mut self, name: &'a str, before: &LineCursor<'a>) -> Result<ExprId> {
         if let Some(&known) = self.read_pieces.get(name) {
             return Ok(known);
         }

@@ -15,7 +15,7 @@ fn check_round_trip(kernel: &Kernel) -> Kernel {
     let text = without_comments(&print(kernel));
     let read = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(print(&read), text);
-    check_text(kernel).unwrap();
+    check_text(kernel, &print(kernel)).unwrap();
     read
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// The whole kernel.
 pub fn print(kernel: &Kernel) -> String {
-    let mut printer = Printer { kernel, exprs: ExprPrinter::new(kernel), out: String::new(), indent: 1 };
+    let mut printer = KernelPrinter { kernel, exprs: ExprPrinter::new(kernel), out: String::new(), indent: 1 };
     let _ = writeln!(printer.out, "kernel {} index {} {{", kernel.name, kernel.index_type);
     printer.declarations();
     printer.launch();
@@ -20,7 +20,7 @@ pub fn print(kernel: &Kernel) -> String {
 
 /// One statement on one line; nested blocks appear as `{ .. }`. For messages.
 pub fn print_stmt(kernel: &Kernel, stmt: &Stmt) -> String {
-    let mut printer = Printer { kernel, exprs: ExprPrinter::new(kernel), out: String::new(), indent: 0 };
+    let mut printer = KernelPrinter { kernel, exprs: ExprPrinter::new(kernel), out: String::new(), indent: 0 };
     let mut line = printer.head(&stmt.kind);
     if !blocks_of(&stmt.kind).is_empty() {
         line.push_str(" { .. }");
@@ -28,7 +28,7 @@ pub fn print_stmt(kernel: &Kernel, stmt: &Stmt) -> String {
     line
 }
 
-struct Printer<'a> {
+struct KernelPrinter<'a> {
     kernel: &'a Kernel,
     exprs: ExprPrinter<'a>,
     out: String,
@@ -43,7 +43,7 @@ fn blocks_of(kind: &StmtKind) -> Vec<&Block> {
     }
 }
 
-impl Printer<'_> {
+impl KernelPrinter<'_> {
     fn line(&mut self, text: &str) {
         let _ = writeln!(self.out, "{:width$}{text}", "", width = self.indent * 2);
     }

@@ -1,7 +1,7 @@
 //! The verifier: what a kernel must satisfy so that no back end fails on it.
 //!
 //! Input: any kernel, however broken. Output: nothing, or one
-//! [`Bug`](crate::diag::Kind::Bug) with code `B0002` and a note for each
+//! [`Bug`](crate::diag::DiagnosticKind::Bug) with code `B0002` and a note for each
 //! violation, which shows the guilty statement as printed. All violations are
 //! collected, not only the first.
 //!

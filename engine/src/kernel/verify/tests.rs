@@ -1,7 +1,7 @@
 //! One violating kernel for each rule, and sound kernels beside them.
 
 use super::verify;
-use crate::diag::{Kind, code};
+use crate::diag::{DiagnosticKind, code};
 use crate::kernel::{
     Access, AtomicOp, BufId, CacheHint, Dim, Expr, ExprId, IndexOp, Kernel, KernelBuilder, Launch, Origin, Scope,
     ShuffleMode, Special, Stmt, StmtKind, Unroll, ValueKind, Var,
@@ -88,7 +88,7 @@ fn check_refused(expected: &str, build: impl FnOnce(&mut Base)) {
 
 fn check_kernel(expected: &str, kernel: &Kernel) {
     let Err(error) = verify(kernel) else { panic!("accepted a kernel with: {expected}") };
-    assert_eq!((error.kind, error.code), (Kind::Bug, code::VERIFY));
+    assert_eq!((error.kind, error.code), (DiagnosticKind::Bug, code::VERIFY));
     assert_eq!(error.notes.len(), 1, "{error}");
     assert!(error.notes[0].contains(expected), "expected {expected:?} in {error}");
 }

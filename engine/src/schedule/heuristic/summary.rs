@@ -2,7 +2,7 @@
 
 use super::Sizes;
 use crate::schedule::Stages;
-use crate::schedule::{ArgClass, AxisId, Compute, Io, Layout, ScheduledFusion, TvId, TvOp};
+use crate::schedule::{ArgClass, AxisId, Compute, Io, ScheduledFusion, TensorLayout, TvId, TvOp};
 use std::collections::BTreeSet;
 
 /// A tensor in global memory.
@@ -57,7 +57,7 @@ impl Summary {
                         .iter()
                         .map(|axis| if axis.concrete { sizes.extent(scheduled, axis.root) } else { 1 })
                         .collect();
-                    Some(Layout::row_major(&sizes))
+                    Some(TensorLayout::row_major(&sizes))
                 }
                 None => None,
             };
@@ -119,7 +119,7 @@ impl GlobalTensor {
     }
 }
 
-fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &Layout) -> GlobalTensor {
+fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &TensorLayout) -> GlobalTensor {
     let data = &scheduled.tensors[tv];
     let moving: Vec<_> = layout.order.iter().filter(|axis| data.axes[axis.axis].concrete).collect();
     GlobalTensor {

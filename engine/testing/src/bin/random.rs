@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use testing::check::{Outcome, Target};
+use testing::check::{CheckTarget, DrawOutcome};
 
 /// A worker that says nothing for so long hangs.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -119,8 +119,8 @@ fn work(asked: &Asked, share: u64, done: u64) -> ExitCode {
     std::panic::set_hook(Box::new(|_| ()));
     let folders = asked.nvrtc.iter().cloned().collect();
     let target = match asked.cuda {
-        true => Target::cuda(NvrtcSearch { folders, ..NvrtcSearch::default() }),
-        false => Ok(Target::Simulator),
+        true => CheckTarget::cuda(NvrtcSearch { folders, ..NvrtcSearch::default() }),
+        false => Ok(CheckTarget::Simulator),
     };
     let target = match target {
         Ok(target) => target,
@@ -144,13 +144,13 @@ fn work(asked: &Asked, share: u64, done: u64) -> ExitCode {
         let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<String>().cloned();
             let text = text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
-            Outcome::Differs(format!("panicked: {}", text.unwrap_or_default()))
+            DrawOutcome::Differs(format!("panicked: {}", text.unwrap_or_default()))
         });
         match outcome {
-            Outcome::Agrees(by) => println!("agrees {by}"),
-            Outcome::Skipped => println!("skipped"),
-            Outcome::Refused(code) => println!("refused {code}"),
-            Outcome::Differs(text) => {
+            DrawOutcome::Agrees(by) => println!("agrees {by}"),
+            DrawOutcome::Skipped => println!("skipped"),
+            DrawOutcome::Refused(code) => println!("refused {code}"),
+            DrawOutcome::Differs(text) => {
                 println!("differs {}", line(&text));
                 // A device may be left in a state in which nothing runs any more.
                 if asked.cuda {
@@ -182,14 +182,14 @@ fn lines(text: &str) -> String {
 // The dispatcher.
 
 #[derive(Default)]
-struct Tally {
+struct DrawTally {
     agrees: BTreeMap<String, u64>,
     refused: BTreeMap<String, u64>,
     skipped: u64,
     differs: Vec<(u64, String)>,
 }
 
-impl Tally {
+impl DrawTally {
     fn join(&mut self, other: Self) {
         for (name, n) in other.agrees {
             *self.agrees.entry(name).or_default() += n;
@@ -203,8 +203,8 @@ impl Tally {
 }
 
 /// Runs one worker's share, with as many processes after each other as it takes.
-fn share(asked: &Asked, what: What, share: u64, end: Option<Instant>) -> Tally {
-    let mut tally = Tally::default();
+fn share(asked: &Asked, what: What, share: u64, end: Option<Instant>) -> DrawTally {
+    let mut tally = DrawTally::default();
     let mut done = 0;
     while share + done * asked.processes < asked.count {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -252,7 +252,7 @@ fn start(asked: &Asked, what: What, share: u64, done: u64, left: Option<Duration
 }
 
 /// Takes a worker's lines until it ends or falls silent; the seed that it was at if it had not ended.
-fn listen(child: &mut Child, tally: &mut Tally, done: &mut u64) -> Option<u64> {
+fn listen(child: &mut Child, tally: &mut DrawTally, done: &mut u64) -> Option<u64> {
     let stdout = child.stdout.take()?;
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -287,7 +287,7 @@ fn listen(child: &mut Child, tally: &mut Tally, done: &mut u64) -> Option<u64> {
 
 fn dispatch(asked: &Asked, what: What, end: Option<Instant>) -> bool {
     let start = Instant::now();
-    let mut tally = Tally::default();
+    let mut tally = DrawTally::default();
     std::thread::scope(|scope| {
         let workers: Vec<_> =
             (0..asked.processes).map(|number| scope.spawn(move || share(asked, what, number, end))).collect();
@@ -301,7 +301,7 @@ fn dispatch(asked: &Asked, what: What, end: Option<Instant>) -> bool {
     tally.differs.is_empty()
 }
 
-fn report(asked: &Asked, what: What, tally: &mut Tally, took: Duration) {
+fn report(asked: &Asked, what: What, tally: &mut DrawTally, took: Duration) {
     let agreed: u64 = tally.agrees.values().sum();
     let refused: u64 = tally.refused.values().sum();
     let all = agreed + refused + tally.skipped + tally.differs.len() as u64;

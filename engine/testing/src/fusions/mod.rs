@@ -7,7 +7,7 @@
 mod primitives;
 
 use engine::diag::Result;
-use engine::fusion::{AxisKind, Dim, Fusion, FusionBuilder, Operand, ScalarDef, ScalarId, Src, TensorId};
+use engine::fusion::{AxisDecl, AxisKind, Fusion, FusionBuilder, Operand, ScalarDef, ScalarId, Src, TensorId};
 use engine::num::{BinaryOp, DType, DTypeClass, ReduceOp, TernaryOp, UnaryOp, Value, eval};
 
 /// What may be drawn.
@@ -143,13 +143,13 @@ impl Drawer<'_> {
             // Mostly the whole shape, at times its last axes only.
             let skipped = if self.pick(4) == 3 { self.pick(rank + 1) } else { 0 };
             let mut actual = Vec::new();
-            let dims: Vec<Dim> = shape[skipped..]
+            let dims: Vec<AxisDecl> = shape[skipped..]
                 .iter()
                 .map(|&size| match self.pick(8) {
-                    0..4 => (Dim::Symbolic, size),
-                    4..7 if self.limits.constants => (Dim::Const(size), size),
-                    4..7 => (Dim::Symbolic, size),
-                    _ => (Dim::Broadcast, 1),
+                    0..4 => (AxisDecl::Symbolic, size),
+                    4..7 if self.limits.constants => (AxisDecl::Const(size), size),
+                    4..7 => (AxisDecl::Symbolic, size),
+                    _ => (AxisDecl::Broadcast, 1),
                 })
                 .map(|(dim, size)| {
                     actual.push(size);

@@ -3,7 +3,7 @@
 
 use super::Drawer;
 use engine::diag::{Diagnostic, Result};
-use engine::fusion::ops::{Arg, Args, find};
+use engine::fusion::ops::{Args, OpArg, find};
 use engine::fusion::{AxisKind, Operand, Src, TensorId};
 use engine::num::{DType, Value};
 
@@ -58,7 +58,7 @@ impl Drawer<'_> {
         if self.flip() {
             let mut order: Vec<i64> = (0..rank as i64).collect();
             order.rotate_left(self.pick(rank.max(1)));
-            let args = self.row("stride_order")?.value("x", x).with("order", Arg::Ints(order));
+            let args = self.row("stride_order")?.value("x", x).with("order", OpArg::Ints(order));
             return self.builder.apply(&args);
         }
         let mut shape = self.extents(x)?;
@@ -72,7 +72,7 @@ impl Drawer<'_> {
         for axis in thin {
             shape[axis] = (self.pick(4) as i64 + 1).into();
         }
-        let args = self.row("expand")?.value("x", x).with("shape", Arg::Values(shape));
+        let args = self.row("expand")?.value("x", x).with("shape", OpArg::Values(shape));
         self.builder.apply(&args)
     }
 
@@ -94,7 +94,7 @@ impl Drawer<'_> {
             _ => sizes = vec![sizes.iter().product()],
         }
         let shape = sizes.into_iter().map(Src::from).collect();
-        let args = self.row("reshape")?.value("x", x).with("shape", Arg::Values(shape));
+        let args = self.row("reshape")?.value("x", x).with("shape", OpArg::Values(shape));
         self.builder.apply(&args)
     }
 
@@ -108,19 +108,19 @@ impl Drawer<'_> {
             ends.push(end);
         }
         let args = self.row("slice")?.value("x", x);
-        self.builder.apply(&args.with("starts", Arg::Values(starts)).with("ends", Arg::Values(ends)))
+        self.builder.apply(&args.with("starts", OpArg::Values(starts)).with("ends", OpArg::Values(ends)))
     }
 
     fn padded_or_joined(&mut self, x: TensorId) -> Result<Vec<Operand>> {
         let rank = self.shape(x).len();
         if self.flip() {
             let widths = (0..2 * rank).map(|_| Src::from(self.pick(3) as i64)).collect();
-            let args = self.row("pad")?.value("x", x).with("widths", Arg::Values(widths));
+            let args = self.row("pad")?.value("x", x).with("widths", OpArg::Values(widths));
             return self.builder.apply(&args);
         }
         let (dim, _) = self.axis(x)?;
-        let args = self.row("cat")?.with("tensors", Arg::Values(vec![x.into(); 1 + self.pick(3)]));
-        self.builder.apply(&args.with("dim", Arg::Int(dim)))
+        let args = self.row("cat")?.with("tensors", OpArg::Values(vec![x.into(); 1 + self.pick(3)]));
+        self.builder.apply(&args.with("dim", OpArg::Int(dim)))
     }
 
     fn triangle_or_copies(&mut self, x: TensorId) -> Result<Vec<Operand>> {
@@ -128,7 +128,7 @@ impl Drawer<'_> {
         match self.pick(3) {
             0 => {
                 let counts = (0..rank).map(|_| 1 + self.pick(2) as i64).collect();
-                let args = self.row("repeat")?.value("x", x).with("counts", Arg::Ints(counts));
+                let args = self.row("repeat")?.value("x", x).with("counts", OpArg::Ints(counts));
                 self.builder.apply(&args)
             }
             1 => {
@@ -138,7 +138,7 @@ impl Drawer<'_> {
             _ => {
                 let diagonal = self.pick(5) as i64 - 2;
                 let name = if self.flip() { "triu" } else { "tril" };
-                let args = self.row(name)?.value("x", x).with("diagonal", Arg::Int(diagonal));
+                let args = self.row(name)?.value("x", x).with("diagonal", OpArg::Int(diagonal));
                 self.builder.apply(&args)
             }
         }
@@ -161,20 +161,20 @@ impl Drawer<'_> {
             like[dim as usize] = 0;
         }
         let args = match kind {
-            0 if size > 0 => self.row("select")?.value("x", x).value("index", 0).with("dim", Arg::Int(dim)),
+            0 if size > 0 => self.row("select")?.value("x", x).value("index", 0).with("dim", OpArg::Int(dim)),
             0 | 1 => {
                 let count = if size == 0 { 0 } else { 1 + self.pick(3) as i64 };
                 let index = self.positions(&[count], size)?;
-                self.row("index_select")?.value("x", x).value("index", index).with("dim", Arg::Int(dim))
+                self.row("index_select")?.value("x", x).value("index", index).with("dim", OpArg::Int(dim))
             }
             2 | 3 => {
                 let index = self.positions(&like, size)?;
                 let name = if kind == 2 { "gather" } else { "take_along_axis" };
-                self.row(name)?.value("x", x).value("index", index).with("dim", Arg::Int(dim))
+                self.row(name)?.value("x", x).value("index", index).with("dim", OpArg::Int(dim))
             }
             4 => {
                 let index = self.positions(&like, size)?;
-                self.row("scatter")?.value("x", x).value("index", index).value("src", x).with("dim", Arg::Int(dim))
+                self.row("scatter")?.value("x", x).value("index", index).value("src", x).with("dim", OpArg::Int(dim))
             }
             _ => {
                 let index = self.positions(&sizes[..1], sizes[0])?;
@@ -187,21 +187,21 @@ impl Drawer<'_> {
     fn scanned(&mut self, x: TensorId) -> Result<Vec<Operand>> {
         let (dim, _) = self.axis(x)?;
         let name = self.choose(&["cumsum", "cumprod", "cummin", "cummax"], "cumsum");
-        let args = self.row(name)?.value("x", x).with("dim", Arg::Int(dim));
+        let args = self.row(name)?.value("x", x).with("dim", OpArg::Int(dim));
         self.builder.apply(&args)
     }
 
     fn sorted(&mut self, x: TensorId) -> Result<Vec<Operand>> {
         let (dim, size) = self.axis(x)?;
         if self.flip() {
-            let args = self.row("argsort")?.value("x", x).with("dim", Arg::Int(dim));
+            let args = self.row("argsort")?.value("x", x).with("dim", OpArg::Int(dim));
             let descending = self.flip();
-            return self.builder.apply(&args.with("descending", Arg::Bool(descending)));
+            return self.builder.apply(&args.with("descending", OpArg::Bool(descending)));
         }
         let k = self.pick(size.clamp(0, 4) as usize + 1) as i64;
         let largest = self.flip();
-        let args = self.row("topk")?.value("x", x).value("k", k.min(size)).with("dim", Arg::Int(dim));
-        self.builder.apply(&args.with("largest", Arg::Bool(largest)))
+        let args = self.row("topk")?.value("x", x).value("k", k.min(size)).with("dim", OpArg::Int(dim));
+        self.builder.apply(&args.with("largest", OpArg::Bool(largest)))
     }
 
     fn made(&mut self, x: TensorId) -> Result<Vec<Operand>> {
@@ -214,7 +214,7 @@ impl Drawer<'_> {
             1 => {
                 let n = Src::from(self.pick(6) as i64 + 1);
                 let args = self.row("eye")?.value("n", n);
-                self.builder.apply(&args.with("dtype", Arg::DType(DType::F32)))
+                self.builder.apply(&args.with("dtype", OpArg::DType(DType::F32)))
             }
             _ => {
                 let length = shape.first().copied().unwrap_or(4.into());
@@ -229,13 +229,13 @@ impl Drawer<'_> {
         let dtype = self.choose(&[DType::F32, DType::F64, DType::BF16], DType::F32);
         let seed = Src::Number(Value::Int(i64::from(self.pick(100) as i32)));
         let args = match self.pick(4) {
-            0 => self.row("uniform")?.value("minval", -1.0).value("maxval", 2.0).with("shape", Arg::Values(shape)),
-            1 => self.row("normal")?.value("mean", 0.0).value("std", 2.0).with("shape", Arg::Values(shape)),
+            0 => self.row("uniform")?.value("minval", -1.0).value("maxval", 2.0).with("shape", OpArg::Values(shape)),
+            1 => self.row("normal")?.value("mean", 0.0).value("std", 2.0).with("shape", OpArg::Values(shape)),
             2 => self.row("rand_like")?.value("x", x),
             _ => self.row("randn_like")?.value("x", x),
         };
         let args = args.value("rng_seed", seed).value("rng_offset", 4);
-        let args = if args.row().position("dtype").is_some() { args.with("dtype", Arg::DType(dtype)) } else { args };
+        let args = if args.row().position("dtype").is_some() { args.with("dtype", OpArg::DType(dtype)) } else { args };
         self.builder.apply(&args)
     }
 

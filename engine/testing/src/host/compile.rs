@@ -112,12 +112,12 @@ impl HostCompiler {
 }
 
 /// A kernel's caller.
-pub(super) type Entry = unsafe extern "C" fn(*mut *mut std::ffi::c_void);
+pub(super) type KernelEntry = unsafe extern "C" fn(*mut *mut std::ffi::c_void);
 
 /// What a run noted; the layout of `runtime.cpp`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Report {
+pub(super) struct HostReport {
     pub(super) what: i32,
     pub(super) line: u32,
     pub(super) column: u32,
@@ -126,7 +126,7 @@ pub(super) struct Report {
 }
 
 pub(super) type RunLaunch =
-    unsafe extern "C" fn(Entry, *mut *mut std::ffi::c_void, *const u32, i32, *mut u8, *mut Report);
+    unsafe extern "C" fn(KernelEntry, *mut *mut std::ffi::c_void, *const u32, i32, *mut u8, *mut HostReport);
 
 /// Compiled kernels.
 pub struct HostKernels {

@@ -1,6 +1,6 @@
 //! Launches of host kernels, in memory with zones around every buffer.
 
-use super::compile::{Entry, HostKernels, Report, RunLaunch};
+use super::compile::{HostKernels, HostReport, KernelEntry, RunLaunch};
 use super::text;
 use engine::backend::cuda::CudaSource;
 use engine::diag::{Diagnostic, Result};
@@ -73,7 +73,7 @@ impl HostMemory {
 }
 
 /// What a kernel did that its text must not, with the line of the text.
-fn finding(report: &Report, source: &CudaSource) -> Option<String> {
+fn finding(report: &HostReport, source: &CudaSource) -> Option<String> {
     let what = match report.what {
         0 => return None,
         1 => "integer overflow",
@@ -111,7 +111,7 @@ impl HostKernels {
         let library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: libloading::Error| Diagnostic::bug(format!("kernel {index}: {error}"));
         // SAFETY: symbols of `runtime.cpp` and of the kernels' files, with the types that those give them.
-        let (run, entry): (Symbol<'_, RunLaunch>, Symbol<'_, Entry>) = unsafe {
+        let (run, entry): (Symbol<'_, RunLaunch>, Symbol<'_, KernelEntry>) = unsafe {
             let name = format!("{}\0", text::symbol(index));
             (library.get(b"run_launch\0").map_err(failed)?, library.get(name.as_bytes()).map_err(failed)?)
         };
@@ -138,7 +138,7 @@ impl HostKernels {
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
         let dims = [launch.grid, launch.block].concat();
         let mut shared = Buffer::new(source.dynamic_shared as usize, FILL);
-        let mut report = Report::default();
+        let mut report = HostReport::default();
         let place = shared.storage[shared.start..].as_mut_ptr();
         // SAFETY: the arguments have the number and types of the kernel's parameters, since both were made of one
         // kernel; buffers have the lengths of this launch and live until the call returns. What a wrong text does

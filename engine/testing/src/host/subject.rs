@@ -140,7 +140,7 @@ impl Subject {
     /// text says how the two differ.
     pub fn differs(&self, kernels: &HostKernels, index: usize, seed: u64) -> Result<Option<String>> {
         let inputs = self.inputs(seed);
-        let mut simulated = sim::Memory::new(&self.kernel, &self.launch);
+        let mut simulated = sim::SimMemory::new(&self.kernel, &self.launch);
         for (id, bytes) in &inputs {
             simulated.fill(*id, bytes)?;
         }

@@ -2,7 +2,7 @@
 //! round once.
 
 use super::grid::Grid;
-use super::{Drawn, Kind, Measure};
+use super::{DrawKind, Drawn, Measure};
 use crate::data::Draw;
 use engine::fusion::Operand;
 use engine::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
@@ -100,7 +100,7 @@ pub(super) fn integers(draw: &mut Draw) -> Option<Drawn> {
         }
     }
     let (fusion, args) = grid.finish(draw)?;
-    Some(Drawn { kind: Kind::Integers, fusion, args, options: options(draw), measure: Measure::Exact })
+    Some(Drawn { kind: DrawKind::Integers, fusion, args, options: options(draw), measure: Measure::Exact })
 }
 
 fn integer_operation(grid: &mut Grid, draw: &mut Draw) -> Option<Operand> {
@@ -156,7 +156,7 @@ pub(super) fn floats(draw: &mut Draw) -> Option<Drawn> {
     let (fusion, args) = grid.finish(draw)?;
     // A product and a sum of one rounding would be another number.
     let options = Options { fmad: false, ..options(draw) };
-    Some(Drawn { kind: Kind::Floats, fusion, args, options, measure: Measure::Exact })
+    Some(Drawn { kind: DrawKind::Floats, fusion, args, options, measure: Measure::Exact })
 }
 
 fn float_operation(grid: &mut Grid, draw: &mut Draw, divides: bool) -> Option<Operand> {

@@ -2,7 +2,7 @@
 //! heuristic would not choose.
 
 use super::grid::strides;
-use super::{Drawn, Kind, Measure};
+use super::{DrawKind, Drawn, Measure};
 use crate::data::Draw;
 use crate::fusions::{Limits, generate, scalar_value};
 use engine::fusion::{Fusion, Operand, bind};
@@ -39,7 +39,7 @@ pub(super) fn general(draw: &mut Draw) -> Option<Drawn> {
     let options =
         Options { force_index64: draw.once_in(8), tuning: tuning(draw), self_check: false, ..Options::default() };
     let measure = if limits.tame { Measure::Magnitude(magnitude(&fusion, &args)?) } else { Measure::Exact };
-    Some(Drawn { kind: Kind::General, fusion, args, options, measure })
+    Some(Drawn { kind: DrawKind::General, fusion, args, options, measure })
 }
 
 /// What may be drawn: any operation on integers, those that do not enlarge

@@ -3,7 +3,7 @@
 
 use crate::data::{Draw, element};
 use engine::fusion::ops::{self, Args};
-use engine::fusion::{Dim, Fusion, FusionBuilder, Operand, Src};
+use engine::fusion::{AxisDecl, Fusion, FusionBuilder, Operand, Src};
 use engine::num::{DType, ReduceOp, Value};
 use engine::tensor::{Arg, HostTensor, TensorMeta};
 
@@ -37,9 +37,9 @@ impl Grid {
         for &size in &self.sizes {
             let thin = draw.once_in(5);
             dims.push(match draw.below(2) {
-                _ if thin => Dim::Broadcast,
-                0 => Dim::Const(size),
-                _ => Dim::Symbolic,
+                _ if thin => AxisDecl::Broadcast,
+                0 => AxisDecl::Const(size),
+                _ => AxisDecl::Symbolic,
             });
             sizes.push(if thin { 1 } else { size });
         }
@@ -63,7 +63,7 @@ impl Grid {
         let axis = draw.below(self.rank());
         let (start, step) = (self.number(draw, dtype), self.number(draw, dtype));
         let args = Args::new(ops::find("iota")?).value("length", Value::Int(self.sizes[axis]));
-        let args = args.value("start", start).value("step", step).with("dtype", ops::Arg::DType(dtype));
+        let args = args.value("start", start).value("step", step).with("dtype", ops::OpArg::DType(dtype));
         let line = *self.builder.apply(&args).ok()?.first()?;
         let flags: Vec<bool> = (0..self.rank()).map(|other| other != axis).collect();
         let made = if self.rank() == 1 { Ok(line) } else { self.builder.broadcast(line, &flags) };

@@ -27,7 +27,7 @@ use std::fmt::Write;
 
 /// What a draw is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum DrawKind {
     /// Integers and truth values: results are exact.
     Integers,
     /// Floats under operations that round once: results are exact.
@@ -40,10 +40,15 @@ pub enum Kind {
     General,
 }
 
-impl Kind {
+impl DrawKind {
     /// All kinds with how often each is drawn.
-    const SHARES: [(Kind, usize); 5] =
-        [(Kind::Integers, 40), (Kind::Floats, 20), (Kind::Scaled, 10), (Kind::Noise, 3), (Kind::General, 27)];
+    const SHARES: [(DrawKind, usize); 5] = [
+        (DrawKind::Integers, 40),
+        (DrawKind::Floats, 20),
+        (DrawKind::Scaled, 10),
+        (DrawKind::Noise, 3),
+        (DrawKind::General, 27),
+    ];
 }
 
 /// How an output is compared with the reference.
@@ -72,7 +77,7 @@ impl Measure {
 #[derive(Clone, Debug)]
 pub struct Drawn {
     /// What it is about.
-    pub kind: Kind,
+    pub kind: DrawKind,
     /// The fusion.
     pub fusion: Fusion,
     /// Its arguments.
@@ -87,23 +92,23 @@ pub struct Drawn {
 pub fn draw(seed: u64) -> Option<Drawn> {
     let mut draw = Draw::new(seed);
     let mut left = draw.below(100);
-    let kind = Kind::SHARES.iter().find(|(_, share)| {
+    let kind = DrawKind::SHARES.iter().find(|(_, share)| {
         let found = left < *share;
         left = left.wrapping_sub(*share);
         found
     });
-    draw_kind(kind.map_or(Kind::General, |(kind, _)| *kind), seed)
+    draw_kind(kind.map_or(DrawKind::General, |(kind, _)| *kind), seed)
 }
 
 /// Draws a fusion of a kind.
-pub fn draw_kind(kind: Kind, seed: u64) -> Option<Drawn> {
+pub fn draw_kind(kind: DrawKind, seed: u64) -> Option<Drawn> {
     let mut draw = Draw::new(seed ^ (kind as u64) << 56);
     match kind {
-        Kind::Integers => exact::integers(&mut draw),
-        Kind::Floats => exact::floats(&mut draw),
-        Kind::Scaled => scaled::scaled(&mut draw),
-        Kind::Noise => noise::noise(&mut draw),
-        Kind::General => general::general(&mut draw),
+        DrawKind::Integers => exact::integers(&mut draw),
+        DrawKind::Floats => exact::floats(&mut draw),
+        DrawKind::Scaled => scaled::scaled(&mut draw),
+        DrawKind::Noise => noise::noise(&mut draw),
+        DrawKind::General => general::general(&mut draw),
     }
 }
 

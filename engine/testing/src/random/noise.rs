@@ -1,9 +1,9 @@
 //! Random numbers of any seed and offset, given and derived.
 
-use super::{Drawn, Kind, Measure};
+use super::{DrawKind, Drawn, Measure};
 use crate::data::{Draw, element};
 use engine::fusion::ops::{self, Args};
-use engine::fusion::{Dim, FusionBuilder, Src};
+use engine::fusion::{AxisDecl, FusionBuilder, Src};
 use engine::num::{DType, Value};
 use engine::options::Options;
 use engine::tensor::{Arg, HostTensor};
@@ -13,7 +13,7 @@ pub(super) fn noise(draw: &mut Draw) -> Option<Drawn> {
     let mut b = FusionBuilder::new("noise");
     let sizes = [draw.choose(&[1, 3, 5]), draw.choose(&[1, 7, 64, 130])];
     let dtype = draw.choose(&[DType::F32, DType::BF16, DType::F64]);
-    let x = b.tensor("x", dtype, &[Dim::Symbolic, Dim::Symbolic]).ok()?;
+    let x = b.tensor("x", dtype, &[AxisDecl::Symbolic, AxisDecl::Symbolic]).ok()?;
     let mut args = vec![Arg::Tensor(HostTensor::from_fn(dtype, &sizes, |i| Value::Int(i[0] + i[1] % 5)).ok()?)];
     let mut number = |b: &mut FusionBuilder, draw: &mut Draw| -> Option<Src> {
         let value = element(draw, DType::I64);
@@ -37,5 +37,5 @@ pub(super) fn noise(draw: &mut Draw) -> Option<Drawn> {
     }
     let fusion = b.finish().ok()?;
     let options = Options { self_check: false, ..Options::default() };
-    Some(Drawn { kind: Kind::Noise, fusion, args, options, measure: Measure::Magnitude(1.0) })
+    Some(Drawn { kind: DrawKind::Noise, fusion, args, options, measure: Measure::Magnitude(1.0) })
 }

@@ -1,10 +1,10 @@
 //! Functions of tiny and huge arguments whose results are scaled back: where an
 //! approximation loses what is tiny, the product shows it.
 
-use super::{Drawn, Kind, Measure, tensor};
+use super::{DrawKind, Drawn, Measure, tensor};
 use crate::data::{Draw, held};
 use engine::fusion::ops::{self, Args};
-use engine::fusion::{Dim, FusionBuilder, Operand};
+use engine::fusion::{AxisDecl, FusionBuilder, Operand};
 use engine::num::{BinaryOp, DType, DTypeClass, UnaryOp, Value, eval};
 use engine::options::Options;
 use engine::tensor::{Arg, HostTensor};
@@ -64,7 +64,7 @@ pub(super) fn scaled(draw: &mut Draw) -> Option<Drawn> {
     let sizes = [draw.choose(&[1, 3, 8]), draw.choose(&[4, 33, 64, 256])];
     let ratio = draw.once_in(3) && function.low < -10.0;
     let mut b = FusionBuilder::new("scaled");
-    let x = b.tensor("x", dtype, &[Dim::Symbolic, Dim::Symbolic]).ok()?;
+    let x = b.tensor("x", dtype, &[AxisDecl::Symbolic, AxisDecl::Symbolic]).ok()?;
     let row = ops::find(function.name)?;
     let y = *b.apply(&Args::new(row).value("x", x)).ok()?.first()?;
     let (result, args) = match ratio {
@@ -78,7 +78,7 @@ pub(super) fn scaled(draw: &mut Draw) -> Option<Drawn> {
     let options = Options { self_check: false, ..Options::default() };
     // Arguments of a hundred lose seven bits in an exponential; a subnormal result has few.
     let share = if tiny { 1.0 / 64.0 } else { 1.0 / 32768.0 };
-    Some(Drawn { kind: Kind::Scaled, fusion, args, options, measure: Measure::Relative(share) })
+    Some(Drawn { kind: DrawKind::Scaled, fusion, args, options, measure: Measure::Relative(share) })
 }
 
 fn between(draw: &mut Draw, low: f64, high: f64) -> f64 {
@@ -122,7 +122,7 @@ fn moderate(
     (dtype, sizes): (DType, &[i64; 2]),
 ) -> Option<Made> {
     let to = draw.choose(&[DType::F32, DType::BF16]);
-    let z = b.tensor("y", to, &[Dim::Symbolic, Dim::Symbolic]).ok()?;
+    let z = b.tensor("y", to, &[AxisDecl::Symbolic, AxisDecl::Symbolic]).ok()?;
     let divides = draw.once_in(2);
     let result = if divides { b.binary(BinaryOp::Div, y, z) } else { b.binary(BinaryOp::Mul, y, z) }.ok()?;
     let x = tensor(dtype, sizes, || Value::Float(argument(draw, function, dtype)))?;

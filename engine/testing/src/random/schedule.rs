@@ -5,7 +5,7 @@
 use super::grid::strides;
 use crate::data::Draw;
 use engine::diag::{Diagnostic, Result};
-use engine::fusion::{Dim, Fusion, FusionBuilder, bind};
+use engine::fusion::{AxisDecl, Fusion, FusionBuilder, bind};
 use engine::kernel::Kernel;
 use engine::lower;
 use engine::num::{DType, Value};
@@ -30,8 +30,9 @@ pub struct ScheduledCase {
 /// the sum in another order of axes.
 pub fn sums(dtype: DType, thin: &[bool], order: &[i64]) -> Result<Fusion> {
     let mut b = FusionBuilder::new("f");
-    let x = b.tensor("x", dtype, &vec![Dim::Symbolic; thin.len()])?;
-    let dims: Vec<Dim> = thin.iter().map(|thin| if *thin { Dim::Broadcast } else { Dim::Symbolic }).collect();
+    let x = b.tensor("x", dtype, &vec![AxisDecl::Symbolic; thin.len()])?;
+    let dims: Vec<AxisDecl> =
+        thin.iter().map(|thin| if *thin { AxisDecl::Broadcast } else { AxisDecl::Symbolic }).collect();
     let y = b.tensor("y", dtype, &dims)?;
     let small = b.neg(y)?;
     let sum = b.add(x, y)?;

@@ -2,7 +2,7 @@
 
 use super::command::{Command, Commands, PLANS, VERDICTS};
 use super::table::{DEVICES, OptionRow, flag, value};
-use crate::device::{GpuOptions, MAX_WORKERS_PER_GPU, Policy, WantedGpus, share};
+use crate::device::{GpuOptions, GpuPolicy, MAX_WORKERS_PER_GPU, WantedGpus, share};
 use crate::units;
 use std::path::PathBuf;
 
@@ -63,7 +63,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         CHOICE,
         "refuse GPUs in use; exclusive: to others too",
         |args, given| {
-            let words = [("idle", Policy::Idle), ("any", Policy::Any), ("exclusive", Policy::Exclusive)];
+            let words = [("idle", GpuPolicy::Idle), ("any", GpuPolicy::Any), ("exclusive", GpuPolicy::Exclusive)];
             args.devices.gpu.policy = given.word(&words)?;
             Ok(())
         },

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// What an option or a variable of the environment was given.
-pub(super) struct Given<'a> {
+pub(super) struct GivenOption<'a> {
     /// The option or the variable, for messages.
     pub(super) name: &'a str,
     /// `None` for a flag, and for an option whose value may be left out.
@@ -23,7 +23,7 @@ pub(crate) fn usage(message: impl Into<String>, note: impl Into<String>) -> Fail
 
 pub(super) const SEE_HELP: &str = "harness --help lists commands and options";
 
-impl Given<'_> {
+impl GivenOption<'_> {
     pub(super) fn text(&self) -> &str {
         self.value.unwrap_or_default()
     }

@@ -1,7 +1,7 @@
 //! Options that say what shares a process with what.
 
 use super::command::{Command, Commands, RUNS, STARTS};
-use super::given::Given;
+use super::given::GivenOption;
 use super::table::{OptionRow, value};
 use crate::cli::Failure;
 use crate::code_cache::CodeCache;
@@ -94,7 +94,7 @@ pub(super) const ROWS: &[OptionRow] = &[
 ];
 
 /// `off`, or the folder.
-fn folder(given: &Given<'_>) -> Result<CodeCache, Failure> {
+fn folder(given: &GivenOption<'_>) -> Result<CodeCache, Failure> {
     if given.text() == "off" { Ok(CodeCache::Off) } else { given.path().map(CodeCache::Dir) }
 }
 
@@ -104,13 +104,13 @@ const MIN_MEMORY: u64 = 64 << 20;
 /// More would only wait for each other in the compiler.
 const MAX_COMPILE_THREADS: u32 = 64;
 
-fn isolation(given: &Given<'_>) -> Result<dispatch::Isolation, Failure> {
+fn isolation(given: &GivenOption<'_>) -> Result<dispatch::Isolation, Failure> {
     if let Some(count) = given.text().strip_prefix("batch:") {
         return Ok(dispatch::Isolation::Batch(positive(given, count)?));
     }
     given.word(&[("worker", dispatch::Isolation::Worker), ("case", dispatch::Isolation::Case)])
 }
 
-fn positive(given: &Given<'_>, text: &str) -> Result<u64, Failure> {
+fn positive(given: &GivenOption<'_>, text: &str) -> Result<u64, Failure> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| given.wrong("a positive number of cases"))
 }

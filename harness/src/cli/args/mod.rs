@@ -4,6 +4,7 @@
 //!
 //! A new option is a row in its theme's file and a field in that theme's part
 //! of [`Args`]; a new command is a variant of [`Command`] and a row in `command`.
+//! Commands convert [`Args`] once, into options of their own with the defaults filled in.
 //! Written by hand: a parser crate would cost more build time than this crate.
 
 mod command;
@@ -30,9 +31,9 @@ pub(super) use command::{Command, run};
 pub(super) use devices::{DeviceArg, Devices as DeviceOptions};
 pub(super) use given::usage;
 pub(super) use import::{Import, ImportDevice};
+pub(super) use isolation::Isolation as IsolationOptions;
 pub(super) use model::Args;
 pub(super) use output::Listing;
 pub(super) use parse::{Parsed, again_for, parse, parse_over, parse_recorded};
-
-pub(super) use records::{Form, Records};
-pub(super) use select::Select;
+pub(super) use records::Form;
+pub(super) use time::Time as TimeOptions;

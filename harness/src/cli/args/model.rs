@@ -6,7 +6,7 @@ use super::evidence::Evidence;
 use super::files::Files;
 use super::import::Import;
 use super::isolation::Isolation;
-use super::output::Output;
+use super::output::OutputArgs;
 use super::quarantine::Quarantine;
 use super::records::Records;
 use super::repeat::Repeat;
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     pub(crate) time: Time,
     pub(crate) repeat: Repeat,
     pub(crate) evidence: Evidence,
-    pub(crate) output: Output,
+    pub(crate) output: OutputArgs,
     pub(crate) records: Records,
     pub(crate) files: Files,
     pub(crate) import: Import,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// What is printed and written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct OutputArgs {
     pub(crate) results: Option<PathBuf>,
     /// For `list` and `plan`.
     pub(crate) listing: Listing,

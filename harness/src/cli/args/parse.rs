@@ -3,7 +3,7 @@
 
 use super::super::Failure;
 use super::command::{COMMANDS, Command, SELECTS, row_of};
-use super::given::{Given, SEE_HELP, usage};
+use super::given::{GivenOption, SEE_HELP, usage};
 use super::help;
 use super::model::Args;
 use super::select::{self, Select};
@@ -129,7 +129,7 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Res
     let mut given: Vec<&'static OptionRow> = Vec::new();
     for (row, value) in values {
         if row.commands.has(args.command) && (read_files || row.name != select::FROM_FILE) {
-            (row.set)(&mut args, &Given { name: row.name, value: value.as_deref() })?;
+            (row.set)(&mut args, &GivenOption { name: row.name, value: value.as_deref() })?;
             keep(&mut args, row, value.as_deref());
         }
         if !given.iter().any(|other| std::ptr::eq(*other, row)) {
@@ -165,12 +165,12 @@ fn shown(row: &OptionRow, value: Option<&str>) -> Vec<String> {
 
 /// Those of the options which make a repeated case the same that a command takes.
 /// The seed is not among them: each attempt has its own.
-pub(crate) fn again_for(args: &Args, command: Command) -> impl Iterator<Item = &[String]> {
+pub(crate) fn again_for(again: &[Vec<String>], command: Command) -> impl Iterator<Item = &[String]> {
     let taken = move |words: &&Vec<String>| {
         let named = |row: &&OptionRow| row.is(words[0].split('=').next().unwrap_or_default());
         words[0] != "--seed" && rows().filter(named).any(|row| row.commands.has(command))
     };
-    args.again.iter().filter(taken).map(Vec::as_slice)
+    again.iter().filter(taken).map(Vec::as_slice)
 }
 
 /// The first word is the command, the others are its operands.
@@ -251,7 +251,7 @@ fn belong(args: &Args, given: &[&'static OptionRow]) -> Result<(), Failure> {
 /// Sets the options that the words leave open and the environment gives.
 fn from_env(args: &mut Args, given: &mut Vec<&'static OptionRow>, env: Env<'_>) -> Result<(), Failure> {
     for Variable { row, name, value } in environment(args.command, given, env)? {
-        (row.set)(args, &Given { name, value: value.as_deref() })?;
+        (row.set)(args, &GivenOption { name, value: value.as_deref() })?;
         keep(args, row, value.as_deref());
         args.from_env.push(format!("{name}={}", value.as_deref().unwrap_or("1")));
     }
@@ -284,7 +284,7 @@ fn environment(command: Command, given: &mut Vec<&'static OptionRow>, env: Env<'
         let value = match (row.value, value.as_str()) {
             (Value::Flag, "0" | "false" | "no") => continue,
             (Value::Flag, "1" | "true" | "yes") => None,
-            (Value::Flag, _) => return Err(Given { name, value: Some(&value) }.wrong("1 or 0")),
+            (Value::Flag, _) => return Err(GivenOption { name, value: Some(&value) }.wrong("1 or 0")),
             _ => Some(value),
         };
         found.push(Variable { row, name, value });

@@ -2,7 +2,7 @@
 
 use super::super::Failure;
 use super::command::{Command, Commands, RUNS, SELECTS, VERDICTS};
-use super::given::Given;
+use super::given::GivenOption;
 use super::model::Args;
 use super::table::{OptionRow, flag, value};
 use crate::report::Color;
@@ -43,7 +43,7 @@ impl Form {
 }
 
 /// One of the forms that a command has.
-fn form(args: &mut Args, given: &Given<'_>, known: &[Form]) -> Result<(), Failure> {
+fn form(args: &mut Args, given: &GivenOption<'_>, known: &[Form]) -> Result<(), Failure> {
     let words: Vec<(&str, Form)> = known.iter().map(|form| (form.word(), *form)).collect();
     args.records.form = Some(given.word(&words)?);
     Ok(())

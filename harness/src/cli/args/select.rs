@@ -7,7 +7,7 @@ use super::parse::Env;
 use super::table::{OptionRow, flag, value};
 use crate::escape::short;
 use crate::exit;
-use crate::select::{Expr, Filter, IdList, Rerun, Shard, Wanted};
+use crate::select::{Filter, FilterExpr, IdList, Rerun, Shard, Wanted};
 use engine::diag::Diagnostic;
 use std::path::{Path, PathBuf};
 
@@ -70,7 +70,7 @@ pub(super) const ROWS: &[OptionRow] = &[
          conditions: name suite tag file device last axis, dur timeout arch memory gpus inputs rank elements runs, \
          quarantined perf refusal unsupported xfail",
         |args, given| {
-            args.select.wanted.exprs.push(Expr::parse(given.text()).map_err(bad_filter)?);
+            args.select.wanted.exprs.push(FilterExpr::parse(given.text()).map_err(bad_filter)?);
             Ok(())
         },
     )

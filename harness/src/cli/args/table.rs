@@ -2,7 +2,7 @@
 
 use super::super::Failure;
 use super::command::{ALL, Commands};
-use super::given::Given;
+use super::given::GivenOption;
 use super::model::Args;
 use super::{devices, evidence, files, import, isolation, output, quarantine, records, repeat, select, time};
 
@@ -16,7 +16,7 @@ pub(super) enum Value {
 }
 
 /// What a row does with its value.
-pub(super) type Set = fn(&mut Args, &Given<'_>) -> Result<(), Failure>;
+pub(super) type Set = fn(&mut Args, &GivenOption<'_>) -> Result<(), Failure>;
 
 /// To what of a run an option belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

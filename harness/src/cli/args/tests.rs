@@ -7,7 +7,7 @@ use super::parse::{Parsed, again_for, parse_over, parse_with};
 use super::table::rows;
 use super::{Args, Command, DeviceArg};
 use crate::code_cache::CodeCache;
-use crate::device::{Policy, WantedGpus};
+use crate::device::{GpuPolicy, WantedGpus};
 use crate::exit;
 use crate::report::Color;
 use crate::worker::Stage;
@@ -42,7 +42,7 @@ fn documented_lines_parse() {
     assert_eq!(gpus.device, DeviceArg::Gpus(WantedGpus::Named(vec!["GPU-a".into()])));
     assert_eq!(
         (gpus.gpu.policy, gpus.gpu.max_util, gpus.gpu.workers_per_gpu),
-        (Policy::Exclusive, Some(0.25), Some(2))
+        (GpuPolicy::Exclusive, Some(0.25), Some(2))
     );
     let show = args("show A.b/x=1 --stage=kernel --sim 2").expect("good");
     assert_eq!((show.operand(), show.files.stages.as_slice()), (Some("A.b/x=1"), &[Stage::Kernel][..]));
@@ -195,7 +195,7 @@ fn a_command_that_repeats_a_run_has_its_options() {
     assert_eq!((other.isolation.memory, other.repeat.seed), (Some(128 << 20), 3));
     assert!(other.evidence.sanitize.is_some() && other.repeat.twice);
     assert_eq!(other.select.cases.as_deref(), Some("here".as_ref()));
-    let again = |args: &Args, command| again_for(args, command).flatten().cloned().collect::<Vec<_>>().join(" ");
+    let again = |args: &Args, command| again_for(&args.again, command).flatten().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         again(&other, Command::Replay),
         "--phase-timeout compile=5s --timeout 7s --memory 128MiB --sanitize memcheck --twice --gpu-coredump light"
@@ -216,7 +216,7 @@ fn a_command_that_repeats_a_run_has_its_options() {
 #[test]
 fn lines_are_for_their_command() {
     let run = args("run --retries 3 --seed 4 --timeout 5s --timeout 6s --jitter 2").expect("good");
-    let again = |command| again_for(&run, command).flatten().cloned().collect::<Vec<_>>().join(" ");
+    let again = |command| again_for(&run.again, command).flatten().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(again(Command::Run), "--retries 3 --timeout 6s --jitter 2");
     for command in [Command::Replay, Command::Why, Command::Hunt] {
         assert_eq!(again(command), "--timeout 6s --jitter 2");

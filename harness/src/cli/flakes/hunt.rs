@@ -1,15 +1,15 @@
 //! `hunt`: repeats the selected cases until each is clean or known to be flaky.
 
-use super::log::Log;
+use super::log::HuntLog;
 use super::scene::{Scene, budget};
 use crate::case::Case;
+use crate::cli::Failure;
 use crate::cli::args::{Args, Command};
-use crate::cli::run::finish::{again, again_on, results_words};
+use crate::cli::run::options::RunOptions;
 use crate::cli::run::setup::device_words;
-use crate::cli::{Failure, session};
 use crate::dispatch::{self, Isolation};
 use crate::exit;
-use crate::flake::class::{Comparison, FlakeClass, classify};
+use crate::flake::class::{ClassComparison, FlakeClass, classify};
 use crate::flake::hunt::{Example, Hunt, Hunted};
 use crate::flake::hunter::{Arm, CaseProgress, End, Options};
 use crate::flake::rule::{Finding, Rule};
@@ -22,10 +22,36 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Cases after which a warm worker is replaced: what a failure may depend on must
 /// stay short enough to be replayed.
 const RECYCLE: u64 = 200;
+
+/// How long and how hard is hunted.
+struct HuntOptions {
+    /// Exactly so many repeats.
+    count: Option<u64>,
+    until_fail: bool,
+    /// The rate that must be found, and in which share of all hunts.
+    bound: Option<(f64, f64)>,
+    /// Seed of the order.
+    order: u64,
+    budget: Duration,
+}
+
+impl HuntOptions {
+    fn of(args: &Args) -> Self {
+        let repeat = &args.repeat;
+        Self {
+            count: repeat.count,
+            until_fail: repeat.until_fail,
+            bound: repeat.bound,
+            order: repeat.shuffle.unwrap_or(repeat.seed),
+            budget: budget(&args.time),
+        }
+    }
+}
 
 /// A case with what the hunt found.
 struct JudgedCase {
@@ -33,13 +59,13 @@ struct JudgedCase {
     entry: CaseProgress,
     finding: Finding,
     class: FlakeClass,
-    tests: Vec<Comparison>,
+    tests: Vec<ClassComparison>,
     example: Option<Example>,
 }
 
 /// Why a hunt ended, as it is told and recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum HuntEnd {
     Complete,
     FirstFailure,
     Budget,
@@ -47,87 +73,89 @@ enum Ended {
     NoDevice,
 }
 
-impl Ended {
-    fn of(args: &Args, scene: &Scene, end: End) -> Self {
+impl HuntEnd {
+    fn of(until_fail: bool, scene: &Scene, end: End) -> Self {
         match end {
-            End::Own if args.repeat.until_fail => Ended::FirstFailure,
-            End::Own => Ended::Complete,
-            End::Late => Ended::Budget,
-            End::Cut if scene.plan.stop.load(Ordering::Relaxed) != 0 => Ended::Stopped,
-            End::Cut => Ended::NoDevice,
+            End::Own if until_fail => HuntEnd::FirstFailure,
+            End::Own => HuntEnd::Complete,
+            End::Late => HuntEnd::Budget,
+            End::Cut if scene.plan.stop.load(Ordering::Relaxed) != 0 => HuntEnd::Stopped,
+            End::Cut => HuntEnd::NoDevice,
         }
     }
 
     /// The name in the record.
     fn name(self) -> &'static str {
         match self {
-            Ended::Complete => "complete",
-            Ended::FirstFailure => "first_failure",
-            Ended::Budget => "budget",
-            Ended::Stopped => "stopped",
-            Ended::NoDevice => "no_device",
+            HuntEnd::Complete => "complete",
+            HuntEnd::FirstFailure => "first_failure",
+            HuntEnd::Budget => "budget",
+            HuntEnd::Stopped => "stopped",
+            HuntEnd::NoDevice => "no_device",
         }
     }
 
     /// Why a case is undecided that was not given up.
     fn why(self) -> &'static str {
         match self {
-            Ended::Complete => "",
-            Ended::FirstFailure => "the first failure ended the hunt",
-            Ended::Budget => "the budget was over",
-            Ended::Stopped => "the hunt was stopped",
-            Ended::NoDevice => "no device was left to run them",
+            HuntEnd::Complete => "",
+            HuntEnd::FirstFailure => "the first failure ended the hunt",
+            HuntEnd::Budget => "the budget was over",
+            HuntEnd::Stopped => "the hunt was stopped",
+            HuntEnd::NoDevice => "no device was left to run them",
         }
     }
 }
 
 pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
-    let mut scene = Scene::selected(args)?;
+    let options = HuntOptions::of(args);
+    let mut scene = Scene::selected(RunOptions::of(args))?;
     if scene.plan.isolation == Isolation::Worker {
         scene.plan.recycle.get_or_insert(RECYCLE);
     }
-    let rule = args.repeat.bound.and_then(|(rate, level)| Rule::with_bound(rate, level)).unwrap_or_default();
-    let (hunted, end, refused) = go(args, &mut scene, &rule);
-    let end = Ended::of(args, &scene, end);
+    let rule = options.bound.and_then(|(rate, level)| Rule::with_bound(rate, level)).unwrap_or_default();
+    let (hunted, end, refused) = go(&options, &mut scene, &rule);
+    let end = HuntEnd::of(options.until_fail, &scene, end);
     let (left_out, hunted): (Vec<Hunted>, Vec<Hunted>) =
         hunted.into_iter().partition(|hunted| hunted.entry.skipped && hunted.entry.tally().failures == 0);
     let why = |hunted: Hunted| (hunted.case.id.clone(), hunted.left_out.unwrap_or_default());
     scene.skipped.extend(left_out.into_iter().map(why));
     let found: Vec<JudgedCase> = hunted.into_iter().map(judge).collect();
-    let notes = keep(args, &mut scene, &found, &rule);
-    let mut text = report(args, &scene, &found, &rule, end);
+    let notes = keep(&mut scene, &found, &rule);
+    let mut text = report(&scene, &found, &rule, end);
     notes.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
-    let code = exit_code(&found, args.repeat.count, args.repeat.until_fail);
+    let code = exit_code(&found, options.count, options.until_fail);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     found.iter().for_each(|found| *counts.entry(found.finding.name()).or_default() += 1);
     let repeats: u64 = found.iter().map(|found| found.entry.all_runs()).sum();
-    Ok(scene.end(args, text, json!({ "findings": counts, "repeats": repeats, "ended": end.name() }), code, &refused))
+    Ok(scene.end(text, json!({ "findings": counts, "repeats": repeats, "ended": end.name() }), code, &refused))
 }
 
 /// Hunts. Gives what is known of each case, why it ended, and which slots refused
 /// their device.
-fn go(args: &Args, scene: &mut Scene, rule: &Rule) -> (Vec<Hunted>, End, Vec<(String, String)>) {
+fn go(hunted: &HuntOptions, scene: &mut Scene, rule: &Rule) -> (Vec<Hunted>, End, Vec<(String, String)>) {
     let (slots, devices) = scene.device_of_slots();
     let options = Options {
         rule: *rule,
-        seed: args.repeat.shuffle.unwrap_or(args.repeat.seed),
-        repeat: args.repeat.count,
-        until_fail: args.repeat.until_fail,
-        arms: arms(args, scene.plan.isolation),
+        seed: hunted.order,
+        repeat: hunted.count,
+        until_fail: hunted.until_fail,
+        arms: arms(hunted, scene.plan.isolation),
         devices,
     };
     let what = format!(
         "hunting {} cases for up to {}: a failure in {} of runs is found in {:.0} of 100 hunts;",
         scene.cases.len(),
-        show_seconds(budget(args).as_nanos() as u64),
+        show_seconds(hunted.budget.as_nanos() as u64),
         crate::flake::rule::percent(rule.sprt.p1),
         100.0 * (1.0 - rule.sprt.beta)
     );
-    let progress = scene.progress(args, scene.cases.len(), &what);
+    let progress = scene.progress(scene.cases.len(), &what);
     let standards = scene.standards.clone();
-    let hunt = Hunt::new(scene.cases.clone(), standards, options, slots, args.repeat.seed, Some(budget(args)));
+    let (seed, budget) = (scene.options.repeat.seed, hunted.budget);
+    let hunt = Hunt::new(scene.cases.clone(), standards, options, slots, seed, Some(budget));
     let plan = scene.plan.clone();
-    let mut log = Log::new(&plan, &mut scene.store, progress);
+    let mut log = HuntLog::new(&plan, &mut scene.store, progress);
     let (mut decided, mut failing, mut arm) = (0, 0, Arm::Warm);
     dispatch::run(&plan, &hunt, &mut |event| {
         log.event(&event);
@@ -152,12 +180,12 @@ fn go(args: &Args, scene: &mut Scene, rule: &Rule) -> (Vec<Hunted>, End, Vec<(St
 }
 
 /// Records what was found, and adds it to the history. Returns what was wrong there.
-fn keep(args: &Args, scene: &mut Scene, found: &[JudgedCase], rule: &Rule) -> Vec<String> {
+fn keep(scene: &mut Scene, found: &[JudgedCase], rule: &Rule) -> Vec<String> {
     for found in found {
         scene.store.append("hunt", &record(found, rule));
     }
     let rows = found.iter().map(|found| row(found, rule, scene)).collect();
-    let history = History::of(&session::results_dir(args), &scene.devices.history);
+    let history = History::of(&scene.options.cases.folders.results, &scene.devices.history);
     // Tables are derived from records: where there is no record, there is no row.
     if scene.store.error().is_some() {
         return Vec::new();
@@ -169,8 +197,8 @@ fn keep(args: &Args, scene: &mut Scene, found: &[JudgedCase], rule: &Rule) -> Ve
 }
 
 /// Where every repeat is alone anyway, there is nothing warm to compare with.
-fn arms(args: &Args, isolation: Isolation) -> Vec<Arm> {
-    match (args.repeat.count.is_some() || args.repeat.until_fail, isolation) {
+fn arms(options: &HuntOptions, isolation: Isolation) -> Vec<Arm> {
+    match (options.count.is_some() || options.until_fail, isolation) {
         (true, _) => vec![Arm::Warm],
         (_, Isolation::Case) => vec![Arm::Warm, Arm::Quiet, Arm::Loaded],
         _ => vec![Arm::Warm, Arm::Alone, Arm::Quiet, Arm::Loaded],
@@ -245,7 +273,7 @@ fn row(found: &JudgedCase, rule: &Rule, scene: &Scene) -> FlakeRow {
 }
 
 /// Findings, what they depend on, and how to see them again.
-fn report(args: &Args, scene: &Scene, found: &[JudgedCase], rule: &Rule, end: Ended) -> String {
+fn report(scene: &Scene, found: &[JudgedCase], rule: &Rule, end: HuntEnd) -> String {
     let mut text = String::new();
     // Also those below the rate that is looked for: one crash is news.
     let mut shown: Vec<&JudgedCase> = found.iter().filter(|f| f.entry.tally().failures > 0).collect();
@@ -269,7 +297,7 @@ fn report(args: &Args, scene: &Scene, found: &[JudgedCase], rule: &Rule, end: En
         }
         if let Some(example) = example {
             let _ = writeln!(text, "  {}", example.detail);
-            text.push_str(&lines(args, scene, &quoted(&case.id), example));
+            text.push_str(&lines(scene, &quoted(&case.id), example));
         }
     }
     text.push_str(&summary(scene, found, rule, end));
@@ -277,16 +305,17 @@ fn report(args: &Args, scene: &Scene, found: &[JudgedCase], rule: &Rule, end: En
 }
 
 /// The commands that show a failure again: alone, and as its worker came to it.
-fn lines(args: &Args, scene: &Scene, id: &str, example: &Example) -> String {
+fn lines(scene: &Scene, id: &str, example: &Example) -> String {
     // Of several GPUs only this one is known to show it.
     let slot = example.slot.and_then(|slot| scene.plan.slots.get(slot)).filter(|_| scene.devices.choices.len() > 1);
+    let again = &scene.options.again;
     let tail = match slot {
         Some(slot) => {
-            let words = device_words(args, &scene.devices, slot);
+            let words = device_words(scene.options.devices.nvml.as_deref(), &scene.devices, slot);
             let words: String = words.iter().map(|word| format!(" {}", quoted(word))).collect();
-            again_on(&words, args, Command::Run, example.seed)
+            again.tail(&words, Command::Run, example.seed)
         }
-        None => again(args, &scene.devices, Command::Run, example.seed),
+        None => again.tail(&scene.devices.again, Command::Run, example.seed),
     };
     let mut text = format!("  again:    cargo run -p harness -- --exact {id} --retries 0{tail}\n");
     if example.position > 0 {
@@ -294,13 +323,13 @@ fn lines(args: &Args, scene: &Scene, id: &str, example: &Example) -> String {
         let _ = writeln!(
             text,
             "  with its neighbours: cargo run -p harness -- replay --worker {worker} --exact {id} --minimize{}",
-            results_words(args)
+            again.results()
         );
     }
     text
 }
 
-fn summary(scene: &Scene, found: &[JudgedCase], rule: &Rule, end: Ended) -> String {
+fn summary(scene: &Scene, found: &[JudgedCase], rule: &Rule, end: HuntEnd) -> String {
     let mut text = String::from("\n");
     let of = |finding: Finding| found.iter().filter(move |f| f.finding == finding);
     let bound = |f: &JudgedCase| upper_bound(f.entry.tally().failures, f.entry.tally().runs(), rule.confidence);

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 /// The record and the view of a run.
-pub(super) struct Log<'a> {
+pub(super) struct HuntLog<'a> {
     plan: &'a RunPlan,
     store: &'a mut RunStore,
     pub(super) progress: Progress,
@@ -22,7 +22,7 @@ pub(super) struct Log<'a> {
     said: BTreeSet<String>,
 }
 
-impl<'a> Log<'a> {
+impl<'a> HuntLog<'a> {
     pub(super) fn new(plan: &'a RunPlan, store: &'a mut RunStore, progress: Progress) -> Self {
         Self { plan, store, progress, attempts: 0, refused: Vec::new(), said: BTreeSet::new() }
     }
@@ -31,8 +31,8 @@ impl<'a> Log<'a> {
         match event {
             Event::Started { slot, case } => self.progress.started(*slot, &case.id),
             Event::Finished(result) => self.attempt(result),
-            Event::Ended { slot, farewell, .. } => {
-                self.store.shared(farewell.code.as_ref());
+            Event::Ended { slot, worker_end, .. } => {
+                self.store.shared(worker_end.code.as_ref());
                 self.progress.idle(*slot, "");
             }
             Event::Retired { code, reason, .. } => self.refused.push((code.clone(), reason.clone())),

@@ -2,7 +2,8 @@
 
 use crate::cli::Failure;
 use crate::cli::args::{Args, Parsed, parse_over, parse_recorded};
-use crate::cli::{runs, session};
+use crate::cli::runs;
+use crate::cli::session::Folders;
 use crate::exit;
 use crate::record::{RunInfo, scan};
 use engine::diag::{Diagnostic, code};
@@ -52,8 +53,8 @@ fn bad(message: impl Into<String>, note: impl Into<String>) -> Failure {
 
 impl PastRun {
     /// The run that a word names, as in `latest`.
-    pub(super) fn read(args: &Args, word: &str) -> Result<Self, Failure> {
-        let RunInfo { id, dir, header, .. } = runs::find(&session::results_dir(args), word)?;
+    pub(super) fn read(results: &Path, word: &str) -> Result<Self, Failure> {
+        let RunInfo { id, dir, header, .. } = runs::find(results, word)?;
         let unread =
             |error| bad(format!("the record of run `{word}` cannot be read: {error}"), dir.display().to_string());
         header.check_schema().map_err(unread)?;
@@ -90,7 +91,7 @@ impl PastRun {
             None => path.to_string(),
         };
         let mut args = parse_over(now, &self.argv, &self.from_env, &settle)?;
-        if !session::cases_dir(&args).exists() && args.select.cases.is_none() {
+        if !Folders::of(&args).cases.exists() && args.select.cases.is_none() {
             args.select.cases = settled(&self.cases);
         }
         Ok(args)

@@ -2,8 +2,9 @@
 //! and the end of the record after.
 
 use crate::case::Case;
-use crate::cli::args::{Args, Form, usage};
+use crate::cli::args::{Args, Form, TimeOptions, usage};
 use crate::cli::devices::{self, Devices};
+use crate::cli::run::options::RunOptions;
 use crate::cli::run::setup;
 use crate::cli::{Failure, ending, runs, session};
 use crate::dispatch::RunPlan;
@@ -24,6 +25,7 @@ const BUDGET: Duration = Duration::from_secs(600);
 
 /// Everything that is ready before the first repeat.
 pub(super) struct Scene {
+    pub(super) options: RunOptions,
     pub(super) devices: Devices,
     /// The cases that the devices can run, in the order of their files.
     pub(super) cases: Vec<Arc<Case>>,
@@ -40,41 +42,41 @@ pub(super) struct Scene {
 
 impl Scene {
     /// With the selected cases.
-    pub(super) fn selected(args: &Args) -> Result<Self, Failure> {
-        Self::set(args, true)
+    pub(super) fn selected(options: RunOptions) -> Result<Self, Failure> {
+        Self::set(options, true)
     }
 
     /// With all cases, those that a record names among them.
-    pub(super) fn of_ids<'a>(args: &Args, ids: impl Iterator<Item = &'a str>) -> Result<Self, Failure> {
+    pub(super) fn of_ids<'a>(mut options: RunOptions, ids: impl Iterator<Item = &'a str>) -> Result<Self, Failure> {
         // Built-in faults exist as far as they are named.
-        let mut args = args.clone();
-        args.select.wanted.exact.extend(ids.filter(|id| id.starts_with("__fault.")).map(String::from));
-        Self::set(&args, false)
+        options.cases.wanted.exact.extend(ids.filter(|id| id.starts_with("__fault.")).map(String::from));
+        Self::set(options, false)
     }
 
-    fn set(args: &Args, selected: bool) -> Result<Self, Failure> {
+    fn set(options: RunOptions, selected: bool) -> Result<Self, Failure> {
         let started = Instant::now();
-        session::free_run_id(args)?;
-        let devices = devices::resolve(args)?;
-        let loaded = session::load_all(args, devices.target)?;
+        let results = &options.cases.folders.results;
+        session::free_run_id(results, options.record.run_id.as_deref())?;
+        let devices = devices::resolve(&options.devices, options.sanitize.as_ref())?;
+        let loaded = session::load_all(&options.cases, devices.target)?;
         let (files, fingerprint) = (loaded.files, loaded.fingerprint);
         let chosen = match selected {
-            true => setup::sample(args, session::choose(args, loaded.cases, &devices.history)?),
+            true => setup::sample(&options, session::choose(&options.cases, loaded.cases, &devices.history)?),
             // A share is one of selected cases; these are all that there are.
             false => Chosen { cases: loaded.cases, ..Chosen::default() },
         };
         let (cases, skipped) = setup::split_required(chosen.cases, &devices);
         let reason = |c: crate::outcome::Conclusion| (c.case.id.clone(), c.result.outcome.detail.clone());
         let skipped: Vec<_> = skipped.into_iter().map(reason).collect();
-        let header = setup::header(args, &devices, files, fingerprint, cases.len() + skipped.len());
-        let mut store = RunStore::create_as(&session::results_dir(args), args.records.run_id.as_deref(), header);
-        if args.records.form == Some(Form::Jsonl) {
+        let header = setup::header(&options, &devices, files, fingerprint, cases.len() + skipped.len());
+        let mut store = RunStore::create_as(results, options.record.run_id.as_deref(), header);
+        if options.record.form == Some(Form::Jsonl) {
             store.echo();
         }
-        let plan = setup::plan(args, &devices, &store);
-        let history = History::of(&session::results_dir(args), &devices.history);
+        let plan = setup::plan(&options, &devices, &store);
+        let history = History::of(results, &devices.history);
         let standards = Standards { learnt: history.determinism(), today: today() };
-        Ok(Self { devices, cases, skipped, notes: chosen.notes, store, plan, standards, started, files })
+        Ok(Self { options, devices, cases, skipped, notes: chosen.notes, store, plan, standards, started, files })
     }
 
     /// The case of that id.
@@ -87,11 +89,11 @@ impl Scene {
     }
 
     /// A view for `total` things, with the notes on devices.
-    pub(super) fn progress(&self, args: &Args, total: usize, what: &str) -> Progress {
+    pub(super) fn progress(&self, total: usize, what: &str) -> Progress {
         let labels = self.plan.slots.iter().map(|slot| slot.label.clone()).collect();
-        let progress = runs::progress(&args.records, total, labels);
+        let progress = runs::progress(&self.options.record, total, labels);
         self.devices.notes.iter().chain(&self.notes).for_each(|note| progress.say(note));
-        progress.say(&format!("{what} from {} files, seed {}", self.files, args.repeat.seed));
+        progress.say(&format!("{what} from {} files, seed {}", self.files, self.options.repeat.seed));
         progress
     }
 
@@ -113,14 +115,7 @@ impl Scene {
 
     /// Ends the record and prints. Returns the exit code: that of a signal, of a
     /// device that refused, of a record that cannot be written, or the given one.
-    pub(super) fn end(
-        mut self,
-        args: &Args,
-        mut text: String,
-        summary: Value,
-        code: u8,
-        refused: &[(String, String)],
-    ) -> u8 {
+    pub(super) fn end(mut self, mut text: String, summary: Value, code: u8, refused: &[(String, String)]) -> u8 {
         let stopped = self.plan.stop.load(Ordering::Relaxed);
         let all_refused = !refused.is_empty() && refused.len() >= self.plan.slots.len();
         let code = match stopped {
@@ -130,7 +125,7 @@ impl Scene {
         };
         let ended = ending::end(&mut self.store, stopped, self.started, code, summary);
         text.push_str(&ended.text);
-        runs::conclude(args.records.form, &text);
+        runs::conclude(self.options.record.form, &text);
         ended.code
     }
 }
@@ -148,6 +143,6 @@ pub(super) fn takes_no_share(now: &Args) -> Result<(), Failure> {
 }
 
 /// The time for repeats.
-pub(super) fn budget(args: &Args) -> Duration {
-    args.time.budget.unwrap_or(BUDGET)
+pub(super) fn budget(time: &TimeOptions) -> Duration {
+    time.budget.unwrap_or(BUDGET)
 }

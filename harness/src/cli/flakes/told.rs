@@ -2,8 +2,7 @@
 
 use super::replay::Past;
 use super::scene::Scene;
-use crate::cli::args::{Args, Command};
-use crate::cli::run::finish::again;
+use crate::cli::args::Command;
 use crate::exit;
 use crate::flake::class::{p_value, shown};
 use crate::flake::rule::{Tally, percent_above};
@@ -22,10 +21,10 @@ pub(super) struct ReplayReport<'a> {
 }
 
 impl ReplayReport<'_> {
-    pub(super) fn text(&self, args: &Args, scene: &Scene) -> String {
+    pub(super) fn text(&self, scene: &Scene) -> String {
         let mut text = self.recurs();
         text.push_str(&self.needs());
-        text.push_str(&self.lines(args, scene));
+        text.push_str(&self.lines(scene));
         let _ = writeln!(text, "{} trials", self.found.trials);
         text
     }
@@ -105,10 +104,10 @@ impl ReplayReport<'_> {
     }
 
     /// The commands that show and explain it, or look for it otherwise.
-    fn lines(&self, args: &Args, scene: &Scene) -> String {
+    fn lines(&self, scene: &Scene) -> String {
         let victim = self.past.victim();
         let last = quoted(&victim.case.id);
-        let tail = |command| again(args, &scene.devices, command, victim.seed);
+        let tail = |command| scene.options.again.tail(&scene.devices.again, command, victim.seed);
         let mut text = String::new();
         if let Some(set) = &self.found.set {
             let priors: String = self.ids(set).iter().map(|id| format!(" --exact {}", quoted(id))).collect();

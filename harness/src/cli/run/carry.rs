@@ -1,7 +1,6 @@
 //! What a run takes over from the one that it goes on with.
 
 use crate::case::Case;
-use crate::cli::args::Args;
 use crate::cli::{Failure, resume};
 use crate::dispatch::{Job, RunPlan};
 use crate::escape::short;
@@ -91,7 +90,7 @@ fn conclusion(case: Case, verdict: Verdict, done: &Done) -> Conclusion {
 /// What the earlier run tried of cases that are open, noted in the record of this one:
 /// a failure stays one, whatever the attempts that follow show.
 pub(super) fn tried(
-    args: &Args,
+    cross: bool,
     resumed: &Resumed,
     cases: &[Arc<Case>],
     plan: &RunPlan,
@@ -100,7 +99,7 @@ pub(super) fn tried(
     let mut tried = BTreeMap::new();
     for case in cases {
         let attempts = resumed.tried.get(&case.id).map(Vec::as_slice).unwrap_or_default();
-        let attempts = counted(attempts, args.devices.cross);
+        let attempts = counted(attempts, cross);
         if attempts.is_empty() {
             continue;
         }

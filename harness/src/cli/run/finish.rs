@@ -1,13 +1,14 @@
 //! The end of a run: history, record, summary, exit code.
 
+use super::options::{RecordOptions, RunOptions};
 use super::view::Closing;
-use crate::cli::args::{Args, Command, again_for};
+use crate::cli::args::Command;
 use crate::cli::devices::Devices;
 use crate::cli::{ending, report, runs};
 use crate::exit;
 use crate::outcome::Verdict;
 use crate::record::{History, RunStore};
-use crate::report::{junit, markdown, quoted, repro};
+use crate::report::{junit, markdown, repro};
 use crate::units::show_seconds;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::time::Instant;
 
 /// Ends the record and prints the summary. Returns the exit code.
 pub(super) fn finish(
-    args: &Args,
+    options: &RunOptions,
     devices: &Devices,
     history: &History,
     mut store: RunStore,
@@ -29,17 +30,24 @@ pub(super) fn finish(
         store.append("gpu", &gpu);
     }
     let counts: BTreeMap<&str, usize> = summary.counts.iter().map(|(verdict, n)| (verdict.name(), *n)).collect();
-    let ended = ending::end(&mut store, stopped, started, exit_code(args, &closing), json!({ "counts": counts }));
+    let ended = ending::end(
+        &mut store,
+        stopped,
+        started,
+        exit_code(options.repeat.flaky_fails, &closing),
+        json!({ "counts": counts }),
+    );
     let mut text = String::new();
-    if args.command == Command::Bench {
+    if options.command == Command::Bench {
         text.push_str(&crate::cli::bench_table::table(rows));
     }
-    let tail = again(args, devices, args.command, args.repeat.seed);
-    text.push_str(&summary.failures_text(&store.id, &results_words(args), |id| repro(args.command.word(), id, &tail)));
+    let tail = options.again.tail(&devices.again, options.command, options.repeat.seed);
+    let again = |id: &str| repro(options.command.word(), id, &tail);
+    text.push_str(&summary.failures_text(&store.id, &options.again.results(), again));
     text.push_str(&notes(&closing));
     damage.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     text.push_str(&ended.text);
-    let code = match reports(args, &store) {
+    let code = match reports(&options.record, &store) {
         Ok(()) => ended.code,
         Err(why) => {
             text.push_str(&format!("a report could not be written: {why}\n"));
@@ -48,7 +56,7 @@ pub(super) fn finish(
     };
     let (total, time) = (summary.total(), show_seconds(ended.elapsed_ns));
     text.push_str(&format!("{total} cases in {time}\n{}{}\n", summary.other_lines(), summary.line()));
-    runs::conclude(args.records.form, &text);
+    runs::conclude(options.record.form, &text);
     code
 }
 
@@ -67,13 +75,13 @@ fn add_to_history(history: &History, store: &mut RunStore, closing: &Closing) ->
 }
 
 /// The exit code by what happened to cases and devices.
-fn exit_code(args: &Args, closing: &Closing) -> u8 {
+fn exit_code(flaky_fails: bool, closing: &Closing) -> u8 {
     let Closing { refused, rows, outstanding, summary, .. } = closing;
     let ran = rows.iter().any(|row| row.verdict != Verdict::Infra);
     if !refused.is_empty() && refused.iter().all(|code| code.starts_with("E05")) && !ran {
         return exit::NO_GPU;
     }
-    match summary.exit_code(args.repeat.flaky_fails) {
+    match summary.exit_code(flaky_fails) {
         exit::OK | exit::INCOMPLETE if !outstanding.is_empty() => exit::OUTSTANDING,
         code => code,
     }
@@ -100,44 +108,16 @@ fn notes(closing: &Closing) -> String {
 }
 
 /// Writes what `--junit` and `--github` ask for, from memory: the record may be on a full disk.
-fn reports(args: &Args, store: &RunStore) -> Result<(), String> {
+fn reports(options: &RecordOptions, store: &RunStore) -> Result<(), String> {
     let Some(run) = store.mirrored() else { return Ok(()) };
-    if let Some(path) = &args.records.junit {
+    if let Some(path) = &options.junit {
         let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         let written = written.and_then(|()| std::fs::write(path, junit(run)));
         written.map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    if args.records.github {
+    if options.github {
         let text = markdown(run, |id| report::again(run, id));
         report::summarise(&text).map_err(|(path, error)| format!("{path}: {error}"))?;
     }
     Ok(())
-}
-
-/// The options that say where the records are, as given; the folder that is meant
-/// without them needs none.
-pub(in crate::cli) fn results_words(args: &Args) -> String {
-    let dir = args.output.results.as_ref();
-    dir.map_or(String::new(), |dir| format!(" --results {}", quoted(&dir.display().to_string())))
-}
-
-/// The options that make a case which a command repeats the same one, as that
-/// command takes them, and the seed of the attempt that is repeated.
-pub(in crate::cli) fn again(args: &Args, devices: &Devices, command: Command, seed: u64) -> String {
-    again_on(&devices.again, args, command, seed)
-}
-
-/// The same on other devices than any of those kind.
-pub(in crate::cli) fn again_on(devices: &str, args: &Args, command: Command, seed: u64) -> String {
-    let mut tail = devices.to_string();
-    if let Some(dir) = &args.select.cases {
-        tail.push_str(&format!(" --cases {}", quoted(&dir.display().to_string())));
-    }
-    for word in again_for(args, command).flatten() {
-        tail.push_str(&format!(" {}", quoted(word)));
-    }
-    if seed != 0 || args.again.iter().any(|words| words[0] == "--seed") {
-        tail.push_str(&format!(" --seed {seed}"));
-    }
-    tail
 }

@@ -1,12 +1,13 @@
 //! The course of a run: what is meant is set up, dispatched, recorded and told.
 
 use super::meant::Meant;
-use super::view::{Closing, View};
+use super::options::{RecordOptions, RunOptions};
+use super::view::{Closing, RunView};
 use super::{carry, finish, setup};
 use crate::case::Case;
 use crate::cli::args::{Args, Form};
 use crate::cli::{Failure, devices, runs, session};
-use crate::dispatch::{self, Cross, Policy, Queue, RunPlan, Source};
+use crate::dispatch::{self, Cross, Queue, RunPlan, RunPolicy, Source};
 use crate::record::{Header, History, Resumed, RunStore, nulls};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,41 +15,41 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 pub(in crate::cli) fn run(args: &Args) -> Result<u8, Failure> {
-    go(args, None)
+    go(&RunOptions::of(args), None)
 }
 
-/// Runs what is open of an earlier run. `args` are those of that run.
-pub(in crate::cli) fn resume(args: &Args, resumed: Resumed) -> Result<u8, Failure> {
-    go(args, Some(resumed))
+/// Runs what is open of an earlier run. `options` are those of that run.
+pub(in crate::cli) fn resume(options: &RunOptions, resumed: Resumed) -> Result<u8, Failure> {
+    go(options, Some(resumed))
 }
 
-fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
+fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let started = Instant::now();
-    session::free_run_id(args)?;
-    let devices = devices::resolve(args)?;
+    let results = &options.cases.folders.results;
+    session::free_run_id(results, options.record.run_id.as_deref())?;
+    let devices = devices::resolve(&options.devices, options.sanitize.as_ref())?;
     if let Some(resumed) = &resumed {
         carry::fits(resumed, &devices.history)?;
     }
-    let Meant { chosen, quarantine, files, fingerprint, total } = Meant::of(args, &devices, resumed.as_ref())?;
+    let Meant { chosen, quarantine, files, fingerprint, total } = Meant::of(options, &devices, resumed.as_ref())?;
     let ids: Vec<String> = chosen.cases.iter().map(|case| case.id.clone()).collect();
     let (cases, carried) = carry::split(resumed.as_ref(), chosen.cases);
     let (mut cases, skipped) = setup::split_required(cases, &devices);
-    let results = session::results_dir(args);
-    let history = History::of(&results, &devices.history);
+    let history = History::of(results, &devices.history);
     dispatch::order(&mut cases, &history.known());
-    let mut header = setup::header(args, &devices, files, fingerprint, ids.len());
+    let mut header = setup::header(options, &devices, files, fingerprint, ids.len());
     header.other.extend(nulls(&["resumes"]));
     header.resumes = resumed.as_ref().map(|resumed| resumed.run_id.clone());
     let provenance = header.provenance.clone().unwrap_or_default();
-    let mut store = open(args, &results, header);
+    let mut store = open(&options.record, results, header);
     store.select(&ids, &chosen.outstanding);
-    let plan = setup::plan(args, &devices, &store);
-    let mut policy = setup::policy(args, &plan, &history, quarantine.clone());
-    let progress = runs::progress(&args.records, ids.len(), labels(&plan));
+    let plan = setup::plan(options, &devices, &store);
+    let mut policy = setup::policy(options, &plan, &history, quarantine.clone());
+    let progress = runs::progress(&options.record, ids.len(), labels(&plan));
     for note in devices.notes.iter().chain(&chosen.notes) {
         progress.say(note);
     }
-    progress.say(&format!("{} of {total} cases selected from {files} files, seed {}", ids.len(), args.repeat.seed));
+    progress.say(&format!("{} of {total} cases selected from {files} files, seed {}", ids.len(), options.repeat.seed));
     if let Some(resumed) = &resumed {
         progress.say(&format!("goes on with {}: {} are done, {} open", resumed.run_id, carried.len(), cases.len()));
         let otherwise = carry::built_otherwise(&resumed.provenance, &provenance);
@@ -57,29 +58,29 @@ fn go(args: &Args, resumed: Option<Resumed>) -> Result<u8, Failure> {
             progress.say(&format!("note: {count} verdicts are of a harness that was built otherwise: {how}"));
         }
         carry::history(&history, resumed, &mut store).iter().for_each(|note| progress.say(note));
-        policy.tried = carry::tried(args, resumed, &cases, &plan, &mut store);
+        policy.tried = carry::tried(options.devices.cross, resumed, &cases, &plan, &mut store);
     }
-    let keeper = setup::keeper(args, &devices, &plan, &store);
-    let mut view = View::new(args, &plan, &mut store, progress, keeper, quarantine);
+    let keeper = setup::keeper(options, &devices, &plan, &store);
+    let mut view = RunView::new(options.bless, &plan, &mut store, progress, keeper, quarantine);
     carried.into_iter().for_each(|(conclusion, done)| view.carried(conclusion, &done));
     skipped.into_iter().for_each(|conclusion| view.concluded(conclusion));
     // An empty shard, or nothing left to run again: no worker is started.
     if !cases.is_empty() {
-        let source = source(args, &cases, policy, &plan);
+        let source = source(options.devices.cross, &cases, policy, &plan);
         dispatch::run(&plan, &*source, &mut |event| view.event(event));
     }
     let closing = Closing { outstanding: chosen.outstanding, ..view.close() };
     let stopped = plan.stop.load(Ordering::Relaxed);
-    Ok(finish::finish(args, &devices, &history, store, closing, stopped, started))
+    Ok(finish::finish(options, &devices, &history, store, closing, stopped, started))
 }
 
 /// Opens the record, which some also want in memory or printed.
-fn open(args: &Args, results: &Path, header: Header) -> RunStore {
-    let mut store = RunStore::create_as(results, args.records.run_id.as_deref(), header);
-    if args.records.junit.is_some() || args.records.github {
+fn open(options: &RecordOptions, results: &Path, header: Header) -> RunStore {
+    let mut store = RunStore::create_as(results, options.run_id.as_deref(), header);
+    if options.junit.is_some() || options.github {
         store.mirror();
     }
-    if args.records.form == Some(Form::Jsonl) {
+    if options.form == Some(Form::Jsonl) {
         store.echo();
     }
     store
@@ -90,8 +91,8 @@ fn labels(plan: &RunPlan) -> Vec<String> {
 }
 
 /// Each case once on any device, or once on each.
-fn source(args: &Args, cases: &[Arc<Case>], policy: Policy, plan: &RunPlan) -> Box<dyn Source> {
-    match args.devices.cross {
+fn source(cross: bool, cases: &[Arc<Case>], policy: RunPolicy, plan: &RunPlan) -> Box<dyn Source> {
+    match cross {
         true => Box::new(Cross::new(cases, policy, &labels(plan))),
         false => Box::new(Queue::new(cases, policy)),
     }

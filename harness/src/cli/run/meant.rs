@@ -1,7 +1,7 @@
 //! Which cases are meant.
 
+use super::options::RunOptions;
 use super::{carry, setup};
-use crate::cli::args::Args;
 use crate::cli::devices::Devices;
 use crate::cli::{Failure, session};
 use crate::record::Resumed;
@@ -19,13 +19,13 @@ pub(super) struct Meant {
 }
 
 impl Meant {
-    pub(super) fn of(args: &Args, devices: &Devices, resumed: Option<&Resumed>) -> Result<Self, Failure> {
-        let loaded = session::load_all(args, devices.target)?;
+    pub(super) fn of(options: &RunOptions, devices: &Devices, resumed: Option<&Resumed>) -> Result<Self, Failure> {
+        let loaded = session::load_all(&options.cases, devices.target)?;
         let (files, fingerprint, total) = (loaded.files, loaded.fingerprint, loaded.cases.len());
-        let quarantine = session::quarantine(args, &loaded.cases, devices.target)?;
+        let quarantine = session::quarantine(&options.cases.folders, &loaded.cases, devices.target)?;
         let chosen = match resumed {
             Some(resumed) => carry::selected(resumed, loaded.cases, fingerprint)?,
-            None => setup::sample(args, session::choose(args, loaded.cases, &devices.history)?),
+            None => setup::sample(options, session::choose(&options.cases, loaded.cases, &devices.history)?),
         };
         Ok(Self { chosen, quarantine, files, fingerprint, total })
     }

@@ -1,12 +1,12 @@
 //! What a run is to do: requirements of cases, the plan, and the record's header.
 
+use super::options::RunOptions;
 use crate::case::Case;
-use crate::cli::args::{Args, Command};
+use crate::cli::args::Command;
 use crate::cli::devices::{self, Devices};
-use crate::cli::session;
 use crate::code_cache::CodeCache;
-use crate::device::Choice;
-use crate::dispatch::{Isolation, Job, Policy, Retries, RunPlan, SlotSpec, unfit_for_all};
+use crate::device::GpuDecision;
+use crate::dispatch::{Isolation, Job, Retries, RunPlan, RunPolicy, SlotSpec, unfit_for_all};
 use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
 use crate::outcome::{Conclusion, Outcome, Verdict};
@@ -47,18 +47,18 @@ const MAX_COMPILE_THREADS: usize = 8;
 /// How workers differ from the usual. On GPUs most of a case's time is that of
 /// the run-time compiler, so spare cores compile coming cases; a measurement
 /// wants the host quiet, and a simulated device needs the cores itself.
-pub(in crate::cli) fn knobs(args: &Args, devices: &Devices) -> Knobs {
-    let usual = match on_gpus(&devices.slots) && args.command != Command::Bench {
+pub(in crate::cli) fn knobs(options: &RunOptions, devices: &Devices) -> Knobs {
+    let usual = match on_gpus(&devices.slots) && options.command != Command::Bench {
         true => (devices::cores() / (2 * devices.slots.len())).min(MAX_COMPILE_THREADS) as u32,
         false => 0,
     };
     // Where each case has a worker of its own, as under a tool, nothing is ahead of it.
-    let single = devices.sanitizer.is_some() || cases_a_worker(args) == 1;
+    let single = devices.sanitizer.is_some() || options.cases_a_worker() == 1;
     let usual = if single { 0 } else { usual };
     Knobs {
-        compile_threads: args.isolation.compile_threads.unwrap_or(usual),
-        twice: args.repeat.twice,
-        jitter: args.repeat.jitter,
+        compile_threads: options.workers.compile_threads.unwrap_or(usual),
+        twice: options.repeat.twice,
+        jitter: options.repeat.jitter,
         line_info: devices.sanitizer.is_some(),
         // Known when the run has its folder.
         code_cache: None,
@@ -71,32 +71,30 @@ pub(in crate::cli) fn on_gpus(slots: &[SlotSpec]) -> bool {
 }
 
 /// What the workers share of compiled kernels; nothing where none are compiled.
-pub(in crate::cli) fn code_cache(args: &Args, slots: &[SlotSpec]) -> CodeCache {
-    if on_gpus(slots) { args.isolation.code_cache.clone().unwrap_or_default() } else { CodeCache::Off }
+pub(in crate::cli) fn code_cache(given: Option<&CodeCache>, slots: &[SlotSpec]) -> CodeCache {
+    if on_gpus(slots) { given.cloned().unwrap_or_default() } else { CodeCache::Off }
 }
 
-/// Cases after which a worker is replaced although it is well.
-fn cases_a_worker(args: &Args) -> u64 {
-    args.isolation.isolation.limit().min(args.isolation.recycle.unwrap_or(u64::MAX))
-}
-
-pub(in crate::cli) fn plan(args: &Args, devices: &Devices, store: &RunStore) -> RunPlan {
+pub(in crate::cli) fn plan(options: &RunOptions, devices: &Devices, store: &RunStore) -> RunPlan {
     let sanitizer = devices.sanitizer.clone();
     RunPlan {
         // All of them: a case may fit only one, and a retry goes to another device. A
         // slot that gets no case starts no worker.
         slots: devices.slots.clone(),
-        knobs: Knobs { code_cache: code_cache(args, &devices.slots).folder(&store.work_dir()), ..knobs(args, devices) },
+        knobs: Knobs {
+            code_cache: code_cache(options.workers.code_cache.as_ref(), &devices.slots).folder(&store.work_dir()),
+            ..knobs(options, devices)
+        },
         default_timeout: DEFAULT_TIMEOUT,
-        forced_timeout: args.time.timeout,
-        phase_limits: args.time.phases.clone(),
-        grace: args.time.grace.unwrap_or(DEFAULT_GRACE),
-        mode: if args.command == Command::Bench { Mode::Bench } else { Mode::Check },
-        bless: args.output.bless,
-        isolation: if sanitizer.is_some() { Isolation::Case } else { args.isolation.isolation },
-        recycle: args.isolation.recycle,
-        memory: memory_limit(args, devices),
-        core_dump: args.evidence.core_dump,
+        forced_timeout: options.time.timeout,
+        phase_limits: options.time.phases.clone(),
+        grace: options.time.grace.unwrap_or(DEFAULT_GRACE),
+        mode: if options.command == Command::Bench { Mode::Bench } else { Mode::Check },
+        bless: options.bless,
+        isolation: if sanitizer.is_some() { Isolation::Case } else { options.workers.isolation },
+        recycle: options.workers.recycle,
+        memory: memory_limit(options, devices),
+        core_dump: options.core_dump,
         // The tool's own binary is what this link means to it.
         worker_exe: match &sanitizer {
             Some(_) => std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into()),
@@ -111,16 +109,16 @@ pub(in crate::cli) fn plan(args: &Args, devices: &Devices, store: &RunStore) -> 
 
 /// The cases that are checked by a tool, where only a share of them is. At
 /// least one, so that a low rate on few cases is still a check.
-pub(in crate::cli) fn sample(args: &Args, mut chosen: Chosen) -> Chosen {
-    let Some(sample) = &args.evidence.sanitize else { return chosen };
+pub(in crate::cli) fn sample(options: &RunOptions, mut chosen: Chosen) -> Chosen {
+    let Some(sample) = &options.sanitize else { return chosen };
     let all = chosen.cases.len();
     let (mut taken, left): (Vec<Case>, Vec<Case>) =
-        chosen.cases.into_iter().partition(|case| sample.takes(args.repeat.seed, &case.id));
+        chosen.cases.into_iter().partition(|case| sample.takes(options.repeat.seed, &case.id));
     if taken.is_empty() {
         taken.extend(left.into_iter().next());
     }
     if sample.rate < 1.0 {
-        let (tool, count, seed) = (sample.tool.name(), taken.len(), args.repeat.seed);
+        let (tool, count, seed) = (sample.tool.name(), taken.len(), options.repeat.seed);
         chosen.notes.push(format!("{tool}: {count} of {all} selected cases, by seed {seed}"));
     }
     chosen.cases = taken;
@@ -130,9 +128,9 @@ pub(in crate::cli) fn sample(args: &Args, mut chosen: Chosen) -> Chosen {
 /// The limit of each worker. Without a request it is what the machine has, which
 /// stops a runaway case before the machine; workers with a GPU have none then,
 /// since nobody knows what its driver maps.
-fn memory_limit(args: &Args, devices: &Devices) -> Option<u64> {
+fn memory_limit(options: &RunOptions, devices: &Devices) -> Option<u64> {
     let on_gpu = devices.slots.iter().any(|slot| matches!(slot.device, DeviceSpec::Cuda { .. }));
-    args.isolation.memory.or_else(|| if on_gpu { None } else { machine_memory() })
+    options.workers.memory.or_else(|| if on_gpu { None } else { machine_memory() })
 }
 
 fn machine_memory() -> Option<u64> {
@@ -142,49 +140,49 @@ fn machine_memory() -> Option<u64> {
 }
 
 /// The options that select the device of a slot.
-pub(in crate::cli) fn device_words(args: &Args, devices: &Devices, slot: &SlotSpec) -> Vec<String> {
+pub(in crate::cli) fn device_words(nvml: Option<&Path>, devices: &Devices, slot: &SlotSpec) -> Vec<String> {
     let Some(gpu) = &slot.gpu else { return devices.again.split_whitespace().map(String::from).collect() };
     let mut words = vec!["--gpus".into(), gpu.uuid.clone()];
-    if let Some(file) = &args.devices.nvml {
-        let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+    if let Some(file) = nvml {
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         words.extend(["--nvml".into(), file.to_string_lossy().into_owned()]);
     }
     words
 }
 
 /// What keeps the evidence of failures.
-pub(super) fn keeper(args: &Args, devices: &Devices, plan: &RunPlan, store: &RunStore) -> Keeper {
+pub(super) fn keeper(options: &RunOptions, devices: &Devices, plan: &RunPlan, store: &RunStore) -> Keeper {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let context = Context {
         harness: std::env::current_exe().unwrap_or_else(|_| "harness".into()),
-        command: args.command.word().into(),
-        cases: absolute(&session::cases_dir(args)),
+        command: options.command.word().into(),
+        cases: absolute(&options.cases.folders.cases),
         results: absolute(store.root()),
         run: store.id.clone(),
-        devices: plan.slots.iter().map(|slot| device_words(args, devices, slot)).collect(),
-        again: args.again.clone(),
+        devices: plan.slots.iter().map(|slot| device_words(options.devices.nvml.as_deref(), devices, slot)).collect(),
+        again: options.again.words.clone(),
     };
     let run_dir = store.error().is_none().then(|| absolute(store.dir()));
     let sight = Sight { run: store.id.clone(), utc: utc_stamp(false), commit: store.commit().into() };
     let labels = plan.slots.iter().map(|slot| slot.label.clone()).collect();
-    Keeper::new(context, run_dir, sight, labels).across(args.devices.cross)
+    Keeper::new(context, run_dir, sight, labels).across(options.devices.cross)
 }
 
 /// How the run goes about its cases. A benchmark is not retried: a goal that is
 /// met in one of three tries is not met.
-pub(super) fn policy(args: &Args, plan: &RunPlan, history: &History, quarantine: Quarantine) -> Policy {
-    let usual = if args.command == Command::Bench { Retries::NONE } else { Retries::USUAL };
-    let retries = args.repeat.retries.map_or(usual, |count| Retries { after_failure: count, ..Retries::USUAL });
-    Policy {
-        seed: args.repeat.seed,
+pub(super) fn policy(options: &RunOptions, plan: &RunPlan, history: &History, quarantine: Quarantine) -> RunPolicy {
+    let usual = if options.command == Command::Bench { Retries::NONE } else { Retries::USUAL };
+    let retries = options.repeat.retries.map_or(usual, |count| Retries { after_failure: count, ..Retries::USUAL });
+    RunPolicy {
+        seed: options.repeat.seed,
         retries,
-        retried_cases: if args.repeat.retries.is_some() { usize::MAX } else { RETRIED_CASES },
-        fail_fast: args.repeat.fail_fast,
-        deadline: args.time.deadline.map(|limit| Instant::now() + limit),
+        retried_cases: if options.repeat.retries.is_some() { usize::MAX } else { RETRIED_CASES },
+        fail_fast: options.repeat.fail_fast,
+        deadline: options.time.deadline.map(|limit| Instant::now() + limit),
         today: today(),
         quarantine,
         // To accept what varies more is to learn it anew.
-        learnt: if args.output.bless { BTreeMap::new() } else { history.determinism() },
+        learnt: if options.bless { BTreeMap::new() } else { history.determinism() },
         devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
         slots: plan.slots.clone(),
         tried: BTreeMap::new(),
@@ -206,14 +204,14 @@ pub(in crate::cli) fn stop_flag() -> Arc<AtomicUsize> {
 }
 
 pub(in crate::cli) fn header(
-    args: &Args,
+    options: &RunOptions,
     devices: &Devices,
     files: usize,
     fingerprint: u32,
     selected: usize,
 ) -> Header {
-    let choices = |choices: &[Choice]| {
-        let choice = |choice: &Choice| GpuChoice {
+    let choices = |choices: &[GpuDecision]| {
+        let choice = |choice: &GpuDecision| GpuChoice {
             uuid: Some(choice.gpu.uuid.clone()),
             why: Some(choice.why.clone()),
             ..GpuChoice::default()
@@ -221,24 +219,24 @@ pub(in crate::cli) fn header(
         Some(choices.iter().map(choice).collect())
     };
     Header {
-        argv: Some(args.argv.clone()),
-        from_env: Some(args.from_env.clone()),
+        argv: Some(options.record.argv.clone()),
+        from_env: Some(options.record.from_env.clone()),
         cwd: std::env::current_dir().ok().and_then(|path| path.into_os_string().into_string().ok()),
         history: Some(devices.history.clone()),
-        again: Some(super::finish::again(args, devices, args.command, args.repeat.seed)),
-        flaky: Some(if args.repeat.flaky_fails { "fail" } else { "pass" }.into()),
+        again: Some(options.again.tail(&devices.again, options.command, options.repeat.seed)),
+        flaky: Some(if options.repeat.flaky_fails { "fail" } else { "pass" }.into()),
         provenance: Some(Provenance::gather()),
-        seed: Some(args.repeat.seed),
-        jitter: args.repeat.jitter,
-        mode: Some(args.command.word().into()),
-        knobs: Some(json!(knobs(args, devices))),
-        code_cache: Some(code_cache(args, &devices.slots).to_string()),
-        isolation: Some(args.isolation.isolation.to_string()),
+        seed: Some(options.repeat.seed),
+        jitter: options.repeat.jitter,
+        mode: Some(options.command.word().into()),
+        knobs: Some(json!(knobs(options, devices))),
+        code_cache: Some(code_cache(options.workers.code_cache.as_ref(), &devices.slots).to_string()),
+        isolation: Some(options.workers.isolation.to_string()),
         devices: Some(devices.slots.iter().map(|slot| slot.label.clone()).collect()),
         left: choices(&devices.left),
         chosen: choices(&devices.choices),
         nvidia: RecordedNvidia::of(json!(devices.nvidia)),
-        cases_dir: Some(session::cases_dir(args).display().to_string()),
+        cases_dir: Some(options.cases.folders.cases.display().to_string()),
         case_files: Some(files as u64),
         cases_crc: Some(format!("{fingerprint:08x}")),
         cases_selected: Some(selected as u64),

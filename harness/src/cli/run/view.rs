@@ -1,7 +1,6 @@
 //! Turns events into records, progress and counts.
 
 use crate::bless::Blessings;
-use crate::cli::args::Args;
 use crate::dispatch::{Event, RunPlan};
 use crate::evidence::Keeper;
 use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, Verdict};
@@ -11,8 +10,9 @@ use crate::select::quarantine::Quarantine;
 use serde_json::json;
 
 /// Turns events into records, progress and counts.
-pub(super) struct View<'a> {
-    args: &'a Args,
+pub(super) struct RunView<'a> {
+    /// Whether expectations are rewritten.
+    bless: bool,
     plan: &'a RunPlan,
     store: &'a mut RunStore,
     progress: Progress,
@@ -47,9 +47,9 @@ pub(super) struct Closing {
     pub(super) outstanding: Vec<String>,
 }
 
-impl<'a> View<'a> {
+impl<'a> RunView<'a> {
     pub(super) fn new(
-        args: &'a Args,
+        bless: bool,
         plan: &'a RunPlan,
         store: &'a mut RunStore,
         progress: Progress,
@@ -58,7 +58,7 @@ impl<'a> View<'a> {
     ) -> Self {
         let (summary, blessings) = (Summary::default(), Blessings::default());
         Self {
-            args,
+            bless,
             plan,
             store,
             progress,
@@ -83,8 +83,8 @@ impl<'a> View<'a> {
             Event::Concluded(conclusion) => self.concluded(*conclusion),
             Event::Spawned { .. } | Event::Record { .. } => {}
             Event::Ready { slot, .. } => self.progress.idle(slot, "ready"),
-            Event::Ended { slot, farewell, .. } => {
-                self.store.shared(farewell.code.as_ref());
+            Event::Ended { slot, worker_end, .. } => {
+                self.store.shared(worker_end.code.as_ref());
                 self.progress.idle(slot, "");
             }
             Event::Retired { slot, code, reason } => {
@@ -142,7 +142,7 @@ impl<'a> View<'a> {
             true => self.store.write_case(case, &result.outcome),
             false => None,
         };
-        if self.args.output.bless {
+        if self.bless {
             self.blessings.add(case, &result.outcome);
         }
         // The attempt that stands for the case, if one of this run does.

@@ -1,11 +1,12 @@
 //! The course of a self-test: faults are committed, what is said of them is
 //! compared, recorded and printed.
 
+use super::setup::SelftestOptions;
 use super::source::Faults;
-use super::{matrix, schedule, setup, wanted};
+use super::{matrix, schedule, wanted};
 use crate::cli::args::Args;
 use crate::cli::devices::Devices;
-use crate::cli::{Failure, ending, session};
+use crate::cli::{Failure, ending};
 use crate::console::print;
 use crate::dispatch;
 use crate::exit;
@@ -17,22 +18,22 @@ use std::time::Instant;
 
 pub(in crate::cli) fn selftest(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
-    let (args, devices) = setup::devices(args)?;
-    let compiling = args.isolation.compile_threads.is_some_and(|threads| threads > 0);
-    let (wanted, impossible) = wanted::possible(&devices.slots, compiling);
+    let options = SelftestOptions::of(args);
+    let devices = options.devices()?;
+    let (wanted, impossible) = wanted::possible(&devices.slots, options.compile_threads > 0);
     let innocent = wanted::innocent(devices.target)?;
-    let repeats = args.repeat.count.map_or(1, |count| count as u32);
-    let units = schedule::units(&wanted, &innocent, repeats, args.repeat.seed);
-    let header = header(&args, &devices, repeats);
-    let mut store = RunStore::create(&session::results_dir(&args).join("selftest"), header);
+    let repeats = options.repeats;
+    let units = schedule::units(&wanted, &innocent, repeats, options.seed);
+    let header = header(&options, &devices);
+    let mut store = RunStore::create(&options.results, header);
     for note in &devices.notes {
         print(&format!("{note}\n"));
     }
-    let plan = setup::plan(&args, devices, &store);
-    let source = Faults::new(units, &plan, args.repeat.seed);
+    let plan = options.plan(devices, &store);
+    let source = Faults::new(units, &plan, options.seed);
     dispatch::run(&plan, &source, &mut |event| {
-        if let dispatch::Event::Ended { farewell, .. } = &event {
-            store.shared(farewell.code.as_ref());
+        if let dispatch::Event::Ended { worker_end, .. } = &event {
+            store.shared(worker_end.code.as_ref());
         }
         source.event(event);
     });
@@ -54,15 +55,15 @@ pub(in crate::cli) fn selftest(args: &Args) -> Result<u8, Failure> {
     Ok(ended.code)
 }
 
-fn header(args: &Args, devices: &Devices, repeats: u32) -> Header {
+fn header(options: &SelftestOptions, devices: &Devices) -> Header {
     let mut header = Header {
-        argv: Some(args.argv.clone()),
+        argv: Some(options.argv.clone()),
         provenance: Some(Provenance::gather()),
         mode: Some("selftest".into()),
-        seed: Some(args.repeat.seed),
+        seed: Some(options.seed),
         devices: Some(devices.slots.iter().map(|slot| slot.label.clone()).collect()),
         ..Header::default()
     };
-    header.other.insert("repeats".into(), repeats.into());
+    header.other.insert("repeats".into(), options.repeats.into());
     header
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A job and the class of fault that it commits, if any.
 #[derive(Clone)]
-pub(super) struct Planned {
+pub(super) struct FaultJob {
     pub(super) job: Job,
     pub(super) class: Option<&'static FaultClass>,
     /// The class's parameter.
@@ -19,7 +19,7 @@ pub(super) struct Planned {
 }
 
 /// Jobs that one slot runs one after the other.
-pub(super) type Unit = VecDeque<Planned>;
+pub(super) type Unit = VecDeque<FaultJob>;
 
 /// Innocent cases between two faults, on average.
 const COMPANY: usize = 1;
@@ -46,15 +46,15 @@ fn one_repeat(classes: &[&'static FaultClass], innocent: &[Arc<Case>], repeat: u
     let mut clean = || {
         next += 1;
         let case = innocent[next % innocent.len()].clone();
-        Planned { job: Job::new(case, seed), class: None, value: String::new() }
+        FaultJob { job: Job::new(case, seed), class: None, value: String::new() }
     };
     let fault = |text: &str| {
         let spec = Spec::parse(text)?;
         let job = Job::new(Arc::new(Spec::case(text)?), seed);
-        Some(Planned { job, class: Some(spec.class), value: spec.value.into() })
+        Some(FaultJob { job, class: Some(spec.class), value: spec.value.into() })
     };
     let mut units = Vec::new();
-    let mut add = |jobs: Vec<Option<Planned>>| units.push(jobs.into_iter().flatten().collect::<Unit>());
+    let mut add = |jobs: Vec<Option<FaultJob>>| units.push(jobs.into_iter().flatten().collect::<Unit>());
     for class in classes {
         let spec = class.spec();
         match class.name {

@@ -1,7 +1,7 @@
 //! Gives the units to the slots, and keeps the account of what came of each job.
 
 use super::matrix::{FaultOutcome, FaultRow};
-use super::schedule::{Planned, Unit};
+use super::schedule::{FaultJob, Unit};
 use crate::dispatch::{Event, Job, RunPlan, Settled, Source, Take};
 use crate::outcome::CaseResult;
 use crate::worker::fault::{FaultClass, FaultFacts};
@@ -28,7 +28,7 @@ struct SelftestState {
     /// What is left of each slot's unit.
     at_hand: Vec<Unit>,
     /// Jobs that a slot took, to run or to prepare, and has not settled.
-    out: Vec<(usize, Planned)>,
+    out: Vec<(usize, FaultJob)>,
     results: Vec<FaultRun>,
     /// Of each worker: its entries in the order in which they ended.
     workers: BTreeMap<String, Vec<usize>>,
@@ -54,7 +54,7 @@ impl SelftestState {
     }
 
     /// What was planned of a job that is done with, and for which slot.
-    fn take_back(&mut self, job: &Job) -> Option<(usize, Planned)> {
+    fn take_back(&mut self, job: &Job) -> Option<(usize, FaultJob)> {
         let at = self.out.iter().position(|(_, planned)| planned.job.repeat == job.repeat)?;
         Some(self.out.swap_remove(at))
     }
@@ -83,7 +83,7 @@ impl Faults {
     }
 
     /// What the table expects of this attempt.
-    fn expected(&self, state: &SelftestState, planned: &Planned, result: &CaseResult) -> String {
+    fn expected(&self, state: &SelftestState, planned: &FaultJob, result: &CaseResult) -> String {
         let Some(class) = planned.class else { return "pass".into() };
         let before = state.workers.get(&result.worker).into_iter().flatten();
         let facts = FaultFacts {
@@ -103,14 +103,14 @@ impl Faults {
 
     /// Hears of workers that end.
     pub(super) fn event(&self, event: Event) {
-        let Event::Ended { worker, reason, farewell, .. } = event else { return };
+        let Event::Ended { worker, reason, worker_end, .. } = event else { return };
         let mut state = self.lock();
         let Some(last) = state.workers.get(&worker).and_then(|entries| entries.last().copied()) else { return };
         let entry = &mut state.results[last];
         // One that dies when it is asked to end is lost, whatever it was asked for.
-        entry.found.replaced = !ORDINARY.contains(&reason.as_str()) || farewell.crash.is_some();
-        entry.found.told.extend(farewell.leaks.iter().map(|leak| leak.name.clone()));
-        if let Some(crash) = farewell.crash {
+        entry.found.replaced = !ORDINARY.contains(&reason.as_str()) || worker_end.crash.is_some();
+        entry.found.told.extend(worker_end.leaks.iter().map(|leak| leak.name.clone()));
+        if let Some(crash) = worker_end.crash {
             let (outcome, death) = *crash;
             entry.found.told.push(outcome.outcome);
             entry.found.right_case &= death.prior_cases.last() == Some(&entry.case_id);
@@ -169,7 +169,7 @@ impl Source for Faults {
     fn put_back(&self, job: Job) {
         let mut state = self.lock();
         let Some((slot, planned)) = state.take_back(&job) else { return };
-        state.at_hand[slot].push_front(Planned { job, ..planned });
+        state.at_hand[slot].push_front(FaultJob { job, ..planned });
     }
 
     fn leave(&self, slot: usize) {

@@ -57,7 +57,7 @@ impl Fleet<'_> {
             (Next::Canary(_), _) => {
                 Some(format!("{}: the canary failed ({detail}); once more in a new worker", unit.label))
             }
-            (Next::Retire(gone), _) => Some(format!("{}: {}", unit.label, gone.reason)),
+            (Next::Retire(retirement), _) => Some(format!("{}: {}", unit.label, retirement.reason)),
         };
         let fields = json!({
             "event": "canary", "device": unit.label, "gpu_uuid": unit.uuid(), "worker_id": worker, "why": why,

@@ -1,6 +1,6 @@
 //! All devices of a run, what runs on each, and who may use it now.
 
-use super::super::health::Gone;
+use super::super::health::Retirement;
 use super::super::job::Job;
 use super::super::turns::Turn;
 use super::super::{Event, RunPlan};
@@ -28,7 +28,7 @@ pub(in crate::dispatch) struct Fleet<'a> {
     pub(super) listening: AtomicBool,
     /// Times that the listener heard nothing.
     pub(super) silences: AtomicU64,
-    pub(super) blind: AtomicBool,
+    pub(super) events_have_failed: AtomicBool,
     /// Cases that made a device unusable: no second one may follow.
     pub(super) wedging: Mutex<BTreeSet<String>>,
 }
@@ -56,7 +56,7 @@ impl<'a> Fleet<'a> {
             active: AtomicUsize::new(plan.slots.len()),
             listening: AtomicBool::new(false),
             silences: AtomicU64::new(0),
-            blind: AtomicBool::new(false),
+            events_have_failed: AtomicBool::new(false),
             wedging: Mutex::new(BTreeSet::new()),
         }
     }
@@ -74,8 +74,8 @@ impl<'a> Fleet<'a> {
     }
 
     /// Why the slot's device is out of use, if it is.
-    pub(in crate::dispatch) fn gone(&self, slot: usize) -> Option<Gone> {
-        self.unit(slot).lock().health.gone().cloned()
+    pub(in crate::dispatch) fn retirement(&self, slot: usize) -> Option<Retirement> {
+        self.unit(slot).lock().health.retirement().cloned()
     }
 
     /// Takes the slot's device out of use.

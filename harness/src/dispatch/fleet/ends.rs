@@ -75,9 +75,9 @@ impl Fleet<'_> {
         let state = unit.lock();
         let since = state.xids_since(start_ns);
         let xid = since.into_iter().find_map(|code| Some((code, xid_facts(code).outcome?)));
-        if let Some(gone) = state.health.gone() {
-            let detail = format!("{} was lost while the case ran: {}", unit.label, gone.reason);
-            return Some(Outcome::of(Verdict::Infra, gone.code, detail));
+        if let Some(retirement) = state.health.retirement() {
+            let detail = format!("{} was lost while the case ran: {}", unit.label, retirement.reason);
+            return Some(Outcome::of(Verdict::Infra, retirement.code, detail));
         }
         let (code, name) = xid?;
         let detail = format!("{} reported Xid {code} ({}) while the case ran", unit.label, xid_facts(code).words);
@@ -137,7 +137,7 @@ impl Fleet<'_> {
     /// A case that a device did not survive keeps its own outcome from the
     /// second device on, so that it does not go through all of them.
     fn wedges_again(&self, unit: &Unit, end: &End<'_>, outcome: &Outcome) -> bool {
-        let wedged = unit.lock().health.gone().is_some_and(|gone| gone.code == "infra.gpu_wedged");
+        let wedged = unit.lock().health.retirement().is_some_and(|retirement| retirement.code == "infra.gpu_wedged");
         if !wedged || !end.death.is_some_and(|death| death.unkillable) {
             return false;
         }
@@ -179,9 +179,9 @@ impl Fleet<'_> {
         let tells = suspected && state.tells(self.now());
         drop(state);
         let say = match &next {
-            Next::Retire(gone) => Some(format!("{}: {}", unit.label, gone.reason)),
+            Next::Retire(retirement) => Some(format!("{}: {}", unit.label, retirement.reason)),
             Next::Canary(why) if tells => {
-                Some(format!("{}: {why}; suspecting the device, a canary must sing", unit.label))
+                Some(format!("{}: {why}; suspecting the device, a canary must run", unit.label))
             }
             _ => None,
         };

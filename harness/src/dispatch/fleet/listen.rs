@@ -3,7 +3,9 @@
 use super::super::Event;
 use super::unit::{SeenXid, Unit};
 use super::{Fleet, TICK, Tell, word};
-use crate::device::{Attribution, Gpu, Heard, Nvml, RanCase, Silent, WINDOW, attribute, strangers, worse, xid_facts};
+use crate::device::{
+    Attribution, Gpu, Nvml, NvmlNews, RanCase, Silent, WINDOW, attribute, strangers, worse, xid_facts,
+};
 use serde_json::json;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -37,12 +39,12 @@ impl Fleet<'_> {
             self.listening.store(true, Ordering::SeqCst);
             nvml.listen(&uuids, TICK, &mut |heard| {
                 let over = self.active.load(Ordering::SeqCst) == 0;
-                let silent = heard == Heard::Nothing;
-                lost |= matches!(heard, Heard::Lost { .. });
-                self.heard(heard, tell);
+                let silent = heard == NvmlNews::Nothing;
+                lost |= matches!(heard, NvmlNews::Lost { .. });
+                self.on_news(heard, tell);
                 if looked.elapsed() >= LOOK && !over {
                     looked = Instant::now();
-                    self.look_around(nvml, tell);
+                    self.poll_gpus(nvml, tell);
                 }
                 if silent {
                     self.silences.fetch_add(1, Ordering::SeqCst);
@@ -60,7 +62,7 @@ impl Fleet<'_> {
                 std::thread::sleep(TICK);
                 if looked.elapsed() >= LOOK {
                     looked = Instant::now();
-                    self.look_around(nvml, tell);
+                    self.poll_gpus(nvml, tell);
                 }
             }
         }
@@ -68,40 +70,40 @@ impl Fleet<'_> {
 
     /// The GPUs that are not lost.
     fn left(&self) -> Vec<String> {
-        let there = self.units.iter().filter(|unit| unit.lock().health.gone().is_none());
+        let there = self.units.iter().filter(|unit| unit.lock().health.retirement().is_none());
         there.filter_map(|unit| unit.uuid().map(String::from)).collect()
     }
 
-    fn heard(&self, heard: Heard, tell: Tell) {
+    fn on_news(&self, heard: NvmlNews, tell: Tell) {
         match heard {
-            Heard::Nothing => {}
-            Heard::Xid { uuid, code } => {
+            NvmlNews::Nothing => {}
+            NvmlNews::Xid { uuid, code } => {
                 for unit in self.units.iter().filter(|unit| unit.is(&uuid)) {
-                    self.xid(unit, code, tell);
+                    self.on_xid(unit, code, tell);
                 }
             }
-            Heard::Lost { uuid: Some(uuid) } => {
+            NvmlNews::Lost { uuid: Some(uuid) } => {
                 for unit in self.units.iter().filter(|unit| unit.is(&uuid)) {
-                    self.lost(unit, "NVML: the GPU is lost", tell);
+                    self.on_loss(unit, "NVML: the GPU is lost", tell);
                 }
             }
-            Heard::Lost { uuid: None } => {
+            NvmlNews::Lost { uuid: None } => {
                 if let Some(nvml) = self.nvml() {
-                    self.look_around(nvml, tell);
+                    self.poll_gpus(nvml, tell);
                 }
             }
-            Heard::Deaf { uuid, why } => {
+            NvmlNews::NoEvents { uuid, why } => {
                 for unit in self.units.iter().filter(|unit| unit.is(&uuid)) {
-                    self.deaf(unit, &why, tell);
+                    self.no_events_of(unit, &why, tell);
                 }
             }
-            Heard::Failed(why) => self.blinded(&why, tell),
+            NvmlNews::Failed(why) => self.events_failed(&why, tell),
         }
     }
 
     /// NVML failed, which says nothing about the GPUs: canaries remain.
-    pub(in crate::dispatch) fn blinded(&self, why: &str, tell: Tell) {
-        if !self.blind.swap(true, Ordering::SeqCst) {
+    pub(in crate::dispatch) fn events_failed(&self, why: &str, tell: Tell) {
+        if !self.events_have_failed.swap(true, Ordering::SeqCst) {
             let say = format!("NVML tells no events ({why}): Xids are not seen, failed canaries are");
             let fields = json!({ "event": "blind", "why": why, "t_run_ns": self.now() });
             tell(Event::Record { kind: "health", fields, say: Some(say) });
@@ -109,8 +111,8 @@ impl Fleet<'_> {
     }
 
     /// The same for one GPU; told once.
-    fn deaf(&self, unit: &Unit, why: &str, tell: Tell) {
-        if !std::mem::replace(&mut unit.lock().deaf, true) {
+    fn no_events_of(&self, unit: &Unit, why: &str, tell: Tell) {
+        if !std::mem::replace(&mut unit.lock().without_events, true) {
             let say =
                 format!("{}: NVML tells no events of it ({why}): Xids are not seen, failed canaries are", unit.label);
             let fields = json!({
@@ -120,9 +122,9 @@ impl Fleet<'_> {
         }
     }
 
-    fn lost(&self, unit: &Unit, why: &str, tell: Tell) {
+    fn on_loss(&self, unit: &Unit, why: &str, tell: Tell) {
         let mut state = unit.lock();
-        if state.health.gone().is_some() {
+        if state.health.retirement().is_some() {
             return;
         }
         state.health.after_loss(why);
@@ -135,7 +137,7 @@ impl Fleet<'_> {
         tell(Event::Record { kind: "health", fields, say });
     }
 
-    fn xid(&self, unit: &Unit, code: u64, tell: Tell) {
+    fn on_xid(&self, unit: &Unit, code: u64, tell: Tell) {
         let now = self.now();
         let facts = xid_facts(code);
         let mut state = unit.lock();
@@ -164,21 +166,21 @@ impl Fleet<'_> {
     }
 
     /// Looks at each GPU for what nobody reports: strangers, clocks, ECC errors, loss.
-    fn look_around(&self, nvml: &dyn Nvml, tell: Tell) {
+    fn poll_gpus(&self, nvml: &dyn Nvml, tell: Tell) {
         for unit in &self.units {
             let Some(uuid) = unit.uuid() else { continue };
-            if unit.lock().health.gone().is_some() {
+            if unit.lock().health.retirement().is_some() {
                 continue;
             }
             match nvml.look(uuid) {
-                Ok(gpu) => self.changed(unit, gpu, tell),
-                Err(Silent::Lost(why)) => self.lost(unit, &format!("NVML: {why}"), tell),
-                Err(Silent::Failed(why)) => self.blinded(&why, tell),
+                Ok(gpu) => self.on_change(unit, gpu, tell),
+                Err(Silent::Lost(why)) => self.on_loss(unit, &format!("NVML: {why}"), tell),
+                Err(Silent::Failed(why)) => self.events_failed(&why, tell),
             }
         }
     }
 
-    fn changed(&self, unit: &Unit, gpu: Gpu, tell: Tell) {
+    fn on_change(&self, unit: &Unit, gpu: Gpu, tell: Tell) {
         let mut state = unit.lock();
         let own = state.own();
         let Some(last) = state.last.replace(gpu.clone()) else { return };
@@ -200,7 +202,7 @@ impl Fleet<'_> {
         let say = loud.then(|| format!("{}: {}", unit.label, changes.join(", ")));
         tell(Event::Record { kind: "gpu", fields, say });
         if more_errors && !told {
-            self.xid(unit, 48, tell);
+            self.on_xid(unit, 48, tell);
         }
     }
 }

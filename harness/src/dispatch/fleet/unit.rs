@@ -35,7 +35,7 @@ pub(super) struct DeviceState {
     told_ns: Option<u64>,
     asked: bool,
     /// People know that it tells no events.
-    pub(super) deaf: bool,
+    pub(super) without_events: bool,
 }
 
 /// An Xid that a device reported.

@@ -2,7 +2,7 @@
 //! axis that no case has is a mistake, not an empty selection.
 
 use super::eval::axes;
-use super::model::{Expr, Node, Test, Text, What};
+use super::model::{FilterExpr, Node, Test, TextField, What};
 use super::show::fault;
 use crate::case::{Case, suggest};
 use crate::escape::short;
@@ -10,7 +10,7 @@ use crate::select::glob::glob;
 use engine::diag::{Diagnostic, Result};
 use std::collections::BTreeSet;
 
-impl Expr {
+impl FilterExpr {
     /// Refuses words that fit no case.
     pub fn check(&self, cases: &[Case]) -> Result<()> {
         let mut tests = Vec::new();
@@ -39,10 +39,12 @@ impl Expr {
 
     fn check_one(&self, test: &Test, cases: &[Case]) -> Result<()> {
         let (kind, word, known): (_, _, BTreeSet<&str>) = match &test.what {
-            What::Text(Text::Tag, tag) => {
+            What::Text(TextField::Tag, tag) => {
                 ("tag", tag, cases.iter().flat_map(|case| &case.tags).map(String::as_str).collect())
             }
-            What::Text(Text::Suite, suite) => ("suite", suite, cases.iter().map(|case| case.suite.as_str()).collect()),
+            What::Text(TextField::Suite, suite) => {
+                ("suite", suite, cases.iter().map(|case| case.suite.as_str()).collect())
+            }
             What::Axis(axis, ..) => {
                 ("axis", axis, cases.iter().flat_map(|case| axes(&case.id)).map(|(key, _)| key).collect())
             }

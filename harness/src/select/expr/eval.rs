@@ -2,14 +2,14 @@
 
 use super::super::glob::glob;
 use super::super::past::is_word_of;
-use super::model::{Expr, Mark, Node, Text, What};
+use super::model::{FilterExpr, Mark, Node, TextField, What};
 use crate::case::Case;
 use crate::outcome::Last;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A case with what is known about it.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct FilterSubject<'a> {
     /// The case.
     pub case: &'a Case,
     /// What earlier runs say; `None` if it never ran.
@@ -20,15 +20,15 @@ pub struct Subject<'a> {
     pub changed: &'a BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Expr {
+impl FilterExpr {
     /// Whether the expression holds for the case.
-    pub fn matches(&self, subject: &Subject<'_>) -> bool {
+    pub fn matches(&self, subject: &FilterSubject<'_>) -> bool {
         holds(&self.root, subject)
     }
 }
 
 /// Depth is bounded by the parser.
-fn holds(node: &Node, subject: &Subject<'_>) -> bool {
+fn holds(node: &Node, subject: &FilterSubject<'_>) -> bool {
     match node {
         Node::All => true,
         Node::None => false,
@@ -39,14 +39,14 @@ fn holds(node: &Node, subject: &Subject<'_>) -> bool {
     }
 }
 
-fn asks(what: &What, subject: &Subject<'_>) -> bool {
-    let Subject { case, last, quarantined, changed } = subject;
+fn asks(what: &What, subject: &FilterSubject<'_>) -> bool {
+    let FilterSubject { case, last, quarantined, changed } = subject;
     match what {
-        What::Text(Text::Name, pattern) => glob(pattern, &case.id),
-        What::Text(Text::Suite, pattern) => glob(pattern, &case.suite),
-        What::Text(Text::Tag, pattern) => case.tags.iter().any(|tag| glob(pattern, tag)),
-        What::Text(Text::File, pattern) => file(pattern, &case.file),
-        What::Text(Text::Device, device) => {
+        What::Text(TextField::Name, pattern) => glob(pattern, &case.id),
+        What::Text(TextField::Suite, pattern) => glob(pattern, &case.suite),
+        What::Text(TextField::Tag, pattern) => case.tags.iter().any(|tag| glob(pattern, tag)),
+        What::Text(TextField::File, pattern) => file(pattern, &case.file),
+        What::Text(TextField::Device, device) => {
             case.require.device.is_empty() || case.require.device.iter().any(|name| name == device)
         }
         What::Last(words) => words.iter().any(|word| match last {
@@ -56,8 +56,8 @@ fn asks(what: &What, subject: &Subject<'_>) -> bool {
         What::Changed(since) => changed.get(since).is_some_and(|ids| ids.contains(&case.id)),
         What::Mark(Mark::Quarantined) => *quarantined,
         What::Mark(Mark::Perf) => case.perf.is_some(),
-        What::Mark(Mark::Refusal) => !case.errors.is_empty(),
-        What::Mark(Mark::Unsupported) => case.unsupported.is_some(),
+        What::Mark(Mark::Refusal) => !case.refusals().is_empty(),
+        What::Mark(Mark::Unsupported) => case.unsupported().is_some(),
         What::Mark(Mark::Xfail) => case.xfail.is_some(),
         What::Compare(property, op, value) => (property.get)(subject).is_some_and(|own| op.holds(&own, value)),
         What::Axis(name, op, value) => axes(&case.id).any(|(key, own)| {

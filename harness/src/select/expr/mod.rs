@@ -28,5 +28,5 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-pub use eval::Subject;
-pub use model::Expr;
+pub use eval::FilterSubject;
+pub use model::FilterExpr;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// A parsed expression with its text.
 #[derive(Clone, Debug)]
-pub struct Expr {
+pub struct FilterExpr {
     pub(super) text: String,
     pub(super) root: Node,
 }
@@ -39,19 +39,19 @@ impl PartialEq for Test {
 /// What a leaf asks.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum What {
-    Text(Text, String),
+    Text(TextField, String),
     Last(Vec<String>),
     Mark(Mark),
     /// In the property's base unit: nanoseconds, bytes, or a plain number.
-    Compare(&'static Property, Op, f64),
-    Axis(String, Op, String),
+    Compare(&'static Property, CompareOp, f64),
+    Axis(String, CompareOp, String),
     /// A revision or a run, as it was written.
     Changed(String),
 }
 
 /// Texts of a case that a pattern is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Text {
+pub(super) enum TextField {
     Name,
     Suite,
     Tag,
@@ -69,8 +69,13 @@ pub(super) enum Mark {
     Xfail,
 }
 
-pub(super) const TEXTS: [(&str, Text); 5] =
-    [("name", Text::Name), ("suite", Text::Suite), ("tag", Text::Tag), ("file", Text::File), ("device", Text::Device)];
+pub(super) const TEXTS: [(&str, TextField); 5] = [
+    ("name", TextField::Name),
+    ("suite", TextField::Suite),
+    ("tag", TextField::Tag),
+    ("file", TextField::File),
+    ("device", TextField::Device),
+];
 
 pub(super) const MARKS: [(&str, Mark); 5] = [
     ("quarantined", Mark::Quarantined),
@@ -82,7 +87,7 @@ pub(super) const MARKS: [(&str, Mark); 5] = [
 
 /// A relation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
+pub(super) enum CompareOp {
     Eq,
     Ne,
     Lt,
@@ -91,25 +96,32 @@ pub(super) enum Op {
     Ge,
 }
 
-impl Op {
+impl CompareOp {
     /// Longer ones first, so that a prefix is not taken for the whole.
-    pub(super) const ALL: [(&str, Op); 7] =
-        [("==", Op::Eq), ("!=", Op::Ne), ("<=", Op::Le), (">=", Op::Ge), ("=", Op::Eq), ("<", Op::Lt), (">", Op::Gt)];
+    pub(super) const ALL: [(&str, CompareOp); 7] = [
+        ("==", CompareOp::Eq),
+        ("!=", CompareOp::Ne),
+        ("<=", CompareOp::Le),
+        (">=", CompareOp::Ge),
+        ("=", CompareOp::Eq),
+        ("<", CompareOp::Lt),
+        (">", CompareOp::Gt),
+    ];
 
     pub(super) fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
         match self {
-            Op::Eq => a == b,
-            Op::Ne => a != b,
-            Op::Lt => a < b,
-            Op::Le => a <= b,
-            Op::Gt => a > b,
-            Op::Ge => a >= b,
+            CompareOp::Eq => a == b,
+            CompareOp::Ne => a != b,
+            CompareOp::Lt => a < b,
+            CompareOp::Le => a <= b,
+            CompareOp::Gt => a > b,
+            CompareOp::Ge => a >= b,
         }
     }
 
     fn shown(self) -> &'static str {
         match self {
-            Op::Eq => "=",
+            CompareOp::Eq => "=",
             other => Self::ALL.iter().find(|(_, op)| *op == other).map_or("=", |(text, _)| text),
         }
     }
@@ -131,7 +143,7 @@ impl fmt::Display for Bare<'_> {
     }
 }
 
-impl fmt::Display for Expr {
+impl fmt::Display for FilterExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.root.fmt(f)
     }

@@ -1,7 +1,7 @@
 //! Text to tree. Errors carry their place and the nearest word that is known.
 //! Bounded: the length of the text and the depth of parentheses.
 
-use super::model::{Expr, MARKS, Node, Op, TEXTS, Test, Text, What};
+use super::model::{CompareOp, FilterExpr, MARKS, Node, TEXTS, Test, TextField, What};
 use super::property::PROPERTIES;
 use super::show::fault;
 use crate::case::suggest;
@@ -20,7 +20,7 @@ pub(super) fn bare(c: char) -> bool {
     !(c.is_whitespace() || matches!(c, '(' | ')' | '&' | '|' | '!' | '"' | ',' | '<' | '>' | '=' | '\\'))
 }
 
-impl Expr {
+impl FilterExpr {
     /// Parses an expression.
     pub fn parse(text: &str) -> Result<Self> {
         let whole = 0..text.len();
@@ -32,7 +32,7 @@ impl Expr {
             let message = format!("the expression holds the control character {c:?}");
             return Err(fault(text, at..at + c.len_utf8(), message, "remove it"));
         }
-        let mut parser = Parser { text, at: 0, depth: 0 };
+        let mut parser = FilterParser { text, at: 0, depth: 0 };
         if parser.peek().is_none() {
             return Err(fault(text, whole, "the expression is empty", "for example: tag(resize) & !last(pass)"));
         }
@@ -45,13 +45,13 @@ impl Expr {
     }
 }
 
-struct Parser<'a> {
+struct FilterParser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> FilterParser<'a> {
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
@@ -233,9 +233,9 @@ impl<'a> Parser<'a> {
         Err(fault(self.text, start..start + 1, "a quote is not closed", "`\"` is missing behind it"))
     }
 
-    fn op(&mut self, word: &str) -> Result<Op> {
+    fn op(&mut self, word: &str) -> Result<CompareOp> {
         self.peek();
-        match Op::ALL.iter().find(|(text, _)| self.rest().starts_with(text)) {
+        match CompareOp::ALL.iter().find(|(text, _)| self.rest().starts_with(text)) {
             Some((text, op)) => {
                 self.at += text.len();
                 Ok(*op)
@@ -285,9 +285,9 @@ impl<'a> Parser<'a> {
         Ok(words)
     }
 
-    fn known_device(&self, text: Text, pattern: &str, place: Range<usize>) -> Result<()> {
+    fn known_device(&self, text: TextField, pattern: &str, place: Range<usize>) -> Result<()> {
         const DEVICES: [&str; 3] = ["sim", "cuda", "ref"];
-        if text == Text::Device && !DEVICES.contains(&pattern) {
+        if text == TextField::Device && !DEVICES.contains(&pattern) {
             let hint = suggest(&short(pattern), DEVICES.into_iter());
             return Err(fault(self.text, place, format!("there is no device `{}`", short(pattern)), &hint));
         }

@@ -1,6 +1,6 @@
 //! Properties that can be compared, their kinds, and literals of those kinds.
 
-use super::eval::Subject;
+use super::eval::FilterSubject;
 use crate::case::InputSpec;
 
 /// What a property measures.
@@ -76,7 +76,7 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
 }
 
 /// A number that a case has, if it has it.
-pub(super) type Get = fn(&Subject<'_>) -> Option<f64>;
+pub(super) type Get = fn(&FilterSubject<'_>) -> Option<f64>;
 
 /// A comparable property.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property { name: "runs", kind: PropertyKind::Number, get: |s| Some(s.last.map_or(0, |last| last.runs) as f64) },
 ];
 
-fn sizes<'a>(subject: &Subject<'a>) -> impl Iterator<Item = &'a [i64]> {
+fn sizes<'a>(subject: &FilterSubject<'a>) -> impl Iterator<Item = &'a [i64]> {
     subject.case.inputs.iter().filter_map(|(_, input)| match input {
         InputSpec::Tensor(tensor) => Some(tensor.sizes.as_slice()),
         InputSpec::Scalar(_) => None,

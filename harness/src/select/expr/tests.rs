@@ -1,7 +1,7 @@
 //! Tests of the expression language.
 
-use super::{Expr, Subject};
-use crate::case::{Case, Dist, InputSpec, Layout, Real, TensorSpec};
+use super::{FilterExpr, FilterSubject};
+use crate::case::{ArgLayout, Case, Dist, InputSpec, Real, TensorSpec};
 use crate::outcome::Last;
 use arbtest::arbitrary::{Result, Unstructured};
 use expect_test::{Expect, expect};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 fn tensor(sizes: &[i64]) -> InputSpec {
     let dist = Dist::Full(Real::new(1.0));
-    InputSpec::Tensor(TensorSpec { dist, sizes: sizes.to_vec(), seed: None, layout: Layout::default() })
+    InputSpec::Tensor(TensorSpec { dist, sizes: sizes.to_vec(), seed: None, layout: ArgLayout::default() })
 }
 
 fn case() -> Case {
@@ -37,9 +37,9 @@ fn last(outcome: &str) -> Last {
 
 #[track_caller]
 fn check_on(text: &str, last: Option<&Last>, wanted: bool) {
-    let expr = Expr::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    let expr = FilterExpr::parse(text).unwrap_or_else(|error| panic!("{error}"));
     let (case, changed) = (case(), changed());
-    let subject = Subject { case: &case, last, quarantined: true, changed: &changed };
+    let subject = FilterSubject { case: &case, last, quarantined: true, changed: &changed };
     assert_eq!(expr.matches(&subject), wanted, "{text}, read as {expr}");
 }
 
@@ -94,7 +94,7 @@ fn absent_things_compare_as_false() {
 
 #[track_caller]
 fn check_error(text: &str, wanted: Expect) {
-    let error = Expr::parse(text).expect_err(text);
+    let error = FilterExpr::parse(text).expect_err(text);
     wanted.assert_eq(&error.to_string());
 }
 
@@ -240,7 +240,8 @@ fn mistakes_have_a_place_and_a_way_out() {
 #[test]
 fn words_are_held_against_the_cases() {
     let cases = [case()];
-    let checked = |text: &str| Expr::parse(text).and_then(|expr| expr.check(&cases)).map_err(|error| error.to_string());
+    let checked =
+        |text: &str| FilterExpr::parse(text).and_then(|expr| expr.check(&cases)).map_err(|error| error.to_string());
     assert_eq!(checked("tag(res*) & suite(ResizeTest) & axis(m) > 1 & name(nothing)"), Ok(()));
     let error = checked("all | tag(resise)").expect_err("no such tag");
     expect![[r#"
@@ -254,7 +255,7 @@ fn words_are_held_against_the_cases() {
 #[test]
 fn size_and_depth_are_bounded() {
     let nested = |depth: usize| format!("{}all{}", "(".repeat(depth), ")".repeat(depth));
-    assert!(Expr::parse(&nested(64)).is_ok());
+    assert!(FilterExpr::parse(&nested(64)).is_ok());
     check_error(
         &nested(65),
         expect![[r#"
@@ -262,13 +263,13 @@ fn size_and_depth_are_bounded() {
           -E ...((((((((((((((((((((((((((((((((((((all)))))))))))))))))))))))))))))))...
                                                    ^ flatten the expression"#]],
     );
-    assert!(Expr::parse(&nested(100_000)).expect_err("too long").to_string().contains("--from-file"));
+    assert!(FilterExpr::parse(&nested(100_000)).expect_err("too long").to_string().contains("--from-file"));
     let many = ["name(A*)"; 1400].join(" | ");
     let (case, changed) = (case(), changed());
-    let subject = Subject { case: &case, last: None, quarantined: false, changed: &changed };
-    assert!(!Expr::parse(&many).expect("flat").matches(&subject));
-    assert!(Expr::parse(&format!("{}all", "!".repeat(15_000))).is_ok());
-    assert!(Expr::parse(&"(!".repeat(8000)).is_err());
+    let subject = FilterSubject { case: &case, last: None, quarantined: false, changed: &changed };
+    assert!(!FilterExpr::parse(&many).expect("flat").matches(&subject));
+    assert!(FilterExpr::parse(&format!("{}all", "!".repeat(15_000))).is_ok());
+    assert!(FilterExpr::parse(&"(!".repeat(8000)).is_err());
 }
 
 /// A random expression as text.
@@ -298,13 +299,13 @@ fn arbitrary(u: &mut Unstructured<'_>, depth: usize) -> Result<String> {
 #[test]
 fn texts_round_trip_and_logic_holds() {
     let (case, last, changed) = (case(), last("crash.sigsegv"), changed());
-    let subject = Subject { case: &case, last: Some(&last), quarantined: false, changed: &changed };
+    let subject = FilterSubject { case: &case, last: Some(&last), quarantined: false, changed: &changed };
     crate::property::property(|u| {
         let (a, b) = (arbitrary(u, 5)?, arbitrary(u, 5)?);
-        let parsed = Expr::parse(&a).expect("good");
-        let again = Expr::parse(&parsed.to_string()).expect("canonical");
+        let parsed = FilterExpr::parse(&a).expect("good");
+        let again = FilterExpr::parse(&parsed.to_string()).expect("canonical");
         assert_eq!(parsed.root, again.root, "{a}");
-        let value = |text: &str| Expr::parse(text).expect("good").matches(&subject);
+        let value = |text: &str| FilterExpr::parse(text).expect("good").matches(&subject);
         let (left, right) = (value(&a), value(&b));
         assert_eq!(value(&format!("{a} & {b}")), left && right);
         assert_eq!(value(&format!("{a} | {b}")), left || right);
@@ -323,7 +324,7 @@ fn any_text_ends_well() {
     crate::property::property(|u| {
         let count = u.int_in_range(0..=30)?;
         let text = (0..count).map(|_| u.choose(&WORDS).copied()).collect::<Result<String>>()?;
-        if let Err(error) = Expr::parse(&text) {
+        if let Err(error) = FilterExpr::parse(&text) {
             assert!(!error.to_string().contains('\u{7}'), "{error}");
         }
         Ok(())

@@ -34,11 +34,11 @@ pub struct CodeStore {
     unstored: AtomicU64,
     evicted: AtomicU64,
     changed: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<StoreState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StoreState {
     /// Bytes written since the last look at the folder's size; none before the first.
     written: Option<u64>,
     /// The next private file's number.
@@ -85,7 +85,7 @@ pub struct Claim<'a> {
     _lock: Option<KeyLock>,
 }
 
-enum Entry {
+enum StoredEntry {
     Whole(Cubin),
     Absent,
     Damaged,
@@ -139,19 +139,19 @@ impl CodeStore {
     /// compiles it.
     pub fn look(&self, key: Hash128) -> Look<'_> {
         let first = self.read(key);
-        if let Entry::Whole(cubin) = first {
+        if let StoredEntry::Whole(cubin) = first {
             return self.found(cubin);
         }
-        let mut damaged = matches!(first, Entry::Damaged);
+        let mut damaged = matches!(first, StoredEntry::Damaged);
         let asked = KeyLock::acquire(&self.file(key, "lock"), self.patience_ms);
         let lock = match asked {
             Asked::Held(lock, waited) => {
                 self.waits.fetch_add(waited.into(), Ordering::Relaxed);
                 // Between the first look and the lock another process may have been at it.
                 match self.read(key) {
-                    Entry::Whole(cubin) => return self.found(cubin),
-                    Entry::Damaged => damaged = true,
-                    Entry::Absent => {}
+                    StoredEntry::Whole(cubin) => return self.found(cubin),
+                    StoredEntry::Damaged => damaged = true,
+                    StoredEntry::Absent => {}
                 }
                 Some(lock)
             }
@@ -172,10 +172,10 @@ impl CodeStore {
     pub fn renew(&self, key: Hash128, cubin: &Cubin) {
         self.misses.fetch_add(1, Ordering::Relaxed);
         match self.read(key) {
-            Entry::Whole(there) if there == *cubin => return,
-            Entry::Whole(_) => &self.changed,
-            Entry::Damaged => &self.damaged,
-            Entry::Absent => return self.put(key, cubin),
+            StoredEntry::Whole(there) if there == *cubin => return,
+            StoredEntry::Whole(_) => &self.changed,
+            StoredEntry::Damaged => &self.damaged,
+            StoredEntry::Absent => return self.put(key, cubin),
         }
         .fetch_add(1, Ordering::Relaxed);
         self.put(key, cubin);
@@ -200,7 +200,7 @@ impl CodeStore {
         Look::Found(cubin)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StoreState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -208,20 +208,20 @@ impl CodeStore {
         self.dir.join(format!("{key}.{ending}"))
     }
 
-    fn read(&self, key: Hash128) -> Entry {
+    fn read(&self, key: Hash128) -> StoredEntry {
         let path = self.file(key, "code");
         match std::fs::metadata(&path) {
-            Err(_) => return Entry::Absent,
+            Err(_) => return StoredEntry::Absent,
             // Opening a pipe would wait for a writer.
-            Ok(meta) if !meta.is_file() || meta.len() > MAX_ENTRY => return Entry::Damaged,
+            Ok(meta) if !meta.is_file() || meta.len() > MAX_ENTRY => return StoredEntry::Damaged,
             Ok(_) => {}
         }
         let mut bytes = Vec::new();
         let read = File::open(&path).and_then(|file| file.take(MAX_ENTRY + 1).read_to_end(&mut bytes));
         match read {
             // Removed in this moment, or not ours to read.
-            Err(_) => Entry::Absent,
-            Ok(_) => entry::decode(key, &bytes).map_or(Entry::Damaged, Entry::Whole),
+            Err(_) => StoredEntry::Absent,
+            Ok(_) => entry::decode(key, &bytes).map_or(StoredEntry::Damaged, StoredEntry::Whole),
         }
     }
 

@@ -355,7 +355,7 @@ fn statements_are_found_by_their_number() {
 fn launches_beyond_the_simulated_memory_are_refused() {
     let kernel = exchange(true);
     let launch = bind(&kernel, &[vector(DType::F32, 1 << 30)]).unwrap();
-    let mut memory = Memory::new(&kernel, &launch);
+    let mut memory = SimMemory::new(&kernel, &launch);
     assert_eq!(memory.fill_input(0, &[]).unwrap_err().code, code::DEVICE_MEMORY);
     let error = run(&kernel, &launch, &mut memory, &SimOptions::default()).unwrap_err();
     assert!(error.message.contains("needs 8589934592 bytes"), "{error}");

@@ -72,7 +72,7 @@ impl Prepared {
         Self { kernel, launch, input }
     }
     fn run(&self, options: &SimOptions) -> Result<(Vec<u8>, SimReport), Box<Diagnostic>> {
-        let mut memory = Memory::new(&self.kernel, &self.launch);
+        let mut memory = SimMemory::new(&self.kernel, &self.launch);
         memory.fill_input(0, &self.input)?;
         let report = run(&self.kernel, &self.launch, &mut memory, options)?;
         Ok((memory.output(0).unwrap().to_vec(), report))

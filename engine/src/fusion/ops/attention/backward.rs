@@ -4,7 +4,7 @@
 //! `grad_value = P^T grad_output`, `dS = P * (grad_output value^T - D)`,
 //! `grad_query = scale * dS key`, `grad_key = scale * dS^T query`.
 
-use super::problem::{Problem, ROWS, Real, Scored, accumulate_rows, laid_out_like, stack};
+use super::problem::{Problem, ROWS, ScoreElement, Scored, accumulate_rows, laid_out_like, stack};
 use crate::array::product::Matrix;
 use crate::array::{Elements, View, parallel};
 use crate::diag::{Diagnostic, Result};
@@ -36,7 +36,7 @@ struct Gradients {
     value: Vec<f64>,
 }
 
-fn evaluate_of<T: Real>(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+fn evaluate_of<T: ScoreElement>(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let problem = Problem::of(cx)?;
     let tensor = |name| stack::<T>(cx.tensor(name)?);
     let (query, key, value) = (tensor("query")?, tensor("key")?, tensor("value")?);
@@ -62,7 +62,7 @@ fn evaluate_of<T: Real>(cx: &EvalCx<'_>) -> Result<Vec<View>> {
 }
 
 impl Problem {
-    fn gradients<T: Real>(&self, x: &Batch<'_, T>) -> Gradients {
+    fn gradients<T: ScoreElement>(&self, x: &Batch<'_, T>) -> Gradients {
         let (queries, keys, width, outputs) = (self.queries, self.keys, self.width, self.outputs);
         let mut gradients = Gradients {
             query: vec![0.0; queries * width],
@@ -82,7 +82,7 @@ impl Problem {
     }
 
     /// Adds what `count` queries from `from` on contribute, but for the scale.
-    fn add_rows<T: Real>(&self, x: &Batch<'_, T>, from: usize, count: usize, gradients: &mut Gradients) {
+    fn add_rows<T: ScoreElement>(&self, x: &Batch<'_, T>, from: usize, count: usize, gradients: &mut Gradients) {
         let (keys, width, outputs) = (self.keys, self.width, self.outputs);
         let mut weights = vec![0.0; count * keys];
         self.scores(&x.scored, from, &mut weights);

@@ -1,6 +1,6 @@
 //! Values of the forward pass.
 
-use super::problem::{Problem, ROWS, Real, Scored, accumulate_rows, laid_out_like, stack};
+use super::problem::{Problem, ROWS, ScoreElement, Scored, accumulate_rows, laid_out_like, stack};
 use crate::array::product::Matrix;
 use crate::array::{Elements, View, parallel};
 use crate::diag::{Diagnostic, Result};
@@ -16,7 +16,7 @@ pub(super) fn evaluate(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     }
 }
 
-fn evaluate_of<T: Real>(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+fn evaluate_of<T: ScoreElement>(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let problem = Problem::of(cx)?;
     let sizes = problem.score_sizes();
     let (bias, mask) = (cx.opt_tensor("bias"), cx.opt_tensor("mask"));
@@ -47,7 +47,12 @@ fn evaluate_of<T: Real>(cx: &EvalCx<'_>) -> Result<Vec<View>> {
 }
 
 /// Outputs and logarithms of the sums of queries `from ..`.
-fn rows<T: Real>(problem: &Problem, x: &Scored<'_, T>, value: Matrix<'_, T>, from: usize) -> (Vec<f64>, Vec<f64>) {
+fn rows<T: ScoreElement>(
+    problem: &Problem,
+    x: &Scored<'_, T>,
+    value: Matrix<'_, T>,
+    from: usize,
+) -> (Vec<f64>, Vec<f64>) {
     let (count, keys, outputs) = (ROWS.min(problem.queries - from), problem.keys, problem.outputs);
     let mut output = vec![0.0; count * outputs];
     if keys == 0 {

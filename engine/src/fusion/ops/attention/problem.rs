@@ -12,9 +12,9 @@ use crate::num::convert::{bf16_to_f64, f16_to_f64, f32_to_bf16, f32_to_f16};
 pub(super) const ROWS: usize = 32;
 
 /// An element that scores are computed from.
-pub(super) trait Real: Element + Factor<f64> {}
+pub(super) trait ScoreElement: Element + Factor<f64> {}
 
-impl<T: Element + Factor<f64>> Real for T {}
+impl<T: Element + Factor<f64>> ScoreElement for T {}
 
 /// Sizes and scalars.
 pub(super) struct Problem {
@@ -96,7 +96,7 @@ impl Problem {
 
     /// The scores of queries `from ..`, as many as fit `scores`, which holds
     /// zeros; there is at least one key.
-    pub(super) fn scores<T: Real>(&self, x: &Scored<'_, T>, from: usize, scores: &mut [f64]) {
+    pub(super) fn scores<T: ScoreElement>(&self, x: &Scored<'_, T>, from: usize, scores: &mut [f64]) {
         accumulate_rows(x.query.from(from, 0), x.key.transposed(), self.width, scores, self.keys);
         for (i, row) in scores.chunks_mut(self.keys).enumerate() {
             let i = from + i;

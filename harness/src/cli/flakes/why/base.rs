@@ -1,7 +1,7 @@
 //! The rate under the conditions of the failure, on all devices and on each.
 
 use super::setting::Workers;
-use crate::flake::factors::{Change, LEVEL};
+use crate::flake::factors::{FactorChange, LEVEL};
 use crate::flake::rule::Tally;
 
 /// Trials as it failed.
@@ -26,8 +26,8 @@ impl Base {
     }
 
     /// Whether devices differ.
-    pub(super) fn devices(&self) -> Option<Change> {
-        Change::among("device", &self.by_device)
+    pub(super) fn devices(&self) -> Option<FactorChange> {
+        FactorChange::among("device", &self.by_device)
     }
 
     /// The slot for trials on one device: where devices differ, one of that on which

@@ -157,7 +157,7 @@ fn other_cache(plan: &RunPlan, shared: bool) -> Option<(&'static str, &'static s
 mod tests {
     use super::*;
     use crate::dispatch::SlotSpec;
-    use crate::flake::trials::Step;
+    use crate::flake::trials::TrialStep;
     use crate::proto::DeviceSpec;
     use std::sync::Arc;
 
@@ -185,7 +185,7 @@ mod tests {
             let device = DeviceSpec::Cuda { uuid: format!("GPU-{ordinal}"), nvrtc: Vec::new() };
             SlotSpec { device, label: "g".into(), env: Vec::new(), gpu: None }
         };
-        let step = || Step { case: Arc::default(), seed: 0, repeat: 0, attempt: 0 };
+        let step = || TrialStep { case: Arc::default(), seed: 0, repeat: 0, attempt: 0 };
         let mut plan = RunPlan::plain(vec![slot(0), slot(1)], "harness".into(), "work".into());
         plan.knobs = Knobs { compile_threads: 2, jitter: Some(3), twice: true, ..Knobs::default() };
         let (slots, devices) = (vec![0, 1], vec!["g0".into(), "g1".into()]);

@@ -3,25 +3,41 @@
 use crate::cli::args::{Args, usage};
 use crate::cli::flakes::past::PastRun;
 use crate::cli::flakes::replay::steps;
-use crate::cli::flakes::scene::{Scene, takes_no_share};
-use crate::cli::{Failure, runs, session};
-use crate::flake::trials::Step;
+use crate::cli::flakes::scene::{Scene, budget, takes_no_share};
+use crate::cli::run::options::RunOptions;
+use crate::cli::session::Folders;
+use crate::cli::{Failure, runs};
+use crate::flake::trials::TrialStep;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Cases before the watched one where no run tells which.
 const RANDOM: usize = 10;
 
+/// How long is swept.
+pub(super) struct SweepOptions {
+    /// Exactly so many trials.
+    pub(super) count: Option<u64>,
+    pub(super) budget: Duration,
+}
+
+impl SweepOptions {
+    fn of(args: &Args) -> Self {
+        Self { count: args.repeat.count, budget: budget(&args.time) }
+    }
+}
+
 /// What the sweep starts from.
 pub(super) struct Start {
-    pub(super) watched: Step,
-    pub(super) priors: Vec<Step>,
+    pub(super) watched: TrialStep,
+    pub(super) priors: Vec<TrialStep>,
     /// From where, for people.
     pub(super) origin: String,
     pub(super) notes: Vec<String>,
 }
 
 /// The conditions of the run in which the case failed, or else those given now.
-pub(super) fn set(now: &Args, id: &str) -> Result<(Args, Scene, Start), Failure> {
+pub(super) fn set(now: &Args, id: &str) -> Result<(SweepOptions, Scene, Start), Failure> {
     takes_no_share(now)?;
     let given = !now.select.wanted.exact.is_empty();
     let run = run_of(now, id, given)?;
@@ -32,40 +48,43 @@ pub(super) fn set(now: &Args, id: &str) -> Result<(Args, Scene, Start), Failure>
     };
     let history = failed.as_ref().map(|(_, (_, history))| *history).unwrap_or_default();
     let named = history.iter().map(|ran| ran.case_id.as_str()).chain([id]);
-    let scene = Scene::of_ids(&args, named)?;
+    let seed = args.repeat.seed;
+    let scene = Scene::of_ids(RunOptions::of(&args), named)?;
     let Some(case) = scene.case(id) else {
         return Err(usage(format!("there is no case `{id}` that these devices can run"), "harness list prints ids"));
     };
     let (mut priors, mut notes) = steps(&history[..history.len().saturating_sub(1)], &scene);
-    let seed = history.last().map_or(args.repeat.seed, |ran| ran.seed);
-    let watched = Step { case, seed, repeat: history.last().map_or(0, |ran| ran.repeat), attempt: 0 };
+    let watched_seed = history.last().map_or(seed, |ran| ran.seed);
+    let watched =
+        TrialStep { case, seed: watched_seed, repeat: history.last().map_or(0, |ran| ran.repeat), attempt: 0 };
     let origin = match (&failed, given) {
         (Some((run, (worker, _))), _) => {
             format!("as worker {worker} of run {} did, {} cases before", run.id, priors.len())
         }
         (None, true) => {
-            priors = in_order(&args, &scene)?;
+            priors = in_order(&args.select.wanted.exact, &scene)?;
             format!("after the {} cases of --exact", priors.len())
         }
         (None, false) => {
-            priors = draw(&scene, &watched, args.repeat.seed);
+            priors = draw(&scene, &watched, seed);
             notes.push("no run tells what ran before it; other cases are drawn".into());
             format!("after {} cases drawn by the seed", priors.len())
         }
     };
-    Ok((args, scene, Start { watched, priors, origin, notes }))
+    Ok((SweepOptions::of(&args), scene, Start { watched, priors, origin, notes }))
 }
 
 /// The run whose failure is explained, if there is one.
 fn run_of(args: &Args, id: &str, given: bool) -> Result<Option<PastRun>, Failure> {
+    let results = Folders::of(args).results;
     let word = match (&args.repeat.of_run, given) {
         (Some(word), _) => word,
         (None, true) => return Ok(None),
         // Without any run, neighbours are drawn; one that is there must be fit for it.
-        (None, false) if runs::find(&session::results_dir(args), "latest").is_err() => return Ok(None),
-        (None, false) => return PastRun::read(args, "latest").map(Some),
+        (None, false) if runs::find(&results, "latest").is_err() => return Ok(None),
+        (None, false) => return PastRun::read(&results, "latest").map(Some),
     };
-    let run = PastRun::read(args, word)?;
+    let run = PastRun::read(&results, word)?;
     match run.failure_of(id) {
         Some(_) => Ok(Some(run)),
         None => Err(usage(format!("`{id}` did not fail in run {}", run.id), "leave --run out to draw neighbours")),
@@ -73,22 +92,22 @@ fn run_of(args: &Args, id: &str, given: bool) -> Result<Option<PastRun>, Failure
 }
 
 /// The cases of `--exact` as the past of the watched one.
-fn in_order(args: &Args, scene: &Scene) -> Result<Vec<Step>, Failure> {
+fn in_order(exact: &[String], scene: &Scene) -> Result<Vec<TrialStep>, Failure> {
     let known = scene.by_id();
     let step = |id: &String| {
         let case = known.get(id.as_str()).map(|case| Arc::clone(case));
         let case = case.ok_or_else(|| usage(format!("there is no case `{id}` here"), "harness list prints ids"))?;
-        Ok(Step { case, seed: args.repeat.seed, repeat: 0, attempt: 0 })
+        Ok(TrialStep { case, seed: scene.options.repeat.seed, repeat: 0, attempt: 0 })
     };
-    args.select.wanted.exact.iter().map(step).collect()
+    exact.iter().map(step).collect()
 }
 
 /// Other cases, by the seed.
-pub(super) fn draw(scene: &Scene, watched: &Step, seed: u64) -> Vec<Step> {
+pub(super) fn draw(scene: &Scene, watched: &TrialStep, seed: u64) -> Vec<TrialStep> {
     let others: Vec<_> = scene.cases.iter().filter(|case| case.id != watched.case.id && case.fault.is_none()).collect();
     let pick = |n: usize| {
         let at = crate::rng::scramble(seed.wrapping_add(n as u64)) % others.len() as u64;
-        Step { case: Arc::clone(others[at as usize]), seed: watched.seed, repeat: 0, attempt: 0 }
+        TrialStep { case: Arc::clone(others[at as usize]), seed: watched.seed, repeat: 0, attempt: 0 }
     };
     (0..RANDOM.min(others.len())).map(pick).collect()
 }

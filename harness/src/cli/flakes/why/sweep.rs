@@ -4,7 +4,7 @@
 use super::setting::{Level, Setting};
 use super::told::Done;
 use super::trials::{Bench, Measured};
-use crate::flake::factors::{Change, correct, runs_needed};
+use crate::flake::factors::{FactorChange, correct, runs_needed};
 use crate::flake::rule::Tally;
 use crate::flake::trials::Halt;
 
@@ -53,7 +53,7 @@ impl<'s, 'a> Sweep<'s, 'a> {
             let Measured { tally: after, halt, .. } = self.measure(&level.setting, runs);
             // What has ended counts, however few there are.
             if halt.is_none() || after.runs() > 0 {
-                self.done.changes.push(Change::new(level.factor, &level.from, &level.to, before, after));
+                self.done.changes.push(FactorChange::new(level.factor, &level.from, &level.to, before, after));
             }
             goes_on(halt)?;
         }

@@ -2,7 +2,7 @@
 
 use super::base::Base;
 use crate::flake::class::shown;
-use crate::flake::factors::{Change, LEVEL, unseen};
+use crate::flake::factors::{FactorChange, LEVEL, unseen};
 use crate::flake::rule::Tally;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::fmt::Write;
 pub(super) struct Done {
     /// As it failed, on all devices and on each.
     pub(super) base: Base,
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<FactorChange>,
     pub(super) runs_each: u64,
     /// As it failed on the devices that were at work, with only what is needed there, and what that is.
     pub(super) enough: Option<(Tally, Tally, Vec<String>)>,
@@ -44,7 +44,7 @@ impl Done {
         for change in raised {
             let _ = writeln!(text, "{} {} raises the rate", change.factor, change.to);
         }
-        if !self.changes.iter().any(Change::significant) && !self.changes.is_empty() {
+        if !self.changes.iter().any(FactorChange::significant) && !self.changes.is_empty() {
             let open = unseen(base, self.runs_each, self.changes.len());
             let _ = writeln!(text, "nothing is significant: {open}");
         }
@@ -63,7 +63,7 @@ impl Done {
 }
 
 /// A change as a record.
-pub(super) fn record(id: &str, change: &Change) -> serde_json::Value {
+pub(super) fn record(id: &str, change: &FactorChange) -> serde_json::Value {
     let count = |tally: Tally| json!([tally.failures, tally.runs()]);
     json!({
         "case_id": id,

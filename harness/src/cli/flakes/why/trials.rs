@@ -1,12 +1,12 @@
 //! Trials under one setting: which cases, on which slots, and how they ended.
 
 use super::setting::{Neighbours, Setting, Workers};
-use crate::cli::flakes::log::Log;
+use crate::cli::flakes::log::HuntLog;
 use crate::dispatch::RunPlan;
 use crate::flake::burn::Burners;
 use crate::flake::rule::Tally;
 use crate::flake::standards::Standards;
-use crate::flake::trials::{Ending, Halt, Step, with_trials};
+use crate::flake::trials::{Ending, Halt, TrialStep, with_trials};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,10 +15,10 @@ use std::time::Instant;
 pub(super) struct Stock<'a> {
     pub(super) plan: &'a RunPlan,
     /// What ran before the case when it failed.
-    pub(super) priors: Vec<Step>,
+    pub(super) priors: Vec<TrialStep>,
     /// Other cases in their place.
-    pub(super) random: Vec<Step>,
-    pub(super) watched: Step,
+    pub(super) random: Vec<TrialStep>,
+    pub(super) watched: TrialStep,
     /// The device of each slot, and the devices' names.
     pub(super) slots: Vec<usize>,
     pub(super) devices: Vec<String>,
@@ -30,7 +30,7 @@ pub(super) struct Stock<'a> {
 pub(super) struct Bench<'a> {
     pub(super) stock: Stock<'a>,
     standards: &'a Standards,
-    log: Log<'a>,
+    log: HuntLog<'a>,
     deadline: Instant,
     /// Settings that were tried: each has workers with names of its own.
     settings: usize,
@@ -49,7 +49,7 @@ pub(super) struct Measured {
 }
 
 impl<'a> Bench<'a> {
-    pub(super) fn new(stock: Stock<'a>, standards: &'a Standards, log: Log<'a>, deadline: Instant) -> Self {
+    pub(super) fn new(stock: Stock<'a>, standards: &'a Standards, log: HuntLog<'a>, deadline: Instant) -> Self {
         Self { stock, standards, log, deadline, settings: 0 }
     }
 
@@ -132,13 +132,13 @@ impl Stock<'_> {
     }
 
     /// What a trial runs.
-    fn list(&self, setting: &Setting, trial: u64) -> Arc<Vec<Step>> {
+    fn list(&self, setting: &Setting, trial: u64) -> Arc<Vec<TrialStep>> {
         let before = match setting.neighbours {
             Neighbours::Same => self.priors.as_slice(),
             Neighbours::Random => self.random.as_slice(),
             Neighbours::None => &[],
         };
-        let mut steps: Vec<Step> = before.iter().chain([&self.watched]).cloned().collect();
+        let mut steps: Vec<TrialStep> = before.iter().chain([&self.watched]).cloned().collect();
         if setting.varied_seed {
             steps.iter_mut().for_each(|step| step.seed = step.seed.wrapping_add(trial));
         }

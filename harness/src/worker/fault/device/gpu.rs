@@ -141,13 +141,13 @@ const fn hang(name: &'static str, about: &'static str, commit: fn(&Scene<'_>, &s
 }
 
 /// The device of a fault.
-struct Gpu<'a> {
+struct FaultGpu<'a> {
     device: &'a Arc<GpuDevice>,
     nvrtc: &'a Nvrtc,
     trace: &'a dyn Trace,
 }
 
-fn on_gpu(scene: &Scene<'_>, body: impl FnOnce(&Gpu<'_>) -> Result<()>) -> Outcome {
+fn on_gpu(scene: &Scene<'_>, body: impl FnOnce(&FaultGpu<'_>) -> Result<()>) -> Outcome {
     let gpu = match scene.device {
         Device::Session { session, .. } => session.gpu(),
         Device::Reference => None,
@@ -155,7 +155,7 @@ fn on_gpu(scene: &Scene<'_>, body: impl FnOnce(&Gpu<'_>) -> Result<()>) -> Outco
     let Some((device, nvrtc)) = gpu else {
         return Outcome::fail("fail.assert", "this fault needs a GPU");
     };
-    match body(&Gpu { device, nvrtc, trace: scene.crumbs }) {
+    match body(&FaultGpu { device, nvrtc, trace: scene.crumbs }) {
         Ok(()) => Outcome::pass(),
         Err(error) => judged(scene, &error),
     }
@@ -182,7 +182,7 @@ fn text_of(name: &str) -> Result<&'static str> {
     section.ok_or_else(|| Diagnostic::bug(format!("there is no kernel {name}")))
 }
 
-impl Gpu<'_> {
+impl FaultGpu<'_> {
     fn load(&self, name: &str, shared: u32, params: usize) -> Result<LoadedKernel> {
         let options = NvrtcOptions::new(self.device.desc().compute_capability, true);
         let cubin = self.nvrtc.compile_text(text_of(name)?, name, &options)?;

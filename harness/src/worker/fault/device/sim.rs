@@ -8,7 +8,7 @@ use crate::worker::args::mix;
 use crate::worker::device::Device;
 use crate::worker::fault::table::{FaultClass, FaultKind, FaultTarget, Scene};
 use crate::worker::{facts, variation};
-use engine::backend::sim::Memory;
+use engine::backend::sim::SimMemory;
 use engine::diag::Result;
 use engine::kernel::{
     AtomicOp, BufId, CacheHint, Dim, ExprId, Kernel, KernelBuilder, Scope, ShuffleMode, Unroll, bind,
@@ -403,7 +403,7 @@ fn per_device(scene: &Scene<'_>) -> Outcome {
         Ok(())
     });
     let out_crc = result.map(|tensor| facts::out_crc(&[tensor]));
-    Outcome { out_crc, kernel_crc: Some(facts::kernel_crc(&atomic_sum())), ..outcome }
+    Outcome { out_crc, kernel_crc: Some(facts::kernel_crc(&engine::kernel::print(&atomic_sum()))), ..outcome }
 }
 
 fn leak(scene: &Scene<'_>) -> Outcome {
@@ -412,7 +412,7 @@ fn leak(scene: &Scene<'_>) -> Outcome {
         let kernel = vector("leak", 1, 64, copy);
         let launch = bind(&kernel, &args.iter().map(Arg::meta).collect::<Vec<_>>())?;
         // Memory that nobody drops stays taken on the device.
-        std::mem::forget(session.sim_heap().map(|heap| Memory::on(heap, &kernel, &launch)));
+        std::mem::forget(session.sim_heap().map(|heap| SimMemory::on(heap, &kernel, &launch)));
         Ok(())
     })
 }

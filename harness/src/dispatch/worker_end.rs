@@ -32,7 +32,7 @@ pub(super) enum Ending {
 
 /// What is told about a worker when it has ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Farewell {
+pub(crate) struct WorkerEnd {
     /// Its crash outside any case: `crash.teardown`.
     pub(crate) crash: Option<Box<(Outcome, Death)>>,
     /// Processes that outlived it.
@@ -45,7 +45,7 @@ pub(crate) struct Farewell {
     pub(super) home: Option<Arc<Home>>,
 }
 
-impl Farewell {
+impl WorkerEnd {
     /// What is recorded of it: kinds and fields.
     pub(super) fn records(&self, worker: &str) -> Vec<(&'static str, Value)> {
         let crash = self.crash.iter().map(|crash| {
@@ -85,7 +85,7 @@ pub(super) fn has_workers_only() {
 
 static WORKERS_ONLY: AtomicBool = AtomicBool::new(false);
 
-/// A worker whose farewell is not over.
+/// A worker whose worker_end is not over.
 #[derive(Clone, Debug)]
 struct Live {
     pid: u32,
@@ -140,7 +140,7 @@ pub(super) fn reap(child: &mut Child, look: impl FnOnce(&Child)) -> Option<ExitS
     }
 }
 
-/// The farewell of a worker that was reaped is over. A new one may have its number.
+/// The worker_end of a worker that was reaped is over. A new one may have its number.
 pub(super) fn over(worker: u32) {
     let mut live = live();
     if let Some(at) = live.iter().position(|known| known.pid == worker) {
@@ -179,7 +179,7 @@ fn left_by_whom(child: &orphans::Child, worker: u32, well: bool, workers_only: b
     if live.iter().any(of) || child.variable("HARNESS_WORKER").is_some() {
         return Left::ByAnother;
     }
-    // A worker whose farewell is over was reaped after the children were looked at.
+    // A worker whose worker_end is over was reaped after the children were looked at.
     if orphans::began(child.pid as u32) != Some(child.began) {
         return Left::ByAnother;
     }
@@ -199,7 +199,7 @@ fn left_by_whom(child: &orphans::Child, worker: u32, well: bool, workers_only: b
 
 /// What a worker left, and what it or another one left.
 #[derive(Debug, Default)]
-pub(super) struct Remains {
+pub(super) struct LeftProcesses {
     pub(super) own: Vec<Leak>,
     pub(super) unclear: Vec<Leak>,
 }
@@ -208,7 +208,7 @@ pub(super) struct Remains {
 /// group or session, those with its name in their environment, and those that left
 /// both and cleared their environment, see [`left_by_whom`]. `well` tells whether
 /// it ended as it should.
-pub(super) fn left_by(worker: u32, id: &str, well: bool) -> Remains {
+pub(super) fn left_by(worker: u32, id: &str, well: bool) -> LeftProcesses {
     let (pid, workers_only) = (worker as i32, WORKERS_ONLY.load(Ordering::SeqCst));
     let left = |child: &orphans::Child, patient: bool| {
         let tied = child.group == pid || child.session == pid || child.has_variable("HARNESS_WORKER", id);
@@ -243,7 +243,7 @@ pub(super) fn left_by(worker: u32, id: &str, well: bool) -> Remains {
         let leak = (!names.is_empty()).then(|| Leak::new("leak.process", names.join(", ")));
         leak.into_iter().collect()
     };
-    Remains { own: leaks(own), unclear: leaks(unclear) }
+    LeftProcesses { own: leaks(own), unclear: leaks(unclear) }
 }
 
 #[cfg(test)]
