@@ -1,7 +1,8 @@
 //! CRC-32 (IEEE 802.3, reflected polynomial 0xEDB88320) of frames and records.
 
+/// A static, since code that is not optimised copies a constant for each index.
 /// `TABLES[k][b]` is what byte `b` does to the checksum `k` bytes later.
-const TABLES: [[u32; 256]; 8] = tables();
+static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
     let mut tables = [[0u32; 256]; 8];
