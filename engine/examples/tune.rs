@@ -10,7 +10,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
 use engine::backend::cuda::{Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions, emit, nvrtc};
-use engine::compile::{Compiled, compile_fusion};
+use engine::compile::{CompiledFusion, compile_fusion};
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::Fusion;
 use engine::kernel::{self, BufId, ParamKind};
@@ -38,7 +38,7 @@ struct Workload<'a> {
 struct Candidate {
     workload: usize,
     choice: usize,
-    compiled: Compiled,
+    compiled: CompiledFusion,
     loaded: Result<LoadedKernel>,
 }
 

@@ -19,7 +19,12 @@ use super::tile::{
 };
 use crate::diag::{Diagnostic, Result};
 use crate::options::{CompileCx, Options};
-use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+
+/// Bytes of a register.
+const REGISTER_BYTES: i64 = 4;
+/// Registers of a thread for the sums of its columns.
+const MOST_ACCUMULATORS: i64 = 128;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -110,7 +115,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Params {
     let fast_extent = product(&fast);
     let runs = |tensor: &GlobalTensor| touches(tensor) && fast.last().is_some_and(|last| tensor.is_innermost(*last));
     let mut vector = vector_width(summary, runs);
-    while vector > 1 && fast_extent < 2 * vector {
+    let too_many = |vector: i64| !inner && vector * accumulators(scheduled) > MOST_ACCUMULATORS;
+    while vector > 1 && (fast_extent < 2 * vector || too_many(vector)) {
         vector /= 2;
     }
     let aligned = summary.globals.iter().filter(|t| runs(t)).all(|t| t.rows_aligned(vector, fast.len()));
@@ -156,6 +162,15 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Params {
         unroll,
         per_block,
     }
+}
+
+/// Registers that the sums of one column take.
+fn accumulators(scheduled: &ScheduledFusion) -> i64 {
+    let reductions = scheduled.tensors.values().filter(|tv| {
+        let op = tv.op.as_ref();
+        op.is_some_and(|op| matches!(op.compute, Compute::Reduce { .. }))
+    });
+    reductions.map(|tv| ceil_div(tv.dtype.bytes() as i64, REGISTER_BYTES)).sum()
 }
 
 /// Sizes of the collapsed iteration space.

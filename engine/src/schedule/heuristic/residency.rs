@@ -14,7 +14,7 @@
 
 use super::tile::ceil_div;
 use crate::options::DeviceDesc;
-use crate::schedule::{AxisId, Compute, Io, ScheduledFusion, Stages, TvId};
+use crate::schedule::{AxisId, Compute, Io, ScheduledFusion, Stages, TvId, TvOp};
 use std::collections::BTreeSet;
 
 /// Bytes of a register.
@@ -28,9 +28,13 @@ const FIXED_SHIFTED: i64 = 10;
 const FIXED_MASKED: i64 = 12;
 /// More of them where values are computed again instead of held.
 const FIXED_RELOAD: i64 = 24;
+/// More of them where random numbers are drawn.
+const FIXED_RANDOM: i64 = 24;
 /// More of them for each parameter that is read where it is used, by blocks that do
 /// not take turns: some vectors are on their way.
 const PER_REREAD: i64 = 8;
+/// Elements that a thread holds, beyond which each takes a register more.
+const MANY_ELEMENTS: i64 = 32;
 /// More than this no thread is given.
 const MOST_REGISTERS: i64 = 200;
 /// Shared memory that is left to reductions.
@@ -52,6 +56,8 @@ pub(super) struct ElementBytes {
     /// Parameters, which are the same for all rows: converted, and in memory.
     pub(super) parameters: i64,
     pub(super) parameters_read: i64,
+    /// Whether random numbers are drawn.
+    pub(super) is_random: bool,
 }
 
 /// How a thread comes by the elements that it needs.
@@ -143,12 +149,14 @@ impl Model<'_> {
             Parameters::Reread | Parameters::Staged => 0,
         };
         let held = ceil_div(elements * (live + parameters), REGISTER_BYTES);
-        let fixed = FIXED + PER_TENSOR * self.tensors + reload + reread;
+        let random = if bytes.is_random { FIXED_RANDOM } else { 0 };
+        let fixed = FIXED + PER_TENSOR * self.tensors + reload + reread + random;
+        let many = if live > 0 { (elements - MANY_ELEMENTS).max(0) } else { 0 };
         match (self.shifted, self.masked) {
             // Single elements are tested and replaced, in registers of their own.
             (true, _) => fixed + FIXED_SHIFTED + held + held / 8,
-            (false, true) => fixed + FIXED_MASKED + held,
-            (false, false) => fixed + held,
+            (false, true) => fixed + FIXED_MASKED + held + many,
+            (false, false) => fixed + held + many,
         }
     }
 
@@ -220,6 +228,8 @@ pub(super) fn element_bytes(scheduled: &ScheduledFusion, reduced: &BTreeSet<Axis
             *end += if stage as u32 == last { 0 } else { size };
         }
     };
+    let is_random = |tv: &TvOp| matches!(tv.compute, Compute::Random(_));
+    bytes.is_random = scheduled.tensors.values().any(|tv| tv.op.as_ref().is_some_and(is_random));
     let consumers = scheduled.all_consumers();
     for tv in scheduled.tensors.ids().filter(|tv| along(*tv, true)) {
         if matches!(scheduled.tensors[tv].io, Some(Io::Output(_))) {
@@ -287,8 +297,15 @@ mod tests {
     #[test]
     fn registers_and_loads_in_flight() {
         let device = DeviceDesc::h200();
-        let bytes =
-            ElementBytes { read: 2, written: 2, early: 3, late: 3, parameters: 8, parameters_read: 4 };
+        let bytes = ElementBytes {
+            read: 2,
+            written: 2,
+            early: 3,
+            late: 3,
+            parameters: 8,
+            parameters_read: 4,
+            is_random: false,
+        };
         let model = Model { device: &device, bytes, shifted: false, masked: false, tensors: 4, parameters: 2 };
         let holding = |turns, loads, parameters| Holding { turns, loads, parameters };
         let ahead = holding(true, Loads::Ahead, Parameters::Reread);
