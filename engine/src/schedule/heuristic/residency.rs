@@ -23,7 +23,11 @@ const REGISTER_BYTES: i64 = 4;
 const FIXED: i64 = 16;
 const PER_TENSOR: i64 = 2;
 /// More of them where rows start at odd places.
-const FIXED_SHIFTED: i64 = 10;
+const FIXED_SHIFTED: i64 = 4;
+/// Fewer of them where the next row is loaded ahead there, which takes more for each
+/// element; and more for each parameter that is kept beside it.
+const AHEAD_FEWER: i64 = 4;
+const PER_KEPT: i64 = 8;
 /// More of them where the threads' vectors are not exactly the row.
 const FIXED_MASKED: i64 = 12;
 /// More of them where values are computed again instead of held.
@@ -32,7 +36,7 @@ const FIXED_RELOAD: i64 = 24;
 const FIXED_RANDOM: i64 = 24;
 /// More of them for each parameter that is read where it is used, by blocks that do
 /// not take turns: some vectors are on their way.
-const PER_REREAD: i64 = 8;
+const PER_REREAD: i64 = 6;
 /// Elements that a thread holds, beyond which each takes a register more.
 const MANY_ELEMENTS: i64 = 32;
 /// More than this no thread is given.
@@ -140,8 +144,9 @@ impl Model<'_> {
             Loads::Reload => 0,
         };
         let reload = if holding.loads == Loads::Reload { FIXED_RELOAD } else { 0 };
-        let on_their_way = holding.parameters == Parameters::Reread && !holding.turns || holding.loads == Loads::Late;
-        let reread = if on_their_way { PER_REREAD * self.parameters } else { 0 };
+        let late = holding.parameters == Parameters::Reread && !holding.turns || holding.loads == Loads::Late;
+        // Single elements are on their way one by one.
+        let reread = if late && !self.shifted { PER_REREAD * self.parameters } else { 0 };
         // Conversions of what does not change leave the loop over rows.
         let parameters = match holding.parameters {
             Parameters::Kept if holding.turns || self.shifted => bytes.parameters,
@@ -151,9 +156,11 @@ impl Model<'_> {
         let held = ceil_div(elements * (live + parameters), REGISTER_BYTES);
         let random = if bytes.is_random { FIXED_RANDOM } else { 0 };
         let fixed = FIXED + PER_TENSOR * self.tensors + reload + reread + random;
+        let single = if holding.parameters == Parameters::Kept { PER_KEPT * self.parameters } else { 0 };
         let many = if live > 0 { (elements - MANY_ELEMENTS).max(0) } else { 0 };
         match (self.shifted, self.masked) {
             // Single elements are tested and replaced, in registers of their own.
+            (true, _) if holding.loads == Loads::Ahead => fixed - AHEAD_FEWER + single + held + held / 4,
             (true, _) => fixed + FIXED_SHIFTED + held + held / 8,
             (false, true) => fixed + FIXED_MASKED + held + many,
             (false, false) => fixed + held + many,
@@ -189,7 +196,7 @@ impl Model<'_> {
         };
         let wanted = self.wanted_in_flight();
         let lacking = (wanted - in_flight.min(wanted)) * 1000 / wanted;
-        160 * lacking / 1000 * lacking / 1000
+        300 * lacking / 1000 * lacking / 1000
     }
 
     /// Bytes of loads of a multiprocessor that keep memory busy: latency times
@@ -315,11 +322,11 @@ mod tests {
         // Where each row reads them, two are on their way.
         let once = holding(false, Loads::Early, Parameters::Reread);
         assert_eq!(model.registers(once, 32), FIXED + 4 * PER_TENSOR + 2 * PER_REREAD + 24);
-        // 32,727 bytes are wanted: with half of them 4 % are lost, with all nothing.
+        // 32,727 bytes are wanted: with half of them 7 % are lost, with all nothing.
         assert_eq!(model.wanted_in_flight(), 32_727);
         let lost = |blocks| model.idle_memory(ahead, blocks, 2048);
-        assert_eq!((lost(8), lost(4)), (0, 39));
-        assert!(model.idle_memory(holding(false, Loads::Early, Parameters::Kept), 4, 4096) > lost(4));
+        assert_eq!((lost(8), lost(4)), (0, 74));
+        assert!(model.idle_memory(holding(false, Loads::Early, Parameters::Kept), 4, 2048) > lost(4));
         assert_eq!(model.blocks(MOST_REGISTERS + 1, 0, 32), None);
     }
 }

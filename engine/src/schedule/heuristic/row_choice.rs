@@ -26,8 +26,8 @@ pub(super) const MAX_PER_THREAD: i64 = 64;
 /// own results.
 const FEW_THREADS: i64 = 768;
 
-/// Blocks of a multiprocessor above which registers are not what limits them.
-const MOST_BLOCKS: i64 = 16;
+/// Registers that a single block may lack by the model: it errs by as many.
+const TIGHT: i64 = 8;
 
 /// The rows that are to be held.
 pub(super) struct RowShape {
@@ -131,7 +131,8 @@ fn weigh(
     if !model.holds_shared(shared) {
         return None;
     }
-    let fitting = model.blocks(registers, shared, threads.threads());
+    let roomy = model.blocks(registers, shared, threads.threads());
+    let fitting = roomy.or_else(|| model.blocks(registers - TIGHT, shared, threads.threads()));
     let asked = cx.options.tuning.get("norm.threads_per_sm").map(|wanted| (wanted / threads.threads()).max(1));
     let blocks = asked.filter(|_| holding.turns).or(fitting).unwrap_or(1);
     let row_blocks = ceil_div(shape.rows, y);
@@ -139,14 +140,19 @@ fn weigh(
         true => Some(turns(cx, model, shape, holding, row_blocks, blocks)?),
         false => None,
     };
-    // What is loaded where it is used needs no more registers for being capped, but time.
-    let is_capped = row_loop.is_none() && holding.loads != Loads::Reload && (2..=MOST_BLOCKS).contains(&blocks);
+    // Of many blocks one more or less is little; parameters are what the assembler
+    // would load early.
+    let most = if model.parameters > 0 { 8 } else { 4 };
+    let is_capped = row_loop.is_none() && holding.loads != Loads::Reload && (2..=most).contains(&blocks);
     let min_blocks = if is_capped { blocks } else { 1 };
     let waiting = blocks.min(ceil_div(row_blocks, i64::from(cx.device.sm_count)).max(1));
     let cost = tile_cost(cx, shape, tile)
         + model.idle_memory(holding, waiting, y * shape.row)
-        + (FEW_THREADS - blocks * threads.threads()).max(0) / 8
+        + (FEW_THREADS - blocks * threads.threads()).max(0) / 32
         + holding_cost(model, shape, holding)
+        // A single block that does not load ahead loads nothing while it reduces.
+        + if blocks == 1 && holding.loads != Loads::Ahead { 50 } else { 0 }
+        + if roomy.is_none() { 5 * TIGHT } else { 0 }
         + if holding.loads == Loads::Reload { registers } else { 0 };
     let lacks = fitting.is_none();
     let cost = (lacks, if lacks { registers } else { cost });
@@ -180,17 +186,17 @@ fn turns(
 }
 
 /// The cost of a tile whatever it holds: idle threads, more elements a thread than
-/// are loaded at a time, fewer than pay for what each thread does once a row (more at
-/// odd places), blocks so large that all of a multiprocessor waits for few of them,
-/// and rows of few threads, which reduce alone.
+/// are loaded at a time, fewer than pay for what each thread does once a row, blocks so
+/// large that all of a multiprocessor waits for few of them, and rows of few threads,
+/// which reduce alone.
 fn tile_cost(cx: &CompileCx<'_>, shape: &RowShape, tile: RowTile) -> i64 {
     let wanted = tuned(cx.options, "norm.per_thread", 32);
     let elements = tile.batch * shape.vector;
-    let idle = (tile.threads * tile.batch - shape.vectors) * 280 / shape.vectors;
-    let more = (elements - wanted).max(0) / 4;
-    let fewer = (wanted / 2 - elements).max(0) * if shape.shifted { 8 } else { 1 };
+    let idle = (tile.threads * tile.batch - shape.vectors) * 120 / shape.vectors;
+    let more = (elements - wanted).max(0);
+    let fewer = (wanted / 2 - elements).max(0) * 3;
     let wide = (tile.threads - 8 * WARP).max(0) / 16;
-    let narrow = (4 * WARP - tile.threads).max(0) / 2;
+    let narrow = (4 * WARP - tile.threads).max(0) / 5;
     idle + more + fewer + wide + narrow
 }
 
@@ -202,14 +208,15 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
         (false, _) => 0,
         (true, _) if shifted_parameters => 0,
         (true, true) => 45,
-        (true, false) => 30,
+        (true, false) => 25,
     };
     let loads = match holding.loads {
         Loads::Early => 0,
         Loads::Ahead if shape.shifted => -40,
         Loads::Ahead => 0,
         Loads::Late if shifted_parameters => 110,
-        Loads::Late => 5,
+        Loads::Late if shape.shifted => 10,
+        Loads::Late => 20,
         Loads::Reload => 400,
     };
     let bytes = &model.bytes;
@@ -219,7 +226,9 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
         Parameters::Reread if shape.shifted => 150 * model.parameters,
         Parameters::Kept => 0,
         Parameters::Reread => 20 * bytes.parameters_read / (bytes.read + bytes.written).max(1),
-        Parameters::Staged => 5,
+        // Kept, they are converted once; but then few elements fit the registers.
+        Parameters::Staged if bytes.parameters_read == bytes.parameters => 15,
+        Parameters::Staged => 0,
     };
     turns + loads + parameters
 }
