@@ -36,7 +36,7 @@ const FIXED_RELOAD: i64 = 24;
 const FIXED_RANDOM: i64 = 24;
 /// More of them for each parameter that is read where it is used, by blocks that do
 /// not take turns: some vectors are on their way.
-const PER_REREAD: i64 = 6;
+const PER_REREAD: i64 = 5;
 /// Elements that a thread holds, beyond which each takes a register more.
 const MANY_ELEMENTS: i64 = 32;
 /// More than this no thread is given.
@@ -144,9 +144,10 @@ impl Model<'_> {
             Loads::Reload => 0,
         };
         let reload = if holding.loads == Loads::Reload { FIXED_RELOAD } else { 0 };
-        let late = holding.parameters == Parameters::Reread && !holding.turns || holding.loads == Loads::Late;
-        // Single elements are on their way one by one.
-        let reread = if late && !self.shifted { PER_REREAD * self.parameters } else { 0 };
+        let late = holding.loads == Loads::Late;
+        let once = holding.parameters == Parameters::Reread && !holding.turns;
+        // At odd places single elements are on their way, one by one where they are used.
+        let reread = if late && !self.shifted || once && !late { PER_REREAD * self.parameters } else { 0 };
         // Conversions of what does not change leave the loop over rows.
         let parameters = match holding.parameters {
             Parameters::Kept if holding.turns || self.shifted => bytes.parameters,

@@ -5,7 +5,7 @@
 //!
 //! A cost is in thousandths of the time. Its terms were fitted to the times of
 //! 8,000 kernels on an H200 (six norms and softmaxes of two types at 18 sizes, each
-//! scheduled in dozens of ways), of which it chooses on average one that is 2.5 %
+//! scheduled in dozens of ways), of which it chooses on average one that is 2 to 3 %
 //! slower than the best. What they say:
 //!
 //! * Rows whose vectors lie at multiples of their size are held once, by blocks that
@@ -140,12 +140,12 @@ fn weigh(
         true => Some(turns(cx, model, shape, holding, row_blocks, blocks)?),
         false => None,
     };
+    let waiting = blocks.min(ceil_div(row_blocks, i64::from(cx.device.sm_count)).max(1));
     // Of many blocks one more or less is little; parameters are what the assembler
     // would load early.
     let most = if model.parameters > 0 { 8 } else { 4 };
-    let is_capped = row_loop.is_none() && holding.loads != Loads::Reload && (2..=most).contains(&blocks);
-    let min_blocks = if is_capped { blocks } else { 1 };
-    let waiting = blocks.min(ceil_div(row_blocks, i64::from(cx.device.sm_count)).max(1));
+    let is_capped = row_loop.is_none() && holding.loads != Loads::Reload && blocks <= most;
+    let min_blocks = if is_capped { waiting } else { 1 };
     let cost = tile_cost(cx, shape, tile)
         + model.idle_memory(holding, waiting, y * shape.row)
         + (FEW_THREADS - blocks * threads.threads()).max(0) / 32
@@ -216,7 +216,7 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
         Loads::Ahead => 0,
         Loads::Late if shifted_parameters => 110,
         Loads::Late if shape.shifted => 10,
-        Loads::Late => 20,
+        Loads::Late => 60,
         Loads::Reload => 400,
     };
     let bytes = &model.bytes;
