@@ -5,7 +5,7 @@
 //! ways are tried in the order of the heuristic's costs (`norm.choice`), and a line
 //! of CSV tells each: time, share of a copy of the same bytes, registers, bytes
 //! spilled, and the elements by which the first output differs from the first
-//! way's. Compiles on all cores; times one kernel at a time.
+//! way's. Compiles on several threads, as far as NVRTC does; times one kernel at a time.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 

@@ -12,7 +12,7 @@ use super::choose::{Heuristic, Problem, Refusal};
 use super::coverage;
 use super::recompute::recompute;
 use super::residency::{Holding, Loads, Model, Parameters, element_bytes, is_load};
-use super::row_choice::{Choice, MAX_PER_THREAD, RowShape, choose};
+use super::row_choice::{Choice, MAX_PER_THREAD, RowShape, choose, tiles};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     BlockShape, RowLoop, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, vector_width,
@@ -35,7 +35,7 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
             let reason = "nothing varies along the reduced dimensions after the reduction";
             return Err(Refusal::Pattern(reason.to_string()));
         }
-        params(problem, scheduled)?;
+        rows_of(problem, scheduled)?;
         Ok(())
     },
     plan: |problem, builder| {
@@ -97,8 +97,20 @@ impl std::fmt::Display for Params {
     }
 }
 
-/// Chooses for the given sizes.
-fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Params> {
+/// What of the fusion's dimensions are rows, and how their elements lie.
+struct Rows {
+    /// All dimensions as the largest tensor walks them, slowest first.
+    order: Vec<AxisId>,
+    /// Of these those that stay, and those that are reduced.
+    kept: Vec<AxisId>,
+    reduced: Vec<AxisId>,
+    /// The tensor whose vectors set the shift, where rows start at odd places.
+    align: Option<TvId>,
+    shape: RowShape,
+}
+
+/// Finds the rows; refused where one is longer than a block can hold.
+fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
     let &Problem { cx, summary, sizes } = problem;
     let extent = |root: AxisId| sizes.extent(scheduled, root);
     let product = |roots: &[AxisId]| roots.iter().map(|root| extent(*root)).fold(1i64, i64::saturating_mul);
@@ -127,10 +139,21 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Params> 
     let vectors = ceil_div(row + if align.is_some() { vector - 1 } else { 0 }, vector).max(1);
     let rows = product(&kept);
     let shape = RowShape { row, vectors, vector, rows, has_rows: !kept.is_empty(), shifted: align.is_some() };
+    if tiles(cx, &shape).is_empty() {
+        return Err(too_long(row, MAX_PER_THREAD * i64::from(cx.device.max_threads_per_block)));
+    }
+    Ok(Rows { order, kept, reduced, align, shape })
+}
+
+/// Chooses for the given sizes.
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Params> {
+    let summary = problem.summary;
+    let Rows { order, kept, reduced, align, shape } = rows_of(problem, scheduled)?;
     let model = model(problem, scheduled, &shape);
-    let choice = choose(cx, &model, &shape)
-        .ok_or_else(|| too_long(row, MAX_PER_THREAD * i64::from(cx.device.max_threads_per_block)))?;
+    let choice = choose(problem.cx, &model, &shape)
+        .ok_or_else(|| Diagnostic::bug("rows that a block can hold, and no way to hold them"))?;
     let Choice { threads, batch, row_loop, .. } = choice;
+    let RowShape { row, rows, vector, vectors, .. } = shape;
     let exact_vector = align.is_none() && divides(vector, row);
     let exact_loop = row_loop.is_none_or(|row_loop| rows % (threads.y * row_loop.blocks) == 0);
     Ok(Params {
@@ -196,11 +219,11 @@ fn count_parameters(summary: &Summary) -> i64 {
 /// Applies the choices.
 fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, params: &Params) -> Result<()> {
     cache_inputs(builder, summary, options);
-    let again = params.holding.loads == Loads::Reload;
+    let reload = params.holding.loads == Loads::Reload;
     recompute(builder, |state, tv| {
-        is_cheap(state, tv, &params.reduced) || again && is_repeatable(state, tv, &params.reduced)
+        is_cheap(state, tv, &params.reduced) || reload && is_repeatable(state, tv, &params.reduced)
     });
-    if again {
+    if reload {
         for load in builder.state().tensors.ids().collect::<Vec<_>>() {
             if is_load(builder.state(), load) && along_row(builder.state(), load, &params.reduced) {
                 builder.set_cache_hint(load, CacheHint::Again);

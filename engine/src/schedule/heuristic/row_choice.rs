@@ -47,7 +47,7 @@ pub(super) struct RowShape {
 
 /// How a block holds a row.
 #[derive(Clone, Copy)]
-struct RowTile {
+pub(super) struct RowTile {
     threads: i64,
     /// Vectors that a thread holds.
     batch: i64,
@@ -94,8 +94,8 @@ fn is_asked_for(options: &Options, holding: Holding) -> bool {
         && is("norm.reread", holding.parameters == Parameters::Reread)
 }
 
-/// The ways to give a row to threads.
-fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
+/// The ways to give a row to threads; none if it is longer than a block can hold.
+pub(super) fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
     if shape.vectors <= WARP {
         // Without rows to share the block, a row has a whole warp.
         let threads = if shape.has_rows { next_power_of_two(shape.vectors) } else { WARP };
@@ -137,7 +137,7 @@ fn weigh(
     let blocks = asked.filter(|_| holding.turns).or(fitting).unwrap_or(1);
     let row_blocks = ceil_div(shape.rows, y);
     let row_loop = match holding.turns {
-        true => Some(turns(cx, model, shape, holding, row_blocks, blocks)?),
+        true => Some(row_loop(cx, row_blocks, blocks, shift_step(model, shape, holding, blocks))?),
         false => None,
     };
     let waiting = blocks.min(ceil_div(row_blocks, i64::from(cx.device.sm_count)).max(1));
@@ -170,19 +170,11 @@ fn is_possible(model: &Model<'_>, shape: &RowShape, holding: Holding) -> bool {
     }
 }
 
-/// The loop in which so many blocks take rows in turn, if there are rows enough.
-fn turns(
-    cx: &CompileCx<'_>,
-    model: &Model<'_>,
-    shape: &RowShape,
-    holding: Holding,
-    row_blocks: i64,
-    blocks: i64,
-) -> Option<RowLoop> {
-    // What is kept of parameters is right for one shift only.
+/// What the number of blocks must be a multiple of, so that all rows of a block are
+/// shifted alike: what is kept of parameters is right for one shift only.
+fn shift_step(model: &Model<'_>, shape: &RowShape, holding: Holding, blocks: i64) -> Option<i64> {
     let kept = holding.parameters != Parameters::Reread && model.parameters > 0;
-    let alike = (shape.shifted && (kept || blocks > 1)).then_some(shape.vector);
-    row_loop(cx, row_blocks, blocks, alike)
+    (shape.shifted && (kept || blocks > 1)).then_some(shape.vector)
 }
 
 /// The cost of a tile whatever it holds: idle threads, more elements a thread than
@@ -220,10 +212,10 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
         Loads::Reload => 400,
     };
     let bytes = &model.bytes;
+    let each_row = holding.parameters == Parameters::Reread || !holding.turns;
     let parameters = match holding.parameters {
         // They are at another shift in each row: an access for each element.
-        Parameters::Kept | Parameters::Reread if shape.shifted && !holding.turns => 150 * model.parameters,
-        Parameters::Reread if shape.shifted => 150 * model.parameters,
+        _ if shape.shifted && each_row => 150 * model.parameters,
         Parameters::Kept => 0,
         Parameters::Reread => 20 * bytes.parameters_read / (bytes.read + bytes.written).max(1),
         // Kept, they are converted once; but then few elements fit the registers.
