@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const CODE_STORE: &str = "code store";
 
 /// Counts with the format of entries and with whatever else changes their meaning.
-const FORMAT: &str = "fusewright code 1";
+const FORMAT: &str = "fusewright code 2";
 
 /// A compiled kernel, and how it was had.
 #[derive(Clone, Debug, PartialEq, Eq)]

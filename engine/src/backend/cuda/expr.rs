@@ -176,12 +176,8 @@ impl Exprs<'_> {
             }
             (F32 | F64, I64) => PrintedExpr::call(self.lib("to_long"), &[&a]),
             (F32 | F64, I32) => PrintedExpr::call(self.lib("to_int"), &[&a]),
-            (F32 | F64, I8 | U8) => {
-                self.lib("saturate");
-                let range = if to == I8 { "-128, 127" } else { "0, 255" };
-                let wide = PrintedExpr::call(&format!("saturate<{range}>"), &[&a]);
-                self.narrow(wide, to)
-            }
+            (F32 | F64, I8) => PrintedExpr::call(self.lib("to_i8"), &[&a]),
+            (F32 | F64, U8) => PrintedExpr::call(self.lib("to_u8"), &[&a]),
             _ => {
                 let name = self.type_name(to);
                 PrintedExpr::new(format!("({name}){}", a.at(Prec::Prefix)), Prec::Prefix)

@@ -19,6 +19,7 @@ mod guard;
 mod launch;
 mod library;
 mod literal;
+mod machine_code;
 mod names;
 pub mod nvrtc;
 mod plan;

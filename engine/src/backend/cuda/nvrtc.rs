@@ -9,6 +9,7 @@
 //! which the loader finds only on its own path; hence the companion beside the
 //! library is loaded first.
 
+use super::machine_code::has_misread_predicate;
 use super::print::CudaSource;
 use crate::diag::{Diagnostic, Result, code};
 use crate::util::{Hash128, StableHasher};
@@ -293,13 +294,34 @@ impl Nvrtc {
         self.compile_text(&source.text(), &source.entry, options)
     }
 
-    /// Compiles any text; `name` stands for it in messages.
+    /// Compiles any text; `name` stands for it in messages. Where the assembler makes
+    /// an instruction that it is known to get wrong, it is asked again not to optimize.
     pub fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin> {
+        let mut flags = options.flags(self.version);
+        let cubin = self.compile_with(text, name, options, &flags)?;
+        if !has_misread_predicate(&cubin.bytes) {
+            return Ok(cubin);
+        }
+        flags.push("--ptxas-options=-O0".into());
+        let plain = self.compile_with(text, name, options, &flags)?;
+        if !has_misread_predicate(&plain.bytes) {
+            return Ok(plain);
+        }
+        let message = format!("{self} makes an instruction of kernel {name} that it is known to get wrong");
+        Err(Diagnostic::bug_code(code::PTXAS, message))
+    }
+
+    pub(super) fn compile_with(
+        &self,
+        text: &str,
+        name: &str,
+        options: &NvrtcOptions,
+        flags: &[String],
+    ) -> Result<Cubin> {
         let c_string = |text: &str| {
             CString::new(text).map_err(|_| Diagnostic::bug(format!("the text of kernel {name} has a zero byte")))
         };
         let program = ProgramHandle::new(self, &c_string(text)?, &c_string(&format!("{name}.cu"))?)?;
-        let flags = options.flags(self.version);
         let flags = flags.iter().map(|flag| c_string(flag)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<_> = flags.iter().map(|flag| flag.as_ptr()).collect();
         // SAFETY: the program is alive and the flags are zero-terminated strings.

@@ -4,6 +4,7 @@
 #[path = "tests/gpu.rs"]
 mod needs_gpu;
 
+use super::machine_code::has_misread_predicate;
 use super::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
 use super::{emit, samples};
 use crate::kernel::Kernel;
@@ -408,6 +409,20 @@ fn needs_nvrtc_samples_compile() {
         samples::writes_behind_the_end(),
         samples::reads_nowhere(),
     ]);
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn needs_nvrtc_what_the_assembler_gets_wrong_is_not_used() {
+    let text = r#"extern "C" __global__ void k(const int* x, int* y) {
+      const int low = x[threadIdx.x] < 255 ? x[threadIdx.x] : 255;
+      const int clamped = low > 0 ? low : 0;
+      y[threadIdx.x] = clamped == 255 ? -1 : clamped;
+    }"#;
+    let (nvrtc, options) = (nvrtc(), NvrtcOptions::new((9, 0), true));
+    let optimized = nvrtc.compile_with(text, "k", &options, &options.flags(nvrtc.version())).unwrap();
+    assert!(has_misread_predicate(&optimized.bytes), "this assembler keeps the test apart; the pass may go");
+    assert!(!has_misread_predicate(&nvrtc.compile_text(text, "k", &options).unwrap().bytes));
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(super) struct Flow<'a> {
     /// Buffers whose contents are results, or belong to the caller.
     outputs: SecondaryMap<BufId, bool>,
     inputs: SecondaryMap<BufId, bool>,
+    /// The first of several variables that one element was read into.
+    same: SecondaryMap<VarId, Option<VarId>>,
 }
 
 /// One walk's state.
@@ -50,36 +52,88 @@ impl<'a> Flow<'a> {
                 _ => {}
             }
         }
-        Self { kernel, outputs, inputs }
+        let mut flow = Self { kernel, outputs, inputs, same: SecondaryMap::new() };
+        flow.find_same(&kernel.body);
+        flow
+    }
+
+    /// Finds loads of one element with nothing but loads between them, from memory that
+    /// no other thread writes.
+    fn find_same(&mut self, block: &Block) {
+        let mut loads: Vec<(Access, VarId)> = Vec::new();
+        for stmt in block {
+            match &stmt.kind {
+                StmtKind::Load { var, from, .. } => {
+                    let own = self.kernel.buffers[from.buffer].space == Space::Local || self.inputs[from.buffer];
+                    match loads.iter().find(|(access, _)| access == from) {
+                        Some((_, first)) if own => self.same.set(*var, Some(*first)),
+                        _ => loads.push((*from, *var)),
+                    }
+                }
+                StmtKind::For { body, .. } => {
+                    loads.clear();
+                    self.find_same(body);
+                }
+                StmtKind::If { then, otherwise, .. } => {
+                    loads.clear();
+                    self.find_same(then);
+                    self.find_same(otherwise);
+                }
+                _ => loads.clear(),
+            }
+        }
+    }
+
+    /// Whether two expressions are one value.
+    fn is_same(&self, a: ExprId, b: ExprId) -> bool {
+        let first = |id: ExprId| match self.kernel.exprs[id].expr {
+            Expr::Var(var) => Some(self.same[var].unwrap_or(var)),
+            _ => None,
+        };
+        a == b || first(a).is_some() && first(a) == first(b)
     }
 
     /// Whether all results stay within what their types need under a choice.
     pub(super) fn is_good_enough(&self, choice: &ApproxChoice) -> bool {
-        let mut walk = ErrorWalk {
-            flow: self,
-            choice,
-            vars: SecondaryMap::new(),
-            buffers: SecondaryMap::new(),
-            memo: SecondaryMap::new(),
-            walks: 0,
-            changed: true,
-            good: true,
-        };
-        for (id, buffer) in self.kernel.buffers.iter().filter(|(_, buffer)| buffer.zeroed) {
-            let zero = if buffer.dtype.is_float() { Fact::between(0.0, 0.0) } else { Fact::EXACT };
-            walk.buffers.set(id, Some(zero));
+        let mut walk = ErrorWalk::new(self, choice);
+        walk.settle(|walk| walk.good) && walk.good
+    }
+
+    /// What is known of each expression; none of one that nothing uses, or where the
+    /// walks do not come to an end.
+    pub(super) fn facts(&self) -> SecondaryMap<ExprId, Option<Fact>> {
+        let choice = ApproxChoice::new();
+        let mut walk = ErrorWalk::new(self, &choice);
+        let mut facts = SecondaryMap::new();
+        if walk.settle(|_| true) {
+            self.kernel.exprs.iter().for_each(|(id, _)| facts.set(id, walk.memo[id].flatten()));
         }
-        while walk.changed && walk.good && walk.walks < MOST_WALKS {
-            walk.changed = false;
-            walk.walks += 1;
-            walk.memo = SecondaryMap::new();
-            walk.block(&self.kernel.body);
-        }
-        walk.good && !walk.changed
+        facts
     }
 }
 
-impl ErrorWalk<'_> {
+impl<'a> ErrorWalk<'a> {
+    fn new(flow: &'a Flow<'a>, choice: &'a ApproxChoice) -> Self {
+        let mut buffers = SecondaryMap::new();
+        for (id, buffer) in flow.kernel.buffers.iter().filter(|(_, buffer)| buffer.zeroed) {
+            let zero = if buffer.dtype.is_float() { Fact::between(0.0, 0.0) } else { Fact::EXACT };
+            buffers.set(id, Some(zero));
+        }
+        let (vars, memo) = (SecondaryMap::new(), SecondaryMap::new());
+        Self { flow, choice, vars, buffers, memo, walks: 0, changed: true, good: true }
+    }
+
+    /// Walks until nothing changes, as long as it is worth it; whether it came so far.
+    fn settle(&mut self, is_worth: impl Fn(&Self) -> bool) -> bool {
+        while self.changed && is_worth(self) && self.walks < MOST_WALKS {
+            self.changed = false;
+            self.walks += 1;
+            self.memo = SecondaryMap::new();
+            self.block(&self.flow.kernel.body);
+        }
+        !self.changed
+    }
+
     fn block(&mut self, block: &Block) {
         for stmt in block {
             self.stmt(stmt);
@@ -210,7 +264,7 @@ impl ErrorWalk<'_> {
             Expr::Var(var) => self.vars[var]?,
             Expr::Approx(op, a) => Fact::approximation(op, fact(a)?),
             Expr::Unary(op, a) if on_floats => Fact::unary(op, fact(a)?),
-            Expr::Binary(op, a, b) if on_floats => Fact::binary(op, fact(a)?, fact(b)?, a == b),
+            Expr::Binary(op, a, b) if on_floats => Fact::binary(op, fact(a)?, fact(b)?, self.flow.is_same(a, b)),
             Expr::Ternary(op, a, b, c) if on_floats => Fact::ternary(op, fact(a)?, fact(b)?, fact(c)?),
             Expr::Cast(a) if on_floats => fact(a)?.cast(dtype),
             // Integers and conditions: exact if all that they are made of is.

@@ -13,6 +13,7 @@
 //! exact form. So an exponential that becomes a factor, a divisor, a difference
 //! or a condition is as exact as its use demands.
 
+mod compare;
 mod errors;
 mod fact;
 #[cfg(test)]
@@ -45,9 +46,10 @@ pub fn approximate(kernel: &mut Kernel) {
     }
     choose(kernel, &coarse, &mut choice);
     rewrite(kernel, |exprs, id| match exprs[id].expr {
-        Expr::Unary(_, a) => choice[id].map(|op| (op, a)),
+        Expr::Unary(_, a) => choice[id].map(|op| Expr::Approx(op, a)),
         _ => None,
     });
+    compare::decide(kernel);
 }
 
 /// Chooses among the coarse approximations of functions, cheapest first.
@@ -135,7 +137,7 @@ fn join_erf(kernel: &mut Kernel) {
             }
         }
     }
-    rewrite(kernel, |_, id| operands[id].map(|operand| (ApproxOp::ErfPlusOne, operand)));
+    rewrite(kernel, |_, id| operands[id].map(|operand| Expr::Approx(ApproxOp::ErfPlusOne, operand)));
     remove_lets(&mut kernel.body, &unused);
 }
 
@@ -156,19 +158,16 @@ fn remove_lets(block: &mut Block, unused: &[VarId]) {
     }
 }
 
-/// Replaces expressions of f32 by approximations: `with` says which, and of what
-/// operand, in terms of the expressions as they are.
-fn rewrite(kernel: &mut Kernel, with: impl Fn(&super::ExprArena, ExprId) -> Option<(ApproxOp, ExprId)>) {
+/// Replaces expressions by others of their type: `with` says by which, in terms of
+/// the expressions as they are.
+fn rewrite(kernel: &mut Kernel, with: impl Fn(&super::ExprArena, ExprId) -> Option<Expr>) {
     let ids: Vec<ExprId> = kernel.exprs.iter().map(|(id, _)| id).collect();
     let mut new = SecondaryMap::<ExprId, Option<ExprId>>::new();
     let mut changed = false;
     for id in ids {
         let node = kernel.exprs[id];
         let now = |operand: ExprId| new[operand].unwrap_or(operand);
-        let expr = match with(&kernel.exprs, id) {
-            Some((op, operand)) => Expr::Approx(op, now(operand)),
-            None => node.expr.map_operands(now),
-        };
+        let expr = with(&kernel.exprs, id).unwrap_or(node.expr).map_operands(now);
         if expr != node.expr {
             changed = true;
             new.set(id, Some(kernel.exprs.intern(expr, node.dtype)));

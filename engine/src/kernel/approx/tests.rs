@@ -187,3 +187,31 @@ fn erf_and_its_sum_with_one_are_replaced_everywhere() {
     check("f32", "let e: f32 = erf(v)\nlet t: f32 = e + 1.0f32\nstore y[0] = t * e", &[Erf]);
     check("f64", "store y[0] = erf(f64(v)) + 1.0f64", &[]);
 }
+
+/// What a comparison becomes.
+#[track_caller]
+fn check_comparison(formula: &str, expected: &str) {
+    let mut kernel = kernel(
+        "bool",
+        &format!("let again: f32 = load x[threadIdx.x]\nlet e: f32 = abs(v)\nstore y[threadIdx.x] = {formula}"),
+    );
+    approximate(&mut kernel);
+    verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
+    let text = print(&kernel);
+    assert!(text.contains(&format!("store y[threadIdx.x] = {expected}\n")), "{formula} is not {expected}:\n{text}");
+}
+
+#[test]
+fn a_comparison_that_all_numbers_pass_asks_for_a_number() {
+    check_comparison("e >= -1.0f32", "e == e");
+    check_comparison("e > -1.0f32", "e == e");
+    check_comparison("e >= 0.0f32", "e == e");
+    check_comparison("-3.0f32 <= e", "e == e");
+    check_comparison("neg(e) < 1.0f32", "neg(e) == neg(e)");
+    check_comparison("sin(v) < 2.0f32", "sin(v) == sin(v)");
+    check_comparison("v * again > -2.0f32", "v * again == v * again");
+    check_comparison("e + 2.0f32 > 1.0f32", "e + 2.0f32 == e + 2.0f32");
+    for same in ["e > 0.0f32", "e >= 1.0f32", "e < -1.0f32", "v >= -1.0f32", "e != -1.0f32", "e + 2.0f32 >= 2.0f32"] {
+        check_comparison(same, same);
+    }
+}

@@ -193,6 +193,12 @@ inline void ptx_cvt_rzi_s32_f32(int& r, float x) { r = saturated<int>(x); }
 inline void ptx_cvt_rzi_s32_f64(int& r, double x) { r = saturated<int>(x); }
 inline void ptx_cvt_rzi_s64_f32(long long& r, float x) { r = saturated<long long>(x); }
 inline void ptx_cvt_rzi_s64_f64(long long& r, double x) { r = saturated<long long>(x); }
+// Whole numbers of eight bits; the text does not use what NaN of 64 bits gives.
+inline int saturated_byte(double x, int low, int high) { return x != x ? 0 : x >= high ? high : x <= low ? low : (int)x; }
+inline void ptx_cvt_rzi_s8_f32(int& r, float x) { r = saturated_byte(x, -128, 127); }
+inline void ptx_cvt_rzi_s8_f64(int& r, double x) { r = saturated_byte(x, -128, 127); }
+inline void ptx_cvt_rzi_u8_f32(int& r, float x) { r = saturated_byte(x, 0, 255); }
+inline void ptx_cvt_rzi_u8_f64(int& r, double x) { r = saturated_byte(x, 0, 255); }
 
 // Calls a kernel with the arguments that an array points to.
 template <class T> struct plain { using type = T; };

@@ -67,9 +67,28 @@ __device__ inline long long to_long(double x) {
   asm("cvt.rzi.s64.f64 %0, %1;" : "=l"(r) : "d"(x));
   return x != x ? 0 : r;
 }
-//@ saturate : to_int
-// Truncates; saturates; NaN gives 0.
-template <int low, int high, class T> __device__ inline int saturate(T x) {
-  const int r = to_int(x);
-  return r < low ? low : r > high ? high : r;
+//@ to_i8 :
+// Truncates; saturates; NaN gives 0. Not `to_int` and a clamp: an assembler has been
+// seen to compare a clamped number with its bound wrongly.
+__device__ inline signed char to_i8(float x) {
+  int r;
+  asm("cvt.rzi.s8.f32 %0, %1;" : "=r"(r) : "f"(x));
+  return (signed char)r;
+}
+__device__ inline signed char to_i8(double x) {
+  int r;
+  asm("cvt.rzi.s8.f64 %0, %1;" : "=r"(r) : "d"(x));
+  return x != x ? 0 : (signed char)r;
+}
+//@ to_u8 :
+// The same.
+__device__ inline unsigned char to_u8(float x) {
+  int r;
+  asm("cvt.rzi.u8.f32 %0, %1;" : "=r"(r) : "f"(x));
+  return (unsigned char)r;
+}
+__device__ inline unsigned char to_u8(double x) {
+  int r;
+  asm("cvt.rzi.u8.f64 %0, %1;" : "=r"(r) : "d"(x));
+  return x != x ? 0 : (unsigned char)r;
 }
