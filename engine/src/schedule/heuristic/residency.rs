@@ -25,11 +25,13 @@ const PER_TENSOR: i64 = 2;
 /// More of them where rows start at odd places.
 const FIXED_SHIFTED: i64 = 4;
 /// Fewer of them where the next row is loaded ahead there, which takes more for each
-/// element; and more for each parameter that is kept beside it.
+/// element; and all of them where parameters are kept beside it.
 const AHEAD_FEWER: i64 = 4;
-const PER_KEPT: i64 = 8;
+const FIXED_AHEAD_KEPT: i64 = 24;
 /// More of them where the threads' vectors are not exactly the row.
 const FIXED_MASKED: i64 = 12;
+/// And for each tensor, where two rows are tested at a time.
+const MASKED_AHEAD: i64 = 5;
 /// More of them where values are computed again instead of held.
 const FIXED_RELOAD: i64 = 24;
 /// More of them where random numbers are drawn.
@@ -157,12 +159,16 @@ impl Model<'_> {
         let held = ceil_div(elements * (live + parameters), REGISTER_BYTES);
         let random = if bytes.is_random { FIXED_RANDOM } else { 0 };
         let fixed = FIXED + PER_TENSOR * self.tensors + reload + reread + random;
-        let single = if holding.parameters == Parameters::Kept { PER_KEPT * self.parameters } else { 0 };
+        let kept = holding.parameters == Parameters::Kept && self.parameters > 0;
         let many = if live > 0 { (elements - MANY_ELEMENTS).max(0) } else { 0 };
         match (self.shifted, self.masked) {
             // Single elements are tested and replaced, in registers of their own.
-            (true, _) if holding.loads == Loads::Ahead => fixed - AHEAD_FEWER + single + held + held / 4,
+            (true, _) if holding.loads == Loads::Ahead && kept => FIXED_AHEAD_KEPT + held + held / 4,
+            (true, _) if holding.loads == Loads::Ahead => fixed - AHEAD_FEWER + held + held / 4,
             (true, _) => fixed + FIXED_SHIFTED + held + held / 8,
+            (false, true) if holding.loads == Loads::Ahead => {
+                fixed + FIXED_MASKED + MASKED_AHEAD * self.tensors + held + many
+            }
             (false, true) => fixed + FIXED_MASKED + held + many,
             (false, false) => fixed + held + many,
         }
@@ -193,11 +199,19 @@ impl Model<'_> {
         let in_flight = match holding.loads {
             Loads::Ahead => held,
             Loads::Early => held / (blocks + 1) * blocks,
+            Loads::Late if self.holds_more_than_it_loads() => held / (blocks + 1) * blocks,
             Loads::Late | Loads::Reload => held / (blocks + 1) * blocks / 2,
         };
         let wanted = self.wanted_in_flight();
         let lacking = (wanted - in_flight.min(wanted)) * 1000 / wanted;
         300 * lacking / 1000 * lacking / 1000
+    }
+
+    /// Whether a thread that loads all at the start of a row holds more than twice what
+    /// it loads: it computes so long with the single elements of odd places that
+    /// memory waits for registers, not for loads.
+    pub(super) fn holds_more_than_it_loads(&self) -> bool {
+        self.shifted && self.parameters > 0 && self.bytes.early > 2 * self.bytes.read
     }
 
     /// Bytes of loads of a multiprocessor that keep memory busy: latency times

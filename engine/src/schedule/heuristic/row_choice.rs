@@ -4,14 +4,16 @@
 //! [`Choice`] that loses the least time by a model of costs.
 //!
 //! A cost is in thousandths of the time. Its terms were fitted to the times of
-//! 8,000 kernels on an H200 (six norms and softmaxes of two types at 18 sizes, each
-//! scheduled in dozens of ways), of which it chooses on average one that is 2 to 3 %
-//! slower than the best. What they say:
+//! 12,000 kernels on an H200 (six norms and softmaxes of two types at up to 35 sizes,
+//! each scheduled in dozens of ways), of which it chooses on average one that is 2 to
+//! 3 % slower than the best. What they say:
 //!
 //! * Rows whose vectors lie at multiples of their size are held once, by blocks that
 //!   come and go; the device starts blocks faster than a block starts its next row.
 //! * At odd places vectors of parameters are another shift in each row. There blocks
 //!   take rows that are shifted alike in turn, and load the next row ahead.
+//! * Where 16-bit rows at odd places hold more in registers than they load, the time
+//!   goes to computing: many threads that load where they need it are faster.
 //! * The assembler is told how many blocks should fit: left alone it takes registers
 //!   for the sake of the order of instructions, and blocks are fewer.
 
@@ -146,12 +148,12 @@ fn weigh(
     let most = if model.parameters > 0 { 8 } else { 4 };
     let is_capped = row_loop.is_none() && holding.loads != Loads::Reload && blocks <= most;
     let min_blocks = if is_capped { waiting } else { 1 };
-    let cost = tile_cost(cx, shape, tile)
+    let cost = tile_cost(cx, model, shape, tile)
         + model.idle_memory(holding, waiting, y * shape.row)
-        + (FEW_THREADS - blocks * threads.threads()).max(0) / 32
+        + few_threads_cost(model, holding, blocks * threads.threads())
         + holding_cost(model, shape, holding)
         // A single block that does not load ahead loads nothing while it reduces.
-        + if blocks == 1 && holding.loads != Loads::Ahead { 50 } else { 0 }
+        + if blocks == 1 && holding.loads != Loads::Ahead { 35 } else { 0 }
         + if roomy.is_none() { 5 * TIGHT } else { 0 }
         + if holding.loads == Loads::Reload { registers } else { 0 };
     let lacks = fitting.is_none();
@@ -177,16 +179,23 @@ fn shift_step(model: &Model<'_>, shape: &RowShape, holding: Holding, blocks: i64
     (shape.shifted && (kept || blocks > 1)).then_some(shape.vector)
 }
 
+/// The cost of so few threads on a multiprocessor: the more tensors, the more each
+/// computes while others wait for memory, unless it loads most of the time.
+fn few_threads_cost(model: &Model<'_>, holding: Holding, threads: i64) -> i64 {
+    let lacking = (FEW_THREADS - threads).max(0);
+    if holding.loads == Loads::Reload { lacking / 32 } else { lacking * model.tensors / 56 }
+}
+
 /// The cost of a tile whatever it holds: idle threads, more elements a thread than
 /// are loaded at a time, fewer than pay for what each thread does once a row, blocks so
 /// large that all of a multiprocessor waits for few of them, and rows of few threads,
 /// which reduce alone.
-fn tile_cost(cx: &CompileCx<'_>, shape: &RowShape, tile: RowTile) -> i64 {
+fn tile_cost(cx: &CompileCx<'_>, model: &Model<'_>, shape: &RowShape, tile: RowTile) -> i64 {
     let wanted = tuned(cx.options, "norm.per_thread", 32);
     let elements = tile.batch * shape.vector;
     let idle = (tile.threads * tile.batch - shape.vectors) * 120 / shape.vectors;
     let more = (elements - wanted).max(0);
-    let fewer = (wanted / 2 - elements).max(0) * 3;
+    let fewer = (wanted / 2 - elements).max(0) * (2 + model.tensors / 2);
     let wide = (tile.threads - 8 * WARP).max(0) / 16;
     let narrow = (4 * WARP - tile.threads).max(0) / 5;
     idle + more + fewer + wide + narrow
@@ -206,6 +215,7 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
         Loads::Early => 0,
         Loads::Ahead if shape.shifted => -40,
         Loads::Ahead => 0,
+        Loads::Late if model.holds_more_than_it_loads() => 0,
         Loads::Late if shifted_parameters => 110,
         Loads::Late if shape.shifted => 10,
         Loads::Late => 60,
@@ -217,10 +227,10 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
         // They are at another shift in each row: an access for each element.
         _ if shape.shifted && each_row => 150 * model.parameters,
         Parameters::Kept => 0,
-        Parameters::Reread => 20 * bytes.parameters_read / (bytes.read + bytes.written).max(1),
+        Parameters::Reread => 10 * bytes.parameters_read / (bytes.read + bytes.written).max(1),
         // Kept, they are converted once; but then few elements fit the registers.
-        Parameters::Staged if bytes.parameters_read == bytes.parameters => 15,
-        Parameters::Staged => 0,
+        Parameters::Staged if bytes.parameters_read == bytes.parameters => 30,
+        Parameters::Staged => 15,
     };
     turns + loads + parameters
 }
