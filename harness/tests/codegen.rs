@@ -13,6 +13,7 @@ const FUSIONS: usize = 80;
 const SHOWN: &[(&str, &[&str])] = &[
     ("heuristics", &["scheduler pointwise", "scheduler reduction", "scheduler inner_persistent"]),
     ("parameters", &["1d", "2d", "inner", "outer", "aligned", "grid per_block", "row_loop"]),
+    ("rows that are held", &["ahead", "staged", "late", "reload"]),
     ("axes", &["split", "split exact", "split count", "merge", "align", "align by rows", "propagate"]),
     (
         "parallel axes",
@@ -26,6 +27,7 @@ const SHOWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("memory", &["cache_after", "cache_fork", "rfactor", "inline_at", "circular_buffer", "set_cache_hint streaming"]),
+    ("memory of rows", &["set_memory shared", "set_cache_hint again", "recompute_in"]),
     ("sizes of indices", &["index i32", "index i64"]),
     (
         "types in memory",
