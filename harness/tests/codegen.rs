@@ -66,7 +66,8 @@ const SHOWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("control", &["if", "else", "for", "for unroll"]),
-    ("launches", &["narrow_results", "min_blocks"]),
+    ("approximations", &["exp.flush", "erf.plus_one"]),
+    ("launches", &["min_blocks"]),
 ];
 
 /// The features of a text of a stage.
@@ -127,7 +128,9 @@ fn of_statement(line: &str) -> Vec<String> {
         "launch" => {}
         _ => {}
     }
-    found.extend(["zeroed", "narrow_results"].iter().filter(|word| words.contains(word)).map(|word| word.to_string()));
+    found.extend(words.contains(&"zeroed").then(|| "zeroed".into()));
+    let functions = ["exp.flush", "erf.plus_one"].into_iter().filter(|name| behind.contains(&format!("{name}(")));
+    found.extend(functions.map(String::from));
     found
 }
 

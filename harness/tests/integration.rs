@@ -10,6 +10,7 @@
 mod again;
 mod case_files;
 mod code_cache;
+mod codegen;
 mod definitions;
 mod devices;
 mod durability;

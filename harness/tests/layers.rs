@@ -138,3 +138,26 @@ fn tests_comments_and_literals_are_no_code_and_what_follows_them_is() {
     // What is no item is code.
     check("os.rs", "#[cfg(test)]\nx: crate::cli::X,", &[&below(2)]);
 }
+
+/// Files of a folder of tests that no binary has: neither one of the package's binaries
+/// nor a module of `integration.rs`. Nothing else would tell, since packages list theirs.
+fn unused_tests(package: &Path) -> Vec<String> {
+    let read = |file: &str| std::fs::read_to_string(package.join(file)).unwrap();
+    let (manifest, integration) = (read("Cargo.toml"), read("tests/integration.rs"));
+    let name = |path: &std::path::PathBuf| path.file_stem().unwrap().to_string_lossy().into_owned();
+    let is_used = |name: &String| {
+        manifest.contains(&format!("[[test]]\nname = \"{name}\"\n"))
+            || integration.contains(&format!("\nmod {name};\n"))
+    };
+    let tests = package.join("tests");
+    let own = files(&tests).into_iter().filter(|path| path.parent() == Some(&tests));
+    own.map(|path| name(&path)).filter(|name| !is_used(name)).collect()
+}
+
+#[test]
+fn every_file_of_tests_is_in_a_binary() {
+    let harness = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for package in [harness, &harness.join("../engine")] {
+        assert_eq!(unused_tests(package), [String::new(); 0], "of {}", package.display());
+    }
+}
