@@ -205,6 +205,8 @@ fn definitions_become_case_files() {
     let loaded = load(Path::new(&case), Target::Sim);
     assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
     assert_eq!(loaded.cases[0].id, "Repro.nvfuser_fusion");
+    let formatted = harness(&["fmt", "--check", &case]);
+    assert_eq!(formatted.status.code(), Some(0), "{}", String::from_utf8_lossy(&formatted.stdout));
     let text = std::fs::read_to_string(&case).unwrap();
     assert!(text.contains("; inputs: tv0 = normal[3, 2] strides [0, 1]\n; inputs: c0 = 0.5\n"), "{text}");
     std::fs::write(recorded.folder.join("x.py"), "while True:\n    pass\n").unwrap();

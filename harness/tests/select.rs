@@ -133,6 +133,15 @@ fn test_runners_are_understood() {
     assert_eq!(list(&place, &[], &[("GTEST_FILTER", "*good*-*n=2")]), ["PickTest.good/n=1", "PickTest.good/n=3"]);
     assert_eq!(list(&place, &[], &[("TESTBRIDGE_TEST_ONLY", "*big")]), ["PickTest.big"]);
     assert_eq!(list(&place, &["--gtest_filter=*big"], &[("GTEST_FILTER", "*good*")]), ["PickTest.big"]);
+    // What narrows a run without standing on its command line is told, in its first lines.
+    let narrowed = [("GTEST_FILTER", "*big"), ("TEST_SHARD_INDEX", "0"), ("TEST_TOTAL_SHARDS", "1")];
+    let (code, text) = run_with(&place, &RUN, &narrowed);
+    let told = "selected by the environment: GTEST_FILTER=*big TEST_SHARD_INDEX=0 TEST_TOTAL_SHARDS=1\n";
+    assert!(code == 0 && text.find(told) < text.find("1 of 6 cases selected") && text.contains(told), "{text}");
+    let (code, text) = run_with(&place, &RUN, &[("GTEST_FILTER", "Nope*")]);
+    assert!(code != 0 && text.contains("note: selected by the environment: GTEST_FILTER=Nope*"), "{text}");
+    let (_, text) = run_with(&place, &[&RUN[..], &["--filter", "*big"]].concat(), &[("GTEST_FILTER", "*good*")]);
+    assert!(!text.contains("selected by the environment"), "{text}");
     let status = place.path("status");
     let name = status.to_str().expect("UTF-8");
     let env = [("TEST_SHARD_INDEX", "6"), ("TEST_TOTAL_SHARDS", "7"), ("TEST_SHARD_STATUS_FILE", name)];

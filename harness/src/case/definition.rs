@@ -1,6 +1,7 @@
 //! A definition as a case: its inputs as the specifications of case files, and
 //! the text of a `.fuse` file.
 
+use super::format::comment;
 use super::model::{ArgLayout, Dist, InputSpec, Number, Real, TensorSpec};
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Fusion, Operand, ScalarDef};
@@ -87,20 +88,19 @@ pub(crate) fn unique_names(definitions: &[Definition]) -> Vec<String> {
     definitions.iter().map(|definition| free(&definition.fusion.name)).collect()
 }
 
-/// A case file with these definitions, each under a name of its own.
+/// A case file in canonical form with these definitions, each under a name of its own.
 pub(crate) fn case_text(suite: &str, about: &str, definitions: &[Definition]) -> Result<String> {
-    let mut text =
-        format!("---\nversion = 1\nsuite   = \"{suite}\"\ntags    = [\"repro\"]\nabout   = {about:?}\n---\n");
+    let mut body = String::new();
     for (definition, name) in definitions.iter().zip(unique_names(definitions)) {
         let fusion = Fusion { name, ..definition.fusion.clone() };
-        let _ = write!(text, "{}", engine::text::print(&fusion));
+        let _ = write!(body, "{}", engine::text::print(&fusion));
         for (name, spec) in inputs_of(definition)? {
-            let _ = writeln!(text, "; inputs: {name} = {}", spec_text(&spec));
+            let _ = writeln!(body, "; inputs: {name} = {}", spec_text(&spec));
         }
-        text.push('\n');
+        body.push('\n');
     }
-    text.truncate(text.trim_end().len());
-    text.push('\n');
+    let front = format!("---\nversion = 1\nsuite = \"{suite}\"\ntags = [\"repro\"]\nabout = {about:?}\n---\n");
+    let text = front + &engine::text::format(&body, &comment);
     Ok(text)
 }
 

@@ -123,7 +123,7 @@ fn bare(case: &Case) -> Case {
 
 /// A comment with its marker: directives get canonical spaces, others one
 /// behind the marker.
-fn comment(text: &str) -> String {
+pub(super) fn comment(text: &str) -> String {
     let marker = text.len() - text.trim_start_matches([';', '/']).len();
     let (marker, rest) = text.split_at(marker);
     match directive::find(0, text) {

@@ -26,6 +26,7 @@ pub(super) fn quarantine(args: &Args) -> Result<u8, Failure> {
         QuarantineCommand::List => list(&session::read_quarantine(&folders)?, &cases),
         QuarantineCommand::Add(entry) => {
             check_id(&cases, &entry)?;
+            check_date(&entry)?;
             let done = format!("{} is in quarantine until {}", entry.id, entry.until);
             edit(&file, &done, |text, name| with_entry(text, &entry, name))
         }
@@ -93,6 +94,17 @@ fn check_id(cases: &Path, entry: &QuarantineEntry) -> Result<(), Failure> {
             Err(usage(format!("no case is `{}`", crate::escape::short(&entry.id)), note))
         }
     }
+}
+
+/// A day that is past would keep nothing from gating.
+fn check_date(entry: &QuarantineEntry) -> Result<(), Failure> {
+    let today = today();
+    if !entry.until.is_empty() && entry.expired(&today) {
+        let until = crate::escape::short(&entry.until);
+        let hint = format!("--until takes the last day on which it does not gate; today is {today}");
+        return Err(usage(format!("the quarantine of `{}` would end on {until}, which is past", entry.id), hint));
+    }
+    Ok(())
 }
 
 /// Changes the file in one step; readers see the old text or the new one, and of

@@ -30,6 +30,9 @@ pub struct Wanted {
     pub bench: bool,
     /// The part of the selection that is meant.
     pub shard: Option<Shard>,
+    /// Variables of the environment that narrow the selection, as `NAME=value`: nobody
+    /// sees them on the command line, so they are told.
+    pub(crate) variables: Vec<String>,
 }
 
 /// What was chosen.
@@ -49,6 +52,12 @@ impl Wanted {
         !(self.filters.is_empty() && self.exact.is_empty() && self.tags.is_empty() && self.exprs.is_empty())
             || self.listed.is_some()
             || self.rerun.is_some()
+    }
+
+    /// What the environment does to the selection, if anything.
+    fn environment_note(&self) -> Option<String> {
+        let shown = || self.variables.iter().map(|variable| short(variable)).collect::<Vec<_>>().join(" ");
+        (!self.variables.is_empty()).then(|| format!("selected by the environment: {}", shown()))
     }
 }
 
@@ -84,7 +93,7 @@ pub fn choose(wanted: &Wanted, cases: Vec<Case>, past: &Past, run: &FromRun) -> 
     if matches == 0 {
         return Err(nothing(wanted, total));
     }
-    let mut chosen = Chosen::default();
+    let mut chosen = Chosen { notes: wanted.environment_note().into_iter().collect(), ..Chosen::default() };
     if count == 0 {
         empty_rerun(wanted, past, matches, all_left.len(), &mut chosen)?;
     }
@@ -185,7 +194,11 @@ fn nothing(wanted: &Wanted, total: usize) -> Box<Diagnostic> {
         _ => "`harness list` prints the ids; `*` matches any run of characters".into(),
     };
     let message = format!("nothing selected: none of {total} cases matches");
-    Diagnostic::user(code::NOTHING_SELECTED, message).note(note)
+    let error = Diagnostic::user(code::NOTHING_SELECTED, message).note(note);
+    match wanted.environment_note() {
+        Some(told) => error.note(told),
+        None => error,
+    }
 }
 
 /// The id that was meant, or a few that begin alike: there may be thousands.

@@ -253,10 +253,15 @@ fn from_env(args: &mut Args, given: &mut Vec<&'static OptionRow>, env: Env<'_>) 
     for Variable { row, name, value } in environment(args.command, given, env)? {
         (row.set)(args, &GivenOption { name, value: value.as_deref() })?;
         keep(args, row, value.as_deref());
-        args.from_env.push(format!("{name}={}", value.as_deref().unwrap_or("1")));
+        let variable = format!("{name}={}", value.as_deref().unwrap_or("1"));
+        if select::narrows(row) {
+            args.select.wanted.variables.push(variable.clone());
+        }
+        args.from_env.push(variable);
     }
     if SELECTS.has(args.command) && !select::is_whole(args.command, given) {
         let used = select::shard_from_env(&mut args.select, env)?;
+        args.select.wanted.variables.extend(used.iter().cloned());
         args.from_env.extend(used);
     }
     Ok(())
