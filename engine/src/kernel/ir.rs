@@ -120,7 +120,8 @@ pub struct Var {
     pub dtype: DType,
     /// What lowering knows of a value that a load reads: it is a finished sum of
     /// data in `f32`, which each term entered once, and NaN or at least this,
-    /// which is positive. It decides approximations only; no back end relies on it.
+    /// which is positive. It decides approximations, and comparisons that every number
+    /// passes; no back end relies on it.
     pub at_least: Option<Value>,
 }
 

@@ -1,4 +1,5 @@
-//! What the schedule proves of values, for the choice of approximations.
+//! What the schedule proves of values, for the choice of approximations and for
+//! comparisons that every number passes.
 
 use super::context::Lowering;
 use crate::kernel::ExprId;

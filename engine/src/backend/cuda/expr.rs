@@ -458,6 +458,7 @@ impl Exprs<'_> {
                 let function = if dtype.is_float() { "lerp" } else { "int_lerp" };
                 PrintedExpr::call(self.lib(function), &[&a, &b, &c])
             }
+            TernaryOp::Threshold if dtype.is_float() => PrintedExpr::call(self.lib("threshold"), &[&a, &b, &c]),
             TernaryOp::Threshold => select(&compare(">", Prec::Relation, &a, &b), &a, &c),
         }
     }

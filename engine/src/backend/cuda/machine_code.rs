@@ -1,6 +1,6 @@
 //! What the assembler is known to get wrong, found in what it made.
 //!
-//! In: machine code for compute capability 9. Out: whether it holds an instruction
+//! In: machine code for compute capability 9 or newer. Out: whether it holds an instruction
 //! whose result is not to be trusted.
 //!
 //! The assembler of CUDA 13.0 joins `m = max(min(a, b), 0)` of 32-bit integers and a
@@ -11,8 +11,9 @@
 
 /// Bytes of an instruction.
 const INSTRUCTION: usize = 16;
-/// The opcode with its second operand in a register, a constant, a uniform register.
-const VIMNMX: [u64; 3] = [0x248, 0x848, 0xc48];
+/// The opcode with its second operand in a register, in the instruction, in constant
+/// memory, in a uniform register.
+const VIMNMX: [u64; 4] = [0x248, 0x848, 0xa48, 0xc48];
 const OPCODE: u64 = 0xfff;
 /// In the second word: the maximum with zero, and the places of the two predicates.
 const RELU: u64 = 1 << 12;
@@ -77,6 +78,33 @@ mod tests {
         check([0x0000_00ff_0200_7848, 0x004f_c800_03fe_1100], false);
         // VIMNMX R7, R0, R7, PT
         check([0x0000_0007_0007_7248, 0x004f_ca00_03fe_0100], false);
+    }
+
+    /// A file with a section of data and one of instructions, each of one instruction.
+    fn file(data: [u64; 2], code: [u64; 2]) -> Vec<u8> {
+        let mut bytes = vec![0; 0x40];
+        for section in [data, code] {
+            bytes.extend(section.iter().flat_map(|word| word.to_le_bytes()));
+        }
+        let headers = bytes.len();
+        for (flags, place) in [(0u64, 0x40u64), (EXECUTABLE, 0x50)] {
+            let mut header = vec![0; 0x40];
+            for (at, number) in SECTION.into_iter().zip([flags, place, INSTRUCTION as u64]) {
+                header[at..at + 8].copy_from_slice(&number.to_le_bytes());
+            }
+            bytes.extend(header);
+        }
+        for (at, number) in SECTIONS.into_iter().zip([headers as u64, 0x40, 2]) {
+            bytes[at..at + 2].copy_from_slice(&number.to_le_bytes()[..2]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn only_instructions_are_looked_at() {
+        let misread = [0x0000_00ff_0200_7848, 0x004f_c800_0380_1100];
+        assert!(has_misread_predicate(&file([0; 2], misread)));
+        assert!(!has_misread_predicate(&file(misread, [0; 2])));
     }
 
     #[test]

@@ -303,12 +303,13 @@ impl Nvrtc {
             return Ok(cubin);
         }
         flags.push("--ptxas-options=-O0".into());
-        let plain = self.compile_with(text, name, options, &flags)?;
-        if !has_misread_predicate(&plain.bytes) {
-            return Ok(plain);
+        let mut plain = self.compile_with(text, name, options, &flags)?;
+        if has_misread_predicate(&plain.bytes) {
+            let message = format!("{self} makes an instruction of kernel {name} that it is known to get wrong");
+            return Err(Diagnostic::bug_code(code::NVRTC, message).note(plain.log));
         }
-        let message = format!("{self} makes an instruction of kernel {name} that it is known to get wrong");
-        Err(Diagnostic::bug_code(code::PTXAS, message))
+        plain.log.push_str("\nnot optimized by the assembler, which would get an instruction wrong\n");
+        Ok(plain)
     }
 
     pub(super) fn compile_with(

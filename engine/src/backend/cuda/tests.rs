@@ -421,7 +421,10 @@ fn needs_nvrtc_what_the_assembler_gets_wrong_is_not_used() {
     }"#;
     let (nvrtc, options) = (nvrtc(), NvrtcOptions::new((9, 0), true));
     let optimized = nvrtc.compile_with(text, "k", &options, &options.flags(nvrtc.version())).unwrap();
-    assert!(has_misread_predicate(&optimized.bytes), "this assembler keeps the test apart; the pass may go");
+    assert!(
+        has_misread_predicate(&optimized.bytes),
+        "this assembler keeps the test apart; the second compilation may go"
+    );
     assert!(!has_misread_predicate(&nvrtc.compile_text(text, "k", &options).unwrap().bytes));
 }
 

@@ -3,16 +3,15 @@
 //! `abs(x) >= -1` asks whether `x` is a number, and says so after this pass: it
 //! becomes `y == y`. It is not only shorter: an assembler has been seen to take such
 //! a comparison for true without asking, once it knows the range of `y`.
+//!
+//! Invariant: the intervals hold every number that is computed, rounded as it may be
+//! ([`Fact::rounded`](super::fact::Fact::rounded)), so no comparison that could fail is replaced.
 
 use super::errors::Flow;
-use super::fact::Fact;
 use super::rewrite;
 use crate::kernel::ExprArena;
 use crate::kernel::ir::{Expr, ExprId, Kernel};
-use crate::num::BinaryOp;
-
-/// Roundings on the way to a value move it by less than this share of itself.
-const ROUNDING: f64 = 1.0 / 65536.0;
+use crate::num::{BinaryOp, DType, Value};
 
 /// Replaces them, wherever the flow of values shows it.
 pub(super) fn decide(kernel: &mut Kernel) {
@@ -24,32 +23,25 @@ pub(super) fn decide(kernel: &mut Kernel) {
         let (op, a, b) = with_constant(exprs, id)?;
         let (first, second) = (facts[a]?, facts[b]?);
         let is_true = match op {
-            BinaryOp::Ge => is_above(first, second, true),
-            BinaryOp::Gt => is_above(first, second, false),
-            BinaryOp::Le => is_above(second, first, true),
-            _ => is_above(second, first, false),
+            BinaryOp::Ge => first.lo >= second.hi,
+            BinaryOp::Gt => first.lo > second.hi,
+            BinaryOp::Le => first.hi <= second.lo,
+            _ => first.hi < second.lo,
         };
-        let number = if is_constant(exprs, a) { b } else { a };
+        let number = if is_number(exprs, a) { b } else { a };
         is_true.then_some(Expr::Binary(BinaryOp::Eq, number, number))
     });
 }
 
-/// An ordered comparison of floats of which one is a constant.
+/// An ordered comparison of `f32` of which one is a constant.
 fn with_constant(exprs: &ExprArena, id: ExprId) -> Option<(BinaryOp, ExprId, ExprId)> {
     let Expr::Binary(op, a, b) = exprs[id].expr else { return None };
     let is_ordered = matches!(op, BinaryOp::Ge | BinaryOp::Gt | BinaryOp::Le | BinaryOp::Lt);
-    let one = is_constant(exprs, a) != is_constant(exprs, b);
-    (is_ordered && exprs.dtype(a).is_float() && one).then_some((op, a, b))
+    let one = is_number(exprs, a) != is_number(exprs, b);
+    (is_ordered && exprs.dtype(a) == DType::F32 && one).then_some((op, a, b))
 }
 
-fn is_constant(exprs: &ExprArena, id: ExprId) -> bool {
-    matches!(exprs[id].expr, Expr::Const(_))
-}
-
-/// Whether all numbers of one value are above those of another, or equal to them,
-/// however they were rounded: rounding keeps signs.
-fn is_above(high: Fact, low: Fact, or_equal: bool) -> bool {
-    let by_sign = high.lo >= 0.0 && (low.hi < 0.0 || or_equal && low.hi <= 0.0);
-    let (most, least) = (low.hi, high.lo);
-    by_sign || most.is_finite() && least.is_finite() && least - most > ROUNDING * (most.abs() + least.abs())
+/// Whether it is a constant other than NaN.
+fn is_number(exprs: &ExprArena, id: ExprId) -> bool {
+    matches!(exprs[id].expr, Expr::Const(Value::Float(value)) if !value.is_nan())
 }

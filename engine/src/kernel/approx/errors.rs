@@ -58,7 +58,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Finds loads of one element with nothing but loads between them, from memory that
-    /// no other thread writes.
+    /// is not meant to change between two loads in a row.
     fn find_same(&mut self, block: &Block) {
         let mut loads: Vec<(Access, VarId)> = Vec::new();
         for stmt in block {
@@ -99,8 +99,8 @@ impl<'a> Flow<'a> {
         walk.settle(|walk| walk.good) && walk.good
     }
 
-    /// What is known of each expression; none of one that nothing uses, or where the
-    /// walks do not come to an end.
+    /// What is known of each expression; none of one that nothing uses or that reads what
+    /// nothing writes, or where the walks do not come to an end.
     pub(super) fn facts(&self) -> SecondaryMap<ExprId, Option<Fact>> {
         let choice = ApproxChoice::new();
         let mut walk = ErrorWalk::new(self, &choice);
@@ -162,9 +162,11 @@ impl<'a> ErrorWalk<'a> {
                 let fact = self.read(from.buffer);
                 self.write(to.buffer, fact);
             }
-            StmtKind::For { start, end, body, .. } => {
+            StmtKind::For { var, start, end, body, .. } => {
                 self.decides(*start);
                 self.decides(*end);
+                // Any count: what is made of it is known, and not a value that is still to come.
+                self.vars.set(*var, Some(Fact::EXACT));
                 self.block(body);
             }
             StmtKind::If { condition, then, otherwise } => {
@@ -259,14 +261,17 @@ impl<'a> ErrorWalk<'a> {
         }
         let on_floats = dtype.is_float() && expr.operands().last().is_none_or(|a| exprs.dtype(a).is_float());
         Some(match expr {
-            Expr::Const(value) => Fact::constant(value),
+            // Those of 16 bits are rounded when they are printed.
+            Expr::Const(value) => Fact::constant(value).cast(dtype),
             Expr::Param(_) | Expr::Special(_) => Fact::EXACT,
             Expr::Var(var) => self.vars[var]?,
             Expr::Approx(op, a) => Fact::approximation(op, fact(a)?),
-            Expr::Unary(op, a) if on_floats => Fact::unary(op, fact(a)?),
-            Expr::Binary(op, a, b) if on_floats => Fact::binary(op, fact(a)?, fact(b)?, self.flow.is_same(a, b)),
+            Expr::Unary(op, a) if on_floats => Fact::unary(op, fact(a)?).rounded(dtype),
+            Expr::Binary(op, a, b) if on_floats => {
+                Fact::binary(op, fact(a)?, fact(b)?, self.flow.is_same(a, b)).rounded(dtype)
+            }
             Expr::Ternary(op, a, b, c) if on_floats => Fact::ternary(op, fact(a)?, fact(b)?, fact(c)?),
-            Expr::Cast(a) if on_floats => fact(a)?.cast(dtype),
+            Expr::Cast(a) if on_floats => fact(a)?.cast(dtype).rounded(dtype),
             // Integers and conditions: exact if all that they are made of is.
             _ => {
                 let mut exact = true;

@@ -4,6 +4,8 @@ use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
 
 /// Terms that no sum has: each enters it once, and a launch is shorter.
 const MOST_TERMS: f64 = (1u64 << 63) as f64;
+/// Some units in the last place of an `f32`.
+const UNITS: f64 = 1.0 / (1 << 20) as f64;
 /// Relative errors above this are not followed: their squares would matter.
 const MOST_REL: f64 = 1.0 / 1024.0;
 
@@ -152,6 +154,18 @@ impl Fact {
         Self { lo, hi, ..self }
     }
 
+    /// The interval of results that are rounded to `f32`: outward, so that it holds them
+    /// however they are rounded; what is too large may be infinite, what is too small zero.
+    pub(super) fn rounded(self, to: DType) -> Self {
+        if to != DType::F32 {
+            return self;
+        }
+        let (lo, hi) = (self.lo as f32, self.hi as f32);
+        let lo = if f64::from(lo) > self.lo { lo.next_down() } else { lo };
+        let hi = if f64::from(hi) < self.hi { hi.next_up() } else { hi };
+        Self { lo: lo.into(), hi: hi.into(), ..self }
+    }
+
     /// A binary operation on floats; `same` says that the operands are one value.
     pub(super) fn binary(op: BinaryOp, a: Self, b: Self, same: bool) -> Self {
         let range = binary_range(op, a, b, same);
@@ -215,7 +229,8 @@ fn product(a: f64, b: f64) -> f64 {
 fn unary_range(op: UnaryOp, a: Fact) -> Fact {
     let infinity = f64::INFINITY;
     match op {
-        UnaryOp::Exp | UnaryOp::Exp2 => Fact::between(0.0, if a.hi <= 0.0 { 1.0 } else { infinity }),
+        // A device's own may be some units above.
+        UnaryOp::Exp | UnaryOp::Exp2 => Fact::between(0.0, if a.hi <= 0.0 { 1.0 + UNITS } else { infinity }),
         UnaryOp::Sigmoid => Fact::between(0.0, 1.0),
         // Its least value is -0.2784...
         UnaryOp::Silu => Fact::between(if a.lo >= 0.0 { 0.0 } else { -0.28 }, a.hi.max(0.0)),
@@ -223,7 +238,9 @@ fn unary_range(op: UnaryOp, a: Fact) -> Fact {
         UnaryOp::Neg => Fact::between(-a.hi, -a.lo),
         UnaryOp::Relu => Fact::between(a.lo.max(0.0), a.hi.max(0.0)),
         UnaryOp::Reciprocal if a.lo > 0.0 => Fact::between(1.0 / a.hi, 1.0 / a.lo),
-        UnaryOp::Sqrt | UnaryOp::Rsqrt => Fact::between(0.0, infinity),
+        UnaryOp::Sqrt => Fact::between(0.0, infinity),
+        // That of -0 is negative.
+        UnaryOp::Rsqrt if a.lo > 0.0 => Fact::between(0.0, infinity),
         UnaryOp::Erf | UnaryOp::Tanh | UnaryOp::Sin | UnaryOp::Cos => Fact::between(-1.0, 1.0),
         _ => Fact::EXACT,
     }

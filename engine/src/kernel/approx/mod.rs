@@ -12,6 +12,9 @@
 //! shared and scratch memory, and what is not known to keep them small keeps the
 //! exact form. So an exponential that becomes a factor, a divisor, a difference
 //! or a condition is as exact as its use demands.
+//!
+//! The same flow tells comparisons that every number passes, which then ask for a
+//! number ([`compare`]).
 
 mod compare;
 mod errors;
@@ -31,7 +34,8 @@ const MOST_SINGLE: usize = 32;
 /// The approximation of each expression that gets one.
 pub(super) type ApproxChoice = SecondaryMap<ExprId, Option<ApproxOp>>;
 
-/// Replaces functions by approximations where results allow it.
+/// Replaces functions by approximations where results allow it, and comparisons that
+/// every number passes by the question whether it is one.
 pub fn approximate(kernel: &mut Kernel) {
     join_erf(kernel);
     let mut choice = ApproxChoice::new();

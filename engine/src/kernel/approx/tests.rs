@@ -211,7 +211,44 @@ fn a_comparison_that_all_numbers_pass_asks_for_a_number() {
     check_comparison("sin(v) < 2.0f32", "sin(v) == sin(v)");
     check_comparison("v * again > -2.0f32", "v * again == v * again");
     check_comparison("e + 2.0f32 > 1.0f32", "e + 2.0f32 == e + 2.0f32");
-    for same in ["e > 0.0f32", "e >= 1.0f32", "e < -1.0f32", "v >= -1.0f32", "e != -1.0f32", "e + 2.0f32 >= 2.0f32"] {
+    check_comparison("e + 2.0f32 >= 2.0f32", "e + 2.0f32 == e + 2.0f32");
+    for same in ["e > 0.0f32", "e >= 1.0f32", "e < -1.0f32", "v >= -1.0f32", "e != -1.0f32", "e + 2.0f32 > 2.0f32"] {
         check_comparison(same, same);
     }
+}
+
+#[test]
+fn intervals_hold_what_is_rounded() {
+    for same in [
+        // It becomes zero, and infinite.
+        "maximum(v, 7.888609052210118e-31f32) * 7.888609052210118e-31f32 > 0.0f32",
+        "minimum(v, -7.888609052210118e-31f32) * 7.888609052210118e-31f32 < 0.0f32",
+        "reciprocal(minimum(maximum(v, 1.0f32), 1.7014118346046923e38f32) * 4.0f32) > 0.0f32",
+        // One is lost against what it is added to.
+        "minimum(maximum(v, 1.0f32), 2.0f32) + 16777216.0f32 - 16777216.0f32 > 0.5f32",
+        // Of -0 it is negative.
+        "rsqrt(e) >= 0.0f32",
+    ] {
+        let mut kernel = kernel("bool", &format!("let e: f32 = abs(v)\nstore y[threadIdx.x] = {same}"));
+        let before = print(&kernel);
+        approximate(&mut kernel);
+        assert_eq!(print(&kernel), before, "{same}");
+    }
+}
+
+#[test]
+fn counters_are_known_and_what_is_made_of_them_is_not() {
+    let counted = |out: &str| format!("let e: f32 = exp(v)\nfor i: i32 in 0..n {{\n store y[i] = {out}\n}}");
+    check("f32", &counted("e * f32(as_data(i))"), &[]);
+    check("f32", &counted("where(i < 3, e, 0.0f32)"), &[]);
+    let sum = "store a[0] = 0.0f32
+         for i: i32 in 0..n {
+           let t: f32 = load a[0]
+           store a[0] = t + where(i < 3, v, 0.0f32)
+         }
+         let sum: f32 = load a[0]
+         store y[0] = sum >= 0.0f32";
+    let mut kernel = kernel("bool", sum);
+    approximate(&mut kernel);
+    assert!(print(&kernel).contains("store y[0] = sum >= 0.0f32"), "{}", print(&kernel));
 }

@@ -25,7 +25,7 @@ const PER_TENSOR: i64 = 2;
 /// More of them where rows start at odd places.
 const FIXED_SHIFTED: i64 = 4;
 /// Fewer of them where the next row is loaded ahead there, which takes more for each
-/// element; and all of them where parameters are kept beside it.
+/// element; and instead of all of these where parameters are kept beside it.
 const AHEAD_FEWER: i64 = 4;
 const FIXED_AHEAD_KEPT: i64 = 24;
 /// More of them where the threads' vectors are not exactly the row.
@@ -163,7 +163,7 @@ impl Model<'_> {
         let many = if live > 0 { (elements - MANY_ELEMENTS).max(0) } else { 0 };
         match (self.shifted, self.masked) {
             // Single elements are tested and replaced, in registers of their own.
-            (true, _) if holding.loads == Loads::Ahead && kept => FIXED_AHEAD_KEPT + held + held / 4,
+            (true, _) if holding.loads == Loads::Ahead && kept => FIXED_AHEAD_KEPT + random + held + held / 4,
             (true, _) if holding.loads == Loads::Ahead => fixed - AHEAD_FEWER + held + held / 4,
             (true, _) => fixed + FIXED_SHIFTED + held + held / 8,
             (false, true) if holding.loads == Loads::Ahead => {
@@ -199,7 +199,7 @@ impl Model<'_> {
         let in_flight = match holding.loads {
             Loads::Ahead => held,
             Loads::Early => held / (blocks + 1) * blocks,
-            Loads::Late if self.holds_more_than_it_loads() => held / (blocks + 1) * blocks,
+            Loads::Late if self.holds_twice_what_it_loads() => held / (blocks + 1) * blocks,
             Loads::Late | Loads::Reload => held / (blocks + 1) * blocks / 2,
         };
         let wanted = self.wanted_in_flight();
@@ -210,7 +210,7 @@ impl Model<'_> {
     /// Whether a thread that loads all at the start of a row holds more than twice what
     /// it loads: it computes so long with the single elements of odd places that
     /// memory waits for registers, not for loads.
-    pub(super) fn holds_more_than_it_loads(&self) -> bool {
+    pub(super) fn holds_twice_what_it_loads(&self) -> bool {
         self.shifted && self.parameters > 0 && self.bytes.early > 2 * self.bytes.read
     }
 
@@ -335,6 +335,13 @@ mod tests {
         let kept = holding(true, Loads::Ahead, Parameters::Kept);
         assert_eq!(model.registers(kept, 32) - model.registers(ahead, 32), 64);
         // Where each row reads them, two are on their way.
+        // At odd places: kept, and in memory that is read element by element.
+        let odd = Model { shifted: true, ..model };
+        assert_eq!(odd.registers(kept, 32), FIXED_AHEAD_KEPT + 104 + 26);
+        assert_eq!(odd.registers(ahead, 32), FIXED + 4 * PER_TENSOR - AHEAD_FEWER + 40 + 10);
+        let masked = Model { masked: true, ..model };
+        let more = FIXED_MASKED + 4 * MASKED_AHEAD;
+        assert_eq!(masked.registers(ahead, 32) - model.registers(ahead, 32), more);
         let once = holding(false, Loads::Early, Parameters::Reread);
         assert_eq!(model.registers(once, 32), FIXED + 4 * PER_TENSOR + 2 * PER_REREAD + 24);
         // 32,727 bytes are wanted: with half of them 7 % are lost, with all nothing.

@@ -12,8 +12,9 @@
 //!   come and go; the device starts blocks faster than a block starts its next row.
 //! * At odd places vectors of parameters are another shift in each row. There blocks
 //!   take rows that are shifted alike in turn, and load the next row ahead.
-//! * Where 16-bit rows at odd places hold more in registers than they load, the time
-//!   goes to computing: many threads that load where they need it are faster.
+//! * Where rows at odd places with parameters would hold twice what they load, as small
+//!   types do there, the time goes to computing: many threads that load where they need
+//!   it are faster.
 //! * The assembler is told how many blocks should fit: left alone it takes registers
 //!   for the sake of the order of instructions, and blocks are fewer.
 
@@ -180,7 +181,8 @@ fn shift_step(model: &Model<'_>, shape: &RowShape, holding: Holding, blocks: i64
 }
 
 /// The cost of so few threads on a multiprocessor: the more tensors, the more each
-/// computes while others wait for memory, unless it loads most of the time.
+/// computes while others wait for memory; one that loads again ([`Loads::Reload`])
+/// loads most of the time.
 fn few_threads_cost(model: &Model<'_>, holding: Holding, threads: i64) -> i64 {
     let lacking = (FEW_THREADS - threads).max(0);
     if holding.loads == Loads::Reload { lacking / 32 } else { lacking * model.tensors / 56 }
@@ -215,7 +217,7 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
         Loads::Early => 0,
         Loads::Ahead if shape.shifted => -40,
         Loads::Ahead => 0,
-        Loads::Late if model.holds_more_than_it_loads() => 0,
+        Loads::Late if model.holds_twice_what_it_loads() => 0,
         Loads::Late if shifted_parameters => 110,
         Loads::Late if shape.shifted => 10,
         Loads::Late => 60,
@@ -230,6 +232,7 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
         Parameters::Reread => 10 * bytes.parameters_read / (bytes.read + bytes.written).max(1),
         // Kept, they are converted once; but then few elements fit the registers.
         Parameters::Staged if bytes.parameters_read == bytes.parameters => 30,
+        // The way there and back.
         Parameters::Staged => 15,
     };
     turns + loads + parameters

@@ -15,7 +15,12 @@ __device__ inline float min_nan(float a, float b) {
 }
 __device__ inline double min_nan(double a, double b) { return a != a || a <= b ? a : b; }
 //@ sign_of :
-template <class T> __device__ inline T sign_of(T x) { return (T)((x > T(0)) - (x < T(0))); }
+// NaN gives 0; asked for by itself, since an assembler that knows the range of `x`
+// has been seen to forget it in a comparison.
+template <class T> __device__ inline T sign_of(T x) { return x != x ? T(0) : (T)((x > T(0)) - (x < T(0))); }
+//@ threshold :
+// a > b ? a : c. NaN is asked for by itself, as above.
+template <class T> __device__ inline T threshold(T a, T b, T c) { return a <= b || a != a || b != b ? c : a; }
 //@ sign_bit :
 __device__ inline bool sign_bit(float x) { return __float_as_int(x) < 0; }
 __device__ inline bool sign_bit(double x) { return __double_as_longlong(x) < 0; }
@@ -61,7 +66,8 @@ __device__ inline float erf_plus_1(float x) {
   q = fmaf(q, a, -1.6279123f);
   float r;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(q * a));
-  r = fabsf(x) > 4.0f ? 0.0f : r;
+  // a - 4 is 0 there, and NaN where an assembler forgot that x may be.
+  r = fabsf(x) > 4.0f ? a - 4.0f : r;
   return x < 0.0f ? r : 2.0f - r;
 }
 //@ sigmoid :
