@@ -9,6 +9,9 @@
 //! in the text: a clamp before a minimum of bytes becomes it. Without optimization
 //! the two stay apart.
 
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSection, SectionKind};
+
 /// Bytes of an instruction.
 const INSTRUCTION: usize = 16;
 /// The opcode with its second operand in a register, in the instruction, in constant
@@ -21,51 +24,37 @@ const PREDICATES: [u32; 2] = [17, 20];
 /// The predicate that stands for none.
 const NONE: u64 = 7;
 
-/// Where a 64-bit ELF file says where its section headers are, their size and number,
-/// and where a header says what its section is: flags, place and size.
-const SECTIONS: [usize; 3] = [0x28, 0x3a, 0x3c];
-const SECTION: [usize; 3] = [0x08, 0x18, 0x20];
-/// The flag of a section of instructions.
-const EXECUTABLE: u64 = 4;
-
 /// Whether a cubin holds such an instruction.
 pub(super) fn has_misread_predicate(cubin: &[u8]) -> bool {
-    code_sections(cubin).into_iter().any(|code| code.chunks_exact(INSTRUCTION).any(is_misread))
+    code_sections(cubin).into_iter().any(|code| code.as_chunks().0.iter().any(is_misread))
 }
 
-fn is_misread(instruction: &[u8]) -> bool {
-    let (low, high) = (number(instruction, 0, 8), number(instruction, 8, 8));
+fn is_misread(instruction: &[u8; INSTRUCTION]) -> bool {
+    let (low, high) = (u128::from_le_bytes(*instruction) as u64, (u128::from_le_bytes(*instruction) >> 64) as u64);
     VIMNMX.contains(&(low & OPCODE)) && high & RELU != 0 && PREDICATES.iter().any(|place| high >> place & NONE != NONE)
 }
 
-/// The sections of instructions of an ELF file; what lies outside of the file is left out.
+/// The sections of instructions of an ELF file; none of what is no such file.
 fn code_sections(file: &[u8]) -> Vec<&[u8]> {
-    let [headers, size, count] = [(SECTIONS[0], 8), (SECTIONS[1], 2), (SECTIONS[2], 2)]
-        .map(|(at, bytes)| usize::try_from(number(file, at, bytes)).unwrap_or(usize::MAX));
-    let section = |index: usize| {
-        let header = file.get(headers.checked_add(index.checked_mul(size)?)?..)?;
-        let [flags, place, length] = SECTION.map(|at| number(header, at, 8));
-        let place = usize::try_from(place).ok()?;
-        let end = place.checked_add(usize::try_from(length).ok()?)?;
-        if flags & EXECUTABLE == 0 { None } else { file.get(place..end) }
-    };
-    (0..count).filter_map(section).collect()
-}
-
-/// A little-endian number; zero outside of the bytes.
-fn number(bytes: &[u8], at: usize, count: usize) -> u64 {
-    let bytes = bytes.get(at..at.saturating_add(count)).unwrap_or_default();
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    let Ok(file) = ElfFile64::<Endianness>::parse(file) else { return Vec::new() };
+    let code = file.sections().filter(|section| section.kind() == SectionKind::Text);
+    code.filter_map(|section| section.data().ok()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The flags of a section of instructions: in memory, and executed.
+    const EXECUTABLE: u64 = 2 | 4;
+
+    fn bytes(instruction: [u64; 2]) -> [u8; INSTRUCTION] {
+        (u128::from(instruction[0]) | u128::from(instruction[1]) << 64).to_le_bytes()
+    }
+
     #[track_caller]
     fn check(instruction: [u64; 2], expected: bool) {
-        let bytes: Vec<u8> = instruction.iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(is_misread(&bytes), expected, "{instruction:x?}");
+        assert_eq!(is_misread(&bytes(instruction)), expected, "{instruction:x?}");
     }
 
     #[test]
@@ -80,24 +69,26 @@ mod tests {
         check([0x0000_0007_0007_7248, 0x004f_ca00_03fe_0100], false);
     }
 
-    /// A file with a section of data and one of instructions, each of one instruction.
+    /// A file with an empty section, one of data and one of instructions, each of these
+    /// of one instruction.
     fn file(data: [u64; 2], code: [u64; 2]) -> Vec<u8> {
-        let mut bytes = vec![0; 0x40];
-        for section in [data, code] {
-            bytes.extend(section.iter().flat_map(|word| word.to_le_bytes()));
-        }
-        let headers = bytes.len();
-        for (flags, place) in [(0u64, 0x40u64), (EXECUTABLE, 0x50)] {
+        let mut file = vec![0; 0x40];
+        file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        file.extend([bytes(data), bytes(code)].concat());
+        let headers = file.len() as u64;
+        for (kind, flags, place) in [(0u32, 0u64, 0u64), (1, 0, 0x40), (1, EXECUTABLE, 0x50)] {
             let mut header = vec![0; 0x40];
-            for (at, number) in SECTION.into_iter().zip([flags, place, INSTRUCTION as u64]) {
+            header[4..8].copy_from_slice(&kind.to_le_bytes());
+            for (at, number) in [(0x08, flags), (0x18, place), (0x20, INSTRUCTION as u64)] {
                 header[at..at + 8].copy_from_slice(&number.to_le_bytes());
             }
-            bytes.extend(header);
+            file.extend(header);
         }
-        for (at, number) in SECTIONS.into_iter().zip([headers as u64, 0x40, 2]) {
-            bytes[at..at + 2].copy_from_slice(&number.to_le_bytes()[..2]);
+        file[0x28..0x30].copy_from_slice(&headers.to_le_bytes());
+        for (at, number) in [(0x3a, 0x40u16), (0x3c, 3), (0x3e, 1)] {
+            file[at..at + 2].copy_from_slice(&number.to_le_bytes());
         }
-        bytes
+        file
     }
 
     #[test]

@@ -334,7 +334,6 @@ mod tests {
         assert_eq!(model.registers(ahead, 32), FIXED + 4 * PER_TENSOR + 40);
         let kept = holding(true, Loads::Ahead, Parameters::Kept);
         assert_eq!(model.registers(kept, 32) - model.registers(ahead, 32), 64);
-        // Where each row reads them, two are on their way.
         // At odd places: kept, and in memory that is read element by element.
         let odd = Model { shifted: true, ..model };
         assert_eq!(odd.registers(kept, 32), FIXED_AHEAD_KEPT + 104 + 26);
@@ -342,6 +341,7 @@ mod tests {
         let masked = Model { masked: true, ..model };
         let more = FIXED_MASKED + 4 * MASKED_AHEAD;
         assert_eq!(masked.registers(ahead, 32) - model.registers(ahead, 32), more);
+        // Where each row reads them, two are on their way.
         let once = holding(false, Loads::Early, Parameters::Reread);
         assert_eq!(model.registers(once, 32), FIXED + 4 * PER_TENSOR + 2 * PER_REREAD + 24);
         // 32,727 bytes are wanted: with half of them 7 % are lost, with all nothing.

@@ -232,7 +232,7 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
         Parameters::Reread => 10 * bytes.parameters_read / (bytes.read + bytes.written).max(1),
         // Kept, they are converted once; but then few elements fit the registers.
         Parameters::Staged if bytes.parameters_read == bytes.parameters => 30,
-        // The way there and back.
+        // Read from shared memory in each row.
         Parameters::Staged => 15,
     };
     turns + loads + parameters
