@@ -193,3 +193,26 @@ fn a_double_split_needs_both_predicates() {
         assert!(caught.is_err(), "a missing predicate was not noticed\n{}", kernel::print(&mutant));
     }
 }
+
+/// 12 by 16 by 8 elements of one thread: all unrolled, the assembler would see
+/// 1536 copies of each statement and take minutes.
+#[test]
+fn of_many_unrolled_loops_the_outer_ones_stay_loops() {
+    let case = scheduled_case(fusion(&[false], &[0]), &[1536], |b, roots| {
+        let (rest, inner) = b.split(roots[0], 8, false)?;
+        let (outer, middle) = b.split(rest, 16, false)?;
+        let (blocks, outer) = b.split(outer, 12, false)?;
+        b.parallelize(blocks, ParallelType::Bidx)?;
+        for axis in [outer, middle, inner] {
+            b.parallelize(axis, ParallelType::Unroll)?;
+        }
+        Ok(vec![blocks, outer, middle, inner])
+    });
+    let text = kernel::print(&case.kernel);
+    let loops = |extent: &str, unrolled: bool| {
+        let heads = text.lines().filter(|line| line.trim_start().starts_with("for ") && line.contains(extent));
+        heads.filter(|line| line.contains("unroll") == unrolled).count()
+    };
+    assert!(loops("12", false) > 0 && loops("12", true) == 0, "{text}");
+    assert!(loops("16", true) > 0 && loops("8", true) > 0, "{text}");
+}

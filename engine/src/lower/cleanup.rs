@@ -1,10 +1,16 @@
 //! Joins what the emission of one element at a time left apart: neighbouring
 //! branches on one condition become one, and a loop whose body is a branch on a
 //! condition that does not change becomes a branch around the loop. Reads of
-//! registers that only the branch uses move into it.
+//! registers that only the branch uses move into it. Of nested loops that are
+//! unrolled, the outer ones are not where all together would be too many copies.
 
-use crate::kernel::{Block, Expr, ExprArena, ExprId, Stmt, StmtKind, VarId};
+use crate::kernel::{Block, Expr, ExprArena, ExprId, Stmt, StmtKind, Unroll, VarId};
 use std::collections::BTreeSet;
+
+/// Copies of one statement that unrolled loops around it may make: more than
+/// any heuristic asks for. With more the assembler takes minutes, for arrays that
+/// lie in local memory anyway.
+const MAX_COPIES: i64 = 256;
 
 /// Rewrites a block.
 pub(super) fn cleanup(block: Block, exprs: &ExprArena) -> Block {
@@ -45,6 +51,8 @@ fn cleanup_stmt(stmt: Stmt, exprs: &ExprArena) -> Stmt {
         }
         StmtKind::For { var, start, end, step, unroll, body } => {
             let body = sink(cleanup(body, exprs), exprs);
+            let many = || trips(start, end, step, exprs).saturating_mul(copies(&body, exprs)) > MAX_COPIES;
+            let unroll = if unroll == Unroll::Full && many() { Unroll::No } else { unroll };
             match <[Stmt; 1]>::try_from(body) {
                 Ok([Stmt { kind: StmtKind::If { condition, then, otherwise }, .. }])
                     if otherwise.is_empty() && !variables(condition, exprs).contains(&var) =>
@@ -59,6 +67,27 @@ fn cleanup_stmt(stmt: Stmt, exprs: &ExprArena) -> Stmt {
         other => other,
     };
     Stmt { kind, origin }
+}
+
+/// How often a loop of constant bounds runs; once where they are not.
+fn trips(start: ExprId, end: ExprId, step: i64, exprs: &ExprArena) -> i64 {
+    match (exprs.as_int(start), exprs.as_int(end)) {
+        (Some(start), Some(end)) => (end.saturating_sub(start) / step.max(1)).max(1),
+        _ => 1,
+    }
+}
+
+/// The most copies that unrolled loops in a block make of any of its statements.
+fn copies(block: &Block, exprs: &ExprArena) -> i64 {
+    let of = |stmt: &Stmt| match &stmt.kind {
+        StmtKind::For { start, end, step, unroll: Unroll::Full, body, .. } => {
+            trips(*start, *end, *step, exprs).saturating_mul(copies(body, exprs))
+        }
+        StmtKind::For { body, .. } => copies(body, exprs),
+        StmtKind::If { then, otherwise, .. } => copies(then, exprs).max(copies(otherwise, exprs)),
+        _ => 1,
+    };
+    block.iter().map(of).max().unwrap_or(1)
 }
 
 /// Moves reads and names into the branch that ends a block, if nothing else
