@@ -22,6 +22,7 @@ mod property;
 pub mod refeval;
 pub mod runtime;
 pub mod schedule;
+pub mod segment;
 pub mod tensor;
 pub mod text;
 pub mod util;

@@ -22,5 +22,6 @@ mod random_schedules;
 mod rewrites;
 mod rows;
 mod scaling;
+mod segments;
 mod source;
 mod texts;

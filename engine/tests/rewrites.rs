@@ -23,7 +23,7 @@ fn element(dtype: DType, draw: u64) -> Value {
 }
 
 /// Arguments of the drawn sizes, some of them with axes in another order.
-fn args(generated: &Generated, draw: &mut Draw) -> Vec<Arg> {
+pub(crate) fn args(generated: &Generated, draw: &mut Draw) -> Vec<Arg> {
     let fusion = &generated.fusion;
     let mut args = Vec::new();
     for (input, sizes) in fusion.inputs.iter().zip(&generated.sizes) {

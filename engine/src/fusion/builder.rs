@@ -417,18 +417,24 @@ impl FusionBuilder {
                 return Err(Diagnostic::user(code::DTYPE, message));
             }
         };
-        let known = self.scalars.const_value(id).map(Value::as_i64);
-        match known {
+        match self.scalars.const_value(id).map(Value::as_i64) {
             Some(n) if n < 0 => {
                 Err(Diagnostic::user(code::EXTENT, format!("full: extent {position} is {n}, which is negative")))
             }
-            Some(1) => Ok(Axis { extent: id, kind: AxisKind::Broadcast }),
-            Some(_) => Ok(Axis { extent: id, kind: AxisKind::Iteration }),
+            _ => Ok(Axis { extent: id, kind: self.extent_kind(id) }),
+        }
+    }
+
+    /// The kind of an axis that is declared with an extent.
+    pub(super) fn extent_kind(&self, extent: ScalarId) -> AxisKind {
+        match self.scalars.const_value(extent).map(Value::as_i64) {
+            Some(1) => AxisKind::Broadcast,
+            Some(_) => AxisKind::Iteration,
             // An input's axis iterates, whatever its size; other sizes may be 1.
-            None if matches!(self.scalars.get(id).map(|s| &s.def), Some(ScalarDef::Size { .. })) => {
-                Ok(Axis { extent: id, kind: AxisKind::Iteration })
+            None if matches!(self.scalars.get(extent).map(|s| &s.def), Some(ScalarDef::Size { .. })) => {
+                AxisKind::Iteration
             }
-            None => Ok(Axis { extent: id, kind: AxisKind::Symbolic }),
+            None => AxisKind::Symbolic,
         }
     }
 

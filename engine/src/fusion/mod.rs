@@ -30,6 +30,7 @@ mod ir;
 pub mod meta;
 mod methods;
 pub mod ops;
+mod part;
 mod placement;
 mod rewrite;
 mod scalars;
@@ -47,6 +48,7 @@ pub use ir::{
     Axis, AxisKind, Fusion, InputLayout, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef,
     TensorId, Update,
 };
+pub use part::{Part, part};
 pub use placement::placements;
 pub use rewrite::{Rewritten, permute_outputs};
 pub use strides::layouts;

@@ -4,7 +4,7 @@
 
 use super::meta::AxisMeta;
 use super::ops::{Args, Attr, Call, OpArg, OpParamKind};
-use super::scalars::extent;
+use super::scalars::{extent, scalar};
 use super::{
     AxisDecl, AxisKind, Fusion, FusionBuilder, Op, OpKind, Operand, ScalarDef, ScalarId, Src, TensorDef, TensorId,
     finish,
@@ -12,6 +12,7 @@ use super::{
 use crate::diag::{Diagnostic, Result};
 use crate::num::Value;
 use crate::util::SecondaryMap;
+use std::collections::BTreeSet;
 
 /// A fusion made from another one.
 #[derive(Clone, Debug)]
@@ -33,8 +34,7 @@ pub(super) struct Rewriter<'a> {
 impl<'a> Rewriter<'a> {
     /// Inputs are declared; `kind` may decide axes.
     pub(super) fn new(old: &'a Fusion, kind: impl Fn(TensorId, usize) -> AxisKind) -> Result<Self> {
-        let builder = FusionBuilder::new(old.name.clone());
-        let mut this = Self { old, builder, tensors: SecondaryMap::new(), scalars: SecondaryMap::new() };
+        let mut this = Self::bare(old);
         for &input in &old.inputs {
             match input {
                 Operand::Scalar(s) => {
@@ -62,6 +62,42 @@ impl<'a> Rewriter<'a> {
             }
         }
         Ok(this)
+    }
+
+    /// Nothing is declared.
+    pub(super) fn bare(old: &'a Fusion) -> Self {
+        let builder = FusionBuilder::new(old.name.clone());
+        Self { old, builder, tensors: SecondaryMap::new(), scalars: SecondaryMap::new() }
+    }
+
+    /// Says which new tensor stands for an old one.
+    pub(super) fn put(&mut self, old: TensorId, new: Operand) {
+        if let Operand::Tensor(new) = new {
+            self.tensors.set(old, Some(new));
+        }
+    }
+
+    /// Says which new scalar stands for an old one, unless one does.
+    pub(super) fn put_scalar(&mut self, old: ScalarId, new: Operand) {
+        if let (Operand::Scalar(new), None) = (new, self.scalars[old]) {
+            self.scalars.set(old, Some(new));
+        }
+    }
+
+    /// Whether an old scalar can be made of constants and those that are there.
+    pub(super) fn can_make(&self, root: ScalarId) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut stack = vec![root];
+        while let Some(id) = stack.pop() {
+            if self.scalars[id].is_some() || !seen.insert(id) {
+                continue;
+            }
+            match &self.old.scalars[id].def {
+                ScalarDef::Input { .. } | ScalarDef::Size { .. } => return false,
+                def => stack.extend(def.operands()),
+            }
+        }
+        true
     }
 
     /// The new tensor of an old one.
@@ -126,6 +162,20 @@ impl<'a> Rewriter<'a> {
         Ok(results)
     }
 
+    /// The operation as it is, but what its rule leaves undecided of its axes is
+    /// undecided again: as in a fusion that somebody wrote.
+    pub(super) fn keep_undecided(&mut self, op: &Op) -> Result<Vec<TensorId>> {
+        let inputs = op.inputs.iter().map(|&input| self.operand(input)).collect::<Result<Vec<_>>>()?;
+        if !op.kind.declares_axes() {
+            return self.builder.push_all(op.kind.clone(), inputs);
+        }
+        let mut axes = self.axes(op.output());
+        for axis in &mut axes {
+            axis.kind = self.builder.extent_kind(scalar(axis.extent));
+        }
+        Ok(vec![self.builder.push_declared(op.kind.clone(), axes, inputs)?])
+    }
+
     /// A tensor of zeros with the type and axes of an old one.
     pub(super) fn zeros(&mut self, old: TensorId) -> Result<TensorId> {
         let axes = self.axes(old);
@@ -186,7 +236,13 @@ impl<'a> Rewriter<'a> {
     /// The new fusion.
     pub(super) fn finish(mut self) -> Result<Rewritten> {
         self.updates()?;
-        for &output in &self.old.outputs {
+        let old = self.old;
+        self.finish_with(&old.outputs)
+    }
+
+    /// The new fusion, where it returns these.
+    pub(super) fn finish_with(mut self, outputs: &[TensorId]) -> Result<Rewritten> {
+        for &output in outputs {
             self.builder.output(self.tensor(output)?)?;
         }
         let made = self.tensors;

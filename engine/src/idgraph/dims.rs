@@ -113,26 +113,7 @@ impl<'a> Builder<'a> {
         let output_rank = fusion.tensors[data.output()].axes.len();
         for (operand, input) in data.inputs.iter().enumerate() {
             let Operand::Tensor(input) = *input else { continue };
-            let rank = fusion.tensors[input].axes.len();
-            // Pairs (operand axis, result axis).
-            let pairs: Vec<(usize, usize)> = match &data.kind {
-                OpKind::Broadcast { flags } => kept(flags).enumerate().collect(),
-                OpKind::Squeeze { flags } => kept(flags).enumerate().map(|(to, from)| (from, to)).collect(),
-                OpKind::Permute { perm } => perm.iter().enumerate().map(|(to, from)| (*from as usize, to)).collect(),
-                OpKind::Reduce { axes, .. } => {
-                    let dropped: Vec<bool> = (0..rank).map(|axis| axes.contains(&(axis as u32))).collect();
-                    kept(&dropped).enumerate().map(|(to, from)| (from, to)).collect()
-                }
-                OpKind::Unary(_)
-                | OpKind::Binary(_)
-                | OpKind::Ternary(_)
-                | OpKind::Cast(_)
-                | OpKind::Set
-                | OpKind::Full
-                | OpKind::Index { .. }
-                // Schedules refuse the other primitives.
-                | OpKind::Call(_) => (0..rank.min(output_rank)).map(|axis| (axis, axis)).collect(),
-            };
+            let pairs = axis_pairs(&data.kind, fusion.tensors[input].axes.len(), output_rank);
             let first_in = match self.nodes.by_use.get(&InputUse { op, operand }) {
                 Some(first) => *first,
                 None => self.nodes.tensor[input],
@@ -217,6 +198,29 @@ impl<'a> Builder<'a> {
             labels.set(tensor, label(self.nodes.tensor[tensor], tensor, &mut self.permissive)?);
         }
         Ok(DimGraph { dims, labels, use_labels })
+    }
+}
+
+/// Which axes of an operand of `rank` axes are axes of the result: pairs of
+/// their positions.
+pub fn axis_pairs(kind: &OpKind, rank: usize, output_rank: usize) -> Vec<(usize, usize)> {
+    match kind {
+        OpKind::Broadcast { flags } => kept(flags).enumerate().collect(),
+        OpKind::Squeeze { flags } => kept(flags).enumerate().map(|(to, from)| (from, to)).collect(),
+        OpKind::Permute { perm } => perm.iter().enumerate().map(|(to, from)| (*from as usize, to)).collect(),
+        OpKind::Reduce { axes, .. } => {
+            let dropped: Vec<bool> = (0..rank).map(|axis| axes.contains(&(axis as u32))).collect();
+            kept(&dropped).enumerate().map(|(to, from)| (from, to)).collect()
+        }
+        OpKind::Unary(_)
+        | OpKind::Binary(_)
+        | OpKind::Ternary(_)
+        | OpKind::Cast(_)
+        | OpKind::Set
+        | OpKind::Full
+        | OpKind::Index { .. }
+        // Schedules refuse the other primitives.
+        | OpKind::Call(_) => (0..rank.min(output_rank)).map(|axis| (axis, axis)).collect(),
     }
 }
 

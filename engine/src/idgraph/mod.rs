@@ -17,4 +17,4 @@
 
 mod dims;
 
-pub use dims::{AxisLabel, DimGraph, DimId, Dimension, InputUse, analyze};
+pub use dims::{AxisLabel, DimGraph, DimId, Dimension, InputUse, analyze, axis_pairs};

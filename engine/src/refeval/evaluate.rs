@@ -66,6 +66,11 @@ pub fn evaluate_all(fusion: &Fusion, args: &[Arg]) -> Result<Evaluation> {
     Ok(Evaluation { outputs, updates })
 }
 
+/// A tensor of the target's type and sizes, written into the places of the target.
+pub fn updated(target: &HostTensor, value: &HostTensor) -> HostTensor {
+    write_into(target, &View::load(value))
+}
+
 /// A tensor with other elements in the same places of its storage.
 fn write_into(target: &HostTensor, value: &View) -> HostTensor {
     let mut target = target.clone();

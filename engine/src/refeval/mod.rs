@@ -14,7 +14,7 @@ mod evaluate;
 mod reduce;
 
 pub use compare::{Comparison, Mismatch, Tolerance, compare};
-pub use evaluate::{Evaluation, evaluate, evaluate_all};
+pub use evaluate::{Evaluation, evaluate, evaluate_all, updated};
 
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@ mod on_sim;
 mod plan;
 #[cfg(test)]
 mod random_numbers_tests;
+mod segmented;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -23,5 +24,6 @@ mod times;
 pub use bench::{BenchOptions, BenchReport};
 pub use on_cuda::CACHED;
 pub use plan::Plan;
+pub use segmented::SegmentedOutcome;
 pub use session::{DeviceMemory, RunOutcome, Session};
 pub use times::PhaseTimes;

@@ -31,6 +31,6 @@ mod tests;
 pub use comments::Comment;
 pub use format::format;
 pub use parser::{MAX_BYTES, ParsedFile, ParsedFusion, Statement, comments, parse, parse_lossy, parse_one};
-pub use printer::print;
+pub use printer::{can_be_written, print};
 pub use scanner::{Scanner, is_word};
 pub use suggest::nearest;

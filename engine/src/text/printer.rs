@@ -1,4 +1,4 @@
-//! Prints a fusion so that parsing gives it back.
+//! Prints a fusion so that parsing gives it back, if [it can be written](can_be_written).
 //!
 //! Scalars have no names of their own: derived ones are printed as statements
 //! `%s0 = ...` before their first use, under names that nothing else has.
@@ -32,6 +32,17 @@ pub fn print(fusion: &Fusion) -> String {
     printer.out.truncate(printer.out.trim_end().len());
     printer.out.push_str("\n}\n");
     printer.out
+}
+
+/// Whether the text of a fusion means the same fusion. What the compiler makes of
+/// `expand` and `triu` moves small floats as they are, with a `where` that text
+/// would do in `f32`.
+pub fn can_be_written(fusion: &Fusion) -> bool {
+    let moves_small = |op: &Op| match (&op.kind, fusion.tensors[op.output()].dtype) {
+        (OpKind::Ternary(TernaryOp::Where), dtype) => dtype.compute() != dtype,
+        _ => false,
+    };
+    !fusion.ops.values().any(moves_small)
 }
 
 struct FusionPrinter<'a> {

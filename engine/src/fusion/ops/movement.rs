@@ -20,6 +20,8 @@ pub struct Movement {
     /// The result that holds positions of elements in their order. Which of
     /// equal elements comes first is not specified.
     pub positions: Option<usize>,
+    /// Whether the fusion is cut in two before it.
+    pub cuts: bool,
 }
 
 /// Which elements of its operands a primitive looks at.
@@ -75,6 +77,7 @@ impl Movement {
         order: None,
         library: Library::Never,
         positions: None,
+        cuts: false,
     };
     /// The axes of the operands.
     pub const SAME: Self = Self::NEW.axes(AxisMap::Same);
@@ -100,6 +103,10 @@ impl Movement {
     /// The same, where a result holds positions of ordered elements.
     pub(super) const fn positions(self, result: usize) -> Self {
         Self { positions: Some(result), ..self }
+    }
+    /// The same, before which the fusion is cut.
+    pub(super) const fn cut(self) -> Self {
+        Self { cuts: true, ..self }
     }
     /// The same, where a parameter asks for an order in memory.
     pub(super) const fn order(self, param: &'static str) -> Self {

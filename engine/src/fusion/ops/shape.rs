@@ -116,7 +116,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Custom(segment_set_layout),
             eval: segment_set_eval,
             decompose: Some(copy),
-            movement: Movement::SAME.view(),
+            movement: Movement::SAME.view().cut(),
         },
         "A copy of x at which the fusion is cut in two.",
         "N§2",

@@ -23,5 +23,6 @@ mod tile;
 mod tuning;
 
 pub use choose::{Planned, schedule};
+pub use norm_inner::longest_row;
 pub use sizes::Sizes;
 pub use tuning::{SETTINGS, Setting};

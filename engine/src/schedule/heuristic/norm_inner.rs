@@ -20,7 +20,7 @@ use super::tile::{
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::CacheHint;
 use crate::num::{BinaryOp, UnaryOp};
-use crate::options::Options;
+use crate::options::{DeviceDesc, Options};
 use crate::schedule::{AxisId, Compute, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Its row of the table.
@@ -44,6 +44,14 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
         Ok(params.to_string())
     },
 };
+
+/// Elements of the longest row that a block holds, wherever it starts in memory.
+pub fn longest_row(device: &DeviceDesc) -> i64 {
+    MAX_PER_THREAD * i64::from(device.max_threads_per_block) - MAX_SHIFT
+}
+
+/// Elements by which a row may start behind a multiple of the widest vector.
+const MAX_SHIFT: i64 = 15;
 
 /// The choices.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,137 @@
+//! Some operations of a fusion as a fusion of their own.
+//!
+//! In: a fusion and operations of it. Out: [`Part`]: what they read from outside
+//! are its inputs, what the others need of them its outputs, and both are told in
+//! the ids of the whole. Sizes that an input tensor shows are taken from it; a
+//! scalar that none of them shows, or that is computed from such, is an input too.
+//! So a part needs nothing of the whole but what it is given.
+
+use super::rewrite::{Rewriter, Rewritten};
+use super::{AxisDecl, AxisKind, Fusion, OpId, Operand, ScalarDef, ScalarId, TensorDef, TensorId};
+use crate::diag::Result;
+use crate::util::{EntityId, SecondaryMap};
+use std::collections::BTreeSet;
+
+/// A part of a fusion.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The part as a fusion: a case for any session.
+    pub fusion: Fusion,
+    /// What each of its inputs is in the whole: tensors in order of definition, then scalars.
+    pub inputs: Vec<Operand>,
+    /// What each of its outputs is in the whole.
+    pub outputs: Vec<TensorId>,
+    /// Where each tensor of the whole went; `None` for those that the part does not have.
+    pub tensors: SecondaryMap<TensorId, Option<TensorId>>,
+}
+
+/// The part of a fusion that operations are, given in order of definition, when
+/// these of their results are returned. The name is that of the whole and `suffix`.
+pub fn part(fusion: &Fusion, suffix: &str, ops: &[OpId], outputs: &[TensorId]) -> Result<Part> {
+    let mut rewriter = Rewriter::bare(fusion);
+    rewriter.builder.name = format!("{}{suffix}", fusion.name);
+    let mut names = Names::new(fusion);
+    let mut inputs = Vec::new();
+    for tensor in tensors_read(fusion, ops) {
+        declare(&mut rewriter, &mut names, tensor)?;
+        inputs.push(Operand::Tensor(tensor));
+    }
+    for scalar in scalars_read(fusion, ops) {
+        if !rewriter.can_make(scalar) {
+            let name = match &fusion.scalars[scalar].def {
+                ScalarDef::Input { name, .. } => name.clone(),
+                _ => names.fresh(format!("s{}", scalar.index())),
+            };
+            let new = rewriter.builder.scalar(&name, fusion.scalars[scalar].dtype)?;
+            rewriter.put_scalar(scalar, new);
+            inputs.push(Operand::Scalar(scalar));
+        }
+    }
+    for op in ops.iter().map(|op| &fusion.ops[*op]) {
+        let results = rewriter.keep_undecided(op)?;
+        rewriter.replace(op, &results)?;
+    }
+    let Rewritten { fusion, tensors } = rewriter.finish_with(outputs)?;
+    Ok(Part { fusion, inputs, outputs: outputs.to_vec(), tensors })
+}
+
+/// Tensors that operations read from outside, in order of definition.
+fn tensors_read(fusion: &Fusion, ops: &[OpId]) -> BTreeSet<TensorId> {
+    let own = |tensor: TensorId| match fusion.tensors[tensor].def {
+        TensorDef::Op(op) => ops.binary_search(&op).is_ok(),
+        TensorDef::Input(_) => false,
+    };
+    ops.iter().flat_map(|op| fusion.tensor_inputs(*op)).filter(|tensor| !own(*tensor)).collect()
+}
+
+/// Scalars that operations name: as operands, and as extents that no operand shows.
+fn scalars_read(fusion: &Fusion, ops: &[OpId]) -> BTreeSet<ScalarId> {
+    let mut read = BTreeSet::new();
+    for op in ops.iter().map(|op| &fusion.ops[*op]) {
+        read.extend(op.inputs.iter().filter_map(|operand| match operand {
+            Operand::Scalar(scalar) => Some(*scalar),
+            Operand::Tensor(_) => None,
+        }));
+        if op.kind.declares_axes() {
+            read.extend(fusion.tensors[op.output()].axes.iter().map(|axis| axis.extent));
+        }
+    }
+    read
+}
+
+/// Declares a tensor of the whole as an input of the part.
+fn declare(rewriter: &mut Rewriter<'_>, names: &mut Names, tensor: TensorId) -> Result<()> {
+    let fusion = rewriter.old;
+    let data = &fusion.tensors[tensor];
+    let known = |axis: &super::Axis| fusion.const_scalar(axis.extent).map(|extent| extent.as_i64());
+    let dims: Vec<AxisDecl> = data
+        .axes
+        .iter()
+        .map(|axis| match (axis.kind, known(axis)) {
+            (AxisKind::Broadcast, _) => AxisDecl::Broadcast,
+            (_, Some(extent)) if extent != 1 => AxisDecl::Const(extent),
+            _ => AxisDecl::Symbolic,
+        })
+        .collect();
+    let new = rewriter.builder.tensor(&names.of_tensor(&data.name), data.dtype, &dims)?;
+    if let Some(layout) = &data.layout {
+        rewriter.builder.set_layout(new, layout.clone())?;
+    }
+    rewriter.put(tensor, new);
+    for (position, axis) in data.axes.iter().enumerate() {
+        if dims[position] == AxisDecl::Symbolic && known(axis).is_none() {
+            let size = rewriter.builder.size(new, position as i64)?;
+            rewriter.put_scalar(axis.extent, size);
+        }
+    }
+    Ok(())
+}
+
+/// Names of inputs, which in the whole may be numbers of results.
+struct Names {
+    taken: BTreeSet<String>,
+}
+
+impl Names {
+    fn new(fusion: &Fusion) -> Self {
+        let scalars = fusion.scalars.values().filter_map(|scalar| match &scalar.def {
+            ScalarDef::Input { name, .. } => Some(name.clone()),
+            _ => None,
+        });
+        Self { taken: fusion.tensors.values().map(|tensor| tensor.name.clone()).chain(scalars).collect() }
+    }
+
+    /// A tensor's own name, if an input may have it.
+    fn of_tensor(&mut self, name: &str) -> String {
+        let is_number = name.starts_with(|c: char| c.is_ascii_digit());
+        if is_number { self.fresh(format!("t{name}")) } else { name.into() }
+    }
+
+    /// A name that nothing has.
+    fn fresh(&mut self, mut name: String) -> String {
+        while !self.taken.insert(name.clone()) {
+            name.push('_');
+        }
+        name
+    }
+}

@@ -1,0 +1,36 @@
+//! Cuts a fusion into segments that can run one after the other.
+//!
+//! In: a fusion as written and its arguments' types and layouts. Out: [`Segments`]:
+//! each [`Segment`] is a fusion of its own with maps to the values of the whole, and
+//! says who computes it: one kernel, or the host, where no kernel can. So every
+//! fusion has segments, and a fusion of one kernel has one.
+//!
+//! * `facts` is what is known of each operation, `summary` says whether some
+//!   operations can be one kernel, `search` finds the groups;
+//! * [`segment`] makes fusions of them and compiles each before it counts on it. A
+//!   group that is refused after all is cut in two.
+//!
+//! How values are known: [`UserIds`] numbers those of the definition, inputs first,
+//! then results; the extents of input tensors have negative numbers. The whole that
+//! is cut is the definition with its axes decided ([`Segments::fusion`]), and
+//! [`Segments::ids`] has the numbers in it. A segment's inputs and outputs are values
+//! of that whole. A caller who keeps a table from values to arguments starts with the
+//! inputs, gives each segment what it asks for, stores what it returns, and drops
+//! what [`Segment::last_uses`] names.
+//!
+//! Invariants: segments stand in an order in which they can run; each output of the
+//! whole, and each tensor that is written into an input, is an output of exactly one
+//! segment; a scalar never depends on a tensor's elements, so all of them are known
+//! before the first segment runs ([`Segments::scalar`]).
+
+mod cut;
+mod facts;
+mod search;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+pub use cut::{Segment, SegmentKind, Segments, segment};
+
+#[allow(unused_imports, reason = "named in the documentation")]
+use crate::fusion::UserIds;

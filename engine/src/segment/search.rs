@@ -1,0 +1,356 @@
+//! Which operations are computed together.
+//!
+//! In: [`Facts`]. Out: groups of operations, in an order in which they can run. An
+//! operation joins the group that it reads the most bytes from, if the two can be one
+//! kernel ([`check`]); then groups that read or hand over the same tensor are joined,
+//! the largest first. Each join saves a tensor's way through memory. Groups stay
+//! *convex*: no way leads out of a group and back into it.
+//!
+//! Last, what a few elementwise operations make of tensors that are in memory anyway
+//! is computed again by a group that reads it, where that reads little more: so a
+//! cast is not stored wide, and an exponential is not stored to be divided.
+
+use super::facts::Facts;
+use super::summary::check;
+use crate::fusion::{OpId, OpKind, TensorId};
+use crate::util::{EntityId, SecondaryMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Operations that are done again instead of storing their result.
+const MOST_REPEATED: usize = 8;
+/// What these may read, in parts of their result: it is neither written nor read then.
+const MORE_READ: (i64, i64) = (3, 2);
+
+/// The groups of operations, each in order of definition. Operations that no kernel
+/// computes are alone.
+pub(super) fn search<'a>(facts: &'a Facts<'a>, longest_row: i64) -> Groups<'a> {
+    let mut search = Search { facts, longest_row, groups: Vec::new(), group_of: SecondaryMap::new() };
+    for op in facts.fusion.ops.ids() {
+        search.place(op);
+    }
+    search.join_readers();
+    search.join_neighbours();
+    let mut groups = Groups::new(facts, search.in_order());
+    groups.repeat_cheap(longest_row);
+    groups.drop_dead();
+    groups
+}
+
+/// Operations that are computed together so far.
+struct Group {
+    /// In order of definition; empty where another group took them.
+    ops: Vec<OpId>,
+    is_kernel: bool,
+    /// The groups that it depends on, directly or not.
+    before: GroupSet,
+}
+
+struct Search<'a> {
+    facts: &'a Facts<'a>,
+    longest_row: i64,
+    groups: Vec<Group>,
+    group_of: SecondaryMap<OpId, usize>,
+}
+
+impl Search<'_> {
+    /// Puts the next operation into the group of an operand, or a new one, and joins
+    /// to that what other operands come from.
+    fn place(&mut self, op: OpId) {
+        let facts = self.facts;
+        let producers = self.producers(op);
+        let is_kernel = !facts.host[op];
+        let own = self.groups.len();
+        let mut before = GroupSet::default();
+        for &group in &producers {
+            before.add_all(&self.groups[group].before);
+            before.add(group);
+        }
+        self.groups.push(Group { ops: vec![op], is_kernel, before });
+        self.group_of.set(op, own);
+        if is_kernel && !facts.cuts[op] {
+            let mut home = own;
+            for group in producers {
+                home = self.join(home, group).unwrap_or(home);
+            }
+        }
+    }
+
+    /// The groups that an operation reads from, the most bytes first.
+    fn producers(&self, op: OpId) -> Vec<usize> {
+        let mut bytes: BTreeMap<usize, i64> = BTreeMap::new();
+        for tensor in self.facts.fusion.tensor_inputs(op) {
+            if let Some(definition) = self.facts.definition(tensor) {
+                let known = bytes.entry(self.group_of[definition]).or_default();
+                *known = known.saturating_add(self.facts.bytes[tensor]);
+            }
+        }
+        let mut groups: Vec<usize> = bytes.keys().copied().collect();
+        groups.sort_by_key(|group| (std::cmp::Reverse(bytes[group]), *group));
+        groups
+    }
+
+    /// Makes one group of two, if that is one kernel; returns it.
+    fn join(&mut self, a: usize, b: usize) -> Option<usize> {
+        if a == b || !self.groups[a].is_kernel || !self.groups[b].is_kernel || self.has_way_around(a, b) {
+            return None;
+        }
+        let (keep, gone) = (a.min(b), a.max(b));
+        let mut ops: Vec<OpId> = self.groups[keep].ops.iter().chain(&self.groups[gone].ops).copied().collect();
+        ops.sort_unstable();
+        if self.is_cut(&ops) || check(self.facts, &ops, self.longest_row).is_err() {
+            return None;
+        }
+        for op in std::mem::take(&mut self.groups[gone].ops) {
+            self.group_of.set(op, keep);
+        }
+        self.groups[keep].ops = ops;
+        let mut before = std::mem::take(&mut self.groups[gone].before);
+        before.add_all(&self.groups[keep].before);
+        before.remove(keep);
+        before.remove(gone);
+        // Whoever depends on either depends on all that both depend on.
+        for group in &mut self.groups {
+            if group.before.has(gone) || group.before.has(keep) {
+                group.before.remove(gone);
+                group.before.add(keep);
+                group.before.add_all(&before);
+            }
+        }
+        self.groups[keep].before = before;
+        if gone + 1 == self.groups.len() {
+            self.groups.pop();
+        }
+        Some(keep)
+    }
+
+    /// Whether a third group depends on one of two and the other on it.
+    fn has_way_around(&self, a: usize, b: usize) -> bool {
+        self.has_way_through(a, b) || self.has_way_through(b, a)
+    }
+
+    fn has_way_through(&self, from: usize, to: usize) -> bool {
+        let leads_back = |op: &OpId| {
+            let inputs = self.facts.fusion.tensor_inputs(*op);
+            let groups = inputs.filter_map(|tensor| self.facts.definition(tensor)).map(|op| self.group_of[op]);
+            groups.filter(|group| *group != from && *group != to).any(|group| self.groups[group].before.has(from))
+        };
+        self.groups[to].before.has(from) && self.groups[to].ops.iter().any(leads_back)
+    }
+
+    /// Whether a cut of the fusion would lie inside of a group.
+    fn is_cut(&self, ops: &[OpId]) -> bool {
+        let inside = |tensor: TensorId| self.facts.definition(tensor).is_some_and(|op| ops.binary_search(&op).is_ok());
+        ops.iter().any(|op| self.facts.cuts[*op] && self.facts.fusion.tensor_inputs(*op).any(inside))
+    }
+
+    /// Joins groups that read the same tensor, the largest tensors first.
+    fn join_readers(&mut self) {
+        for tensor in self.by_bytes() {
+            let readers: BTreeSet<usize> = self.facts.readers[tensor].iter().map(|op| self.group_of[*op]).collect();
+            let mut readers = readers.into_iter();
+            let Some(mut home) = readers.next() else { continue };
+            for group in readers {
+                home = self.join(home, group).unwrap_or(home);
+            }
+        }
+    }
+
+    /// Joins groups of which one hands a tensor to the other, the largest first.
+    fn join_neighbours(&mut self) {
+        for tensor in self.by_bytes() {
+            let Some(definition) = self.facts.definition(tensor) else { continue };
+            for reader in &self.facts.readers[tensor] {
+                self.join(self.group_of[definition], self.group_of[*reader]);
+            }
+        }
+    }
+
+    fn by_bytes(&self) -> Vec<TensorId> {
+        let mut tensors: Vec<TensorId> = self.facts.fusion.tensors.ids().collect();
+        tensors.sort_by_key(|tensor| (std::cmp::Reverse(self.facts.bytes[*tensor]), tensor.index()));
+        tensors
+    }
+
+    /// The groups, each after those that it depends on; of several that could be
+    /// next, the one whose first operation comes first.
+    fn in_order(self) -> Vec<Vec<OpId>> {
+        let mut missing: Vec<usize> = self.groups.iter().map(|group| group.before.len()).collect();
+        let is_free = |missing: &[usize], position: usize| missing[position] == 0;
+        let first = |position: usize| self.groups[position].ops.first().map(|op| (*op, position));
+        let mut ready: BTreeSet<(OpId, usize)> =
+            (0..self.groups.len()).filter(|position| is_free(&missing, *position)).filter_map(first).collect();
+        let mut order = Vec::new();
+        while let Some((_, done)) = ready.pop_first() {
+            order.push(self.groups[done].ops.clone());
+            for (position, group) in self.groups.iter().enumerate().filter(|(_, group)| group.before.has(done)) {
+                missing[position] -= 1;
+                if is_free(&missing, position) && !group.ops.is_empty() {
+                    ready.extend(first(position));
+                }
+            }
+        }
+        order
+    }
+}
+
+/// A set of groups, a bit for each.
+#[derive(Clone, Debug, Default)]
+struct GroupSet(Vec<u64>);
+
+impl GroupSet {
+    fn has(&self, group: usize) -> bool {
+        self.0.get(group / 64).is_some_and(|word| word >> (group % 64) & 1 == 1)
+    }
+    fn add(&mut self, group: usize) {
+        if self.0.len() <= group / 64 {
+            self.0.resize(group / 64 + 1, 0);
+        }
+        self.0[group / 64] |= 1 << (group % 64);
+    }
+    fn add_all(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(word, more)| *word |= more);
+    }
+    fn remove(&mut self, group: usize) {
+        if let Some(word) = self.0.get_mut(group / 64) {
+            *word &= !(1 << (group % 64));
+        }
+    }
+    fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+}
+
+/// Groups in an order in which they can run. An operation may be in several.
+pub(super) struct Groups<'a> {
+    facts: &'a Facts<'a>,
+    pub(super) ops: Vec<Vec<OpId>>,
+    /// The groups that have each operation, in order.
+    holders: SecondaryMap<OpId, Vec<usize>>,
+}
+
+impl<'a> Groups<'a> {
+    pub(super) fn new(facts: &'a Facts<'a>, ops: Vec<Vec<OpId>>) -> Self {
+        let mut holders: SecondaryMap<OpId, Vec<usize>> = SecondaryMap::new();
+        for (position, group) in ops.iter().enumerate() {
+            for op in group {
+                holders[*op].push(position);
+            }
+        }
+        Self { facts, ops, holders }
+    }
+
+    /// The results of a group that others read or the fusion returns, in order. A
+    /// group that has the defining operation itself does not read its result from
+    /// another; of several that have it, the first hands the result on.
+    pub(super) fn results(&self, position: usize) -> Vec<TensorId> {
+        let mut results = Vec::new();
+        for &op in &self.ops[position] {
+            let own = &self.holders[op];
+            if own.first() != Some(&position) {
+                continue;
+            }
+            let is_read = |tensor: TensorId| {
+                let readers = self.facts.readers[tensor].iter();
+                readers.flat_map(|reader| &self.holders[*reader]).any(|group| !own.contains(group))
+            };
+            let outputs = self.facts.fusion.ops[op].outputs.iter();
+            results.extend(outputs.filter(|tensor| self.facts.returned[**tensor] || is_read(**tensor)));
+        }
+        results
+    }
+
+    /// Adds to groups the cheap operations whose results they read, where what those
+    /// read is in memory anyway and not much more.
+    fn repeat_cheap(&mut self, longest_row: i64) {
+        let stored: BTreeSet<TensorId> = (0..self.ops.len()).flat_map(|position| self.results(position)).collect();
+        for position in 0..self.ops.len() {
+            if self.ops[position].iter().any(|op| self.facts.host[*op]) {
+                continue;
+            }
+            let mut tried = BTreeSet::new();
+            while let Some((tensor, cone)) = self.cheap_operand(position, &stored, &tried) {
+                tried.insert(tensor);
+                let mut more: Vec<OpId> = self.ops[position].iter().copied().chain(cone).collect();
+                more.sort_unstable();
+                if check(self.facts, &more, longest_row).is_ok() {
+                    self.ops[position] = more;
+                }
+            }
+        }
+        *self = Self::new(self.facts, std::mem::take(&mut self.ops));
+    }
+
+    /// A tensor that a group could compute again instead of reading it, with the
+    /// operations for that.
+    fn cheap_operand(
+        &self,
+        position: usize,
+        stored: &BTreeSet<TensorId>,
+        tried: &BTreeSet<TensorId>,
+    ) -> Option<(TensorId, Vec<OpId>)> {
+        let group = &self.ops[position];
+        let read = group.iter().filter(|op| !self.facts.cuts[**op]).flat_map(|op| self.facts.fusion.tensor_inputs(*op));
+        let mut new = read.filter(|tensor| !tried.contains(tensor));
+        new.find_map(|tensor| Some((tensor, self.cone(group, tensor, stored)?)))
+    }
+
+    /// The operations that make a tensor of what is in memory, if a group has none of
+    /// them, they are few and cheap, and what they read beside what the group reads
+    /// anyway is at most [`MORE_READ`] of the tensor.
+    fn cone(&self, group: &[OpId], tensor: TensorId, stored: &BTreeSet<TensorId>) -> Option<Vec<OpId>> {
+        let facts = self.facts;
+        let (mut cone, mut read): (Vec<OpId>, i64) = (Vec::new(), 0);
+        let (mut seen, mut stack) = (BTreeSet::new(), vec![tensor]);
+        while let Some(next) = stack.pop() {
+            if !seen.insert(next) {
+                continue;
+            }
+            let is_there = next != tensor && stored.contains(&next);
+            let Some(op) = facts.definition(next).filter(|_| !is_there) else {
+                let is_read = group.iter().any(|op| facts.fusion.tensor_inputs(*op).any(|input| input == next));
+                read = read.saturating_add(if is_read { 0 } else { facts.bytes[next] });
+                continue;
+            };
+            if group.binary_search(&op).is_ok() || cone.len() >= MOST_REPEATED || !is_cheap(facts, op) {
+                return None;
+            }
+            cone.push(op);
+            stack.extend(facts.fusion.tensor_inputs(op));
+        }
+        let most = facts.bytes[tensor].saturating_mul(MORE_READ.0) / MORE_READ.1;
+        (!cone.is_empty() && read <= most).then_some(cone)
+    }
+
+    /// Drops what no result needs.
+    fn drop_dead(&mut self) {
+        // From the last to the first: what a group does not read any more, those before
+        // it need not hand on.
+        for position in (0..self.ops.len()).rev() {
+            let mut needed: BTreeSet<TensorId> = self.results(position).into_iter().collect();
+            let mut alive = Vec::new();
+            for &op in self.ops[position].iter().rev() {
+                if self.facts.fusion.ops[op].outputs.iter().any(|output| needed.contains(output)) {
+                    needed.extend(self.facts.fusion.tensor_inputs(op));
+                    alive.push(op);
+                } else {
+                    self.holders[op].retain(|holder| *holder != position);
+                }
+            }
+            alive.reverse();
+            self.ops[position] = alive;
+        }
+        let ops = std::mem::take(&mut self.ops).into_iter().filter(|group| !group.is_empty()).collect();
+        *self = Self::new(self.facts, ops);
+    }
+}
+
+/// Whether an operation is cheaper than a way of its result through memory.
+fn is_cheap(facts: &Facts<'_>, op: OpId) -> bool {
+    let kind = &facts.fusion.ops[op].kind;
+    let moves = matches!(kind, OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. });
+    let fills = matches!(kind, OpKind::Full | OpKind::Index { .. });
+    !facts.host[op] && !facts.cuts[op] && (moves || fills || kind.is_elementwise())
+}

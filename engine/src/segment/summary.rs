@@ -1,0 +1,184 @@
+//! Whether operations can be one kernel: what a kernel is today, as conditions on
+//! the axes of what the operations read and write.
+//!
+//! In: operations of one fusion. Out: [`check`], which says what is in the way.
+//! It knows nothing of the rest of the fusion, so that an `x + x^T` in one place
+//! does not touch another. The conditions:
+//!
+//! * Axes that operations pair are one dimension. No tensor has two axes in one, and
+//!   a broadcast meets one dimension only. Where an input that is read by several
+//!   operations is in the way of that, each reading counts as a tensor of its own.
+//! * All reductions are over the same dimensions.
+//! * Some tensor has all dimensions: one loop nest serves all results.
+//! * A row that is needed again after its reduction fits a block.
+//!
+//! What passes may still be refused for a limit that the axes do not show (registers,
+//! parameters): whoever cuts a fusion compiles each segment before it counts on it.
+
+use super::facts::Facts;
+use crate::fusion::{AxisKind, OpId, OpKind, Operand, TensorId};
+use crate::idgraph::axis_pairs;
+use crate::util::DisjointSets;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why operations are not one kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conflict {
+    /// A tensor would have one dimension twice, or a broadcast two dimensions.
+    Axes,
+    /// Two reductions are over different dimensions.
+    Reductions,
+    /// No tensor has all dimensions.
+    Space,
+    /// A row is too long to be held.
+    Row,
+}
+
+/// Whether operations, in order of definition, can be one kernel.
+pub(super) fn check(facts: &Facts<'_>, ops: &[OpId], longest_row: i64) -> Result<(), Conflict> {
+    match Dimensions::new(facts, ops, false).check(longest_row) {
+        Err(Conflict::Axes) => Dimensions::new(facts, ops, true).check(longest_row),
+        other => other,
+    }
+}
+
+/// The dimensions of some operations.
+struct Dimensions<'a> {
+    facts: &'a Facts<'a>,
+    ops: &'a [OpId],
+    /// The node of a tensor's first axis, and of each reading of a tensor from outside
+    /// where readings are apart.
+    first: BTreeMap<(TensorId, Option<(OpId, usize)>), usize>,
+    /// The tensor and axis of each node.
+    owner: Vec<(TensorId, usize)>,
+    /// Pairs of nodes that are one dimension; whether the axes are of one kind.
+    pairs: Vec<(usize, usize, bool)>,
+    by_use: bool,
+}
+
+impl<'a> Dimensions<'a> {
+    fn new(facts: &'a Facts<'a>, ops: &'a [OpId], by_use: bool) -> Self {
+        let (first, owner, pairs) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut this = Self { facts, ops, first, owner, pairs, by_use };
+        for &op in ops {
+            this.add(op);
+        }
+        this
+    }
+
+    fn is_inside(&self, tensor: TensorId) -> bool {
+        self.facts.definition(tensor).is_some_and(|op| self.ops.binary_search(&op).is_ok())
+    }
+
+    /// The first node of a tensor, as operand `operand` of an operation reads it.
+    fn node(&mut self, tensor: TensorId, reading: Option<(OpId, usize)>) -> usize {
+        let apart = self.by_use && !self.is_inside(tensor);
+        let next = self.owner.len();
+        let node = *self.first.entry((tensor, reading.filter(|_| apart))).or_insert(next);
+        if node == next {
+            let rank = self.facts.fusion.tensors[tensor].axes.len();
+            self.owner.extend((0..rank).map(|axis| (tensor, axis)));
+        }
+        node
+    }
+
+    fn kind(&self, tensor: TensorId, axis: usize) -> AxisKind {
+        self.facts.fusion.tensors[tensor].axes[axis].kind
+    }
+
+    fn add(&mut self, id: OpId) {
+        let fusion = self.facts.fusion;
+        let op = &fusion.ops[id];
+        let output = op.output();
+        let to = self.node(output, None);
+        for (position, operand) in op.inputs.iter().enumerate() {
+            let Operand::Tensor(input) = *operand else { continue };
+            let from = self.node(input, Some((id, position)));
+            let ranks = [input, output].map(|tensor| fusion.tensors[tensor].axes.len());
+            for (a, b) in axis_pairs(&op.kind, ranks[0], ranks[1]) {
+                self.pairs.push((from + a, to + b, self.kind(input, a) == self.kind(output, b)));
+            }
+        }
+    }
+
+    fn check(mut self, longest_row: i64) -> Result<(), Conflict> {
+        let mut classes = DisjointSets::new(self.owner.len());
+        let mut exact = DisjointSets::new(self.owner.len());
+        for &(a, b, same_kind) in &self.pairs {
+            classes.union(a, b);
+            if same_kind {
+                exact.union(a, b);
+            }
+        }
+        let extents = self.extents(&classes, &exact)?;
+        let mut widest = 0;
+        for ((tensor, _), &first) in &self.first {
+            let axes = 0..self.facts.fusion.tensors[*tensor].axes.len();
+            let own: BTreeSet<usize> = axes.clone().map(|axis| classes.root(first + axis)).collect();
+            if own.len() != axes.len() {
+                return Err(Conflict::Axes);
+            }
+            widest = widest.max(axes.filter(|axis| self.kind(*tensor, *axis) == AxisKind::Iteration).count());
+        }
+        if widest != extents.len() {
+            return Err(Conflict::Space);
+        }
+        self.check_rows(&classes, &extents, longest_row)
+    }
+
+    /// The extent of each dimension along which some tensor has elements.
+    fn extents(&self, classes: &DisjointSets, exact: &DisjointSets) -> Result<BTreeMap<usize, i64>, Conflict> {
+        let mut known: BTreeMap<usize, (usize, i64)> = BTreeMap::new();
+        for (node, &(tensor, axis)) in self.owner.iter().enumerate() {
+            if self.kind(tensor, axis) != AxisKind::Iteration {
+                continue;
+            }
+            let own = exact.root(node);
+            let (first, _) = *known.entry(classes.root(node)).or_insert_with(|| (own, self.facts.size(tensor, axis)));
+            if first != own {
+                return Err(Conflict::Axes);
+            }
+        }
+        Ok(known.into_iter().map(|(class, (_, extent))| (class, extent)).collect())
+    }
+
+    /// Whether all reductions are over one set of dimensions, and what is needed of a
+    /// row after them can be held.
+    fn check_rows(
+        &mut self,
+        classes: &DisjointSets,
+        extents: &BTreeMap<usize, i64>,
+        longest_row: i64,
+    ) -> Result<(), Conflict> {
+        let fusion = self.facts.fusion;
+        let mut reduced: Option<BTreeSet<usize>> = None;
+        let mut after: BTreeSet<TensorId> = BTreeSet::new();
+        for &id in self.ops {
+            let op = &fusion.ops[id];
+            let mut behind = fusion.tensor_inputs(id).any(|tensor| after.contains(&tensor));
+            if let (OpKind::Reduce { axes, .. }, Some(Operand::Tensor(input))) = (&op.kind, op.inputs.first()) {
+                let first = self.node(*input, Some((id, 0)));
+                let moving = axes.iter().filter(|axis| self.kind(*input, **axis as usize) == AxisKind::Iteration);
+                let over: BTreeSet<usize> = moving.map(|axis| classes.root(first + *axis as usize)).collect();
+                behind |= !over.is_empty();
+                match &reduced {
+                    _ if over.is_empty() => {}
+                    Some(known) if *known != over => return Err(Conflict::Reductions),
+                    _ => reduced = Some(over),
+                }
+            }
+            if behind {
+                after.extend(&op.outputs);
+            }
+        }
+        let Some(reduced) = reduced else { return Ok(()) };
+        let row = reduced.iter().map(|class| extents[class]).fold(1i64, i64::saturating_mul);
+        let varies = |(node, &(tensor, axis)): (usize, &(TensorId, usize))| {
+            after.contains(&tensor)
+                && self.kind(tensor, axis) == AxisKind::Iteration
+                && reduced.contains(&classes.root(node))
+        };
+        let held = self.owner.iter().enumerate().any(varies);
+        if held && row > longest_row { Err(Conflict::Row) } else { Ok(()) }
+    }
+}

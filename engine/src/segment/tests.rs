@@ -1,0 +1,146 @@
+//! What is cut where.
+
+use super::{SegmentKind, Segments, segment};
+use crate::num::DType;
+use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
+use crate::tensor::{ArgMeta, TensorMeta};
+use crate::text;
+
+/// The segments of a fusion of dense `f32` inputs.
+fn cut(text: &str, sizes: &[&[i64]]) -> Segments {
+    let fusion = text::parse_one(text).expect("it reads");
+    let args: Vec<ArgMeta> =
+        sizes.iter().map(|sizes| ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, sizes))).collect();
+    let (device, options) = (DeviceDesc::h200(), Options::default());
+    let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+    segment(&cx, &fusion, &args, &vec![16; args.len()]).expect("every fusion has segments")
+}
+
+/// Names of what each segment returns, with who computes it.
+fn check_cut(text: &str, sizes: &[&[i64]], expected: &[&str]) {
+    let segments = cut(text, sizes);
+    let told: Vec<String> = segments
+        .segments
+        .iter()
+        .map(|segment| {
+            let names = segment.outputs.iter().map(|output| segments.fusion.tensors[*output].name.as_str());
+            let by = match &segment.kind {
+                SegmentKind::Kernel(scheduler) => scheduler,
+                SegmentKind::Host(_) => "host",
+            };
+            format!("{by}: {}", names.collect::<Vec<_>>().join(" "))
+        })
+        .collect();
+    assert_eq!(told, expected, "{segments}");
+}
+
+#[test]
+fn a_fusion_of_one_kernel_is_one_segment() {
+    check_cut(
+        "fusion @f(%x: f32[?, ?]) {\n  %a = softmax %x axis(1)\n  return %a\n}",
+        &[&[8, 64]],
+        &["inner_persistent: a"],
+    );
+}
+
+#[test]
+fn reductions_over_different_dimensions_are_two_kernels() {
+    check_cut(
+        "fusion @f(%x: f32[?, ?]) {\n  %e = exp %x\n  %a = sum %e axes(0)\n  %b = sum %e axes(1)\n  return %a, %b\n}",
+        &[&[8, 32]],
+        &["reduction: a", "reduction: b"],
+    );
+}
+
+#[test]
+fn what_no_kernel_computes_is_alone_on_the_host() {
+    check_cut(
+        "fusion @f(%x: f32[?, ?], %w: f32[?, ?]) {
+  %a = relu %x
+  %c = matmul %a, %w
+  %d = tanh %c
+  %e = mul %d, 2.0
+  return %e
+}",
+        &[&[4, 8], &[8, 6]],
+        &["pointwise: a", "host: c", "pointwise: e"],
+    );
+}
+
+#[test]
+fn a_tensor_that_meets_its_transpose_is_cut_there_and_nowhere_else() {
+    check_cut(
+        "fusion @f(%x: f32[?, ?]) {
+  %a = exp %x
+  %t = permute %a dims(1, 0)
+  %b = add %a, %t
+  %c = neg %b
+  return %c
+}",
+        &[&[8, 8]],
+        &["pointwise: t", "pointwise: c"],
+    );
+    check_cut(
+        "fusion @f(%x: f32[?, ?]) {
+  %s = sum %x axes(1) keepdim
+  %a = div %x, %s
+  %t = permute %a dims(1, 0)
+  %b = add %a, %t
+  return %b
+}",
+        &[&[8, 8]],
+        &["inner_persistent: a", "pointwise: b"],
+    );
+}
+
+#[test]
+fn a_row_that_fits_no_block_is_read_again() {
+    check_cut(
+        "fusion @f(%x: f32[?, ?]) {
+  %m = max %x axes(1) keepdim
+  %a = sub %x, %m
+  %e = exp %a
+  %s = sum %e axes(1) keepdim
+  %d = div %e, %s
+  return %d
+}",
+        &[&[2, 200_000]],
+        &["reduction: m", "reduction: s", "pointwise: d"],
+    );
+}
+
+#[test]
+fn a_cut_that_was_asked_for_is_made() {
+    check_cut(
+        "fusion @f(%x: f32[?, ?]) {\n  %a = exp %x\n  %b = segment_set %a\n  %c = neg %b\n  return %c\n}",
+        &[&[8, 32]],
+        &["pointwise: a", "pointwise: c"],
+    );
+}
+
+#[test]
+fn values_are_told_by_the_numbers_of_the_definition() {
+    let segments = cut(
+        "fusion @f(%x: f32[?, ?], %w: f32[?, ?]) {
+  %a = relu %x
+  %c = matmul %a, %w
+  %e = mul %c, 2.0
+  return %e
+}",
+        &[&[4, 8], &[8, 6]],
+    );
+    let numbers = |segment: &super::Segment| -> (Vec<_>, Vec<_>) {
+        let id = |operand| segments.ids.id(operand);
+        (
+            segment.inputs.iter().map(|input| id(*input)).collect(),
+            segment.outputs.iter().map(|output| id(crate::fusion::Operand::Tensor(*output))).collect(),
+        )
+    };
+    let told: Vec<_> = segments.segments.iter().map(numbers).collect();
+    assert_eq!(
+        told,
+        [(vec![Some(0)], vec![Some(2)]), (vec![Some(1), Some(2)], vec![Some(3)]), (vec![Some(3)], vec![Some(4)]),]
+    );
+    let last: Vec<usize> = segments.segments.iter().map(|segment| segment.last_uses.len()).collect();
+    assert_eq!(last, [0, 1, 1]);
+}
