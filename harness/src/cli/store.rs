@@ -168,6 +168,8 @@ fn info_text(info: &RunInfo, run: &Recorded) -> String {
     let counts: Vec<String> = run.counts().iter().map(|(name, n)| format!("{n} {name}")).collect();
     let open = run.selected.iter().filter(|id| !run.cases.contains_key(*id)).count();
     row("cases", format!("{} of {} recorded: {}", run.cases.len(), run.cases.len() + open, counts.join(", ")));
+    let passed = run.counts().get("pass").copied().unwrap_or(0);
+    row("passed", crate::report::passed_text(&run.passed_by(), passed).unwrap_or_default());
     row("records", run.health.records.to_string());
     row("lost", lost_text(&run.health).unwrap_or_default());
     row("not whole", own(&header.record_error));

@@ -142,6 +142,8 @@ recorded! {
         elapsed_ns: u64,
         /// Cases by verdict.
         counts: BTreeMap<String, u64>,
+        /// Cases that passed, by what their passes rest on.
+        passed_by: BTreeMap<String, u64>,
     }
 }
 

@@ -237,7 +237,13 @@ fn end(info: &RunInfo, run: &Recorded, tail: &mut Tail) -> io::Result<String> {
 
 /// What the records of a run come to, that nobody lived to count.
 fn counted(run: &Recorded) -> Summary {
-    Summary { counts: Some(run.counts()), elapsed_ns: Some(run.last_ns), exit_code: None, other: nulls(&["exit_code"]) }
+    Summary {
+        counts: Some(run.counts()),
+        passed_by: Some(run.passed_by()),
+        elapsed_ns: Some(run.last_ns),
+        exit_code: None,
+        other: nulls(&["exit_code"]),
+    }
 }
 
 /// The bytes of whole records, and those of a torn last line.

@@ -15,6 +15,8 @@ use std::path::PathBuf;
 pub(crate) struct Done {
     pub(crate) verdict: String,
     pub(crate) outcome: String,
+    /// What a pass rests on, where that is known.
+    pub(crate) passed_by: Option<String>,
     pub(crate) detail: String,
     /// Of each attempt.
     pub(crate) outcomes: Vec<String>,
@@ -192,6 +194,7 @@ fn taken_over(case: &RecordedCase, run_id: &str) -> Done {
     Done {
         verdict: verdict.into(),
         outcome: outcome.into(),
+        passed_by: case.passed_by().map(String::from),
         detail: detail.into(),
         outcomes: case.outcomes(),
         failures: case.failures(),

@@ -14,7 +14,7 @@ pub(crate) use compare::compare;
 pub(crate) use junit::junit;
 pub(crate) use markdown::markdown;
 pub(crate) use progress::{Color, Format, Progress};
-pub(crate) use summary::{Help, Summary, quoted, repro};
+pub(crate) use summary::{Help, Summary, passed_text, quoted, repro};
 pub(crate) use table::table;
 pub(crate) use trace::trace;
 pub(crate) use width::{cut, fit, shorten, width};

@@ -2,7 +2,7 @@
 
 use super::gpu_error;
 use crate::case::{Case, ErrorSpec, Unsupported};
-use crate::outcome::{Bless, CudaFault, Outcome, Verdict};
+use crate::outcome::{Bless, CudaFault, Outcome, PassedBy, Verdict};
 use engine::diag::{Code, Diagnostic, DiagnosticKind, Result, code, render};
 
 /// The outcome of a case that the engine refused although it should not.
@@ -78,7 +78,7 @@ pub(super) fn unsupported(
     bless: bool,
 ) -> Result<Outcome, Vec<Diagnostic>> {
     match run {
-        Err(error) if error.code.0 == mark.code => Ok(Outcome::pass()),
+        Err(error) if error.code.0 == mark.code => Ok(Outcome::pass_by(PassedBy::RefusedAsMarked)),
         Err(error) => Err(vec![*error.note(format!("the case is marked `expect: unsupported {}`", mark.code))]),
         Ok(scheduler) => {
             let place = format!("{}:{}", case.file, mark.line);
@@ -108,7 +108,7 @@ pub(super) fn expected(case: &Case, diagnostics: &[Diagnostic], bless: bool) -> 
         }
     }
     if missing.is_empty() && left.is_empty() {
-        return Outcome { detail: String::new(), ..Outcome::pass() };
+        return Outcome::pass_by(PassedBy::RefusedAsRequired);
     }
     let mut text = String::new();
     for spec in &missing {

@@ -35,7 +35,7 @@ pub(super) fn finish(
         stopped,
         started,
         exit_code(options.repeat.flaky_fails, &closing),
-        json!({ "counts": counts }),
+        json!({ "counts": counts, "passed_by": summary.passed_by }),
     );
     let mut text = String::new();
     if options.command == Command::Bench {
