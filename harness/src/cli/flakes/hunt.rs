@@ -109,7 +109,7 @@ impl HuntEnd {
 
 pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
     let options = HuntOptions::of(args);
-    let mut scene = Scene::selected(RunOptions::of(args))?;
+    let mut scene = Scene::selected(RunOptions::of(args), None)?;
     if scene.plan.isolation == Isolation::Worker {
         scene.plan.recycle.get_or_insert(RECYCLE);
     }
