@@ -422,7 +422,7 @@ fn a_changed_digit_is_found_and_put_right() {
     let id = place.newest().file_name().and_then(|name| name.to_str()).expect("a name").to_string();
     check(&place, &["report", &id], 0, &["hunt complete", "| `__fault.fail` | undecided | 3 | 3 | `fail.assert` |"]);
     check(&place, &["report", &id, "--format", "junit"], 106, &["E0507", "comes to no verdicts", "--format md"]);
-    check(&place, &["report", &id, "--format", "csv"], 0, &["__fault.fail,undecided,,3,3,"]);
+    check(&place, &["report", &id, "--format", "csv"], 0, &["__fault.fail,undecided,,,3,3,"]);
     let tables = ["durations.csv", "verdicts.csv", "flake.csv"].map(|name| format!("results/history/reference/{name}"));
     let right = tables.clone().map(|table| place.read(&table));
     let of = |text: &str, case: &str| text.lines().find(|line| line.contains(case)).expect("a row").to_string();
@@ -768,4 +768,59 @@ fn reports_are_read_by_their_readers() {
     let mut command = place.command(&[&PLAIN[..], &["--github"]].concat());
     let (code, text) = ended(command.env("GITHUB_STEP_SUMMARY", &summary).output().expect("runs"));
     assert!(code == 0 && std::fs::read_to_string(&summary).is_ok_and(|md| md.contains("passed")), "{text}");
+}
+
+/// A folder that was filled by a merge passes its own check, and a look mends nothing.
+#[test]
+fn a_folder_that_was_merged_into_is_whole() {
+    let there = with_cases("merge-source", 3);
+    check(&there, &[&PLAIN[..], &["--run-id", "one"]].concat(), 0, &["3 passed"]);
+    let source = there.path("results");
+    let source = source.to_str().expect("text");
+    let here = Place::empty("merge-fresh");
+    check(&here, &["store", "merge", source], 0, &["one: copied"]);
+    check(&here, &["store", "verify"], 0, &["1 runs", "0 problems"]);
+    check(&here, &["report"], 0, &["`one` passed"]);
+    // What would be done is not worded as done.
+    std::fs::remove_file(here.path("results/latest")).expect("removes");
+    std::fs::remove_file(here.path("results/history/reference/durations.csv")).expect("removes");
+    for args in [&["store", "verify"][..], &["store", "repair", "--dry-run"]] {
+        let (_, text) = here.run(args);
+        assert!(text.contains("durations.csv: 3 rows to be put in from runs"), "{text}");
+        assert!(text.contains("latest: to name one, the last that ended"), "{text}");
+    }
+    check(&here, &["store", "repair"], 0, &["durations.csv: 3 rows put in from runs", "latest: names one now"]);
+}
+
+/// The runs of a folder tell their command, device and sources, to people and programs.
+#[test]
+fn a_list_of_runs_says_what_each_was() {
+    let place = with_cases("listed", 3);
+    check(&place, &["report"], 106, &["no FORMAT is in it"]);
+    check(&place, &["hunt", "--ref", "--repeat", "2", "--format", "plain"], 0, &[]);
+    // Not a word of an empty folder where there is a hunt.
+    check(&place, &["report"], 106, &["none of the 1 runs is finished and came to verdicts"]);
+    check(&place, &[&PLAIN[..], &["--run-id", "first"]].concat(), 0, &["3 passed"]);
+    check(
+        &place,
+        &["bench", "--sim", "1", "--filter", "*", "--format", "plain", "--run-id", "measured"],
+        0,
+        &["3 passed"],
+    );
+    check(&place, &[&PLAIN[..], &["--run-id", "second"]].concat(), 0, &["3 passed"]);
+    let text = check(&place, &["store", "list"], 0, &["second (latest)", "3 undecided", "3 pass"]);
+    let row = |id: &str| text.lines().find(|line| line.starts_with(id)).expect("a row").to_string();
+    assert!(row("measured").contains("bench") && row("measured").contains("simulator"), "{text}");
+    assert!(row("first").contains("run") && row("first").contains("reference"), "{text}");
+    let all: Value =
+        serde_json::from_str(&check(&place, &["store", "list", "--format", "json"], 0, &[])).expect("JSON");
+    let of = |id: &str| all.as_array().expect("a list").iter().find(|run| run["run"] == id).expect("a run").clone();
+    assert_eq!((&of("measured")["command"], &of("measured")["device"]), (&"bench".into(), &"simulator".into()));
+    assert_eq!((&of("second")["latest"], &of("first")["latest"]), (&true.into(), &false.into()));
+    assert_eq!(of("second")["summary"]["counts"]["pass"], 3, "{all}");
+    check(&place, &["store", "list", "--format", "csv"], 2, &["belongs to `store export`", "has plain, json"]);
+    check(&place, &["store", "export", "--format", "json"], 2, &["belongs to `store list`", "csv, jsonl, folder"]);
+    // The run before the latest is one of the same command.
+    check(&place, &["compare", "latest~1", "latest"], 0, &["before first", "after  second"]);
+    check(&place, &["report", "latest~2"], 106, &["only 2 runs of `run` have finished"]);
 }

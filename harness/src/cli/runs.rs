@@ -86,8 +86,9 @@ fn fitted(text: &str) -> String {
     fit(text, columns)
 }
 
-/// Columns of the terminal, or of a page where there is none.
+/// Columns of the terminal. Where there is none nothing is cut: a file has room, and a program reads it.
 pub(super) fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
-    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20).unwrap_or(120)
+    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20);
+    columns.unwrap_or(if std::io::stdout().is_terminal() { 80 } else { usize::MAX })
 }

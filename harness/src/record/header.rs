@@ -208,6 +208,11 @@ impl Header {
         self.provenance.as_ref().and_then(|source| source.git_sha.as_deref()).unwrap_or_default()
     }
 
+    /// Whether the sources had changes that no commit has.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.provenance.as_ref().is_some_and(|source| source.git_dirty == Some(true))
+    }
+
     /// The machine, or nothing.
     pub(crate) fn host(&self) -> &str {
         self.provenance.as_ref().and_then(|source| source.host.as_deref()).unwrap_or_default()

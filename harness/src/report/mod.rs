@@ -15,6 +15,6 @@ pub(crate) use junit::junit;
 pub(crate) use markdown::markdown;
 pub(crate) use progress::{Color, Format, Progress};
 pub(crate) use summary::{Help, Summary, passed_text, quoted, repro};
-pub(crate) use table::table;
+pub(crate) use table::{Column, table};
 pub(crate) use trace::trace;
-pub(crate) use width::{cut, fit, shorten, width};
+pub(crate) use width::fit;

@@ -26,7 +26,8 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    fn word(self) -> &'static str {
+    /// As on the command line.
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Form::Auto => "auto",
             Form::Bar => "bar",
@@ -89,9 +90,13 @@ pub(super) const ROWS: &[OptionRow] = &[
     value("--format", "plain|md", Commands::of(&[Command::Compare]), "form (default: plain)", |args, given| {
         form(args, given, &[Form::Plain, Form::Md])
     }),
-    value("--format", "csv|jsonl|folder", STORE, "export: form (default: csv)", |args, given| {
-        form(args, given, &[Form::Csv, Form::Jsonl, Form::Folder])
-    }),
+    value(
+        "--format",
+        "plain|json|csv|jsonl|folder",
+        STORE,
+        "list: plain (default) or json; export: csv (default), jsonl or folder",
+        |args, given| form(args, given, &[Form::Plain, Form::Json, Form::Csv, Form::Jsonl, Form::Folder]),
+    ),
     value("--format", "plain|json", Commands::of(&[Command::Doctor]), "lines (default) or JSON", |args, given| {
         form(args, given, &[Form::Plain, Form::Json])
     }),
