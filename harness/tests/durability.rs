@@ -2,7 +2,7 @@
 //! cannot be written or goes away, or bytes are damaged. Drives the binary as a
 //! user would.
 
-use crate::place::{Place, check, ended, records};
+use crate::place::{CaseFile, GOOD, Place, check, ended, records};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -823,4 +823,33 @@ fn a_list_of_runs_says_what_each_was() {
     // The run before the latest is one of the same command.
     check(&place, &["compare", "latest~1", "latest"], 0, &["before first", "after  second"]);
     check(&place, &["report", "latest~2"], 106, &["only 2 runs of `run` have finished"]);
+}
+
+/// Two runs of a bench between which a case's input was laid out by columns: each counter that differs is told in full, a cost
+/// that rose has an exit code of its own, and a run on another device is not compared by times.
+#[test]
+fn a_case_that_costs_more_is_a_regression() {
+    let place = Place::empty("dearer");
+    let rows = CaseFile { input: "f32[?, ?]", op: "sum %x axes(1)", size: "64, 256", ..GOOD };
+    let bench = ["bench", "--sim", "1", "--filter", "*", "--format", "plain"];
+    place.case("sum", rows);
+    check(&place, &bench, 0, &["instructions", "of ideal", "1.00x", "no earlier bench on this device"]);
+    check(&place, &bench, 0, &["=\n", "change: against "]);
+    check(&place, &["compare", "latest~1", "latest"], 0, &["bench, simulator", "no differences"]);
+    place.case("sum", CaseFile { size: "64, 256] strides [1, 64", ..rows });
+    check(&place, &[&bench[..], &["--run-id", "simulated"]].concat(), 0, &["change: against "]);
+    let text = check(&place, &["compare", "latest~1", "latest"], 10, &["other counters: ", "instructions", " %"]);
+    assert!(!text.contains("..."), "{text}");
+    let json: Value =
+        serde_json::from_str(&check(&place, &["compare", "latest~1", "latest", "--format", "json"], 10, &[]))
+            .expect("JSON");
+    let dearer = |change: &&Value| change["dearer"] == true && change["case_id"] == "PlaceTest.sum";
+    assert!(json["counters"].as_array().is_some_and(|all| all.iter().find(dearer).is_some()), "{json}");
+    assert!(
+        json["after"]["options"].as_array().is_some_and(|words| words.iter().any(|word| word == "bench")),
+        "{json}"
+    );
+    check(&place, &["bench", "--ref", "--filter", "*", "--format", "plain", "--run-id", "other"], 0, &[]);
+    let note = "simulator and reference: only outcomes are compared";
+    check(&place, &["compare", "simulated", "other"], 0, &[note]);
 }

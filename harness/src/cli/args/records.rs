@@ -87,8 +87,8 @@ pub(super) const ROWS: &[OptionRow] = &[
         "form (default: md)",
         |args, given| form(args, given, &[Form::Md, Form::Junit, Form::Trace, Form::Csv, Form::Jsonl]),
     ),
-    value("--format", "plain|md", Commands::of(&[Command::Compare]), "form (default: plain)", |args, given| {
-        form(args, given, &[Form::Plain, Form::Md])
+    value("--format", "plain|md|json", Commands::of(&[Command::Compare]), "form (default: plain)", |args, given| {
+        form(args, given, &[Form::Plain, Form::Md, Form::Json])
     }),
     value(
         "--format",

@@ -3,6 +3,7 @@
 use super::options::{RecordOptions, RunOptions};
 use super::view::Closing;
 use crate::cli::args::Command;
+use crate::cli::bench_table::{self, Before};
 use crate::cli::devices::Devices;
 use crate::cli::{ending, report, runs};
 use crate::exit;
@@ -39,7 +40,8 @@ pub(super) fn finish(
     );
     let mut text = String::new();
     if options.command == Command::Bench {
-        text.push_str(&crate::cli::bench_table::table(rows));
+        let before = Before::of(&options.cases.folders.results, &store.id, &devices.history);
+        text.push_str(&bench_table::text(rows, &before, runs::columns()));
     }
     let tail = options.again.tail(&devices.again, options.command, options.repeat.seed);
     let again = |id: &str| repro(options.command.word(), id, &tail);
