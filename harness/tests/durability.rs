@@ -852,4 +852,12 @@ fn a_case_that_costs_more_is_a_regression() {
     check(&place, &["bench", "--ref", "--filter", "*", "--format", "plain", "--run-id", "other"], 0, &[]);
     let note = "simulator and reference: only outcomes are compared";
     check(&place, &["compare", "simulated", "other"], 0, &[note]);
+    // The counters are columns of the table for other tools, too.
+    let table = check(&place, &["store", "export"], 0, &[]);
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    let column = |name: &str| lines[0].iter().position(|column| *column == name).expect("a column");
+    let cell = |row: &[&str], name: &str| row[column(name)].to_string();
+    let counted = lines.iter().find(|row| row[0] == "simulated").expect("a row");
+    assert!(cell(counted, "instructions").parse::<u64>().is_ok_and(|n| n > 0), "{table}");
+    assert_eq!(cell(counted, "command"), "bench", "{table}");
 }

@@ -213,6 +213,11 @@ impl Header {
         self.provenance.as_ref().is_some_and(|source| source.git_dirty == Some(true))
     }
 
+    /// The driver of the GPUs, where NVML told it.
+    pub(crate) fn driver(&self) -> Option<&str> {
+        self.nvidia.as_ref()?.other.get("driver")?.as_str()
+    }
+
     /// The machine, or nothing.
     pub(crate) fn host(&self) -> &str {
         self.provenance.as_ref().and_then(|source| source.host.as_deref()).unwrap_or_default()

@@ -73,13 +73,12 @@ impl Side {
     fn of(run: &Recorded) -> Self {
         let header = &run.header;
         let words = header.argv.iter().chain(&header.from_env).flatten();
-        let driver = header.nvidia.as_ref().and_then(|nvidia| nvidia.other.get("driver"));
         Self {
             run: run.id().into(),
             cases: run.cases.len(),
             command: header.mode().into(),
             device: run.device(),
-            driver: driver.and_then(Value::as_str).map(String::from),
+            driver: header.driver().map(String::from),
             commit: header.commit().into(),
             dirty: header.is_dirty(),
             started_utc: header.started_utc.clone(),
