@@ -236,6 +236,15 @@ pub(crate) fn reset_inherited() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
+/// Whether a signal is ignored, as `nohup` asks for.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: only asks; the answer is written into `now`.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) };
+    asked == 0 && now.sa_sigaction == libc::SIG_IGN
+}
+
 /// Whether a socket takes some bytes without waiting: a quarter of what it can hold
 /// is in it at most.
 pub(crate) fn has_room(stream: &std::os::unix::net::UnixStream) -> bool {

@@ -6,7 +6,7 @@ use super::run::options::RecordOptions;
 use crate::console::print;
 use crate::exit;
 use crate::record::{Recorded, ResultsFolder, RunInfo};
-use crate::report::{Format, Progress, fit};
+use crate::report::{Format, Look, Progress, TimeLeft, fit};
 use engine::diag::{Diagnostic, code};
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -47,14 +47,14 @@ fn no_run(message: &str, note: &str) -> Failure {
 }
 
 /// The view of a command that runs cases.
-pub(super) fn progress(options: &RecordOptions, total: usize, labels: Vec<String>) -> Progress {
+pub(super) fn progress(options: &RecordOptions, total: usize, labels: Vec<String>, left: TimeLeft) -> Progress {
     let format = match options.form {
         Some(Form::Bar) => Format::Bar,
         Some(Form::Plain) => Format::Plain,
         Some(Form::Jsonl) => Format::Jsonl,
         _ => Format::Auto,
     };
-    Progress::new(format, options.color, total, labels)
+    Progress::new(Look { format, color: options.color, detail: options.detail }, total, labels, left)
 }
 
 /// Prints a text, or writes it where `--output` says.

@@ -204,7 +204,7 @@ fn streams(text: &mut String, margin: &str, attempt: &Attempt) {
 }
 
 fn seconds(ns: u64) -> String {
-    format!("{:.3}", ns as f64 / 1e9)
+    format!("{:.6}", ns as f64 / 1e9)
 }
 
 /// Text between tags.

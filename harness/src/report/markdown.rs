@@ -2,7 +2,7 @@
 
 use super::{passed_text, width};
 use crate::record::{Recorded, is_failure};
-use crate::units::show_seconds;
+use crate::units::{show_seconds, show_time};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -126,7 +126,7 @@ fn slowest(text: &mut String, run: &Recorded) {
     cases.sort_by(|a, b| b.cmp(a));
     let _ = writeln!(text, "<details><summary>Slowest</summary>\n\n| case | time |\n| --- | ---: |");
     for (ns, id) in cases.iter().take(SLOWEST) {
-        let _ = writeln!(text, "| {} | {} |", code(id), show_seconds(*ns));
+        let _ = writeln!(text, "| {} | {} |", code(id), show_time(*ns));
     }
     text.push_str("\n</details>\n\n");
 }

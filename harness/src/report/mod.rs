@@ -13,7 +13,7 @@ mod width;
 pub(crate) use compare::compare;
 pub(crate) use junit::junit;
 pub(crate) use markdown::markdown;
-pub(crate) use progress::{Color, Format, Progress};
+pub(crate) use progress::{Color, Detail, Format, Look, Progress, TimeLeft, WorkerSeen};
 pub(crate) use summary::{Help, Summary, passed_text, quoted, repro};
 pub(crate) use table::{Column, table};
 pub(crate) use trace::trace;

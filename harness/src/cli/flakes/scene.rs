@@ -12,7 +12,7 @@ use crate::evidence::sanitizer::Sample;
 use crate::exit;
 use crate::flake::standards::Standards;
 use crate::record::{History, RunStore, today};
-use crate::report::Progress;
+use crate::report::{Progress, TimeLeft};
 use crate::select::Chosen;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -113,7 +113,7 @@ impl Scene {
     /// A view for `total` things, with the notes on devices.
     pub(super) fn progress(&self, total: usize, what: &str) -> Progress {
         let labels = self.plan.slots.iter().map(|slot| slot.label.clone()).collect();
-        let progress = runs::progress(&self.options.record, total, labels);
+        let progress = runs::progress(&self.options.record, total, labels, TimeLeft::default());
         self.devices.notes.iter().chain(&self.notes).for_each(|note| progress.say(note));
         progress.say(&format!("{what} from {} files, seed {}", self.files, self.options.repeat.seed));
         progress

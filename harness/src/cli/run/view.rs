@@ -5,7 +5,7 @@ use crate::dispatch::{Event, RunPlan};
 use crate::evidence::Keeper;
 use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, PassedBy, Verdict};
 use crate::record::{CaseRow, Done, RunStore, SeenClass};
-use crate::report::{Help, Progress, Summary};
+use crate::report::{Help, Progress, Summary, WorkerSeen};
 use crate::select::quarantine::Quarantine;
 use serde_json::json;
 
@@ -81,11 +81,14 @@ impl<'a> RunView<'a> {
             Event::Started { slot, case } => self.progress.started(slot, &case.id),
             Event::Finished(result) => self.finished(&result),
             Event::Concluded(conclusion) => self.concluded(*conclusion),
-            Event::Spawned { .. } | Event::Record { .. } => {}
+            Event::Spawned { slot, worker, pid, page } => {
+                self.progress.spawned(slot, WorkerSeen { id: worker, pid, page });
+            }
+            Event::Record { .. } => {}
             Event::Ready { slot, .. } => self.progress.idle(slot, "ready"),
             Event::Ended { slot, worker_end, .. } => {
                 self.store.shared(worker_end.code.as_ref());
-                self.progress.idle(slot, "");
+                self.progress.ended(slot);
             }
             Event::Retired { slot, code, reason } => {
                 self.retired.push(format!("{}: {reason}", self.plan.label(slot)));
