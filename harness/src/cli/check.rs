@@ -30,7 +30,7 @@ pub(super) fn check(args: &Args) -> Result<u8, Failure> {
     let elapsed = started.elapsed().as_nanos() as u64;
     let count = cases.len();
     text.push_str(&format!(
-        "{count} cases of {files} files read in {}, {} not as they say\n",
+        "{count} cases of {files} files read in {}, {} of them wrong\n",
         show_seconds(elapsed),
         wrong.len()
     ));

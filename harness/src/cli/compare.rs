@@ -14,7 +14,7 @@ pub(super) fn compare(args: &Args) -> Result<u8, Failure> {
         Form::Json => format!("{:#}\n", found.json()),
         _ => found.plain(runs::columns()),
     };
-    runs::deliver(args.import.output.as_deref(), &text)?;
+    runs::deliver(args.output.file.as_deref(), &text)?;
     Ok(match () {
         () if found.is_failing() => exit::FAILED,
         () if found.is_dearer() => exit::REGRESSED,

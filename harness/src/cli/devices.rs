@@ -192,7 +192,7 @@ fn reference(options: &DeviceOptions) -> Devices {
     Devices {
         target: Target::Sim,
         slots,
-        notes: vec![format!("reference evaluator, {jobs} worker processes")],
+        notes: vec![format!("reference evaluator, {}", counted(jobs, "worker process", "es"))],
         choices: Vec::new(),
         left: Vec::new(),
         nvidia: None,
@@ -204,6 +204,11 @@ fn reference(options: &DeviceOptions) -> Devices {
     }
 }
 
+/// `1 thread`, `2 threads`.
+fn counted(count: usize, what: &str, ending: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { ending })
+}
+
 fn simulated(options: &DeviceOptions, count: usize, mut notes: Vec<String>, nvidia: Option<Nvidia>) -> Devices {
     let jobs = options.jobs.unwrap_or(count);
     let threads = (cores() / jobs).max(1) as u32;
@@ -213,7 +218,8 @@ fn simulated(options: &DeviceOptions, count: usize, mut notes: Vec<String>, nvid
         SlotSpec { device: DeviceSpec::Sim { ordinal, threads }, label, env, gpu: None }
     });
     let slots: Vec<SlotSpec> = slots.collect();
-    notes.push(format!("{count} simulated H200, {} worker processes of {threads} thread(s)", slots.len()));
+    let (workers, threads) = (counted(slots.len(), "worker process", "es"), counted(threads as usize, "thread", "s"));
+    notes.push(format!("{count} simulated H200, {workers}, {threads} each"));
     Devices {
         target: Target::Sim,
         slots,
@@ -263,7 +269,7 @@ fn gpus(options: &DeviceOptions, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wa
         notes.push("these GPUs are played by a file: cases run on the simulator".into());
     }
     if slots.len() > taken.len() {
-        notes.push(format!("{} worker processes on {} GPU(s)", slots.len(), taken.len()));
+        notes.push(format!("{} worker processes on {}", slots.len(), counted(taken.len(), "GPU", "s")));
     }
     let history = taken.first().map_or_else(String::new, |choice| choice.gpu.name.clone());
     if taken.iter().any(|choice| choice.gpu.name != history) {
@@ -303,7 +309,8 @@ fn too_few(found: &Nvidia, selection: &Selection, missing: &str, wanted: &Wanted
         WantedGpus::All => 1,
     };
     let way = format!(
-        "`--sim {count}` runs the same cases on {count} simulated device(s); `harness doctor` says what is missing"
+        "`--sim {count}` runs the same cases on {}; `harness doctor` says what is missing",
+        counted(count, "simulated device", "s")
     );
     Failure::diagnostic(exit::NO_GPU, &diagnostic.note(way))
 }

@@ -28,7 +28,7 @@ struct ImportOptions<'a> {
 
 impl<'a> ImportOptions<'a> {
     fn of(args: &'a Args) -> Result<Self, Failure> {
-        let Import { inputs, records, place, output } = &args.import;
+        let Import { inputs, records, place } = &args.import;
         let recorded = match (inputs, records) {
             (Some(inputs), Some(records)) => Some((inputs.as_path(), records.as_path())),
             (None, None) => None,
@@ -38,7 +38,7 @@ impl<'a> ImportOptions<'a> {
             }
         };
         let file = Path::new(args.operand().unwrap_or_default());
-        Ok(Self { file, recorded, device: *place, output: output.as_deref() })
+        Ok(Self { file, recorded, device: *place, output: args.output.file.as_deref() })
     }
 }
 

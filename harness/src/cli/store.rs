@@ -65,7 +65,7 @@ impl<'a> StoreCommand<'a> {
                 Ok(Self::Prune { limits, apply: records.yes && !records.dry_run })
             }
             "export" => {
-                let (form, output) = (records.form.unwrap_or(Form::Csv), args.import.output.as_deref());
+                let (form, output) = (records.form.unwrap_or(Form::Csv), args.output.file.as_deref());
                 Ok(Self::Export { form, output, words: rest })
             }
             "merge" => Ok(Self::Merge(rest)),
@@ -82,7 +82,7 @@ fn belong(args: &Args, word: &str) -> Result<(), Failure> {
     let records = &args.records;
     let given = [
         ("--format", records.form.is_some(), &["list", "export"][..]),
-        ("--output", args.import.output.is_some(), &["export"]),
+        ("--output", args.output.file.is_some(), &["export"]),
         ("--keep", records.keep.is_some(), &["prune"]),
         ("--older-than", records.older_than.is_some(), &["prune"]),
         ("--max-size", records.max_size.is_some(), &["prune"]),

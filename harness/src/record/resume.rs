@@ -114,7 +114,7 @@ impl Resumed {
     fn of(run: &Recorded) -> Result<Self, String> {
         let header = &run.header;
         if let mode @ ("hunt" | "why" | "replay" | "selftest") = header.mode() {
-            return Err(format!("a {mode} is not gone on with: it decides from what it has seen"));
+            return Err(format!("a {mode} is not resumed: it decides from what it has seen"));
         }
         let argv = header.argv.clone().ok_or("its header is lost, and with it the command line")?;
         let selected: BTreeSet<String> = run.selected.iter().cloned().collect();
