@@ -4,11 +4,14 @@
 pub(crate) mod area;
 pub(crate) mod crash;
 pub(crate) mod fault;
+mod keys;
 pub(crate) mod orphans;
 #[cfg(feature = "planted")]
 pub(crate) mod planted;
 pub(crate) mod state;
 pub(crate) mod tie;
+
+pub(crate) use keys::Keys;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};

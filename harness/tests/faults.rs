@@ -3,6 +3,7 @@
 
 use crate::place::{self, CaseFile, GOOD, Place, check};
 use rustix::process::Signal;
+use std::io::Write;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -413,6 +414,39 @@ fn a_run_that_is_asked_says_what_it_is_at() {
     assert!(text.contains("2 of 3 done after "), "{text}");
     assert!(text.contains("ref0: __fault.sleep for ") && text.contains("in phase inputs (sleep)"), "{text}");
     assert!(text.contains("; worker ref0-w0 (pid ") && !text.contains("crash"), "{text}");
+}
+
+/// On a terminal, played by `script`, a key asks, and what the terminal was like comes back.
+#[test]
+fn a_key_asks_a_run_what_it_is_at() {
+    let place = with_good_case("key");
+    let run = "--ref --jobs 1 --with-faults --filter '*sleep:*PlaceTest*' --timeout 60s";
+    let shell =
+        format!("trap : INT; stty cols 200; {} {run}; echo \"code $?\"; stty -a", env!("CARGO_BIN_EXE_harness"));
+    let mut command = place.program_here("script");
+    command.args(["-qc", &shell, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
+    let piped = std::process::Stdio::piped;
+    let mut child = command.stdin(piped()).stdout(piped()).spawn().expect("starts");
+    wait_for("the other cases", || {
+        let done = events_so_far(&place)?.records.iter().filter(|r| r["k"] == "attempt").count();
+        (done == 2).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(700));
+    let mut press = |key: &[u8]| {
+        child
+            .stdin
+            .as_mut()
+            .and_then(|stdin| stdin.write_all(key).and_then(|()| stdin.flush()).ok())
+            .expect("takes keys");
+        std::thread::sleep(Duration::from_millis(700));
+    };
+    press(b"t");
+    press(b"\x03");
+    let output = child.wait_with_output().expect("ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("2 of 3 done after ") && text.contains("ref0: __fault.sleep for "), "{text}");
+    let end = text.rsplit_once("code 130").expect("an end by ^C").1;
+    assert!(end.contains(" icanon") && end.contains(" echo "), "{end}");
 }
 
 /// As when an ssh connection is lost. Who said `nohup` means it.

@@ -1,7 +1,7 @@
 //! Progress: one total bar and a line for each worker on a terminal, plain lines
 //! elsewhere. Workers never draw; everything goes through here.
 //!
-//! Inputs: what happens in a run. Outputs: bars, lines, and on request (SIGUSR1) what each slot is at.
+//! Inputs: what happens in a run. Outputs: bars, lines, and on request (SIGUSR1, the key `t`) what each slot is at.
 //! Invariants: no line of the bars is wider than the terminal; what cases and workers said is escaped; the
 //! screen is drawn at most 20 times a second, and in one piece.
 
@@ -14,6 +14,7 @@ pub(crate) use state::WorkerSeen;
 
 use super::width::{fit, shorten, width};
 use crate::escape::escape;
+use crate::os::Keys;
 use crate::outcome::{CaseResult, Conclusion, Verdict};
 use crate::units::show_time;
 use bars::{Bars, Part, columns};
@@ -84,6 +85,8 @@ pub(crate) struct Progress {
     drawn: Instant,
     /// Somebody asks what the run is at.
     asked: Arc<AtomicBool>,
+    /// Listens for the key that asks, where there is somebody to press it.
+    keys: Option<Keys>,
 }
 
 /// How often the time left is said anew where nothing else changes.
@@ -105,6 +108,14 @@ impl Progress {
         let asked = Arc::new(AtomicBool::new(false));
         // Where that fails, nobody can ask; the run goes on.
         let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&asked));
+        let keys = bars.as_ref().and_then(|_| {
+            let asked = Arc::clone(&asked);
+            Keys::listen(move |key| {
+                if key == b't' {
+                    asked.store(true, Ordering::Relaxed);
+                }
+            })
+        });
         let now = Instant::now();
         Self {
             look,
@@ -122,6 +133,7 @@ impl Progress {
             plain_last: now,
             drawn: now,
             asked,
+            keys,
         }
     }
 
@@ -302,7 +314,8 @@ impl Progress {
         self.slots.iter().for_each(|slot| self.say(&slot.text(&self.left)));
     }
 
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(&mut self) {
+        self.keys = None;
         if let Some(bars) = &self.bars {
             bars.close();
         }
