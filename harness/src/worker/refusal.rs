@@ -44,6 +44,7 @@ fn failure_of(diagnostic: &Diagnostic) -> &'static str {
         (code::CUDA, "fail.cuda"),
         (code::CUDA_STICKY, "fail.cuda"),
         (code::DEVICE_MEMORY, "oom.device"),
+        (code::TENSOR_TOO_LARGE, "oom.host"),
         (code::NO_SCHEDULER, "fail.schedule_rejected"),
         (code::VERIFY, "fail.verify"),
     ];
@@ -164,6 +165,12 @@ mod tests {
         let runs = unsupported(&case, &mark, Ok("pointwise".into()), true).expect("judged");
         assert_eq!((runs.outcome.as_str(), runs.bless.len()), ("fail.supported", 1));
         assert!(runs.detail.contains("a.fuse:7") && runs.detail.contains("remove"), "{}", runs.detail);
+    }
+
+    #[test]
+    fn want_of_memory_is_no_refusal() {
+        let of = |code| outcome_of(&Diagnostic::user(code, "no")).1;
+        assert_eq!([of(code::TENSOR_TOO_LARGE), of(code::SIZE_OVERFLOW)], ["oom.host", "fail.refused"]);
     }
 
     #[test]
