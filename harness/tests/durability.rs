@@ -594,7 +594,10 @@ fn what_cannot_be_gone_on_with_is_refused_with_a_way_out() {
         &["E0703", "case files have changed", "all of it anew: harness --ref --jobs 2"],
     );
     place.file("cases/good.fuse", &whole);
-    check(&place, &["resume", "--format", "plain"], 0, &["goes on with", "400 passed, 0 failed, 0 skipped"]);
+    // What a pass rests on is taken over with it.
+    let whole =
+        ["goes on with", "of those that passed: 400 ran on the reference only", "400 passed, 0 failed, 0 skipped"];
+    check(&place, &["resume", "--format", "plain"], 0, &whole);
     // Gone on with once more, the killed run does not count twice.
     let killed = logs(&place).into_iter().find(|(_, log)| log.iter().all(|r| r["k"] != "end")).expect("a killed run");
     let done = ids(&killed.1, "verdict");
@@ -860,4 +863,15 @@ fn a_case_that_costs_more_is_a_regression() {
     let counted = lines.iter().find(|row| row[0] == "simulated").expect("a row");
     assert!(cell(counted, "instructions").parse::<u64>().is_ok_and(|n| n > 0), "{table}");
     assert_eq!(cell(counted, "command"), "bench", "{table}");
+}
+
+/// A full disk behind standard output is said beside it; a reader that went away is not.
+#[test]
+fn what_cannot_be_printed_is_no_silence() {
+    let place = with_cases("printed", 3);
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let output = place.command(&PLAIN).stdout(full).output().expect("runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("standard output cannot be written: No space left"), "{text}");
+    assert!(logs(&place).values().any(|log| ids(log, "verdict").len() == 3), "the record is whole");
 }

@@ -12,6 +12,7 @@ use crate::evidence::sanitizer::{Sample, Sanitizer, Tool};
 use crate::exit;
 use crate::proto::DeviceSpec;
 use crate::report::quoted;
+use crate::units::counted;
 use engine::diag::{Diagnostic, code};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -192,7 +193,7 @@ fn reference(options: &DeviceOptions) -> Devices {
     Devices {
         target: Target::Sim,
         slots,
-        notes: vec![format!("reference evaluator, {}", counted(jobs, "worker process", "es"))],
+        notes: vec![format!("reference evaluator, {}", counted(jobs, "worker process"))],
         choices: Vec::new(),
         left: Vec::new(),
         nvidia: None,
@@ -204,11 +205,6 @@ fn reference(options: &DeviceOptions) -> Devices {
     }
 }
 
-/// `1 thread`, `2 threads`.
-fn counted(count: usize, what: &str, ending: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { ending })
-}
-
 fn simulated(options: &DeviceOptions, count: usize, mut notes: Vec<String>, nvidia: Option<Nvidia>) -> Devices {
     let jobs = options.jobs.unwrap_or(count);
     let threads = (cores() / jobs).max(1) as u32;
@@ -218,7 +214,7 @@ fn simulated(options: &DeviceOptions, count: usize, mut notes: Vec<String>, nvid
         SlotSpec { device: DeviceSpec::Sim { ordinal, threads }, label, env, gpu: None }
     });
     let slots: Vec<SlotSpec> = slots.collect();
-    let (workers, threads) = (counted(slots.len(), "worker process", "es"), counted(threads as usize, "thread", "s"));
+    let (workers, threads) = (counted(slots.len(), "worker process"), counted(threads, "thread"));
     notes.push(format!("{count} simulated H200, {workers}, {threads} each"));
     Devices {
         target: Target::Sim,
@@ -269,7 +265,7 @@ fn gpus(options: &DeviceOptions, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wa
         notes.push("these GPUs are played by a file: cases run on the simulator".into());
     }
     if slots.len() > taken.len() {
-        notes.push(format!("{} worker processes on {}", slots.len(), counted(taken.len(), "GPU", "s")));
+        notes.push(format!("{} on {}", counted(slots.len(), "worker process"), counted(taken.len(), "GPU")));
     }
     let history = taken.first().map_or_else(String::new, |choice| choice.gpu.name.clone());
     if taken.iter().any(|choice| choice.gpu.name != history) {
@@ -310,7 +306,7 @@ fn too_few(found: &Nvidia, selection: &Selection, missing: &str, wanted: &Wanted
     };
     let way = format!(
         "`--sim {count}` runs the same cases on {}; `harness doctor` says what is missing",
-        counted(count, "simulated device", "s")
+        counted(count, "simulated device")
     );
     Failure::diagnostic(exit::NO_GPU, &diagnostic.note(way))
 }

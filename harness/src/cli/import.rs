@@ -7,6 +7,7 @@ use crate::case::case_text;
 use crate::console::print;
 use crate::exit;
 use crate::import::{RunResult, arguments, check, find_record, placed, read_arrays};
+use crate::units::counted;
 use engine::diag::{Diagnostic, DiagnosticKind, code, render};
 use engine::fusion::Fusion;
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
@@ -83,7 +84,7 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
     if outcome.differences == 0 {
         return Ok(exit::OK);
     }
-    Err(Failure::new(exit::FAILED, format!("{name}: {} difference(s) from the record", outcome.differences)))
+    Err(Failure::new(exit::FAILED, format!("{name}: {} from the record", counted(outcome.differences, "difference"))))
 }
 
 fn refusal(exit: u8, error: &Diagnostic) -> Failure {

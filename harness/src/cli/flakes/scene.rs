@@ -14,6 +14,7 @@ use crate::flake::standards::Standards;
 use crate::record::{History, RunStore, today};
 use crate::report::{Progress, TimeLeft};
 use crate::select::Chosen;
+use crate::units::counted;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -115,7 +116,7 @@ impl Scene {
         let labels = self.plan.slots.iter().map(|slot| slot.label.clone()).collect();
         let progress = runs::progress(&self.options.record, total, labels, TimeLeft::default());
         self.devices.notes.iter().chain(&self.notes).for_each(|note| progress.say(note));
-        progress.say(&format!("{what} from {} files, seed {}", self.files, self.options.repeat.seed));
+        progress.say(&format!("{what} from {}, seed {}", counted(self.files, "file"), self.options.repeat.seed));
         progress
     }
 

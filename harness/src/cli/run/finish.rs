@@ -10,7 +10,7 @@ use crate::exit;
 use crate::outcome::Verdict;
 use crate::record::{History, RunStore};
 use crate::report::{junit, markdown, repro};
-use crate::units::show_seconds;
+use crate::units::{counted, show_seconds};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -56,8 +56,8 @@ pub(super) fn finish(
             ending::without_record(ended.code)
         }
     };
-    let (total, time) = (summary.total(), show_seconds(ended.elapsed_ns));
-    text.push_str(&format!("{total} cases in {time}\n{}{}\n", summary.other_lines(), summary.line()));
+    let (total, time) = (counted(summary.total(), "case"), show_seconds(ended.elapsed_ns));
+    text.push_str(&format!("{total} in {time}\n{}{}\n", summary.other_lines(), summary.line()));
     runs::conclude(options.record.form, &text);
     code
 }

@@ -10,6 +10,7 @@ use crate::cli::{Failure, devices, runs, session};
 use crate::dispatch::{self, Cross, Queue, RunPlan, RunPolicy, Source};
 use crate::record::{Header, History, Resumed, RunStore, nulls};
 use crate::report::TimeLeft;
+use crate::units::counted;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,7 +53,8 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     for note in devices.notes.iter().chain(&chosen.notes) {
         progress.say(note);
     }
-    progress.say(&format!("{} of {total} cases selected from {files} files, seed {}", ids.len(), options.repeat.seed));
+    let (of, from) = (counted(total, "case"), counted(files, "file"));
+    progress.say(&format!("{} of {of} selected from {from}, seed {}", ids.len(), options.repeat.seed));
     if let Some(resumed) = &resumed {
         progress.say(&format!("goes on with {}: {} are done, {} open", resumed.run_id, carried.len(), cases.len()));
         let otherwise = carry::built_otherwise(&resumed.provenance, &provenance);

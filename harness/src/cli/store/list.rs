@@ -8,7 +8,7 @@ use crate::console::print;
 use crate::escape::{escape, short};
 use crate::record::{Header, RunInfo, Summary};
 use crate::report::{self, Column};
-use crate::units::show_bytes;
+use crate::units::{counted, show_bytes};
 use serde_json::{Value, json};
 
 /// Characters of a commit that tell it from others.
@@ -36,7 +36,7 @@ pub(super) fn list(all: &[RunInfo], latest: Option<&str>, form: Form) {
     let rows: Vec<Vec<String>> = all.iter().map(|run| row(run, latest)).collect();
     let total: u64 = all.iter().map(|run| run.bytes).sum();
     let table = report::table(&COLUMNS, &rows, runs::columns());
-    print(&format!("{table}{} runs, {}\n", all.len(), show_bytes(total)));
+    print(&format!("{table}{}, {}\n", counted(all.len(), "run"), show_bytes(total)));
 }
 
 fn row(run: &RunInfo, latest: Option<&str>) -> Vec<String> {
