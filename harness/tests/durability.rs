@@ -802,7 +802,7 @@ fn a_list_of_runs_says_what_each_was() {
     check(&place, &["report"], 106, &["no FORMAT is in it"]);
     check(&place, &["hunt", "--ref", "--repeat", "2", "--format", "plain"], 0, &[]);
     // Not a word of an empty folder where there is a hunt.
-    check(&place, &["report"], 106, &["none of the 1 runs is finished and came to verdicts"]);
+    check(&place, &["report"], 106, &["of 1 run none is finished and came to verdicts"]);
     check(&place, &[&PLAIN[..], &["--run-id", "first"]].concat(), 0, &["3 passed"]);
     check(
         &place,
@@ -825,7 +825,7 @@ fn a_list_of_runs_says_what_each_was() {
     check(&place, &["store", "export", "--format", "json"], 2, &["belongs to `store list`", "csv, jsonl, folder"]);
     // The run before the latest is one of the same command.
     check(&place, &["compare", "latest~1", "latest"], 0, &["before first", "after  second"]);
-    check(&place, &["report", "latest~2"], 106, &["only 2 runs of `run` have finished"]);
+    check(&place, &["report", "latest~2"], 106, &["only 2 runs of `run` finished"]);
 }
 
 /// Two runs of a bench between which a case's input was laid out by columns: each counter that differs is told in full, a cost

@@ -5,6 +5,7 @@ use super::header::Header;
 use super::layout::ResultsFolder;
 use super::reader::first_record;
 use super::recorded::Recorded;
+use crate::units::counted;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -183,14 +184,15 @@ impl ResultsFolder {
             let Some(at) = linked.or(finished.len().checked_sub(1)) else {
                 return Err(match runs.len() {
                     0 => none(),
-                    n => format!("none of the {n} runs is finished and came to verdicts: name one, a hunt by its id"),
+                    n => format!("of {} none is finished and came to verdicts: name one by its id", counted(n, "run")),
                 });
             };
             let mode = finished[at].header.mode();
             let alike: Vec<_> = finished[..=at].iter().filter(|run| run.header.mode() == mode).collect();
             let found = alike.len().checked_sub(back + 1).map(|at| (**alike[at]).clone());
             let mode = crate::escape::short(mode);
-            return found.ok_or_else(|| format!("only {} runs of `{mode}` have finished until then", alike.len()));
+            return found
+                .ok_or_else(|| format!("only {} of `{mode}` finished until then", counted(alike.len(), "run")));
         }
         if let Some(run) = runs.iter().find(|run| run.id == word) {
             return Ok(run.clone());
