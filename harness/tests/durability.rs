@@ -446,10 +446,10 @@ fn a_changed_digit_is_found_and_put_right() {
     std::fs::remove_file(place.path(&tables[2])).expect("removes");
     check(&place, &["store", "repair"], 0, &["flake.csv: 1 rows put in from runs"]);
     assert_eq!(place.read(&tables[2]), right[2]);
-    // Without its run, a row is what it is.
+    // Without its run, a row is what it is, also that which says what the run was.
     place.file(&tables[2], &wrong[2]);
     std::fs::remove_dir_all(place.newest()).expect("removes");
-    check(&place, &["store", "verify"], 0, &["1 of 7 rows of history cannot be judged", "0 problems"]);
+    check(&place, &["store", "verify"], 0, &["2 of 9 rows of history cannot be judged", "0 problems"]);
     assert_eq!(of(&place.read(&tables[2]), "__fault.fail"), of(&wrong[2], "__fault.fail"));
 }
 
@@ -874,4 +874,29 @@ fn what_cannot_be_printed_is_no_silence() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("standard output cannot be written: No space left"), "{text}");
     assert!(logs(&place).values().any(|log| ids(log, "verdict").len() == 3), "the record is whole");
+}
+
+/// Rows of tables name their run; what that was, its time and sources, is known also when the run is gone.
+#[test]
+fn a_history_says_what_its_runs_were() {
+    let place = with_cases("provenance", 3);
+    check(&place, &[&PLAIN[..], &["--run-id", "one"]].concat(), 0, &["3 passed"]);
+    check(&place, &[&PLAIN[..], &["--run-id", "two", "--seed", "7"]].concat(), 0, &["3 passed"]);
+    let table = "results/history/reference/runs.csv";
+    let written = place.read(table);
+    let rows: Vec<&str> = written.lines().collect();
+    assert_eq!(rows.len(), 3, "{written}");
+    assert!(rows[0].starts_with("run_id,command,started_utc,commit,dirty,host,gpus,driver,options"), "{written}");
+    assert!(rows[1].starts_with("one,run,20") && rows[2].ends_with("--run-id two --seed 7"), "{written}");
+    // A pruned run leaves its row; one that is here puts its own right.
+    check(&place, &["store", "prune", "--keep", "1", "--yes"], 0, &["1 of 2 runs removed"]);
+    assert_eq!(place.read(table), written);
+    place.file(table, &written.replace("two,run,", "two,bench,"));
+    check(&place, &["store", "verify"], 96, &["two: command is `bench`, by the record `run`"]);
+    check(&place, &["store", "repair"], 0, &["1 rows put right"]);
+    assert_eq!(place.read(table), written);
+    // A folder that was filled by a merge has it too.
+    let fresh = Place::empty("provenance-fresh");
+    check(&fresh, &["store", "merge", place.path("results").to_str().expect("text")], 0, &["two: copied"]);
+    assert!(fresh.read(table).contains("\ntwo,run,20"), "{}", fresh.read(table));
 }
