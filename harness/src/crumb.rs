@@ -126,6 +126,12 @@ pub(crate) struct Crumb {
     pub(crate) trail: Vec<String>,
 }
 
+impl std::fmt::Debug for Page {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Page({})", self.phase())
+    }
+}
+
 impl Page {
     pub(crate) fn create() -> std::io::Result<Self> {
         let words = SharedWords::create(WORDS)?;

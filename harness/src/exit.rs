@@ -14,6 +14,8 @@ pub(crate) const OUTSTANDING: u8 = 5;
 pub(crate) const INCOMPLETE: u8 = 6;
 /// The definition is right, and this version cannot run it there.
 pub(crate) const UNSUPPORTED: u8 = INCOMPLETE;
+/// The same case costs more than it did, by counters that are exact.
+pub(crate) const REGRESSED: u8 = 10;
 /// A case failed and passed, and flaky cases count as failures.
 pub(crate) const FLAKY: u8 = 11;
 /// The machine failed: results are not complete.
@@ -43,6 +45,7 @@ pub(crate) const TABLE: &[(u8, &str)] = &[
     (NOTHING_SELECTED, "nothing selected"),
     (OUTSTANDING, "what ran is fine; earlier failures outside the selection remain"),
     (INCOMPLETE, "what ran is fine, but not all ran; import: cannot run it there"),
+    (REGRESSED, "compare: a case costs more by the simulator's exact counters"),
     (FLAKY, "flaky cases under --flaky fail"),
     (INFRA, "the machine's fault: cases could not be run"),
     (NO_GPU, "no usable GPU, or fewer than asked for"),

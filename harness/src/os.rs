@@ -4,11 +4,14 @@
 pub(crate) mod area;
 pub(crate) mod crash;
 pub(crate) mod fault;
+mod keys;
 pub(crate) mod orphans;
 #[cfg(feature = "planted")]
 pub(crate) mod planted;
 pub(crate) mod state;
 pub(crate) mod tie;
+
+pub(crate) use keys::Keys;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -234,6 +237,15 @@ pub(crate) fn unknown_status() -> std::process::ExitStatus {
 pub(crate) fn reset_inherited() {
     // SAFETY: sets the default action, so no code of this process runs in a handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// Whether a signal is ignored, as `nohup` asks for.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    // SAFETY: a structure of numbers, for which zeros are values.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: only asks; the answer is written into `now`.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) };
+    asked == 0 && now.sa_sigaction == libc::SIG_IGN
 }
 
 /// Whether a socket takes some bytes without waiting: a quarter of what it can hold

@@ -40,6 +40,17 @@ pub(crate) fn show_time(ns: u64) -> String {
     }
 }
 
+/// `1 thread`, `2 threads`, `3 processes`.
+pub(crate) fn counted(count: impl TryInto<u64>, what: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    let ending = match what.ends_with('s') {
+        _ if count == 1 => "",
+        true => "es",
+        false => "s",
+    };
+    format!("{count} {what}{ending}")
+}
+
 /// An amount of memory for people.
 pub(crate) fn show_bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -55,6 +66,15 @@ pub(crate) fn show_bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([counted(1u64, "thread"), counted(0u64, "thread")], ["1 thread", "0 threads"]);
+        assert_eq!(
+            [counted(1usize, "worker process"), counted(2usize, "worker process")],
+            ["1 worker process", "2 worker processes"]
+        );
+    }
 
     #[test]
     fn units_scale_and_nonsense_is_refused() {

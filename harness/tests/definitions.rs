@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use crate::place;
 use engine::fusion::{hash, ops};
 use harness::case::{Target, load};
 use std::collections::BTreeSet;
@@ -214,4 +215,18 @@ fn definitions_become_case_files() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(96));
     assert!(text.contains("error[E0108]: `while` is not read") && text.contains("x.py:1:1"), "{text}");
+}
+
+/// Every word that the printed form of an imported definition has stands in the grammar of case files.
+#[test]
+fn what_import_prints_is_in_the_grammar() {
+    let place = place::Place::empty("grammar");
+    let ordered = DOUBLED.replace("is_cpu=False", "is_cpu=False, stride_order=[0, 1]");
+    place.file("ordered.py", &ordered);
+    let text = place::check(&place, &["import", "ordered.py"], 0, &["contiguity(", "order("]);
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/README.md")).expect("reads");
+    let grammar = readme.split("## The fusion").nth(1).and_then(|rest| rest.split("\n\n").nth(1)).expect("a grammar");
+    for word in ["contiguity", "order"] {
+        assert!(grammar.contains(&format!("\"{word}\"")), "{word} of\n{text}is not in\n{grammar}");
+    }
 }

@@ -62,7 +62,7 @@ fn the_quietest_gpus_are_taken_and_reasons_are_given() {
     assert!(place.0.join("results/history/played-gpu/durations.csv").is_file());
     check_run(&place, &["--gpus", "3", "--gpu-policy", "idle"], 21, &["E0501", "refused: process 4242", "--sim 3"]);
     let named = ["--gpus", "GPU-00000000-0000-0000-0000-000000000000", "--workers-per-gpu", "2"];
-    check_run(&place, &named, 0, &["2 worker processes on 1 GPU(s)", "gpu0.1"]);
+    check_run(&place, &named, 0, &["2 worker processes on 1 GPU", "gpu0.1"]);
     let mig = "[[gpu]]\n[[gpu]]\nmig = [{ uuid = \"MIG-aaaa1111\" }, { uuid = \"MIG-bbbb2222\" }]\n";
     place.file("mig.toml", mig);
     let whole = ["--gpus", "2", "--nvml", "mig.toml"];

@@ -3,6 +3,7 @@
 
 use crate::place::{self, CaseFile, GOOD, Place, check};
 use rustix::process::Signal;
+use std::io::Write;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -381,6 +382,119 @@ fn an_interrupt_ends_in_order() {
     assert!(header.contains("\"status\": \"aborted\""), "{header}");
 }
 
+/// Starts a run that hangs in one case, and waits until its worker is at work.
+fn hanging(place: &Place, program: &[&str]) -> std::process::Child {
+    let harness = env!("CARGO_BIN_EXE_harness");
+    let args = ["--ref", "--jobs", "1", "--with-faults", "--filter", "*sleep:*PlaceTest*", "--timeout", "60s"];
+    let words: Vec<&str> = program.iter().copied().chain([harness]).collect();
+    let mut command = place.program_here(words[0]);
+    command.args(&words[1..]).args(args).args(["--format", "plain"]).stdout(std::process::Stdio::piped());
+    let child = command.spawn().expect("starts");
+    wait_for("the other cases", || {
+        let done = events_so_far(place)?.records.iter().filter(|r| r["k"] == "attempt").count();
+        (done == 2).then_some(())
+    });
+    // On a loaded machine the case begins a moment later.
+    std::thread::sleep(Duration::from_millis(300));
+    child
+}
+
+#[test]
+fn a_run_that_is_asked_says_what_it_is_at() {
+    let place = with_good_case("asked");
+    let child = hanging(&place, &[]);
+    // Whoever asks all processes of that name asks workers too: nobody dies of it.
+    worker_pids(&place).iter().for_each(|pid| assert!(place::signal(*pid, Signal::USR1)));
+    assert!(place::signal(child.id(), Signal::USR1));
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(place::signal(child.id(), Signal::INT));
+    let output = child.wait_with_output().expect("ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("2 of 3 done after "), "{text}");
+    assert!(text.contains("ref0: __fault.sleep for ") && text.contains("in phase inputs (sleep)"), "{text}");
+    assert!(text.contains("; worker ref0-w0 (pid ") && !text.contains("crash"), "{text}");
+}
+
+/// On a terminal, played by `script`, a key asks, and what the terminal was like comes back.
+#[test]
+fn a_key_asks_a_run_what_it_is_at() {
+    let place = with_good_case("key");
+    let run = "--ref --jobs 1 --with-faults --filter '*sleep:*PlaceTest*' --timeout 60s";
+    let shell =
+        format!("trap : INT; stty cols 200; {} {run}; echo \"code $?\"; stty -a", env!("CARGO_BIN_EXE_harness"));
+    let mut command = place.program_here("script");
+    command.args(["-qc", &shell, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
+    let piped = std::process::Stdio::piped;
+    let mut child = command.stdin(piped()).stdout(piped()).spawn().expect("starts");
+    wait_for("the other cases", || {
+        let done = events_so_far(&place)?.records.iter().filter(|r| r["k"] == "attempt").count();
+        (done == 2).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(700));
+    let mut press = |key: &[u8]| {
+        child
+            .stdin
+            .as_mut()
+            .and_then(|stdin| stdin.write_all(key).and_then(|()| stdin.flush()).ok())
+            .expect("takes keys");
+        std::thread::sleep(Duration::from_millis(700));
+    };
+    press(b"t");
+    press(b"\x03");
+    let output = child.wait_with_output().expect("ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("2 of 3 done after ") && text.contains("ref0: __fault.sleep for "), "{text}");
+    let end = text.rsplit_once("code 130").expect("an end by ^C").1;
+    assert!(end.contains(" icanon") && end.contains(" echo "), "{end}");
+}
+
+/// As when an ssh connection is lost. Who said `nohup` means it.
+#[test]
+fn a_terminal_that_goes_away_ends_the_run_in_order() {
+    let place = with_good_case("hangup");
+    let child = hanging(&place, &[]);
+    assert!(place::signal(child.id(), Signal::HUP));
+    let output = child.wait_with_output().expect("ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(129), "{text}");
+    assert!(text.ends_with("2 passed, 0 failed, 1 skipped\n"), "{text}");
+    let header = place.read("results/latest/run.json");
+    assert!(header.contains("\"status\": \"aborted\""), "{header}");
+    let place = with_good_case("nohup");
+    let mut child = hanging(&place, &["nohup"]);
+    assert!(place::signal(child.id(), Signal::HUP));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(child.try_wait().expect("can be asked").is_none());
+    assert!(place::signal(child.id(), Signal::INT));
+    assert_eq!(child.wait().expect("ends").code(), Some(130));
+}
+
+/// What is printed of cases: all, those that somebody has to look at, or none. What failed and why is told at the end
+/// each time, and cases that were not reached are counted only.
+#[test]
+fn a_log_is_as_long_as_asked_for() {
+    let place = with_good_case("quiet");
+    let args = ["--ref", "--jobs", "1", "--with-faults", "--filter", "*PlaceTest*:__fault.fail", "--retries", "0"];
+    let run = |more: &[&str]| {
+        check(&place, &[&args[..], &["--format", "plain"], more].concat(), 100, &["2 passed, 1 failed"])
+    };
+    let lines = |text: &str| text.lines().filter(|line| line.starts_with('[')).count();
+    let all = run(&[]);
+    assert_eq!(lines(&all), 3, "{all}");
+    assert!(all.lines().any(|line| line.contains("PASS") && (line.contains(" us ") || line.contains(" ms "))), "{all}");
+    let failures = run(&["--failures-only"]);
+    assert_eq!(lines(&failures), 1, "{failures}");
+    assert!(failures.contains("] FAIL "), "{failures}");
+    let quiet = run(&["-q"]);
+    assert_eq!(lines(&quiet), 0, "{quiet}");
+    assert!(quiet.contains("\nFAIL __fault.fail  (fail.assert"), "{quiet}");
+    let (_, late) = place.run(&[&args[..], &["--format", "plain", "--deadline", "1ms"]].concat());
+    assert!(!late.contains("] SKIP ") && late.contains(" skip.deadline"), "{late}");
+    check(&place, &["-q", "--failures-only"], 2, &["only one of --quiet and --failures-only"]);
+    check(&place, &["store", "list", "-q"], 2, &["`--quiet` belongs to"]);
+}
+
 /// A played GPU, and a tool around its workers: this script, to which the
 /// worker's command is handed over.
 fn place_with_tool(name: &str, script: &str) -> (Place, Vec<String>) {
@@ -483,7 +597,7 @@ fn broken_cases_are_told_with_code_place_and_way_out() {
         &place,
         &["--ref"],
         96,
-        &["cases/header.fuse:13:3", "did you mean `expect`", "cases/header.fuse:14:14", "2 error(s)"],
+        &["cases/header.fuse:13:3", "did you mean `expect`", "cases/header.fuse:14:14", "2 errors"],
     );
 }
 

@@ -282,3 +282,50 @@ fn jitter_is_recorded_and_repeated() {
     let ahead = ["run", "--sim", "1", "--exact", "PlaceTest.good", "--jitter", "7", "--compile-threads", "2"];
     check(&place, &ahead, 0, &["1 passed"]);
 }
+
+/// A case that kills its worker is tried again in fresh workers and kills them too.
+#[test]
+fn a_case_that_killed_all_its_workers_is_replayed_from_the_first() {
+    let place = with_cases("killer");
+    let ids = among(5, &[(3, "segv")]);
+    let (code, text) = faults(&place, &["run", "--jobs", "1"], &ids);
+    assert_eq!(code, 103, "{text}");
+    let text = check(&place, &["replay", "--repeat", "1", "--format", "plain"], 103, &["then __fault.segv"]);
+    assert!(text.contains("as worker ref0-w0 of run"), "{text}");
+    // Two cases that kill: which is meant cannot be known.
+    faults(&place, &["run", "--jobs", "1"], &among(5, &[(1, "segv"), (3, "abort")]));
+    check(
+        &place,
+        &["replay"],
+        106,
+        &["died of 2 cases", "of __fault.segv", "of __fault.abort", "name one with --worker"],
+    );
+    let last =
+        place.records().iter().rev().find(|record| record["k"] == "worker").expect("a worker")["worker_id"].clone();
+    let word = format!("{}@latest", last.as_str().expect("a name"));
+    check(
+        &place,
+        &["replay", "--worker", &word, "--exact", "__fault.pass@0"],
+        106,
+        &["`__fault.pass@0` did not fail in"],
+    );
+}
+
+/// What cannot begin leaves no run behind that looks killed.
+#[test]
+fn a_mistyped_case_leaves_no_run() {
+    let place = with_cases("mistyped");
+    place.run(&["--ref", "--exact", "PlaceTest.wrong"]);
+    let runs = || std::fs::read_dir(place.path("results/runs")).expect("lists").count();
+    assert_eq!(runs(), 1);
+    for args in [
+        &["why", "Nope.Case"][..],
+        &["why", "PlaceTest.good", "--exact", "Nope.Case"],
+        &["replay", "--ref", "--exact", "PlaceTest.good", "--exact", "Nope.Case"],
+    ] {
+        let (code, text) = place.run(args);
+        assert!([2, 4].contains(&code) && text.contains("Nope.Case"), "{args:?}: {text}");
+        assert_eq!(runs(), 1, "{args:?}: {text}");
+    }
+    check(&place, &["store", "verify"], 0, &["0 problems"]);
+}

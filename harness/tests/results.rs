@@ -1,7 +1,8 @@
 //! Directives about results, driven through the binary: what the reference must
 //! give, what must be refused, and that a mark goes when it is out of date.
 
-use crate::place;
+use crate::place::{self, Place, check};
+use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
@@ -120,4 +121,71 @@ fn marks_are_held_to_what_compiles() {
         ],
     );
     assert_eq!(code, Some(100));
+}
+
+/// One case that runs, one that is marked as unsupported, one without elements and one that must be refused.
+const WAYS: &str = r#"---
+version = 1
+suite = "Ways"
+about = "what a pass may rest on"
+---
+fusion @Runs(%x: f32[?]) {
+  %0 = neg %x
+  return %0
+}
+; inputs: x = normal[4]
+
+fusion @Marked(%x: f32[?, ?], %y: f32[?, ?]) {
+  %0 = neg %x
+  %1 = exp2 %y
+  return %0, %1
+}
+; inputs: x = normal[3, 8], y = normal[5, 2]
+; expect: unsupported U0101
+
+fusion @Empty(%x: f32[?]) {
+  %0 = neg %x
+  return %0
+}
+; inputs: x = normal[0]
+
+fusion @Refused(%x: f32[?]) {
+  %0 = add %x, %x, %x
+  return %0
+}
+; inputs: x = normal[4]
+; error: E0201
+"#;
+
+#[test]
+fn a_pass_says_what_it_rests_on() {
+    let place = Place::empty("ways");
+    place.file("cases/ways.fuse", WAYS);
+    let ran = "of those that passed: 1 ran a kernel, 1 launched nothing, 1 refused as marked, 1 refused as required";
+    check(
+        &place,
+        &["--sim", "1", "--cases", "cases", "--results", "results"],
+        0,
+        &[ran, "4 passed, 0 failed, 0 skipped"],
+    );
+    let verdicts: Vec<Value> = place.records().into_iter().filter(|record| record["k"] == "verdict").collect();
+    let by = |id: &str| &verdicts.iter().find(|record| record["case_id"] == id).expect("a verdict")["passed_by"];
+    assert_eq!(
+        [by("Ways.Runs"), by("Ways.Marked"), by("Ways.Refused")],
+        ["kernel", "refused_as_marked", "refused_as_required"]
+    );
+    let end = place.records().pop().expect("an end");
+    assert_eq!(end["summary"]["passed_by"]["refused_as_marked"], 1, "{end}");
+    let report =
+        |form: &str, parts: &[&str]| check(&place, &["report", "--format", form, "--results", "results"], 0, parts);
+    report("md", &["Of those that passed: 1 ran a kernel, 1 launched nothing, 1 refused"]);
+    report("csv", &["Ways.Marked,pass,pass,refused_as_marked,", "Ways.Runs,pass,pass,kernel,"]);
+    let xml = report("junit", &["<property name=\"passed_by.kernel\" value=\"1\"/>"]);
+    let document = roxmltree::Document::parse(&xml).expect("well-formed");
+    let case = document.descendants().find(|node| node.attribute("name") == Some("Marked")).expect("a case");
+    let told = case.descendants().find(|node| node.has_tag_name("property")).expect("a property");
+    assert_eq!(told.attribute("value"), Some("refused_as_marked"));
+    check(&place, &["store", "info", "--results", "results"], 0, &[ran]);
+    let referred = "of those that passed: 3 ran on the reference only, 1 refused as required";
+    check(&place, &["--ref", "--cases", "cases", "--results", "results"], 0, &[referred]);
 }

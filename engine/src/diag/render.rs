@@ -2,6 +2,7 @@
 
 use super::{Diagnostic, Span};
 use std::fmt::Write;
+use unicode_width::UnicodeWidthChar;
 
 /// Characters of a source line that are shown.
 const LINE: usize = 160;
@@ -24,12 +25,18 @@ pub fn render(diagnostic: &Diagnostic, file: &str, source: &str, first_line: usi
         let (text, column) = clipped(text, column);
         let width = width.min(text.chars().count().saturating_sub(column).max(1));
         let _ = writeln!(out, "{pad} |\n{number} | {text}");
-        let _ = writeln!(out, "{pad} | {}{} {}", " ".repeat(column), "^".repeat(width), label.text);
+        let (before, under) = (columns(&text, 0, column), columns(&text, column, width).max(1));
+        let _ = writeln!(out, "{pad} | {}{} {}", " ".repeat(before), "^".repeat(under), label.text);
     }
     for note in &diagnostic.notes {
         let _ = writeln!(out, "  note: {note}");
     }
     out
+}
+
+/// Columns of a terminal that some characters of a line take: wide ones of East Asian scripts two.
+fn columns(line: &str, from: usize, count: usize) -> usize {
+    line.chars().skip(from).take(count).map(|c| c.width().unwrap_or(0)).sum()
 }
 
 /// What of a line is shown: all of it, or what surrounds the column, and the
@@ -79,6 +86,20 @@ mod tests {
         assert!(text.len() < 1000 && !text.contains('\u{1b}') && text.contains("\u{fffd}bady"), "{text}");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[3].chars().position(|c| c == 'b'), lines[4].chars().position(|c| c == '^'), "{text}");
+    }
+
+    #[test]
+    fn carets_stand_under_wide_characters() {
+        for (before, word, pad, carets) in
+            [("日本 e\u{301} ", "nge", 7, 3), ("%0 = ", "日本", 5, 4), ("", "\u{301}", 0, 1)]
+        {
+            let source = format!("{before}{word} %x");
+            let start = before.len() as u32;
+            let span = Span { start, end: start + word.len() as u32 };
+            let text = render(&Diagnostic::user(code::UNKNOWN_OP, "unknown").label(span, ""), "a.fuse", &source, 0);
+            let line = text.lines().last().expect("carets");
+            assert_eq!(line, format!("  | {}{} ", " ".repeat(pad), "^".repeat(carets)), "{text}");
+        }
     }
 
     #[test]

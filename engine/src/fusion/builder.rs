@@ -189,7 +189,7 @@ impl FusionBuilder {
     fn claim_name(&mut self, name: &str) -> Result<()> {
         if !is_name(name) {
             return Err(Diagnostic::user(code::SYNTAX, format!("`{name}` is not a name"))
-                .note("names have 1 to 128 letters, digits and underscores"));
+                .note("names have 1 to 128 ASCII letters, digits and underscores"));
         }
         if !self.names.insert(name.into()) {
             return Err(Diagnostic::user(code::DUPLICATE_NAME, format!("`%{name}` is defined twice")));

@@ -53,6 +53,9 @@ pub(super) fn lex(source: &str) -> Lexed<'_> {
     lexer.out
 }
 
+/// Characters of a stray text that are shown.
+const SHOWN: usize = 40;
+
 struct Lexer<'a> {
     scanner: Scanner<'a>,
     out: Lexed<'a>,
@@ -73,7 +76,11 @@ impl<'a> Lexer<'a> {
                 self.word(&rest[..len]);
             }
             c if c.is_ascii_digit() || c == '-' || c == '.' || c == '+' => self.number(),
-            other => self.stray(other),
+            other if !other.is_ascii() => {
+                let len = self.scanner.run(0, |c| !c.is_ascii() && !c.is_whitespace());
+                self.stray(&rest[..len]);
+            }
+            other => self.stray(&rest[..other.len_utf8()]),
         }
     }
 
@@ -95,7 +102,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn sigil(&mut self, sigil: char) {
-        let len = self.scanner.run(1, is_word);
+        // A letter of any script is meant to be one of the name; whoever declares it refuses it, once.
+        let len = self.scanner.run(1, |c| is_word(c) || c.is_alphanumeric());
         let name = &self.scanner.rest()[1..1 + len];
         match (len, sigil) {
             (0, _) => self.error(code::SYNTAX, format!("`{sigil}` without a name"), 1, ""),
@@ -146,10 +154,12 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn stray(&mut self, c: char) {
-        let note = if c == '$' { "`$axis` is replaced by the harness, from the axes of the case file" } else { "" };
-        let shown: String = c.escape_debug().collect();
-        self.error(code::SYNTAX, format!("unexpected character `{shown}`"), c.len_utf8(), note);
+    /// What stands for nothing; a word of another script is one mistake.
+    fn stray(&mut self, text: &str) {
+        let note = if text == "$" { "`$axis` is replaced by the harness, from the axes of the case file" } else { "" };
+        let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+        let what = if text.chars().nth(1).is_some() { "characters" } else { "character" };
+        self.error(code::SYNTAX, format!("unexpected {what} `{shown}`"), text.len(), note);
     }
 }
 

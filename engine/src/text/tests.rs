@@ -321,3 +321,29 @@ fn hostile_texts_end() {
         assert!(start.elapsed().as_secs() < 10, "{shown} took {:?}", start.elapsed());
     }
 }
+
+/// A name of another script is one mistake, told where it is declared, and carets stand under it.
+#[test]
+fn a_name_in_another_script_is_one_mistake() {
+    check_errors(
+        "fusion @f(%日本: f32[?]) {\n  %0 = neg %日本\n  return %0\n}\n",
+        expect![[r#"
+            error[E0101]: `日本` is not a name
+             --> a.fuse:1:11
+              |
+            1 | fusion @f(%日本: f32[?]) {
+              |           ^^^^^^^^^^^^^ 
+              note: names have 1 to 128 ASCII letters, digits and underscores
+        "#]],
+    );
+    check_errors(
+        "fusion @f(%x: f32[?]) {\n  %0 = neg %x 日本語\n  return %0\n}\n",
+        expect![[r#"
+        error[E0101]: unexpected characters `日本語`
+         --> a.fuse:2:15
+          |
+        2 |   %0 = neg %x 日本語
+          |               ^^^^^^ 
+    "#]],
+    );
+}

@@ -8,7 +8,7 @@ use crate::case::Target;
 use crate::console::print;
 use crate::corpus::complaints;
 use crate::exit;
-use crate::units::show_seconds;
+use crate::units::{counted, show_seconds};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -30,7 +30,9 @@ pub(super) fn check(args: &Args) -> Result<u8, Failure> {
     let elapsed = started.elapsed().as_nanos() as u64;
     let count = cases.len();
     text.push_str(&format!(
-        "{count} cases of {files} files read in {}, {} not as they say\n",
+        "{} of {} read in {}, {} of them wrong\n",
+        counted(count, "case"),
+        counted(files, "file"),
         show_seconds(elapsed),
         wrong.len()
     ));

@@ -11,8 +11,13 @@ pub(super) fn compare(args: &Args) -> Result<u8, Failure> {
     let found = crate::report::compare(&run(&args.operands[0])?, &run(&args.operands[1])?);
     let text = match args.records.form.unwrap_or(Form::Plain) {
         Form::Md => found.markdown(),
+        Form::Json => format!("{:#}\n", found.json()),
         _ => found.plain(runs::columns()),
     };
-    runs::deliver(args.import.output.as_deref(), &text)?;
-    Ok(if found.is_worse() { exit::FAILED } else { exit::OK })
+    runs::deliver(args.output.file.as_deref(), &text)?;
+    Ok(match () {
+        () if found.is_failing() => exit::FAILED,
+        () if found.is_dearer() => exit::REGRESSED,
+        () => exit::OK,
+    })
 }

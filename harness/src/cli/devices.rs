@@ -12,6 +12,7 @@ use crate::evidence::sanitizer::{Sample, Sanitizer, Tool};
 use crate::exit;
 use crate::proto::DeviceSpec;
 use crate::report::quoted;
+use crate::units::counted;
 use engine::diag::{Diagnostic, code};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -192,7 +193,7 @@ fn reference(options: &DeviceOptions) -> Devices {
     Devices {
         target: Target::Sim,
         slots,
-        notes: vec![format!("reference evaluator, {jobs} worker processes")],
+        notes: vec![format!("reference evaluator, {}", counted(jobs, "worker process"))],
         choices: Vec::new(),
         left: Vec::new(),
         nvidia: None,
@@ -213,7 +214,8 @@ fn simulated(options: &DeviceOptions, count: usize, mut notes: Vec<String>, nvid
         SlotSpec { device: DeviceSpec::Sim { ordinal, threads }, label, env, gpu: None }
     });
     let slots: Vec<SlotSpec> = slots.collect();
-    notes.push(format!("{count} simulated H200, {} worker processes of {threads} thread(s)", slots.len()));
+    let (workers, threads) = (counted(slots.len(), "worker process"), counted(threads, "thread"));
+    notes.push(format!("{count} simulated H200, {workers}, {threads} each"));
     Devices {
         target: Target::Sim,
         slots,
@@ -263,7 +265,7 @@ fn gpus(options: &DeviceOptions, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wa
         notes.push("these GPUs are played by a file: cases run on the simulator".into());
     }
     if slots.len() > taken.len() {
-        notes.push(format!("{} worker processes on {} GPU(s)", slots.len(), taken.len()));
+        notes.push(format!("{} on {}", counted(slots.len(), "worker process"), counted(taken.len(), "GPU")));
     }
     let history = taken.first().map_or_else(String::new, |choice| choice.gpu.name.clone());
     if taken.iter().any(|choice| choice.gpu.name != history) {
@@ -303,7 +305,8 @@ fn too_few(found: &Nvidia, selection: &Selection, missing: &str, wanted: &Wanted
         WantedGpus::All => 1,
     };
     let way = format!(
-        "`--sim {count}` runs the same cases on {count} simulated device(s); `harness doctor` says what is missing"
+        "`--sim {count}` runs the same cases on {}; `harness doctor` says what is missing",
+        counted(count, "simulated device")
     );
     Failure::diagnostic(exit::NO_GPU, &diagnostic.note(way))
 }

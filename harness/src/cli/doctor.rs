@@ -11,7 +11,7 @@ use crate::device::{
 };
 use crate::exit;
 use crate::record::{Provenance, ResultsFolder};
-use crate::units::show_bytes;
+use crate::units::{counted, show_bytes};
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write;
@@ -105,7 +105,7 @@ fn cases(dir: &Path) -> String {
     let loaded = load(dir, Target::Sim);
     match loaded.errors.len() {
         0 => format!("{}: {} ids in {} files", dir.display(), loaded.cases.len(), loaded.files),
-        n => format!("{}: {n} error(s), the first: {}", dir.display(), loaded.errors[0]),
+        n => format!("{}: {}, the first: {}", dir.display(), counted(n, "error"), loaded.errors[0]),
     }
 }
 

@@ -12,6 +12,8 @@ use std::io::Write;
 /// Returns the exit code.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
     crate::os::reset_inherited();
+    // Who asks a run what it is at may ask its workers as well, or too early: that ends nobody.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, std::sync::Arc::default());
     let result = text(arguments).and_then(|arguments| args::parse(&arguments)).and_then(|parsed| match parsed {
         Parsed::Help(text) => {
             print(&text);

@@ -7,6 +7,7 @@ use crate::case::{self, CaseError};
 use crate::console::print;
 use crate::exit;
 use crate::record::replace;
+use crate::units::counted;
 use std::path::PathBuf;
 
 pub(super) fn fmt(args: &Args) -> Result<u8, Failure> {
@@ -39,7 +40,8 @@ pub(super) fn fmt(args: &Args) -> Result<u8, Failure> {
     print(&changed.concat());
     if !errors.is_empty() {
         let lines: Vec<String> = errors.iter().map(|error| format!("{error}\n")).collect();
-        let text = format!("{}{} error(s); files with errors are left as they are", lines.concat(), lines.len());
+        let text =
+            format!("{}{}; files with errors are left as they are", lines.concat(), counted(lines.len(), "error"));
         return Err(Failure::new(exit::BAD_CASES, text));
     }
     Ok(if args.files.check && !changed.is_empty() { exit::UNFORMATTED } else { exit::OK })

@@ -7,6 +7,7 @@ use crate::case::case_text;
 use crate::console::print;
 use crate::exit;
 use crate::import::{RunResult, arguments, check, find_record, placed, read_arrays};
+use crate::units::counted;
 use engine::diag::{Diagnostic, DiagnosticKind, code, render};
 use engine::fusion::Fusion;
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
@@ -28,7 +29,7 @@ struct ImportOptions<'a> {
 
 impl<'a> ImportOptions<'a> {
     fn of(args: &'a Args) -> Result<Self, Failure> {
-        let Import { inputs, records, place, output } = &args.import;
+        let Import { inputs, records, place } = &args.import;
         let recorded = match (inputs, records) {
             (Some(inputs), Some(records)) => Some((inputs.as_path(), records.as_path())),
             (None, None) => None,
@@ -38,7 +39,7 @@ impl<'a> ImportOptions<'a> {
             }
         };
         let file = Path::new(args.operand().unwrap_or_default());
-        Ok(Self { file, recorded, device: *place, output: output.as_deref() })
+        Ok(Self { file, recorded, device: *place, output: args.output.file.as_deref() })
     }
 }
 
@@ -83,7 +84,7 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
     if outcome.differences == 0 {
         return Ok(exit::OK);
     }
-    Err(Failure::new(exit::FAILED, format!("{name}: {} difference(s) from the record", outcome.differences)))
+    Err(Failure::new(exit::FAILED, format!("{name}: {} from the record", counted(outcome.differences, "difference"))))
 }
 
 fn refusal(exit: u8, error: &Diagnostic) -> Failure {

@@ -3,14 +3,15 @@
 
 use super::args::{Args, Listing};
 use super::session::{self, CaseOptions};
-use super::{Failure, devices};
+use super::{Failure, devices, runs};
 use crate::case::{Case, Require};
 use crate::escape::escape;
+use crate::exit;
 use crate::outcome::Last;
+use crate::report::{self, Column};
 use crate::select::Past;
 use crate::select::quarantine::Quarantine;
 use crate::units::{show_bytes, show_time};
-use crate::{exit, report};
 use serde_json::{Value, json};
 
 pub(super) fn list(args: &Args) -> Result<u8, Failure> {
@@ -54,11 +55,17 @@ fn table(cases: &[Case], past: &Past, about: bool) -> String {
         }
         row
     };
-    let mut columns = vec!["case", "tags", "needs", "last", "expected"];
+    let mut columns = vec![
+        Column::new("case").shortens(),
+        Column::new("tags").spare(2),
+        Column::new("needs").spare(1),
+        Column::new("last"),
+        Column::new("expected").right(),
+    ];
     if about {
-        columns.push("about");
+        columns.push(Column::new("about").shortens());
     }
-    report::table(&columns, &cases.iter().map(row).collect::<Vec<_>>(), &[4])
+    report::table(&columns, &cases.iter().map(row).collect::<Vec<_>>(), runs::columns())
 }
 
 /// Requirements in a few words; `-` for none.

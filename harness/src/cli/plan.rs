@@ -9,13 +9,14 @@
 use super::args::{Args, Listing};
 use super::run::split_required;
 use super::session::{self, CaseOptions};
-use super::{Failure, devices, list};
+use super::{Failure, devices, list, runs};
 use crate::dispatch::{self, SlotSpec};
+use crate::exit;
 use crate::outcome::{Conclusion, Last};
 use crate::record::History;
+use crate::report::{self, Column};
 use crate::select::Past;
 use crate::units::show_time;
-use crate::{exit, report};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -100,6 +101,17 @@ fn deal(
     (placed, median)
 }
 
+const SLOTS: [Column; 3] = [Column::new("slot"), Column::new("cases").right(), Column::new("busy").right()];
+const ORDER: [Column; 6] = [
+    Column::new("order").right(),
+    Column::new("slot"),
+    Column::new("start").right(),
+    Column::new("takes").right(),
+    Column::new("last").spare(1),
+    Column::new("case").shortens(),
+];
+const SKIPPED: [Column; 3] = [Column::new("skipped").shortens(), Column::new("why"), Column::new("").shortens()];
+
 impl PlanReport {
     fn makespan(&self) -> u64 {
         self.placed.iter().map(|placed| placed.start_ns.saturating_add(placed.dur_ns)).max().unwrap_or(0)
@@ -150,7 +162,7 @@ impl PlanReport {
             let (cases, busy) = self.load(slot);
             vec![label.clone(), cases.to_string(), self.time(busy)]
         });
-        text.push_str(&format!("\n{}", report::table(&["slot", "cases", "busy"], &slots.collect::<Vec<_>>(), &[1, 2])));
+        text.push_str(&format!("\n{}", report::table(&SLOTS, &slots.collect::<Vec<_>>(), runs::columns())));
         let rows = self.placed.iter().enumerate().map(|(i, placed)| {
             vec![
                 (i + 1).to_string(),
@@ -161,8 +173,7 @@ impl PlanReport {
                 placed.id.clone(),
             ]
         });
-        let columns = ["order", "slot", "start", "takes", "last", "case"];
-        text.push_str(&format!("\n{}", report::table(&columns, &rows.collect::<Vec<_>>(), &[0, 2, 3])));
+        text.push_str(&format!("\n{}", report::table(&ORDER, &rows.collect::<Vec<_>>(), runs::columns())));
         text + &self.skipped_text()
     }
 
@@ -175,7 +186,7 @@ impl PlanReport {
             true => String::new(),
             false => {
                 let rows: Vec<Vec<String>> = self.skipped.iter().map(row).collect();
-                format!("\n{}", report::table(&["skipped", "why", ""], &rows, &[]))
+                format!("\n{}", report::table(&SKIPPED, &rows, runs::columns()))
             }
         }
     }

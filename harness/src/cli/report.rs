@@ -35,7 +35,7 @@ pub(super) fn report(args: &Args) -> Result<u8, Failure> {
     if args.records.github {
         summarise(&text).map_err(|(path, error)| runs::not_written(path.as_ref(), &error))?;
     }
-    runs::deliver(args.import.output.as_deref(), &text)?;
+    runs::deliver(args.output.file.as_deref(), &text)?;
     Ok(exit::OK)
 }
 

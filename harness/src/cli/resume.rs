@@ -65,7 +65,7 @@ fn newest_open(layout: &ResultsFolder) -> Result<RunInfo, Failure> {
 
 /// Why a run is not gone on with, and the way to run the same anew.
 pub(super) fn refused(id: &str, why: &str, resumed: Option<&Resumed>) -> Failure {
-    let mut diagnostic = Diagnostic::user(code::NOT_RESUMED, format!("{id} cannot be gone on with: {why}"));
+    let mut diagnostic = Diagnostic::user(code::NOT_RESUMED, format!("{id} cannot be resumed: {why}"));
     if let Some(resumed) = resumed {
         let words: Vec<String> = resumed.argv.iter().map(|word| crate::report::quoted(word)).collect();
         diagnostic = diagnostic.note(format!("all of it anew: harness {}", words.join(" ")));

@@ -6,7 +6,7 @@ use super::run::options::RecordOptions;
 use crate::console::print;
 use crate::exit;
 use crate::record::{Recorded, ResultsFolder, RunInfo};
-use crate::report::{Format, Progress, fit};
+use crate::report::{Format, Look, Progress, TimeLeft, fit};
 use engine::diag::{Diagnostic, code};
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -47,14 +47,14 @@ fn no_run(message: &str, note: &str) -> Failure {
 }
 
 /// The view of a command that runs cases.
-pub(super) fn progress(options: &RecordOptions, total: usize, labels: Vec<String>) -> Progress {
+pub(super) fn progress(options: &RecordOptions, total: usize, labels: Vec<String>, left: TimeLeft) -> Progress {
     let format = match options.form {
         Some(Form::Bar) => Format::Bar,
         Some(Form::Plain) => Format::Plain,
         Some(Form::Jsonl) => Format::Jsonl,
         _ => Format::Auto,
     };
-    Progress::new(format, options.color, total, labels)
+    Progress::new(Look { format, color: options.color, detail: options.detail }, total, labels, left)
 }
 
 /// Prints a text, or writes it where `--output` says.
@@ -86,8 +86,9 @@ fn fitted(text: &str) -> String {
     fit(text, columns)
 }
 
-/// Columns of the terminal, or of a page where there is none.
+/// Columns of the terminal. Where there is none nothing is cut: a file has room, and a program reads it.
 pub(super) fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
-    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20).unwrap_or(120)
+    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20);
+    columns.unwrap_or(if std::io::stdout().is_terminal() { 80 } else { usize::MAX })
 }

@@ -6,6 +6,7 @@ use crate::case::{Case, Loaded, Target, load};
 use crate::record::{History, ResultsFolder};
 use crate::select::quarantine::Quarantine;
 use crate::select::{Chosen, FromRun, Past, Rerun, Wanted};
+use crate::units::counted;
 use crate::worker::fault;
 use crate::{escape, exit};
 use engine::diag::{Diagnostic, code};
@@ -96,12 +97,12 @@ pub(super) fn load_all(options: &CaseOptions, target: Target) -> Result<Loaded, 
     if !loaded.errors.is_empty() {
         let lines: Vec<String> = loaded.errors.iter().take(SHOWN).map(|error| format!("{error}\n")).collect();
         let count = match loaded.errors.len() {
-            count @ ..=SHOWN => count.to_string(),
-            count => format!("... {} more: {count}", count - SHOWN),
+            count @ ..=SHOWN => counted(count, "error"),
+            count => format!("... {} more: {}", count - SHOWN, counted(count, "error")),
         };
         let code = loaded.errors[0].code;
         let more = format!("`harness explain {code}` says more about the first");
-        let text = format!("{}{count} error(s) in case files; nothing was run; {more}", lines.concat());
+        let text = format!("{}{count} in case files; nothing was run; {more}", lines.concat());
         return Err(Failure::new(exit::BAD_CASES, text));
     }
     if *faults {

@@ -1,5 +1,7 @@
 //! `store`: looks at, mends, thins out, copies and unites recorded runs.
 
+mod list;
+
 use super::args::{Args, Form, usage};
 use super::session::Folders;
 use super::{Failure, runs};
@@ -7,8 +9,7 @@ use crate::case::suggest;
 use crate::console::print;
 use crate::exit;
 use crate::record::prune::{self, Limits};
-use crate::record::{Recorded, ResultsFolder, RunInfo, RunState, Summary, export, merge, rebuild, repair};
-use crate::report::{cut, shorten, width};
+use crate::record::{Recorded, ResultsFolder, RunInfo, RunState, export, merge, rebuild, repair};
 use crate::units::{show_bytes, show_seconds};
 use engine::diag::{Diagnostic, code};
 use std::io;
@@ -20,7 +21,7 @@ const WRONG_ROWS: usize = 20;
 
 /// What is to be done with the records.
 enum StoreCommand<'a> {
-    List,
+    List { form: Form },
     Info(&'a [String]),
     Verify,
     Repair { dry: bool },
@@ -34,7 +35,7 @@ const WORDS: [&str; 7] = ["list", "info", "verify", "repair", "prune", "export",
 pub(super) fn store(args: &Args) -> Result<u8, Failure> {
     let results = Folders::of(args).results;
     match StoreCommand::of(args)? {
-        StoreCommand::List => list(&runs::layout(&results)?),
+        StoreCommand::List { form } => list(&runs::layout(&results)?, form),
         StoreCommand::Info(words) => info(&results, words),
         StoreCommand::Verify => verify(&runs::layout(&results)?),
         StoreCommand::Repair { dry } => mend(&runs::layout(&results)?, dry),
@@ -53,8 +54,9 @@ impl<'a> StoreCommand<'a> {
             return Err(usage(format!("`store {word}` takes no names"), "it works on the whole folder of records"));
         }
         belong(args, word)?;
+        has_form(word, records.form)?;
         match word {
-            "list" => Ok(Self::List),
+            "list" => Ok(Self::List { form: records.form.unwrap_or(Form::Plain) }),
             "info" => Ok(Self::Info(rest)),
             "verify" => Ok(Self::Verify),
             "repair" => Ok(Self::Repair { dry: records.dry_run }),
@@ -63,7 +65,7 @@ impl<'a> StoreCommand<'a> {
                 Ok(Self::Prune { limits, apply: records.yes && !records.dry_run })
             }
             "export" => {
-                let (form, output) = (records.form.unwrap_or(Form::Csv), args.import.output.as_deref());
+                let (form, output) = (records.form.unwrap_or(Form::Csv), args.output.file.as_deref());
                 Ok(Self::Export { form, output, words: rest })
             }
             "merge" => Ok(Self::Merge(rest)),
@@ -79,8 +81,8 @@ impl<'a> StoreCommand<'a> {
 fn belong(args: &Args, word: &str) -> Result<(), Failure> {
     let records = &args.records;
     let given = [
-        ("--format", records.form.is_some(), &["export"][..]),
-        ("--output", args.import.output.is_some(), &["export"]),
+        ("--format", records.form.is_some(), &["list", "export"][..]),
+        ("--output", args.output.file.is_some(), &["export"]),
         ("--keep", records.keep.is_some(), &["prune"]),
         ("--older-than", records.older_than.is_some(), &["prune"]),
         ("--max-size", records.max_size.is_some(), &["prune"]),
@@ -98,40 +100,35 @@ fn belong(args: &Args, word: &str) -> Result<(), Failure> {
     }
 }
 
+/// Refuses a form that another word of `store` has.
+fn has_form(word: &str, form: Option<Form>) -> Result<(), Failure> {
+    const OF_LIST: &[Form] = &[Form::Plain, Form::Json];
+    const OF_EXPORT: &[Form] = &[Form::Csv, Form::Jsonl, Form::Folder];
+    let (known, other) = match word {
+        "list" => (OF_LIST, "export"),
+        "export" => (OF_EXPORT, "list"),
+        _ => return Ok(()),
+    };
+    match form.filter(|form| !known.contains(form)) {
+        None => Ok(()),
+        Some(form) => {
+            let words: Vec<&str> = known.iter().map(|form| form.word()).collect();
+            let message = format!("`--format {}` belongs to `store {other}`, not to `store {word}`", form.word());
+            Err(usage(message, format!("`store {word}` has {}", words.join(", "))))
+        }
+    }
+}
+
 /// An error of the file system while the store is read or changed.
 fn failed(layout: &ResultsFolder, error: &io::Error) -> Failure {
     let message = format!("{}: {error}", layout.root().display());
     Failure::diagnostic(exit::NO_RECORD, &Diagnostic::user(code::RESULTS, message))
 }
 
-fn list(layout: &ResultsFolder) -> Result<u8, Failure> {
+fn list(layout: &ResultsFolder, form: Form) -> Result<u8, Failure> {
     let all = layout.list().map_err(|error| failed(layout, &error))?;
-    let (latest, columns) = (layout.latest(), runs::columns());
-    let id_width = all.iter().map(|run| width(&run.id)).max().unwrap_or(3).clamp(3, 44);
-    let mut text = format!("{:id_width$}  {:10}  {:19}  {:>8}  counts\n", "run", "state", "started", "size");
-    for run in &all {
-        let counts = counts_text(run.header.summary.as_ref());
-        let mark = if latest.as_deref() == Some(&run.id) { " (latest)" } else { "" };
-        let started = run.started().replace('T', " ").replace('Z', "");
-        let id = shorten(&run.id, id_width);
-        let line = format!(
-            "{id:id_width$}  {:10}  {:19}  {:>8}  {counts}{mark}",
-            run.state.name(),
-            cut(&crate::escape::escape(&started, ""), 19),
-            show_bytes(run.bytes)
-        );
-        text.push_str(&format!("{}\n", cut(&line, columns)));
-    }
-    let total: u64 = all.iter().map(|run| run.bytes).sum();
-    text.push_str(&format!("{} runs, {}\n", all.len(), show_bytes(total)));
-    print(&text);
+    list::list(&all, layout.latest().as_deref(), form);
     Ok(exit::OK)
-}
-
-fn counts_text(summary: Option<&Summary>) -> String {
-    let counts = summary.and_then(|summary| summary.counts.as_ref()).into_iter().flatten();
-    let parts: Vec<String> = counts.map(|(name, n)| format!("{n} {}", crate::escape::short(name))).collect();
-    if parts.is_empty() { "-".into() } else { parts.join(", ") }
 }
 
 fn info(results: &Path, words: &[String]) -> Result<u8, Failure> {
@@ -160,14 +157,18 @@ fn info_text(info: &RunInfo, run: &Recorded) -> String {
     row("time", show_seconds(run.elapsed_ns()));
     let words = header.argv.iter().flatten().map(|word| crate::report::quoted(word));
     row("command", words.collect::<Vec<_>>().join(" "));
+    row("from env", header.from_env.clone().unwrap_or_default().join(" "));
     row("device", run.device().unwrap_or_default());
     row("seed", header.seed.map_or_else(String::new, |seed| seed.to_string()));
-    row("commit", header.commit().into());
+    let changes = if header.is_dirty() { " with local changes" } else { "" };
+    row("commit", format!("{}{changes}", header.commit()));
     row("host", header.host().into());
     row("resumes", own(&header.resumes));
     let counts: Vec<String> = run.counts().iter().map(|(name, n)| format!("{n} {name}")).collect();
     let open = run.selected.iter().filter(|id| !run.cases.contains_key(*id)).count();
     row("cases", format!("{} of {} recorded: {}", run.cases.len(), run.cases.len() + open, counts.join(", ")));
+    let passed = run.counts().get("pass").copied().unwrap_or(0);
+    row("passed", crate::report::passed_text(&run.passed_by(), passed).unwrap_or_default());
     row("records", run.health.records.to_string());
     row("lost", lost_text(&run.health).unwrap_or_default());
     row("not whole", own(&header.record_error));
@@ -365,6 +366,8 @@ fn unite(root: &Path, words: &[String]) -> Result<u8, Failure> {
     }
     let mended =
         rebuild::mend(&layout, &crate::record::utc_stamp(true), false).map_err(|error| failed(&layout, &error))?;
+    // A folder that had no run names none yet.
+    repair::link(&layout, false).map_err(|error| failed(&layout, &error))?;
     let rows: usize = mended.iter().map(|table| table.added).sum();
     let [copied, grown, here] = counts;
     text.push_str(&format!("{copied} runs copied, {grown} replaced, {here} were here, {rows} rows of history added\n"));

@@ -2,7 +2,7 @@
 //! file that plays NVML. Every figure may be missing (containers, MIG, old
 //! drivers): then it is absent, and never an error.
 
-use crate::units::show_bytes;
+use crate::units::{counted, show_bytes};
 use serde::Serialize;
 
 /// A process that computes on a GPU. In a container its number may be the
@@ -118,7 +118,7 @@ pub(crate) fn worse(before: &Gpu, after: &Gpu, own: &[u32]) -> Vec<String> {
     }
     let errors = after.ecc_uncorrected.unwrap_or(0).saturating_sub(before.ecc_uncorrected.unwrap_or(0));
     if errors > 0 {
-        words.push(format!("{errors} new uncorrected ECC error(s)"));
+        words.push(counted(errors, "new uncorrected ECC error"));
     }
     for reason in after.clock_event_reasons.iter().filter(|reason| !before.clock_event_reasons.contains(reason)) {
         words.push(format!("clocks held by {reason}"));
@@ -176,7 +176,7 @@ mod tests {
         let before = Gpu { ecc_uncorrected: Some(1), clock_event_reasons: vec!["sw_power_cap".into()], ..with(&[]) };
         let reasons = vec!["sw_power_cap".into(), "hw_slowdown".into()];
         let after = Gpu { ecc_uncorrected: Some(3), clock_event_reasons: reasons, ..with(&[5]) };
-        let told = ["2 new uncorrected ECC error(s)", "clocks held by hw_slowdown", "process 5 with 2.0 GiB came"];
+        let told = ["2 new uncorrected ECC errors", "clocks held by hw_slowdown", "process 5 with 2.0 GiB came"];
         assert_eq!(worse(&before, &after, &[]), told);
         assert_eq!(worse(&after, &after, &[]), Vec::<String>::new());
     }

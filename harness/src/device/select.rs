@@ -2,7 +2,7 @@
 
 use super::gpu::{Gpu, Nvidia};
 use super::policy::{GpuOptions, GpuPolicy, WantedGpus};
-use crate::units::show_bytes;
+use crate::units::{counted, show_bytes};
 
 /// A GPU and the reason in words why it was taken, or was not.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ pub(crate) fn select(
             n => format!("{n} found, {} usable", selection.taken.len()),
         };
         selection.missing = Some(match unknown.as_slice() {
-            [] => format!("{count} GPU(s) asked for, {there}"),
+            [] => format!("{} asked for, {there}", counted(count, "GPU")),
             names => format!("there is no {}; {there}", names.join(", no ")),
         });
     }
@@ -258,7 +258,7 @@ mod tests {
         check_left(&most, 6, "refused: MIG is on; name its devices: --gpus MIG-aaaa1,MIG-aaaa2");
         check_left(&most, 7, "refused: it is lost");
         let more = check("9", &any, &["GPU-00000", "GPU-00001", "GPU-00002", "GPU-00004", "GPU-00005"]);
-        assert_eq!(more.missing.as_deref(), Some("9 GPU(s) asked for, 8 found, 5 usable"));
+        assert_eq!(more.missing.as_deref(), Some("9 GPUs asked for, 8 found, 5 usable"));
         let one = check("1", &any, &["GPU-00005"]);
         check_left(&one, 4, "not needed: no process, 1.0 MiB of unknown used, 0 % busy, 60 C");
     }

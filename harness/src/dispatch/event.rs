@@ -2,6 +2,7 @@
 
 use super::WorkerEnd;
 use crate::case::Case;
+use crate::crumb::Page;
 use crate::outcome::{CaseResult, Conclusion};
 use std::sync::Arc;
 
@@ -12,6 +13,8 @@ pub(crate) enum Event {
         slot: usize,
         worker: String,
         pid: u32,
+        /// Where it says what it is at.
+        page: Arc<Page>,
     },
     Ready {
         slot: usize,

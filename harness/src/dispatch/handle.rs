@@ -83,7 +83,7 @@ pub(super) struct Worker {
     /// The worker's own process, which is not the child where a tool runs it.
     process: u32,
     receiver: Receiver,
-    page: Page,
+    page: Arc<Page>,
     area: Area,
     stdout: Capture,
     stderr: Capture,
@@ -197,7 +197,7 @@ impl Worker {
         plan: &RunPlan,
         compilers: Option<&str>,
         give_up: GiveUp,
-        spawned: impl FnOnce(u32),
+        spawned: impl FnOnce(u32, Arc<Page>),
     ) -> Result<Self, NoWorker> {
         let failed = |what: &str, error: io::Error| NoWorker::Failed(format!("{what}: {error}"));
         let start = Instant::now();
@@ -229,7 +229,7 @@ impl Worker {
             gpu: slot.gpu.as_ref().map(|gpu| gpu.uuid.clone()),
             process: 0,
             receiver: Receiver::new(ours),
-            page,
+            page: Arc::new(page),
             area,
             stdout,
             stderr,
@@ -246,7 +246,7 @@ impl Worker {
             device: String::new(),
             notes: Vec::new(),
         };
-        spawned(worker.pid());
+        spawned(worker.pid(), Arc::clone(&worker.page));
         worker.handshake(slot, &init(slot, plan, compilers), start + READY_LIMIT, give_up)?;
         worker.ready_ns = start.elapsed().as_nanos() as u64;
         Ok(worker)

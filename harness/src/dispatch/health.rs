@@ -205,7 +205,7 @@ mod tests {
         assert!(health.unproven().is_some());
         assert_eq!(health.after_canary(&right()), Next::Go);
         assert_eq!(health.unproven(), None);
-        let changes = ["1 new uncorrected ECC error(s)".to_string()];
+        let changes = ["1 new uncorrected ECC error".to_string()];
         check_canary(health.after_death(&Findings { changes: &changes, ..death(2, "a") }), "uncorrected ECC");
     }
 

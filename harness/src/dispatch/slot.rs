@@ -245,10 +245,10 @@ impl Slot<'_> {
             let id = format!("{}-w{}", slot.label, *spawned);
             *spawned += 1;
             let mut started = false;
-            let told = |pid| {
+            let told = |pid, page| {
                 started = true;
                 self.fleet.worker_started(self.index, pid);
-                self.tell(Event::Spawned { slot: self.index, worker: id.clone(), pid });
+                self.tell(Event::Spawned { slot: self.index, worker: id.clone(), pid, page });
             };
             let spawned =
                 Worker::spawn(id.clone(), slot, self.plan, self.compilers_at, &|| self.gives_up_waiting(), told);

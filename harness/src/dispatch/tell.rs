@@ -81,7 +81,7 @@ impl RunPlan {
     /// Kind and fields of the record of what happened to a worker, slot or device.
     fn record(&self, event: &Event) -> Option<(&'static str, Value)> {
         Some(match event {
-            Event::Spawned { slot, worker, pid } => (
+            Event::Spawned { slot, worker, pid, .. } => (
                 "worker",
                 json!({ "event": "spawned", "worker_id": worker, "pid": pid, "slot": self.label(*slot), "gpu_uuid": self.uuid(*slot) }),
             ),

@@ -18,6 +18,6 @@ pub use past::{Last, LastVerdict};
 pub(crate) use result::{CaseResult, Conclusion};
 pub(crate) use stack::{Frame, Stack};
 pub use verdict::{
-    Bless, CodeFrom, CudaFault, Determinism, Leak, MAX_DETAIL, Numerics, Outcome, Perf, Variation, Verdict,
+    Bless, CodeFrom, CudaFault, Determinism, Leak, MAX_DETAIL, Numerics, Outcome, PassedBy, Perf, Variation, Verdict,
 };
 pub(crate) use verdict::{apply_learnt, apply_xfail, clip};

@@ -1,6 +1,6 @@
 //! What came of one attempt at a case, and the verdict from all of them.
 
-use super::{Death, Outcome, Verdict, WorkerOutput};
+use super::{Death, Outcome, PassedBy, Verdict, WorkerOutput};
 use crate::case::Case;
 use std::sync::Arc;
 
@@ -61,6 +61,11 @@ pub(crate) struct Conclusion {
 }
 
 impl Conclusion {
+    /// What the case passed by, if it did.
+    pub(crate) fn passed_by(&self) -> Option<PassedBy> {
+        self.result.outcome.passed_by().filter(|_| self.verdict == Verdict::Pass)
+    }
+
     /// A case with one attempt.
     pub(crate) fn single(result: CaseResult) -> Self {
         let verdict = result.outcome.verdict;

@@ -50,6 +50,35 @@ impl Verdict {
     }
 }
 
+/// What a pass rests on: not every case that passes has run a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PassedBy {
+    /// Kernels ran, and gave what the reference gives.
+    Kernel,
+    /// It was compiled, and has no element to compute: nothing was launched.
+    LaunchedNothing,
+    /// Nothing ran beside the reference, which gives what the case file states.
+    Reference,
+    /// The engine refused to compile it, as the case is marked; the reference was checked.
+    RefusedAsMarked,
+    /// It was refused by the diagnostics that the case is about.
+    RefusedAsRequired,
+}
+
+impl PassedBy {
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            PassedBy::Kernel => "kernel",
+            PassedBy::LaunchedNothing => "launched_nothing",
+            PassedBy::Reference => "reference",
+            PassedBy::RefusedAsMarked => "refused_as_marked",
+            PassedBy::RefusedAsRequired => "refused_as_required",
+        }
+    }
+}
+
 /// How far outputs were from the reference.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Numerics {
@@ -127,6 +156,8 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// The stable finer name.
     pub outcome: String,
+    /// What a pass rests on; of another verdict it says nothing: see [`Outcome::passed_by`].
+    pub rests_on: Option<PassedBy>,
     /// Why, for people; at most [`MAX_DETAIL`] bytes.
     pub detail: String,
     /// Nanoseconds of each phase that was entered.
@@ -257,6 +288,14 @@ impl Outcome {
     pub fn pass() -> Self {
         Self { verdict: Verdict::Pass, outcome: "pass".into(), ..Self::default() }
     }
+    /// Nothing to complain about, by this.
+    pub fn pass_by(by: PassedBy) -> Self {
+        Self { rests_on: Some(by), ..Self::pass() }
+    }
+    /// What it passed by, if it did: whoever judges later may have turned the pass into a failure.
+    pub fn passed_by(&self) -> Option<PassedBy> {
+        self.rests_on.filter(|_| self.verdict == Verdict::Pass)
+    }
     /// A failure with its name and reason.
     pub fn fail(outcome: &str, detail: impl Into<String>) -> Self {
         Self::of(Verdict::Fail, outcome, detail)
@@ -361,6 +400,18 @@ mod tests {
             let came: Outcome = serde_json::from_str(&json).expect("reads");
             let bits = |o: &Outcome| o.numerics.as_ref().map(|n| (n.max_abs.to_bits(), n.max_rel.to_bits()));
             assert_eq!(bits(&came), bits(&sent), "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pass_any_more_was_passed_by_nothing() {
+        let mut outcome = Outcome::pass_by(PassedBy::Kernel);
+        assert_eq!(outcome.passed_by(), Some(PassedBy::Kernel));
+        apply_xfail(&mut outcome, Some(&Xfail::default()), "2030-06-15");
+        assert_eq!((outcome.outcome.as_str(), outcome.passed_by()), ("xpass", None));
+        use PassedBy::{Kernel, LaunchedNothing, Reference, RefusedAsMarked, RefusedAsRequired};
+        for by in [Kernel, LaunchedNothing, Reference, RefusedAsMarked, RefusedAsRequired] {
+            assert_eq!(serde_json::to_value(by).expect("writes"), by.name());
         }
     }
 

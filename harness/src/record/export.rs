@@ -3,9 +3,11 @@
 use super::history::guard;
 use super::layout::ResultsFolder;
 use super::merge::copy_dir;
-use super::recorded::Recorded;
+use super::recorded::{Recorded, RecordedCase};
 use super::runs::RunInfo;
 use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -23,62 +25,104 @@ struct ManifestFile {
     path: String,
 }
 
-/// Columns of the table: one row for each case of each run.
+/// Columns of the table: one row for each case of each run. Behind them stand the figures of [`PERF`] and
+/// the simulator's counters, a column for each that one of the runs has.
 const COLUMNS: &[&str] = &[
     "run_id",
     "started_utc",
     "host",
     "commit",
+    "dirty",
+    "command",
     "device",
+    "driver",
     "case_id",
     "verdict",
     "outcome",
+    "passed_by",
     "attempts",
     "failures",
     "dur_ns",
     "worker_id",
     "gpu_uuid",
     "kernel_crc",
-    "median_ns",
     "detail",
 ];
 
+/// Figures of a measurement, as records name them.
+const PERF: &[&str] =
+    &["bytes", "samples", "median_ns", "p10_ns", "p90_ns", "gbps", "copy_gbps", "share", "host_us", "goal_met"];
+
 /// A table of all cases of the runs.
-pub(crate) fn csv<'a>(runs: impl Iterator<Item = (&'a str, &'a Recorded)>, out: impl Write) -> io::Result<()> {
+pub(crate) fn csv<'a>(runs: impl Iterator<Item = (&'a str, &'a Recorded)> + Clone, out: impl Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(COLUMNS)?;
+    let cases = runs.clone().flat_map(|(_, run)| run.cases.values());
+    let counters: BTreeSet<&str> = cases.filter_map(measured).flat_map(counter_names).collect();
+    writer.write_record(COLUMNS.iter().chain(PERF).chain(&counters))?;
     for (id, run) in runs {
-        let header = &run.header;
-        let start = [id.to_string(), header.started_utc.clone().unwrap_or_default(), header.host().to_string()];
-        let commit = header.commit().to_string();
+        let start = of_run(id, run);
         for (case_id, case) in &run.cases {
-            let (mut verdict, mut outcome, detail) = case.verdict();
-            if run.explores() {
-                // It comes to no verdict; a hunt has found something.
-                verdict = run.hunted(case_id).and_then(|found| found["finding"].as_str()).unwrap_or_default();
-                outcome = "";
-            }
-            let last = case.attempts.last();
-            let median = last.and_then(|a| a.perf.as_ref()).and_then(|perf| perf["median_ns"].as_f64());
-            let rest = [
-                commit.clone(),
-                run.device().unwrap_or_default(),
-                case_id.clone(),
-                verdict.into(),
-                outcome.into(),
-                case.tried().to_string(),
-                case.failures().to_string(),
-                case.dur_ns().to_string(),
-                last.map(|a| a.worker_id.clone()).unwrap_or_default(),
-                last.and_then(|a| a.gpu_uuid.clone()).unwrap_or_default(),
-                last.and_then(|a| a.kernel_crc.clone()).unwrap_or_default(),
-                median.map_or(String::new(), |ns| ns.to_string()),
-                detail.lines().next().unwrap_or_default().into(),
-            ];
-            writer.write_record(start.iter().chain(&rest).map(|cell| guard(cell)))?;
+            let cells = start.iter().cloned().chain(of_case(run, case_id, case)).chain(of_perf(case, &counters));
+            writer.write_record(cells.map(|cell| guard(&cell)))?;
         }
     }
     writer.flush()
+}
+
+/// What all cases of a run have in common.
+fn of_run(id: &str, run: &Recorded) -> [String; 8] {
+    let header = &run.header;
+    let dirty = header.provenance.as_ref().and_then(|source| source.git_dirty);
+    [
+        id.to_string(),
+        header.started_utc.clone().unwrap_or_default(),
+        header.host().to_string(),
+        header.commit().to_string(),
+        dirty.map_or(String::new(), |dirty| dirty.to_string()),
+        header.mode().to_string(),
+        run.device().unwrap_or_default(),
+        header.driver().unwrap_or_default().to_string(),
+    ]
+}
+
+fn of_case(run: &Recorded, case_id: &str, case: &RecordedCase) -> [String; 11] {
+    let (mut verdict, mut outcome, detail) = case.verdict();
+    if run.explores() {
+        // It comes to no verdict; a hunt has found something.
+        verdict = run.hunted(case_id).and_then(|found| found["finding"].as_str()).unwrap_or_default();
+        outcome = "";
+    }
+    let last = case.attempts.last();
+    [
+        case_id.into(),
+        verdict.into(),
+        outcome.into(),
+        case.passed_by().unwrap_or_default().into(),
+        case.tried().to_string(),
+        case.failures().to_string(),
+        case.dur_ns().to_string(),
+        last.map(|a| a.worker_id.clone()).unwrap_or_default(),
+        last.and_then(|a| a.gpu_uuid.clone()).unwrap_or_default(),
+        last.and_then(|a| a.kernel_crc.clone()).unwrap_or_default(),
+        detail.lines().next().unwrap_or_default().into(),
+    ]
+}
+
+/// What was measured of a case, if it was.
+fn measured(case: &RecordedCase) -> Option<&Value> {
+    case.attempts.last().and_then(|attempt| attempt.perf.as_ref())
+}
+
+fn counter_names(perf: &Value) -> impl Iterator<Item = &str> {
+    perf["counters"].as_object().into_iter().flat_map(|counters| counters.keys().map(String::as_str))
+}
+
+/// A cell for each figure and counter; one that is not there is empty.
+fn of_perf(case: &RecordedCase, counters: &BTreeSet<&str>) -> Vec<String> {
+    let perf = measured(case).unwrap_or(&Value::Null);
+    let cell = |value: &Value| if value.is_null() { String::new() } else { value.to_string() };
+    let figures = PERF.iter().map(|name| cell(&perf[name]));
+    figures.chain(counters.iter().map(|name| cell(&perf["counters"][name]))).collect()
 }
 
 /// All records of a run, one a line, each with the run's name.

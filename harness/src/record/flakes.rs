@@ -73,6 +73,11 @@ struct FoundFlake {
 }
 
 impl Hunted {
+    /// Whether it says nothing of any case.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     pub(super) fn of(info: &RunInfo, run: &Recorded) -> Self {
         let commit = commit(run);
         let found = run.others.iter().filter(|record| record["k"] == "hunt");

@@ -142,6 +142,8 @@ recorded! {
         elapsed_ns: u64,
         /// Cases by verdict.
         counts: BTreeMap<String, u64>,
+        /// Cases that passed, by what their passes rest on.
+        passed_by: BTreeMap<String, u64>,
     }
 }
 
@@ -204,6 +206,16 @@ impl Header {
     /// The commit of the sources, or nothing.
     pub(crate) fn commit(&self) -> &str {
         self.provenance.as_ref().and_then(|source| source.git_sha.as_deref()).unwrap_or_default()
+    }
+
+    /// Whether the sources had changes that no commit has.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.provenance.as_ref().is_some_and(|source| source.git_dirty == Some(true))
+    }
+
+    /// The driver of the GPUs, where NVML told it.
+    pub(crate) fn driver(&self) -> Option<&str> {
+        self.nvidia.as_ref()?.other.get("driver")?.as_str()
     }
 
     /// The machine, or nothing.

@@ -6,6 +6,7 @@
 //! * `verdicts.csv`: a row whenever a case's outcome changes.
 //! * `determinism.csv`: see `determinism.rs`.
 //! * `perf.csv`: a row for each measurement.
+//! * `runs.csv`: see `run_rows.rs`.
 
 use super::determinism::SeenClass;
 use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow};
@@ -95,6 +96,7 @@ impl History {
         let (added, learnt) = (self.add(run_id, commit, rows), self.learn_determinism(run_id, seen));
         let mut notes = added?;
         notes.extend(learnt?);
+        notes.extend(self.note_run_locked(run_dir)?);
         mark_added(run_dir)?;
         Ok(notes)
     }

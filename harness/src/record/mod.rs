@@ -23,6 +23,7 @@ pub(crate) mod repair;
 mod repro;
 mod resume;
 mod rows;
+mod run_rows;
 mod runs;
 mod store;
 mod syncer;

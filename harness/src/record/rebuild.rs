@@ -13,6 +13,7 @@ use super::history::{mark_added, slug};
 use super::layout::{ResultsFolder, replace};
 use super::recorded::Recorded;
 use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow, line};
+use super::run_rows::{self, RunRow};
 use super::runs::{RunInfo, RunState, stamp_of};
 use super::table::{aside, parse};
 use crate::outcome::{CodeFrom, Perf, Verdict};
@@ -90,6 +91,8 @@ pub(super) fn commit(run: &Recorded) -> String {
 struct DeviceRuns {
     runs: Vec<Added>,
     hunts: Vec<Hunted>,
+    /// Those that add rows.
+    told: Vec<RunRow>,
 }
 
 /// Mends every table. Runs are read one by one. With `dry`, nothing is written.
@@ -100,10 +103,15 @@ pub(crate) fn mend(layout: &ResultsFolder, stamp: &str, dry: bool) -> io::Result
         let Ok(run) = info.load() else { continue };
         let Some(device) = run.device().filter(|_| is_whole(&run)) else { continue };
         let told = devices.entry(slug(&device)).or_default();
+        let row = RunRow::new(&info.id, &run.header);
         if run.judges() {
-            told.runs.push(Added::of(info, &run));
+            let added = Added::of(info, &run);
+            told.told.extend((!added.rows.is_empty()).then_some(row));
+            told.runs.push(added);
         } else if run.header.mode() == "hunt" {
-            told.hunts.push(Hunted::of(info, &run));
+            let hunted = Hunted::of(info, &run);
+            told.told.extend((!hunted.is_empty()).then_some(row));
+            told.hunts.push(hunted);
         }
     }
     let folders = std::fs::read_dir(layout.history()).into_iter().flatten().flatten();
@@ -113,7 +121,7 @@ pub(crate) fn mend(layout: &ResultsFolder, stamp: &str, dry: bool) -> io::Result
     // To look is no update: tables that cannot be locked are still read.
     let _lock = if dry { layout.lock().ok() } else { Some(layout.lock()?) };
     let mut mended = Vec::new();
-    for (device, DeviceRuns { runs, hunts }) in &devices {
+    for (device, DeviceRuns { runs, hunts, told }) in &devices {
         let dir = layout.history().join(device);
         let table = Mending { dir: &dir, stamp, dry };
         let mut news = BTreeMap::new();
@@ -135,6 +143,7 @@ pub(crate) fn mend(layout: &ResultsFolder, stamp: &str, dry: bool) -> io::Result
         })?);
         mended.extend(table.mend("determinism.csv", |table| determinism::mend(table, runs))?);
         mended.extend(table.mend("flake.csv", |table| flakes::mend(table, hunts))?);
+        mended.extend(table.mend("runs.csv", |table| run_rows::mend(table, told))?);
         // They are in the tables now: who goes on with one does not add it again.
         for run in runs.iter().filter(|run| !dry && !run.rows.is_empty()) {
             mark_added(&run.dir)?;

@@ -32,6 +32,7 @@ pub(crate) struct Attempt {
     pub(crate) dur_ns: u64,
     pub(crate) verdict: String,
     pub(crate) outcome: String,
+    pub(crate) passed_by: Option<String>,
     pub(crate) detail: String,
     pub(crate) phases: BTreeMap<String, u64>,
     /// Where its kernel's machine code came from.
@@ -59,6 +60,8 @@ pub(crate) struct Concluded {
     pub(crate) case_id: String,
     pub(crate) verdict: String,
     pub(crate) outcome: String,
+    /// What a pass rests on.
+    pub(crate) passed_by: Option<String>,
     pub(crate) detail: String,
     pub(crate) attempts: u64,
     pub(crate) failures: u64,
@@ -94,6 +97,15 @@ impl RecordedCase {
             }
             None => last.map_or(("", "", ""), |a| (&a.verdict, &a.outcome, &a.detail)),
         }
+    }
+
+    /// What a pass rests on, where the record says so: runs before schema 1.2 do not.
+    pub(crate) fn passed_by(&self) -> Option<&str> {
+        let told = match &self.concluded {
+            Some(concluded) => concluded.passed_by.as_deref(),
+            None => self.attempts.last().and_then(|attempt| attempt.passed_by.as_deref()),
+        };
+        told.filter(|_| self.verdict().0 == "pass")
     }
 
     /// The attempt that stands for the case: that which the verdict names, or the first
@@ -357,6 +369,15 @@ impl Recorded {
         let mut counts = BTreeMap::new();
         for case in self.cases.values() {
             *counts.entry(case.verdict().0.to_string()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Cases that passed, by what their passes rest on. Those of which nobody said so are in none.
+    pub(crate) fn passed_by(&self) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for by in self.cases.values().filter_map(RecordedCase::passed_by) {
+            *counts.entry(by.to_string()).or_default() += 1;
         }
         counts
     }

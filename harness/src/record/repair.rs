@@ -44,29 +44,40 @@ pub(crate) fn repair(layout: &ResultsFolder, dry: bool) -> io::Result<RepairRepo
     }
     match mend(layout, &stamp, dry) {
         Ok(tables) => {
-            report.done.extend(tables.iter().filter(|table| table.changed()).map(|table| table_text(layout, table)));
+            report
+                .done
+                .extend(tables.iter().filter(|table| table.changed()).map(|table| table_text(layout, table, dry)));
             report.tables = tables;
         }
         Err(error) => report.left.push(format!("history: {error}")),
     }
-    if let Err(error) = link(layout, dry, &mut report) {
-        report.left.push(format!("latest: {error}"));
+    match link(layout, dry) {
+        Ok(Some(id)) if dry => report.done.push(format!("latest: to name {id}, the last that ended")),
+        Ok(Some(id)) => report.done.push(format!("latest: names {id} now")),
+        Ok(None) => {}
+        Err(error) => report.left.push(format!("latest: {error}")),
     }
     Ok(report)
 }
 
-fn table_text(layout: &ResultsFolder, table: &MendedTable) -> String {
+/// What is done, or would be: whoever only looks must not read that it has happened.
+fn doing(dry: bool, done: &str) -> String {
+    if dry { format!("to be {done}") } else { done.into() }
+}
+
+fn table_text(layout: &ResultsFolder, table: &MendedTable, dry: bool) -> String {
     let shown = table.path.strip_prefix(layout.root()).unwrap_or(&table.path);
     let mut parts = Vec::new();
     if table.damaged > 0 {
-        parts.push(format!("{} damaged rows taken out", table.damaged));
+        parts.push(format!("{} damaged rows {}", table.damaged, doing(dry, "taken out")));
     }
     if let Some(first) = table.wrong.first() {
         let more = if table.wrong.len() > 1 { ", ..." } else { "" };
-        parts.push(format!("{} rows put right that their runs do not confirm ({first}{more})", table.wrong.len()));
+        let put_right = doing(dry, "put right");
+        parts.push(format!("{} rows {put_right} that their runs do not confirm ({first}{more})", table.wrong.len()));
     }
     if table.added > 0 {
-        parts.push(format!("{} rows put in from runs", table.added));
+        parts.push(format!("{} rows {} from runs", table.added, doing(dry, "put in")));
     }
     if let Some(name) = table.aside.as_ref().and_then(|aside| aside.file_name()) {
         parts.push(format!("the damaged file is kept as {}", name.to_string_lossy()));
@@ -88,7 +99,8 @@ fn sweep(layout: &ResultsFolder, dry: bool, report: &mut RepairReport) -> io::Re
             if !dry {
                 std::fs::rename(&path, &place)?;
             }
-            report.done.push(format!("{}: back in its place, which a merge had left empty", place.display()));
+            let put_back = doing(dry, "put back");
+            report.done.push(format!("{}: {put_back} in its place, which a merge had left empty", place.display()));
             continue;
         }
         if !dry {
@@ -98,7 +110,8 @@ fn sweep(layout: &ResultsFolder, dry: bool, report: &mut RepairReport) -> io::Re
             }
         }
         let shown = path.strip_prefix(layout.root()).unwrap_or(&path);
-        report.done.push(format!("{}: left by an interrupted command, removed", shown.display()));
+        let removed = doing(dry, "removed");
+        report.done.push(format!("{}: left by an interrupted command, {removed}", shown.display()));
     }
     Ok(())
 }
@@ -144,13 +157,13 @@ fn one(info: &RunInfo, stamp: &str, dry: bool) -> io::Result<Vec<String>> {
         if !dry {
             std::fs::remove_dir_all(info.dir.join("work"))?;
         }
-        done.push("private files of its workers removed".into());
+        done.push(format!("private files of its workers {}", doing(dry, "removed")));
     }
     for path in leftovers(&info.dir) {
         if !dry {
             std::fs::remove_file(&path)?;
         }
-        done.push("a half-written file removed".into());
+        done.push(format!("a half-written file {}", doing(dry, "removed")));
     }
     Ok(done)
 }
@@ -202,13 +215,18 @@ fn mend_log(info: &RunInfo, run: &Recorded, stamp: &str, dry: bool) -> io::Resul
         let gaps = &health.gaps;
         tail.add("repair", &MendedLog { damaged, gaps, original: &name, torn_bytes: torn })?;
         done.push(match (health.torn, damaged, missing) {
-            (true, 0, 0) => format!("a torn last line of {torn} bytes cut off, kept in {name}"),
+            (true, 0, 0) => {
+                format!("a torn last line of {torn} bytes {}, kept in {name}", doing(dry, "cut off"))
+            }
             (_, 0, _) => format!("{missing} records are missing for good"),
-            _ => format!("{damaged} damaged lines taken out, {missing} records missing; the log as it was is {name}"),
+            _ => {
+                let taken_out = doing(dry, "taken out");
+                format!("{damaged} damaged lines {taken_out}, {missing} records missing; the log as it was is {name}")
+            }
         });
     }
     if run.end.is_none() {
-        done.push(end(info, run, &mut tail)?);
+        done.push(end(info, run, &mut tail, dry)?);
     }
     if !tail.bytes.is_empty() && !dry {
         let aside_path = info.dir.join(&name);
@@ -224,20 +242,28 @@ fn mend_log(info: &RunInfo, run: &Recorded, stamp: &str, dry: bool) -> io::Resul
 
 /// Puts in the end of a run that has none: that of its header, or that of a run
 /// that was killed.
-fn end(info: &RunInfo, run: &Recorded, tail: &mut Tail) -> io::Result<String> {
+fn end(info: &RunInfo, run: &Recorded, tail: &mut Tail, dry: bool) -> io::Result<String> {
     if info.finished() {
         let (status, summary) = (&info.header.status, &info.header.summary);
         tail.add("end", &MendedEnd { repaired: true, status: status.as_deref(), summary: summary.as_ref() })?;
         let lost = run.cut_short().map_or(String::new(), |what| format!("; {what} are lost"));
-        return Ok(format!("its end is put in from run.json{lost}"));
+        return Ok(format!("its end is {} from run.json{lost}", doing(dry, "put in")));
     }
     tail.add("end", &MendedEnd { repaired: true, status: Some("aborted"), summary: Some(&counted(run)) })?;
-    Ok("was killed: marked as aborted; `harness resume` goes on with it".into())
+    // What tries cases out decides from what it has seen: nothing goes on with it.
+    let next = if run.explores() { "" } else { "; `harness resume` goes on with it" };
+    Ok(format!("was killed: {} as aborted{next}", doing(dry, "marked")))
 }
 
 /// What the records of a run come to, that nobody lived to count.
 fn counted(run: &Recorded) -> Summary {
-    Summary { counts: Some(run.counts()), elapsed_ns: Some(run.last_ns), exit_code: None, other: nulls(&["exit_code"]) }
+    Summary {
+        counts: Some(run.counts()),
+        passed_by: Some(run.passed_by()),
+        elapsed_ns: Some(run.last_ns),
+        exit_code: None,
+        other: nulls(&["exit_code"]),
+    }
 }
 
 /// The bytes of whole records, and those of a torn last line.
@@ -284,29 +310,30 @@ fn header(info: &RunInfo, run: &Recorded, health: &Health, dry: bool) -> io::Res
         replace(&info.dir.join("run.json"), format!("{header:#}\n").as_bytes())?;
     }
     Ok(match cut.filter(|_| run.end.is_some()) {
-        _ if lost => Some("run.json made again from what the log tells".into()),
+        _ if lost => Some(format!("run.json {} from what the log tells", doing(dry, "made again"))),
+        Some(what) if dry => Some(format!("run.json is to say that {what} are lost")),
         Some(what) => Some(format!("run.json says now that {what} are lost")),
         None => None,
     })
 }
 
-/// Makes `latest` name the run that ended last, if it names none that ended.
-fn link(layout: &ResultsFolder, dry: bool, report: &mut RepairReport) -> io::Result<()> {
+/// Makes `latest` name the run that ended last, if it names none that ended. Returns the run that it
+/// names then.
+pub(crate) fn link(layout: &ResultsFolder, dry: bool) -> io::Result<Option<String>> {
     let runs = layout.list()?;
     let good = |id: &String| runs.iter().any(|run| run.id == *id && run.finished() && !run.explores());
     if layout.latest().is_some_and(|id| good(&id)) {
-        return Ok(());
+        return Ok(None);
     }
     // Of several that ended in one second, one that is complete.
     let ended = |run: &&RunInfo| (run.header.ended_utc.clone().unwrap_or_default(), run.state == RunState::Complete);
     let Some(newest) = runs.iter().filter(|run| run.finished() && !run.explores()).max_by_key(ended) else {
-        return Ok(());
+        return Ok(None);
     };
     if !dry {
         link_latest(layout.root(), &newest.id)?;
     }
-    report.done.push(format!("latest: names {} now", newest.id));
-    Ok(())
+    Ok(Some(newest.id.clone()))
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ use std::path::PathBuf;
 pub(crate) struct Done {
     pub(crate) verdict: String,
     pub(crate) outcome: String,
+    /// What a pass rests on, where that is known.
+    pub(crate) passed_by: Option<String>,
     pub(crate) detail: String,
     /// Of each attempt.
     pub(crate) outcomes: Vec<String>,
@@ -112,7 +114,7 @@ impl Resumed {
     fn of(run: &Recorded) -> Result<Self, String> {
         let header = &run.header;
         if let mode @ ("hunt" | "why" | "replay" | "selftest") = header.mode() {
-            return Err(format!("a {mode} is not gone on with: it decides from what it has seen"));
+            return Err(format!("a {mode} is not resumed: it decides from what it has seen"));
         }
         let argv = header.argv.clone().ok_or("its header is lost, and with it the command line")?;
         let selected: BTreeSet<String> = run.selected.iter().cloned().collect();
@@ -192,6 +194,7 @@ fn taken_over(case: &RecordedCase, run_id: &str) -> Done {
     Done {
         verdict: verdict.into(),
         outcome: outcome.into(),
+        passed_by: case.passed_by().map(String::from),
         detail: detail.into(),
         outcomes: case.outcomes(),
         failures: case.failures(),

@@ -5,6 +5,7 @@ use super::header::Header;
 use super::layout::ResultsFolder;
 use super::reader::first_record;
 use super::recorded::Recorded;
+use crate::units::counted;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -166,8 +167,9 @@ impl ResultsFolder {
         Ok(runs)
     }
 
-    /// The run that a word means: `latest` (the last that finished, but no
-    /// hunt, replay or why), `latest~2` (two before), a name, or the only one that begins or ends so. An error says what there is.
+    /// The run that a word means: `latest` (the last that finished, but no hunt, replay or why),
+    /// `latest~2` (the second before it of the same command: a `bench` stands in no line with a `run`), a
+    /// name, or the only one that begins or ends so. An error says what there is.
     pub(crate) fn find(&self, word: &str) -> Result<RunInfo, String> {
         let runs = self.list().map_err(|error| format!("{}: {error}", self.runs().display()))?;
         let none = || format!("{} holds no run", self.runs().display());
@@ -179,12 +181,18 @@ impl ResultsFolder {
             // The link names the last that finished; without one, times decide.
             let finished: Vec<&RunInfo> = runs.iter().filter(|run| run.finished() && !run.explores()).collect();
             let linked = self.latest().and_then(|id| finished.iter().position(|run| run.id == id));
-            let at = linked.unwrap_or(finished.len().saturating_sub(1)).checked_sub(back);
-            let found = at.and_then(|at| finished.get(at)).map(|run| (*run).clone());
-            return found.ok_or_else(|| match finished.len() {
-                0 => none(),
-                n => format!("only {n} runs have finished"),
-            });
+            let Some(at) = linked.or(finished.len().checked_sub(1)) else {
+                return Err(match runs.len() {
+                    0 => none(),
+                    n => format!("of {} none is finished and came to verdicts: name one by its id", counted(n, "run")),
+                });
+            };
+            let mode = finished[at].header.mode();
+            let alike: Vec<_> = finished[..=at].iter().filter(|run| run.header.mode() == mode).collect();
+            let found = alike.len().checked_sub(back + 1).map(|at| (**alike[at]).clone());
+            let mode = crate::escape::short(mode);
+            return found
+                .ok_or_else(|| format!("only {} of `{mode}` finished until then", counted(alike.len(), "run")));
         }
         if let Some(run) = runs.iter().find(|run| run.id == word) {
             return Ok(run.clone());

@@ -1,17 +1,21 @@
 //! Two runs side by side: verdicts, durations, measurements and generated code.
 //!
+//! Inputs: two recorded runs, the older one first. Output: what differs, as values; `text` and `json` show it.
+//!
 //! A duration is told only where it stands out: noise is learnt from the two runs
-//! themselves, since a busier machine makes all cases slower at once.
+//! themselves, since a busier machine makes all cases slower at once. The simulator's counters are exact:
+//! each that differs is told, and one of cost that rose is a regression. Of runs on two kinds of
+//! devices only outcomes are compared: their times and counters say nothing of each other.
 
-use super::markdown::code;
-use super::width::shorten;
+mod json;
+mod text;
+
 use crate::outcome::CodeFrom;
 use crate::record::{Recorded, RecordedCase};
-use crate::units::show_seconds;
+use crate::units::show_time;
 use engine::util::quantile;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// A change below this is never told, whatever the noise: of durations, and of measured medians.
 const LEAST_RATIO: f64 = 1.25;
@@ -28,8 +32,9 @@ const LEAST_CASES: usize = 8;
 /// What changed between two runs, by case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RunComparison {
-    pub(crate) names: [String; 2],
-    pub(crate) totals: [usize; 2],
+    pub(crate) sides: [Side; 2],
+    /// Both ran on one kind of device, so that times and counters say something.
+    pub(crate) comparable: bool,
     /// New cases that fail are among them.
     pub(crate) failing: Vec<CaseChange>,
     /// Failed and passes.
@@ -44,9 +49,75 @@ pub(crate) struct RunComparison {
     /// The kernel's text differs.
     pub(crate) code: Vec<CaseChange>,
     /// The simulator counts something else.
-    pub(crate) counters: Vec<CaseChange>,
+    pub(crate) counters: Vec<CounterChange>,
     /// All cases together: the second run's time for each unit of the first's.
     pub(crate) pace: Option<f64>,
+}
+
+/// What a run was.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Side {
+    pub(crate) run: String,
+    pub(crate) cases: usize,
+    pub(crate) command: String,
+    pub(crate) device: Option<String>,
+    pub(crate) driver: Option<String>,
+    pub(crate) commit: String,
+    pub(crate) dirty: bool,
+    pub(crate) started_utc: Option<String>,
+    /// The command line, and what the environment added.
+    pub(crate) options: Vec<String>,
+}
+
+impl Side {
+    fn of(run: &Recorded) -> Self {
+        let header = &run.header;
+        let words = header.argv.iter().chain(&header.from_env).flatten();
+        Self {
+            run: run.id().into(),
+            cases: run.cases.len(),
+            command: header.mode().into(),
+            device: run.device(),
+            driver: header.driver().map(String::from),
+            commit: header.commit().into(),
+            dirty: header.is_dirty(),
+            started_utc: header.started_utc.clone(),
+            options: words.cloned().collect(),
+        }
+    }
+}
+
+/// One counter of one case.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CounterChange {
+    pub(crate) id: String,
+    pub(crate) counter: String,
+    pub(crate) before: u64,
+    pub(crate) after: u64,
+}
+
+/// Counters of which more is worse. The others say how large the work is, not what it costs.
+const COSTS: [&str; 8] = [
+    "instructions",
+    "load_sectors",
+    "store_sectors",
+    "shared_wavefronts",
+    "bank_conflicts",
+    "block_barriers",
+    "grid_barriers",
+    "divergent_branches",
+];
+
+impl CounterChange {
+    /// Whether the same work costs more.
+    pub(crate) fn is_dearer(&self) -> bool {
+        self.after > self.before && COSTS.contains(&self.counter.as_str())
+    }
+
+    /// The change in percent; none from 0.
+    fn percent(&self) -> Option<f64> {
+        (self.before > 0).then(|| 100.0 * (self.after as f64 / self.before as f64 - 1.0))
+    }
 }
 
 /// One row.
@@ -59,11 +130,9 @@ pub(crate) struct CaseChange {
 
 /// Compares two runs, the older one first.
 pub(crate) fn compare(before: &Recorded, after: &Recorded) -> RunComparison {
-    let mut found = RunComparison {
-        names: [before.id().into(), after.id().into()],
-        totals: [before.cases.len(), after.cases.len()],
-        ..RunComparison::default()
-    };
+    let sides = [Side::of(before), Side::of(after)];
+    let comparable = sides[0].device == sides[1].device;
+    let mut found = RunComparison { sides, comparable, ..RunComparison::default() };
     let common: Vec<_> = before.cases.iter().filter_map(|(id, old)| Some((id, old, after.cases.get(id)?))).collect();
     for (id, case) in after.cases.iter().filter(|(id, _)| !before.cases.contains_key(*id)) {
         let list = if case.failed() { &mut found.failing } else { &mut found.new };
@@ -74,9 +143,13 @@ pub(crate) fn compare(before: &Recorded, after: &Recorded) -> RunComparison {
     }
     for (id, old, new) in &common {
         verdicts(&mut found, id, old, new);
-        texts(&mut found, id, old, new);
+        if comparable {
+            texts(&mut found, id, old, new);
+        }
     }
-    speeds(&mut found, &common);
+    if comparable {
+        speeds(&mut found, &common);
+    }
     found
 }
 
@@ -119,18 +192,13 @@ fn texts(found: &mut RunComparison, id: &str, old: &RecordedCase, new: &Recorded
         map.into_iter().flatten().filter_map(|(name, n)| Some((name.clone(), n.as_u64()?))).collect()
     };
     let (a, b) = (counters(&old.perf), counters(&new.perf));
-    if a.is_empty() || b.is_empty() || a == b {
-        return;
-    }
-    let differing = a.iter().filter_map(|(name, x)| b.get(name).filter(|y| *y != x).map(|y| (name, x, y)));
-    let (mut left, mut right) = (Vec::new(), Vec::new());
-    for (name, x, y) in differing {
-        left.push(format!("{name}={x}"));
-        right.push(format!("{name}={y}"));
-    }
-    if !left.is_empty() {
-        found.counters.push(change(id, left.join(" "), right.join(" ")));
-    }
+    let differing = a.iter().filter_map(|(name, x)| b.get(name).filter(|y| *y != x).map(|y| (name, *x, *y)));
+    found.counters.extend(differing.map(|(counter, before, after)| CounterChange {
+        id: id.into(),
+        counter: counter.clone(),
+        before,
+        after,
+    }));
 }
 
 fn speeds(found: &mut RunComparison, common: &[(&String, &RecordedCase, &RecordedCase)]) {
@@ -160,7 +228,7 @@ fn speeds(found: &mut RunComparison, common: &[(&String, &RecordedCase, &Recorde
         let excess = b - a * middle.exp();
         if (log - middle).abs() > beyond && excess.abs() > LEAST_NS {
             let list = if excess > 0.0 { &mut found.slower } else { &mut found.faster };
-            list.push(change(id, show_seconds(*a as u64), show_seconds(*b as u64)));
+            list.push(change(id, show_time(*a as u64), show_time(*b as u64)));
         }
     }
 }
@@ -193,11 +261,8 @@ fn perf(found: &mut RunComparison, id: &str, [a10, a50, a90]: [f64; 3], [b10, b5
     list.push(change(id, us(a50), us(b50)));
 }
 
-/// Rows of one kind that are printed.
-const ROWS: usize = 100;
-
 impl RunComparison {
-    fn lists(&self) -> [(&'static str, &Vec<CaseChange>); 10] {
+    fn lists(&self) -> [(&'static str, &Vec<CaseChange>); 9] {
         [
             ("newly failing", &self.failing),
             ("fixed", &self.fixed),
@@ -206,74 +271,23 @@ impl RunComparison {
             ("slower", &self.slower),
             ("faster", &self.faster),
             ("other generated code", &self.code),
-            ("other counters", &self.counters),
             ("new", &self.new),
             ("gone", &self.gone),
         ]
     }
 
-    /// Whether something got worse.
-    pub(crate) fn is_worse(&self) -> bool {
+    /// Whether a case fails that did not.
+    pub(crate) fn is_failing(&self) -> bool {
         !self.failing.is_empty()
     }
 
-    fn pace_text(&self) -> Option<String> {
-        let pace = self.pace?;
-        let percent = (pace - 1.0) * 100.0;
-        Some(format!("all cases together: {percent:+.0} % time; only what stands out from that is told"))
+    /// Whether an exact counter of cost rose. Times do not say so: they are those of a machine.
+    pub(crate) fn is_dearer(&self) -> bool {
+        self.counters.iter().any(CounterChange::is_dearer)
     }
 
-    /// For a terminal of so many columns.
-    pub(crate) fn plain(&self, columns: usize) -> String {
-        let mut text = format!(
-            "before {} ({} cases)\nafter  {} ({} cases)\n",
-            self.names[0], self.totals[0], self.names[1], self.totals[1]
-        );
-        for (title, changes) in self.lists().iter().filter(|(_, changes)| !changes.is_empty()) {
-            let _ = writeln!(text, "\n{title}: {}", changes.len());
-            for row in changes.iter().take(ROWS) {
-                let arrow = match (row.before.is_empty(), row.after.is_empty()) {
-                    (false, false) => format!("{} -> {}", row.before, row.after),
-                    _ => format!("{}{}", row.before, row.after),
-                };
-                let arrow = shorten(&crate::escape::escape(&arrow, ""), columns / 2);
-                let room = columns.saturating_sub(4 + arrow.len()).max(16);
-                let _ = writeln!(text, "  {}  {arrow}", shorten(&crate::escape::escape(&row.id, ""), room));
-            }
-            if let Some(more) = changes.len().checked_sub(ROWS).filter(|more| *more > 0) {
-                let _ = writeln!(text, "  and {more} more");
-            }
-        }
-        if self.lists().iter().all(|(_, changes)| changes.is_empty()) {
-            text.push_str("\nno differences\n");
-        }
-        if let Some(pace) = self.pace_text() {
-            let _ = writeln!(text, "\n{pace}");
-        }
-        text
-    }
-
-    /// As Markdown.
-    pub(crate) fn markdown(&self) -> String {
-        let mut text = format!("## {} and {}\n\n", code(&self.names[0]), code(&self.names[1]));
-        for (title, changes) in self.lists().iter().filter(|(_, changes)| !changes.is_empty()) {
-            let _ = writeln!(text, "### {title}: {}\n\n| case | before | after |\n| --- | --- | --- |", changes.len());
-            for row in changes.iter().take(ROWS) {
-                let cell = |text: &str| if text.is_empty() { String::new() } else { code(text) };
-                let _ = writeln!(text, "| {} | {} | {} |", code(&row.id), cell(&row.before), cell(&row.after));
-            }
-            if let Some(more) = changes.len().checked_sub(ROWS).filter(|more| *more > 0) {
-                let _ = writeln!(text, "\nand {more} more");
-            }
-            text.push('\n');
-        }
-        if self.lists().iter().all(|(_, changes)| changes.is_empty()) {
-            text.push_str("No differences.\n");
-        }
-        if let Some(pace) = self.pace_text() {
-            let _ = writeln!(text, "{pace}");
-        }
-        text
+    fn is_same(&self) -> bool {
+        self.counters.is_empty() && self.lists().iter().all(|(_, changes)| changes.is_empty())
     }
 }
 
@@ -325,7 +339,7 @@ mod tests {
             (vec!["A.new"], vec!["A.gone"], vec!["A.x"])
         );
         assert_eq!(ids(&found.code), ["A.c"]);
-        assert!(found.is_worse() && !compare(&after, &after).is_worse());
+        assert!(found.is_failing() && !compare(&after, &after).is_failing());
         assert!(compare(&after, &after).plain(80).contains("no differences"));
     }
 
@@ -340,7 +354,7 @@ mod tests {
         };
         let check = |before: &Recorded, after: &Recorded, list: fn(&RunComparison) -> &Vec<CaseChange>, worse: bool| {
             let found = compare(before, after);
-            assert_eq!((ids(list(&found)), found.is_worse()), (vec!["A.a"], worse), "{}", found.plain(80));
+            assert_eq!((ids(list(&found)), found.is_failing()), (vec!["A.a"], worse), "{}", found.plain(80));
         };
         check(&told("quarantined"), &told("fail"), |found| &found.failing, true);
         check(&told("fail"), &told("flaky"), |found| &found.flaky, false);
@@ -393,6 +407,59 @@ mod tests {
         assert_eq!(slower((100, "cached"), (300, "compiled")), 0);
         assert_eq!(slower((100, "compiled"), (300, "compiled")), 1);
         assert_eq!(slower((100, "cached"), (300, "cached")), 1);
+    }
+
+    /// A run on a device with these counters of one case.
+    fn counted(device: &str, counters: &[(&str, u64)]) -> Recorded {
+        let header = json!({ "k": "run", "run_id": "r", "mode": "bench", "history": device,
+            "provenance": { "git_sha": "0123456789abcdef", "git_dirty": true } });
+        let counters: serde_json::Map<String, Value> =
+            counters.iter().map(|(name, n)| ((*name).into(), (*n).into())).collect();
+        let mut run = Recorded::default();
+        run.push(header);
+        run.push(json!({ "k": "attempt", "case_id": "A.a/m=1", "verdict": "pass", "outcome": "pass", "worker_id": "w",
+            "perf": { "counters": counters } }));
+        run
+    }
+
+    #[test]
+    fn each_counter_is_a_row_and_a_cost_that_rose_is_a_regression() {
+        let before = counted("simulator", &[("instructions", 24_864), ("bank_conflicts", 0), ("load_bytes", 64)]);
+        let after = counted("simulator", &[("instructions", 78_807), ("bank_conflicts", 4896), ("load_bytes", 64)]);
+        let found = compare(&before, &after);
+        assert!(found.is_dearer() && !found.is_failing());
+        for room in [60, 80, 120, usize::MAX] {
+            let text = found.plain(room);
+            for part in ["instructions", "24864", "78807", "+217.0 %", "bank_conflicts", "4896"] {
+                assert!(text.contains(part), "{part} in {room} columns: {text}");
+            }
+        }
+        assert!(
+            found.plain(120).contains("bench, simulator, commit 012345678 with local changes"),
+            "{}",
+            found.plain(120)
+        );
+        assert!(found.markdown().contains("| `A.a/m=1` | instructions | 24864 | 78807 | +217.0 % |"));
+        let json = found.json();
+        assert_eq!(
+            (&json["counters"][0]["after"], &json["counters"][0]["dearer"]),
+            (&json!(4896), &json!(true)),
+            "{json}"
+        );
+        // Less of a cost, and more of what is none, are no regressions.
+        assert!(!compare(&after, &before).is_dearer());
+        let larger = counted("simulator", &[("instructions", 24_864), ("bank_conflicts", 0), ("load_bytes", 128)]);
+        assert!(!compare(&before, &larger).is_dearer());
+    }
+
+    #[test]
+    fn on_another_device_only_outcomes_are_compared() {
+        let (sim, reference) =
+            (counted("simulator", &[("instructions", 1)]), counted("reference", &[("instructions", 2)]));
+        let found = compare(&sim, &reference);
+        assert!(!found.comparable && !found.is_dearer() && found.pace.is_none());
+        assert!(found.plain(80).contains("simulator and reference"), "{}", found.plain(80));
+        assert_eq!(found.json()["comparable"], false);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! JUnit XML: a suite for each suite of cases, flaky cases as nextest and Maven
 //! write them. Whatever workers printed, the result is well-formed XML 1.0.
 
+use crate::outcome::PassedBy;
 use crate::record::{Attempt, Concluded, Recorded, RecordedCase, is_failure};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -68,6 +69,7 @@ fn suite(text: &mut String, run: &Recorded, name: &str, cases: &[(&str, &Recorde
         attribute(stamp),
         attribute(host)
     );
+    properties(text, cases.iter().map(|(_, case)| *case));
     for (case_name, case) in cases {
         let time = seconds(time_ns(case));
         let _ =
@@ -79,6 +81,22 @@ fn suite(text: &mut String, run: &Recorded, name: &str, cases: &[(&str, &Recorde
         }
     }
     text.push_str("  </testsuite>\n");
+}
+
+/// How many cases of a suite passed by what: the count of tests alone would say that all of them ran.
+fn properties<'a>(text: &mut String, cases: impl Iterator<Item = &'a RecordedCase>) {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for by in cases.filter_map(RecordedCase::passed_by) {
+        *counts.entry(by).or_default() += 1;
+    }
+    if counts.is_empty() {
+        return;
+    }
+    text.push_str("    <properties>\n");
+    for (by, count) in counts {
+        let _ = writeln!(text, "      <property name={} value=\"{count}\"/>", attribute(&format!("passed_by.{by}")));
+    }
+    text.push_str("    </properties>\n");
 }
 
 /// Of all attempts. A record may hold any number.
@@ -121,6 +139,10 @@ impl SuiteTally {
 /// What is inside of a `testcase`.
 fn body(case: &RecordedCase, flaky_fails: bool) -> String {
     let mut text = String::new();
+    if let Some(by) = case.passed_by().filter(|by| *by != PassedBy::Kernel.name()) {
+        let property = format!("<property name=\"passed_by\" value={}/>", attribute(by));
+        let _ = writeln!(text, "      <properties>{property}</properties>");
+    }
     let (verdict, outcome, detail) = case.verdict();
     let first = detail.lines().next().unwrap_or_default();
     let failed: Vec<&Attempt> = case.attempts.iter().filter(|a| is_failure(&a.verdict)).collect();
@@ -182,7 +204,7 @@ fn streams(text: &mut String, margin: &str, attempt: &Attempt) {
 }
 
 fn seconds(ns: u64) -> String {
-    format!("{:.3}", ns as f64 / 1e9)
+    format!("{:.6}", ns as f64 / 1e9)
 }
 
 /// Text between tags.

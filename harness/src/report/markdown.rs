@@ -1,8 +1,8 @@
 //! A run as Markdown: for a job summary, a pull request, an issue.
 
-use super::width;
+use super::{passed_text, width};
 use crate::record::{Recorded, is_failure};
-use crate::units::show_seconds;
+use crate::units::{show_seconds, show_time};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -26,6 +26,9 @@ pub(crate) fn markdown(run: &Recorded, repro: impl Fn(&str) -> String) -> String
     let _ = writeln!(text, "|{}", " ---: |".repeat(shown.len() + 2));
     let figures: Vec<String> = shown.iter().map(|name| count(name).to_string()).collect();
     let _ = writeln!(text, "| {} | {} | {} |\n", run.cases.len(), figures.join(" | "), show_seconds(run.elapsed_ns()));
+    if let Some(passed) = passed_text(&run.passed_by(), count("pass")) {
+        let _ = writeln!(text, "{}.\n", plain(&sentence(&passed)));
+    }
     let open = run.without_verdict().len() as u64 + run.unnamed();
     if open > 0 {
         let all = run.selected.len() as u64 + run.unnamed();
@@ -92,6 +95,12 @@ fn section(text: &mut String, run: &Recorded, title: &str, verdicts: &[&str], re
     text.push('\n');
 }
 
+/// With a capital.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}
+
 fn skipped(text: &mut String, run: &Recorded) {
     let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
     for case in run.cases.values() {
@@ -117,7 +126,7 @@ fn slowest(text: &mut String, run: &Recorded) {
     cases.sort_by(|a, b| b.cmp(a));
     let _ = writeln!(text, "<details><summary>Slowest</summary>\n\n| case | time |\n| --- | ---: |");
     for (ns, id) in cases.iter().take(SLOWEST) {
-        let _ = writeln!(text, "| {} | {} |", code(id), show_seconds(*ns));
+        let _ = writeln!(text, "| {} | {} |", code(id), show_time(*ns));
     }
     text.push_str("\n</details>\n\n");
 }

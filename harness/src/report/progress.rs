@@ -1,15 +1,27 @@
 //! Progress: one total bar and a line for each worker on a terminal, plain lines
 //! elsewhere. Workers never draw; everything goes through here.
 //!
-//! Invariants: no line is wider than the terminal, so that a redraw never leaves
-//! the rest of an old one behind; what cases and workers said is escaped; the
-//! screen is drawn at most [`HZ`] times a second, and in one piece.
+//! Inputs: what happens in a run. Outputs: bars, lines, and on request (SIGUSR1, the key `t`) what each slot is at.
+//! Invariants: no line of the bars is wider than the terminal; what cases and workers said is escaped; the
+//! screen is drawn at most 20 times a second, and in one piece.
 
-use super::width::{cut, shorten, width};
+mod bars;
+mod left;
+mod state;
+
+pub(crate) use left::TimeLeft;
+pub(crate) use state::WorkerSeen;
+
+use super::width::{fit, shorten, width};
 use crate::escape::escape;
+use crate::os::Keys;
 use crate::outcome::{CaseResult, Conclusion, Verdict};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use crate::units::show_time;
+use bars::{Bars, Part, columns};
+use state::SlotState;
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How progress is shown.
@@ -35,75 +47,138 @@ pub(crate) enum Color {
     Never,
 }
 
-/// Redraws a second.
-const HZ: u8 = 20;
-/// Lines for workers; more would not fit a screen.
-const MAX_LINES: usize = 16;
-/// Columns of a slot's line besides the id: margins, label and time.
-const SLOT_COLUMNS: usize = 17;
-/// Columns where nobody can tell.
-const USUAL_COLUMNS: usize = 80;
+/// How much is told while cases run. Notes, failures at the end and the last lines always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Each verdict.
+    #[default]
+    All,
+    /// Verdicts that somebody has to look at.
+    Failures,
+    /// None: no lines, no bars.
+    Quiet,
+}
+
+/// How a run is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) format: Format,
+    pub(crate) color: Color,
+    pub(crate) detail: Detail,
+}
 
 /// The view of a run.
 pub(crate) struct Progress {
-    format: Format,
+    look: Look,
     bars: Option<Bars>,
     colors: bool,
     total: usize,
     done: usize,
+    passed: usize,
     failed: usize,
     flaky: usize,
+    slots: Vec<SlotState>,
     labels: Vec<String>,
+    left: TimeLeft,
+    started: Instant,
     plain_last: Instant,
+    drawn: Instant,
+    /// Somebody asks what the run is at.
+    asked: Arc<AtomicBool>,
+    /// Listens for the key that asks, where there is somebody to press it.
+    keys: Option<Keys>,
 }
 
-struct Bars {
-    all: MultiProgress,
-    total: ProgressBar,
-    slots: Vec<SlotLine>,
-    columns: usize,
-}
-
-/// The line of a slot.
-struct SlotLine {
-    bar: ProgressBar,
-    id: String,
-}
+/// How often the time left is said anew where nothing else changes.
+const REFRESH: Duration = Duration::from_secs(1);
 
 impl Progress {
-    pub(crate) fn new(format: Format, color: Color, total: usize, labels: Vec<String>) -> Self {
+    /// A view for `total` things, on slots of these names.
+    pub(crate) fn new(look: Look, total: usize, labels: Vec<String>, left: TimeLeft) -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
         // Bars that nobody can see, or that cannot be drawn over, would hide the run.
-        let wanted = matches!(format, Format::Auto | Format::Bar) && std::io::stderr().is_terminal() && !dumb;
-        let bars = wanted.then(|| Bars::new(total, &labels));
+        let wanted = matches!(look.format, Format::Auto | Format::Bar) && look.detail != Detail::Quiet;
+        let bars = (wanted && std::io::stderr().is_terminal() && !dumb).then(|| Bars::new(total, &labels));
         let seen = if bars.is_some() { true } else { std::io::stdout().is_terminal() };
-        let colors = match color {
+        let colors = match look.color {
             Color::Always => true,
             Color::Never => false,
             Color::Auto => seen && !dumb && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
         };
-        Self { format, bars, colors, total, done: 0, failed: 0, flaky: 0, labels, plain_last: Instant::now() }
+        let asked = Arc::new(AtomicBool::new(false));
+        // Where that fails, nobody can ask; the run goes on.
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&asked));
+        let keys = bars.as_ref().and_then(|_| {
+            let asked = Arc::clone(&asked);
+            Keys::listen(move |key| {
+                if key == b't' {
+                    asked.store(true, Ordering::Relaxed);
+                }
+            })
+        });
+        let now = Instant::now();
+        Self {
+            look,
+            bars,
+            colors,
+            total,
+            done: 0,
+            passed: 0,
+            failed: 0,
+            flaky: 0,
+            slots: labels.iter().map(|label| SlotState::new(label)).collect(),
+            labels,
+            left,
+            started: now,
+            plain_last: now,
+            drawn: now,
+            asked,
+            keys,
+        }
     }
 
     /// A line above the bars, or a plain one.
     pub(crate) fn say(&self, line: &str) {
         let line = escape(line, "");
-        match (&self.bars, self.format) {
-            (Some(bars), _) => bars.println(&cut(&line, columns())),
+        match (&self.bars, self.look.format) {
+            // A line that is too long goes on in the next one: nothing of it is lost.
+            (Some(bars), _) => fit(&line, columns()).lines().for_each(|line| bars.println(line)),
             (None, Format::Jsonl) => drop(writeln!(std::io::stderr().lock(), "{line}")),
             (None, _) => drop(writeln!(std::io::stdout().lock(), "{line}")),
         }
     }
 
-    pub(crate) fn started(&mut self, slot: usize, id: &str) {
-        if let Some(bars) = &mut self.bars {
-            bars.show(slot, id);
+    /// A slot has a new worker.
+    pub(crate) fn spawned(&mut self, slot: usize, worker: WorkerSeen) {
+        if let Some(state) = self.slots.get_mut(slot) {
+            state.spawned(worker);
         }
     }
 
+    pub(crate) fn started(&mut self, slot: usize, id: &str) {
+        if let Some(state) = self.slots.get_mut(slot) {
+            state.started(id);
+        }
+        if let Some(bars) = &mut self.bars {
+            bars.show(slot, id);
+        }
+        self.answer();
+    }
+
     pub(crate) fn idle(&mut self, slot: usize, what: &str) {
+        if let Some(state) = self.slots.get_mut(slot) {
+            state.idle(what);
+        }
         if let Some(bars) = &mut self.bars {
             bars.show(slot, what);
+        }
+    }
+
+    /// The worker of a slot has ended.
+    pub(crate) fn ended(&mut self, slot: usize) {
+        self.idle(slot, "");
+        if let Some(state) = self.slots.get_mut(slot) {
+            state.ended();
         }
     }
 
@@ -113,7 +188,7 @@ impl Progress {
             self.idle(slot, "waiting");
         }
         let outcome = &result.outcome;
-        if result.attempt > 0 && result.repeat == 0 && self.lines() {
+        if result.attempt > 0 && result.repeat == 0 && self.lines() && self.look.detail == Detail::All {
             let verdict = outcome.verdict.name();
             let n = result.attempt + 1;
             let id = escape(&result.case.id, "");
@@ -123,34 +198,48 @@ impl Progress {
 
     /// Whether plain lines are printed.
     fn lines(&self) -> bool {
-        self.bars.is_none() && self.format != Format::Jsonl
+        self.bars.is_none() && self.look.format != Format::Jsonl && self.look.detail != Detail::Quiet
     }
 
     /// A verdict that was known before.
     pub(crate) fn carried(&mut self, conclusion: &Conclusion) {
-        self.count(conclusion.verdict);
+        self.count(conclusion);
     }
 
-    fn count(&mut self, verdict: Verdict) {
+    fn count(&mut self, conclusion: &Conclusion) {
+        let verdict = conclusion.verdict;
         self.done += 1;
+        self.passed += usize::from(verdict == Verdict::Pass);
         self.failed += usize::from(verdict.is_failure());
         self.flaky += usize::from(verdict == Verdict::Flaky);
-        if let Some(bars) = &self.bars {
-            bars.total.set_position(self.done as u64);
-            let mut parts = Vec::new();
-            for (count, what, color) in [(self.failed, "failed", RED), (self.flaky, "flaky", YELLOW)] {
-                if count > 0 {
-                    parts.push(paint(&format!("{count} {what}"), color, self.colors));
-                }
-            }
-            bars.total.set_message(parts.join(" "));
+        self.left.conclude(&conclusion.case.id);
+        self.draw();
+    }
+
+    /// The total's line.
+    fn draw(&mut self) {
+        self.drawn = Instant::now();
+        let part = |text: String, color: Option<u8>, place| {
+            let painted = color.map_or(text.clone(), |color| paint(&text, color, self.colors));
+            Part { text, painted, place }
+        };
+        let counted = |count: usize, what: &str| if count > 0 { format!("{count} {what}") } else { String::new() };
+        let left = self.left.left(self.started.elapsed()).filter(|_| self.done < self.total);
+        let parts = vec![
+            part(counted(self.failed, "failed"), Some(RED), 1),
+            part(counted(self.flaky, "flaky"), Some(YELLOW), 2),
+            part(left.map_or(String::new(), |left| format!("{} left", rough(left))), None, 3),
+            part(counted(self.passed, "passed"), None, 0),
+        ];
+        if let Some(bars) = &mut self.bars {
+            bars.at(self.done, parts);
         }
     }
 
     /// The verdict on a case is known.
     pub(crate) fn concluded(&mut self, conclusion: &Conclusion) {
         let (verdict, result) = (conclusion.verdict, &conclusion.result);
-        self.count(verdict);
+        self.count(conclusion);
         let name = paint(&format!("{:5}", verdict.name().to_uppercase()), color(verdict), self.colors);
         let id = escape(&conclusion.case.id, "");
         let outcome = escape(&result.outcome.outcome, "");
@@ -162,27 +251,28 @@ impl Progress {
                 bars.println(&format!("{name} {}  ({outcome})", shorten(&id, room)));
             }
             Some(_) => {}
-            None if self.lines() => {
+            None if self.lines() && (shown || self.look.detail == Detail::All && !was_not_reached(conclusion)) => {
                 let digits = self.total.to_string().len();
                 let label = result.slot.and_then(|slot| self.labels.get(slot)).map_or("", String::as_str);
                 let why = if verdict == Verdict::Pass { String::new() } else { format!("  ({outcome})") };
-                let seconds = result.dur_ns as f64 / 1e9;
+                let time = show_time(result.dur_ns);
                 let counter = format!("[{:digits$}/{}]", self.done, self.total);
-                let _ = writeln!(std::io::stdout().lock(), "{counter} {name} {seconds:6.2}s {label:5} {id}{why}");
+                let _ = writeln!(std::io::stdout().lock(), "{counter} {name} {time:>8} {label:5} {id}{why}");
                 self.plain_last = Instant::now();
             }
             None => {}
         }
+        self.answer();
     }
 
     /// How far it is, where cases do not end one by one.
     pub(crate) fn at(&mut self, done: usize, message: &str) {
         self.done = done;
         let lines = self.lines();
-        match &self.bars {
+        match &mut self.bars {
             Some(bars) => {
-                bars.total.set_position(done as u64);
-                bars.total.set_message(escape(message, "").into_owned());
+                let text = escape(message, "").into_owned();
+                bars.at(done, vec![Part { painted: text.clone(), text, place: 0 }]);
             }
             None if lines && self.plain_last.elapsed() > Duration::from_secs(10) => {
                 self.plain_last = Instant::now();
@@ -190,93 +280,61 @@ impl Progress {
             }
             None => {}
         }
+        self.answer();
     }
 
     /// Called every now and then; says on a silent log that the run lives, and
     /// fits lines to a terminal that changed its size.
     pub(crate) fn tick(&mut self) {
-        let lines = self.lines();
-        match &mut self.bars {
-            Some(bars) => bars.fit(),
-            None if lines && self.plain_last.elapsed() > Duration::from_secs(30) => {
-                self.plain_last = Instant::now();
-                let _ = writeln!(std::io::stdout().lock(), "... {} of {} done", self.done, self.total);
-            }
-            None => {}
+        self.answer();
+        if let Some(bars) = &mut self.bars {
+            bars.fit();
+        } else if self.lines() && self.plain_last.elapsed() > Duration::from_secs(30) {
+            self.plain_last = Instant::now();
+            let _ = writeln!(std::io::stdout().lock(), "... {}", self.how_far());
+        }
+        if self.passed + self.failed > 0 && self.drawn.elapsed() > REFRESH {
+            self.draw();
         }
     }
 
-    pub(crate) fn close(&self) {
-        if let Some(bars) = &self.bars {
-            bars.slots.iter().for_each(|line| line.bar.finish_and_clear());
-            bars.total.finish_and_clear();
-        }
-    }
-}
-
-impl Bars {
-    fn new(total: usize, labels: &[String]) -> Self {
-        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(HZ));
-        let columns = columns();
-        let bar = all.add(ProgressBar::new(total as u64));
-        bar.set_style(style(total_template(columns)));
-        bar.enable_steady_tick(Duration::from_millis(500));
-        let slots = labels.iter().take(MAX_LINES).map(|label| {
-            let bar = all.add(ProgressBar::new_spinner());
-            bar.set_style(style("  {prefix:8} {elapsed:>4} {msg}"));
-            bar.set_prefix(shorten(label, 8));
-            bar.set_message("starting");
-            bar.enable_steady_tick(Duration::from_secs(1));
-            SlotLine { bar, id: "starting".into() }
-        });
-        let slots = slots.collect();
-        Self { all, total: bar, slots, columns }
+    /// `17 of 400 done after 3.1 s, 40 s left`.
+    fn how_far(&self) -> String {
+        let elapsed = self.started.elapsed();
+        let left = self.left.left(elapsed).map_or(String::new(), |left| format!(", about {} left", rough(left)));
+        format!("{} of {} done after {}{left}", self.done, self.total, rough(elapsed))
     }
 
-    fn println(&self, line: &str) {
-        let _ = self.all.println(line);
-    }
-
-    fn show(&mut self, slot: usize, what: &str) {
-        let columns = self.columns;
-        if let Some(line) = self.slots.get_mut(slot) {
-            line.id = escape(what, "").into_owned();
-            line.bar.set_message(shorten(&line.id, columns.saturating_sub(SLOT_COLUMNS)));
-            line.bar.reset_elapsed();
-        }
-    }
-
-    fn fit(&mut self) {
-        let now = columns();
-        if now == self.columns {
+    /// Tells what each slot is at, if somebody has asked.
+    fn answer(&self) {
+        if !self.asked.swap(false, Ordering::Relaxed) {
             return;
         }
-        self.columns = now;
-        self.total.set_style(style(total_template(now)));
-        for line in &self.slots {
-            line.bar.set_message(shorten(&line.id, now.saturating_sub(SLOT_COLUMNS)));
+        self.say(&self.how_far());
+        self.slots.iter().for_each(|slot| self.say(&slot.text(&self.left)));
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.keys = None;
+        if let Some(bars) = &self.bars {
+            bars.close();
         }
     }
 }
 
-/// The total's line, with less of it on a narrow terminal.
-fn total_template(columns: usize) -> &'static str {
-    match columns {
-        0..=39 => "{pos}/{len} {msg}",
-        40..=79 => "[{elapsed_precise}] {pos}/{len} {msg}",
-        80..=119 => "[{elapsed_precise}] {bar:20} {pos}/{len} eta {eta} {msg}",
-        _ => "[{elapsed_precise}] {bar:40} {pos}/{len} eta {eta} {msg}",
+/// Whether a case was not reached before the run ended. There may be thousands of them, and the summary counts them.
+fn was_not_reached(conclusion: &Conclusion) -> bool {
+    let outcome = conclusion.result.outcome.outcome.as_str();
+    conclusion.failures == 0 && (outcome.starts_with("not_run") || outcome == "skip.deadline")
+}
+
+/// A time as it is said of what is to come: `40 s`, `2 m 05 s`.
+fn rough(time: Duration) -> String {
+    match time.as_secs_f64() {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 60.0 => format!("{s:.0} s"),
+        s => format!("{} m {:02} s", (s / 60.0) as u64, (s % 60.0) as u64),
     }
-}
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
-/// Columns of the terminal that the bars are drawn on.
-fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
-    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
 }
 
 const RED: u8 = 31;

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) counts: BTreeMap<Verdict, usize>,
+    /// Cases that passed, by what their passes rest on.
+    pub(crate) passed_by: BTreeMap<String, u64>,
     failures: Vec<Failed>,
     skips: BTreeMap<String, usize>,
 }
@@ -49,9 +51,19 @@ const SHOWN: usize = 40;
 const REASON_LINES: usize = 24;
 
 impl Summary {
-    pub(crate) fn add(&mut self, conclusion: &Conclusion, written: Option<PathBuf>, help: Help) {
+    /// Adds the verdict on a case. `passed_by` names what a pass rests on.
+    pub(crate) fn add(
+        &mut self,
+        conclusion: &Conclusion,
+        written: Option<PathBuf>,
+        help: Help,
+        passed_by: Option<&str>,
+    ) {
         let Conclusion { case, verdict, result, .. } = conclusion;
         *self.counts.entry(*verdict).or_default() += 1;
+        if let Some(by) = passed_by {
+            *self.passed_by.entry(by.to_string()).or_default() += 1;
+        }
         // One that is open after a failure is told too: a stop must not hide it.
         let open = *verdict == Verdict::Skip && conclusion.failures > 0;
         if verdict.is_failure() || open || matches!(verdict, Verdict::Flaky | Verdict::Quarantined) {
@@ -82,10 +94,17 @@ impl Summary {
         self.counts.iter().filter(|(verdict, _)| verdict.is_failure()).map(|(_, count)| count).sum()
     }
 
-    /// The last line: exactly this form.
+    /// The last line: exactly this form, with `, N flaky` and `, N quarantined` where there are such
+    /// cases, so that the numbers add up.
     pub(crate) fn line(&self) -> String {
         let (passed, skipped) = (self.count(Verdict::Pass), self.count(Verdict::Skip));
-        format!("{passed} passed, {} failed, {skipped} skipped", self.failed())
+        let mut line = format!("{passed} passed, {} failed, {skipped} skipped", self.failed());
+        for verdict in [Verdict::Flaky, Verdict::Quarantined] {
+            if self.count(verdict) > 0 {
+                let _ = write!(line, ", {} {}", self.count(verdict), verdict.name());
+            }
+        }
+        line
     }
 
     /// Each failure with its reason and the command that repeats it. `results` are the
@@ -134,10 +153,13 @@ impl Summary {
         text
     }
 
-    /// What the last line does not tell: cases that passed only when they were
+    /// What the last line does not tell: what passes rest on, cases that passed only when they were
     /// repeated, and failures that the quarantine file allows. One line each.
     pub(crate) fn other_lines(&self) -> String {
         let mut text = String::new();
+        if let Some(passed) = passed_text(&self.passed_by, self.count(Verdict::Pass) as u64) {
+            let _ = writeln!(text, "{passed}");
+        }
         let lines = [
             (Verdict::Flaky, "flaky: failed, and passed when run again; --flaky fail makes that a failure"),
             (Verdict::Quarantined, "quarantined: failed, as the quarantine file allows"),
@@ -165,6 +187,28 @@ impl Summary {
         } else {
             exit::OK
         }
+    }
+}
+
+/// What the word `pass` hides: how many of the cases that passed ran a kernel. Nothing where no record says so.
+pub(crate) fn passed_text(passed_by: &BTreeMap<String, u64>, passed: u64) -> Option<String> {
+    let mut parts: Vec<String> = passed_by.iter().map(|(by, count)| format!("{count} {}", passed_words(by))).collect();
+    if parts.is_empty() {
+        return None;
+    }
+    let told = passed_by.values().fold(0u64, |sum, count| sum.saturating_add(*count));
+    if let Some(untold) = passed.checked_sub(told).filter(|untold| *untold > 0) {
+        parts.push(format!("{untold} not told"));
+    }
+    Some(format!("of those that passed: {}", parts.join(", ")))
+}
+
+/// In words, by the stable name. One of a later version is its own words.
+fn passed_words(by: &str) -> String {
+    match by {
+        "kernel" => "ran a kernel".into(),
+        "reference" => "ran on the reference only".into(),
+        other => escape(other, "").replace('_', " "),
     }
 }
 
@@ -209,5 +253,46 @@ pub(crate) fn quoted(word: &str) -> String {
     match !word.is_empty() && word.chars().all(plain) {
         true => word.into(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Case;
+    use crate::outcome::{CaseResult, PassedBy};
+    use std::sync::Arc;
+
+    fn summary(verdicts: &[Verdict]) -> Summary {
+        let mut summary = Summary::default();
+        for verdict in verdicts {
+            let result = CaseResult::without_worker(Arc::new(Case::default()), 0, Outcome::of(*verdict, "x", ""));
+            summary.add(&Conclusion::single(result), None, Help::default(), None);
+        }
+        summary
+    }
+
+    #[test]
+    fn numbers_of_the_last_line_add_up() {
+        use Verdict::{Crash, Fail, Flaky, Infra, Pass, Quarantined, Skip};
+        assert_eq!(summary(&[Pass, Pass, Fail, Crash, Infra, Skip]).line(), "2 passed, 3 failed, 1 skipped");
+        assert_eq!(
+            summary(&[Pass, Flaky, Flaky, Quarantined]).line(),
+            "1 passed, 0 failed, 0 skipped, 2 flaky, 1 quarantined"
+        );
+    }
+
+    #[test]
+    fn what_passes_rest_on_is_told_where_it_is_known() {
+        let told = |counts: &[(&str, u64)], passed| {
+            passed_text(&counts.iter().map(|(by, n)| (by.to_string(), *n)).collect(), passed)
+        };
+        assert_eq!(told(&[], 3), None);
+        let kernel = PassedBy::Kernel.name();
+        assert_eq!(told(&[(kernel, 2)], 2).as_deref(), Some("of those that passed: 2 ran a kernel"));
+        assert_eq!(
+            told(&[(kernel, 2), ("by_a_later_way", 1)], 7).as_deref(),
+            Some("of those that passed: 1 by a later way, 2 ran a kernel, 4 not told")
+        );
     }
 }

@@ -1,21 +1,11 @@
 //! Text in columns of a terminal: how wide it is, and how to make it fit.
 
+use unicode_width::UnicodeWidthChar;
+
 /// Columns of a character: 0 for marks that join the one before, 2 for the wide
 /// ones of East Asian scripts and pictures, else 1.
 fn columns(c: char) -> usize {
-    match u32::from(c) {
-        0..=0x1f | 0x7f..=0x9f | 0x300..=0x36f | 0x200b..=0x200f | 0xfe00..=0xfe0f => 0,
-        0x1100..=0x115f
-        | 0x2e80..=0xa4cf
-        | 0xac00..=0xd7a3
-        | 0xf900..=0xfaff
-        | 0xfe30..=0xfe6f
-        | 0xff00..=0xff60
-        | 0xffe0..=0xffe6
-        | 0x1f300..=0x1faff
-        | 0x20000..=0x3fffd => 2,
-        _ => 1,
-    }
+    c.width().unwrap_or(0)
 }
 
 /// Columns of a text without control characters.

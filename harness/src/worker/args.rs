@@ -154,7 +154,7 @@ fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
     let mut data = Vec::new();
     data.try_reserve_exact(bytes).map_err(|_| {
         Diagnostic::user(
-            code::SIZE_OVERFLOW,
+            code::TENSOR_TOO_LARGE,
             format!("input `%{name}` needs {bytes} bytes of host memory, which are not there"),
         )
     })?;

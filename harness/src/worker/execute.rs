@@ -7,7 +7,7 @@ use super::watch::Watch;
 use super::{args, bench, compare, facts, fault, golden, pipeline, refusal, variation};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
-use crate::outcome::{CodeFrom, Outcome, Variation, Verdict};
+use crate::outcome::{CodeFrom, Outcome, PassedBy, Variation, Verdict};
 use crate::proto::Mode;
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::Fusion;
@@ -111,7 +111,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     }
     let Device::Session { session, threads, .. } = cx.device else {
         // Nothing ran beside the reference, so there are no figures.
-        return Ok(Outcome::pass());
+        return Ok(Outcome::pass_by(PassedBy::Reference));
     };
     if let Some(mark) = case.unsupported() {
         let result = session.run(&fusion, &args, spans);
@@ -119,7 +119,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     }
     let judge = Judge { case, fusion: &fusion, args: &args, wanted: &wanted };
     let mut runs = Vec::new();
-    let mut outcome = Outcome::pass();
+    let mut outcome = Outcome::pass_by(PassedBy::Kernel);
     if session.is_simulator() {
         let schedules = schedules(&case.sim, case, cx.seed, *threads).map_err(one)?;
         let options: Vec<SimOptions> = schedules.iter().map(|(_, options)| *options).collect();
@@ -146,6 +146,9 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     }
     // The plan that ran: it also depends on how the arguments are aligned.
     if let Some(run) = runs.first() {
+        if run.launch.grid.contains(&0) {
+            outcome.rests_on = Some(PassedBy::LaunchedNothing);
+        }
         judge.expectations(run, cx.bless, &mut outcome);
     }
     if cx.mode == Mode::Bench && outcome.verdict == Verdict::Pass {

@@ -2,7 +2,7 @@
 
 use super::gpu_error;
 use crate::case::{Case, ErrorSpec, Unsupported};
-use crate::outcome::{Bless, CudaFault, Outcome, Verdict};
+use crate::outcome::{Bless, CudaFault, Outcome, PassedBy, Verdict};
 use engine::diag::{Code, Diagnostic, DiagnosticKind, Result, code, render};
 
 /// The outcome of a case that the engine refused although it should not.
@@ -44,6 +44,7 @@ fn failure_of(diagnostic: &Diagnostic) -> &'static str {
         (code::CUDA, "fail.cuda"),
         (code::CUDA_STICKY, "fail.cuda"),
         (code::DEVICE_MEMORY, "oom.device"),
+        (code::TENSOR_TOO_LARGE, "oom.host"),
         (code::NO_SCHEDULER, "fail.schedule_rejected"),
         (code::VERIFY, "fail.verify"),
     ];
@@ -78,7 +79,7 @@ pub(super) fn unsupported(
     bless: bool,
 ) -> Result<Outcome, Vec<Diagnostic>> {
     match run {
-        Err(error) if error.code.0 == mark.code => Ok(Outcome::pass()),
+        Err(error) if error.code.0 == mark.code => Ok(Outcome::pass_by(PassedBy::RefusedAsMarked)),
         Err(error) => Err(vec![*error.note(format!("the case is marked `expect: unsupported {}`", mark.code))]),
         Ok(scheduler) => {
             let place = format!("{}:{}", case.file, mark.line);
@@ -108,7 +109,7 @@ pub(super) fn expected(case: &Case, diagnostics: &[Diagnostic], bless: bool) -> 
         }
     }
     if missing.is_empty() && left.is_empty() {
-        return Outcome { detail: String::new(), ..Outcome::pass() };
+        return Outcome::pass_by(PassedBy::RefusedAsRequired);
     }
     let mut text = String::new();
     for spec in &missing {
@@ -164,6 +165,12 @@ mod tests {
         let runs = unsupported(&case, &mark, Ok("pointwise".into()), true).expect("judged");
         assert_eq!((runs.outcome.as_str(), runs.bless.len()), ("fail.supported", 1));
         assert!(runs.detail.contains("a.fuse:7") && runs.detail.contains("remove"), "{}", runs.detail);
+    }
+
+    #[test]
+    fn want_of_memory_is_no_refusal() {
+        let of = |code| outcome_of(&Diagnostic::user(code, "no")).1;
+        assert_eq!([of(code::TENSOR_TOO_LARGE), of(code::SIZE_OVERFLOW)], ["oom.host", "fail.refused"]);
     }
 
     #[test]

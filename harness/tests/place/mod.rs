@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Variables by which a test runner around this one would change what is run.
-const VARIABLES: [&str; 14] = [
+const VARIABLES: [&str; 16] = [
     "BLESS",
     "GTEST_FILTER",
     "GTEST_TOTAL_SHARDS",
@@ -18,6 +18,8 @@ const VARIABLES: [&str; 14] = [
     "TESTBRIDGE_TEST_ONLY",
     "HARNESS_FILTER",
     "HARNESS_EXPR",
+    "HARNESS_QUIET",
+    "HARNESS_FAILURES_ONLY",
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",

@@ -100,10 +100,16 @@ pub(super) const ROWS: &[OptionRow] = &[
         Ok(())
     }),
     // A file that plays NVML: runs over many GPUs without one.
-    value("--nvml", "FILE", TARGETS.and(&[Command::Doctor]), "", |args, given| {
-        args.devices.nvml = Some(given.path()?);
-        Ok(())
-    })
+    value(
+        "--nvml",
+        "FILE",
+        TARGETS.and(&[Command::Doctor]),
+        "a file plays NVML and its GPUs: cases run on the simulator",
+        |args, given| {
+            args.devices.nvml = Some(given.path()?);
+            Ok(())
+        },
+    )
     .env(&["HARNESS_NVML"])
     .device()
     .path(),

@@ -1,6 +1,6 @@
 //! Help from the tables, within 80 columns.
 
-use super::command::{COMMANDS, Command, row_of};
+use super::command::{ALL, COMMANDS, Command, Commands, PLANS, RUNS, SELECTS, STARTS, row_of};
 use super::table::{OptionRow, THEMES, Value};
 use crate::exit;
 
@@ -18,7 +18,7 @@ pub(super) fn all() -> String {
     options(&mut text, |row| !row.help.is_empty());
     text.push_str("\nAn option on the command line wins over its variable of the environment.\n");
     text.push_str("`harness COMMAND --help` lists only what the command takes.\n");
-    exit_codes(&mut text);
+    exit_codes(&mut text, None);
     text
 }
 
@@ -29,7 +29,7 @@ pub(super) fn of(command: Command) -> String {
     let mut text = format!("harness {}{operands} [OPTIONS]\n\n", row.word);
     wrap(&mut text, 0, row.help);
     options(&mut text, |row| !row.help.is_empty() && row.commands.has(command));
-    exit_codes(&mut text);
+    exit_codes(&mut text, Some(command));
     text
 }
 
@@ -53,13 +53,45 @@ fn options(text: &mut String, shown: impl Fn(&OptionRow) -> bool) {
     }
 }
 
-fn exit_codes(text: &mut String) {
+/// Of all commands, or those that one can end with.
+fn exit_codes(text: &mut String, command: Option<Command>) {
+    let can = |commands: Commands| command.is_none_or(|command| commands.has(command));
     text.push_str("\nExit codes:\n");
-    for (code, meaning) in exit::TABLE {
+    for (code, meaning) in exit::TABLE.iter().filter(|(code, _)| can(ending_with(*code))) {
         entry(text, CODES, &format!("{code:>3}"), meaning);
     }
-    entry(text, CODES, "128+N", "ended by signal N after an orderly shutdown");
-    text.push_str("Of several, the first of 20, 103, 100, 110, 11, 5 and 6 counts.\n");
+    if can(JUDGES.or(STARTS)) {
+        entry(text, CODES, "128+N", "ended by signal N after an orderly shutdown");
+    }
+    if can(JUDGES) {
+        text.push_str("Of several, the first of 20, 103, 100, 110, 11, 5 and 6 counts.\n");
+    }
+}
+
+/// Commands that come to verdicts, or to failures of cases.
+const JUDGES: Commands = RUNS.and(&[Command::Resume]);
+
+/// The commands that can end with a code.
+fn ending_with(code: u8) -> Commands {
+    use Command::{Bench, Check, Compare, Compile, Fmt, Import, Kernels, Quarantine, Report, Resume, Run, Show, Store};
+    let only = Commands::of;
+    match code {
+        exit::UNFORMATTED => only(&[Fmt]),
+        exit::NOTHING_SELECTED => SELECTS,
+        exit::OUTSTANDING => only(&[Run, Bench, Resume]),
+        exit::INCOMPLETE => JUDGES.and(&[Import, Compile]),
+        exit::REGRESSED => only(&[Compare]),
+        exit::FLAKY => JUDGES,
+        exit::INFRA => JUDGES.or(STARTS),
+        exit::NO_GPU => JUDGES.or(STARTS).or(PLANS).and(&[Import, Compile]),
+        exit::BAD_FILTER => SELECTS,
+        exit::BAD_CASES => SELECTS.and(&[Fmt, Import, Quarantine, Resume, Show, Store]),
+        exit::FAILED => JUDGES.or(STARTS).and(&[Check, Compare, Compile, Import, Kernels]),
+        exit::CRASHED => JUDGES,
+        exit::BAD_RUN => SELECTS.and(&[Compare, Report, Resume, Store]),
+        exit::NO_RECORD => JUDGES.or(STARTS).and(&[Compare, Import, Report, Store]),
+        _ => ALL,
+    }
 }
 
 /// `  head        explanation`, with the explanation wrapped in its column.

@@ -13,17 +13,15 @@ pub(crate) enum ImportDevice {
     Gpu,
 }
 
-/// Arrays and records of a run, where to run, what to write.
+/// Arrays and records of a run, and where to run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Import {
     pub(crate) inputs: Option<PathBuf>,
     pub(crate) records: Option<PathBuf>,
     pub(crate) place: ImportDevice,
-    pub(crate) output: Option<PathBuf>,
 }
 
 const IMPORT: Commands = Commands::of(&[Command::Import]);
-const OUTPUTS: Commands = IMPORT.and(&[Command::Report, Command::Compare, Command::Store]);
 
 pub(super) const ROWS: &[OptionRow] = &[
     value(
@@ -54,9 +52,4 @@ pub(super) const ROWS: &[OptionRow] = &[
         ])?;
         Ok(())
     }),
-    value("--output", "FILE", OUTPUTS, "write there instead of printing", |args, given| {
-        args.import.output = Some(given.path()?);
-        Ok(())
-    })
-    .also(&["-o"]),
 ];

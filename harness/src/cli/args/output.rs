@@ -8,6 +8,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OutputArgs {
     pub(crate) results: Option<PathBuf>,
+    /// Where a text goes instead of the terminal.
+    pub(crate) file: Option<PathBuf>,
     /// For `list` and `plan`.
     pub(crate) listing: Listing,
     /// For `list`: why each case exists.
@@ -28,6 +30,8 @@ pub(crate) enum Listing {
     Names,
 }
 
+/// Commands that write a text.
+const WRITE: Commands = Commands::of(&[Command::Import, Command::Report, Command::Compare, Command::Store]);
 const LISTINGS: Commands = Commands::of(&[Command::List, Command::Plan]);
 
 pub(super) const ROWS: &[OptionRow] = &[
@@ -36,6 +40,11 @@ pub(super) const ROWS: &[OptionRow] = &[
         args.output.listing = given.word(&known)?;
         Ok(())
     }),
+    value("--output", "FILE", WRITE, "write there instead of printing", |args, given| {
+        args.output.file = Some(given.path()?);
+        Ok(())
+    })
+    .also(&["-o"]),
     flag("--about", Commands::of(&[Command::List]), "behind each id, why the case exists", |args, _| {
         args.output.about = true;
         Ok(())

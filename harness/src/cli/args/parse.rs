@@ -120,6 +120,11 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Res
         Some("__compiler") => return compiler(&argv[1..]),
         _ => {}
     }
+    // As people ask other programs: `help`, `help run`.
+    if let Some(("help", rest)) = argv.split_first().map(|(word, rest)| (word.as_str(), rest)) {
+        let words: Vec<String> = rest.iter().cloned().chain([HELP.to_string()]).collect();
+        return parse_with(&words, env, read_files);
+    }
     let Words { mut args, values, asked, command } = words(argv)?;
     match asked {
         Some(HELP) => return Ok(Parsed::Help(command.map_or_else(help::all, help::of))),

@@ -5,7 +5,7 @@ use super::command::{Command, Commands, RUNS, SELECTS, VERDICTS};
 use super::given::GivenOption;
 use super::model::Args;
 use super::table::{OptionRow, flag, value};
-use crate::report::Color;
+use crate::report::{Color, Detail};
 use crate::units;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +26,8 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    fn word(self) -> &'static str {
+    /// As on the command line.
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Form::Auto => "auto",
             Form::Bar => "bar",
@@ -54,6 +55,7 @@ fn form(args: &mut Args, given: &GivenOption<'_>, known: &[Form]) -> Result<(), 
 pub(crate) struct Records {
     pub(crate) form: Option<Form>,
     pub(crate) color: Color,
+    pub(crate) detail: Detail,
     pub(crate) junit: Option<PathBuf>,
     pub(crate) github: bool,
     pub(crate) run_id: Option<String>,
@@ -66,6 +68,8 @@ pub(crate) struct Records {
     pub(crate) dry_run: bool,
 }
 
+/// The group of options that say how much is told while cases run.
+const DETAIL: &str = "detail";
 const STORE: Commands = Commands::of(&[Command::Store]);
 const WRITES: Commands = RUNS.and(&[Command::Resume]);
 /// Commands that end with a verdict on each case.
@@ -86,12 +90,16 @@ pub(super) const ROWS: &[OptionRow] = &[
         "form (default: md)",
         |args, given| form(args, given, &[Form::Md, Form::Junit, Form::Trace, Form::Csv, Form::Jsonl]),
     ),
-    value("--format", "plain|md", Commands::of(&[Command::Compare]), "form (default: plain)", |args, given| {
-        form(args, given, &[Form::Plain, Form::Md])
+    value("--format", "plain|md|json", Commands::of(&[Command::Compare]), "form (default: plain)", |args, given| {
+        form(args, given, &[Form::Plain, Form::Md, Form::Json])
     }),
-    value("--format", "csv|jsonl|folder", STORE, "export: form (default: csv)", |args, given| {
-        form(args, given, &[Form::Csv, Form::Jsonl, Form::Folder])
-    }),
+    value(
+        "--format",
+        "plain|json|csv|jsonl|folder",
+        STORE,
+        "list: plain (default) or json; export: csv (default), jsonl or folder",
+        |args, given| form(args, given, &[Form::Plain, Form::Json, Form::Csv, Form::Jsonl, Form::Folder]),
+    ),
     value("--format", "plain|json", Commands::of(&[Command::Doctor]), "lines (default) or JSON", |args, given| {
         form(args, given, &[Form::Plain, Form::Json])
     }),
@@ -143,6 +151,19 @@ pub(super) const ROWS: &[OptionRow] = &[
             Ok(())
         },
     ),
+    flag("--quiet", WRITES, "no progress: notes, what failed and why, and the last lines", |args, _| {
+        args.records.detail = Detail::Quiet;
+        Ok(())
+    })
+    .also(&["-q"])
+    .group(DETAIL)
+    .env(&["HARNESS_QUIET"]),
+    flag("--failures-only", WRITES, "of verdicts, only lines of failed, flaky and quarantined cases", |args, _| {
+        args.records.detail = Detail::Failures;
+        Ok(())
+    })
+    .group(DETAIL)
+    .env(&["HARNESS_FAILURES_ONLY"]),
     value("--keep", "N", STORE, "prune: the newest N runs stay", |args, given| {
         args.records.keep = Some(given.text().parse().map_err(|_| given.wrong("a number of runs"))?);
         Ok(())

@@ -67,8 +67,8 @@ pub(super) const ROWS: &[OptionRow] = &[
         "EXPR",
         SELECTS,
         "select by properties: 'tag(resize) & !last(pass) & dur < 1s'; narrows all others, may be repeated; \
-         conditions: name suite tag file device last axis, dur timeout arch memory gpus inputs rank elements runs, \
-         quarantined perf refusal unsupported xfail",
+         conditions: name suite tag file device last changed axis, dur timeout arch memory gpus inputs rank elements runs, \
+         cuda ref quarantined perf refusal unsupported xfail",
         |args, given| {
             args.select.wanted.exprs.push(FilterExpr::parse(given.text()).map_err(bad_filter)?);
             Ok(())
@@ -135,7 +135,7 @@ pub(super) const ROWS: &[OptionRow] = &[
     .env(&["HARNESS_CASES"])
     .place()
     .path(),
-    flag("--with-faults", SELECTS.and(&[Command::Show]), "", |args, _| {
+    flag("--with-faults", SELECTS.and(&[Command::Show]), "add the built-in faults, cases named __fault.NAME", |args, _| {
         args.select.faults = true;
         Ok(())
     })

@@ -228,17 +228,36 @@ fn help_fits_a_terminal_and_tells_all() {
     for text in COMMANDS.iter().map(|row| help::of(row.command)).chain([help::all()]) {
         let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
         assert!(wide.is_empty(), "{wide:#?}");
-        for (code, _) in exit::TABLE {
-            assert_eq!(text.lines().filter(|l| l.trim_start().starts_with(&format!("{code} "))).count(), 1, "{code}");
-        }
     }
     let all = help::all();
+    let codes =
+        |text: &str, code: u8| text.lines().filter(|line| line.trim_start().starts_with(&format!("{code} "))).count();
+    assert!(exit::TABLE.iter().all(|(code, _)| codes(&all, *code) == 1));
+    // A command tells those that it can end with.
+    for (command, can, cannot) in [
+        (Command::Run, exit::CRASHED, exit::UNFORMATTED),
+        (Command::Compare, exit::REGRESSED, exit::CRASHED),
+        (Command::Store, exit::NO_RECORD, exit::FLAKY),
+        (Command::Explain, exit::USAGE, exit::FAILED),
+    ] {
+        let text = help::of(command);
+        assert_eq!((codes(&text, can), codes(&text, cannot)), (1, 0), "{text}");
+    }
+    let expressions = rows().find(|row| row.name == "-E").expect("a row").help;
+    for name in crate::select::expr::condition_names().filter(|name| !matches!(*name, "all" | "none")) {
+        assert!(expressions.split([' ', ',']).any(|word| word == name), "-E says nothing of `{name}`");
+    }
+    assert!(!help::of(Command::Store).contains("Import:"), "{}", help::of(Command::Store));
     for row in rows().filter(|row| !row.help.is_empty()) {
         assert!(all.contains(row.name), "{}", row.name);
     }
     assert!(COMMANDS.iter().all(|row| all.contains(&format!("\n  {}", row.word))));
     assert!(help::of(Command::Fmt).contains("--check") && !help::of(Command::Fmt).contains("--filter"));
-    assert!(matches!(parsed("run --help", &[]), Ok(Parsed::Help(text)) if text.starts_with("harness run")));
+    for asked in ["run --help", "help run"] {
+        assert!(matches!(parsed(asked, &[]), Ok(Parsed::Help(text)) if text == help::of(Command::Run)), "{asked}");
+    }
+    assert!(matches!(parsed("help", &[]), Ok(Parsed::Help(text)) if text == all));
+    check_refused("help nope", exit::USAGE, "unknown command `nope`");
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl HuntEnd {
 
 pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
     let options = HuntOptions::of(args);
-    let mut scene = Scene::selected(RunOptions::of(args))?;
+    let mut scene = Scene::selected(RunOptions::of(args), None)?;
     if scene.plan.isolation == Isolation::Worker {
         scene.plan.recycle.get_or_insert(RECYCLE);
     }
@@ -190,7 +190,12 @@ fn keep(scene: &mut Scene, found: &[JudgedCase], rule: &Rule) -> Vec<String> {
     if scene.store.error().is_some() {
         return Vec::new();
     }
-    history.learn_flakes(rows).unwrap_or_else(|error| {
+    let learnt = history.learn_flakes(rows).and_then(|mut notes| {
+        // A row of another table names its run: what that was is said there.
+        notes.extend(history.note_run(scene.store.dir())?);
+        Ok(notes)
+    });
+    learnt.unwrap_or_else(|error| {
         scene.store.fail("flake.csv", &error);
         Vec::new()
     })

@@ -4,9 +4,10 @@
 use crate::dispatch::{Event, RunPlan};
 use crate::outcome::{CaseResult, Verdict};
 use crate::record::RunStore;
-use crate::report::Progress;
+use crate::report::{Progress, WorkerSeen};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The record and the view of a run.
 pub(super) struct HuntLog<'a> {
@@ -29,11 +30,15 @@ impl<'a> HuntLog<'a> {
 
     pub(super) fn event(&mut self, event: &Event) {
         match event {
+            Event::Tick => self.progress.tick(),
+            Event::Spawned { slot, worker, pid, page } => {
+                self.progress.spawned(*slot, WorkerSeen { id: worker.clone(), pid: *pid, page: Arc::clone(page) });
+            }
             Event::Started { slot, case } => self.progress.started(*slot, &case.id),
             Event::Finished(result) => self.attempt(result),
             Event::Ended { slot, worker_end, .. } => {
                 self.store.shared(worker_end.code.as_ref());
-                self.progress.idle(*slot, "");
+                self.progress.ended(*slot);
             }
             Event::Retired { code, reason, .. } => self.refused.push((code.clone(), reason.clone())),
             _ => {}

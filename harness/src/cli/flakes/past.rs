@@ -124,8 +124,21 @@ impl PastRun {
         self.order.iter().filter(dead).map(String::as_str).collect()
     }
 
+    /// The cases that killed workers, each with the first worker that it killed. A case that kills is
+    /// tried again in fresh workers, which die as well: what came before it, only the first one tells.
+    fn killers(&self) -> Vec<(&str, &str)> {
+        let mut killers: Vec<(&str, &str)> = Vec::new();
+        for worker in self.dead() {
+            let case = self.workers[worker].last().map_or("", |ran| ran.case_id.as_str());
+            if !killers.iter().any(|(known, _)| *known == case) {
+                killers.push((case, worker));
+            }
+        }
+        killers
+    }
+
     /// The worker that a word means: its id, `W3` for the fourth that ran
-    /// anything, or, without a word, the only one that died.
+    /// anything, or, without a word, the first that died, if all died of one case.
     pub(super) fn worker(&self, word: Option<&str>) -> Result<&str, Failure> {
         let dead = self.dead();
         let list =
@@ -138,16 +151,17 @@ impl PastRun {
                     .map(String::as_str)
                     .ok_or_else(|| bad(format!("run {} has no worker `{word}` that ran a case", self.id), list(&dead)))
             }
-            None => match dead[..] {
-                [one] => Ok(one),
+            None => match self.killers()[..] {
+                [(_, worker)] => Ok(worker),
                 [] => Err(bad(
                     format!("no worker of run {} died of a case", self.id),
                     "name one with --worker, and its failed case with --exact",
                 )),
-                _ => Err(bad(
-                    format!("{} workers of run {} died", dead.len(), self.id),
-                    list(&dead) + ": name one with --worker",
-                )),
+                ref killers => {
+                    let each: Vec<_> = killers.iter().map(|(case, worker)| format!("{worker} of {case}")).collect();
+                    let message = format!("workers of run {} died of {} cases", self.id, killers.len());
+                    Err(bad(message, format!("died: {}: name one with --worker", each.join(", "))))
+                }
             },
         }
     }
@@ -161,11 +175,8 @@ impl PastRun {
             None => all.iter().rposition(Ran::failed),
         };
         at.map(|at| &all[..=at]).ok_or_else(|| {
-            let what = victim.map_or("a case".to_string(), |id| format!("`{id}`"));
-            bad(
-                format!("{what} did not fail in worker {worker} of run {}", self.id),
-                format!("it ran {} cases", all.len()),
-            )
+            let what = victim.map_or("no case failed".to_string(), |id| format!("`{id}` did not fail"));
+            bad(format!("{what} in worker {worker} of run {}", self.id), format!("it ran {} cases", all.len()))
         })
     }
 

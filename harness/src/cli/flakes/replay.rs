@@ -5,7 +5,7 @@
 
 use super::log::HuntLog;
 use super::past::{PastRun, Ran};
-use super::scene::{Scene, budget, takes_no_share};
+use super::scene::{Needed, Scene, budget, takes_no_share};
 use super::told::ReplayReport;
 use crate::cli::Failure;
 use crate::cli::args::{Args, usage};
@@ -75,8 +75,12 @@ pub(in crate::cli) fn replay(args: &Args) -> Result<u8, Failure> {
 fn set(now: &Args) -> Result<(ReplayOptions, Scene, Past), Failure> {
     takes_no_share(now)?;
     if now.repeat.worker.is_none() && !now.select.wanted.exact.is_empty() {
-        let scene = Scene::selected(RunOptions::of(now))?;
-        let past = in_order(&scene)?;
+        let missing = |id: &str| {
+            usage(format!("`{id}` of --exact cannot run on these devices"), "harness list shows requirements")
+        };
+        let ids = now.select.wanted.exact.iter().map(String::as_str).collect();
+        let scene = Scene::selected(RunOptions::of(now), Some(&Needed { ids, missing: &missing }))?;
+        let past = in_order(&scene);
         return Ok((ReplayOptions::of(now), scene, past));
     }
     let (worker, run) = split(now.repeat.worker.as_deref());
@@ -84,8 +88,15 @@ fn set(now: &Args) -> Result<(ReplayOptions, Scene, Past), Failure> {
     let args = run.options(now)?;
     let worker = run.worker(worker)?;
     let history = run.history(worker, args.select.wanted.exact.first().map(String::as_str))?;
-    let mut scene = Scene::of_ids(RunOptions::of(&args), history.iter().map(|ran| ran.case_id.as_str()))?;
-    let past = of_worker(&mut scene, worker, history, &run)?;
+    let missing = |id: &str| {
+        let note = "the case files have changed since, or the devices are others";
+        usage(format!("`{id}`, which failed then, is not there any more"), note)
+    };
+    let needed =
+        Needed { ids: history.last().map(|ran| ran.case_id.as_str()).into_iter().collect(), missing: &missing };
+    let ids = history.iter().map(|ran| ran.case_id.as_str());
+    let mut scene = Scene::of_ids(RunOptions::of(&args), ids, &needed)?;
+    let past = of_worker(&mut scene, worker, history, &run);
     Ok((ReplayOptions::of(&args), scene, past))
 }
 
@@ -111,24 +122,17 @@ fn split(word: Option<&str>) -> (Option<&str>, &str) {
 }
 
 /// The cases of `--exact`, in that order.
-fn in_order(scene: &Scene) -> Result<Past, Failure> {
+fn in_order(scene: &Scene) -> Past {
     let (known, exact, seed) = (scene.by_id(), &scene.options.cases.wanted.exact, scene.options.repeat.seed);
     let step = |id: &String| Some(TrialStep { case: (*known.get(id.as_str())?).clone(), seed, repeat: 0, attempt: 0 });
     let steps: Vec<TrialStep> = exact.iter().filter_map(step).collect();
-    if steps.len() != exact.len() {
-        return Err(usage("not every case of --exact can run on these devices", "harness list shows requirements"));
-    }
-    Ok(Past { origin: "in the order given".into(), steps, outcome: String::new(), notes: Vec::new() })
+    Past { origin: "in the order given".into(), steps, outcome: String::new(), notes: Vec::new() }
 }
 
 /// What a worker of a run did.
-fn of_worker(scene: &mut Scene, worker: &str, history: &[Ran], run: &PastRun) -> Result<Past, Failure> {
+fn of_worker(scene: &mut Scene, worker: &str, history: &[Ran], run: &PastRun) -> Past {
     let (steps, mut notes) = steps(history, scene);
     let last = &history[history.len() - 1];
-    if steps.last().is_none_or(|step| step.case.id != last.case_id) {
-        let note = "the case files have changed since, or the devices are others";
-        return Err(usage(format!("`{}`, which failed then, is not there any more", last.case_id), note));
-    }
     let uuid = last.gpu_uuid.as_deref();
     let same = |slot: &SlotSpec| slot.gpu.as_ref().map(|gpu| gpu.uuid.as_str()) == uuid;
     // Devices may be what differs: where the one of then is here, it alone is used.
@@ -140,7 +144,7 @@ fn of_worker(scene: &mut Scene, worker: &str, history: &[Ran], run: &PastRun) ->
         notes.push(format!("{} passed then although a failure is declared; here a pass is a pass", last.case_id));
     }
     let origin = format!("as worker {worker} of run {} did", run.id);
-    Ok(Past { origin, steps, outcome: last.outcome.clone(), notes })
+    Past { origin, steps, outcome: last.outcome.clone(), notes }
 }
 
 /// The cases of a history that are there now, with a note on those that are not.

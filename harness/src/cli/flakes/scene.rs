@@ -12,8 +12,9 @@ use crate::evidence::sanitizer::Sample;
 use crate::exit;
 use crate::flake::standards::Standards;
 use crate::record::{History, RunStore, today};
-use crate::report::Progress;
+use crate::report::{Progress, TimeLeft};
 use crate::select::Chosen;
+use crate::units::counted;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,20 +41,41 @@ pub(super) struct Scene {
     files: usize,
 }
 
+/// Cases without which a command cannot begin, and what is said of one that is not there. It is said
+/// before there is a record: a mistyped name leaves no run.
+pub(super) struct Needed<'a> {
+    pub(super) ids: Vec<&'a str>,
+    pub(super) missing: &'a dyn Fn(&str) -> Failure,
+}
+
+impl Needed<'_> {
+    fn check(&self, cases: &[Arc<Case>]) -> Result<(), Failure> {
+        let there = |id: &str| cases.iter().any(|case| case.id == id);
+        match self.ids.iter().find(|id| !there(id)) {
+            Some(id) => Err((self.missing)(id)),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Scene {
     /// With the selected cases.
-    pub(super) fn selected(options: RunOptions) -> Result<Self, Failure> {
-        Self::set(options, true)
+    pub(super) fn selected(options: RunOptions, needed: Option<&Needed<'_>>) -> Result<Self, Failure> {
+        Self::set(options, true, needed)
     }
 
     /// With all cases, those that a record names among them.
-    pub(super) fn of_ids<'a>(mut options: RunOptions, ids: impl Iterator<Item = &'a str>) -> Result<Self, Failure> {
+    pub(super) fn of_ids<'a>(
+        mut options: RunOptions,
+        ids: impl Iterator<Item = &'a str>,
+        needed: &Needed<'_>,
+    ) -> Result<Self, Failure> {
         // Built-in faults exist as far as they are named.
         options.cases.wanted.exact.extend(ids.filter(|id| id.starts_with("__fault.")).map(String::from));
-        Self::set(options, false)
+        Self::set(options, false, Some(needed))
     }
 
-    fn set(options: RunOptions, selected: bool) -> Result<Self, Failure> {
+    fn set(options: RunOptions, selected: bool, needed: Option<&Needed<'_>>) -> Result<Self, Failure> {
         let started = Instant::now();
         let results = &options.cases.folders.results;
         session::free_run_id(results, options.record.run_id.as_deref())?;
@@ -66,6 +88,7 @@ impl Scene {
             false => Chosen { cases: loaded.cases, ..Chosen::default() },
         };
         let (cases, skipped) = setup::split_required(chosen.cases, &devices);
+        needed.map_or(Ok(()), |needed| needed.check(&cases))?;
         let reason = |c: crate::outcome::Conclusion| (c.case.id.clone(), c.result.outcome.detail.clone());
         let skipped: Vec<_> = skipped.into_iter().map(reason).collect();
         let header = setup::header(&options, &devices, files, fingerprint, cases.len() + skipped.len());
@@ -91,9 +114,9 @@ impl Scene {
     /// A view for `total` things, with the notes on devices.
     pub(super) fn progress(&self, total: usize, what: &str) -> Progress {
         let labels = self.plan.slots.iter().map(|slot| slot.label.clone()).collect();
-        let progress = runs::progress(&self.options.record, total, labels);
+        let progress = runs::progress(&self.options.record, total, labels, TimeLeft::default());
         self.devices.notes.iter().chain(&self.notes).for_each(|note| progress.say(note));
-        progress.say(&format!("{what} from {} files, seed {}", self.files, self.options.repeat.seed));
+        progress.say(&format!("{what} from {}, seed {}", counted(self.files, "file"), self.options.repeat.seed));
         progress
     }
 

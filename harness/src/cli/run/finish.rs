@@ -3,13 +3,14 @@
 use super::options::{RecordOptions, RunOptions};
 use super::view::Closing;
 use crate::cli::args::Command;
+use crate::cli::bench_table::{self, Before};
 use crate::cli::devices::Devices;
 use crate::cli::{ending, report, runs};
 use crate::exit;
 use crate::outcome::Verdict;
 use crate::record::{History, RunStore};
 use crate::report::{junit, markdown, repro};
-use crate::units::show_seconds;
+use crate::units::{counted, show_seconds};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -35,11 +36,12 @@ pub(super) fn finish(
         stopped,
         started,
         exit_code(options.repeat.flaky_fails, &closing),
-        json!({ "counts": counts }),
+        json!({ "counts": counts, "passed_by": summary.passed_by }),
     );
     let mut text = String::new();
     if options.command == Command::Bench {
-        text.push_str(&crate::cli::bench_table::table(rows));
+        let before = Before::of(&options.cases.folders.results, &store.id, &devices.history);
+        text.push_str(&bench_table::text(rows, &before, runs::columns()));
     }
     let tail = options.again.tail(&devices.again, options.command, options.repeat.seed);
     let again = |id: &str| repro(options.command.word(), id, &tail);
@@ -54,8 +56,8 @@ pub(super) fn finish(
             ending::without_record(ended.code)
         }
     };
-    let (total, time) = (summary.total(), show_seconds(ended.elapsed_ns));
-    text.push_str(&format!("{total} cases in {time}\n{}{}\n", summary.other_lines(), summary.line()));
+    let (total, time) = (counted(summary.total(), "case"), show_seconds(ended.elapsed_ns));
+    text.push_str(&format!("{total} in {time}\n{}{}\n", summary.other_lines(), summary.line()));
     runs::conclude(options.record.form, &text);
     code
 }

@@ -9,6 +9,8 @@ use crate::cli::args::{Args, Form};
 use crate::cli::{Failure, devices, runs, session};
 use crate::dispatch::{self, Cross, Queue, RunPlan, RunPolicy, Source};
 use crate::record::{Header, History, Resumed, RunStore, nulls};
+use crate::report::TimeLeft;
+use crate::units::counted;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,7 +38,8 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let (cases, carried) = carry::split(resumed.as_ref(), chosen.cases);
     let (mut cases, skipped) = setup::split_required(cases, &devices);
     let history = History::of(results, &devices.history);
-    dispatch::order(&mut cases, &history.known());
+    let known = history.known();
+    dispatch::order(&mut cases, &known);
     let mut header = setup::header(options, &devices, files, fingerprint, ids.len());
     header.other.extend(nulls(&["resumes"]));
     header.resumes = resumed.as_ref().map(|resumed| resumed.run_id.clone());
@@ -45,11 +48,13 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     store.select(&ids, &chosen.outstanding);
     let plan = setup::plan(options, &devices, &store);
     let mut policy = setup::policy(options, &plan, &history, quarantine.clone());
-    let progress = runs::progress(&options.record, ids.len(), labels(&plan));
+    let left = TimeLeft::new(cases.iter().map(|case| case.id.as_str()), &known, plan.slots.len());
+    let progress = runs::progress(&options.record, ids.len(), labels(&plan), left);
     for note in devices.notes.iter().chain(&chosen.notes) {
         progress.say(note);
     }
-    progress.say(&format!("{} of {total} cases selected from {files} files, seed {}", ids.len(), options.repeat.seed));
+    let (of, from) = (counted(total, "case"), counted(files, "file"));
+    progress.say(&format!("{} of {of} selected from {from}, seed {}", ids.len(), options.repeat.seed));
     if let Some(resumed) = &resumed {
         progress.say(&format!("goes on with {}: {} are done, {} open", resumed.run_id, carried.len(), cases.len()));
         let otherwise = carry::built_otherwise(&resumed.provenance, &provenance);

@@ -4,7 +4,7 @@ use crate::cli::args::{Args, Command, DeviceOptions, Form, IsolationOptions, Tim
 use crate::cli::session::CaseOptions;
 use crate::evidence::gpu_core::CoreDump;
 use crate::evidence::sanitizer::Sample;
-use crate::report::{Color, quoted};
+use crate::report::{Color, Detail, quoted};
 use std::path::{Path, PathBuf};
 
 /// How cases are run: what `run`, `bench` and the commands about flakes have in common.
@@ -39,6 +39,7 @@ pub(in crate::cli) struct RecordOptions {
     pub(in crate::cli) run_id: Option<String>,
     pub(in crate::cli) form: Option<Form>,
     pub(in crate::cli) color: Color,
+    pub(in crate::cli) detail: Detail,
     pub(in crate::cli) junit: Option<PathBuf>,
     pub(in crate::cli) github: bool,
     /// The command line, and what the environment gave beside it.
@@ -79,6 +80,7 @@ impl RunOptions {
                 run_id: records.run_id.clone(),
                 form: records.form,
                 color: records.color,
+                detail: records.detail,
                 junit: records.junit.clone(),
                 github: records.github,
                 argv: args.argv.clone(),

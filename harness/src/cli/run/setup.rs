@@ -189,12 +189,13 @@ pub(super) fn policy(options: &RunOptions, plan: &RunPlan, history: &History, qu
     }
 }
 
-/// The number of the signal that asks to stop. A second one ends at once.
+/// The number of the signal that asks to stop. A second one ends at once. A terminal that goes away asks
+/// too, unless whoever started the harness said that it is not to care (`nohup`).
 pub(in crate::cli) fn stop_flag() -> Arc<AtomicUsize> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicUsize::new(0));
     let again = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !crate::os::is_ignored(*signal)) {
         let code = i32::from(exit::SIGNAL_BASE) + signal;
         let _ = signal_hook::flag::register_conditional_shutdown(signal, code, again.clone());
         let _ = signal_hook::flag::register(signal, again.clone());

@@ -3,9 +3,9 @@
 use crate::bless::Blessings;
 use crate::dispatch::{Event, RunPlan};
 use crate::evidence::Keeper;
-use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, Verdict};
+use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, PassedBy, Verdict};
 use crate::record::{CaseRow, Done, RunStore, SeenClass};
-use crate::report::{Help, Progress, Summary};
+use crate::report::{Help, Progress, Summary, WorkerSeen};
 use crate::select::quarantine::Quarantine;
 use serde_json::json;
 
@@ -81,11 +81,14 @@ impl<'a> RunView<'a> {
             Event::Started { slot, case } => self.progress.started(slot, &case.id),
             Event::Finished(result) => self.finished(&result),
             Event::Concluded(conclusion) => self.concluded(*conclusion),
-            Event::Spawned { .. } | Event::Record { .. } => {}
+            Event::Spawned { slot, worker, pid, page } => {
+                self.progress.spawned(slot, WorkerSeen { id: worker, pid, page });
+            }
+            Event::Record { .. } => {}
             Event::Ready { slot, .. } => self.progress.idle(slot, "ready"),
             Event::Ended { slot, worker_end, .. } => {
                 self.store.shared(worker_end.code.as_ref());
-                self.progress.idle(slot, "");
+                self.progress.ended(slot);
             }
             Event::Retired { slot, code, reason } => {
                 self.retired.push(format!("{}: {reason}", self.plan.label(slot)));
@@ -105,6 +108,7 @@ impl<'a> RunView<'a> {
         let kept = self.keeper.attempt(result);
         let mut fields = self.plan.attempt(result);
         let mut more = json!({
+            "passed_by": outcome.passed_by(),
             "detail": outcome.detail,
             "phases": outcome.phases,
             "code": outcome.code,
@@ -151,6 +155,7 @@ impl<'a> RunView<'a> {
             "case_id": case.id,
             "verdict": verdict,
             "outcome": result.outcome.outcome,
+            "passed_by": conclusion.passed_by().map(PassedBy::name),
             "worker_id": own.then_some(&result.worker),
             "position": result.position,
             "attempts": outcomes.len(),
@@ -163,7 +168,8 @@ impl<'a> RunView<'a> {
             self.mended.push(case.id.clone());
         }
         let help = self.keeper.conclude(&conclusion);
-        self.summary.add(&conclusion, written, help);
+        let passed_by = conclusion.passed_by().map(PassedBy::name);
+        self.summary.add(&conclusion, written, help, passed_by);
         self.progress.concluded(&conclusion);
         if conclusion.result.slot.is_some() || conclusion.result.carried_from.is_some() {
             self.rows.push(row(&conclusion));
@@ -176,6 +182,7 @@ impl<'a> RunView<'a> {
             "case_id": conclusion.case.id,
             "verdict": conclusion.verdict,
             "outcome": done.outcome,
+            "passed_by": done.passed_by,
             "detail": done.detail,
             "attempts": done.outcomes.len(),
             "failures": done.failures,
@@ -184,7 +191,7 @@ impl<'a> RunView<'a> {
             "carried_from": done.run,
         });
         self.store.append("verdict", &fields);
-        self.summary.add(&conclusion, None, Help::default());
+        self.summary.add(&conclusion, None, Help::default(), done.passed_by.as_deref());
         self.progress.carried(&conclusion);
     }
 

@@ -30,3 +30,5 @@ mod tests;
 
 pub use eval::FilterSubject;
 pub use model::FilterExpr;
+#[cfg(test)]
+pub(crate) use parse::condition_names;

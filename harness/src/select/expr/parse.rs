@@ -179,9 +179,7 @@ impl<'a> FilterParser<'a> {
     }
 
     fn unknown(&mut self, word: &str, span: Range<usize>) -> Box<Diagnostic> {
-        let names = TEXTS.iter().map(|(name, _)| *name).chain(MARKS.iter().map(|(name, _)| *name));
-        let names = names.chain(PROPERTIES.iter().map(|p| p.name)).chain(["last", "changed", "axis", "all", "none"]);
-        let (hint, note) = match suggest(&word[..word.len().min(40)], names) {
+        let (hint, note) = match suggest(&word[..word.len().min(40)], condition_names()) {
             near if near.starts_with("did you mean") => (near, String::new()),
             all => (String::new(), all),
         };
@@ -297,4 +295,10 @@ impl<'a> FilterParser<'a> {
 
 fn one_or(mut nodes: Vec<Node>, many: fn(Vec<Node>) -> Node) -> Node {
     if nodes.len() == 1 { nodes.swap_remove(0) } else { many(nodes) }
+}
+
+/// The words of all conditions.
+pub(crate) fn condition_names() -> impl Iterator<Item = &'static str> {
+    let names = TEXTS.iter().map(|(name, _)| *name).chain(MARKS.iter().map(|(name, _)| *name));
+    names.chain(PROPERTIES.iter().map(|p| p.name)).chain(["last", "changed", "axis", "all", "none"])
 }

@@ -3,7 +3,7 @@
 use crate::cli::args::{Args, usage};
 use crate::cli::flakes::past::PastRun;
 use crate::cli::flakes::replay::steps;
-use crate::cli::flakes::scene::{Scene, budget, takes_no_share};
+use crate::cli::flakes::scene::{Needed, Scene, budget, takes_no_share};
 use crate::cli::run::options::RunOptions;
 use crate::cli::session::Folders;
 use crate::cli::{Failure, runs};
@@ -49,10 +49,14 @@ pub(super) fn set(now: &Args, id: &str) -> Result<(SweepOptions, Scene, Start), 
     let history = failed.as_ref().map(|(_, (_, history))| *history).unwrap_or_default();
     let named = history.iter().map(|ran| ran.case_id.as_str()).chain([id]);
     let seed = args.repeat.seed;
-    let scene = Scene::of_ids(RunOptions::of(&args), named)?;
-    let Some(case) = scene.case(id) else {
-        return Err(usage(format!("there is no case `{id}` that these devices can run"), "harness list prints ids"));
-    };
+    let missing =
+        |id: &str| usage(format!("there is no case `{id}` that these devices can run"), "harness list prints ids");
+    let mut ids = vec![id];
+    if failed.is_none() && given {
+        ids.extend(args.select.wanted.exact.iter().map(String::as_str));
+    }
+    let scene = Scene::of_ids(RunOptions::of(&args), named, &Needed { ids, missing: &missing })?;
+    let case = scene.case(id).ok_or_else(|| missing(id))?;
     let (mut priors, mut notes) = steps(&history[..history.len().saturating_sub(1)], &scene);
     let watched_seed = history.last().map_or(seed, |ran| ran.seed);
     let watched =
@@ -62,7 +66,7 @@ pub(super) fn set(now: &Args, id: &str) -> Result<(SweepOptions, Scene, Start), 
             format!("as worker {worker} of run {} did, {} cases before", run.id, priors.len())
         }
         (None, true) => {
-            priors = in_order(&args.select.wanted.exact, &scene)?;
+            priors = in_order(&args.select.wanted.exact, &scene);
             format!("after the {} cases of --exact", priors.len())
         }
         (None, false) => {
@@ -92,14 +96,13 @@ fn run_of(args: &Args, id: &str, given: bool) -> Result<Option<PastRun>, Failure
 }
 
 /// The cases of `--exact` as the past of the watched one.
-fn in_order(exact: &[String], scene: &Scene) -> Result<Vec<TrialStep>, Failure> {
+fn in_order(exact: &[String], scene: &Scene) -> Vec<TrialStep> {
     let known = scene.by_id();
     let step = |id: &String| {
-        let case = known.get(id.as_str()).map(|case| Arc::clone(case));
-        let case = case.ok_or_else(|| usage(format!("there is no case `{id}` here"), "harness list prints ids"))?;
-        Ok(TrialStep { case, seed: scene.options.repeat.seed, repeat: 0, attempt: 0 })
+        let case = known.get(id.as_str()).map(|case| Arc::clone(case))?;
+        Some(TrialStep { case, seed: scene.options.repeat.seed, repeat: 0, attempt: 0 })
     };
-    exact.iter().map(step).collect()
+    exact.iter().filter_map(step).collect()
 }
 
 /// Other cases, by the seed.
