@@ -2,9 +2,10 @@
 //!
 //! In: a fusion and operations of it. Out: [`Part`]: what they read from outside
 //! are its inputs, what the others need of them its outputs, and both are told in
-//! the ids of the whole. Sizes that an input tensor shows are taken from it; a
-//! scalar that none of them shows, or that is computed from such, is an input too.
-//! So a part needs nothing of the whole but what it is given.
+//! the ids of the whole. Sizes that an input tensor shows are taken from it; sizes of
+//! the whole's inputs that none of them shows, and scalar inputs, are inputs too, and
+//! what is computed from these is computed again. So a part needs nothing of the
+//! whole but what it is given.
 
 use super::rewrite::{Rewriter, Rewritten};
 use super::{AxisDecl, AxisKind, Fusion, OpId, Operand, ScalarDef, ScalarId, TensorDef, TensorId};
@@ -37,7 +38,7 @@ pub fn part(fusion: &Fusion, suffix: &str, ops: &[OpId], outputs: &[TensorId]) -
         inputs.push(Operand::Tensor(tensor));
     }
     for scalar in scalars_read(fusion, ops) {
-        if !rewriter.can_make(scalar) {
+        for scalar in rewriter.missing(scalar) {
             let name = match &fusion.scalars[scalar].def {
                 ScalarDef::Input { name, .. } => name.clone(),
                 _ => names.fresh(format!("s{}", scalar.index())),

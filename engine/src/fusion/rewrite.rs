@@ -84,20 +84,20 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// Whether an old scalar can be made of constants and those that are there.
-    pub(super) fn can_make(&self, root: ScalarId) -> bool {
-        let mut seen = BTreeSet::new();
-        let mut stack = vec![root];
+    /// The inputs and sizes from which an old scalar is computed and for which no new
+    /// one stands yet, in order.
+    pub(super) fn missing(&self, root: ScalarId) -> BTreeSet<ScalarId> {
+        let (mut seen, mut missing, mut stack) = (BTreeSet::new(), BTreeSet::new(), vec![root]);
         while let Some(id) = stack.pop() {
             if self.scalars[id].is_some() || !seen.insert(id) {
                 continue;
             }
             match &self.old.scalars[id].def {
-                ScalarDef::Input { .. } | ScalarDef::Size { .. } => return false,
+                ScalarDef::Input { .. } | ScalarDef::Size { .. } => drop(missing.insert(id)),
                 def => stack.extend(def.operands()),
             }
         }
-        true
+        missing
     }
 
     /// The new tensor of an old one.
