@@ -31,7 +31,7 @@ pub struct Part {
 pub fn part(fusion: &Fusion, suffix: &str, ops: &[OpId], outputs: &[TensorId]) -> Result<Part> {
     let mut rewriter = Rewriter::bare(fusion);
     rewriter.builder.name = format!("{}{suffix}", fusion.name);
-    let mut names = Names::new(fusion);
+    let mut names = Names::new(fusion, ops);
     let mut inputs = Vec::new();
     for tensor in tensors_read(fusion, ops) {
         declare(&mut rewriter, &mut names, tensor)?;
@@ -114,12 +114,20 @@ struct Names {
 }
 
 impl Names {
-    fn new(fusion: &Fusion) -> Self {
-        let scalars = fusion.scalars.values().filter_map(|scalar| match &scalar.def {
+    /// The names that a part has of the whole: of what it computes and reads, and of
+    /// all scalar inputs.
+    fn new(fusion: &Fusion, ops: &[OpId]) -> Self {
+        let tensors =
+            ops.iter().flat_map(|op| fusion.ops[*op].outputs.iter().copied().chain(fusion.tensor_inputs(*op)));
+        let scalars = fusion.inputs.iter().filter_map(|input| match *input {
+            Operand::Scalar(scalar) => Some(scalar),
+            Operand::Tensor(_) => None,
+        });
+        let scalars = scalars.filter_map(|scalar| match &fusion.scalars[scalar].def {
             ScalarDef::Input { name, .. } => Some(name.clone()),
             _ => None,
         });
-        Self { taken: fusion.tensors.values().map(|tensor| tensor.name.clone()).chain(scalars).collect() }
+        Self { taken: tensors.map(|tensor| fusion.tensors[tensor].name.clone()).chain(scalars).collect() }
     }
 
     /// A tensor's own name, if an input may have it.

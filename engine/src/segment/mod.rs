@@ -10,7 +10,7 @@
 //! * [`segment`] makes fusions of them and compiles each before it counts on it. A
 //!   group that is refused after all is cut in two.
 //!
-//! How values are known: [`UserIds`] numbers those of the definition, inputs first,
+//! How values are known: [`UserIds`](crate::fusion::UserIds) numbers those of the definition, inputs first,
 //! then results; the extents of input tensors have negative numbers. The whole that
 //! is cut is the definition with its axes decided ([`Segments::fusion`]), and
 //! [`Segments::ids`] has the numbers in it. A segment's inputs and outputs are values
@@ -31,6 +31,3 @@ mod summary;
 mod tests;
 
 pub use cut::{Segment, SegmentKind, Segments, segment};
-
-#[allow(unused_imports, reason = "named in the documentation")]
-use crate::fusion::UserIds;

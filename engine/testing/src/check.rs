@@ -1,17 +1,21 @@
 //! A draw on a device, against the reference.
 
+use crate::fusions::{Limits, arguments, generate};
 use crate::random::{Drawn, ScheduledCase, draw, draw_schedule};
+use crate::reference::alignments;
+use crate::{Draw, Reference};
 use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
 use engine::backend::cuda::{Device, GuardedBuffer, LaunchArgs, LoadedKernel, check_zones, emit};
 use engine::backend::sim;
 use engine::diag::{Diagnostic, DiagnosticKind, Result};
 use engine::fusion::bind_args;
 use engine::kernel::{self, BoundLaunch, Kernel, ParamKind};
-use engine::num::storage;
-use engine::options::{DeviceDesc, NoTrace, SimOptions, SimSchedule};
+use engine::num::{DType, storage};
+use engine::options::{DeviceDesc, NoTrace, Options, SimOptions, SimSchedule};
 use engine::refeval::{Tolerance, compare, evaluate};
 use engine::runtime::Session;
 use engine::tensor::{Arg, ArgMeta, HostTensor};
+use engine::text;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -92,8 +96,38 @@ impl CheckTarget {
         DrawOutcome::Agrees(format!("{:?} {}", drawn.kind, run.plan.scheduler()))
     }
 
+    /// Draws a fusion that need not be one kernel, cuts it into segments and runs them.
+    pub fn segments(&self, seed: u64) -> DrawOutcome {
+        let mut draw = Draw::new(seed);
+        let bytes = draw.bytes(24 + seed as usize % 200);
+        let generated = generate(&bytes, &segment_limits());
+        let (fusion, args) = (&generated.fusion, arguments(&generated, &mut draw));
+        let Ok(reference) = Reference::of(fusion, &args).and_then(Reference::scaled) else {
+            return DrawOutcome::Skipped;
+        };
+        let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+        let run = || -> Result<String> {
+            let session = self.session_with(Options::default(), seed)?;
+            let segments = session.segment(fusion, &metas, &alignments(&args), &NoTrace)?;
+            let told = |error: Box<Diagnostic>| error.note(segments.to_string());
+            let run = session.run_segments(&segments, &args, &NoTrace).map_err(told)?;
+            reference.compare_all(&run.outputs).map_err(told)?;
+            let kernels = segments.segments.iter().filter(|segment| segment.kind.is_kernel()).count();
+            Ok(format!("{kernels} kernels, {} on the host", segments.segments.len() - kernels))
+        };
+        match run() {
+            Ok(by) => DrawOutcome::Agrees(by),
+            // A right fusion that is wrong for kernels: an `iota` of an axis that is squeezed.
+            Err(error) if error.kind == DiagnosticKind::User => DrawOutcome::Refused(error.code.0.into()),
+            Err(error) => DrawOutcome::Differs(format!("{error}\n{}", text::print(fusion))),
+        }
+    }
+
     fn session(&self, drawn: &Drawn, seed: u64) -> Result<Session> {
-        let options = drawn.options.clone();
+        self.session_with(drawn.options.clone(), seed)
+    }
+
+    fn session_with(&self, options: Options, seed: u64) -> Result<Session> {
         match self {
             Self::Simulator => Ok(Session::simulator(DeviceDesc::h200(), sim_options(seed), options)),
             Self::Cuda(gpu) => Session::cuda_with(gpu.device.ordinal(), options, &gpu.search),
@@ -136,6 +170,18 @@ impl CheckTarget {
             }
         }
         Ok(None)
+    }
+}
+
+/// Fusions of which many are several kernels, and none depends on the last bit of a value.
+pub fn segment_limits() -> Limits {
+    Limits {
+        tame: true,
+        dtypes: vec![DType::F32, DType::F64, DType::I32, DType::BF16],
+        sizes: vec![0, 1, 2, 3, 5, 8, 17],
+        rank: 3,
+        ops: 20,
+        ..Limits::default()
     }
 }
 

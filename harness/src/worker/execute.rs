@@ -347,6 +347,7 @@ impl Trace for Spans<'_> {
 pub(crate) enum Stage {
     Fusion,
     Python,
+    Segments,
     Schedule,
     Kernel,
     Cuda,
@@ -355,9 +356,10 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    pub(crate) const ALL: [(&'static str, Stage); 7] = [
+    pub(crate) const ALL: [(&'static str, Stage); 8] = [
         ("fusion", Stage::Fusion),
         ("python", Stage::Python),
+        ("segments", Stage::Segments),
         ("schedule", Stage::Schedule),
         ("kernel", Stage::Kernel),
         ("cuda", Stage::Cuda),
@@ -445,8 +447,11 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
     if stage == Stage::Python {
         return Ok(pydef::print(&fusion));
     }
-    if matches!(stage, Stage::Schedule | Stage::Kernel | Stage::Cuda) {
+    if matches!(stage, Stage::Segments | Stage::Schedule | Stage::Kernel | Stage::Cuda) {
         let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
+        if stage == Stage::Segments {
+            return Ok(session.segment(&fusion, &metas, &alignments, &NoTrace).map_err(one)?.to_string());
+        }
         let plan = session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)?;
         return Ok(stage_text(&plan, stage.name()).unwrap_or_default());
     }

@@ -6,6 +6,8 @@ mod args;
 mod bench;
 mod canary;
 mod compare;
+#[cfg(test)]
+mod corpus_tests;
 mod device;
 mod execute;
 mod facts;

@@ -1,6 +1,7 @@
-//! Random fusions and random schedules on a device, against the reference.
+//! Random fusions, random schedules, and random fusions cut into segments on a
+//! device, against the reference.
 //!
-//!     random [fusions|schedules|both] [--device sim|cuda] [--seed S] [--count N]
+//!     random [fusions|schedules|segments|all] [--device sim|cuda] [--seed S] [--count N]
 //!            [--processes P] [--budget SECONDS] [--nvrtc PATH]
 //!
 //! `count` draws of each, from seed `S` on, are shared by `P` worker processes,
@@ -42,6 +43,7 @@ struct Asked {
 enum What {
     Fusions,
     Schedules,
+    Segments,
 }
 
 impl What {
@@ -49,13 +51,14 @@ impl What {
         match self {
             Self::Fusions => "fusions",
             Self::Schedules => "schedules",
+            Self::Segments => "segments",
         }
     }
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     let mut asked = Asked {
-        what: vec![What::Fusions, What::Schedules],
+        what: vec![What::Fusions, What::Schedules, What::Segments],
         cuda: false,
         seed: 0,
         count: 1000,
@@ -70,7 +73,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
         match word.as_str() {
             "fusions" => asked.what = vec![What::Fusions],
             "schedules" => asked.what = vec![What::Schedules],
-            "both" => {}
+            "segments" => asked.what = vec![What::Segments],
+            "all" => {}
             "--device" => {
                 asked.cuda = match value()?.as_str() {
                     "cuda" => true,
@@ -140,6 +144,7 @@ fn work(asked: &Asked, share: u64, done: u64) -> ExitCode {
         let run = || match asked.what[0] {
             What::Fusions => target.fusion(seed),
             What::Schedules => target.schedule(seed),
+            What::Segments => target.segments(seed),
         };
         let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<String>().cloned();

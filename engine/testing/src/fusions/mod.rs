@@ -6,9 +6,11 @@
 
 mod primitives;
 
+use crate::Draw;
 use engine::diag::Result;
 use engine::fusion::{AxisDecl, AxisKind, Fusion, FusionBuilder, Operand, ScalarDef, ScalarId, Src, TensorId};
 use engine::num::{BinaryOp, DType, DTypeClass, ReduceOp, TernaryOp, UnaryOp, Value, eval};
+use engine::tensor::{Arg, HostTensor};
 
 /// What may be drawn.
 #[derive(Clone, Debug)]
@@ -429,6 +431,44 @@ pub fn scalar_value(dtype: DType, byte: u8) -> Value {
         DTypeClass::Bool => Value::Bool(byte % 2 == 1),
         DTypeClass::Complex => Value::Complex(f64::from(byte % 9) * 0.25 - 1.0, f64::from(byte % 5) * 0.5 - 1.0),
     }
+}
+
+fn element(dtype: DType, draw: u64) -> Value {
+    match dtype.class() {
+        DTypeClass::Bool => Value::Bool(draw % 2 == 1),
+        DTypeClass::Int => Value::Int((draw % 7) as i64),
+        DTypeClass::Float => Value::Float((draw % 17) as f64 / 4.0 - 1.0),
+        DTypeClass::Complex => Value::Complex((draw % 17) as f64 / 4.0 - 1.0, (draw % 5) as f64),
+    }
+}
+
+/// Arguments of the drawn sizes, some of them with axes in another order.
+///
+/// # Panics
+///
+/// If the sizes are not those of the fusion.
+pub fn arguments(generated: &Generated, draw: &mut Draw) -> Vec<Arg> {
+    let fusion = &generated.fusion;
+    let mut args = Vec::new();
+    for (input, sizes) in fusion.inputs.iter().zip(&generated.sizes) {
+        args.push(match (*input, sizes) {
+            (Operand::Scalar(s), _) => Arg::Scalar(scalar_value(fusion.scalars[s].dtype, INPUT_BYTE)),
+            (Operand::Tensor(t), sizes) => {
+                let dtype = fusion.tensors[t].dtype;
+                let mut order: Vec<usize> = (0..fusion.tensors[t].axes.len()).collect();
+                if draw.once_in(2) {
+                    order.reverse();
+                }
+                let sizes = sizes.as_ref().expect("a drawn tensor has sizes");
+                let stored: Vec<i64> = order.iter().map(|&axis| sizes[axis]).collect();
+                let made = HostTensor::from_fn(dtype, &stored, |_| element(dtype, draw.bits() >> 33));
+                let made = made.expect("drawn sizes are small");
+                // `order` is its own inverse.
+                Arg::Tensor(made.permuted(&order).expect("an order of its axes"))
+            }
+        });
+    }
+    args
 }
 
 #[cfg(test)]
