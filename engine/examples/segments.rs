@@ -1,5 +1,5 @@
 //! Runs a fusion that is more than one kernel, segment by segment, as a front end
-//! does that keeps the values itself.
+//! does that keeps the values itself, in a table by the ids of the whole.
 //!
 //! `cargo run -p engine --example segments` prints for each segment what it asks for
 //! and what it returns, by the numbers of the definition: inputs from 0 on, then
@@ -13,7 +13,7 @@ use engine::num::{DType, Value};
 use engine::options::{NoTrace, Options};
 use engine::refeval::evaluate;
 use engine::runtime::Session;
-use engine::segment::SegmentKind;
+use engine::segment::{SegmentKind, Segments};
 use engine::tensor::{Arg, HostTensor};
 use engine::text;
 use std::collections::BTreeMap;
@@ -44,15 +44,14 @@ fn main() -> Result<()> {
     let metas: Vec<_> = args.iter().map(Arg::meta).collect();
     let cut = session.segment(&fusion, &metas, &vec![16; args.len()], &NoTrace)?;
 
-    // The caller's table: what each value is, by its number.
-    let mut values: BTreeMap<i64, Arg> = (0..).zip(args.iter().cloned()).collect();
-    let id = |value| cut.ids.id(value).ok_or_else(|| Diagnostic::bug("a segment hands on a value of the definition"));
+    // The caller's table: what each value of the whole is.
+    let mut values: BTreeMap<Operand, Arg> = cut.fusion.inputs.iter().copied().zip(args.iter().cloned()).collect();
     for (position, segment) in cut.segments.iter().enumerate() {
         let mut given = Vec::new();
         for input in &segment.inputs {
-            given.push(match (values.get(&id(*input)?), *input) {
+            given.push(match (values.get(input), *input) {
                 (Some(value), _) => value.clone(),
-                // An extent, or a scalar that is computed from some.
+                // An extent of an input that the segment does not read.
                 (None, Operand::Scalar(scalar)) => Arg::Scalar(cut.scalar(scalar)),
                 (None, Operand::Tensor(tensor)) => return Err(Diagnostic::bug(format!("{tensor} is not there"))),
             });
@@ -61,22 +60,28 @@ fn main() -> Result<()> {
             SegmentKind::Kernel(scheduler) => (*scheduler, session.run(&segment.fusion, &given, &NoTrace)?.outputs),
             SegmentKind::Host(_) => ("host", evaluate(&segment.fusion, &given)?),
         };
-        let asked = segment.inputs.iter().map(|input| id(*input)).collect::<Result<Vec<_>>>()?;
-        let returned = segment.outputs.iter().map(|output| id(Operand::Tensor(*output))).collect::<Result<Vec<_>>>()?;
-        println!("segment {position}, {by}: takes {asked:?}, returns {returned:?}");
+        let returned: Vec<Operand> = segment.outputs.iter().copied().map(Operand::Tensor).collect();
+        let numbers =
+            |operands: &[Operand]| operands.iter().map(|operand| number_of(&cut, *operand)).collect::<Vec<_>>();
+        let (taken, made) = (numbers(&segment.inputs).join(" "), numbers(&returned).join(" "));
+        println!("segment {position}, {by}: takes {taken}, returns {made}");
         for tensor in &segment.last_uses {
-            values.remove(&id(Operand::Tensor(*tensor))?);
+            values.remove(&Operand::Tensor(*tensor));
         }
         values.extend(returned.into_iter().zip(outputs.into_iter().map(Arg::Tensor)));
     }
 
     let expected = evaluate(&fusion, &args)?;
-    for (output, expected) in cut.fusion.outputs.iter().zip(&expected) {
-        let number = id(Operand::Tensor(*output))?;
-        let Some(Arg::Tensor(found)) = values.get(&number) else { continue };
+    for (output, expected) in cut.fusion.outputs.iter().copied().map(Operand::Tensor).zip(&expected) {
+        let Some(Arg::Tensor(found)) = values.get(&output) else { continue };
         let pairs = found.values().zip(expected.values());
         let error = pairs.map(|(a, b)| (a.as_f64() - b.as_f64()).abs()).fold(0.0, f64::max);
-        println!("value {number}: {:?}, at most {error:.1e} from the reference", found.sizes());
+        println!("value {}: {:?}, at most {error:.1e} from the reference", number_of(&cut, output), found.sizes());
     }
     Ok(())
+}
+
+/// The number of a value in the definition; values within composites have none.
+fn number_of(cut: &Segments, value: Operand) -> String {
+    cut.ids.id(value).map_or_else(|| "-".into(), |number| number.to_string())
 }

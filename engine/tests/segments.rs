@@ -5,20 +5,19 @@
 
 use engine::diag::DiagnosticKind;
 use engine::fusion::{Fusion, Operand};
-use engine::num::DType;
+use engine::num::{DType, Value};
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
 use engine::refeval;
 use engine::runtime::Session;
-use engine::segment::Segments;
-use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
+use engine::segment::{Segment, Segments};
+use engine::tensor::{Arg, ArgMeta, HostTensor};
 use engine::text;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::{Duration, Instant};
-use testing::Draw;
 use testing::check::{CheckTarget, DrawOutcome};
 use testing::fusions::{Limits, arguments, generate};
 use testing::reference::alignments;
+use testing::{Draw, Reference};
 
 fn session() -> Session {
     let sim = SimOptions { threads: 1, count: false, ..SimOptions::default() };
@@ -115,21 +114,64 @@ fn network(layers: usize) -> String {
     text
 }
 
-/// How long a fusion of `f32` inputs takes to cut, and its segments.
-fn timed(text: &str, sizes: &[&[i64]]) -> (Duration, Segments) {
-    let fusion = text::parse_one(text).unwrap();
-    let args: Vec<ArgMeta> =
-        sizes.iter().map(|sizes| ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, sizes))).collect();
-    let start = Instant::now();
-    let segments = session().segment(&fusion, &args, &vec![16; args.len()], &NoTrace).unwrap();
-    (start.elapsed(), segments)
+#[test]
+fn each_layer_of_a_network_is_cut_alike() {
+    let fusion = text::parse_one(&network(12)).unwrap();
+    let args = dense(&[&[64, 32], &[32, 32], &[32]]);
+    let segments = cut(&session(), &fusion, &args).segments;
+    // A norm and a product, an activation and a product a layer, and the last sum. The sum
+    // of a layer is one kernel with the norm of the next.
+    let kinds =
+        |segment: &Segment| -> Vec<String> { segment.fusion.ops.values().map(|op| format!("{:?}", op.kind)).collect() };
+    assert_eq!(segments.len(), 4 * 12 + 1);
+    for layer in 2..12 {
+        for part in 0..4 {
+            let (this, other) = (&segments[4 * layer + part], &segments[4 + part]);
+            assert_eq!(kinds(this), kinds(other), "segment {part} of layer {layer}");
+        }
+    }
+}
+
+/// Dense `f32` tensors of small numbers.
+fn dense(sizes: &[&[i64]]) -> Vec<Arg> {
+    let element = |index: &[i64]| Value::Float(index.iter().sum::<i64>() as f64 / 8.0 - 1.0);
+    sizes.iter().map(|sizes| Arg::Tensor(HostTensor::from_fn(DType::F32, sizes, element).unwrap())).collect()
+}
+
+/// A size that no operand shows, inputs that are updated, and a result returned twice.
+const WHOLE: &str = "fusion @f(%x: f32[?, ?], %w: f32[?, ?], %old: f32[?, ?]) {
+  %a = matmul %x, %w
+  %columns = size %x axis(1)
+  %b = div %a, %columns
+  %c = add %b, %old
+  update %old = %b
+  return %c, %c
+}";
+
+#[test]
+fn updates_and_sizes_reach_the_segments() {
+    let fusion = text::parse_one(WHOLE).unwrap();
+    let args = dense(&[&[4, 8], &[8, 4], &[4, 4]]);
+    let session = session();
+    let segments = cut(&session, &fusion, &args);
+    let run = session.run_segments(&segments, &args, &NoTrace).unwrap();
+    let expected = refeval::evaluate_all(&fusion, &args).unwrap();
+    Reference::of(&fusion, &args).unwrap().compare_all(&run.outputs).unwrap();
+    let [(0.., found)] = &run.updates[..] else { panic!("{:?}", run.updates) };
+    let errors = found.values().zip(expected.updates[0].1.values()).map(|(a, b)| (a.as_f64() - b.as_f64()).abs());
+    assert_eq!((run.updates[0].0, expected.updates[0].0), (2, 2));
+    assert!(errors.fold(0.0, f64::max) < 1e-5);
 }
 
 #[test]
-fn each_layer_of_a_network_is_cut_alike() {
-    let sizes: [&[i64]; 3] = [&[64, 32], &[32, 32], &[32]];
-    let (_, segments) = timed(&network(12), &sizes);
-    let kernels = segments.segments.iter().filter(|segment| segment.kind.is_kernel()).count();
-    // A norm, a gelu and a sum a layer, of which the sum is one kernel with the next norm.
-    assert_eq!((kernels, segments.segments.len()), (2 * 12 + 1, 4 * 12 + 1), "{segments}");
+fn segments_are_for_the_arguments_that_they_were_cut_for() {
+    let fusion = text::parse_one(WHOLE).unwrap();
+    let session = session();
+    let segments = cut(&session, &fusion, &dense(&[&[4, 8], &[8, 4], &[4, 4]]));
+    let error = session.run_segments(&segments, &dense(&[&[4, 16], &[16, 4], &[4, 4]]), &NoTrace).unwrap_err();
+    assert_eq!(error.kind, DiagnosticKind::User, "{error}");
+    assert!(error.message.contains("argument 0 lies otherwise"), "{error}");
+    let metas: Vec<ArgMeta> = dense(&[&[4, 8], &[8, 4], &[4, 4]]).iter().map(Arg::meta).collect();
+    let error = session.segment(&fusion, &metas, &[16], &NoTrace).unwrap_err();
+    assert_eq!(error.kind, DiagnosticKind::User, "{error}");
 }

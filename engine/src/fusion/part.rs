@@ -10,7 +10,7 @@
 use super::rewrite::{Rewriter, Rewritten};
 use super::{AxisDecl, AxisKind, Fusion, OpId, Operand, ScalarDef, ScalarId, TensorDef, TensorId};
 use crate::diag::Result;
-use crate::util::{EntityId, SecondaryMap};
+use crate::util::EntityId;
 use std::collections::BTreeSet;
 
 /// A part of a fusion.
@@ -22,15 +22,13 @@ pub struct Part {
     pub inputs: Vec<Operand>,
     /// What each of its outputs is in the whole.
     pub outputs: Vec<TensorId>,
-    /// Where each tensor of the whole went; `None` for those that the part does not have.
-    pub tensors: SecondaryMap<TensorId, Option<TensorId>>,
 }
 
 /// The part of a fusion that operations are, given in order of definition, when
 /// these of their results are returned. The name is that of the whole and `suffix`.
 pub fn part(fusion: &Fusion, suffix: &str, ops: &[OpId], outputs: &[TensorId]) -> Result<Part> {
     let mut rewriter = Rewriter::bare(fusion);
-    rewriter.builder.name = format!("{}{suffix}", fusion.name);
+    rewriter.builder.name = format!("{}{suffix}", short(&fusion.name));
     let mut names = Names::new(fusion, ops);
     let mut inputs = Vec::new();
     for tensor in tensors_read(fusion, ops) {
@@ -52,8 +50,8 @@ pub fn part(fusion: &Fusion, suffix: &str, ops: &[OpId], outputs: &[TensorId]) -
         let results = rewriter.keep_undecided(op)?;
         rewriter.replace(op, &results)?;
     }
-    let Rewritten { fusion, tensors } = rewriter.finish_with(outputs)?;
-    Ok(Part { fusion, inputs, outputs: outputs.to_vec(), tensors })
+    let Rewritten { fusion, .. } = rewriter.finish_with(outputs)?;
+    Ok(Part { fusion, inputs, outputs: outputs.to_vec() })
 }
 
 /// Tensors that operations read from outside, in order of definition.
@@ -98,7 +96,9 @@ fn declare(rewriter: &mut Rewriter<'_>, names: &mut Names, tensor: TensorId) -> 
     if let Some(layout) = &data.layout {
         rewriter.builder.set_layout(new, layout.clone())?;
     }
-    rewriter.put(tensor, new);
+    if let Operand::Tensor(new) = new {
+        rewriter.put(tensor, new);
+    }
     for (position, axis) in data.axes.iter().enumerate() {
         if dims[position] == AxisDecl::Symbolic && known(axis).is_none() {
             let size = rewriter.builder.size(new, position as i64)?;
@@ -106,6 +106,11 @@ fn declare(rewriter: &mut Rewriter<'_>, names: &mut Names, tensor: TensorId) -> 
         }
     }
     Ok(())
+}
+
+/// A name with room for more behind it, within what a name may be.
+fn short(name: &str) -> &str {
+    name.get(..100).unwrap_or(name)
 }
 
 /// Names of inputs, which in the whole may be numbers of results.
@@ -133,7 +138,7 @@ impl Names {
     /// A tensor's own name, if an input may have it.
     fn of_tensor(&mut self, name: &str) -> String {
         let is_number = name.starts_with(|c: char| c.is_ascii_digit());
-        if is_number { self.fresh(format!("t{name}")) } else { name.into() }
+        if is_number { self.fresh(format!("t{}", short(name))) } else { name.into() }
     }
 
     /// A name that nothing has.

@@ -71,10 +71,8 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Says which new tensor stands for an old one.
-    pub(super) fn put(&mut self, old: TensorId, new: Operand) {
-        if let Operand::Tensor(new) = new {
-            self.tensors.set(old, Some(new));
-        }
+    pub(super) fn put(&mut self, old: TensorId, new: TensorId) {
+        self.tensors.set(old, Some(new));
     }
 
     /// Says which new scalar stands for an old one, unless one does.

@@ -41,10 +41,12 @@ impl Session {
         guard("cutting", fusion, || segment::segment(&self.cx(trace), fusion, args, &alignments))
     }
 
-    /// Runs the segments of a fusion one after the other.
+    /// Runs the segments of a fusion one after the other, for arguments that lie as
+    /// those for which it was cut.
     pub fn run_segments(&self, segments: &Segments, args: &[Arg], trace: &dyn Trace) -> Result<SegmentedOutcome> {
         let fusion = &segments.fusion;
         crate::fusion::bind_args(fusion, args)?;
+        segments.check(&args.iter().map(Arg::meta).collect::<Vec<_>>())?;
         let mut values: BTreeMap<Operand, Arg> = fusion.inputs.iter().copied().zip(args.iter().cloned()).collect();
         let mut runs = Vec::with_capacity(segments.segments.len());
         for (position, segment) in segments.segments.iter().enumerate() {

@@ -3,7 +3,7 @@
 use super::facts::Facts;
 use super::search::{Groups, search};
 use crate::compile::{self, BoundFusion, output_metas, prepare};
-use crate::diag::{Diagnostic, DiagnosticKind, Result};
+use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
 use crate::fusion::{self, Bindings, Fusion, OpId, Operand, Part, ScalarId, TensorId, UserIds, concretize};
 use crate::num::Value;
 use crate::options::{CompileCx, Phase};
@@ -25,6 +25,7 @@ pub struct Segments {
     pub ids: UserIds,
     /// In an order in which they can run.
     pub segments: Vec<Segment>,
+    args: Vec<ArgMeta>,
     bindings: Bindings,
 }
 
@@ -56,9 +57,26 @@ pub enum SegmentKind {
 }
 
 impl Segments {
-    /// The value of a scalar of the whole.
+    /// The value of a scalar of the whole: of a scalar input, that for which it was cut.
     pub fn scalar(&self, scalar: ScalarId) -> Value {
         self.bindings.scalar(scalar)
+    }
+
+    /// Whether the segments are right for these arguments: tensors lie as those for
+    /// which it was cut, and other values of scalars give the same sizes.
+    pub fn check(&self, args: &[ArgMeta]) -> Result<()> {
+        let bindings = fusion::bind(&self.fusion, args)?;
+        let is_other = |(given, known): (&ArgMeta, &ArgMeta)| matches!(given, ArgMeta::Tensor(_)) && given != known;
+        let other = args.iter().zip(&self.args).position(is_other);
+        let mut tensors = self.fusion.tensors.ids();
+        let resized = tensors.find(|t| bindings.sizes(&self.fusion, *t) != self.bindings.sizes(&self.fusion, *t));
+        let what = match (other, resized) {
+            (Some(position), _) => format!("argument {position} lies otherwise"),
+            (None, Some(tensor)) => format!("`%{}` has another size", self.fusion.tensors[tensor].name),
+            (None, None) => return Ok(()),
+        };
+        let message = format!("fusion @{} was cut for other arguments: {what}", self.fusion.name);
+        Err(Diagnostic::user(code::USAGE, message).note("cut it again for these"))
     }
 }
 
@@ -97,25 +115,28 @@ impl std::fmt::Display for Segments {
 
 /// Cuts a fusion for arguments of these types and layouts, whose elements 0 are
 /// aligned to so many bytes.
-pub fn segment(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Segments> {
+pub(crate) fn segment(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Segments> {
     let (whole, ids, cuts) = decide(fusion, args)?;
     let bindings = fusion::bind(&whole, args)?;
     let mut segments = {
         let facts = Facts::new(&whole, &bindings, &cuts);
         let mut compiler = SegmentCompiler::new(cx, &facts, args, alignments);
         let all: Vec<OpId> = whole.ops.ids().collect();
-        let one = !all.iter().any(|op| facts.host[*op] || facts.cuts[*op]);
-        let alone = if one { compiler.kernel(&Groups::new(&facts, vec![all]), 0)? } else { Err(None) };
+        let can_be_one = !all.iter().any(|op| facts.host[*op] || facts.cuts[*op]);
+        let mut alone = None;
+        if can_be_one {
+            alone = compiler.kernel(&Groups::new(&facts, vec![all]), 0)?.ok();
+        }
         match alone {
-            Ok(segment) => vec![segment],
-            Err(_) => {
+            Some(segment) => vec![segment],
+            None => {
                 let groups = cx.span(Phase::Schedule, "segment", 0, || search(&facts, longest_row(cx.device)));
                 compiler.settle(groups)?
             }
         }
     };
     find_last_uses(&whole, &mut segments);
-    Ok(Segments { fusion: whole, ids, segments, bindings })
+    Ok(Segments { fusion: whole, ids, segments, args: args.to_vec(), bindings })
 }
 
 /// The whole with decided axes, the numbers of its values, and the tensors before
@@ -159,8 +180,8 @@ struct SegmentCompiler<'a> {
     metas: SecondaryMap<TensorId, Option<(TensorMeta, u32)>>,
 }
 
-/// A segment, or why it is no kernel: nothing is known of one that was not tried.
-type Tried = std::result::Result<Segment, Option<Box<Diagnostic>>>;
+/// A segment, or why it is no kernel.
+type Tried = std::result::Result<Segment, Box<Diagnostic>>;
 
 impl<'a> SegmentCompiler<'a> {
     fn new(cx: &'a CompileCx<'a>, facts: &'a Facts<'a>, args: &[ArgMeta], alignments: &[u32]) -> Self {
@@ -179,18 +200,16 @@ impl<'a> SegmentCompiler<'a> {
         let mut segments: Vec<Segment> = Vec::new();
         while segments.len() < groups.ops.len() {
             let position = segments.len();
-            let ops = groups.ops[position].clone();
             let segment = match self.kernel(&groups, position)? {
                 Ok(segment) => segment,
-                Err(refusal) if ops.len() == 1 => {
-                    let untried = || Diagnostic::bug("an operation that was not tried as a kernel");
-                    self.host(&groups, position, refusal.unwrap_or_else(untried))?
+                // Groups before it hand on what it does not repeat any more.
+                Err(_) if groups.read_instead(position) => {
+                    segments.clear();
+                    continue;
                 }
+                Err(refusal) if groups.ops[position].len() == 1 => self.host(&groups, position, refusal)?,
                 Err(_) => {
-                    let (first, second) = ops.split_at(ops.len() / 2);
-                    let mut ops = std::mem::take(&mut groups.ops);
-                    ops.splice(position..=position, [first.to_vec(), second.to_vec()]);
-                    groups = Groups::new(self.facts, ops);
+                    groups.halve(position);
                     continue;
                 }
             };
@@ -229,7 +248,7 @@ impl<'a> SegmentCompiler<'a> {
         let compiled = prepare(&bound, &metas).and_then(|prepared| compile::compile(self.cx, &prepared.bound()));
         match compiled {
             Ok(compiled) => Ok(Ok(new_segment(part, SegmentKind::Kernel(compiled.scheduler), metas))),
-            Err(refusal) if refusal.kind == DiagnosticKind::Unsupported => Ok(Err(Some(refusal))),
+            Err(refusal) if refusal.kind == DiagnosticKind::Unsupported => Ok(Err(refusal)),
             Err(error) => Err(error.note(format!("in segment {position} of fusion @{}", self.facts.fusion.name))),
         }
     }
@@ -245,6 +264,6 @@ impl<'a> SegmentCompiler<'a> {
 }
 
 fn new_segment(part: Part, kind: SegmentKind, metas: Vec<TensorMeta>) -> Segment {
-    let Part { fusion, inputs, outputs, .. } = part;
+    let Part { fusion, inputs, outputs } = part;
     Segment { fusion, kind, inputs, outputs, metas, last_uses: Vec::new() }
 }

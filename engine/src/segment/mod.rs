@@ -3,11 +3,11 @@
 //! In: a fusion as written and its arguments' types and layouts. Out: [`Segments`]:
 //! each [`Segment`] is a fusion of its own with maps to the values of the whole, and
 //! says who computes it: one kernel, or the host, where no kernel can. So every
-//! fusion has segments, and a fusion of one kernel has one.
+//! fusion has segments but one that is wrong, and a fusion of one kernel has one.
 //!
 //! * `facts` is what is known of each operation, `summary` says whether some
 //!   operations can be one kernel, `search` finds the groups;
-//! * [`segment`] makes fusions of them and compiles each before it counts on it. A
+//! * `cut` makes fusions of them and compiles each before it counts on it. A
 //!   group that is refused after all is cut in two.
 //!
 //! How values are known: [`UserIds`](crate::fusion::UserIds) numbers those of the definition, inputs first,
@@ -30,4 +30,5 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use cut::{Segment, SegmentKind, Segments, segment};
+pub(crate) use cut::segment;
+pub use cut::{Segment, SegmentKind, Segments};

@@ -16,9 +16,12 @@ use crate::fusion::{OpId, OpKind, TensorId};
 use crate::util::{EntityId, SecondaryMap};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Groups that read one tensor and cannot be joined, with which others are tried.
+const MOST_HOMES: usize = 4;
 /// Operations that are done again instead of storing their result.
 const MOST_REPEATED: usize = 8;
-/// What these may read, in parts of their result: it is neither written nor read then.
+/// What these may read, in parts of their result, if it need not be stored for others:
+/// it is neither written nor read then.
 const MORE_READ: (i64, i64) = (3, 2);
 
 /// The groups of operations, each in order of definition. Operations that no kernel
@@ -97,7 +100,7 @@ impl Search<'_> {
         let (keep, gone) = (a.min(b), a.max(b));
         let mut ops: Vec<OpId> = self.groups[keep].ops.iter().chain(&self.groups[gone].ops).copied().collect();
         ops.sort_unstable();
-        if self.is_cut(&ops) || check(self.facts, &ops, self.longest_row).is_err() {
+        if !is_one_kernel(self.facts, &ops, self.longest_row) {
             return None;
         }
         for op in std::mem::take(&mut self.groups[gone].ops) {
@@ -137,20 +140,19 @@ impl Search<'_> {
         self.groups[to].before.has(from) && self.groups[to].ops.iter().any(leads_back)
     }
 
-    /// Whether a cut of the fusion would lie inside of a group.
-    fn is_cut(&self, ops: &[OpId]) -> bool {
-        let inside = |tensor: TensorId| self.facts.definition(tensor).is_some_and(|op| ops.binary_search(&op).is_ok());
-        ops.iter().any(|op| self.facts.cuts[*op] && self.facts.fusion.tensor_inputs(*op).any(inside))
-    }
-
-    /// Joins groups that read the same tensor, the largest tensors first.
+    /// Joins groups that read the same tensor, the largest tensors first. Each is
+    /// tried with few of those that could not be joined before it.
     fn join_readers(&mut self) {
         for tensor in self.by_bytes() {
             let readers: BTreeSet<usize> = self.facts.readers[tensor].iter().map(|op| self.group_of[*op]).collect();
-            let mut readers = readers.into_iter();
-            let Some(mut home) = readers.next() else { continue };
+            let mut homes: Vec<usize> = Vec::new();
             for group in readers {
-                home = self.join(home, group).unwrap_or(home);
+                let joined = homes.iter().enumerate().find_map(|(at, home)| Some((at, self.join(*home, group)?)));
+                match joined {
+                    Some((at, home)) => homes[at] = home,
+                    None if homes.len() < MOST_HOMES => homes.push(group),
+                    None => {}
+                }
             }
         }
     }
@@ -271,11 +273,12 @@ impl<'a> Groups<'a> {
                 continue;
             }
             let mut tried = BTreeSet::new();
-            while let Some((tensor, cone)) = self.cheap_operand(position, &stored, &tried) {
+            while let Some(tensor) = self.untried_operand(position, &tried) {
                 tried.insert(tensor);
+                let Some(cone) = self.cone(&self.ops[position], tensor, &stored) else { continue };
                 let mut more: Vec<OpId> = self.ops[position].iter().copied().chain(cone).collect();
                 more.sort_unstable();
-                if check(self.facts, &more, longest_row).is_ok() {
+                if is_one_kernel(self.facts, &more, longest_row) {
                     self.ops[position] = more;
                 }
             }
@@ -283,23 +286,16 @@ impl<'a> Groups<'a> {
         *self = Self::new(self.facts, std::mem::take(&mut self.ops));
     }
 
-    /// A tensor that a group could compute again instead of reading it, with the
-    /// operations for that.
-    fn cheap_operand(
-        &self,
-        position: usize,
-        stored: &BTreeSet<TensorId>,
-        tried: &BTreeSet<TensorId>,
-    ) -> Option<(TensorId, Vec<OpId>)> {
+    /// A tensor that a group reads from another.
+    fn untried_operand(&self, position: usize, tried: &BTreeSet<TensorId>) -> Option<TensorId> {
         let group = &self.ops[position];
-        let read = group.iter().filter(|op| !self.facts.cuts[**op]).flat_map(|op| self.facts.fusion.tensor_inputs(*op));
-        let mut new = read.filter(|tensor| !tried.contains(tensor));
-        new.find_map(|tensor| Some((tensor, self.cone(group, tensor, stored)?)))
+        let inside = |op: OpId| group.binary_search(&op).is_ok();
+        let mut read = group.iter().flat_map(|op| self.facts.fusion.tensor_inputs(*op));
+        read.find(|tensor| !tried.contains(tensor) && self.facts.definition(*tensor).is_some_and(|op| !inside(op)))
     }
 
-    /// The operations that make a tensor of what is in memory, if a group has none of
-    /// them, they are few and cheap, and what they read beside what the group reads
-    /// anyway is at most [`MORE_READ`] of the tensor.
+    /// The operations that make a tensor of what is in memory, if they are few and
+    /// cheap, and what they read beside what the group reads anyway is little enough.
     fn cone(&self, group: &[OpId], tensor: TensorId, stored: &BTreeSet<TensorId>) -> Option<Vec<OpId>> {
         let facts = self.facts;
         let (mut cone, mut read): (Vec<OpId>, i64) = (Vec::new(), 0);
@@ -314,14 +310,40 @@ impl<'a> Groups<'a> {
                 read = read.saturating_add(if is_read { 0 } else { facts.bytes[next] });
                 continue;
             };
-            if group.binary_search(&op).is_ok() || cone.len() >= MOST_REPEATED || !is_cheap(facts, op) {
+            // What the group has of it are operations that it repeats already.
+            if group.binary_search(&op).is_ok() {
+                continue;
+            }
+            if cone.len() >= MOST_REPEATED || !is_cheap(facts, op) {
                 return None;
             }
             cone.push(op);
             stack.extend(facts.fusion.tensor_inputs(op));
         }
-        let most = facts.bytes[tensor].saturating_mul(MORE_READ.0) / MORE_READ.1;
+        let bytes = facts.bytes[tensor];
+        // One that is stored for others is read instead of what it is made of.
+        let stays = facts.returned[tensor] || facts.readers[tensor].iter().any(|op| facts.host[*op] || facts.cuts[*op]);
+        let most = if stays { bytes - 1 } else { bytes.saturating_mul(MORE_READ.0) / MORE_READ.1 };
         (!cone.is_empty() && read <= most).then_some(cone)
+    }
+
+    /// Takes out of a group what it repeats of groups before it; whether there was any.
+    pub(super) fn read_instead(&mut self, position: usize) -> bool {
+        let all = self.ops[position].len();
+        let mut ops = std::mem::take(&mut self.ops);
+        ops[position].retain(|op| self.holders[*op].first() == Some(&position));
+        let some = ops[position].len() < all;
+        *self = Self::new(self.facts, ops);
+        some
+    }
+
+    /// Makes two groups of one.
+    pub(super) fn halve(&mut self, position: usize) {
+        let mut ops = std::mem::take(&mut self.ops);
+        let middle = ops[position].len() / 2;
+        let second = ops[position].split_off(middle);
+        ops.insert(position + 1, second);
+        *self = Self::new(self.facts, ops);
     }
 
     /// Drops what no result needs.
@@ -345,6 +367,13 @@ impl<'a> Groups<'a> {
         let ops = std::mem::take(&mut self.ops).into_iter().filter(|group| !group.is_empty()).collect();
         *self = Self::new(self.facts, ops);
     }
+}
+
+/// Whether operations can be one kernel, and no cut of the fusion lies among them.
+fn is_one_kernel(facts: &Facts<'_>, ops: &[OpId], longest_row: i64) -> bool {
+    let inside = |tensor: TensorId| facts.definition(tensor).is_some_and(|op| ops.binary_search(&op).is_ok());
+    let is_cut = ops.iter().any(|op| facts.cuts[*op] && facts.fusion.tensor_inputs(*op).any(inside));
+    !is_cut && check(facts, ops, longest_row).is_ok()
 }
 
 /// Whether an operation is cheaper than a way of its result through memory.

@@ -8,9 +8,11 @@ use crate::text;
 
 /// The segments of a fusion of dense `f32` inputs.
 fn cut(text: &str, sizes: &[&[i64]]) -> Segments {
+    cut_for(text, sizes.iter().map(|sizes| ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, sizes))).collect())
+}
+
+fn cut_for(text: &str, args: Vec<ArgMeta>) -> Segments {
     let fusion = text::parse_one(text).expect("it reads");
-    let args: Vec<ArgMeta> =
-        sizes.iter().map(|sizes| ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, sizes))).collect();
     let (device, options) = (DeviceDesc::h200(), Options::default());
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
     segment(&cx, &fusion, &args, &vec![16; args.len()]).expect("every fusion has segments")
@@ -110,12 +112,83 @@ fn a_row_that_fits_no_block_is_read_again() {
 }
 
 #[test]
+fn reductions_over_the_same_dimensions_are_one_kernel_beside_another() {
+    check_cut(
+        "fusion @f(%x: f32[?, ?]) {
+  %a = sum %x axes(0)
+  %b = sum %x axes(1)
+  %c = max %x axes(1)
+  return %a, %b, %c
+}",
+        &[&[8, 32]],
+        &["reduction: a", "reduction: b c"],
+    );
+}
+
+#[test]
+fn what_is_stored_anyway_is_not_computed_again() {
+    check_cut(
+        "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {
+  %t = add %x, %y
+  %a = sum %t axes(0)
+  %b = sum %t axes(1)
+  return %t, %a, %b
+}",
+        &[&[8, 32], &[8, 32]],
+        &["reduction: t a", "reduction: b"],
+    );
+}
+
+#[test]
 fn a_cut_that_was_asked_for_is_made() {
+    check_cut(
+        "fusion @f(%x: f32[?, ?]) {
+  %a = exp %x
+  %c = segment_set %a
+  %d = add %c, %a
+  return %d
+}",
+        &[&[8, 32]],
+        &["pointwise: a", "pointwise: d"],
+    );
     check_cut(
         "fusion @f(%x: f32[?, ?]) {\n  %a = exp %x\n  %b = segment_set %a\n  %c = neg %b\n  return %c\n}",
         &[&[8, 32]],
         &["pointwise: a", "pointwise: c"],
     );
+}
+
+/// A group of more parameters than a launch can pass, which repeats `e` for its
+/// first and its last operation.
+#[test]
+fn a_group_that_is_too_large_is_halved() {
+    let inputs: Vec<String> = (0..2500).map(|i| format!(", %y{i}: f32[?]")).collect();
+    let mut text = format!("fusion @f(%x: f32[?, ?]{}) {{\n", inputs.concat());
+    text += "  %e = exp %x\n  %s1 = sum %e axes(1)\n  %u = sum %e axes(0)\n";
+    for i in 0..2500 {
+        let last = if i == 0 { "u".into() } else { format!("u{}", i - 1) };
+        text += &format!("  %u{i} = add %{last}, %y{i}\n");
+    }
+    text += "  %m = max %e axes(0)\n  %f = add %u2499, %m\n  return %s1, %f\n}";
+    // Each with a stride of its own among the parameters.
+    let strided = TensorMeta { dtype: DType::F32, sizes: vec![16], strides: vec![2] };
+    let mut args = vec![ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, &[8, 16]))];
+    args.resize(2501, ArgMeta::Tensor(strided));
+    let segments = cut_for(&text, args).segments;
+    assert!(segments.len() > 2 && segments.iter().all(|segment| segment.kind.is_kernel()), "{}", segments.len());
+    let first: Vec<_> = segments[0].outputs.iter().collect();
+    assert_eq!(first.len(), 2, "e is stored, since halves of the group read it: {first:?}");
+}
+
+#[test]
+fn long_names_leave_room_for_more() {
+    let (name, number) = ("f".repeat(128), "0".repeat(128));
+    let text = format!(
+        "fusion @{name}(%x: f32[?, ?]) {{\n  %a = sum %x axes(0) keepdim\n  %{number} = sub %x, %a\n  %b = sum %{number} axes(1)\n  return %b\n}}"
+    );
+    for segment in cut(&text, &[&[8, 32]]).segments {
+        text::parse_one(&text::print(&segment.fusion)).expect("it reads back");
+    }
 }
 
 #[test]

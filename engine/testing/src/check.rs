@@ -174,7 +174,7 @@ impl CheckTarget {
 }
 
 /// Fusions of which many are several kernels, and none depends on the last bit of a value.
-pub fn segment_limits() -> Limits {
+fn segment_limits() -> Limits {
     Limits {
         tame: true,
         dtypes: vec![DType::F32, DType::F64, DType::I32, DType::BF16],

@@ -70,7 +70,11 @@ fn every_case_runs_as_segments() {
         }
     });
     let (by, wrong) = told.into_inner().unwrap();
-    println!("{} cases: {by:?}", loaded.cases.len());
+    assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
+    for (kind, least) in [("one kernel", 2000), ("several kernels", 100), ("kernels and the host", 200)] {
+        let found = by.get(kind).copied().unwrap_or(0);
+        assert!(found >= least, "{kind}: {found} of at least {least} cases: {by:?}");
+    }
     let shown: Vec<&String> = wrong.iter().take(5).collect();
     assert!(wrong.is_empty(), "{} of {} cases are wrong: {shown:#?}", wrong.len(), loaded.cases.len());
 }
