@@ -7,8 +7,8 @@
 //! what is computed from these is computed again. So a part needs nothing of the
 //! whole but what it is given.
 
-use super::rewrite::{Rewriter, Rewritten};
-use super::{AxisDecl, AxisKind, Fusion, OpId, Operand, ScalarDef, ScalarId, TensorDef, TensorId};
+use super::rewrite::Rewriter;
+use super::{AxisDecl, AxisKind, Fusion, OpId, Operand, ScalarDef, ScalarId, TensorDef, TensorId, finish};
 use crate::diag::Result;
 use crate::util::EntityId;
 use std::collections::BTreeSet;
@@ -50,8 +50,8 @@ pub fn part(fusion: &Fusion, suffix: &str, ops: &[OpId], outputs: &[TensorId]) -
         let results = rewriter.keep_undecided(op)?;
         rewriter.replace(op, &results)?;
     }
-    let Rewritten { fusion, .. } = rewriter.finish_with(outputs)?;
-    Ok(Part { fusion, inputs, outputs: outputs.to_vec() })
+    rewriter.outputs(outputs)?;
+    Ok(Part { fusion: finish::finish(rewriter.builder)?, inputs, outputs: outputs.to_vec() })
 }
 
 /// Tensors that operations read from outside, in order of definition.

@@ -222,6 +222,14 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
+    /// Returns what these old tensors have become.
+    pub(super) fn outputs(&mut self, outputs: &[TensorId]) -> Result<()> {
+        for &output in outputs {
+            self.builder.output(self.tensor(output)?)?;
+        }
+        Ok(())
+    }
+
     fn updates(&mut self) -> Result<()> {
         for update in &self.old.updates {
             let target = self.builder.inputs[update.input as usize];
@@ -235,14 +243,7 @@ impl<'a> Rewriter<'a> {
     pub(super) fn finish(mut self) -> Result<Rewritten> {
         self.updates()?;
         let old = self.old;
-        self.finish_with(&old.outputs)
-    }
-
-    /// The new fusion, where it returns these.
-    pub(super) fn finish_with(mut self, outputs: &[TensorId]) -> Result<Rewritten> {
-        for &output in outputs {
-            self.builder.output(self.tensor(output)?)?;
-        }
+        self.outputs(&old.outputs)?;
         let made = self.tensors;
         let (fusion, places) = finish::finish_with_places(self.builder)?;
         let mut tensors = SecondaryMap::new();
