@@ -26,3 +26,4 @@ mod layers;
 mod place;
 mod results;
 mod select;
+mod stores;
