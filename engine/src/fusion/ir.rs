@@ -226,6 +226,11 @@ impl Fusion {
         }
     }
 
+    /// Whether a tensor is a result of some operations, given in order.
+    pub fn is_result_of(&self, tensor: TensorId, ops: &[OpId]) -> bool {
+        self.definition(tensor).is_some_and(|op| ops.binary_search(&op).is_ok())
+    }
+
     /// The input tensors with their position among the inputs.
     pub fn input_tensors(&self) -> impl Iterator<Item = (usize, TensorId)> + '_ {
         self.inputs.iter().enumerate().filter_map(|(i, operand)| match operand {

@@ -8,7 +8,7 @@
 //! whole but what it is given.
 
 use super::rewrite::Rewriter;
-use super::{AxisDecl, AxisKind, Fusion, OpId, Operand, ScalarDef, ScalarId, TensorDef, TensorId, finish};
+use super::{AxisDecl, AxisKind, Fusion, OpId, Operand, ScalarDef, ScalarId, TensorId, finish};
 use crate::diag::Result;
 use crate::util::EntityId;
 use std::collections::BTreeSet;
@@ -56,11 +56,7 @@ pub fn part(fusion: &Fusion, suffix: &str, ops: &[OpId], outputs: &[TensorId]) -
 
 /// Tensors that operations read from outside, in order of definition.
 fn tensors_read(fusion: &Fusion, ops: &[OpId]) -> BTreeSet<TensorId> {
-    let own = |tensor: TensorId| match fusion.tensors[tensor].def {
-        TensorDef::Op(op) => ops.binary_search(&op).is_ok(),
-        TensorDef::Input(_) => false,
-    };
-    ops.iter().flat_map(|op| fusion.tensor_inputs(*op)).filter(|tensor| !own(*tensor)).collect()
+    ops.iter().flat_map(|op| fusion.tensor_inputs(*op)).filter(|tensor| !fusion.is_result_of(*tensor, ops)).collect()
 }
 
 /// Scalars that operations name: as operands, and as extents that no operand shows.

@@ -136,6 +136,11 @@ impl<'a> Rewriter<'a> {
         })
     }
 
+    /// The new operands of an old operation.
+    fn operands(&mut self, op: &Op) -> Result<Vec<Operand>> {
+        op.inputs.iter().map(|&input| self.operand(input)).collect()
+    }
+
     /// The declared axes of an old tensor.
     fn axes(&mut self, old: TensorId) -> Vec<AxisMeta> {
         let axes = self.old.tensors[old].axes.iter();
@@ -144,7 +149,7 @@ impl<'a> Rewriter<'a> {
 
     /// The operation as it is; what was decided of its axes stays decided.
     pub(super) fn keep(&mut self, op: &Op) -> Result<Vec<TensorId>> {
-        let inputs = op.inputs.iter().map(|&input| self.operand(input)).collect::<Result<Vec<_>>>()?;
+        let inputs = self.operands(op)?;
         if op.kind.declares_axes() {
             let axes = self.axes(op.output());
             return Ok(vec![self.builder.push_declared(op.kind.clone(), axes, inputs)?]);
@@ -163,7 +168,7 @@ impl<'a> Rewriter<'a> {
     /// The operation as it is, but what its rule leaves undecided of its axes is
     /// undecided again: as in a fusion that somebody wrote.
     pub(super) fn keep_undecided(&mut self, op: &Op) -> Result<Vec<TensorId>> {
-        let inputs = op.inputs.iter().map(|&input| self.operand(input)).collect::<Result<Vec<_>>>()?;
+        let inputs = self.operands(op)?;
         if !op.kind.declares_axes() {
             return self.builder.push_all(op.kind.clone(), inputs);
         }

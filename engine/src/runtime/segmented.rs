@@ -9,7 +9,7 @@
 
 use super::session::{RunOutcome, Session, guard};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{Fusion, Operand, TensorId};
+use crate::fusion::{self, Fusion, Operand, TensorId};
 use crate::options::{Phase, Trace};
 use crate::refeval;
 use crate::segment::{self, Segment, SegmentKind, Segments};
@@ -45,8 +45,8 @@ impl Session {
     /// those for which it was cut.
     pub fn run_segments(&self, segments: &Segments, args: &[Arg], trace: &dyn Trace) -> Result<SegmentedOutcome> {
         let fusion = &segments.fusion;
-        crate::fusion::bind_args(fusion, args)?;
-        segments.check(&args.iter().map(Arg::meta).collect::<Vec<_>>())?;
+        let bindings = fusion::bind_args(fusion, args)?;
+        segments.check(&args.iter().map(Arg::meta).collect::<Vec<_>>(), &bindings)?;
         let mut values: BTreeMap<Operand, Arg> = fusion.inputs.iter().copied().zip(args.iter().cloned()).collect();
         let mut runs = Vec::with_capacity(segments.segments.len());
         for (position, segment) in segments.segments.iter().enumerate() {

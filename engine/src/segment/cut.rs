@@ -1,6 +1,6 @@
 //! From groups of operations to segments that are known to compile.
 
-use super::facts::Facts;
+use super::facts::OpFacts;
 use super::search::{Groups, search};
 use crate::compile::{self, BoundFusion, output_metas, prepare};
 use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
@@ -62,10 +62,9 @@ impl Segments {
         self.bindings.scalar(scalar)
     }
 
-    /// Whether the segments are right for these arguments: tensors lie as those for
+    /// Whether the segments are right for these arguments, which are bound: tensors lie as those for
     /// which it was cut, and other values of scalars give the same sizes.
-    pub fn check(&self, args: &[ArgMeta]) -> Result<()> {
-        let bindings = fusion::bind(&self.fusion, args)?;
+    pub(crate) fn check(&self, args: &[ArgMeta], bindings: &Bindings) -> Result<()> {
         let is_other = |(given, known): (&ArgMeta, &ArgMeta)| matches!(given, ArgMeta::Tensor(_)) && given != known;
         let other = args.iter().zip(&self.args).position(is_other);
         let mut tensors = self.fusion.tensors.ids();
@@ -119,7 +118,7 @@ pub(crate) fn segment(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], ali
     let (whole, ids, cuts) = decide(fusion, args)?;
     let bindings = fusion::bind(&whole, args)?;
     let mut segments = {
-        let facts = Facts::new(&whole, &bindings, &cuts);
+        let facts = OpFacts::new(&whole, &bindings, &cuts);
         let mut compiler = SegmentCompiler::new(cx, &facts, args, alignments);
         let all: Vec<OpId> = whole.ops.ids().collect();
         let can_be_one = !all.iter().any(|op| facts.host[*op] || facts.cuts[*op]);
@@ -176,7 +175,7 @@ fn find_last_uses(whole: &Fusion, segments: &mut [Segment]) {
 /// Compiles segments in order, and knows how what they hand on lies in memory.
 struct SegmentCompiler<'a> {
     cx: &'a CompileCx<'a>,
-    facts: &'a Facts<'a>,
+    facts: &'a OpFacts<'a>,
     metas: SecondaryMap<TensorId, Option<(TensorMeta, u32)>>,
 }
 
@@ -184,7 +183,7 @@ struct SegmentCompiler<'a> {
 type Tried = std::result::Result<Segment, Box<Diagnostic>>;
 
 impl<'a> SegmentCompiler<'a> {
-    fn new(cx: &'a CompileCx<'a>, facts: &'a Facts<'a>, args: &[ArgMeta], alignments: &[u32]) -> Self {
+    fn new(cx: &'a CompileCx<'a>, facts: &'a OpFacts<'a>, args: &[ArgMeta], alignments: &[u32]) -> Self {
         let mut metas = SecondaryMap::new();
         for (position, tensor) in facts.fusion.input_tensors() {
             if let Some(ArgMeta::Tensor(meta)) = args.get(position) {

@@ -1,10 +1,10 @@
 //! What segmentation knows of each operation.
 
-use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorDef, TensorId};
+use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::util::SecondaryMap;
 
 /// A fusion with decided axes, its sizes, and what follows for each operation.
-pub(super) struct Facts<'a> {
+pub(super) struct OpFacts<'a> {
     pub(super) fusion: &'a Fusion,
     pub(super) bindings: &'a Bindings,
     /// Bytes of each tensor.
@@ -19,7 +19,7 @@ pub(super) struct Facts<'a> {
     pub(super) returned: SecondaryMap<TensorId, bool>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> OpFacts<'a> {
     pub(super) fn new(fusion: &'a Fusion, bindings: &'a Bindings, cut_results: &[TensorId]) -> Self {
         let mut bytes = SecondaryMap::new();
         for (id, tensor) in fusion.tensors.iter() {
@@ -46,14 +46,6 @@ impl<'a> Facts<'a> {
             returned.set(*tensor, true);
         }
         Self { fusion, bindings, bytes, host, cuts, readers, returned }
-    }
-
-    /// The operation that defines a tensor; none for an input.
-    pub(super) fn definition(&self, tensor: TensorId) -> Option<OpId> {
-        match self.fusion.tensors[tensor].def {
-            TensorDef::Op(op) => Some(op),
-            TensorDef::Input(_) => None,
-        }
     }
 
     /// The size of an axis.

@@ -1,6 +1,6 @@
 //! Which operations are computed together.
 //!
-//! In: [`Facts`]. Out: groups of operations, in an order in which they can run. An
+//! In: [`OpFacts`]. Out: groups of operations, in an order in which they can run. An
 //! operation joins the group that it reads the most bytes from, if the two can be one
 //! kernel ([`check`]); then groups that read or hand over the same tensor are joined,
 //! the largest first. Each join saves a tensor's way through memory. Groups stay
@@ -10,7 +10,7 @@
 //! is computed again by a group that reads it, where that reads little more: so a
 //! cast is not stored wide, and an exponential is not stored to be divided.
 
-use super::facts::Facts;
+use super::facts::OpFacts;
 use super::summary::check;
 use crate::fusion::{OpId, OpKind, TensorId};
 use crate::util::{EntityId, SecondaryMap};
@@ -26,7 +26,7 @@ const MORE_READ: (i64, i64) = (3, 2);
 
 /// The groups of operations, each in order of definition. Operations that no kernel
 /// computes are alone.
-pub(super) fn search<'a>(facts: &'a Facts<'a>, longest_row: i64) -> Groups<'a> {
+pub(super) fn search<'a>(facts: &'a OpFacts<'a>, longest_row: i64) -> Groups<'a> {
     let mut search = Search { facts, longest_row, groups: Vec::new(), group_of: SecondaryMap::new() };
     for op in facts.fusion.ops.ids() {
         search.place(op);
@@ -49,7 +49,7 @@ struct Group {
 }
 
 struct Search<'a> {
-    facts: &'a Facts<'a>,
+    facts: &'a OpFacts<'a>,
     longest_row: i64,
     groups: Vec<Group>,
     group_of: SecondaryMap<OpId, usize>,
@@ -82,7 +82,7 @@ impl Search<'_> {
     fn producers(&self, op: OpId) -> Vec<usize> {
         let mut bytes: BTreeMap<usize, i64> = BTreeMap::new();
         for tensor in self.facts.fusion.tensor_inputs(op) {
-            if let Some(definition) = self.facts.definition(tensor) {
+            if let Some(definition) = self.facts.fusion.definition(tensor) {
                 let known = bytes.entry(self.group_of[definition]).or_default();
                 *known = known.saturating_add(self.facts.bytes[tensor]);
             }
@@ -134,7 +134,7 @@ impl Search<'_> {
     fn has_way_through(&self, from: usize, to: usize) -> bool {
         let leads_back = |op: &OpId| {
             let inputs = self.facts.fusion.tensor_inputs(*op);
-            let groups = inputs.filter_map(|tensor| self.facts.definition(tensor)).map(|op| self.group_of[op]);
+            let groups = inputs.filter_map(|tensor| self.facts.fusion.definition(tensor)).map(|op| self.group_of[op]);
             groups.filter(|group| *group != from && *group != to).any(|group| self.groups[group].before.has(from))
         };
         self.groups[to].before.has(from) && self.groups[to].ops.iter().any(leads_back)
@@ -160,7 +160,7 @@ impl Search<'_> {
     /// Joins groups of which one hands a tensor to the other, the largest first.
     fn join_neighbours(&mut self) {
         for tensor in self.by_bytes() {
-            let Some(definition) = self.facts.definition(tensor) else { continue };
+            let Some(definition) = self.facts.fusion.definition(tensor) else { continue };
             for reader in &self.facts.readers[tensor] {
                 self.join(self.group_of[definition], self.group_of[*reader]);
             }
@@ -227,14 +227,14 @@ impl GroupSet {
 
 /// Groups in an order in which they can run. An operation may be in several.
 pub(super) struct Groups<'a> {
-    facts: &'a Facts<'a>,
+    facts: &'a OpFacts<'a>,
     pub(super) ops: Vec<Vec<OpId>>,
     /// The groups that have each operation, in order.
     holders: SecondaryMap<OpId, Vec<usize>>,
 }
 
 impl<'a> Groups<'a> {
-    pub(super) fn new(facts: &'a Facts<'a>, ops: Vec<Vec<OpId>>) -> Self {
+    pub(super) fn new(facts: &'a OpFacts<'a>, ops: Vec<Vec<OpId>>) -> Self {
         let mut holders: SecondaryMap<OpId, Vec<usize>> = SecondaryMap::new();
         for (position, group) in ops.iter().enumerate() {
             for op in group {
@@ -289,9 +289,10 @@ impl<'a> Groups<'a> {
     /// A tensor that a group reads from another.
     fn untried_operand(&self, position: usize, tried: &BTreeSet<TensorId>) -> Option<TensorId> {
         let group = &self.ops[position];
-        let inside = |op: OpId| group.binary_search(&op).is_ok();
         let mut read = group.iter().flat_map(|op| self.facts.fusion.tensor_inputs(*op));
-        read.find(|tensor| !tried.contains(tensor) && self.facts.definition(*tensor).is_some_and(|op| !inside(op)))
+        let fusion = self.facts.fusion;
+        let is_read = |tensor: TensorId| fusion.definition(tensor).is_some() && !fusion.is_result_of(tensor, group);
+        read.find(|tensor| !tried.contains(tensor) && is_read(*tensor))
     }
 
     /// The operations that make a tensor of what is in memory, if they are few and
@@ -305,7 +306,7 @@ impl<'a> Groups<'a> {
                 continue;
             }
             let is_there = next != tensor && stored.contains(&next);
-            let Some(op) = facts.definition(next).filter(|_| !is_there) else {
+            let Some(op) = facts.fusion.definition(next).filter(|_| !is_there) else {
                 let is_read = group.iter().any(|op| facts.fusion.tensor_inputs(*op).any(|input| input == next));
                 read = read.saturating_add(if is_read { 0 } else { facts.bytes[next] });
                 continue;
@@ -370,14 +371,15 @@ impl<'a> Groups<'a> {
 }
 
 /// Whether operations can be one kernel, and no cut of the fusion lies among them.
-fn is_one_kernel(facts: &Facts<'_>, ops: &[OpId], longest_row: i64) -> bool {
-    let inside = |tensor: TensorId| facts.definition(tensor).is_some_and(|op| ops.binary_search(&op).is_ok());
-    let is_cut = ops.iter().any(|op| facts.cuts[*op] && facts.fusion.tensor_inputs(*op).any(inside));
+fn is_one_kernel(facts: &OpFacts<'_>, ops: &[OpId], longest_row: i64) -> bool {
+    let fusion = facts.fusion;
+    let reads_inside = |op: OpId| fusion.tensor_inputs(op).any(|tensor| fusion.is_result_of(tensor, ops));
+    let is_cut = ops.iter().any(|op| facts.cuts[*op] && reads_inside(*op));
     !is_cut && check(facts, ops, longest_row).is_ok()
 }
 
 /// Whether an operation is cheaper than a way of its result through memory.
-fn is_cheap(facts: &Facts<'_>, op: OpId) -> bool {
+fn is_cheap(facts: &OpFacts<'_>, op: OpId) -> bool {
     let kind = &facts.fusion.ops[op].kind;
     let moves = matches!(kind, OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. });
     let fills = matches!(kind, OpKind::Full | OpKind::Index { .. });

@@ -15,7 +15,7 @@
 //! What passes may still be refused for a limit that the axes do not show (registers,
 //! parameters): whoever cuts a fusion compiles each segment before it counts on it.
 
-use super::facts::Facts;
+use super::facts::OpFacts;
 use crate::fusion::{AxisKind, OpId, OpKind, Operand, TensorId};
 use crate::idgraph::axis_pairs;
 use crate::util::DisjointSets;
@@ -35,7 +35,7 @@ pub(super) enum Conflict {
 }
 
 /// Whether operations, in order of definition, can be one kernel.
-pub(super) fn check(facts: &Facts<'_>, ops: &[OpId], longest_row: i64) -> Result<(), Conflict> {
+pub(super) fn check(facts: &OpFacts<'_>, ops: &[OpId], longest_row: i64) -> Result<(), Conflict> {
     match Dimensions::new(facts, ops, false).check(longest_row) {
         Err(Conflict::Axes) => Dimensions::new(facts, ops, true).check(longest_row),
         other => other,
@@ -44,7 +44,7 @@ pub(super) fn check(facts: &Facts<'_>, ops: &[OpId], longest_row: i64) -> Result
 
 /// The dimensions of some operations.
 struct Dimensions<'a> {
-    facts: &'a Facts<'a>,
+    facts: &'a OpFacts<'a>,
     ops: &'a [OpId],
     /// The node of a tensor's first axis, and of each reading of a tensor from outside
     /// where readings are apart.
@@ -57,7 +57,7 @@ struct Dimensions<'a> {
 }
 
 impl<'a> Dimensions<'a> {
-    fn new(facts: &'a Facts<'a>, ops: &'a [OpId], by_use: bool) -> Self {
+    fn new(facts: &'a OpFacts<'a>, ops: &'a [OpId], by_use: bool) -> Self {
         let (first, owner, pairs) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut this = Self { facts, ops, first, owner, pairs, by_use };
         for &op in ops {
@@ -66,13 +66,9 @@ impl<'a> Dimensions<'a> {
         this
     }
 
-    fn is_inside(&self, tensor: TensorId) -> bool {
-        self.facts.definition(tensor).is_some_and(|op| self.ops.binary_search(&op).is_ok())
-    }
-
     /// The first node of a tensor, as operand `operand` of an operation reads it.
     fn node(&mut self, tensor: TensorId, reading: Option<(OpId, usize)>) -> usize {
-        let apart = self.by_use && !self.is_inside(tensor);
+        let apart = self.by_use && !self.facts.fusion.is_result_of(tensor, self.ops);
         let next = self.owner.len();
         let node = *self.first.entry((tensor, reading.filter(|_| apart))).or_insert(next);
         if node == next {
