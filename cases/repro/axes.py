@@ -1,5 +1,4 @@
 #; about: inserting, dropping, reordering, repeating and regrouping axes, with sizes taken from other tensors
-#; expect: unsupported U0105
 def nvfuser_fusion_id7(fd: FusionDefinition) -> None:
     T0 = fd.define_tensor(shape=[-1, -1, 6], contiguity=[True, True, True], dtype=DataType.Float, is_cpu=False)
     T1 = fd.define_tensor(shape=[-1, 1], contiguity=[True, None], dtype=DataType.Float, is_cpu=False)

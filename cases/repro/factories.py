@@ -1,5 +1,4 @@
 #; about: tensors made from nothing, with sizes that are scalars of the fusion
-#; expect: unsupported U0101
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     c0 = fd.define_scalar(None, dtype=DataType.Int)
     c12 = fd.define_scalar(1.00000, dtype=DataType.BFloat16)

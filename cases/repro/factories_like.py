@@ -1,5 +1,4 @@
 #; about: tensors of one value, of steps and of random numbers, with sizes of their own and of other tensors
-#; expect: unsupported U0101
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     tv0 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float, is_cpu=False)
     c0 = fd.ops.size(tv0, dim=0)

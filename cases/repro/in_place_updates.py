@@ -1,5 +1,4 @@
 #; about: a result written into the storage of an input that is not dense, and returned as well
-#; expect: unsupported U0108
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     tv0 = fd.define_tensor(shape=[2, 2], contiguity=[False, True], dtype=DataType.Float, is_cpu=False, stride_order=[0, 1])
     tv1 = fd.ops.gt(tv0, 0.00000)

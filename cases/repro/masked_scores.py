@@ -1,5 +1,4 @@
 #; about: two updates of inputs, one of them read through a slice, and a softmax whose rows are longer than what is kept
-#; expect: unsupported U0105
 def test_masked_scores(nvfuser_direct_test):
     def nvfuser_fusion_id2(fd: FusionDefinition) -> None:
         T0 = fd.define_tensor(

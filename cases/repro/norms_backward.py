@@ -1,5 +1,4 @@
 #; about: gradients of the normalisations over the last axis, from statistics that the forward pass keeps
-#; expect: unsupported U0101
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     tv0 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float, is_cpu=False)
     tv1 = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Float, is_cpu=False)

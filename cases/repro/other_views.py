@@ -1,5 +1,4 @@
 #; about: views by other names, sums back to a smaller shape, and the bits and parts of numbers
-#; expect: unsupported U0105
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     tv0 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float, is_cpu=False)
     tv1 = fd.define_tensor(shape=[1, -1], contiguity=[None, True], dtype=DataType.Float, is_cpu=False)

@@ -1,5 +1,4 @@
 #; about: blocks of 16 or 32 numbers as small floats and a scale each, one tensor and groups of rows
-#; expect: unsupported U0105
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     tv0 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False)
     tv1 = fd.define_tensor(shape=[], contiguity=[], dtype=DataType.Float, is_cpu=False)

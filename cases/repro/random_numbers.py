@@ -1,5 +1,4 @@
 #; about: random tensors of a given seed and offset
-#; expect: unsupported U0101
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     tv0 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float, is_cpu=False)
     c0 = fd.ops.size(tv0, dim=0)

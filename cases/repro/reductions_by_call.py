@@ -1,5 +1,4 @@
 #; about: the overloads of a reduction: one axis, a type in second place, axes kept, all axes
-#; expect: unsupported U0101
 def test_reductions(nvfuser_direct_test):
     inputs = [torch.testing.make_tensor((6, 35), dtype=torch.bool, device="cuda:0")]
 

@@ -1,5 +1,4 @@
 #; about: running sums, products and extremes along an axis that is not the last
-#; expect: unsupported U0105
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     tv0 = fd.define_tensor(shape=[-1, -1, 1], contiguity=[True, True, None], dtype=DataType.Float, is_cpu=False)
     tv1 = fd.ops.cumsum(tv0, dim=0)

@@ -1,5 +1,4 @@
 #; about: the greatest of a row and the order of a row, k being an input
-#; expect: unsupported U0105
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     tv0 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Int32, is_cpu=False)
     c2 = fd.define_scalar(None, dtype=DataType.Int)

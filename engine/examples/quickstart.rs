@@ -1,5 +1,6 @@
 //! Defines a fusion, runs it on whatever device there is, and prints the kernel.
 
+use engine::backend::cuda::print_cuda;
 use engine::fusion::{AxisDecl, FusionBuilder};
 use engine::num::{DType, Value};
 use engine::options::{NoTrace, Options};
@@ -16,6 +17,9 @@ fn main() -> engine::diag::Result<()> {
     let fusion = b.finish()?;
     let x = HostTensor::from_fn(DType::F32, &[4, 1000], |i| Value::Int(i[0] * i[1] % 7))?;
     let run = Session::any(Options::default()).run(&fusion, &[Arg::Tensor(x)], &NoTrace)?;
-    println!("{}\nrow 0 starts with {}", run.plan.cuda_text(), run.outputs[0].get(&[0, 0]).as_f64());
+    for launch in run.program.launches() {
+        println!("{}", print_cuda(launch.plan.kernel()));
+    }
+    println!("row 0 starts with {}", run.outputs[0].get(&[0, 0]).as_f64());
     Ok(())
 }

@@ -13,7 +13,7 @@ use engine::num::{DType, Value};
 use engine::options::{NoTrace, Options};
 use engine::refeval::evaluate;
 use engine::runtime::Session;
-use engine::segment::{SegmentKind, Segments};
+use engine::segment::Segments;
 use engine::tensor::{Arg, HostTensor};
 use engine::text;
 use std::collections::BTreeMap;
@@ -52,14 +52,15 @@ fn main() -> Result<()> {
             given.push(match (values.get(input), *input) {
                 (Some(value), _) => value.clone(),
                 // An extent of an input that the segment does not read.
-                (None, Operand::Scalar(scalar)) => Arg::Scalar(cut.scalar(scalar)),
+                (None, Operand::Scalar(scalar)) => match cut.scalar(scalar) {
+                    Some(value) => Arg::Scalar(value),
+                    None => return Err(Diagnostic::bug(format!("{scalar} is not there"))),
+                },
                 (None, Operand::Tensor(tensor)) => return Err(Diagnostic::bug(format!("{tensor} is not there"))),
             });
         }
-        let (by, outputs) = match &segment.kind {
-            SegmentKind::Kernel(scheduler) => (*scheduler, session.run(&segment.fusion, &given, &NoTrace)?.outputs),
-            SegmentKind::Host(_) => ("host", evaluate(&segment.fusion, &given)?),
-        };
+        // A segment is a fusion like any other; those of the host run there.
+        let (by, outputs) = (segment.kind.name(), session.run(&segment.fusion, &given, &NoTrace)?.outputs);
         let returned: Vec<Operand> = segment.outputs.iter().copied().map(Operand::Tensor).collect();
         let numbers =
             |operands: &[Operand]| operands.iter().map(|operand| number_of(&cut, *operand)).collect::<Vec<_>>();

@@ -16,6 +16,8 @@ pub mod kernel;
 pub mod lower;
 pub mod num;
 pub mod options;
+pub mod preseg;
+pub mod program;
 #[cfg(test)]
 #[path = "../tests/property/mod.rs"]
 mod property;

@@ -3,7 +3,7 @@
 //! environment.
 
 use crate::util::{Hash128, StableHasher};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 
 /// What the caller may choose. Plain data.
@@ -17,10 +17,17 @@ pub struct Options {
     pub line_info: bool,
     /// Check `parse(print(x)) == x` of the fusion and of its kernel.
     pub self_check: bool,
+    /// Take what views and the host hand on for what it is in memory. Without this it is
+    /// taken to be dense and row-major, as results of kernels are: wrong for views, which
+    /// is then found where steps are planned or run. For tests of that check.
+    pub infer_contiguity: bool,
     /// Parameters of heuristics that the caller sets instead of the heuristic,
     /// for example `pointwise.unroll`; for tuning by measurement. Names and
     /// ranges are those of `schedule::heuristic::SETTINGS`, others are refused.
     pub tuning: BTreeMap<String, i64>,
+    /// Passes over whole fusions that are left out. Names are those of `preseg::PASSES`, others
+    /// are refused.
+    pub disabled_passes: BTreeSet<String>,
 }
 
 impl Default for Options {
@@ -30,7 +37,9 @@ impl Default for Options {
             fmad: true,
             line_info: false,
             self_check: cfg!(debug_assertions),
+            infer_contiguity: true,
             tuning: BTreeMap::new(),
+            disabled_passes: BTreeSet::new(),
         }
     }
 }

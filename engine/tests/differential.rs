@@ -100,9 +100,11 @@ fn run(session: &Session, seed: u64, generated: &Generated, tame: bool, draw: &m
             Err(error) => return show(error.to_string()),
         };
         // By a checker that lowering knows nothing of.
-        let bounds = check_bounds(outcome.plan.kernel());
-        if let Some(access) = bounds.open.first().or(bounds.outside.first()) {
-            return show(format!("not provably in range: {access}\n{}", outcome.plan.kernel_text()));
+        for plan in outcome.program.launches().map(|launch| &launch.plan) {
+            let bounds = check_bounds(plan.kernel());
+            if let Some(access) = bounds.open.first().or(bounds.outside.first()) {
+                return show(format!("not provably in range: {access}\n{}", plan.kernel_text()));
+            }
         }
         if let Err(error) = reference.compare_all(&outcome.outputs) {
             return show(error.to_string());

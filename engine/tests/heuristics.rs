@@ -77,7 +77,7 @@ fn chosen(session: &Session, fusion: &Fusion, args: &[ArgMeta]) -> String {
         Ok(plan) => plan,
         Err(refusal) => return format!("refused,{},,,", refusal.code.0),
     };
-    let launch = plan.bind(args).unwrap();
+    let launch = engine::kernel::bind(plan.kernel(), args).unwrap();
     let shape = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
     let (grid, block) = (shape(launch.grid), shape(launch.block));
     format!("{},{},{grid},{block},{}", plan.scheduler(), plan.params_text(), launch.shared_bytes)

@@ -17,6 +17,7 @@ mod lowering;
 mod mutation;
 mod operations;
 mod oracle;
+mod preseg;
 mod property;
 mod random_schedules;
 mod rewrites;

@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test stops at the first surprise, and tells times")]
 
+use engine::backend::cuda::print_cuda;
 use engine::diag::{Code, DiagnosticKind, code};
 use engine::num::DType;
 use engine::options::{DeviceDesc, Options, SimOptions};
@@ -34,7 +35,7 @@ fn check_quick(name: &str, text: &str, sizes: &[i64], refused: Option<Code>) {
     let compiled = session.compile(&fusion, &args, &times);
     let cuda = Instant::now();
     match (&compiled, refused) {
-        (Ok(plan), None) => assert!(plan.cuda_text().contains("__global__"), "{name}"),
+        (Ok(plan), None) => assert!(print_cuda(plan.kernel()).contains("__global__"), "{name}"),
         (Err(error), Some(expected)) => {
             assert_eq!((error.kind, error.code), (DiagnosticKind::Unsupported, expected), "{name}: {error}");
         }

@@ -40,9 +40,6 @@ impl Blessings {
         }
         if outcome.verdict == Verdict::Pass {
             self.held.extend(case.refusals().iter().map(|spec| (place(spec.at, "error"), spec.written())));
-            // The mark still holds for this case.
-            self.held
-                .extend(case.unsupported().iter().map(|mark| (place(mark.line, "unsupported"), mark.code.clone())));
         }
     }
 
@@ -114,14 +111,6 @@ fn rewrite(file: &Path, line: usize, key: &str, old: &str, new: &str) -> Result<
         return replace(file, lines.concat().as_bytes()).map_err(|error| error.to_string());
     }
     let content = lines.get_mut(line - 1).ok_or("the file has changed")?;
-    if key == "unsupported" {
-        let words: Vec<&str> = content.split_whitespace().collect();
-        if words != [";", "expect:", key, old] {
-            return Err(format!("`{key} {old}` is not the only expectation of its line"));
-        }
-        content.clear();
-        return replace(file, lines.concat().as_bytes()).map_err(|error| error.to_string());
-    }
     *content =
         edited(content, key, old, new).ok_or_else(|| format!("`{key}` with `{old}` does not stand there literally"))?;
     replace(file, lines.concat().as_bytes()).map_err(|error| error.to_string())
@@ -159,7 +148,7 @@ fn edited(line: &str, key: &str, old: &str, new: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{CaseEnd, Expect, Golden, Unsupported};
+    use crate::case::{Expect, Golden};
     use crate::scratch::Scratch;
 
     #[test]
@@ -212,29 +201,6 @@ mod tests {
         blessings.add_goldens(&case, Vec::new());
         assert!(blessings.apply()[0].contains("holds for other cases"));
         assert_eq!(std::fs::read_to_string(&path).expect("reads"), text);
-    }
-
-    #[test]
-    fn marks_that_no_case_needs_are_taken_out() {
-        let dir = Scratch::new("unmark");
-        let path = dir.join("a.fuse");
-        let text = "; a: 1\n; expect: unsupported U0101\n; b: 2\n; expect: unsupported U0105\n; expect: vector = 4\n";
-        std::fs::write(&path, text).expect("writes");
-        let edit = |line: usize, key: &str, old: &str, new: &str| {
-            let edit = Bless { line, key: key.into(), old: old.into(), new: new.into() };
-            Outcome { bless: vec![edit], ..Outcome::fail("fail.supported", "") }
-        };
-        let mark = |line: usize, code: &str| CaseEnd::Unsupported(Unsupported { line, code: code.into() });
-        let case = |ends| Case { file: path.display().to_string(), ends, ..Case::default() };
-        let mut blessings = Blessings::default();
-        blessings.add(&case(mark(2, "U0101")), &edit(2, "unsupported", "U0101", ""));
-        blessings.add(&case(CaseEnd::Runs), &edit(5, "vector", "4", "8"));
-        blessings.add(&case(mark(4, "U0105")), &edit(4, "unsupported", "U0105", ""));
-        blessings.add(&case(mark(4, "U0105")), &Outcome::pass());
-        let report = blessings.apply();
-        let text = std::fs::read_to_string(&path).expect("reads");
-        assert_eq!(text, "; a: 1\n; b: 2\n; expect: unsupported U0105\n; expect: vector = 8\n", "{report:?}");
-        assert!(report[0].ends_with("a.fuse:2: unsupported U0101 removed"), "{report:?}");
     }
 
     #[test]

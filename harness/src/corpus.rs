@@ -3,10 +3,11 @@
 
 use crate::case::Case;
 use crate::worker;
+use engine::compile::Plan;
 use engine::diag::render;
 use engine::kernel::BoundLaunch;
 use engine::options::{DeviceDesc, Options, SimOptions};
-use engine::runtime::{Plan, Session};
+use engine::runtime::Session;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,12 +62,14 @@ pub fn kernels(cases: &[Case]) -> Vec<CaseKernel> {
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = cases.get(i) else { return };
-            let launched = worker::plan(case, &session).and_then(|plan| Ok((worker::launch(case, &plan)?, plan)));
-            let Ok((launch, plan)) = launched else { continue };
+            let Ok(program) = worker::program(case, &session) else { continue };
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-            let hash = plan.kernel_hash().0;
-            if found.get(&hash).is_none_or(|(first, _)| i < *first) {
-                found.insert(hash, (i, CaseKernel { id: case.id.clone(), plan, launch }));
+            for launch in program.launches() {
+                let hash = launch.plan.kernel_hash().0;
+                if found.get(&hash).is_none_or(|(first, _)| i < *first) {
+                    let (id, plan, launch) = (case.id.clone(), launch.plan.clone(), launch.launch.clone());
+                    found.insert(hash, (i, CaseKernel { id, plan, launch }));
+                }
             }
         }
     };

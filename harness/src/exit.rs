@@ -14,7 +14,7 @@ pub(crate) const OUTSTANDING: u8 = 5;
 pub(crate) const INCOMPLETE: u8 = 6;
 /// The definition is right, and this version cannot run it there.
 pub(crate) const UNSUPPORTED: u8 = INCOMPLETE;
-/// The same case costs more than it did, by counters that are exact.
+/// The same case costs more than it did.
 pub(crate) const REGRESSED: u8 = 10;
 /// A case failed and passed, and flaky cases count as failures.
 pub(crate) const FLAKY: u8 = 11;
@@ -45,12 +45,12 @@ pub(crate) const TABLE: &[(u8, &str)] = &[
     (NOTHING_SELECTED, "nothing selected"),
     (OUTSTANDING, "what ran is fine; earlier failures outside the selection remain"),
     (INCOMPLETE, "what ran is fine, but not all ran; import: cannot run it there"),
-    (REGRESSED, "compare: a case costs more by the simulator's exact counters"),
+    (REGRESSED, "a case costs more than it did (bench, compare)"),
     (FLAKY, "flaky cases under --flaky fail"),
     (INFRA, "the machine's fault: cases could not be run"),
     (NO_GPU, "no usable GPU, or fewer than asked for"),
     (BAD_FILTER, "malformed filter or expression"),
-    (BAD_CASES, "malformed case file, definition or record, or no case folder"),
+    (BAD_CASES, "malformed case file (run and bench leave it out), definition or record, or no case folder"),
     (FAILED, "at least one failure; import: the run differs from its record"),
     (CRASHED, "at least one crash or hang"),
     (BAD_RUN, "a run to continue or repeat is not there or cannot be read"),

@@ -23,6 +23,7 @@ mod evidence;
 mod exit;
 mod flake;
 mod frame;
+mod gate;
 mod import;
 #[cfg(feature = "bench")]
 pub mod measure;

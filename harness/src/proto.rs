@@ -21,10 +21,19 @@ pub(crate) enum DeviceSpec {
     Sim { ordinal: usize, threads: u32 },
     /// A simulated device that stands for a GPU which a file plays: the UUID is
     /// the one that it shows.
-    Played { uuid: String, threads: u32 },
+    Played { uuid: String, threads: u32, times: Option<PlayedTimes> },
     /// The GPU that `CUDA_VISIBLE_DEVICES` leaves visible.
     /// NVRTC may be in one of the folders.
     Cuda { uuid: String, nvrtc: Vec<std::path::PathBuf> },
+}
+
+/// How long kernels take on a played GPU, beside what the simulator counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PlayedTimes {
+    /// Standard deviation from run to run, in millionths.
+    pub(crate) noise_ppm: u32,
+    /// Filters of cases that take so many thousandths of their time.
+    pub(crate) slow: Vec<(String, u32)>,
 }
 
 /// What to do with a case.
@@ -46,6 +55,9 @@ pub(crate) struct Knobs {
     pub(crate) line_info: bool,
     /// Each case is run twice and its results are compared.
     pub(crate) twice: bool,
+    /// What the host would compute is refused.
+    #[serde(default)]
+    pub(crate) kernels_only: bool,
     /// The folder of compiled kernels that the workers on GPUs share, absolute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) code_cache: Option<std::path::PathBuf>,

@@ -596,7 +596,7 @@ fn broken_cases_are_told_with_code_place_and_way_out() {
     check(
         &place,
         &["--ref"],
-        96,
+        100,
         &["cases/header.fuse:13:3", "did you mean `expect`", "cases/header.fuse:14:14", "2 errors"],
     );
 }

@@ -8,6 +8,7 @@
 //! signals, its children's reaper). A test that has to do so gets a binary.
 
 mod again;
+mod broken_files;
 mod case_files;
 mod code_cache;
 mod codegen;
@@ -19,11 +20,15 @@ mod explain;
 mod faults;
 mod flakes;
 mod fmt;
+mod gates;
 mod guards;
 mod host_text;
 mod hostile;
 mod layers;
+mod nightly;
+mod pages;
 mod place;
 mod results;
 mod select;
 mod stores;
+mod timings;

@@ -1,5 +1,5 @@
 //! Directives about results, driven through the binary: what the reference must
-//! give, what must be refused, and that a mark goes when it is out of date.
+//! give, what must be refused, and who computed what passes.
 
 use crate::place::{self, Place, check};
 use serde_json::Value;
@@ -17,7 +17,6 @@ fusion @Marked(%x: f32[?, ?], %y: f32[?, ?]) {
   return %0, %1
 }
 ; inputs: x = normal[3, 8], y = full(1)[5, 2]
-; expect: unsupported U0101
 ; outputs: f32[3, 8], f32[5, 2] strides [2, 1]
 ; values: [...], [2.0, 2, ...]
 ; same-as: @OtherMeans
@@ -30,7 +29,6 @@ fusion @OtherMeans(%x: f32[?, ?], %y: f32[?, ?]) {
   return %2, %3
 }
 ; inputs: x = normal[3, 8], y = normal[5, 2]
-; expect: unsupported U0101
 
 fusion @WrongResults(%x: f32[?]) {
   %0 = neg %x
@@ -46,21 +44,6 @@ fusion @Twice(%x: f32[?]) {
   return %0
 }
 ; inputs: x = full(2)[4]
-
-fusion @OldMark(%x: f32[?]) {
-  %0 = neg %x
-  return %0
-}
-; inputs: x = normal[4]
-; expect: unsupported U0101
-
-fusion @OtherMark(%x: f32[?, ?], %y: f32[?, ?]) {
-  %0 = neg %x
-  %1 = exp2 %y
-  return %0, %1
-}
-; inputs: x = normal[3, 8], y = normal[5, 2]
-; expect: unsupported U0104
 "#;
 
 /// Runs the file; the text and the exit code.
@@ -102,28 +85,19 @@ const WRONG_RESULTS: [&str; 5] = [
 fn the_reference_is_held_to_results() {
     let (text, code) = run("ref", &["--ref"]);
     check_has(&text, &WRONG_RESULTS);
-    check_has(&text, &["5 passed, 1 failed, 0 skipped"]);
+    check_has(&text, &["3 passed, 1 failed, 0 skipped"]);
     assert_eq!(code, Some(100));
 }
 
 #[test]
-fn marks_are_held_to_what_compiles() {
+fn results_hold_on_every_device() {
     let (text, code) = run("sim", &["--sim", "1"]);
     check_has(&text, &WRONG_RESULTS);
-    check_has(
-        &text,
-        &[
-            "FAIL S.OldMark  (fail.supported",
-            "this runs now, by the pointwise scheduler: remove `expect: unsupported U0101`",
-            "FAIL S.OtherMark  (fail.unsupported",
-            "the case is marked `expect: unsupported U0104`",
-            "3 passed, 3 failed, 0 skipped",
-        ],
-    );
+    check_has(&text, &["3 passed, 1 failed, 0 skipped"]);
     assert_eq!(code, Some(100));
 }
 
-/// One case that runs, one that is marked as unsupported, one without elements and one that must be refused.
+/// A case of each way to pass: a kernel, kernels and the host, the host, nothing to compute, a refusal.
 const WAYS: &str = r#"---
 version = 1
 suite = "Ways"
@@ -135,13 +109,20 @@ fusion @Runs(%x: f32[?]) {
 }
 ; inputs: x = normal[4]
 
-fusion @Marked(%x: f32[?, ?], %y: f32[?, ?]) {
+fusion @Both(%x: f32[?]) {
   %0 = neg %x
-  %1 = exp2 %y
-  return %0, %1
+  %1 = cumsum %0 dim(0)
+  return %1
 }
-; inputs: x = normal[3, 8], y = normal[5, 2]
-; expect: unsupported U0101
+; inputs: x = normal[4]
+; expect: segments = 2, kernels = 1, host = 1
+
+fusion @OnHost(%x: f32[?]) {
+  %0 = cumsum %x dim(0)
+  return %0
+}
+; inputs: x = normal[4]
+; expect: host = 1
 
 fusion @Empty(%x: f32[?]) {
   %0 = neg %x
@@ -161,31 +142,31 @@ fusion @Refused(%x: f32[?]) {
 fn a_pass_says_what_it_rests_on() {
     let place = Place::empty("ways");
     place.file("cases/ways.fuse", WAYS);
-    let ran = "of those that passed: 1 ran a kernel, 1 launched nothing, 1 refused as marked, 1 refused as required";
+    let ran = "of those that passed: 1 on the host alone, 1 ran as kernels, 1 as kernels and on the host, 1 launched nothing, 1 refused as required";
     check(
         &place,
         &["--sim", "1", "--cases", "cases", "--results", "results"],
         0,
-        &[ran, "4 passed, 0 failed, 0 skipped"],
+        &[ran, "5 passed, 0 failed, 0 skipped"],
     );
     let verdicts: Vec<Value> = place.records().into_iter().filter(|record| record["k"] == "verdict").collect();
     let by = |id: &str| &verdicts.iter().find(|record| record["case_id"] == id).expect("a verdict")["passed_by"];
     assert_eq!(
-        [by("Ways.Runs"), by("Ways.Marked"), by("Ways.Refused")],
-        ["kernel", "refused_as_marked", "refused_as_required"]
+        [by("Ways.Runs"), by("Ways.Both"), by("Ways.OnHost"), by("Ways.Refused")],
+        ["kernel", "kernels_and_host", "host", "refused_as_required"]
     );
     let end = place.records().pop().expect("an end");
-    assert_eq!(end["summary"]["passed_by"]["refused_as_marked"], 1, "{end}");
+    assert_eq!(end["summary"]["passed_by"]["kernels_and_host"], 1, "{end}");
     let report =
         |form: &str, parts: &[&str]| check(&place, &["report", "--format", form, "--results", "results"], 0, parts);
-    report("md", &["Of those that passed: 1 ran a kernel, 1 launched nothing, 1 refused"]);
-    report("csv", &["Ways.Marked,pass,pass,refused_as_marked,", "Ways.Runs,pass,pass,kernel,"]);
+    report("md", &["Of those that passed: 1 on the host alone, 1 ran as kernels"]);
+    report("csv", &["Ways.Both,pass,pass,kernels_and_host,", "Ways.Runs,pass,pass,kernel,"]);
     let xml = report("junit", &["<property name=\"passed_by.kernel\" value=\"1\"/>"]);
     let document = roxmltree::Document::parse(&xml).expect("well-formed");
-    let case = document.descendants().find(|node| node.attribute("name") == Some("Marked")).expect("a case");
+    let case = document.descendants().find(|node| node.attribute("name") == Some("Both")).expect("a case");
     let told = case.descendants().find(|node| node.has_tag_name("property")).expect("a property");
-    assert_eq!(told.attribute("value"), Some("refused_as_marked"));
+    assert_eq!(told.attribute("value"), Some("kernels_and_host"));
     check(&place, &["store", "info", "--results", "results"], 0, &[ran]);
-    let referred = "of those that passed: 3 ran on the reference only, 1 refused as required";
+    let referred = "of those that passed: 4 ran on the reference only, 1 refused as required";
     check(&place, &["--ref", "--cases", "cases", "--results", "results"], 0, &[referred]);
 }

@@ -20,7 +20,7 @@ mod view;
 pub(crate) use format::{format_strides, view_strides};
 pub(crate) use moves::fold_index;
 pub(crate) use order::{
-    clone_strides, copy_layout, dense_strides_in, elementwise_layout, is_dense, iteration_order, permuted,
+    clone_strides, copy_layout, dense_like, dense_strides_in, elementwise_layout, is_dense, iteration_order, permuted,
     row_major_strides,
 };
 pub(crate) use sums::Sums;

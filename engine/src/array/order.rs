@@ -149,6 +149,16 @@ pub(crate) fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
         })
 }
 
+/// The strides of a dense layout in the order of another: that one, where it is dense.
+pub(crate) fn dense_like(sizes: &[i64], strides: &[i64]) -> Vec<i64> {
+    if is_dense(sizes, strides) {
+        return strides.to_vec();
+    }
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|&axis| std::cmp::Reverse(strides[axis]));
+    dense_strides_in(sizes, &order)
+}
+
 /// Items in another order.
 pub(crate) fn permuted<T: Copy>(items: &[T], order: &[usize]) -> Vec<T> {
     order.iter().map(|&axis| items[axis]).collect()

@@ -43,6 +43,20 @@ pub fn output_metas(bound: &BoundFusion<'_>) -> Result<Vec<TensorMeta>> {
     Ok(fusion.outputs.iter().map(placed).collect())
 }
 
+/// Type and layout of each result as a caller gets it: [`output_metas`], but one that an
+/// input becomes lies as that input.
+pub fn result_metas(bound: &BoundFusion<'_>) -> Result<Vec<TensorMeta>> {
+    let fusion = bound.fusion;
+    let mut metas = output_metas(bound)?;
+    for (output, meta) in fusion.outputs.iter().zip(&mut metas) {
+        let update = fusion.updates.iter().find(|update| update.tensor == *output);
+        if let Some(ArgMeta::Tensor(target)) = update.and_then(|update| bound.args.get(update.input as usize)) {
+            *meta = target.clone();
+        }
+    }
+    Ok(metas)
+}
+
 /// The fusion that a kernel is made of. Decomposing comes first: what it makes
 /// has axes of its own to decide. `outputs` is what [`output_metas`] says.
 pub fn prepare<'a>(bound: &BoundFusion<'a>, outputs: &[TensorMeta]) -> Result<PreparedFusion<'a>> {

@@ -329,6 +329,11 @@ codes! {
         why "Options may set what a heuristic would choose, to measure what is best. A value outside of the range would give a \
              kernel that is wrong or does not fit the device, and a name that is not there would change nothing, unnoticed.",
         words "`pointwise.threads=0`, or `pointwise.unrol=2`, in the `tuning` of the engine's options.";
+    PASS = "E0512", "a pass that is switched off does not exist",
+        "see the note for the names",
+        why "Options may leave out passes over whole fusions, to see what a pass does or whether it is to blame. A name that is not \
+             there would leave out nothing, unnoticed.",
+        words "`movs` instead of `moves` in the `disabled_passes` of the engine's options.";
     // Records.
     RESULTS = "E0701", "the results folder cannot be used",
         "name it with --results; `harness store repair` mends one of this version",
@@ -376,12 +381,23 @@ codes! {
         why "NVRTC took the text, and its assembler refused what came of it: an instruction that the architecture does not have, or \
              more registers, shared memory or constants than it gives.",
         words "ptxas error: Instruction 'wgmma.fence' not supported on .target 'sm_80'.";
+    DEVICE_TENSOR = "E0607", "a tensor on the device cannot be used for this call",
+        "see the message; `Callable::results` says what results need",
+        why "Results are written where the caller says, so their memory must be dense in the layout that the fusion gives, start at \
+             a multiple of 16 bytes, and be writable; arguments need a stride for each size.",
+        words "`Callable::call_into` with a result of sizes [4, 8] where the fusion returns [8, 4].";
+    OVERLAP = "E0608", "memory that a call writes overlaps other memory of the call",
+        "give results memory of their own, or pass a copy of the argument",
+        why "A kernel may read an argument after it has written a part of its results. Where they share memory, results would depend \
+             on the order of threads.",
+        words "`Callable::call_into` with a result in the memory of an argument.";
     // Unsupported.
     NEEDS_SEGMENTS = "U0101", "the fusion needs more than one kernel",
-        "split it into fusions that each need one",
+        "run it: a session cuts it into segments",
         why "One kernel has one loop structure. Here no single one serves all results: they share no dimension, a value is \
-             needed along two dimensions that are one loop, or work would be repeated very often.",
-        fusion "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {\n  %0 = tanh %x\n  %1 = exp2 %y\n  return %0, %1\n}\n; inputs: x = normal[4, 8], y = normal[5, 7]";
+             needed along two dimensions that are one loop, or work would be repeated very often. Who compiles one kernel by hand is \
+             told so; a run makes several.",
+        words "`Session::compile` of a fusion that returns `tanh %x` of a tensor [4, 8] and `exp2 %y` of a tensor [5, 7].";
     NO_SCHEDULER = "U0102", "no scheduler accepts the fusion",
         "see the notes for each scheduler's reason",
         why "Each scheduler knows one pattern: elementwise, reduction, normalisation. None of them can serve this fusion with one \
@@ -392,14 +408,15 @@ codes! {
         why "The schedule asks for something that lowering does not have.",
         words "`set_memory` of a value to tensor memory, in a schedule written by hand.";
     TOO_LONG_ROW = "U0104", "a row does not fit the registers of one block",
-        "split the reduction",
+        "run it: a session cuts it into segments, or split the reduction",
         why "A normalisation reads its row once and keeps it in registers until the reduction is known. This row is longer than \
              one block can hold.",
-        fusion "fusion @f(%x: f32[?, ?]) {\n  %0 = softmax %x axis(1)\n  return %0\n}\n; inputs: x = normal[1, 4000000]";
+        words "`Session::compile` of `softmax %x axis(1)` of a tensor [1, 4000000].";
     OP_NOT_LOWERED = "U0105", "the operation has no kernel form yet",
-        "run it on the reference: --ref",
-        why "The reference evaluates every operation; kernels exist for a part of them.",
-        words "An operation that the reference evaluates, and that no scheduler takes.";
+        "run without --kernels-only: the host computes it",
+        why "The reference evaluates every operation; kernels exist for a part of them. The rest runs on the host, which is slow: its \
+             operands go down, its results up.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = cumsum %x dim(0)\n  return %0\n}\n; inputs: x = normal[4]";
     SIM_FEATURE = "U0106", "the simulator does not execute this construct yet",
         "run on a GPU",
         why "The kernel is good, but the simulator's bytecode lacks something that it needs, or has too few registers for it.",
@@ -409,13 +426,14 @@ codes! {
         why "Grids, blocks and shared memory have limits that the device states; this launch is above one of them.",
         words "A kernel that needs 65536 blocks along y, of which CUDA accepts 65535.";
     UPDATE_NOT_LOWERED = "U0108", "kernels do not write into inputs yet",
-        "run it on the reference: --ref, or return the value and copy it",
-        why "An update writes into storage that other parts of the kernel may still read. Kernels have no order for that yet.",
-        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  update %x = %0\n  return %0\n}\n; inputs: x = normal[4]";
+        "run it: a session writes the value elsewhere, and copies it behind all other steps",
+        why "An update writes into storage that other parts of the kernel may still read. Kernels have no order for that yet. Who \
+             compiles one kernel by hand is told so.",
+        words "`Session::compile` of a fusion with `update %x = %0`.";
     DTYPE_NOT_LOWERED = "U0109", "kernels do not compute with this data type yet",
-        "run it on the reference: --ref; or cast before and behind the fusion",
-        why "The reference computes with every data type. Kernels hold f64, f32, f16, bf16, i64, i32, i8, u8 and bool; one tensor \
-             or scalar of another type keeps the whole fusion on the reference.",
+        "run without --kernels-only: the host computes it; or cast before and behind it",
+        why "The reference computes with every data type. Kernels hold f64, f32, f16, bf16, i64, i32, i8, u8 and bool; an operation \
+             with a tensor or scalar of another type runs on the host, which is slow.",
         fusion "fusion @f(%x: c64[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4]";
     NOT_EVALUATED = "U0201", "the reference does not evaluate this form of an operation",
         "use the form that the note names",

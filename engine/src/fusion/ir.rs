@@ -6,6 +6,7 @@
 use super::ops::Call;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
 use crate::util::{PrimaryMap, entity_id};
+use std::collections::BTreeSet;
 
 entity_id!(
     /// A tensor of a fusion.
@@ -253,5 +254,19 @@ impl Fusion {
             ScalarDef::Const(value) => Some(value),
             _ => None,
         }
+    }
+
+    /// Whether a scalar follows from the sizes of input tensors, whatever the values of scalar inputs.
+    pub fn depends_on_sizes_alone(&self, scalar: ScalarId) -> bool {
+        let (mut open, mut seen) = (vec![scalar], BTreeSet::new());
+        while let Some(next) = open.pop() {
+            if matches!(self.scalars[next].def, ScalarDef::Input { .. }) {
+                return false;
+            }
+            if seen.insert(next) {
+                open.extend(self.scalars[next].def.operands());
+            }
+        }
+        true
     }
 }

@@ -47,6 +47,10 @@ pub trait SizeMath {
     fn constant(&mut self, n: i64) -> ExtentValue;
     /// The number that an extent is, if it is known.
     fn known(&self, extent: ExtentValue) -> Option<i64>;
+    /// Whether an extent is that of an input's axis, which iterates whatever its size; no number is.
+    fn is_of_input(&self, _extent: ExtentValue) -> bool {
+        false
+    }
     /// `op(a, b)`; comparisons give 0 or 1.
     fn binary(&mut self, op: BinaryOp, a: ExtentValue, b: ExtentValue) -> ExtentValue;
     /// `a` where `condition` is not 0, else `b`.

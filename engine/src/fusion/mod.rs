@@ -48,9 +48,10 @@ pub use ir::{
     Axis, AxisKind, Fusion, InputLayout, Op, OpId, OpKind, Operand, Scalar, ScalarDef, ScalarId, Tensor, TensorDef,
     TensorId, Update,
 };
-pub use part::{Part, part};
+pub use part::{Part, part, plainly_named};
 pub use placement::placements;
+pub(crate) use rewrite::Rewriter;
 pub use rewrite::{Rewritten, permute_outputs};
-pub use strides::layouts;
 pub(crate) use strides::moved as moved_strides;
+pub use strides::{FoundView, find_view, layouts};
 pub use user_ids::UserIds;

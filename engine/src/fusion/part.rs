@@ -54,6 +54,22 @@ pub fn part(fusion: &Fusion, suffix: &str, ops: &[OpId], outputs: &[TensorId]) -
     Ok(Part { fusion: finish::finish(rewriter.builder)?, inputs, outputs: outputs.to_vec() })
 }
 
+/// The same fusion with names that say nothing, so that parts that do the same are equal:
+/// the layers of a network share their kernels.
+pub fn plainly_named(fusion: &Fusion) -> Fusion {
+    let mut plain = fusion.clone();
+    plain.name = "segment".into();
+    for (position, tensor) in plain.tensors.values_mut().enumerate() {
+        tensor.name = format!("t{position}");
+    }
+    for (position, scalar) in plain.scalars.values_mut().enumerate() {
+        if let ScalarDef::Input { name, .. } = &mut scalar.def {
+            *name = format!("s{position}");
+        }
+    }
+    plain
+}
+
 /// Tensors that operations read from outside, in order of definition.
 fn tensors_read(fusion: &Fusion, ops: &[OpId]) -> BTreeSet<TensorId> {
     ops.iter().flat_map(|op| fusion.tensor_inputs(*op)).filter(|tensor| !fusion.is_result_of(*tensor, ops)).collect()

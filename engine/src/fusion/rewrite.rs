@@ -3,7 +3,7 @@
 //! each value went is told, so that a user's handles survive.
 
 use super::meta::AxisMeta;
-use super::ops::{Args, Attr, Call, OpArg, OpParamKind};
+use super::ops::{Args, Attr, Call, Need, OpArg, OpParamKind};
 use super::scalars::{extent, scalar};
 use super::{
     AxisDecl, AxisKind, Fusion, FusionBuilder, Op, OpKind, Operand, ScalarDef, ScalarId, Src, TensorDef, TensorId,
@@ -24,16 +24,16 @@ pub struct Rewritten {
 }
 
 /// The old fusion on its way into a builder.
-pub(super) struct Rewriter<'a> {
+pub(crate) struct Rewriter<'a> {
     pub(super) old: &'a Fusion,
-    pub(super) builder: FusionBuilder,
+    pub(crate) builder: FusionBuilder,
     tensors: SecondaryMap<TensorId, Option<TensorId>>,
     scalars: SecondaryMap<ScalarId, Option<ScalarId>>,
 }
 
 impl<'a> Rewriter<'a> {
     /// Inputs are declared; `kind` may decide axes.
-    pub(super) fn new(old: &'a Fusion, kind: impl Fn(TensorId, usize) -> AxisKind) -> Result<Self> {
+    pub(crate) fn new(old: &'a Fusion, kind: impl Fn(TensorId, usize) -> AxisKind) -> Result<Self> {
         let mut this = Self::bare(old);
         for &input in &old.inputs {
             match input {
@@ -99,12 +99,12 @@ impl<'a> Rewriter<'a> {
     }
 
     /// The new tensor of an old one.
-    pub(super) fn tensor(&self, old: TensorId) -> Result<TensorId> {
+    pub(crate) fn tensor(&self, old: TensorId) -> Result<TensorId> {
         self.tensors[old].ok_or_else(|| Diagnostic::bug(format!("{old} is read before it is made again")))
     }
 
     /// The new scalar of an old one. Chains can be long: no recursion.
-    pub(super) fn scalar(&mut self, root: ScalarId) -> ScalarId {
+    pub(crate) fn scalar(&mut self, root: ScalarId) -> ScalarId {
         let old = self.old;
         let mut stack = vec![root];
         while let Some(&id) = stack.last() {
@@ -179,6 +179,36 @@ impl<'a> Rewriter<'a> {
         Ok(vec![self.builder.push_declared(op.kind.clone(), axes, inputs)?])
     }
 
+    fn is_returned(&self, old: TensorId) -> bool {
+        self.old.outputs.contains(&old) || self.old.updates.iter().any(|update| update.tensor == old)
+    }
+
+    /// The operation as somebody would write it who has these operands: a primitive of the table is built by its
+    /// row, since what is canonical of its arguments depends on what is known of its operands, and
+    /// conversions that operands have in common are one.
+    pub(crate) fn write_again(&mut self, op: &Op) -> Result<Vec<TensorId>> {
+        if let (OpKind::Cast(to), Some(&x)) = (&op.kind, op.inputs.first()) {
+            let x = self.operand(x)?;
+            let made = self.builder.cast(x, *to)?;
+            let is_other = |made: TensorId| !self.builder.tensors[made].name.is_empty();
+            return match made {
+                // What is returned is a result of its own.
+                Operand::Tensor(made) if is_other(made) && self.is_returned(op.output()) => {
+                    Ok(vec![self.builder.push_all(OpKind::Set, vec![Operand::Tensor(made)])?[0]])
+                }
+                Operand::Tensor(made) => Ok(vec![made]),
+                Operand::Scalar(_) => Err(Diagnostic::bug("a tensor is converted to a scalar")),
+            };
+        }
+        let OpKind::Call(call) = &op.kind else { return self.keep_undecided(op) };
+        let args = self.arguments(op, call)?;
+        let results = self.builder.apply(&args)?.into_iter().map(|result| match result {
+            Operand::Tensor(tensor) => Ok(tensor),
+            Operand::Scalar(_) => Err(Diagnostic::bug(format!("{} became a scalar", call.row.name))),
+        });
+        results.collect()
+    }
+
     /// A tensor of zeros with the type and axes of an old one.
     pub(super) fn zeros(&mut self, old: TensorId) -> Result<TensorId> {
         let axes = self.axes(old);
@@ -194,7 +224,7 @@ impl<'a> Rewriter<'a> {
             let mapped = operands.iter().map(|&x| self.operand(x).map(Src::from)).collect::<Result<Vec<_>>>()?;
             let list = matches!(param.kind, OpParamKind::Tensors | OpParamKind::Shape | OpParamKind::Scalars);
             let arg = match attr {
-                Attr::Operands(0) if !list => None,
+                Attr::Operands(0) if !list || param.need == Need::Optional => None,
                 Attr::Operands(_) if list => Some(OpArg::Values(mapped)),
                 Attr::Operands(_) => mapped.first().map(|src| OpArg::Value(*src)),
                 Attr::None => None,
@@ -213,7 +243,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Says which new tensors stand for the results of an old operation.
-    pub(super) fn replace(&mut self, op: &Op, results: &[TensorId]) -> Result<()> {
+    pub(crate) fn replace(&mut self, op: &Op, results: &[TensorId]) -> Result<()> {
         if results.len() != op.outputs.len() {
             let (name, given, needed) = (op.kind.name(), results.len(), op.outputs.len());
             return Err(Diagnostic::bug(format!("{name} is replaced by {given} tensors, {needed} are needed")));
@@ -245,7 +275,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// The new fusion.
-    pub(super) fn finish(mut self) -> Result<Rewritten> {
+    pub(crate) fn finish(mut self) -> Result<Rewritten> {
         self.updates()?;
         let old = self.old;
         self.outputs(&old.outputs)?;

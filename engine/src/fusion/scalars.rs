@@ -114,6 +114,9 @@ impl SizeMath for ScalarPool {
     fn known(&self, extent: ExtentValue) -> Option<i64> {
         self.const_value(scalar(extent)).map(Value::as_i64)
     }
+    fn is_of_input(&self, extent: ExtentValue) -> bool {
+        matches!(self.get(scalar(extent)).map(|scalar| &scalar.def), Some(ScalarDef::Size { .. }))
+    }
     fn binary(&mut self, op: BinaryOp, a: ExtentValue, b: ExtentValue) -> ExtentValue {
         let (a, b) = (scalar(a), scalar(b));
         // What leaves the other operand as it is needs no scalar of its own.

@@ -2,8 +2,8 @@
 //! operations of PyTorch's eager mode would give them: what the reference
 //! evaluator returns, predicted without evaluating anything.
 
-use super::ops::{LayoutCx, LayoutOperand, ResultLayout};
-use super::{Bindings, Fusion, Op, OpKind, Operand, TensorDef, TensorId};
+use super::ops::{LayoutCx, LayoutOperand, ResultLayout, ViewPlace};
+use super::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorDef, TensorId};
 use crate::array::{copy_layout, elementwise_layout, row_major_strides};
 use crate::diag::{Diagnostic, Result};
 use crate::tensor::{ArgMeta, TensorMeta};
@@ -76,6 +76,42 @@ pub(super) fn strides(
         (kind, Some(LayoutOperand::Tensor(own, strides))) => moved(kind, own, strides),
         (kind, _) => return Err(Diagnostic::bug(format!("{} without a tensor operand", kind.name()))),
     }])
+}
+
+/// A result that lies in memory of its operand, or of a row-major copy of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundView {
+    /// Where in it.
+    pub place: ViewPlace,
+    /// Whether the operand has to be copied first: no strides of its own express the result.
+    pub copies: bool,
+}
+
+/// Where the result of an operation that no kernel computes lies in the memory of its
+/// only tensor operand, laid out like this, or of a copy; nothing if it is no view at all.
+pub fn find_view(fusion: &Fusion, bindings: &Bindings, op: OpId, operand: &TensorMeta) -> Result<Option<FoundView>> {
+    if let Some(place) = view_place(fusion, bindings, op, operand)? {
+        return Ok(Some(FoundView { place, copies: false }));
+    }
+    let copy = TensorMeta::contiguous(operand.dtype, &operand.sizes);
+    Ok(view_place(fusion, bindings, op, &copy)?.map(|place| FoundView { place, copies: true }))
+}
+
+fn view_place(fusion: &Fusion, bindings: &Bindings, op: OpId, operand: &TensorMeta) -> Result<Option<ViewPlace>> {
+    let op = &fusion.ops[op];
+    let OpKind::Call(call) = &op.kind else { return Ok(None) };
+    let (Some(rule), Some(Operand::Tensor(_))) = (call.movement().place, op.inputs.first()) else { return Ok(None) };
+    let sizes = bindings.sizes(fusion, op.output());
+    // What has no element lies nowhere.
+    if sizes.contains(&0) || operand.dtype != fusion.tensors[op.output()].dtype {
+        return Ok(None);
+    }
+    let laid = |own: &Operand| match *own {
+        Operand::Tensor(_) => LayoutOperand::Tensor(operand.sizes.clone(), operand.strides.clone()),
+        Operand::Scalar(scalar) => LayoutOperand::Scalar(bindings.scalar(scalar)),
+    };
+    let operands: Vec<LayoutOperand> = op.inputs.iter().map(laid).collect();
+    rule(&LayoutCx { call, operands: &operands, results: &[sizes] })
 }
 
 fn elementwise(sizes: &[i64], operands: &[LayoutOperand]) -> Vec<i64> {

@@ -201,46 +201,63 @@ impl HostEval<'_> {
         if let Some(value) = self.memo[id] {
             return Ok(value);
         }
-        let node = self.kernel.exprs[id];
-        let value = match node.expr {
-            Expr::Const(value) => value,
+        let value = match self.kernel.exprs[id].expr {
             Expr::Param(param) => self.params[param]
                 .ok_or_else(|| Diagnostic::bug(format!("parameter {param} is used before it has a value")))?,
-            Expr::Special(_) | Expr::Var(_) => {
-                return Err(Diagnostic::bug(format!("expression {id} of the launch depends on a thread")));
-            }
-            Expr::Unary(op, a) => eval::unary(op, self.kernel.exprs.dtype(a), self.eval(a)?),
-            Expr::Approx(op, a) => Value::Float(op.eval()(self.eval(a)?.as_f64())),
-            Expr::Binary(op, a, b) => {
-                let (x, y) = (self.eval(a)?, self.eval(b)?);
-                eval::binary(op, self.kernel.exprs.dtype(a), x, y)
-            }
-            Expr::Index(op, a, b) => {
-                let (x, y) = (self.eval(a)?.as_i64(), self.eval(b)?.as_i64());
-                Value::Int(exact(op, x, y)?)
-            }
-            Expr::AsData(a) | Expr::AsIndex(a) => fit(self.eval(a)?, node.dtype, || format!("expression {id}"))?,
-            Expr::Ternary(TernaryOp::Where, condition, a, b) => {
-                if self.eval(condition)?.as_bool() {
-                    self.eval(a)?
-                } else {
-                    self.eval(b)?
-                }
-            }
-            Expr::Ternary(op, a, b, c) => {
-                let (x, y, z) = (self.eval(a)?, self.eval(b)?, self.eval(c)?);
-                eval::ternary(op, node.dtype, x, y, z)
-            }
-            Expr::Cast(a) => {
-                let (from, value) = (self.kernel.exprs.dtype(a), self.eval(a)?);
-                // Exact for indices: whether it fits is asked of the argument.
-                let is_index = self.kernel.exprs.kind(id) == ValueKind::Index;
-                if is_index { value } else { eval::cast(from, node.dtype, value) }
-            }
+            _ => evaluated(self.kernel, id, &mut |operand| self.eval(operand))?,
         };
         self.memo.set(id, Some(value));
         Ok(value)
     }
+}
+
+/// The value of an expression of a launch over parameters whose values are told. Allocates
+/// nothing, and computes what is shared as often as it is used.
+pub fn eval_over(kernel: &Kernel, id: ExprId, param: &dyn Fn(ParamId) -> Result<Value>) -> Result<Value> {
+    match kernel.exprs[id].expr {
+        Expr::Param(own) => param(own),
+        _ => evaluated(kernel, id, &mut |operand| eval_over(kernel, operand, param)),
+    }
+}
+
+/// The value of an expression from those of its operands.
+fn evaluated(kernel: &Kernel, id: ExprId, of: &mut dyn FnMut(ExprId) -> Result<Value>) -> Result<Value> {
+    let node = kernel.exprs[id];
+    Ok(match node.expr {
+        Expr::Const(value) => value,
+        Expr::Param(param) => return Err(Diagnostic::bug(format!("parameter {param} has no operands"))),
+        Expr::Special(_) | Expr::Var(_) => {
+            return Err(Diagnostic::bug(format!("expression {id} of the launch depends on a thread")));
+        }
+        Expr::Unary(op, a) => eval::unary(op, kernel.exprs.dtype(a), of(a)?),
+        Expr::Approx(op, a) => Value::Float(op.eval()(of(a)?.as_f64())),
+        Expr::Binary(op, a, b) => {
+            let (x, y) = (of(a)?, of(b)?);
+            eval::binary(op, kernel.exprs.dtype(a), x, y)
+        }
+        Expr::Index(op, a, b) => {
+            let (x, y) = (of(a)?.as_i64(), of(b)?.as_i64());
+            Value::Int(exact(op, x, y)?)
+        }
+        Expr::AsData(a) | Expr::AsIndex(a) => fit(of(a)?, node.dtype, || format!("expression {id}"))?,
+        Expr::Ternary(TernaryOp::Where, condition, a, b) => {
+            if of(condition)?.as_bool() {
+                of(a)?
+            } else {
+                of(b)?
+            }
+        }
+        Expr::Ternary(op, a, b, c) => {
+            let (x, y, z) = (of(a)?, of(b)?, of(c)?);
+            eval::ternary(op, node.dtype, x, y, z)
+        }
+        Expr::Cast(a) => {
+            let (from, value) = (kernel.exprs.dtype(a), of(a)?);
+            // Exact for indices: whether it fits is asked of the argument.
+            let is_index = kernel.exprs.kind(id) == ValueKind::Index;
+            if is_index { value } else { eval::cast(from, node.dtype, value) }
+        }
+    })
 }
 
 /// The exact result of index arithmetic.

@@ -50,7 +50,7 @@ mod visit;
 mod words;
 
 pub use approx::approximate;
-pub use bind::{BoundLaunch, BoundParam, bind, shared_layout};
+pub use bind::{BoundLaunch, BoundParam, bind, eval_over, shared_layout};
 pub use bounds::{BoundsReport, check_bounds};
 pub use build::KernelBuilder;
 pub use exprs::{ExprArena, ExprNode};

@@ -1,22 +1,32 @@
 //! Cache keys: content hashes of everything that a result depends on.
 //!
-//! Two levels. The *plan* key holds what compilation may ask: the fusion with
+//! Two levels. The key of a *class* holds what compilation may ask: the fusion with
 //! its names (texts show them), the options, the device, and of the arguments
 //! types, strides, alignments and the sizes of all tensors. Values of scalars
-//! are in it only through the sizes that they decide. The *launch* key adds the
-//! values of scalars, which the ready argument block holds.
+//! are in it only through the sizes that they decide. The key of a *call* adds the
+//! values of scalars, which a program's launches hold.
 
-use crate::fusion::{Bindings, Fusion};
+use crate::compile::BoundFusion;
 use crate::options::{DeviceDesc, Options};
-use crate::tensor::ArgMeta;
+use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::{Hash128, StableHasher};
 use std::hash::{Hash, Hasher};
 
 /// The keys of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
-    pub(super) plan: Hash128,
-    pub(super) launch: Hash128,
+    pub(super) class: Hash128,
+    pub(super) call: Hash128,
+}
+
+impl Keys {
+    /// The key of a kernel, which also depends on where its outputs lie.
+    pub(super) fn kernel(&self, outputs: &[TensorMeta]) -> Hash128 {
+        let mut hasher = StableHasher::new();
+        hash(self.class, &mut hasher);
+        outputs.hash(&mut hasher);
+        hasher.finish128()
+    }
 }
 
 /// The part of the keys that all calls of a session share.
@@ -27,14 +37,9 @@ pub(super) fn session_key(device: &DeviceDesc, options: &Options) -> Hash128 {
     hasher.finish128()
 }
 
-/// The keys of a call. `alignments` holds the alignment of element 0 of each argument in bytes.
-pub(super) fn keys(
-    session: Hash128,
-    fusion: &Fusion,
-    bindings: &Bindings,
-    args: &[ArgMeta],
-    alignments: &[u32],
-) -> Keys {
+/// The keys of a call.
+pub(super) fn keys(session: Hash128, bound: &BoundFusion<'_>) -> Keys {
+    let &BoundFusion { fusion, bindings, args, alignments } = bound;
     let mut hasher = StableHasher::new();
     hash(session, &mut hasher);
     hash(crate::fusion::hash::content(fusion), &mut hasher);
@@ -50,13 +55,13 @@ pub(super) fn keys(
     for tensor in fusion.tensors.ids() {
         bindings.sizes(fusion, tensor).hash(&mut hasher);
     }
-    let plan = hasher.finish128();
+    let class = hasher.finish128();
     for arg in args {
         if let ArgMeta::Scalar(value) = arg {
             value.hash(&mut hasher);
         }
     }
-    Keys { plan, launch: hasher.finish128() }
+    Keys { class, call: hasher.finish128() }
 }
 
 fn hash(value: Hash128, hasher: &mut StableHasher) {

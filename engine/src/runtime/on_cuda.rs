@@ -1,33 +1,30 @@
-//! Calls on a GPU: compile, load, place the arguments, launch, bring the outputs back.
+//! Calls on a GPU: compile, load, place the arguments, launch, bring results back.
 
-use super::bench::{BenchOptions, BenchReport};
 use super::cache::Cache;
-use super::plan::Plan;
-use super::session::Ready;
+use super::executor::{Call, CallMemory, Executed, Executor, run_steps};
+use super::unchecked;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcOptions, NvrtcSearch};
-use crate::backend::cuda::{
-    self, CallMemory, CompiledCubin, Compiler, Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions,
-};
+use crate::backend::cuda::{self, CompiledCubin, Compiler, Device, GuardedBuffer, LaunchArgs, LoadedKernel};
+use crate::backend::sim::SimReport;
+use crate::compile::Plan;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ParamKind};
 use crate::options::{CompileCx, Phase, RunChecks};
-use crate::tensor::{Arg, HostTensor, TensorMeta};
+use crate::program::{Copy, Launch, Storage, ValueId};
+use crate::tensor::CopyRows;
 use crate::util::SecondaryMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 /// Loaded kernels that are kept.
 const MAX_KERNELS: usize = 1024;
-/// Zeroed workspaces made ahead for a measurement.
-const MADE_AHEAD: usize = 512;
-/// Where a workspace starts among those made ahead, in bytes.
-const WORKSPACE_ALIGN: usize = 256;
 
 /// An open GPU with its compiler.
 pub(super) struct CudaBackend {
     pub(super) device: Arc<Device>,
     pub(super) compiler: Compiler,
     loaded: Cache<Loaded>,
-    timer: Mutex<Option<Timer>>,
+    pub(super) timer: Mutex<Option<cuda::Timer>>,
 }
 
 /// The name of the empty span of phase `Codegen` that a run has whose kernel's
@@ -35,18 +32,11 @@ pub(super) struct CudaBackend {
 pub const CACHED: &str = "cached";
 
 /// A kernel on the device.
+#[derive(Debug)]
 pub(super) struct Loaded {
-    kernel: LoadedKernel,
+    pub(super) kernel: LoadedKernel,
     /// Whether its code was found in the store.
     found: bool,
-}
-
-/// The memory of one call.
-struct LaunchMemory {
-    call: CallMemory,
-    /// The numbers of the inputs, in the order of the call's.
-    inputs: Vec<usize>,
-    addresses: SecondaryMap<BufId, u64>,
 }
 
 impl CudaBackend {
@@ -63,7 +53,7 @@ impl CudaBackend {
 
     /// Whether another thread is compiling the plan's kernel.
     pub(super) fn is_loading(&self, plan: &Plan) -> bool {
-        self.loaded.is_pending(plan.kernel_hash)
+        self.loaded.is_pending(plan.kernel_hash())
     }
 
     /// The plan's kernel on the device, compiled and loaded if its text is new.
@@ -78,10 +68,10 @@ impl CudaBackend {
         plan: &Plan,
         other: Option<&dyn CompileText>,
     ) -> Result<Arc<Loaded>> {
-        self.loaded.get_or_try(plan.kernel_hash, || {
+        self.loaded.get_or_try(plan.kernel_hash(), || {
             let id = plan.trace_id();
-            let name = plan.kernel.name.as_str();
-            let source = cx.span(Phase::Codegen, "cuda", id, || cuda::emit(&plan.kernel));
+            let name = plan.kernel().name.as_str();
+            let source = cx.span(Phase::Codegen, "cuda", id, || cuda::emit(plan.kernel()));
             let options = NvrtcOptions {
                 line_info: cx.options.line_info,
                 ..NvrtcOptions::new(self.device.desc().compute_capability, cx.options.fmad)
@@ -91,145 +81,87 @@ impl CudaBackend {
             Ok(Loaded { kernel, found })
         })
     }
+}
 
-    pub(super) fn run(
-        &self,
-        cx: &CompileCx<'_>,
-        ready: &Ready,
-        args: &[Arg],
-        checks: &RunChecks,
-    ) -> Result<Vec<HostTensor>> {
-        let loaded = self.load(cx, &ready.plan)?;
-        let kernel = &loaded.kernel;
-        let id = ready.plan.trace_id();
-        if loaded.found {
-            cx.span(Phase::Codegen, CACHED, id, || ());
+impl Executor for CudaBackend {
+    fn begin<'a>(&'a self, call: Call<'a>) -> Result<Box<dyn CallMemory + 'a>> {
+        let mut inputs = BTreeMap::new();
+        for position in call.program.device_inputs() {
+            // The caller's storage as a whole, so that offsets and alignment are kept.
+            let given = call.tensor(position)?;
+            inputs.insert(position, GuardedBuffer::holding(&self.device, &given.data)?);
         }
-        let mut memory = self.place(ready, args)?;
-        self.launch(cx, ready, kernel, &memory.addresses)?;
-        let outputs = cx.span(Phase::Verify, "download", id, || {
-            if checks.red_zones {
-                memory.call.check_zones(kernel)?;
-            }
-            if checks.inputs {
-                memory.call.check_inputs(kernel, memory.inputs.iter().map(|&input| (input, storage(args, input))))?;
-            }
-            memory.call.outputs()
-        })?;
-        if checks.unwritten {
-            let fusion = &ready.plan.fusion;
-            let name = |output: usize| fusion.tensors[fusion.outputs[output]].name.clone();
-            let addresses = &memory.addresses;
-            let again = || self.launch(cx, ready, kernel, addresses);
-            memory.call.check_written(kernel, &outputs, name, again)?;
-        }
-        let tensor = |(data, meta): (Vec<u8>, &TensorMeta)| HostTensor { meta: meta.clone(), data, offset: 0 };
-        Ok(outputs.into_iter().zip(&ready.outputs).map(tensor).collect())
+        Ok(Box::new(GpuCall { gpu: self, call, inputs, own: BTreeMap::new(), known: BTreeMap::new() }))
     }
 
-    /// Launches once and waits.
-    fn launch(
-        &self,
-        cx: &CompileCx<'_>,
-        ready: &Ready,
-        kernel: &LoadedKernel,
-        addresses: &SecondaryMap<BufId, u64>,
-    ) -> Result<()> {
-        cx.span(Phase::Launch, kernel.name(), ready.plan.trace_id(), || {
-            let block = LaunchArgs::new(&ready.launch, |buffer| addresses[buffer]);
-            kernel.launch(ready.launch.grid, ready.launch.block, &block)?;
-            self.device.synchronize()
-        })
+    fn run(&self, call: Call<'_>) -> Result<Executed> {
+        match call.checks {
+            RunChecks::NONE => unchecked::run(self, call),
+            _ => run_steps(&mut *self.begin(call)?, call),
+        }
+    }
+}
+
+/// The memory of a call whose values lie between red zones, each for itself.
+struct GpuCall<'a> {
+    gpu: &'a CudaBackend,
+    call: Call<'a>,
+    /// Storage of arguments, by position.
+    inputs: BTreeMap<u32, GuardedBuffer>,
+    /// Values with memory of their own.
+    own: BTreeMap<ValueId, GuardedBuffer>,
+    /// What launches left in values, of those that are checked for being changed later.
+    known: BTreeMap<ValueId, Vec<u8>>,
+}
+
+impl GpuCall<'_> {
+    /// Where element 0 of a value is.
+    fn address(&self, value: ValueId) -> Result<u64> {
+        let (buffer, start) = self.place(value)?;
+        Ok(buffer.address() + start as u64)
     }
 
-    pub(super) fn bench(
-        &self,
-        cx: &CompileCx<'_>,
-        ready: &Ready,
-        args: &[Arg],
-        options: &BenchOptions,
-    ) -> Result<BenchReport> {
-        let loaded = self.load(cx, &ready.plan)?;
-        let kernel = &loaded.kernel;
-        let memory = self.place(ready, args)?;
-        let bytes_read = args.iter().map(distinct_bytes).sum();
-        let bytes_written = ready.outputs.iter().map(|meta| meta.dense_bytes().unwrap_or(0) as u64).sum();
-        let timing = TimingOptions {
-            warmup: options.warmup,
-            samples: options.samples,
-            flush_l2: options.flush_l2,
-            copy_bytes: if options.copy_ceiling { bytes_read + bytes_written } else { 0 },
+    fn missing(&self, value: ValueId) -> Box<Diagnostic> {
+        Diagnostic::bug(format!("{value} of @{} is not in memory", self.call.program.name()))
+    }
+
+    /// Memory for a value that is about to be written.
+    fn reserve(&mut self, value: ValueId) -> Result<()> {
+        let own = &self.call.program.values[value];
+        let has_place = match own.storage {
+            Storage::Input(_) => true,
+            Storage::Arena { .. } | Storage::Output(_) => false,
+            Storage::AliasOf { .. } => return Err(Diagnostic::bug(format!("{value} is a view, and is written"))),
         };
-        let mut zeroed = self.zeroed_ahead(ready)?;
-        let mut block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);
-        let mut timer = self.timer.lock().unwrap_or_else(PoisonError::into_inner);
-        if timer.is_none() {
-            *timer = Some(Timer::new(&self.device, self.nvrtc())?);
-        }
-        let Some(timer) = timer.as_mut() else { return Err(Diagnostic::bug("the timer was made above")) };
-        let samples = timer.measure(&timing, |_| {
-            if !zeroed.is_empty() {
-                for ring in &mut zeroed {
-                    ring.advance()?;
-                }
-                block.rebind(|buffer| {
-                    zeroed.iter().find(|ring| ring.buffer == buffer).map_or(memory.addresses[buffer], Ring::address)
-                });
-            }
-            kernel.launch(ready.launch.grid, ready.launch.block, &block)
-        })?;
-        Ok(BenchReport { kernel_ns: samples.launch_ns, copy_ns: samples.copy_ns, bytes_read, bytes_written })
-    }
-
-    pub(super) fn host_calls(
-        &self,
-        cx: &CompileCx<'_>,
-        args: &[Arg],
-        calls: u32,
-        ready: &dyn Fn() -> Result<Arc<Ready>>,
-    ) -> Result<()> {
-        let mut memory = self.place(&*ready()?, args)?;
-        for _ in 0..calls {
-            cx.span(Phase::Launch, "host call", 0, || {
-                let ready = ready()?;
-                let loaded = self.load(cx, &ready.plan)?;
-                memory.call.zero()?;
-                let block = LaunchArgs::new(&ready.launch, |buffer| memory.addresses[buffer]);
-                loaded.kernel.launch(ready.launch.grid, ready.launch.block, &block)
-            })?;
-            self.device.synchronize()?;
+        if !has_place && !self.own.contains_key(&value) {
+            let buffer = GuardedBuffer::new(&self.gpu.device, own.bytes() as usize, 0)?;
+            self.own.insert(value, buffer);
         }
         Ok(())
     }
 
-    /// Copies inputs in, makes outputs and workspaces.
-    fn place(&self, ready: &Ready, args: &[Arg]) -> Result<LaunchMemory> {
-        let kernel = &ready.plan.kernel;
-        let call = CallMemory::new(&self.device);
-        let mut memory = LaunchMemory { call, inputs: Vec::new(), addresses: SecondaryMap::new() };
-        let mut outputs = Vec::with_capacity(ready.outputs.len());
-        for meta in &ready.outputs {
-            outputs.push(memory.call.output(meta.dense_bytes()?, meta.dtype.bytes())?);
+    /// Workspaces and outputs of a launch, and the launch's arguments.
+    fn prepare(&self, launch: &Launch, memory: &mut cuda::CallMemory) -> Result<LaunchArgs> {
+        let kernel = launch.plan.kernel();
+        let mut written = Vec::new();
+        for &output in &launch.outputs {
+            let own = &self.call.program.values[output];
+            written.push(memory.output(own.bytes() as usize, own.meta.dtype.bytes())?);
         }
+        let mut addresses: SecondaryMap<BufId, u64> = SecondaryMap::new();
         for param in kernel.params.values() {
             match param.kind {
                 ParamKind::Input { input, buffer } => {
-                    let Some(Arg::Tensor(tensor)) = args.get(input as usize) else {
-                        return Err(Diagnostic::bug(format!(
-                            "argument {input} of kernel {} is no tensor",
-                            kernel.name
-                        )));
+                    let Some(value) = launch.inputs.get(input as usize).copied().flatten() else {
+                        let message = format!("argument {input} of kernel {} is no tensor", kernel.name);
+                        return Err(Diagnostic::bug(message));
                     };
-                    // The caller's storage as a whole, so that offsets and alignment are kept.
-                    let start = memory.call.input(&tensor.data)?;
-                    memory.addresses.set(buffer, start + (tensor.offset * tensor.dtype().bytes()) as u64);
-                    memory.inputs.push(input as usize);
+                    addresses.set(buffer, self.address(value)?);
                 }
-                ParamKind::Output { output, buffer } => memory.addresses.set(buffer, outputs[output as usize]),
+                ParamKind::Output { output, buffer } => addresses.set(buffer, written[output as usize]),
                 ParamKind::Workspace { buffer } => {
-                    let bytes = workspace_bytes(ready, buffer)?;
-                    let address = memory.call.workspace(bytes, kernel.buffers[buffer].zeroed)?;
-                    memory.addresses.set(buffer, address);
+                    let bytes = workspace_bytes(launch, buffer)?;
+                    addresses.set(buffer, memory.workspace(bytes, kernel.buffers[buffer].zeroed)?);
                 }
                 ParamKind::Size { .. }
                 | ParamKind::Stride { .. }
@@ -237,64 +169,131 @@ impl CudaBackend {
                 | ParamKind::Derived(_) => {}
             }
         }
-        Ok(memory)
+        Ok(LaunchArgs::new(&launch.launch, |buffer| addresses[buffer]))
     }
 
-    fn zeroed_ahead(&self, ready: &Ready) -> Result<Vec<Ring>> {
-        let kernel = &ready.plan.kernel;
-        let zeroed = kernel.buffers.iter().filter(|(_, buffer)| buffer.zeroed).map(|(id, _)| id);
-        zeroed.map(|buffer| Ring::new(&self.device, buffer, workspace_bytes(ready, buffer)?)).collect()
-    }
-}
-
-/// The bytes of an argument.
-fn storage(args: &[Arg], input: usize) -> &[u8] {
-    match args.get(input) {
-        Some(Arg::Tensor(tensor)) => &tensor.data,
-        _ => &[],
-    }
-}
-
-/// Zeroed workspaces, one for each launch of a measurement, so that zeroing is
-/// not measured.
-struct Ring {
-    buffer: BufId,
-    storage: DeviceBuffer,
-    stride: usize,
-    used: usize,
-}
-
-impl Ring {
-    fn new(device: &Arc<Device>, buffer: BufId, bytes: usize) -> Result<Self> {
-        let stride = bytes.max(1).next_multiple_of(WORKSPACE_ALIGN);
-        Ok(Self { buffer, storage: device.alloc(stride * MADE_AHEAD)?, stride, used: MADE_AHEAD })
-    }
-    /// Takes the next workspace; zeroes all of them when none is left.
-    fn advance(&mut self) -> Result<()> {
-        self.used += 1;
-        if self.used >= MADE_AHEAD {
-            self.used = 0;
-            self.storage.fill(0, self.stride * MADE_AHEAD, 0)?;
+    /// Fails if a kernel wrote beside its buffers, or into an argument that it reads.
+    fn check_memory(&self, launch: &Launch, kernel: &LoadedKernel, memory: &cuda::CallMemory) -> Result<()> {
+        let Call { program, checks, .. } = self.call;
+        let mut read: Vec<(String, &GuardedBuffer)> = Vec::new();
+        for (number, value) in launch.inputs.iter().enumerate() {
+            let Some(value) = value.map(|value| program.root(value).0) else { continue };
+            let buffer = match program.values[value].storage {
+                Storage::Input(position) => self.inputs.get(&position),
+                _ => self.own.get(&value),
+            };
+            read.push((format!("input {number}"), buffer.ok_or_else(|| self.missing(value))?));
+        }
+        if checks.red_zones {
+            memory.check_zones_and(kernel, &read)?;
+        }
+        if checks.inputs {
+            for (number, value) in launch.inputs.iter().enumerate() {
+                let Some(root) = value.map(|value| program.root(value).0) else { continue };
+                let (buffer, expected) = match program.values[root].storage {
+                    Storage::Input(position) => (self.inputs.get(&position), Some(&self.call.tensor(position)?.data)),
+                    _ => (self.own.get(&root), self.known.get(&root)),
+                };
+                if let (Some(buffer), Some(expected)) = (buffer, expected) {
+                    buffer
+                        .check_unchanged(&format!("input {number}"), expected)
+                        .map_err(|error| error.note(format!("by kernel {}", kernel.name())))?;
+                }
+            }
         }
         Ok(())
     }
-    fn address(&self) -> u64 {
-        self.storage.address() + (self.used * self.stride) as u64
+
+    /// Launches on results and workspaces between red zones, waits, and looks at what
+    /// became of them.
+    fn checked(&mut self, launch: &Launch, kernel: &LoadedKernel) -> Result<()> {
+        let Call { cx, program, checks, .. } = self.call;
+        let id = launch.plan.trace_id();
+        let mut memory = cuda::CallMemory::new(&self.gpu.device);
+        let block = self.prepare(launch, &mut memory)?;
+        let issue = || {
+            cx.span(Phase::Launch, kernel.name(), id, || {
+                kernel.launch(launch.launch.grid, launch.launch.block, &block)?;
+                self.gpu.device.synchronize()
+            })
+        };
+        issue()?;
+        let found = cx.span(Phase::Verify, "download", id, || {
+            self.check_memory(launch, kernel, &memory)?;
+            if checks.unwritten { memory.outputs() } else { Ok(Vec::new()) }
+        })?;
+        if checks.unwritten {
+            let name = |output: usize| program.name_of(launch.outputs[output]).to_string();
+            // After a second launch what is in memory is what that one left.
+            if !memory.check_written(kernel, &found, name, issue)? {
+                self.known.extend(launch.outputs.iter().copied().zip(found));
+            }
+        }
+        for (output, buffer) in launch.outputs.iter().zip(memory.into_outputs()) {
+            self.own.insert(*output, buffer);
+        }
+        Ok(())
+    }
+
+    /// The memory that a value lies in, and where in it, in bytes.
+    fn place(&self, value: ValueId) -> Result<(&GuardedBuffer, usize)> {
+        let (root, within) = self.call.program.root(value);
+        let (buffer, start) = match self.call.program.values[root].storage {
+            Storage::Input(position) => (self.inputs.get(&position), self.call.tensor(position)?.first_byte()),
+            _ => (self.own.get(&root), 0),
+        };
+        let buffer = buffer.ok_or_else(|| self.missing(value))?;
+        Ok((buffer, start + within as usize))
     }
 }
 
-fn workspace_bytes(ready: &Ready, buffer: BufId) -> Result<usize> {
-    let element = ready.plan.kernel.buffers[buffer].dtype.bytes();
-    usize::try_from(ready.launch.buffer_lens[buffer])
+impl CallMemory for GpuCall<'_> {
+    fn launch(&mut self, launch: &Launch) -> Result<Option<SimReport>> {
+        let cx = self.call.cx;
+        let loaded = self.gpu.load(&cx, &launch.plan)?;
+        let (kernel, id) = (&loaded.kernel, launch.plan.trace_id());
+        if loaded.found {
+            cx.span(Phase::Codegen, CACHED, id, || ());
+        }
+        self.checked(launch, kernel)?;
+        Ok(None)
+    }
+
+    fn read(&self, value: ValueId) -> Result<Vec<u8>> {
+        let mut data = vec![0; self.call.program.values[value].bytes() as usize];
+        if data.is_empty() {
+            return Ok(data);
+        }
+        let (buffer, start) = self.place(value)?;
+        buffer.download_from(start, &mut data)?;
+        Ok(data)
+    }
+
+    fn write(&mut self, value: ValueId, bytes: Vec<u8>) -> Result<()> {
+        self.reserve(value)?;
+        match self.own.get_mut(&value) {
+            Some(buffer) => buffer.upload(&bytes),
+            None => Err(self.missing(value)),
+        }
+    }
+
+    fn copy(&mut self, copy: &Copy, rows: &[CopyRows]) -> Result<()> {
+        self.reserve(copy.to)?;
+        let (from, to, device) = (self.address(copy.from)?, self.address(copy.to)?, &self.gpu.device);
+        rows.iter().try_for_each(|row| device.copy_rows(to, from, row, device.stream()))
+    }
+
+    fn free(&mut self, value: ValueId) {
+        self.own.remove(&value);
+        self.known.remove(&value);
+    }
+}
+
+/// Bytes of a workspace of a kernel.
+pub(super) fn workspace_bytes(launch: &Launch, buffer: BufId) -> Result<usize> {
+    let element = launch.plan.kernel().buffers[buffer].dtype.bytes();
+    usize::try_from(launch.launch.buffer_lens[buffer])
         .ok()
         .and_then(|len| len.checked_mul(element))
         .ok_or_else(|| Diagnostic::bug(format!("workspace {buffer} has no size in bytes")))
-}
-
-/// Bytes of the elements of an argument that differ in place: an expanded axis counts once.
-fn distinct_bytes(arg: &Arg) -> u64 {
-    let Arg::Tensor(HostTensor { meta: TensorMeta { dtype, sizes, strides }, .. }) = arg else { return 0 };
-    let moving = sizes.iter().zip(strides).filter(|(_, stride)| **stride != 0);
-    let elements = moving.fold(1u64, |product, (size, _)| product.saturating_mul(size.unsigned_abs()));
-    if sizes.contains(&0) { 0 } else { elements.saturating_mul(dtype.bytes() as u64) }
 }

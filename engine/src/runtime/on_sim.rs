@@ -1,16 +1,23 @@
-//! Calls on the simulator: compile to bytecode, fill memory, run, read the outputs.
+//! Calls on the simulator: kernels become bytecode; each launch has memory of its own,
+//! filled from that of the call, so that every access is looked at.
 
 use super::cache::Cache;
-use super::plan::Plan;
-use super::session::Ready;
+use super::executor::{Call, CallMemory, Executor};
+use super::session::guard;
 use crate::backend::findings::{self, Elements};
-use crate::backend::sim::{self, Heap, SimMemory, SimProgram, SimReport};
+use crate::backend::sim::{self, Heap, HeapShare, SimMemory, SimProgram, SimReport};
+use crate::compile::Plan;
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{self, BoundLaunch, BufId, Kernel, ParamKind};
-use crate::options::{CompileCx, DeviceDesc, Phase, RunChecks, SimOptions};
-use crate::tensor::{Arg, ArgMeta, HostTensor};
+use crate::options::{CompileCx, DeviceDesc, Phase, SimOptions};
+use crate::program::{Copy, Launch, Storage, ValueId};
+use crate::tensor::{Arg, ArgMeta, CopyRows};
+use crate::util::SecondaryMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// What memory that was given up is filled with.
+const FREED: u8 = 0xdd;
 /// Programs that are kept.
 const MAX_PROGRAMS: usize = 1024;
 
@@ -32,27 +39,9 @@ impl Simulator {
     }
 
     fn program(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<Arc<SimProgram>> {
-        self.programs.get_or_try(plan.kernel_hash, || {
-            cx.span(Phase::Codegen, "bytecode", plan.trace_id(), || sim::compile(&plan.kernel))
+        self.programs.get_or_try(plan.kernel_hash(), || {
+            cx.span(Phase::Codegen, "bytecode", plan.trace_id(), || sim::compile(plan.kernel()))
         })
-    }
-
-    pub(super) fn run(
-        &self,
-        cx: &CompileCx<'_>,
-        ready: &Ready,
-        args: &[Arg],
-        options: &SimOptions,
-        checks: &RunChecks,
-    ) -> Result<(Vec<HostTensor>, SimReport)> {
-        let program = self.program(cx, &ready.plan)?;
-        let call = Launched { kernel: &ready.plan.kernel, launch: &ready.launch, id: ready.plan.trace_id() };
-        let (memory, report) = self.launch(cx, &call, &program, args, options, checks)?;
-        if checks.unwritten {
-            let fusion = &ready.plan.fusion;
-            check_written(call.kernel, &report, |output| fusion.tensors[fusion.outputs[output]].name.clone())?;
-        }
-        Ok((outputs(ready, &memory)?, report))
     }
 
     /// Runs a kernel made by hand, with all checks; the bytes of its outputs.
@@ -66,45 +55,166 @@ impl Simulator {
         let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
         let launch = kernel::bind(kernel, &metas)?;
         let call = Launched { kernel, launch: &launch, id: 0 };
-        let (memory, report) = self.launch(cx, &call, &sim::compile(kernel)?, args, options, &RunChecks::ALL)?;
+        let given = |input: usize| argument(args, input);
+        let (memory, report) = self.launch(cx, &call, &sim::compile(kernel)?, &given, options)?;
+        check_inputs(kernel, &memory, &given)?;
         check_written(kernel, &report, |output| output.to_string())?;
         let outputs = report.unwritten.iter().map(|(output, ..)| memory.output(*output).unwrap_or_default().to_vec());
         Ok(outputs.collect())
     }
 
-    fn launch(
+    /// Runs a kernel on the bytes of its inputs, from their first elements on.
+    fn launch<'b>(
         &self,
         cx: &CompileCx<'_>,
         call: &Launched<'_>,
         program: &SimProgram,
-        args: &[Arg],
+        given: &dyn Fn(usize) -> Option<&'b [u8]>,
         options: &SimOptions,
-        checks: &RunChecks,
     ) -> Result<(SimMemory, SimReport)> {
         let Launched { kernel, launch, id } = *call;
         check_limits(cx.device, call)?;
-        let mut memory = cx.span(Phase::Load, "arguments", id, || self.place(call, args))?;
+        let mut memory = cx.span(Phase::Load, "arguments", id, || self.place(call, given))?;
         let report = cx.span(Phase::Launch, &kernel.name, id, || {
             let resident = sim::resident_blocks(cx.device, launch).min(options.resident_blocks);
             let options = SimOptions { resident_blocks: resident, ..*options };
             sim::run_program(program, kernel, launch, &mut memory, &options)
         })?;
-        if checks.inputs {
-            check_inputs(kernel, &memory, args)?;
-        }
         Ok((memory, report))
     }
 
-    /// Fills memory with the arguments; a view's storage from its first element on.
-    fn place(&self, call: &Launched<'_>, args: &[Arg]) -> Result<SimMemory> {
+    /// Fills memory with a kernel's inputs.
+    fn place<'b>(&self, call: &Launched<'_>, given: &dyn Fn(usize) -> Option<&'b [u8]>) -> Result<SimMemory> {
         let mut memory = SimMemory::on(&self.heap, call.kernel, call.launch);
         for (input, buffer) in inputs(call.kernel) {
-            let Some(bytes) = argument(args, input) else {
+            let Some(bytes) = given(input) else {
                 return Err(Diagnostic::bug(format!("argument {input} of kernel {} is no tensor", call.kernel.name)));
             };
             memory.fill(buffer, bytes)?;
         }
         Ok(memory)
+    }
+}
+
+impl Executor for Simulator {
+    fn begin<'a>(&'a self, call: Call<'a>) -> Result<Box<dyn CallMemory + 'a>> {
+        let bytes = call.program.arena_bytes;
+        let share = self.heap.take(bytes).ok_or_else(|| sim::too_little_memory(bytes, self.heap.live()))?;
+        let arena = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        let placed = call.program.device_inputs();
+        Ok(Box::new(SimCall { device: self, call, placed, arena, results: SecondaryMap::new(), _share: share }))
+    }
+}
+
+/// The memory of a call: values between launches lie in an arena, as on a device, so
+/// that a wrong place shows in wrong values.
+struct SimCall<'a> {
+    device: &'a Simulator,
+    call: Call<'a>,
+    /// The arguments that are on the device.
+    placed: BTreeSet<u32>,
+    arena: Vec<u8>,
+    /// What the caller gets, arguments that were written included.
+    results: SecondaryMap<ValueId, Option<Vec<u8>>>,
+    _share: HeapShare,
+}
+
+impl SimCall<'_> {
+    /// The bytes of a value.
+    fn bytes(&self, value: ValueId) -> Result<&[u8]> {
+        let program = self.call.program;
+        let (root, start) = program.root(value);
+        let storage = match (&self.results[root], program.values[root].storage) {
+            (Some(data), _) => Some(&data[..]),
+            (None, Storage::Input(position)) => {
+                self.placed.get(&position).and_then(|_| argument(self.call.args, position as usize))
+            }
+            (None, Storage::Arena { offset }) => self.arena.get(offset as usize..),
+            (None, Storage::Output(_) | Storage::AliasOf { .. }) => None,
+        };
+        let (start, bytes) = (start as usize, program.values[value].bytes() as usize);
+        storage
+            .and_then(|storage| storage.get(start..start + bytes))
+            .ok_or_else(|| Diagnostic::bug(format!("{value} of @{} is not in memory", self.call.program.name())))
+    }
+
+    fn put(&mut self, value: ValueId, data: &[u8]) -> Result<()> {
+        match self.call.program.values[value].storage {
+            Storage::Arena { offset } => {
+                let Some(place) = self.arena.get_mut(offset as usize..offset as usize + data.len()) else {
+                    return Err(Diagnostic::bug(format!("{value} does not fit the memory of its program")));
+                };
+                place.copy_from_slice(data);
+            }
+            Storage::Input(_) | Storage::Output(_) => self.results.set(value, Some(data.to_vec())),
+            Storage::AliasOf { .. } => return Err(Diagnostic::bug(format!("{value} is a view, and is written"))),
+        }
+        Ok(())
+    }
+}
+
+impl CallMemory for SimCall<'_> {
+    fn launch(&mut self, launch: &Launch) -> Result<Option<SimReport>> {
+        let Call { cx, program, sim, checks, .. } = self.call;
+        let plan = &launch.plan;
+        let compiled = self.device.program(&cx, plan)?;
+        let launched = Launched { kernel: plan.kernel(), launch: &launch.launch, id: plan.trace_id() };
+        let run = || {
+            let given =
+                |input: usize| launch.inputs.get(input).copied().flatten().and_then(|value| self.bytes(value).ok());
+            let (memory, report) = self.device.launch(&cx, &launched, &compiled, &given, sim)?;
+            if checks.inputs {
+                check_inputs(launched.kernel, &memory, &given)?;
+            }
+            if checks.unwritten {
+                let name = |output: usize| program.name_of(launch.outputs[output]).to_string();
+                check_written(launched.kernel, &report, name)?;
+            }
+            Ok((memory, report))
+        };
+        let (memory, report) = guard("simulating", plan.fusion(), run)?;
+        for (position, output) in launch.outputs.iter().enumerate() {
+            self.put(*output, memory.output(position as u32).unwrap_or_default())?;
+        }
+        Ok(Some(report))
+    }
+
+    fn read(&self, value: ValueId) -> Result<Vec<u8>> {
+        self.bytes(value).map(<[u8]>::to_vec)
+    }
+
+    fn write(&mut self, value: ValueId, bytes: Vec<u8>) -> Result<()> {
+        self.put(value, &bytes)
+    }
+
+    fn copy(&mut self, copy: &Copy, rows: &[CopyRows]) -> Result<()> {
+        let (from, to) = (self.read(copy.from)?, &self.call.program.values[copy.to]);
+        // What lies between the elements of an argument stays.
+        let mut data = match to.storage {
+            Storage::Input(_) => self.read(copy.to)?,
+            Storage::Output(_) | Storage::Arena { .. } | Storage::AliasOf { .. } => vec![0; to.bytes() as usize],
+        };
+        for row in rows {
+            for i in 0..row.rows {
+                let (start, end) = ((row.from + i * row.from_pitch) as usize, (row.to + i * row.to_pitch) as usize);
+                let bytes = row.bytes as usize;
+                let (Some(from), Some(to)) = (from.get(start..start + bytes), data.get_mut(end..end + bytes)) else {
+                    return Err(Diagnostic::bug(format!("a copy of {} to {} leaves one of them", copy.from, copy.to)));
+                };
+                to.copy_from_slice(from);
+            }
+        }
+        self.put(copy.to, &data)
+    }
+
+    /// What is read after it was given up is not what was written.
+    fn free(&mut self, value: ValueId) {
+        let own = &self.call.program.values[value];
+        if let Storage::Arena { offset } = own.storage
+            && let Some(place) = self.arena.get_mut(offset as usize..offset as usize + own.bytes() as usize)
+        {
+            place.fill(FREED);
+        }
     }
 }
 
@@ -142,15 +252,14 @@ fn inputs(kernel: &Kernel) -> impl Iterator<Item = (usize, BufId)> {
 /// The bytes of an argument from its first element on.
 fn argument(args: &[Arg], input: usize) -> Option<&[u8]> {
     let Some(Arg::Tensor(tensor)) = args.get(input) else { return None };
-    let start = tensor.offset.saturating_mul(tensor.dtype().bytes());
-    Some(tensor.data.get(start..).unwrap_or_default())
+    Some(tensor.data.get(tensor.first_byte()..).unwrap_or_default())
 }
 
 /// Fails with `B0109` if an input does not hold what it was filled with.
-fn check_inputs(kernel: &Kernel, memory: &SimMemory, args: &[Arg]) -> Result<()> {
+fn check_inputs<'b>(kernel: &Kernel, memory: &SimMemory, given: &dyn Fn(usize) -> Option<&'b [u8]>) -> Result<()> {
     for (input, buffer) in inputs(kernel) {
         let found = memory.bytes(buffer).unwrap_or_default();
-        let expected = argument(args, input).unwrap_or_default().get(..found.len()).unwrap_or_default();
+        let expected = given(input).unwrap_or_default().get(..found.len()).unwrap_or_default();
         if found != expected {
             let error = findings::input_changed(&format!("input {input}"), found, expected, 0);
             return Err(error.note(format!("by kernel {}", kernel.name)));
@@ -168,13 +277,4 @@ fn check_written(kernel: &Kernel, report: &SimReport, name: impl Fn(usize) -> St
         }
     }
     Ok(())
-}
-
-fn outputs(ready: &Ready, memory: &SimMemory) -> Result<Vec<HostTensor>> {
-    let tensor = |(output, meta): (usize, &crate::tensor::TensorMeta)| {
-        let data = memory.output(output as u32).unwrap_or_default().to_vec();
-        HostTensor::new(meta.clone(), data, 0)
-            .map_err(|error| Diagnostic::bug(format!("output {output} of the simulator: {}", error.message)))
-    };
-    ready.outputs.iter().enumerate().map(tensor).collect()
 }

@@ -1,33 +1,39 @@
-//! One device and the plans compiled for it.
+//! One device, and what was compiled for it.
 
 use super::bench::{BenchOptions, BenchReport};
 use super::cache::Cache;
+use super::device_tensor::OwnedTensor;
+use super::executor::{Call, Executor};
+use super::gpu_timing;
 use super::key::{Keys, keys, session_key};
 use super::on_cuda::CudaBackend;
 use super::on_sim::Simulator;
-use super::plan::Plan;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
-use crate::backend::cuda::{CodeCounts, CodeStore, Device};
+use crate::backend::cuda::{CodeCounts, CodeStore, Device, Stream};
 use crate::backend::sim::{Heap, SimReport};
-use crate::compile::{self, BoundFusion, output_metas, prepare};
+use crate::compile::{self, BoundFusion, Plan, PlanSource, output_metas};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Fusion};
-use crate::kernel::{self, BoundLaunch, Kernel, ParamKind};
+use crate::kernel::Kernel;
 use crate::options::{CompileCx, DeviceDesc, Options, RunChecks, SimOptions, Trace};
+use crate::preseg;
+use crate::program::{Launch, Program};
+use crate::segment::{self, Segments};
 use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
-use crate::text;
 use crate::util::Hash128;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Plans that a session keeps.
-const MAX_PLANS: usize = 1024;
-/// Ready argument blocks that a session keeps.
-const MAX_LAUNCHES: usize = 4096;
+/// Kernels that a session keeps.
+const MAX_PLANS: usize = 4096;
+/// Fusions cut into segments that a session keeps.
+const MAX_CUTS: usize = 1024;
+/// Programs, ready for the values of scalars, that a session keeps.
+const MAX_PROGRAMS: usize = 4096;
 /// Alignment in bytes that is told apart: one vector access.
 const MAX_ALIGN: u32 = 16;
 
-/// A device, simulated or real, and the plans compiled for it.
+/// A device, simulated or real, and the kernels and programs compiled for it.
 pub struct Session {
     device: DeviceDesc,
     options: Options,
@@ -35,7 +41,8 @@ pub struct Session {
     backend: Backend,
     key: Hash128,
     plans: Cache<Plan>,
-    launches: Cache<Ready>,
+    cuts: Cache<Arc<Segments>>,
+    programs: Cache<Program>,
 }
 
 /// What executes kernels.
@@ -44,27 +51,28 @@ enum Backend {
     Gpu(Box<CudaBackend>),
 }
 
-/// A call with every number known.
-#[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) plan: Arc<Plan>,
-    pub(super) launch: Arc<BoundLaunch>,
-    /// Type and layout of each output.
-    pub(super) outputs: Vec<TensorMeta>,
-}
-
 /// What a run gave.
 #[derive(Clone, Debug)]
 pub struct RunOutcome {
-    /// The outputs of the fusion in order, laid out as the reference lays them
-    /// out if that is dense, else row-major.
+    /// The outputs of the fusion in order. What a kernel returns is laid out as the
+    /// reference lays it out if that is dense, else row-major; what the host computes
+    /// is laid out as the reference lays it out; an output that an input becomes has
+    /// that input's storage.
     pub outputs: Vec<HostTensor>,
+    /// The inputs that are updated, by position, as they are afterwards.
+    pub updates: Vec<(usize, HostTensor)>,
     /// What was run.
-    pub plan: Arc<Plan>,
-    /// How it was launched.
-    pub launch: Arc<BoundLaunch>,
-    /// What the simulator counted; none on a GPU and where nothing was launched.
-    pub sim: Option<SimReport>,
+    pub program: Arc<Program>,
+    /// What the simulator counted of each launch in order; none on a GPU and where
+    /// the grid is empty.
+    pub reports: Vec<Option<SimReport>>,
+}
+
+impl RunOutcome {
+    /// The kernel, if the program is one and nothing else.
+    pub fn kernel(&self) -> Option<&Launch> {
+        self.program.one_kernel()
+    }
 }
 
 /// Memory of a device in bytes, by who holds it.
@@ -109,7 +117,8 @@ impl Session {
     fn new(device: DeviceDesc, options: Options, backend: Backend) -> Self {
         let key = session_key(&device, &options);
         let checks = RunChecks::ALL;
-        Self { device, options, checks, backend, key, plans: Cache::new(MAX_PLANS), launches: Cache::new(MAX_LAUNCHES) }
+        let (plans, cuts, programs) = (Cache::new(MAX_PLANS), Cache::new(MAX_CUTS), Cache::new(MAX_PROGRAMS));
+        Self { device, options, checks, backend, key, plans, cuts, programs }
     }
 
     /// The same session with other checks of runs; without this, all.
@@ -162,13 +171,14 @@ impl Session {
     pub fn is_simulator(&self) -> bool {
         matches!(self.backend, Backend::Simulator(_))
     }
-    /// Plans kept at present.
+    /// Kernels kept at present.
     pub fn cached_plans(&self) -> usize {
         self.plans.len()
     }
 
-    /// The plan for a fusion and the class of these arguments, compiled if it
-    /// is new. Tensors are taken to start at aligned addresses.
+    /// A fusion as one kernel for arguments of these types and layouts, compiled if it
+    /// is new; refused where one kernel cannot be. Tensors are taken to start at
+    /// aligned addresses.
     pub fn compile(&self, fusion: &Fusion, args: &[ArgMeta], trace: &dyn Trace) -> Result<Arc<Plan>> {
         self.compile_at(fusion, args, &vec![MAX_ALIGN; args.len()], trace)
     }
@@ -185,13 +195,52 @@ impl Session {
     ) -> Result<Arc<Plan>> {
         let bindings = fusion::bind(fusion, args)?;
         let alignments = Self::alignments(args, alignments)?;
-        let keys = keys(self.key, fusion, &bindings, args, &alignments);
         let bound = BoundFusion { fusion, bindings: &bindings, args, alignments: &alignments };
-        self.plan(keys, &bound, &output_metas(&bound)?, trace)
+        SessionPlans { session: self, trace }.plan(&bound, &output_metas(&bound)?)
     }
 
-    /// Does ahead of a run all that needs no data: as [`Session::compile_at`], and
-    /// on a GPU also compiles and loads the kernel's code, with `compiler` where
+    /// What passes over the whole make of a fusion before it is cut: the name of each that changes
+    /// something, and what it makes.
+    pub fn presegment(&self, fusion: &Fusion, args: &[ArgMeta], trace: &dyn Trace) -> Result<Vec<(String, Fusion)>> {
+        let (bindings, alignments) = (fusion::bind(fusion, args)?, vec![MAX_ALIGN; args.len()]);
+        let bound = BoundFusion { fusion, bindings: &bindings, args, alignments: &alignments };
+        let mut steps = Vec::new();
+        let mut told = |pass: &str, made: &Fusion| steps.push((pass.to_string(), made.clone()));
+        guard("presegmenting", fusion, || preseg::run(&self.cx(trace), &bound, &mut told).map(drop))?;
+        Ok(steps)
+    }
+
+    /// A fusion cut into segments for arguments of these types and layouts, whose
+    /// elements 0 are aligned to so many bytes.
+    pub fn segment(
+        &self,
+        fusion: &Fusion,
+        args: &[ArgMeta],
+        alignments: &[u32],
+        trace: &dyn Trace,
+    ) -> Result<Arc<Segments>> {
+        let alignments = Self::alignments(args, alignments)?;
+        let bindings = fusion::bind(fusion, args)?;
+        let bound = BoundFusion { fusion, bindings: &bindings, args, alignments: &alignments };
+        self.cut(self.keys(&bound), &bound, trace)
+    }
+
+    /// What a call of a fusion does, for arguments as above and these values of
+    /// scalars: its kernels are compiled, but not loaded.
+    pub fn program(
+        &self,
+        fusion: &Fusion,
+        args: &[ArgMeta],
+        alignments: &[u32],
+        trace: &dyn Trace,
+    ) -> Result<Arc<Program>> {
+        let alignments = Self::alignments(args, alignments)?;
+        let bindings = fusion::bind(fusion, args)?;
+        self.bound_program(&BoundFusion { fusion, bindings: &bindings, args, alignments: &alignments }, trace)
+    }
+
+    /// Does ahead of a run all that needs no data: as [`Session::program`], and
+    /// on a GPU also compiles and loads the kernels' code, with `compiler` where
     /// one is given. Does not wait for another thread that is loading the same.
     pub fn preload(
         &self,
@@ -200,27 +249,26 @@ impl Session {
         alignments: &[u32],
         compiler: Option<&dyn CompileText>,
         trace: &dyn Trace,
-    ) -> Result<Arc<Plan>> {
-        let plan = self.compile_at(fusion, args, alignments, trace)?;
-        if let Backend::Gpu(gpu) = &self.backend
-            && !gpu.is_loading(&plan)
-        {
-            gpu.load_with(&self.cx(trace), &plan, compiler)?;
+    ) -> Result<Arc<Program>> {
+        let program = self.program(fusion, args, alignments, trace)?;
+        if let Backend::Gpu(gpu) = &self.backend {
+            for launch in program.launches().filter(|launch| !gpu.is_loading(&launch.plan)) {
+                gpu.load_with(&self.cx(trace), &launch.plan, compiler)?;
+            }
         }
-        Ok(plan)
+        Ok(program)
     }
 
     /// Compiles if needed and runs once.
     pub fn run(&self, fusion: &Fusion, args: &[Arg], trace: &dyn Trace) -> Result<RunOutcome> {
-        let ready = self.ready(fusion, args, trace)?;
         let sim = match &self.backend {
             Backend::Simulator(simulator) => simulator.options,
             Backend::Gpu(_) => SimOptions::default(),
         };
-        self.execute(&ready, args, &sim, trace)
+        self.execute(fusion, args, &sim, trace)
     }
 
-    /// Runs under each of the given simulator options in turn: same plan, other
+    /// Runs under each of the given simulator options in turn: same program, other
     /// orders of threads. One result for each; on a GPU they all do the same.
     pub fn run_many(
         &self,
@@ -229,16 +277,11 @@ impl Session {
         schedules: &[SimOptions],
         trace: &dyn Trace,
     ) -> Vec<Result<RunOutcome>> {
-        schedules
-            .iter()
-            .map(|sim| {
-                let ready = self.ready(fusion, args, trace)?;
-                self.execute(&ready, args, sim, trace)
-            })
-            .collect()
+        schedules.iter().map(|sim| self.execute(fusion, args, sim, trace)).collect()
     }
 
-    /// Measures a fusion on a GPU. Counters of the simulator come with every run.
+    /// Measures a fusion on a GPU: all its steps, which must be the device's. Counters
+    /// of the simulator come with every run.
     pub fn bench(
         &self,
         fusion: &Fusion,
@@ -248,8 +291,8 @@ impl Session {
     ) -> Result<BenchReport> {
         match &self.backend {
             Backend::Gpu(gpu) => {
-                let ready = self.ready(fusion, args, trace)?;
-                gpu.bench(&self.cx(trace), &ready, args, options)
+                let program = self.program_of(fusion, args, trace)?;
+                gpu.bench(&self.cx(trace), &program, args, options)
             }
             Backend::Simulator(_) => Err(Diagnostic::unsupported(
                 code::SIM_FEATURE,
@@ -260,17 +303,46 @@ impl Session {
     }
 
     /// Calls a fusion on a GPU again and again as a caller does whose tensors are
-    /// on the device already: find the plan, fill in the arguments, launch. Each
+    /// on the device already, results included ([`Callable::call_into`]). Each
     /// call is a span of phase `Launch` named `host call`, which the caller's
     /// trace can time; waiting for the device is outside of it.
     pub fn host_calls(&self, fusion: &Fusion, args: &[Arg], calls: u32, trace: &dyn Trace) -> Result<()> {
+        self.program_of(fusion, args, trace)?.check_on_device()?;
+        gpu_timing::host_calls(self, self.gpu_backend()?, fusion, args, calls, trace)
+    }
+
+    /// Brings a tensor to the session's GPU.
+    pub fn upload(&self, tensor: &HostTensor) -> Result<OwnedTensor> {
+        OwnedTensor::upload(&self.gpu_backend()?.device, tensor)
+    }
+
+    /// The stream that the session's GPU works on where no other is named.
+    pub fn stream(&self) -> Result<Stream> {
+        Ok(self.gpu_backend()?.device.stream())
+    }
+
+    /// The GPU; the simulator has neither streams nor addresses.
+    pub(super) fn gpu_backend(&self) -> Result<&CudaBackend> {
         match &self.backend {
-            Backend::Gpu(gpu) => gpu.host_calls(&self.cx(trace), args, calls, &|| self.ready(fusion, args, trace)),
-            Backend::Simulator(_) => Err(Diagnostic::unsupported(
-                code::SIM_FEATURE,
-                format!("calls of fusion @{} cannot be timed on a simulated device", fusion.name),
-            )),
+            Backend::Gpu(gpu) => Ok(gpu),
+            Backend::Simulator(_) => {
+                let message = "tensors in the memory of a device need a GPU: the session's is simulated";
+                Err(Diagnostic::unsupported(code::SIM_FEATURE, message))
+            }
         }
+    }
+
+    /// A program for a call that keeps it by itself, for as long as its sizes stay.
+    pub(super) fn program_for_call(
+        &self,
+        fusion: &Fusion,
+        args: &[ArgMeta],
+        alignments: &[u32],
+        trace: &dyn Trace,
+    ) -> Result<Arc<Program>> {
+        let bindings = fusion::bind(fusion, args)?;
+        let bound = BoundFusion { fusion, bindings: &bindings, args, alignments };
+        self.make_program(self.keys(&bound), &bound, trace).map(Arc::new)
     }
 
     /// Whether the device still works. Waits for everything issued so far: an
@@ -359,154 +431,83 @@ impl Session {
         CompileCx { options: &self.options, device: &self.device, trace }
     }
 
-    fn plan(
-        &self,
-        keys: Keys,
-        bound: &BoundFusion<'_>,
-        outputs: &[TensorMeta],
-        trace: &dyn Trace,
-    ) -> Result<Arc<Plan>> {
-        self.plans.get_or_try(keys.plan, || {
-            let cx = self.cx(trace);
-            guard("compiling", bound.fusion, || build_plan(&cx, bound, outputs))
-        })
+    fn keys(&self, bound: &BoundFusion<'_>) -> Keys {
+        keys(self.key, bound)
     }
 
-    /// Everything about a call that does not depend on its data.
-    fn ready(&self, fusion: &Fusion, args: &[Arg], trace: &dyn Trace) -> Result<Arc<Ready>> {
+    fn cut(&self, keys: Keys, bound: &BoundFusion<'_>, trace: &dyn Trace) -> Result<Arc<Segments>> {
+        let plans = SessionPlans { session: self, trace };
+        let cut = || {
+            let cx = self.cx(trace);
+            segment::segment(&cx, &plans, &preseg::run(&cx, bound, &mut |_, _| {})?)
+        };
+        let cut = self.cuts.get_or_try(keys.class, || guard("cutting", bound.fusion, cut).map(Arc::new))?;
+        Ok(Arc::clone(&cut))
+    }
+
+    /// The program of a call, which holds everything about it but the data.
+    fn program_of(&self, fusion: &Fusion, args: &[Arg], trace: &dyn Trace) -> Result<Arc<Program>> {
+        // Also checks what only values can tell.
         let bindings = fusion::bind_args(fusion, args)?;
         let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
         let alignments: Vec<u32> = args.iter().map(alignment).collect();
-        let keys = keys(self.key, fusion, &bindings, &metas, &alignments);
-        self.launches.get_or_try(keys.launch, || {
-            let bound = BoundFusion { fusion, bindings: &bindings, args: &metas, alignments: &alignments };
-            let outputs = output_metas(&bound)?;
-            let plan = self.plan(keys, &bound, &outputs, trace)?;
-            let launch = bind_launch(&plan, &metas, &outputs)?;
-            Ok(Ready { plan, launch: Arc::new(launch), outputs })
+        self.bound_program(&BoundFusion { fusion, bindings: &bindings, args: &metas, alignments: &alignments }, trace)
+    }
+
+    fn bound_program(&self, bound: &BoundFusion<'_>, trace: &dyn Trace) -> Result<Arc<Program>> {
+        let keys = self.keys(bound);
+        self.programs.get_or_try(keys.call, || self.make_program(keys, bound, trace))
+    }
+
+    fn make_program(&self, keys: Keys, bound: &BoundFusion<'_>, trace: &dyn Trace) -> Result<Program> {
+        let segments = self.cut(keys, bound, trace)?;
+        guard("planning", bound.fusion, || Program::new(segments, bound.args))
+    }
+
+    fn executor(&self) -> &dyn Executor {
+        match &self.backend {
+            Backend::Simulator(simulator) => &**simulator,
+            Backend::Gpu(gpu) => &**gpu,
+        }
+    }
+
+    fn execute(&self, fusion: &Fusion, args: &[Arg], sim: &SimOptions, trace: &dyn Trace) -> Result<RunOutcome> {
+        let program = self.program_of(fusion, args, trace)?;
+        let call = Call { cx: self.cx(trace), program: &program, args, sim, checks: self.checks };
+        let done = guard("running", fusion, || self.executor().run(call))?;
+        let (outputs, updates, reports) = (done.outputs, done.updates, done.reports);
+        Ok(RunOutcome { outputs, updates, program, reports })
+    }
+}
+
+/// The kernels of a session.
+struct SessionPlans<'a> {
+    session: &'a Session,
+    trace: &'a dyn Trace,
+}
+
+impl PlanSource for SessionPlans<'_> {
+    fn plan(&self, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Arc<Plan>> {
+        let keys = self.session.keys(bound);
+        self.session.plans.get_or_try(keys.kernel(outputs), || {
+            let cx = self.session.cx(self.trace);
+            guard("compiling", bound.fusion, || compile::plan(&cx, bound, outputs))
         })
     }
-
-    fn execute(&self, ready: &Ready, args: &[Arg], sim: &SimOptions, trace: &dyn Trace) -> Result<RunOutcome> {
-        let (plan, launch) = (ready.plan.clone(), ready.launch.clone());
-        if launch.is_empty() {
-            let outputs = ready.outputs.iter().map(|meta| HostTensor::from_byte(meta.clone(), 0));
-            return Ok(RunOutcome { outputs: outputs.collect::<Result<_>>()?, plan, launch, sim: None });
-        }
-        let cx = self.cx(trace);
-        let (outputs, sim) = match &self.backend {
-            Backend::Simulator(simulator) => {
-                let (outputs, report) =
-                    guard("simulating", &plan.fusion, || simulator.run(&cx, ready, args, sim, &self.checks))?;
-                (outputs, Some(report))
-            }
-            Backend::Gpu(gpu) => (gpu.run(&cx, ready, args, &self.checks)?, None),
-        };
-        Ok(RunOutcome { outputs, plan, launch, sim })
-    }
-}
-
-/// Compiles a fusion into a plan.
-fn build_plan(cx: &CompileCx<'_>, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Plan> {
-    let prepared = prepare(bound, outputs)?;
-    let compiled = compile::compile(cx, &prepared.bound())?;
-    let kernel_text = kernel::print(&compiled.kernel);
-    if cx.options.self_check {
-        check_texts(bound.fusion, &compiled.kernel, &kernel_text)?;
-    }
-    let kernel_hash = Hash128::of(kernel_text.as_bytes());
-    Ok(Plan {
-        fusion: prepared.fusion.into_owned(),
-        scheduler: compiled.scheduler,
-        params_text: compiled.params_text,
-        schedule_text: compiled.schedule_text,
-        kernel: compiled.kernel,
-        kernel_text,
-        kernel_hash,
-    })
-}
-
-/// Checks that the fusion and the kernel read back from their texts.
-fn check_texts(fusion: &Fusion, kernel: &Kernel, kernel_text: &str) -> Result<()> {
-    kernel::check_text(kernel, kernel_text)?;
-    if !text::can_be_written(fusion) {
-        return Ok(());
-    }
-    let text = text::print(fusion);
-    let same = match text::parse_one(&text) {
-        Ok(read) => fusion::hash::content(&read) == fusion::hash::content(fusion),
-        Err(_) => false,
-    };
-    if same {
-        return Ok(());
-    }
-    Err(Diagnostic::bug(format!("fusion @{} does not read back from its text", fusion.name)).note(text))
-}
-
-/// Binds a plan's launch and holds its numbers against the arguments and the
-/// predicted outputs: the kernel must not reach beyond either.
-fn bind_launch(plan: &Plan, args: &[ArgMeta], outputs: &[TensorMeta]) -> Result<BoundLaunch> {
-    let kernel = &plan.kernel;
-    if !outputs.is_empty() && outputs.iter().all(|meta| meta.numel() == Some(0)) {
-        return Ok(empty_launch(plan));
-    }
-    let launch = kernel::bind(kernel, args)?;
-    let mut written = vec![false; outputs.len()];
-    for param in kernel.params.values() {
-        let (what, buffer, limit) = match param.kind {
-            ParamKind::Input { input, buffer } => {
-                let Some(ArgMeta::Tensor(meta)) = args.get(input as usize) else { continue };
-                (format!("input {input}"), buffer, meta.span())
-            }
-            ParamKind::Output { output, buffer } => {
-                if let Some(written) = written.get_mut(output as usize) {
-                    *written = true;
-                }
-                (format!("output {output}"), buffer, outputs.get(output as usize).and_then(TensorMeta::numel))
-            }
-            _ => continue,
-        };
-        let len = launch.buffer_lens[buffer];
-        let exact = matches!(param.kind, ParamKind::Output { .. });
-        let limit = limit.and_then(|n| u64::try_from(n).ok());
-        if limit.is_none_or(|limit| if exact { len != limit } else { len > limit }) {
-            return Err(Diagnostic::bug(format!(
-                "{what} has {} elements, kernel {} takes it for {len}",
-                limit.unwrap_or(0),
-                kernel.name
-            )));
-        }
-    }
-    if launch.is_empty() {
-        let (grid, name) = (launch.grid, &kernel.name);
-        return Err(Diagnostic::bug(format!("kernel {name} has grid {grid:?}, though an output has elements")));
-    }
-    if let Some(output) = written.iter().position(|written| !written) {
-        let name = &plan.fusion.tensors[plan.fusion.outputs[output]].name;
-        return Err(Diagnostic::bug(format!("kernel {} does not write output {output} `%{name}`", kernel.name)));
-    }
-    Ok(launch)
-}
-
-/// The launch of nothing.
-fn empty_launch(plan: &Plan) -> BoundLaunch {
-    let mut buffer_lens = crate::util::PrimaryMap::new();
-    for _ in plan.kernel.buffers.ids() {
-        buffer_lens.push(0);
-    }
-    BoundLaunch { grid: [0; 3], block: [1; 3], params: Vec::new(), buffer_lens, shared_bytes: 0 }
 }
 
 /// The alignment of an argument's element 0 in bytes, at most [`MAX_ALIGN`].
 /// Storage itself starts aligned on every device.
 fn alignment(arg: &Arg) -> u32 {
     match arg {
-        Arg::Tensor(tensor) => {
-            let start = tensor.offset.wrapping_mul(tensor.dtype().bytes());
-            1 << start.trailing_zeros().min(MAX_ALIGN.trailing_zeros())
-        }
+        Arg::Tensor(tensor) => 1 << tensor.first_byte().trailing_zeros().min(MAX_ALIGN.trailing_zeros()),
         Arg::Scalar(_) => MAX_ALIGN,
     }
+}
+
+/// The alignment of an address in bytes, as far as it is told apart.
+pub(super) fn alignment_of(address: u64) -> u32 {
+    1 << address.trailing_zeros().min(MAX_ALIGN.trailing_zeros())
 }
 
 /// Turns a panic into a bug of the fusion at hand.

@@ -1,6 +1,8 @@
 //! Tests of sessions: plans, caches, determinism.
 
-use super::{PhaseTimes, Plan, Session};
+use super::{PhaseTimes, Session};
+use crate::backend::cuda::print_cuda;
+use crate::compile::Plan;
 use crate::diag::Result;
 use crate::fusion::{AxisDecl, Fusion, FusionBuilder, Operand};
 use crate::num::{DType, Value};
@@ -52,7 +54,7 @@ fn metas(sizes: [i64; 2]) -> Vec<ArgMeta> {
 
 fn texts(session: &Session, fusion: &Fusion, sizes: [i64; 2]) -> String {
     let plan = session.compile(fusion, &metas(sizes), &NoTrace).unwrap();
-    format!("{}\n{}\n{}\n{}", plan.params_text(), plan.schedule_text(), plan.kernel_text(), plan.cuda_text())
+    format!("{}\n{}\n{}\n{}", plan.params_text(), plan.schedule_text(), plan.kernel_text(), print_cuda(plan.kernel()))
 }
 
 fn shares_nothing_mutable<T: Send + Sync>() {}
@@ -129,7 +131,8 @@ fn empty_outputs_need_no_launch() {
     for fusion in samples() {
         let empty = Arg::Tensor(HostTensor::zeros(DType::BF16, &[0, 0]).unwrap());
         let run = session.run(&fusion, &[empty], &NoTrace).unwrap();
-        assert!(run.launch.is_empty() && run.outputs[0].numel() == 0, "{}", fusion.name);
+        let launch = run.kernel().unwrap();
+        assert!(launch.launch.is_empty() && run.outputs[0].numel() == 0, "{}", fusion.name);
     }
 }
 
@@ -230,7 +233,7 @@ fn a_fusion_compiles_within_its_budget() {
     for fusion in samples() {
         let once = |_| {
             let start = std::time::Instant::now();
-            session().compile(&fusion, &metas([8192, 4097]), &NoTrace).unwrap().cuda_text();
+            print_cuda(session().compile(&fusion, &metas([8192, 4097]), &NoTrace).unwrap().kernel());
             start.elapsed()
         };
         let mut least = std::time::Duration::MAX;

@@ -13,7 +13,7 @@ pub(super) fn check(fusion: &Fusion) -> Result<()> {
         {
             let name = &fusion.tensors[op.output()].name;
             let message = format!("{}: the operation that defines `%{name}` has no kernel form yet", call.row.name);
-            return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, message).note("run it on the reference"));
+            return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, message).note("a run computes it on the host"));
         }
     }
     check_types(fusion)?;
@@ -21,7 +21,7 @@ pub(super) fn check(fusion: &Fusion) -> Result<()> {
         let name = &fusion.tensors[update.tensor].name;
         let message = format!("`%{name}` is written into an input, which kernels do not do yet");
         return Err(Diagnostic::unsupported(code::UPDATE_NOT_LOWERED, message)
-            .note("run it on the reference, or return the value and copy it"));
+            .note("a run writes it elsewhere, and copies it behind all other steps"));
     }
     let undecided = |axis: &crate::fusion::Axis| axis.kind == AxisKind::Symbolic;
     match fusion.tensors.values().find(|tensor| tensor.axes.iter().any(undecided)) {
@@ -36,7 +36,7 @@ fn check_types(fusion: &Fusion) -> Result<()> {
     let refused = |dtype: DType, what: String| {
         let message = format!("{what} is {dtype}, which kernels do not compute with");
         Err(Diagnostic::unsupported(code::DTYPE_NOT_LOWERED, message)
-            .note("run the fusion on the reference, or cast outside of it"))
+            .note("a run computes it on the host; with casts around it a kernel does"))
     };
     if let Some(tensor) = fusion.tensors.values().find(|tensor| !tensor.dtype.in_kernels()) {
         return refused(tensor.dtype, format!("`%{}`", tensor.name));

@@ -2,15 +2,20 @@
 
 use super::facts::OpFacts;
 use super::search::{Groups, search};
-use crate::compile::{self, BoundFusion, output_metas, prepare};
+use crate::array::dense_like;
+use crate::compile::{BoundFusion, Plan, PlanSource, bind_launch, output_metas};
 use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
-use crate::fusion::{self, Bindings, Fusion, OpId, Operand, Part, ScalarId, TensorId, UserIds, concretize};
+use crate::fusion::{
+    self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, concretize,
+};
 use crate::num::Value;
 use crate::options::{CompileCx, Phase};
+use crate::preseg::Presegmented;
 use crate::schedule::heuristic::longest_row;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
 use crate::util::SecondaryMap;
+use std::sync::Arc;
 
 /// Alignment in bytes of what a segment hands on.
 const ALIGN: u32 = 16;
@@ -18,13 +23,15 @@ const ALIGN: u32 = 16;
 /// A fusion cut into segments.
 #[derive(Clone, Debug)]
 pub struct Segments {
-    /// The whole, whose values segments name: as written, but its axes are decided
-    /// and composite primitives are written in simpler ones.
+    /// The whole, whose values segments name: what passes made of the definition, but its
+    /// axes are decided and composite primitives are written in simpler ones.
     pub fusion: Fusion,
     /// The numbers of the definition's values, in the whole.
     pub ids: UserIds,
     /// In an order in which they can run.
     pub segments: Vec<Segment>,
+    /// Type and layout that each output of the whole has, as the definition says it.
+    pub outputs: Vec<TensorMeta>,
     args: Vec<ArgMeta>,
     bindings: Bindings,
 }
@@ -50,16 +57,31 @@ pub struct Segment {
 /// Who computes a segment.
 #[derive(Clone, Debug)]
 pub enum SegmentKind {
-    /// One kernel, scheduled by this heuristic.
-    Kernel(&'static str),
+    /// One kernel.
+    Kernel(Arc<Plan>),
+    /// Nobody: its result lies in memory of the tensor that it reads.
+    View,
     /// The host, one operation: why no kernel does.
     Host(Box<Diagnostic>),
 }
 
 impl Segments {
-    /// The value of a scalar of the whole: of a scalar input, that for which it was cut.
-    pub fn scalar(&self, scalar: ScalarId) -> Value {
-        self.bindings.scalar(scalar)
+    /// The value of a scalar of the whole that follows from sizes. Scalar inputs, and what
+    /// is computed from them, are the caller's: they may be others in each call.
+    pub fn scalar(&self, scalar: ScalarId) -> Option<Value> {
+        self.fusion.depends_on_sizes_alone(scalar).then(|| self.bindings.scalar(scalar))
+    }
+
+    /// A value of the whole for people: the name of a tensor, what a scalar is.
+    pub fn shown(&self, operand: Operand) -> String {
+        match operand {
+            Operand::Tensor(tensor) => format!("%{}", self.fusion.tensors[tensor].name),
+            Operand::Scalar(scalar) => match (self.scalar(scalar), &self.fusion.scalars[scalar].def) {
+                (Some(value), _) => format!("{scalar} = {value:?}"),
+                (None, ScalarDef::Input { name, .. }) => format!("{scalar} = %{name}"),
+                (None, _) => scalar.to_string(),
+            },
+        }
     }
 
     /// Whether the segments are right for these arguments, which are bound: tensors lie as those for
@@ -82,21 +104,33 @@ impl Segments {
 impl SegmentKind {
     /// Whether it is a kernel.
     pub fn is_kernel(&self) -> bool {
-        matches!(self, Self::Kernel(_))
+        self.kernel().is_some()
+    }
+    /// The kernel, if it is one.
+    pub fn kernel(&self) -> Option<&Arc<Plan>> {
+        match self {
+            Self::Kernel(plan) => Some(plan),
+            Self::View | Self::Host(_) => None,
+        }
+    }
+    /// Who computes it, in a word: the heuristic of a kernel, `view` or `host`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Kernel(plan) => plan.scheduler(),
+            Self::View => "view",
+            Self::Host(_) => "host",
+        }
     }
 }
 
 impl std::fmt::Display for Segments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = |operand: &Operand| match *operand {
-            Operand::Tensor(tensor) => format!("%{}", self.fusion.tensors[tensor].name),
-            Operand::Scalar(scalar) => format!("{scalar} = {:?}", self.scalar(scalar)),
-        };
-        let list = |operands: &[Operand]| operands.iter().map(name).collect::<Vec<_>>().join(", ");
+        let list = |operands: &[Operand]| operands.iter().map(|one| self.shown(*one)).collect::<Vec<_>>().join(", ");
         let tensors = |tensors: &[TensorId]| tensors.iter().copied().map(Operand::Tensor).collect::<Vec<_>>();
         for (position, segment) in self.segments.iter().enumerate() {
             match &segment.kind {
-                SegmentKind::Kernel(scheduler) => writeln!(f, "segment {position}: kernel {scheduler}")?,
+                SegmentKind::Kernel(plan) => writeln!(f, "segment {position}: kernel {}", plan.scheduler())?,
+                SegmentKind::View => writeln!(f, "segment {position}: view")?,
                 SegmentKind::Host(why) => writeln!(f, "segment {position}: host, {}: {}", why.code.0, why.message)?,
             }
             writeln!(f, "  reads {}", list(&segment.inputs))?;
@@ -112,19 +146,22 @@ impl std::fmt::Display for Segments {
     }
 }
 
-/// Cuts a fusion for arguments of these types and layouts, whose elements 0 are
-/// aligned to so many bytes.
-pub(crate) fn segment(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], alignments: &[u32]) -> Result<Segments> {
-    let (whole, ids, cuts) = decide(fusion, args)?;
+/// Cuts a fusion for its arguments. Kernels come from `plans`.
+pub(crate) fn segment(cx: &CompileCx<'_>, plans: &dyn PlanSource, presegmented: &Presegmented<'_>) -> Result<Segments> {
+    let bound = &presegmented.bound();
+    let &BoundFusion { fusion, args, alignments, .. } = bound;
+    let (whole, ids, cuts) = decide(fusion, &presegmented.ids, args)?;
     let bindings = fusion::bind(&whole, args)?;
+    let outputs = presegmented.outputs.clone();
     let mut segments = {
         let facts = OpFacts::new(&whole, &bindings, &cuts);
-        let mut compiler = SegmentCompiler::new(cx, &facts, args, alignments);
-        let all: Vec<OpId> = whole.ops.ids().collect();
-        let can_be_one = !all.iter().any(|op| facts.host[*op] || facts.cuts[*op]);
+        let mut compiler = SegmentCompiler::new(plans, &facts, args, alignments);
+        compiler.infers = cx.options.infer_contiguity;
+        compiler.set_wanted_strides(&outputs, args);
+        let can_be_one = !whole.ops.ids().any(|op| facts.host[op] || facts.cuts[op]) && whole.updates.is_empty();
         let mut alone = None;
         if can_be_one {
-            alone = compiler.kernel(&Groups::new(&facts, vec![all]), 0)?.ok();
+            alone = compiler.whole_as_kernel(bound)?;
         }
         match alone {
             Some(segment) => vec![segment],
@@ -135,16 +172,16 @@ pub(crate) fn segment(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta], ali
         }
     };
     find_last_uses(&whole, &mut segments);
-    Ok(Segments { fusion: whole, ids, segments, args: args.to_vec(), bindings })
+    Ok(Segments { fusion: whole, ids, segments, outputs, args: args.to_vec(), bindings })
 }
 
 /// The whole with decided axes, the numbers of its values, and the tensors before
 /// which it is cut.
-fn decide(fusion: &Fusion, args: &[ArgMeta]) -> Result<(Fusion, UserIds, Vec<TensorId>)> {
+fn decide(fusion: &Fusion, ids: &UserIds, args: &[ArgMeta]) -> Result<(Fusion, UserIds, Vec<TensorId>)> {
     let simple = fusion::decompose(fusion)?;
     let facts = concretize::facts(&simple.fusion, &fusion::bind(&simple.fusion, args)?);
     let concrete = concretize::concretize(&simple.fusion, &facts)?;
-    let ids = UserIds::new(fusion).through(&simple).through(&concrete);
+    let ids = ids.through(&simple).through(&concrete);
     let cuts = fusion.ops.values().filter(|op| match &op.kind {
         fusion::OpKind::Call(call) => call.movement().cuts,
         _ => false,
@@ -174,23 +211,43 @@ fn find_last_uses(whole: &Fusion, segments: &mut [Segment]) {
 
 /// Compiles segments in order, and knows how what they hand on lies in memory.
 struct SegmentCompiler<'a> {
-    cx: &'a CompileCx<'a>,
+    plans: &'a dyn PlanSource,
     facts: &'a OpFacts<'a>,
     metas: SecondaryMap<TensorId, Option<(TensorMeta, u32)>>,
+    /// Whether results of views and of the host are taken for what they are in memory.
+    infers: bool,
+    /// Strides in which a kernel writes what leaves the whole.
+    wanted: SecondaryMap<TensorId, Option<Vec<i64>>>,
 }
 
 /// A segment, or why it is no kernel.
 type Tried = std::result::Result<Segment, Box<Diagnostic>>;
+/// A kernel with types and layouts of its results, or why there is none.
+type Planned = std::result::Result<(Arc<Plan>, Vec<TensorMeta>), Box<Diagnostic>>;
 
 impl<'a> SegmentCompiler<'a> {
-    fn new(cx: &'a CompileCx<'a>, facts: &'a OpFacts<'a>, args: &[ArgMeta], alignments: &[u32]) -> Self {
+    fn new(plans: &'a dyn PlanSource, facts: &'a OpFacts<'a>, args: &[ArgMeta], alignments: &[u32]) -> Self {
         let mut metas = SecondaryMap::new();
         for (position, tensor) in facts.fusion.input_tensors() {
             if let Some(ArgMeta::Tensor(meta)) = args.get(position) {
                 metas.set(tensor, Some((meta.clone(), alignments.get(position).copied().unwrap_or(ALIGN))));
             }
         }
-        Self { cx, facts, metas }
+        Self { plans, facts, metas, infers: true, wanted: SecondaryMap::new() }
+    }
+
+    /// Kernels write outputs as the definition lays them out, and what is written into an
+    /// input in that input's order, so that it is copied in few runs.
+    fn set_wanted_strides(&mut self, outputs: &[TensorMeta], args: &[ArgMeta]) {
+        let whole = self.facts.fusion;
+        for (output, meta) in whole.outputs.iter().zip(outputs) {
+            self.wanted.set(*output, Some(meta.strides.clone()));
+        }
+        for update in &whole.updates {
+            if let Some(ArgMeta::Tensor(target)) = args.get(update.input as usize) {
+                self.wanted.set(update.tensor, Some(dense_like(&target.sizes, &target.strides)));
+            }
+        }
     }
 
     /// All groups as segments; those that are refused as kernels in two halves, and
@@ -199,21 +256,24 @@ impl<'a> SegmentCompiler<'a> {
         let mut segments: Vec<Segment> = Vec::new();
         while segments.len() < groups.ops.len() {
             let position = segments.len();
-            let segment = match self.kernel(&groups, position)? {
-                Ok(segment) => segment,
+            let (segment, align) = match self.kernel(&groups, position)? {
+                Ok(segment) => (segment, ALIGN),
                 // Groups before it hand on what it does not repeat any more.
                 Err(_) if groups.read_instead(position) => {
                     segments.clear();
                     continue;
                 }
-                Err(refusal) if groups.ops[position].len() == 1 => self.host(&groups, position, refusal)?,
+                Err(refusal) if groups.ops[position].len() == 1 => match self.view(&groups, position)? {
+                    Some(view) => view,
+                    None => (self.host(&groups, position, refusal)?, ALIGN),
+                },
                 Err(_) => {
                     groups.halve(position);
                     continue;
                 }
             };
             for (output, meta) in segment.outputs.iter().zip(&segment.metas) {
-                self.metas.set(*output, Some((meta.clone(), ALIGN)));
+                self.metas.set(*output, Some((meta.clone(), align)));
             }
             segments.push(segment);
         }
@@ -237,27 +297,91 @@ impl<'a> SegmentCompiler<'a> {
         Ok(part.inputs.iter().map(arg).collect::<Result<Vec<_>>>()?.into_iter().unzip())
     }
 
+    /// The fusion itself as one kernel, if it can be one.
+    fn whole_as_kernel(&self, bound: &BoundFusion<'_>) -> Result<Option<Segment>> {
+        let whole = self.facts.fusion;
+        let (inputs, outputs) = (whole.inputs.clone(), whole.outputs.clone());
+        let part = Part { fusion: bound.fusion.clone(), inputs, outputs };
+        match self.plan_kernel(bound, &part.outputs)? {
+            Ok((plan, metas)) => Ok(Some(new_segment(part, SegmentKind::Kernel(plan), metas))),
+            Err(_) => Ok(None),
+        }
+    }
+
     /// A group as one kernel, if it can be one.
     fn kernel(&self, groups: &Groups<'_>, position: usize) -> Result<Tried> {
         let part = self.part(groups, position)?;
         let (args, alignments) = self.args(&part)?;
-        let bindings = fusion::bind(&part.fusion, &args)?;
-        let bound = BoundFusion { fusion: &part.fusion, bindings: &bindings, args: &args, alignments: &alignments };
-        let metas = output_metas(&bound)?;
-        let compiled = prepare(&bound, &metas).and_then(|prepared| compile::compile(self.cx, &prepared.bound()));
-        match compiled {
-            Ok(compiled) => Ok(Ok(new_segment(part, SegmentKind::Kernel(compiled.scheduler), metas))),
-            Err(refusal) if refusal.kind == DiagnosticKind::Unsupported => Ok(Err(refusal)),
-            Err(error) => Err(error.note(format!("in segment {position} of fusion @{}", self.facts.fusion.name))),
+        let told =
+            |error: Box<Diagnostic>| error.note(format!("in segment {position} of fusion @{}", self.facts.fusion.name));
+        // Parts that do the same have one kernel, whatever they are called.
+        let plain = fusion::plainly_named(&part.fusion);
+        let bindings = fusion::bind(&plain, &args)?;
+        let bound = BoundFusion { fusion: &plain, bindings: &bindings, args: &args, alignments: &alignments };
+        match self.plan_kernel(&bound, &part.outputs).map_err(told)? {
+            Ok((plan, metas)) => Ok(Ok(new_segment(part, SegmentKind::Kernel(plan), metas))),
+            Err(refusal) => Ok(Err(refusal)),
         }
+    }
+
+    fn plan_kernel(&self, bound: &BoundFusion<'_>, outputs: &[TensorId]) -> Result<Planned> {
+        let mut metas = output_metas(bound)?;
+        for (meta, output) in metas.iter_mut().zip(outputs) {
+            if let Some(strides) = &self.wanted[*output] {
+                meta.strides.clone_from(strides);
+            }
+        }
+        // What is accepted is launched: limits of a launch are refusals like any other.
+        let planned = self.plans.plan(bound, &metas);
+        let planned = planned.and_then(|plan| bind_launch(&plan, bound.args, &metas).map(|_| plan));
+        match planned {
+            Ok(plan) => Ok(Ok((plan, metas))),
+            Err(refusal) if refusal.kind == DiagnosticKind::Unsupported => Ok(Err(refusal)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A group of one operation whose result lies in memory of the tensor that it reads,
+    /// and how its element 0 is aligned there.
+    fn view(&self, groups: &Groups<'_>, position: usize) -> Result<Option<(Segment, u32)>> {
+        let OpFacts { fusion, bindings, .. } = self.facts;
+        let op = groups.ops[position][0];
+        let read = fusion.tensor_inputs(op).next().and_then(|tensor| self.metas[tensor].as_ref());
+        let Some((operand, align)) = read else { return Ok(None) };
+        let Some(FoundView { place, copies }) = fusion::find_view(fusion, bindings, op, operand)? else {
+            return Ok(None);
+        };
+        let output = fusion.ops[op].output();
+        let meta = TensorMeta { dtype: operand.dtype, sizes: bindings.sizes(fusion, output), strides: place.strides };
+        let meta = self.assumed_layout(meta);
+        // Scalars may have other values in the next call, and then it starts elsewhere.
+        let is_fixed = |operand: &Operand| match *operand {
+            Operand::Tensor(_) => true,
+            Operand::Scalar(scalar) => fusion.depends_on_sizes_alone(scalar),
+        };
+        let bytes = operand.dtype.bytes() as u64;
+        let start =
+            if fusion.ops[op].inputs.iter().all(is_fixed) { place.offset.unsigned_abs() * bytes } else { bytes };
+        let align = if copies { ALIGN } else { *align };
+        let align = if start == 0 { align } else { align.min(1 << start.trailing_zeros().min(ALIGN.trailing_zeros())) };
+        Ok(Some((new_segment(self.part(groups, position)?, SegmentKind::View, vec![meta]), align)))
+    }
+
+    /// What later segments are told of a layout.
+    fn assumed_layout(&self, meta: TensorMeta) -> TensorMeta {
+        if self.infers { meta } else { TensorMeta::contiguous(meta.dtype, &meta.sizes) }
     }
 
     /// A group of one operation, computed by the host.
     fn host(&self, groups: &Groups<'_>, position: usize, why: Box<Diagnostic>) -> Result<Segment> {
         let part = self.part(groups, position)?;
-        let (args, _) = self.args(&part)?;
-        let layouts = fusion::layouts(&part.fusion, &fusion::bind(&part.fusion, &args)?, &args)?;
-        let metas = part.fusion.outputs.iter().map(|output| layouts[*output].clone()).collect();
+        let (args, alignments) = self.args(&part)?;
+        // The reason by the names that the user gave.
+        let bindings = fusion::bind(&part.fusion, &args)?;
+        let bound = BoundFusion { fusion: &part.fusion, bindings: &bindings, args: &args, alignments: &alignments };
+        let why = self.plan_kernel(&bound, &part.outputs)?.err().unwrap_or(why);
+        let layouts = fusion::layouts(&part.fusion, &bindings, &args)?;
+        let metas = part.fusion.outputs.iter().map(|output| self.assumed_layout(layouts[*output].clone())).collect();
         Ok(new_segment(part, SegmentKind::Host(why), metas))
     }
 }

@@ -1,8 +1,11 @@
 //! What is cut where.
 
-use super::{SegmentKind, Segments, segment};
+use super::{Segments, segment};
+use crate::compile::{BoundFusion, FreshPlans};
+use crate::fusion::bind;
 use crate::num::DType;
 use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
+use crate::preseg::Presegmented;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
 
@@ -15,7 +18,10 @@ fn cut_for(text: &str, args: Vec<ArgMeta>) -> Segments {
     let fusion = text::parse_one(text).expect("it reads");
     let (device, options) = (DeviceDesc::h200(), Options::default());
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
-    segment(&cx, &fusion, &args, &vec![16; args.len()]).expect("every fusion has segments")
+    let (bindings, alignments) = (bind(&fusion, &args).expect("the arguments fit"), vec![16; args.len()]);
+    let bound = BoundFusion { fusion: &fusion, bindings: &bindings, args: &args, alignments: &alignments };
+    segment(&cx, &FreshPlans(cx), &Presegmented::as_written(&bound).expect("outputs have places"))
+        .expect("every fusion has segments")
 }
 
 /// Names of what each segment returns, with who computes it.
@@ -26,11 +32,7 @@ fn check_cut(text: &str, sizes: &[&[i64]], expected: &[&str]) {
         .iter()
         .map(|segment| {
             let names = segment.outputs.iter().map(|output| segments.fusion.tensors[*output].name.as_str());
-            let by = match &segment.kind {
-                SegmentKind::Kernel(scheduler) => scheduler,
-                SegmentKind::Host(_) => "host",
-            };
-            format!("{by}: {}", names.collect::<Vec<_>>().join(" "))
+            format!("{}: {}", segment.kind.name(), names.collect::<Vec<_>>().join(" "))
         })
         .collect();
     assert_eq!(told, expected, "{segments}");

@@ -25,6 +25,11 @@ impl HostTensor {
         Ok(tensor)
     }
 
+    /// Where element 0 is, in bytes of the storage. Of any offset: saturates.
+    pub fn first_byte(&self) -> usize {
+        self.offset.saturating_mul(self.dtype().bytes())
+    }
+
     /// A dense tensor over its elements' bytes.
     pub fn contiguous(dtype: DType, sizes: &[i64], data: Vec<u8>) -> Result<Self> {
         Self::new(TensorMeta::contiguous(dtype, sizes), data, 0)

@@ -8,10 +8,12 @@
 //! constructors has every element inside its storage. Its fields are public,
 //! so users of foreign ones call [`HostTensor::check`] first.
 
+mod copy;
 mod host;
 mod layout;
 mod packed;
 
+pub use copy::{CopyRows, copy_rows};
 pub use host::HostTensor;
 pub use layout::{MAX_BYTES, Offsets, TensorMeta};
 

@@ -5,10 +5,12 @@
 
 pub mod check;
 mod data;
+pub mod device_calls;
 pub mod fusions;
 pub mod host;
 pub mod random;
 pub mod reference;
+pub mod threads;
 
 pub use data::Draw;
 pub use reference::Reference;

@@ -6,7 +6,7 @@
 //! | `inputs:` | `x = normal[$m, $n] seed 1, a = $m - 2`; may be repeated |
 //! | `check:`  | `rel 1e-5`, `abs 1e-6`, `exact` |
 //! | `about:`  | why this fusion is a case, instead of the file's reason |
-//! | `expect:` | `scheduler in (pointwise, reduction), barriers = 0`, or `unsupported U0101` |
+//! | `expect:` | `scheduler in (pointwise, reduction), host = 0` |
 //! | `outputs:` `values:` `same-as:` | what it computes, see `results` |
 //! | `error:`  | `E0203 "part of the message"`; behind a line of the fusion it must point at that line |
 //! | `text:`   | `cuda has "..."`, `kernel lacks "..."`, `schedule has "..."` |
@@ -16,20 +16,22 @@
 //! | `xfail(`  | `reason = "...", issue = "...", until = "2030-01-31")` |
 
 use super::cursor::Cursor;
-use super::model::{
-    Case, CaseEnd, ErrorSpec, Expect, PerfSpec, Real, Relation, SCHEDULES, SimSpec, TextSpec, Unsupported, Xfail,
-};
+use super::model::{Case, CaseEnd, ErrorSpec, Expect, PerfSpec, Real, Relation, SCHEDULES, SimSpec, TextSpec, Xfail};
 use super::source::{ExpandedText, Fault, Source, suggest};
 use super::{golden, inputs, results};
 use std::ops::Range;
 
 /// The facts that `expect:` can ask for, with their meaning.
 pub const FACTS: &[(&str, &str)] = &[
-    ("scheduler", "name of the heuristic that took the fusion"),
-    ("index", "bits of the kernel's index type"),
-    ("vector", "widest vector access in elements"),
-    ("shared", "shared memory of a block in bytes"),
-    ("barriers", "block barriers in the kernel's text"),
+    ("segments", "parts that run one after the other"),
+    ("kernels", "kernels that are launched"),
+    ("views", "parts that lie in memory of what they read"),
+    ("host", "operations that the host computes, since no kernel does"),
+    ("scheduler", "name of the heuristic that took the fusion, if that is one kernel"),
+    ("index", "bits of that kernel's index type"),
+    ("vector", "its widest vector access in elements"),
+    ("shared", "its shared memory of a block in bytes"),
+    ("barriers", "block barriers in its text"),
     ("threads", "threads of a block at launch"),
     ("blocks", "blocks of the grid at launch"),
 ];
@@ -80,7 +82,7 @@ pub(crate) fn read(case: &mut Case, raw: &Raw, text: &ExpandedText, source: &Sou
     match raw.keyword {
         "inputs" => inputs::read(c, &mut case.inputs)?,
         "check" => comma_separated(c, |c| read_check(case, c))?,
-        "expect" => comma_separated(c, |c| read_expectation(case, c, line))?,
+        "expect" => comma_separated(c, |c| read_expect(c, line).map(|expect| case.expects.push(expect)))?,
         "outputs" => results::read_outputs(c, line, &mut case.outputs)?,
         "values" => results::read_values(c, line, &mut case.values)?,
         "same-as" => case.same_as = Some(results::read_same_as(c, line)?),
@@ -119,13 +121,11 @@ pub(crate) fn comma_separated<'a>(
     }
 }
 
-/// Adds a refusal. A case that is marked as right stays so: it contradicts itself,
-/// which is told when all is read.
+/// Adds a refusal.
 fn refuse(case: &mut Case, error: ErrorSpec) {
     match &mut case.ends {
         CaseEnd::Refused(all) => all.push(error),
         CaseEnd::Runs => case.ends = CaseEnd::Refused(vec![error]),
-        CaseEnd::Unsupported(_) => {}
     }
 }
 
@@ -150,30 +150,14 @@ fn read_check(case: &mut Case, c: &mut Cursor<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A fact, or `unsupported CODE`.
-fn read_expectation(case: &mut Case, c: &mut Cursor<'_>, line: usize) -> Result<(), Fault> {
-    if !c.take("unsupported") {
-        case.expects.push(read_expect(c, line)?);
-        return Ok(());
-    }
-    let at = c.here();
-    let code = read_code(c)?;
-    if !code.starts_with('U') {
-        return Err(Fault::directive(
-            at,
-            format!("`{code}` is not the code of something unsupported, which starts with U"),
-        )
-        .note("`; error: CODE` asks for any other refusal"));
-    }
-    case.ends = CaseEnd::Unsupported(Unsupported { line, code });
-    Ok(())
-}
-
 fn read_expect(c: &mut Cursor<'_>, line: usize) -> Result<Expect, Fault> {
     let at = c.here();
     let fact = c.word("the name of a fact")?.to_string();
     if !FACTS.iter().any(|(name, _)| *name == fact) {
-        let hint = suggest(&fact, FACTS.iter().map(|(name, _)| *name));
+        let hint = match fact.as_str() {
+            "unsupported" => "what no kernel computes runs on the host: `expect: host = 1`".into(),
+            _ => suggest(&fact, FACTS.iter().map(|(name, _)| *name)),
+        };
         return Err(Fault::directive(at, format!("unknown fact `{fact}`")).note(hint));
     }
     use Relation::{Eq, Ge, Gt, In, Le, Lt, Ne};

@@ -32,7 +32,7 @@ pub(crate) use golden::MARKER;
 pub(crate) use inputs::strides;
 pub use model::{
     ArgLayout, Case, CaseEnd, Check, Dist, ErrorSpec, Expect, Golden, InputSpec, Number, OutputSpec, PerfSpec, Real,
-    Relation, Require, SCHEDULES, SameAs, SimSpec, TensorSpec, TextSpec, Unsupported, ValuesSpec, Xfail,
+    Relation, Require, SCHEDULES, SameAs, SimSpec, TensorSpec, TextSpec, ValuesSpec, Xfail,
 };
 pub use source::CaseError;
 pub(crate) use source::suggest;

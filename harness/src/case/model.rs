@@ -62,9 +62,6 @@ pub enum CaseEnd {
     Runs,
     /// It is refused by all of these, of which there is one at least: it has no results.
     Refused(Vec<ErrorSpec>),
-    /// The case is right and the reference gives its results, but compiling ends with
-    /// this refusal.
-    Unsupported(Unsupported),
 }
 
 impl Case {
@@ -72,15 +69,7 @@ impl Case {
     pub fn refusals(&self) -> &[ErrorSpec] {
         match &self.ends {
             CaseEnd::Refused(all) => all,
-            CaseEnd::Runs | CaseEnd::Unsupported(_) => &[],
-        }
-    }
-
-    /// The refusal by which compiling must end, although the case is right.
-    pub fn unsupported(&self) -> Option<&Unsupported> {
-        match &self.ends {
-            CaseEnd::Unsupported(mark) => Some(mark),
-            CaseEnd::Runs | CaseEnd::Refused(_) => None,
+            CaseEnd::Runs => &[],
         }
     }
 }
@@ -235,15 +224,6 @@ impl ErrorSpec {
             part => format!("{} {part:?}", self.code),
         }
     }
-}
-
-/// What no scheduler can run yet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unsupported {
-    /// Line of the file.
-    pub line: usize,
-    /// The diagnostic's code.
-    pub code: String,
 }
 
 /// Type, sizes and perhaps strides of a result.

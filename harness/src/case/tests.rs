@@ -118,7 +118,7 @@ fusion @A(%x: f32[?]) {
 }
 ; about: $n elements, for: a reason
 ; inputs: x = normal[$n]
-; expect: unsupported U0101
+; expect: host = 0
 ; outputs: f32[$n] strides [1], bool[]
 ; values: [1, -2.5, nan, true, 1.5-2i, nan+infi, ...], []
 ; same-as: @B
@@ -138,7 +138,7 @@ fn results_are_read() {
     let case = &cases[3];
     assert_eq!(case.about, "4 elements, for: a reason");
     assert_eq!(cases[4].about, "the file's reason");
-    assert_eq!(case.ends, CaseEnd::Unsupported(Unsupported { line: 15, code: "U0101".into() }));
+    assert_eq!(case.expects[0].fact, "host");
     let form = OutputSpec { line: 16, dtype: "f32".into(), sizes: vec![4], strides: Some(vec![1]) };
     assert_eq!(case.outputs[0], form);
     assert_eq!((case.values[0].values.len(), case.values[0].open, case.values[1].open), (6, true, false));
@@ -171,12 +171,12 @@ fn hidden_fusions_are_no_cases() {
 #[test]
 fn results_that_cannot_hold_are_refused() {
     let head = "---\nversion = 1\nsuite = \"S\"\nabout = \"why\"\n---\nfusion @A(%x: f32[?]) {\n  return %x\n}\n";
-    let lines = "; expect: unsupported E0203\n; outputs: f23[1]\n; outputs: f32[1, 2] strides [1]\n; values: [..., 1]\n; same-as: B\n; about:\n";
+    let lines = "; expect: unsupported U0101\n; outputs: f23[1]\n; outputs: f32[1, 2] strides [1]\n; values: [..., 1]\n; same-as: B\n; about:\n";
     check_errors(
         &format!("{head}{lines}"),
         expect![[r#"
-            a.fuse:9:23: error[E0402]: `E0203` is not the code of something unsupported, which starts with U
-              note: `; error: CODE` asks for any other refusal
+            a.fuse:9:11: error[E0402]: unknown fact `unsupported`
+              note: what no kernel computes runs on the host: `expect: host = 1`
             a.fuse:10:12: error[E0402]: unknown data type `f23`
               note: did you mean `f32`?
             a.fuse:11:12: error[E0402]: one stride for each of 2 axes is needed
@@ -191,14 +191,6 @@ fn results_that_cannot_hold_are_refused() {
         expect![[r#"
         a.fuse:9:9: error[E0402]: a case that must be refused has no results to speak of
         a.fuse:11:11: error[E0402]: the file has no other fusion `@A`
-    "#]],
-    );
-    let lines = "; expect: unsupported U0101, vector = 4\n; same-as: @B\n";
-    check_errors(
-        &format!("{head}{lines}"),
-        expect![[r#"
-        a.fuse:9:10: error[E0402]: a case that is not compiled yet has no facts, texts and measurements
-        a.fuse:10:11: error[E0402]: the file has no other fusion `@B`
     "#]],
     );
     check_errors(

@@ -146,6 +146,7 @@ mod tests {
             phases: BTreeMap::new(),
             cached: false,
             kernel_crc: None,
+            gpu: String::new(),
         }
     }
 

@@ -23,6 +23,8 @@ struct ImportOptions<'a> {
     /// Recorded arrays and the record of their run, to be compared with.
     recorded: Option<(&'a Path, &'a Path)>,
     device: ImportDevice,
+    /// Whether what the host would compute is refused.
+    kernels_only: bool,
     /// Where the case is written; it is printed otherwise.
     output: Option<&'a Path>,
 }
@@ -39,12 +41,18 @@ impl<'a> ImportOptions<'a> {
             }
         };
         let file = Path::new(args.operand().unwrap_or_default());
-        Ok(Self { file, recorded, device: *place, output: args.output.file.as_deref() })
+        Ok(Self {
+            file,
+            recorded,
+            device: *place,
+            kernels_only: args.repeat.kernels_only,
+            output: args.output.file.as_deref(),
+        })
     }
 }
 
 pub(super) fn import(args: &Args) -> Result<u8, Failure> {
-    let ImportOptions { file: path, recorded, device, output } = ImportOptions::of(args)?;
+    let ImportOptions { file: path, recorded, device, kernels_only, output } = ImportOptions::of(args)?;
     let shown = path.display().to_string();
     let source = std::fs::read(path)
         .map_err(|error| error.to_string())
@@ -73,7 +81,7 @@ pub(super) fn import(args: &Args) -> Result<u8, Failure> {
     };
     let arrays = read_arrays(inputs).map_err(|error| refusal(exit::BAD_CASES, &error))?;
     let made = arguments(&definition.fusion, &record, &arrays).map_err(|error| refusal(exit::BAD_CASES, &error))?;
-    let given = run(device, &definition.fusion, &made).map_err(|error| {
+    let given = run(device, kernels_only, &definition.fusion, &made).map_err(|error| {
         // Not being able to run it here is no disagreement.
         let exit = if error.kind == DiagnosticKind::Unsupported { exit::UNSUPPORTED } else { exit::FAILED };
         refusal(exit, &error)
@@ -105,7 +113,7 @@ fn write_case(output: Option<&Path>, path: &Path, definitions: &[Definition]) ->
     })
 }
 
-fn run(device: ImportDevice, fusion: &Fusion, args: &[Arg]) -> engine::diag::Result<RunResult> {
+fn run(device: ImportDevice, kernels_only: bool, fusion: &Fusion, args: &[Arg]) -> engine::diag::Result<RunResult> {
     let session = match device {
         ImportDevice::Reference => {
             let all = evaluate_all(fusion, args)?;
@@ -116,6 +124,9 @@ fn run(device: ImportDevice, fusion: &Fusion, args: &[Arg]) -> engine::diag::Res
         ImportDevice::Gpu => Session::cuda(0, Options::default())?,
     };
     let outcome = session.run(fusion, args, &NoTrace)?;
-    // A session gives its outputs dense and row-major.
-    Ok(RunResult { outputs: outcome.outputs, updates: None, strides: false })
+    if kernels_only {
+        outcome.program.check_on_device()?;
+    }
+    // Where a session places outputs is its own rule.
+    Ok(RunResult { outputs: outcome.outputs, updates: Some(outcome.updates), strides: false })
 }

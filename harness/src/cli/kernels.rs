@@ -12,7 +12,7 @@ use crate::console::print;
 use crate::exit;
 use crate::outcome::Bless;
 use crate::record::replace;
-use crate::replay::{Archive, List, ListEntry, changes, compile, report, unified};
+use crate::replay::{Archive, List, ListEntry, case_of, changes, compile, place, report, unified};
 use crate::units::show_seconds;
 use engine::diag::{Diagnostic, code};
 use engine::options::{DeviceDesc, Options, SimOptions};
@@ -43,7 +43,11 @@ pub(super) fn kernels(args: &Args) -> Result<u8, Failure> {
     let committed = Committed::read(dir, args.output.bless)?;
     // What is not selected is not judged; where all is, what is gone is told too.
     let mut old = committed.list.clone();
-    old.0.retain(|id, _| new.0.contains_key(id) || (whole && !known.contains(id)));
+    let selected: BTreeSet<&str> = cases.iter().map(|case| case.id.as_str()).collect();
+    old.0.retain(|place, _| {
+        let id = case_of(place);
+        selected.contains(id) || (whole && !known.contains(id))
+    });
     let groups = changes(&old, &new, &committed.texts, &after);
     let changed: usize = groups.iter().map(|group| group.changes.len()).sum();
     let mut text = report(&groups, &committed.texts, &after);
@@ -85,14 +89,18 @@ fn compiled(cases: &[Case]) -> Now {
     let (mut list, mut texts, mut others) = (List::default(), Archive::default(), Vec::new());
     let mut blessings = Blessings::default();
     for (case, compiled) in cases.iter().zip(compile(cases, &session)) {
-        if let (ListEntry::Kernel(row), Some(text)) = (&compiled.entry, compiled.cuda_text()) {
-            texts.0.insert(row.cuda.clone(), text);
-        }
+        let rows = compiled.entries.iter().filter_map(|entry| match entry {
+            ListEntry::Kernel(row) => Some(row),
+            ListEntry::View | ListEntry::Host(_) | ListEntry::Refused(_) => None,
+        });
+        texts.0.extend(rows.map(|row| row.cuda.clone()).zip(compiled.cuda_texts()));
         if let Some(rewritten) = compiled.goldens(case) {
             others.extend(rewritten.iter().map(|edit| difference(case, edit)));
             blessings.add_goldens(case, rewritten);
         }
-        list.0.insert(case.id.clone(), compiled.entry);
+        let segments = compiled.entries.len();
+        let placed = |(position, entry)| (place(&case.id, position, segments), entry);
+        list.0.extend(compiled.entries.into_iter().enumerate().map(placed));
     }
     let mut goldens = others.iter().take(SHOWN).map(String::as_str).collect::<String>();
     if others.len() > SHOWN {
@@ -137,7 +145,7 @@ impl Committed {
     fn lost(&self) -> Vec<String> {
         let rows = self.list.0.iter().filter(|(_, entry)| match entry {
             ListEntry::Kernel(row) => !self.texts.0.contains_key(&row.cuda),
-            ListEntry::Refused(_) => false,
+            ListEntry::View | ListEntry::Host(_) | ListEntry::Refused(_) => false,
         });
         rows.map(|(id, _)| id.clone()).collect()
     }
@@ -149,7 +157,7 @@ impl Committed {
         self.texts.0.extend(after.0);
         let rows = self.list.0.values().filter_map(|entry| match entry {
             ListEntry::Kernel(row) => Some(row.cuda.as_str()),
-            ListEntry::Refused(_) => None,
+            ListEntry::View | ListEntry::Host(_) | ListEntry::Refused(_) => None,
         });
         let used: BTreeSet<&str> = rows.collect();
         self.texts.0.retain(|digest, _| used.contains(digest.as_str()));

@@ -101,7 +101,6 @@ fn entry(case: &Case, past: &Past, quarantine: &Quarantine) -> Value {
         "timeout_ms": case.timeout_ms,
         "perf": case.perf.is_some(),
         "refusal": !case.refusals().is_empty(),
-        "unsupported": case.unsupported().is_some(),
         "xfail": case.xfail.is_some(),
         "quarantined": quarantine.entry(&case.id).is_some(),
         "last": last.map(verdict),

@@ -2,7 +2,7 @@
 
 use super::args::{Args, Form};
 use super::session::Folders;
-use super::{Failure, runs};
+use super::{Failure, report_html, runs};
 use crate::exit;
 use crate::record::{Recorded, RunInfo, RunState, export};
 use crate::report::{junit, markdown, repro, trace};
@@ -11,6 +11,9 @@ use std::io;
 use std::path::Path;
 
 pub(super) fn report(args: &Args) -> Result<u8, Failure> {
+    if let Some(dir) = &args.records.html {
+        return report_html::html(args, dir);
+    }
     let form = args.records.form.unwrap_or(Form::Md);
     let words = if args.operands.is_empty() { vec!["latest".to_string()] } else { args.operands.clone() };
     let results = Folders::of(args).results;

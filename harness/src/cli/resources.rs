@@ -5,9 +5,9 @@
 //! case id, and equal kernels give equal rows whichever case was compiled.
 
 use engine::backend::cuda::nvrtc::Resources;
+use engine::compile::Plan;
 use engine::kernel::shared_layout;
 use engine::options::DeviceDesc;
-use engine::runtime::Plan;
 
 /// A row: a case and what its kernel takes.
 #[derive(serde::Serialize)]

@@ -2,7 +2,7 @@
 
 use super::args::{Args, Command, DeviceArg};
 use super::{Failure, runs, since};
-use crate::case::{Case, Loaded, Target, load};
+use crate::case::{Case, CaseError, Loaded, Target, load};
 use crate::record::{History, ResultsFolder};
 use crate::select::quarantine::Quarantine;
 use crate::select::{Chosen, FromRun, Past, Rerun, Wanted};
@@ -92,18 +92,37 @@ const SHOWN: usize = 200;
 
 /// All cases, or the errors of all files.
 pub(super) fn load_all(options: &CaseOptions, target: Target) -> Result<Loaded, Failure> {
+    let loaded = load_sound(options, target)?;
+    if loaded.errors.is_empty() { Ok(loaded) } else { Err(malformed(&loaded.errors)) }
+}
+
+/// Why nothing is run.
+pub(super) fn malformed(errors: &[CaseError]) -> Failure {
+    let text = told(errors, SHOWN);
+    let code = errors.first().map_or("", |error| error.code);
+    let more = format!("`harness explain {code}` says more about the first");
+    Failure::new(exit::BAD_CASES, format!("{text} in case files; nothing was run; {more}"))
+}
+
+/// Mistakes a line each, and how many there are.
+pub(super) fn told(errors: &[CaseError], shown: usize) -> String {
+    let lines: String = errors.iter().take(shown).map(|error| format!("{error}\n")).collect();
+    match errors.len().checked_sub(shown).filter(|more| *more > 0) {
+        None => format!("{lines}{}", counted(errors.len(), "error")),
+        Some(more) => format!("{lines}... {more} more: {}", counted(errors.len(), "error")),
+    }
+}
+
+/// The cases of the files without a mistake, and the mistakes of the others. An error where that leaves nothing, or where
+/// the folder itself cannot be read whole.
+pub(super) fn load_sound(options: &CaseOptions, target: Target) -> Result<Loaded, Failure> {
     let CaseOptions { folders, wanted, faults, .. } = options;
     let mut loaded = load(&folders.cases, target);
-    if !loaded.errors.is_empty() {
-        let lines: Vec<String> = loaded.errors.iter().take(SHOWN).map(|error| format!("{error}\n")).collect();
-        let count = match loaded.errors.len() {
-            count @ ..=SHOWN => counted(count, "error"),
-            count => format!("... {} more: {}", count - SHOWN, counted(count, "error")),
-        };
-        let code = loaded.errors[0].code;
-        let more = format!("`harness explain {code}` says more about the first");
-        let text = format!("{}{count} in case files; nothing was run; {more}", lines.concat());
-        return Err(Failure::new(exit::BAD_CASES, text));
+    let broken: BTreeSet<&str> = loaded.errors.iter().map(|error| error.file.as_str()).collect();
+    loaded.cases.retain(|case| !broken.contains(case.file.as_str()));
+    let of_folder = |error: &CaseError| error.code == code::CASE_LIMIT.0 || !Path::new(&error.file).is_file();
+    if !loaded.errors.is_empty() && (loaded.cases.is_empty() || loaded.errors.iter().any(of_folder)) {
+        return Err(malformed(&loaded.errors));
     }
     if *faults {
         loaded.cases.extend(fault::cases());

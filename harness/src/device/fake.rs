@@ -163,7 +163,7 @@ impl Nvml for Fake {
     fn worker_device(&self, uuid: &str, threads: u32) -> DeviceSpec {
         let state = self.lock();
         let seen = state.index(uuid).and_then(|index| state.machine.gpus[index].seen_as.clone());
-        DeviceSpec::Played { uuid: seen.unwrap_or_else(|| uuid.into()), threads }
+        DeviceSpec::Played { uuid: seen.unwrap_or_else(|| uuid.into()), threads, times: state.machine.times.clone() }
     }
 
     fn step(&self, uuid: &str, step: CaseStep<'_>) -> bool {

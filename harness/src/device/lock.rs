@@ -6,6 +6,10 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a lock is asked for before somebody else is said to hold it.
+const LOCK_TRIES: u32 = 50;
 
 /// A GPU that is held.
 #[derive(Debug)]
@@ -40,13 +44,25 @@ pub(crate) fn hold(folder: &Path, uuid: &str, alone: bool) -> Result<Option<GpuL
     // Only its owner can, and only once is it needed: others need not write.
     let _ = file.set_permissions(Permissions::from_mode(0o666));
     let kind = if alone { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
-    match flock(&file, kind) {
+    match lock(&file, kind) {
         Ok(()) => Ok(Some(GpuLock(file))),
         Err(rustix::io::Errno::WOULDBLOCK) if alone => Err("another harness uses it".into()),
         Err(rustix::io::Errno::WOULDBLOCK) => Err("another harness holds it for itself".into()),
         Err(error) if alone => Err(format!("it cannot be held alone: {}: {error}", path.display())),
         Err(_) => Ok(None),
     }
+}
+
+/// Locks a file. A process that is being started has the files of who starts it until
+/// its program begins, and so a lock that is let go of meanwhile: that is waited for.
+fn lock(file: &File, kind: FlockOperation) -> rustix::io::Result<()> {
+    for _ in 1..LOCK_TRIES {
+        match flock(file, kind) {
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(1)),
+            decided => return decided,
+        }
+    }
+    flock(file, kind)
 }
 
 /// Makes the folder, in which every user may make files and nobody removes others'.

@@ -12,9 +12,13 @@
 //! after_cases = 5          # or after_ms = 300, at = "Suite.Case*", running = 2
 //! xid = 79
 //! lost = true
+//! [times]                  # `bench` has times of kernels, too: by what they cost, with this noise from seed to seed
+//! noise = 0.003
+//! slow = [{ at = "Suite.Case*", factor = 1.05 }]
 //! ```
 
 use super::gpu::{Gpu, MigDevice, Nvidia, Process};
+use crate::proto::PlayedTimes;
 use crate::select::Filter;
 use crate::units;
 use engine::diag::{Diagnostic, Result, code};
@@ -36,6 +40,24 @@ struct MachineText {
     stuck: bool,
     gpu: Vec<GpuText>,
     event: Vec<EventText>,
+    /// Kernels are timed, too.
+    times: Option<TimesText>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TimesText {
+    /// Standard deviation from run to run, as a share.
+    noise: f64,
+    slow: Vec<SlowText>,
+}
+
+/// Cases that take longer than they should.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SlowText {
+    at: String,
+    factor: f64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -143,6 +165,7 @@ pub(super) struct Machine {
     pub(super) nvidia: Nvidia,
     pub(super) gpus: Vec<Played>,
     pub(super) script: Vec<Happening>,
+    pub(super) times: Option<PlayedTimes>,
 }
 
 /// Reads and checks the file.
@@ -177,7 +200,25 @@ pub(super) fn parse(text: &str) -> std::result::Result<Machine, String> {
     }
     let driver = Some(read.driver.unwrap_or_else(|| "played".into()));
     let nvidia = Nvidia { nvml: driver.clone(), driver, cuda: read.cuda, gpus: Vec::new(), problems };
-    Ok(Machine { stuck: read.stuck, nvidia, gpus, script })
+    let times = read.times.map(times).transpose()?;
+    Ok(Machine { stuck: read.stuck, nvidia, gpus, script, times })
+}
+
+fn times(text: TimesText) -> std::result::Result<PlayedTimes, String> {
+    if !(0.0..1.0).contains(&text.noise) {
+        return Err(format!("`noise` is {}, a share from 0 to below 1 is meant", text.noise));
+    }
+    let slow = text.slow.into_iter().map(|SlowText { at, factor }| {
+        Filter::parse(&at).map_err(|error| error.message)?;
+        match (0.001..1000.0).contains(&factor) {
+            true => Ok((at, (factor * 1000.0).round() as u32)),
+            false => Err(format!("`factor` is {factor}, which is from 0.001 to 1000")),
+        }
+    });
+    Ok(PlayedTimes {
+        noise_ppm: (text.noise * 1e6).round() as u32,
+        slow: slow.collect::<std::result::Result<Vec<_>, String>>()?,
+    })
 }
 
 fn bytes(text: Option<&str>, default: u64) -> std::result::Result<u64, String> {

@@ -17,7 +17,7 @@ mod xid;
 pub(crate) use gpu::{Gpu, Nvidia, Process, strangers, worse};
 pub(crate) use lock::{GpuLock, folder as lock_folder, hold};
 pub(crate) use nvml::{CaseStep, Nvml, NvmlNews, Silent, open};
-pub(crate) use nvrtc::find as find_nvrtc;
+pub(crate) use nvrtc::{find as find_nvrtc, version as nvrtc_version};
 pub(crate) use policy::{GpuOptions, GpuPolicy, MAX_WORKERS_PER_GPU, WantedGpus, share};
 pub(crate) use select::{GpuDecision, Selection, describe, refusal, select};
 pub(crate) use tools::{Host, find_sanitizer, free_space, host, sanitizer_places};

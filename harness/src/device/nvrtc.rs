@@ -24,6 +24,8 @@ impl NvrtcFiles {
     }
 }
 
+/// Folders from a wheel's library up to `site-packages`.
+const WHEEL_DEPTH: usize = 4;
 /// Below `site-packages`.
 const WHEELS: [&str; 2] = ["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"];
 
@@ -72,10 +74,58 @@ fn libraries(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The version of the library in a folder, without loading it: a toolkit's file is named by all of it, a wheel
+/// has it beside the package.
+pub(crate) fn version(folder: &Path) -> Option<String> {
+    let file = libraries(folder).pop()?;
+    let file = std::fs::canonicalize(&file).unwrap_or(file);
+    let named = file.file_name()?.to_str()?.strip_prefix("libnvrtc.so").unwrap_or_default().trim_start_matches('.');
+    if named.contains('.') {
+        return Some(named.into());
+    }
+    let of_wheel = |folder: &Path| {
+        let mut names: Vec<String> =
+            std::fs::read_dir(folder).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort();
+        let versions = names.iter().filter_map(|name| {
+            name.strip_prefix("nvidia_cuda_nvrtc")?.strip_suffix(".dist-info")?.split_once('-').map(|(_, is)| is)
+        });
+        versions.max().map(String::from)
+    };
+    let wheel = file.ancestors().skip(1).take(WHEEL_DEPTH).find_map(of_wheel);
+    wheel.or_else(|| Some(named.to_string()).filter(|named| !named.is_empty()))
+}
+
 /// The package folders of `python3`, or nothing.
 fn site_packages() -> Vec<PathBuf> {
     let script = "import site, sysconfig\nfor p in dict.fromkeys([sysconfig.get_paths()['purelib'], *site.getsitepackages(), site.getusersitepackages()]): print(p)";
     let output = Command::new("python3").args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::null()).output();
     let Ok(output) = output else { return Vec::new() };
     String::from_utf8_lossy(&output.stdout).lines().map(PathBuf::from).filter(|path| path.is_dir()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[track_caller]
+    fn check_version(files: &[&str], folder: &str, wanted: Option<&str>) {
+        let root = Scratch::new("nvrtc-version");
+        for file in files {
+            let path = root.join(file);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, "").expect("writes");
+        }
+        assert_eq!(version(&root.join(folder)).as_deref(), wanted);
+    }
+
+    #[test]
+    fn a_version_is_told_by_the_file_or_the_wheel() {
+        check_version(&["lib64/libnvrtc.so.13.0.88"], "lib64", Some("13.0.88"));
+        let wheel = ["nvidia/cu13/lib/libnvrtc.so.13", "nvidia_cuda_nvrtc-13.0.88.dist-info/METADATA"];
+        check_version(&wheel, "nvidia/cu13/lib", Some("13.0.88"));
+        check_version(&["lib/libnvrtc.so.13"], "lib", Some("13"));
+        check_version(&["lib/libcudart.so.13"], "lib", None);
+    }
 }

@@ -349,7 +349,7 @@ mod tests {
     fn a_case_waits_for_a_device_that_fits_and_no_slot_waits_in_vain() {
         let slot = |uuid: &str, arch| {
             let gpu = crate::device::Gpu { uuid: uuid.into(), arch: Some(arch), ..Default::default() };
-            let device = crate::proto::DeviceSpec::Played { uuid: uuid.into(), threads: 1 };
+            let device = crate::proto::DeviceSpec::Played { uuid: uuid.into(), threads: 1, times: None };
             SlotSpec { device, label: uuid.into(), env: Vec::new(), gpu: Some(gpu) }
         };
         let mut new = Case { id: "new".into(), ..Case::default() };

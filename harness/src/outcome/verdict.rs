@@ -56,12 +56,16 @@ impl Verdict {
 pub enum PassedBy {
     /// Kernels ran, and gave what the reference gives.
     Kernel,
+    /// The same, but the host computed some operations that have no kernel.
+    KernelsAndHost,
+    /// The host computed all of it: no operation has a kernel.
+    Host,
+    /// Nothing was computed: results are copies of parts of what was given.
+    Copies,
     /// It was compiled, and has no element to compute: nothing was launched.
     LaunchedNothing,
     /// Nothing ran beside the reference, which gives what the case file states.
     Reference,
-    /// The engine refused to compile it, as the case is marked; the reference was checked.
-    RefusedAsMarked,
     /// It was refused by the diagnostics that the case is about.
     RefusedAsRequired,
 }
@@ -71,9 +75,11 @@ impl PassedBy {
     pub fn name(self) -> &'static str {
         match self {
             PassedBy::Kernel => "kernel",
+            PassedBy::KernelsAndHost => "kernels_and_host",
+            PassedBy::Host => "host",
+            PassedBy::Copies => "copies",
             PassedBy::LaunchedNothing => "launched_nothing",
             PassedBy::Reference => "reference",
-            PassedBy::RefusedAsMarked => "refused_as_marked",
             PassedBy::RefusedAsRequired => "refused_as_required",
         }
     }
@@ -409,8 +415,8 @@ mod tests {
         assert_eq!(outcome.passed_by(), Some(PassedBy::Kernel));
         apply_xfail(&mut outcome, Some(&Xfail::default()), "2030-06-15");
         assert_eq!((outcome.outcome.as_str(), outcome.passed_by()), ("xpass", None));
-        use PassedBy::{Kernel, LaunchedNothing, Reference, RefusedAsMarked, RefusedAsRequired};
-        for by in [Kernel, LaunchedNothing, Reference, RefusedAsMarked, RefusedAsRequired] {
+        use PassedBy::{Copies, Host, Kernel, KernelsAndHost, LaunchedNothing, Reference, RefusedAsRequired};
+        for by in [Copies, Host, Kernel, KernelsAndHost, LaunchedNothing, Reference, RefusedAsRequired] {
             assert_eq!(serde_json::to_value(by).expect("writes"), by.name());
         }
     }

@@ -47,7 +47,7 @@ fn by_name(runs: &[Added]) -> BTreeMap<&str, (&Added, BTreeMap<&str, &CaseRow>)>
 
 /// Judges rows that begin with run, commit and case; `right` gives what a row
 /// should be, or nothing where the run has none for the case.
-fn of_runs<R: RowOfRun>(
+pub(super) fn of_runs<R: RowOfRun>(
     table: &mut Vec<R>,
     runs: &[Added],
     right: impl Fn(&Added, &CaseRow, &R) -> Option<R>,
@@ -176,6 +176,7 @@ mod tests {
     use super::super::history::History;
     use super::super::rebuild::tests::{FIRST, SECOND, THIRD, added, row};
     use super::super::table::parse;
+    use super::super::times;
     use super::*;
     use crate::outcome::Perf;
     use crate::scratch::Scratch;
@@ -307,12 +308,14 @@ mod tests {
                     run.rows.extend(rows);
                 }
                 history.add(&run.run_id, "c", &run.rows).expect("adds");
+                history.add_times(&root.join("none"), &run.run_id, &run.rows).expect("adds");
                 runs.push(run);
             }
             runs.drain(..u.int_in_range(0..=runs.len() - 1)?);
             check_table(u, &root, "verdicts.csv", |table| verdicts(table, &runs))?;
             check_table(u, &root, "perf.csv", |table| perf(table, &runs))?;
             check_table(u, &root, "durations.csv", |table| durations(table, &runs))?;
+            check_table(u, &root, "times/2026-01.csv", |table| times::mend(table, "times/2026-01.csv", &runs))?;
             Ok(())
         })
         .cases(400);

@@ -110,6 +110,8 @@ recorded! {
         left: Vec<GpuChoice>,
         chosen: Vec<GpuChoice>,
         nvidia: RecordedNvidia,
+        /// The version of the run-time compiler.
+        nvrtc: String,
         cases_dir: String,
         case_files: u64,
         /// CRC of the case files.
@@ -216,6 +218,17 @@ impl Header {
     /// The driver of the GPUs, where NVML told it.
     pub(crate) fn driver(&self) -> Option<&str> {
         self.nvidia.as_ref()?.other.get("driver")?.as_str()
+    }
+
+    /// MHz of the multiprocessors of the chosen GPUs when the run began; `-` where nobody told.
+    pub(crate) fn clocks(&self) -> Vec<String> {
+        let gpus = self.nvidia.as_ref().and_then(|nvidia| nvidia.gpus.as_deref()).unwrap_or_default();
+        let clock = |uuid: &Option<String>| {
+            let gpu = gpus.iter().find(|gpu| gpu.uuid == *uuid)?;
+            Some(gpu.other.get("sm_clock_mhz")?.as_u64()?.to_string())
+        };
+        let chosen = self.chosen.iter().flatten();
+        chosen.map(|choice| clock(&choice.uuid).unwrap_or_else(|| "-".into())).collect()
     }
 
     /// The machine, or nothing.

@@ -6,6 +6,7 @@
 //! * `verdicts.csv`: a row whenever a case's outcome changes.
 //! * `determinism.csv`: see `determinism.rs`.
 //! * `perf.csv`: a row for each measurement.
+//! * `times/`: see `times.rs`.
 //! * `runs.csv`: see `run_rows.rs`.
 
 use super::determinism::SeenClass;
@@ -96,6 +97,7 @@ impl History {
         let (added, learnt) = (self.add(run_id, commit, rows), self.learn_determinism(run_id, seen));
         let mut notes = added?;
         notes.extend(learnt?);
+        notes.extend(self.add_times(run_dir, run_id, rows)?);
         notes.extend(self.note_run_locked(run_dir)?);
         mark_added(run_dir)?;
         Ok(notes)
@@ -133,7 +135,7 @@ impl History {
 
     /// Appends rows in one write. What is there already, of a run that was killed in
     /// the middle, is left out.
-    fn append<R: RowOfRun>(&self, name: &str, rows: Vec<R>) -> io::Result<Notes> {
+    pub(super) fn append<R: RowOfRun>(&self, name: &str, rows: Vec<R>) -> io::Result<Notes> {
         let Some(run) = rows.first().map(|row| row.run_id().to_string()) else { return Ok(Notes::new()) };
         let path = self.dir.join(name);
         let (file, notes) = TableFile::to_append::<R>(&path)?;
@@ -158,7 +160,7 @@ pub(super) fn mark_added(run_dir: &Path) -> io::Result<()> {
 /// The cases of which a table has a row of the run.
 fn told<R: RowOfRun>(table: &[u8], run: &str) -> BTreeSet<String> {
     // Nearly always a new run: then there is nothing to take apart.
-    if !table.windows(run.len().max(1)).any(|part| part == run.as_bytes()) {
+    if !table.split(|byte| *byte == b'\n').any(|line| line.starts_with(run.as_bytes())) {
         return BTreeSet::new();
     }
     let rows = csv::ReaderBuilder::new().flexible(true).from_reader(table).into_records().filter_map(Result::ok);
@@ -194,7 +196,7 @@ mod tests {
         };
         let (perf, phases, kernel_crc) = (None, BTreeMap::new(), None);
         let (case_id, outcome) = (case_id.into(), outcome.into());
-        CaseRow { case_id, verdict, outcome, dur_ns, perf, phases, cached: false, kernel_crc }
+        CaseRow { case_id, verdict, outcome, dur_ns, perf, phases, cached: false, kernel_crc, gpu: String::new() }
     }
 
     #[test]

@@ -9,13 +9,15 @@
 use super::audit::{self, Judged};
 use super::determinism::{self, SeenClass};
 use super::flakes::{self, Hunted};
+use super::gates::{self, GateRow};
 use super::history::{mark_added, slug};
 use super::layout::{ResultsFolder, replace};
 use super::recorded::Recorded;
 use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow, line};
 use super::run_rows::{self, RunRow};
 use super::runs::{RunInfo, RunState, stamp_of};
-use super::table::{aside, parse};
+use super::table::{aside, is_older, parse};
+use super::times;
 use crate::outcome::{CodeFrom, Perf, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
@@ -35,13 +37,15 @@ pub(crate) struct MendedTable {
     pub(crate) rows: usize,
     /// Rows that no run here can confirm.
     pub(crate) unjudged: usize,
+    /// It had columns of a version before.
+    pub(crate) older: bool,
     pub(crate) aside: Option<PathBuf>,
 }
 
 impl MendedTable {
     /// Whether anything had to be done.
     pub(crate) fn changed(&self) -> bool {
-        self.damaged + self.added + self.wrong.len() > 0
+        self.older || self.damaged + self.added + self.wrong.len() > 0
     }
 }
 
@@ -59,6 +63,8 @@ pub(super) struct Added {
     /// Cases of which it knows, but that no table tells of.
     pub(super) silent: BTreeSet<String>,
     pub(super) seen: Vec<SeenClass>,
+    /// What it found of times.
+    pub(super) found: Vec<GateRow>,
 }
 
 impl Added {
@@ -77,6 +83,7 @@ impl Added {
             rows,
             silent,
             seen: determinism::seen(run),
+            found: gates::found(run),
         }
     }
 }
@@ -124,18 +131,21 @@ pub(crate) fn mend(layout: &ResultsFolder, stamp: &str, dry: bool) -> io::Result
     for (device, DeviceRuns { runs, hunts, told }) in &devices {
         let dir = layout.history().join(device);
         let table = Mending { dir: &dir, stamp, dry };
-        let mut news = BTreeMap::new();
+        let (mut news, mut named) = (BTreeMap::new(), BTreeMap::new());
         mended.extend(table.mend("verdicts.csv", |table| {
             let before = last_outcomes(table);
             let judged = audit::verdicts(table, runs);
             let judged = Judged { added: verdicts(table, runs), ..judged };
+            named.extend(table.iter().map(|row| (row.run_id.clone(), row.commit.clone())));
             news = last_outcomes(table);
             news.retain(|id, outcome| before.get(id) != Some(outcome));
             judged
         })?);
         mended.extend(table.mend("perf.csv", |table| {
             let judged = audit::perf(table, runs);
-            Judged { added: perf(table, runs), ..judged }
+            let judged = Judged { added: perf(table, runs), ..judged };
+            named.extend(table.iter().map(|row| (row.run_id.clone(), row.commit.clone())));
+            judged
         })?);
         mended.extend(table.mend("durations.csv", |table| {
             let judged = audit::durations(table, runs);
@@ -143,7 +153,11 @@ pub(crate) fn mend(layout: &ResultsFolder, stamp: &str, dry: bool) -> io::Result
         })?);
         mended.extend(table.mend("determinism.csv", |table| determinism::mend(table, runs))?);
         mended.extend(table.mend("flake.csv", |table| flakes::mend(table, hunts))?);
-        mended.extend(table.mend("runs.csv", |table| run_rows::mend(table, told))?);
+        mended.extend(table.mend("runs.csv", |table| run_rows::mend(table, told, &named))?);
+        mended.extend(table.mend("gate.csv", |table| gates::mend(table, runs))?);
+        for name in times::names(&dir, runs) {
+            mended.extend(table.mend(&name, |table| times::mend(table, &name, runs))?);
+        }
         // They are in the tables now: who goes on with one does not add it again.
         for run in runs.iter().filter(|run| !dry && !run.rows.is_empty()) {
             mark_added(&run.dir)?;
@@ -175,6 +189,7 @@ pub(crate) fn rows(run: &Recorded) -> Vec<CaseRow> {
             phases: last.phases.clone(),
             cached: last.code.as_deref() == Some(CodeFrom::CACHED),
             kernel_crc: last.kernel_crc.as_deref().and_then(|hex| u32::from_str_radix(hex, 16).ok()),
+            gpu: last.gpu_uuid.clone().unwrap_or_default(),
         })
     };
     run.cases.iter().filter_map(row).collect()
@@ -207,12 +222,13 @@ impl Mending<'_> {
         };
         let Judged { added, wrong, unjudged } = fill(&mut table);
         let aside = (damaged + wrong.len() > 0).then(|| aside(&path, self.stamp));
-        let mended = MendedTable { path, damaged, added, wrong, rows: table.len(), unjudged, aside };
+        let older = is_older::<R>(old.as_deref().unwrap_or_default());
+        let mended = MendedTable { path, damaged, added, wrong, rows: table.len(), unjudged, older, aside };
         if mended.changed() && !self.dry {
             if let (Some(aside), Some(bytes)) = (&mended.aside, &old) {
                 replace(aside, bytes)?;
             }
-            std::fs::create_dir_all(self.dir)?;
+            mended.path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
             let mut bytes = line(&R::COLUMNS)?;
             table.iter().try_for_each(|row| line(row).map(|line| bytes.extend(line)))?;
             replace(&mended.path, &bytes)?;
@@ -237,14 +253,14 @@ fn times<R: RowOfRun>(table: &[R]) -> Vec<String> {
 }
 
 /// Puts rows into a table behind everything that is not later.
-fn insert<R: RowOfRun>(table: &mut Vec<R>, when: &str, rows: Vec<R>) -> usize {
+pub(super) fn insert<R: RowOfRun>(table: &mut Vec<R>, when: &str, rows: Vec<R>) -> usize {
     let (at, count) = (times(table).iter().rposition(|time| time.as_str() <= when).map_or(0, |at| at + 1), rows.len());
     table.splice(at..at, rows);
     count
 }
 
 /// Cases of which a table has a row of the run.
-fn told<'t, R: RowOfRun>(table: &'t [R], run: &Added) -> BTreeSet<&'t str> {
+pub(super) fn told<'t, R: RowOfRun>(table: &'t [R], run: &Added) -> BTreeSet<&'t str> {
     table.iter().filter(|row| row.run_id() == run.run_id).map(RowOfRun::case_id).collect()
 }
 
@@ -253,15 +269,20 @@ fn verdicts(table: &mut Vec<VerdictRow>, runs: &[Added]) -> usize {
     for run in runs {
         let told = told(table, run);
         let mut before: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut next: BTreeMap<&str, &VerdictRow> = BTreeMap::new();
         for (row, time) in table.iter().zip(times(table)) {
-            if time <= run.when && row.run_id != run.run_id {
+            if time > run.when {
+                next.entry(&row.case_id).or_insert(row);
+            } else if row.run_id != run.run_id {
                 before.insert(&row.case_id, &row.outcome);
             }
         }
         let mut rows = Vec::new();
         for row in run.rows.iter().filter(|row| !told.contains(row.case_id.as_str())) {
             let old = before.get(row.case_id.as_str()).copied().unwrap_or_default();
-            if old != row.outcome {
+            // Of runs that went on at once, the one that ended first tells of the change.
+            let is_told = |next: &&&VerdictRow| next.before == old && next.outcome == row.outcome;
+            if old != row.outcome && next.get(row.case_id.as_str()).filter(is_told).is_none() {
                 rows.push(VerdictRow::new(&run.run_id, &run.commit, row, old));
             }
         }
@@ -334,6 +355,7 @@ pub(super) mod tests {
             phases: BTreeMap::new(),
             cached: false,
             kernel_crc: None,
+            gpu: String::new(),
         };
         let when = stamp_of(run_id).expect("a time");
         Added {
@@ -346,6 +368,7 @@ pub(super) mod tests {
             rows: outcomes.iter().map(row).collect(),
             silent: BTreeSet::new(),
             seen: Vec::new(),
+            found: Vec::new(),
         }
     }
 
@@ -363,6 +386,16 @@ pub(super) mod tests {
         assert_eq!(ids, [FIRST, SECOND, SECOND, THIRD]);
         assert_eq!((table[1].before.as_str(), table[1].outcome.as_str()), ("pass", "fail.x"));
         assert_eq!(verdicts(&mut table, &runs), 0);
+    }
+
+    /// The second run began later, and ended first.
+    #[test]
+    fn of_runs_at_once_the_first_that_ends_tells_of_a_change() {
+        let runs = [added(FIRST, &[("A.a", "pass"), ("A.b", "pass")]), added(SECOND, &[("A.a", "pass")])];
+        let mut table = vec![row(&format!("{SECOND},c,A.a,pass,,pass"))];
+        assert_eq!(verdicts(&mut table, &runs), 1);
+        let told: Vec<_> = table.iter().map(|row| (row.run_id.as_str(), row.case_id.as_str())).collect();
+        assert_eq!(told, [(FIRST, "A.b"), (SECOND, "A.a")]);
     }
 
     #[test]

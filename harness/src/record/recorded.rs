@@ -355,7 +355,8 @@ impl Recorded {
             _ if self.cases.values().any(RecordedCase::failed) => "failed",
             _ if self.status() != "complete" => self.status(),
             Some(exit::OK) => "passed",
-            Some(exit::INCOMPLETE | exit::OUTSTANDING) => "incomplete",
+            Some(exit::INCOMPLETE | exit::OUTSTANDING | exit::BAD_CASES) => "incomplete",
+            Some(exit::REGRESSED) => "dearer",
             Some(exit::FLAKY) => "flaky",
             Some(_) => "failed",
             None if self.header.flaky_fails() && flaky() => "flaky",
@@ -423,6 +424,8 @@ mod tests {
         check(&ended(&[pass], Some(0), "pass"), "passed");
         check(&ended(&[pass, late], Some(6), "pass"), "incomplete");
         check(&ended(&[pass], Some(5), "pass"), "incomplete");
+        check(&ended(&[pass], Some(96), "pass"), "incomplete");
+        check(&ended(&[pass], Some(10), "pass"), "dearer");
         check(&ended(&[pass, flaky], Some(0), "pass"), "passed");
         check(&ended(&[pass, flaky], Some(11), "fail"), "flaky");
         check(&ended(&[pass, ("crash", "crash.sigsegv")], Some(103), "pass"), "failed");

@@ -76,6 +76,9 @@ fn table_text(layout: &ResultsFolder, table: &MendedTable, dry: bool) -> String 
         let put_right = doing(dry, "put right");
         parts.push(format!("{} rows {put_right} that their runs do not confirm ({first}{more})", table.wrong.len()));
     }
+    if table.older {
+        parts.push(format!("{} rows of an older version {}", table.rows, doing(dry, "given the columns of now")));
+    }
     if table.added > 0 {
         parts.push(format!("{} rows {} from runs", table.added, doing(dry, "put in")));
     }

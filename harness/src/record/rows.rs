@@ -8,12 +8,21 @@ use crate::outcome::{Perf, Verdict};
 use engine::options::Phase;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::io;
 
 /// A row of a table.
 pub(super) trait TableRow: Serialize + DeserializeOwned + Clone + PartialEq {
     /// The names of its columns, in the order of its fields.
     const COLUMNS: &'static [&'static str];
+    /// The columns that it had in versions before: a table with them is read, and written with those of now.
+    const OLDER: &'static [&'static [&'static str]] = &[];
+
+    /// The cells of now for a record of an older version. A column that it had not is empty.
+    fn brought_up(header: &csv::StringRecord, record: &csv::StringRecord) -> csv::StringRecord {
+        let cell = |name: &&str| Some(record.get(header.iter().position(|column| column == *name)?)?.to_string());
+        Self::COLUMNS.iter().map(|name| cell(name).unwrap_or_default()).collect()
+    }
 
     /// Its cells as they are written.
     fn cells(&self) -> io::Result<csv::StringRecord> {
@@ -56,7 +65,7 @@ macro_rules! rows_of_runs {
     )*};
 }
 
-rows_of_runs!(VerdictRow, PerfRow);
+rows_of_runs!(VerdictRow, PerfRow, TimeRow);
 
 /// What a run adds for one case.
 #[derive(Clone, Debug)]
@@ -67,10 +76,12 @@ pub(crate) struct CaseRow {
     pub(crate) dur_ns: u64,
     pub(crate) perf: Option<Perf>,
     /// Nanoseconds of compile phases, for `perf.csv`.
-    pub(crate) phases: std::collections::BTreeMap<String, u64>,
+    pub(crate) phases: BTreeMap<String, u64>,
     /// Its kernel was found compiled: the compiler's time is in none of the figures.
     pub(crate) cached: bool,
     pub(crate) kernel_crc: Option<u32>,
+    /// The UUID of its GPU, where it has one.
+    pub(crate) gpu: String,
 }
 
 impl CaseRow {
@@ -171,9 +182,23 @@ pub(super) struct PerfRow {
     pub(super) load_ms: Option<Decimal>,
     #[serde(deserialize_with = "text")]
     pub(super) kernel_crc: String,
-    /// The simulator's counters, as `name=value` with blanks between.
+    /// The UUID of the GPU.
     #[serde(deserialize_with = "text")]
-    pub(super) counters: String,
+    pub(super) gpu: String,
+    instructions: Option<u64>,
+    lane_operations: Option<u64>,
+    load_sectors: Option<u64>,
+    load_sectors_ideal: Option<u64>,
+    store_sectors: Option<u64>,
+    store_sectors_ideal: Option<u64>,
+    load_bytes: Option<u64>,
+    store_bytes: Option<u64>,
+    shared_wavefronts: Option<u64>,
+    bank_conflicts: Option<u64>,
+    block_barriers: Option<u64>,
+    grid_barriers: Option<u64>,
+    divergent_branches: Option<u64>,
+    blocks: Option<u64>,
 }
 
 impl TableRow for PerfRow {
@@ -195,11 +220,59 @@ impl TableRow for PerfRow {
         "codegen_ms",
         "load_ms",
         "kernel_crc",
-        "counters",
+        "gpu",
+        "instructions",
+        "lane_operations",
+        "load_sectors",
+        "load_sectors_ideal",
+        "store_sectors",
+        "store_sectors_ideal",
+        "load_bytes",
+        "store_bytes",
+        "shared_wavefronts",
+        "bank_conflicts",
+        "block_barriers",
+        "grid_barriers",
+        "divergent_branches",
+        "blocks",
     ];
+    const OLDER: &'static [&'static [&'static str]] = &[&[
+        "run_id",
+        "commit",
+        "case_id",
+        "bytes",
+        "samples",
+        "median_ns",
+        "p10_ns",
+        "p90_ns",
+        "gbps",
+        "share_of_copy",
+        "copy_gbps",
+        "host_us",
+        "schedule_ms",
+        "lower_ms",
+        "codegen_ms",
+        "load_ms",
+        "kernel_crc",
+        "counters",
+    ]];
+
+    /// Counters were one cell: `name=value` with blanks between.
+    fn brought_up(header: &csv::StringRecord, record: &csv::StringRecord) -> csv::StringRecord {
+        let of = |name: &str| header.iter().position(|column| column == name).and_then(|at| record.get(at));
+        let pairs = of("counters").unwrap_or_default().split_whitespace().filter_map(|pair| pair.split_once('='));
+        let counters: BTreeMap<&str, &str> = pairs.collect();
+        let cell = |name: &&str| of(name).or_else(|| counters.get(name).copied()).unwrap_or_default().to_string();
+        Self::COLUMNS.iter().map(cell).collect()
+    }
 }
 
 impl PerfRow {
+    /// The median of kernel times in nanoseconds.
+    pub(super) fn median(&self) -> Option<f64> {
+        self.median_ns.as_ref()?.0.parse().ok()
+    }
+
     /// The measurement of a case, if it has one.
     pub(super) fn new(run_id: &str, commit: &str, row: &CaseRow) -> Option<Self> {
         let perf = row.perf.as_ref()?;
@@ -207,7 +280,7 @@ impl PerfRow {
         // What a found kernel did not take is no measurement of the compiler.
         let measured = |phase: Phase| row.phases.get(phase.name()).filter(|_| !(row.cached && phase == Phase::Codegen));
         let phase = |phase: Phase| measured(phase).map(|ns| Decimal::of(*ns as f64 / 1e6, 3));
-        let counters: Vec<String> = perf.counters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let count = |name: &str| perf.counters.get(name).copied();
         Some(Self {
             run_id: run_id.into(),
             commit: commit.into(),
@@ -226,7 +299,65 @@ impl PerfRow {
             codegen_ms: phase(Phase::Codegen),
             load_ms: phase(Phase::Load),
             kernel_crc: row.kernel_crc.map_or(String::new(), |crc| format!("{crc:08x}")),
-            counters: counters.join(" "),
+            gpu: row.gpu.clone(),
+            instructions: count("instructions"),
+            lane_operations: count("lane_operations"),
+            load_sectors: count("load_sectors"),
+            load_sectors_ideal: count("load_sectors_ideal"),
+            store_sectors: count("store_sectors"),
+            store_sectors_ideal: count("store_sectors_ideal"),
+            load_bytes: count("load_bytes"),
+            store_bytes: count("store_bytes"),
+            shared_wavefronts: count("shared_wavefronts"),
+            bank_conflicts: count("bank_conflicts"),
+            block_barriers: count("block_barriers"),
+            grid_barriers: count("grid_barriers"),
+            divergent_branches: count("divergent_branches"),
+            blocks: count("blocks"),
+        })
+    }
+}
+
+/// `times/<month>.csv`: how long a case took in a run, and where in the compiler, in microseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TimeRow {
+    #[serde(deserialize_with = "named")]
+    run_id: String,
+    #[serde(deserialize_with = "named")]
+    case_id: String,
+    dur_us: u64,
+    schedule_us: Option<u64>,
+    lower_us: Option<u64>,
+    /// Nothing where the kernel was found compiled.
+    codegen_us: Option<u64>,
+    load_us: Option<u64>,
+    launch_us: Option<u64>,
+}
+
+impl TableRow for TimeRow {
+    const COLUMNS: &'static [&'static str] =
+        &["run_id", "case_id", "dur_us", "schedule_us", "lower_us", "codegen_us", "load_us", "launch_us"];
+}
+
+impl TimeRow {
+    /// The case, whether its kernel was compiled in the run, and the logarithm of its duration.
+    pub(super) fn measured(self) -> (String, bool, f64) {
+        (self.case_id, self.codegen_us.is_some(), (self.dur_us.max(1) as f64).ln())
+    }
+
+    /// The times of a case; nothing of what the machine kept from running.
+    pub(super) fn new(run_id: &str, row: &CaseRow) -> Option<Self> {
+        let measured = |phase: Phase| row.phases.get(phase.name()).filter(|_| !(row.cached && phase == Phase::Codegen));
+        let us = |phase: Phase| measured(phase).map(|ns| ns / 1000);
+        (row.verdict != Verdict::Infra).then(|| Self {
+            run_id: run_id.into(),
+            case_id: row.case_id.clone(),
+            dur_us: row.dur_ns / 1000,
+            schedule_us: us(Phase::Schedule),
+            lower_us: us(Phase::Lower),
+            codegen_us: us(Phase::Codegen),
+            load_us: us(Phase::Load),
+            launch_us: us(Phase::Launch),
         })
     }
 }
@@ -236,7 +367,7 @@ impl PerfRow {
 pub(super) struct Decimal(String);
 
 impl Decimal {
-    fn of(value: f64, digits: usize) -> Self {
+    pub(super) fn of(value: f64, digits: usize) -> Self {
         Self(format!("{value:.digits$}"))
     }
 }
@@ -296,6 +427,23 @@ mod tests {
         check_committed::<DurationRow>("durations.csv");
         check_committed::<VerdictRow>("verdicts.csv");
         check_committed::<PerfRow>("perf.csv");
+        check_committed::<super::super::run_rows::RunRow>("runs.csv");
+    }
+
+    /// A table of the version before keeps what it says: counters that were one cell are columns.
+    #[test]
+    fn a_row_of_an_older_table_is_one_of_now() {
+        let header = PerfRow::OLDER[0].join(",");
+        let text = format!(
+            "{header}\nr,c,A.a,64,1,,,,,,,,,,,,0a0b0c0d,blocks=2 instructions=7\nr,c,A.b,64,9,1.5,,,,,,,,,,,0a0b0c0d,\n"
+        );
+        let (rows, damaged) = super::super::table::parse::<PerfRow>(text.as_bytes()).expect("columns of before");
+        let first = rows[0].cells().expect("writes");
+        let cell =
+            |name: &str| first[PerfRow::COLUMNS.iter().position(|column| *column == name).expect("there")].to_string();
+        assert_eq!((rows.len(), damaged), (2, 0));
+        assert_eq!(["instructions", "blocks", "gpu", "kernel_crc"].map(cell), ["7", "2", "", "0a0b0c0d"]);
+        assert_eq!(rows[1].median_ns, Some(Decimal("1.5".into())));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 use super::clock::utc_stamp;
 use super::layout::replace;
 use super::rows::{TableRow, line};
+use crate::units::counted;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -62,9 +63,20 @@ fn whole<T: TableRow>(bytes: &[u8]) -> Option<Vec<T>> {
     reader.deserialize().collect::<Result<_, _>>().ok()
 }
 
+/// Whether a table has columns of a version before.
+pub(super) fn is_older<R: TableRow>(bytes: &[u8]) -> bool {
+    let line = bytes.split_inclusive(|b| *b == b'\n').next().unwrap_or_default();
+    csv::ReaderBuilder::new().has_headers(false).from_reader(line).records().flatten().any(|cells| names::<R>(&cells))
+}
+
+/// Whether these are columns of a version before.
+fn names<R: TableRow>(cells: &csv::StringRecord) -> bool {
+    R::OLDER.iter().any(|older| cells.iter().eq(older.iter().copied()))
+}
+
 /// Rows that can be read, and how many lines cannot. `None` if the columns are others.
 pub(super) fn parse<R: TableRow>(bytes: &[u8]) -> Option<(Vec<R>, usize)> {
-    let (mut rows, mut damaged, mut header) = (Vec::new(), 0, false);
+    let (mut rows, mut damaged, mut header, mut older) = (Vec::new(), 0, false, None);
     for line in bytes.split_inclusive(|b| *b == b'\n') {
         let whole = line.ends_with(b"\n");
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line);
@@ -72,6 +84,10 @@ pub(super) fn parse<R: TableRow>(bytes: &[u8]) -> Option<(Vec<R>, usize)> {
             damaged += 1;
             continue;
         };
+        if !header && names::<R>(&cells) {
+            (header, older) = (true, Some(cells));
+            continue;
+        }
         if !header && cells.get(0) == R::COLUMNS.first().copied() {
             // Of another version; or of ours, with a letter that was changed.
             if cells.len() != R::COLUMNS.len() {
@@ -81,6 +97,10 @@ pub(super) fn parse<R: TableRow>(bytes: &[u8]) -> Option<(Vec<R>, usize)> {
             header = true;
             continue;
         }
+        let cells = match &older {
+            Some(header) if cells.len() == header.len() => R::brought_up(header, &cells),
+            _ => cells,
+        };
         match R::of(&cells).filter(|_| whole) {
             Some(row) => rows.push(row),
             None => damaged += 1,
@@ -114,7 +134,14 @@ impl TableFile {
         }
         let (rows, damaged) = parse::<R>(&file.bytes[..end]).ok_or_else(|| file.other())?;
         file.damaged = damaged;
-        let notes = file.keep()?;
+        let mut notes = file.keep()?;
+        if is_older::<R>(&file.bytes) {
+            notes.push(format!(
+                "{} had columns of before: its {} have those of now",
+                file.name(),
+                counted(rows.len(), "row")
+            ));
+        }
         file.bytes = header;
         rows.iter().try_for_each(|row| line(row).map(|line| file.bytes.extend(line)))?;
         replace(path, &file.bytes)?;

@@ -14,19 +14,19 @@ const PARTS: usize = 6;
 pub(super) fn cause(old: Option<&ListEntry>, new: Option<&ListEntry>, texts: Option<(&str, &str)>) -> String {
     match (old, new) {
         (None, None) => String::new(),
-        (None, Some(ListEntry::Kernel(row))) => format!("a new case: {} kernel", row.scheduler),
-        (None, Some(ListEntry::Refused(codes))) => format!("a new case: refused {codes}"),
-        (Some(_), None) => "no such case any more".into(),
-        (Some(ListEntry::Kernel(row)), Some(ListEntry::Refused(codes))) => {
-            format!("{} kernel -> refused {codes}", row.scheduler)
-        }
-        (Some(ListEntry::Refused(codes)), Some(ListEntry::Kernel(row))) => {
-            format!("refused {codes} -> {} kernel", row.scheduler)
-        }
-        (Some(ListEntry::Refused(before)), Some(ListEntry::Refused(after))) => {
-            format!("refused {before} -> refused {after}")
-        }
+        (None, Some(new)) => format!("new: {}", kind(new)),
+        (Some(old), None) => format!("gone: {}", kind(old)),
         (Some(ListEntry::Kernel(before)), Some(ListEntry::Kernel(after))) => of_kernels(before, after, texts),
+        (Some(old), Some(new)) => format!("{} -> {}", kind(old), kind(new)),
+    }
+}
+
+fn kind(entry: &ListEntry) -> String {
+    match entry {
+        ListEntry::Kernel(row) => format!("{} kernel", row.scheduler),
+        ListEntry::View => "view".into(),
+        ListEntry::Host(code) => format!("host {code}"),
+        ListEntry::Refused(codes) => format!("refused {codes}"),
     }
 }
 
@@ -185,8 +185,8 @@ mod tests {
         check(&base, &grid, None, "launch: another grid");
         let shared = kernel("1d vector 8 threads 128", "grid 4x1x1 block 128x1x1 shared 64", "a");
         check(&base, &shared, None, "launch: shared 0 -> 64");
-        assert_eq!(cause(None, Some(&refused), None), "a new case: refused U0105");
-        assert_eq!(cause(Some(&base), None, None), "no such case any more");
+        assert_eq!(cause(None, Some(&refused), None), "new: refused U0105");
+        assert_eq!(cause(Some(&base), None, None), "gone: pointwise kernel");
     }
 
     #[test]

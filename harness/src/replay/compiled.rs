@@ -1,13 +1,16 @@
-//! What the compiler makes of a case now: the kernel's texts and launch, or the
-//! refusal.
+//! What the compiler makes of a case now: texts and launch of each kernel, why an
+//! operation is on the host, or the refusal.
 
 use super::list::{KernelRow, ListEntry};
 use crate::case::Case;
 use crate::outcome::Bless;
 use crate::worker;
 use engine::backend::cuda::emit;
+use engine::compile::Plan;
 use engine::kernel::BoundLaunch;
-use engine::runtime::{Plan, Session};
+use engine::program::{Launch, Program};
+use engine::runtime::Session;
+use engine::segment::SegmentKind;
 use engine::util::Hash128;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,20 +19,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A case with what became of it.
 #[derive(Clone, Debug)]
 pub(crate) struct CompiledCase {
-    pub(crate) entry: ListEntry,
-    /// Of a kernel.
-    plan: Option<Arc<Plan>>,
+    /// Of each segment in order; of a case that is refused, one.
+    pub(crate) entries: Vec<ListEntry>,
+    program: Option<Arc<Program>>,
 }
 
 impl CompiledCase {
     /// How the texts in the case's file would have to be rewritten, if it compiles.
     pub(crate) fn goldens(&self, case: &Case) -> Option<Vec<Bless>> {
-        self.plan.as_deref().map(|plan| worker::check_goldens(case, plan).1)
+        self.program.as_deref().map(|program| worker::check_goldens(case, program).1)
     }
 
-    /// The whole CUDA text.
-    pub(crate) fn cuda_text(&self) -> Option<String> {
-        self.plan.as_deref().map(cuda_text)
+    /// The whole CUDA text of each kernel.
+    pub(crate) fn cuda_texts(&self) -> impl Iterator<Item = String> {
+        let launches = self.program.iter().flat_map(|program| program.launches());
+        launches.map(|launch| cuda_text(&launch.plan))
     }
 }
 
@@ -53,22 +57,31 @@ pub(crate) fn compile(cases: &[Case], session: &Session) -> Vec<CompiledCase> {
 }
 
 fn one(case: &Case, session: &Session) -> CompiledCase {
-    let launched = worker::plan(case, session).and_then(|plan| Ok((worker::launch(case, &plan)?, plan)));
-    match launched {
-        Ok((launch, plan)) => {
-            let row = KernelRow {
-                scheduler: plan.scheduler().into(),
-                parameters: plan.params_text().into(),
-                launch: launch_text(&plan, &launch),
-                kernel: digest(&worker::nameless(&plan, plan.kernel_text())),
-                cuda: digest(&cuda_text(&plan)),
-            };
-            CompiledCase { entry: ListEntry::Kernel(row), plan: Some(plan) }
+    match worker::program(case, session) {
+        Ok(program) => {
+            let mut launches = program.launches();
+            let entries = program.segments.segments.iter().filter_map(|segment| match &segment.kind {
+                SegmentKind::View => Some(ListEntry::View),
+                SegmentKind::Host(why) => Some(ListEntry::Host(why.code.0.into())),
+                SegmentKind::Kernel(_) => launches.next().map(kernel_row).map(ListEntry::Kernel),
+            });
+            CompiledCase { entries: entries.collect(), program: Some(program.clone()) }
         }
         Err(refused) => {
             let codes: Vec<&str> = refused.iter().map(|diagnostic| diagnostic.code.0).collect();
-            CompiledCase { entry: ListEntry::Refused(codes.join(" ")), plan: None }
+            CompiledCase { entries: vec![ListEntry::Refused(codes.join(" "))], program: None }
         }
+    }
+}
+
+fn kernel_row(launch: &Launch) -> KernelRow {
+    let plan = &launch.plan;
+    KernelRow {
+        scheduler: plan.scheduler().into(),
+        parameters: plan.params_text().into(),
+        launch: launch_text(plan, &launch.launch),
+        kernel: digest(&worker::nameless(plan, plan.kernel_text())),
+        cuda: digest(&cuda_text(plan)),
     }
 }
 

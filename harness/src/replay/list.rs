@@ -1,14 +1,19 @@
-//! The committed list: a line for each case, in the order of ids.
+//! The committed list: a line for each segment of each case, in the order of ids. A
+//! case of one segment has its id alone; of several, each has its number behind `#`.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the list says of a case.
+/// What the list says of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ListEntry {
     /// It has a kernel.
     Kernel(KernelRow),
-    /// It is refused, with these codes.
+    /// Nobody computes it: it lies in memory of what it reads.
+    View,
+    /// The host computes it: a kernel was refused with this code.
+    Host(String),
+    /// The whole case is refused, with these codes.
     Refused(String),
 }
 
@@ -26,9 +31,19 @@ pub(crate) struct KernelRow {
     pub(crate) cuda: String,
 }
 
-/// Entries by case id.
+/// Entries by case id and number of the segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct List(pub(crate) BTreeMap<String, ListEntry>);
+
+/// The place of a segment in the list, of a case that has so many.
+pub(crate) fn place(id: &str, position: usize, segments: usize) -> String {
+    if segments == 1 { id.into() } else { format!("{id}#{position}") }
+}
+
+/// The id of the case at a place.
+pub(crate) fn case_of(place: &str) -> &str {
+    place.rsplit_once('#').map_or(place, |(id, _)| id)
+}
 
 /// A line. A refusal has its codes in the place of the parameters.
 #[derive(Serialize, Deserialize)]
@@ -44,6 +59,10 @@ struct ListLine {
 
 /// Stands for the scheduler of a case that is refused.
 const REFUSED: &str = "refused";
+/// Stands for the scheduler of a view.
+const VIEW: &str = "view";
+/// Stands for the scheduler of what the host computes.
+const HOST: &str = "host";
 
 impl List {
     /// Reads the text of a list.
@@ -52,9 +71,11 @@ impl List {
         for (i, line) in csv::Reader::from_reader(text.as_bytes()).deserialize().enumerate() {
             let ListLine { case, scheduler, parameters, launch, kernel, cuda } =
                 line.map_err(|error| format!("line {}: {error}", i + 2))?;
-            let entry = match scheduler == REFUSED {
-                true => ListEntry::Refused(parameters),
-                false => ListEntry::Kernel(KernelRow { scheduler, parameters, launch, kernel, cuda }),
+            let entry = match scheduler.as_str() {
+                REFUSED => ListEntry::Refused(parameters),
+                VIEW => ListEntry::View,
+                HOST => ListEntry::Host(parameters),
+                _ => ListEntry::Kernel(KernelRow { scheduler, parameters, launch, kernel, cuda }),
             };
             if entries.insert(case.clone(), entry).is_some() {
                 return Err(format!("line {}: `{case}` stands there twice", i + 2));
@@ -68,11 +89,16 @@ impl List {
         let mut writer = csv::Writer::from_writer(Vec::new());
         for (case, entry) in &self.0 {
             let (case, row) = (case.clone(), entry.clone());
+            let without = |scheduler: &str, codes| KernelRow {
+                scheduler: scheduler.into(),
+                parameters: codes,
+                ..KernelRow::default()
+            };
             let KernelRow { scheduler, parameters, launch, kernel, cuda } = match row {
                 ListEntry::Kernel(row) => row,
-                ListEntry::Refused(codes) => {
-                    KernelRow { scheduler: REFUSED.into(), parameters: codes, ..KernelRow::default() }
-                }
+                ListEntry::View => without(VIEW, String::new()),
+                ListEntry::Host(code) => without(HOST, code),
+                ListEntry::Refused(codes) => without(REFUSED, codes),
             };
             let line = ListLine { case, scheduler, parameters, launch, kernel, cuda };
             writer.serialize(line).map_err(|error| error.to_string())?;
@@ -98,12 +124,13 @@ mod tests {
         let list = List(BTreeMap::from([
             ("B.B/m=1,n=2".to_string(), ListEntry::Kernel(row)),
             ("A.A".to_string(), ListEntry::Refused("E0203 E0205".into())),
+            (place("B.C/n=1", 1, 2), ListEntry::Host("U0105".into())),
         ]));
         let text = list.text().expect("writes");
         assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("A.A,refused,E0203 E0205,")), "{text}");
         assert_eq!(List::parse(&text), Ok(list));
         let twice = format!("{text}{}\n", text.lines().nth(1).unwrap_or_default());
-        assert!(List::parse(&twice).is_err_and(|why| why.contains("line 4") && why.contains("twice")));
+        assert!(List::parse(&twice).is_err_and(|why| why.contains("line 5") && why.contains("twice")));
         assert!(List::parse("case,scheduler\nA,b\n").is_err());
     }
 }

@@ -21,5 +21,5 @@ pub(crate) use archive::Archive;
 pub(crate) use change::changes;
 pub(crate) use compiled::compile;
 pub(crate) use diff::unified;
-pub(crate) use list::{List, ListEntry};
+pub(crate) use list::{List, ListEntry, case_of, place};
 pub(crate) use report::report;

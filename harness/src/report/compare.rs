@@ -2,26 +2,29 @@
 //!
 //! Inputs: two recorded runs, the older one first. Output: what differs, as values; `text` and `json` show it.
 //!
-//! A duration is told only where it stands out: noise is learnt from the two runs
-//! themselves, since a busier machine makes all cases slower at once. The simulator's counters are exact:
+//! A duration is told only where it stands out from the pace of the whole run, since a busier machine makes all cases slower
+//! at once: by its own noise where the history knows it, else by that of the two runs. A kernel on a GPU is held to its noise as
+//! `bench` does, also all of them together, and one that is slower is a regression. The simulator's counters are exact:
 //! each that differs is told, and one of cost that rose is a regression. Of runs on two kinds of
 //! devices only outcomes are compared: their times and counters say nothing of each other.
 
 mod json;
 mod text;
 
+use crate::gate::{CounterChange, CounterChanges, PastTime, TimeFinding, TimeHistory, Timed, TimingGate, Together};
 use crate::outcome::CodeFrom;
-use crate::record::{Recorded, RecordedCase};
+use crate::record::{Recorded, RecordedCase, code};
 use crate::units::show_time;
 use engine::util::quantile;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A change below this is never told, whatever the noise: of durations, and of measured medians.
 const LEAST_RATIO: f64 = 1.25;
 const LEAST_PERF_RATIO: f64 = 1.02;
-/// Nor is one of fewer nanoseconds.
+/// Nor is one of fewer nanoseconds, where nothing is known of the case's noise, and where it is.
 const LEAST_NS: f64 = 20e6;
+const LEAST_KNOWN_NS: f64 = 1e6;
 /// Standard deviations of the logarithm of the ratio, estimated from the median deviation.
 const SIGMAS: f64 = 5.0;
 /// From the median absolute deviation to the standard deviation of a normal distribution.
@@ -49,7 +52,11 @@ pub(crate) struct RunComparison {
     /// The kernel's text differs.
     pub(crate) code: Vec<CaseChange>,
     /// The simulator counts something else.
-    pub(crate) counters: Vec<CounterChange>,
+    pub(crate) counters: CounterChanges,
+    /// A kernel on a GPU is slower than its noise allows.
+    pub(crate) is_slower: bool,
+    /// All kernels together, where the history tells how runs as a whole vary.
+    pub(crate) together: Option<Together>,
     /// All cases together: the second run's time for each unit of the first's.
     pub(crate) pace: Option<f64>,
 }
@@ -62,6 +69,7 @@ pub(crate) struct Side {
     pub(crate) command: String,
     pub(crate) device: Option<String>,
     pub(crate) driver: Option<String>,
+    pub(crate) nvrtc: String,
     pub(crate) commit: String,
     pub(crate) dirty: bool,
     pub(crate) started_utc: Option<String>,
@@ -79,44 +87,12 @@ impl Side {
             command: header.mode().into(),
             device: run.device(),
             driver: header.driver().map(String::from),
+            nvrtc: header.nvrtc.clone().unwrap_or_default(),
             commit: header.commit().into(),
             dirty: header.is_dirty(),
             started_utc: header.started_utc.clone(),
             options: words.cloned().collect(),
         }
-    }
-}
-
-/// One counter of one case.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CounterChange {
-    pub(crate) id: String,
-    pub(crate) counter: String,
-    pub(crate) before: u64,
-    pub(crate) after: u64,
-}
-
-/// Counters of which more is worse. The others say how large the work is, not what it costs.
-const COSTS: [&str; 8] = [
-    "instructions",
-    "load_sectors",
-    "store_sectors",
-    "shared_wavefronts",
-    "bank_conflicts",
-    "block_barriers",
-    "grid_barriers",
-    "divergent_branches",
-];
-
-impl CounterChange {
-    /// Whether the same work costs more.
-    pub(crate) fn is_dearer(&self) -> bool {
-        self.after > self.before && COSTS.contains(&self.counter.as_str())
-    }
-
-    /// The change in percent; none from 0.
-    fn percent(&self) -> Option<f64> {
-        (self.before > 0).then(|| 100.0 * (self.after as f64 / self.before as f64 - 1.0))
     }
 }
 
@@ -128,8 +104,17 @@ pub(crate) struct CaseChange {
     pub(crate) after: String,
 }
 
+/// What the history of their device says of how much cases vary.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Learnt {
+    /// Times of kernels.
+    pub(crate) kernels: TimeHistory,
+    /// Standard deviations of the logarithms of durations.
+    pub(crate) durations: BTreeMap<String, f64>,
+}
+
 /// Compares two runs, the older one first.
-pub(crate) fn compare(before: &Recorded, after: &Recorded) -> RunComparison {
+pub(crate) fn compare(before: &Recorded, after: &Recorded, learnt: Learnt) -> RunComparison {
     let sides = [Side::of(before), Side::of(after)];
     let comparable = sides[0].device == sides[1].device;
     let mut found = RunComparison { sides, comparable, ..RunComparison::default() };
@@ -148,7 +133,8 @@ pub(crate) fn compare(before: &Recorded, after: &Recorded) -> RunComparison {
         }
     }
     if comparable {
-        speeds(&mut found, &common);
+        let judged = kernels(&mut found, &common, learnt.kernels);
+        speeds(&mut found, &common, &judged, &learnt.durations);
     }
     found
 }
@@ -192,19 +178,52 @@ fn texts(found: &mut RunComparison, id: &str, old: &RecordedCase, new: &Recorded
         map.into_iter().flatten().filter_map(|(name, n)| Some((name.clone(), n.as_u64()?))).collect()
     };
     let (a, b) = (counters(&old.perf), counters(&new.perf));
-    let differing = a.iter().filter_map(|(name, x)| b.get(name).filter(|y| *y != x).map(|y| (name, *x, *y)));
-    found.counters.extend(differing.map(|(counter, before, after)| CounterChange {
-        id: id.into(),
-        counter: counter.clone(),
-        before,
-        after,
-    }));
+    found.counters.extend(CounterChange::between(id, &a, &b));
 }
 
-fn speeds(found: &mut RunComparison, common: &[(&String, &RecordedCase, &RecordedCase)]) {
+/// A case that both runs have.
+type Pair<'r> = (&'r String, &'r RecordedCase, &'r RecordedCase);
+
+/// Times of kernels against the noise that their history tells. Returns the cases that it could judge.
+fn kernels(found: &mut RunComparison, common: &[Pair<'_>], mut history: TimeHistory) -> BTreeSet<String> {
+    let [a, b] = [&found.sides[0], &found.sides[1]].map(|side| (side.run.clone(), side.nvrtc.clone()));
+    let mut now = BTreeMap::new();
+    history.values_mut().flatten().for_each(|time| time.is_reference = false);
+    for (id, old, new) in common {
+        let last = |case: &RecordedCase| case.attempts.last().and_then(|attempt| attempt.kernel_crc.clone());
+        let time = |case: &RecordedCase, nvrtc: &str| {
+            let code = code(&last(case).unwrap_or_default(), nvrtc);
+            interval(case).map(|[_, ns, _]| Timed { ns, code })
+        };
+        let (Some(then), Some(after)) = (time(old, &a.1), time(new, &b.1)) else { continue };
+        // What the older run measured is what it is held to; the rest of its history tells noise.
+        let past = history.entry((*id).clone()).or_default();
+        past.retain(|time| time.run != b.0);
+        let epoch = past.iter().find(|time| time.run == a.0).map_or(u32::MAX, |time| time.epoch);
+        past.retain(|time| time.run != a.0);
+        past.push(PastTime { run: a.0.clone(), ns: then.ns, code: then.code, epoch, is_reference: true });
+        now.insert((*id).clone(), after);
+    }
+    let gate = TimingGate::of(&history, &now);
+    let us = |ns: f64| format!("{:.2} us on the device", ns / 1e3);
+    for row in &gate.rows {
+        let list = match row.finding {
+            TimeFinding::Slower | TimeFinding::Machine => &mut found.slower,
+            TimeFinding::Faster => &mut found.faster,
+            _ => continue,
+        };
+        list.push(change(&row.id, us(row.before_ns), us(row.now_ns)));
+    }
+    found.is_slower = gate.rows.iter().any(|row| row.finding == TimeFinding::Slower);
+    found.together = gate.together;
+    let known = gate.rows.into_iter().filter(|row| row.noise.is_some());
+    known.map(|row| row.id).collect()
+}
+
+fn speeds(found: &mut RunComparison, common: &[Pair<'_>], judged: &BTreeSet<String>, noise: &BTreeMap<String, f64>) {
     let mut measured = Vec::new();
     for (id, old, new) in common.iter().filter(|(_, old, new)| old.verdict().0 == "pass" && new.verdict().0 == "pass") {
-        if let (Some(a), Some(b)) = (interval(old), interval(new)) {
+        if let (Some(a), Some(b), false) = (interval(old), interval(new), judged.contains(*id)) {
             perf(found, id, a, b);
         }
         // One that was compiled and one that was found compiled tell nothing of each other.
@@ -226,7 +245,12 @@ fn speeds(found: &mut RunComparison, common: &[(&String, &RecordedCase, &Recorde
     for ((id, a, b), log) in measured.iter().zip(&logs) {
         // Against what the pace of the whole run makes one expect.
         let excess = b - a * middle.exp();
-        if (log - middle).abs() > beyond && excess.abs() > LEAST_NS {
+        let (beyond, least) = match noise.get(*id) {
+            // Of the difference of two runs.
+            Some(own) => (LEAST_RATIO.ln().max(SIGMAS * own * std::f64::consts::SQRT_2), LEAST_KNOWN_NS),
+            None => (beyond, LEAST_NS),
+        };
+        if (log - middle).abs() > beyond && excess.abs() > least {
             let list = if excess > 0.0 { &mut found.slower } else { &mut found.faster };
             list.push(change(id, show_time(*a as u64), show_time(*b as u64)));
         }
@@ -281,19 +305,27 @@ impl RunComparison {
         !self.failing.is_empty()
     }
 
-    /// Whether an exact counter of cost rose. Times do not say so: they are those of a machine.
+    /// Whether an exact counter of cost rose, or kernels are slower than noise allows. Durations do not say so: they are those
+    /// of a machine.
     pub(crate) fn is_dearer(&self) -> bool {
-        self.counters.iter().any(CounterChange::is_dearer)
+        let slower = self.is_slower || self.together.is_some_and(|all| all.is_slower);
+        slower || self.counters.iter().any(CounterChange::is_dearer)
     }
 
     fn is_same(&self) -> bool {
-        self.counters.is_empty() && self.lists().iter().all(|(_, changes)| changes.is_empty())
+        let slower = self.together.is_some_and(|all| all.is_slower);
+        !slower && self.counters.is_empty() && self.lists().iter().all(|(_, changes)| changes.is_empty())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn compare(before: &Recorded, after: &Recorded) -> RunComparison {
+        super::compare(before, after, Learnt::default())
+    }
+
     use serde_json::json;
 
     /// A run with cases of an outcome and milliseconds each.

@@ -51,6 +51,14 @@ fn not_reached(run: &Recorded) -> BTreeMap<String, RecordedCase> {
     let why = format!("the run ended before the verdict on this case: its record says {status}");
     let mut open: BTreeMap<_, _> =
         run.without_verdict().into_iter().map(|id| (id.to_string(), error(why.clone()))).collect();
+    // What a malformed file would have had is no pass.
+    for broken in run.others.iter().filter(|record| record["k"] == "broken") {
+        for mistake in broken["errors"].as_array().into_iter().flatten() {
+            let text = |key: &str| mistake[key].as_str().unwrap_or_default();
+            let why = format!("{}:{}: {}", text("file"), mistake["line"], text("message"));
+            open.entry(format!("harness.{}", text("file"))).or_insert_with(|| error(why));
+        }
+    }
     if let (Err(why), false) = (run.selection(), run.explores()) {
         open.insert(format!("harness.{}", run.id()), error(why));
     }

@@ -1,5 +1,7 @@
 //! A run as Markdown: for a job summary, a pull request, an issue.
 
+mod costs;
+
 use super::{passed_text, width};
 use crate::record::{Recorded, is_failure};
 use crate::units::{show_seconds, show_time};
@@ -35,6 +37,8 @@ pub(crate) fn markdown(run: &Recorded, repro: impl Fn(&str) -> String) -> String
         let _ = writeln!(text, "{}: {} of {all} selected cases came to a verdict.\n", plain(run.status()), all - open);
     }
     section(&mut text, run, "Failed", &["infra", "hang", "crash", "fail"], Some(&repro));
+    costs::left_out(&mut text, run);
+    costs::regressions(&mut text, run);
     section(&mut text, run, "Flaky", &["flaky"], Some(&repro));
     section(&mut text, run, "Quarantined", &["quarantined"], None::<&fn(&str) -> String>);
     skipped(&mut text, run);

@@ -2,6 +2,7 @@
 //! recorded runs as JUnit, Markdown, a timeline, or a comparison.
 
 mod compare;
+pub(crate) mod html;
 mod junit;
 mod markdown;
 mod progress;
@@ -10,7 +11,7 @@ mod table;
 mod trace;
 mod width;
 
-pub(crate) use compare::compare;
+pub(crate) use compare::{Learnt, compare};
 pub(crate) use junit::junit;
 pub(crate) use markdown::markdown;
 pub(crate) use progress::{Color, Detail, Format, Look, Progress, TimeLeft, WorkerSeen};

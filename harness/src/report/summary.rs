@@ -206,7 +206,10 @@ pub(crate) fn passed_text(passed_by: &BTreeMap<String, u64>, passed: u64) -> Opt
 /// In words, by the stable name. One of a later version is its own words.
 fn passed_words(by: &str) -> String {
     match by {
-        "kernel" => "ran a kernel".into(),
+        "kernel" => "ran as kernels".into(),
+        "kernels_and_host" => "as kernels and on the host".into(),
+        "host" => "on the host alone".into(),
+        "copies" => "by copies alone".into(),
         "reference" => "ran on the reference only".into(),
         other => escape(other, "").replace('_', " "),
     }
@@ -289,10 +292,10 @@ mod tests {
         };
         assert_eq!(told(&[], 3), None);
         let kernel = PassedBy::Kernel.name();
-        assert_eq!(told(&[(kernel, 2)], 2).as_deref(), Some("of those that passed: 2 ran a kernel"));
+        assert_eq!(told(&[(kernel, 2)], 2).as_deref(), Some("of those that passed: 2 ran as kernels"));
         assert_eq!(
             told(&[(kernel, 2), ("by_a_later_way", 1)], 7).as_deref(),
-            Some("of those that passed: 1 by a later way, 2 ran a kernel, 4 not told")
+            Some("of those that passed: 1 by a later way, 2 ran as kernels, 4 not told")
         );
     }
 }

@@ -198,6 +198,11 @@ impl Quarantine {
         Self { entries, exact, globs }
     }
 
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &QuarantineEntry> {
+        self.entries.iter()
+    }
+
+    /// How many cases and patterns it names.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -13,6 +13,18 @@ pub(crate) fn holm(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
+/// Benjamini and Hochberg: of what is called significant at a level, that share at most is a false alarm.
+pub(crate) fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
+    let order = ascending(p);
+    let mut adjusted = vec![0.0; p.len()];
+    let mut least: f64 = 1.0;
+    for (rank, i) in order.into_iter().enumerate().rev() {
+        least = least.min(p.len() as f64 * p[i] / (rank + 1) as f64);
+        adjusted[i] = least;
+    }
+    adjusted
+}
+
 fn ascending(p: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
@@ -35,6 +47,9 @@ mod tests {
         check(&holm(&[0.04, 0.01, 0.5]), &[0.08, 0.03, 0.5]);
         check(&holm(&[]), &[]);
         check(&holm(&[0.7]), &[0.7]);
+        check(&benjamini_hochberg(&[0.01, 0.02, 0.03, 0.04, 0.05]), &[0.05; 5]);
+        check(&benjamini_hochberg(&[0.04, 0.01, 0.5]), &[0.06, 0.03, 0.5]);
+        check(&benjamini_hochberg(&[]), &[]);
     }
 
     /// The fifteen p-values of the paper of Benjamini and Hochberg (1995), of which
@@ -46,5 +61,7 @@ mod tests {
             0.7590, 1.0,
         ];
         assert_eq!(holm(&p).iter().filter(|p| **p <= 0.05).count(), 3);
+        // Of which a share of false alarms of 5 % allows four.
+        assert_eq!(benjamini_hochberg(&p).iter().filter(|p| **p <= 0.05).count(), 4);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::case::{Case, Real};
 use crate::outcome::{Outcome, Perf, Verdict};
+use engine::backend::sim::Counters;
 use engine::diag::Result;
 use engine::fusion::{Fusion, bind_args};
 use engine::options::{NoTrace, Phase, Trace};
@@ -27,7 +28,8 @@ pub(super) fn measure(
             perf.counters = counters(run);
             perf.samples = 1;
         }
-    } else {
+    } else if runs.iter().all(|run| run.program.on_host().next().is_none()) {
+        // What the host computes has no time on the device: only facts and summary tell of it.
         let report = session.bench(fusion, args, &BenchOptions::default(), &NoTrace)?;
         perf.samples = report.kernel_ns.len() as u64;
         perf.median_ns = quantile(&report.kernel_ns, 0.5);
@@ -98,10 +100,19 @@ impl Trace for CallTimes {
     }
 }
 
-/// The simulator's counters by name; none where nothing was launched.
+/// The simulator's counters by name, of all launches; none where nothing was launched.
 fn counters(run: &RunOutcome) -> BTreeMap<String, u64> {
-    let Some(c) = run.sim.as_ref().map(|report| &report.counters) else { return BTreeMap::new() };
-    let named = [
+    let mut total = BTreeMap::new();
+    for report in run.reports.iter().flatten() {
+        for (name, value) in of_launch(&report.counters) {
+            *total.entry(name.to_string()).or_default() += value;
+        }
+    }
+    total
+}
+
+fn of_launch(c: &Counters) -> [(&'static str, u64); 14] {
+    [
         ("instructions", c.total_warp_instructions()),
         ("lane_operations", c.total_lane_operations()),
         ("load_sectors", c.load_sectors),
@@ -116,8 +127,7 @@ fn counters(run: &RunOutcome) -> BTreeMap<String, u64> {
         ("grid_barriers", c.grid_barriers),
         ("divergent_branches", c.divergent_branches),
         ("blocks", c.blocks),
-    ];
-    named.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+    ]
 }
 
 /// The simulator's counters, one a line.

@@ -3,9 +3,10 @@
 
 use crate::case::{Check, Real};
 use crate::outcome::Numerics;
+use engine::compile::{BoundFusion, result_metas};
 use engine::fusion::{Bindings, Fusion, TensorId};
 use engine::refeval::{self, Tolerance};
-use engine::tensor::HostTensor;
+use engine::tensor::{Arg, ArgMeta, HostTensor};
 
 /// Compares one output and adds to the figures; the text says what is wrong.
 pub(super) fn compare(
@@ -28,6 +29,33 @@ pub(super) fn compare(
     numerics.max_abs = numerics.max_abs.max(result.max_abs);
     numerics.max_rel = numerics.max_rel.max(result.max_rel);
     (!result.passed()).then(|| format!("output %{name}: {result}"))
+}
+
+/// The outputs that do not lie as the definition says: as the reference lays them out where
+/// that is dense, else row-major; one that an input becomes as that input. Strides of axes
+/// of size 1 say nothing, nor do any where there is no element.
+pub(super) fn layouts(fusion: &Fusion, bindings: &Bindings, args: &[Arg], outputs: &[HostTensor]) -> Vec<String> {
+    let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+    let bound = BoundFusion { fusion, bindings, args: &metas, alignments: &[] };
+    let Ok(wanted) = result_metas(&bound) else { return Vec::new() };
+    let mut complaints = Vec::new();
+    for ((output, wanted), got) in fusion.outputs.iter().zip(wanted).zip(outputs) {
+        let strides = &wanted.strides;
+        let says = |(size, (a, b)): (&i64, (&i64, &i64))| *size != 1 && a != b;
+        let mut axes = got.sizes().iter().zip(strides.iter().zip(got.strides()));
+        if !got.sizes().contains(&0) && axes.any(says) {
+            let name = &fusion.tensors[*output].name;
+            complaints.push(format!("output %{name} has strides {:?}, not {strides:?}", got.strides()));
+        }
+    }
+    complaints
+}
+
+/// What an update changed beside the elements of its input, if anything.
+pub(super) fn storage(position: usize, args: &[Arg], got: &HostTensor) -> Option<String> {
+    let Some(Arg::Tensor(given)) = args.get(position) else { return None };
+    let expected = refeval::updated(given, got);
+    (expected != *got).then(|| format!("the update of input {position} changed what lies beside its elements"))
 }
 
 fn tolerance(fusion: &Fusion, bindings: &Bindings, output: TensorId, check: &Check) -> Tolerance {

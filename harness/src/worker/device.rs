@@ -1,7 +1,9 @@
 //! The device of a worker, open for the worker's whole life.
 
+use super::played_times;
 use crate::code_cache::{CodeUse, store};
-use crate::proto::{DeviceSpec, Knobs};
+use crate::outcome::Outcome;
+use crate::proto::{DeviceSpec, Knobs, PlayedTimes};
 use engine::backend::cuda::nvrtc::NvrtcSearch;
 use engine::diag::Result;
 use engine::options::{DeviceDesc, Options, SimOptions};
@@ -12,7 +14,7 @@ pub(crate) enum Device {
     /// Nothing but the reference.
     Reference,
     /// A session, simulated or real, with the host threads that it may use.
-    Session { session: Box<Session>, threads: u32, uuid: Option<String> },
+    Session { session: Box<Session>, threads: u32, uuid: Option<String>, times: Option<PlayedTimes> },
 }
 
 impl Device {
@@ -24,10 +26,11 @@ impl Device {
                 let sim = SimOptions { threads: *threads, ..SimOptions::default() };
                 (Session::simulator(DeviceDesc::h200(), sim, options), *threads)
             }
-            DeviceSpec::Played { uuid, threads } => {
+            DeviceSpec::Played { uuid, threads, times } => {
                 let sim = SimOptions { threads: *threads, ..SimOptions::default() };
                 let session = Session::simulator(DeviceDesc::h200(), sim, options);
-                return Ok(Device::Session { session: Box::new(session), threads: *threads, uuid: Some(uuid.clone()) });
+                let (uuid, times) = (Some(uuid.clone()), times.clone());
+                return Ok(Device::Session { session: Box::new(session), threads: *threads, uuid, times });
             }
             // The environment leaves exactly one GPU visible.
             DeviceSpec::Cuda { nvrtc, .. } => {
@@ -38,7 +41,7 @@ impl Device {
             }
         };
         let uuid = session.gpu().map(|(gpu, _)| gpu.uuid());
-        Ok(Device::Session { session: Box::new(session), threads, uuid })
+        Ok(Device::Session { session: Box::new(session), threads, uuid, times: None })
     }
 
     pub(crate) fn name(&self) -> String {
@@ -59,6 +62,13 @@ impl Device {
         match self {
             Device::Reference => None,
             Device::Session { uuid, .. } => uuid.clone(),
+        }
+    }
+
+    /// Measures on a played GPU: times by what was counted.
+    pub(crate) fn play_times(&self, case_id: &str, seed: u64, outcome: &mut Outcome) {
+        if let (Device::Session { times: Some(times), .. }, Some(perf)) = (self, &mut outcome.perf) {
+            played_times::play(times, case_id, seed, perf);
         }
     }
 

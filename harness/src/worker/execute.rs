@@ -4,21 +4,22 @@ use super::device::Device;
 use super::jitter::Jitter;
 use super::results::Results;
 use super::watch::Watch;
-use super::{args, bench, compare, facts, fault, golden, pipeline, refusal, variation};
+use super::{args, bench, compare, facts, fault, golden, pipeline, refusal, segment_graph, variation};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
-use crate::outcome::{CodeFrom, Outcome, PassedBy, Variation, Verdict};
+use crate::outcome::{CodeFrom, Numerics, Outcome, PassedBy, Variation, Verdict};
 use crate::proto::Mode;
 use engine::diag::{Diagnostic, Result, code};
-use engine::fusion::Fusion;
-use engine::kernel::BoundLaunch;
+use engine::fusion::{Bindings, Fusion};
 use engine::options::{NoTrace, Phase, SimOptions, SimSchedule, Trace};
-use engine::runtime::{CACHED, PhaseTimes, Plan, RunOutcome, Session};
+use engine::program::Program;
+use engine::refeval::Evaluation;
+use engine::runtime::{CACHED, PhaseTimes, RunOutcome, Session};
 use engine::tensor::{Arg, HostTensor};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// What a case runs with.
@@ -33,6 +34,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) bless: bool,
     /// Whether the case is run twice and its results are compared.
     pub(crate) twice: bool,
+    /// Whether what the host would compute is refused.
+    pub(crate) kernels_only: bool,
     pub(crate) socket: &'a UnixStream,
     pub(crate) past: &'a fault::FaultPast,
     /// Seed of disturbed timing.
@@ -104,7 +107,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     let fusion = spans.engine(Phase::Parse, &case.name, || pipeline::parse(case))?;
     let args = spans.own(Own::Inputs, "inputs", || args::build(&fusion, case)).map_err(one)?;
     let wanted = spans.own(Own::Reference, "reference", || pipeline::reference(&fusion, &args)).map_err(one)?;
-    let results = Results { case, fusion: &fusion, args: &args, outputs: &wanted };
+    let results = Results { case, fusion: &fusion, args: &args, outputs: &wanted.outputs };
     let wrong = spans.own(Own::Compare, "reference", || results.check())?;
     if !wrong.is_empty() {
         return Ok(Outcome::fail("fail.reference", wrong.join("\n")));
@@ -113,9 +116,10 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
         // Nothing ran beside the reference, so there are no figures.
         return Ok(Outcome::pass_by(PassedBy::Reference));
     };
-    if let Some(mark) = case.unsupported() {
-        let result = session.run(&fusion, &args, spans);
-        return refusal::unsupported(case, mark, result.map(|run| run.plan.scheduler().to_string()), cx.bless);
+    if cx.kernels_only {
+        let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
+        let program = session.program(&fusion, &metas, &alignments, spans).map_err(one)?;
+        program.check_on_device().map_err(one)?;
     }
     let judge = Judge { case, fusion: &fusion, args: &args, wanted: &wanted };
     let mut runs = Vec::new();
@@ -144,11 +148,9 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     if cx.twice {
         outcome.variation = Some(spans.own(Own::Compare, "runs", || judge.variation(&runs)));
     }
-    // The plan that ran: it also depends on how the arguments are aligned.
+    // The program that ran: it also depends on how the arguments are aligned.
     if let Some(run) = runs.first() {
-        if run.launch.grid.contains(&0) {
-            outcome.rests_on = Some(PassedBy::LaunchedNothing);
-        }
+        outcome.rests_on = Some(ran_as(&run.program));
         judge.expectations(run, cx.bless, &mut outcome);
     }
     if cx.mode == Mode::Bench && outcome.verdict == Verdict::Pass {
@@ -157,6 +159,19 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
             .map_err(one)?;
     }
     Ok(outcome)
+}
+
+/// Who computed what a case returns.
+fn ran_as(program: &Program) -> PassedBy {
+    let (host, kernels) = (program.on_host().count(), program.launches().count());
+    let launched = program.launches().any(|launch| !launch.launch.is_empty());
+    match (kernels, host) {
+        (_, 0) if launched => PassedBy::Kernel,
+        (0, 0) => PassedBy::Copies,
+        (_, 0) => PassedBy::LaunchedNothing,
+        (0, _) => PassedBy::Host,
+        _ => PassedBy::KernelsAndHost,
+    }
 }
 
 /// The schedules of a case with their options.
@@ -190,7 +205,7 @@ struct Judge<'a> {
     case: &'a Case,
     fusion: &'a Fusion,
     args: &'a [Arg],
-    wanted: &'a [HostTensor],
+    wanted: &'a Evaluation,
 }
 
 impl Judge<'_> {
@@ -209,20 +224,43 @@ impl Judge<'_> {
         let bindings = engine::fusion::bind_args(self.fusion, self.args).map_err(one)?;
         let numerics = outcome.numerics.get_or_insert_default();
         let mut complaints = Vec::new();
-        if run.outputs.len() != self.wanted.len() {
-            complaints.push(format!("{} outputs expected, {} given", self.wanted.len(), run.outputs.len()));
+        let wanted = &self.wanted.outputs;
+        if run.outputs.len() != wanted.len() {
+            complaints.push(format!("{} outputs expected, {} given", wanted.len(), run.outputs.len()));
         }
         spans.own(Own::Compare, what, || {
-            for ((output, wanted), got) in self.fusion.outputs.iter().zip(self.wanted).zip(&run.outputs) {
+            for ((output, wanted), got) in self.fusion.outputs.iter().zip(wanted).zip(&run.outputs) {
                 let pair = (wanted, got);
                 complaints.extend(compare::compare(self.fusion, &bindings, *output, pair, &self.case.check, numerics));
             }
+            complaints.extend(compare::layouts(self.fusion, &bindings, self.args, &run.outputs));
+            complaints.extend(self.updates(&bindings, &run, numerics));
         });
         if !complaints.is_empty() && outcome.verdict == Verdict::Pass {
             let failed = Outcome::fail("fail.numerics", format!("{what}: {}", complaints.join("\n")));
             *outcome = Outcome { numerics: outcome.numerics.take(), ..failed };
         }
         Ok(Some(run))
+    }
+
+    /// What is wrong with the inputs that the fusion updates, as they are after a run.
+    fn updates(&self, bindings: &Bindings, run: &RunOutcome, numerics: &mut Numerics) -> Vec<String> {
+        let (wanted, got) = (&self.wanted.updates, &run.updates);
+        if wanted.len() != got.len() {
+            return vec![format!("{} updated inputs expected, {} given", wanted.len(), got.len())];
+        }
+        let mut complaints = Vec::new();
+        for ((position, wanted), (at, got)) in wanted.iter().zip(got) {
+            let update = self.fusion.updates.iter().find(|update| update.input as usize == *position);
+            let (Some(update), true) = (update, position == at) else {
+                complaints.push(format!("input {at} is updated, not input {position}"));
+                continue;
+            };
+            let pair = (wanted, got);
+            complaints.extend(compare::compare(self.fusion, bindings, update.tensor, pair, &self.case.check, numerics));
+            complaints.extend(compare::storage(*position, self.args, got));
+        }
+        complaints
     }
 
     /// How alike the runs are.
@@ -234,13 +272,13 @@ impl Judge<'_> {
     }
 
     fn expectations(&self, run: &RunOutcome, bless: bool, outcome: &mut Outcome) {
-        let plan = &run.plan;
-        outcome.facts = facts::gather(plan, &run.launch);
-        outcome.kernel_crc = Some(facts::kernel_crc(plan.kernel_text()));
-        outcome.out_crc = Some(facts::out_crc(&run.outputs));
+        let program = &run.program;
+        outcome.facts = facts::gather(program);
+        outcome.kernel_crc = facts::kernel_crc(program);
+        outcome.out_crc = Some(facts::out_crc(run.outputs.iter().chain(run.updates.iter().map(|(_, tensor)| tensor))));
         let (mut broken, rewritten) = facts::check(self.case, &outcome.facts);
-        broken.extend(facts::check_texts(self.case, |stage| stage_text(plan, stage)));
-        let (other, texts) = golden::check(self.case, plan);
+        broken.extend(facts::check_texts(self.case, |stage| stage_text(program, stage)));
+        let (other, texts) = golden::check(self.case, program);
         broken.extend(other);
         if bless {
             outcome.bless = rewritten;
@@ -253,11 +291,14 @@ impl Judge<'_> {
     }
 }
 
-fn stage_text(plan: &Plan, stage: &str) -> Option<String> {
+fn stage_text(program: &Program, stage: &str) -> Option<String> {
     match stage {
-        "kernel" => Some(plan.kernel_text().into()),
-        "schedule" => Some(golden::schedule_text(plan)),
-        "cuda" => pipeline::cuda_text(plan),
+        "segments" => Some(program.segments.to_string()),
+        "graph" => Some(segment_graph::svg(program)),
+        "program" => Some(program.to_string()),
+        "kernel" => Some(golden::of_kernels(program, |plan| plan.kernel_text().into())),
+        "schedule" => Some(golden::of_kernels(program, golden::schedule_text)),
+        "cuda" => Some(golden::of_kernels(program, pipeline::cuda_text)),
         _ => None,
     }
 }
@@ -347,7 +388,10 @@ impl Trace for Spans<'_> {
 pub(crate) enum Stage {
     Fusion,
     Python,
+    Preseg,
     Segments,
+    Graph,
+    Program,
     Schedule,
     Kernel,
     Cuda,
@@ -356,10 +400,13 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    pub(crate) const ALL: [(&'static str, Stage); 8] = [
+    pub(crate) const ALL: [(&'static str, Stage); 11] = [
         ("fusion", Stage::Fusion),
         ("python", Stage::Python),
+        ("preseg", Stage::Preseg),
         ("segments", Stage::Segments),
+        ("graph", Stage::Graph),
+        ("program", Stage::Program),
         ("schedule", Stage::Schedule),
         ("kernel", Stage::Kernel),
         ("cuda", Stage::Cuda),
@@ -372,24 +419,17 @@ impl Stage {
     }
 }
 
-/// The plan of a case.
-pub(crate) fn plan(case: &Case, session: &Session) -> Result<std::sync::Arc<Plan>, Vec<Diagnostic>> {
+/// The program of a case.
+pub(crate) fn program(case: &Case, session: &Session) -> Result<Arc<Program>, Vec<Diagnostic>> {
     let fusion = pipeline::parse(case)?;
     let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
-    session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)
+    session.program(&fusion, &metas, &alignments, &NoTrace).map_err(one)
 }
 
-/// The launch of a case's kernel.
-pub(crate) fn launch(case: &Case, plan: &Plan) -> Result<BoundLaunch, Vec<Diagnostic>> {
-    let fusion = pipeline::parse(case)?;
-    let (metas, _) = args::metas(&fusion, case).map_err(one)?;
-    plan.bind(&metas).map_err(one)
-}
-
-/// The CRC of the kernel that a case runs, as records have it; nothing where it
-/// does not compile.
+/// The CRC of the kernels that a case runs, as records have it; nothing where it
+/// does not compile, or has none.
 pub(crate) fn kernel_crc(case: &Case, session: &Session) -> Option<u32> {
-    Some(facts::kernel_crc(plan(case, session).ok()?.kernel_text()))
+    facts::kernel_crc(&*program(case, session).ok()?)
 }
 
 /// The fusion that was read last: cases that differ in their arguments only
@@ -429,13 +469,15 @@ pub(crate) fn reads_as_it_says(case: &Case, refused: &[Diagnostic]) -> bool {
     refusal::are_expected(case, refused)
 }
 
-/// What is refused about a case, from its text to its kernel; nothing is launched.
+/// What is refused about a case, from its text to its kernels, operations without one
+/// included; nothing is launched.
 pub(crate) fn examine(case: &Case, session: &Session) -> Vec<Diagnostic> {
     let evaluated = pipeline::parse(case).and_then(|fusion| {
         let args = args::build(&fusion, case).map_err(one)?;
         pipeline::reference(&fusion, &args).map_err(one)
     });
-    evaluated.and_then(|_| plan(case, session)).err().unwrap_or_default()
+    let compiled = evaluated.and_then(|_| program(case, session));
+    compiled.and_then(|program| program.check_on_device().map_err(one)).err().unwrap_or_default()
 }
 
 /// The text of a stage of a case, computed in this process.
@@ -447,18 +489,19 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
     if stage == Stage::Python {
         return Ok(pydef::print(&fusion));
     }
-    if matches!(stage, Stage::Segments | Stage::Schedule | Stage::Kernel | Stage::Cuda) {
-        let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
-        if stage == Stage::Segments {
-            return Ok(session.segment(&fusion, &metas, &alignments, &NoTrace).map_err(one)?.to_string());
-        }
-        let plan = session.compile_at(&fusion, &metas, &alignments, &NoTrace).map_err(one)?;
-        return Ok(stage_text(&plan, stage.name()).unwrap_or_default());
+    if stage == Stage::Preseg {
+        let (metas, _) = args::metas(&fusion, case).map_err(one)?;
+        let steps = session.presegment(&fusion, &metas, &NoTrace).map_err(one)?;
+        let made = steps.iter().map(|(pass, made)| format!("; after {pass}\n{}", pipeline::print(made)));
+        return Ok(format!("{}{}", pipeline::print(&fusion), made.collect::<String>()));
+    }
+    if !matches!(stage, Stage::Sim | Stage::Ref) {
+        return Ok(stage_text(&*program(case, session)?, stage.name()).unwrap_or_default());
     }
     let args = args::build(&fusion, case).map_err(one)?;
     if stage == Stage::Ref {
-        let outputs = pipeline::reference(&fusion, &args).map_err(one)?;
-        return Ok(outputs_text(&fusion, &outputs));
+        let evaluation = pipeline::reference(&fusion, &args).map_err(one)?;
+        return Ok(outputs_text(&fusion, &evaluation.outputs));
     }
     let mut text = String::new();
     let list = schedules(&case.sim, case, seed, 0).map_err(one)?;

@@ -3,17 +3,35 @@
 use crate::case::{Case, Expect, Relation, TextSpec};
 use crate::crc::Crc32;
 use crate::outcome::Bless;
+use engine::compile::Plan;
 use engine::kernel::{BoundLaunch, Scope, Stmt, StmtKind};
-use engine::runtime::Plan;
+use engine::program::{Launch, Program};
+use engine::segment::SegmentKind;
 use engine::tensor::HostTensor;
 use std::collections::BTreeMap;
 
-/// The facts of [`crate::case::FACTS`].
-pub(super) fn gather(plan: &Plan, launch: &BoundLaunch) -> BTreeMap<String, String> {
+/// The facts of [`crate::case::FACTS`]: those of a kernel are known where it is the only one.
+pub(super) fn gather(program: &Program) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    let segments = &program.segments.segments;
+    let views = segments.iter().filter(|segment| matches!(segment.kind, SegmentKind::View)).count();
+    let counts = [
+        ("segments", segments.len()),
+        ("views", views),
+        ("kernels", program.launches().count()),
+        ("host", program.on_host().count()),
+    ];
+    facts.extend(counts.map(|(name, count)| (name.to_string(), count.to_string())));
+    if let (Some(Launch { plan, launch, .. }), 1) = (program.launches().next(), segments.len()) {
+        of_kernel(plan, launch, &mut facts);
+    }
+    facts
+}
+
+fn of_kernel(plan: &Plan, launch: &BoundLaunch, facts: &mut BTreeMap<String, String>) {
     let kernel = plan.kernel();
     let mut counts = Counts::default();
     counts.walk(&kernel.body);
-    let mut facts = BTreeMap::new();
     let mut put = |name: &str, value: String| facts.insert(name.to_string(), value);
     put("scheduler", plan.scheduler().into());
     put("index", (kernel.index_type.bytes() * 8).to_string());
@@ -22,7 +40,6 @@ pub(super) fn gather(plan: &Plan, launch: &BoundLaunch) -> BTreeMap<String, Stri
     put("shared", launch.shared_bytes.to_string());
     put("threads", launch.threads().to_string());
     put("blocks", launch.blocks().to_string());
-    facts
 }
 
 #[derive(Default)]
@@ -53,7 +70,10 @@ pub(super) fn check(case: &Case, facts: &BTreeMap<String, String>) -> (Vec<Strin
     let (mut broken, mut bless) = (Vec::new(), Vec::new());
     for expect in &case.expects {
         let Some(value) = facts.get(&expect.fact) else {
-            broken.push(format!("{}:{}: `{}` is not known for this device", case.file, expect.line, expect.fact));
+            broken.push(format!(
+                "{}:{}: `{}` is not known: it is of a kernel that is the whole",
+                case.file, expect.line, expect.fact
+            ));
             continue;
         };
         if holds(expect, value) {
@@ -119,13 +139,18 @@ pub(super) fn check_texts(case: &Case, text_of: impl Fn(&str) -> Option<String>)
     broken
 }
 
-/// The CRC of a kernel's text, which shows when generated code changed.
-pub(super) fn kernel_crc(text: &str) -> u32 {
-    crate::crc::crc32(text.as_bytes())
+/// The CRC of the texts of all kernels, which shows when generated code changed;
+/// nothing where there is no kernel.
+pub(super) fn kernel_crc(program: &Program) -> Option<u32> {
+    let mut crc = None;
+    for launch in program.launches() {
+        crc.get_or_insert_with(Crc32::new).update(launch.plan.kernel_text().as_bytes());
+    }
+    crc.map(Crc32::finish)
 }
 
-/// The CRC of outputs: their types, sizes and strides, and their bytes.
-pub(super) fn out_crc(outputs: &[HostTensor]) -> u32 {
+/// The CRC of results: their types, sizes and strides, and their bytes.
+pub(super) fn out_crc<'a>(outputs: impl IntoIterator<Item = &'a HostTensor>) -> u32 {
     let mut crc = Crc32::new();
     for output in outputs {
         let meta = &output.meta;

@@ -1,14 +1,16 @@
-//! The texts of stages that stand in a case file, held to those of a plan.
+//! The texts of stages that stand in a case file, held to those of a program: of its
+//! kernels one after the other.
 
 use crate::case::{Case, Golden};
 use crate::outcome::Bless;
-use engine::runtime::Plan;
+use engine::compile::Plan;
+use engine::program::Program;
 
 /// The texts that are others, in words, and their rewritten form.
-pub(crate) fn check(case: &Case, plan: &Plan) -> (Vec<String>, Vec<Bless>) {
+pub(crate) fn check(case: &Case, program: &Program) -> (Vec<String>, Vec<Bless>) {
     let (mut broken, mut bless) = (Vec::new(), Vec::new());
     for Golden { line, stage, text } in &case.goldens {
-        let own = text_of(plan, stage);
+        let own = text_of(program, stage);
         if own == *text {
             continue;
         }
@@ -19,12 +21,23 @@ pub(crate) fn check(case: &Case, plan: &Plan) -> (Vec<String>, Vec<Bless>) {
     (broken, bless)
 }
 
-fn text_of(plan: &Plan, stage: &str) -> String {
-    let text = match stage {
+fn text_of(program: &Program, stage: &str) -> String {
+    let of_kernel = |plan: &Plan| match stage {
         "schedule" => schedule_text(plan),
         _ => nameless(plan, plan.kernel_text()),
     };
+    let text = of_kernels(program, of_kernel);
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// A text of each kernel; of several, with the number of its segment before it.
+pub(super) fn of_kernels(program: &Program, text: impl Fn(&Plan) -> String) -> String {
+    if let Some(launch) = program.one_kernel() {
+        return text(&launch.plan);
+    }
+    let kernels =
+        program.launches().map(|launch| format!(";; segment {}\n{}\n", launch.segment, text(&launch.plan).trim_end()));
+    kernels.collect()
 }
 
 /// Heuristic, its parameters, and the steps.

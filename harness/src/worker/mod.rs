@@ -6,8 +6,6 @@ mod args;
 mod bench;
 mod canary;
 mod compare;
-#[cfg(test)]
-mod corpus_tests;
 mod device;
 mod execute;
 mod facts;
@@ -19,14 +17,16 @@ mod jitter;
 mod pipeline;
 #[cfg(feature = "planted")]
 mod planted;
+mod played_times;
 mod refusal;
 mod results;
+mod segment_graph;
 mod serve;
 mod variation;
 mod watch;
 
 pub(crate) use args::mix;
-pub(crate) use execute::{LastRead, Stage, examine, kernel_crc, launch, plan, read, reads_as_it_says, show};
+pub(crate) use execute::{LastRead, Stage, examine, kernel_crc, program, read, reads_as_it_says, show};
 pub(crate) use golden::{check as check_goldens, nameless};
 pub(crate) use serve::main;
 pub(crate) use watch::UNSEEN;

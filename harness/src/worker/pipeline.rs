@@ -1,19 +1,20 @@
 //! The engine's stages as a case goes through them.
 
 use crate::case::Case;
+use engine::compile::Plan;
 use engine::diag::{Diagnostic, Result};
 use engine::fusion::Fusion;
-use engine::runtime::Plan;
-use engine::tensor::{Arg, HostTensor};
+use engine::refeval::Evaluation;
+use engine::tensor::Arg;
 
 /// Parses the one fusion of a case. All errors come at once.
 pub(crate) fn parse(case: &Case) -> Result<Fusion, Vec<Diagnostic>> {
     engine::text::parse_one(&case.text)
 }
 
-/// The meaning of a fusion on these arguments.
-pub(super) fn reference(fusion: &Fusion, args: &[Arg]) -> Result<Vec<HostTensor>> {
-    engine::refeval::evaluate(fusion, args)
+/// The meaning of a fusion on these arguments: its outputs, and the inputs that it updates.
+pub(super) fn reference(fusion: &Fusion, args: &[Arg]) -> Result<Evaluation> {
+    engine::refeval::evaluate_all(fusion, args)
 }
 
 /// A fusion as text.
@@ -21,7 +22,7 @@ pub(super) fn print(fusion: &Fusion) -> String {
     engine::text::print(fusion)
 }
 
-/// The CUDA C++ of a plan's kernel; it needs no GPU.
-pub(super) fn cuda_text(plan: &Plan) -> Option<String> {
-    Some(engine::backend::cuda::print_cuda(plan.kernel()))
+/// The CUDA C++ of a kernel; it needs no GPU.
+pub(super) fn cuda_text(plan: &Plan) -> String {
+    engine::backend::cuda::print_cuda(plan.kernel())
 }

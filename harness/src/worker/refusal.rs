@@ -1,9 +1,9 @@
 //! Diagnostics of the engine as outcomes, and refusals that a case asks for.
 
 use super::gpu_error;
-use crate::case::{Case, ErrorSpec, Unsupported};
+use crate::case::{Case, ErrorSpec};
 use crate::outcome::{Bless, CudaFault, Outcome, PassedBy, Verdict};
-use engine::diag::{Code, Diagnostic, DiagnosticKind, Result, code, render};
+use engine::diag::{Code, Diagnostic, DiagnosticKind, code, render};
 
 /// The outcome of a case that the engine refused although it should not.
 pub(super) fn unexpected(case: &Case, diagnostics: &[Diagnostic]) -> Outcome {
@@ -69,34 +69,6 @@ fn show(case: &Case, diagnostic: &Diagnostic) -> String {
     render(diagnostic, &case.file, &case.text, case.line)
 }
 
-/// Judges a case that is marked as unsupported: its run must end by this refusal
-/// and no other. `run` names the scheduler that took it. When expectations are
-/// rewritten, a mark that is out of date is taken out.
-pub(super) fn unsupported(
-    case: &Case,
-    mark: &Unsupported,
-    run: Result<String>,
-    bless: bool,
-) -> Result<Outcome, Vec<Diagnostic>> {
-    match run {
-        Err(error) if error.code.0 == mark.code => Ok(Outcome::pass_by(PassedBy::RefusedAsMarked)),
-        Err(error) => Err(vec![*error.note(format!("the case is marked `expect: unsupported {}`", mark.code))]),
-        Ok(scheduler) => {
-            let place = format!("{}:{}", case.file, mark.line);
-            let detail = format!(
-                "{place}: this runs now, by the {scheduler} scheduler: remove `expect: unsupported {}`",
-                mark.code
-            );
-            let mut outcome = Outcome::fail("fail.supported", detail);
-            if bless {
-                let (line, old) = (mark.line, mark.code.clone());
-                outcome.bless = vec![Bless { line, key: "unsupported".into(), old, new: String::new() }];
-            }
-            Ok(outcome)
-        }
-    }
-}
-
 /// Judges a case that must be refused: each expected refusal must be among the
 /// diagnostics, and each diagnostic must be expected.
 pub(super) fn expected(case: &Case, diagnostics: &[Diagnostic], bless: bool) -> Outcome {
@@ -153,19 +125,6 @@ fn line_of(case: &Case, offset: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_runs_now_loses_its_mark() {
-        let mark = Unsupported { line: 7, code: code::NEEDS_SEGMENTS.0.into() };
-        let case = Case { file: "a.fuse".into(), ..Case::default() };
-        let refused = |code| Err(Diagnostic::unsupported(code, "no"));
-        assert_eq!(unsupported(&case, &mark, refused(code::NEEDS_SEGMENTS), true).expect("judged").outcome, "pass");
-        let other = unsupported(&case, &mark, refused(code::TOO_LONG_ROW), true).expect_err("another refusal");
-        assert_eq!(other[0].notes, ["the case is marked `expect: unsupported U0101`"]);
-        let runs = unsupported(&case, &mark, Ok("pointwise".into()), true).expect("judged");
-        assert_eq!((runs.outcome.as_str(), runs.bless.len()), ("fail.supported", 1));
-        assert!(runs.detail.contains("a.fuse:7") && runs.detail.contains("remove"), "{}", runs.detail);
-    }
 
     #[test]
     fn want_of_memory_is_no_refusal() {

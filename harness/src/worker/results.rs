@@ -105,7 +105,7 @@ impl Results<'_> {
         let fusion = pipeline::parse(&other).map_err(note)?;
         other.inputs.retain(|(name, _)| args::is_input(&fusion, name));
         let evaluated = args::build(&fusion, &other).and_then(|arguments| pipeline::reference(&fusion, &arguments));
-        let outputs = evaluated.map_err(|error| note(vec![*error]))?;
+        let outputs = evaluated.map_err(|error| note(vec![*error]))?.outputs;
         let place = format!("{}:{}", self.case.file, same.line);
         if outputs.len() != self.outputs.len() {
             wrong.push(format!("{place}: @{} has {} results, not {}", same.name, outputs.len(), self.outputs.len()));

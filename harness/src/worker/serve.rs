@@ -105,10 +105,24 @@ impl Server<'_> {
                     self.device.compile_anew(attempt > 0);
                     self.ahead.claim(&case.id);
                     let (device, crumbs, socket) = (self.device, self.crumbs, receiver.stream());
-                    let (past, twice, jitter) = (&self.past, self.knobs.twice, self.knobs.jitter);
-                    let cx =
-                        execute::Cx { device, crumbs, attempt, repeat, seed, mode, bless, twice, jitter, socket, past };
+                    let (past, jitter) = (&self.past, self.knobs.jitter);
+                    let (twice, kernels_only) = (self.knobs.twice, self.knobs.kernels_only);
+                    let cx = execute::Cx {
+                        device,
+                        crumbs,
+                        attempt,
+                        repeat,
+                        seed,
+                        mode,
+                        bless,
+                        twice,
+                        kernels_only,
+                        jitter,
+                        socket,
+                        past,
+                    };
                     let (mut outcome, tainted) = self.run(&case, &cx);
+                    self.device.play_times(&case.id, seed, &mut outcome);
                     #[cfg(feature = "planted")]
                     super::planted::ended();
                     let (leaks, dirty) = self.hygiene.look();

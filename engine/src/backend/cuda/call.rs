@@ -77,12 +77,6 @@ impl CallMemory {
         workspace.buffer.download(&mut data).map(|()| data)
     }
 
-    /// Gives zeroed workspaces their zeros again.
-    pub fn zero(&mut self) -> Result<()> {
-        let zeroed = self.workspaces.iter_mut().filter(|workspace| workspace.fill == 0);
-        zeroed.map(|workspace| &mut workspace.buffer).try_for_each(|buffer| buffer.fill(0))
-    }
-
     /// The bytes of the outputs.
     pub fn outputs(&self) -> Result<Vec<Vec<u8>>> {
         let download = |output: &OutputBuffer| {
@@ -92,10 +86,20 @@ impl CallMemory {
         self.outputs.iter().map(download).collect()
     }
 
+    /// The outputs alone, in their order.
+    pub fn into_outputs(self) -> impl Iterator<Item = GuardedBuffer> {
+        self.outputs.into_iter().map(|output| output.buffer)
+    }
+
     /// Fails with `B0107` if a red zone was written: of any buffer of the call, or
     /// of what the kernel keeps between calls.
     pub fn check_zones(&self, kernel: &LoadedKernel) -> Result<()> {
-        let mut named: Vec<(String, &GuardedBuffer)> = Vec::new();
+        self.check_zones_and(kernel, &[])
+    }
+
+    /// The same, of further buffers too that the kernel reads.
+    pub fn check_zones_and(&self, kernel: &LoadedKernel, others: &[(String, &GuardedBuffer)]) -> Result<()> {
+        let mut named = others.to_vec();
         let numbered = |what: &str, number: usize| format!("{what} {number}");
         named.extend(self.inputs.iter().enumerate().map(|(n, buffer)| (numbered("input", n), buffer)));
         named.extend(self.outputs.iter().enumerate().map(|(n, output)| (numbered("output", n), &output.buffer)));
@@ -121,17 +125,18 @@ impl CallMemory {
 
     /// Fails with `B0108` if a launch leaves elements of its outputs unwritten.
     /// `found` are the outputs of the launch that was, `names` theirs; `launch`
-    /// repeats it and waits. Most outputs hold no poison and need no second launch.
+    /// repeats it and waits. Most outputs hold no poison and need no second launch; says
+    /// whether there was one, whose results then are in memory.
     pub fn check_written(
         &mut self,
         kernel: &LoadedKernel,
         found: &[Vec<u8>],
         names: impl Fn(usize) -> String,
         launch: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let suspect = |(output, data): (&OutputBuffer, &Vec<u8>)| poisoned(data, output.element).count > 0;
         if !self.outputs.iter().zip(found).any(suspect) {
-            return Ok(());
+            return Ok(false);
         }
         for workspace in &mut self.workspaces {
             workspace.buffer.fill(workspace.fill)?;
@@ -147,7 +152,7 @@ impl CallMemory {
                 return Err(findings::unwritten(kernel.name(), number, &names(number), &elements));
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

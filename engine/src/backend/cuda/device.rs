@@ -1,12 +1,14 @@
 //! A GPU: its context, its stream, and a cache of its memory.
 //!
-//! Work on one [`Device`] is ordered: everything goes to its one stream. Memory
-//! of a dropped [`DeviceBuffer`] goes back to the device's cache at once and may
-//! be handed out again; the order of the stream makes that safe.
+//! Work on one [`Stream`] is ordered. Memory belongs to a stream: that of a dropped
+//! [`DeviceBuffer`] goes back to the device's cache at once and may be handed out again
+//! for that stream; its order makes that safe. What names no stream goes to the device's own.
 
 use super::driver::{self, check};
+use super::stream::Stream;
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::DeviceDesc;
+use crate::tensor::CopyRows;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
@@ -17,7 +19,7 @@ pub struct Device {
     ordinal: usize,
     device: sys::CUdevice,
     context: sys::CUcontext,
-    stream: sys::CUstream,
+    stream: Stream,
     desc: DeviceDesc,
     uuid: [u8; 16],
     pool: Mutex<Pool>,
@@ -26,8 +28,8 @@ pub struct Device {
 /// What is allocated.
 #[derive(Default)]
 struct Pool {
-    // Free memory by size, most recently freed last.
-    cache: BTreeMap<usize, Vec<sys::CUdeviceptr>>,
+    // Free memory by stream and size, most recently freed last.
+    cache: BTreeMap<(Stream, usize), Vec<sys::CUdeviceptr>>,
     used: MemoryUse,
 }
 
@@ -65,15 +67,13 @@ impl Device {
             ordinal,
             device,
             context,
-            stream: std::ptr::null_mut(),
+            stream: Stream::LEGACY,
             desc,
             uuid: uuid.bytes.map(|byte| byte as u8),
             pool: Mutex::default(),
         };
         this.enter()?;
-        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: the context is current; the stream is destroyed when `Device` is dropped.
-        check(unsafe { sys::cuStreamCreate(&mut this.stream, flags) }, "create a stream")?;
+        this.stream = Stream::create()?;
         Ok(Arc::new(this))
     }
 
@@ -107,11 +107,15 @@ impl Device {
         Ok((free, total))
     }
 
-    /// Waits until everything issued so far is done, and reports its errors.
+    /// Waits until everything issued so far on its own stream is done, and reports its errors.
     pub fn synchronize(&self) -> Result<()> {
+        self.wait(self.stream)
+    }
+    /// The same for another stream.
+    pub fn wait(&self, stream: Stream) -> Result<()> {
         self.enter()?;
-        // SAFETY: the stream is alive.
-        check(unsafe { sys::cuStreamSynchronize(self.stream) }, "finish its work")
+        // SAFETY: streams are alive while they are in use.
+        check(unsafe { sys::cuStreamSynchronize(stream.raw()) }, "finish its work")
     }
 
     /// Makes the context current on this thread. First step of every method
@@ -120,8 +124,8 @@ impl Device {
         // SAFETY: the context is alive as long as `self`.
         check(unsafe { sys::cuCtxSetCurrent(self.context) }, "enter its context")
     }
-    /// The stream that all work goes to.
-    pub(super) fn stream(&self) -> sys::CUstream {
+    /// The stream that work goes to which names no other.
+    pub fn stream(&self) -> Stream {
         self.stream
     }
 
@@ -143,30 +147,139 @@ impl Device {
         ))
     }
 
+    /// Copies rows from memory at one address to memory at another, both of this device, on a stream.
+    ///
+    /// The caller answers for the addresses: all rows lie in memory that stays allocated
+    /// until the copy is done, and those that are written in no row that is read.
+    pub(crate) fn copy_rows(&self, to: u64, from: u64, rows: &CopyRows, stream: Stream) -> Result<()> {
+        let CopyRows { bytes, from_pitch, to_pitch, .. } = *rows;
+        let (to, from) = (to + rows.to, from + rows.from);
+        // One row, or rows without gaps, are one run of bytes.
+        if rows.rows <= 1 || (from_pitch == bytes && to_pitch == bytes) {
+            return self.copy_run(to, from, bytes * rows.rows, stream);
+        }
+        let fits = |pitch: u64| (bytes..=MAX_PITCH).contains(&pitch);
+        if !fits(from_pitch) || !fits(to_pitch) {
+            return self.copy_each(to, from, rows, stream);
+        }
+        self.enter()?;
+        let copy = sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcHost: std::ptr::null(),
+            srcDevice: from,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: from_pitch as usize,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstHost: std::ptr::null_mut(),
+            dstDevice: to,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: to_pitch as usize,
+            WidthInBytes: bytes as usize,
+            Height: rows.rows as usize,
+        };
+        // SAFETY: the caller answers for the rows on either side; the description is read
+        // before the call returns.
+        match unsafe { sys::cuMemcpy2DAsync_v2(&copy, stream.raw()) } {
+            sys::CUresult::CUDA_SUCCESS => Ok(()),
+            // A driver may refuse pitches that it has not chosen itself.
+            sys::CUresult::CUDA_ERROR_INVALID_VALUE => self.copy_each(to, from, rows, stream),
+            status => check(status, &format!("copy {} rows of {bytes} bytes", rows.rows)),
+        }
+    }
+
+    fn copy_each(&self, to: u64, from: u64, rows: &CopyRows, stream: Stream) -> Result<()> {
+        let run = |i| self.copy_run(to + i * rows.to_pitch, from + i * rows.from_pitch, rows.bytes, stream);
+        (0..rows.rows).try_for_each(run)
+    }
+
+    fn copy_run(&self, to: u64, from: u64, bytes: u64, stream: Stream) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.enter()?;
+        // SAFETY: the caller answers for both ranges.
+        match unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes as usize, stream.raw()) } {
+            sys::CUresult::CUDA_SUCCESS => Ok(()),
+            status => check(status, &format!("copy {bytes} bytes")),
+        }
+    }
+
+    /// Sets bytes at an address of this device to one value, on a stream. The caller answers
+    /// for them as in [`Device::copy_rows`].
+    pub(crate) fn fill_at(&self, address: u64, bytes: usize, value: u8, stream: Stream) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.enter()?;
+        // SAFETY: the caller answers for the range.
+        match unsafe { sys::cuMemsetD8Async(address, value, bytes, stream.raw()) } {
+            sys::CUresult::CUDA_SUCCESS => Ok(()),
+            status => check(status, &format!("fill {bytes} bytes")),
+        }
+    }
+
+    /// Copies bytes to an address of this device, on a stream. The caller answers for them as
+    /// in [`Device::copy_rows`].
+    pub(crate) fn upload_to(&self, address: u64, data: &[u8], stream: Stream) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.enter()?;
+        // SAFETY: the caller answers for the range, and the driver has read pageable host
+        // memory when the call returns.
+        let status =
+            unsafe { sys::cuMemcpyHtoDAsync_v2(address, data.as_ptr().cast::<c_void>(), data.len(), stream.raw()) };
+        check(status, &format!("copy {} bytes to the GPU", data.len()))
+    }
+
+    /// Copies bytes from an address of this device, after all work issued on the stream so
+    /// far. The caller answers for them as in [`Device::copy_rows`].
+    pub(crate) fn download_from(&self, address: u64, data: &mut [u8], stream: Stream) -> Result<()> {
+        if !data.is_empty() {
+            self.enter()?;
+            // SAFETY: the caller answers for the range; `data` outlives the copy, which ends
+            // before `wait` returns.
+            let status = unsafe {
+                sys::cuMemcpyDtoHAsync_v2(data.as_mut_ptr().cast::<c_void>(), address, data.len(), stream.raw())
+            };
+            check(status, &format!("copy {} bytes from the GPU", data.len()))?;
+        }
+        self.wait(stream)
+    }
+
     /// Memory of at least that many bytes, aligned to 512, content undefined.
     pub fn alloc(self: &Arc<Self>, bytes: usize) -> Result<DeviceBuffer> {
-        self.take(bytes, false)
+        self.take(bytes, false, self.stream)
+    }
+
+    /// The same for work on another stream.
+    pub fn alloc_on(self: &Arc<Self>, bytes: usize, stream: Stream) -> Result<DeviceBuffer> {
+        self.take(bytes, false, stream)
     }
 
     /// The same for memory that is kept between calls: it counts apart in
     /// [`Device::memory_use`].
     pub fn alloc_kept(self: &Arc<Self>, bytes: usize) -> Result<DeviceBuffer> {
-        self.take(bytes, true)
+        self.take(bytes, true, self.stream)
     }
 
-    fn take(self: &Arc<Self>, bytes: usize, kept: bool) -> Result<DeviceBuffer> {
+    fn take(self: &Arc<Self>, bytes: usize, kept: bool, stream: Stream) -> Result<DeviceBuffer> {
         let capacity = size_class(bytes);
-        let address = match self.take_cached(capacity) {
+        let address = match self.take_cached(stream, capacity) {
             Some(address) => address,
             None => self.allocate(capacity)?,
         };
         *self.pool().used.of(kept) += capacity;
-        Ok(DeviceBuffer { device: Arc::clone(self), address, capacity, bytes, kept })
+        Ok(DeviceBuffer { device: Arc::clone(self), stream, address, capacity, bytes, kept })
     }
 
-    fn take_cached(&self, capacity: usize) -> Option<sys::CUdeviceptr> {
+    fn take_cached(&self, stream: Stream, capacity: usize) -> Option<sys::CUdeviceptr> {
         let mut pool = self.pool();
-        let address = pool.cache.get_mut(&capacity)?.pop()?;
+        let address = pool.cache.get_mut(&(stream, capacity))?.pop()?;
         pool.used.cached -= capacity;
         Some(address)
     }
@@ -194,7 +307,9 @@ impl Device {
             pool.used.cached = 0;
             std::mem::take(&mut pool.cache)
         };
-        let idle = self.synchronize();
+        // Of every stream, those of callers that are gone included.
+        // SAFETY: the context is alive as long as `self`, and current.
+        let idle = self.enter().and_then(|()| check(unsafe { sys::cuCtxSynchronize() }, "finish its work"));
         let mut result = Ok(());
         for address in cached.into_values().flatten() {
             // SAFETY: the memory was allocated by this device, no work in flight uses it, and it is freed once.
@@ -205,6 +320,8 @@ impl Device {
     }
 }
 
+/// Bytes from one row to the next of a copy that the driver takes at once.
+const MAX_PITCH: u64 = i32::MAX as u64;
 /// What [`Device::probe`] writes.
 const PROBE: u8 = 0x5a;
 
@@ -235,7 +352,7 @@ impl Drop for Device {
         let _ = self.trim();
         // SAFETY: the stream and the context were created by this value and are released once.
         unsafe {
-            let _ = sys::cuStreamDestroy_v2(self.stream);
+            let _ = sys::cuStreamDestroy_v2(self.stream.raw());
             let _ = sys::cuDevicePrimaryCtxRelease_v2(self.device);
         }
     }
@@ -249,9 +366,10 @@ fn size_class(bytes: usize) -> usize {
     bytes.next_multiple_of(step)
 }
 
-/// Memory of a GPU. Goes back to the device's cache when dropped.
+/// Memory of a GPU, for work on one stream. Goes back to the device's cache when dropped.
 pub struct DeviceBuffer {
     device: Arc<Device>,
+    stream: Stream,
     address: sys::CUdeviceptr,
     capacity: usize,
     bytes: usize,
@@ -281,47 +399,20 @@ impl DeviceBuffer {
     /// Copies bytes to the place `offset` bytes behind the start.
     pub fn upload(&mut self, offset: usize, data: &[u8]) -> Result<()> {
         self.check_range(offset, data.len())?;
-        if data.is_empty() {
-            return Ok(());
-        }
-        self.device.enter()?;
-        let target = self.address + offset as u64;
-        // SAFETY: the range lies in this allocation, and the driver has read pageable
-        // host memory when the call returns.
-        let status = unsafe {
-            sys::cuMemcpyHtoDAsync_v2(target, data.as_ptr().cast::<c_void>(), data.len(), self.device.stream)
-        };
-        check(status, &format!("copy {} bytes to the GPU", data.len()))
+        self.device.upload_to(self.address + offset as u64, data, self.stream)
     }
 
     /// Copies bytes from the place `offset` bytes behind the start, after all
     /// work issued so far.
     pub fn download(&self, offset: usize, data: &mut [u8]) -> Result<()> {
         self.check_range(offset, data.len())?;
-        if data.is_empty() {
-            return self.device.synchronize();
-        }
-        self.device.enter()?;
-        let source = self.address + offset as u64;
-        // SAFETY: the range lies in this allocation, and `data` outlives the copy,
-        // which ends before `synchronize` returns.
-        let status = unsafe {
-            sys::cuMemcpyDtoHAsync_v2(data.as_mut_ptr().cast::<c_void>(), source, data.len(), self.device.stream)
-        };
-        check(status, &format!("copy {} bytes from the GPU", data.len()))?;
-        self.device.synchronize()
+        self.device.download_from(self.address + offset as u64, data, self.stream)
     }
 
     /// Sets bytes to one value.
     pub fn fill(&mut self, offset: usize, bytes: usize, value: u8) -> Result<()> {
         self.check_range(offset, bytes)?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.device.enter()?;
-        // SAFETY: the range lies in this allocation.
-        let status = unsafe { sys::cuMemsetD8Async(self.address + offset as u64, value, bytes, self.device.stream) };
-        check(status, &format!("fill {bytes} bytes"))
+        self.device.fill_at(self.address + offset as u64, bytes, value, self.stream)
     }
 
     /// Copies the first `bytes` bytes of another buffer of the same device.
@@ -333,14 +424,12 @@ impl DeviceBuffer {
     pub(super) fn copy_range(&mut self, offset: usize, source: &Self, from: usize, bytes: usize) -> Result<()> {
         self.check_range(offset, bytes)?;
         source.check_range(from, bytes)?;
-        self.device.enter()?;
         let (to, from) = (self.address + offset as u64, source.address + from as u64);
-        // SAFETY: both ranges lie in their allocations, which differ.
-        let status = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.device.stream) };
-        check(status, &format!("copy {bytes} bytes"))
+        self.device.copy_run(to, from, bytes as u64, self.stream)
     }
 
-    pub(super) fn device(&self) -> &Arc<Device> {
+    /// The device whose memory it is.
+    pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
@@ -357,7 +446,7 @@ impl Drop for DeviceBuffer {
         let mut pool = self.device.pool();
         *pool.used.of(self.kept) -= self.capacity;
         pool.used.cached += self.capacity;
-        pool.cache.entry(self.capacity).or_default().push(self.address);
+        pool.cache.entry((self.stream, self.capacity)).or_default().push(self.address);
     }
 }
 

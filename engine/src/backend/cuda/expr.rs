@@ -407,6 +407,8 @@ impl Exprs<'_> {
             ShiftRight => "shift_right",
             // Comparisons returned above.
             LogicalShiftRight | Eq | Ge | Gt | Le | Lt | Ne => "shift_right_zero",
+            Minimum if dtype.bytes() <= 4 => "int_min",
+            Maximum if dtype.bytes() <= 4 => "int_max",
             Minimum => return select(&compare("<", Prec::Relation, &b, &a), &b, &a),
             Maximum => return select(&compare("<", Prec::Relation, &a, &b), &b, &a),
             LogicalAnd | LogicalOr => {

@@ -74,8 +74,12 @@ impl GuardedBuffer {
     }
     /// Copies bytes out.
     pub fn download(&self, data: &mut [u8]) -> Result<()> {
-        self.check_len(data.len())?;
-        self.buffer.download(ZONE, data)
+        self.download_from(0, data)
+    }
+    /// Copies bytes out, from that one on.
+    pub fn download_from(&self, start: usize, data: &mut [u8]) -> Result<()> {
+        self.check_len(start.saturating_add(data.len()))?;
+        self.buffer.download(ZONE + start, data)
     }
     // Copies must not touch the zones.
     fn check_len(&self, bytes: usize) -> Result<()> {

@@ -7,9 +7,10 @@ use super::device::Device;
 use super::driver::{check, check_launch};
 use super::guard::GuardedBuffer;
 use super::print::CudaSource;
+use super::stream::Stream;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BoundLaunch, BoundParam, BufId};
-use crate::num::storage;
+use crate::num::{DType, Value, storage};
 use cudarc::driver::sys::{self, CUfunction_attribute as Attribute};
 use smallvec::SmallVec;
 use std::ffi::{CString, c_void};
@@ -24,7 +25,8 @@ pub struct LoadedKernel {
     dynamic_shared: u32,
     cooperative: bool,
     params: usize,
-    // The counter of the grid barrier, which every launch leaves as it found it.
+    // The counter of the grid barrier, which every launch leaves as it found it, for launches on
+    // the device's own stream.
     barrier: Option<GuardedBuffer>,
 }
 
@@ -145,23 +147,37 @@ impl LoadedKernel {
     /// memory which is as long as the kernel's buffer and stays allocated until
     /// the launch is done.
     pub fn launch(&self, grid: [u32; 3], block: [u32; 3], args: &LaunchArgs) -> Result<()> {
+        let barrier = self.barrier.as_ref().map_or(0, GuardedBuffer::address);
+        self.launch_on(self.device.stream(), grid, block, &args.slots, barrier)
+    }
+
+    /// The same on any stream, with each parameter's bytes in words of 64 bits, and the address
+    /// of a counter that is 0 for the grid barrier of a kernel that [has one](Self::barrier): two
+    /// launches that may run at once need one each.
+    pub(crate) fn launch_on(
+        &self,
+        stream: Stream,
+        grid: [u32; 3],
+        block: [u32; 3],
+        slots: &[u64],
+        mut barrier: u64,
+    ) -> Result<()> {
         if grid.contains(&0) {
             return Ok(());
         }
-        if args.slots.len() != self.params {
-            let (given, wanted) = (args.slots.len(), self.params);
+        if slots.len() != self.params {
+            let (given, wanted) = (slots.len(), self.params);
             return Err(Diagnostic::bug(format!("kernel {} has {wanted} parameters, {given} were given", self.name)));
         }
         self.device.enter()?;
-        let mut barrier = self.barrier.as_ref().map_or(0, GuardedBuffer::address);
         let mut pointers: SmallVec<[*mut c_void; 64]> =
-            args.slots.iter().map(|slot| std::ptr::from_ref(slot).cast_mut().cast()).collect();
+            slots.iter().map(|slot| std::ptr::from_ref(slot).cast_mut().cast()).collect();
         if self.barrier.is_some() {
             pointers.push(std::ptr::from_mut(&mut barrier).cast());
         }
         let [gx, gy, gz] = grid;
         let [bx, by, bz] = block;
-        let (function, shared, stream) = (self.function, self.dynamic_shared, self.device.stream());
+        let (function, shared, stream) = (self.function, self.dynamic_shared, stream.raw());
         // SAFETY: the function is loaded on this device; there is one pointer for
         // each of its parameters, each to 8 readable bytes, of which the driver
         // reads as many as the parameter has and writes none.
@@ -196,37 +212,28 @@ impl Drop for LoadedKernel {
 pub struct LaunchArgs {
     // Each parameter's bytes, least significant first.
     slots: Vec<u64>,
-    // Which slots are addresses, and of what.
-    pointers: Vec<(usize, BufId)>,
 }
 
 impl LaunchArgs {
     /// The arguments of a bound launch; addresses come from `address`.
     pub fn new(launch: &BoundLaunch, address: impl Fn(BufId) -> u64) -> Self {
-        let mut this = Self::default();
+        let mut slots = Vec::new();
         for param in &launch.params {
             match *param {
-                BoundParam::Pointer(buffer) => {
-                    this.pointers.push((this.slots.len(), buffer));
-                    this.slots.push(address(buffer));
-                }
-                BoundParam::Scalar { dtype, value } => {
-                    let bytes = storage::encode(dtype, value);
-                    let words = bytes.as_chunks::<8>().0.iter().take(dtype.bytes().div_ceil(8));
-                    this.slots.extend(words.map(|word| u64::from_le_bytes(*word)));
-                }
+                BoundParam::Pointer(buffer) => slots.push(address(buffer)),
+                BoundParam::Scalar { dtype, value } => slots.extend(scalar_words(dtype, value)),
             }
         }
-        this
+        Self { slots }
     }
     /// Plain 64-bit words, for functions that are no printed kernels.
     pub fn words(words: &[u64]) -> Self {
-        Self { slots: words.to_vec(), pointers: Vec::new() }
+        Self { slots: words.to_vec() }
     }
-    /// Replaces the addresses, allocating nothing.
-    pub fn rebind(&mut self, address: impl Fn(BufId) -> u64) {
-        for &(slot, buffer) in &self.pointers {
-            self.slots[slot] = address(buffer);
-        }
-    }
+}
+
+/// The words of a parameter that is a number.
+pub(crate) fn scalar_words(dtype: DType, value: Value) -> impl Iterator<Item = u64> {
+    let (bytes, words) = (storage::encode(dtype, value), dtype.bytes().div_ceil(8));
+    (0..words).map(move |word| bytes.as_chunks::<8>().0.get(word).map_or(0, |chunk| u64::from_le_bytes(*chunk)))
 }

@@ -15,6 +15,7 @@ mod compiler;
 mod device;
 mod driver;
 mod expr;
+mod graph;
 mod guard;
 mod launch;
 mod library;
@@ -26,6 +27,7 @@ mod plan;
 mod print;
 #[cfg(test)]
 mod samples;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -35,7 +37,10 @@ pub use code_store::{Claim, CodeCounts, CodeStore, Look};
 pub use compiler::{CompiledCubin, Compiler};
 pub use device::{Device, DeviceBuffer, MemoryUse};
 pub use driver::{device_count, ready, version};
+pub use graph::Graph;
 pub use guard::{GuardedBuffer, check_zones};
+pub(crate) use launch::scalar_words;
 pub use launch::{LaunchArgs, LoadedKernel};
 pub use print::{CudaSource, emit, print_cuda};
+pub use stream::Stream;
 pub use timing::{Samples, Timer, TimingOptions};

@@ -5,7 +5,8 @@
 //! two events; a copy of the same traffic follows in the same way, so that both
 //! see the same clocks. The overwriting takes longer than the host needs to
 //! issue the next launch, and a spinning kernel at the start gives the host its
-//! lead; so the time between two events is the device's alone.
+//! lead, before each sample where that is several launches; so the time between
+//! two events is the device's alone.
 //!
 //! The copy is the fastest, by median, of the driver's and two vectorised kernels.
 
@@ -22,6 +23,8 @@ use std::sync::Arc;
 const RAMP_MS: f32 = 60.0;
 /// How long the device waits for the host at the start, in nanoseconds.
 const LEAD_NS: u64 = 400_000;
+/// What the host takes to issue one of several launches, in nanoseconds: amply.
+const ISSUE_NS: u64 = 10_000;
 
 /// How to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub struct TimingOptions {
     pub flush_l2: bool,
     /// Bytes that a launch moves, reads and writes together: the traffic of the copy. 0 for no copy.
     pub copy_bytes: u64,
+    /// Launches and copies that are issued as one that is measured.
+    pub issues: usize,
 }
 
 /// What was measured, in nanoseconds and in order.
@@ -126,8 +131,12 @@ impl Timer {
         self.device.synchronize()?;
         let samples = options.samples.max(1) as usize;
         let events = (0..4 * samples).map(|_| Event::new(&self.device)).collect::<Result<Vec<_>>>()?;
-        self.lead()?;
+        self.lead(LEAD_NS)?;
         for (number, events) in events.chunks_exact(4).enumerate() {
+            // One launch is issued while the cache is flushed; several need more of a lead.
+            if options.issues > 1 {
+                self.lead(LEAD_NS + options.issues as u64 * ISSUE_NS)?;
+            }
             self.flush(options.flush_l2)?;
             events[0].record()?;
             launch(number)?;
@@ -180,8 +189,8 @@ impl Timer {
     }
 
     /// Lets the device wait, so that the host gets ahead of it.
-    fn lead(&self) -> Result<()> {
-        self.spin.launch([1; 3], [1; 3], &LaunchArgs::words(&[LEAD_NS]))
+    fn lead(&self, nanoseconds: u64) -> Result<()> {
+        self.spin.launch([1; 3], [1; 3], &LaunchArgs::words(&[nanoseconds]))
     }
 
     fn flush(&mut self, enabled: bool) -> Result<()> {
@@ -242,7 +251,7 @@ impl Event {
     fn record(&self) -> Result<()> {
         self.device.enter()?;
         // SAFETY: the event and the stream are alive and of one context.
-        check(unsafe { sys::cuEventRecord(self.raw, self.device.stream()) }, "record an event")
+        check(unsafe { sys::cuEventRecord(self.raw, self.device.stream().raw()) }, "record an event")
     }
     /// Both events must have happened.
     fn nanoseconds_to(&self, later: &Self) -> Result<f64> {

@@ -31,20 +31,27 @@ impl Heap {
         DEVICE_BYTES
     }
     /// Takes that many bytes if they are left.
-    fn take(self: &Arc<Self>, bytes: u64) -> Option<Share> {
+    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<HeapShare> {
         let fits = |live: u64| live.checked_add(bytes).filter(|sum| *sum <= DEVICE_BYTES);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        Some(Share { heap: Arc::clone(self), bytes })
+        Some(HeapShare { heap: Arc::clone(self), bytes })
     }
 }
 
+/// The refusal of something that needs that many bytes, when others hold some.
+pub(crate) fn too_little_memory(bytes: u64, held: u64) -> Box<Diagnostic> {
+    let held = if held > 0 { format!(", of which {held} are taken") } else { String::new() };
+    let message = format!("the launch needs {bytes} bytes, a simulated device has {DEVICE_BYTES}{held}");
+    Diagnostic::user(code::DEVICE_MEMORY, message)
+}
+
 /// A part of a heap, given back when dropped.
-struct Share {
+pub(crate) struct HeapShare {
     heap: Arc<Heap>,
     bytes: u64,
 }
 
-impl Drop for Share {
+impl Drop for HeapShare {
     fn drop(&mut self) {
         self.heap.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -59,7 +66,7 @@ pub struct SimMemory {
     outputs: Vec<(u32, BufId)>,
     /// Bytes that were asked for, if they are too many, and those that others held; then nothing is allocated.
     refused: Option<(u64, u64)>,
-    _share: Option<Share>,
+    _share: Option<HeapShare>,
 }
 
 impl SimMemory {
@@ -141,9 +148,7 @@ impl SimMemory {
     /// Whether the launch fits the simulated device.
     pub(super) fn check_size(&self) -> Result<()> {
         let Some((total, held)) = self.refused else { return Ok(()) };
-        let held = if held > 0 { format!(", of which {held} are taken") } else { String::new() };
-        let message = format!("the launch needs {total} bytes, a simulated device has {DEVICE_BYTES}{held}");
-        Err(Diagnostic::user(code::DEVICE_MEMORY, message))
+        Err(too_little_memory(total, held))
     }
 
     /// The output buffers with the number of the output that each holds.

@@ -24,6 +24,7 @@ mod tests;
 
 pub use compile::{SimProgram, compile};
 pub use memory::{Heap, SimMemory};
+pub(crate) use memory::{HeapShare, too_little_memory};
 pub use report::SimReport;
 pub use run::{resident_blocks, run, run_program};
 pub use simcore::{Class, Counters};

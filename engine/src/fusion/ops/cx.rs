@@ -90,6 +90,14 @@ impl MetaCx<'_> {
         AxisMeta { extent, kind }
     }
 
+    /// An axis of an extent that is declared, as those of `full`: that of an input's axis iterates.
+    pub fn declared_axis(&self, extent: ExtentValue) -> AxisMeta {
+        match self.math.is_of_input(extent) {
+            true => AxisMeta { extent, kind: AxisKind::Iteration },
+            false => self.axis(extent),
+        }
+    }
+
     /// A constant extent.
     pub fn constant(&mut self, n: i64) -> ExtentValue {
         self.math.constant(n)

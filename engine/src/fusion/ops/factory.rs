@@ -140,7 +140,7 @@ fn check_number(op: &str, name: &str, value: Value) -> Result<()> {
 
 fn iota_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     let dtype = cx.call.dtype("dtype").unwrap_or(DType::I64);
-    let axes = cx.extent("length").map(|length| cx.axis(length)).into_iter().collect();
+    let axes = cx.extent("length").map(|length| cx.declared_axis(length)).into_iter().collect();
     Ok(vec![Shape { dtype, axes }])
 }
 

@@ -3,34 +3,34 @@
 //! An index that is out of range is refused when its value is read: kernels
 //! that do not look would reach memory of others.
 
-use super::args::Args;
+use super::args::{Args, OpArg};
 use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::CallDraft;
 use super::extents;
-use super::movement::{AxisMap, Movement};
+use super::movement::{AxisMap, Form, Movement, ViewPlace};
 use super::resize::constant_of;
 use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, req};
 use crate::array::{View, clone_strides, fold_index};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::meta::{AxisMeta, Shape};
-use crate::fusion::{AxisKind, FusionBuilder, Operand, Src};
+use crate::fusion::{AxisKind, FusionBuilder, Operand, Src, TensorId};
 use crate::num::{BinaryOp, DType, Value, eval};
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "select",
-        &[req("x", OpParamKind::Tensor).py("arg"), req("index", OpParamKind::Scalar), req("dim", OpParamKind::Int)],
+        &[req("x", OpParamKind::Tensor).py("arg"), req("index", OpParamKind::Value), req("dim", OpParamKind::Int)],
         select,
         Primitive {
             meta: select_meta,
             layout: ResultLayout::Custom(select_layout),
             eval: select_eval,
             decompose: None,
-            movement: Movement::NEW.axes(AxisMap::Dropped("dim")).view().picks("x"),
+            movement: Movement::NEW.axes(AxisMap::Dropped("dim")).placed(select_place).picks("x").form(Form::Select),
         },
-        "x at one position of an axis, which is dropped; a negative position counts from the end.",
+        "x at one position of an axis, which is dropped; a negative position counts from the end. A tensor of one position is read when it runs.",
         "N§2, PyTorch select",
     ),
     OpRow::primitive(
@@ -149,6 +149,9 @@ fn positions(name: &str, index: &View, axis: usize, size: usize, wraps: bool) ->
 fn select(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let x = b.tensor_operand("select", args.src("x")?)?;
     let dim = normal_axis("select", args.int("dim").unwrap_or(0), b.rank(x))?;
+    if let Src::Tensor(index) = args.src("index")? {
+        return select_read(b, x, index, dim);
+    }
     let mut index = extents::integer(b, "select", "the index", args.src("index")?)?;
     let size = extents::extents(b, x)[dim];
     if let (Some(at), Some(n)) = (extents::known(b, index), extents::known(b, size))
@@ -157,6 +160,24 @@ fn select(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         index = extents::constant(b, at + n);
     }
     b.push_draft(CallDraft::new(args).operand("index", extents::operand(index)).attr("dim", Attr::Int(dim as i64)))
+}
+
+/// `select` at a position that a tensor without axes holds.
+fn select_read(b: &mut FusionBuilder, x: TensorId, index: TensorId, dim: usize) -> Result<Vec<Operand>> {
+    check_index("select", b.dtype(Operand::Tensor(index)))?;
+    if b.rank(index) != 0 {
+        let message = format!("select: the index has rank {}, not 0", b.rank(index));
+        return Err(Diagnostic::user(code::RANK, message).note("use index_select for several positions"));
+    }
+    let size = extents::operand(extents::extents(b, x)[dim]);
+    let from_end = b.lt(index, 0)?;
+    let wrapped = b.add(index, size)?;
+    let place = b.where_(from_end, wrapped, index)?;
+    let row = extents::call(b, "index_select", |args| {
+        args.value("x", x).value("index", place).with("dim", OpArg::Int(dim as i64))
+    })?;
+    let flags: Vec<bool> = (0..b.rank(x)).map(|axis| axis == dim).collect();
+    Ok(vec![b.squeeze(row, &flags)?])
 }
 
 fn select_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
@@ -179,6 +200,13 @@ fn without<T: Copy>(list: &[T], axis: usize) -> Vec<T> {
 
 fn select_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
     Ok(vec![without(cx.tensor("x")?.1, cx.call.axis("dim"))])
+}
+
+fn select_place(cx: &LayoutCx<'_>) -> Result<Option<ViewPlace>> {
+    let ((sizes, strides), dim) = (cx.tensor("x")?, cx.call.axis("dim"));
+    let index = cx.ints("index").first().copied().unwrap_or(0);
+    let index = if index < 0 { index + sizes[dim] } else { index };
+    Ok(Some(ViewPlace { strides: without(strides, dim), offset: index * strides[dim] }))
 }
 
 fn select_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {

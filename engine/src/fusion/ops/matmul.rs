@@ -5,7 +5,7 @@
 use super::args::Args;
 use super::cx::{EvalCx, MetaCx};
 use super::draft::CallDraft;
-use super::movement::Movement;
+use super::movement::{Form, Movement};
 use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
 use crate::array::{Sums, View};
 use crate::diag::{Diagnostic, Result, code};
@@ -23,7 +23,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Dense,
             eval: matmul_eval,
             decompose: None,
-            movement: Movement::LIBRARY,
+            movement: Movement::LIBRARY.form(Form::Matmul),
         },
         "Products of the matrices in the last two axes; the axes before them broadcast, aligned at the right. A vector \
          is a row on the left and a column on the right, and its axis of size 1 is dropped.",
@@ -42,7 +42,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Dense,
             eval: linear_eval,
             decompose: None,
-            movement: Movement::LIBRARY,
+            movement: Movement::LIBRARY.form(Form::Linear),
         },
         "x times the transposed weight of axes [out, in], plus bias; a weight of one axis gives one number for each \
          vector of x.",

@@ -57,7 +57,7 @@ pub use args::{Args, OpArg, form};
 pub use call::{Attr, Call};
 pub use cx::{EvalCx, EvalOperand, LayoutCx, LayoutOperand, MetaCx};
 pub use draft::CallDraft;
-pub use movement::{AxisMap, Library, Movement, Reads};
+pub use movement::{AxisMap, Form, Library, Movement, Reads, ViewPlace, ViewRule};
 pub use py_form::{PyArgs, PyForm, PyResult};
 pub use row::{BuildFn, Need, OpParam, OpParamKind, OpRow, Primitive, ResultLayout, ScalarOp};
 pub use table::{all, find};

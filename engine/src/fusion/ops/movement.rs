@@ -4,8 +4,24 @@
 //!
 //! Every primitive says it in its row, so that a new one is asked.
 
+use super::cx::LayoutCx;
+use crate::diag::Result;
+
+/// A result that is a part of its operand's memory, seen through other strides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewPlace {
+    /// Of the result, in elements.
+    pub strides: Vec<i64>,
+    /// From the operand's element 0 to the result's, in elements.
+    pub offset: i64,
+}
+
+/// Says where the result lies in the memory of the first operand, for the sizes and
+/// strides at hand; nothing if it has to be copied.
+pub type ViewRule = fn(&LayoutCx<'_>) -> Result<Option<ViewPlace>>;
+
 /// How elements and axes of the operands come to the results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Movement {
     /// Which elements of its operands it looks at.
     pub reads: Reads,
@@ -13,6 +29,9 @@ pub struct Movement {
     pub axes: AxisMap,
     /// Whether nvFuser may make its result a view of its first operand.
     pub view: bool,
+    /// Where the result lies in memory of its operand, of an operation that no kernel
+    /// computes and that moves nothing.
+    pub place: Option<ViewRule>,
     /// The parameter that asks for an order of the axes in memory: their ranks.
     pub order: Option<&'static str>,
     /// When its values and strides come from a library.
@@ -22,6 +41,31 @@ pub struct Movement {
     pub positions: Option<usize>,
     /// Whether the fusion is cut in two before it.
     pub cuts: bool,
+    /// What passes over whole fusions know it as, which have rules for it.
+    pub form: Option<Form>,
+}
+
+/// A primitive for which passes over whole fusions have rules, with its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `x` from `starts` to `ends`.
+    Slice,
+    /// `x` with `value` around it, as `widths` say.
+    Pad,
+    /// `tensors` one after another along `dim`.
+    Cat,
+    /// `x` with its axes of size 1 repeated up to `shape`.
+    Expand,
+    /// `x` again and again, as `counts` say.
+    Repeat,
+    /// The elements of `x` in order under `shape`.
+    Reshape,
+    /// `x` at one position of `dim`, which is dropped.
+    Select,
+    /// Sums over the last axis of the first operand, and the last but one of the second, if it has two.
+    Matmul,
+    /// Sums over the last axis of both operands.
+    Linear,
 }
 
 /// Which elements of its operands a primitive looks at.
@@ -74,10 +118,12 @@ impl Movement {
         reads: Reads::Whole,
         axes: AxisMap::New,
         view: false,
+        place: None,
         order: None,
         library: Library::Never,
         positions: None,
         cuts: false,
+        form: None,
     };
     /// The axes of the operands.
     pub const SAME: Self = Self::NEW.axes(AxisMap::Same);
@@ -91,6 +137,10 @@ impl Movement {
     /// The same of which nvFuser may make a view.
     pub(super) const fn view(self) -> Self {
         Self { view: true, ..self }
+    }
+    /// The same, whose result lies in its operand's memory where the rule says so.
+    pub(super) const fn placed(self, rule: ViewRule) -> Self {
+        Self { view: true, place: Some(rule), ..self }
     }
     /// The same, but of one operand only what the results have is read.
     pub(super) const fn picks(self, param: &'static str) -> Self {
@@ -107,6 +157,10 @@ impl Movement {
     /// The same, before which the fusion is cut.
     pub(super) const fn cut(self) -> Self {
         Self { cuts: true, ..self }
+    }
+    /// The same, which passes know as this.
+    pub(super) const fn form(self, form: Form) -> Self {
+        Self { form: Some(form), ..self }
     }
     /// The same, where a parameter asks for an order in memory.
     pub(super) const fn order(self, param: &'static str) -> Self {

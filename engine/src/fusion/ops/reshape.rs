@@ -5,7 +5,7 @@ use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::CallDraft;
 use super::extents::{self, checked_product};
-use super::movement::{AxisMap, Movement};
+use super::movement::{AxisMap, Form, Movement, ViewPlace};
 use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, int, req};
 use crate::array::{View, fold_index, row_major_strides, view_strides};
 use crate::diag::{Diagnostic, Result, code};
@@ -24,7 +24,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Custom(reshape_layout),
             eval: reshape_eval,
             decompose: None,
-            movement: Movement::NEW.axes(AxisMap::Regrouped).view(),
+            movement: Movement::NEW.axes(AxisMap::Regrouped).placed(reshape_place).form(Form::Reshape),
         },
         "The elements of x in row-major order under the extents in brackets; one of them may be -1: what is left.",
         "N§2, PyTorch reshape",
@@ -45,7 +45,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Dense,
             eval: repeat_eval,
             decompose: None,
-            movement: Movement::NEW,
+            movement: Movement::NEW.form(Form::Repeat),
         },
         "counts[i] copies of x one after another along axis i.",
         "N§2, PyTorch repeat",
@@ -160,6 +160,11 @@ fn reshape_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
     let (sizes, strides) = cx.tensor("x")?;
     let to = &cx.results[0];
     Ok(vec![view_strides(sizes, strides, to).unwrap_or_else(|| row_major_strides(to))])
+}
+
+fn reshape_place(cx: &LayoutCx<'_>) -> Result<Option<ViewPlace>> {
+    let (sizes, strides) = cx.tensor("x")?;
+    Ok(view_strides(sizes, strides, &cx.results[0]).map(|strides| ViewPlace { strides, offset: 0 }))
 }
 
 fn reshape_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {

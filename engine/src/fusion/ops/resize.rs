@@ -5,7 +5,7 @@ use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, LayoutOperand, MetaCx};
 use super::draft::CallDraft;
 use super::extents;
-use super::movement::{AxisMap, Movement};
+use super::movement::{AxisMap, Form, Movement, ViewPlace};
 use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, flag, int, opt, req};
 use crate::array::{View, clone_strides, fold_index, format_strides};
 use crate::diag::{Diagnostic, Result, code};
@@ -32,7 +32,11 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Custom(slice_layout),
             eval: slice_eval,
             decompose: None,
-            movement: Movement::NEW.axes(AxisMap::Between(["starts", "ends"])).view().picks("x"),
+            movement: Movement::NEW
+                .axes(AxisMap::Between(["starts", "ends"]))
+                .placed(slice_place)
+                .picks("x")
+                .form(Form::Slice),
         },
         "The elements of x from starts[i] up to but not including ends[i] along axis i; negative positions count from \
          the end and all are clamped to the axis, unless manual_normalization says that they lie in it.",
@@ -51,7 +55,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Custom(pad_layout),
             eval: pad_eval,
             decompose: None,
-            movement: Movement::NEW.axes(AxisMap::Widened("widths")),
+            movement: Movement::NEW.axes(AxisMap::Widened("widths")).form(Form::Pad),
         },
         "x with value (0) before and after it: widths are pairs, the innermost axis first; negative ones cut.",
         "N§2, PyTorch constant_pad_nd",
@@ -70,7 +74,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Custom(cat_layout),
             eval: cat_eval,
             decompose: None,
-            movement: Movement::NEW.axes(AxisMap::Except("dim")),
+            movement: Movement::NEW.axes(AxisMap::Except("dim")).form(Form::Cat),
         },
         "The tensors one after another along an axis; with manual_padding they are results of pad that have their \
          place in the result; pads say how much of \
@@ -177,7 +181,9 @@ fn slice_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
         let size = cx.math.known(axis.extent);
         let (first, last) = (cx.math.known(start), cx.math.known(end));
         let ordered = |a: Option<i64>, b: Option<i64>| a.zip(b).map(|(a, b)| a <= b);
-        let holds = [ordered(Some(0), first), ordered(first, last), ordered(last, size)];
+        // A slice of nothing may lie anywhere behind the start.
+        let inside = if first.is_some() && first == last { Some(true) } else { ordered(last, size) };
+        let holds = [ordered(Some(0), first), ordered(first, last), inside];
         let holds = if holds.contains(&Some(false)) { Some(false) } else { None };
         let shown = |n: Option<i64>| n.map_or("?".to_string(), |n| n.to_string());
         cx.require(holds, code::VALUE, || {
@@ -194,6 +200,12 @@ fn slice_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
 
 fn slice_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
     Ok(vec![cx.tensor("x")?.1.to_vec()])
+}
+
+fn slice_place(cx: &LayoutCx<'_>) -> Result<Option<ViewPlace>> {
+    let strides = cx.tensor("x")?.1.to_vec();
+    let offset = cx.ints("starts").iter().zip(&strides).map(|(start, stride)| start * stride).sum();
+    Ok(Some(ViewPlace { strides, offset }))
 }
 
 fn slice_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {

@@ -5,7 +5,7 @@ use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::CallDraft;
 use super::extents;
-use super::movement::{AxisMap, Movement};
+use super::movement::{AxisMap, Form, Movement};
 use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, flag, opt, req};
 use crate::array::{View, clone_strides, dense_strides_in};
 use crate::diag::{Diagnostic, Result, code};
@@ -76,7 +76,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Custom(expand_layout),
             eval: expand_eval,
             decompose: Some(expand_steps),
-            movement: Movement::NEW.axes(AxisMap::Repeated).view().picks("x"),
+            movement: Movement::NEW.axes(AxisMap::Repeated).view().picks("x").form(Form::Expand),
         },
         "x with its axes of size 1 repeated up to the extents in brackets; -1 keeps an axis.",
         "N§2, PyTorch expand",

@@ -79,6 +79,7 @@ impl Axes {
                 passed.push((axis, operand, from));
             }
         }
+        passed.extend(put_back(fusion, op));
         let kinds: Vec<PlacedKind> = kinds
             .into_iter()
             .zip(own)
@@ -91,6 +92,21 @@ impl Axes {
             }
         }
         self.kinds.push(kinds);
+    }
+}
+
+/// Axes that a `broadcast` of a `squeeze` puts back where they were: nvFuser cancels the
+/// two, so the axes are those that were dropped.
+fn put_back(fusion: &Fusion, op: &Op) -> Vec<(usize, TensorId, usize)> {
+    let (OpKind::Broadcast { flags }, Some(operand)) = (&op.kind, op.inputs.first().and_then(tensor_of)) else {
+        return Vec::new();
+    };
+    let Some(before) = fusion.definition(operand).map(|before| &fusion.ops[before]) else { return Vec::new() };
+    match (&before.kind, before.inputs.first().and_then(tensor_of)) {
+        (OpKind::Squeeze { flags: dropped }, Some(whole)) if dropped == flags => {
+            (0..flags.len()).filter(|axis| flags[*axis]).map(|axis| (axis, whole, axis)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -129,6 +129,15 @@ fn updated_inputs_and_library_results_keep_their_own_rules() {
     check_placed("%a: f32[?, ?]", more, &turned[..1], &[&[1, 2]]);
 }
 
+/// What is squeezed and broadcast again is the axis that it was, and stays between its neighbours.
+#[test]
+fn axes_that_are_put_back_are_those_that_were_dropped() {
+    let back = "%s = squeeze %a dims(1)\n%b = broadcast %s flags(false, true, false)\n%r = neg %b\nreturn %r";
+    check_placed("%a: f32[?, 1, ?]", back, &[(&[8, 1, 6], &[6, 6, 1])], &[&[6, 6, 1]]);
+    let elsewhere = "%s = squeeze %a dims(1)\n%b = broadcast %s flags(false, false, true)\n%r = neg %b\nreturn %r";
+    check_placed("%a: f32[?, 1, ?]", elsewhere, &[(&[8, 1, 6], &[6, 6, 1])], &[&[6, 1, 48]]);
+}
+
 /// Dense row-major arguments without axes of size 0 or 1 give row-major
 /// results whatever the rule.
 #[test]

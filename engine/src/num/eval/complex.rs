@@ -293,8 +293,9 @@ fn sinh((x, y): Complex) -> Complex {
     if x == 0.0 {
         return (x, y.sin());
     }
+    // Which infinity is left open by C; as device libraries do, that of the operand.
     if x.is_infinite() && !y.is_finite() {
-        return (f64::INFINITY, f64::NAN);
+        return (x, f64::NAN);
     }
     let (im, re) = hyperbolic(x, y.sin(), y.cos());
     (re, im)
@@ -350,6 +351,9 @@ fn is_large((x, y): Complex) -> bool {
 /// neither of which cancels.
 fn acos(z: Complex) -> Complex {
     let (x, y) = z;
+    if y.is_nan() && (x.is_infinite() || x == 0.0) {
+        return if x == 0.0 { (FRAC_PI_2, y) } else { (y, x) };
+    }
     if is_large(z) {
         return (y.abs().atan2(x), -log_double(x, y).copysign(y));
     }
@@ -368,6 +372,9 @@ fn acosh(z: Complex) -> Complex {
 
 fn asinh(z: Complex) -> Complex {
     let (x, y) = z;
+    if x.is_nan() && (y.is_infinite() || y == 0.0) {
+        return if y == 0.0 { z } else { (y, x) };
+    }
     if is_large(z) {
         return (log_double(x, y).copysign(x), y.atan2(x.abs()));
     }

@@ -147,6 +147,7 @@ template <class T> inline T __shfl_down_sync(unsigned, T x, int distance) { retu
 
 // Instructions that the library writes itself.
 inline void ptx_max_NaN_f32(float& r, float a, float b) { r = a != a || b != b ? __builtin_nanf("") : a > b ? a : b > a ? b : __builtin_signbit(a) ? b : a; }
+inline void ptx_prmt_b32(int& r, int x) { r = x; }
 inline void ptx_min_NaN_f32(float& r, float a, float b) { r = a != a || b != b ? __builtin_nanf("") : a < b ? a : b < a ? b : __builtin_signbit(a) ? a : b; }
 inline float flushed(float x) { return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x; }
 inline void ptx_ex2_approx_ftz_f32(float& r, float x) { r = flushed((float)simulated_unary(OP_EXP2, (double)flushed(x))); }

@@ -1,8 +1,8 @@
 //! The commands: words, operands, help and what each calls.
 
 use super::super::{
-    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, kernels, list, plan, quarantine, report,
-    resume, run as runs, selftest, show, store,
+    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, kernels, list, pages, plan, quarantine,
+    report, resume, run as runs, selftest, show, store,
 };
 use super::model::Args;
 
@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Replay,
     Why,
     Quarantine,
+    Completions,
+    Man,
 }
 
 impl Command {
@@ -61,6 +63,10 @@ impl Commands {
     }
     pub(super) const fn has(self, command: Command) -> bool {
         self.0 & (1 << command as u64) != 0
+    }
+    /// Whether all commands are in it.
+    pub(super) fn is_all(self) -> bool {
+        COMMANDS.iter().all(|row| self.has(row.command))
     }
     /// `` `run` and `bench` ``.
     pub(super) fn shown(self) -> String {
@@ -184,7 +190,13 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     ),
     row("resume", Command::Resume, ("[RUN]", 0, 1), "go on with a run that was killed or stopped", resume::resume),
     row("report", Command::Report, ("[RUN...]", 0, usize::MAX), "recorded runs in another form", report::report),
-    row("compare", Command::Compare, ("RUN RUN", 2, 2), "what changed between two runs", compare::compare),
+    row(
+        "compare",
+        Command::Compare,
+        ("RUN RUN", 2, 2),
+        "what changed between two runs, each named by its id, latest~N, a day or a commit",
+        compare::compare,
+    ),
     row(
         "store",
         Command::Store,
@@ -192,6 +204,14 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         "look at, mend, thin out, copy or unite recorded runs",
         store::store,
     ),
+    row(
+        "completions",
+        Command::Completions,
+        ("bash|zsh|fish", 1, 1),
+        "print the completions of commands, options, cases and runs for a shell",
+        pages::completions,
+    ),
+    row("man", Command::Man, NONE, "print the manual page: harness man | man -l -", pages::man),
     row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", doctor::doctor),
 ];
 

@@ -64,7 +64,7 @@ fn exit_codes(text: &mut String, command: Option<Command>) {
         entry(text, CODES, "128+N", "ended by signal N after an orderly shutdown");
     }
     if can(JUDGES) {
-        text.push_str("Of several, the first of 20, 103, 100, 110, 11, 5 and 6 counts.\n");
+        text.push_str("Of several, the first of 20, 103, 100, 96, 110, 11, 10, 5 and 6 counts.\n");
     }
 }
 
@@ -80,7 +80,7 @@ fn ending_with(code: u8) -> Commands {
         exit::NOTHING_SELECTED => SELECTS,
         exit::OUTSTANDING => only(&[Run, Bench, Resume]),
         exit::INCOMPLETE => JUDGES.and(&[Import, Compile]),
-        exit::REGRESSED => only(&[Compare]),
+        exit::REGRESSED => only(&[Bench, Compare, Resume]),
         exit::FLAKY => JUDGES,
         exit::INFRA => JUDGES.or(STARTS),
         exit::NO_GPU => JUDGES.or(STARTS).or(PLANS).and(&[Import, Compile]),

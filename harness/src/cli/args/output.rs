@@ -15,6 +15,10 @@ pub(crate) struct OutputArgs {
     /// For `list`: why each case exists.
     pub(crate) about: bool,
     pub(crate) bless: bool,
+    /// For `bench`: a kept binary that measures beside this one.
+    pub(crate) baseline: Option<PathBuf>,
+    /// For `bench`, with `bless`: why.
+    pub(crate) reason: Option<String>,
     /// For `compile`: where the table of what kernels take goes.
     pub(crate) resources: Option<PathBuf>,
 }
@@ -32,6 +36,9 @@ pub(crate) enum Listing {
 
 /// Commands that write a text.
 const WRITE: Commands = Commands::of(&[Command::Import, Command::Report, Command::Compare, Command::Store]);
+const BENCH: Commands = Commands::of(&[Command::Bench]);
+/// Characters of a reason: it is a cell of a table.
+const MAX_REASON: usize = 200;
 const LISTINGS: Commands = Commands::of(&[Command::List, Command::Plan]);
 
 pub(super) const ROWS: &[OptionRow] = &[
@@ -52,13 +59,38 @@ pub(super) const ROWS: &[OptionRow] = &[
     flag(
         "--bless",
         VERDICTS.and(&[Command::Kernels]),
-        "rewrite expectations in the case files; the list of kernels",
+        "rewrite expectations in the case files; the list of kernels; with --reason, the baseline of counters",
         |args, _| {
             args.output.bless = true;
             Ok(())
         },
     )
     .env(&["BLESS"]),
+    value(
+        "--reason",
+        "TEXT",
+        BENCH,
+        "with --bless: why the counters may be what they are; kept with them",
+        |args, given| {
+            let reason = given.text().trim();
+            if reason.is_empty() || reason.chars().count() > MAX_REASON || reason.contains(char::is_control) {
+                return Err(given.wrong(&format!("a line of at most {MAX_REASON} characters")));
+            }
+            args.output.reason = Some(reason.into());
+            Ok(())
+        },
+    ),
+    value(
+        "--baseline",
+        "FILE",
+        BENCH,
+        "a kept harness binary: what seems slower on a GPU is measured with it and this one in turns",
+        |args, given| {
+            args.output.baseline = Some(given.path()?);
+            Ok(())
+        },
+    )
+    .path(),
     value(
         "--resources",
         "FILE",

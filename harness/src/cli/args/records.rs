@@ -58,6 +58,8 @@ pub(crate) struct Records {
     pub(crate) detail: Detail,
     pub(crate) junit: Option<PathBuf>,
     pub(crate) github: bool,
+    /// For `report`: where pages go.
+    pub(crate) html: Option<PathBuf>,
     pub(crate) run_id: Option<String>,
     /// For `store prune`.
     pub(crate) keep: Option<usize>,
@@ -89,6 +91,16 @@ pub(super) const ROWS: &[OptionRow] = &[
         Commands::of(&[Command::Report]),
         "form (default: md)",
         |args, given| form(args, given, &[Form::Md, Form::Junit, Form::Trace, Form::Csv, Form::Jsonl]),
+    ),
+    value(
+        "--html",
+        "DIR",
+        Commands::of(&[Command::Report]),
+        "all that is recorded as pages there: health, cases, performance, runs",
+        |args, given| {
+            args.records.html = Some(given.path()?);
+            Ok(())
+        },
     ),
     value("--format", "plain|md|json", Commands::of(&[Command::Compare]), "form (default: plain)", |args, given| {
         form(args, given, &[Form::Plain, Form::Md, Form::Json])

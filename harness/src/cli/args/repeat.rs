@@ -32,6 +32,8 @@ pub(crate) struct Repeat {
     pub(crate) of_run: Option<String>,
     /// Whether each case is run twice and its results are compared.
     pub(crate) twice: bool,
+    /// Whether what the host would compute is refused.
+    pub(crate) kernels_only: bool,
 }
 
 pub(super) const ROWS: &[OptionRow] = &[
@@ -75,6 +77,16 @@ pub(super) const ROWS: &[OptionRow] = &[
         args.repeat.twice = true;
         Ok(())
     })
+    .again(),
+    flag(
+        "--kernels-only",
+        RUNS.and(&[Command::Import]),
+        "fail cases of which the host computes a part, with the reason why no kernel does",
+        |args, _| {
+            args.repeat.kernels_only = true;
+            Ok(())
+        },
+    )
     .again(),
     value("--fail-fast", "N", VERDICTS, "start no case after N failures; without N after one", |args, given| {
         args.repeat.fail_fast = Some(if given.value.is_some() { given.count("failures")? } else { 1 });

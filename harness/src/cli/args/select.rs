@@ -68,7 +68,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         SELECTS,
         "select by properties: 'tag(resize) & !last(pass) & dur < 1s'; narrows all others, may be repeated; \
          conditions: name suite tag file device last changed axis, dur timeout arch memory gpus inputs rank elements runs, \
-         cuda ref quarantined perf refusal unsupported xfail",
+         cuda ref quarantined perf refusal xfail",
         |args, given| {
             args.select.wanted.exprs.push(FilterExpr::parse(given.text()).map_err(bad_filter)?);
             Ok(())

@@ -11,7 +11,7 @@ use crate::dispatch::RunPlan;
 use crate::evidence::sanitizer::Sample;
 use crate::exit;
 use crate::flake::standards::Standards;
-use crate::record::{History, RunStore, today};
+use crate::record::{History, Provenance, RunStore, today};
 use crate::report::{Progress, TimeLeft};
 use crate::select::Chosen;
 use crate::units::counted;
@@ -91,7 +91,8 @@ impl Scene {
         needed.map_or(Ok(()), |needed| needed.check(&cases))?;
         let reason = |c: crate::outcome::Conclusion| (c.case.id.clone(), c.result.outcome.detail.clone());
         let skipped: Vec<_> = skipped.into_iter().map(reason).collect();
-        let header = setup::header(&options, &devices, files, fingerprint, cases.len() + skipped.len());
+        let header =
+            setup::header(&options, &devices, files, fingerprint, cases.len() + skipped.len(), Provenance::gather());
         let mut store = RunStore::create_as(results, options.record.run_id.as_deref(), header);
         if options.record.form == Some(Form::Jsonl) {
             store.echo();

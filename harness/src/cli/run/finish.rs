@@ -4,11 +4,12 @@ use super::options::{RecordOptions, RunOptions};
 use super::view::Closing;
 use crate::cli::args::Command;
 use crate::cli::bench_table::{self, Before};
+use crate::cli::counter_gate::CountersEnd;
 use crate::cli::devices::Devices;
 use crate::cli::{ending, report, runs};
 use crate::exit;
 use crate::outcome::Verdict;
-use crate::record::{History, RunStore};
+use crate::record::{Found, History, RunStore};
 use crate::report::{junit, markdown, repro};
 use crate::units::{counted, show_seconds};
 use serde_json::json;
@@ -21,27 +22,41 @@ pub(super) fn finish(
     devices: &Devices,
     history: &History,
     mut store: RunStore,
-    closing: Closing,
+    mut closing: Closing,
     stopped: usize,
     started: Instant,
 ) -> u8 {
+    let counters = match closing.counters.take().map(|check| check.end(&closing.rows)).transpose() {
+        Ok(end) => end.unwrap_or_default(),
+        Err(failure) => CountersEnd::of(failure),
+    };
+    let times = closing.times.take();
+    let looks = stopped == 0 && store.error().is_none();
+    let times = times.map(|check| check.end(&closing.rows, options, devices, &store, looks));
+    let times = times.unwrap_or_default();
     let Closing { summary, rows, .. } = &closing;
-    let damage = add_to_history(history, &mut store, &closing);
+    let damage = add_to_history(history, &mut store, &closing, &times.found);
     for gpu in devices.now() {
         store.append("gpu", &gpu);
     }
+    for record in counters.record.iter().chain(&times.record) {
+        store.append("gate", record);
+    }
+    let regressed = times.is_regression.then_some(exit::REGRESSED).or(counters.failed);
     let counts: BTreeMap<&str, usize> = summary.counts.iter().map(|(verdict, n)| (verdict.name(), *n)).collect();
     let ended = ending::end(
         &mut store,
         stopped,
         started,
-        exit_code(options.repeat.flaky_fails, &closing),
+        with_broken(with_gates(exit_code(options.repeat.flaky_fails, &closing), regressed), &closing),
         json!({ "counts": counts, "passed_by": summary.passed_by }),
     );
     let mut text = String::new();
     if options.command == Command::Bench {
         let before = Before::of(&options.cases.folders.results, &store.id, &devices.history);
         text.push_str(&bench_table::text(rows, &before, runs::columns()));
+        text.push_str(&counters.text);
+        text.push_str(&times.text);
     }
     let tail = options.again.tail(&devices.again, options.command, options.repeat.seed);
     let again = |id: &str| repro(options.command.word(), id, &tail);
@@ -64,12 +79,16 @@ pub(super) fn finish(
 
 /// Tables are derived from records: where there is no record, there is no row.
 /// Returns what was wrong with them.
-fn add_to_history(history: &History, store: &mut RunStore, closing: &Closing) -> Vec<String> {
+fn add_to_history(history: &History, store: &mut RunStore, closing: &Closing, found: &[Found]) -> Vec<String> {
     let mut notes = Vec::new();
     if store.error().is_some() {
         return notes;
     }
     match history.add_once(store.dir(), &store.id, store.commit(), &closing.rows, &closing.alike) {
+        Ok(more) => notes.extend(more),
+        Err(error) => store.fail("history", &error),
+    }
+    match history.add_findings(&store.id, store.commit(), found) {
         Ok(more) => notes.extend(more),
         Err(error) => store.fail("history", &error),
     }
@@ -89,6 +108,26 @@ fn exit_code(flaky_fails: bool, closing: &Closing) -> u8 {
     }
 }
 
+/// The exit code with what counters and times say: a regression outranks that not all ran, and no failure.
+fn with_gates(code: u8, regressed: Option<u8>) -> u8 {
+    match (code, regressed) {
+        (exit::OK | exit::INCOMPLETE | exit::OUTSTANDING, Some(failed)) => failed,
+        _ => code,
+    }
+}
+
+/// The exit code where case files are malformed: that outranks all but failures.
+fn with_broken(code: u8, closing: &Closing) -> u8 {
+    match (code, &closing.broken) {
+        (exit::OK | exit::INCOMPLETE | exit::OUTSTANDING | exit::REGRESSED | exit::FLAKY, Some(broken))
+            if broken.counts =>
+        {
+            exit::BAD_CASES
+        }
+        _ => code,
+    }
+}
+
 /// What else is to be known, a line each.
 fn notes(closing: &Closing) -> String {
     let mut text = closing.families.clone();
@@ -102,6 +141,9 @@ fn notes(closing: &Closing) -> String {
             let more = if ids.len() > 1 { " ..." } else { "" };
             text.push_str(&format!("{} {what}: {first}{more}\n", ids.len()));
         }
+    }
+    if let Some(broken) = &closing.broken {
+        text.push_str(&format!("{}\n", broken.last));
     }
     for slot in &closing.retired {
         text.push_str(&format!("warning: {slot}; it took no more cases\n"));

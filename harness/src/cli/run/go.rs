@@ -1,14 +1,17 @@
 //! The course of a run: what is meant is set up, dispatched, recorded and told.
 
+use super::broken::Broken;
 use super::meant::Meant;
 use super::options::{RecordOptions, RunOptions};
 use super::view::{Closing, RunView};
 use super::{carry, finish, setup};
 use crate::case::Case;
 use crate::cli::args::{Args, Form};
+use crate::cli::counter_gate::{self, CountersCheck};
+use crate::cli::timing_gate::TimingCheck;
 use crate::cli::{Failure, devices, runs, session};
 use crate::dispatch::{self, Cross, Queue, RunPlan, RunPolicy, Source};
-use crate::record::{Header, History, Resumed, RunStore, nulls};
+use crate::record::{Header, History, Provenance, Resumed, RunStore, nulls};
 use crate::report::TimeLeft;
 use crate::units::counted;
 use std::path::Path;
@@ -33,17 +36,24 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     if let Some(resumed) = &resumed {
         carry::fits(resumed, &devices.history)?;
     }
-    let Meant { chosen, quarantine, files, fingerprint, total } = Meant::of(options, &devices, resumed.as_ref())?;
+    let Meant { broken, chosen, quarantine, files, fingerprint, known: all } =
+        Meant::of(options, &devices, resumed.as_ref())?;
+    let provenance = Provenance::gather();
+    let carried_rows = resumed.as_ref().map_or_else(Vec::new, |resumed| resumed.rows.clone());
+    let slot = devices.slots.first().map(|slot| &slot.device);
+    let blessing = counter_gate::blessing(options, slot, &provenance)?;
+    let counters = CountersCheck::of(options, slot, &all, &chosen.cases, blessing.clone(), carried_rows.clone())?;
     let ids: Vec<String> = chosen.cases.iter().map(|case| case.id.clone()).collect();
     let (cases, carried) = carry::split(resumed.as_ref(), chosen.cases);
     let (mut cases, skipped) = setup::split_required(cases, &devices);
     let history = History::of(results, &devices.history);
+    let nvrtc = setup::nvrtc(&devices.slots);
+    let times = TimingCheck::of(options, &devices, &history, nvrtc, blessing, carried_rows)?;
     let known = history.known();
     dispatch::order(&mut cases, &known);
-    let mut header = setup::header(options, &devices, files, fingerprint, ids.len());
+    let mut header = setup::header(options, &devices, files, fingerprint, ids.len(), provenance.clone());
     header.other.extend(nulls(&["resumes"]));
     header.resumes = resumed.as_ref().map(|resumed| resumed.run_id.clone());
-    let provenance = header.provenance.clone().unwrap_or_default();
     let mut store = open(&options.record, results, header);
     store.select(&ids, &chosen.outstanding);
     let plan = setup::plan(options, &devices, &store);
@@ -53,8 +63,13 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     for note in devices.notes.iter().chain(&chosen.notes) {
         progress.say(note);
     }
-    let (of, from) = (counted(total, "case"), counted(files, "file"));
+    let (of, from) = (counted(all.len(), "case"), counted(files, "file"));
     progress.say(&format!("{} of {of} selected from {from}, seed {}", ids.len(), options.repeat.seed));
+    let broken = Broken::of(options, &broken);
+    if let Some(broken) = &broken {
+        broken.text.lines().for_each(|line| progress.say(line));
+        store.append("broken", &broken.record);
+    }
     if let Some(resumed) = &resumed {
         progress.say(&format!("goes on with {}: {} are done, {} open", resumed.run_id, carried.len(), cases.len()));
         let otherwise = carry::built_otherwise(&resumed.provenance, &provenance);
@@ -74,7 +89,7 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
         let source = source(options.devices.cross, &cases, policy, &plan);
         dispatch::run(&plan, &*source, &mut |event| view.event(event));
     }
-    let closing = Closing { outstanding: chosen.outstanding, ..view.close() };
+    let closing = Closing { outstanding: chosen.outstanding, broken, counters, times, ..view.close() };
     let stopped = plan.stop.load(Ordering::Relaxed);
     Ok(finish::finish(options, &devices, &history, store, closing, stopped, started))
 }

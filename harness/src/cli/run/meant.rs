@@ -2,31 +2,43 @@
 
 use super::options::RunOptions;
 use super::{carry, setup};
+use crate::case::CaseError;
 use crate::cli::devices::Devices;
 use crate::cli::{Failure, session};
 use crate::record::Resumed;
 use crate::select::Chosen;
 use crate::select::quarantine::Quarantine;
+use std::collections::BTreeSet;
 
 /// The cases that are meant, and where they come from.
 pub(super) struct Meant {
+    /// Mistakes of the files that are left out.
+    pub(super) broken: Vec<CaseError>,
     pub(super) chosen: Chosen,
     pub(super) quarantine: Quarantine,
     pub(super) files: usize,
     pub(super) fingerprint: u32,
-    /// Cases that there are.
-    pub(super) total: usize,
+    /// Ids that there are.
+    pub(super) known: BTreeSet<String>,
 }
 
 impl Meant {
     pub(super) fn of(options: &RunOptions, devices: &Devices, resumed: Option<&Resumed>) -> Result<Self, Failure> {
-        let loaded = session::load_all(&options.cases, devices.target)?;
-        let (files, fingerprint, total) = (loaded.files, loaded.fingerprint, loaded.cases.len());
-        let quarantine = session::quarantine(&options.cases.folders, &loaded.cases, devices.target)?;
-        let chosen = match resumed {
-            Some(resumed) => carry::selected(resumed, loaded.cases, fingerprint)?,
-            None => setup::sample(options, session::choose(&options.cases, loaded.cases, &devices.history)?),
+        let loaded = session::load_sound(&options.cases, devices.target)?;
+        let broken = loaded.errors;
+        let (files, fingerprint) = (loaded.files, loaded.fingerprint);
+        let known = loaded.cases.iter().map(|case| case.id.clone()).collect();
+        // What a broken file would have had is not missing.
+        let quarantine = match broken.is_empty() {
+            true => session::quarantine(&options.cases.folders, &loaded.cases, devices.target)?,
+            false => session::read_quarantine(&options.cases.folders)?,
         };
-        Ok(Self { chosen, quarantine, files, fingerprint, total })
+        let chosen = match resumed {
+            Some(resumed) => carry::selected(resumed, loaded.cases, fingerprint),
+            None => session::choose(&options.cases, loaded.cases, &devices.history)
+                .map(|chosen| setup::sample(options, chosen)),
+        };
+        let chosen = chosen.map_err(|why| if broken.is_empty() { why } else { session::malformed(&broken) })?;
+        Ok(Self { broken, chosen, quarantine, files, fingerprint, known })
     }
 }

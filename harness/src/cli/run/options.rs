@@ -19,6 +19,10 @@ pub(in crate::cli) struct RunOptions {
     pub(in crate::cli) core_dump: CoreDump,
     /// Whether expectations are rewritten.
     pub(in crate::cli) bless: bool,
+    /// A kept binary that measures beside this one.
+    pub(in crate::cli) baseline: Option<PathBuf>,
+    /// Why what a bench measured is accepted.
+    pub(in crate::cli) reason: Option<String>,
     pub(in crate::cli) record: RecordOptions,
     pub(in crate::cli) again: AgainOptions,
 }
@@ -32,6 +36,7 @@ pub(in crate::cli) struct RepeatOptions {
     pub(in crate::cli) fail_fast: Option<usize>,
     pub(in crate::cli) jitter: Option<u64>,
     pub(in crate::cli) twice: bool,
+    pub(in crate::cli) kernels_only: bool,
 }
 
 /// What is recorded of the run and told of it.
@@ -72,10 +77,13 @@ impl RunOptions {
                 fail_fast: repeat.fail_fast,
                 jitter: repeat.jitter,
                 twice: repeat.twice,
+                kernels_only: repeat.kernels_only,
             },
             sanitize: args.evidence.sanitize,
             core_dump: args.evidence.core_dump,
             bless: args.output.bless,
+            baseline: args.output.baseline.clone(),
+            reason: args.output.reason.clone(),
             record: RecordOptions {
                 run_id: records.run_id.clone(),
                 form: records.form,
@@ -92,6 +100,11 @@ impl RunOptions {
                 results: args.output.results.clone(),
             },
         }
+    }
+
+    /// Whether it measures.
+    pub(in crate::cli) fn measures(&self) -> bool {
+        self.command == Command::Bench
     }
 
     /// Cases after which a worker is replaced although it is well.

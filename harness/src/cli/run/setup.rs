@@ -5,7 +5,7 @@ use crate::case::Case;
 use crate::cli::args::Command;
 use crate::cli::devices::{self, Devices};
 use crate::code_cache::CodeCache;
-use crate::device::GpuDecision;
+use crate::device::{GpuDecision, nvrtc_version};
 use crate::dispatch::{Isolation, Job, Retries, RunPlan, RunPolicy, SlotSpec, unfit_for_all};
 use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
@@ -58,6 +58,7 @@ pub(in crate::cli) fn knobs(options: &RunOptions, devices: &Devices) -> Knobs {
     Knobs {
         compile_threads: options.workers.compile_threads.unwrap_or(usual),
         twice: options.repeat.twice,
+        kernels_only: options.repeat.kernels_only,
         jitter: options.repeat.jitter,
         line_info: devices.sanitizer.is_some(),
         // Known when the run has its folder.
@@ -204,12 +205,21 @@ pub(in crate::cli) fn stop_flag() -> Arc<AtomicUsize> {
     stop
 }
 
+/// The version of the run-time compiler that workers on GPUs load.
+pub(super) fn nvrtc(slots: &[SlotSpec]) -> Option<String> {
+    slots.iter().find_map(|slot| match &slot.device {
+        DeviceSpec::Cuda { nvrtc, .. } => nvrtc.iter().find_map(|folder| nvrtc_version(folder)),
+        _ => None,
+    })
+}
+
 pub(in crate::cli) fn header(
     options: &RunOptions,
     devices: &Devices,
     files: usize,
     fingerprint: u32,
     selected: usize,
+    provenance: Provenance,
 ) -> Header {
     let choices = |choices: &[GpuDecision]| {
         let choice = |choice: &GpuDecision| GpuChoice {
@@ -226,7 +236,7 @@ pub(in crate::cli) fn header(
         history: Some(devices.history.clone()),
         again: Some(options.again.tail(&devices.again, options.command, options.repeat.seed)),
         flaky: Some(if options.repeat.flaky_fails { "fail" } else { "pass" }.into()),
-        provenance: Some(Provenance::gather()),
+        provenance: Some(provenance),
         seed: Some(options.repeat.seed),
         jitter: options.repeat.jitter,
         mode: Some(options.command.word().into()),
@@ -236,6 +246,7 @@ pub(in crate::cli) fn header(
         devices: Some(devices.slots.iter().map(|slot| slot.label.clone()).collect()),
         left: choices(&devices.left),
         chosen: choices(&devices.choices),
+        nvrtc: nvrtc(&devices.slots),
         nvidia: RecordedNvidia::of(json!(devices.nvidia)),
         cases_dir: Some(options.cases.folders.cases.display().to_string()),
         case_files: Some(files as u64),

@@ -1,6 +1,9 @@
 //! Turns events into records, progress and counts.
 
+use super::broken::Broken;
 use crate::bless::Blessings;
+use crate::cli::counter_gate::CountersCheck;
+use crate::cli::timing_gate::TimingCheck;
 use crate::dispatch::{Event, RunPlan};
 use crate::evidence::Keeper;
 use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, PassedBy, Verdict};
@@ -45,6 +48,12 @@ pub(super) struct Closing {
     pub(super) retired: Vec<String>,
     /// Earlier failures that were not run again.
     pub(super) outstanding: Vec<String>,
+    /// Case files that are left out.
+    pub(super) broken: Option<Broken>,
+    /// What holds the counters of a bench to those of before.
+    pub(super) counters: Option<CountersCheck>,
+    /// What holds the times of a bench on a GPU to those of before.
+    pub(super) times: Option<TimingCheck>,
 }
 
 impl<'a> RunView<'a> {
@@ -172,7 +181,7 @@ impl<'a> RunView<'a> {
         self.summary.add(&conclusion, written, help, passed_by);
         self.progress.concluded(&conclusion);
         if conclusion.result.slot.is_some() || conclusion.result.carried_from.is_some() {
-            self.rows.push(row(&conclusion));
+            self.rows.push(row(&conclusion, self.plan));
         }
     }
 
@@ -211,11 +220,14 @@ impl<'a> RunView<'a> {
             refused: self.refused,
             retired: self.retired,
             outstanding: Vec::new(),
+            broken: None,
+            counters: None,
+            times: None,
         }
     }
 }
 
-fn row(conclusion: &Conclusion) -> CaseRow {
+fn row(conclusion: &Conclusion, plan: &RunPlan) -> CaseRow {
     let result = &conclusion.result;
     let Outcome { outcome, perf, phases, code, kernel_crc, .. } = &result.outcome;
     CaseRow {
@@ -227,5 +239,6 @@ fn row(conclusion: &Conclusion) -> CaseRow {
         phases: phases.clone(),
         cached: *code == Some(CodeFrom::Cached),
         kernel_crc: *kernel_crc,
+        gpu: result.slot.and_then(|slot| plan.uuid(slot)).unwrap_or_default().into(),
     }
 }

@@ -19,6 +19,7 @@ impl RunComparison {
             object.insert(title.replace(' ', "_"), changes.iter().map(row).collect());
         }
         object.insert("counters".into(), counters.collect());
+        object.insert("slower_together".into(), self.together.map(|all| all.is_slower).into());
         object.insert("pace".into(), self.pace.into());
         object.into()
     }
@@ -30,7 +31,7 @@ fn row(change: &CaseChange) -> Value {
 }
 
 fn side(side: &Side) -> Value {
-    let Side { run, cases, command, device, driver, commit, dirty, started_utc, options } = side;
-    json!({ "run": run, "cases": cases, "command": command, "device": device, "driver": driver, "commit": commit,
+    let Side { run, cases, command, device, driver, nvrtc, commit, dirty, started_utc, options } = side;
+    json!({ "run": run, "cases": cases, "command": command, "device": device, "driver": driver, "nvrtc": nvrtc, "commit": commit,
         "dirty": dirty, "started_utc": started_utc, "options": options })
 }

@@ -59,6 +59,10 @@ impl RunComparison {
 
     /// How the whole run's time changed, which no single case tells.
     fn pace_text(&self) -> Option<String> {
+        if let Some(all) = self.together.filter(|all| all.is_slower) {
+            let percent = (all.ratio - 1.0) * 100.0;
+            return Some(format!("all kernels together: {percent:+.1} % time, slower as a whole (p = {:.1e})", all.p));
+        }
         let pace = self.pace?;
         let percent = (pace - 1.0) * 100.0;
         Some(match !(1.0 / PACE..=PACE).contains(&pace) {

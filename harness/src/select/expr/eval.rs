@@ -57,7 +57,6 @@ fn asks(what: &What, subject: &FilterSubject<'_>) -> bool {
         What::Mark(Mark::Quarantined) => *quarantined,
         What::Mark(Mark::Perf) => case.perf.is_some(),
         What::Mark(Mark::Refusal) => !case.refusals().is_empty(),
-        What::Mark(Mark::Unsupported) => case.unsupported().is_some(),
         What::Mark(Mark::Xfail) => case.xfail.is_some(),
         What::Compare(property, op, value) => (property.get)(subject).is_some_and(|own| op.holds(&own, value)),
         What::Axis(name, op, value) => axes(&case.id).any(|(key, own)| {

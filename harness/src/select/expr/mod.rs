@@ -8,7 +8,7 @@
 //!         | name(GLOB) suite(GLOB) tag(GLOB) file(GLOB) device(sim|cuda|ref)
 //!         | last(pass|fail|crash|hang|flaky|skip|infra|never|OUTCOME, ...)
 //!         | changed(REVISION or RUN)
-//!         | quarantined | perf | refusal | unsupported | xfail
+//!         | quarantined | perf | refusal | xfail
 //!         | PROPERTY OP VALUE | axis(NAME) OP VALUE      OP: = != < <= > >=
 //! PROPERTY = dur timeout (times) | memory (bytes) | arch gpus inputs rank elements runs
 //! ```

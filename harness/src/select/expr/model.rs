@@ -65,7 +65,6 @@ pub(super) enum Mark {
     Quarantined,
     Perf,
     Refusal,
-    Unsupported,
     Xfail,
 }
 
@@ -77,13 +76,8 @@ pub(super) const TEXTS: [(&str, TextField); 5] = [
     ("device", TextField::Device),
 ];
 
-pub(super) const MARKS: [(&str, Mark); 5] = [
-    ("quarantined", Mark::Quarantined),
-    ("perf", Mark::Perf),
-    ("refusal", Mark::Refusal),
-    ("unsupported", Mark::Unsupported),
-    ("xfail", Mark::Xfail),
-];
+pub(super) const MARKS: [(&str, Mark); 4] =
+    [("quarantined", Mark::Quarantined), ("perf", Mark::Perf), ("refusal", Mark::Refusal), ("xfail", Mark::Xfail)];
 
 /// A relation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

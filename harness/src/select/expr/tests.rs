@@ -63,7 +63,7 @@ fn conditions_hold_or_do_not() {
     check("device(cuda) & !device(sim)", true);
     check("last(crash) & last(pass, crash) & last(crash.sigsegv) & last(crash.*)", true);
     check("last(pass) | last(never) | last(fail.*)", false);
-    check("quarantined & !perf & !refusal & !unsupported & !xfail", true);
+    check("quarantined & !perf & !refusal & !xfail", true);
     check("dur > 100ms & dur <= 0.15s & dur=150000us & dur < 1m", true);
     check("dur != 150ms", false);
     check("arch >= 90 & arch < 100 & memory = 0B & gpus = 0 & timeout == 2s", true);
@@ -218,7 +218,7 @@ fn mistakes_have_a_place_and_a_way_out() {
         error[E0504]: there is no condition `frobnicate`
           -E frobnicate
              ^^^^^^^^^^
-          note: known: name, suite, tag, file, device, quarantined, perf, refusal, unsupported, xfail, dur, timeout, arch, memory, gpus, inputs, rank, elements, runs, last, changed, axis, all, none"#]],
+          note: known: name, suite, tag, file, device, quarantined, perf, refusal, xfail, dur, timeout, arch, memory, gpus, inputs, rank, elements, runs, last, changed, axis, all, none"#]],
     );
     check_error(
         "all \u{1b}[31m",

@@ -142,8 +142,21 @@ template <class T> __device__ inline T wrap_add(T a, T b) { return (T)((unsigned
 template <class T> __device__ inline T wrap_sub(T a, T b) { return (T)((unsigned long long)a - (unsigned long long)b); }
 //@ wrap_mul :
 template <class T> __device__ inline T wrap_mul(T a, T b) { return (T)((unsigned long long)a * (unsigned long long)b); }
-//@ wrap_neg :
-template <class T> __device__ inline T wrap_neg(T a) { return (T)(0ULL - (unsigned long long)a); }
+//@ held :
+// The same number, which the assembler does not look through. That of CUDA 13.0 makes one
+// instruction of max(max(a, -b), c) on 32-bit integers, and loses the sign of b.
+template <class T> __device__ inline T held(T x) { return x; }
+__device__ inline int held(int x) {
+  int r;
+  asm("prmt.b32 %0, %1, 0, 0x3210;" : "=r"(r) : "r"(x));
+  return r;
+}
+//@ int_min : held
+template <class T> __device__ inline T int_min(T a, T b) { return (T)held((int)(b < a ? b : a)); }
+//@ int_max : held
+template <class T> __device__ inline T int_max(T a, T b) { return (T)held((int)(a < b ? b : a)); }
+//@ wrap_neg : held
+template <class T> __device__ inline T wrap_neg(T a) { return held((T)(0ULL - (unsigned long long)a)); }
 //@ wrap_abs : wrap_neg
 template <class T> __device__ inline T wrap_abs(T a) { return a < T(0) ? wrap_neg(a) : a; }
 //@ int_div : wrap_neg

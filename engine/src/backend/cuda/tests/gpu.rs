@@ -4,12 +4,13 @@
 
 use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions};
 use crate::backend::cuda::{
-    CallMemory, CudaSource, Device, GuardedBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions, emit, samples,
+    CallMemory, CudaSource, Device, GuardedBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions, check_zones, emit,
+    samples,
 };
 use crate::diag::code;
 use crate::kernel::{BoundLaunch, BufId, CacheHint, Expr, ExprId, Kernel, ParamKind, StmtKind, bind};
 use crate::num::{BinaryOp, DType, UnaryOp, Value, convert, eval, stepwise};
-use crate::tensor::{Arg, ArgMeta, HostTensor};
+use crate::tensor::{Arg, ArgMeta, CopyRows, HostTensor};
 use crate::util::quantile;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -221,7 +222,7 @@ fn checked_calls_tell_results_from_poison() {
         memory.check_zones(&kernel)?;
         memory.check_inputs(&kernel, [(0, data.as_slice())])?;
         let found = memory.outputs()?;
-        memory.check_written(&kernel, &found, |_| "y".into(), launch)
+        memory.check_written(&kernel, &found, |_| "y".into(), launch).map(drop)
     };
     // -1, a NaN, and both poisons are results like any other.
     for word in [0, u32::MAX, 0x7fff_ffff, 0x5b5b_5b5b] {
@@ -501,7 +502,7 @@ fn measure(cx: &mut (Arc<Device>, Nvrtc, Timer), name: &str, kernel: &Kernel, ar
     let prepared = Prepared::new(device, nvrtc, kernel, &args[..inputs]);
     let Arg::Tensor(first) = &args[0] else { panic!("the first argument is a tensor") };
     let copy_bytes = first.data.len() as u64 * (inputs as u64 + 1);
-    let options = TimingOptions { warmup: 3, samples: 20, flush_l2: true, copy_bytes };
+    let options = TimingOptions { warmup: 3, samples: 20, flush_l2: true, copy_bytes, issues: 1 };
     let samples = timer
         .measure(&options, |_| prepared.loaded.launch(prepared.launch.grid, prepared.launch.block, &prepared.args))
         .unwrap();
@@ -588,4 +589,34 @@ fn a_launch_costs_the_host_little() {
     println!("host time of a launch: {rounds:.2?} us");
     let best = rounds.into_iter().fold(f64::INFINITY, f64::min);
     assert!(best < 10.0, "a launch costs the host {best:.2} us");
+}
+
+/// Rows of every width, with gaps of every kind, between zones that stay as they were.
+#[test]
+#[ignore = "needs a GPU"]
+fn rows_are_copied_and_nothing_else() {
+    let device = Device::open(0).expect("there is a GPU");
+    let given: Vec<u8> = (0..1u32 << 16).map(|i| (i.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
+    let source = GuardedBuffer::holding(&device, &given).unwrap();
+    for bytes in [1, 2, 3, 4, 16, 100] {
+        // Overlapping rows are read, as of an expanded axis, never written.
+        for from_pitch in [0, 1, bytes, bytes + 1, bytes + 13, 512] {
+            for to_pitch in [bytes, bytes + 1, bytes + 7, 509] {
+                for rows in [1, 2, 37] {
+                    let copy = CopyRows { from: 5, to: 3, bytes, rows, from_pitch, to_pitch };
+                    let mut expected = vec![0x5b; (3 + rows * to_pitch + bytes) as usize];
+                    for row in 0..rows {
+                        let (from, to) = ((5 + row * from_pitch) as usize, (3 + row * to_pitch) as usize);
+                        expected[to..][..bytes as usize].copy_from_slice(&given[from..][..bytes as usize]);
+                    }
+                    let target = GuardedBuffer::new(&device, expected.len(), 0x5b).unwrap();
+                    device.copy_rows(target.address(), source.address(), &copy, device.stream()).unwrap();
+                    let mut found = vec![0; expected.len()];
+                    target.download(&mut found).unwrap();
+                    assert!(found == expected, "{copy:?}");
+                    check_zones(&[("target", &target)]).unwrap();
+                }
+            }
+        }
+    }
 }

@@ -20,6 +20,12 @@ fn one_position_is_a_view() {
     check_value("%0 = select %a, -1 dim(-1)", one, F32, &[2], &[2.0, 5.0]);
     check_value("%n = size %a axis(0)\n%i = sub %n, 2\n%0 = select %a, %i dim(1)", one, F32, &[2], &[0.0, 3.0]);
     assert_eq!(result("%0 = select %a, 1 dim(1)", one).strides(), [3]);
+    for (at, expected) in [(1.0, [3.0, 4.0, 5.0]), (-2.0, [0.0, 1.0, 2.0])] {
+        let place = dense(I32, &[], &[at]);
+        check_value("%0 = select %a, %b dim(0)", &[x.clone(), place], F32, &[3], &expected);
+    }
+    let line = ints(&[1], &[0.0]);
+    check_refused("%0 = select %a, %b dim(0)", &[x.clone(), line], "E0203: select: the index has rank 1, not 0");
     check_refused("%0 = select %a, 2 dim(0)", one, "E0310: select: position 2 of axis 0, which has 2 elements");
     check_refused("%0 = select %a, -4 dim(1)", one, "E0310: select: position -4 of axis 1, which has 3 elements");
     check_refused("%0 = select %a, 0 dim(2)", one, "E0205: select: axis 2 of an operand of rank 2");

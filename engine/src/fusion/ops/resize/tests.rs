@@ -47,6 +47,9 @@ fn slices_outside_of_an_axis_are_refused() {
         one(&x),
         "E0213: slice: axis 1 has the stride 2, only 1 is possible",
     );
+    // Nothing may lie anywhere.
+    let none = "%0 = slice %a starts(7, 0) ends(7, 3) manual_normalization";
+    assert_eq!(result(none, one(&x)).sizes(), [0, 3]);
     check_refused(
         "%0 = slice %a starts(0, 1) ends(2, 4) manual_normalization",
         one(&x),

@@ -226,7 +226,7 @@ impl FaultGpu<'_> {
         memory.check_zones(&kernel)?;
         memory.check_inputs(&kernel, [(0, data.as_slice())])?;
         let found = memory.outputs()?;
-        memory.check_written(&kernel, &found, |_| "y".into(), || self.launch(&kernel, threads, &words))
+        memory.check_written(&kernel, &found, |_| "y".into(), || self.launch(&kernel, threads, &words)).map(drop)
     }
 
     /// Copies a vector, and writes one word at the given place beside the output.

@@ -1,0 +1,60 @@
+//! A kernel's numbers for one call.
+
+use super::Plan;
+use crate::diag::{Diagnostic, Result};
+use crate::kernel::{self, BoundLaunch, ParamKind};
+use crate::tensor::{ArgMeta, TensorMeta};
+
+/// Binds a plan's launch and holds its numbers against the arguments and the
+/// predicted outputs: the kernel must not reach beyond either.
+pub fn bind_launch(plan: &Plan, args: &[ArgMeta], outputs: &[TensorMeta]) -> Result<BoundLaunch> {
+    let kernel = plan.kernel();
+    if !outputs.is_empty() && outputs.iter().all(|meta| meta.numel() == Some(0)) {
+        return Ok(empty_launch(plan));
+    }
+    let launch = kernel::bind(kernel, args)?;
+    let mut written = vec![false; outputs.len()];
+    for param in kernel.params.values() {
+        let (what, buffer, limit) = match param.kind {
+            ParamKind::Input { input, buffer } => {
+                let Some(ArgMeta::Tensor(meta)) = args.get(input as usize) else { continue };
+                (format!("input {input}"), buffer, meta.span())
+            }
+            ParamKind::Output { output, buffer } => {
+                if let Some(written) = written.get_mut(output as usize) {
+                    *written = true;
+                }
+                (format!("output {output}"), buffer, outputs.get(output as usize).and_then(TensorMeta::numel))
+            }
+            _ => continue,
+        };
+        let len = launch.buffer_lens[buffer];
+        let exact = matches!(param.kind, ParamKind::Output { .. });
+        let limit = limit.and_then(|n| u64::try_from(n).ok());
+        if limit.is_none_or(|limit| if exact { len != limit } else { len > limit }) {
+            return Err(Diagnostic::bug(format!(
+                "{what} has {} elements, kernel {} takes it for {len}",
+                limit.unwrap_or(0),
+                kernel.name
+            )));
+        }
+    }
+    if launch.is_empty() {
+        let (grid, name) = (launch.grid, &kernel.name);
+        return Err(Diagnostic::bug(format!("kernel {name} has grid {grid:?}, though an output has elements")));
+    }
+    if let Some(output) = written.iter().position(|written| !written) {
+        let name = &plan.fusion().tensors[plan.fusion().outputs[output]].name;
+        return Err(Diagnostic::bug(format!("kernel {} does not write output {output} `%{name}`", kernel.name)));
+    }
+    Ok(launch)
+}
+
+/// The launch of nothing.
+fn empty_launch(plan: &Plan) -> BoundLaunch {
+    let mut buffer_lens = crate::util::PrimaryMap::new();
+    for _ in plan.kernel().buffers.ids() {
+        buffer_lens.push(0);
+    }
+    BoundLaunch { grid: [0; 3], block: [1; 3], params: Vec::new(), buffer_lens, shared_bytes: 0 }
+}

@@ -1,0 +1,114 @@
+//! One kernel with everything that is told about it.
+
+use super::{BoundFusion, compile, prepare};
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::{self, Fusion};
+use crate::kernel::{self, Kernel};
+use crate::options::CompileCx;
+use crate::tensor::TensorMeta;
+use crate::text;
+use crate::util::Hash128;
+use std::sync::Arc;
+
+/// A fusion compiled for arguments of given sizes, strides and alignments: every
+/// stage's text, and the kernel. Immutable and shared.
+#[derive(Debug)]
+pub struct Plan {
+    fusion: Fusion,
+    scheduler: &'static str,
+    params_text: String,
+    schedule_text: String,
+    kernel: Kernel,
+    kernel_text: String,
+    kernel_hash: Hash128,
+}
+
+impl Plan {
+    /// The fusion.
+    pub fn fusion(&self) -> &Fusion {
+        &self.fusion
+    }
+    /// The name of the heuristic that took it.
+    pub fn scheduler(&self) -> &'static str {
+        self.scheduler
+    }
+    /// The heuristic's parameters as text.
+    pub fn params_text(&self) -> &str {
+        &self.params_text
+    }
+    /// The schedule as text.
+    pub fn schedule_text(&self) -> &str {
+        &self.schedule_text
+    }
+    /// The kernel.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+    /// The hash of the kernel's text: plans with one hash run the same code.
+    pub fn kernel_hash(&self) -> Hash128 {
+        self.kernel_hash
+    }
+    /// The number that identifies the kernel in traces.
+    pub fn trace_id(&self) -> u64 {
+        (self.kernel_hash.0 >> 64) as u64
+    }
+    /// The kernel as text.
+    pub fn kernel_text(&self) -> &str {
+        &self.kernel_text
+    }
+}
+
+/// Who makes kernels of fusions, or has made them before.
+pub trait PlanSource {
+    /// The kernel of a fusion for its arguments, or why it is none. `outputs` is what
+    /// [`output_metas`](super::output_metas) says.
+    fn plan(&self, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Arc<Plan>>;
+}
+
+/// Compiles each fusion anew, and keeps nothing.
+#[derive(Clone, Copy)]
+pub struct FreshPlans<'a>(pub CompileCx<'a>);
+
+impl PlanSource for FreshPlans<'_> {
+    fn plan(&self, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Arc<Plan>> {
+        plan(&self.0, bound, outputs).map(Arc::new)
+    }
+}
+
+/// Compiles a fusion into one kernel, or says why that cannot be. `outputs` is what
+/// [`output_metas`](super::output_metas) says.
+pub fn plan(cx: &CompileCx<'_>, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Plan> {
+    let prepared = prepare(bound, outputs)?;
+    let compiled = compile(cx, &prepared.bound())?;
+    let kernel_text = kernel::print(&compiled.kernel);
+    if cx.options.self_check {
+        check_texts(bound.fusion, &compiled.kernel, &kernel_text)?;
+    }
+    let kernel_hash = Hash128::of(kernel_text.as_bytes());
+    Ok(Plan {
+        fusion: prepared.fusion.into_owned(),
+        scheduler: compiled.scheduler,
+        params_text: compiled.params_text,
+        schedule_text: compiled.schedule_text,
+        kernel: compiled.kernel,
+        kernel_text,
+        kernel_hash,
+    })
+}
+
+/// Checks that the fusion and the kernel read back from their texts.
+fn check_texts(fusion: &Fusion, kernel: &Kernel, kernel_text: &str) -> Result<()> {
+    kernel::check_text(kernel, kernel_text)?;
+    if !text::can_be_written(fusion) {
+        return Ok(());
+    }
+    let text = text::print(fusion);
+    let same = match text::parse_one(&text) {
+        Ok(read) => fusion::hash::content(&read) == fusion::hash::content(fusion),
+        Err(_) => false,
+    };
+    if same {
+        return Ok(());
+    }
+    Err(Diagnostic::bug(format!("fusion @{} does not read back from its text", fusion.name)).note(text))
+}

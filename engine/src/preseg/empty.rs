@@ -1,0 +1,57 @@
+//! What has no element, or is made of none, is filled and not computed: a result without
+//! elements, a reduction over nothing (its initial value), a product over nothing (0), a
+//! padded nothing (the padding).
+
+use super::make::extents;
+use super::whole::{Change, Changes, Whole, call, operand};
+use crate::fusion::ops::Form;
+use crate::fusion::{Op, OpKind, Operand, Src, TensorId};
+use crate::num::{Value, eval};
+
+pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
+    whole.each(rule)
+}
+
+/// What a result is filled with.
+enum Fill {
+    Number(Value),
+    Operand(Operand),
+}
+
+fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
+    let output = op.output();
+    if op.kind.declares_axes() || !whole.declares(output) {
+        return None;
+    }
+    let fill = if whole.is_empty(output) { Fill::Number(Value::Int(0)) } else { of_nothing(whole, op)? };
+    Some(Box::new(move |r| {
+        let value = match fill {
+            Fill::Number(value) => Src::Number(value),
+            Fill::Operand(Operand::Scalar(scalar)) => r.scalar(scalar).into(),
+            Fill::Operand(Operand::Tensor(tensor)) => r.tensor(tensor)?.into(),
+        };
+        let shape = extents(r, whole, output);
+        super::make::tensor(r.builder.full(&shape, value, whole.fusion.tensors[output].dtype)?)
+    }))
+}
+
+/// The value of all elements of a result that depends on no element.
+fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
+    let x = operand(op).filter(|x| whole.is_empty(*x))?;
+    let dtype = whole.fusion.tensors[x].dtype;
+    let is_product = |form: Form| call(op, form).is_some() && op.inputs.len() == 2 && has_no_terms(whole, x);
+    match &op.kind {
+        OpKind::Reduce { op, .. } => Some(Fill::Number(eval::reduce_identity(*op, dtype))),
+        _ if is_product(Form::Matmul) || is_product(Form::Linear) => Some(Fill::Number(Value::Int(0))),
+        _ => {
+            let pad = call(op, Form::Pad)?;
+            let value = op.inputs[pad.operands("value")].first();
+            Some(value.map_or(Fill::Number(Value::Int(0)), |value| Fill::Operand(*value)))
+        }
+    }
+}
+
+/// Whether the axis over which a product of this left operand sums has no element.
+fn has_no_terms(whole: &Whole<'_>, x: TensorId) -> bool {
+    whole.sizes(x).last() == Some(&0)
+}

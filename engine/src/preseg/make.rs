@@ -1,0 +1,83 @@
+//! What several passes make.
+
+use super::whole::Whole;
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::ops::{self, Args, OpArg};
+use crate::fusion::{AxisKind, FusionBuilder, Operand, Rewriter, Src, TensorId};
+
+/// What a builder made, which is a tensor where a tensor was given.
+pub(super) fn tensor(made: Operand) -> Result<TensorId> {
+    match made {
+        Operand::Tensor(tensor) => Ok(tensor),
+        Operand::Scalar(scalar) => Err(Diagnostic::bug(format!("a pass made the scalar {scalar} of a tensor"))),
+    }
+}
+
+/// The result of an operation of the table.
+pub(super) fn call(b: &mut FusionBuilder, name: &str, fill: impl FnOnce(Args) -> Args) -> Result<TensorId> {
+    let row = ops::find(name).ok_or_else(|| Diagnostic::bug(format!("{name} is no row of the table")))?;
+    let results = b.apply(&fill(Args::new(row)))?;
+    let made = results.first().ok_or_else(|| Diagnostic::bug(format!("{name} has no result")))?;
+    tensor(*made)
+}
+
+/// The extents of an old tensor.
+pub(super) fn extents(r: &mut Rewriter<'_>, whole: &Whole<'_>, old: TensorId) -> Vec<Src> {
+    whole.fusion.tensors[old].axes.iter().map(|axis| r.scalar(axis.extent).into()).collect()
+}
+
+/// A new tensor under other extents.
+pub(super) fn reshape(b: &mut FusionBuilder, x: TensorId, shape: Vec<Src>) -> Result<TensorId> {
+    call(b, "reshape", |args| args.value("x", x).with("shape", OpArg::Values(shape)))
+}
+
+/// A new tensor without axes where a flag is true: as it is, if none is.
+pub(super) fn squeeze(b: &mut FusionBuilder, x: TensorId, flags: &[bool]) -> Result<TensorId> {
+    if flags.contains(&true) { tensor(b.squeeze(x, flags)?) } else { Ok(x) }
+}
+
+/// A new tensor with axes of size 1 where a flag is true: as it is, if none is.
+pub(super) fn broadcast(b: &mut FusionBuilder, x: TensorId, flags: &[bool]) -> Result<TensorId> {
+    if flags.contains(&true) { tensor(b.broadcast(x, flags)?) } else { Ok(x) }
+}
+
+/// What a slice between known positions has for the whole of `x`.
+pub(super) fn is_all(whole: &Whole<'_>, x: TensorId, ranges: &[(i64, i64)]) -> bool {
+    ranges.iter().zip(whole.sizes(x)).all(|(range, size)| *range == (0, *size))
+}
+
+/// Whether a slice of `x` has the axes of `result`: those that are cut are decided by
+/// their number of elements, the others are those of `x`.
+pub(super) fn slices_to(whole: &Whole<'_>, result: TensorId, x: TensorId, ranges: &[(i64, i64)]) -> bool {
+    ranges.iter().enumerate().all(|(axis, &(start, end))| {
+        let cut = (start, end) != (0, whole.sizes(x)[axis]);
+        let kind = match end - start {
+            _ if !cut => whole.kind(x, axis),
+            1 => AxisKind::Broadcast,
+            _ => AxisKind::Iteration,
+        };
+        whole.sizes(result)[axis] == end - start && kind == whole.kind(result, axis)
+    })
+}
+
+/// The elements of an old tensor between positions: the tensor, where these are all.
+pub(super) fn slice(r: &mut Rewriter<'_>, whole: &Whole<'_>, x: TensorId, ranges: &[(i64, i64)]) -> Result<TensorId> {
+    let new = r.tensor(x)?;
+    if is_all(whole, x, ranges) {
+        return Ok(new);
+    }
+    let own = extents(r, whole, x);
+    let starts: Vec<Src> = ranges.iter().map(|range| range.0.into()).collect();
+    // An axis that is not cut keeps its extent, and so its kind.
+    let end = |(axis, &(start, end)): (usize, &(i64, i64))| match whole.sizes(x)[axis] {
+        size if (start, end) == (0, size) => own[axis],
+        _ => end.into(),
+    };
+    let ends: Vec<Src> = ranges.iter().enumerate().map(end).collect();
+    let builder = &mut r.builder;
+    call(builder, "slice", |args| {
+        let args = args.value("x", new).with("starts", OpArg::Values(starts)).with("ends", OpArg::Values(ends));
+        // They lie in the axes.
+        args.with("manual_normalization", OpArg::Bool(true))
+    })
+}

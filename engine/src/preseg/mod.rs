@@ -1,0 +1,44 @@
+//! What is done to a fusion as a whole before it is cut: a table of passes, each of which
+//! says the same in fewer or cheaper operations.
+//!
+//! In: a fusion as written, bound to its arguments. Out: [`Presegmented`]: a fusion with the
+//! same inputs, outputs and updates, the numbers of the definition's values in it, and
+//! where the definition places the outputs, which no pass decides.
+//!
+//! * `table` lists the passes and runs them; `whole` is what their rules may ask, and
+//!   makes the fusion again where rules found something; `make` is what several make.
+//! * The others are passes, a file each, in the order of the table.
+//!
+//! Dead code is no pass: every rewrite ends in the canonical form of a fusion, in which each
+//! operation leads to an output. Composites are expanded and axes are decided behind the passes
+//! (`compile::prepare`, `segment`): rules are about what is written (`repeat`, not its steps), and
+//! a fusion in which none fires is compiled as it stands, so that its kernels are what they were.
+//!
+//! Invariants:
+//!
+//! * Values are the same bit for bit, as `refeval` has them: also signs of zeros, and which
+//!   elements are no numbers, though not the payloads of those. Random numbers are those of the definition, since seed and
+//!   offset are operands.
+//! * A rule may ask for sizes, and for scalars that follow from sizes; never for values of
+//!   scalar inputs, which are others in the next call.
+//! * A tensor that survives keeps its name, and the axes of what stands for it are of the same
+//!   kinds and sizes: operations behind it find what they found before.
+//! * What is returned, or written into an input, stays a result of an operation of its own.
+
+mod casts;
+mod cats;
+mod empty;
+mod make;
+mod moves;
+mod products;
+mod repeats;
+mod slices;
+mod steps;
+mod table;
+#[cfg(test)]
+mod tests;
+mod thin;
+mod twins;
+mod whole;
+
+pub use table::{PASSES, Pass, Presegmented, run};

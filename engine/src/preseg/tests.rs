@@ -1,0 +1,335 @@
+//! What each pass makes of a fusion by hand, and that none changes a value of random ones:
+//! `engine/tests/preseg.rs` has the latter.
+
+use super::{PASSES, run};
+use crate::compile::BoundFusion;
+use crate::diag::{DiagnosticKind, Result, code};
+use crate::fusion::{Fusion, bind};
+use crate::num::{DType, Value};
+use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
+use crate::refeval;
+use crate::tensor::{Arg, ArgMeta, HostTensor};
+use crate::text;
+use std::collections::BTreeSet;
+
+/// Options with all passes switched off but these.
+fn only(passes: &[&str]) -> Options {
+    let others = PASSES.iter().map(|pass| pass.name).filter(|name| !passes.contains(name));
+    Options { disabled_passes: others.map(String::from).collect(), ..Options::default() }
+}
+
+/// The arguments of a fusion, each tensor of these sizes, with zeros of both signs among the elements.
+fn arguments(fusion: &Fusion, sizes: &[&[i64]]) -> Vec<Arg> {
+    let tensor = |((_, id), sizes): ((usize, _), &&[i64])| {
+        let dtype: DType = fusion.tensors[id].dtype;
+        let number = |index: &[i64]| index.iter().fold(1, |n, i| (n * 5 + i) % 7);
+        let element = |index: &[i64]| match (dtype.is_float(), number(index)) {
+            (true, 0) => Value::Float(-0.0),
+            (true, n) => Value::Float(f64::from(n as i32) * 0.5 - 1.5),
+            (false, n) => Value::Int(n - 3),
+        };
+        Arg::Tensor(HostTensor::from_fn(dtype, sizes, element).expect("it fits"))
+    };
+    fusion.input_tensors().zip(sizes).map(tensor).collect()
+}
+
+/// The names of the passes that changed something, and what they left.
+fn presegment(options: &Options, fusion: &Fusion, args: &[Arg]) -> Result<(Vec<String>, Fusion)> {
+    let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+    let (bindings, alignments) = (bind(fusion, &metas)?, vec![16; metas.len()]);
+    let bound = BoundFusion { fusion, bindings: &bindings, args: &metas, alignments: &alignments };
+    let device = DeviceDesc::h200();
+    let cx = CompileCx { options, device: &device, trace: &NoTrace };
+    let mut fired = Vec::new();
+    let made = run(&cx, &bound, &mut |pass, _| fired.push(pass.to_string()))?;
+    assert_eq!(made.ids.len(), crate::fusion::UserIds::new(fusion).len());
+    Ok((fired, made.fusion.into_owned()))
+}
+
+/// The text of a fusion with this body and signature, whose name and last line are always the same.
+fn whole(signature: &str, body: &str) -> String {
+    let lines: String = body.lines().map(|line| format!("  {}\n", line.trim())).collect();
+    format!("fusion @f({signature}) {{\n{lines}}}\n")
+}
+
+/// Some passes alone, on dense arguments of these sizes: what they leave, and that its values are
+/// the same.
+#[track_caller]
+fn check(passes: &[&str], signature: &str, sizes: &[&[i64]], before: &str, after: &str) {
+    let fusion = text::parse_one(&whole(signature, before)).expect("it reads");
+    let args = arguments(&fusion, sizes);
+    let (fired, made) = presegment(&only(passes), &fusion, &args).expect("passes do not fail");
+    let fired: BTreeSet<&str> = fired.iter().map(String::as_str).collect();
+    assert_eq!(text::print(&made), whole(signature, after), "{fired:?}");
+    assert_eq!(fired, if before == after { BTreeSet::new() } else { passes.iter().copied().collect() });
+    check_values(&fusion, &made, &args);
+}
+
+#[track_caller]
+fn check_values(before: &Fusion, after: &Fusion, args: &[Arg]) {
+    let [expected, found] = [before, after].map(|fusion| refeval::evaluate_all(fusion, args).expect("it has values"));
+    for (expected, found) in expected.outputs.iter().zip(&found.outputs) {
+        assert!(expected.to_contiguous().bits_equal(&found.to_contiguous()), "{}", text::print(after));
+    }
+    assert_eq!(expected.updates, found.updates);
+}
+
+#[test]
+fn a_name_that_is_no_pass_is_refused() {
+    let fusion = text::parse_one(&whole("%x: f32[?]", "%a = exp %x\nreturn %a")).expect("it reads");
+    let options = Options { disabled_passes: ["moves", "movs"].map(String::from).into(), ..Options::default() };
+    let error = presegment(&options, &fusion, &arguments(&fusion, &[&[3]])).expect_err("there is none");
+    assert_eq!((error.kind, error.code), (DiagnosticKind::User, code::PASS));
+    assert!(error.message.contains("`movs`") && error.notes[0].contains("moves"), "{error}");
+}
+
+#[test]
+fn passes_have_names_of_their_own_and_spans() {
+    let names: BTreeSet<&str> = PASSES.iter().map(|pass| pass.name).collect();
+    assert_eq!(names.len(), PASSES.len());
+    assert!(PASSES.iter().all(|pass| pass.span == format!("preseg/{}", pass.name) && pass.about.ends_with('.')));
+}
+
+#[test]
+fn what_has_no_element_is_filled() {
+    let signature = "%x: f32[?, ?], %y: f32[?]";
+    check(
+        &["empty"],
+        signature,
+        &[&[0, 3], &[3]],
+        "%a = exp %x\n%b = sum %a axes(0)\n%c = max %x axes(0)\n%d = add %b, %y\nreturn %d, %c, %a",
+        "%s0 = size %x axis(0)\n%s1 = size %x axis(1)\n%a = full [%s0, %s1] 0.0 f32\n%b = full [%s1] 0.0 f32\n\
+         %c = full [%s1] -inf f32\n%d = add %b, %y\nreturn %d, %c, %a",
+    );
+}
+
+#[test]
+fn sums_over_nothing_are_their_start() {
+    check(
+        &["empty"],
+        "%x: bf16[?, ?], %y: bf16[?, ?]",
+        &[&[2, 0], &[0, 3]],
+        "%a = matmul %x, %y\n%b = pad %x widths(1, 1) value(2.0)\nreturn %a, %b",
+        "%s0 = size %x axis(0)\n%s1 = size %y axis(1)\n%a = full [%s0, %s1] 0.0 bf16\n\
+         %s2 = size %x axis(1)\n%s3 = add %s2, 2\n%b = full [%s0, %s3] 2.0 bf16\nreturn %a, %b",
+    );
+}
+
+#[test]
+fn products_of_one_term_are_multiplications() {
+    check(
+        &["products"],
+        "%x: f32[?, 1], %y: f32[1, ?]",
+        &[&[3, 1], &[1, 4]],
+        "%a = matmul %x, %y\nreturn %a",
+        "%0 = mul %x, %y\n%1 = eq %x, 0.0\n%2 = eq %y, 0.0\n%3 = logical_or %1, %2\n%4 = abs %0\n\
+         %a = where %3, %4, %0\nreturn %a",
+    );
+    check(
+        &["products"],
+        "%x: bf16[?, ?, ?], %y: bf16[?, ?]",
+        &[&[2, 3, 1], &[4, 1]],
+        "%a = linear %x, %y\nreturn %a",
+        "%s0 = size %x axis(0)\n%s1 = size %x axis(1)\n%0 = reshape [%s0, %s1] %x\n\
+         %1 = broadcast %0 flags(false, false, true)\n%s2 = size %y axis(0)\n%2 = reshape [%s2] %y\n\
+         %3 = broadcast %2 flags(true, true, false)\n%4 = cast %1 f32\n%5 = cast %3 f32\n%6 = mul %4, %5\n\
+         %7 = eq %4, 0.0\n%8 = eq %5, 0.0\n%9 = logical_or %7, %8\n%10 = abs %6\n%11 = where %9, %10, %6\n\
+         %a = cast %11 bf16\nreturn %a",
+    );
+    check(
+        &["products"],
+        "%x: f64[?, 1], %y: f64[1]",
+        &[&[3, 1], &[1]],
+        "%a = matmul %x, %y\nreturn %a",
+        "%0 = squeeze %x flags(false, true)\n%1 = mul %0, %y\n%a = add %1, 0.0\nreturn %a",
+    );
+    // What is added before the rounding is not added after it.
+    let biased = "%a = linear %x, %y bias(%b)\nreturn %a";
+    check(&["products"], "%x: f32[?, 1], %y: f32[?, 1], %b: f32[?]", &[&[3, 1], &[4, 1], &[4]], biased, biased);
+}
+
+#[test]
+fn slices_of_all_and_pads_by_nothing_go() {
+    check(
+        &["slices"],
+        "%x: f32[?, ?]",
+        &[&[3, 4]],
+        "%a = slice %x starts(0, 0) ends(9, 4)\n%b = pad %a widths(0, 0)\n%c = exp %b\nreturn %c",
+        "%c = exp %x\nreturn %c",
+    );
+    check(
+        &["slices"],
+        "%x: f32[?, ?]",
+        &[&[3, 4]],
+        "%a = pad %x widths(2, 1, 0, 3)\n%b = slice %a starts(0, 2) ends(3, 6)\n%c = exp %b\n%d = pad %c widths(-1, -2)\nreturn %d",
+        "%c = exp %x\n%s0 = size %x axis(0)\n%s1 = add %s0, 3\n%s2 = minimum %s1, 3\n\
+         %d = slice %c starts(0, 1) ends(%s2, 2) manual_normalization\nreturn %d",
+    );
+}
+
+#[test]
+fn slices_of_what_is_joined_are_slices_of_an_operand() {
+    check(
+        &["slices"],
+        "%x: f32[?, 4], %y: f32[?, 4]",
+        &[&[3, 4], &[2, 4]],
+        "%a = cat %x, %y dim(0)\n%b = slice %a starts(3, 0) ends(5, 4)\n%c = exp %b\n%d = slice %a starts(1, 1) ends(3, 4)\nreturn %c, %d",
+        "%c = exp %y\n%d = slice %x starts(1, 1) ends(3, 4) manual_normalization\nreturn %c, %d",
+    );
+    // Where a number of the call decides, it may be another operand in the next call.
+    let open =
+        "%a = cat %x, %y dim(0)\n%s0 = add %n, 2\n%b = slice %a starts(%n) ends(%s0) manual_normalization\nreturn %b";
+    let fusion = text::parse_one(&whole("%x: f32[4], %y: f32[4], %n: i64", open)).expect("it reads");
+    let mut args = arguments(&fusion, &[&[4], &[4]]);
+    args.push(Arg::Scalar(Value::Int(1)));
+    assert_eq!(presegment(&Options::default(), &fusion, &args).expect("it is right").0, [""; 0]);
+}
+
+#[test]
+fn what_is_joined_as_it_was_cut_is_the_tensor() {
+    check(
+        &["cats"],
+        "%x: f32[?, 4]",
+        &[&[5, 4]],
+        "%a = slice %x starts(0, 0) ends(2, 4)\n%b = slice %x starts(2, 0) ends(5, 4)\n%c = cat %a, %b dim(0)\n%d = exp %c\nreturn %d",
+        "%d = exp %x\nreturn %d",
+    );
+    check(
+        &["cats"],
+        "%x: f32[?], %y: f32[?], %z: f32[?]",
+        &[&[5], &[0], &[2]],
+        "%a = cat %x, %y dim(0)\n%b = cat %a, %z dim(0)\n%c = cat %y, %x dim(0)\n%d = exp %c\nreturn %b, %d",
+        "%b = cat %x, %z\n%d = exp %x\nreturn %b, %d",
+    );
+}
+
+#[test]
+fn what_is_repeated_is_read_again() {
+    check(
+        &["repeats"],
+        "%x: f32[?, 1, ?]",
+        &[&[3, 1, 4]],
+        "%a = repeat %x counts(1, 2, 1)\n%b = repeat %x counts(2, 3, 1)\n%c = cat %x, %x dim(2)\nreturn %a, %b, %c",
+        "%s0 = size %x axis(0)\n%s1 = size %x axis(2)\n%a = expand [%s0, 2, %s1] %x\n\
+         %0 = broadcast %x flags(true, false, false, false)\n%1 = expand [2, %s0, 3, %s1] %0\n\
+         %s2 = mul %s0, 2\n%b = reshape [%s2, 3, %s1] %1\n\
+         %2 = broadcast %x flags(false, false, true, false)\n%3 = expand [%s0, 1, 2, %s1] %2\n\
+         %s3 = add %s1, %s1\n%c = reshape [%s0, 1, %s3] %3\nreturn %a, %b, %c",
+    );
+}
+
+#[test]
+fn reductions_over_one_element_drop_axes() {
+    check(
+        &["thin"],
+        "%x: f32[?, 1, ?], %n: i32[?, 1]",
+        &[&[3, 1, 4], &[3, 1]],
+        "%a = sum %x axes(1)\n%b = max %x axes(1)\n%c = max %n axes(1)\n%d = max %x axes(2)\nreturn %a, %b, %c, %d",
+        "%0 = squeeze %x flags(false, true, false)\n%a = add %0, 0.0\n%b = squeeze %x flags(false, true, false)\n\
+         %c = squeeze %n flags(false, true)\n%d = max %x axes(2)\nreturn %a, %b, %c, %d",
+    );
+}
+
+#[test]
+fn chains_of_moved_axes_are_short() {
+    check(
+        &["moves"],
+        "%x: f32[?, ?]",
+        &[&[3, 4]],
+        "%a = permute %x dims(1, 0)\n%b = broadcast %a flags(false, true, false)\n%c = squeeze %b flags(false, true, false)\n\
+         %d = permute %c dims(1, 0)\n%e = set %d\n%f = exp %e\nreturn %f",
+        "%f = exp %x\nreturn %f",
+    );
+    check(
+        &["moves"],
+        "%x: f32[?, ?, ?]",
+        &[&[3, 4, 2]],
+        "%a = permute %x dims(1, 0, 2)\n%b = permute %a dims(2, 1, 0)\n%c = reshape [2, 1, 3, 4] %b\nreturn %c",
+        "%0 = permute %x dims(2, 0, 1)\n%c = broadcast %0 flags(false, true, false, false)\nreturn %c",
+    );
+    // A view that nothing fuses with costs nothing.
+    let view = "%a = reshape [1, 12] %x\n%b = reshape [1, 3, 4] %x\n%c = linear %b, %x\nreturn %a, %c";
+    check(&["moves"], "%x: f32[?, 4]", &[&[3, 4]], view, view);
+    // What is returned is a result of its own, and a copy that somebody asked for.
+    check(
+        &["moves"],
+        "%x: f32[?, ?]",
+        &[&[3, 4]],
+        "%a = permute %x dims(1, 0)\n%b = permute %a dims(1, 0)\nreturn %b",
+        "%b = set %x\nreturn %b",
+    );
+    let copies = "%a = set %x\n%b = exp %x\n%c = set %b\nreturn %a, %b, %c";
+    check(&["moves"], "%x: f32[?, ?]", &[&[3, 4]], copies, copies);
+    // An axis that iterates over one element is no broadcast.
+    let thin = "%a = reshape [3] %x\nreturn %a";
+    check(&["moves"], "%x: f32[?, ?]", &[&[3, 1]], thin, thin);
+}
+
+#[test]
+fn conversions_through_a_wider_type_go() {
+    check(
+        &["casts"],
+        "%x: f32[?], %h: bf16[?]",
+        &[&[5], &[5]],
+        "%a = cast %x f64\n%b = cast %a f32\n%c = exp %b\n%d = cast %h f32\n%e = cast %d f16\n%f = cast %d bf16\n\
+         return %c, %e, %f",
+        "%c = exp %x\n%e = cast %h f16\n%f = set %h\nreturn %c, %e, %f",
+    );
+    let rounds = "%a = cast %x bf16\n%b = cast %a f32\nreturn %b";
+    check(&["casts"], "%x: f32[?]", &[&[5]], rounds, rounds);
+    let wraps = "%a = cast %n f64\n%b = cast %a i8\nreturn %b";
+    check(&["casts"], "%n: i32[?]", &[&[5]], wraps, wraps);
+}
+
+#[test]
+fn what_costs_something_is_computed_once() {
+    check(
+        &["twins"],
+        "%x: f32[?, ?]",
+        &[&[3, 4]],
+        "%a = exp %x\n%b = sum %a axes(1)\n%c = exp %x\n%d = sum %c axes(1)\n%e = neg %d\nreturn %b, %e",
+        "%a = exp %x\n%b = sum %a axes(1)\n%e = neg %b\nreturn %b, %e",
+    );
+    // Other seeds are other numbers.
+    let random =
+        "%a = rand [4] rng_seed(1) rng_offset(0)\n%b = rand [4] rng_seed(2) rng_offset(0)\n%c = sub %a, %b\nreturn %c";
+    let fusion = text::parse_one(&whole("%x: f32[?]", random));
+    assert!(fusion.is_ok(), "{fusion:?}");
+    let fusion = fusion.expect("it reads");
+    let args = arguments(&fusion, &[&[1]]);
+    assert_eq!(presegment(&Options::default(), &fusion, &args).expect("it is right").0, [""; 0]);
+}
+
+#[test]
+fn what_an_input_becomes_stays_apart_from_what_is_returned() {
+    let body = "%a = exp %x\n%b = set %a\n%c = permute %b dims(1, 0)\n%d = permute %c dims(1, 0)\nupdate %x = %a\nreturn %b, %d";
+    let fusion = text::parse_one(&whole("%x: f32[?, ?]", body)).expect("it reads");
+    let args = arguments(&fusion, &[&[3, 4]]);
+    let (fired, made) = presegment(&Options::default(), &fusion, &args).expect("it is right");
+    assert_eq!(fired, ["moves"]);
+    check_values(&fusion, &made, &args);
+    assert!(made.updates.iter().all(|update| !made.outputs.contains(&update.tensor)));
+}
+
+#[test]
+fn passes_make_work_for_each_other() {
+    // The product is a multiplication, whose operands are dropped axes that come back.
+    check_all(
+        "%x: bf16[?], %y: bf16[?]",
+        &[&[3], &[4]],
+        "%a = cast %x f32\n%b = broadcast %a flags(false, true)\n%c = cast %b bf16\n%d = broadcast %y flags(true, false)\n\
+         %e = matmul %c, %d\n%f = slice %e starts(0, 0) ends(3, 4)\n%g = permute %f dims(1, 0)\n%h = permute %g dims(1, 0)\n\
+         %i = exp %h\nreturn %i",
+        &["products", "slices", "moves"],
+    );
+}
+
+/// All passes, which must fire in this order at first.
+#[track_caller]
+fn check_all(signature: &str, sizes: &[&[i64]], body: &str, passes: &[&str]) {
+    let fusion = text::parse_one(&whole(signature, body)).expect("it reads");
+    let args = arguments(&fusion, sizes);
+    let (fired, made) = presegment(&Options::default(), &fusion, &args).expect("passes do not fail");
+    assert_eq!(fired[..passes.len()], *passes, "{}", text::print(&made));
+    check_values(&fusion, &made, &args);
+}

@@ -1,0 +1,272 @@
+//! From segments to values and steps.
+
+use super::arena::{self, Lifetime};
+use super::steps::{self, Copy, HostCall, HostInput, Launch, Program, Step, Storage, Value, ValueId};
+use crate::compile::{Plan, bind_launch};
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::{self, Bindings, FoundView, Operand, TensorId};
+use crate::segment::{Segment, SegmentKind, Segments};
+use crate::tensor::{ArgMeta, TensorMeta};
+use crate::util::{PrimaryMap, SecondaryMap};
+use std::sync::Arc;
+
+impl Program {
+    /// The steps and places for arguments that lie as those for which the segments
+    /// were cut; scalars may have other values that give the same sizes.
+    pub fn new(segments: Arc<Segments>, args: &[ArgMeta]) -> Result<Self> {
+        let bindings = fusion::bind(&segments.fusion, args)?;
+        segments.check(args, &bindings)?;
+        let mut building = Building::new(&segments, &bindings, args)?;
+        for position in 0..segments.segments.len() {
+            building.segment(position)?;
+        }
+        building.updates()?;
+        let outputs = building.outputs()?;
+        building.find_last_reads(&outputs);
+        let arena_bytes = building.place();
+        let Building { values, steps, .. } = building;
+        Ok(Self { segments, values, steps, outputs, arena_bytes })
+    }
+}
+
+/// A program under way.
+struct Building<'a> {
+    segments: &'a Segments,
+    bindings: &'a Bindings,
+    values: PrimaryMap<ValueId, Value>,
+    of: SecondaryMap<TensorId, Option<ValueId>>,
+    /// The results that are copies of views.
+    copied: SecondaryMap<TensorId, Option<ValueId>>,
+    steps: Vec<Step>,
+}
+
+impl<'a> Building<'a> {
+    fn new(segments: &'a Segments, bindings: &'a Bindings, args: &[ArgMeta]) -> Result<Self> {
+        let (values, of, copied) = (PrimaryMap::new(), SecondaryMap::new(), SecondaryMap::new());
+        let mut this = Self { segments, bindings, values, of, copied, steps: Vec::new() };
+        for (position, tensor) in segments.fusion.input_tensors() {
+            let Some(ArgMeta::Tensor(meta)) = args.get(position) else {
+                return Err(Diagnostic::bug(format!("argument {position} was checked to be a tensor")));
+            };
+            this.add(tensor, meta.clone(), Storage::Input(position as u32));
+        }
+        Ok(this)
+    }
+
+    fn add(&mut self, tensor: TensorId, meta: TensorMeta, storage: Storage) -> ValueId {
+        let value = self.values.push(Value { tensor, meta, storage });
+        self.of.set(tensor, Some(value));
+        value
+    }
+
+    fn value(&self, tensor: TensorId) -> Result<ValueId> {
+        self.of[tensor].ok_or_else(|| Diagnostic::bug(format!("{tensor} is read before a segment returns it")))
+    }
+
+    /// Whose memory a result is: the caller's, if it is returned and is not what an
+    /// input becomes.
+    fn storage(&self, tensor: TensorId) -> Storage {
+        let fusion = &self.segments.fusion;
+        let is_update = fusion.updates.iter().any(|update| update.tensor == tensor);
+        match fusion.outputs.iter().position(|output| *output == tensor) {
+            Some(output) if !is_update => Storage::Output(output as u32),
+            _ => Storage::Arena { offset: 0 },
+        }
+    }
+
+    fn segment(&mut self, position: usize) -> Result<()> {
+        let segments = self.segments;
+        let segment = &segments.segments[position];
+        let inputs: Vec<HostInput> = segment.inputs.iter().map(|input| self.input(*input)).collect::<Result<_>>()?;
+        if matches!(segment.kind, SegmentKind::View) {
+            return self.view(segment, &inputs);
+        }
+        let mut outputs = Vec::with_capacity(segment.outputs.len());
+        let mut copies = Vec::new();
+        for (&tensor, meta) in segment.outputs.iter().zip(&segment.metas) {
+            let storage = self.storage(tensor);
+            let placed = self.result_layout(storage).filter(|placed| !lies_alike(placed, meta));
+            let own = if placed.is_some() { Storage::Arena { offset: 0 } } else { storage };
+            let from = self.add(tensor, meta.clone(), own);
+            outputs.push(from);
+            copies.extend(placed.map(|placed| (from, Value { tensor, meta: placed, storage })));
+        }
+        let step = match &segment.kind {
+            SegmentKind::Kernel(plan) => Step::Launch(self.launch(position, segment, plan, &inputs, outputs)?),
+            SegmentKind::View => return Err(Diagnostic::bug("a view has no step")),
+            SegmentKind::Host(_) => Step::Host(HostCall { segment: position, inputs, outputs, frees: Vec::new() }),
+        };
+        self.steps.push(step);
+        copies.into_iter().for_each(|(from, to)| self.copy_out(from, to));
+        Ok(())
+    }
+
+    /// How a result of the caller lies.
+    fn result_layout(&self, storage: Storage) -> Option<TensorMeta> {
+        match storage {
+            Storage::Output(output) => self.segments.outputs.get(output as usize).cloned(),
+            _ => None,
+        }
+    }
+
+    /// Copies a value into a result.
+    fn copy_out(&mut self, from: ValueId, result: Value) {
+        let tensor = result.tensor;
+        let to = self.values.push(result);
+        self.copied.set(tensor, Some(to));
+        self.steps.push(Step::Copy(Copy::new(from, to)));
+    }
+
+    /// A view is no step. One that is returned is copied: a caller's results lie in memory
+    /// of their own.
+    fn view(&mut self, segment: &Segment, inputs: &[HostInput]) -> Result<()> {
+        let metas: Vec<ArgMeta> = inputs.iter().map(|input| self.meta(input)).collect();
+        let read = inputs.iter().find_map(HostInput::value);
+        let part = &segment.fusion;
+        let found = match (read, part.ops.ids().next()) {
+            (Some(read), Some(op)) => {
+                fusion::find_view(part, &fusion::bind(part, &metas)?, op, &self.values[read].meta)?
+            }
+            _ => None,
+        };
+        let Some(FoundView { place, copies }) = found else { return Err(Diagnostic::bug("a view is none any more")) };
+        let (Some(read), Some(&tensor), Some(meta)) = (read, segment.outputs.first(), segment.metas.first()) else {
+            return Err(Diagnostic::bug("a view reads one tensor and returns one"));
+        };
+        if place.strides != meta.strides {
+            let (name, strides) = (&self.segments.fusion.tensors[tensor].name, &meta.strides);
+            let message =
+                format!("the view `%{name}` has strides {:?}, later segments expect {strides:?}", place.strides);
+            return Err(Diagnostic::bug(message).note("they were compiled for the latter"));
+        }
+        let read = if copies { self.copy_of(read) } else { read };
+        let (root, start) = steps::root(&self.values, read);
+        let offset = start + place.offset.unsigned_abs() * meta.dtype.bytes() as u64;
+        let view = self.add(tensor, meta.clone(), Storage::AliasOf { value: root, offset });
+        let storage = self.storage(tensor);
+        if let Some(meta) = self.result_layout(storage) {
+            self.copy_out(view, Value { tensor, meta, storage });
+        }
+        Ok(())
+    }
+
+    /// A dense row-major copy of a value.
+    fn copy_of(&mut self, from: ValueId) -> ValueId {
+        let own = self.values[from].clone();
+        let meta = TensorMeta::contiguous(own.meta.dtype, &own.meta.sizes);
+        let to = self.values.push(Value { meta, storage: Storage::Arena { offset: 0 }, ..own });
+        self.steps.push(Step::Copy(Copy::new(from, to)));
+        to
+    }
+
+    fn input(&self, operand: Operand) -> Result<HostInput> {
+        match operand {
+            Operand::Tensor(tensor) => self.value(tensor).map(HostInput::Value),
+            Operand::Scalar(scalar) => Ok(HostInput::Scalar(self.bindings.scalar(scalar))),
+        }
+    }
+
+    fn meta(&self, input: &HostInput) -> ArgMeta {
+        match *input {
+            HostInput::Value(value) => ArgMeta::Tensor(self.values[value].meta.clone()),
+            HostInput::Scalar(number) => ArgMeta::Scalar(number),
+        }
+    }
+
+    fn launch(
+        &self,
+        position: usize,
+        segment: &Segment,
+        plan: &Arc<Plan>,
+        inputs: &[HostInput],
+        outputs: Vec<ValueId>,
+    ) -> Result<Launch> {
+        let metas: Vec<ArgMeta> = inputs.iter().map(|input| self.meta(input)).collect();
+        let launch = bind_launch(plan, &metas, &segment.metas)?;
+        let inputs = inputs.iter().map(HostInput::value).collect();
+        Ok(Launch { segment: position, plan: plan.clone(), launch, inputs, outputs, frees: Vec::new() })
+    }
+
+    /// Writes updates into their inputs, all after everything has been read: what one
+    /// input becomes may be what another was.
+    fn updates(&mut self) -> Result<()> {
+        let mut copies = Vec::new();
+        for update in &self.segments.fusion.updates {
+            let Some(&Operand::Tensor(target)) = self.segments.fusion.inputs.get(update.input as usize) else {
+                return Err(Diagnostic::bug(format!("input {} is updated, and is no tensor", update.input)));
+            };
+            let (to, mut from) = (self.value(target)?, self.value(update.tensor)?);
+            if matches!(self.values[steps::root(&self.values, from).0].storage, Storage::Input(_)) {
+                from = self.copy_of(from);
+            }
+            copies.push(Step::Copy(Copy::new(from, to)));
+        }
+        self.steps.extend(copies);
+        Ok(())
+    }
+
+    /// What each output is at the end: of a tensor that an input becomes, that input.
+    fn outputs(&self) -> Result<Vec<ValueId>> {
+        let fusion = &self.segments.fusion;
+        let place = |output: &TensorId| {
+            let update = fusion.updates.iter().find(|update| update.tensor == *output);
+            match update.and_then(|update| fusion.inputs.get(update.input as usize)) {
+                Some(&Operand::Tensor(target)) => self.value(target),
+                _ => self.copied[*output].map_or_else(|| self.value(*output), Ok),
+            }
+        };
+        fusion.outputs.iter().map(place).collect()
+    }
+
+    /// Says of each step which values it is the last to read. What nothing reads is
+    /// free after the step that writes it.
+    fn find_last_reads(&mut self, outputs: &[ValueId]) {
+        let mut kept: SecondaryMap<ValueId, bool> = SecondaryMap::new();
+        let root = |value| steps::root(&self.values, value).0;
+        outputs.iter().for_each(|value| kept.set(root(*value), true));
+        for step in self.steps.iter_mut().rev() {
+            let mut ended = Vec::new();
+            for value in step.reads().into_iter().chain(step.writes().iter().copied()).map(root) {
+                if !kept[value] && matches!(self.values[value].storage, Storage::Arena { .. }) {
+                    kept.set(value, true);
+                    ended.push(value);
+                }
+            }
+            match step {
+                Step::Launch(launch) => launch.frees = ended,
+                Step::Host(call) => call.frees = ended,
+                Step::Copy(copy) => copy.frees = ended,
+            }
+        }
+    }
+
+    /// Gives values between steps their places; the bytes that takes.
+    fn place(&mut self) -> u64 {
+        let (mut places, mut lives): (Vec<ValueId>, Vec<Lifetime>) = (Vec::new(), Vec::new());
+        let mut position: SecondaryMap<ValueId, Option<usize>> = SecondaryMap::new();
+        for (step, todo) in self.steps.iter().enumerate() {
+            for &value in todo.writes() {
+                if matches!(self.values[value].storage, Storage::Arena { .. }) {
+                    position.set(value, Some(places.len()));
+                    places.push(value);
+                    lives.push(Lifetime { bytes: self.values[value].bytes(), first: step, last: step });
+                }
+            }
+            for place in todo.reads().into_iter().filter_map(|value| position[steps::root(&self.values, value).0]) {
+                lives[place].last = step;
+            }
+        }
+        let (offsets, bytes) = arena::place(&lives);
+        for (value, offset) in places.into_iter().zip(offsets) {
+            self.values[value].storage = Storage::Arena { offset };
+        }
+        bytes
+    }
+}
+
+/// Whether elements lie in the same places: strides of axes of size 1 say nothing, nor do any
+/// where there is no element.
+fn lies_alike(a: &TensorMeta, b: &TensorMeta) -> bool {
+    let strides = a.strides.iter().zip(&b.strides);
+    a.sizes.contains(&0) || a.sizes.iter().zip(strides).all(|(size, (a, b))| *size == 1 || a == b)
+}

@@ -1,0 +1,27 @@
+//! What a call does: launches, host calls and copies over values in memory.
+//!
+//! In: [`Segments`](crate::segment::Segments) and the arguments' types and layouts.
+//! Out: [`Program`]: each tensor that crosses from one segment to another, or to the
+//! caller, is a [`Value`] with a place in memory, and [`Step`]s say in which order
+//! they come about. A device runs the steps as they stand, and decides nothing.
+//!
+//! * `steps` is what a program is made of, `build` makes it;
+//! * `arena` places values that live between steps in one allocation, by when they
+//!   are alive;
+//! * `scalars` says whether another value of a scalar needs another program.
+//!
+//! A view is a value in the memory of another, and no step.
+//!
+//! Invariants: a value is written by one step, and read by later ones only; two
+//! values that are alive at once share no byte of the arena; inputs are written by
+//! copies that stand behind every other step, so that each step reads what the caller gave.
+
+mod arena;
+mod build;
+mod scalars;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+pub use scalars::ScalarUse;
+pub use steps::{Copy, HostCall, HostInput, Launch, Program, Step, Storage, Value, ValueId};

@@ -1,0 +1,180 @@
+//! Places of values, and the steps of whole programs.
+
+use super::arena::{GRANULE, Lifetime, bound, place};
+use super::{Program, ScalarUse, Step, Storage};
+use crate::compile::{BoundFusion, FreshPlans};
+use crate::fusion::bind;
+use crate::kernel::BoundParam;
+use crate::num::{DType, Value};
+use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
+use crate::preseg::Presegmented;
+use crate::property::property;
+use crate::segment::segment;
+use crate::tensor::{ArgMeta, TensorMeta};
+use crate::text;
+use std::sync::Arc;
+
+fn dense(sizes: &[i64]) -> ArgMeta {
+    ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, sizes))
+}
+
+/// The program of a fusion of dense `f32` inputs.
+fn program(text: &str, sizes: &[&[i64]]) -> Program {
+    program_of(text, &sizes.iter().map(|sizes| dense(sizes)).collect::<Vec<_>>())
+}
+
+fn program_of(text: &str, args: &[ArgMeta]) -> Program {
+    let fusion = text::parse_one(text).unwrap();
+    let (device, options) = (DeviceDesc::h200(), Options::default());
+    let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+    let (bindings, alignments) = (bind(&fusion, args).unwrap(), vec![16; args.len()]);
+    let bound = BoundFusion { fusion: &fusion, bindings: &bindings, args, alignments: &alignments };
+    let segments = segment(&cx, &FreshPlans(cx), &Presegmented::as_written(&bound).unwrap()).unwrap();
+    Program::new(Arc::new(segments), args).unwrap()
+}
+
+/// Fails where two values that are alive at once share a byte, or one leaves the arena.
+#[track_caller]
+fn check_places(values: &[Lifetime], offsets: &[u64], length: u64) {
+    for (a, value) in values.iter().enumerate() {
+        assert!(offsets[a].is_multiple_of(GRANULE) && offsets[a] + value.bytes <= length);
+        for (b, other) in values.iter().enumerate().skip(a + 1) {
+            let apart = value.last < other.first || other.last < value.first;
+            let beside = offsets[a] + value.bytes <= offsets[b] || offsets[b] + other.bytes <= offsets[a];
+            assert!(apart || beside || value.bytes.min(other.bytes) == 0, "{a} and {b} of {values:?}: {offsets:?}");
+        }
+    }
+    assert!(length >= bound(values));
+}
+
+#[test]
+fn values_that_are_alive_at_once_lie_apart_and_tightly() {
+    let mut shares = Vec::new();
+    property(|u| {
+        let steps = u.int_in_range(1..=40)?;
+        let mut values = Vec::new();
+        for _ in 0..u.int_in_range(1..=60)? {
+            let first = u.int_in_range(0..=steps - 1)?;
+            // Most results are read soon, a few at the end.
+            let life = if u.ratio(1, 6)? { steps } else { u.int_in_range(0..=3)? };
+            let bytes = u.int_in_range(0..=20_u32)? as u64 * u.int_in_range(1..=9_u32)? as u64 * 100;
+            values.push(Lifetime { bytes, first, last: (first + life).min(steps) });
+        }
+        let (offsets, length) = place(&values);
+        check_places(&values, &offsets, length);
+        if bound(&values) > 0 {
+            shares.push(length as f64 / bound(&values) as f64);
+        }
+        Ok(())
+    });
+    shares.sort_by(f64::total_cmp);
+    let at = |share: f64| shares[((shares.len() - 1) as f64 * share) as usize];
+    assert!(shares.len() > 500 && at(0.5) <= 1.0 && at(0.99) <= 1.1 && at(1.0) <= 1.25, "{} {}", at(0.99), at(1.0));
+}
+
+#[test]
+fn a_chain_of_segments_needs_two_places() {
+    // Each sum over the other axis is a kernel of its own.
+    let mut text = String::from("fusion @chain(%x: f32[?, ?]) {\n");
+    let mut last = "x".to_owned();
+    for i in 0..6 {
+        let flags = if i % 2 == 0 { "false, true" } else { "true, false" };
+        text += &format!("  %s{i} = sum %{last} axes({})\n  %b{i} = broadcast %s{i} flags({flags})\n", 1 - i % 2);
+        text += &format!("  %y{i} = mul %{last}, %b{i}\n");
+        last = format!("y{i}");
+    }
+    text += &format!("  return %{last}\n}}");
+    let program = program(&text, &[&[64, 128]]);
+    let large = program.values.values().filter(|value| matches!(value.storage, Storage::Arena { .. })).count();
+    let tensor = 4 * 64 * 128;
+    assert!(large >= 5 && (tensor..=2 * tensor + 1024).contains(&program.arena_bytes), "{program}");
+}
+
+#[test]
+fn steps_say_what_they_read_write_and_give_up() {
+    let text = "fusion @f(%x: f32[?, ?], %w: f32[?, ?], %old: f32[?, ?]) {
+  %a = matmul %x, %w
+  %b = add %a, %old
+  %c = exp %b
+  update %old = %b
+  return %c, %b
+}";
+    let program = program(text, &[&[4, 8], &[8, 4], &[4, 4]]);
+    let [Step::Host(product), Step::Launch(sum), Step::Copy(update)] = &program.steps[..] else { panic!("{program}") };
+    let storage = |value| program.values[value].storage;
+    assert_eq!(storage(product.outputs[0]), Storage::Arena { offset: 0 });
+    assert_eq!(sum.frees, product.outputs, "{program}");
+    assert!(sum.outputs.iter().any(|output| storage(*output) == Storage::Output(0)), "{program}");
+    assert!(sum.outputs.contains(&update.from) && storage(update.to) == Storage::Input(2), "{program}");
+    // What an input becomes is returned as that input.
+    assert_eq!(
+        program.outputs.iter().map(|value| storage(*value)).collect::<Vec<_>>(),
+        [Storage::Output(0), Storage::Input(2)]
+    );
+    assert_eq!(program.updated().collect::<Vec<_>>(), [(2, update.to)]);
+    assert_eq!((program.on_host().count(), program.host_bytes()), (1, 4 * (32 + 32 + 16)));
+}
+
+#[test]
+fn inputs_that_become_each_other_are_read_before_either_is_written() {
+    let text = "fusion @swap(%a: f32[?], %b: f32[?]) {\n  update %a = %b\n  update %b = %a\n  return\n}";
+    let Ok(fusion) = text::parse_one(text) else { panic!("it reads") };
+    drop(fusion);
+    let program = program(text, &[&[8], &[8]]);
+    let mut written = Vec::new();
+    for step in &program.steps {
+        assert!(step.reads().iter().all(|value| !written.contains(value)), "{program}");
+        written
+            .extend(step.writes().iter().copied().filter(|v| matches!(program.values[*v].storage, Storage::Input(_))));
+    }
+    assert_eq!(written.len(), 2);
+}
+
+/// What a program's scalar `%s` is said to do, held against programs for two of its values:
+/// where it is only passed on, they differ in the parameters that it is and in nothing else.
+#[track_caller]
+fn check_scalar_use(text: &str, values: [Value; 2], expected: ScalarUse) {
+    let [a, b] = values.map(|value| program_of(text, &[dense(&[6, 8]), ArgMeta::Scalar(value)]));
+    assert_eq!([a.scalar_use(), b.scalar_use()], [expected; 2], "{a}");
+    if expected == ScalarUse::Decide {
+        return;
+    }
+    let places = |program: &Program| program.values.values().map(|v| (v.meta.clone(), v.storage)).collect::<Vec<_>>();
+    assert_eq!(places(&a), places(&b));
+    let mut passed = 0;
+    for (one, other) in a.launches().zip(b.launches()) {
+        assert_eq!((one.launch.grid, one.launch.block), (other.launch.grid, other.launch.block));
+        let params = a.scalar_params(one);
+        passed += params.len();
+        for (id, (bound, wanted)) in
+            one.plan.kernel().params.ids().zip(one.launch.params.iter().zip(&other.launch.params))
+        {
+            let BoundParam::Scalar { dtype, value } = *wanted else { continue };
+            if params.contains(&id) {
+                let found = a.scalar_param(one, id, &|position| (position == 1).then_some(values[1])).unwrap();
+                assert_eq!(BoundParam::Scalar { dtype, value: found }, BoundParam::Scalar { dtype, value });
+            } else {
+                assert_eq!(bound, wanted, "{a}");
+            }
+        }
+    }
+    assert!(passed > 0, "{a}");
+}
+
+#[test]
+fn scalars_are_passed_on_or_decide() {
+    use ScalarUse::{Decide, Passed};
+    let body = |kind: &str, lines: &str| format!("fusion @f(%x: f32[?, ?], %s: {kind}) {{\n{lines}  return %y\n}}");
+    let floats = [Value::Float(0.5), Value::Float(3.0)];
+    check_scalar_use(&body("f64", "  %y = mul %x, %s\n"), floats, Passed);
+    // Behind a segment, and twice.
+    let cut = "  %0 = mul %x, %s\n  %1 = segment_set %0\n  %2 = sum %1 axes(1)\n  %y = add %2, %s\n";
+    check_scalar_use(&body("f64", cut), floats, Passed);
+    check_scalar_use(&body("f64", "  %0 = full [6, 8] %s f32\n  %y = add %0, %x\n"), floats, Passed);
+    let ints = [Value::Int(2), Value::Int(3)];
+    // A size, a place, and what the host reads.
+    check_scalar_use(&body("i64", "  %y = full [%s] 1.0 f32\n"), ints, Decide);
+    check_scalar_use(&body("i64", "  %0 = add %s, 2\n  %y = slice %x starts(0, %s) ends(6, %0)\n"), ints, Decide);
+    let host = "  %0 = cumsum %x dim(0)\n  %y = mul %0, %s\n";
+    check_scalar_use(&body("f64", host), floats, Passed);
+}

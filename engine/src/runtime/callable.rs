@@ -1,0 +1,351 @@
+//! Calls on tensors that are on the device already.
+//!
+//! In: a fusion, hashed and prepared once, and per call addresses with sizes and strides,
+//! scalars, and the caller's stream. Out: results on the device. A call whose sizes, strides
+//! and alignments are those of one of the last few goes straight to [`Ready`]: nothing is
+//! hashed or allocated on the host, and no lock is held while the driver is called. Anything
+//! else is bound, cut and compiled first.
+//!
+//! Nothing is checked here but what would make memory wrong: layouts of given results, and
+//! memory that is written and overlaps other memory of the call.
+
+use super::device_tensor::{DeviceArg, DeviceOutput, DeviceOutputs, DeviceTensor};
+use super::ready::{Addresses, Ready, scalar_of};
+use super::session::{Session, alignment_of};
+use crate::backend::cuda::{DeviceBuffer, Graph, Stream};
+use crate::diag::{Diagnostic, Result, code};
+use crate::fusion::Fusion;
+use crate::num::Value;
+use crate::options::NoTrace;
+use crate::program::ScalarUse;
+use crate::tensor::{ArgMeta, TensorMeta};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Programs that are kept ready, of one fusion.
+const MAX_KNOWN: usize = 32;
+/// What results of a caller are aligned to, in bytes: one vector access.
+const OUTPUT_ALIGN: u64 = 16;
+
+/// A fusion that is called again and again with tensors on a GPU.
+///
+/// `S` is the session: a reference, or an `Arc` where the callable is to live on its own.
+pub struct Callable<S: Deref<Target = Session>> {
+    session: S,
+    fusion: Fusion,
+    /// What is ready, last used first.
+    known: Mutex<Vec<Arc<Known>>>,
+}
+
+/// A program with what its arguments have to be.
+#[derive(Debug)]
+struct Known {
+    args: Vec<KnownArg>,
+    ready: Arc<Ready>,
+    scalars: ScalarUse,
+    /// The arguments that are written.
+    updated: Vec<u32>,
+}
+
+#[derive(Debug)]
+enum KnownArg {
+    Tensor { meta: TensorMeta, alignment: u32, bytes: u64 },
+    Scalar(Value),
+}
+
+impl<S: Deref<Target = Session>> std::fmt::Debug for Callable<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Callable").field("fusion", &self.fusion.name).finish_non_exhaustive()
+    }
+}
+
+impl<S: Deref<Target = Session>> Callable<S> {
+    /// A fusion for tensors on the session's GPU.
+    pub fn new(session: S, fusion: &Fusion) -> Result<Self> {
+        session.gpu_backend()?;
+        Ok(Self { session, fusion: fusion.clone(), known: Mutex::default() })
+    }
+
+    /// Issues the fusion on a stream, with memory for its results; returns before it is done.
+    /// The memory of arguments stays allocated, and as it is, until then.
+    pub fn call(&self, args: &[DeviceArg<'_>], stream: Stream) -> Result<DeviceOutputs> {
+        let known = self.known(args)?;
+        let (mut addresses, outputs) = known.place_outputs(args, stream)?;
+        self.issue(&known, &mut addresses, args, stream)?;
+        Ok(outputs)
+    }
+
+    /// The same with results in memory that is given: one tensor for each output, dense as
+    /// [`Callable::results`] says; for one that an argument becomes, that argument.
+    pub fn call_into(&self, args: &[DeviceArg<'_>], outputs: &[DeviceTensor<'_>], stream: Stream) -> Result<()> {
+        let known = self.known(args)?;
+        let mut addresses = known.given_outputs(args, outputs)?;
+        self.issue(&known, &mut addresses, args, stream)
+    }
+
+    /// Type and layout of each result for such arguments.
+    pub fn results(&self, args: &[DeviceArg<'_>]) -> Result<Vec<TensorMeta>> {
+        Ok(self.known(args)?.ready.outputs.iter().map(|output| output.meta.clone()).collect())
+    }
+
+    /// Records a call, to be issued at once as often as wanted: for these addresses and these
+    /// values of scalars. Refused where the host takes part.
+    pub fn capture(&self, args: &[DeviceArg<'_>]) -> Result<CallGraph> {
+        let known = self.known(args)?;
+        known.ready.program.check_on_device()?;
+        let stream = self.session.stream()?;
+        let (mut addresses, outputs) = known.place_outputs(args, stream)?;
+        let own = own_memory(&known.ready, stream)?;
+        let graph = Graph::record(known.ready.device(), |stream| {
+            self.issue_in(&known.ready, own.as_ref(), &mut addresses, args, stream)
+        })?;
+        Ok(CallGraph { graph, outputs, _own: own, _ready: Arc::clone(&known.ready) })
+    }
+
+    /// Programs that are ready at present.
+    pub fn kept(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Known>>> {
+        // A panic elsewhere leaves the list whole: entries are swapped and pushed.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program for such arguments; made if it is new.
+    fn known(&self, args: &[DeviceArg<'_>]) -> Result<Arc<Known>> {
+        {
+            let mut known = self.lock();
+            if let Some(found) = known.iter().position(|known| known.fits(args)) {
+                known[..=found].rotate_right(1);
+                return Ok(Arc::clone(&known[0]));
+            }
+        }
+        let made = Arc::new(self.make_known(args)?);
+        let mut known = self.lock();
+        known.truncate(MAX_KNOWN - 1);
+        known.insert(0, Arc::clone(&made));
+        Ok(made)
+    }
+
+    fn make_known(&self, args: &[DeviceArg<'_>]) -> Result<Known> {
+        let metas: Vec<ArgMeta> = args.iter().enumerate().map(meta_of).collect::<Result<_>>()?;
+        let alignments: Vec<u32> = args.iter().map(address_alignment).collect();
+        let session = &*self.session;
+        let program = session.program_for_call(&self.fusion, &metas, &alignments, &NoTrace)?;
+        let ready = Ready::new(session.gpu_backend()?, &session.cx(&NoTrace), Arc::clone(&program))?;
+        let known = |(meta, alignment): (ArgMeta, u32)| match meta {
+            ArgMeta::Tensor(meta) => Ok(KnownArg::Tensor { bytes: meta.span_bytes()? as u64, meta, alignment }),
+            ArgMeta::Scalar(value) => Ok(KnownArg::Scalar(value)),
+        };
+        let args = metas.into_iter().zip(alignments).map(known).collect::<Result<_>>()?;
+        let updated = program.updated().map(|(position, _)| position).collect();
+        Ok(Known { args, ready: Arc::new(ready), scalars: program.scalar_use(), updated })
+    }
+
+    fn issue(&self, known: &Known, addresses: &mut Addresses, args: &[DeviceArg<'_>], stream: Stream) -> Result<()> {
+        // Given back when the work is issued: later work on the stream comes after it.
+        let own = own_memory(&known.ready, stream)?;
+        self.issue_in(&known.ready, own.as_ref(), addresses, args, stream)
+    }
+
+    fn issue_in(
+        &self,
+        ready: &Ready,
+        own: Option<&DeviceBuffer>,
+        addresses: &mut Addresses,
+        args: &[DeviceArg<'_>],
+        stream: Stream,
+    ) -> Result<()> {
+        addresses.own = own.map_or(0, DeviceBuffer::address);
+        addresses.zeroed = addresses.own + ready.own_bytes as u64;
+        ready.device().fill_at(addresses.zeroed, ready.zeroed_bytes, 0, stream)?;
+        ready.issue(&self.session.cx(&NoTrace), addresses, &|position| scalar_of(args, position), stream)
+    }
+}
+
+/// Memory that a program has for itself, on a stream.
+fn own_memory(ready: &Ready, stream: Stream) -> Result<Option<DeviceBuffer>> {
+    let bytes = ready.own_bytes + ready.zeroed_bytes;
+    if bytes == 0 { Ok(None) } else { ready.device().alloc_on(bytes, stream).map(Some) }
+}
+
+impl Known {
+    /// Whether the program is one for these arguments.
+    fn fits(&self, args: &[DeviceArg<'_>]) -> bool {
+        self.args.len() == args.len()
+            && self.args.iter().zip(args).all(|pair| match pair {
+                (KnownArg::Tensor { meta, alignment, .. }, DeviceArg::Tensor(given)) => {
+                    given.lies_as(meta) && alignment_of(given.address) == *alignment
+                }
+                (KnownArg::Scalar(own), DeviceArg::Scalar(given)) => match self.scalars {
+                    ScalarUse::Passed => own.class() == given.class(),
+                    ScalarUse::Decide => same_bits(*own, *given),
+                },
+                _ => false,
+            })
+    }
+
+    fn arguments(&self, args: &[DeviceArg<'_>]) -> Addresses {
+        let address = |arg: &DeviceArg<'_>| match arg {
+            DeviceArg::Tensor(tensor) => tensor.address,
+            DeviceArg::Scalar(_) => 0,
+        };
+        Addresses { arguments: args.iter().map(address).collect(), ..Addresses::default() }
+    }
+
+    /// Memory for results.
+    fn place_outputs(&self, args: &[DeviceArg<'_>], stream: Stream) -> Result<(Addresses, DeviceOutputs)> {
+        self.check_updated(args)?;
+        let mut addresses = self.arguments(args);
+        self.check_overlaps(&addresses, 0)?;
+        let mut outputs = DeviceOutputs::new();
+        for (position, output) in self.ready.outputs.iter().enumerate() {
+            let buffer = match output.argument {
+                Some(_) => None,
+                None => Some(self.ready.device().alloc_on(output.bytes, stream)?),
+            };
+            let address = match (&buffer, output.argument) {
+                (Some(buffer), _) => buffer.address(),
+                (None, argument) => addresses.arguments[argument.unwrap_or_default() as usize],
+            };
+            addresses.outputs.push(address);
+            outputs.push(DeviceOutput { buffer, address, stream, ready: Arc::clone(&self.ready), position });
+        }
+        Ok((addresses, outputs))
+    }
+
+    /// Results in memory of the caller.
+    fn given_outputs(&self, args: &[DeviceArg<'_>], outputs: &[DeviceTensor<'_>]) -> Result<Addresses> {
+        self.check_updated(args)?;
+        let mut addresses = self.arguments(args);
+        let expected = &self.ready.outputs;
+        if outputs.len() != expected.len() {
+            let message = format!("memory is given for {} results, there are {}", outputs.len(), expected.len());
+            return Err(Diagnostic::user(code::DEVICE_TENSOR, message));
+        }
+        for (position, (given, own)) in outputs.iter().zip(expected).enumerate() {
+            if !given.lies_as(&own.meta) || given.read_only {
+                let (is, writable) = (given.meta(), if given.read_only { ", read-only" } else { "" });
+                let message = format!("result {position} is {:?}, memory is given for {is:?}{writable}", own.meta);
+                return Err(Diagnostic::user(code::DEVICE_TENSOR, message).note("`results` says what is needed"));
+            }
+            if !given.address.is_multiple_of(OUTPUT_ALIGN) {
+                let message = format!("memory for result {position} starts at {:#x}", given.address);
+                return Err(Diagnostic::user(code::DEVICE_TENSOR, message)
+                    .note(format!("results start at multiples of {OUTPUT_ALIGN} bytes")));
+            }
+            if let Some(argument) = own.argument
+                && addresses.arguments[argument as usize] != given.address
+            {
+                let message = format!("result {position} is argument {argument}, which the fusion updates");
+                return Err(Diagnostic::user(code::DEVICE_TENSOR, message).note("give that argument's memory"));
+            }
+            addresses.outputs.push(given.address);
+        }
+        self.check_overlaps(&addresses, outputs.len())?;
+        Ok(addresses)
+    }
+
+    fn check_updated(&self, args: &[DeviceArg<'_>]) -> Result<()> {
+        let read_only = |position: &&u32| matches!(args.get(**position as usize), Some(DeviceArg::Tensor(tensor)) if tensor.read_only);
+        match self.updated.iter().find(read_only) {
+            Some(position) => {
+                let message = format!("argument {position} is read-only, and the fusion updates it");
+                Err(Diagnostic::user(code::DEVICE_TENSOR, message).note("pass a copy"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Fails where memory that is written overlaps other memory of the call. The first `given`
+    /// outputs are the caller's; others have memory of their own.
+    fn check_overlaps(&self, addresses: &Addresses, given: usize) -> Result<()> {
+        let argument = |position: usize| match self.args.get(position) {
+            Some(KnownArg::Tensor { bytes, .. }) => (addresses.arguments[position], *bytes),
+            _ => (0, 0),
+        };
+        let output = |position: usize| match &self.ready.outputs[position] {
+            own if own.argument.is_none() => (addresses.outputs[position], own.bytes as u64),
+            // Looked at as the argument that it is.
+            _ => (0, 0),
+        };
+        for &updated in &self.updated {
+            let written = argument(updated as usize);
+            let others = (0..self.args.len()).filter(|other| *other != updated as usize);
+            if let Some(other) = others.into_iter().find(|other| have_common_bytes(written, argument(*other))) {
+                return Err(overlap(format!("argument {updated}, which is updated,"), format!("argument {other}")));
+            }
+        }
+        for position in 0..given {
+            let written = output(position);
+            if let Some(other) = (0..self.args.len()).find(|other| have_common_bytes(written, argument(*other))) {
+                return Err(overlap(format!("the memory of result {position}"), format!("argument {other}")));
+            }
+            if let Some(other) = (0..position).find(|other| have_common_bytes(written, output(*other))) {
+                return Err(overlap(format!("the memory of result {position}"), format!("that of result {other}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether two runs of bytes have one in common.
+fn have_common_bytes((a, a_bytes): (u64, u64), (b, b_bytes): (u64, u64)) -> bool {
+    a_bytes > 0 && b_bytes > 0 && a < b.saturating_add(b_bytes) && b < a.saturating_add(a_bytes)
+}
+
+fn overlap(written: String, other: String) -> Box<Diagnostic> {
+    Diagnostic::user(code::OVERLAP, format!("{written} overlaps {other}"))
+}
+
+/// NaN is as good a key as any.
+fn same_bits(a: Value, b: Value) -> bool {
+    let bits = |value: Value| match value {
+        Value::Float(x) => [x.to_bits(), 0],
+        Value::Int(x) => [x as u64, 0],
+        Value::Bool(x) => [x.into(), 0],
+        Value::Complex(re, im) => [re.to_bits(), im.to_bits()],
+    };
+    a.class() == b.class() && bits(a) == bits(b)
+}
+
+fn meta_of((position, arg): (usize, &DeviceArg<'_>)) -> Result<ArgMeta> {
+    match arg {
+        DeviceArg::Scalar(value) => Ok(ArgMeta::Scalar(*value)),
+        DeviceArg::Tensor(tensor) if tensor.sizes.len() != tensor.strides.len() => {
+            let (sizes, strides) = (tensor.sizes, tensor.strides);
+            let message = format!("argument {position} has sizes {sizes:?} and strides {strides:?}");
+            Err(Diagnostic::user(code::DEVICE_TENSOR, message).note("give a stride for each size"))
+        }
+        DeviceArg::Tensor(tensor) => Ok(ArgMeta::Tensor(tensor.meta())),
+    }
+}
+
+fn address_alignment(arg: &DeviceArg<'_>) -> u32 {
+    match arg {
+        DeviceArg::Tensor(tensor) => alignment_of(tensor.address),
+        DeviceArg::Scalar(_) => alignment_of(0),
+    }
+}
+
+/// A call that is recorded, with the memory that it uses.
+#[derive(Debug)]
+pub struct CallGraph {
+    graph: Graph,
+    outputs: DeviceOutputs,
+    _own: Option<DeviceBuffer>,
+    _ready: Arc<Ready>,
+}
+
+impl CallGraph {
+    /// Issues the call on a stream: it reads the arguments where they were when it was
+    /// recorded, and writes the same results again.
+    pub fn launch(&self, stream: Stream) -> Result<()> {
+        self.graph.launch(stream)
+    }
+    /// The results, which each launch writes again.
+    pub fn outputs(&self) -> &DeviceOutputs {
+        &self.outputs
+    }
+}

@@ -1,0 +1,323 @@
+//! A program on a GPU with all that does not change from call to call in place.
+//!
+//! In: a [`Program`], whose kernels are loaded here. Out: [`Ready`], which issues the
+//! program's steps for given addresses: it copies a block of parameters that was made
+//! before, puts addresses and scalars into it, and launches. Nothing of that allocates,
+//! hashes or looks anything up, unless an operation is the host's.
+
+use super::device_tensor::DeviceArg;
+use super::executor::evaluate;
+use super::on_cuda::{CudaBackend, Loaded, workspace_bytes};
+use crate::backend::cuda::{Device, Stream, scalar_words};
+use crate::diag::{Diagnostic, Result};
+use crate::kernel::{BoundParam, BufId, ParamId, ParamKind};
+use crate::num::{DType, Value};
+use crate::options::CompileCx;
+use crate::program::{HostCall, Launch, Program, Step, Storage, ValueId};
+use crate::tensor::{CopyRows, TensorMeta, copy_rows};
+use crate::util::SecondaryMap;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What workspaces start at multiples of, in bytes.
+const WORKSPACE_ALIGN: usize = 256;
+/// The counter of a grid barrier.
+const BARRIER_BYTES: usize = 4;
+/// Words of parameters that need no memory of their own.
+const FEW_WORDS: usize = 64;
+
+/// A program, ready to be issued.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) program: Arc<Program>,
+    device: Arc<Device>,
+    steps: Vec<ReadyStep>,
+    /// Of each output.
+    pub(super) outputs: Vec<ReadyOutput>,
+    /// Bytes of the program's own memory: values between steps, and workspaces.
+    pub(super) own_bytes: usize,
+    /// Bytes that are zero when it is issued.
+    pub(super) zeroed_bytes: usize,
+}
+
+/// An output of a program.
+#[derive(Debug)]
+pub(super) struct ReadyOutput {
+    pub(super) meta: TensorMeta,
+    pub(super) bytes: usize,
+    /// The argument that becomes it, and whose memory it is.
+    pub(super) argument: Option<u32>,
+}
+
+#[derive(Debug)]
+enum ReadyStep {
+    Launch(ReadyLaunch),
+    Copy {
+        from: Place,
+        to: Place,
+        rows: Vec<CopyRows>,
+    },
+    /// The number of the program's step.
+    Host(usize),
+}
+
+#[derive(Debug)]
+struct ReadyLaunch {
+    loaded: Arc<Loaded>,
+    grid: [u32; 3],
+    block: [u32; 3],
+    /// Parameters in words, the number of parts that a call replaces among them.
+    slots: Vec<u64>,
+    addresses: Vec<(u32, Place)>,
+    /// Of parameters that hang on scalars of the caller: first word, and type.
+    scalars: Vec<(u32, ParamId, DType)>,
+    /// The counter of the kernel's grid barrier: the call's own, since calls on two streams may
+    /// run at once.
+    barrier: Option<Place>,
+    /// The number of the program's step.
+    step: usize,
+}
+
+/// Where something is: so many bytes behind a start that a call says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    base: Base,
+    offset: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    Argument(u32),
+    Output(u32),
+    Own,
+    Zeroed,
+}
+
+/// The addresses of a call.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Addresses {
+    /// Element 0 of each argument; of scalars, nothing.
+    pub(super) arguments: SmallVec<[u64; 32]>,
+    /// Of each output, those included that are arguments.
+    pub(super) outputs: SmallVec<[u64; 16]>,
+    pub(super) own: u64,
+    pub(super) zeroed: u64,
+}
+
+impl Addresses {
+    fn at(&self, place: Place) -> u64 {
+        let start = match place.base {
+            Base::Argument(position) => self.arguments[position as usize],
+            Base::Output(position) => self.outputs[position as usize],
+            Base::Own => self.own,
+            Base::Zeroed => self.zeroed,
+        };
+        start + place.offset
+    }
+}
+
+impl Ready {
+    /// Loads what the program needs, and plans its memory.
+    pub(super) fn new(gpu: &CudaBackend, cx: &CompileCx<'_>, program: Arc<Program>) -> Result<Self> {
+        let arena = usize::try_from(program.arena_bytes).unwrap_or(usize::MAX);
+        let mut building =
+            Building { program: &program, own: arena.next_multiple_of(WORKSPACE_ALIGN), zeroed: 0, steps: Vec::new() };
+        for (number, step) in program.steps.iter().enumerate() {
+            match step {
+                Step::Launch(launch) if launch.launch.is_empty() => {}
+                Step::Launch(launch) => building.launch(number, launch, gpu.load(cx, &launch.plan)?)?,
+                Step::Host(_) => building.steps.push(ReadyStep::Host(number)),
+                Step::Copy(copy) => {
+                    let meta = |value: ValueId| &program.values[value].meta;
+                    let rows = copy_rows(meta(copy.from), meta(copy.to));
+                    building.copy(copy.from, program.place(copy.to), rows);
+                }
+            }
+        }
+        let outputs = building.outputs()?;
+        let Building { own: own_bytes, zeroed: zeroed_bytes, steps, .. } = building;
+        Ok(Self { device: Arc::clone(&gpu.device), steps, outputs, own_bytes, zeroed_bytes, program })
+    }
+
+    pub(super) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+    /// Launches and copies of one call.
+    pub(super) fn issues(&self) -> usize {
+        self.steps.len()
+    }
+    /// Issues all steps on a stream. `args` are the arguments, whose scalars are passed on;
+    /// what is to be zero is zero.
+    ///
+    /// The caller answers for the addresses, each of memory of this device that is as long as
+    /// the program says and stays allocated until the work is done.
+    pub(super) fn issue(
+        &self,
+        cx: &CompileCx<'_>,
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+        stream: Stream,
+    ) -> Result<()> {
+        for step in &self.steps {
+            match step {
+                ReadyStep::Launch(launch) => launch.issue(&self.program, addresses, scalar, stream)?,
+                ReadyStep::Copy { from, to, rows } => {
+                    let (from, to) = (addresses.at(*from), addresses.at(*to));
+                    rows.iter().try_for_each(|row| self.device.copy_rows(to, from, row, stream))?;
+                }
+                ReadyStep::Host(number) => match &self.program.steps[*number] {
+                    Step::Host(call) => self.evaluate(cx, call, addresses, stream)?,
+                    _ => return Err(Diagnostic::bug(format!("step {number} is not the host's"))),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings what an operation reads down, and its results up.
+    fn evaluate(&self, cx: &CompileCx<'_>, call: &HostCall, addresses: &Addresses, stream: Stream) -> Result<()> {
+        let read = |value: ValueId| {
+            let mut data = vec![0; self.program.values[value].bytes() as usize];
+            let address = addresses.at(self.program.place(value));
+            self.device.download_from(address, &mut data, stream).map(|()| data)
+        };
+        let mut write = |value: ValueId, data: Vec<u8>| {
+            self.device.upload_to(addresses.at(self.program.place(value)), &data, stream)
+        };
+        evaluate(cx, &self.program, call, &read, &mut write)
+    }
+}
+
+impl ReadyLaunch {
+    fn issue(
+        &self,
+        program: &Program,
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+        stream: Stream,
+    ) -> Result<()> {
+        let mut slots: SmallVec<[u64; FEW_WORDS]> = SmallVec::from_slice(&self.slots);
+        for &(slot, place) in &self.addresses {
+            slots[slot as usize] = addresses.at(place);
+        }
+        if let (false, Step::Launch(launch)) = (self.scalars.is_empty(), &program.steps[self.step]) {
+            for &(slot, param, dtype) in &self.scalars {
+                let words = scalar_words(dtype, program.scalar_param(launch, param, scalar)?);
+                slots.iter_mut().skip(slot as usize).zip(words).for_each(|(slot, word)| *slot = word);
+            }
+        }
+        let barrier = self.barrier.map_or(0, |place| addresses.at(place));
+        self.loaded.kernel.launch_on(stream, self.grid, self.block, &slots, barrier)
+    }
+}
+
+impl Program {
+    /// Where a value's element 0 is.
+    fn place(&self, value: ValueId) -> Place {
+        let (root, within) = self.root(value);
+        match self.values[root].storage {
+            Storage::Input(position) => Place { base: Base::Argument(position), offset: within },
+            Storage::Output(position) => Place { base: Base::Output(position), offset: within },
+            Storage::Arena { offset } => Place { base: Base::Own, offset: offset + within },
+            // A root is no alias.
+            Storage::AliasOf { offset, .. } => Place { base: Base::Own, offset },
+        }
+    }
+}
+
+/// A program that is made ready.
+struct Building<'a> {
+    program: &'a Program,
+    own: usize,
+    zeroed: usize,
+    steps: Vec<ReadyStep>,
+}
+
+impl Building<'_> {
+    fn launch(&mut self, step: usize, launch: &Launch, loaded: Arc<Loaded>) -> Result<()> {
+        let kernel = launch.plan.kernel();
+        let mut places: SecondaryMap<BufId, Option<Place>> = SecondaryMap::new();
+        for param in kernel.params.values() {
+            let (buffer, place) = match param.kind {
+                ParamKind::Input { input, buffer } => (buffer, self.read(launch, input)?),
+                ParamKind::Output { output, buffer } => (buffer, self.program.place(launch.outputs[output as usize])),
+                ParamKind::Workspace { buffer } => (buffer, self.workspace(launch, buffer)?),
+                _ => continue,
+            };
+            places.set(buffer, Some(place));
+        }
+        let (mut slots, mut addresses, mut scalars) = (Vec::new(), Vec::new(), Vec::new());
+        let hanging = self.program.scalar_params(launch);
+        for (param, bound) in kernel.params.ids().zip(&launch.launch.params) {
+            let slot = slots.len() as u32;
+            match *bound {
+                BoundParam::Pointer(buffer) => {
+                    let place = places[buffer].ok_or_else(|| Diagnostic::bug(format!("{buffer} is nowhere")))?;
+                    addresses.push((slot, place));
+                    slots.push(0);
+                }
+                BoundParam::Scalar { dtype, value } => {
+                    slots.extend(scalar_words(dtype, value));
+                    if hanging.contains(&param) {
+                        scalars.push((slot, param, dtype));
+                    }
+                }
+            }
+        }
+        let barrier = loaded.kernel.barrier().map(|_| self.own_place(BARRIER_BYTES, true));
+        let (grid, block) = (launch.launch.grid, launch.launch.block);
+        let ready = ReadyLaunch { loaded, grid, block, slots, addresses, scalars, barrier, step };
+        self.steps.push(ReadyStep::Launch(ready));
+        Ok(())
+    }
+
+    fn read(&self, launch: &Launch, input: u32) -> Result<Place> {
+        let value = launch.inputs.get(input as usize).copied().flatten();
+        let missing = || Diagnostic::bug(format!("argument {input} of a kernel is no tensor"));
+        value.map(|value| self.program.place(value)).ok_or_else(missing)
+    }
+
+    fn workspace(&mut self, launch: &Launch, buffer: BufId) -> Result<Place> {
+        Ok(self.own_place(workspace_bytes(launch, buffer)?, launch.plan.kernel().buffers[buffer].zeroed))
+    }
+
+    /// Memory of the call itself.
+    fn own_place(&mut self, bytes: usize, zeroed: bool) -> Place {
+        let (base, end) = if zeroed { (Base::Zeroed, &mut self.zeroed) } else { (Base::Own, &mut self.own) };
+        let offset = *end as u64;
+        *end += bytes.next_multiple_of(WORKSPACE_ALIGN);
+        Place { base, offset }
+    }
+
+    fn copy(&mut self, from: ValueId, to: Place, rows: Vec<CopyRows>) {
+        self.steps.push(ReadyStep::Copy { from: self.program.place(from), to, rows });
+    }
+
+    /// What the caller gets. A tensor that is returned twice, or is an argument as it was, is
+    /// copied: each result has memory of its own, but what an argument becomes.
+    fn outputs(&mut self) -> Result<Vec<ReadyOutput>> {
+        let program = self.program;
+        let mut outputs = Vec::with_capacity(program.outputs.len());
+        for (position, (&value, meta)) in program.outputs.iter().zip(&program.segments.outputs).enumerate() {
+            let place = program.place(value);
+            let own = Place { base: Base::Output(position as u32), offset: 0 };
+            let argument = match place.base {
+                Base::Argument(input) if program.updated().any(|(updated, _)| updated == input) => Some(input),
+                _ => None,
+            };
+            if argument.is_none() && place != own {
+                self.copy(value, own, copy_rows(&program.values[value].meta, meta));
+            }
+            outputs.push(ReadyOutput { meta: meta.clone(), bytes: meta.span_bytes()?, argument });
+        }
+        Ok(outputs)
+    }
+}
+
+/// The scalar among the arguments of a call at a position.
+pub(super) fn scalar_of(args: &[DeviceArg<'_>], position: u32) -> Option<Value> {
+    match args.get(position as usize) {
+        Some(DeviceArg::Scalar(value)) => Some(*value),
+        _ => None,
+    }
+}

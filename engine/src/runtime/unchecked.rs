@@ -1,0 +1,110 @@
+//! Runs on a GPU where nothing is checked: host tensors are brought to the device, and then
+//! a program goes as it does for a caller whose tensors are there.
+
+use super::executor::{Call, Executed};
+use super::on_cuda::CudaBackend;
+use super::ready::{Addresses, Ready};
+use crate::backend::cuda::DeviceBuffer;
+use crate::diag::Result;
+use crate::num::Value;
+use crate::tensor::{Arg, HostTensor};
+use std::sync::Arc;
+
+/// The arguments and results of a program on a device.
+pub(super) struct OnDevice<'a> {
+    pub(super) ready: Ready,
+    args: &'a [Arg],
+    /// Storage of each argument as a whole, so that offsets and alignment are kept.
+    arguments: Vec<Option<DeviceBuffer>>,
+    outputs: Vec<Option<DeviceBuffer>>,
+    own: DeviceBuffer,
+    pub(super) addresses: Addresses,
+}
+
+impl<'a> OnDevice<'a> {
+    pub(super) fn new(gpu: &CudaBackend, call: &Call<'a>) -> Result<Self> {
+        let ready = Ready::new(gpu, &call.cx, Arc::clone(call.program))?;
+        let device = ready.device().clone();
+        let mut addresses = Addresses::default();
+        let mut arguments = Vec::with_capacity(call.args.len());
+        for arg in call.args {
+            let Arg::Tensor(tensor) = arg else {
+                arguments.push(None);
+                addresses.arguments.push(0);
+                continue;
+            };
+            let mut buffer = device.alloc(tensor.data.len())?;
+            buffer.upload(0, &tensor.data)?;
+            addresses.arguments.push(buffer.address() + tensor.first_byte() as u64);
+            arguments.push(Some(buffer));
+        }
+        let mut outputs = Vec::with_capacity(ready.outputs.len());
+        for output in &ready.outputs {
+            let buffer = if output.argument.is_some() { None } else { Some(device.alloc(output.bytes)?) };
+            let argument = output.argument.unwrap_or_default() as usize;
+            addresses
+                .outputs
+                .push(buffer.as_ref().map_or_else(|| addresses.arguments[argument], DeviceBuffer::address));
+            outputs.push(buffer);
+        }
+        let own = device.alloc(ready.own_bytes + ready.zeroed_bytes)?;
+        addresses.own = own.address();
+        addresses.zeroed = addresses.own + ready.own_bytes as u64;
+        Ok(Self { ready, args: call.args, arguments, outputs, own, addresses })
+    }
+
+    /// The scalar among the arguments at a position.
+    pub(super) fn scalar(&self, position: u32) -> Option<Value> {
+        match self.args.get(position as usize) {
+            Some(Arg::Scalar(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Issues the program's steps; what is to be zero is zero.
+    pub(super) fn issue(&self, call: &Call<'_>) -> Result<()> {
+        let stream = self.ready.device().stream();
+        self.ready.issue(&call.cx, &self.addresses, &|position| self.scalar(position), stream)
+    }
+
+    /// An argument as it is on the device now.
+    fn argument(&self, position: u32) -> Result<Option<HostTensor>> {
+        let position = position as usize;
+        let (Some(Arg::Tensor(given)), Some(Some(buffer))) = (self.args.get(position), self.arguments.get(position))
+        else {
+            return Ok(None);
+        };
+        let mut tensor = given.clone();
+        buffer.download(0, &mut tensor.data)?;
+        Ok(Some(tensor))
+    }
+
+    fn output(&self, position: usize) -> Result<HostTensor> {
+        let output = &self.ready.outputs[position];
+        if let Some(argument) = output.argument
+            && let Some(tensor) = self.argument(argument)?
+        {
+            return Ok(tensor);
+        }
+        let mut data = vec![0; output.bytes];
+        if let Some(buffer) = &self.outputs[position] {
+            buffer.download(0, &mut data)?;
+        }
+        Ok(HostTensor { meta: output.meta.clone(), data, offset: 0 })
+    }
+}
+
+/// Runs a program once.
+pub(super) fn run(gpu: &CudaBackend, call: Call<'_>) -> Result<Executed> {
+    let mut memory = OnDevice::new(gpu, &call)?;
+    memory.own.fill(memory.ready.own_bytes, memory.ready.zeroed_bytes, 0)?;
+    memory.issue(&call)?;
+    gpu.device.synchronize()?;
+    let outputs = (0..memory.outputs.len()).map(|position| memory.output(position)).collect::<Result<_>>()?;
+    let mut updates = Vec::new();
+    for (position, _) in call.program.updated() {
+        updates.extend(memory.argument(position)?.map(|tensor| (position as usize, tensor)));
+    }
+    let reports = call.program.launches().map(|_| None).collect();
+    Ok(Executed { outputs, updates, reports })
+}

@@ -1,0 +1,262 @@
+//! Passes over whole fusions change no value: random fusions before and after each pass alone, and
+//! after the whole table, have the same outputs and updates bit for bit, but for what a
+//! NaN holds, which no operation tells apart.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use engine::compile::BoundFusion;
+use engine::fusion::{Fusion, FusionBuilder, Operand, Src, TensorId, bind, ops};
+use engine::num::DType;
+use engine::options::{CompileCx, DeviceDesc, NoTrace, Options};
+use engine::preseg::{PASSES, run};
+use engine::refeval::{self, Evaluation};
+use engine::runtime::Session;
+use engine::tensor::{Arg, ArgMeta, HostTensor};
+use engine::{options::SimOptions, text};
+use std::collections::BTreeMap;
+use testing::fusions::{Limits, arguments, generate};
+use testing::{Draw, Reference};
+
+/// How often each pass changed something.
+type Counts = BTreeMap<String, usize>;
+
+/// All passes switched off but these.
+fn only(wanted: impl Fn(&str) -> bool) -> Options {
+    let others = PASSES.iter().filter(|pass| !wanted(pass.name)).map(|pass| pass.name.to_string());
+    Options { disabled_passes: others.collect(), ..Options::default() }
+}
+
+/// What passes leave of a fusion for arguments, after which it reads back from its text.
+fn presegment(options: &Options, fusion: &Fusion, args: &[Arg], counts: &mut Counts) -> Fusion {
+    let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+    let (bindings, alignments) = (bind(fusion, &metas).unwrap(), vec![16; metas.len()]);
+    let bound = BoundFusion { fusion, bindings: &bindings, args: &metas, alignments: &alignments };
+    let device = DeviceDesc::h200();
+    let cx = CompileCx { options, device: &device, trace: &NoTrace };
+    let mut told = |pass: &str, _: &Fusion| *counts.entry(pass.to_string()).or_default() += 1;
+    let made = match run(&cx, &bound, &mut told) {
+        Ok(made) => made.fusion.into_owned(),
+        Err(error) => panic!("{error}\n{}", text::print(fusion)),
+    };
+    let texts = [fusion, &made].map(text::print);
+    if text::can_be_written(&made) {
+        let read = text::parse_one(&texts[1]).unwrap_or_else(|error| panic!("{error:?}\n{}\n{}", texts[0], texts[1]));
+        let same = engine::fusion::hash::content(&read) == engine::fusion::hash::content(&made);
+        assert!(same, "it does not read back\n{}\n{}", texts[0], texts[1]);
+    }
+    made
+}
+
+fn check_same(expected: &Evaluation, fusion: &Fusion, made: &Fusion, args: &[Arg], what: &str) {
+    let told = || format!("{what}\n{}\n{}", text::print(fusion), text::print(made));
+    let found = refeval::evaluate_all(made, args).unwrap_or_else(|error| panic!("{error}\n{}", told()));
+    let updates = |of: &Evaluation| of.updates.iter().map(|(_, tensor)| tensor.clone()).collect::<Vec<HostTensor>>();
+    assert_eq!(expected.outputs.len(), found.outputs.len(), "{}", told());
+    let pairs = expected.outputs.iter().zip(&found.outputs);
+    for (a, b) in pairs.chain(updates(expected).iter().zip(&updates(&found))) {
+        assert!(a.dtype() == b.dtype() && a.sizes() == b.sizes(), "{}", told());
+        let shown = |tensor: &HostTensor| tensor.values().map(|value| value.shown(a.dtype())).collect::<Vec<_>>();
+        assert_eq!(shown(a), shown(b), "{}", told());
+    }
+}
+
+/// Each pass alone, the whole table, and the table without each pass.
+fn check(fusion: &Fusion, args: &[Arg], counts: &mut Counts) -> bool {
+    let Ok(expected) = refeval::evaluate_all(fusion, args) else { return false };
+    let made = presegment(&Options::default(), fusion, args, counts);
+    check_same(&expected, fusion, &made, args, "all passes");
+    for pass in PASSES {
+        let alone = presegment(&only(|name| name == pass.name), fusion, args, &mut Counts::new());
+        check_same(&expected, fusion, &alone, args, pass.name);
+        let without = presegment(&only(|name| name != pass.name), fusion, args, &mut Counts::new());
+        check_same(&expected, fusion, &without, args, &format!("without {}", pass.name));
+    }
+    true
+}
+
+#[test]
+fn passes_change_no_value_of_the_whole_language() {
+    let limits = Limits { ops: 16, rank: 3, sizes: vec![0, 1, 1, 2, 3, 5, 8], ..Limits::whole_language() };
+    let (mut counts, mut ran) = (Counts::new(), 0);
+    for seed in 0..1000 {
+        let mut draw = Draw::new(seed);
+        let bytes = draw.bytes(24 + seed as usize % 150);
+        let generated = generate(&bytes, &limits);
+        ran += usize::from(check(&generated.fusion, &arguments(&generated, &mut draw), &mut counts));
+    }
+    println!("{ran} ran, {counts:?}");
+    assert!(ran > 700 && counts.len() > PASSES.len() / 2, "{ran} ran, {counts:?}");
+}
+
+/// Chains of what passes are about, on few tensors of few sizes, so that many operations undo or
+/// repeat each other.
+struct Chain {
+    draw: Draw,
+    builder: FusionBuilder,
+    tensors: Vec<TensorId>,
+}
+
+impl Chain {
+    fn call(&mut self, name: &str, fill: impl FnOnce(ops::Args) -> ops::Args) -> Option<Operand> {
+        self.builder.apply(&fill(ops::Args::new(ops::find(name)?))).ok()?.first().copied()
+    }
+
+    fn ints(&mut self, count: usize, of: &[i64]) -> Vec<i64> {
+        (0..count).map(|_| self.draw.choose(of)).collect()
+    }
+
+    /// A tensor cut in two along an axis, and joined again, mostly in the same order.
+    fn cut_and_joined(&mut self, x: TensorId, dim: i64) -> Option<Operand> {
+        let rank = self.builder.axes(x).len();
+        let mut half = |from: i64, to: i64| {
+            let at =
+                |other: i64, own: i64| (0..rank as i64).map(move |axis| if axis == dim { own } else { other }.into());
+            let [starts, ends] = [at(0, from), at(99, to)].map(|list| ops::OpArg::Values(list.collect()));
+            self.call("slice", |args| args.value("x", x).with("starts", starts).with("ends", ends))
+        };
+        let mut parts = vec![Src::from(half(0, 1)?), half(1, 99)?.into()];
+        if self.draw.once_in(4) {
+            parts.reverse();
+        }
+        let dim = ops::OpArg::Int(dim);
+        self.call("cat", |args| args.with("tensors", ops::OpArg::Values(parts)).with("dim", dim))
+    }
+
+    fn step(&mut self) -> Option<Operand> {
+        // Half of the time on with what was made last.
+        let last = self.tensors[self.tensors.len() - 1];
+        let (x, y) = (self.draw.choose(&self.tensors), self.draw.choose(&self.tensors));
+        let x = if self.draw.once_in(2) { last } else { x };
+        let rank = self.builder.axes(x).len();
+        let list = |numbers: Vec<i64>| ops::OpArg::Values(numbers.into_iter().map(Src::from).collect());
+        let dim = self.draw.below(rank.max(1)) as i64;
+        match self.draw.below(15) {
+            0 => {
+                let turn = self.draw.below(rank.max(1));
+                let dims: Vec<i64> = (0..rank).map(|axis| ((axis + turn) % rank) as i64).collect();
+                self.builder.permute(x, &dims).ok()
+            }
+            1 => {
+                let place = self.draw.below(rank + 1);
+                self.builder.broadcast(x, &(0..=rank).map(|axis| axis == place).collect::<Vec<_>>()).ok()
+            }
+            2 => self.builder.squeeze(x, &(0..rank).map(|axis| axis as i64 == dim).collect::<Vec<_>>()).ok(),
+            3 => {
+                let to = self.draw.choose(&[DType::F64, DType::F32, DType::BF16, DType::F16, DType::I32, DType::I64]);
+                self.builder.cast(x, to).ok()
+            }
+            4 => self.builder.set(x).ok(),
+            5 => {
+                let shape = self.draw.choose(&[&[-1_i64][..], &[1, -1], &[2, -1], &[-1, 1, 3], &[-1, 2, 1]]);
+                self.call("reshape", |args| args.value("x", x).with("shape", list(shape.to_vec())))
+            }
+            6 => {
+                let (starts, ends) = (self.ints(rank, &[0, 0, 0, 1]), self.ints(rank, &[1, 2, 9, 9]));
+                self.call("slice", |args| args.value("x", x).with("starts", list(starts)).with("ends", list(ends)))
+            }
+            7 => {
+                let widths = self.ints(2, &[0, 0, 1, -1]);
+                self.call("pad", |args| args.value("x", x).with("widths", list(widths)))
+            }
+            8 => {
+                let tensors = ops::OpArg::Values(vec![x.into(), if self.draw.once_in(3) { x } else { y }.into()]);
+                self.call("cat", |args| args.with("tensors", tensors).with("dim", ops::OpArg::Int(dim)))
+            }
+            9 => {
+                let counts = self.ints(rank, &[1, 1, 2, 3]);
+                self.call("repeat", |args| args.value("x", x).with("counts", ops::OpArg::Ints(counts)))
+            }
+            10 | 11 => match self.draw.below(4) {
+                0 => {
+                    // Twice, behind moves or a function that are twins as well.
+                    let twins = [self.builder.neg(x).ok()?, self.builder.neg(x).ok()?];
+                    let [a, b] = twins.map(|twin| self.builder.max(twin, &[dim], false));
+                    self.builder.sub(a.ok()?, b.ok()?).ok()
+                }
+                1 => self.builder.sum(x, &[dim], true).ok(),
+                2 => self.call("cumsum", |args| args.value("x", x).with("dim", ops::OpArg::Int(dim))),
+                _ => self.builder.neg(x).ok(),
+            },
+            12 => self.cut_and_joined(x, dim),
+            13 => {
+                let wide = self.builder.cast(x, DType::F64).ok()?;
+                self.builder.cast(wide, self.builder.dtype(Operand::Tensor(x))).ok()
+            }
+            _ => self.call("matmul", |args| args.value("a", x).value("b", y)),
+        }
+    }
+}
+
+/// A chain with its arguments: dense tensors, of special numbers too.
+fn chain(seed: u64) -> (Fusion, Vec<Arg>) {
+    use engine::fusion::AxisDecl::{Broadcast, Const, Symbolic};
+    let mut this = Chain { draw: Draw::new(seed), builder: FusionBuilder::new("chain"), tensors: Vec::new() };
+    let shapes: [&[i64]; 4] = [&[2, 3], &[3, 1], &[1, 2], &[0, 2]];
+    let mut args = Vec::new();
+    for (position, shape) in shapes.iter().enumerate().take(3 + this.draw.below(2)) {
+        let dtype = this.draw.choose(&[DType::F32, DType::F32, DType::BF16, DType::F64, DType::I32]);
+        let open = this.draw.once_in(2);
+        let dims = shape.iter().map(|&size| match size {
+            1 if !open => Broadcast,
+            _ if open => Symbolic,
+            size => Const(size),
+        });
+        let made = this.builder.tensor(&format!("x{position}"), dtype, &dims.collect::<Vec<_>>()).unwrap();
+        let Operand::Tensor(tensor) = made else { panic!("an input is a tensor") };
+        this.tensors.push(tensor);
+        let mut draw = Draw::new(seed ^ 77 ^ position as u64);
+        let numbers = [-0.0, 0.0, 1.0, -1.5, 3.25, f64::NAN, f64::INFINITY, 1e-40, -1e-30, 65504.0, 1e300];
+        let element = |_: &[i64]| match dtype.is_float() {
+            true => engine::num::Value::Float(draw.choose(&numbers)),
+            false => engine::num::Value::Int(draw.choose(&[0, 1, -1, 300, i64::from(i32::MAX)])),
+        };
+        args.push(Arg::Tensor(HostTensor::from_fn(dtype, shape, element).unwrap()));
+    }
+    for _ in 0..20 {
+        if let Some(Operand::Tensor(made)) = this.step() {
+            this.tensors.push(made);
+        }
+    }
+    let count = this.tensors.len();
+    for _ in 0..3 {
+        let returned = this.tensors[count - 1 - this.draw.below(count.min(6))];
+        this.builder.output(returned).unwrap();
+    }
+    (this.builder.finish().unwrap(), args)
+}
+
+#[test]
+fn passes_change_no_value_of_chains() {
+    let (mut counts, mut ran) = (Counts::new(), 0);
+    for (fusion, args) in (0..1000).map(chain) {
+        let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+        if bind(&fusion, &metas).is_ok() {
+            ran += usize::from(check(&fusion, &args, &mut counts));
+        }
+    }
+    println!("{ran} ran, {counts:?}");
+    assert!(ran > 300 && counts.len() == PASSES.len(), "{ran} ran, {counts:?}");
+    assert!(counts.values().all(|count| *count > 10), "{counts:?}");
+}
+
+/// What passes leave is cut, compiled and run, and its results lie where the definition says.
+#[test]
+fn chains_run_with_passes_and_without() {
+    let sim = SimOptions { threads: 1, count: false, ..SimOptions::default() };
+    let session = |options| Session::simulator(DeviceDesc::h200(), sim, options);
+    let (with, without) = (session(Options::default()), session(only(|_| false)));
+    let mut ran = 0;
+    for (seed, (fusion, args)) in (0..200).map(|seed| (seed, chain(seed))) {
+        let Ok(reference) = Reference::of(&fusion, &args) else { continue };
+        let [a, b] = [&with, &without].map(|session| match session.run(&fusion, &args, &NoTrace) {
+            Ok(run) => run.outputs,
+            Err(error) => panic!("seed {seed}: {error}\n{}", text::print(&fusion)),
+        });
+        for (a, b) in a.iter().zip(&b) {
+            assert_eq!(a.meta, b.meta, "seed {seed}\n{}", text::print(&fusion));
+        }
+        reference.compare_all(&a).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{}", text::print(&fusion)));
+        ran += 1;
+    }
+    assert!(ran > 60, "{ran} ran");
+}

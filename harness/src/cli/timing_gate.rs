@@ -1,0 +1,331 @@
+//! `bench` on a GPU against the history of such devices: which cases are slower than their noise allows, one by one and
+//! all together; with `--baseline` by a second look (see `turns.rs`).
+//!
+//! Inputs: the history before the run, and the run's rows. Outputs: lines for people, a record, rows for `gate.csv`, and
+//! whether the run ends with a regression.
+
+use super::devices::Devices;
+use super::run::options::RunOptions;
+use super::turns::{self, Turns};
+use super::{Failure, runs};
+use crate::escape::escape;
+use crate::exit;
+use crate::gate::{Blessing, SecondLook, TimeFinding, TimeHistory, Timed, TimingGate, TimingRow, confirm};
+use crate::proto::DeviceSpec;
+use crate::record::{ALL, CaseRow, Found, FoundWord, History, RunStore, code as code_name, found_in_record};
+use crate::report::{Column, table};
+use crate::units::counted;
+use engine::diag::{Diagnostic, code};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Rows that are printed.
+const SHOWN: usize = 40;
+
+const COLUMNS: [Column; 8] = [
+    Column::new("  case").shortens(),
+    Column::new("before us").right(),
+    Column::new("now us").right(),
+    Column::new("change").right(),
+    Column::new("noise").right().spare(1),
+    Column::new("p").right().spare(2),
+    Column::new("in turns").right(),
+    Column::new("found"),
+];
+
+/// What a bench on a GPU is held to, before anything is run.
+pub(super) struct TimingCheck {
+    history: TimeHistory,
+    nvrtc: String,
+    blessing: Option<Blessing>,
+    kept: Option<PathBuf>,
+    carried: Vec<CaseRow>,
+}
+
+/// What came of the times.
+#[derive(Default)]
+pub(super) struct TimingEnd {
+    pub(super) text: String,
+    pub(super) is_regression: bool,
+    pub(super) record: Option<Value>,
+    pub(super) found: Vec<Found>,
+}
+
+/// What a second look said: of each case, and of all together.
+#[derive(Default)]
+struct Looked {
+    cases: BTreeMap<String, (SecondLook, f64)>,
+    all: Option<(SecondLook, f64)>,
+    failed: Option<String>,
+}
+
+impl TimingCheck {
+    /// Reads the history for a bench whose device has times; nothing for any other run.
+    pub(super) fn of(
+        options: &RunOptions,
+        devices: &Devices,
+        history: &History,
+        nvrtc: Option<String>,
+        blessing: Option<Blessing>,
+        carried: Vec<CaseRow>,
+    ) -> Result<Option<Self>, Failure> {
+        let timed = devices.slots.first().is_some_and(|slot| {
+            matches!(slot.device, DeviceSpec::Cuda { .. } | DeviceSpec::Played { times: Some(_), .. })
+        });
+        let kept = options.baseline.as_deref().map(program).transpose()?;
+        if !options.measures() || !timed {
+            return Ok(None);
+        }
+        Ok(Some(Self { history: history.times(), nvrtc: nvrtc.unwrap_or_default(), blessing, kept, carried }))
+    }
+
+    /// Judges the rows of the run. `looks` is whether there may be a second look: not where the run was stopped.
+    pub(super) fn end(
+        self,
+        rows: &[CaseRow],
+        options: &RunOptions,
+        devices: &Devices,
+        store: &RunStore,
+        looks: bool,
+    ) -> TimingEnd {
+        let timed = self.carried.iter().chain(rows).filter_map(|row| {
+            let crc = row.kernel_crc.map_or(String::new(), |crc| format!("{crc:08x}"));
+            let ns = row.perf.as_ref()?.median_ns.filter(|ns| *ns > 0.0)?;
+            Some((row.case_id.clone(), Timed { ns, code: code_name(&crc, &self.nvrtc) }))
+        });
+        let now: BTreeMap<String, Timed> = timed.collect();
+        if now.is_empty() {
+            return TimingEnd::default();
+        }
+        let gate = TimingGate::of(&self.history, &now);
+        let suspects = gate.suspects();
+        let looked = match &self.kept {
+            Some(kept) if looks && !suspects.is_empty() => {
+                look(&gate, &suspects, |ids| turns::take(kept, ids, options, devices, &store.work_dir()))
+            }
+            _ => Looked::default(),
+        };
+        let found = self.found(&gate, &looked);
+        let is_regression = self.blessing.is_none() && found.iter().any(|found| found.finding == FoundWord::Slower);
+        TimingEnd {
+            text: self.text(&gate, &looked, is_regression),
+            is_regression,
+            record: Some(self.record(&gate, &looked, found_in_record(&store.id, store.commit(), &found))),
+            found,
+        }
+    }
+
+    /// The rows of `gate.csv`: what is slower, or accepted as such, and faster.
+    fn found(&self, gate: &TimingGate, looked: &Looked) -> Vec<Found> {
+        let reason = self.blessing.as_ref().map_or(String::new(), |blessing| blessing.reason.clone());
+        let word = |slower: bool| match (&self.blessing, slower) {
+            (Some(_), true) => FoundWord::Accepted,
+            (None, true) => FoundWord::Slower,
+            (_, false) => FoundWord::Faster,
+        };
+        let all = self.is_slower_together(gate, looked);
+        let mut found = Vec::new();
+        for row in &gate.rows {
+            // Where all are accepted, each has its level anew.
+            let slower = self.is_slower(row, looked) || all && self.blessing.is_some();
+            let finding = match row.finding {
+                _ if slower => word(true),
+                TimeFinding::Faster => word(false),
+                TimeFinding::Machine => FoundWord::SameCode,
+                _ => continue,
+            };
+            let by = if looked.cases.contains_key(&row.id) { "baseline" } else { "history" };
+            let reason = if slower { reason.clone() } else { String::new() };
+            found.push(Found { case_id: row.id.clone(), finding, ratio: row.ratio(), p: row.p, by, reason });
+        }
+        if let Some(together) = gate.together.filter(|_| all) {
+            let by = if looked.all.is_some() { "baseline" } else { "history" };
+            let (ratio, p) = (together.ratio, together.p);
+            found.push(Found { case_id: ALL.into(), finding: word(true), ratio, p, by, reason });
+        }
+        found
+    }
+
+    /// Whether a case counts as slower: by the second look where there was one.
+    fn is_slower(&self, row: &TimingRow, looked: &Looked) -> bool {
+        match looked.cases.get(&row.id) {
+            Some((verdict, _)) => *verdict == SecondLook::Confirmed,
+            None => row.finding == TimeFinding::Slower,
+        }
+    }
+
+    fn is_slower_together(&self, gate: &TimingGate, looked: &Looked) -> bool {
+        let by_history = gate.together.is_some_and(|all| all.is_slower);
+        by_history && looked.all.is_none_or(|(verdict, _)| verdict == SecondLook::Confirmed)
+    }
+
+    fn text(&self, gate: &TimingGate, looked: &Looked, is_regression: bool) -> String {
+        let mut text = String::new();
+        let mut told: Vec<&TimingRow> =
+            gate.rows.iter().filter(|row| !matches!(row.finding, TimeFinding::Same | TimeFinding::Unknown)).collect();
+        told.sort_by(|a, b| {
+            (a.finding, b.ratio()).partial_cmp(&(b.finding, a.ratio())).unwrap_or(std::cmp::Ordering::Equal)
+        });
+        if !told.is_empty() {
+            let cells: Vec<Vec<String>> = told.iter().take(SHOWN).map(|row| self.cells(row, looked)).collect();
+            text.push_str(&table(&COLUMNS, &cells, runs::columns()));
+            if let Some(more) = told.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+                text.push_str(&format!("  and {}, which the record has\n", counted(more, "more row")));
+            }
+        }
+        let count = |finding: TimeFinding| gate.rows.iter().filter(|row| row.finding == finding).count();
+        let kinds = [
+            (TimeFinding::Slower, "slower"),
+            (TimeFinding::Suspect, "perhaps slower"),
+            (TimeFinding::Faster, "faster"),
+            (TimeFinding::Machine, "slower with the same code (the machine)"),
+            (TimeFinding::Same, "as they were"),
+            (TimeFinding::Unknown, "of which nobody can tell"),
+        ];
+        let counts = kinds.iter().map(|(finding, what)| (count(*finding), what)).filter(|(count, _)| *count > 0);
+        let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+        let new = if gate.new.is_empty() { String::new() } else { format!("; {} without a history", gate.new.len()) };
+        let all = counted(gate.rows.len(), "case");
+        text.push_str(&format!("times of {all} against their history: {}{new}\n", or_none(&counts.join(", "))));
+        text.push_str(&self.together_text(gate, looked));
+        if let Some(why) = &looked.failed {
+            text.push_str(&format!("the kept binary could not be asked: {why}\n"));
+        }
+        match (&self.blessing, is_regression, &self.kept) {
+            (Some(_), ..) => text.push_str("what is slower is accepted, with the reason\n"),
+            (None, true, None) => text.push_str(
+                "where that is meant: harness bench --bless --reason TEXT; to look again: --baseline FILE, a kept binary\n",
+            ),
+            (None, true, Some(_)) => text.push_str("where that is meant: harness bench --bless --reason TEXT\n"),
+            _ => {}
+        }
+        text
+    }
+
+    fn together_text(&self, gate: &TimingGate, looked: &Looked) -> String {
+        let Some(all) = gate.together else { return String::new() };
+        let mut text = format!("all cases together: {} (p = {:.2e})", percent(all.ratio), all.p);
+        if all.is_slower {
+            let same = match all.same_code {
+                0 => String::new(),
+                same if same == all.cases => ", all with the same code: look at the machine first".into(),
+                same => format!(", {same} of {} with the same code", all.cases),
+            };
+            text.push_str(&format!(": slower as a whole{same}"));
+        }
+        if let Some((verdict, ratio)) = looked.all {
+            text.push_str(&format!("; in turns {}: {}", percent(ratio), word(verdict)));
+        }
+        text + "\n"
+    }
+
+    fn cells(&self, row: &TimingRow, looked: &Looked) -> Vec<String> {
+        let us = |ns: f64| format!("{:.2}", ns / 1e3);
+        let (turns, found) = match (looked.cases.get(&row.id), row.finding) {
+            (Some((verdict, ratio)), _) => (percent(*ratio), word(*verdict)),
+            (None, finding) => ("-".into(), finding_word(finding)),
+        };
+        vec![
+            format!("  {}", escape(&row.id, "")),
+            us(row.before_ns),
+            us(row.now_ns),
+            percent(row.ratio()),
+            row.noise.map_or_else(|| "-".into(), |noise| format!("{:.2} %", 100.0 * noise)),
+            format!("{:.1e}", row.p),
+            turns,
+            found.into(),
+        ]
+    }
+
+    /// For the log: all of it.
+    fn record(&self, gate: &TimingGate, looked: &Looked, found: Value) -> Value {
+        let row = |row: &TimingRow| {
+            let turns = looked.cases.get(&row.id);
+            json!({ "case_id": row.id, "found": finding_word(row.finding), "before_ns": row.before_ns, "runs": row.runs,
+                "now_ns": row.now_ns, "p": row.p, "noise": row.noise, "in_turns": turns.map(|(_, ratio)| ratio),
+                "second_look": turns.map(|(verdict, _)| word(*verdict)) })
+        };
+        json!({
+            "of": "times",
+            "how": if self.blessing.is_some() { "accepted" } else { "judged" },
+            "reason": self.blessing.as_ref().map(|blessing| &blessing.reason),
+            "baseline": self.kept.as_ref().map(|path| path.display().to_string()),
+            "rows": gate.rows.iter().map(row).collect::<Vec<_>>(),
+            "together": gate.together.map(|all| json!({ "ratio": all.ratio, "p": all.p, "cases": all.cases,
+                "same_code": all.same_code, "slower": all.is_slower, "second_look": looked.all.map(|(verdict, _)| word(verdict)) })),
+            "new": gate.new,
+            "found": found,
+        })
+    }
+}
+
+/// Measures the suspects again, and says of each and of all what came of it.
+fn look(
+    gate: &TimingGate,
+    suspects: &BTreeSet<String>,
+    take: impl Fn(&BTreeSet<String>) -> Result<Turns, String>,
+) -> Looked {
+    let turns = match take(suspects) {
+        Ok(turns) => turns,
+        Err(why) => return Looked { failed: Some(why), ..Looked::default() },
+    };
+    let rows = gate.rows.iter().filter(|row| suspects.contains(&row.id));
+    let cases = rows.map(|row| {
+        let [kept, own] = turns.of(&row.id);
+        (row.id.clone(), confirm(&kept, &own, row.noise))
+    });
+    let all = gate.together.filter(|all| all.is_slower).map(|_| {
+        let before: BTreeMap<&str, f64> = gate.rows.iter().map(|row| (row.id.as_str(), row.before_ns)).collect();
+        // Each measurement as one number: the mean ratio to what the cases took.
+        let whole = |runs: &[BTreeMap<String, f64>]| -> Vec<f64> {
+            let one = |run: &BTreeMap<String, f64>| {
+                let logs: Vec<f64> =
+                    run.iter().filter_map(|(id, ns)| Some((ns / before.get(id.as_str())?).ln())).collect();
+                (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
+            };
+            runs.iter().map(one).collect()
+        };
+        confirm(&whole(&turns.kept), &whole(&turns.own), None)
+    });
+    Looked { cases: cases.collect(), all, failed: None }
+}
+
+fn finding_word(finding: TimeFinding) -> &'static str {
+    match finding {
+        TimeFinding::Slower => "slower",
+        TimeFinding::Suspect => "perhaps slower",
+        TimeFinding::Faster => "faster",
+        TimeFinding::Same => "same",
+        TimeFinding::Machine => "same code",
+        TimeFinding::Unknown => "unknown",
+    }
+}
+
+fn word(verdict: SecondLook) -> &'static str {
+    match verdict {
+        SecondLook::Confirmed => "confirmed",
+        SecondLook::Refuted => "refuted",
+        SecondLook::Unknown => "cannot tell",
+    }
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:+.1} %", 100.0 * (ratio - 1.0))
+}
+
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { "none has one" } else { text }
+}
+
+/// A kept binary, which must be there.
+fn program(path: &Path) -> Result<PathBuf, Failure> {
+    let runs = std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
+    if runs {
+        return Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()));
+    }
+    let message = format!("`--baseline` {}: there is no program", crate::escape::path(path));
+    let note = "keep a copy of the harness as it was built before the change, and name it";
+    Err(Failure::diagnostic(exit::USAGE, &Diagnostic::user(code::USAGE, message).note(note)))
+}

@@ -1,0 +1,55 @@
+//! A case file with a mistake among others: what is said, what still runs, and how it ends. Drives the binary as a
+//! user would.
+
+use crate::place::{CaseFile, GOOD, Place, check};
+
+const RUN: [&str; 3] = ["run", "--ref", "--format=plain"];
+
+/// A folder with a case that passes, and a file whose second line is none.
+fn with_broken(name: &str) -> Place {
+    let place = Place::good(name, &[4, 5]);
+    place.file("cases/broken.fuse", "---\nversion = what\n---\n");
+    place
+}
+
+#[test]
+fn a_broken_file_does_not_stop_the_others() {
+    let place = with_broken("broken");
+    let note = "the files are left out, the others run";
+    let last = "1 case file was left out as malformed: cases/broken.fuse\n";
+    let text = check(&place, &RUN, 96, &["cases/broken.fuse:2:", note, last, "2 passed, 0 failed, 0 skipped"]);
+    assert!(text.find(note) < text.find("[1/2] PASS"), "{text}");
+    check(&place, &["run", "--ref", "-q"], 96, &[note, last]);
+    check(&place, &["bench", "--sim", "1", "--filter", "*"], 96, &[note, "2 passed"]);
+    // What reports say of it, too.
+    check(
+        &place,
+        &["report", "--format", "md"],
+        0,
+        &["incomplete", "### Left out: 1 malformed case files", "`cases/broken.fuse:2`"],
+    );
+    let junit = check(&place, &["report", "--format", "junit"], 0, &["cases/broken.fuse:2: "]);
+    assert!(junit.contains("errors=\"1\"") && junit.contains("tests=\"3\""), "{junit}");
+    // A failure counts more; cases that are named are all there.
+    place.case("wrong", CaseFile { more: "; values: [7, 7, 7, 7]\n", ..GOOD });
+    check(&place, &RUN, 100, &[last]);
+    check(&place, &[&RUN[..], &["--exact", "PlaceTest.good/m=4"]].concat(), 0, &[note, "1 passed"]);
+}
+
+#[test]
+fn where_nothing_is_left_nothing_is_run() {
+    let place = with_broken("broken-all");
+    // A case that is not there may be in the broken file: its mistakes are told.
+    check(
+        &place,
+        &[&RUN[..], &["--exact", "PlaceTest.other"]].concat(),
+        96,
+        &["cases/broken.fuse:2:", "nothing was run"],
+    );
+    check(&place, &[&RUN[..], &["--cases", "cases/broken.fuse"]].concat(), 96, &["nothing was run"]);
+    check(&place, &["check"], 96, &["nothing was run"]);
+    // A file that takes another's id is the broken one.
+    std::fs::copy(place.path("cases/good.fuse"), place.path("cases/later.fuse")).expect("copies");
+    let text = check(&place, &RUN, 96, &["already taken by cases/good.fuse", "2 case files were left out", "2 passed"]);
+    assert!(!text.contains("cases/good.fuse was left out"), "{text}");
+}

@@ -1,0 +1,133 @@
+//! Times of kernels on GPUs against their history: played GPUs take what their file says, with noise from seed to seed.
+//! Drives the binary as a user would, over slowdowns that are planted.
+
+use crate::place::{CaseFile, GOOD, Place, check};
+
+const CASES: usize = 8;
+
+fn case(op: &'static str) -> CaseFile<'static> {
+    CaseFile { input: "f32[?, ?]", size: "64, 256", op, ..GOOD }
+}
+
+/// The file of a machine whose kernels vary by 0.3 %, and where these cases take so many times as long.
+fn machine(place: &Place, name: &str, slow: &str, factor: f64) {
+    let slow =
+        if slow.is_empty() { String::new() } else { format!("slow = [{{ at = \"{slow}\", factor = {factor} }}]\n") };
+    place.file(name, &format!("[[gpu]]\nsm_clock_mhz = 1980\n[times]\nnoise = 0.003\n{slow}"));
+}
+
+fn bench<'a>(seed: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let words = ["bench", "--gpus", "1", "--nvml", "machine.toml", "--filter", "*", "-q", "--seed", seed];
+    [&words[..], more].concat()
+}
+
+/// A folder of eight cases that were measured in eight runs.
+fn measured(name: &str) -> Place {
+    let place = Place::empty(name);
+    (0..CASES).for_each(|i| place.case(&format!("c{i}"), case("add %x, %x")));
+    machine(&place, "machine.toml", "", 1.0);
+    check(&place, &bench("1", &[]), 0, &["8 without a history"]);
+    for seed in ["2", "3", "4", "5", "6", "7", "8"] {
+        check(&place, &bench(seed, &[]), 0, &["times of 8 cases against their history"]);
+    }
+    place
+}
+
+/// Another kernel of the same cost for a case.
+fn change(place: &Place, name: &str) {
+    place.case(name, case("mul %x, %x"));
+}
+
+/// The line of a case in the table of what was found.
+fn line_of(text: &str, id: &str) -> String {
+    let table = text.find("before us").map(|at| &text[at..]).unwrap_or_default();
+    table.lines().find(|line| line.contains(&format!("{id} "))).unwrap_or_default().to_string()
+}
+
+#[test]
+fn a_case_that_is_slower_than_its_noise_is_a_regression() {
+    let place = measured("times-slower");
+    check(&place, &bench("9", &[]), 0, &["8 as they were", "all cases together: "]);
+    change(&place, "c3");
+    machine(&place, "machine.toml", "PlaceTest.c3", 1.06);
+    let text = check(&place, &bench("10", &[]), 10, &["1 slower, 7 as they were", "--baseline FILE"]);
+    let line = line_of(&text, "PlaceTest.c3");
+    let told: f64 = line.split('+').nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a change");
+    // Within a percentage point of what was planted.
+    assert!((told - 6.0).abs() < 1.0 && line.ends_with("slower"), "{text}");
+    let compared = check(&place, &["compare", "latest~1", "latest"], 10, &["slower: 1", "PlaceTest.c3"]);
+    assert!(!compared.contains("slower as a whole"), "{compared}");
+    check(&place, &["compare", "latest~3", "latest~1"], 0, &[]);
+    // It stays red, although the last run was as slow.
+    check(&place, &bench("11", &[]), 10, &["1 slower"]);
+    let table = place.read("results/history/played-gpu/gate.csv");
+    assert_eq!(table.lines().filter(|line| line.contains(",PlaceTest.c3,slower,1.0")).count(), 2, "{table}");
+    // Accepted with a reason, it is what the case may take.
+    check(&place, &bench("12", &["--bless", "--reason", "more digits"]), 0, &["what is slower is accepted"]);
+    let table = place.read("results/history/played-gpu/gate.csv");
+    assert!(
+        table.lines().last().is_some_and(|line| line.contains(",accepted,") && line.ends_with("more digits")),
+        "{table}"
+    );
+    check(&place, &bench("13", &[]), 0, &["8 as they were"]);
+    machine(&place, "machine.toml", "", 1.0);
+    check(&place, &bench("14", &[]), 0, &["1 faster"]);
+    let runs = place.read("results/history/played-gpu/runs.csv");
+    assert!(runs.lines().skip(1).all(|line| line.contains(",1980,Played GPU,")), "{runs}");
+}
+
+#[test]
+fn the_same_code_is_not_blamed_and_small_changes_are_none() {
+    let place = measured("times-same");
+    machine(&place, "machine.toml", "PlaceTest.c3", 1.06);
+    let text = check(&place, &bench("9", &[]), 0, &["1 slower with the same code (the machine)"]);
+    assert!(line_of(&text, "PlaceTest.c3").ends_with("same code"), "{text}");
+    change(&place, "c4");
+    machine(&place, "machine.toml", "PlaceTest.c4", 1.004);
+    let text = check(&place, &bench("10", &[]), 0, &["1 faster, 7 as they were"]);
+    assert!(line_of(&text, "PlaceTest.c3").ends_with("faster"), "{text}");
+    // What was found is in the records, from which the table is made again.
+    let table = place.read("results/history/played-gpu/gate.csv");
+    assert!(table.contains(",PlaceTest.c3,same code,1.0"), "{table}");
+    place.file("results/history/played-gpu/gate.csv", &table.replace("same code,1.0", "slower,1.0"));
+    check(&place, &["store", "verify"], 96, &["PlaceTest.c3 of ", "finding is `slower`, by the record `same code`"]);
+    check(&place, &["store", "repair"], 0, &["gate.csv: 1 rows put right"]);
+    std::fs::remove_file(place.path("results/history/played-gpu/gate.csv")).expect("removes");
+    check(&place, &["store", "repair"], 0, &["gate.csv: 2 rows put in from runs"]);
+    assert_eq!(place.read("results/history/played-gpu/gate.csv"), table);
+}
+
+#[test]
+fn all_that_gets_slower_together_is_a_regression() {
+    let place = measured("times-all");
+    machine(&place, "machine.toml", "*", 1.04);
+    check(&place, &bench("9", &[]), 10, &["slower as a whole, all with the same code: look at the machine first"]);
+    check(&place, &["compare", "latest~1", "latest"], 10, &["all kernels together: +", "slower as a whole"]);
+    (0..CASES).for_each(|i| change(&place, &format!("c{i}")));
+    check(&place, &bench("10", &[]), 10, &["8 slower", "slower as a whole"]);
+}
+
+/// A kept binary that is quick where this one is slow confirms; one that is as slow refutes.
+#[test]
+fn a_second_look_decides() {
+    let place = measured("times-turns");
+    change(&place, "c3");
+    machine(&place, "machine.toml", "PlaceTest.c3", 1.05);
+    machine(&place, "quick.toml", "", 1.0);
+    let harness = env!("CARGO_BIN_EXE_harness");
+    place.program("kept/quick", &format!("#!/bin/sh\nexec {harness} \"$@\" --nvml quick.toml\n"));
+    place.program("kept/slow", &format!("#!/bin/sh\nexec {harness} \"$@\"\n"));
+    place.program("kept/broken", "#!/bin/sh\necho no driver here\nexit 7\n");
+    let text = check(&place, &bench("10", &["--baseline", "kept/quick"]), 10, &["1 slower"]);
+    assert!(line_of(&text, "PlaceTest.c3").ends_with("confirmed"), "{text}");
+    assert!(place.read("results/history/played-gpu/gate.csv").contains(",slower,1.0"), "{text}");
+    // Where it cannot be asked, history decides.
+    check(&place, &bench("11", &["--baseline", "kept/broken"]), 10, &["could not be asked: ", "no driver here"]);
+    check(&place, &bench("12", &["--baseline", "kept/none"]), 2, &["kept/none: there is no program"]);
+    let text = check(&place, &bench("13", &["--baseline", "kept/slow"]), 0, &["1 slower"]);
+    assert!(line_of(&text, "PlaceTest.c3").ends_with("refuted"), "{text}");
+    // All together.
+    machine(&place, "machine.toml", "*", 1.04);
+    check(&place, &bench("14", &["--baseline", "kept/quick"]), 10, &["slower as a whole", "in turns +4.", "confirmed"]);
+    check(&place, &bench("15", &["--baseline", "kept/slow"]), 0, &["slower as a whole", "refuted"]);
+}
