@@ -28,6 +28,9 @@ pub struct Options {
     /// Passes over whole fusions that are left out. Names are those of `preseg::PASSES`, others
     /// are refused.
     pub disabled_passes: BTreeSet<String>,
+    /// Threads that compile the kernels of a program, the caller's included; 0 for one on each
+    /// core, 1 for no others. Programs, texts and results are the same.
+    pub compile_threads: u32,
 }
 
 impl Default for Options {
@@ -40,6 +43,7 @@ impl Default for Options {
             infer_contiguity: true,
             tuning: BTreeMap::new(),
             disabled_passes: BTreeSet::new(),
+            compile_threads: 0,
         }
     }
 }
@@ -50,6 +54,14 @@ impl Options {
         let mut hasher = StableHasher::new();
         self.hash(&mut hasher);
         hasher.finish128()
+    }
+
+    /// The number of threads that compile.
+    pub(crate) fn threads(&self) -> usize {
+        match self.compile_threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads as usize,
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod blessed;
 mod catalog;
+mod compile_threads;
 mod differential;
 mod exchange;
 mod fusion_hash;

@@ -58,8 +58,8 @@ impl Plan {
     }
 }
 
-/// Who makes kernels of fusions, or has made them before.
-pub trait PlanSource {
+/// Who makes kernels of fusions, or has made them before. Asked by several threads at once.
+pub trait PlanSource: Sync {
     /// The kernel of a fusion for its arguments, or why it is none. `outputs` is what
     /// [`output_metas`](super::output_metas) says.
     fn plan(&self, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Arc<Plan>>;

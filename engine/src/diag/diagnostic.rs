@@ -96,6 +96,18 @@ impl Diagnostic {
         self.notes.push(text.into());
         self
     }
+    /// Several errors as one: the first as it is, and what each of the others says below it.
+    /// Nothing where there is none.
+    pub fn together(errors: Vec<Box<Self>>) -> Option<Box<Self>> {
+        let mut errors = errors.into_iter();
+        let mut all = errors.next()?;
+        for error in errors {
+            all.notes.push(format!("also: {error}"));
+            // What breaks everything after it must be seen.
+            all.cuda = all.cuda.or(error.cuda);
+        }
+        Some(all)
+    }
     /// Adds the driver's error.
     #[must_use]
     pub fn cuda(mut self: Box<Self>, error: CudaError) -> Box<Self> {

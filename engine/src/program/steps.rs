@@ -7,7 +7,7 @@ use crate::kernel::BoundLaunch;
 use crate::num::Value as Number;
 use crate::segment::{SegmentKind, Segments};
 use crate::tensor::TensorMeta;
-use crate::util::{PrimaryMap, entity_id};
+use crate::util::{PrimaryMap, entity_id, run_jobs};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -186,6 +186,28 @@ impl Program {
             Step::Launch(launch) => Some(launch),
             Step::Host(_) | Step::Copy(_) => None,
         })
+    }
+    /// Does a job for each different kernel that is launched, on so many threads at most; what the
+    /// jobs return, in the order of first launches. Their errors are told together, each with its segment.
+    pub(crate) fn for_kernels<R: Send>(
+        &self,
+        threads: usize,
+        is_wanted: &dyn Fn(&Plan) -> bool,
+        job: &(dyn Fn(&Plan) -> Result<R> + Sync),
+    ) -> Result<Vec<R>> {
+        let mut seen = BTreeSet::new();
+        let launched = self.launches().filter(|launch| !launch.launch.is_empty());
+        let wanted = |launch: &&Launch| seen.insert(launch.plan.kernel_hash()) && is_wanted(&launch.plan);
+        let launches: Vec<&Launch> = launched.filter(wanted).collect();
+        let results = run_jobs(threads, launches.len(), &|number| job(&launches[number].plan));
+        let (mut done, mut errors) = (Vec::with_capacity(launches.len()), Vec::new());
+        for (result, launch) in results.into_iter().zip(launches) {
+            match result {
+                Ok(result) => done.push(result),
+                Err(error) => errors.push(error.note(self.segments.place(launch.segment))),
+            }
+        }
+        Diagnostic::together(errors).map_or(Ok(done), Err)
     }
     /// The only step, if that is a kernel.
     pub fn one_kernel(&self) -> Option<&Launch> {

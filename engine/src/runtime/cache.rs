@@ -74,6 +74,11 @@ impl<V> Cache<V> {
         Ok(self.insert(key, Arc::new(make()?)))
     }
 
+    /// Whether there is a value under a key.
+    pub(super) fn has(&self, key: Hash128) -> bool {
+        self.lock().values.contains_key(&key)
+    }
+
     /// Whether a thread is making the value under a key.
     pub(super) fn is_pending(&self, key: Hash128) -> bool {
         self.lock().pending.contains(&key)

@@ -2,15 +2,16 @@
 
 use super::cache::Cache;
 use super::executor::{Call, CallMemory, Executed, Executor, run_steps};
+use super::session::guard;
 use super::unchecked;
-use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcOptions, NvrtcSearch};
+use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
 use crate::backend::cuda::{self, CompiledCubin, Compiler, Device, GuardedBuffer, LaunchArgs, LoadedKernel};
 use crate::backend::sim::SimReport;
 use crate::compile::Plan;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ParamKind};
 use crate::options::{CompileCx, Phase, RunChecks};
-use crate::program::{Copy, Launch, Storage, ValueId};
+use crate::program::{Copy, Launch, Program, Storage, ValueId};
 use crate::tensor::CopyRows;
 use crate::util::SecondaryMap;
 use std::collections::BTreeMap;
@@ -69,22 +70,25 @@ impl CudaBackend {
         other: Option<&dyn CompileText>,
     ) -> Result<Arc<Loaded>> {
         self.loaded.get_or_try(plan.kernel_hash(), || {
-            let id = plan.trace_id();
-            let name = plan.kernel().name.as_str();
-            let source = cx.span(Phase::Codegen, "cuda", id, || cuda::emit(plan.kernel()));
-            let options = NvrtcOptions {
-                line_info: cx.options.line_info,
-                ..NvrtcOptions::new(self.device.desc().compute_capability, cx.options.fmad)
-            };
-            let CompiledCubin { cubin, found } = self.compiler.compile_with(cx, other, &source, &options, id)?;
+            let (id, name) = (plan.trace_id(), plan.kernel().name.as_str());
+            let (source, compiled) = self.compiler.compile_plan(cx, other, plan)?;
+            let CompiledCubin { cubin, found } = compiled;
             let kernel = cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))?;
             Ok(Loaded { kernel, found })
         })
+    }
+
+    /// Compiles and loads what is new of a program's kernels, several at once.
+    pub(super) fn load_all(&self, cx: &CompileCx<'_>, program: &Program) -> Result<()> {
+        let is_new = |plan: &Plan| !self.loaded.has(plan.kernel_hash());
+        let load = |plan: &Plan| guard("loading", plan.fusion(), || self.load(cx, plan).map(drop));
+        program.for_kernels(cx.options.threads(), &is_new, &load).map(drop)
     }
 }
 
 impl Executor for CudaBackend {
     fn begin<'a>(&'a self, call: Call<'a>) -> Result<Box<dyn CallMemory + 'a>> {
+        self.load_all(&call.cx, call.program)?;
         let mut inputs = BTreeMap::new();
         for position in call.program.device_inputs() {
             // The caller's storage as a whole, so that offsets and alignment are kept.

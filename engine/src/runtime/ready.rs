@@ -119,6 +119,7 @@ impl Addresses {
 impl Ready {
     /// Loads what the program needs, and plans its memory.
     pub(super) fn new(gpu: &CudaBackend, cx: &CompileCx<'_>, program: Arc<Program>) -> Result<Self> {
+        gpu.load_all(cx, &program)?;
         let arena = usize::try_from(program.arena_bytes).unwrap_or(usize::MAX);
         let mut building =
             Building { program: &program, own: arena.next_multiple_of(WORKSPACE_ALIGN), zeroed: 0, steps: Vec::new() };

@@ -252,9 +252,11 @@ impl Session {
     ) -> Result<Arc<Program>> {
         let program = self.program(fusion, args, alignments, trace)?;
         if let Backend::Gpu(gpu) = &self.backend {
-            for launch in program.launches().filter(|launch| !gpu.is_loading(&launch.plan)) {
-                gpu.load_with(&self.cx(trace), &launch.plan, compiler)?;
-            }
+            let (cx, is_free) = (self.cx(trace), |plan: &Plan| !gpu.is_loading(plan));
+            let load = |plan: &Plan| guard("loading", plan.fusion(), || gpu.load_with(&cx, plan, compiler).map(drop));
+            // One compiler takes one text at a time.
+            let threads = if compiler.is_some() { 1 } else { cx.options.threads() };
+            program.for_kernels(threads, &is_free, &load)?;
         }
         Ok(program)
     }

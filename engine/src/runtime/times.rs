@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// A trace that adds up the time of each phase. The caller brings the clock:
 /// `let start = Instant::now(); PhaseTimes::new(move || start.elapsed())`.
-/// Nested spans of different phases each count their whole length; for use by
-/// one thread at a time.
+/// A phase lasts as long as some span of it is open, in whatever thread; spans of
+/// different phases each count their whole length.
 pub struct PhaseTimes<C> {
     clock: C,
     state: Mutex<PhaseState>,
@@ -16,7 +16,8 @@ pub struct PhaseTimes<C> {
 
 #[derive(Default)]
 struct PhaseState {
-    open: Vec<(Phase, Duration)>,
+    /// Of each phase: its open spans, and since when there are any.
+    open: BTreeMap<Phase, (usize, Duration)>,
     total: BTreeMap<Phase, Duration>,
 }
 
@@ -41,17 +42,16 @@ impl<C: Fn() -> Duration + Send + Sync> PhaseTimes<C> {
 impl<C: Fn() -> Duration + Send + Sync> Trace for PhaseTimes<C> {
     fn enter(&self, phase: Phase, _name: &str, _id: u64) {
         let now = (self.clock)();
-        self.lock().open.push((phase, now));
+        self.lock().open.entry(phase).or_insert((0, now)).0 += 1;
     }
     fn exit(&self, phase: Phase) {
         let now = (self.clock)();
         let mut state = self.lock();
-        if let Some(position) = state.open.iter().rposition(|(open, _)| *open == phase) {
-            let (_, start) = state.open.remove(position);
-            // A span inside another of its phase is already part of that one.
-            if !state.open.iter().any(|(open, _)| *open == phase) {
-                *state.total.entry(phase).or_default() += now.saturating_sub(start);
-            }
+        let Some((spans, start)) = state.open.get_mut(&phase) else { return };
+        *spans -= 1;
+        if let (0, start) = (*spans, *start) {
+            state.open.remove(&phase);
+            *state.total.entry(phase).or_default() += now.saturating_sub(start);
         }
     }
 }
@@ -74,5 +74,18 @@ mod tests {
         times.exit(Phase::Load); // never entered
         let expected = [(Phase::Lower, Duration::from_millis(5)), (Phase::Codegen, Duration::from_millis(1))];
         assert_eq!(times.totals(), expected);
+    }
+
+    #[test]
+    fn a_phase_of_several_threads_lasts_from_the_first_to_the_last() {
+        let ticks = AtomicU64::new(0);
+        let times = PhaseTimes::new(|| Duration::from_millis(ticks.fetch_add(1, Ordering::Relaxed)));
+        std::thread::scope(|scope| {
+            times.enter(Phase::Lower, "a", 0); // 0
+            scope.spawn(|| times.enter(Phase::Lower, "b", 1)).join().unwrap(); // 1
+            times.exit(Phase::Lower); // 2
+            scope.spawn(|| times.exit(Phase::Lower)).join().unwrap(); // 3
+        });
+        assert_eq!(times.total(Phase::Lower), Duration::from_millis(3));
     }
 }

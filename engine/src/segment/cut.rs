@@ -1,10 +1,11 @@
 //! From groups of operations to segments that are known to compile.
 
+use super::ahead::{Ahead, try_plan};
 use super::facts::OpFacts;
 use super::search::{Groups, search};
 use crate::array::dense_like;
-use crate::compile::{BoundFusion, Plan, PlanSource, bind_launch, output_metas};
-use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
+use crate::compile::{BoundFusion, Plan, PlanSource, output_metas};
+use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{
     self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, concretize,
 };
@@ -18,7 +19,7 @@ use crate::util::SecondaryMap;
 use std::sync::Arc;
 
 /// Alignment in bytes of what a segment hands on.
-const ALIGN: u32 = 16;
+pub(super) const ALIGN: u32 = 16;
 
 /// A fusion cut into segments.
 #[derive(Clone, Debug)]
@@ -82,6 +83,11 @@ impl Segments {
                 (None, _) => scalar.to_string(),
             },
         }
+    }
+
+    /// A segment in the words of errors: its number, and the operation that it ends with.
+    pub(crate) fn place(&self, segment: usize) -> String {
+        place(&self.fusion, segment, &self.segments[segment].fusion)
     }
 
     /// Whether the segments are right for these arguments, which are bound: tensors lie as those for
@@ -157,6 +163,7 @@ pub(crate) fn segment(cx: &CompileCx<'_>, plans: &dyn PlanSource, presegmented: 
         let facts = OpFacts::new(&whole, &bindings, &cuts);
         let mut compiler = SegmentCompiler::new(plans, &facts, args, alignments);
         compiler.infers = cx.options.infer_contiguity;
+        compiler.threads = cx.options.threads();
         compiler.set_wanted_strides(&outputs, args);
         let can_be_one = !whole.ops.ids().any(|op| facts.host[op] || facts.cuts[op]) && whole.updates.is_empty();
         let mut alone = None;
@@ -191,6 +198,18 @@ fn decide(fusion: &Fusion, ids: &UserIds, args: &[ArgMeta]) -> Result<(Fusion, U
     Ok((concrete.fusion, ids, cuts))
 }
 
+/// Part `position` of a whole in the words of errors.
+fn place(whole: &Fusion, position: usize, part: &Fusion) -> String {
+    let ends = match part.ops.values().last() {
+        Some(op) => {
+            let (output, kind) = (&part.tensors[op.output()].name, op.kind.name());
+            format!(", which ends with `%{output} = {kind}`, operation {} of {0}", part.ops.len())
+        }
+        None => String::new(),
+    };
+    format!("in segment {position} of fusion @{}{ends}", whole.name)
+}
+
 /// Says of each segment which results of earlier ones it is the last to read.
 fn find_last_uses(whole: &Fusion, segments: &mut [Segment]) {
     let mut kept: SecondaryMap<TensorId, bool> = SecondaryMap::new();
@@ -209,21 +228,20 @@ fn find_last_uses(whole: &Fusion, segments: &mut [Segment]) {
     }
 }
 
+/// Types and layouts of results, and the alignment of each.
+type Layouts = (Vec<TensorMeta>, u32);
+
 /// Compiles segments in order, and knows how what they hand on lies in memory.
-struct SegmentCompiler<'a> {
-    plans: &'a dyn PlanSource,
-    facts: &'a OpFacts<'a>,
-    metas: SecondaryMap<TensorId, Option<(TensorMeta, u32)>>,
+pub(super) struct SegmentCompiler<'a> {
+    pub(super) plans: &'a dyn PlanSource,
+    pub(super) facts: &'a OpFacts<'a>,
+    pub(super) metas: SecondaryMap<TensorId, Option<(TensorMeta, u32)>>,
+    pub(super) threads: usize,
     /// Whether results of views and of the host are taken for what they are in memory.
     infers: bool,
     /// Strides in which a kernel writes what leaves the whole.
     wanted: SecondaryMap<TensorId, Option<Vec<i64>>>,
 }
-
-/// A segment, or why it is no kernel.
-type Tried = std::result::Result<Segment, Box<Diagnostic>>;
-/// A kernel with types and layouts of its results, or why there is none.
-type Planned = std::result::Result<(Arc<Plan>, Vec<TensorMeta>), Box<Diagnostic>>;
 
 impl<'a> SegmentCompiler<'a> {
     fn new(plans: &'a dyn PlanSource, facts: &'a OpFacts<'a>, args: &[ArgMeta], alignments: &[u32]) -> Self {
@@ -233,7 +251,7 @@ impl<'a> SegmentCompiler<'a> {
                 metas.set(tensor, Some((meta.clone(), alignments.get(position).copied().unwrap_or(ALIGN))));
             }
         }
-        Self { plans, facts, metas, infers: true, wanted: SecondaryMap::new() }
+        Self { plans, facts, metas, threads: 1, infers: true, wanted: SecondaryMap::new() }
     }
 
     /// Kernels write outputs as the definition lays them out, and what is written into an
@@ -251,42 +269,63 @@ impl<'a> SegmentCompiler<'a> {
     }
 
     /// All groups as segments; those that are refused as kernels in two halves, and
-    /// in the end operation by operation on the host.
+    /// in the end operation by operation on the host. What is wrong with several is told together.
     fn settle(&mut self, mut groups: Groups<'a>) -> Result<Vec<Segment>> {
+        let mut ahead = Ahead::new(self, &groups);
         let mut segments: Vec<Segment> = Vec::new();
-        while segments.len() < groups.ops.len() {
-            let position = segments.len();
-            let (segment, align) = match self.kernel(&groups, position)? {
-                Ok(segment) => (segment, ALIGN),
+        let mut errors: Vec<Box<Diagnostic>> = Vec::new();
+        while segments.len() + errors.len() < groups.ops.len() {
+            let position = segments.len() + errors.len();
+            let (candidate, planned) = match ahead.kernel(self, &groups, position) {
+                Ok(found) => found,
+                Err(error) => {
+                    errors.push(error);
+                    break;
+                }
+            };
+            let (segment, align) = match planned {
+                Ok(Ok(plan)) => (candidate.into_segment(SegmentKind::Kernel(plan)), ALIGN),
                 // Groups before it hand on what it does not repeat any more.
-                Err(_) if groups.read_instead(position) => {
+                Ok(Err(_)) if groups.read_instead(position) => {
                     segments.clear();
+                    errors.clear();
                     continue;
                 }
-                Err(refusal) if groups.ops[position].len() == 1 => match self.view(&groups, position)? {
+                Ok(Err(refusal)) if groups.ops[position].len() == 1 => match self.view(&groups, position)? {
                     Some(view) => view,
                     None => (self.host(&groups, position, refusal)?, ALIGN),
                 },
-                Err(_) => {
+                Ok(Err(_)) => {
                     groups.halve(position);
                     continue;
                 }
+                // Those behind it are compiled as if it had been: there may be more to tell.
+                Err(error) => {
+                    errors.push(error.note(place(self.facts.fusion, position, &candidate.part.fusion)));
+                    self.know(&candidate.part.outputs, &candidate.metas, ALIGN);
+                    continue;
+                }
             };
-            for (output, meta) in segment.outputs.iter().zip(&segment.metas) {
-                self.metas.set(*output, Some((meta.clone(), align)));
-            }
+            self.know(&segment.outputs, &segment.metas, align);
             segments.push(segment);
         }
-        Ok(segments)
+        Diagnostic::together(errors).map_or(Ok(segments), Err)
     }
 
-    fn part(&self, groups: &Groups<'_>, position: usize) -> Result<Part> {
+    /// From now on, how tensors lie and are aligned is known.
+    pub(super) fn know(&mut self, tensors: &[TensorId], metas: &[TensorMeta], align: u32) {
+        for (tensor, meta) in tensors.iter().zip(metas) {
+            self.metas.set(*tensor, Some((meta.clone(), align)));
+        }
+    }
+
+    pub(super) fn part(&self, groups: &Groups<'_>, position: usize) -> Result<Part> {
         let suffix = if groups.ops.len() == 1 { String::new() } else { format!("_{position}") };
         fusion::part(self.facts.fusion, &suffix, &groups.ops[position], &groups.results(position))
     }
 
     /// Types, layouts and alignments of what a part reads.
-    fn args(&self, part: &Part) -> Result<(Vec<ArgMeta>, Vec<u32>)> {
+    pub(super) fn args(&self, part: &Part) -> Result<(Vec<ArgMeta>, Vec<u32>)> {
         let arg = |operand: &Operand| match *operand {
             Operand::Scalar(scalar) => Ok((ArgMeta::Scalar(self.facts.bindings.scalar(scalar)), ALIGN)),
             Operand::Tensor(tensor) => match &self.metas[tensor] {
@@ -302,43 +341,20 @@ impl<'a> SegmentCompiler<'a> {
         let whole = self.facts.fusion;
         let (inputs, outputs) = (whole.inputs.clone(), whole.outputs.clone());
         let part = Part { fusion: bound.fusion.clone(), inputs, outputs };
-        match self.plan_kernel(bound, &part.outputs)? {
-            Ok((plan, metas)) => Ok(Some(new_segment(part, SegmentKind::Kernel(plan), metas))),
-            Err(_) => Ok(None),
-        }
+        let metas = self.kernel_metas(bound, &part.outputs)?;
+        let planned = try_plan(self.plans, bound, &metas)?;
+        Ok(planned.ok().map(|plan| new_segment(part, SegmentKind::Kernel(plan), metas)))
     }
 
-    /// A group as one kernel, if it can be one.
-    fn kernel(&self, groups: &Groups<'_>, position: usize) -> Result<Tried> {
-        let part = self.part(groups, position)?;
-        let (args, alignments) = self.args(&part)?;
-        let told =
-            |error: Box<Diagnostic>| error.note(format!("in segment {position} of fusion @{}", self.facts.fusion.name));
-        // Parts that do the same have one kernel, whatever they are called.
-        let plain = fusion::plainly_named(&part.fusion);
-        let bindings = fusion::bind(&plain, &args)?;
-        let bound = BoundFusion { fusion: &plain, bindings: &bindings, args: &args, alignments: &alignments };
-        match self.plan_kernel(&bound, &part.outputs).map_err(told)? {
-            Ok((plan, metas)) => Ok(Ok(new_segment(part, SegmentKind::Kernel(plan), metas))),
-            Err(refusal) => Ok(Err(refusal)),
-        }
-    }
-
-    fn plan_kernel(&self, bound: &BoundFusion<'_>, outputs: &[TensorId]) -> Result<Planned> {
+    /// Types and layouts of what a kernel of a part writes.
+    pub(super) fn kernel_metas(&self, bound: &BoundFusion<'_>, outputs: &[TensorId]) -> Result<Vec<TensorMeta>> {
         let mut metas = output_metas(bound)?;
         for (meta, output) in metas.iter_mut().zip(outputs) {
             if let Some(strides) = &self.wanted[*output] {
                 meta.strides.clone_from(strides);
             }
         }
-        // What is accepted is launched: limits of a launch are refusals like any other.
-        let planned = self.plans.plan(bound, &metas);
-        let planned = planned.and_then(|plan| bind_launch(&plan, bound.args, &metas).map(|_| plan));
-        match planned {
-            Ok(plan) => Ok(Ok((plan, metas))),
-            Err(refusal) if refusal.kind == DiagnosticKind::Unsupported => Ok(Err(refusal)),
-            Err(error) => Err(error),
-        }
+        Ok(metas)
     }
 
     /// A group of one operation whose result lies in memory of the tensor that it reads,
@@ -379,14 +395,31 @@ impl<'a> SegmentCompiler<'a> {
         // The reason by the names that the user gave.
         let bindings = fusion::bind(&part.fusion, &args)?;
         let bound = BoundFusion { fusion: &part.fusion, bindings: &bindings, args: &args, alignments: &alignments };
-        let why = self.plan_kernel(&bound, &part.outputs)?.err().unwrap_or(why);
-        let layouts = fusion::layouts(&part.fusion, &bindings, &args)?;
-        let metas = part.fusion.outputs.iter().map(|output| self.assumed_layout(layouts[*output].clone())).collect();
+        let why = try_plan(self.plans, &bound, &self.kernel_metas(&bound, &part.outputs)?)?.err().unwrap_or(why);
+        let metas = self.host_metas(&bound)?;
         Ok(new_segment(part, SegmentKind::Host(why), metas))
+    }
+
+    fn host_metas(&self, bound: &BoundFusion<'_>) -> Result<Vec<TensorMeta>> {
+        let layouts = fusion::layouts(bound.fusion, bound.bindings, bound.args)?;
+        Ok(bound.fusion.outputs.iter().map(|output| self.assumed_layout(layouts[*output].clone())).collect())
+    }
+
+    /// What a group of an operation without a kernel form returns, and how that is aligned.
+    pub(super) fn off_kernel(&self, groups: &Groups<'_>, position: usize) -> Result<(Vec<TensorId>, Layouts)> {
+        if let Some((view, align)) = self.view(groups, position)? {
+            return Ok((view.outputs, (view.metas, align)));
+        }
+        let part = self.part(groups, position)?;
+        let (args, alignments) = self.args(&part)?;
+        let bindings = fusion::bind(&part.fusion, &args)?;
+        let bound = BoundFusion { fusion: &part.fusion, bindings: &bindings, args: &args, alignments: &alignments };
+        let metas = self.host_metas(&bound)?;
+        Ok((part.outputs, (metas, ALIGN)))
     }
 }
 
-fn new_segment(part: Part, kind: SegmentKind, metas: Vec<TensorMeta>) -> Segment {
+pub(super) fn new_segment(part: Part, kind: SegmentKind, metas: Vec<TensorMeta>) -> Segment {
     let Part { fusion, inputs, outputs } = part;
     Segment { fusion, kind, inputs, outputs, metas, last_uses: Vec::new() }
 }

@@ -8,7 +8,8 @@
 //! * `facts` is what is known of each operation, `summary` says whether some
 //!   operations can be one kernel, `search` finds the groups;
 //! * `cut` makes fusions of them and compiles each before it counts on it. A
-//!   group that is refused after all is cut in two.
+//!   group that is refused after all is cut in two;
+//! * `ahead` compiles the groups that are expected to be kernels on several threads before that.
 //!
 //! How values are known: [`UserIds`](crate::fusion::UserIds) numbers those of the definition, inputs first,
 //! then results; the extents of input tensors have negative numbers. The whole that
@@ -23,6 +24,7 @@
 //! segment; a scalar never depends on a tensor's elements, so all of them are known
 //! before the first segment runs ([`Segments::scalar`]).
 
+mod ahead;
 mod cut;
 mod facts;
 mod search;

@@ -1,13 +1,15 @@
 //! What is cut where.
 
 use super::{Segments, segment};
-use crate::compile::{BoundFusion, FreshPlans};
-use crate::fusion::bind;
-use crate::num::DType;
+use crate::compile::{BoundFusion, FreshPlans, Plan, PlanSource};
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::{OpKind, bind};
+use crate::num::{DType, UnaryOp};
 use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
 use crate::preseg::Presegmented;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
+use std::sync::Arc;
 
 /// The segments of a fusion of dense `f32` inputs.
 fn cut(text: &str, sizes: &[&[i64]]) -> Segments {
@@ -15,13 +17,22 @@ fn cut(text: &str, sizes: &[&[i64]]) -> Segments {
 }
 
 fn cut_for(text: &str, args: Vec<ArgMeta>) -> Segments {
+    cut_by(&|cx| Box::new(FreshPlans(cx)), 0, text, args).expect("every fusion has segments")
+}
+
+/// The same with kernels of some source, on so many threads.
+fn cut_by(
+    source: &dyn for<'a> Fn(CompileCx<'a>) -> Box<dyn PlanSource + 'a>,
+    threads: u32,
+    text: &str,
+    args: Vec<ArgMeta>,
+) -> Result<Segments> {
     let fusion = text::parse_one(text).expect("it reads");
-    let (device, options) = (DeviceDesc::h200(), Options::default());
+    let (device, options) = (DeviceDesc::h200(), Options { compile_threads: threads, ..Options::default() });
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
     let (bindings, alignments) = (bind(&fusion, &args).expect("the arguments fit"), vec![16; args.len()]);
     let bound = BoundFusion { fusion: &fusion, bindings: &bindings, args: &args, alignments: &alignments };
-    segment(&cx, &FreshPlans(cx), &Presegmented::as_written(&bound).expect("outputs have places"))
-        .expect("every fusion has segments")
+    segment(&cx, &*source(cx), &Presegmented::as_written(&bound).expect("outputs have places"))
 }
 
 /// Names of what each segment returns, with who computes it.
@@ -218,4 +229,36 @@ fn values_are_told_by_the_numbers_of_the_definition() {
     );
     let last: Vec<usize> = segments.segments.iter().map(|segment| segment.last_uses.len()).collect();
     assert_eq!(last, [0, 1, 1]);
+}
+
+/// Makes no kernel that has a sine.
+struct NoSines<'a>(FreshPlans<'a>);
+
+impl PlanSource for NoSines<'_> {
+    fn plan(&self, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Arc<Plan>> {
+        let sine = |op: &crate::fusion::Op| op.kind == OpKind::Unary(UnaryOp::Sin);
+        match bound.fusion.ops.values().any(sine) {
+            true => Err(Diagnostic::bug("there is a sine")),
+            false => self.0.plan(bound, outputs),
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_several_segments_is_told_together() {
+    let mut text = String::from("fusion @f(%x: f32[?, ?]) {\n");
+    for (i, op) in ["exp", "sin", "cos", "sin", "tanh"].into_iter().enumerate() {
+        let read = if i == 0 { "x".into() } else { format!("c{}", i - 1) };
+        text += &format!("  %n{i} = neg %{read}\n  %a{i} = {op} %n{i}\n  %c{i} = segment_set %a{i}\n");
+    }
+    text += "  return %c4\n}";
+    for threads in [1, 3] {
+        let args = vec![ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, &[8, 32]))];
+        let error = cut_by(&|cx| Box::new(NoSines(FreshPlans(cx))), threads, &text, args).unwrap_err();
+        let wanted = "bug[B0001]: there is a sine
+  note: in segment 1 of fusion @f, which ends with `%a1 = sin`, operation 3 of 3
+  note: also: bug[B0001]: there is a sine
+  note: in segment 3 of fusion @f, which ends with `%a3 = sin`, operation 3 of 3";
+        assert_eq!(error.to_string(), wanted, "on {threads} threads");
+    }
 }

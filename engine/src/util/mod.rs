@@ -1,10 +1,12 @@
 //! Small foundations that every stage uses: typed ids, arenas keyed by them,
-//! a stable content hash, disjoint sets, quantiles, distances of words. Nothing here knows about fusions or kernels.
+//! a stable content hash, disjoint sets, quantiles, distances of words, jobs on threads.
+//! Nothing here knows about fusions or kernels.
 
 mod disjoint;
 mod distance;
 mod hash;
 mod ids;
+mod jobs;
 mod quantile;
 
 pub use disjoint::DisjointSets;
@@ -12,4 +14,5 @@ pub use distance::edit_distance;
 pub use hash::{Hash128, StableHasher};
 pub(crate) use ids::entity_id;
 pub use ids::{EntityId, PrimaryMap, SecondaryMap};
+pub(crate) use jobs::run_jobs;
 pub use quantile::quantile;

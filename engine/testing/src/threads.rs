@@ -45,6 +45,7 @@ fn option_sets() -> Vec<Options> {
         Options { fmad: false, ..plain() },
         Options { disabled_passes: ["moves", "casts"].map(String::from).into(), ..plain() },
         Options { line_info: true, ..plain() },
+        Options { compile_threads: 1, ..plain() },
     ]
 }
 

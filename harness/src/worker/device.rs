@@ -19,7 +19,9 @@ pub(crate) enum Device {
 
 impl Device {
     pub(crate) fn open(spec: &DeviceSpec, knobs: &Knobs) -> Result<Self> {
-        let options = Options { line_info: knobs.line_info, ..Options::default() };
+        // There are as many workers as the machine bears, with threads that compile coming cases; and what a
+        // case does by itself happens on its own thread, where a crash is looked for.
+        let options = Options { line_info: knobs.line_info, compile_threads: 1, ..Options::default() };
         let (session, threads) = match spec {
             DeviceSpec::Reference => return Ok(Device::Reference),
             DeviceSpec::Sim { threads, .. } => {

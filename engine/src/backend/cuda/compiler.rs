@@ -7,9 +7,11 @@
 
 use super::code_store::{CodeCounts, CodeStore, Look};
 use super::nvrtc::{CompileText, Cubin, Nvrtc, NvrtcOptions};
-use super::print::CudaSource;
+use super::print::{CudaSource, emit};
+use crate::compile::Plan;
 use crate::diag::Result;
 use crate::options::{CompileCx, Phase};
+use crate::program::Program;
 use crate::util::{Hash128, StableHasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -80,6 +82,27 @@ impl Compiler {
     /// Why the first of the kernels that were not shared was not.
     pub fn store_error(&self) -> Option<String> {
         self.shared.as_ref()?.store.error()
+    }
+
+    /// The text of a plan's kernel and its machine code, as a device loads it; what is not found is
+    /// compiled by `other`, where one is given.
+    pub fn compile_plan(
+        &self,
+        cx: &CompileCx<'_>,
+        other: Option<&dyn CompileText>,
+        plan: &Plan,
+    ) -> Result<(CudaSource, CompiledCubin)> {
+        let id = plan.trace_id();
+        let source = cx.span(Phase::Codegen, "cuda", id, || emit(plan.kernel()));
+        let compiled = self.compile_with(cx, other, &source, &NvrtcOptions::of(cx), id)?;
+        Ok((source, compiled))
+    }
+
+    /// Machine code of a program's kernels, in the order of their first launches: what loading the
+    /// program compiles, on as many threads, without a device.
+    pub fn compile_program(&self, cx: &CompileCx<'_>, program: &Program) -> Result<Vec<CompiledCubin>> {
+        let compile = |plan: &Plan| self.compile_plan(cx, None, plan).map(|(_, compiled)| compiled);
+        program.for_kernels(cx.options.threads(), &|_| true, &compile)
     }
 
     /// Compiles a kernel, or finds it compiled. Fails as [`Nvrtc::compile`] does;

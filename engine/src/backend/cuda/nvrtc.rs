@@ -12,6 +12,7 @@
 use super::machine_code::has_misread_predicate;
 use super::print::CudaSource;
 use crate::diag::{Diagnostic, Result, code};
+use crate::options::CompileCx;
 use crate::util::{Hash128, StableHasher};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -82,6 +83,12 @@ impl NvrtcOptions {
         let (major, minor) = compute_capability;
         let specific = if major >= 9 { "a" } else { "" };
         Self { arch: format!("sm_{major}{minor}{specific}"), fmad, line_info: false }
+    }
+
+    /// Options for the device and the options of a compilation.
+    pub fn of(cx: &CompileCx<'_>) -> Self {
+        let CompileCx { options, device, .. } = cx;
+        Self { line_info: options.line_info, ..Self::new(device.compute_capability, options.fmad) }
     }
 
     /// All that is passed to a library of that version besides the text, in this order.
