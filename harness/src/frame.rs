@@ -1,7 +1,6 @@
 //! Messages over a socket, as whole frames.
 //!
-//! A frame is `u32 length | u32 CRC-32 | JSON`, little endian. Plain bytes may follow
-//! a message that says how many: see [`Receiver::bytes`].
+//! A frame is `u32 length | u32 CRC-32 | JSON`, little endian.
 //!
 //! Invariants: nothing that comes is believed before its length and its checksum
 //! are right; a receiver never has more than one frame and a chunk in memory; what
@@ -17,8 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a frame's JSON.
 const MAX_FRAME: usize = 16 << 20;
-/// Bytes behind a message.
-const MAX_BYTES: usize = 64 << 20;
 /// Bytes of a frame before its JSON.
 const HEAD: usize = 8;
 
@@ -121,18 +118,6 @@ impl Receiver {
         Ok(Some(len))
     }
 
-    /// The bytes that follow a message which says how many.
-    pub(crate) fn bytes(&mut self, count: usize, deadline: Option<Instant>) -> Result<Vec<u8>, Broken> {
-        if count > MAX_BYTES {
-            return Err(Broken::Garbage(format!("a message claims {count} bytes behind it")));
-        }
-        while self.buffer.len() < count {
-            self.fill(deadline)?;
-        }
-        let rest = self.buffer.split_off(count);
-        Ok(std::mem::replace(&mut self.buffer, rest))
-    }
-
     fn fill(&mut self, deadline: Option<Instant>) -> Result<(), Broken> {
         self.set_wait(deadline)?;
         self.buffer.reserve(CHUNK);
@@ -223,31 +208,5 @@ mod tests {
             let mut receiver = Receiver::new(ours);
             assert!(matches!(receiver.next::<FromWorker>(soon()), Err(Broken::Garbage(_))), "{bytes:?}");
         }
-    }
-
-    #[test]
-    fn bytes_follow_a_message_and_the_next_one_follows_them() {
-        let (ours, theirs) = UnixStream::pair().expect("a pair");
-        let mut receiver = Receiver::new(ours);
-        let bytes: Vec<u8> = (0..3 * CHUNK).map(|n| n as u8).collect();
-        let copy = bytes.clone();
-        let sender = std::thread::spawn(move || {
-            send(&theirs, &copy.len()).expect("sends");
-            (&theirs).write_all(&copy).expect("sends");
-            send(&theirs, &"next").expect("sends");
-            (&theirs).write_all(&copy[..10]).expect("sends");
-            theirs
-        });
-        let count: usize = receiver.next(None).expect("a message");
-        assert!(receiver.bytes(count, None).expect("bytes") == bytes);
-        assert!(receiver.bytes(0, None).expect("bytes").is_empty());
-        assert_eq!(receiver.next::<String>(None).expect("a message"), "next");
-        let theirs = sender.join().expect("ends");
-        // What has come of them is kept, and too many are not waited for.
-        assert!(matches!(receiver.bytes(11, soon()), Err(Broken::Timeout)));
-        assert!(matches!(receiver.bytes(MAX_BYTES + 1, None), Err(Broken::Garbage(_))));
-        assert_eq!(receiver.bytes(10, None).expect("bytes"), bytes[..10]);
-        drop(theirs);
-        assert!(matches!(receiver.bytes(1, None), Err(Broken::Eof)));
     }
 }

@@ -9,7 +9,7 @@ use super::key::{Keys, keys, session_key};
 use super::on_cuda::CudaBackend;
 use super::on_sim::Simulator;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
-use crate::backend::cuda::{CodeCounts, CodeStore, Device, Stream};
+use crate::backend::cuda::{CodeCounts, CodeStore, CompilerProcesses, Device, Stream};
 use crate::backend::sim::{Heap, SimReport};
 use crate::compile::{self, BoundFusion, Plan, PlanSource, output_metas};
 use crate::diag::{Diagnostic, Result, code};
@@ -137,6 +137,16 @@ impl Session {
     pub fn with_code_store(mut self, store: CodeStore) -> Self {
         if let Backend::Gpu(gpu) = &mut self.backend {
             gpu.compiler.share(store);
+        }
+        self
+    }
+
+    /// The same session, whose kernels are compiled in processes, on a GPU: in so many at once, since
+    /// NVRTC takes one text at a time in each. Sessions may share them. Results are the same.
+    #[must_use]
+    pub fn with_compilers(mut self, processes: Arc<CompilerProcesses>) -> Self {
+        if let Backend::Gpu(gpu) = &mut self.backend {
+            gpu.compiler.leave_to(processes);
         }
         self
     }

@@ -9,12 +9,10 @@ use super::session::{self, CaseOptions};
 use super::{Failure, resources};
 use crate::case::Case;
 use crate::code_cache::{self, CodeCache, CodeUse};
-use crate::compilers::Client;
 use crate::device::find_nvrtc;
-use crate::dispatch::Compilers;
-use crate::{exit, worker};
-use engine::backend::cuda::nvrtc::{CompileText, Cubin, Nvrtc, NvrtcOptions, NvrtcSearch, Resources};
-use engine::backend::cuda::{CompiledCubin, Compiler, CudaSource, emit};
+use crate::{compilers, exit, worker};
+use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch, Resources};
+use engine::backend::cuda::{Compiler, CompilerProcesses};
 use engine::compile::Plan;
 use engine::diag::{Diagnostic, DiagnosticKind};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
@@ -22,7 +20,7 @@ use engine::program::Program;
 use engine::runtime::Session;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is known after planning all cases.
@@ -42,6 +40,10 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     let search = NvrtcSearch { folders: folders.clone(), ..NvrtcSearch::default() };
     let nvrtc = Nvrtc::open(&search).map_err(|error| Failure::diagnostic(exit::INFRA, &error))?;
     let mut compiler = Compiler::new(nvrtc);
+    // With fewer, or none, kernels are compiled here.
+    if let Ok(processes) = CompilerProcesses::start(compilers::command(&folders), cores()) {
+        compiler.leave_to(Arc::new(processes));
+    }
     if let Some(CodeCache::Dir(dir)) = &args.isolation.code_cache {
         compiler.share(code_cache::store(dir));
     }
@@ -49,13 +51,13 @@ pub(super) fn compile(args: &Args) -> Result<u8, Failure> {
     let mut planned = PlannedKernels::default();
     let options = CaseOptions::of(args);
     let cases = session::select(&options, session::load_both(&options)?)?;
-    let programs = on_all_cores(cases.iter().collect(), || (), |(), case| worker::program(case, &session));
+    let programs = on_all_cores(cases.iter().collect(), |case| worker::program(case, &session));
     for (case, program) in cases.iter().zip(programs) {
         planned.add(case, program);
     }
     let options = NvrtcOptions::new(session.device().compute_capability, session.options().fmad);
     let cx = CompileCx { options: session.options(), device: session.device(), trace: &NoTrace };
-    let results = build_all(&compiler, folders, &cx, &options, planned.kernels.into_values().collect());
+    let results = build_all(&compiler, &cx, planned.kernels.into_values().collect());
     let mut failures = planned.failures;
     let mut spilling = Vec::new();
     for Built { cases, plan, result } in &results {
@@ -142,71 +144,24 @@ fn write_resources(file: &Path, device: &DeviceDesc, results: &[Built]) -> Resul
     written.map_err(|error| Failure::new(exit::INFRA, format!("{}: {error}", file.display())))
 }
 
-/// Compiles on all cores, in processes beside this one where they can be had;
-/// results in the order of the kernels.
-fn build_all(
-    compiler: &Compiler,
-    folders: Vec<PathBuf>,
-    cx: &CompileCx<'_>,
-    options: &NvrtcOptions,
-    kernels: Vec<(Vec<String>, Arc<Plan>)>,
-) -> Vec<Built> {
-    let processes = Compilers::start(Path::new("/proc/self/exe"), folders, cores()).ok();
-    let connect = || {
-        let client = processes.as_ref().and_then(|processes| Client::connect(processes.address()).ok());
-        client.filter(|client| client.has(compiler.nvrtc()))
-    };
-    on_all_cores(kernels, connect, |client, (cases, plan)| {
-        let source = emit(plan.kernel());
-        let built = build(compiler, client.as_ref(), cx, &source, options);
-        let result = built.map(|compiled| compiled.cubin.resources).map_err(|error| error.to_string());
+/// Compiles on all cores; results in the order of the kernels.
+fn build_all(compiler: &Compiler, cx: &CompileCx<'_>, kernels: Vec<(Vec<String>, Arc<Plan>)>) -> Vec<Built> {
+    on_all_cores(kernels, |(cases, plan)| {
+        let built = compiler.compile_plan(cx, None, &plan);
+        let result = built.map(|(_, compiled)| compiled.cubin.resources).map_err(|error| error.to_string());
         Built { cases, plan, result }
     })
 }
 
-/// Finds a kernel compiled, or compiles it: with one look at the store, whoever
-/// compiles it in the end.
-fn build(
-    compiler: &Compiler,
-    client: Option<&Client>,
-    cx: &CompileCx<'_>,
-    source: &CudaSource,
-    options: &NvrtcOptions,
-) -> engine::diag::Result<CompiledCubin> {
-    let beside = client.filter(|client| !client.is_gone()).map(|client| Beside { client, own: compiler.nvrtc() });
-    let beside = beside.as_ref().map(|beside| beside as &dyn CompileText);
-    compiler.compile_with(cx, beside, source, options, 0)
-}
-
-/// A process beside this one. What is wrong with a text, or if the process is gone
-/// with it, this process's own library says.
-struct Beside<'a> {
-    client: &'a Client,
-    own: &'a Nvrtc,
-}
-
-impl CompileText for Beside<'_> {
-    fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> engine::diag::Result<Cubin> {
-        let built = self.client.compile_text(text, name, options);
-        built.or_else(|_| self.own.compile_text(text, name, options))
-    }
-}
-
-/// Works on the items with a thread on each core, which begins with `start`;
-/// results in the order of the items.
-fn on_all_cores<T: Send, S, R: Send>(
-    items: Vec<T>,
-    start: impl Fn() -> S + Sync,
-    work: impl Fn(&S, T) -> R + Sync,
-) -> Vec<R> {
+/// Works on the items with a thread on each core; results in the order of the items.
+fn on_all_cores<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let queue = Mutex::new(items.into_iter().enumerate());
     let results = Mutex::new(BTreeMap::new());
     let serve = || {
-        let own = start();
         loop {
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((number, item)) = next else { break };
-            let result = work(&own, item);
+            let result = work(item);
             results.lock().unwrap_or_else(PoisonError::into_inner).insert(number, result);
         }
     };
@@ -221,20 +176,15 @@ fn on_all_cores<T: Send, S, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compilers::played;
     use crate::scratch::Scratch;
 
     #[test]
     fn results_come_in_the_order_of_the_items() {
         let squares = |count: u64| {
-            on_all_cores(
-                (0..count).collect(),
-                || 2,
-                |power, n: u64| {
-                    std::thread::sleep(std::time::Duration::from_micros(n % 7));
-                    n.pow(*power)
-                },
-            )
+            on_all_cores((0..count).collect(), |n: u64| {
+                std::thread::sleep(std::time::Duration::from_micros(n % 7));
+                n * n
+            })
         };
         assert_eq!(squares(500), (0..500).map(|n| n * n).collect::<Vec<u64>>());
         assert!(squares(0).is_empty());
@@ -258,40 +208,5 @@ mod tests {
         let (sim, cuda) = (ids(&["S.A/m=2"]), ids(&["S.A/m=900"]));
         assert_eq!(all, ["S.A/m=1", "S.A/m=2", "S.A/m=900"]);
         assert_eq!((sim, cuda), (vec!["S.A/m=2".into()], vec!["S.A/m=900".into()]));
-    }
-
-    #[test]
-    #[ignore = "needs NVRTC"]
-    fn needs_nvrtc_what_fails_beside_is_asked_for_once() {
-        let dir = Scratch::new("compile-beside");
-        let search = NvrtcSearch { folders: find_nvrtc().folders(), ..NvrtcSearch::default() };
-        let nvrtc = Nvrtc::open(&search).expect("NVRTC is found");
-        let flags = NvrtcOptions::new((9, 0), true);
-        let (device, options) = (DeviceDesc::h200(), Options::default());
-        let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
-        let kernel = |body: &str| CudaSource {
-            library: String::new(),
-            kernel: format!("extern \"C\" __global__ void k(float* x) {{ {body} }}"),
-            entry: "k".into(),
-            params: 1,
-            dynamic_shared: 0,
-            grid_barrier: false,
-            cooperative: false,
-        };
-        let (good, bad) = (kernel("*x = 2;"), kernel("this is no C++"));
-        let own = Compiler::new(nvrtc);
-        let error = own.compile(&cx, &bad, &flags, 0).expect_err("is no text").to_string();
-        let mut shared = Compiler::new(Nvrtc::open(&search).expect("opens again"));
-        shared.share(code_cache::store(&dir));
-        let misses = || shared.counts().map(|counts| counts.misses);
-        // A process that refuses a text, and one that is gone.
-        let client = Client::connect(&played::serve("compile-beside", search.folders)).expect("connects");
-        let refused = build(&shared, Some(&client), &cx, &bad, &flags).expect_err("is no text");
-        assert_eq!((refused.to_string(), misses(), client.is_gone()), (error, Some(1), false));
-        let (listener, nobody) = played::listen("compile-nobody");
-        let client = Client::connect(&nobody).expect("connects");
-        drop(listener);
-        assert!(build(&shared, Some(&client), &cx, &good, &flags).is_ok());
-        assert_eq!((misses(), client.is_gone()), (Some(2), true));
     }
 }

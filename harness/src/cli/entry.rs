@@ -20,7 +20,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
             Ok(exit::OK)
         }
         Parsed::Worker { fd, crumb_fd, evidence_fd } => Ok(crate::worker::main(fd, crumb_fd, evidence_fd)),
-        Parsed::Compiler { fd, folders } => Ok(crate::compilers::main(fd, folders)),
+        Parsed::Compiler { from, folders } => Ok(crate::compilers::main(from, folders)),
         Parsed::Args(args) => {
             // A limit on the size of files is an error of a write, not the end of the run.
             let noted = std::sync::Arc::default();

@@ -1,5 +1,5 @@
 //! The compiler processes of a run: started, replaced when they die, ended. What
-//! they are is told in `compilers/`.
+//! they are is told in `compilers.rs`.
 
 use super::{RunPlan, handle, worker_end};
 use crate::os::{self, Life};
@@ -47,7 +47,7 @@ impl Compilers {
     }
 
     /// Starts `count` processes. The calling thread must outlive them.
-    pub(crate) fn start(exe: &Path, folders: Vec<PathBuf>, count: usize) -> io::Result<Self> {
+    fn start(exe: &Path, folders: Vec<PathBuf>, count: usize) -> io::Result<Self> {
         // Nobody has the same, in another namespace of process numbers neither.
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         let address = format!("harness-compile-{}-{}", std::process::id(), now.as_nanos());

@@ -29,7 +29,6 @@ mod tell;
 mod turns;
 mod worker_end;
 
-pub(crate) use compilers::Compilers;
 pub(crate) use cross::{Cross, one_of_each};
 pub(crate) use event::Event;
 pub(crate) use fit::unfit_for_all;

@@ -8,8 +8,9 @@ use super::device::Device;
 use super::jitter::{Disturbed, Jitter};
 use super::{args, fault, pipeline};
 use crate::case::Case;
-use crate::compilers::Client;
+use crate::compilers;
 use crate::crumb::{CrumbWriter, Lane};
+use engine::backend::cuda::CompilerClient;
 use engine::backend::cuda::nvrtc::CompileText;
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,7 +54,7 @@ impl Ahead {
         crumbs: &'env CrumbWriter,
         threads: u32,
         jitter: Option<u64>,
-        clients: Vec<Client>,
+        clients: Vec<CompilerClient>,
     ) {
         let mut clients = clients.into_iter();
         for thread in 0..threads {
@@ -130,18 +131,18 @@ impl Ahead {
 }
 
 /// Connections to compiler processes, one for each thread. Fewer, if some are not there.
-pub(super) fn connect(address: &str, threads: u32) -> Vec<Client> {
-    (0..threads).map_while(|_| Client::connect(address).ok()).collect()
+pub(super) fn connect(address: &str, threads: u32) -> Vec<CompilerClient> {
+    (0..threads).map_while(|_| compilers::connect(address).ok()).collect()
 }
 
 /// Whether the process has the compiler that the worker has itself.
-fn fits(client: &Client, device: &Device) -> bool {
+fn fits(client: &CompilerClient, device: &Device) -> bool {
     let Device::Session { session, .. } = device else { return false };
     session.gpu().is_some_and(|(_, nvrtc)| client.has(nvrtc))
 }
 
 /// Compiles and loads the kernel of a case.
-fn compile(case: &Case, device: &Device, client: Option<&Client>, lane: Lane<'_>, jitter: Option<u64>) {
+fn compile(case: &Case, device: &Device, client: Option<&CompilerClient>, lane: Lane<'_>, jitter: Option<u64>) {
     if let Some(fault) = &case.fault {
         return fault::commit_ahead(fault, lane);
     }

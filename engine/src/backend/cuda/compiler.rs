@@ -1,18 +1,20 @@
 //! Printed kernels to machine code, each compiled once by all processes that
-//! share a [`CodeStore`].
+//! share a [`CodeStore`], and in other processes where there are [`CompilerProcesses`].
 //!
-//! Invariant: with a store and without one, the same bytes and the same log. The
+//! Invariant: with a store and without one, here and there, the same bytes and the same log. The
 //! key is made of everything that decides them: the build of NVRTC, its options
 //! in their order (the architecture is among them), the program's name, the text.
 
 use super::code_store::{CodeCounts, CodeStore, Look};
 use super::nvrtc::{CompileText, Cubin, Nvrtc, NvrtcOptions};
 use super::print::{CudaSource, emit};
+use super::processes::{Beside, CompilerProcesses};
 use crate::compile::Plan;
 use crate::diag::Result;
 use crate::options::{CompileCx, Phase};
 use crate::program::Program;
 use crate::util::{Hash128, StableHasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The name of the spans of phase `Codegen` in which the store is used, and
@@ -31,10 +33,11 @@ pub struct CompiledCubin {
     pub found: bool,
 }
 
-/// NVRTC, with a store or without.
+/// NVRTC, with a store or without, here or in other processes.
 #[derive(Debug)]
 pub struct Compiler {
     nvrtc: Nvrtc,
+    beside: Option<Beside>,
     shared: Option<Shared>,
 }
 
@@ -50,7 +53,12 @@ struct Shared {
 impl Compiler {
     /// Compiles everything itself.
     pub fn new(nvrtc: Nvrtc) -> Self {
-        Self { nvrtc, shared: None }
+        Self { nvrtc, beside: None, shared: None }
+    }
+
+    /// From now on, leaves the compiling to processes that have the same build of NVRTC.
+    pub fn leave_to(&mut self, processes: Arc<CompilerProcesses>) {
+        self.beside = Some(Beside::new(processes, &self.nvrtc));
     }
 
     /// From now on, looks into a store first, and adds to it.
@@ -128,9 +136,12 @@ impl Compiler {
         id: u64,
     ) -> Result<CompiledCubin> {
         let text = source.text();
-        let library = other.unwrap_or(&self.nvrtc);
         let own = || {
-            let compile = || library.compile_text(&text, &source.entry, options);
+            let compile = || match (other, &self.beside) {
+                (Some(other), _) => other.compile_text(&text, &source.entry, options),
+                (None, Some(beside)) => beside.compile(&self.nvrtc, &text, &source.entry, options),
+                (None, None) => self.nvrtc.compile_text(&text, &source.entry, options),
+            };
             Ok(CompiledCubin { cubin: cx.span(Phase::Codegen, &source.entry, id, compile)?, found: false })
         };
         let Some(Shared { store, build, anew }) = &self.shared else { return own() };

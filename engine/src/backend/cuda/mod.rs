@@ -2,7 +2,8 @@
 //!
 //! [`emit`] prints a kernel together with the part of the device library that it
 //! uses; [`nvrtc`] compiles the text without a GPU, and [`Compiler`] shares what
-//! comes of it with other processes through a [`CodeStore`]; [`Device`] loads and
+//! comes of it with other processes through a [`CodeStore`], and leaves the compiling to
+//! [`CompilerProcesses`] where it has some; [`Device`] loads and
 //! launches it through the driver; [`Timer`] measures it. All but the last two run on any
 //! machine, and neither touches a file of the CUDA toolkit besides the NVRTC
 //! library itself: the text includes no header.
@@ -25,6 +26,7 @@ mod names;
 pub mod nvrtc;
 mod plan;
 mod print;
+mod processes;
 #[cfg(test)]
 mod samples;
 mod stream;
@@ -42,5 +44,6 @@ pub use guard::{GuardedBuffer, check_zones};
 pub(crate) use launch::scalar_words;
 pub use launch::{LaunchArgs, LoadedKernel};
 pub use print::{CudaSource, emit, print_cuda};
+pub use processes::{CompilerClient, CompilerCommand, CompilerProcesses, compiler_process, serve_compiler};
 pub use stream::Stream;
 pub use timing::{Samples, Timer, TimingOptions};

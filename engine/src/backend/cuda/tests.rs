@@ -15,13 +15,18 @@ use std::path::PathBuf;
 /// The library that the environment of the test names, or one on the usual paths.
 #[track_caller]
 pub(super) fn nvrtc() -> Nvrtc {
+    Nvrtc::open(&nvrtc_search()).expect("NVRTC is found")
+}
+
+/// Where tests look for the library.
+pub(super) fn nvrtc_search() -> NvrtcSearch {
     let place = std::env::var_os("FUSEWRIGHT_NVRTC").map(PathBuf::from);
     let (path, folders) = match place {
         Some(place) if place.is_file() => (Some(place), Vec::new()),
         Some(place) => (None, vec![place]),
         None => (None, Vec::new()),
     };
-    Nvrtc::open(&NvrtcSearch { path, folders }).expect("NVRTC is found")
+    NvrtcSearch { path, folders }
 }
 
 fn check_text(kernel: &Kernel, expected: Expect) {

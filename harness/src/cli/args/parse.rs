@@ -9,6 +9,7 @@ use super::model::Args;
 use super::select::{self, Select};
 use super::table::{DEVICES, HELP, OptionRow, Over, VERSION, Value, rows};
 use crate::case::suggest;
+use crate::compilers::Clients;
 use crate::escape;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ pub(crate) enum Parsed {
     Args(Box<Args>),
     Help(String),
     Worker { fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd },
-    Compiler { fd: RawFd, folders: Vec<PathBuf> },
+    Compiler { from: Clients, folders: Vec<PathBuf> },
 }
 
 /// Looks a variable of the environment up.
@@ -317,8 +318,12 @@ fn worker(words: &[String]) -> Result<Parsed, Failure> {
 
 /// A compiler process's own arguments.
 fn compiler(words: &[String]) -> Result<Parsed, Failure> {
-    let fd = words.get(1).filter(|_| words[0] == "--fd").and_then(|word| word.parse().ok());
-    let folders = words.iter().skip(2).map(PathBuf::from).collect();
-    fd.map(|fd| Parsed::Compiler { fd, folders })
-        .ok_or_else(|| usage("`__compiler` is started by the dispatcher only", SEE_HELP))
+    let (from, folders) = match words {
+        [word, folders @ ..] if word == "--stdin" => (Some(Clients::Stdin), folders),
+        [word, fd, folders @ ..] if word == "--fd" => (fd.parse().ok().map(Clients::Listener), folders),
+        _ => (None, words),
+    };
+    let folders = folders.iter().map(PathBuf::from).collect();
+    from.map(|from| Parsed::Compiler { from, folders })
+        .ok_or_else(|| usage("`__compiler` is started by this program only", SEE_HELP))
 }
