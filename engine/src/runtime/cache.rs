@@ -1,29 +1,62 @@
-//! A bounded map from content hashes to shared values.
+//! A bounded map from content hashes to shared values, or to why there are none.
 
+use super::sync::{Condvar, Mutex, MutexGuard};
+use crate::diag::{Diagnostic, DiagnosticKind, Result};
 use crate::util::Hash128;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError};
 
-/// Keeps the newest `capacity` values. Values are shared, so one that is
-/// dropped from the cache lives on for those who hold it.
-pub(super) struct Cache<V: ?Sized> {
+/// Keeps the `capacity` values that were asked for last, and what refuses others: a refusal costs
+/// as much as a value to find out, and is as certain. Values are shared, so one that is dropped
+/// from the cache lives on for those who hold it.
+pub(super) struct Cache<V> {
     capacity: usize,
     state: Mutex<CacheState<V>>,
     /// A value was made, or given up.
     made: Condvar,
 }
 
-struct CacheState<V: ?Sized> {
-    values: BTreeMap<Hash128, Arc<V>>,
-    // Keys, oldest first.
-    order: VecDeque<Hash128>,
+struct CacheState<V> {
+    entries: BTreeMap<Hash128, Entry<V>>,
+    /// Keys of entries by when they were asked for last.
+    by_use: BTreeMap<u64, Hash128>,
+    /// How often entries were asked for.
+    uses: u64,
     /// Keys whose value is being made.
     pending: BTreeSet<Hash128>,
 }
 
+struct Entry<V> {
+    found: Result<Arc<V>>,
+    used: u64,
+}
+
+impl<V> CacheState<V> {
+    /// What is under a key, which counts as used now.
+    fn find(&mut self, key: Hash128) -> Option<Result<Arc<V>>> {
+        let entry = self.entries.get_mut(&key)?;
+        self.by_use.remove(&entry.used);
+        self.uses += 1;
+        entry.used = self.uses;
+        self.by_use.insert(entry.used, key);
+        Some(entry.found.clone())
+    }
+
+    /// Adds what nothing was known of. Returns what goes for it.
+    fn add(&mut self, key: Hash128, found: Result<Arc<V>>, capacity: usize) -> Option<Entry<V>> {
+        self.uses += 1;
+        self.by_use.insert(self.uses, key);
+        self.entries.insert(key, Entry { found, used: self.uses });
+        let full = self.entries.len() > capacity;
+        let (_, oldest) = if full { self.by_use.pop_first() } else { None }?;
+        self.entries.remove(&oldest)
+    }
+}
+
 impl<V> Cache<V> {
     pub(super) fn new(capacity: usize) -> Self {
-        let state = CacheState { values: BTreeMap::new(), order: VecDeque::new(), pending: BTreeSet::new() };
+        let (entries, by_use, pending) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        let state = CacheState { entries, by_use, uses: 0, pending };
         Self { capacity: capacity.max(1), state: Mutex::new(state), made: Condvar::new() }
     }
 
@@ -32,36 +65,14 @@ impl<V> Cache<V> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[cfg(test)]
-    pub(super) fn get(&self, key: Hash128) -> Option<Arc<V>> {
-        self.lock().values.get(&key).cloned()
-    }
-
-    /// The value under a key: the one that is there, or else this one.
-    pub(super) fn insert(&self, key: Hash128, value: Arc<V>) -> Arc<V> {
-        let mut state = self.lock();
-        if let Some(first) = state.values.get(&key) {
-            return first.clone();
-        }
-        state.values.insert(key, value.clone());
-        state.order.push_back(key);
-        let full = state.order.len() > self.capacity;
-        let oldest = if full { state.order.pop_front() } else { None };
-        let evicted = oldest.and_then(|oldest| state.values.remove(&oldest));
-        // To drop a loaded kernel may mean to wait for the device: not under the lock.
-        drop(state);
-        drop(evicted);
-        value
-    }
-
     /// The value under a key, made outside the lock if it is not there. A thread
     /// that wants what another one is making waits for it; where that fails, it
-    /// tries itself.
-    pub(super) fn get_or_try<E>(&self, key: Hash128, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
+    /// tries itself, but for a refusal, which is everybody's.
+    pub(super) fn get_or_try(&self, key: Hash128, make: impl FnOnce() -> Result<V>) -> Result<Arc<V>> {
         let mut state = self.lock();
         loop {
-            if let Some(value) = state.values.get(&key) {
-                return Ok(value.clone());
+            if let Some(found) = state.find(key) {
+                return found;
             }
             if state.pending.insert(key) {
                 break;
@@ -71,12 +82,19 @@ impl<V> Cache<V> {
         drop(state);
         // Dropped on a panic too, so that nobody waits for ever.
         let _pending = Pending { cache: self, key };
-        Ok(self.insert(key, Arc::new(make()?)))
+        let found = make().map(Arc::new);
+        if found.as_ref().is_err_and(|error| !is_certain(error)) {
+            return found;
+        }
+        let gone = self.lock().add(key, found.clone(), self.capacity);
+        // To drop a loaded kernel may mean to wait for the device: not under the lock.
+        drop(gone);
+        found
     }
 
     /// Whether there is a value under a key.
     pub(super) fn has(&self, key: Hash128) -> bool {
-        self.lock().values.contains_key(&key)
+        self.lock().entries.get(&key).is_some_and(|entry| entry.found.is_ok())
     }
 
     /// Whether a thread is making the value under a key.
@@ -84,9 +102,21 @@ impl<V> Cache<V> {
         self.lock().pending.contains(&key)
     }
 
+    /// Values, without refusals.
     pub(super) fn len(&self) -> usize {
-        self.lock().values.len()
+        self.lock().entries.values().filter(|entry| entry.found.is_ok()).count()
     }
+
+    /// Whether somebody holds the lock.
+    #[cfg(test)]
+    pub(super) fn is_locked(&self) -> bool {
+        self.state.try_lock().is_err()
+    }
+}
+
+/// Whether the same will come of it again.
+fn is_certain(error: &Diagnostic) -> bool {
+    error.kind == DiagnosticKind::Unsupported
 }
 
 /// A value under way.
@@ -99,77 +129,5 @@ impl<V> Drop for Pending<'_, V> {
     fn drop(&mut self) {
         self.cache.lock().pending.remove(&self.key);
         self.cache.made.notify_all();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(n: u128) -> Hash128 {
-        Hash128(n)
-    }
-
-    #[test]
-    fn the_first_value_stays_and_the_oldest_goes() {
-        let cache = Cache::new(2);
-        assert_eq!(*cache.insert(key(1), Arc::new("a")), "a");
-        assert_eq!(*cache.insert(key(1), Arc::new("b")), "a");
-        assert_eq!(*cache.get_or_try(key(2), || Ok::<_, ()>("c")).unwrap(), "c");
-        assert_eq!(cache.get_or_try(key(3), || Err("no")), Err("no"));
-        cache.insert(key(3), Arc::new("d"));
-        assert_eq!((cache.get(key(1)), cache.len()), (None, 2));
-        assert_eq!(*cache.get(key(3)).unwrap(), "d");
-    }
-
-    /// Says when it is dropped whether its cache was locked then.
-    struct Looks(std::sync::Weak<Cache<Looks>>, Arc<Mutex<Vec<bool>>>);
-
-    impl Drop for Looks {
-        fn drop(&mut self) {
-            let locked = self.0.upgrade().is_some_and(|cache| cache.state.try_lock().is_err());
-            self.1.lock().unwrap().push(locked);
-        }
-    }
-
-    #[test]
-    fn what_goes_is_dropped_outside_the_lock() {
-        let (cache, seen) = (Arc::new(Cache::new(1)), Arc::new(Mutex::new(Vec::new())));
-        for n in 0..3 {
-            cache.insert(key(n), Arc::new(Looks(Arc::downgrade(&cache), seen.clone())));
-        }
-        assert_eq!(*seen.lock().unwrap(), [false, false]);
-    }
-
-    #[test]
-    fn threads_share_what_one_of_them_makes() {
-        let cache = Cache::new(4);
-        let made = std::sync::atomic::AtomicU32::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    let value = cache.get_or_try(key(1), || {
-                        made.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                        assert!(cache.is_pending(key(1)) && !cache.is_pending(key(2)));
-                        std::thread::sleep(std::time::Duration::from_millis(20));
-                        Ok::<_, ()>(5)
-                    });
-                    assert_eq!(value.as_deref(), Ok(&5));
-                });
-            }
-        });
-        assert_eq!(made.into_inner(), 1);
-        assert!(!cache.is_pending(key(1)));
-    }
-
-    #[test]
-    fn who_waits_for_a_failure_or_a_panic_tries_again() {
-        let cache: Cache<u32> = Cache::new(4);
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            cache.get_or_try::<()>(key(1), || panic!("asked to"))
-        }));
-        assert!(panicked.is_err());
-        assert_eq!(cache.get_or_try(key(1), || Err("no")), Err("no"));
-        assert_eq!(cache.get_or_try(key(1), || Ok::<_, ()>(3)).as_deref(), Ok(&3));
     }
 }

@@ -30,6 +30,8 @@ mod tests;
 mod times;
 mod unchecked;
 
+use crate::util::sync;
+
 pub use crate::backend::cuda::Stream;
 pub use bench::{BenchOptions, BenchReport};
 pub use callable::{CallGraph, Callable};

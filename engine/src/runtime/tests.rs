@@ -1,5 +1,8 @@
 //! Tests of sessions: plans, caches, determinism.
 
+mod cache;
+mod models;
+
 use super::{PhaseTimes, Session};
 use crate::backend::cuda::print_cuda;
 use crate::compile::Plan;
@@ -146,6 +149,22 @@ fn phases_are_traced() {
     }
     let phases: Vec<Phase> = times.totals().into_iter().map(|(phase, _)| phase).collect();
     assert_eq!(phases, [Phase::Schedule, Phase::Lower]);
+}
+
+#[test]
+fn a_refusal_is_not_compiled_again() {
+    let text = "fusion @f(%x: bf16[?, ?]) {\n  %a = exp %x\n  %b = cumsum %a dim(0)\n  return %b\n}";
+    let (fusion, session) = (crate::text::parse_one(text).unwrap(), session());
+    let refuse = |sizes| {
+        let start = std::time::Instant::now();
+        let times = PhaseTimes::new(move || start.elapsed());
+        let error = session.compile(&fusion, &metas(sizes), &times).unwrap_err();
+        (error, times.totals().len())
+    };
+    let (first, again, other) = (refuse([8, 64]), refuse([8, 64]), refuse([8, 65]));
+    assert_eq!((first.0.kind, &again.0), (crate::diag::DiagnosticKind::Unsupported, &first.0));
+    assert_eq!([first.1, again.1, other.1], [1, 0, 1]);
+    assert_eq!(session.cached_plans(), 0);
 }
 
 /// Runs a fusion on the simulator under every kind of schedule, against the reference.

@@ -8,6 +8,7 @@ mod hash;
 mod ids;
 mod jobs;
 mod quantile;
+pub(crate) mod sync;
 
 pub use disjoint::DisjointSets;
 pub use distance::edit_distance;

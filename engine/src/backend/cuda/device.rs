@@ -5,14 +5,14 @@
 //! for that stream; its order makes that safe. What names no stream goes to the device's own.
 
 use super::driver::{self, check};
+use super::pool::{MemoryPool, MemoryUse};
 use super::stream::Stream;
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::DeviceDesc;
 use crate::tensor::CopyRows;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
-use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// An open GPU. May be used from any thread.
 pub struct Device {
@@ -22,15 +22,7 @@ pub struct Device {
     stream: Stream,
     desc: DeviceDesc,
     uuid: [u8; 16],
-    pool: Mutex<Pool>,
-}
-
-/// What is allocated.
-#[derive(Default)]
-struct Pool {
-    // Free memory by stream and size, most recently freed last.
-    cache: BTreeMap<(Stream, usize), Vec<sys::CUdeviceptr>>,
-    used: MemoryUse,
+    pool: MemoryPool<Stream>,
 }
 
 // SAFETY: contexts and streams may be used from any thread once the context is
@@ -70,7 +62,7 @@ impl Device {
             stream: Stream::LEGACY,
             desc,
             uuid: uuid.bytes.map(|byte| byte as u8),
-            pool: Mutex::default(),
+            pool: MemoryPool::default(),
         };
         this.enter()?;
         this.stream = Stream::create()?;
@@ -92,10 +84,7 @@ impl Device {
     }
     /// What this process holds of the device's memory through this value.
     pub fn memory_use(&self) -> MemoryUse {
-        self.pool().used
-    }
-    fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.used()
     }
     /// Free and total memory in bytes, as the driver counts for all processes;
     /// memory in the cache is not free.
@@ -269,19 +258,15 @@ impl Device {
 
     fn take(self: &Arc<Self>, bytes: usize, kept: bool, stream: Stream) -> Result<DeviceBuffer> {
         let capacity = size_class(bytes);
-        let address = match self.take_cached(stream, capacity) {
+        let address = match self.pool.take(stream, capacity, kept) {
             Some(address) => address,
-            None => self.allocate(capacity)?,
+            None => {
+                let address = self.allocate(capacity)?;
+                self.pool.add(capacity, kept);
+                address
+            }
         };
-        *self.pool().used.of(kept) += capacity;
         Ok(DeviceBuffer { device: Arc::clone(self), stream, address, capacity, bytes, kept })
-    }
-
-    fn take_cached(&self, stream: Stream, capacity: usize) -> Option<sys::CUdeviceptr> {
-        let mut pool = self.pool();
-        let address = pool.cache.get_mut(&(stream, capacity))?.pop()?;
-        pool.used.cached -= capacity;
-        Some(address)
     }
 
     fn allocate(&self, capacity: usize) -> Result<sys::CUdeviceptr> {
@@ -302,16 +287,12 @@ impl Device {
     pub fn trim(&self) -> Result<()> {
         // Taken first: work on what is in the cache now was launched before, so
         // it has ended when the device is idle.
-        let cached = {
-            let mut pool = self.pool();
-            pool.used.cached = 0;
-            std::mem::take(&mut pool.cache)
-        };
+        let cached = self.pool.drain();
         // Of every stream, those of callers that are gone included.
         // SAFETY: the context is alive as long as `self`, and current.
         let idle = self.enter().and_then(|()| check(unsafe { sys::cuCtxSynchronize() }, "finish its work"));
         let mut result = Ok(());
-        for address in cached.into_values().flatten() {
+        for address in cached {
             // SAFETY: the memory was allocated by this device, no work in flight uses it, and it is freed once.
             let freed = check(unsafe { sys::cuMemFree_v2(address) }, "free memory");
             result = result.and(freed);
@@ -324,27 +305,6 @@ impl Device {
 const MAX_PITCH: u64 = i32::MAX as u64;
 /// What [`Device::probe`] writes.
 const PROBE: u8 = 0x5a;
-
-/// Bytes of device memory that a process holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryUse {
-    /// In buffers of calls: nothing between two calls.
-    pub live: usize,
-    /// In buffers that outlive calls: of loaded kernels, of the timer.
-    pub kept: usize,
-    /// Given back, and ready to be handed out again.
-    pub cached: usize,
-}
-
-impl MemoryUse {
-    /// Everything that was asked of the driver.
-    pub fn total(&self) -> usize {
-        self.live + self.kept + self.cached
-    }
-    fn of(&mut self, kept: bool) -> &mut usize {
-        if kept { &mut self.kept } else { &mut self.live }
-    }
-}
 
 impl Drop for Device {
     fn drop(&mut self) {
@@ -443,10 +403,7 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        let mut pool = self.device.pool();
-        *pool.used.of(self.kept) -= self.capacity;
-        pool.used.cached += self.capacity;
-        pool.cache.entry((self.stream, self.capacity)).or_default().push(self.address);
+        self.device.pool.give_back(self.stream, self.capacity, self.kept, self.address);
     }
 }
 

@@ -25,6 +25,7 @@ mod machine_code;
 mod names;
 pub mod nvrtc;
 mod plan;
+mod pool;
 mod print;
 mod processes;
 #[cfg(test)]
@@ -34,15 +35,18 @@ mod stream;
 mod tests;
 mod timing;
 
+use crate::util::sync;
+
 pub use call::CallMemory;
 pub use code_store::{Claim, CodeCounts, CodeStore, Look};
 pub use compiler::{CompiledCubin, Compiler};
-pub use device::{Device, DeviceBuffer, MemoryUse};
+pub use device::{Device, DeviceBuffer};
 pub use driver::{device_count, ready, version};
 pub use graph::Graph;
 pub use guard::{GuardedBuffer, check_zones};
 pub(crate) use launch::scalar_words;
 pub use launch::{LaunchArgs, LoadedKernel};
+pub use pool::MemoryUse;
 pub use print::{CudaSource, emit, print_cuda};
 pub use processes::{CompilerClient, CompilerCommand, CompilerProcesses, compiler_process, serve_compiler};
 pub use stream::Stream;

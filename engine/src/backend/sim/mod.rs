@@ -14,6 +14,7 @@
 mod code;
 mod compile;
 mod expr;
+mod heap;
 mod isel;
 mod memory;
 mod report;
@@ -22,9 +23,13 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+use crate::util::sync;
+
 pub use compile::{SimProgram, compile};
-pub use memory::{Heap, SimMemory};
-pub(crate) use memory::{HeapShare, too_little_memory};
+pub use heap::Heap;
+pub(crate) use heap::HeapShare;
+pub use memory::SimMemory;
+pub(crate) use memory::too_little_memory;
 pub use report::SimReport;
 pub use run::{resident_blocks, run, run_program};
 pub use simcore::{Class, Counters};
