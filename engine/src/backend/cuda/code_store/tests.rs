@@ -1,6 +1,7 @@
 //! The store without a compiler: what is found, what is not, and who waits.
 
 pub(in crate::backend::cuda) mod folder;
+mod torture;
 
 use self::folder::{Folder, LIMIT};
 use super::sweep::size;
@@ -194,6 +195,9 @@ fn hear(child: &mut Child, word: &str) {
 #[test]
 fn other_process() {
     let (Ok(role), Some(place)) = (std::env::var(ROLE), std::env::var_os(PLACE)) else { return };
+    if role.starts_with("torture") {
+        return torture::process(&role, place.into());
+    }
     let store = CodeStore::new(place, LIMIT);
     let say = |word: &str| {
         println!("\n{word}");
