@@ -12,13 +12,28 @@ mod sync {
     pub(super) use shuttle::sync::{Condvar, Mutex, MutexGuard};
 }
 #[path = "../cache.rs"]
-#[allow(dead_code, unreachable_pub, reason = "of what others see not all is tried here")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::duplicate_mod,
+    reason = "the file itself, with other locks; not all of it is tried"
+)]
 mod cache;
 #[path = "../../backend/sim/heap.rs"]
-#[allow(dead_code, unreachable_pub, reason = "of what others see not all is tried here")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::duplicate_mod,
+    reason = "the file itself, with other locks; not all of it is tried"
+)]
 mod heap;
 #[path = "../../backend/cuda/pool.rs"]
-#[allow(dead_code, unreachable_pub, reason = "of what others see not all is tried here")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::duplicate_mod,
+    reason = "the file itself, with other locks; not all of it is tried"
+)]
 mod pool;
 
 use self::cache::Cache;
