@@ -1,16 +1,14 @@
 //! From groups of operations to segments that are known to compile.
 
+use super::derived::{Derived, KernelPart, Whole};
 use super::facts::OpFacts;
 use super::search::{Groups, search};
 use crate::array::dense_like;
-use crate::compile::{BoundFusion, Plan, PlanSource, bind_launch, output_metas};
+use crate::compile::{BoundFusion, FormKey, Plan, PlanSource, bind_launch, choose, output_metas, result_metas};
 use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
-use crate::fusion::{
-    self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, concretize,
-};
+use crate::fusion::{self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds};
 use crate::num::Value;
 use crate::options::{CompileCx, Phase};
-use crate::preseg::Presegmented;
 use crate::schedule::heuristic::longest_row;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
@@ -25,9 +23,9 @@ const ALIGN: u32 = 16;
 pub struct Segments {
     /// The whole, whose values segments name: what passes made of the definition, but its
     /// axes are decided and composite primitives are written in simpler ones.
-    pub fusion: Fusion,
+    pub fusion: Arc<Fusion>,
     /// The numbers of the definition's values, in the whole.
-    pub ids: UserIds,
+    pub ids: Arc<UserIds>,
     /// In an order in which they can run.
     pub segments: Vec<Segment>,
     /// Type and layout that each output of the whole has, as the definition says it.
@@ -41,7 +39,7 @@ pub struct Segments {
 pub struct Segment {
     /// The part as a fusion: a case of its own, where
     /// [it can be written](crate::text::can_be_written).
-    pub fusion: Fusion,
+    pub fusion: Arc<Fusion>,
     /// Who computes it.
     pub kind: SegmentKind,
     /// The value of the whole that each input is: tensors, then scalars.
@@ -146,49 +144,40 @@ impl std::fmt::Display for Segments {
     }
 }
 
-/// Cuts a fusion for its arguments. Kernels come from `plans`.
-pub(crate) fn segment(cx: &CompileCx<'_>, plans: &dyn PlanSource, presegmented: &Presegmented<'_>) -> Result<Segments> {
-    let bound = &presegmented.bound();
-    let &BoundFusion { fusion, args, alignments, .. } = bound;
-    let (whole, ids, cuts) = decide(fusion, &presegmented.ids, args)?;
-    let bindings = fusion::bind(&whole, args)?;
-    let outputs = presegmented.outputs.clone();
-    let mut segments = {
-        let facts = OpFacts::new(&whole, &bindings, &cuts);
-        let mut compiler = SegmentCompiler::new(plans, &facts, args, alignments);
-        compiler.infers = cx.options.infer_contiguity;
-        compiler.set_wanted_strides(&outputs, args);
-        let can_be_one = !whole.ops.ids().any(|op| facts.host[op] || facts.cuts[op]) && whole.updates.is_empty();
-        let mut alone = None;
-        if can_be_one {
-            alone = compiler.whole_as_kernel(bound)?;
-        }
-        match alone {
-            Some(segment) => vec![segment],
-            None => {
-                let groups = cx.span(Phase::Schedule, "segment", 0, || search(&facts, longest_row(cx.device)));
-                compiler.settle(groups)?
-            }
+/// Cuts a definition for its arguments. Kernels come from `plans`, what else does not depend
+/// on sizes from `derived`, which is of this definition.
+pub(crate) fn segment(
+    cx: &CompileCx<'_>,
+    plans: &dyn PlanSource,
+    derived: &Derived,
+    bound: &BoundFusion<'_>,
+) -> Result<Segments> {
+    let (whole, bindings) = derived.whole(cx, bound)?;
+    let outputs = result_metas(bound)?;
+    let planner = KernelPlanner { cx, plans };
+    let alone = if whole.can_be_one { planner.alone(&whole, &bindings, bound, &outputs)? } else { None };
+    let mut segments = match alone {
+        Some(segment) => vec![segment],
+        None => {
+            let facts = OpFacts::new(&whole.fusion, &bindings, &whole.cuts);
+            let groups = cx.span(Phase::Schedule, "segment", 0, || search(&facts, longest_row(cx.device)));
+            let mut compiler = SegmentCompiler::new(planner, &whole, &facts, bound);
+            compiler.set_wanted_strides(&outputs, bound.args);
+            compiler.settle(groups)?
         }
     };
-    find_last_uses(&whole, &mut segments);
-    Ok(Segments { fusion: whole, ids, segments, outputs, args: args.to_vec(), bindings })
+    find_last_uses(&whole.fusion, &mut segments);
+    let (fusion, ids, args) = (Arc::clone(&whole.fusion), Arc::clone(&whole.ids), bound.args.to_vec());
+    Ok(Segments { fusion, ids, segments, outputs, args, bindings })
 }
 
-/// The whole with decided axes, the numbers of its values, and the tensors before
-/// which it is cut.
-fn decide(fusion: &Fusion, ids: &UserIds, args: &[ArgMeta]) -> Result<(Fusion, UserIds, Vec<TensorId>)> {
-    let simple = fusion::decompose(fusion)?;
-    let facts = concretize::facts(&simple.fusion, &fusion::bind(&simple.fusion, args)?);
-    let concrete = concretize::concretize(&simple.fusion, &facts)?;
-    let ids = ids.through(&simple).through(&concrete);
-    let cuts = fusion.ops.values().filter(|op| match &op.kind {
-        fusion::OpKind::Call(call) => call.movement().cuts,
-        _ => false,
-    });
-    let moved = |tensor: TensorId| simple.tensors[tensor].and_then(|tensor| concrete.tensors[tensor]);
-    let cuts = cuts.filter_map(|op| moved(op.output())).collect();
-    Ok((concrete.fusion, ids, cuts))
+/// A definition as one kernel, without any pass; refused where that cannot be.
+pub(crate) fn one_kernel(cx: &CompileCx<'_>, plans: &dyn PlanSource, bound: &BoundFusion<'_>) -> Result<Arc<Plan>> {
+    let (whole, bindings) = Derived::as_written(bound)?;
+    let part = whole.as_part()?;
+    let outputs = output_metas(bound)?;
+    let bound = BoundFusion { fusion: &part.plain, bindings: &bindings, ..*bound };
+    KernelPlanner { cx, plans }.plan(&part, &bound, &outputs)?
 }
 
 /// Says of each segment which results of earlier ones it is the last to read.
@@ -209,31 +198,75 @@ fn find_last_uses(whole: &Fusion, segments: &mut [Segment]) {
     }
 }
 
+/// A segment, or why it is no kernel.
+type Tried = std::result::Result<Segment, Box<Diagnostic>>;
+/// A kernel, or why there is none.
+type Planned = std::result::Result<Arc<Plan>, Box<Diagnostic>>;
+
+/// Chooses kernels.
+#[derive(Clone, Copy)]
+struct KernelPlanner<'a> {
+    cx: &'a CompileCx<'a>,
+    plans: &'a dyn PlanSource,
+}
+
+impl KernelPlanner<'_> {
+    /// The kernel of a part whose results lie like this. The arguments fit the part, whose
+    /// sizes `bindings` are.
+    fn plan(&self, part: &KernelPart, bound: &BoundFusion<'_>, metas: &[TensorMeta]) -> Result<Planned> {
+        let &BoundFusion { fusion, bindings, args, alignments } = bound;
+        let formed = part.form(&FormKey::new(fusion, bindings, metas))?;
+        let form = match &*formed {
+            Ok(form) => form,
+            Err(refusal) => return Ok(Err(refusal.clone())),
+        };
+        let own = if form.is_same { None } else { Some(fusion::bind(form.fusion(), args)?) };
+        let bindings = own.as_ref().unwrap_or(bindings);
+        let bound = BoundFusion { fusion: form.fusion(), bindings, args, alignments };
+        // What is accepted is launched: limits of a launch are refusals like any other.
+        let planned = choose(self.cx, &form.unscheduled, &bound)
+            .and_then(|choice| self.plans.plan(form, &choice))
+            .and_then(|plan| bind_launch(&plan, args, metas).map(|_| plan));
+        match planned {
+            Err(error) if error.kind != DiagnosticKind::Unsupported => Err(error),
+            planned => Ok(planned),
+        }
+    }
+
+    /// The whole as one kernel, if it can be one.
+    fn alone(
+        &self,
+        whole: &Whole,
+        bindings: &Bindings,
+        bound: &BoundFusion<'_>,
+        outputs: &[TensorMeta],
+    ) -> Result<Option<Segment>> {
+        let part = whole.as_part()?;
+        let bound = BoundFusion { fusion: &part.plain, bindings, ..*bound };
+        let planned = self.plan(&part, &bound, outputs)?;
+        Ok(planned.ok().map(|plan| new_segment(&part.part, SegmentKind::Kernel(plan), outputs.to_vec())))
+    }
+}
+
 /// Compiles segments in order, and knows how what they hand on lies in memory.
 struct SegmentCompiler<'a> {
-    plans: &'a dyn PlanSource,
+    planner: KernelPlanner<'a>,
+    whole: &'a Whole,
     facts: &'a OpFacts<'a>,
     metas: SecondaryMap<TensorId, Option<(TensorMeta, u32)>>,
-    /// Whether results of views and of the host are taken for what they are in memory.
-    infers: bool,
     /// Strides in which a kernel writes what leaves the whole.
     wanted: SecondaryMap<TensorId, Option<Vec<i64>>>,
 }
 
-/// A segment, or why it is no kernel.
-type Tried = std::result::Result<Segment, Box<Diagnostic>>;
-/// A kernel with types and layouts of its results, or why there is none.
-type Planned = std::result::Result<(Arc<Plan>, Vec<TensorMeta>), Box<Diagnostic>>;
-
 impl<'a> SegmentCompiler<'a> {
-    fn new(plans: &'a dyn PlanSource, facts: &'a OpFacts<'a>, args: &[ArgMeta], alignments: &[u32]) -> Self {
+    fn new(planner: KernelPlanner<'a>, whole: &'a Whole, facts: &'a OpFacts<'a>, bound: &BoundFusion<'_>) -> Self {
         let mut metas = SecondaryMap::new();
         for (position, tensor) in facts.fusion.input_tensors() {
-            if let Some(ArgMeta::Tensor(meta)) = args.get(position) {
-                metas.set(tensor, Some((meta.clone(), alignments.get(position).copied().unwrap_or(ALIGN))));
+            if let Some(ArgMeta::Tensor(meta)) = bound.args.get(position) {
+                metas.set(tensor, Some((meta.clone(), bound.alignments.get(position).copied().unwrap_or(ALIGN))));
             }
         }
-        Self { plans, facts, metas, infers: true, wanted: SecondaryMap::new() }
+        Self { planner, whole, facts, metas, wanted: SecondaryMap::new() }
     }
 
     /// Kernels write outputs as the definition lays them out, and what is written into an
@@ -280,9 +313,9 @@ impl<'a> SegmentCompiler<'a> {
         Ok(segments)
     }
 
-    fn part(&self, groups: &Groups<'_>, position: usize) -> Result<Part> {
+    fn part(&self, groups: &Groups<'_>, position: usize) -> Result<Arc<KernelPart>> {
         let suffix = if groups.ops.len() == 1 { String::new() } else { format!("_{position}") };
-        fusion::part(self.facts.fusion, &suffix, &groups.ops[position], &groups.results(position))
+        self.whole.part(&groups.ops[position], &groups.results(position), &suffix)
     }
 
     /// Types, layouts and alignments of what a part reads.
@@ -297,48 +330,27 @@ impl<'a> SegmentCompiler<'a> {
         Ok(part.inputs.iter().map(arg).collect::<Result<Vec<_>>>()?.into_iter().unzip())
     }
 
-    /// The fusion itself as one kernel, if it can be one.
-    fn whole_as_kernel(&self, bound: &BoundFusion<'_>) -> Result<Option<Segment>> {
-        let whole = self.facts.fusion;
-        let (inputs, outputs) = (whole.inputs.clone(), whole.outputs.clone());
-        let part = Part { fusion: bound.fusion.clone(), inputs, outputs };
-        match self.plan_kernel(bound, &part.outputs)? {
-            Ok((plan, metas)) => Ok(Some(new_segment(part, SegmentKind::Kernel(plan), metas))),
-            Err(_) => Ok(None),
-        }
-    }
-
     /// A group as one kernel, if it can be one.
     fn kernel(&self, groups: &Groups<'_>, position: usize) -> Result<Tried> {
         let part = self.part(groups, position)?;
-        let (args, alignments) = self.args(&part)?;
         let told =
             |error: Box<Diagnostic>| error.note(format!("in segment {position} of fusion @{}", self.facts.fusion.name));
-        // Parts that do the same have one kernel, whatever they are called.
-        let plain = fusion::plainly_named(&part.fusion);
-        let bindings = fusion::bind(&plain, &args)?;
-        let bound = BoundFusion { fusion: &plain, bindings: &bindings, args: &args, alignments: &alignments };
-        match self.plan_kernel(&bound, &part.outputs).map_err(told)? {
-            Ok((plan, metas)) => Ok(Ok(new_segment(part, SegmentKind::Kernel(plan), metas))),
-            Err(refusal) => Ok(Err(refusal)),
-        }
+        let (planned, metas) = self.plan(&part).map_err(told)?;
+        Ok(planned.map(|plan| new_segment(&part.part, SegmentKind::Kernel(plan), metas)))
     }
 
-    fn plan_kernel(&self, bound: &BoundFusion<'_>, outputs: &[TensorId]) -> Result<Planned> {
-        let mut metas = output_metas(bound)?;
-        for (meta, output) in metas.iter_mut().zip(outputs) {
+    /// The kernel of a part, with types and layouts of its results.
+    fn plan(&self, part: &KernelPart) -> Result<(Planned, Vec<TensorMeta>)> {
+        let (args, alignments) = self.args(&part.part)?;
+        let bindings = fusion::bind(&part.plain, &args)?;
+        let bound = BoundFusion { fusion: &part.plain, bindings: &bindings, args: &args, alignments: &alignments };
+        let mut metas = output_metas(&bound)?;
+        for (meta, output) in metas.iter_mut().zip(&part.part.outputs) {
             if let Some(strides) = &self.wanted[*output] {
                 meta.strides.clone_from(strides);
             }
         }
-        // What is accepted is launched: limits of a launch are refusals like any other.
-        let planned = self.plans.plan(bound, &metas);
-        let planned = planned.and_then(|plan| bind_launch(&plan, bound.args, &metas).map(|_| plan));
-        match planned {
-            Ok(plan) => Ok(Ok((plan, metas))),
-            Err(refusal) if refusal.kind == DiagnosticKind::Unsupported => Ok(Err(refusal)),
-            Err(error) => Err(error),
-        }
+        Ok((self.planner.plan(part, &bound, &metas)?, metas))
     }
 
     /// A group of one operation whose result lies in memory of the tensor that it reads,
@@ -364,29 +376,29 @@ impl<'a> SegmentCompiler<'a> {
             if fusion.ops[op].inputs.iter().all(is_fixed) { place.offset.unsigned_abs() * bytes } else { bytes };
         let align = if copies { ALIGN } else { *align };
         let align = if start == 0 { align } else { align.min(1 << start.trailing_zeros().min(ALIGN.trailing_zeros())) };
-        Ok(Some((new_segment(self.part(groups, position)?, SegmentKind::View, vec![meta]), align)))
+        Ok(Some((new_segment(&self.part(groups, position)?.part, SegmentKind::View, vec![meta]), align)))
     }
 
     /// What later segments are told of a layout.
     fn assumed_layout(&self, meta: TensorMeta) -> TensorMeta {
-        if self.infers { meta } else { TensorMeta::contiguous(meta.dtype, &meta.sizes) }
+        if self.planner.cx.options.infer_contiguity { meta } else { TensorMeta::contiguous(meta.dtype, &meta.sizes) }
     }
 
     /// A group of one operation, computed by the host.
     fn host(&self, groups: &Groups<'_>, position: usize, why: Box<Diagnostic>) -> Result<Segment> {
-        let part = self.part(groups, position)?;
-        let (args, alignments) = self.args(&part)?;
+        let part = self.part(groups, position)?.part.clone();
         // The reason by the names that the user gave.
+        let named = KernelPart::new(part.clone(), Fusion::clone(&part.fusion));
+        let why = self.plan(&named)?.0.err().unwrap_or(why);
+        let (args, _) = self.args(&part)?;
         let bindings = fusion::bind(&part.fusion, &args)?;
-        let bound = BoundFusion { fusion: &part.fusion, bindings: &bindings, args: &args, alignments: &alignments };
-        let why = self.plan_kernel(&bound, &part.outputs)?.err().unwrap_or(why);
         let layouts = fusion::layouts(&part.fusion, &bindings, &args)?;
         let metas = part.fusion.outputs.iter().map(|output| self.assumed_layout(layouts[*output].clone())).collect();
-        Ok(new_segment(part, SegmentKind::Host(why), metas))
+        Ok(new_segment(&part, SegmentKind::Host(why), metas))
     }
 }
 
-fn new_segment(part: Part, kind: SegmentKind, metas: Vec<TensorMeta>) -> Segment {
-    let Part { fusion, inputs, outputs } = part;
+fn new_segment(part: &Part, kind: SegmentKind, metas: Vec<TensorMeta>) -> Segment {
+    let Part { fusion, inputs, outputs } = part.clone();
     Segment { fusion, kind, inputs, outputs, metas, last_uses: Vec::new() }
 }

@@ -55,7 +55,7 @@ impl<'a> OpFacts<'a> {
 }
 
 /// Whether schedules know an operation and the types of its values.
-fn has_kernel_form(fusion: &Fusion, op: &Op) -> bool {
+pub(super) fn has_kernel_form(fusion: &Fusion, op: &Op) -> bool {
     let known = match &op.kind {
         OpKind::Call(call) => call.row.random.is_some(),
         _ => true,

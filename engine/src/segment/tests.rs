@@ -1,11 +1,10 @@
 //! What is cut where.
 
-use super::{Segments, segment};
+use super::{Derived, Segments, segment};
 use crate::compile::{BoundFusion, FreshPlans};
 use crate::fusion::bind;
 use crate::num::DType;
 use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
-use crate::preseg::Presegmented;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
 
@@ -20,7 +19,7 @@ fn cut_for(text: &str, args: Vec<ArgMeta>) -> Segments {
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
     let (bindings, alignments) = (bind(&fusion, &args).expect("the arguments fit"), vec![16; args.len()]);
     let bound = BoundFusion { fusion: &fusion, bindings: &bindings, args: &args, alignments: &alignments };
-    segment(&cx, &FreshPlans(cx), &Presegmented::as_written(&bound).expect("outputs have places"))
+    segment(&cx, &FreshPlans(cx), &Derived::new(&cx, &fusion).expect("it reads back"), &bound)
         .expect("every fusion has segments")
 }
 

@@ -1,10 +1,11 @@
 //! Small foundations that every stage uses: typed ids, arenas keyed by them,
-//! a stable content hash, disjoint sets, quantiles, distances of words. Nothing here knows about fusions or kernels.
+//! a stable content hash, disjoint sets, bounded maps, quantiles, distances of words. Nothing here knows about fusions or kernels.
 
 mod disjoint;
 mod distance;
 mod hash;
 mod ids;
+mod memo;
 mod quantile;
 
 pub use disjoint::DisjointSets;
@@ -12,4 +13,5 @@ pub use distance::edit_distance;
 pub use hash::{Hash128, StableHasher};
 pub(crate) use ids::entity_id;
 pub use ids::{EntityId, PrimaryMap, SecondaryMap};
+pub use memo::Memo;
 pub use quantile::quantile;

@@ -8,19 +8,20 @@
 //! threads hold a row, whether blocks take rows in turn, and whether the next row
 //! and parameters are held too, is chosen by `row_choice`.
 
-use super::choose::{Heuristic, Problem, Refusal};
+use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::recompute::recompute;
 use super::residency::{Holding, Loads, Model, Parameters, element_bytes, is_load};
 use super::row_choice::{Choice, MAX_PER_THREAD, RowShape, choose, tiles};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    BlockShape, RowLoop, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, vector_width,
+    BlockShape, Caching, RowLoop, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
+    vector_width,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::CacheHint;
 use crate::num::{BinaryOp, UnaryOp};
-use crate::options::{DeviceDesc, Options};
+use crate::options::DeviceDesc;
 use crate::schedule::{AxisId, Compute, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Its row of the table.
@@ -38,11 +39,7 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
         rows_of(problem, scheduled)?;
         Ok(())
     },
-    plan: |problem, builder| {
-        let params = params(problem, builder.state())?;
-        apply(builder, problem.summary, problem.cx.options, &params)?;
-        Ok(params.to_string())
-    },
+    choose: |problem, scheduled| params(problem, scheduled).map(Params::InnerPersistent),
 };
 
 /// Elements of the longest row that a block holds, wherever it starts in memory.
@@ -54,8 +51,8 @@ pub fn longest_row(device: &DeviceDesc) -> i64 {
 const MAX_SHIFT: i64 = 15;
 
 /// The choices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Params {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct NormParams {
     /// Dimensions that stay.
     kept: Vec<AxisId>,
     /// Reduced dimensions, slowest first.
@@ -81,7 +78,7 @@ struct Params {
     dense_rows: bool,
 }
 
-impl std::fmt::Display for Params {
+impl std::fmt::Display for NormParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "vector {} batch {} threads {}", self.vector, self.batch, self.threads)?;
         if let Some(rows) = self.row_loop {
@@ -154,7 +151,7 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
 }
 
 /// Chooses for the given sizes.
-fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Params> {
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormParams> {
     let summary = problem.summary;
     let Rows { order, kept, reduced, align, shape } = rows_of(problem, scheduled)?;
     let model = model(problem, scheduled, &shape);
@@ -164,7 +161,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Params> 
     let RowShape { row, rows, vector, vectors, .. } = shape;
     let exact_vector = align.is_none() && divides(vector, row);
     let exact_loop = row_loop.is_none_or(|row_loop| rows % (threads.y * row_loop.blocks) == 0);
-    Ok(Params {
+    Ok(NormParams {
         dense_rows: collapse(summary, &order).len() <= 1 || dense_rows(summary, &kept, &order),
         row_loop,
         kept,
@@ -205,7 +202,7 @@ fn model<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion, shape: &RowShap
     let summary = problem.summary;
     let reduced: Vec<AxisId> = summary.reduced.iter().copied().collect();
     let mut builder = ScheduleBuilder::new(scheduled.clone());
-    cache_inputs(&mut builder, summary, problem.cx.options);
+    cache_inputs(&mut builder, Caching::new(summary, problem.cx.options));
     recompute_cheap(&mut builder, &reduced);
     let packed = shape.vector > 1 && !shape.shifted;
     Model {
@@ -225,8 +222,8 @@ fn count_parameters(summary: &Summary) -> i64 {
 }
 
 /// Applies the choices.
-fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, params: &Params) -> Result<()> {
-    cache_inputs(builder, summary, options);
+pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &NormParams) -> Result<()> {
+    cache_inputs(builder, caching);
     let reload = params.holding.loads == Loads::Reload;
     recompute(builder, |state, tv| {
         is_cheap(state, tv, &params.reduced) || reload && is_repeatable(state, tv, &params.reduced)
@@ -287,7 +284,7 @@ fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, pa
 }
 
 /// Whether all of an input's elements are loaded before any is used.
-fn is_early(state: &ScheduledFusion, params: &Params, load: TvId) -> bool {
+fn is_early(state: &ScheduledFusion, params: &NormParams, load: TvId) -> bool {
     let along =
         |axes: &[AxisId]| state.tensors[load].axes.iter().any(|axis| axis.concrete && axes.contains(&axis.root));
     match params.holding.loads {
@@ -301,7 +298,7 @@ fn is_early(state: &ScheduledFusion, params: &Params, load: TvId) -> bool {
 }
 
 /// Moves the parameters that stay to shared memory, where they do.
-fn stage_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &Params) -> Result<()> {
+fn stage_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &NormParams) -> Result<()> {
     if params.holding.parameters != Parameters::Staged {
         return Ok(());
     }
@@ -316,7 +313,7 @@ fn stage_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &Params
 
 /// What is cheap to compute of parameters alone is computed in each turn, and
 /// only the parameters themselves stay, if they do.
-fn recompute_in_turn(builder: &mut ScheduleBuilder, turn: AxisId, params: &Params) -> Result<()> {
+fn recompute_in_turn(builder: &mut ScheduleBuilder, turn: AxisId, params: &NormParams) -> Result<()> {
     for tv in builder.state().topological().into_iter().rev() {
         let state = builder.state();
         let late = is_load(state, tv) && along_row(state, tv, &params.reduced) && !is_early(state, params, tv);

@@ -67,7 +67,7 @@ pub(super) struct ElementBytes {
 }
 
 /// How a thread comes by the elements that it needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Loads {
     /// All at the start of a row.
     Early,
@@ -80,7 +80,7 @@ pub(super) enum Loads {
 }
 
 /// Where parameters are while rows take turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Parameters {
     /// In registers, as they came from memory.
     Kept,
@@ -92,7 +92,7 @@ pub(super) enum Parameters {
 }
 
 /// A way to hold rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Holding {
     /// Whether a block takes one row after the other.
     pub(super) turns: bool,

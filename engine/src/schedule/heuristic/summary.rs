@@ -65,12 +65,7 @@ impl Summary {
                 globals.push(global_tensor(scheduled, sizes, tv, &layout));
             }
         }
-        let roots: BTreeSet<AxisId> = scheduled
-            .tensors
-            .values()
-            .flat_map(|tv| tv.axes.iter().filter(|axis| axis.concrete).map(|axis| axis.root))
-            .collect();
-        Self { reduced, mixed, persistent, globals, roots: roots.into_iter().collect() }
+        Self { reduced, mixed, persistent, globals, roots: roots_in_use(scheduled).into_iter().collect() }
     }
 
     /// Whether far more is read than written.
@@ -135,6 +130,12 @@ fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &
             .fold(1i64, i64::saturating_mul),
         is_output: matches!(data.io, Some(Io::Output(_))),
     }
+}
+
+/// The root axes along which some tensor has elements.
+pub(super) fn roots_in_use(scheduled: &ScheduledFusion) -> BTreeSet<AxisId> {
+    let axes = scheduled.tensors.values().flat_map(|tv| &tv.axes);
+    axes.filter(|axis| axis.concrete).map(|axis| axis.root).collect()
 }
 
 /// The roots over which reductions reduce, and two reductions that do not agree.
