@@ -5,8 +5,8 @@ use crate::fusion::{self, Bindings, Fusion};
 use crate::kernel::{self, Kernel};
 use crate::lower::{lower, lower_sharing};
 use crate::options::{CompileCx, Phase};
-use crate::schedule::heuristic::{Decision, Planned, Sizes, decide, schedule};
-use crate::schedule::{ArgClass, ScheduledFusion, scheduled_fusion};
+use crate::schedule::heuristic::{Decision, Planned, Sizes, Unscheduled, decide, schedule};
+use crate::schedule::{ArgClass, scheduled_fusion};
 use crate::tensor::ArgMeta;
 
 /// A fusion, and the arguments for which a kernel is wanted.
@@ -44,7 +44,7 @@ pub struct KernelChoice {
 }
 
 /// Chooses the kernel of a fusion for its arguments; `unscheduled` is the fusion.
-pub fn choose(cx: &CompileCx<'_>, unscheduled: &ScheduledFusion, bound: &BoundFusion<'_>) -> Result<KernelChoice> {
+pub fn choose(cx: &CompileCx<'_>, unscheduled: &Unscheduled, bound: &BoundFusion<'_>) -> Result<KernelChoice> {
     let &BoundFusion { fusion, bindings, args, alignments } = bound;
     let sizes = Sizes::new(fusion, bindings);
     let class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
@@ -53,7 +53,7 @@ pub fn choose(cx: &CompileCx<'_>, unscheduled: &ScheduledFusion, bound: &BoundFu
 }
 
 /// Schedules and lowers a fusion as was chosen.
-pub fn build(cx: &CompileCx<'_>, unscheduled: &ScheduledFusion, choice: &KernelChoice) -> Result<CompiledFusion> {
+pub fn build(cx: &CompileCx<'_>, unscheduled: &Unscheduled, choice: &KernelChoice) -> Result<CompiledFusion> {
     let planned = cx.span(Phase::Schedule, "apply", 0, || schedule(unscheduled, &choice.decision))?;
     let kernel = cx.span(Phase::Lower, planned.scheduler, 0, || lower_in_room(cx, &planned, &choice.class))?;
     kernel::check_limits(&kernel, cx.device)?;
@@ -90,7 +90,7 @@ pub fn compile_fusion(
     alignments: &[u32],
 ) -> Result<CompiledFusion> {
     let bindings = fusion::bind(fusion, args)?;
-    let unscheduled = scheduled_fusion(fusion)?;
+    let unscheduled = Unscheduled::new(scheduled_fusion(fusion)?);
     let bound = BoundFusion { fusion, bindings: &bindings, args, alignments };
     build(cx, &unscheduled, &choose(cx, &unscheduled, &bound)?)
 }

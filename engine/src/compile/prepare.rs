@@ -9,7 +9,8 @@ use super::BoundFusion;
 use crate::array::{dense_strides_in, is_dense, row_major_strides};
 use crate::diag::Result;
 use crate::fusion::{self, Bindings, Fusion, concretize};
-use crate::schedule::{ScheduledFusion, scheduled_fusion};
+use crate::schedule::heuristic::Unscheduled;
+use crate::schedule::scheduled_fusion;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::Hash128;
 
@@ -25,7 +26,7 @@ pub struct FormKey {
 #[derive(Debug)]
 pub struct KernelForm {
     /// Before any scheduling.
-    pub unscheduled: ScheduledFusion,
+    pub unscheduled: Unscheduled,
     /// The hash of the fusion, names included.
     pub content: Hash128,
     /// Whether it is the fusion that it was made of, so that sizes of that are its own.
@@ -33,6 +34,11 @@ pub struct KernelForm {
 }
 
 impl FormKey {
+    /// For a fusion of which no axis is left to be decided.
+    pub fn decided(outputs: &[TensorMeta]) -> Self {
+        Self { facts: concretize::Facts::default(), orders: outputs.iter().map(memory_order).collect() }
+    }
+
     /// For a fusion without composite primitives, and outputs that lie as
     /// [`output_metas`] says.
     pub fn new(fusion: &Fusion, bindings: &Bindings, outputs: &[TensorMeta]) -> Self {
@@ -53,12 +59,13 @@ impl KernelForm {
         }
         let form = made.as_ref().unwrap_or(fusion);
         let content = fusion::hash::content(form);
-        Ok(Self { unscheduled: scheduled_fusion(form)?, content, is_same: made.is_none() })
+        let unscheduled = Unscheduled::new(scheduled_fusion(form)?);
+        Ok(Self { unscheduled, content, is_same: made.is_none() })
     }
 
     /// The fusion.
     pub fn fusion(&self) -> &Fusion {
-        &self.unscheduled.fusion
+        &self.unscheduled.scheduled.fusion
     }
 }
 

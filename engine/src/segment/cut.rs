@@ -1,10 +1,10 @@
 //! From groups of operations to segments that are known to compile.
 
-use super::derived::{Derived, KernelPart, Whole};
+use super::derived::{Derived, KernelPart, Whole, bind_again};
 use super::facts::OpFacts;
 use super::search::{Groups, search};
 use crate::array::dense_like;
-use crate::compile::{BoundFusion, FormKey, Plan, PlanSource, bind_launch, choose, output_metas, result_metas};
+use crate::compile::{BoundFusion, Plan, PlanSource, bind_launch, choose, output_metas, result_metas};
 use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
 use crate::fusion::{self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds};
 use crate::num::Value;
@@ -13,6 +13,7 @@ use crate::schedule::heuristic::longest_row;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
 use crate::util::SecondaryMap;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Alignment in bytes of what a segment hands on.
@@ -82,9 +83,13 @@ impl Segments {
         }
     }
 
-    /// Whether the segments are right for these arguments, which are bound: tensors lie as those for
+    /// The values of scalars for a call that the segments are right for: tensors lie as those for
     /// which it was cut, and other values of scalars give the same sizes.
-    pub(crate) fn check(&self, args: &[ArgMeta], bindings: &Bindings) -> Result<()> {
+    pub(crate) fn bind(&self, args: &[ArgMeta]) -> Result<Cow<'_, Bindings>> {
+        if args == self.args {
+            return Ok(Cow::Borrowed(&self.bindings));
+        }
+        let bindings = fusion::bind(&self.fusion, args)?;
         let is_other = |(given, known): (&ArgMeta, &ArgMeta)| matches!(given, ArgMeta::Tensor(_)) && given != known;
         let other = args.iter().zip(&self.args).position(is_other);
         let mut tensors = self.fusion.tensors.ids();
@@ -92,7 +97,7 @@ impl Segments {
         let what = match (other, resized) {
             (Some(position), _) => format!("argument {position} lies otherwise"),
             (None, Some(tensor)) => format!("`%{}` has another size", self.fusion.tensors[tensor].name),
-            (None, None) => return Ok(()),
+            (None, None) => return Ok(Cow::Owned(bindings)),
         };
         let message = format!("fusion @{} was cut for other arguments: {what}", self.fusion.name);
         Err(Diagnostic::user(code::USAGE, message).note("cut it again for these"))
@@ -159,8 +164,9 @@ pub(crate) fn segment(
     let mut segments = match alone {
         Some(segment) => vec![segment],
         None => {
-            let facts = OpFacts::new(&whole.fusion, &bindings, &whole.cuts);
-            let groups = cx.span(Phase::Schedule, "segment", 0, || search(&facts, longest_row(cx.device)));
+            let facts = OpFacts::new(&whole.fusion, &bindings, &whole.cuts, longest_row(cx.device));
+            let groups = whole.groups(&facts, || cx.span(Phase::Schedule, "segment", 0, || search(&facts).ops))?;
+            let groups = Groups::new(&facts, groups.to_vec());
             let mut compiler = SegmentCompiler::new(planner, &whole, &facts, bound);
             compiler.set_wanted_strides(&outputs, bound.args);
             compiler.settle(groups)?
@@ -173,7 +179,7 @@ pub(crate) fn segment(
 
 /// A definition as one kernel, without any pass; refused where that cannot be.
 pub(crate) fn one_kernel(cx: &CompileCx<'_>, plans: &dyn PlanSource, bound: &BoundFusion<'_>) -> Result<Arc<Plan>> {
-    let (whole, bindings) = Derived::as_written(bound)?;
+    let (whole, bindings) = Derived::as_written(cx, bound)?;
     let part = whole.as_part()?;
     let outputs = output_metas(bound)?;
     let bound = BoundFusion { fusion: &part.plain, bindings: &bindings, ..*bound };
@@ -214,13 +220,13 @@ impl KernelPlanner<'_> {
     /// The kernel of a part whose results lie like this. The arguments fit the part, whose
     /// sizes `bindings` are.
     fn plan(&self, part: &KernelPart, bound: &BoundFusion<'_>, metas: &[TensorMeta]) -> Result<Planned> {
-        let &BoundFusion { fusion, bindings, args, alignments } = bound;
-        let formed = part.form(&FormKey::new(fusion, bindings, metas))?;
+        let &BoundFusion { bindings, args, alignments, .. } = bound;
+        let formed = part.form(bindings, metas)?;
         let form = match &*formed {
             Ok(form) => form,
             Err(refusal) => return Ok(Err(refusal.clone())),
         };
-        let own = if form.is_same { None } else { Some(fusion::bind(form.fusion(), args)?) };
+        let own = if form.is_same { None } else { Some(bind_again(self.cx, form.fusion(), args)?) };
         let bindings = own.as_ref().unwrap_or(bindings);
         let bound = BoundFusion { fusion: form.fusion(), bindings, args, alignments };
         // What is accepted is launched: limits of a launch are refusals like any other.
@@ -342,7 +348,7 @@ impl<'a> SegmentCompiler<'a> {
     /// The kernel of a part, with types and layouts of its results.
     fn plan(&self, part: &KernelPart) -> Result<(Planned, Vec<TensorMeta>)> {
         let (args, alignments) = self.args(&part.part)?;
-        let bindings = fusion::bind(&part.plain, &args)?;
+        let bindings = bind_again(self.planner.cx, &part.plain, &args)?;
         let bound = BoundFusion { fusion: &part.plain, bindings: &bindings, args: &args, alignments: &alignments };
         let mut metas = output_metas(&bound)?;
         for (meta, output) in metas.iter_mut().zip(&part.part.outputs) {

@@ -4,20 +4,21 @@
 //! first needs it:
 //!
 //! * [`Passed`], what passes made of the definition, by [`SeenSizes`];
-//! * [`Whole`], that with decided axes, by the facts that decide them;
+//! * [`Whole`], that with decided axes, by the facts that decide them; and which of its
+//!   operations are computed together, by [`OpFacts`];
 //! * [`KernelPart`], some of its operations as a fusion, and of that the forms that kernels
 //!   are made of, by layouts of results.
 //!
 //! Sizes themselves are in none. Invariant: each stage is a function of its key alone, so it
 //! does not matter in which order calls of different sizes come.
 
-use super::facts::has_kernel_form;
+use super::facts::{OpFacts, has_kernel_form};
 use crate::compile::{BoundFusion, FormKey, KernelForm, check_text};
 use crate::diag::{Diagnostic, DiagnosticKind, Result};
-use crate::fusion::{self, Bindings, Fusion, OpId, OpKind, Part, Rewritten, TensorId, UserIds, concretize};
+use crate::fusion::{self, AxisKind, Bindings, Fusion, OpId, OpKind, Part, Rewritten, TensorId, UserIds, concretize};
 use crate::options::CompileCx;
 use crate::preseg::{self, SeenSizes};
-use crate::tensor::ArgMeta;
+use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::Memo;
 use std::sync::Arc;
 
@@ -55,6 +56,7 @@ pub(super) struct Whole {
     pub(super) ids: Arc<UserIds>,
     /// Tensors before which it is cut.
     pub(super) cuts: Vec<TensorId>,
+    groups: Memo<Vec<i64>, Vec<Vec<OpId>>>,
     parts: Memo<PartKey, KernelPart>,
     /// Whether it may be one kernel, as far as its operations say.
     pub(super) can_be_one: bool,
@@ -66,6 +68,8 @@ pub(super) struct KernelPart {
     pub(super) part: Part,
     /// The same with names that say nothing: parts that do the same have one kernel.
     pub(super) plain: Fusion,
+    /// Whether no axis of it is left to be decided by sizes.
+    is_decided: bool,
     forms: Memo<FormKey, Formed>,
 }
 
@@ -73,6 +77,11 @@ pub(super) struct KernelPart {
 type PartKey = (Vec<OpId>, Vec<TensorId>, String);
 /// A form, or why there is none.
 pub(super) type Formed = std::result::Result<KernelForm, Box<Diagnostic>>;
+
+/// Binds arguments to a fusion that was made of one to which they are bound.
+pub(super) fn bind_again(cx: &CompileCx<'_>, fusion: &Fusion, args: &[ArgMeta]) -> Result<Bindings> {
+    if cx.options.self_check { fusion::bind(fusion, args) } else { fusion::bind_derived(fusion, args) }
+}
 
 impl Derived {
     /// A definition of which nothing was made yet.
@@ -84,8 +93,8 @@ impl Derived {
     }
 
     /// A definition as a whole that no pass has changed, with its sizes.
-    pub(super) fn as_written(bound: &BoundFusion<'_>) -> Result<(Arc<Whole>, Bindings)> {
-        Passed::new(bound.fusion, &UserIds::new(bound.fusion))?.whole(bound.args)
+    pub(super) fn as_written(cx: &CompileCx<'_>, bound: &BoundFusion<'_>) -> Result<(Arc<Whole>, Bindings)> {
+        Passed::new(bound.fusion, &UserIds::new(bound.fusion))?.whole(cx, bound.args)
     }
 
     /// The fusion that is cut for some arguments, with its sizes. The definition is that for
@@ -96,7 +105,7 @@ impl Derived {
             let passed = preseg::run(cx, bound, &mut |_, _| {})?;
             Passed::new(&passed.fusion, &passed.ids)
         })?;
-        passed.whole(bound.args)
+        passed.whole(cx, bound.args)
     }
 }
 
@@ -112,9 +121,9 @@ impl Passed {
         Ok(Self { fusion, simple, ids, cuts, whole })
     }
 
-    fn whole(&self, args: &[ArgMeta]) -> Result<(Arc<Whole>, Bindings)> {
+    fn whole(&self, cx: &CompileCx<'_>, args: &[ArgMeta]) -> Result<(Arc<Whole>, Bindings)> {
         let simple = &self.simple.fusion;
-        let facts = concretize::facts(simple, &fusion::bind(simple, args)?);
+        let facts = concretize::facts(simple, &bind_again(cx, simple, args)?);
         let whole = self.whole.get_or_try(&facts, || {
             let concrete = concretize::concretize(simple, &facts)?;
             let cuts: Vec<_> = self.cuts.iter().filter_map(|tensor| concrete.tensors[*tensor]).collect();
@@ -125,15 +134,25 @@ impl Passed {
                 can_be_one: kernels && cuts.is_empty() && concrete.fusion.updates.is_empty(),
                 cuts,
                 fusion: Arc::new(concrete.fusion),
+                groups: Memo::new(MAX_KINDS),
                 parts: Memo::new(MAX_PARTS),
             })
         })?;
-        let bindings = fusion::bind(&whole.fusion, args)?;
+        let bindings = bind_again(cx, &whole.fusion, args)?;
         Ok((whole, bindings))
     }
 }
 
 impl Whole {
+    /// Which operations are computed together, looked for where sizes like these are new.
+    pub(super) fn groups(
+        &self,
+        facts: &OpFacts<'_>,
+        search: impl FnOnce() -> Vec<Vec<OpId>>,
+    ) -> Result<Arc<Vec<Vec<OpId>>>> {
+        self.groups.get_or_try(&facts.key(), || Ok(search()))
+    }
+
     /// Operations of it as a fusion that returns these results. `suffix` is of its name.
     pub(super) fn part(&self, ops: &[OpId], outputs: &[TensorId], suffix: &str) -> Result<Arc<KernelPart>> {
         self.parts.get_or_try(&(ops.to_vec(), outputs.to_vec(), suffix.to_string()), || {
@@ -155,12 +174,18 @@ impl Whole {
 
 impl KernelPart {
     pub(super) fn new(part: Part, plain: Fusion) -> Self {
-        Self { part, plain, forms: Memo::new(MAX_KINDS) }
+        let axes = plain.tensors.values().flat_map(|tensor| &tensor.axes);
+        let is_decided = axes.into_iter().all(|axis| axis.kind != AxisKind::Symbolic);
+        Self { part, plain, is_decided, forms: Memo::new(MAX_KINDS) }
     }
 
-    /// The form of it that a kernel is made of.
-    pub(super) fn form(&self, key: &FormKey) -> Result<Arc<Formed>> {
-        self.forms.get_or_try(key, || match KernelForm::new(&self.plain, key) {
+    /// The form of it that a kernel is made of, for these sizes and results.
+    pub(super) fn form(&self, bindings: &Bindings, results: &[TensorMeta]) -> Result<Arc<Formed>> {
+        let key = match self.is_decided {
+            true => FormKey::decided(results),
+            false => FormKey::new(&self.plain, bindings, results),
+        };
+        self.forms.get_or_try(&key, || match KernelForm::new(&self.plain, &key) {
             Err(error) if error.kind != DiagnosticKind::Unsupported => Err(error),
             formed => Ok(formed),
         })

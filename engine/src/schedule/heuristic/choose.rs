@@ -4,6 +4,7 @@
 //! A [`Decision`] is all that a schedule takes from sizes and options: equal decisions
 //! about one fusion give one schedule, so it is a key of kernels.
 
+use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
 use super::{Sizes, norm_inner, pointwise, reduction, tuning};
@@ -25,7 +26,7 @@ pub struct Planned {
 /// What a heuristic is asked about, beside the unscheduled fusion.
 pub(super) struct Problem<'a> {
     pub(super) cx: &'a CompileCx<'a>,
-    pub(super) summary: &'a Summary,
+    pub(super) summary: &'a Summary<'a>,
     pub(super) sizes: &'a Sizes,
 }
 
@@ -76,24 +77,25 @@ pub struct Decision {
 const HEURISTICS: &[Heuristic] = &[pointwise::HEURISTIC, reduction::HEURISTIC, norm_inner::HEURISTIC];
 
 /// Decides how to schedule a fusion for a device and sizes.
-pub fn decide(cx: &CompileCx<'_>, unscheduled: &ScheduledFusion, class: &ArgClass, sizes: &Sizes) -> Result<Decision> {
+pub fn decide(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, sizes: &Sizes) -> Result<Decision> {
     tuning::check(cx.options)?;
+    let scheduled = &unscheduled.scheduled;
     let summary = Summary::new(unscheduled, class, sizes);
     let problem = Problem { cx, summary: &summary, sizes };
-    let heuristic = choose(HEURISTICS, &problem, unscheduled)?;
-    let is_empty = |root: &AxisId| sizes.extent(unscheduled, *root) == 0;
+    let heuristic = choose(HEURISTICS, &problem, scheduled)?;
+    let is_empty = |root: &AxisId| sizes.extent(scheduled, *root) == 0;
     Ok(Decision {
         scheduler: heuristic.name,
-        params: (heuristic.choose)(&problem, unscheduled)?,
+        params: (heuristic.choose)(&problem, scheduled)?,
         caching: Caching::new(&summary, cx.options),
-        has_empty_axis: summary.roots.iter().any(is_empty),
+        has_empty_axis: summary.structure.roots.iter().any(is_empty),
     })
 }
 
 /// Schedules a fusion as was decided.
-pub fn schedule(unscheduled: &ScheduledFusion, decision: &Decision) -> Result<Planned> {
+pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planned> {
     let Decision { scheduler, params, caching, has_empty_axis } = decision;
-    let mut builder = ScheduleBuilder::new(unscheduled.clone());
+    let mut builder = ScheduleBuilder::new(unscheduled.scheduled.clone());
     if *has_empty_axis {
         builder.distrust_exact_splits();
     }
@@ -157,7 +159,7 @@ mod tests {
         let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
         let sizes = Sizes::new(&fusion, &bindings);
         let class = ArgClass::new(&fusion, &args, &vec![16; args.len()], sizes.elements(), &options);
-        let unscheduled = scheduled_fusion(&fusion)?;
+        let unscheduled = Unscheduled::new(scheduled_fusion(&fusion)?);
         schedule(&unscheduled, &decide(&cx, &unscheduled, &class, &sizes)?)
     }
 

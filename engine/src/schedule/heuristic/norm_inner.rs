@@ -11,7 +11,7 @@
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::recompute::recompute;
-use super::residency::{Holding, Loads, Model, Parameters, element_bytes, is_load};
+use super::residency::{ElementBytes, Holding, Loads, Model, Parameters, element_bytes, is_load};
 use super::row_choice::{Choice, MAX_PER_THREAD, RowShape, choose, tiles};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
@@ -23,16 +23,17 @@ use crate::kernel::CacheHint;
 use crate::num::{BinaryOp, UnaryOp};
 use crate::options::DeviceDesc;
 use crate::schedule::{AxisId, Compute, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+use std::collections::BTreeSet;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "inner_persistent",
     accepts: |problem, scheduled| {
-        if problem.summary.reduced.is_empty() {
+        if problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has no reduction".to_string()));
         }
         coverage::check(problem, scheduled)?;
-        if !problem.summary.persistent {
+        if !problem.summary.structure.persistent {
             let reason = "nothing varies along the reduced dimensions after the reduction";
             return Err(Refusal::Pattern(reason.to_string()));
         }
@@ -119,10 +120,11 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
     let &Problem { cx, summary, sizes } = problem;
     let extent = |root: AxisId| sizes.extent(scheduled, root);
     let product = |roots: &[AxisId]| roots.iter().map(|root| extent(*root)).fold(1i64, i64::saturating_mul);
-    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.reduced.contains(root));
+    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.structure.reduced.contains(root));
     let mut order: Vec<AxisId> = summary.largest(touches).map(|tensor| tensor.order.clone()).unwrap_or_default();
-    order.extend(summary.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
-    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) = order.iter().partition(|root| summary.reduced.contains(root));
+    order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
+    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) =
+        order.iter().partition(|root| summary.structure.reduced.contains(root));
     let row = product(&reduced);
 
     let last = reduced.last().copied();
@@ -154,7 +156,7 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormParams> {
     let summary = problem.summary;
     let Rows { order, kept, reduced, align, shape } = rows_of(problem, scheduled)?;
-    let model = model(problem, scheduled, &shape);
+    let model = model(problem, &shape)?;
     let choice = choose(problem.cx, &model, &shape)
         .ok_or_else(|| Diagnostic::bug("rows that a block can hold, and no way to hold them"))?;
     let Choice { threads, batch, row_loop, .. } = choice;
@@ -180,7 +182,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormPara
 
 /// Whether every tensor of full rank walks the kept dimensions and then the
 /// row as one dense run.
-fn dense_rows(summary: &Summary, kept: &[AxisId], order: &[AxisId]) -> bool {
+fn dense_rows(summary: &Summary<'_>, kept: &[AxisId], order: &[AxisId]) -> bool {
     !kept.is_empty()
         && summary
             .globals
@@ -198,27 +200,33 @@ fn too_long(row: i64, most: i64) -> Box<Diagnostic> {
 }
 
 /// The model of the fusion as it will be computed.
-fn model<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion, shape: &RowShape) -> Model<'a> {
+fn model<'a>(problem: &Problem<'a>, shape: &RowShape) -> Result<Model<'a>> {
     let summary = problem.summary;
-    let reduced: Vec<AxisId> = summary.reduced.iter().copied().collect();
-    let mut builder = ScheduleBuilder::new(scheduled.clone());
-    cache_inputs(&mut builder, Caching::new(summary, problem.cx.options));
-    recompute_cheap(&mut builder, &reduced);
+    let missing = || Diagnostic::bug("rows are held of a fusion in which nothing is needed again");
     let packed = shape.vector > 1 && !shape.shifted;
-    Model {
+    Ok(Model {
         device: problem.cx.device,
-        bytes: element_bytes(builder.state(), &summary.reduced, packed),
+        bytes: summary.structure.held.ok_or_else(missing)?[usize::from(packed)],
         shifted: shape.shifted,
         masked: false,
         tensors: summary.globals.len() as i64,
         parameters: count_parameters(summary),
-    }
+    })
+}
+
+/// What a thread holds of a row of a fusion as it will be computed: elements apart, and
+/// packed.
+pub(super) fn held_of_rows(scheduled: &ScheduledFusion, reduced: &BTreeSet<AxisId>) -> [ElementBytes; 2] {
+    let mut builder = ScheduleBuilder::new(scheduled.clone());
+    cache_inputs(&mut builder, Caching::NONE);
+    recompute_cheap(&mut builder, &reduced.iter().copied().collect::<Vec<_>>());
+    [false, true].map(|packed| element_bytes(builder.state(), reduced, packed))
 }
 
 /// Inputs along the row that are the same for all rows.
-fn count_parameters(summary: &Summary) -> i64 {
+fn count_parameters(summary: &Summary<'_>) -> i64 {
     let inputs = summary.globals.iter().filter(|tensor| !tensor.is_output && !tensor.order.is_empty());
-    inputs.filter(|tensor| tensor.order.iter().all(|root| summary.reduced.contains(root))).count() as i64
+    inputs.filter(|tensor| tensor.order.iter().all(|root| summary.structure.reduced.contains(root))).count() as i64
 }
 
 /// Applies the choices.

@@ -23,7 +23,7 @@ const MAX_GRID_Y: i64 = 65_535;
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "pointwise",
     accepts: |problem, scheduled| {
-        if !problem.summary.reduced.is_empty() {
+        if !problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has reductions".to_string()));
         }
         Ok(coverage::check(problem, scheduled)?)
@@ -87,7 +87,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let extent = |root: AxisId| sizes.extent(scheduled, root);
     let reference = summary.largest(|_| true);
     let mut order: Vec<AxisId> = reference.map(|tensor| tensor.order.clone()).unwrap_or_default();
-    order.extend(summary.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
+    order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
     let groups = collapse(summary, &order);
     let split = break_point(summary, &groups, &extent);
     let (outer, inner) = (groups[..split].concat(), groups[split..].concat());
@@ -148,7 +148,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
 /// The number of collapsed groups that form the outer axis: the cut that moves
 /// the fewest bytes, where a tensor that lacks one side is counted once for it.
 /// Of equals, the cut that leaves the most to the inner axis.
-fn break_point(summary: &Summary, groups: &[Vec<AxisId>], extent: &dyn Fn(AxisId) -> i64) -> usize {
+fn break_point(summary: &Summary<'_>, groups: &[Vec<AxisId>], extent: &dyn Fn(AxisId) -> i64) -> usize {
     if groups.len() < 2 {
         return 0;
     }

@@ -30,11 +30,11 @@ const MOST_ACCUMULATORS: i64 = 128;
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "reduction",
     accepts: |problem, scheduled| {
-        if problem.summary.reduced.is_empty() {
+        if problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has no reduction".to_string()));
         }
         coverage::check(problem, scheduled)?;
-        if problem.summary.persistent {
+        if problem.summary.structure.persistent {
             let reason = "a value varies along the reduced dimensions after the reduction";
             return Err(Refusal::Pattern(reason.to_string()));
         }
@@ -97,12 +97,13 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let &Problem { cx, summary, sizes } = problem;
     let extent = |root: AxisId| sizes.extent(scheduled, root);
     let product = |roots: &[AxisId]| roots.iter().map(|root| extent(*root)).fold(1i64, i64::saturating_mul);
-    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.reduced.contains(root));
+    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.structure.reduced.contains(root));
     let mut order: Vec<AxisId> = summary.largest(touches).map(|tensor| tensor.order.clone()).unwrap_or_default();
-    order.extend(summary.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
+    order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
     let fastest = order.last().copied();
-    let inner = fastest.is_none_or(|root| summary.reduced.contains(&root));
-    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) = order.iter().partition(|root| summary.reduced.contains(root));
+    let inner = fastest.is_none_or(|root| summary.structure.reduced.contains(&root));
+    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) =
+        order.iter().partition(|root| summary.structure.reduced.contains(root));
     let groups = collapse(summary, if inner { &reduced } else { &kept });
     let fast = groups.last().cloned().unwrap_or_default();
     let rest = groups[..groups.len().saturating_sub(1)].concat();

@@ -102,21 +102,18 @@ pub(super) struct Holding {
 
 impl Holding {
     /// All ways, the usual first.
-    pub(super) fn all() -> Vec<Self> {
-        let mut all = Vec::new();
-        for (turns, loads) in [
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let loads = [
             (false, Loads::Early),
             (true, Loads::Ahead),
             (true, Loads::Early),
             (false, Loads::Late),
             (true, Loads::Late),
             (false, Loads::Reload),
-        ] {
-            for parameters in [Parameters::Kept, Parameters::Reread, Parameters::Staged] {
-                all.push(Self { turns, loads, parameters });
-            }
-        }
-        all
+        ];
+        let parameters = [Parameters::Kept, Parameters::Reread, Parameters::Staged];
+        let ways = loads.into_iter().flat_map(move |way| parameters.map(|parameters| (way, parameters)));
+        ways.map(|((turns, loads), parameters)| Self { turns, loads, parameters })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Small pieces that heuristics share.
 
-use super::summary::{GlobalTensor, Summary, roots_in_use};
+use super::structure::roots_in_use;
+use super::summary::{GlobalTensor, Summary};
 use crate::diag::Result;
 use crate::kernel::CacheHint;
 use crate::options::{CompileCx, Options};
@@ -56,7 +57,7 @@ pub(super) fn tuned(options: &Options, name: &str, value: i64) -> i64 {
 
 /// Splits roots in memory order into groups of neighbours that every global
 /// tensor walks as one run.
-pub(super) fn collapse(summary: &Summary, roots: &[AxisId]) -> Vec<Vec<AxisId>> {
+pub(super) fn collapse(summary: &Summary<'_>, roots: &[AxisId]) -> Vec<Vec<AxisId>> {
     let mut groups: Vec<Vec<AxisId>> = Vec::new();
     for root in roots {
         match groups.last_mut() {
@@ -81,7 +82,7 @@ pub(super) fn merge_all(builder: &mut ScheduleBuilder, axes: &[AxisId]) -> Resul
 
 /// Elements of one wide access for tensors that run along an axis: 16 bytes of
 /// the widest element type, 1 where nothing runs along it.
-pub(super) fn vector_width(summary: &Summary, innermost: impl Fn(&GlobalTensor) -> bool) -> i64 {
+pub(super) fn vector_width(summary: &Summary<'_>, innermost: impl Fn(&GlobalTensor) -> bool) -> i64 {
     summary
         .globals
         .iter()
@@ -104,7 +105,10 @@ pub(super) struct Caching {
 }
 
 impl Caching {
-    pub(super) fn new(summary: &Summary, options: &Options) -> Self {
+    /// Nothing said.
+    pub(super) const NONE: Self = Self { load: CacheHint::Default, store: CacheHint::Default };
+
+    pub(super) fn new(summary: &Summary<'_>, options: &Options) -> Self {
         let hints = [CacheHint::Default, CacheHint::Streaming];
         let hint = |name: &str, value: i64| hints[tuned(options, name, value) as usize % 2];
         Self { load: hint("cache.load", i64::from(summary.mostly_reads())), store: hint("cache.store", 0) }
