@@ -1,5 +1,6 @@
 //! Host time of compiling one fusion, stage by stage, all but NVRTC: parse,
-//! schedule and lower, print as CUDA C++.
+//! schedule and lower, print as CUDA C++; and of planning a call of sizes that are new
+//! where kernels are known.
 //!
 //! `cargo bench -p engine --features bench --bench compile`
 
@@ -7,7 +8,8 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use engine::backend::cuda;
 use engine::compile::compile_fusion;
 use engine::num::DType;
-use engine::options::{CompileCx, DeviceDesc, NoTrace, Options};
+use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
+use engine::runtime::Session;
 use engine::tensor::{ArgMeta, TensorMeta};
 use engine::text;
 use std::hint::black_box;
@@ -64,5 +66,46 @@ fn stages(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, stages);
+/// Sizes that were not met before, of a class that was.
+fn new_shapes(c: &mut Criterion) {
+    let kernels: String =
+        (0..12).map(|i| format!("  %a{} = tanh %a{i}\n  %b{i} = segment_set %a{}\n", i + 1, i + 1)).collect();
+    let kernels = kernels.replace("tanh %a0", "tanh %x");
+    let twelve = format!("fusion @Kernels(%x: bf16[?, ?]) {{\n{kernels}  %r = neg %b11\n  return %r\n}}\n");
+    let chain = |length: usize| {
+        let steps: String = (1..length).map(|i| format!("  %{i} = neg %{}\n", i - 1)).collect();
+        format!(
+            "fusion @Chain(%x: bf16[?, ?], %y: bf16[?, ?]) {{\n  %0 = add %x, %y\n{steps}  return %{}\n}}\n",
+            length - 1
+        )
+    };
+    let row = |rows: i64| vec![meta(&[rows, 4096])];
+    let rows = |rows: i64| vec![meta(&[rows, 4096]), meta(&[rows, 4096])];
+    type Args = dyn Fn(i64) -> Vec<ArgMeta>;
+    let norm = |rows: i64| vec![meta(&[rows, 4096]), meta(&[4096]), meta(&[4096])];
+    let cases: [(&str, &str, &Args); 5] = [
+        ("2_operations", &chain(2), &rows),
+        ("50_operations", &chain(50), &rows),
+        ("softmax", SOFTMAX, &row),
+        ("layer_norm", LAYER_NORM, &norm),
+        ("12_kernels", &twelve, &row),
+    ];
+    let options = Options { self_check: false, ..Options::default() };
+    let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), options);
+    let mut group = c.benchmark_group("new_shape");
+    for (name, source, args) in cases {
+        let fusion = text::parse_one(source).expect("the fusion is well-formed");
+        let mut rows = 8192;
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                rows += 2;
+                let args = args(rows);
+                session.program(&fusion, &args, &vec![16; args.len()], &NoTrace).expect("it has a program")
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, stages, new_shapes);
 criterion_main!(benches);

@@ -188,8 +188,11 @@ fn a_hunt_without_gpus_is_no_hunt_without_time() {
     assert_eq!(code, 11, "{text}");
     let again = text.lines().find(|line| line.contains("again: ")).expect("a command");
     let records = place::records(&place.newest());
-    let first = kind(&records, "attempt").into_iter().find(|record| record["verdict"] == "fail").expect("a failure");
-    let uuid = first["gpu_uuid"].as_str().expect("a GPU");
+    // Both GPUs may show it at once: the example of the record is one of them.
+    let found = kind(&records, "hunt").pop().expect("a finding");
+    let example = |record: &&Value| record["verdict"] == "fail" && record["worker_id"] == found["example"]["worker_id"];
+    let shown = kind(&records, "attempt").into_iter().find(example).expect("the failure of the example");
+    let uuid = shown["gpu_uuid"].as_str().expect("a GPU");
     assert!(again.contains(&format!(" --gpus {uuid} --nvml ")), "{again}");
 }
 

@@ -5,10 +5,14 @@
 //! themselves live in the modules below; here stands in which order they run, under
 //! which spans, and what is passed on.
 //!
-//! * [`prepare`] makes of the fusion as written the one that a kernel is made of;
-//! * [`compile`] schedules and lowers it, refuses what a device has no room for, and verifies;
-//! * [`plan`] does both, and keeps the kernel with every stage's text;
+//! * [`KernelForm`] is the fusion that a kernel is made of, for what sizes decide about it;
+//! * [`choose`] looks at sizes, strides and alignments, and says which kernel is wanted:
+//!   a [`KernelChoice`], after which nothing asks for sizes any more;
+//! * [`build`] schedules and lowers it, refuses what a device has no room for, and verifies;
+//! * [`plan`] keeps the kernel with every stage's text;
 //! * [`bind_launch`] finds a kernel's numbers for one call.
+//!
+//! So a kernel is known by its form and its choice, and calls of other sizes share it.
 //!
 //! Invariant: nothing is bound twice. Stages get the sizes that the caller found.
 
@@ -18,6 +22,6 @@ mod plan;
 mod prepare;
 
 pub use launch::bind_launch;
-pub use pipeline::{BoundFusion, CompiledFusion, compile, compile_fusion};
-pub use plan::{FreshPlans, Plan, PlanSource, plan};
-pub use prepare::{PreparedFusion, output_metas, prepare, result_metas};
+pub use pipeline::{BoundFusion, CompiledFusion, KernelChoice, build, choose, compile_fusion};
+pub use plan::{FreshPlans, Plan, PlanSource, check_text, plan};
+pub use prepare::{FormKey, KernelForm, output_metas, result_metas};

@@ -5,8 +5,8 @@ use crate::fusion::{self, Bindings, Fusion};
 use crate::kernel::{self, Kernel};
 use crate::lower::{lower, lower_sharing};
 use crate::options::{CompileCx, Phase};
-use crate::schedule::ArgClass;
-use crate::schedule::heuristic::{self, Planned, Sizes};
+use crate::schedule::heuristic::{Decision, Planned, Sizes, Unscheduled, decide, schedule};
+use crate::schedule::{ArgClass, scheduled_fusion};
 use crate::tensor::ArgMeta;
 
 /// A fusion, and the arguments for which a kernel is wanted.
@@ -35,13 +35,27 @@ pub struct CompiledFusion {
     pub kernel: Kernel,
 }
 
-/// Schedules and lowers a fusion as it stands.
-pub fn compile(cx: &CompileCx<'_>, bound: &BoundFusion<'_>) -> Result<CompiledFusion> {
+/// All that a kernel takes from sizes, strides, alignments and options: equal choices
+/// about one fusion give one kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KernelChoice {
+    class: ArgClass,
+    decision: Decision,
+}
+
+/// Chooses the kernel of a fusion for its arguments; `unscheduled` is the fusion.
+pub fn choose(cx: &CompileCx<'_>, unscheduled: &Unscheduled, bound: &BoundFusion<'_>) -> Result<KernelChoice> {
     let &BoundFusion { fusion, bindings, args, alignments } = bound;
     let sizes = Sizes::new(fusion, bindings);
     let class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
-    let planned = cx.span(Phase::Schedule, "heuristic", 0, || heuristic::schedule(cx, fusion, &class, &sizes))?;
-    let kernel = cx.span(Phase::Lower, planned.scheduler, 0, || lower_in_room(cx, &planned, &class))?;
+    let decision = cx.span(Phase::Schedule, "heuristic", 0, || decide(cx, unscheduled, &class, &sizes))?;
+    Ok(KernelChoice { class, decision })
+}
+
+/// Schedules and lowers a fusion as was chosen.
+pub fn build(cx: &CompileCx<'_>, unscheduled: &Unscheduled, choice: &KernelChoice) -> Result<CompiledFusion> {
+    let planned = cx.span(Phase::Schedule, "apply", 0, || schedule(unscheduled, &choice.decision))?;
+    let kernel = cx.span(Phase::Lower, planned.scheduler, 0, || lower_in_room(cx, &planned, &choice.class))?;
     kernel::check_limits(&kernel, cx.device)?;
     cx.span(Phase::Lower, "verify", 0, || kernel::verify(&kernel))?;
     Ok(CompiledFusion {
@@ -76,5 +90,7 @@ pub fn compile_fusion(
     alignments: &[u32],
 ) -> Result<CompiledFusion> {
     let bindings = fusion::bind(fusion, args)?;
-    compile(cx, &BoundFusion { fusion, bindings: &bindings, args, alignments })
+    let unscheduled = Unscheduled::new(scheduled_fusion(fusion)?);
+    let bound = BoundFusion { fusion, bindings: &bindings, args, alignments };
+    build(cx, &unscheduled, &choose(cx, &unscheduled, &bound)?)
 }

@@ -1,17 +1,16 @@
 //! One kernel with everything that is told about it.
 
-use super::{BoundFusion, compile, prepare};
+use super::{KernelChoice, KernelForm, build};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{self, Fusion};
 use crate::kernel::{self, Kernel};
 use crate::options::CompileCx;
-use crate::tensor::TensorMeta;
 use crate::text;
 use crate::util::Hash128;
 use std::sync::Arc;
 
-/// A fusion compiled for arguments of given sizes, strides and alignments: every
-/// stage's text, and the kernel. Immutable and shared.
+/// A kernel with every stage's text. Immutable, and shared by all calls for which it was
+/// chosen.
 #[derive(Debug)]
 pub struct Plan {
     fusion: Fusion,
@@ -60,33 +59,35 @@ impl Plan {
 
 /// Who makes kernels of fusions, or has made them before. Asked by several threads at once.
 pub trait PlanSource: Sync {
-    /// The kernel of a fusion for its arguments, or why it is none. `outputs` is what
-    /// [`output_metas`](super::output_metas) says.
-    fn plan(&self, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Arc<Plan>>;
+    /// The kernel that was chosen for a fusion, or why it is none.
+    fn plan(&self, form: &KernelForm, choice: &KernelChoice) -> Result<Arc<Plan>>;
+    /// Whether that is known, so that asking for it is no work.
+    fn has(&self, form: &KernelForm, choice: &KernelChoice) -> bool;
 }
 
-/// Compiles each fusion anew, and keeps nothing.
+/// Compiles each kernel anew, and keeps nothing.
 #[derive(Clone, Copy)]
 pub struct FreshPlans<'a>(pub CompileCx<'a>);
 
 impl PlanSource for FreshPlans<'_> {
-    fn plan(&self, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Arc<Plan>> {
-        plan(&self.0, bound, outputs).map(Arc::new)
+    fn plan(&self, form: &KernelForm, choice: &KernelChoice) -> Result<Arc<Plan>> {
+        plan(&self.0, form, choice).map(Arc::new)
+    }
+    fn has(&self, _form: &KernelForm, _choice: &KernelChoice) -> bool {
+        false
     }
 }
 
-/// Compiles a fusion into one kernel, or says why that cannot be. `outputs` is what
-/// [`output_metas`](super::output_metas) says.
-pub fn plan(cx: &CompileCx<'_>, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Plan> {
-    let prepared = prepare(bound, outputs)?;
-    let compiled = compile(cx, &prepared.bound())?;
+/// Compiles a kernel that was chosen, or says why that cannot be.
+pub fn plan(cx: &CompileCx<'_>, form: &KernelForm, choice: &KernelChoice) -> Result<Plan> {
+    let compiled = build(cx, &form.unscheduled, choice)?;
     let kernel_text = kernel::print(&compiled.kernel);
     if cx.options.self_check {
-        check_texts(bound.fusion, &compiled.kernel, &kernel_text)?;
+        kernel::check_text(&compiled.kernel, &kernel_text)?;
     }
     let kernel_hash = Hash128::of(kernel_text.as_bytes());
     Ok(Plan {
-        fusion: prepared.fusion.into_owned(),
+        fusion: form.fusion().clone(),
         scheduler: compiled.scheduler,
         params_text: compiled.params_text,
         schedule_text: compiled.schedule_text,
@@ -96,9 +97,8 @@ pub fn plan(cx: &CompileCx<'_>, bound: &BoundFusion<'_>, outputs: &[TensorMeta])
     })
 }
 
-/// Checks that the fusion and the kernel read back from their texts.
-fn check_texts(fusion: &Fusion, kernel: &Kernel, kernel_text: &str) -> Result<()> {
-    kernel::check_text(kernel, kernel_text)?;
+/// Checks that a fusion reads back from its text.
+pub fn check_text(fusion: &Fusion) -> Result<()> {
     if !text::can_be_written(fusion) {
         return Ok(());
     }

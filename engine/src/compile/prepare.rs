@@ -1,30 +1,71 @@
-//! From a fusion as written to the fusion that a kernel is made of: its axes are
-//! decided for the sizes at hand, primitives that schedules do not know are
-//! written in simpler ones, and outputs are permuted into the order in which
-//! they lie in memory, so that every output of the kernel is dense and row-major.
+//! From a fusion as written to the fusion that a kernel is made of: primitives that
+//! schedules do not know are written in simpler ones, axes are decided for the sizes at
+//! hand, and outputs are permuted into the order in which they lie in memory, so that
+//! every output of the kernel is dense and row-major.
+//!
+//! What of the sizes decides is a value, [`FormKey`]: equal keys give one [`KernelForm`].
 
 use super::BoundFusion;
 use crate::array::{dense_strides_in, is_dense, row_major_strides};
 use crate::diag::Result;
 use crate::fusion::{self, Bindings, Fusion, concretize};
+use crate::schedule::heuristic::Unscheduled;
+use crate::schedule::scheduled_fusion;
 use crate::tensor::{ArgMeta, TensorMeta};
-use std::borrow::Cow;
+use crate::util::Hash128;
 
-/// The fusion that a kernel is made of, and its sizes.
-#[derive(Clone, Debug)]
-pub struct PreparedFusion<'a> {
-    /// The fusion: as written, where nothing had to change.
-    pub fusion: Cow<'a, Fusion>,
-    bindings: Cow<'a, Bindings>,
-    args: &'a [ArgMeta],
-    alignments: &'a [u32],
+/// What sizes and layouts decide about the fusion that a kernel is made of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FormKey {
+    facts: concretize::Facts,
+    /// For each output the order of its axes in memory; none for a row-major one.
+    orders: Vec<Option<Vec<u32>>>,
 }
 
-impl PreparedFusion<'_> {
-    /// What the next stage takes.
-    pub fn bound(&self) -> BoundFusion<'_> {
-        let Self { fusion, bindings, args, alignments } = self;
-        BoundFusion { fusion, bindings, args, alignments }
+/// A fusion as kernels are made of it: axes are decided, and outputs lie row-major.
+#[derive(Debug)]
+pub struct KernelForm {
+    /// Before any scheduling.
+    pub unscheduled: Unscheduled,
+    /// The hash of the fusion, names included.
+    pub content: Hash128,
+    /// Whether it is the fusion that it was made of, so that sizes of that are its own.
+    pub is_same: bool,
+}
+
+impl FormKey {
+    /// For a fusion of which no axis is left to be decided.
+    pub fn decided(outputs: &[TensorMeta]) -> Self {
+        Self { facts: concretize::Facts::default(), orders: outputs.iter().map(memory_order).collect() }
+    }
+
+    /// For a fusion without composite primitives, and outputs that lie as
+    /// [`output_metas`] says.
+    pub fn new(fusion: &Fusion, bindings: &Bindings, outputs: &[TensorMeta]) -> Self {
+        Self { facts: concretize::facts(fusion, bindings), orders: outputs.iter().map(memory_order).collect() }
+    }
+}
+
+impl KernelForm {
+    /// The form of a fusion without composite primitives; refused where schedules do not
+    /// know an operation or a type.
+    pub fn new(fusion: &Fusion, key: &FormKey) -> Result<Self> {
+        let mut made: Option<Fusion> = None;
+        if !key.facts.change_nothing(fusion) {
+            made = Some(concretize::concretize(fusion, &key.facts)?.fusion);
+        }
+        if key.orders.iter().any(Option::is_some) {
+            made = Some(fusion::permute_outputs(made.as_ref().unwrap_or(fusion), &key.orders)?);
+        }
+        let form = made.as_ref().unwrap_or(fusion);
+        let content = fusion::hash::content(form);
+        let unscheduled = Unscheduled::new(scheduled_fusion(form)?);
+        Ok(Self { unscheduled, content, is_same: made.is_none() })
+    }
+
+    /// The fusion.
+    pub fn fusion(&self) -> &Fusion {
+        &self.unscheduled.scheduled.fusion
     }
 }
 
@@ -55,31 +96,6 @@ pub fn result_metas(bound: &BoundFusion<'_>) -> Result<Vec<TensorMeta>> {
         }
     }
     Ok(metas)
-}
-
-/// The fusion that a kernel is made of. Decomposing comes first: what it makes
-/// has axes of its own to decide. `outputs` is what [`output_metas`] says.
-pub fn prepare<'a>(bound: &BoundFusion<'a>, outputs: &[TensorMeta]) -> Result<PreparedFusion<'a>> {
-    let &BoundFusion { fusion, bindings, args, alignments } = bound;
-    let mut prepared = Cow::Borrowed(fusion);
-    let facts = if fusion::decomposes(fusion) {
-        prepared = Cow::Owned(fusion::decompose(fusion)?.fusion);
-        concretize::facts(&prepared, &fusion::bind(&prepared, args)?)
-    } else {
-        concretize::facts(fusion, bindings)
-    };
-    if !facts.change_nothing(&prepared) {
-        prepared = Cow::Owned(concretize::concretize(&prepared, &facts)?.fusion);
-    }
-    let orders: Vec<Option<Vec<u32>>> = outputs.iter().map(memory_order).collect();
-    if orders.iter().any(Option::is_some) {
-        prepared = Cow::Owned(fusion::permute_outputs(&prepared, &orders)?);
-    }
-    let bindings = match &prepared {
-        Cow::Borrowed(_) => Cow::Borrowed(bindings),
-        Cow::Owned(changed) => Cow::Owned(fusion::bind(changed, args)?),
-    };
-    Ok(PreparedFusion { fusion: prepared, bindings, args, alignments })
 }
 
 /// The axes of a dense layout, outermost first; none for a row-major one.

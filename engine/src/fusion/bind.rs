@@ -71,6 +71,12 @@ pub fn bind(fusion: &Fusion, args: &[ArgMeta]) -> Result<Bindings> {
     Ok(bindings)
 }
 
+/// Binds arguments to a fusion that was made of one to which they are bound: they fit, and
+/// nothing is checked again.
+pub fn bind_derived(fusion: &Fusion, args: &[ArgMeta]) -> Result<Bindings> {
+    Ok(Bindings { scalars: evaluate_scalars(fusion, args)? })
+}
+
 /// How messages name an input: ``input 0 `%x` ``.
 fn input_label(fusion: &Fusion, position: usize) -> String {
     match fusion.inputs[position] {

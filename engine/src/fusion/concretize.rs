@@ -7,7 +7,7 @@
 //! different ones.
 
 use super::rewrite::{Rewriter, Rewritten};
-use super::{AxisKind, Bindings, Fusion, Op, TensorDef, TensorId};
+use super::{Axis, AxisKind, Bindings, Fusion, Op, TensorDef, TensorId};
 use crate::diag::Result;
 use crate::util::{EntityId, SecondaryMap};
 
@@ -59,7 +59,8 @@ fn needed(fusion: &Fusion, empty: impl Fn(&Op) -> bool) -> SecondaryMap<TensorId
 
 /// Whether an operation computes no element at all.
 fn is_empty(fusion: &Fusion, bindings: &Bindings, op: &Op) -> bool {
-    op.outputs.iter().all(|&output| bindings.sizes(fusion, output).contains(&0))
+    let has_none = |axis: &Axis| bindings.scalar(axis.extent).as_i64() == 0;
+    op.outputs.iter().all(|&output| fusion.tensors[output].axes.iter().any(has_none))
 }
 
 /// The fusion in which the facts hold.

@@ -41,7 +41,7 @@ mod strides;
 mod tests;
 mod user_ids;
 
-pub use bind::{Bindings, bind, bind_args};
+pub use bind::{Bindings, bind, bind_args, bind_derived};
 pub use builder::{AxisDecl, FusionBuilder, MAX_OPS, MAX_RANK, Src, is_name};
 pub use decompose::{decompose, decomposes};
 pub use ir::{

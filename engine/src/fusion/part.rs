@@ -12,12 +12,13 @@ use super::{AxisDecl, AxisKind, Fusion, OpId, Operand, ScalarDef, ScalarId, Tens
 use crate::diag::Result;
 use crate::util::EntityId;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A part of a fusion.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// The part as a fusion: a case for any session.
-    pub fusion: Fusion,
+    pub fusion: Arc<Fusion>,
     /// What each of its inputs is in the whole: tensors in order of definition, then scalars.
     pub inputs: Vec<Operand>,
     /// What each of its outputs is in the whole.
@@ -51,7 +52,7 @@ pub fn part(fusion: &Fusion, suffix: &str, ops: &[OpId], outputs: &[TensorId]) -
         rewriter.replace(op, &results)?;
     }
     rewriter.outputs(outputs)?;
-    Ok(Part { fusion: finish::finish(rewriter.builder)?, inputs, outputs: outputs.to_vec() })
+    Ok(Part { fusion: Arc::new(finish::finish(rewriter.builder)?), inputs, outputs: outputs.to_vec() })
 }
 
 /// The same fusion with names that say nothing, so that parts that do the same are equal:

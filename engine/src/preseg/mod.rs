@@ -2,11 +2,11 @@
 //! says the same in fewer or cheaper operations.
 //!
 //! In: a fusion as written, bound to its arguments. Out: [`Presegmented`]: a fusion with the
-//! same inputs, outputs and updates, the numbers of the definition's values in it, and
-//! where the definition places the outputs, which no pass decides.
+//! same inputs, outputs and updates, and the numbers of the definition's values in it.
 //!
-//! * `table` lists the passes and runs them; `whole` is what their rules may ask, and
-//!   makes the fusion again where rules found something; `make` is what several make.
+//! * `table` lists the passes and runs them; `seen` is what they see of sizes, `whole` what
+//!   their rules may ask, and makes the fusion again where rules found something; `make` is
+//!   what several make.
 //! * The others are passes, a file each, in the order of the table.
 //!
 //! Dead code is no pass: every rewrite ends in the canonical form of a fusion, in which each
@@ -32,6 +32,7 @@ mod make;
 mod moves;
 mod products;
 mod repeats;
+mod seen;
 mod slices;
 mod steps;
 mod table;
@@ -41,4 +42,5 @@ mod thin;
 mod twins;
 mod whole;
 
+pub use seen::SeenSizes;
 pub use table::{PASSES, Pass, Presegmented, run};

@@ -4,13 +4,14 @@
 //! something changed, a few times. Each pass is a span `preseg/NAME`; what it made is bound anew and
 //! held against what it got, so that a pass that is wrong is told by its name.
 
+use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
 use super::{casts, cats, empty, moves, products, repeats, slices, thin, twins};
-use crate::compile::{BoundFusion, result_metas};
+use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Bindings, Fusion, Rewritten, UserIds};
 use crate::options::{CompileCx, Options, Phase};
-use crate::tensor::{ArgMeta, TensorMeta};
+use crate::tensor::ArgMeta;
 use std::borrow::Cow;
 
 /// How often the table is gone through at most.
@@ -60,30 +61,22 @@ pub struct Presegmented<'a> {
     pub bindings: Cow<'a, Bindings>,
     /// The numbers of the definition's values, in it.
     pub ids: UserIds,
-    /// Type and layout that each output has, as the definition says it.
-    pub outputs: Vec<TensorMeta>,
     args: &'a [ArgMeta],
-    alignments: &'a [u32],
+    seen: SeenSizes,
 }
 
 impl<'a> Presegmented<'a> {
     /// A definition as it is, without any pass.
-    pub fn as_written(bound: &BoundFusion<'a>) -> Result<Self> {
-        let &BoundFusion { fusion, bindings, args, alignments } = bound;
-        let (ids, outputs) = (UserIds::new(fusion), result_metas(bound)?);
-        let (fusion, bindings) = (Cow::Borrowed(fusion), Cow::Borrowed(bindings));
-        Ok(Self { fusion, bindings, ids, outputs, args, alignments })
-    }
-
-    /// What is cut, with its arguments.
-    pub fn bound(&self) -> BoundFusion<'_> {
-        let Self { fusion, bindings, args, alignments, .. } = self;
-        BoundFusion { fusion, bindings, args, alignments }
+    pub fn as_written(bound: &BoundFusion<'a>) -> Self {
+        let &BoundFusion { fusion, bindings, args, .. } = bound;
+        let seen = SeenSizes::new(fusion, bindings);
+        let (fusion, bindings, ids) = (Cow::Borrowed(fusion), Cow::Borrowed(bindings), UserIds::new(fusion));
+        Self { fusion, bindings, ids, args, seen }
     }
 
     /// What the first pass from a position on that finds something makes, and its position.
     fn next(&self, cx: &CompileCx<'_>, from: usize) -> Result<Option<(usize, Rewritten)>> {
-        let whole = Whole::new(&self.fusion, &self.bindings);
+        let whole = Whole::new(&self.fusion, &self.bindings, &self.seen);
         for (position, pass) in PASSES.iter().enumerate().skip(from).filter(|(_, pass)| is_on(cx.options, pass)) {
             let made = cx.span(Phase::Schedule, pass.span, 0, || {
                 let changes = (pass.find)(&whole);
@@ -121,7 +114,7 @@ pub fn run<'a>(
     told: &mut dyn FnMut(&str, &Fusion),
 ) -> Result<Presegmented<'a>> {
     check(cx.options)?;
-    let mut state = Presegmented::as_written(bound)?;
+    let mut state = Presegmented::as_written(bound);
     for _ in 0..ROUNDS {
         let (mut from, mut changed) = (0, false);
         while let Some((position, made)) = state.next(cx, from)? {

@@ -4,6 +4,7 @@
 //! nothing. It never sees what other rules do in the same sweep: what they leave is seen by the
 //! next. So the order of operations decides nothing.
 
+use super::seen::SeenSizes;
 use crate::diag::Result;
 use crate::fusion::ops::{Call, Form};
 use crate::fusion::{
@@ -21,17 +22,19 @@ pub(super) type Changes<'a> = BTreeMap<OpId, Change<'a>>;
 pub(super) struct Whole<'a> {
     pub(super) fusion: &'a Fusion,
     bindings: &'a Bindings,
+    /// As rules see them ([`SeenSizes`]).
     sizes: PrimaryMap<TensorId, Vec<i64>>,
+    is_exact: bool,
     readers: SecondaryMap<TensorId, Vec<OpId>>,
     returned: SecondaryMap<TensorId, bool>,
 }
 
 impl<'a> Whole<'a> {
-    pub(super) fn new(fusion: &'a Fusion, bindings: &'a Bindings) -> Self {
+    pub(super) fn new(fusion: &'a Fusion, bindings: &'a Bindings, seen: &SeenSizes) -> Self {
         let (mut sizes, mut returned) = (PrimaryMap::new(), SecondaryMap::new());
         let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
         for tensor in fusion.tensors.ids() {
-            sizes.push(bindings.sizes(fusion, tensor));
+            sizes.push(seen.of(fusion, bindings, tensor));
         }
         for op in fusion.ops.ids() {
             for tensor in fusion.tensor_inputs(op) {
@@ -41,7 +44,7 @@ impl<'a> Whole<'a> {
         for tensor in fusion.outputs.iter().chain(fusion.updates.iter().map(|update| &update.tensor)) {
             returned.set(*tensor, true);
         }
-        Self { fusion, bindings, sizes, readers, returned }
+        Self { fusion, bindings, sizes, is_exact: seen.is_exact(), readers, returned }
     }
 
     /// What a rule finds. Operations of several results are left alone.
@@ -112,9 +115,13 @@ impl<'a> Whole<'a> {
         (0..self.rank(tensor)).all(|axis| self.is_broadcast(tensor, axis) == (self.sizes[tensor][axis] == 1))
     }
 
-    /// The number that a scalar is, if it follows from sizes.
+    /// The number that a scalar is, if it follows from sizes that are seen.
     pub(super) fn number(&self, scalar: ScalarId) -> Option<i64> {
-        self.fusion.depends_on_sizes_alone(scalar).then(|| self.bindings.scalar(scalar).as_i64())
+        let is_known = match self.is_exact {
+            true => self.fusion.depends_on_sizes_alone(scalar),
+            false => self.fusion.const_scalar(scalar).is_some(),
+        };
+        is_known.then(|| self.bindings.scalar(scalar).as_i64())
     }
 
     /// The numbers that belong to a parameter of a call.

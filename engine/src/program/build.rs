@@ -14,8 +14,7 @@ impl Program {
     /// The steps and places for arguments that lie as those for which the segments
     /// were cut; scalars may have other values that give the same sizes.
     pub fn new(segments: Arc<Segments>, args: &[ArgMeta]) -> Result<Self> {
-        let bindings = fusion::bind(&segments.fusion, args)?;
-        segments.check(args, &bindings)?;
+        let bindings = segments.bind(args)?;
         let mut building = Building::new(&segments, &bindings, args)?;
         for position in 0..segments.segments.len() {
             building.segment(position)?;

@@ -191,7 +191,7 @@ impl Program {
     /// jobs return, in the order of first launches. Their errors are told together, each with its segment.
     pub(crate) fn for_kernels<R: Send>(
         &self,
-        threads: usize,
+        threads: impl FnOnce() -> usize,
         is_wanted: &dyn Fn(&Plan) -> bool,
         job: &(dyn Fn(&Plan) -> Result<R> + Sync),
     ) -> Result<Vec<R>> {
@@ -199,6 +199,7 @@ impl Program {
         let launched = self.launches().filter(|launch| !launch.launch.is_empty());
         let wanted = |launch: &&Launch| seen.insert(launch.plan.kernel_hash()) && is_wanted(&launch.plan);
         let launches: Vec<&Launch> = launched.filter(wanted).collect();
+        let threads = if launches.len() > 1 { threads() } else { 1 };
         let results = run_jobs(threads, launches.len(), &|number| job(&launches[number].plan));
         let (mut done, mut errors) = (Vec::with_capacity(launches.len()), Vec::new());
         for (result, launch) in results.into_iter().zip(launches) {

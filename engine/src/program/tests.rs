@@ -7,9 +7,8 @@ use crate::fusion::bind;
 use crate::kernel::BoundParam;
 use crate::num::{DType, Value};
 use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
-use crate::preseg::Presegmented;
 use crate::property::property;
-use crate::segment::segment;
+use crate::segment::{Derived, segment};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ fn program_of(text: &str, args: &[ArgMeta]) -> Program {
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
     let (bindings, alignments) = (bind(&fusion, args).unwrap(), vec![16; args.len()]);
     let bound = BoundFusion { fusion: &fusion, bindings: &bindings, args, alignments: &alignments };
-    let segments = segment(&cx, &FreshPlans(cx), &Presegmented::as_written(&bound).unwrap()).unwrap();
+    let segments = segment(&cx, &FreshPlans(cx), &Derived::new(&cx, &fusion).unwrap(), &bound).unwrap();
     Program::new(Arc::new(segments), args).unwrap()
 }
 

@@ -97,6 +97,11 @@ impl<V> Cache<V> {
         self.lock().entries.get(&key).is_some_and(|entry| entry.found.is_ok())
     }
 
+    /// Whether there is a value or a refusal under a key.
+    pub(super) fn knows(&self, key: Hash128) -> bool {
+        self.lock().entries.contains_key(&key)
+    }
+
     /// Whether a thread is making the value under a key.
     pub(super) fn is_pending(&self, key: Hash128) -> bool {
         self.lock().pending.contains(&key)

@@ -11,7 +11,7 @@
 
 use super::device_tensor::{DeviceArg, DeviceOutput, DeviceOutputs, DeviceTensor};
 use super::ready::{Addresses, Ready, scalar_of};
-use super::session::{Session, alignment_of};
+use super::session::{Definition, Session, alignment_of};
 use crate::backend::cuda::{DeviceBuffer, Graph, Stream};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::Fusion;
@@ -33,6 +33,7 @@ const OUTPUT_ALIGN: u64 = 16;
 pub struct Callable<S: Deref<Target = Session>> {
     session: S,
     fusion: Fusion,
+    definition: Definition,
     /// What is ready, last used first.
     known: Mutex<Vec<Arc<Known>>>,
 }
@@ -63,7 +64,8 @@ impl<S: Deref<Target = Session>> Callable<S> {
     /// A fusion for tensors on the session's GPU.
     pub fn new(session: S, fusion: &Fusion) -> Result<Self> {
         session.gpu_backend()?;
-        Ok(Self { session, fusion: fusion.clone(), known: Mutex::default() })
+        let definition = session.definition(fusion, &NoTrace)?;
+        Ok(Self { session, fusion: fusion.clone(), definition, known: Mutex::default() })
     }
 
     /// Issues the fusion on a stream, with memory for its results; returns before it is done.
@@ -132,7 +134,7 @@ impl<S: Deref<Target = Session>> Callable<S> {
         let metas: Vec<ArgMeta> = args.iter().enumerate().map(meta_of).collect::<Result<_>>()?;
         let alignments: Vec<u32> = args.iter().map(address_alignment).collect();
         let session = &*self.session;
-        let program = session.program_for_call(&self.fusion, &metas, &alignments, &NoTrace)?;
+        let program = session.program_for_call(&self.definition, &self.fusion, &metas, &alignments, &NoTrace)?;
         let ready = Ready::new(session.gpu_backend()?, &session.cx(&NoTrace), Arc::clone(&program))?;
         let known = |(meta, alignment): (ArgMeta, u32)| match meta {
             ArgMeta::Tensor(meta) => Ok(KnownArg::Tensor { bytes: meta.span_bytes()? as u64, meta, alignment }),

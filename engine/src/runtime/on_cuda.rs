@@ -82,7 +82,7 @@ impl CudaBackend {
     pub(super) fn load_all(&self, cx: &CompileCx<'_>, program: &Program) -> Result<()> {
         let is_new = |plan: &Plan| !self.loaded.has(plan.kernel_hash());
         let load = |plan: &Plan| guard("loading", plan.fusion(), || self.load(cx, plan).map(drop));
-        program.for_kernels(cx.options.threads(), &is_new, &load).map(drop)
+        program.for_kernels(|| cx.options.threads(), &is_new, &load).map(drop)
     }
 }
 

@@ -5,21 +5,21 @@ use super::cache::Cache;
 use super::device_tensor::OwnedTensor;
 use super::executor::{Call, Executor};
 use super::gpu_timing;
-use super::key::{Keys, keys, session_key};
+use super::key::{Keys, kernel_key, keys, session_key};
 use super::on_cuda::CudaBackend;
 use super::on_sim::Simulator;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
 use crate::backend::cuda::{CodeCounts, CodeStore, CompilerProcesses, Device, Stream};
 use crate::backend::sim::{Heap, SimReport};
-use crate::compile::{self, BoundFusion, Plan, PlanSource, output_metas};
+use crate::compile::{self, BoundFusion, KernelChoice, KernelForm, Plan, PlanSource};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Fusion};
 use crate::kernel::Kernel;
 use crate::options::{CompileCx, DeviceDesc, Options, RunChecks, SimOptions, Trace};
 use crate::preseg;
 use crate::program::{Launch, Program};
-use crate::segment::{self, Segments};
-use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
+use crate::segment::{self, Derived, Segments};
+use crate::tensor::{Arg, ArgMeta, HostTensor};
 use crate::util::Hash128;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -30,6 +30,8 @@ const MAX_PLANS: usize = 4096;
 const MAX_CUTS: usize = 1024;
 /// Programs, ready for the values of scalars, that a session keeps.
 const MAX_PROGRAMS: usize = 4096;
+/// Definitions of which a session keeps what does not depend on sizes.
+const MAX_DEFINITIONS: usize = 1024;
 /// Alignment in bytes that is told apart: one vector access.
 const MAX_ALIGN: u32 = 16;
 
@@ -41,8 +43,16 @@ pub struct Session {
     backend: Backend,
     key: Hash128,
     plans: Cache<Plan>,
+    definitions: Cache<Derived>,
     cuts: Cache<Arc<Segments>>,
     programs: Cache<Program>,
+}
+
+/// A definition that is called, hashed once, with what was made of it so far.
+#[derive(Clone, Debug)]
+pub(super) struct Definition {
+    content: Hash128,
+    derived: Arc<Derived>,
 }
 
 /// What executes kernels.
@@ -117,8 +127,9 @@ impl Session {
     fn new(device: DeviceDesc, options: Options, backend: Backend) -> Self {
         let key = session_key(&device, &options);
         let checks = RunChecks::ALL;
-        let (plans, cuts, programs) = (Cache::new(MAX_PLANS), Cache::new(MAX_CUTS), Cache::new(MAX_PROGRAMS));
-        Self { device, options, checks, backend, key, plans, cuts, programs }
+        let (plans, definitions) = (Cache::new(MAX_PLANS), Cache::new(MAX_DEFINITIONS));
+        let (cuts, programs) = (Cache::new(MAX_CUTS), Cache::new(MAX_PROGRAMS));
+        Self { device, options, checks, backend, key, plans, definitions, cuts, programs }
     }
 
     /// The same session with other checks of runs; without this, all.
@@ -206,7 +217,8 @@ impl Session {
         let bindings = fusion::bind(fusion, args)?;
         let alignments = Self::alignments(args, alignments)?;
         let bound = BoundFusion { fusion, bindings: &bindings, args, alignments: &alignments };
-        SessionPlans { session: self, trace }.plan(&bound, &output_metas(&bound)?)
+        let plans = SessionPlans { session: self, trace };
+        guard("compiling", fusion, || segment::one_kernel(&self.cx(trace), &plans, &bound))
     }
 
     /// What passes over the whole make of a fusion before it is cut: the name of each that changes
@@ -232,7 +244,8 @@ impl Session {
         let alignments = Self::alignments(args, alignments)?;
         let bindings = fusion::bind(fusion, args)?;
         let bound = BoundFusion { fusion, bindings: &bindings, args, alignments: &alignments };
-        self.cut(self.keys(&bound), &bound, trace)
+        let definition = self.definition(fusion, trace)?;
+        self.cut(&definition, self.keys(&definition, &bound), &bound, trace)
     }
 
     /// What a call of a fusion does, for arguments as above and these values of
@@ -265,7 +278,7 @@ impl Session {
             let (cx, is_free) = (self.cx(trace), |plan: &Plan| !gpu.is_loading(plan));
             let load = |plan: &Plan| guard("loading", plan.fusion(), || gpu.load_with(&cx, plan, compiler).map(drop));
             // One compiler takes one text at a time.
-            let threads = if compiler.is_some() { 1 } else { cx.options.threads() };
+            let threads = || if compiler.is_some() { 1 } else { cx.options.threads() };
             program.for_kernels(threads, &is_free, &load)?;
         }
         Ok(program)
@@ -347,6 +360,7 @@ impl Session {
     /// A program for a call that keeps it by itself, for as long as its sizes stay.
     pub(super) fn program_for_call(
         &self,
+        definition: &Definition,
         fusion: &Fusion,
         args: &[ArgMeta],
         alignments: &[u32],
@@ -354,7 +368,7 @@ impl Session {
     ) -> Result<Arc<Program>> {
         let bindings = fusion::bind(fusion, args)?;
         let bound = BoundFusion { fusion, bindings: &bindings, args, alignments };
-        self.make_program(self.keys(&bound), &bound, trace).map(Arc::new)
+        self.make_program(definition, self.keys(definition, &bound), &bound, trace).map(Arc::new)
     }
 
     /// Whether the device still works. Waits for everything issued so far: an
@@ -443,17 +457,27 @@ impl Session {
         CompileCx { options: &self.options, device: &self.device, trace }
     }
 
-    fn keys(&self, bound: &BoundFusion<'_>) -> Keys {
-        keys(self.key, bound)
+    fn keys(&self, definition: &Definition, bound: &BoundFusion<'_>) -> Keys {
+        keys(self.key, definition.content, bound)
     }
 
-    fn cut(&self, keys: Keys, bound: &BoundFusion<'_>, trace: &dyn Trace) -> Result<Arc<Segments>> {
+    /// What is known of a definition.
+    pub(super) fn definition(&self, fusion: &Fusion, trace: &dyn Trace) -> Result<Definition> {
+        let content = fusion::hash::content(fusion);
+        let derived = self.definitions.get_or_try(content, || Derived::new(&self.cx(trace), fusion))?;
+        Ok(Definition { content, derived })
+    }
+
+    fn cut(
+        &self,
+        definition: &Definition,
+        keys: Keys,
+        bound: &BoundFusion<'_>,
+        trace: &dyn Trace,
+    ) -> Result<Arc<Segments>> {
         let plans = SessionPlans { session: self, trace };
-        let cut = || {
-            let cx = self.cx(trace);
-            segment::segment(&cx, &plans, &preseg::run(&cx, bound, &mut |_, _| {})?)
-        };
-        let cut = self.cuts.get_or_try(keys.class, || guard("cutting", bound.fusion, cut).map(Arc::new))?;
+        let cut = || segment::segment(&self.cx(trace), &plans, &definition.derived, bound);
+        let cut = self.cuts.get_or_try(keys.cut, || guard("cutting", bound.fusion, cut).map(Arc::new))?;
         Ok(Arc::clone(&cut))
     }
 
@@ -467,12 +491,19 @@ impl Session {
     }
 
     fn bound_program(&self, bound: &BoundFusion<'_>, trace: &dyn Trace) -> Result<Arc<Program>> {
-        let keys = self.keys(bound);
-        self.programs.get_or_try(keys.call, || self.make_program(keys, bound, trace))
+        let definition = self.definition(bound.fusion, trace)?;
+        let keys = self.keys(&definition, bound);
+        self.programs.get_or_try(keys.call, || self.make_program(&definition, keys, bound, trace))
     }
 
-    fn make_program(&self, keys: Keys, bound: &BoundFusion<'_>, trace: &dyn Trace) -> Result<Program> {
-        let segments = self.cut(keys, bound, trace)?;
+    fn make_program(
+        &self,
+        definition: &Definition,
+        keys: Keys,
+        bound: &BoundFusion<'_>,
+        trace: &dyn Trace,
+    ) -> Result<Program> {
+        let segments = self.cut(definition, keys, bound, trace)?;
         guard("planning", bound.fusion, || Program::new(segments, bound.args))
     }
 
@@ -499,12 +530,14 @@ struct SessionPlans<'a> {
 }
 
 impl PlanSource for SessionPlans<'_> {
-    fn plan(&self, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Arc<Plan>> {
-        let keys = self.session.keys(bound);
-        self.session.plans.get_or_try(keys.kernel(outputs), || {
+    fn plan(&self, form: &KernelForm, choice: &KernelChoice) -> Result<Arc<Plan>> {
+        self.session.plans.get_or_try(kernel_key(form, choice), || {
             let cx = self.session.cx(self.trace);
-            guard("compiling", bound.fusion, || compile::plan(&cx, bound, outputs))
+            guard("compiling", form.fusion(), || compile::plan(&cx, form, choice))
         })
+    }
+    fn has(&self, form: &KernelForm, choice: &KernelChoice) -> bool {
+        self.session.plans.knows(kernel_key(form, choice))
     }
 }
 

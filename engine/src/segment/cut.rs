@@ -1,21 +1,22 @@
 //! From groups of operations to segments that are known to compile.
 
-use super::ahead::{Ahead, try_plan};
+use super::ahead::{Ahead, Candidate};
+use super::derived::{Derived, Formed, KernelPart, Whole, bind_again};
 use super::facts::OpFacts;
 use super::search::{Groups, search};
 use crate::array::dense_like;
-use crate::compile::{BoundFusion, Plan, PlanSource, output_metas};
-use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::{
-    self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, concretize,
+use crate::compile::{
+    BoundFusion, KernelChoice, KernelForm, Plan, PlanSource, bind_launch, choose, output_metas, result_metas,
 };
+use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
+use crate::fusion::{self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds};
 use crate::num::Value;
 use crate::options::{CompileCx, Phase};
-use crate::preseg::Presegmented;
 use crate::schedule::heuristic::longest_row;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
 use crate::util::SecondaryMap;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Alignment in bytes of what a segment hands on.
@@ -26,9 +27,9 @@ pub(super) const ALIGN: u32 = 16;
 pub struct Segments {
     /// The whole, whose values segments name: what passes made of the definition, but its
     /// axes are decided and composite primitives are written in simpler ones.
-    pub fusion: Fusion,
+    pub fusion: Arc<Fusion>,
     /// The numbers of the definition's values, in the whole.
-    pub ids: UserIds,
+    pub ids: Arc<UserIds>,
     /// In an order in which they can run.
     pub segments: Vec<Segment>,
     /// Type and layout that each output of the whole has, as the definition says it.
@@ -42,7 +43,7 @@ pub struct Segments {
 pub struct Segment {
     /// The part as a fusion: a case of its own, where
     /// [it can be written](crate::text::can_be_written).
-    pub fusion: Fusion,
+    pub fusion: Arc<Fusion>,
     /// Who computes it.
     pub kind: SegmentKind,
     /// The value of the whole that each input is: tensors, then scalars.
@@ -90,9 +91,13 @@ impl Segments {
         place(&self.fusion, segment, &self.segments[segment].fusion)
     }
 
-    /// Whether the segments are right for these arguments, which are bound: tensors lie as those for
+    /// The values of scalars for a call that the segments are right for: tensors lie as those for
     /// which it was cut, and other values of scalars give the same sizes.
-    pub(crate) fn check(&self, args: &[ArgMeta], bindings: &Bindings) -> Result<()> {
+    pub(crate) fn bind(&self, args: &[ArgMeta]) -> Result<Cow<'_, Bindings>> {
+        if args == self.args {
+            return Ok(Cow::Borrowed(&self.bindings));
+        }
+        let bindings = fusion::bind(&self.fusion, args)?;
         let is_other = |(given, known): (&ArgMeta, &ArgMeta)| matches!(given, ArgMeta::Tensor(_)) && given != known;
         let other = args.iter().zip(&self.args).position(is_other);
         let mut tensors = self.fusion.tensors.ids();
@@ -100,7 +105,7 @@ impl Segments {
         let what = match (other, resized) {
             (Some(position), _) => format!("argument {position} lies otherwise"),
             (None, Some(tensor)) => format!("`%{}` has another size", self.fusion.tensors[tensor].name),
-            (None, None) => return Ok(()),
+            (None, None) => return Ok(Cow::Owned(bindings)),
         };
         let message = format!("fusion @{} was cut for other arguments: {what}", self.fusion.name);
         Err(Diagnostic::user(code::USAGE, message).note("cut it again for these"))
@@ -152,50 +157,41 @@ impl std::fmt::Display for Segments {
     }
 }
 
-/// Cuts a fusion for its arguments. Kernels come from `plans`.
-pub(crate) fn segment(cx: &CompileCx<'_>, plans: &dyn PlanSource, presegmented: &Presegmented<'_>) -> Result<Segments> {
-    let bound = &presegmented.bound();
-    let &BoundFusion { fusion, args, alignments, .. } = bound;
-    let (whole, ids, cuts) = decide(fusion, &presegmented.ids, args)?;
-    let bindings = fusion::bind(&whole, args)?;
-    let outputs = presegmented.outputs.clone();
-    let mut segments = {
-        let facts = OpFacts::new(&whole, &bindings, &cuts);
-        let mut compiler = SegmentCompiler::new(plans, &facts, args, alignments);
-        compiler.infers = cx.options.infer_contiguity;
-        compiler.threads = cx.options.threads();
-        compiler.set_wanted_strides(&outputs, args);
-        let can_be_one = !whole.ops.ids().any(|op| facts.host[op] || facts.cuts[op]) && whole.updates.is_empty();
-        let mut alone = None;
-        if can_be_one {
-            alone = compiler.whole_as_kernel(bound)?;
-        }
-        match alone {
-            Some(segment) => vec![segment],
-            None => {
-                let groups = cx.span(Phase::Schedule, "segment", 0, || search(&facts, longest_row(cx.device)));
-                compiler.settle(groups)?
-            }
+/// Cuts a definition for its arguments. Kernels come from `plans`, what else does not depend
+/// on sizes from `derived`, which is of this definition.
+pub(crate) fn segment(
+    cx: &CompileCx<'_>,
+    plans: &dyn PlanSource,
+    derived: &Derived,
+    bound: &BoundFusion<'_>,
+) -> Result<Segments> {
+    let (whole, bindings) = derived.whole(cx, bound)?;
+    let outputs = result_metas(bound)?;
+    let planner = KernelPlanner { cx, plans };
+    let alone = if whole.can_be_one { planner.alone(&whole, &bindings, bound, &outputs)? } else { None };
+    let mut segments = match alone {
+        Some(segment) => vec![segment],
+        None => {
+            let facts = OpFacts::new(&whole.fusion, &bindings, &whole.cuts, longest_row(cx.device));
+            let groups = whole.groups(&facts, || cx.span(Phase::Schedule, "segment", 0, || search(&facts).ops))?;
+            let groups = Groups::new(&facts, groups.to_vec());
+            let mut compiler = SegmentCompiler::new(planner, &whole, &facts, bound);
+            compiler.set_wanted_strides(&outputs, bound.args);
+            compiler.settle(groups)?
         }
     };
-    find_last_uses(&whole, &mut segments);
-    Ok(Segments { fusion: whole, ids, segments, outputs, args: args.to_vec(), bindings })
+    find_last_uses(&whole.fusion, &mut segments);
+    let (fusion, ids, args) = (Arc::clone(&whole.fusion), Arc::clone(&whole.ids), bound.args.to_vec());
+    Ok(Segments { fusion, ids, segments, outputs, args, bindings })
 }
 
-/// The whole with decided axes, the numbers of its values, and the tensors before
-/// which it is cut.
-fn decide(fusion: &Fusion, ids: &UserIds, args: &[ArgMeta]) -> Result<(Fusion, UserIds, Vec<TensorId>)> {
-    let simple = fusion::decompose(fusion)?;
-    let facts = concretize::facts(&simple.fusion, &fusion::bind(&simple.fusion, args)?);
-    let concrete = concretize::concretize(&simple.fusion, &facts)?;
-    let ids = ids.through(&simple).through(&concrete);
-    let cuts = fusion.ops.values().filter(|op| match &op.kind {
-        fusion::OpKind::Call(call) => call.movement().cuts,
-        _ => false,
-    });
-    let moved = |tensor: TensorId| simple.tensors[tensor].and_then(|tensor| concrete.tensors[tensor]);
-    let cuts = cuts.filter_map(|op| moved(op.output())).collect();
-    Ok((concrete.fusion, ids, cuts))
+/// A definition as one kernel, without any pass; refused where that cannot be.
+pub(crate) fn one_kernel(cx: &CompileCx<'_>, plans: &dyn PlanSource, bound: &BoundFusion<'_>) -> Result<Arc<Plan>> {
+    let (whole, bindings) = Derived::as_written(cx, bound)?;
+    let part = whole.as_part()?;
+    let outputs = output_metas(bound)?;
+    let bound = BoundFusion { fusion: &part.plain, bindings: &bindings, ..*bound };
+    KernelPlanner { cx, plans }.plan(&part, &bound, &outputs)?
 }
 
 /// Part `position` of a whole in the words of errors.
@@ -228,30 +224,119 @@ fn find_last_uses(whole: &Fusion, segments: &mut [Segment]) {
     }
 }
 
+/// What was found, or what refuses a kernel.
+pub(super) type OrRefusal<T> = std::result::Result<T, Box<Diagnostic>>;
+
+/// Chooses kernels.
+#[derive(Clone, Copy)]
+pub(super) struct KernelPlanner<'a> {
+    pub(super) cx: &'a CompileCx<'a>,
+    plans: &'a dyn PlanSource,
+}
+
+/// A kernel as it was chosen for a call, made before or not.
+pub(super) struct ChosenKernel {
+    formed: Arc<Formed>,
+    choice: KernelChoice,
+}
+
+impl ChosenKernel {
+    fn form(&self) -> Result<&KernelForm> {
+        self.formed.as_ref().as_ref().map_err(Clone::clone)
+    }
+}
+
+/// Tells what refuses a kernel from what is wrong.
+fn or_refusal<T>(found: Result<T>) -> Result<OrRefusal<T>> {
+    match found {
+        Err(error) if error.kind != DiagnosticKind::Unsupported => Err(error),
+        found => Ok(found),
+    }
+}
+
+impl KernelPlanner<'_> {
+    /// The kernel that a part takes whose results lie like this. The arguments fit the part,
+    /// whose sizes `bindings` are.
+    pub(super) fn choose(
+        &self,
+        part: &KernelPart,
+        bound: &BoundFusion<'_>,
+        metas: &[TensorMeta],
+    ) -> Result<OrRefusal<ChosenKernel>> {
+        let &BoundFusion { bindings, args, alignments, .. } = bound;
+        let formed = part.form(bindings, metas)?;
+        let form = match &*formed {
+            Ok(form) => form,
+            Err(refusal) => return Ok(Err(refusal.clone())),
+        };
+        let own = if form.is_same { None } else { Some(bind_again(self.cx, form.fusion(), args)?) };
+        let bindings = own.as_ref().unwrap_or(bindings);
+        let bound = BoundFusion { fusion: form.fusion(), bindings, args, alignments };
+        let choice = choose(self.cx, &form.unscheduled, &bound);
+        or_refusal(choice.map(|choice| ChosenKernel { choice, formed: Arc::clone(&formed) }))
+    }
+
+    /// That kernel, for these arguments and results.
+    pub(super) fn make(
+        &self,
+        chosen: &ChosenKernel,
+        args: &[ArgMeta],
+        metas: &[TensorMeta],
+    ) -> Result<OrRefusal<Arc<Plan>>> {
+        let plan = self.plans.plan(chosen.form()?, &chosen.choice);
+        // What is accepted is launched: limits of a launch are refusals like any other.
+        or_refusal(plan.and_then(|plan| bind_launch(&plan, args, metas).map(|_| plan)))
+    }
+
+    /// Whether making that kernel is work.
+    pub(super) fn is_new(&self, chosen: &ChosenKernel) -> bool {
+        chosen.form().is_ok_and(|form| !self.plans.has(form, &chosen.choice))
+    }
+
+    fn plan(&self, part: &KernelPart, bound: &BoundFusion<'_>, metas: &[TensorMeta]) -> Result<OrRefusal<Arc<Plan>>> {
+        match self.choose(part, bound, metas)? {
+            Ok(chosen) => self.make(&chosen, bound.args, metas),
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// The whole as one kernel, if it can be one.
+    fn alone(
+        &self,
+        whole: &Whole,
+        bindings: &Bindings,
+        bound: &BoundFusion<'_>,
+        outputs: &[TensorMeta],
+    ) -> Result<Option<Segment>> {
+        let part = whole.as_part()?;
+        let bound = BoundFusion { fusion: &part.plain, bindings, ..*bound };
+        let planned = self.plan(&part, &bound, outputs)?;
+        Ok(planned.ok().map(|plan| new_segment(&part.part, SegmentKind::Kernel(plan), outputs.to_vec())))
+    }
+}
+
 /// Types and layouts of results, and the alignment of each.
 type Layouts = (Vec<TensorMeta>, u32);
 
 /// Compiles segments in order, and knows how what they hand on lies in memory.
 pub(super) struct SegmentCompiler<'a> {
-    pub(super) plans: &'a dyn PlanSource,
+    pub(super) planner: KernelPlanner<'a>,
+    whole: &'a Whole,
     pub(super) facts: &'a OpFacts<'a>,
     pub(super) metas: SecondaryMap<TensorId, Option<(TensorMeta, u32)>>,
-    pub(super) threads: usize,
-    /// Whether results of views and of the host are taken for what they are in memory.
-    infers: bool,
     /// Strides in which a kernel writes what leaves the whole.
     wanted: SecondaryMap<TensorId, Option<Vec<i64>>>,
 }
 
 impl<'a> SegmentCompiler<'a> {
-    fn new(plans: &'a dyn PlanSource, facts: &'a OpFacts<'a>, args: &[ArgMeta], alignments: &[u32]) -> Self {
+    fn new(planner: KernelPlanner<'a>, whole: &'a Whole, facts: &'a OpFacts<'a>, bound: &BoundFusion<'_>) -> Self {
         let mut metas = SecondaryMap::new();
         for (position, tensor) in facts.fusion.input_tensors() {
-            if let Some(ArgMeta::Tensor(meta)) = args.get(position) {
-                metas.set(tensor, Some((meta.clone(), alignments.get(position).copied().unwrap_or(ALIGN))));
+            if let Some(ArgMeta::Tensor(meta)) = bound.args.get(position) {
+                metas.set(tensor, Some((meta.clone(), bound.alignments.get(position).copied().unwrap_or(ALIGN))));
             }
         }
-        Self { plans, facts, metas, threads: 1, infers: true, wanted: SecondaryMap::new() }
+        Self { planner, whole, facts, metas, wanted: SecondaryMap::new() }
     }
 
     /// Kernels write outputs as the definition lays them out, and what is written into an
@@ -301,8 +386,9 @@ impl<'a> SegmentCompiler<'a> {
                 }
                 // Those behind it are compiled as if it had been: there may be more to tell.
                 Err(error) => {
-                    errors.push(error.note(place(self.facts.fusion, position, &candidate.part.fusion)));
-                    self.know(&candidate.part.outputs, &candidate.metas, ALIGN);
+                    let Part { fusion, outputs, .. } = &candidate.part.part;
+                    errors.push(error.note(place(self.facts.fusion, position, fusion)));
+                    self.know(outputs, &candidate.metas, ALIGN);
                     continue;
                 }
             };
@@ -319,9 +405,9 @@ impl<'a> SegmentCompiler<'a> {
         }
     }
 
-    pub(super) fn part(&self, groups: &Groups<'_>, position: usize) -> Result<Part> {
+    pub(super) fn part(&self, groups: &Groups<'_>, position: usize) -> Result<Arc<KernelPart>> {
         let suffix = if groups.ops.len() == 1 { String::new() } else { format!("_{position}") };
-        fusion::part(self.facts.fusion, &suffix, &groups.ops[position], &groups.results(position))
+        self.whole.part(&groups.ops[position], &groups.results(position), &suffix)
     }
 
     /// Types, layouts and alignments of what a part reads.
@@ -334,16 +420,6 @@ impl<'a> SegmentCompiler<'a> {
             },
         };
         Ok(part.inputs.iter().map(arg).collect::<Result<Vec<_>>>()?.into_iter().unzip())
-    }
-
-    /// The fusion itself as one kernel, if it can be one.
-    fn whole_as_kernel(&self, bound: &BoundFusion<'_>) -> Result<Option<Segment>> {
-        let whole = self.facts.fusion;
-        let (inputs, outputs) = (whole.inputs.clone(), whole.outputs.clone());
-        let part = Part { fusion: bound.fusion.clone(), inputs, outputs };
-        let metas = self.kernel_metas(bound, &part.outputs)?;
-        let planned = try_plan(self.plans, bound, &metas)?;
-        Ok(planned.ok().map(|plan| new_segment(part, SegmentKind::Kernel(plan), metas)))
     }
 
     /// Types and layouts of what a kernel of a part writes.
@@ -380,29 +456,29 @@ impl<'a> SegmentCompiler<'a> {
             if fusion.ops[op].inputs.iter().all(is_fixed) { place.offset.unsigned_abs() * bytes } else { bytes };
         let align = if copies { ALIGN } else { *align };
         let align = if start == 0 { align } else { align.min(1 << start.trailing_zeros().min(ALIGN.trailing_zeros())) };
-        Ok(Some((new_segment(self.part(groups, position)?, SegmentKind::View, vec![meta]), align)))
+        Ok(Some((new_segment(&self.part(groups, position)?.part, SegmentKind::View, vec![meta]), align)))
     }
 
     /// What later segments are told of a layout.
     fn assumed_layout(&self, meta: TensorMeta) -> TensorMeta {
-        if self.infers { meta } else { TensorMeta::contiguous(meta.dtype, &meta.sizes) }
+        if self.planner.cx.options.infer_contiguity { meta } else { TensorMeta::contiguous(meta.dtype, &meta.sizes) }
     }
 
     /// A group of one operation, computed by the host.
     fn host(&self, groups: &Groups<'_>, position: usize, why: Box<Diagnostic>) -> Result<Segment> {
-        let part = self.part(groups, position)?;
-        let (args, alignments) = self.args(&part)?;
+        let part = self.part(groups, position)?.part.clone();
         // The reason by the names that the user gave.
-        let bindings = fusion::bind(&part.fusion, &args)?;
-        let bound = BoundFusion { fusion: &part.fusion, bindings: &bindings, args: &args, alignments: &alignments };
-        let why = try_plan(self.plans, &bound, &self.kernel_metas(&bound, &part.outputs)?)?.err().unwrap_or(why);
-        let metas = self.host_metas(&bound)?;
-        Ok(new_segment(part, SegmentKind::Host(why), metas))
+        let named = KernelPart::new(part.clone(), Fusion::clone(&part.fusion));
+        let why = Candidate::new(self, Arc::new(named))?.plan(&self.planner)?.err().unwrap_or(why);
+        let metas = self.host_metas(&part)?;
+        Ok(new_segment(&part, SegmentKind::Host(why), metas))
     }
 
-    fn host_metas(&self, bound: &BoundFusion<'_>) -> Result<Vec<TensorMeta>> {
-        let layouts = fusion::layouts(bound.fusion, bound.bindings, bound.args)?;
-        Ok(bound.fusion.outputs.iter().map(|output| self.assumed_layout(layouts[*output].clone())).collect())
+    fn host_metas(&self, part: &Part) -> Result<Vec<TensorMeta>> {
+        let (args, _) = self.args(part)?;
+        let bindings = fusion::bind(&part.fusion, &args)?;
+        let layouts = fusion::layouts(&part.fusion, &bindings, &args)?;
+        Ok(part.fusion.outputs.iter().map(|output| self.assumed_layout(layouts[*output].clone())).collect())
     }
 
     /// What a group of an operation without a kernel form returns, and how that is aligned.
@@ -411,15 +487,11 @@ impl<'a> SegmentCompiler<'a> {
             return Ok((view.outputs, (view.metas, align)));
         }
         let part = self.part(groups, position)?;
-        let (args, alignments) = self.args(&part)?;
-        let bindings = fusion::bind(&part.fusion, &args)?;
-        let bound = BoundFusion { fusion: &part.fusion, bindings: &bindings, args: &args, alignments: &alignments };
-        let metas = self.host_metas(&bound)?;
-        Ok((part.outputs, (metas, ALIGN)))
+        Ok((part.part.outputs.clone(), (self.host_metas(&part.part)?, ALIGN)))
     }
 }
 
-pub(super) fn new_segment(part: Part, kind: SegmentKind, metas: Vec<TensorMeta>) -> Segment {
-    let Part { fusion, inputs, outputs } = part;
+pub(super) fn new_segment(part: &Part, kind: SegmentKind, metas: Vec<TensorMeta>) -> Segment {
+    let Part { fusion, inputs, outputs } = part.clone();
     Segment { fusion, kind, inputs, outputs, metas, last_uses: Vec::new() }
 }

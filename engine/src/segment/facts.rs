@@ -7,8 +7,11 @@ use crate::util::SecondaryMap;
 pub(super) struct OpFacts<'a> {
     pub(super) fusion: &'a Fusion,
     pub(super) bindings: &'a Bindings,
-    /// Bytes of each tensor.
+    /// Bytes of each tensor, were its sizes rounded up to powers of two: what is cut where
+    /// holds for all sizes between these.
     pub(super) bytes: SecondaryMap<TensorId, i64>,
+    /// Reductions of rows that no block can hold.
+    pub(super) long_rows: SecondaryMap<OpId, bool>,
     /// Operations that no kernel computes.
     pub(super) host: SecondaryMap<OpId, bool>,
     /// Operations before which the fusion is cut.
@@ -20,12 +23,19 @@ pub(super) struct OpFacts<'a> {
 }
 
 impl<'a> OpFacts<'a> {
-    pub(super) fn new(fusion: &'a Fusion, bindings: &'a Bindings, cut_results: &[TensorId]) -> Self {
+    pub(super) fn new(fusion: &'a Fusion, bindings: &'a Bindings, cut_results: &[TensorId], longest_row: i64) -> Self {
+        let size = |tensor: TensorId, axis: usize| bindings.scalar(fusion.tensors[tensor].axes[axis].extent).as_i64();
         let mut bytes = SecondaryMap::new();
         for (id, tensor) in fusion.tensors.iter() {
-            let sizes = bindings.sizes(fusion, id);
-            let elements = sizes.iter().fold(1i64, |n, size| n.saturating_mul(*size));
-            bytes.set(id, elements.saturating_mul(tensor.dtype.bytes() as i64));
+            let sizes = (0..tensor.axes.len()).map(|axis| magnitude(size(id, axis)));
+            bytes.set(id, sizes.fold(tensor.dtype.bytes() as i64, i64::saturating_mul));
+        }
+        let mut long_rows = SecondaryMap::new();
+        for (id, op) in fusion.ops.iter() {
+            if let (OpKind::Reduce { axes, .. }, Some(Operand::Tensor(input))) = (&op.kind, op.inputs.first()) {
+                let row = axes.iter().map(|axis| size(*input, *axis as usize)).fold(1i64, i64::saturating_mul);
+                long_rows.set(id, row > longest_row);
+            }
         }
         let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
         let mut host = SecondaryMap::new();
@@ -45,17 +55,24 @@ impl<'a> OpFacts<'a> {
         for tensor in fusion.outputs.iter().chain(fusion.updates.iter().map(|update| &update.tensor)) {
             returned.set(*tensor, true);
         }
-        Self { fusion, bindings, bytes, host, cuts, readers, returned }
+        Self { fusion, bindings, bytes, long_rows, host, cuts, readers, returned }
     }
 
-    /// The size of an axis.
-    pub(super) fn size(&self, tensor: TensorId, axis: usize) -> i64 {
-        self.bindings.scalar(self.fusion.tensors[tensor].axes[axis].extent).as_i64()
+    /// All that groups of the fusion's operations follow from.
+    pub(super) fn key(&self) -> Vec<i64> {
+        let bytes = self.fusion.tensors.ids().map(|tensor| self.bytes[tensor]);
+        bytes.chain(self.fusion.ops.ids().map(|op| i64::from(self.long_rows[op]))).collect()
     }
 }
 
+/// The least power of two that is not below a size; 0 stays.
+fn magnitude(size: i64) -> i64 {
+    let size = size.unsigned_abs();
+    if size == 0 { 0 } else { i64::try_from(size.checked_next_power_of_two().unwrap_or(u64::MAX)).unwrap_or(i64::MAX) }
+}
+
 /// Whether schedules know an operation and the types of its values.
-fn has_kernel_form(fusion: &Fusion, op: &Op) -> bool {
+pub(super) fn has_kernel_form(fusion: &Fusion, op: &Op) -> bool {
     let known = match &op.kind {
         OpKind::Call(call) => call.row.random.is_some(),
         _ => true,

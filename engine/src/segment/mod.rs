@@ -1,10 +1,12 @@
 //! Cuts a fusion into segments that can run one after the other.
 //!
-//! In: a fusion as written and its arguments' types and layouts. Out: [`Segments`]:
+//! In: a definition and its arguments' types and layouts. Out: [`Segments`]:
 //! each [`Segment`] is a fusion of its own with maps to the values of the whole, and
 //! says who computes it: one kernel, or the host, where no kernel can. So every
 //! fusion has segments but one that is wrong, and a fusion of one kernel has one.
 //!
+//! * `derived` is what does not depend on sizes, kept for the next call: what passes made
+//!   of the definition, that with decided axes, parts of it as fusions of their own;
 //! * `facts` is what is known of each operation, `summary` says whether some
 //!   operations can be one kernel, `search` finds the groups;
 //! * `cut` makes fusions of them and compiles each before it counts on it. A
@@ -26,11 +28,13 @@
 
 mod ahead;
 mod cut;
+mod derived;
 mod facts;
 mod search;
 mod summary;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cut::segment;
 pub use cut::{Segment, SegmentKind, Segments};
+pub(crate) use cut::{one_kernel, segment};
+pub(crate) use derived::Derived;

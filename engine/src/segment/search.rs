@@ -26,15 +26,15 @@ const MORE_READ: (i64, i64) = (3, 2);
 
 /// The groups of operations, each in order of definition. Operations that no kernel
 /// computes are alone.
-pub(super) fn search<'a>(facts: &'a OpFacts<'a>, longest_row: i64) -> Groups<'a> {
-    let mut search = Search { facts, longest_row, groups: Vec::new(), group_of: SecondaryMap::new() };
+pub(super) fn search<'a>(facts: &'a OpFacts<'a>) -> Groups<'a> {
+    let mut search = Search { facts, groups: Vec::new(), group_of: SecondaryMap::new() };
     for op in facts.fusion.ops.ids() {
         search.place(op);
     }
     search.join_readers();
     search.join_neighbours();
     let mut groups = Groups::new(facts, search.in_order());
-    groups.repeat_cheap(longest_row);
+    groups.repeat_cheap();
     groups.drop_dead();
     groups
 }
@@ -50,7 +50,6 @@ struct Group {
 
 struct Search<'a> {
     facts: &'a OpFacts<'a>,
-    longest_row: i64,
     groups: Vec<Group>,
     group_of: SecondaryMap<OpId, usize>,
 }
@@ -100,7 +99,7 @@ impl Search<'_> {
         let (keep, gone) = (a.min(b), a.max(b));
         let mut ops: Vec<OpId> = self.groups[keep].ops.iter().chain(&self.groups[gone].ops).copied().collect();
         ops.sort_unstable();
-        if !is_one_kernel(self.facts, &ops, self.longest_row) {
+        if !is_one_kernel(self.facts, &ops) {
             return None;
         }
         for op in std::mem::take(&mut self.groups[gone].ops) {
@@ -266,7 +265,7 @@ impl<'a> Groups<'a> {
 
     /// Adds to groups the cheap operations whose results they read, where what those
     /// read is in memory anyway and not much more.
-    fn repeat_cheap(&mut self, longest_row: i64) {
+    fn repeat_cheap(&mut self) {
         let stored: BTreeSet<TensorId> = (0..self.ops.len()).flat_map(|position| self.results(position)).collect();
         for position in 0..self.ops.len() {
             if self.ops[position].iter().any(|op| self.facts.host[*op]) {
@@ -278,7 +277,7 @@ impl<'a> Groups<'a> {
                 let Some(cone) = self.cone(&self.ops[position], tensor, &stored) else { continue };
                 let mut more: Vec<OpId> = self.ops[position].iter().copied().chain(cone).collect();
                 more.sort_unstable();
-                if is_one_kernel(self.facts, &more, longest_row) {
+                if is_one_kernel(self.facts, &more) {
                     self.ops[position] = more;
                 }
             }
@@ -371,11 +370,11 @@ impl<'a> Groups<'a> {
 }
 
 /// Whether operations can be one kernel, and no cut of the fusion lies among them.
-fn is_one_kernel(facts: &OpFacts<'_>, ops: &[OpId], longest_row: i64) -> bool {
+fn is_one_kernel(facts: &OpFacts<'_>, ops: &[OpId]) -> bool {
     let fusion = facts.fusion;
     let reads_inside = |op: OpId| fusion.tensor_inputs(op).any(|tensor| fusion.is_result_of(tensor, ops));
     let is_cut = ops.iter().any(|op| facts.cuts[*op] && reads_inside(*op));
-    !is_cut && check(facts, ops, longest_row).is_ok()
+    !is_cut && check(facts, ops).is_ok()
 }
 
 /// Whether an operation is cheaper than a way of its result through memory.

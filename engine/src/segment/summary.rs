@@ -35,9 +35,9 @@ pub(super) enum Conflict {
 }
 
 /// Whether operations, in order of definition, can be one kernel.
-pub(super) fn check(facts: &OpFacts<'_>, ops: &[OpId], longest_row: i64) -> Result<(), Conflict> {
-    match Dimensions::new(facts, ops, false).check(longest_row) {
-        Err(Conflict::Axes) => Dimensions::new(facts, ops, true).check(longest_row),
+pub(super) fn check(facts: &OpFacts<'_>, ops: &[OpId]) -> Result<(), Conflict> {
+    match Dimensions::new(facts, ops, false).check() {
+        Err(Conflict::Axes) => Dimensions::new(facts, ops, true).check(),
         other => other,
     }
 }
@@ -97,7 +97,7 @@ impl<'a> Dimensions<'a> {
         }
     }
 
-    fn check(mut self, longest_row: i64) -> Result<(), Conflict> {
+    fn check(mut self) -> Result<(), Conflict> {
         let mut classes = DisjointSets::new(self.owner.len());
         let mut exact = DisjointSets::new(self.owner.len());
         for &(a, b, same_kind) in &self.pairs {
@@ -106,7 +106,7 @@ impl<'a> Dimensions<'a> {
                 exact.union(a, b);
             }
         }
-        let extents = self.extents(&classes, &exact)?;
+        let dimensions = self.count(&classes, &exact)?;
         let mut widest = 0;
         for ((tensor, _), &first) in &self.first {
             let axes = 0..self.facts.fusion.tensors[*tensor].axes.len();
@@ -116,38 +116,31 @@ impl<'a> Dimensions<'a> {
             }
             widest = widest.max(axes.filter(|axis| self.kind(*tensor, *axis) == AxisKind::Iteration).count());
         }
-        if widest != extents.len() {
+        if widest != dimensions {
             return Err(Conflict::Space);
         }
-        self.check_rows(&classes, &extents, longest_row)
+        self.check_rows(&classes)
     }
 
-    /// The extent of each dimension along which some tensor has elements.
-    fn extents(&self, classes: &DisjointSets, exact: &DisjointSets) -> Result<BTreeMap<usize, i64>, Conflict> {
-        let mut known: BTreeMap<usize, (usize, i64)> = BTreeMap::new();
+    /// How many dimensions there are along which some tensor has elements.
+    fn count(&self, classes: &DisjointSets, exact: &DisjointSets) -> Result<usize, Conflict> {
+        let mut known: BTreeMap<usize, usize> = BTreeMap::new();
         for (node, &(tensor, axis)) in self.owner.iter().enumerate() {
-            if self.kind(tensor, axis) != AxisKind::Iteration {
-                continue;
-            }
             let own = exact.root(node);
-            let (first, _) = *known.entry(classes.root(node)).or_insert_with(|| (own, self.facts.size(tensor, axis)));
-            if first != own {
+            if self.kind(tensor, axis) == AxisKind::Iteration && *known.entry(classes.root(node)).or_insert(own) != own
+            {
                 return Err(Conflict::Axes);
             }
         }
-        Ok(known.into_iter().map(|(class, (_, extent))| (class, extent)).collect())
+        Ok(known.len())
     }
 
     /// Whether all reductions are over one set of dimensions, and what is needed of a
     /// row after them can be held.
-    fn check_rows(
-        &mut self,
-        classes: &DisjointSets,
-        extents: &BTreeMap<usize, i64>,
-        longest_row: i64,
-    ) -> Result<(), Conflict> {
+    fn check_rows(&mut self, classes: &DisjointSets) -> Result<(), Conflict> {
         let fusion = self.facts.fusion;
         let mut reduced: Option<BTreeSet<usize>> = None;
+        let mut is_long = false;
         let mut after: BTreeSet<TensorId> = BTreeSet::new();
         for &id in self.ops {
             let op = &fusion.ops[id];
@@ -157,6 +150,7 @@ impl<'a> Dimensions<'a> {
                 let moving = axes.iter().filter(|axis| self.kind(*input, **axis as usize) == AxisKind::Iteration);
                 let over: BTreeSet<usize> = moving.map(|axis| classes.root(first + *axis as usize)).collect();
                 behind |= !over.is_empty();
+                is_long |= self.facts.long_rows[id];
                 match &reduced {
                     _ if over.is_empty() => {}
                     Some(known) if *known != over => return Err(Conflict::Reductions),
@@ -168,13 +162,12 @@ impl<'a> Dimensions<'a> {
             }
         }
         let Some(reduced) = reduced else { return Ok(()) };
-        let row = reduced.iter().map(|class| extents[class]).fold(1i64, i64::saturating_mul);
         let varies = |(node, &(tensor, axis)): (usize, &(TensorId, usize))| {
             after.contains(&tensor)
                 && self.kind(tensor, axis) == AxisKind::Iteration
                 && reduced.contains(&classes.root(node))
         };
         let held = self.owner.iter().enumerate().any(varies);
-        if held && row > longest_row { Err(Conflict::Row) } else { Ok(()) }
+        if held && is_long { Err(Conflict::Row) } else { Ok(()) }
     }
 }

@@ -1,12 +1,11 @@
 //! What is cut where.
 
-use super::{Segments, segment};
-use crate::compile::{BoundFusion, FreshPlans, Plan, PlanSource};
+use super::{Derived, Segments, segment};
+use crate::compile::{BoundFusion, FreshPlans, KernelChoice, KernelForm, Plan, PlanSource};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{OpKind, bind};
 use crate::num::{DType, UnaryOp};
 use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
-use crate::preseg::Presegmented;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ fn cut_by(
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
     let (bindings, alignments) = (bind(&fusion, &args).expect("the arguments fit"), vec![16; args.len()]);
     let bound = BoundFusion { fusion: &fusion, bindings: &bindings, args: &args, alignments: &alignments };
-    segment(&cx, &*source(cx), &Presegmented::as_written(&bound).expect("outputs have places"))
+    segment(&cx, &*source(cx), &Derived::new(&cx, &fusion).expect("it reads back"), &bound)
 }
 
 /// Names of what each segment returns, with who computes it.
@@ -235,12 +234,15 @@ fn values_are_told_by_the_numbers_of_the_definition() {
 struct NoSines<'a>(FreshPlans<'a>);
 
 impl PlanSource for NoSines<'_> {
-    fn plan(&self, bound: &BoundFusion<'_>, outputs: &[TensorMeta]) -> Result<Arc<Plan>> {
+    fn plan(&self, form: &KernelForm, choice: &KernelChoice) -> Result<Arc<Plan>> {
         let sine = |op: &crate::fusion::Op| op.kind == OpKind::Unary(UnaryOp::Sin);
-        match bound.fusion.ops.values().any(sine) {
+        match form.fusion().ops.values().any(sine) {
             true => Err(Diagnostic::bug("there is a sine")),
-            false => self.0.plan(bound, outputs),
+            false => self.0.plan(form, choice),
         }
+    }
+    fn has(&self, form: &KernelForm, choice: &KernelChoice) -> bool {
+        self.0.has(form, choice)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Small foundations that every stage uses: typed ids, arenas keyed by them,
-//! a stable content hash, disjoint sets, quantiles, distances of words, jobs on threads.
+//! a stable content hash, disjoint sets, bounded maps, quantiles, distances of words, jobs on threads.
 //! Nothing here knows about fusions or kernels.
 
 mod disjoint;
@@ -7,6 +7,7 @@ mod distance;
 mod hash;
 mod ids;
 mod jobs;
+mod memo;
 mod quantile;
 pub(crate) mod sync;
 
@@ -16,4 +17,5 @@ pub use hash::{Hash128, StableHasher};
 pub(crate) use ids::entity_id;
 pub use ids::{EntityId, PrimaryMap, SecondaryMap};
 pub(crate) use jobs::run_jobs;
+pub use memo::Memo;
 pub use quantile::quantile;

@@ -110,7 +110,7 @@ impl Compiler {
     /// program compiles, on as many threads, without a device.
     pub fn compile_program(&self, cx: &CompileCx<'_>, program: &Program) -> Result<Vec<CompiledCubin>> {
         let compile = |plan: &Plan| self.compile_plan(cx, None, plan).map(|(_, compiled)| compiled);
-        program.for_kernels(cx.options.threads(), &|_| true, &compile)
+        program.for_kernels(|| cx.options.threads(), &|_| true, &compile)
     }
 
     /// Compiles a kernel, or finds it compiled. Fails as [`Nvrtc::compile`] does;

@@ -1,12 +1,16 @@
 //! Picks the heuristic: the first of the table that accepts the fusion. Where
 //! none does, the refusal tells the reason of each.
+//!
+//! A [`Decision`] is all that a schedule takes from sizes and options: equal decisions
+//! about one fusion give one schedule, so it is a key of kernels.
 
+use super::structure::Unscheduled;
 use super::summary::Summary;
+use super::tile::Caching;
 use super::{Sizes, norm_inner, pointwise, reduction, tuning};
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::Fusion;
 use crate::options::CompileCx;
-use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion, scheduled_fusion};
+use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion};
 
 /// A schedule and who made it.
 #[derive(Clone, Debug)]
@@ -22,7 +26,7 @@ pub struct Planned {
 /// What a heuristic is asked about, beside the unscheduled fusion.
 pub(super) struct Problem<'a> {
     pub(super) cx: &'a CompileCx<'a>,
-    pub(super) summary: &'a Summary,
+    pub(super) summary: &'a Summary<'a>,
     pub(super) sizes: &'a Sizes,
 }
 
@@ -46,27 +50,70 @@ pub(super) struct Heuristic {
     pub(super) name: &'static str,
     /// Whether it takes the fusion. What it accepts, it plans.
     pub(super) accepts: fn(&Problem<'_>, &ScheduledFusion) -> Result<(), Refusal>,
-    /// Chooses parameters and applies them; returns them as text.
-    pub(super) plan: fn(&Problem<'_>, &mut ScheduleBuilder) -> Result<String>,
+    /// Chooses parameters.
+    pub(super) choose: fn(&Problem<'_>, &ScheduledFusion) -> Result<Params>,
+}
+
+/// The parameters of a heuristic: plain data, of which a schedule is made.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Params {
+    Pointwise(pointwise::PointwiseParams),
+    Reduction(reduction::ReductionParams),
+    InnerPersistent(norm_inner::NormParams),
+}
+
+/// How a fusion is scheduled, for some sizes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Decision {
+    /// The heuristic.
+    scheduler: &'static str,
+    params: Params,
+    caching: Caching,
+    /// Whether some axis has no element: then no split is exact.
+    has_empty_axis: bool,
 }
 
 /// All heuristics. The first that accepts a fusion plans it.
 const HEURISTICS: &[Heuristic] = &[pointwise::HEURISTIC, reduction::HEURISTIC, norm_inner::HEURISTIC];
 
-/// Schedules a fusion for a device and sizes.
-pub fn schedule(cx: &CompileCx<'_>, fusion: &Fusion, class: &ArgClass, sizes: &Sizes) -> Result<Planned> {
+/// Decides how to schedule a fusion for a device and sizes.
+pub fn decide(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, sizes: &Sizes) -> Result<Decision> {
     tuning::check(cx.options)?;
-    let unscheduled = scheduled_fusion(fusion)?;
-    let summary = Summary::new(&unscheduled, class, sizes);
+    let scheduled = &unscheduled.scheduled;
+    let summary = Summary::new(unscheduled, class, sizes);
     let problem = Problem { cx, summary: &summary, sizes };
-    let heuristic = choose(HEURISTICS, &problem, &unscheduled)?;
-    let mut builder = ScheduleBuilder::new(unscheduled);
-    let is_empty = |root: &AxisId| sizes.extent(builder.state(), *root) == 0;
-    if summary.roots.iter().any(is_empty) {
+    let heuristic = choose(HEURISTICS, &problem, scheduled)?;
+    let is_empty = |root: &AxisId| sizes.extent(scheduled, *root) == 0;
+    Ok(Decision {
+        scheduler: heuristic.name,
+        params: (heuristic.choose)(&problem, scheduled)?,
+        caching: Caching::new(&summary, cx.options),
+        has_empty_axis: summary.structure.roots.iter().any(is_empty),
+    })
+}
+
+/// Schedules a fusion as was decided.
+pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planned> {
+    let Decision { scheduler, params, caching, has_empty_axis } = decision;
+    let mut builder = ScheduleBuilder::new(unscheduled.scheduled.clone());
+    if *has_empty_axis {
         builder.distrust_exact_splits();
     }
-    let params_text = (heuristic.plan)(&problem, &mut builder)?;
-    Ok(Planned { scheduler: heuristic.name, params_text, scheduled: builder.finish() })
+    let params_text = match params {
+        Params::Pointwise(params) => {
+            pointwise::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+        Params::Reduction(params) => {
+            reduction::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+        Params::InnerPersistent(params) => {
+            norm_inner::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+    };
+    Ok(Planned { scheduler, params_text, scheduled: builder.finish() })
 }
 
 /// The first heuristic that accepts the fusion. Else the refusal is the first
@@ -98,6 +145,7 @@ mod tests {
     use crate::fusion::bind;
     use crate::num::DType;
     use crate::options::{DeviceDesc, NoTrace, Options};
+    use crate::schedule::scheduled_fusion;
     use crate::tensor::{ArgMeta, TensorMeta};
     use crate::text;
 
@@ -111,7 +159,8 @@ mod tests {
         let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
         let sizes = Sizes::new(&fusion, &bindings);
         let class = ArgClass::new(&fusion, &args, &vec![16; args.len()], sizes.elements(), &options);
-        schedule(&cx, &fusion, &class, &sizes)
+        let unscheduled = Unscheduled::new(scheduled_fusion(&fusion)?);
+        schedule(&unscheduled, &decide(&cx, &unscheduled, &class, &sizes)?)
     }
 
     fn check_refused(fusion: &str, sizes: &[&[i64]], refused: crate::diag::Code, reasons: [&str; 3]) {

@@ -10,7 +10,7 @@ use crate::schedule::{AxisId, ScheduledFusion, Tv};
 /// Whether all reductions of a fusion, if it has any, reduce over one set of
 /// dimensions, and one loop nest serves all its results.
 pub(super) fn check(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<()> {
-    if let Some((first, second)) = &problem.summary.mixed {
+    if let Some((first, second)) = &problem.summary.structure.mixed {
         return Err(Diagnostic::unsupported(
             code::NEEDS_SEGMENTS,
             format!("%{first} and %{second} reduce over different dimensions"),
@@ -28,10 +28,11 @@ const MAX_REPEATED: i64 = 1 << 20;
 /// larger than every tensor (results that have nothing to do with each other, or
 /// a reduction that would be repeated for each index of another dimension), and
 /// where what a result lacks is empty, so that there is no first index.
-fn check_space(scheduled: &ScheduledFusion, summary: &Summary, sizes: &Sizes) -> Result<()> {
+fn check_space(scheduled: &ScheduledFusion, summary: &Summary<'_>, sizes: &Sizes) -> Result<()> {
     let has = |data: &Tv, root: AxisId| data.axes.iter().any(|axis| axis.concrete && axis.root == root);
-    let covered = scheduled.tensors.values().any(|data| summary.roots.iter().all(|root| has(data, *root)));
-    let space = summary.roots.iter().fold(1i64, |space, root| space.saturating_mul(sizes.extent(scheduled, *root)));
+    let covered = scheduled.tensors.values().any(|data| summary.structure.roots.iter().all(|root| has(data, *root)));
+    let space =
+        summary.structure.roots.iter().fold(1i64, |space, root| space.saturating_mul(sizes.extent(scheduled, *root)));
     if !covered && space > sizes.elements().1.max(MAX_REPEATED) {
         return Err(Diagnostic::unsupported(
             code::NEEDS_SEGMENTS,
@@ -39,14 +40,14 @@ fn check_space(scheduled: &ScheduledFusion, summary: &Summary, sizes: &Sizes) ->
         )
         .note("a reduction would be repeated for each index of a dimension that it does not have; split the fusion"));
     }
-    let consumers = scheduled.all_consumers();
-    for (_, data) in scheduled.tensors.iter().filter(|(tv, _)| consumers[*tv].is_empty()) {
+    for data in summary.structure.results.iter().map(|tv| &scheduled.tensors[*tv]) {
         // A finished reduction stands outside the loops over reduced dimensions.
-        let inside = summary.reduced.iter().any(|root| has(data, *root));
-        let iterated = summary.roots.iter().filter(|root| inside || !summary.reduced.contains(root));
+        let inside = summary.structure.reduced.iter().any(|root| has(data, *root));
+        let iterated =
+            summary.structure.roots.iter().filter(|root| inside || !summary.structure.reduced.contains(root));
         let lacking: Vec<AxisId> = iterated.copied().filter(|root| !has(data, *root)).collect();
         let name = &scheduled.fusion.tensors[data.source].name;
-        if !covered && lacking.iter().any(|root| !summary.reduced.contains(root)) {
+        if !covered && lacking.iter().any(|root| !summary.structure.reduced.contains(root)) {
             return Err(Diagnostic::unsupported(
                 code::NEEDS_SEGMENTS,
                 format!("%{name} has dimensions that no tensor shares with those of another result"),

@@ -1,7 +1,8 @@
 //! Heuristics: pure functions of the fusion, the device description and the
-//! sizes to a schedule. Each is a row of the table in `choose`: whether it accepts
-//! a fusion, and its plan, which first computes parameters (plain data, printed
-//! beside the schedule), then drives the [`ScheduleBuilder`](super::ScheduleBuilder).
+//! sizes to a schedule, in two steps. [`decide`] asks the rows of the table in `choose`
+//! which of them accepts the fusion, and has it compute parameters (plain data, printed
+//! beside the schedule); [`schedule`] drives the
+//! [`ScheduleBuilder`](super::ScheduleBuilder) as the [`Decision`] says, and sees no size.
 //!
 //! | name | takes | shape of the kernel |
 //! |---|---|---|
@@ -18,11 +19,13 @@ mod reduction;
 mod residency;
 mod row_choice;
 mod sizes;
+mod structure;
 mod summary;
 mod tile;
 mod tuning;
 
-pub use choose::{Planned, schedule};
+pub use choose::{Decision, Planned, decide, schedule};
 pub use norm_inner::longest_row;
 pub use sizes::Sizes;
+pub use structure::Unscheduled;
 pub use tuning::{SETTINGS, Setting};

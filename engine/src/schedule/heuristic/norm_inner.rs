@@ -8,41 +8,39 @@
 //! threads hold a row, whether blocks take rows in turn, and whether the next row
 //! and parameters are held too, is chosen by `row_choice`.
 
-use super::choose::{Heuristic, Problem, Refusal};
+use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::recompute::recompute;
-use super::residency::{Holding, Loads, Model, Parameters, element_bytes, is_load};
+use super::residency::{ElementBytes, Holding, Loads, Model, Parameters, element_bytes, is_load};
 use super::row_choice::{Choice, MAX_PER_THREAD, RowShape, choose, tiles};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    BlockShape, RowLoop, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, vector_width,
+    BlockShape, Caching, RowLoop, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
+    vector_width,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::CacheHint;
 use crate::num::{BinaryOp, UnaryOp};
-use crate::options::{DeviceDesc, Options};
+use crate::options::DeviceDesc;
 use crate::schedule::{AxisId, Compute, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+use std::collections::BTreeSet;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "inner_persistent",
     accepts: |problem, scheduled| {
-        if problem.summary.reduced.is_empty() {
+        if problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has no reduction".to_string()));
         }
         coverage::check(problem, scheduled)?;
-        if !problem.summary.persistent {
+        if !problem.summary.structure.persistent {
             let reason = "nothing varies along the reduced dimensions after the reduction";
             return Err(Refusal::Pattern(reason.to_string()));
         }
         rows_of(problem, scheduled)?;
         Ok(())
     },
-    plan: |problem, builder| {
-        let params = params(problem, builder.state())?;
-        apply(builder, problem.summary, problem.cx.options, &params)?;
-        Ok(params.to_string())
-    },
+    choose: |problem, scheduled| params(problem, scheduled).map(Params::InnerPersistent),
 };
 
 /// Elements of the longest row that a block holds, wherever it starts in memory.
@@ -54,8 +52,8 @@ pub fn longest_row(device: &DeviceDesc) -> i64 {
 const MAX_SHIFT: i64 = 15;
 
 /// The choices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Params {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct NormParams {
     /// Dimensions that stay.
     kept: Vec<AxisId>,
     /// Reduced dimensions, slowest first.
@@ -81,7 +79,7 @@ struct Params {
     dense_rows: bool,
 }
 
-impl std::fmt::Display for Params {
+impl std::fmt::Display for NormParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "vector {} batch {} threads {}", self.vector, self.batch, self.threads)?;
         if let Some(rows) = self.row_loop {
@@ -122,10 +120,11 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
     let &Problem { cx, summary, sizes } = problem;
     let extent = |root: AxisId| sizes.extent(scheduled, root);
     let product = |roots: &[AxisId]| roots.iter().map(|root| extent(*root)).fold(1i64, i64::saturating_mul);
-    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.reduced.contains(root));
+    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.structure.reduced.contains(root));
     let mut order: Vec<AxisId> = summary.largest(touches).map(|tensor| tensor.order.clone()).unwrap_or_default();
-    order.extend(summary.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
-    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) = order.iter().partition(|root| summary.reduced.contains(root));
+    order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
+    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) =
+        order.iter().partition(|root| summary.structure.reduced.contains(root));
     let row = product(&reduced);
 
     let last = reduced.last().copied();
@@ -154,17 +153,17 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
 }
 
 /// Chooses for the given sizes.
-fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Params> {
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormParams> {
     let summary = problem.summary;
     let Rows { order, kept, reduced, align, shape } = rows_of(problem, scheduled)?;
-    let model = model(problem, scheduled, &shape);
+    let model = model(problem, &shape)?;
     let choice = choose(problem.cx, &model, &shape)
         .ok_or_else(|| Diagnostic::bug("rows that a block can hold, and no way to hold them"))?;
     let Choice { threads, batch, row_loop, .. } = choice;
     let RowShape { row, rows, vector, vectors, .. } = shape;
     let exact_vector = align.is_none() && divides(vector, row);
     let exact_loop = row_loop.is_none_or(|row_loop| rows % (threads.y * row_loop.blocks) == 0);
-    Ok(Params {
+    Ok(NormParams {
         dense_rows: collapse(summary, &order).len() <= 1 || dense_rows(summary, &kept, &order),
         row_loop,
         kept,
@@ -183,7 +182,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Params> 
 
 /// Whether every tensor of full rank walks the kept dimensions and then the
 /// row as one dense run.
-fn dense_rows(summary: &Summary, kept: &[AxisId], order: &[AxisId]) -> bool {
+fn dense_rows(summary: &Summary<'_>, kept: &[AxisId], order: &[AxisId]) -> bool {
     !kept.is_empty()
         && summary
             .globals
@@ -201,32 +200,38 @@ fn too_long(row: i64, most: i64) -> Box<Diagnostic> {
 }
 
 /// The model of the fusion as it will be computed.
-fn model<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion, shape: &RowShape) -> Model<'a> {
+fn model<'a>(problem: &Problem<'a>, shape: &RowShape) -> Result<Model<'a>> {
     let summary = problem.summary;
-    let reduced: Vec<AxisId> = summary.reduced.iter().copied().collect();
-    let mut builder = ScheduleBuilder::new(scheduled.clone());
-    cache_inputs(&mut builder, summary, problem.cx.options);
-    recompute_cheap(&mut builder, &reduced);
+    let missing = || Diagnostic::bug("rows are held of a fusion in which nothing is needed again");
     let packed = shape.vector > 1 && !shape.shifted;
-    Model {
+    Ok(Model {
         device: problem.cx.device,
-        bytes: element_bytes(builder.state(), &summary.reduced, packed),
+        bytes: summary.structure.held.ok_or_else(missing)?[usize::from(packed)],
         shifted: shape.shifted,
         masked: false,
         tensors: summary.globals.len() as i64,
         parameters: count_parameters(summary),
-    }
+    })
+}
+
+/// What a thread holds of a row of a fusion as it will be computed: elements apart, and
+/// packed.
+pub(super) fn held_of_rows(scheduled: &ScheduledFusion, reduced: &BTreeSet<AxisId>) -> [ElementBytes; 2] {
+    let mut builder = ScheduleBuilder::new(scheduled.clone());
+    cache_inputs(&mut builder, Caching::NONE);
+    recompute_cheap(&mut builder, &reduced.iter().copied().collect::<Vec<_>>());
+    [false, true].map(|packed| element_bytes(builder.state(), reduced, packed))
 }
 
 /// Inputs along the row that are the same for all rows.
-fn count_parameters(summary: &Summary) -> i64 {
+fn count_parameters(summary: &Summary<'_>) -> i64 {
     let inputs = summary.globals.iter().filter(|tensor| !tensor.is_output && !tensor.order.is_empty());
-    inputs.filter(|tensor| tensor.order.iter().all(|root| summary.reduced.contains(root))).count() as i64
+    inputs.filter(|tensor| tensor.order.iter().all(|root| summary.structure.reduced.contains(root))).count() as i64
 }
 
 /// Applies the choices.
-fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, params: &Params) -> Result<()> {
-    cache_inputs(builder, summary, options);
+pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &NormParams) -> Result<()> {
+    cache_inputs(builder, caching);
     let reload = params.holding.loads == Loads::Reload;
     recompute(builder, |state, tv| {
         is_cheap(state, tv, &params.reduced) || reload && is_repeatable(state, tv, &params.reduced)
@@ -287,7 +292,7 @@ fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, pa
 }
 
 /// Whether all of an input's elements are loaded before any is used.
-fn is_early(state: &ScheduledFusion, params: &Params, load: TvId) -> bool {
+fn is_early(state: &ScheduledFusion, params: &NormParams, load: TvId) -> bool {
     let along =
         |axes: &[AxisId]| state.tensors[load].axes.iter().any(|axis| axis.concrete && axes.contains(&axis.root));
     match params.holding.loads {
@@ -301,7 +306,7 @@ fn is_early(state: &ScheduledFusion, params: &Params, load: TvId) -> bool {
 }
 
 /// Moves the parameters that stay to shared memory, where they do.
-fn stage_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &Params) -> Result<()> {
+fn stage_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &NormParams) -> Result<()> {
     if params.holding.parameters != Parameters::Staged {
         return Ok(());
     }
@@ -316,7 +321,7 @@ fn stage_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &Params
 
 /// What is cheap to compute of parameters alone is computed in each turn, and
 /// only the parameters themselves stay, if they do.
-fn recompute_in_turn(builder: &mut ScheduleBuilder, turn: AxisId, params: &Params) -> Result<()> {
+fn recompute_in_turn(builder: &mut ScheduleBuilder, turn: AxisId, params: &NormParams) -> Result<()> {
     for tv in builder.state().topological().into_iter().rev() {
         let state = builder.state();
         let late = is_load(state, tv) && along_row(state, tv, &params.reduced) && !is_early(state, params, tv);

@@ -7,14 +7,13 @@
 //! outer one gives rows to the block and the grid, so that a tensor that is
 //! broadcast along the rows is read once for several rows.
 
-use super::choose::{Heuristic, Problem, Refusal};
+use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::summary::Summary;
 use super::tile::{
-    WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
+    Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
 };
 use crate::diag::Result;
-use crate::options::Options;
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Grid dimensions y and z end here.
@@ -24,20 +23,16 @@ const MAX_GRID_Y: i64 = 65_535;
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "pointwise",
     accepts: |problem, scheduled| {
-        if !problem.summary.reduced.is_empty() {
+        if !problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has reductions".to_string()));
         }
         Ok(coverage::check(problem, scheduled)?)
     },
-    plan: |problem, builder| {
-        let params = params(problem, builder.state());
-        apply(builder, problem.summary, problem.cx.options, &params)?;
-        Ok(params.to_string())
-    },
+    choose: |problem, scheduled| Ok(Params::Pointwise(params(problem, scheduled))),
 };
 
 /// How one side of the break point is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Cut {
     /// Threads of the block.
     threads: i64,
@@ -48,8 +43,8 @@ struct Cut {
 }
 
 /// The choices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Params {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PointwiseParams {
     /// Outer dimensions, slowest first; empty in the 1-D case.
     outer: Vec<AxisId>,
     /// Inner dimensions.
@@ -69,7 +64,7 @@ struct Params {
     one_grid_axis: bool,
 }
 
-impl std::fmt::Display for Params {
+impl std::fmt::Display for PointwiseParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = if self.outer.is_empty() { "1d" } else { "2d" };
         write!(
@@ -87,12 +82,12 @@ impl std::fmt::Display for Params {
 }
 
 /// Chooses for the given sizes.
-fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Params {
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams {
     let &Problem { cx, summary, sizes } = problem;
     let extent = |root: AxisId| sizes.extent(scheduled, root);
     let reference = summary.largest(|_| true);
     let mut order: Vec<AxisId> = reference.map(|tensor| tensor.order.clone()).unwrap_or_default();
-    order.extend(summary.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
+    order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
     let groups = collapse(summary, &order);
     let split = break_point(summary, &groups, &extent);
     let (outer, inner) = (groups[..split].concat(), groups[split..].concat());
@@ -138,7 +133,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Params {
     let exact_vector = align.is_none() && inner_extent % vector == 0;
     let tile_x = threads_x * unroll_x;
     let exact_x = exact_vector && vectors % tile_x == 0;
-    Params {
+    PointwiseParams {
         columns: Cut { threads: threads_x, unroll: unroll_x, exact: exact_x },
         rows: Cut { threads: threads_y, unroll: unroll_y, exact: rows % (threads_y * unroll_y) == 0 },
         outer,
@@ -153,7 +148,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Params {
 /// The number of collapsed groups that form the outer axis: the cut that moves
 /// the fewest bytes, where a tensor that lacks one side is counted once for it.
 /// Of equals, the cut that leaves the most to the inner axis.
-fn break_point(summary: &Summary, groups: &[Vec<AxisId>], extent: &dyn Fn(AxisId) -> i64) -> usize {
+fn break_point(summary: &Summary<'_>, groups: &[Vec<AxisId>], extent: &dyn Fn(AxisId) -> i64) -> usize {
     if groups.len() < 2 {
         return 0;
     }
@@ -180,8 +175,8 @@ fn break_point(summary: &Summary, groups: &[Vec<AxisId>], extent: &dyn Fn(AxisId
 }
 
 /// Applies the choices.
-fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, params: &Params) -> Result<()> {
-    let caches = cache_inputs(builder, summary, options);
+pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &PointwiseParams) -> Result<()> {
+    let caches = cache_inputs(builder, caching);
     let inner = match merge_all(builder, &params.inner)? {
         Some(inner) => inner,
         // Scalars: a fusion without axes runs in one thread.

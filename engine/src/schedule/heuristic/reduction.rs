@@ -9,16 +9,16 @@
 //! Each reduction is split in stages: a thread's own elements, lane by lane of
 //! the vector; the lanes; the threads; the blocks.
 
-use super::choose::{Heuristic, Problem, Refusal};
+use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::norm_inner::prefetch_rows;
-use super::summary::{GlobalTensor, Summary};
+use super::summary::GlobalTensor;
 use super::tile::{
-    BlockShape, RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, merge_all, next_power_of_two,
-    row_loop, tuned, vector_width,
+    BlockShape, Caching, RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, merge_all,
+    next_power_of_two, row_loop, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result};
-use crate::options::{CompileCx, Options};
+use crate::options::CompileCx;
 use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Bytes of a register.
@@ -30,26 +30,22 @@ const MOST_ACCUMULATORS: i64 = 128;
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "reduction",
     accepts: |problem, scheduled| {
-        if problem.summary.reduced.is_empty() {
+        if problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has no reduction".to_string()));
         }
         coverage::check(problem, scheduled)?;
-        if problem.summary.persistent {
+        if problem.summary.structure.persistent {
             let reason = "a value varies along the reduced dimensions after the reduction";
             return Err(Refusal::Pattern(reason.to_string()));
         }
         Ok(())
     },
-    plan: |problem, builder| {
-        let params = params(problem, builder.state());
-        apply(builder, problem.summary, problem.cx.options, &params)?;
-        Ok(params.to_string())
-    },
+    choose: |problem, scheduled| Ok(Params::Reduction(params(problem, scheduled))),
 };
 
 /// The choices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Params {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ReductionParams {
     /// Whether the fastest dimension is reduced.
     inner: bool,
     /// Dimensions that stay, slowest first; in the outer case without `fast`.
@@ -76,7 +72,7 @@ struct Params {
     per_block: Option<i64>,
 }
 
-impl std::fmt::Display for Params {
+impl std::fmt::Display for ReductionParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -97,16 +93,17 @@ impl std::fmt::Display for Params {
 }
 
 /// Chooses for the given sizes.
-fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Params {
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams {
     let &Problem { cx, summary, sizes } = problem;
     let extent = |root: AxisId| sizes.extent(scheduled, root);
     let product = |roots: &[AxisId]| roots.iter().map(|root| extent(*root)).fold(1i64, i64::saturating_mul);
-    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.reduced.contains(root));
+    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.structure.reduced.contains(root));
     let mut order: Vec<AxisId> = summary.largest(touches).map(|tensor| tensor.order.clone()).unwrap_or_default();
-    order.extend(summary.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
+    order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
     let fastest = order.last().copied();
-    let inner = fastest.is_none_or(|root| summary.reduced.contains(&root));
-    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) = order.iter().partition(|root| summary.reduced.contains(root));
+    let inner = fastest.is_none_or(|root| summary.structure.reduced.contains(&root));
+    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) =
+        order.iter().partition(|root| summary.structure.reduced.contains(root));
     let groups = collapse(summary, if inner { &reduced } else { &kept });
     let fast = groups.last().cloned().unwrap_or_default();
     let rest = groups[..groups.len().saturating_sub(1)].concat();
@@ -145,7 +142,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Params {
         None
     };
     let kept_along = kept_along * row_loop.map_or(1, |row_loop| row_loop.blocks);
-    Params {
+    ReductionParams {
         one_tile,
         row_loop,
         inner,
@@ -190,7 +187,7 @@ struct Tile {
     threads: BlockShape,
     /// Loads in flight.
     unroll: i64,
-    /// As in [`Params`].
+    /// As in [`ReductionParams`].
     per_block: Option<i64>,
 }
 
@@ -260,8 +257,8 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {
 }
 
 /// Applies the choices.
-fn apply(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options, params: &Params) -> Result<()> {
-    let caches = cache_inputs(builder, summary, options);
+pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &ReductionParams) -> Result<()> {
+    let caches = cache_inputs(builder, caching);
     let order = if params.inner { split_inner(builder, params)? } else { split_outer(builder, params)? };
     // Stages: within a thread, over the lanes of the vector, over threads and blocks.
     let reductions: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();
@@ -298,7 +295,7 @@ struct Order {
     turn: Option<AxisId>,
 }
 
-fn split_inner(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> {
+fn split_inner(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Result<Order> {
     let Some(fast) = merge_all(builder, &params.fast)? else {
         return Err(Diagnostic::bug("a reduction without a reduced axis"));
     };
@@ -336,7 +333,7 @@ fn split_inner(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> 
     Ok(Order { loops, tile, turn })
 }
 
-fn split_outer(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> {
+fn split_outer(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Result<Order> {
     let (Some(columns), Some(mut rows)) = (merge_all(builder, &params.fast)?, merge_all(builder, &params.slow)?) else {
         return Err(Diagnostic::bug("an outer reduction without columns or rows"));
     };
@@ -365,7 +362,12 @@ fn split_outer(builder: &mut ScheduleBuilder, params: &Params) -> Result<Order> 
 }
 
 /// Cuts an axis into tiles; where one tile is enough, into exactly one.
-fn split_steps(builder: &mut ScheduleBuilder, params: &Params, axis: AxisId, tile: i64) -> Result<(AxisId, AxisId)> {
+fn split_steps(
+    builder: &mut ScheduleBuilder,
+    params: &ReductionParams,
+    axis: AxisId,
+    tile: i64,
+) -> Result<(AxisId, AxisId)> {
     // A block's part is a whole number of tiles by construction.
     let exact = params.exact || params.per_block.is_some();
     if params.one_tile { builder.split_cover(axis, 1, tile, exact) } else { builder.split(axis, tile, exact) }

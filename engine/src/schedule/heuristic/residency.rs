@@ -67,7 +67,7 @@ pub(super) struct ElementBytes {
 }
 
 /// How a thread comes by the elements that it needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Loads {
     /// All at the start of a row.
     Early,
@@ -80,7 +80,7 @@ pub(super) enum Loads {
 }
 
 /// Where parameters are while rows take turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Parameters {
     /// In registers, as they came from memory.
     Kept,
@@ -92,7 +92,7 @@ pub(super) enum Parameters {
 }
 
 /// A way to hold rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Holding {
     /// Whether a block takes one row after the other.
     pub(super) turns: bool,
@@ -102,21 +102,18 @@ pub(super) struct Holding {
 
 impl Holding {
     /// All ways, the usual first.
-    pub(super) fn all() -> Vec<Self> {
-        let mut all = Vec::new();
-        for (turns, loads) in [
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let loads = [
             (false, Loads::Early),
             (true, Loads::Ahead),
             (true, Loads::Early),
             (false, Loads::Late),
             (true, Loads::Late),
             (false, Loads::Reload),
-        ] {
-            for parameters in [Parameters::Kept, Parameters::Reread, Parameters::Staged] {
-                all.push(Self { turns, loads, parameters });
-            }
-        }
-        all
+        ];
+        let parameters = [Parameters::Kept, Parameters::Reread, Parameters::Staged];
+        let ways = loads.into_iter().flat_map(move |way| parameters.map(|parameters| (way, parameters)));
+        ways.map(|((turns, loads), parameters)| Self { turns, loads, parameters })
     }
 }
 

@@ -75,17 +75,18 @@ pub(super) struct Choice {
 /// way has the registers that it needs, the one that needs the fewest. A caller may
 /// ask for another place in the order of costs, to try what the model thinks worse.
 pub(super) fn choose(cx: &CompileCx<'_>, model: &Model<'_>, shape: &RowShape) -> Option<Choice> {
-    let mut all: Vec<_> = tiles(cx, shape)
-        .into_iter()
-        .flat_map(|tile| Holding::all().into_iter().map(move |holding| (tile, holding)))
-        .filter_map(|(tile, holding)| {
-            let (cost, choice) = weigh(cx, model, shape, tile, holding)?;
-            // What the caller's settings ask for goes first, where the sizes allow it.
-            Some(((!is_asked_for(cx.options, holding), cost), choice))
-        })
-        .collect();
+    let ways = tiles(cx, shape).into_iter().flat_map(|tile| Holding::all().map(move |holding| (tile, holding)));
+    let weighed = ways.filter_map(|(tile, holding)| {
+        let (cost, choice) = weigh(cx, model, shape, tile, holding)?;
+        // What the caller's settings ask for goes first, where the sizes allow it.
+        Some(((!is_asked_for(cx.options, holding), cost), choice))
+    });
+    let Some(&place) = cx.options.tuning.get("norm.choice") else {
+        return weighed.min_by_key(|(cost, _)| *cost).map(|(_, choice)| choice);
+    };
+    let mut all: Vec<_> = weighed.collect();
     all.sort_by_key(|(cost, _)| *cost);
-    let place = tuned(cx.options, "norm.choice", 0).min(all.len() as i64 - 1).max(0);
+    let place = place.min(all.len() as i64 - 1).max(0);
     all.into_iter().nth(place as usize).map(|(_, choice)| choice)
 }
 

@@ -1,9 +1,8 @@
-//! What heuristics ask of a fusion.
+//! What heuristics ask of a fusion and its sizes.
 
 use super::Sizes;
-use crate::schedule::Stages;
-use crate::schedule::{ArgClass, AxisId, Compute, Io, ScheduledFusion, TensorLayout, TvId, TvOp};
-use std::collections::BTreeSet;
+use super::structure::{Structure, Unscheduled};
+use crate::schedule::{ArgClass, AxisId, Io, ScheduledFusion, SourceAxis, TensorLayout, TvId};
 
 /// A tensor in global memory.
 #[derive(Clone, Debug)]
@@ -26,51 +25,30 @@ pub(super) struct GlobalTensor {
 
 /// Facts about an unscheduled fusion and its sizes.
 #[derive(Clone, Debug)]
-pub(super) struct Summary {
-    /// Root axes over which the fusion reduces, in id order.
-    pub(super) reduced: BTreeSet<AxisId>,
-    /// Two reductions over different dimensions, by name, where there are such.
-    pub(super) mixed: Option<(String, String)>,
-    /// Whether some value varies along a reduced axis after a reduction.
-    pub(super) persistent: bool,
+pub(super) struct Summary<'a> {
+    pub(super) structure: &'a Structure,
     /// Inputs, then outputs.
     pub(super) globals: Vec<GlobalTensor>,
-    /// All root axes that are in use.
-    pub(super) roots: Vec<AxisId>,
 }
 
-impl Summary {
+impl<'a> Summary<'a> {
     /// Summarises an unscheduled fusion.
-    pub(super) fn new(scheduled: &ScheduledFusion, class: &ArgClass, sizes: &Sizes) -> Self {
-        let (reduced, mixed) = reduced_roots(scheduled);
-        let stages = Stages::new(scheduled);
-        let persistent = scheduled.tensors.iter().any(|(tv, data)| {
-            stages.earliest(tv) > 0 && data.axes.iter().any(|axis| axis.concrete && reduced.contains(&axis.root))
-        });
+    pub(super) fn new(unscheduled: &'a Unscheduled, class: &ArgClass, sizes: &Sizes) -> Self {
+        let Unscheduled { scheduled, structure } = unscheduled;
         let mut globals = Vec::new();
         for (tv, data) in scheduled.tensors.iter() {
-            let layout = match data.io {
-                Some(Io::Input(input)) => class.layouts[input as usize].clone(),
+            let global = |layout: &TensorLayout| global_tensor(scheduled, sizes, tv, layout);
+            match data.io {
+                Some(Io::Input(input)) => globals.extend(class.layouts[input as usize].as_ref().map(global)),
                 Some(Io::Output(_)) => {
-                    let sizes: Vec<i64> = data
-                        .axes
-                        .iter()
-                        .map(|axis| if axis.concrete { sizes.extent(scheduled, axis.root) } else { 1 })
-                        .collect();
-                    Some(TensorLayout::row_major(&sizes))
+                    let extent = |axis: &SourceAxis| if axis.concrete { sizes.extent(scheduled, axis.root) } else { 1 };
+                    let sizes: Vec<i64> = data.axes.iter().map(extent).collect();
+                    globals.push(global(&TensorLayout::row_major(&sizes)));
                 }
-                None => None,
-            };
-            if let Some(layout) = layout {
-                globals.push(global_tensor(scheduled, sizes, tv, &layout));
+                None => {}
             }
         }
-        let roots: BTreeSet<AxisId> = scheduled
-            .tensors
-            .values()
-            .flat_map(|tv| tv.axes.iter().filter(|axis| axis.concrete).map(|axis| axis.root))
-            .collect();
-        Self { reduced, mixed, persistent, globals, roots: roots.into_iter().collect() }
+        Self { structure, globals }
     }
 
     /// Whether far more is read than written.
@@ -135,23 +113,4 @@ fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &
             .fold(1i64, i64::saturating_mul),
         is_output: matches!(data.io, Some(Io::Output(_))),
     }
-}
-
-/// The roots over which reductions reduce, and two reductions that do not agree.
-fn reduced_roots(scheduled: &ScheduledFusion) -> (BTreeSet<AxisId>, Option<(String, String)>) {
-    let mut reductions = scheduled.tensors.values().filter_map(|tv| match &tv.op {
-        Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => {
-            Some((over.iter().copied().collect::<BTreeSet<AxisId>>(), &tv.name))
-        }
-        _ => None,
-    });
-    let Some((mut all, first)) = reductions.next() else { return (BTreeSet::new(), None) };
-    let mut mixed = None;
-    for (over, name) in reductions {
-        if over != all && mixed.is_none() {
-            mixed = Some((first.clone(), name.clone()));
-        }
-        all.extend(over);
-    }
-    (all, mixed)
 }

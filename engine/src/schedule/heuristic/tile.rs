@@ -1,5 +1,6 @@
 //! Small pieces that heuristics share.
 
+use super::structure::roots_in_use;
 use super::summary::{GlobalTensor, Summary};
 use crate::diag::Result;
 use crate::kernel::CacheHint;
@@ -7,7 +8,7 @@ use crate::options::{CompileCx, Options};
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, TvId};
 
 /// Threads of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BlockShape {
     /// Threads along the fastest axis.
     pub(super) x: i64,
@@ -56,7 +57,7 @@ pub(super) fn tuned(options: &Options, name: &str, value: i64) -> i64 {
 
 /// Splits roots in memory order into groups of neighbours that every global
 /// tensor walks as one run.
-pub(super) fn collapse(summary: &Summary, roots: &[AxisId]) -> Vec<Vec<AxisId>> {
+pub(super) fn collapse(summary: &Summary<'_>, roots: &[AxisId]) -> Vec<Vec<AxisId>> {
     let mut groups: Vec<Vec<AxisId>> = Vec::new();
     for root in roots {
         match groups.last_mut() {
@@ -81,7 +82,7 @@ pub(super) fn merge_all(builder: &mut ScheduleBuilder, axes: &[AxisId]) -> Resul
 
 /// Elements of one wide access for tensors that run along an axis: 16 bytes of
 /// the widest element type, 1 where nothing runs along it.
-pub(super) fn vector_width(summary: &Summary, innermost: impl Fn(&GlobalTensor) -> bool) -> i64 {
+pub(super) fn vector_width(summary: &Summary<'_>, innermost: impl Fn(&GlobalTensor) -> bool) -> i64 {
     summary
         .globals
         .iter()
@@ -91,36 +92,52 @@ pub(super) fn vector_width(summary: &Summary, innermost: impl Fn(&GlobalTensor) 
         .map_or(1, |bytes| (ACCESS_BYTES / bytes).max(1))
 }
 
-/// Reads every input into registers; returns the copies.
+/// Which caches accesses to global memory use.
 ///
 /// Where little is written, what is read once makes room first in the
 /// second-level cache, so that it does not push out what others wrote there.
 /// (On an H200 that takes 5 to 15 % off reductions, and costs 2 to 10 % where
 /// as much is written as read.)
-pub(super) fn cache_inputs(builder: &mut ScheduleBuilder, summary: &Summary, options: &Options) -> Vec<TvId> {
-    let hints = [CacheHint::Default, CacheHint::Streaming];
-    let load = hints[tuned(options, "cache.load", i64::from(summary.mostly_reads())) as usize % 2];
-    let store = hints[tuned(options, "cache.store", 0) as usize % 2];
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Caching {
+    load: CacheHint,
+    store: CacheHint,
+}
+
+impl Caching {
+    /// Nothing said.
+    pub(super) const NONE: Self = Self { load: CacheHint::Default, store: CacheHint::Default };
+
+    pub(super) fn new(summary: &Summary<'_>, options: &Options) -> Self {
+        let hints = [CacheHint::Default, CacheHint::Streaming];
+        let hint = |name: &str, value: i64| hints[tuned(options, name, value) as usize % 2];
+        Self { load: hint("cache.load", i64::from(summary.mostly_reads())), store: hint("cache.store", 0) }
+    }
+}
+
+/// Reads every input into registers; returns the copies.
+pub(super) fn cache_inputs(builder: &mut ScheduleBuilder, caching: Caching) -> Vec<TvId> {
+    let roots = roots_in_use(builder.state());
     let mut caches = Vec::new();
     for input in builder.inputs() {
         let cache = builder.cache_after(input);
         let axes = &builder.state().tensors[input].axes;
-        let once = summary.roots.iter().all(|root| axes.iter().any(|axis| axis.concrete && axis.root == *root));
-        if once && load != CacheHint::Default {
-            builder.set_cache_hint(cache, load);
+        let once = roots.iter().all(|root| axes.iter().any(|axis| axis.concrete && axis.root == *root));
+        if once && caching.load != CacheHint::Default {
+            builder.set_cache_hint(cache, caching.load);
         }
         caches.push(cache);
     }
-    if store != CacheHint::Default {
+    if caching.store != CacheHint::Default {
         for output in builder.outputs() {
-            builder.set_cache_hint(output, store);
+            builder.set_cache_hint(output, caching.store);
         }
     }
     caches
 }
 
 /// Rows given to a fixed number of blocks, which take them in turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RowLoop {
     /// Blocks of the grid along rows.
     pub(super) blocks: i64,

@@ -1,0 +1,80 @@
+//! What heuristics know of a fusion whatever its sizes: computed once, and asked for
+//! each call.
+
+use super::norm_inner::held_of_rows;
+use super::residency::ElementBytes;
+use crate::schedule::{AxisId, Compute, ScheduledFusion, Stages, TvId, TvOp};
+use std::collections::BTreeSet;
+
+/// An unscheduled fusion, and facts about it that no size changes.
+#[derive(Clone, Debug)]
+pub struct Unscheduled {
+    /// The fusion, before any scheduling.
+    pub scheduled: ScheduledFusion,
+    pub(super) structure: Structure,
+}
+
+/// Facts about an unscheduled fusion.
+#[derive(Clone, Debug)]
+pub(super) struct Structure {
+    /// Root axes over which the fusion reduces, in id order.
+    pub(super) reduced: BTreeSet<AxisId>,
+    /// Two reductions over different dimensions, by name, where there are such.
+    pub(super) mixed: Option<(String, String)>,
+    /// Whether some value varies along a reduced axis after a reduction.
+    pub(super) persistent: bool,
+    /// All root axes that are in use.
+    pub(super) roots: Vec<AxisId>,
+    /// Tensors that no other reads.
+    pub(super) results: Vec<TvId>,
+    /// What a thread holds of a row, where rows are held: elements apart, and packed.
+    pub(super) held: Option<[ElementBytes; 2]>,
+}
+
+impl Unscheduled {
+    /// An unscheduled fusion with its facts.
+    pub fn new(scheduled: ScheduledFusion) -> Self {
+        let structure = Structure::new(&scheduled);
+        Self { scheduled, structure }
+    }
+}
+
+impl Structure {
+    fn new(scheduled: &ScheduledFusion) -> Self {
+        let (reduced, mixed) = reduced_roots(scheduled);
+        let stages = Stages::new(scheduled);
+        let persistent = scheduled.tensors.iter().any(|(tv, data)| {
+            stages.earliest(tv) > 0 && data.axes.iter().any(|axis| axis.concrete && reduced.contains(&axis.root))
+        });
+        let consumers = scheduled.all_consumers();
+        let results = scheduled.tensors.ids().filter(|tv| consumers[*tv].is_empty()).collect();
+        let held = persistent.then(|| held_of_rows(scheduled, &reduced));
+        let roots = roots_in_use(scheduled).into_iter().collect();
+        Self { reduced, mixed, persistent, roots, results, held }
+    }
+}
+
+/// The root axes along which some tensor has elements.
+pub(super) fn roots_in_use(scheduled: &ScheduledFusion) -> BTreeSet<AxisId> {
+    let axes = scheduled.tensors.values().flat_map(|tv| &tv.axes);
+    axes.filter(|axis| axis.concrete).map(|axis| axis.root).collect()
+}
+
+/// The roots over which reductions reduce, and two reductions that do not agree.
+fn reduced_roots(scheduled: &ScheduledFusion) -> (BTreeSet<AxisId>, Option<(String, String)>) {
+    let mut reductions = scheduled.tensors.values().filter_map(|tv| match &tv.op {
+        Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => {
+            Some((over.iter().copied().collect::<BTreeSet<AxisId>>(), &tv.name))
+        }
+        _ => None,
+    });
+    let Some((mut all, first)) = reductions.next() else { return (BTreeSet::new(), None) };
+    let mut mixed = None;
+    for (over, name) in reductions {
+        if over != all && mixed.is_none() {
+            mixed = Some((first.clone(), name.clone()));
+        }
+        all.extend(over);
+    }
+    (all, mixed)
+}
