@@ -24,5 +24,6 @@ mod rewrites;
 mod rows;
 mod scaling;
 mod segments;
+mod shapes;
 mod source;
 mod texts;
