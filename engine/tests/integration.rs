@@ -25,5 +25,6 @@ mod rewrites;
 mod rows;
 mod scaling;
 mod segments;
+mod shapes;
 mod source;
 mod texts;

@@ -40,6 +40,7 @@ mod bounds;
 mod build;
 mod exprs;
 mod facts;
+mod idle_facts;
 mod ir;
 mod limits;
 mod parse;
@@ -55,6 +56,7 @@ pub use bounds::{BoundsReport, check_bounds};
 pub use build::KernelBuilder;
 pub use exprs::{ExprArena, ExprNode};
 pub use facts::{Multiples, gcd};
+pub use idle_facts::drop_idle_facts;
 pub use ir::{
     Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, IndexOp, Kernel, Launch, Origin, Param,
     ParamId, ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, ValueKind, Var, VarId,

@@ -1,0 +1,67 @@
+//! Promises of parameters that no proof needs.
+//!
+//! Lowering states what the class of the arguments says of every size and stride: a
+//! power of two that divides it. In: a kernel that verifies. Out: the same with the
+//! weakest promises with which it still does. So kernels that differ in what is true of
+//! their arguments, but not in what they do, are one text.
+
+use super::{Kernel, ParamId, verify};
+
+/// Weakens promises as far as the kernel still verifies. One that does not verify as it is
+/// stays as it is.
+pub fn drop_idle_facts(kernel: &mut Kernel) {
+    let promises: Vec<(ParamId, i64)> =
+        kernel.params.iter().map(|(id, param)| (id, param.multiple_of)).filter(|(_, factor)| *factor > 1).collect();
+    let state = |kernel: &mut Kernel, promises: &[(ParamId, i64)]| {
+        promises.iter().for_each(|&(id, factor)| kernel.params[id].multiple_of = factor);
+    };
+    if promises.is_empty() || verify(kernel).is_err() {
+        return;
+    }
+    // Most kernels need none.
+    state(kernel, &promises.iter().map(|(id, _)| (*id, 1)).collect::<Vec<_>>());
+    if verify(kernel).is_ok() {
+        return;
+    }
+    state(kernel, &promises);
+    for (id, factor) in promises {
+        let weaker = (0..factor.trailing_zeros()).map(|power| 1 << power);
+        for factor in weaker.chain([factor]) {
+            kernel.params[id].multiple_of = factor;
+            if verify(kernel).is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{parse, print};
+
+    /// Copies rows of four elements, `s` apart.
+    const ROWS: &str = "\
+kernel rows index i64 {
+  param n: i64 = size(0, 0) multiple of 8
+  param s: i64 = stride(0, 0) multiple of 16
+  param *x = input(0)
+  param *y = output(0)
+  global x: f32[n * s] align 16
+  global y: f32[n * s] align 16
+  local lanes: f32[4] align 16
+  launch grid (n, 1, 1) block (1, 1, 1) max_threads 1 min_blocks 1
+  move f32x4 lanes[0] = x[i64(blockIdx.x) * s]
+  move f32x4 y[i64(blockIdx.x) * s] = lanes[0]
+}
+";
+
+    #[test]
+    fn promises_are_as_weak_as_proofs_allow() {
+        let mut kernel = parse(ROWS).unwrap();
+        assert_eq!(print(&kernel), ROWS);
+        drop_idle_facts(&mut kernel);
+        let weak = ROWS.replace("size(0, 0) multiple of 8", "size(0, 0)").replace("multiple of 16", "multiple of 4");
+        assert_eq!(print(&kernel), weak);
+    }
+}
