@@ -7,6 +7,9 @@
 
 use super::{Kernel, ParamId, verify};
 
+/// Promises that are tried one by one; beyond, a kernel is verified too often.
+const MOST_TRIED: usize = 32;
+
 /// Weakens promises as far as the kernel still verifies. One that does not verify as it is
 /// stays as it is.
 pub fn drop_idle_facts(kernel: &mut Kernel) {
@@ -24,7 +27,7 @@ pub fn drop_idle_facts(kernel: &mut Kernel) {
         return;
     }
     state(kernel, &promises);
-    for (id, factor) in promises {
+    for (id, factor) in promises.into_iter().take(MOST_TRIED) {
         let weaker = (0..factor.trailing_zeros()).map(|power| 1 << power);
         for factor in weaker.chain([factor]) {
             kernel.params[id].multiple_of = factor;
