@@ -23,6 +23,7 @@ mod flakes;
 mod fmt;
 mod import;
 mod kernels;
+mod launch;
 mod list;
 mod pages;
 mod pair;

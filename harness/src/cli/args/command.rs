@@ -200,8 +200,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     row(
         "store",
         Command::Store,
-        ("list|info|verify|repair|prune|export|merge [RUN|DIR...]", 1, usize::MAX),
-        "look at, mend, thin out, copy or unite recorded runs",
+        ("list|info|verify|repair|prune|export|merge|join [RUN...]", 1, usize::MAX),
+        "look at, mend, thin out, copy or unite recorded runs, or folders of them; join makes one run of shards",
         store::store,
     ),
     row(

@@ -9,7 +9,7 @@ use crate::cli::devices::Devices;
 use crate::cli::{ending, report, runs};
 use crate::exit;
 use crate::outcome::Verdict;
-use crate::record::{Found, History, RunStore};
+use crate::record::{Found, History, Recorded, RunStore};
 use crate::report::{junit, markdown, repro};
 use crate::units::{counted, show_seconds};
 use serde_json::json;
@@ -64,7 +64,7 @@ pub(super) fn finish(
     text.push_str(&notes(&closing));
     damage.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     text.push_str(&ended.text);
-    let code = match reports(&options.record, &store) {
+    let code = match store.mirrored().map_or(Ok(()), |run| reports(&options.record, run)) {
         Ok(()) => ended.code,
         Err(why) => {
             text.push_str(&format!("a report could not be written: {why}\n"));
@@ -152,8 +152,7 @@ fn notes(closing: &Closing) -> String {
 }
 
 /// Writes what `--junit` and `--github` ask for, from memory: the record may be on a full disk.
-fn reports(options: &RecordOptions, store: &RunStore) -> Result<(), String> {
-    let Some(run) = store.mirrored() else { return Ok(()) };
+pub(in crate::cli) fn reports(options: &RecordOptions, run: &Recorded) -> Result<(), String> {
     if let Some(path) = &options.junit {
         let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         let written = written.and_then(|()| std::fs::write(path, junit(run)));
