@@ -62,7 +62,7 @@ pub(crate) const TABLE: &[(u8, &str)] = &[
     (INFRA, "the machine's fault: cases could not be run"),
     (NO_GPU, "no usable GPU, or fewer than asked for"),
     (BAD_FILTER, "malformed filter or expression"),
-    (BAD_CASES, "malformed case file (run and bench leave it out), definition or record, or no case folder"),
+    (BAD_CASES, "malformed case file (left out, the others run), definition or record, or no case folder"),
     (FAILED, "at least one failure; import: the run differs from its record"),
     (CRASHED, "at least one crash or hang"),
     (BAD_RUN, "a run to continue or repeat is not there or cannot be read"),

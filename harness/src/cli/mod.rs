@@ -9,6 +9,7 @@
 
 mod args;
 mod bench_table;
+mod broken;
 mod check;
 mod compare;
 mod compile;

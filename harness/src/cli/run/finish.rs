@@ -6,7 +6,7 @@ use crate::cli::args::Command;
 use crate::cli::bench_table::{self, Before};
 use crate::cli::counter_gate::CountersEnd;
 use crate::cli::devices::Devices;
-use crate::cli::{ending, report, runs};
+use crate::cli::{broken, ending, report, runs};
 use crate::exit;
 use crate::outcome::Verdict;
 use crate::record::{Found, History, Recorded, RunStore};
@@ -48,7 +48,10 @@ pub(super) fn finish(
         &mut store,
         stopped,
         started,
-        with_broken(with_gates(exit_code(options.repeat.flaky_fails, &closing), regressed), &closing),
+        broken::code_with(
+            closing.broken.as_ref(),
+            with_gates(exit_code(options.repeat.flaky_fails, &closing), regressed),
+        ),
         json!({ "counts": counts, "passed_by": summary.passed_by }),
     );
     let mut text = String::new();
@@ -112,18 +115,6 @@ fn exit_code(flaky_fails: bool, closing: &Closing) -> u8 {
 fn with_gates(code: u8, regressed: Option<u8>) -> u8 {
     match (code, regressed) {
         (exit::OK | exit::INCOMPLETE | exit::OUTSTANDING, Some(failed)) => failed,
-        _ => code,
-    }
-}
-
-/// The exit code where case files are malformed: that outranks all but failures.
-fn with_broken(code: u8, closing: &Closing) -> u8 {
-    match (code, &closing.broken) {
-        (exit::OK | exit::INCOMPLETE | exit::OUTSTANDING | exit::REGRESSED | exit::FLAKY, Some(broken))
-            if broken.counts =>
-        {
-            exit::BAD_CASES
-        }
         _ => code,
     }
 }

@@ -1,12 +1,12 @@
 //! The course of a run: what is meant is set up, dispatched, recorded and told.
 
-use super::broken::Broken;
 use super::meant::Meant;
 use super::options::{RecordOptions, RunOptions};
 use super::view::{Closing, RunView};
 use super::{carry, finish, setup};
 use crate::case::Case;
 use crate::cli::args::{Args, Form, Launcher};
+use crate::cli::broken::Broken;
 use crate::cli::counter_gate::{self, CountersCheck};
 use crate::cli::timing_gate::TimingCheck;
 use crate::cli::{Failure, devices, launch, runs, session};
@@ -78,7 +78,7 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     }
     let (of, from) = (counted(all.len(), "case"), counted(files, "file"));
     progress.say(&format!("{} of {of} selected from {from}, seed {}", ids.len(), options.repeat.seed));
-    let broken = Broken::of(options, &broken);
+    let broken = Broken::of(&options.cases.wanted, &broken, "run");
     if let Some(broken) = &broken {
         broken.text.lines().for_each(|line| progress.say(line));
         store.append("broken", &broken.record);
