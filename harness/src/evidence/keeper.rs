@@ -213,7 +213,7 @@ fn leaf_line(leaf: &CrashBucket, known: Option<&CrashBucket>) -> String {
 fn folder_name(name: &str, id: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let name: String = name.chars().take(60).map(plain).collect();
-    format!("{}-{:08x}", name.trim_start_matches('.'), crate::crc::crc32(id.as_bytes()))
+    format!("{}-{:08x}", name.trim_start_matches('.'), crc32fast::hash(id.as_bytes()))
 }
 
 fn write(folder: &Path, result: &CaseResult, bucket: Option<&Bucket>) -> io::Result<()> {

@@ -298,5 +298,5 @@ impl RunStore {
 fn fresh_id(salt: u32) -> String {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     let word = format!("{nanos} {} {salt}", std::process::id());
-    format!("{}-{:06x}", utc_stamp(true), crate::crc::crc32(word.as_bytes()) & 0xff_ffff)
+    format!("{}-{:06x}", utc_stamp(true), crc32fast::hash(word.as_bytes()) & 0xff_ffff)
 }

@@ -8,7 +8,6 @@
 //! what tells shards that were dealt out otherwise from each other.
 
 use super::past::Past;
-use crate::crc::crc32;
 use crate::escape::short;
 use engine::diag::{Diagnostic, Result, code};
 use std::cmp::Reverse;
@@ -106,7 +105,7 @@ impl Part {
         };
         let is_blind = shard.split == Split::Time && durations.is_none() && !ids.is_empty();
         let lines: String = ids.iter().zip(&homes).map(|(id, home)| format!("{id} {home}\n")).collect();
-        Self { shard, ids, homes, is_blind, dealt: crc32(lines.as_bytes()) }
+        Self { shard, ids, homes, is_blind, dealt: crc32fast::hash(lines.as_bytes()) }
     }
 
     /// Leaves what a rule that looks at the id alone takes: it is the same in all shards.

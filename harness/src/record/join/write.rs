@@ -10,7 +10,6 @@ use super::super::runs::RunInfo;
 use super::log::{JoinedLog, fields_of};
 use super::parts::{Job, ShardRuns};
 use super::{Refused, header};
-use crate::crc::crc32;
 use crate::exit;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +82,7 @@ fn id_of(job: &Job) -> String {
     let began = parts().map(RunInfo::started).min().unwrap_or_default();
     let stamp: String = began.chars().filter(|c| !matches!(c, '-' | ':')).collect();
     let stamp = if stamp.len() == 16 { stamp } else { utc_stamp(true) };
-    let crc = crc32(names.into_iter().collect::<Vec<_>>().join(" ").as_bytes());
+    let crc = crc32fast::hash(names.into_iter().collect::<Vec<_>>().join(" ").as_bytes());
     format!("{stamp}-{:06x}", crc & 0xff_ffff)
 }
 
