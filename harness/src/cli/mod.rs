@@ -26,7 +26,7 @@ mod import;
 mod kernels;
 mod launch;
 mod list;
-mod pages;
+mod manual;
 mod pair;
 mod plan;
 mod quarantine;
