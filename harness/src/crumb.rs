@@ -31,7 +31,6 @@
 //! means taken); a reader that never sees a stable state takes what is there
 //! and says so, since the writer may have died inside a write.
 
-use crate::crc::crc32;
 use crate::os::{self, SharedWords};
 use engine::options::{Phase, Trace};
 use std::collections::BTreeSet;
@@ -312,7 +311,7 @@ impl Lane<'_> {
         self.write_with(phase as u32, false, id, 0, || {
             let words = packed::<CASE_WORDS>(id);
             words.iter().enumerate().for_each(|(i, word)| self.put(CASE_AT + i, *word));
-            let crc = if id.is_empty() { 0 } else { crc32(id.as_bytes()) };
+            let crc = if id.is_empty() { 0 } else { crc32fast::hash(id.as_bytes()) };
             self.put(CASE_CRC_AT, u64::from(crc));
         });
     }
@@ -488,7 +487,7 @@ pub(crate) mod tests {
         });
         let crumb = page.of_thread(beside).expect("a lane");
         assert_eq!((crumb.lane, crumb.phase.as_str(), crumb.id, crumb.thread), (3, "schedule", 5, beside));
-        assert_eq!((crumb.case.as_str(), crumb.case_crc), (&id[..128], crc32(id.as_bytes())));
+        assert_eq!((crumb.case.as_str(), crumb.case_crc), (&id[..128], crc32fast::hash(id.as_bytes())));
         let own = page.of_thread(os::thread_id()).expect("a lane");
         assert_eq!((own.lane, own.case.as_str(), own.name.as_str()), (0, "A.b/x=1", "kernel_a"));
         assert_eq!(page.lanes().iter().map(|crumb| crumb.lane).collect::<Vec<_>>(), [0, 3]);

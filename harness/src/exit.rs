@@ -37,6 +37,18 @@ pub(crate) const NO_RECORD: u8 = 110;
 /// Ended by a signal after an orderly shutdown: 128 plus its number.
 pub(crate) const SIGNAL_BASE: u8 = 128;
 
+/// The codes of runs, from the worst on: what cannot be trusted, what is wrong, what costs more, what is not all.
+const WORST_FIRST: [u8; 11] =
+    [INFRA, NO_GPU, CRASHED, FAILED, BAD_CASES, NO_RECORD, FLAKY, REGRESSED, OUTSTANDING, INCOMPLETE, OK];
+
+/// What several runs come to. One that a signal ended has not run all; a code that no run should have is worse
+/// than all others.
+pub(crate) fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
+    let rank = |code: &u8| WORST_FIRST.iter().position(|known| known == code);
+    let told = codes.into_iter().map(|code| if code > SIGNAL_BASE { INCOMPLETE } else { code });
+    told.min_by_key(rank).unwrap_or(OK)
+}
+
 /// All codes but those of signals, with their meaning, for help.
 pub(crate) const TABLE: &[(u8, &str)] = &[
     (OK, "everything selected is fine"),
@@ -50,9 +62,28 @@ pub(crate) const TABLE: &[(u8, &str)] = &[
     (INFRA, "the machine's fault: cases could not be run"),
     (NO_GPU, "no usable GPU, or fewer than asked for"),
     (BAD_FILTER, "malformed filter or expression"),
-    (BAD_CASES, "malformed case file (run and bench leave it out), definition or record, or no case folder"),
+    (BAD_CASES, "malformed case file (left out, the others run), definition or record, or no case folder"),
     (FAILED, "at least one failure; import: the run differs from its record"),
     (CRASHED, "at least one crash or hang"),
     (BAD_RUN, "a run to continue or repeat is not there or cannot be read"),
     (NO_RECORD, "everything ran, but its record could not be written"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_codes_the_worst_counts() {
+        for (codes, wanted) in [
+            (&[][..], OK),
+            (&[OK, INCOMPLETE, OK], INCOMPLETE),
+            (&[INCOMPLETE, REGRESSED], REGRESSED),
+            (&[FAILED, INFRA, CRASHED], INFRA),
+            (&[OK, SIGNAL_BASE + 15], INCOMPLETE),
+            (&[INFRA, 77], 77),
+        ] {
+            assert_eq!(worst(codes.iter().copied()), wanted, "{codes:?}");
+        }
+    }
+}

@@ -6,7 +6,6 @@
 //! are right; a receiver never has more than one frame and a chunk in memory; what
 //! came of a frame is kept when its time is over.
 
-use crate::crc::crc32;
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,7 +36,7 @@ pub(crate) fn send_after<T: Serialize>(mut stream: &UnixStream, message: &T, wai
         return Err(io::Error::other(format!("a message of {} bytes exceeds {MAX_FRAME}", json.len())));
     }
     head[..4].copy_from_slice(&(json.len() as u32).to_le_bytes());
-    head[4..].copy_from_slice(&crc32(json).to_le_bytes());
+    head[4..].copy_from_slice(&crc32fast::hash(json).to_le_bytes());
     if frame.len() > AT_ONCE || !crate::os::has_room(stream) {
         waits();
     }
@@ -112,7 +111,7 @@ impl Receiver {
             return Err(Broken::Garbage(format!("a frame claims {len} bytes")));
         }
         let Some(json) = rest.get(..len) else { return Ok(None) };
-        if crc32(json) != crc {
+        if crc32fast::hash(json) != crc {
             return Err(Broken::Garbage(format!("the checksum of a frame of {len} bytes is wrong")));
         }
         Ok(Some(len))

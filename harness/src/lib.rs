@@ -14,7 +14,6 @@ mod code_cache;
 mod compilers;
 mod console;
 pub mod corpus;
-mod crc;
 mod crumb;
 mod device;
 mod dispatch;

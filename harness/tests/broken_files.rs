@@ -53,3 +53,31 @@ fn where_nothing_is_left_nothing_is_run() {
     let text = check(&place, &RUN, 96, &["already taken by cases/good.fuse", "2 case files were left out", "2 passed"]);
     assert!(!text.contains("cases/good.fuse was left out"), "{text}");
 }
+
+/// What selects cases for other ends does without the broken file, too, and says it beside what programs read.
+#[test]
+fn a_broken_file_does_not_stop_lists_plans_and_hunts() {
+    let place = with_broken("broken-others");
+    let output = place.command(&["list"]).output().expect("runs");
+    assert_eq!(output.status.code(), Some(96));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "PlaceTest.good/m=4\nPlaceTest.good/m=5\n");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("cases/broken.fuse:2:") && told.contains("the others are listed"), "{told}");
+    check(&place, &["plan", "--ref"], 96, &["2 of 2 cases would run", "the others are planned"]);
+    let json = place.command(&["plan", "--ref", "--format", "json"]).output().expect("runs");
+    assert!(serde_json::from_slice::<serde_json::Value>(&json.stdout).is_ok() && json.status.code() == Some(96));
+    let hunt = ["hunt", "--ref", "--repeat", "2", "--format", "plain"];
+    let last = "1 case file was left out as malformed: cases/broken.fuse\n";
+    check(&place, &hunt, 96, &["cases/broken.fuse:2:", "the files are left out, the others run", last, "2 undecided"]);
+    // Cases that are named are all there; one that is not may be in the broken file.
+    for args in [&["list"][..], &["plan", "--ref"], &["hunt", "--ref", "--repeat", "2"]] {
+        check(&place, &[args, &["--exact", "PlaceTest.good/m=4"]].concat(), 0, &["the files are left out"]);
+        check(&place, &[args, &["--exact", "PlaceTest.other"]].concat(), 96, &["nothing was run"]);
+    }
+    // Its own code: there is nothing to explain about a case that passes, so it looks until its time is over.
+    check(&place, &["why", "PlaceTest.good/m=4", "--ref", "--budget", "1s"], 6, &["the others run"]);
+    // What holds all cases to something still wants all of them.
+    for args in [&["check"][..], &["kernels"]] {
+        check(&place, args, 96, &["cases/broken.fuse:2:", "nothing was run"]);
+    }
+}

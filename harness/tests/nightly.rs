@@ -1,6 +1,7 @@
 //! A night by the script that cron calls: its steps, its summary and its code.
 
 use crate::durability::with_cases;
+use crate::launcher::with_cluster;
 use crate::place::{CaseFile, GOOD, Place, ended};
 use std::path::Path;
 use std::process::Command;
@@ -52,44 +53,34 @@ fn a_night_refuses_what_it_does_not_know() {
     assert!(code == Some(2) && text.contains("root of a checkout"), "{text}");
 }
 
-/// Runs an array at once and one task after the other, in the place of a cluster. The task `LOST` is lost.
-const SBATCH: &str = r#"#!/bin/bash
-tasks=
-while [ "${1#--}" != "$1" ]; do
-    case $1 in --array=1-*) tasks=$(seq "${1#--array=1-}") ;; --partition=*) echo "$1" >> partitions ;; esac
-    shift
-done
-if [ -z "$tasks" ]; then exec "$@"; fi
-for task in $tasks; do
-    [ "$task" = "${LOST:-}" ] || SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=$task "$@" > "shard-$task.log" 2>&1
-done
-echo "7;cluster"
-"#;
-
-/// A night of an array of shards: all cases once, and a lost shard is said.
+/// A night of an array of shards: one run with all cases, and pages of it.
 #[test]
-fn shards_of_a_cluster_are_united() {
-    let place = with_cases("nightly-slurm", 6);
-    place.program("bin/sbatch", SBATCH);
+fn shards_of_a_cluster_are_one_night() {
+    let place = with_cluster("nightly-slurm", 6);
     let script = Path::new(SCRIPT).with_file_name("slurm.sh");
-    let night = |lost: &str| {
+    let night = || {
         let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap_or_default());
         let mut command = place.program_here("bash");
-        command.arg(&script).args(["3", "night", "--partition=gpu"]).env("PATH", path).env("LOST", lost);
+        command.arg(&script).args(["3", "night", "--partition=gpu", "--time=5"]).env("PATH", path);
         command.env("HARNESS", env!("CARGO_BIN_EXE_harness")).env("DEVICES", "--sim 1");
         ended(command.output().expect("bash runs"))
     };
-    let (code, text) = night("");
-    assert!(code == 0 && text.contains("of 6 cases and 3 runs"), "{code}: {text}");
-    assert_eq!(place.read("partitions"), "--partition=gpu\n--partition=gpu\n");
-    let (code, text) = night("2");
-    assert!(code == 6 && text.contains("shard 2 of 3 did not end"), "{code}: {text}");
+    let (code, text) = night();
+    assert!(
+        code == 0 && text.contains("6 cases of 3 shards") && text.contains("of 6 cases and 1 run"),
+        "{code}: {text}"
+    );
+    assert_eq!(place.read("partitions"), "--partition=gpu\n");
+    place.file("lost", "2\n");
+    place.file("persist", "9\n");
+    let (code, text) = night();
+    assert!(code == 6 && text.contains("run shard 2 of 3 is missing"), "{code}: {text}");
 }
 
 /// The scripts are in order as far as bash reads them.
 #[test]
 fn scripts_are_well_formed() {
-    for name in ["nightly.sh", "slurm.sh"] {
+    for name in ["nightly.sh", "slurm.sh", "../slurm_cluster.sh"] {
         let path = Path::new(SCRIPT).with_file_name(name);
         assert!(Command::new("bash").arg("-n").arg(&path).status().expect("bash runs").success(), "{name}");
     }

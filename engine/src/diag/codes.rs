@@ -334,6 +334,11 @@ codes! {
         why "Options may leave out passes over whole fusions, to see what a pass does or whether it is to blame. A name that is not \
              there would leave out nothing, unnoticed.",
         words "`movs` instead of `moves` in the `disabled_passes` of the engine's options.";
+    NO_LAUNCHER = "E0513", "there is no cluster to give the run to",
+        "run it on a machine of the cluster, or leave `--launcher` out and say `--shard I/N` on each machine",
+        why "--launcher slurm asks an existing Slurm cluster to run the shards. The programs sbatch, squeue and scancel must be \
+             on the path, the controller must answer, and the tasks must be able to say which devices they have.",
+        words "`harness --launcher slurm --sim 1`, where no Slurm is installed.";
     // Records.
     RESULTS = "E0701", "the results folder cannot be used",
         "name it with --results; `harness store repair` mends one of this version",
@@ -354,6 +359,11 @@ codes! {
         "rename one of the folders below runs/",
         why "Runs are known by their names in histories and reports. Where two are different, neither may replace the other.",
         words "`harness store merge DIR`, where DIR holds a run `nightly` and the store another one.";
+    NOT_JOINED = "E0705", "the runs are not the shards of one run",
+        "name the runs that are meant: store join RUN...",
+        why "A joined run says of every case what one job found of it. So its shards must be of the same cases, dealt out in the \
+             same way, of the same sources, seed and kind of device, and each shard must be there once.",
+        words "`harness store join one two`, where `one` is shard 1/2 and `two` is shard 2/3.";
     // Execution.
     NVRTC = "E0601", "NVRTC rejected the kernel",
         "report the case: this is a defect of the code generator",

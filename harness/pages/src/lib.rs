@@ -4,7 +4,7 @@
 //! ([`Given`]). Outputs: a folder of HTML files with one stylesheet and one script, which need no server, no network and no
 //! build step: any web space or artefact of a job can hold it.
 //!
-//! - `history/` reads the tables into columns;
+//! - `history/` reads the tables into columns, `crash` is the form of a kind of crash;
 //! - `detect` finds changes of level, on-line;
 //! - `plot/` draws SVG, `page/` writes one kind of page each, `write` all of them;
 //! - `diagram/` draws boxes in layers, for whoever has some: it reads no results.
@@ -12,6 +12,7 @@
 //! Invariants: the same results give the same bytes. A page reads without its script; search and the comparison of any two
 //! runs need it. Every text from outside is escaped.
 
+mod crash;
 mod detect;
 mod diagram;
 mod figure;
@@ -23,6 +24,7 @@ mod site;
 mod slug;
 mod write;
 
+pub use crash::{Crash, Sight};
 use detect::{LEAST, SURE};
 pub use diagram::{BoxId, Diagram, Look};
 pub use given::{CaseFact, Failed, Given, Quarantined};

@@ -1,5 +1,6 @@
 //! Everything that pages tell, found before the first is written: histories, changes, crashes, peers.
 
+use crate::crash::Crash;
 use crate::detect::{Change, LEAST};
 use crate::figure::{self, Figure};
 use crate::given::{CaseFact, Given};
@@ -117,32 +118,6 @@ impl Cause {
         words.extend(self.other_driver.then_some("other driver"));
         words.join(", ")
     }
-}
-
-/// A kind of crash over all runs.
-#[derive(Clone, Debug, Default, serde::Deserialize)]
-#[serde(default)]
-pub(crate) struct Crash {
-    pub(crate) leaf: String,
-    pub(crate) family: String,
-    pub(crate) calls: Vec<String>,
-    pub(crate) cuda_error: String,
-    pub(crate) count: u64,
-    pub(crate) runs: u64,
-    pub(crate) first: Sight,
-    pub(crate) last: Sight,
-    pub(crate) devices: BTreeMap<String, u64>,
-    pub(crate) cases: BTreeMap<String, u64>,
-    pub(crate) exemplar: String,
-}
-
-/// When a crash was seen.
-#[derive(Clone, Debug, Default, serde::Deserialize)]
-#[serde(default)]
-pub(crate) struct Sight {
-    pub(crate) run: String,
-    pub(crate) utc: String,
-    pub(crate) commit: String,
 }
 
 /// What a system needs for a workload.

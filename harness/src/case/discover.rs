@@ -48,7 +48,7 @@ pub fn load(dir: &Path, target: Target) -> Loaded {
     let mut loaded = Loaded::default();
     let paths = files(dir, &mut loaded.errors);
     let mut taken = Taken::new();
-    let mut crc = crate::crc::Crc32::new();
+    let mut crc = crc32fast::Hasher::new();
     let mut bytes = 0;
     for path in paths {
         let Some(source) = read(&path, &mut loaded.errors) else { continue };
@@ -74,7 +74,7 @@ pub fn load(dir: &Path, target: Target) -> Loaded {
             break;
         }
     }
-    loaded.fingerprint = crc.finish();
+    loaded.fingerprint = crc.finalize();
     loaded
 }
 

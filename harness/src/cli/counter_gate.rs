@@ -7,7 +7,6 @@
 use super::Failure;
 use super::run::options::RunOptions;
 use crate::case::Case;
-use crate::crc::crc32;
 use crate::escape::{self, short};
 use crate::exit;
 use crate::gate::{Baseline, BaselineRow, Blessing, Counted, CounterChange, CounterGate};
@@ -240,7 +239,7 @@ fn named(ids: &[impl AsRef<str>], what: &str) -> String {
 /// Tells whether a case asks for something else than it did: its fusion or its arguments.
 fn case_crc(case: &Case) -> String {
     let inputs = serde_json::to_string(&case.inputs).unwrap_or_default();
-    format!("{:08x}", crc32(format!("{}\n{inputs}", case.text.trim_end()).as_bytes()))
+    format!("{:08x}", crc32fast::hash(format!("{}\n{inputs}", case.text.trim_end()).as_bytes()))
 }
 
 fn misused(message: &str) -> Failure {

@@ -21,11 +21,12 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
         }
         Parsed::Worker { fd, crumb_fd, evidence_fd } => Ok(crate::worker::main(fd, crumb_fd, evidence_fd)),
         Parsed::Compiler { from, folders } => Ok(crate::compilers::main(from, folders)),
+        Parsed::Task { folder, task } => {
+            settle();
+            super::launch::task(&folder, task)
+        }
         Parsed::Args(args) => {
-            // A limit on the size of files is an error of a write, not the end of the run.
-            let noted = std::sync::Arc::default();
-            let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
-            crate::os::raise_file_limit();
+            settle();
             args::run(&args)
         }
     });
@@ -33,6 +34,14 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
         let _ = writeln!(std::io::stderr().lock(), "{}", failure.message.trim_end());
         failure.exit
     })
+}
+
+/// Of a process that runs cases, or starts who does.
+fn settle() {
+    // A limit on the size of files is an error of a write, not the end of the run.
+    let noted = std::sync::Arc::default();
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
+    crate::os::raise_file_limit();
 }
 
 fn text(arguments: impl Iterator<Item = OsString>) -> Result<Vec<String>, Failure> {

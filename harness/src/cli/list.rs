@@ -2,6 +2,7 @@
 //! earlier runs say about each.
 
 use super::args::{Args, Listing};
+use super::broken::{Broken, code_with, or_malformed};
 use super::session::{self, CaseOptions};
 use super::{Failure, devices, runs};
 use crate::case::{Case, Require};
@@ -17,8 +18,12 @@ use serde_json::{Value, json};
 pub(super) fn list(args: &Args) -> Result<u8, Failure> {
     // GPU sizes only when GPUs are asked for: listing must not depend on the machine.
     let options = CaseOptions::of(args);
-    let loaded = session::load_all(&options, devices::target(&args.devices))?;
-    let chosen = session::choose(&options, loaded.cases, options.history)?;
+    let loaded = session::load_sound(&options, devices::target(&args.devices))?;
+    let broken = Broken::of(&options.wanted, &loaded.errors, "are listed");
+    let chosen = session::choose(&options, loaded.cases, options.history);
+    let chosen = chosen.map_err(|why| or_malformed(&loaded.errors, why))?;
+    // Standard output is for programs.
+    broken.iter().for_each(|broken| crate::console::complain(&broken.text));
     let past = || session::past(&options.folders.results, options.history);
     let text = match args.output.listing {
         Listing::Usual | Listing::Names => chosen.cases.iter().map(|case| name(case, args.output.about)).collect(),
@@ -26,11 +31,11 @@ pub(super) fn list(args: &Args) -> Result<u8, Failure> {
         Listing::Json => json_text(&chosen.cases, &past(), &session::read_quarantine(&options.folders)?),
     };
     crate::console::print(&text);
-    // Standard output is for programs; why there is nothing on it, for people.
+    // Why there is nothing on it is for people, too.
     if chosen.cases.is_empty() {
         chosen.notes.iter().for_each(|note| crate::console::complain(note));
     }
-    Ok(exit::OK)
+    Ok(code_with(broken.as_ref(), exit::OK))
 }
 
 fn name(case: &Case, about: bool) -> String {

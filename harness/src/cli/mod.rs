@@ -9,6 +9,7 @@
 
 mod args;
 mod bench_table;
+mod broken;
 mod check;
 mod compare;
 mod compile;
@@ -23,8 +24,9 @@ mod flakes;
 mod fmt;
 mod import;
 mod kernels;
+mod launch;
 mod list;
-mod pages;
+mod manual;
 mod pair;
 mod plan;
 mod quarantine;

@@ -7,6 +7,7 @@
 //! each case goes to one slot of every device that it can run on.
 
 use super::args::{Args, Listing};
+use super::broken::{Broken, code_with, or_malformed};
 use super::run::split_required;
 use super::session::{self, CaseOptions};
 use super::{Failure, devices, list, runs};
@@ -47,9 +48,13 @@ struct PlanReport {
 pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
     let (options, cross) = (CaseOptions::of(args), args.devices.cross);
     let devices = devices::resolve(&args.devices, args.evidence.sanitize.as_ref())?;
-    let loaded = session::load_all(&options, devices.target)?;
+    let loaded = session::load_sound(&options, devices.target)?;
     let total = loaded.cases.len();
-    let chosen = session::choose(&options, loaded.cases, &devices.history)?;
+    let broken = Broken::of(&options.wanted, &loaded.errors, "are planned");
+    let chosen = session::choose(&options, loaded.cases, &devices.history);
+    let chosen = chosen.map_err(|why| or_malformed(&loaded.errors, why))?;
+    // Standard output is the plan alone.
+    broken.iter().for_each(|broken| crate::console::complain(&broken.text));
     let past = session::past(&options.folders.results, &devices.history);
     let (mut cases, skipped) = split_required(chosen.cases, &devices);
     let history = History::of(&options.folders.results, &devices.history);
@@ -67,7 +72,7 @@ pub(super) fn plan(args: &Args) -> Result<u8, Failure> {
         Listing::Json => plan.json(),
         Listing::Names => ids.iter().map(|id| format!("{id}\n")).collect(),
     });
-    Ok(exit::OK)
+    Ok(code_with(broken.as_ref(), exit::OK))
 }
 
 /// Deals cases out to slots, each once or to each of some slots; returns the

@@ -49,7 +49,7 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// The last run that has no end, or was stopped before its end.
-fn newest_open(layout: &ResultsFolder) -> Result<RunInfo, Failure> {
+pub(super) fn newest_open(layout: &ResultsFolder) -> Result<RunInfo, Failure> {
     let all = layout.list().unwrap_or_default();
     // One that another run went on with is done; one without a header had not begun.
     let resumed = |run: &RunInfo| all.iter().any(|later| later.header.resumes.as_ref() == Some(&run.id));

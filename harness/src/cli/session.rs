@@ -5,7 +5,7 @@ use super::{Failure, runs, since};
 use crate::case::{Case, CaseError, Loaded, Target, load};
 use crate::record::{History, ResultsFolder};
 use crate::select::quarantine::Quarantine;
-use crate::select::{Chosen, FromRun, Past, Rerun, Wanted};
+use crate::select::{Chosen, FromRun, Past, Rerun, Split, Wanted};
 use crate::units::counted;
 use crate::worker::fault;
 use crate::{escape, exit};
@@ -154,6 +154,9 @@ pub(super) fn load_both(options: &CaseOptions) -> Result<Vec<Case>, Failure> {
 pub(super) fn choose(options: &CaseOptions, cases: Vec<Case>, history: &str) -> Result<Chosen, Failure> {
     let CaseOptions { folders, wanted, shard_status, .. } = options;
     let mut past = Past::default();
+    if wanted.shard.is_some_and(|shard| shard.split == Split::Time) {
+        past = self::past(&folders.results, history);
+    }
     if !wanted.exprs.is_empty() || wanted.rerun.is_some() {
         past = self::past(&folders.results, history);
         let quarantine = read_quarantine(folders)?;

@@ -1,5 +1,6 @@
 //! `store`: looks at, mends, thins out, copies and unites recorded runs.
 
+pub(super) mod join;
 mod list;
 
 use super::args::{Args, Form, usage};
@@ -28,9 +29,10 @@ enum StoreCommand<'a> {
     Prune { limits: Limits, apply: bool },
     Export { form: Form, output: Option<&'a Path>, words: &'a [String] },
     Merge(&'a [String]),
+    Join { words: &'a [String], run_id: Option<&'a str> },
 }
 
-const WORDS: [&str; 7] = ["list", "info", "verify", "repair", "prune", "export", "merge"];
+const WORDS: [&str; 8] = ["list", "info", "verify", "repair", "prune", "export", "merge", "join"];
 
 pub(super) fn store(args: &Args) -> Result<u8, Failure> {
     let results = Folders::of(args).results;
@@ -42,6 +44,7 @@ pub(super) fn store(args: &Args) -> Result<u8, Failure> {
         StoreCommand::Prune { limits, apply } => thin_out(&runs::layout(&results)?, limits, apply),
         StoreCommand::Export { form, output, words } => copy_out(&results, form, output, words),
         StoreCommand::Merge(words) => unite(&results, words),
+        StoreCommand::Join { words, run_id } => join::join(&results, words, run_id),
     }
 }
 
@@ -50,7 +53,7 @@ impl<'a> StoreCommand<'a> {
     fn of(args: &'a Args) -> Result<Self, Failure> {
         let (word, rest) = args.operands.split_first().map_or(("", &[][..]), |(word, rest)| (word.as_str(), rest));
         let records = &args.records;
-        if !matches!(word, "info" | "export" | "merge") && !rest.is_empty() {
+        if !matches!(word, "info" | "export" | "merge" | "join") && !rest.is_empty() {
             return Err(usage(format!("`store {word}` takes no names"), "it works on the whole folder of records"));
         }
         belong(args, word)?;
@@ -69,6 +72,7 @@ impl<'a> StoreCommand<'a> {
                 Ok(Self::Export { form, output, words: rest })
             }
             "merge" => Ok(Self::Merge(rest)),
+            "join" => Ok(Self::Join { words: rest, run_id: records.run_id.as_deref() }),
             _ => Err(usage(
                 format!("`store` does not know `{}`", crate::escape::short(word)),
                 suggest(word, WORDS.into_iter()),
@@ -88,6 +92,7 @@ fn belong(args: &Args, word: &str) -> Result<(), Failure> {
         ("--max-size", records.max_size.is_some(), &["prune"]),
         ("--yes", records.yes, &["prune"]),
         ("--dry-run", records.dry_run, &["prune", "repair"]),
+        ("--run-id", records.run_id.is_some(), &["join"]),
     ];
     let strange = given.into_iter().find(|(_, is_given, words)| *is_given && !words.contains(&word));
     match strange.filter(|_| WORDS.contains(&word)) {
@@ -164,6 +169,11 @@ fn info_text(info: &RunInfo, run: &Recorded) -> String {
     row("commit", format!("{}{changes}", header.commit()));
     row("host", header.host().into());
     row("resumes", own(&header.resumes));
+    let shard = header.shard.clone().unwrap_or_default();
+    let of = |(index, count)| format!("{index} of {count}, dealt out by {}", own(&shard.split));
+    row("shard", shard.index.zip(shard.count).map(of).unwrap_or_default());
+    let joins = header.joins.iter().flatten().filter_map(|part| part.run_id.as_deref());
+    row("joins", joins.collect::<Vec<_>>().join(" "));
     let counts: Vec<String> = run.counts().iter().map(|(name, n)| format!("{n} {name}")).collect();
     let open = run.selected.iter().filter(|id| !run.cases.contains_key(*id)).count();
     row("cases", format!("{} of {} recorded: {}", run.cases.len(), run.cases.len() + open, counts.join(", ")));

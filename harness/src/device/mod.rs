@@ -20,5 +20,5 @@ pub(crate) use nvml::{CaseStep, Nvml, NvmlNews, Silent, open};
 pub(crate) use nvrtc::{find as find_nvrtc, version as nvrtc_version};
 pub(crate) use policy::{GpuOptions, GpuPolicy, MAX_WORKERS_PER_GPU, WantedGpus, share};
 pub(crate) use select::{GpuDecision, Selection, describe, refusal, select};
-pub(crate) use tools::{Host, find_sanitizer, free_space, host, sanitizer_places};
+pub(crate) use tools::{Host, find_sanitizer, free_space, host, program, sanitizer_places};
 pub(crate) use xid::{Attribution, RanCase, WINDOW, XidClass, attribute, facts as xid_facts};

@@ -24,6 +24,12 @@ pub(crate) fn sanitizer_places() -> Vec<PathBuf> {
     places.into_iter().map(|folder| folder.join(name)).collect()
 }
 
+/// A program on the path.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
+}
+
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)

@@ -87,7 +87,7 @@ fn compiling(death: &Death, at_hand: &Job, ahead: &mut VecDeque<Job>) -> Compili
     if *lane == 0 || case.is_empty() {
         return Compiling::Nothing;
     }
-    let same = |job: &Job| crate::crc::crc32(job.case.id.as_bytes()) == *case_crc;
+    let same = |job: &Job| crc32fast::hash(job.case.id.as_bytes()) == *case_crc;
     if same(at_hand) {
         return Compiling::AtHand;
     }
@@ -484,7 +484,7 @@ mod tests {
     /// A death on a lane that worked for a case, while `running` ran and `a`, `b`, `c` were prepared.
     #[track_caller]
     fn check_charged(lane: usize, case: &str, running: &str, charged_id: Option<&str>) {
-        let case_crc = crate::crc::crc32(case.as_bytes());
+        let case_crc = crc32fast::hash(case.as_bytes());
         let death =
             Death { crumb: Crumb { lane, case: case.into(), case_crc, ..Crumb::default() }, ..Death::default() };
         let mut ahead: VecDeque<Job> = ["a", "b", "c"].map(job).into();

@@ -2,11 +2,12 @@
 //! and the summary by families.
 
 use super::bucket::Bucket;
-use super::ledger::{self, CrashBucket, Sight};
+use super::ledger;
 use super::script::Context;
 use crate::escape::escape;
 use crate::outcome::{CaseResult, Conclusion, Death, Verdict, WorkerOutput};
 use crate::report::Help;
+use pages::{Crash, Sight};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::io;
@@ -37,7 +38,7 @@ pub(crate) struct Keeper {
     labels: Vec<String>,
     /// Attempts kept of each case.
     kept: BTreeMap<String, usize>,
-    entries: BTreeMap<String, CrashBucket>,
+    entries: BTreeMap<String, Crash>,
     /// Whether each device has a first attempt of its own at a case.
     across: bool,
     /// Slots that have run anything.
@@ -71,8 +72,8 @@ impl Keeper {
         let folder = self.folder(result, bucket.as_ref());
         if let Some(bucket) = &bucket {
             let device = result.slot.and_then(|slot| self.labels.get(slot)).map_or("", String::as_str);
-            let entry = self.entries.entry(bucket.leaf.clone()).or_insert_with(|| CrashBucket::new(bucket));
-            entry.add(&result.case.id, device);
+            let entry = self.entries.entry(bucket.leaf.clone()).or_insert_with(|| ledger::begin(bucket));
+            ledger::count(entry, &result.case.id, device);
             (entry.first, entry.last) = (self.sight.clone(), self.sight.clone());
             if let (true, Some(folder)) = (entry.exemplar.is_empty(), &folder) {
                 entry.exemplar = format!("runs/{}/{folder}", self.context.run);
@@ -143,12 +144,12 @@ impl Keeper {
         self.families(&known)
     }
 
-    fn families(&self, known: &BTreeMap<String, CrashBucket>) -> String {
-        let mut families: BTreeMap<&str, Vec<&CrashBucket>> = BTreeMap::new();
+    fn families(&self, known: &BTreeMap<String, Crash>) -> String {
+        let mut families: BTreeMap<&str, Vec<&Crash>> = BTreeMap::new();
         for entry in self.entries.values() {
             families.entry(&entry.family).or_default().push(entry);
         }
-        let mut families: Vec<(u64, &str, Vec<&CrashBucket>)> = families
+        let mut families: Vec<(u64, &str, Vec<&Crash>)> = families
             .into_iter()
             .map(|(name, leaves)| (leaves.iter().map(|leaf| leaf.count).sum(), name, leaves))
             .collect();
@@ -175,7 +176,7 @@ impl Keeper {
     }
 
     /// ` on gpu1 (3), gpu2 (4), none on gpu0`, where there is more than one device.
-    fn where_seen(&self, leaves: &[&CrashBucket]) -> String {
+    fn where_seen(&self, leaves: &[&Crash]) -> String {
         if self.labels.len() < 2 {
             return String::new();
         }
@@ -192,7 +193,7 @@ impl Keeper {
     }
 }
 
-fn leaf_line(leaf: &CrashBucket, known: Option<&CrashBucket>) -> String {
+fn leaf_line(leaf: &Crash, known: Option<&Crash>) -> String {
     const CALLS: usize = 3;
     let calls = match leaf.calls.is_empty() {
         true => "no calls known".to_string(),
@@ -213,7 +214,7 @@ fn leaf_line(leaf: &CrashBucket, known: Option<&CrashBucket>) -> String {
 fn folder_name(name: &str, id: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let name: String = name.chars().take(60).map(plain).collect();
-    format!("{}-{:08x}", name.trim_start_matches('.'), crate::crc::crc32(id.as_bytes()))
+    format!("{}-{:08x}", name.trim_start_matches('.'), crc32fast::hash(id.as_bytes()))
 }
 
 fn write(folder: &Path, result: &CaseResult, bucket: Option<&Bucket>) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use super::bucket::Bucket;
 use crate::os::FileLock;
-use serde::{Deserialize, Serialize};
+use pages::Crash;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -12,76 +12,43 @@ const NAMED: usize = 100;
 /// Leaves that one run may add to; one that breaks everywhere needs no more.
 const LEAVES: usize = 500;
 
-/// When a crash was seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sight {
-    pub(crate) run: String,
-    pub(crate) utc: String,
-    pub(crate) commit: String,
+/// A kind of crash of which nothing is counted yet.
+pub(super) fn begin(bucket: &Bucket) -> Crash {
+    let Bucket { leaf, family, calls, cuda_error } = bucket.clone();
+    Crash { v: 1, leaf, family, calls, cuda_error, ..Crash::default() }
 }
 
-/// All crashes of one leaf.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct CrashBucket {
-    pub(crate) v: u32,
-    pub(crate) leaf: String,
-    pub(crate) family: String,
-    /// The project's own calls that make the leaf, innermost first.
-    pub(crate) calls: Vec<String>,
-    pub(crate) cuda_error: String,
-    /// Failed attempts, and the runs with at least one.
-    pub(crate) count: u64,
-    pub(crate) runs: u64,
-    pub(crate) first: Sight,
-    pub(crate) last: Sight,
-    pub(crate) devices: BTreeMap<String, u64>,
-    pub(crate) cases: BTreeMap<String, u64>,
-    /// Folder of one attempt with all its evidence, from the results folder on.
-    pub(crate) exemplar: String,
-}
-
-impl CrashBucket {
-    pub(crate) fn new(bucket: &Bucket) -> Self {
-        let Bucket { leaf, family, calls, cuda_error } = bucket.clone();
-        Self { v: 1, leaf, family, calls, cuda_error, ..Self::default() }
+/// Counts one more failed attempt.
+pub(super) fn count(crash: &mut Crash, case: &str, device: &str) {
+    crash.count += 1;
+    for (names, name) in [(&mut crash.cases, case), (&mut crash.devices, device)] {
+        if names.len() < NAMED || names.contains_key(name) {
+            *names.entry(name.to_string()).or_default() += 1;
+        }
     }
+}
 
-    /// One more failed attempt.
-    pub(crate) fn add(&mut self, case: &str, device: &str) {
-        self.count += 1;
-        for (names, name) in [(&mut self.cases, case), (&mut self.devices, device)] {
-            if names.len() < NAMED || names.contains_key(name) {
-                *names.entry(name.to_string()).or_default() += 1;
+/// What one run saw behind what is known of earlier ones.
+fn behind(seen: &Crash, earlier: Crash) -> Crash {
+    let mut all = Crash { count: earlier.count + seen.count, runs: earlier.runs + 1, ..seen.clone() };
+    all.first = if earlier.runs > 0 { earlier.first } else { seen.first.clone() };
+    for (names, more) in [(&mut all.cases, earlier.cases), (&mut all.devices, earlier.devices)] {
+        for (name, count) in more {
+            if names.len() < NAMED || names.contains_key(&name) {
+                *names.entry(name).or_default() += count;
             }
         }
     }
-
-    /// This entry of one run behind what is known of earlier ones.
-    fn behind(&self, earlier: Self) -> Self {
-        let mut all = Self { count: earlier.count + self.count, runs: earlier.runs + 1, ..self.clone() };
-        all.first = if earlier.runs > 0 { earlier.first } else { self.first.clone() };
-        for (names, more) in [(&mut all.cases, earlier.cases), (&mut all.devices, earlier.devices)] {
-            for (name, count) in more {
-                if names.len() < NAMED || names.contains_key(&name) {
-                    *names.entry(name).or_default() += count;
-                }
-            }
-        }
-        // An exemplar stays as long as its run does; the caller drops it if it is gone.
-        if !earlier.exemplar.is_empty() {
-            all.exemplar = earlier.exemplar;
-        }
-        all
+    // An exemplar stays as long as its run does; the caller drops it if it is gone.
+    if !earlier.exemplar.is_empty() {
+        all.exemplar = earlier.exemplar;
     }
+    all
 }
 
 /// Adds the crashes of one run to the folder of results. Returns what is known
 /// of each leaf now. A damaged entry is put aside and begun again.
-pub(crate) fn add(
-    results: &Path,
-    entries: &BTreeMap<String, CrashBucket>,
-) -> io::Result<BTreeMap<String, CrashBucket>> {
+pub(crate) fn add(results: &Path, entries: &BTreeMap<String, Crash>) -> io::Result<BTreeMap<String, Crash>> {
     let mut known = BTreeMap::new();
     if entries.is_empty() {
         return Ok(known);
@@ -94,15 +61,15 @@ pub(crate) fn add(
         let mut earlier = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|_| {
                 let _ = std::fs::rename(&path, folder.join("bucket.json.damaged"));
-                CrashBucket::default()
+                Crash::default()
             }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => CrashBucket::default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Crash::default(),
             Err(error) => return Err(error),
         };
         if !results.join(&earlier.exemplar).is_dir() {
             earlier.exemplar.clear();
         }
-        let all = entry.behind(earlier);
+        let all = behind(entry, earlier);
         crate::record::replace(&path, format!("{:#}\n", serde_json::json!(all)).as_bytes())?;
         known.insert(leaf.clone(), all);
     }
@@ -113,6 +80,7 @@ pub(crate) fn add(
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+    use pages::Sight;
 
     #[test]
     fn runs_add_up() {
@@ -120,8 +88,8 @@ mod tests {
         std::fs::create_dir_all(dir.join("runs/r1/cases/a")).expect("a folder");
         let bucket = Bucket { leaf: "00ff".into(), family: "crash.abort in run".into(), ..Bucket::default() };
         let run = |run: &str, cases: &[&str]| {
-            let mut entry = CrashBucket::new(&bucket);
-            cases.iter().for_each(|case| entry.add(case, "gpu1"));
+            let mut entry = begin(&bucket);
+            cases.iter().for_each(|case| count(&mut entry, case, "gpu1"));
             let sight = Sight { run: run.into(), ..Sight::default() };
             (entry.first, entry.last) = (sight.clone(), sight);
             entry.exemplar = format!("runs/{run}/cases/a");

@@ -14,6 +14,6 @@ pub(crate) mod threads;
 mod unwind;
 
 pub(crate) use keeper::Keeper;
-pub(crate) use ledger::Sight;
+pub(crate) use pages::Sight;
 pub(crate) use script::Context;
 pub(crate) use stack::stacks;

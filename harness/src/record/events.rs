@@ -9,7 +9,6 @@
 //! next ones: a disk may be full for a moment only.
 
 use super::syncer::Syncer;
-use crate::crc::crc32;
 use serde::Serialize;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -214,7 +213,7 @@ pub(super) fn render(line: &mut Vec<u8>, seq: u64, t_ns: u64, kind: &str, fields
         true => line[at] = b',',
         false => line.truncate(at),
     }
-    let crc = crc32(line);
+    let crc = crc32fast::hash(line);
     writeln!(line, ",\"crc\":\"{crc:08x}\"}}")
 }
 

@@ -166,7 +166,7 @@ fn list_files(dir: &Path, root: &Path, files: &mut Vec<ManifestFile>) -> io::Res
         }
         let bytes = std::fs::read(&path)?;
         let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-        let crc = format!("{:08x}", crate::crc::crc32(&bytes));
+        let crc = format!("{:08x}", crc32fast::hash(&bytes));
         files.push(ManifestFile { bytes: bytes.len(), crc32: crc, path: shown });
     }
     Ok(())

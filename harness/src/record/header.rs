@@ -119,11 +119,38 @@ recorded! {
         cases_selected: u64,
         /// The run that this one goes on with.
         resumes: String,
+        /// Of which job it is a part.
+        shard: RecordedShard,
+        /// The runs of which it was joined.
+        joins: Vec<JoinedPart>,
         /// `running`, `complete`, `aborted`.
         status: String,
         /// What is missing in the record.
         record_error: String,
         summary: Summary,
+    }
+}
+
+recorded! {
+    /// A part of a selection, one of several.
+    RecordedShard {
+        /// From 1.
+        index: u64,
+        count: u64,
+        /// `slice`, `hash` or `time`.
+        split: String,
+        /// CRC of all selected ids with the shard of each: equal in all shards of a job.
+        dealt: String,
+    }
+}
+
+recorded! {
+    /// A run that was joined with others.
+    JoinedPart {
+        run_id: String,
+        shard: u64,
+        /// The run under whose name the tables of history have what this one found, where that is not the joined one.
+        told_by: String,
     }
 }
 

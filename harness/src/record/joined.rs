@@ -4,7 +4,7 @@
 //! several, the later run decides. A case that one of them had selected and none has
 //! judged stays in sight.
 
-use super::recorded::Recorded;
+use super::recorded::{Recorded, is_open};
 use std::collections::BTreeSet;
 
 impl Recorded {
@@ -20,6 +20,12 @@ impl Recorded {
             true => Vec::new(),
             false => self.selected.iter().filter(open).map(String::as_str).collect(),
         }
+    }
+
+    /// How many selected cases came to no verdict that stands: also those that a deadline or a stop kept from being run.
+    pub(crate) fn unjudged(&self) -> usize {
+        let open = self.cases.values().filter(|case| case.concluded.is_some() && is_open(case.verdict().1));
+        self.without_verdict().len() + open.count()
     }
 
     /// Several runs as one.

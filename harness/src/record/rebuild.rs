@@ -11,6 +11,7 @@ use super::determinism::{self, SeenClass};
 use super::flakes::{self, Hunted};
 use super::gates::{self, GateRow};
 use super::history::{mark_added, slug};
+use super::join::Told;
 use super::layout::{ResultsFolder, replace};
 use super::recorded::Recorded;
 use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow, line};
@@ -69,7 +70,8 @@ pub(super) struct Added {
 
 impl Added {
     fn of(info: &RunInfo, run: &Recorded) -> Self {
-        let rows = rows(run);
+        let mut rows = rows(run);
+        rows.retain(|row| Told::tells(run, &row.case_id));
         let told: BTreeSet<&str> = rows.iter().map(|row| row.case_id.as_str()).collect();
         let silent = run.cases.keys().filter(|id| !told.contains(id.as_str())).cloned().collect();
         let whole = info.finished() && run.end.as_ref().is_some_and(|end| end.repaired != Some(true));
@@ -82,8 +84,8 @@ impl Added {
             commit: commit(run),
             rows,
             silent,
-            seen: determinism::seen(run),
-            found: gates::found(run),
+            seen: determinism::seen(run).into_iter().filter(|seen| Told::tells(run, &seen.case_id)).collect(),
+            found: gates::found(run).into_iter().filter(|row| Told::tells(run, row.case_id())).collect(),
         }
     }
 }
@@ -105,7 +107,9 @@ struct DeviceRuns {
 /// Mends every table. Runs are read one by one. With `dry`, nothing is written.
 pub(crate) fn mend(layout: &ResultsFolder, stamp: &str, dry: bool) -> io::Result<Vec<MendedTable>> {
     let mut devices: BTreeMap<String, DeviceRuns> = BTreeMap::new();
-    for info in layout.list()?.iter().filter(|info| info.state != RunState::Live) {
+    let all = layout.list()?;
+    let joined = Told::of(&all);
+    for info in all.iter().filter(|info| info.state != RunState::Live && !joined.silences(&info.id)) {
         // One that cannot be read adds nothing; whoever asks for the runs hears of it.
         let Ok(run) = info.load() else { continue };
         let Some(device) = run.device().filter(|_| is_whole(&run)) else { continue };

@@ -72,6 +72,8 @@ pub(crate) struct Concluded {
     pub(crate) position: u64,
     /// The run that this verdict was taken over from.
     pub(crate) carried_from: Option<String>,
+    /// In a joined run, the shard's run that came to it.
+    pub(crate) joined_from: Option<String>,
 }
 
 /// A case of a run.
@@ -201,6 +203,8 @@ pub(crate) struct Recorded {
     pub(crate) selected: Vec<String>,
     /// Ids that a rerun was to run as well, and left out.
     pub(crate) outstanding: Vec<String>,
+    /// Of a shard: what all shards together selected.
+    pub(crate) job: Vec<String>,
     /// How many are selected, by the same records.
     pub(crate) selected_of: u64,
     pub(crate) cases: BTreeMap<String, RecordedCase>,
@@ -242,6 +246,7 @@ impl Recorded {
                 self.selected_of = self.selected_of.max(record["of"].as_u64().unwrap_or(0));
             }
             Some("outstanding") => self.outstanding.extend(ids(&record)),
+            Some("job") => self.job.extend(ids(&record)),
             Some("attempt") => match Attempt::deserialize(&record) {
                 Ok(attempt) => self.cases.entry(attempt.case_id.clone()).or_default().attempts.push(attempt),
                 Err(_) => self.others.push(record),

@@ -17,7 +17,7 @@ pub(super) fn write(dir: &Path, case: &Case, outcome: &Outcome, written: usize) 
     }
     std::fs::create_dir_all(dir)?;
     // The id's checksum: ids hold characters that file names should not.
-    let path = dir.join(format!("{}-{:08x}.fuse", case.name, crate::crc::crc32(case.id.as_bytes())));
+    let path = dir.join(format!("{}-{:08x}.fuse", case.name, crc32fast::hash(case.id.as_bytes())));
     std::fs::write(&path, text(case, outcome))?;
     Ok(Some(path))
 }

@@ -1,7 +1,7 @@
 //! What a run that was killed or stopped has done, and what is open.
 
 use super::determinism::{SeenClass, seen};
-use super::header::Provenance;
+use super::header::{Provenance, RecordedShard};
 use super::layout::check_id;
 use super::rebuild::rows;
 use super::recorded::{Attempt, Recorded, RecordedCase, is_open};
@@ -48,6 +48,9 @@ pub(crate) struct Resumed {
     pub(crate) selected: BTreeSet<String>,
     /// Ids that it was to run as well, by `--rerun`, and left out.
     pub(crate) outstanding: Vec<String>,
+    /// Of which job it is a part, and what that selected.
+    pub(crate) shard: Option<RecordedShard>,
+    pub(crate) job: Vec<String>,
     /// Finished cases by id.
     pub(crate) done: BTreeMap<String, Done>,
     /// What was tried of cases without a verdict: each attempt that the machine did
@@ -105,6 +108,7 @@ impl Resumed {
             if whole.is_err() && run.selection().is_ok() && !run.selected.is_empty() {
                 self.selected = run.selected.iter().cloned().collect();
                 self.outstanding.clone_from(&run.outstanding);
+                self.job.clone_from(&run.job);
                 *whole = Ok(());
             }
             earlier.clone_from(&run.header.resumes);
@@ -129,6 +133,8 @@ impl Resumed {
             git_sha: Some(header.commit().to_string()).filter(|sha| !sha.is_empty()),
             selected,
             outstanding: run.outstanding.clone(),
+            shard: header.shard.clone(),
+            job: run.job.clone(),
             done,
             tried: BTreeMap::new(),
             rows: Vec::new(),

@@ -95,6 +95,17 @@ impl RunRow {
     }
 }
 
+/// The names of all runs that the tables of a folder of history know.
+pub(super) fn names(history: &Path) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for entry in std::fs::read_dir(history).into_iter().flatten().flatten() {
+        // One of another version tells nothing that could be told twice.
+        let table = Table::<RunRow>::read(&entry.path().join("runs.csv"));
+        names.extend(table.into_iter().flat_map(|table| table.rows).map(|row| row.run_id));
+    }
+    names
+}
+
 /// Judges the rows of runs that are here, and puts in those that lack: also of runs that are gone and that rows of
 /// other tables name with their commit, as far as those and the run's own name tell what it was.
 pub(super) fn mend(table: &mut Vec<RunRow>, runs: &[RunRow], named: &BTreeMap<String, String>) -> Judged {

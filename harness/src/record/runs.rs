@@ -17,7 +17,7 @@ pub(crate) enum RunState {
     /// A harness writes it at this moment.
     Live,
     Complete,
-    /// Stopped in order.
+    /// Stopped in order, or joined of shards that are not all there.
     Aborted,
     /// Its harness is gone and left no end.
     Killed,
@@ -66,7 +66,7 @@ impl RunInfo {
             (Err(_), _) => RunState::Unreadable,
             (Ok(_), _) if is_live(&log) => RunState::Live,
             (Ok(_), Some("complete")) => RunState::Complete,
-            (Ok(_), Some("aborted")) => RunState::Aborted,
+            (Ok(_), Some("aborted" | "incomplete")) => RunState::Aborted,
             (Ok(_), _) => RunState::Killed,
         };
         let written = std::fs::metadata(&log).or_else(|_| std::fs::metadata(dir))?.modified()?;

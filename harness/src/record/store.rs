@@ -125,8 +125,9 @@ impl RunStore {
 
     /// Notes which cases are meant, so that the run can be gone on with, and which
     /// ones a rerun leaves out. The latter first: a whole selection has all of them.
-    pub(crate) fn select(&mut self, ids: &[String], outstanding: &[String]) {
-        for (kind, ids) in [("outstanding", outstanding), ("selected", ids)] {
+    /// A shard notes all of its job first, so that the cases of one that is lost are known by the others.
+    pub(crate) fn select(&mut self, ids: &[String], outstanding: &[String], job: &[String]) {
+        for (kind, ids) in [("job", job), ("outstanding", outstanding), ("selected", ids)] {
             for (index, chunk) in ids.chunks(IDS_A_RECORD).enumerate() {
                 self.append(kind, &IdsRecord { from: index * IDS_A_RECORD, ids: chunk, of: ids.len() });
             }
@@ -297,5 +298,5 @@ impl RunStore {
 fn fresh_id(salt: u32) -> String {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     let word = format!("{nanos} {} {salt}", std::process::id());
-    format!("{}-{:06x}", utc_stamp(true), crate::crc::crc32(word.as_bytes()) & 0xff_ffff)
+    format!("{}-{:06x}", utc_stamp(true), crc32fast::hash(word.as_bytes()) & 0xff_ffff)
 }

@@ -3,7 +3,7 @@
 
 use super::past::Past;
 use super::rerun::{FromRun, Rerun};
-use super::shard::Shard;
+use super::shard::{Part, Shard};
 use super::{Filter, FilterExpr, IdList, expr::FilterSubject, selected};
 use crate::case::{Case, suggest};
 use crate::escape::short;
@@ -44,6 +44,8 @@ pub struct Chosen {
     pub outstanding: Vec<String>,
     /// What the user should know; for an empty choice, why that is fine.
     pub notes: Vec<String>,
+    /// Of a shard: what it is a part of.
+    pub part: Option<Part>,
 }
 
 impl Wanted {
@@ -106,7 +108,7 @@ pub fn choose(wanted: &Wanted, cases: Vec<Case>, past: &Past, run: &FromRun) -> 
     chosen.outstanding = all_left.into_iter().filter(awaited).collect();
     chosen.outstanding.sort();
     if let Some(shard) = wanted.shard {
-        in_shard(shard, &mut chosen);
+        in_shard(shard, past, &mut chosen);
     }
     Ok(chosen)
 }
@@ -173,18 +175,16 @@ fn empty_rerun(wanted: &Wanted, past: &Past, matches: usize, left: usize, chosen
 }
 
 /// Keeps the shard's cases. An empty shard is fine, and says so.
-fn in_shard(shard: Shard, chosen: &mut Chosen) {
+fn in_shard(shard: Shard, past: &Past, chosen: &mut Chosen) {
+    let part = Part::new(shard, chosen.cases.iter().map(|case| case.id.clone()).collect(), past);
     let total = chosen.cases.len();
-    let mut position = 0;
-    chosen.cases.retain(|case| {
-        position += 1;
-        shard.keeps(position - 1, &case.id)
-    });
-    if total > 0 {
-        let count = chosen.cases.len();
-        let empty = if count == 0 { "; with fewer cases than shards that is fine" } else { "" };
-        chosen.notes.push(format!("shard {shard}: {count} of {total} selected cases{empty}"));
-    }
+    let mut homes = part.homes.iter();
+    chosen.cases.retain(|_| homes.next() == Some(&shard.index));
+    let count = chosen.cases.len();
+    let empty = if count == 0 { "; with fewer cases than shards that is fine" } else { "" };
+    let blind = if part.is_blind { "; no duration is recorded of them, so they are dealt out in turn" } else { "" };
+    chosen.notes.push(format!("shard {shard}: {count} of {total} selected cases{empty}{blind}"));
+    chosen.part = Some(part);
 }
 
 fn nothing(wanted: &Wanted, total: usize) -> Box<Diagnostic> {

@@ -27,4 +27,4 @@ pub(crate) use idlist::IdList;
 pub use past::Past;
 pub use rerun::FromRun;
 pub(crate) use rerun::Rerun;
-pub use shard::{Shard, Split};
+pub use shard::{Part, Shard, Split};

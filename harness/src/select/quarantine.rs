@@ -23,8 +23,8 @@ use crate::select::{Filter, nearest};
 use engine::diag::{Diagnostic, code};
 use serde::Deserialize;
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::path::Path;
+use toml_edit::{DocumentMut, Item, Table, Value};
 
 /// Bytes of the file, and entries in it.
 const MAX_BYTES: u64 = 1 << 20;
@@ -74,12 +74,8 @@ impl QuarantineEntry {
         today > self.until.as_str()
     }
 
-    fn text(&self) -> String {
-        let mut text = String::from("[[case]]\n");
-        for (name, value) in Self::FIELDS.iter().zip(self.fields()) {
-            let _ = writeln!(text, "{name} = {}", toml::Value::from(value));
-        }
-        text
+    fn table(&self) -> Table {
+        Self::FIELDS.iter().zip(self.fields()).map(|(name, value)| (*name, value)).collect()
     }
 }
 
@@ -264,12 +260,22 @@ pub(crate) fn with_entry(text: &str, entry: &QuarantineEntry, name: &str) -> Res
             "harness quarantine rm ID takes it out",
         ));
     }
-    let with = |text: String| match text.trim_end() {
-        "" => readable(entry.text(), name),
-        text => readable(format!("{text}\n\n{}", entry.text()), name),
-    };
-    // Tables cannot follow an array of inline ones.
-    with(text.to_string()).or_else(|_| with(usual(known.iter())))
+    let (mut file, mut table) = (document(text, name)?, entry.table());
+    match file.get_mut("case") {
+        // Tables cannot follow an array of inline ones.
+        Some(Item::Value(Value::Array(array))) => array.push(table.into_inline_table()),
+        case => {
+            let mut tables = case.and_then(|case| case.as_array_of_tables().cloned()).unwrap_or_default();
+            // What stands at the end of the file stays in front of the entry.
+            let above = file.trailing().as_str().unwrap_or_default().trim_end().to_string();
+            let gap = if above.is_empty() && tables.is_empty() { "" } else { "\n" };
+            table.decor_mut().set_prefix(if above.is_empty() { gap.into() } else { format!("{above}\n{gap}") });
+            file.set_trailing("");
+            tables.push(table);
+            file.insert("case", Item::ArrayOfTables(tables));
+        }
+    }
+    readable(file.to_string(), name)
 }
 
 /// The text of a file without the entry of that id, and the comment lines that
@@ -281,23 +287,47 @@ pub(crate) fn without_entry(text: &str, id: &str, name: &str) -> Result<String, 
         let note = if ids.is_empty() { "the file has no entries".into() } else { nearest(id, ids.into_iter()) };
         return Err(bad(format!("`{}` is not in quarantine", short(id)), note));
     };
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let heads = heads(text);
-    if heads.len() != known.entries.len() {
-        return readable(usual(known.entries.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, e)| e)), name);
+    let mut file = document(text, name)?;
+    match file.get_mut("case") {
+        Some(Item::Value(Value::Array(array))) => drop(array.remove(at)),
+        Some(Item::ArrayOfTables(tables)) => {
+            let above = tables.get(at).map_or(String::new(), |table| others_above(&comments(table)));
+            tables.remove(at);
+            match tables.get_mut(at) {
+                // A blank line stays between two entries.
+                Some(_) if above.is_empty() && at > 0 => {}
+                Some(next) => {
+                    let own = comments(next);
+                    next.decor_mut().set_prefix(format!("{above}{}", own.trim_start_matches('\n')));
+                }
+                None => file.set_trailing(format!("{above}{}", file.trailing().as_str().unwrap_or_default())),
+            }
+        }
+        _ => {}
     }
-    let comment = |i: usize| lines[i].trim_start().starts_with('#');
-    let start = |head: usize| (0..head).rev().take_while(|i| comment(*i)).last().unwrap_or(head);
-    let from = start(heads[at]);
-    let to = heads.get(at + 1).map_or(lines.len(), |next| start(*next));
-    let rest: String = lines[..from].iter().chain(&lines[to..]).copied().collect();
-    let rest = rest.trim_end();
-    readable(if rest.is_empty() { String::new() } else { format!("{rest}\n") }, name)
+    if known.entries.len() == 1 {
+        file.remove("case");
+    }
+    let rest = file.to_string();
+    readable(if rest.trim().is_empty() { String::new() } else { format!("{}\n", rest.trim_end()) }, name)
 }
 
-/// The usual form, for a file that is written as inline tables.
-fn usual<'a>(entries: impl Iterator<Item = &'a QuarantineEntry>) -> String {
-    entries.map(QuarantineEntry::text).collect::<Vec<_>>().join("\n")
+/// What stands between a table and the one before it.
+fn comments(table: &Table) -> String {
+    table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default().to_string()
+}
+
+/// What stands above an entry and is not about it: all but the comment lines directly above.
+fn others_above(prefix: &str) -> String {
+    let lines: Vec<&str> = prefix.split_inclusive('\n').collect();
+    let own = lines.iter().rev().take_while(|line| line.trim_start().starts_with('#')).count();
+    let others = lines[..lines.len() - own].concat();
+    if others.trim().is_empty() { String::new() } else { format!("{}\n\n", others.trim_end()) }
+}
+
+/// The file with its comments and blanks.
+fn document(text: &str, name: &str) -> Result<DocumentMut, Box<Diagnostic>> {
+    text.parse().map_err(|error: toml_edit::TomlError| bad(format!("{name}: {}", error.message()), "it is TOML"))
 }
 
 /// A new text of the file, which the next run must be able to read.
@@ -308,16 +338,6 @@ fn readable(text: String, name: &str) -> Result<String, Box<Diagnostic>> {
     Quarantine::parse(&text, name).map(|_| text)
 }
 
-/// The lines with which entries begin, as far as they do in the usual form.
-fn heads(text: &str) -> Vec<usize> {
-    text.lines().enumerate().filter(|(_, line)| is_head(line)).map(|(i, _)| i).collect()
-}
-
-fn is_head(line: &str) -> bool {
-    let code = line.split('#').next().unwrap_or_default();
-    code.chars().filter(|c| !c.is_whitespace()).eq("[[case]]".chars())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,6 +345,12 @@ mod tests {
     fn entry(id: &str, until: &str) -> QuarantineEntry {
         let [owner, issue, reason] = ["compiler", "#12", "a \"race\""].map(String::from);
         QuarantineEntry { id: id.into(), owner, issue, reason, until: until.into() }
+    }
+
+    impl QuarantineEntry {
+        fn text(&self) -> String {
+            format!("[[case]]\n{}", self.table())
+        }
     }
 
     #[track_caller]
@@ -401,7 +427,7 @@ mod tests {
 
     /// A file of inline tables takes an entry and gives one up, and stays readable.
     #[test]
-    fn inline_tables_are_rewritten() {
+    fn inline_tables_are_edited() {
         let inline = |ids: &[&str]| {
             let table = |id: &&str| {
                 format!("{{id = \"{id}\", owner = \"o\", issue = \"i\", reason = \"r\", until = \"2030-01-31\"}}")
@@ -444,5 +470,11 @@ mod tests {
         let inline =
             "case = [{ id = \"A.a\", owner = \"o\", issue = \"i\", reason = \"r\", until = \"2030-01-31\" }]\n";
         assert_eq!(without_entry(inline, "A.a", "f").expect("removes"), "");
+        // Comments of an array stay as well, and those of a file without entries above the first.
+        let noted = format!("# known\n{}", inline.replace("[{", "[\n  # the first\n  {").replace("}]", "},\n]"));
+        let more = with_entry(&noted, &entry("B.b", "2030-01-31"), "f").expect("adds");
+        assert!(more.contains("# known\n") && more.contains("  # the first\n"), "{more}");
+        let first = with_entry("# known\n", &entry("B.b", "2030-01-31"), "f").expect("adds");
+        assert!(first.starts_with("# known\n\n[[case]]\nid = \"B.b\"\n"), "{first}");
     }
 }

@@ -220,7 +220,7 @@ fn fill_drawn(data: &mut [u8], draw: &Draw<'_>) {
 }
 
 fn seed(name: &str, given: Option<u64>) -> u64 {
-    let name = u64::from(crate::crc::crc32(name.as_bytes()));
+    let name = u64::from(crc32fast::hash(name.as_bytes()));
     mix(name ^ mix(given.unwrap_or(0x5eed)))
 }
 

@@ -3,7 +3,6 @@
 //! Inputs: what the simulator counted, and how the machine's file says that times vary. Output: a median with its
 //! spread. The same case and seed take the same time.
 
-use crate::crc::crc32;
 use crate::outcome::Perf;
 use crate::proto::PlayedTimes;
 use crate::rng::Rng;
@@ -23,7 +22,7 @@ pub(super) fn play(times: &PlayedTimes, case_id: &str, seed: u64, perf: &mut Per
     let slow = times.slow.iter().filter(|(at, _)| Filter::parse(at).is_ok_and(|filter| filter.matches(case_id)));
     let factor: f64 = slow.map(|(_, thousandths)| f64::from(*thousandths) / 1000.0).product();
     let noise = f64::from(times.noise_ppm) / 1e6;
-    let mut rng = Rng::new(seed ^ u64::from(crc32(case_id.as_bytes())));
+    let mut rng = Rng::new(seed ^ u64::from(crc32fast::hash(case_id.as_bytes())));
     let median = ideal * factor * (noise * rng.normal()).exp();
     perf.samples = SAMPLES;
     perf.median_ns = Some(median);

@@ -2,7 +2,8 @@
 
 use super::parts::{case_link, counted};
 use super::shell::{At, shell};
-use crate::site::{Crash, Site};
+use crate::crash::Crash;
+use crate::site::Site;
 use maud::{Markup, html};
 
 /// Cases that a bucket names.

@@ -1,7 +1,7 @@
 //! The commands: words, operands, help and what each calls.
 
 use super::super::{
-    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, kernels, list, pages, plan, quarantine,
+    Failure, check, compare, compile, doctor, explain, flakes, fmt, import, kernels, list, manual, plan, quarantine,
     report, resume, run as runs, selftest, show, store,
 };
 use super::model::Args;
@@ -200,8 +200,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     row(
         "store",
         Command::Store,
-        ("list|info|verify|repair|prune|export|merge [RUN|DIR...]", 1, usize::MAX),
-        "look at, mend, thin out, copy or unite recorded runs",
+        ("list|info|verify|repair|prune|export|merge|join [RUN...]", 1, usize::MAX),
+        "look at, mend, thin out, copy or unite recorded runs, or folders of them; join makes one run of shards",
         store::store,
     ),
     row(
@@ -209,9 +209,9 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         Command::Completions,
         ("bash|zsh|fish", 1, 1),
         "print the completions of commands, options, cases and runs for a shell",
-        pages::completions,
+        manual::completions,
     ),
-    row("man", Command::Man, NONE, "print the manual page: harness man | man -l -", pages::man),
+    row("man", Command::Man, NONE, "print the manual page: harness man | man -l -", manual::man),
     row("doctor", Command::Doctor, NONE, "say what this machine has and what is missing for what", doctor::doctor),
 ];
 

@@ -6,6 +6,7 @@ use super::evidence::Evidence;
 use super::files::Files;
 use super::import::Import;
 use super::isolation::Isolation;
+use super::launch::Launch;
 use super::output::OutputArgs;
 use super::quarantine::Quarantine;
 use super::records::Records;
@@ -22,6 +23,7 @@ pub(crate) struct Args {
     pub(crate) select: Select,
     pub(crate) devices: Devices,
     pub(crate) isolation: Isolation,
+    pub(crate) launch: Launch,
     pub(crate) time: Time,
     pub(crate) repeat: Repeat,
     pub(crate) evidence: Evidence,

@@ -5,6 +5,7 @@ use super::super::Failure;
 use super::command::{COMMANDS, Command, SELECTS, row_of};
 use super::given::{GivenOption, SEE_HELP, usage};
 use super::help;
+use super::launch;
 use super::model::Args;
 use super::select::{self, Select};
 use super::table::{DEVICES, HELP, OptionRow, Over, VERSION, Value, rows};
@@ -18,8 +19,20 @@ use std::path::PathBuf;
 pub(crate) enum Parsed {
     Args(Box<Args>),
     Help(String),
-    Worker { fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd },
-    Compiler { from: Clients, folders: Vec<PathBuf> },
+    Worker {
+        fd: RawFd,
+        crumb_fd: RawFd,
+        evidence_fd: RawFd,
+    },
+    Compiler {
+        from: Clients,
+        folders: Vec<PathBuf>,
+    },
+    /// A task of a launched run: the folder of its job, and its number.
+    Task {
+        folder: PathBuf,
+        task: usize,
+    },
 }
 
 /// Looks a variable of the environment up.
@@ -36,6 +49,25 @@ pub(crate) fn parse_recorded(argv: &[String], from_env: &[String]) -> Result<Par
     let given =
         |name: &str| from_env.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(String::from);
     parse_with(argv, &given, false)
+}
+
+/// Parses words without what the environment says beside them.
+pub(crate) fn parse_words(argv: &[String]) -> Result<Parsed, Failure> {
+    parse_with(argv, &|_| None, true)
+}
+
+/// The command line of each task of a launched run: what was asked for, in words and by the environment, but for the
+/// options of who launches.
+pub(crate) fn task_words(argv: &[String], from_env: &[String]) -> Result<Vec<String>, Failure> {
+    let command = words(argv)?.args.command;
+    let mut all = vec![command.word().to_string()];
+    for (row, value) in recorded(argv, from_env)?.into_iter().filter(|(row, _)| !launch::OWN.contains(&row.name)) {
+        if row.name == select::FROM_FILE && value.as_deref() == Some("-") {
+            return Err(usage("tasks cannot read standard input", "--from-file FILE, which all nodes see"));
+        }
+        all.extend(shown(row, value.as_deref()));
+    }
+    Ok(all)
 }
 
 /// The options of a command that repeats an earlier run: what belongs to the run's
@@ -119,6 +151,7 @@ pub(super) fn parse_with(argv: &[String], env: Env<'_>, read_files: bool) -> Res
     match argv.first().map(String::as_str) {
         Some("__worker") => return worker(&argv[1..]),
         Some("__compiler") => return compiler(&argv[1..]),
+        Some("__task") => return task(&argv[1..]),
         _ => {}
     }
     // As people ask other programs: `help`, `help run`.
@@ -246,6 +279,9 @@ fn belong(args: &Args, given: &[&'static OptionRow]) -> Result<(), Failure> {
             return Err(usage(message, SEE_HELP));
         }
     }
+    if args.launch.launcher.is_none() && (args.launch.tasks.is_some() || !args.launch.sbatch.is_empty()) {
+        return Err(usage("`--tasks` and `--sbatch` belong to `--launcher`", "--launcher slurm runs on a cluster"));
+    }
     let (shape, least, _) = command.operands;
     if args.operands.len() < least {
         let hint = format!("harness {} {shape}; `harness {} --help` lists its options", command.word, command.word);
@@ -326,4 +362,11 @@ fn compiler(words: &[String]) -> Result<Parsed, Failure> {
     let folders = folders.iter().map(PathBuf::from).collect();
     from.map(|from| Parsed::Compiler { from, folders })
         .ok_or_else(|| usage("`__compiler` is started by this program only", SEE_HELP))
+}
+
+/// A task's own arguments.
+fn task(words: &[String]) -> Result<Parsed, Failure> {
+    let number = words.get(1).and_then(|word| word.parse().ok()).filter(|number| *number > 0);
+    let parsed = words.first().zip(number).map(|(folder, task)| Parsed::Task { folder: folder.into(), task });
+    parsed.ok_or_else(|| usage("`__task` is started by `--launcher` only", SEE_HELP))
 }

@@ -133,11 +133,18 @@ pub(super) const ROWS: &[OptionRow] = &[
         },
     )
     .env(&["HARNESS_RESULTS"]),
-    value("--run-id", "NAME", ENDS, "name of the run's folder (default: time and a random number)", |args, given| {
-        crate::record::check_id(given.text()).map_err(|why| given.wrong(&format!("a name for a folder ({why})")))?;
-        args.records.run_id = Some(given.text().into());
-        Ok(())
-    }),
+    value(
+        "--run-id",
+        "NAME",
+        ENDS.and(&[Command::Store]),
+        "name of the run's folder (default: time and a random number)",
+        |args, given| {
+            crate::record::check_id(given.text())
+                .map_err(|why| given.wrong(&format!("a name for a folder ({why})")))?;
+            args.records.run_id = Some(given.text().into());
+            Ok(())
+        },
+    ),
     value("--junit", "FILE", ENDS, "write a JUnit XML report there at the end", |args, given| {
         args.records.junit = Some(given.path()?);
         Ok(())

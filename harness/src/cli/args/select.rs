@@ -113,10 +113,10 @@ pub(super) const ROWS: &[OptionRow] = &[
     ),
     value(
         "--shard",
-        "I/N[:hash]",
+        "I/N[:hash|:time]",
         SELECTS,
-        "the I-th of N parts of the selection: in turn, or by a hash of the id, which keeps a case's part when \
-         others are added",
+        "the I-th of N parts of the selection: in turn, by a hash of the id, which keeps a case's part when \
+         others are added, or by recorded durations, which all machines must share; `store join` joins them",
         |args, given| {
             args.select.wanted.shard = Some(Shard::parse(given.text()).map_err(bad_usage)?);
             Ok(())

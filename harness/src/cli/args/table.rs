@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::command::{ALL, Commands};
 use super::given::GivenOption;
 use super::model::Args;
-use super::{devices, evidence, files, import, isolation, output, quarantine, records, repeat, select, time};
+use super::{devices, evidence, files, import, isolation, launch, output, quarantine, records, repeat, select, time};
 
 /// Whether an option has a value, and how help shows it.
 #[derive(Clone, Copy, Debug)]
@@ -140,6 +140,7 @@ pub(super) const THEMES: &[Theme] = &[
     Theme { title: "Selection", rows: select::ROWS },
     Theme { title: "Devices", rows: devices::ROWS },
     Theme { title: "Isolation", rows: isolation::ROWS },
+    Theme { title: "Several machines", rows: launch::ROWS },
     Theme { title: "Time", rows: time::ROWS },
     Theme { title: "Repetition", rows: repeat::ROWS },
     Theme { title: "Evidence", rows: evidence::ROWS },

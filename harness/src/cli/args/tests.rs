@@ -270,3 +270,20 @@ fn names_are_taken_once() {
     }
     assert!(COMMANDS.iter().enumerate().all(|(i, row)| COMMANDS[i + 1..].iter().all(|o| o.word != row.word)));
 }
+
+/// A task has what was asked for, also by the environment, but not what concerns who launches it.
+#[test]
+fn tasks_have_the_options_of_their_run() {
+    let task = |line: &str, env: &[&str]| {
+        let words: Vec<String> = line.split_whitespace().map(String::from).collect();
+        let env: Vec<String> = env.iter().map(|line| line.to_string()).collect();
+        super::parse::task_words(&words, &env).map(|words| words.join(" ")).map_err(|failure| failure.message)
+    };
+    let line =
+        "bench --launcher slurm --tasks 3 --sbatch=--time=5 --sim 2 --filter A.* --results r --junit j -q --seed 4";
+    assert_eq!(task(line, &["HARNESS_EXPR=perf"]), Ok("bench --sim 2 --filter A.* --seed 4 -E perf".into()));
+    assert_eq!(task("--ref --tag x", &[]), Ok("run --ref --tag x".into()));
+    assert!(task("--from-file -", &[]).is_err_and(|why| why.contains("standard input")));
+    check_refused("run --tasks 2", exit::USAGE, "belong to `--launcher`");
+    check_refused("__task", exit::USAGE, "`--launcher` only");
+}

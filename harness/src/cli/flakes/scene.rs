@@ -3,6 +3,7 @@
 
 use crate::case::Case;
 use crate::cli::args::{Args, Form, TimeOptions, usage};
+use crate::cli::broken::{Broken, code_with, or_malformed};
 use crate::cli::devices::{self, Devices};
 use crate::cli::run::options::RunOptions;
 use crate::cli::run::setup;
@@ -34,6 +35,8 @@ pub(super) struct Scene {
     pub(super) skipped: Vec<(String, String)>,
     /// On the selection, for people.
     notes: Vec<String>,
+    /// Case files that are left out.
+    broken: Option<Broken>,
     pub(super) store: RunStore,
     pub(super) plan: RunPlan,
     pub(super) standards: Standards,
@@ -80,15 +83,20 @@ impl Scene {
         let results = &options.cases.folders.results;
         session::free_run_id(results, options.record.run_id.as_deref())?;
         let devices = devices::resolve(&options.devices, options.sanitize.as_ref())?;
-        let loaded = session::load_all(&options.cases, devices.target)?;
-        let (files, fingerprint) = (loaded.files, loaded.fingerprint);
+        let loaded = session::load_sound(&options.cases, devices.target)?;
+        let (files, fingerprint, errors) = (loaded.files, loaded.fingerprint, loaded.errors);
         let chosen = match selected {
-            true => setup::sample(&options, session::choose(&options.cases, loaded.cases, &devices.history)?),
+            true => session::choose(&options.cases, loaded.cases, &devices.history)
+                .map(|chosen| setup::sample(&options, chosen))
+                .map_err(|why| or_malformed(&errors, why))?,
             // A share is one of selected cases; these are all that there are.
             false => Chosen { cases: loaded.cases, ..Chosen::default() },
         };
         let (cases, skipped) = setup::split_required(chosen.cases, &devices);
-        needed.map_or(Ok(()), |needed| needed.check(&cases))?;
+        needed.map_or(Ok(()), |needed| needed.check(&cases)).map_err(|why| or_malformed(&errors, why))?;
+        // Cases that a record or an operand names are all there.
+        let broken = Broken::of(&options.cases.wanted, &errors, "run")
+            .map(|broken| Broken { counts: broken.counts && selected, ..broken });
         let reason = |c: crate::outcome::Conclusion| (c.case.id.clone(), c.result.outcome.detail.clone());
         let skipped: Vec<_> = skipped.into_iter().map(reason).collect();
         let header =
@@ -97,10 +105,23 @@ impl Scene {
         if options.record.form == Some(Form::Jsonl) {
             store.echo();
         }
+        broken.iter().for_each(|broken| store.append("broken", &broken.record));
         let plan = setup::plan(&options, &devices, &store);
         let history = History::of(results, &devices.history);
         let standards = Standards { learnt: history.determinism(), today: today() };
-        Ok(Self { options, devices, cases, skipped, notes: chosen.notes, store, plan, standards, started, files })
+        Ok(Self {
+            options,
+            devices,
+            cases,
+            skipped,
+            notes: chosen.notes,
+            broken,
+            store,
+            plan,
+            standards,
+            started,
+            files,
+        })
     }
 
     /// The case of that id.
@@ -117,6 +138,7 @@ impl Scene {
         let labels = self.plan.slots.iter().map(|slot| slot.label.clone()).collect();
         let progress = runs::progress(&self.options.record, total, labels, TimeLeft::default());
         self.devices.notes.iter().chain(&self.notes).for_each(|note| progress.say(note));
+        self.broken.iter().flat_map(|broken| broken.text.lines()).for_each(|line| progress.say(line));
         progress.say(&format!("{what} from {}, seed {}", counted(self.files, "file"), self.options.repeat.seed));
         progress
     }
@@ -147,6 +169,8 @@ impl Scene {
             0 if all_refused => exit::INFRA,
             _ => code,
         };
+        let code = code_with(self.broken.as_ref(), code);
+        self.broken.iter().for_each(|broken| text.push_str(&format!("{}\n", broken.last)));
         let ended = ending::end(&mut self.store, stopped, self.started, code, summary);
         text.push_str(&ended.text);
         runs::conclude(self.options.record.form, &text);

@@ -58,7 +58,7 @@ pub(super) fn selected(resumed: &Resumed, cases: Vec<Case>, fingerprint: u32) ->
         let which = missing.map_or("it had selected none", |id| id);
         return Err(resume::refused(&resumed.run_id, &format!("a selected case is not there: {which}"), Some(resumed)));
     }
-    Ok(Chosen { cases: chosen, outstanding: resumed.outstanding.clone(), notes: Vec::new() })
+    Ok(Chosen { cases: chosen, outstanding: resumed.outstanding.clone(), ..Chosen::default() })
 }
 
 /// Cases that are open, and the verdicts on the others.

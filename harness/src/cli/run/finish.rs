@@ -6,10 +6,10 @@ use crate::cli::args::Command;
 use crate::cli::bench_table::{self, Before};
 use crate::cli::counter_gate::CountersEnd;
 use crate::cli::devices::Devices;
-use crate::cli::{ending, report, runs};
+use crate::cli::{broken, ending, report, runs};
 use crate::exit;
 use crate::outcome::Verdict;
-use crate::record::{Found, History, RunStore};
+use crate::record::{Found, History, Recorded, RunStore};
 use crate::report::{junit, markdown, repro};
 use crate::units::{counted, show_seconds};
 use serde_json::json;
@@ -48,7 +48,10 @@ pub(super) fn finish(
         &mut store,
         stopped,
         started,
-        with_broken(with_gates(exit_code(options.repeat.flaky_fails, &closing), regressed), &closing),
+        broken::code_with(
+            closing.broken.as_ref(),
+            with_gates(exit_code(options.repeat.flaky_fails, &closing), regressed),
+        ),
         json!({ "counts": counts, "passed_by": summary.passed_by }),
     );
     let mut text = String::new();
@@ -64,7 +67,7 @@ pub(super) fn finish(
     text.push_str(&notes(&closing));
     damage.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     text.push_str(&ended.text);
-    let code = match reports(&options.record, &store) {
+    let code = match store.mirrored().map_or(Ok(()), |run| reports(&options.record, run)) {
         Ok(()) => ended.code,
         Err(why) => {
             text.push_str(&format!("a report could not be written: {why}\n"));
@@ -116,18 +119,6 @@ fn with_gates(code: u8, regressed: Option<u8>) -> u8 {
     }
 }
 
-/// The exit code where case files are malformed: that outranks all but failures.
-fn with_broken(code: u8, closing: &Closing) -> u8 {
-    match (code, &closing.broken) {
-        (exit::OK | exit::INCOMPLETE | exit::OUTSTANDING | exit::REGRESSED | exit::FLAKY, Some(broken))
-            if broken.counts =>
-        {
-            exit::BAD_CASES
-        }
-        _ => code,
-    }
-}
-
 /// What else is to be known, a line each.
 fn notes(closing: &Closing) -> String {
     let mut text = closing.families.clone();
@@ -152,8 +143,7 @@ fn notes(closing: &Closing) -> String {
 }
 
 /// Writes what `--junit` and `--github` ask for, from memory: the record may be on a full disk.
-fn reports(options: &RecordOptions, store: &RunStore) -> Result<(), String> {
-    let Some(run) = store.mirrored() else { return Ok(()) };
+pub(in crate::cli) fn reports(options: &RecordOptions, run: &Recorded) -> Result<(), String> {
     if let Some(path) = &options.junit {
         let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         let written = written.and_then(|()| std::fs::write(path, junit(run)));

@@ -1,15 +1,15 @@
 //! The course of a run: what is meant is set up, dispatched, recorded and told.
 
-use super::broken::Broken;
 use super::meant::Meant;
 use super::options::{RecordOptions, RunOptions};
 use super::view::{Closing, RunView};
 use super::{carry, finish, setup};
 use crate::case::Case;
-use crate::cli::args::{Args, Form};
+use crate::cli::args::{Args, Form, Launcher};
+use crate::cli::broken::Broken;
 use crate::cli::counter_gate::{self, CountersCheck};
 use crate::cli::timing_gate::TimingCheck;
-use crate::cli::{Failure, devices, runs, session};
+use crate::cli::{Failure, devices, launch, runs, session};
 use crate::dispatch::{self, Cross, Queue, RunPlan, RunPolicy, Source};
 use crate::record::{Header, History, Provenance, Resumed, RunStore, nulls};
 use crate::report::TimeLeft;
@@ -20,7 +20,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 pub(in crate::cli) fn run(args: &Args) -> Result<u8, Failure> {
-    go(&RunOptions::of(args), None)
+    match args.launch.launcher {
+        Some(Launcher::Slurm) => launch::launch(args),
+        None => go(&RunOptions::of(args), None),
+    }
 }
 
 /// Runs what is open of an earlier run. `options` are those of that run.
@@ -54,8 +57,18 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let mut header = setup::header(options, &devices, files, fingerprint, ids.len(), provenance.clone());
     header.other.extend(nulls(&["resumes"]));
     header.resumes = resumed.as_ref().map(|resumed| resumed.run_id.clone());
+    let job = match &resumed {
+        Some(resumed) => {
+            header.shard.clone_from(&resumed.shard);
+            resumed.job.clone()
+        }
+        None => {
+            header.shard = chosen.part.as_ref().map(setup::shard);
+            chosen.part.map_or_else(Vec::new, |part| part.ids)
+        }
+    };
     let mut store = open(&options.record, results, header);
-    store.select(&ids, &chosen.outstanding);
+    store.select(&ids, &chosen.outstanding, &job);
     let plan = setup::plan(options, &devices, &store);
     let mut policy = setup::policy(options, &plan, &history, quarantine.clone());
     let left = TimeLeft::new(cases.iter().map(|case| case.id.as_str()), &known, plan.slots.len());
@@ -65,7 +78,7 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     }
     let (of, from) = (counted(all.len(), "case"), counted(files, "file"));
     progress.say(&format!("{} of {of} selected from {from}, seed {}", ids.len(), options.repeat.seed));
-    let broken = Broken::of(options, &broken);
+    let broken = Broken::of(&options.cases.wanted, &broken, "run");
     if let Some(broken) = &broken {
         broken.text.lines().for_each(|line| progress.say(line));
         store.append("broken", &broken.record);

@@ -3,6 +3,7 @@
 use super::options::RunOptions;
 use super::{carry, setup};
 use crate::case::CaseError;
+use crate::cli::broken::or_malformed;
 use crate::cli::devices::Devices;
 use crate::cli::{Failure, session};
 use crate::record::Resumed;
@@ -38,7 +39,7 @@ impl Meant {
             None => session::choose(&options.cases, loaded.cases, &devices.history)
                 .map(|chosen| setup::sample(options, chosen)),
         };
-        let chosen = chosen.map_err(|why| if broken.is_empty() { why } else { session::malformed(&broken) })?;
+        let chosen = chosen.map_err(|why| or_malformed(&broken, why))?;
         Ok(Self { broken, chosen, quarantine, files, fingerprint, known })
     }
 }

@@ -3,11 +3,9 @@
 //! - `go.rs`: the whole course of a run, also of one that is resumed;
 //! - [`options`]: what is asked for, converted from the command line once;
 //! - `meant.rs`: which cases are meant, and where they come from;
-//! - `broken.rs`: case files that are left out, since they are malformed;
 //! - [`setup`]: what they are to be run with; `carry.rs`: what a resumed run has done already;
 //! - `view.rs`: events as records and progress; [`finish`]: the end.
 
-mod broken;
 mod carry;
 pub(in crate::cli) mod finish;
 mod go;

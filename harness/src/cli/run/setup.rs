@@ -11,9 +11,11 @@ use crate::evidence::{Context, Keeper, Sight};
 use crate::exit;
 use crate::outcome::{Conclusion, Outcome, Verdict};
 use crate::proto::{DeviceSpec, Knobs, Mode};
-use crate::record::{GpuChoice, Header, History, Provenance, RecordedNvidia, RunStore, nulls, today, utc_stamp};
-use crate::select::Chosen;
+use crate::record::{
+    GpuChoice, Header, History, Provenance, RecordedNvidia, RecordedShard, RunStore, nulls, today, utc_stamp,
+};
 use crate::select::quarantine::Quarantine;
+use crate::select::{Chosen, Part, Shard};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -118,6 +120,10 @@ pub(in crate::cli) fn sample(options: &RunOptions, mut chosen: Chosen) -> Chosen
     if taken.is_empty() {
         taken.extend(left.into_iter().next());
     }
+    if let Some(part) = &mut chosen.part {
+        // Of the other shards what they take, too.
+        part.keep(|id| sample.takes(options.repeat.seed, id) || taken.iter().any(|case| case.id == id));
+    }
     if sample.rate < 1.0 {
         let (tool, count, seed) = (sample.tool.name(), taken.len(), options.repeat.seed);
         chosen.notes.push(format!("{tool}: {count} of {all} selected cases, by seed {seed}"));
@@ -203,6 +209,18 @@ pub(in crate::cli) fn stop_flag() -> Arc<AtomicUsize> {
         let _ = signal_hook::flag::register_usize(signal, stop.clone(), signal as usize);
     }
     stop
+}
+
+/// Of which job the run is a part.
+pub(super) fn shard(part: &Part) -> RecordedShard {
+    let Shard { index, count, split } = part.shard;
+    RecordedShard {
+        index: Some(index as u64 + 1),
+        count: Some(count as u64),
+        split: Some(split.word().into()),
+        dealt: Some(format!("{:08x}", part.dealt)),
+        ..RecordedShard::default()
+    }
 }
 
 /// The version of the run-time compiler that workers on GPUs load.

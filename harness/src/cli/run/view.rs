@@ -1,7 +1,7 @@
 //! Turns events into records, progress and counts.
 
-use super::broken::Broken;
 use crate::bless::Blessings;
+use crate::cli::broken::Broken;
 use crate::cli::counter_gate::CountersCheck;
 use crate::cli::timing_gate::TimingCheck;
 use crate::dispatch::{Event, RunPlan};

@@ -97,6 +97,8 @@ fn entry(run: &RunInfo, latest: Option<&str>) -> Value {
         "bytes": run.bytes,
         "cases_selected": header.cases_selected,
         "resumes": header.resumes,
+        "shard": header.shard.as_ref().map(|shard| json!({ "index": shard.index, "count": shard.count })),
+        "joins": header.joins.as_ref().map(|joins| joins.iter().map(|part| &part.run_id).collect::<Vec<_>>()),
         "summary": header.summary,
     })
 }

@@ -64,7 +64,7 @@ fn judged(scene: &Scene<'_>, _: &str) -> Outcome {
 
 /// A number in [0, 1) that depends on the seed, the case and the attempt.
 fn draw(facts: &FaultFacts) -> f64 {
-    let id = u64::from(crate::crc::crc32(facts.case_id.as_bytes()));
+    let id = u64::from(crc32fast::hash(facts.case_id.as_bytes()));
     let tries = u64::from(facts.attempt) << 32 | u64::from(facts.repeat);
     let mix = crate::worker::args::mix;
     (mix(mix(mix(facts.seed) ^ id) ^ tries) >> 11) as f64 / (1u64 << 53) as f64

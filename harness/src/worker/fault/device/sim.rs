@@ -2,7 +2,6 @@
 //! a schedule that the seed chooses.
 
 use super::judged;
-use crate::crc::crc32;
 use crate::outcome::{Determinism, Outcome, apply_learnt};
 use crate::worker::args::mix;
 use crate::worker::device::Device;
@@ -395,7 +394,7 @@ fn per_device(scene: &Scene<'_>) -> Outcome {
     // `sim3-w0` is the first worker of device `sim3`.
     let worker = std::env::var("HARNESS_WORKER").unwrap_or_default();
     let device = worker.split('-').next().unwrap_or_default();
-    let seed = mix(u64::from(crc32(device.as_bytes())));
+    let seed = mix(u64::from(crc32fast::hash(device.as_bytes())));
     let mut result = None;
     let outcome = on_simulator(scene, |session| {
         let options = SimOptions { schedule: SimSchedule::Random, seed, ..options(scene) };
@@ -403,7 +402,7 @@ fn per_device(scene: &Scene<'_>) -> Outcome {
         Ok(())
     });
     let out_crc = result.map(|tensor| facts::out_crc(&[tensor]));
-    Outcome { out_crc, kernel_crc: Some(crc32(engine::kernel::print(&atomic_sum()).as_bytes())), ..outcome }
+    Outcome { out_crc, kernel_crc: Some(crc32fast::hash(engine::kernel::print(&atomic_sum()).as_bytes())), ..outcome }
 }
 
 fn leak(scene: &Scene<'_>) -> Outcome {
