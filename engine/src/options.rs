@@ -15,7 +15,8 @@ pub struct Options {
     pub fmad: bool,
     /// Compile kernels with line numbers, for tools that look into them.
     pub line_info: bool,
-    /// Check `parse(print(x)) == x` of the fusion and of its kernel.
+    /// Check `parse(print(x)) == x` of the definition, of its parts and of kernels, and bind what
+    /// is derived from a definition with all checks again.
     pub self_check: bool,
     /// Take what views and the host hand on for what it is in memory. Without this it is
     /// taken to be dense and row-major, as results of kernels are: wrong for views, which

@@ -35,8 +35,8 @@ pub struct CompiledFusion {
     pub kernel: Kernel,
 }
 
-/// All that a kernel takes from sizes, strides, alignments and options: equal choices
-/// about one fusion give one kernel.
+/// All that a kernel takes from sizes, strides and alignments: equal choices about one
+/// fusion give one kernel, for one device and the same options.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelChoice {
     class: ArgClass,

@@ -1,7 +1,6 @@
-//! From a fusion as written to the fusion that a kernel is made of: primitives that
-//! schedules do not know are written in simpler ones, axes are decided for the sizes at
-//! hand, and outputs are permuted into the order in which they lie in memory, so that
-//! every output of the kernel is dense and row-major.
+//! From a fusion without composite primitives to the fusion that a kernel is made of: axes
+//! are decided for the sizes at hand, and outputs are permuted into the order in which they
+//! lie in memory, so that every output of the kernel is dense and row-major.
 //!
 //! What of the sizes decides is a value, [`FormKey`]: equal keys give one [`KernelForm`].
 

@@ -72,9 +72,13 @@ pub fn bind(fusion: &Fusion, args: &[ArgMeta]) -> Result<Bindings> {
 }
 
 /// Binds arguments to a fusion that was made of one to which they are bound: they fit, and
-/// nothing is checked again.
+/// operations agree. Tensors that only this one has may be too large.
 pub fn bind_derived(fusion: &Fusion, args: &[ArgMeta]) -> Result<Bindings> {
-    Ok(Bindings { scalars: evaluate_scalars(fusion, args)? })
+    let bindings = Bindings { scalars: evaluate_scalars(fusion, args)? };
+    for tensor in fusion.tensors.ids() {
+        check_size(fusion, &bindings, tensor)?;
+    }
+    Ok(bindings)
 }
 
 /// How messages name an input: ``input 0 `%x` ``.
@@ -312,21 +316,21 @@ fn check_size(fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> Result<
         TensorDef::Input(position) => input_label(fusion, position as usize),
         TensorDef::Op(op) => format!("{} `%{}`", fusion.ops[op].kind.name(), declared.name),
     };
-    let meta = bindings.dense_meta(fusion, tensor);
-    if let Some(axis) = meta.sizes.iter().position(|&size| size < 0) {
-        let size = meta.sizes[axis];
+    let sizes = || declared.axes.iter().map(|axis| bindings.scalar(axis.extent).as_i64());
+    let told = || sizes().collect::<Vec<_>>();
+    if let Some((axis, size)) = sizes().enumerate().find(|(_, size)| *size < 0) {
         let message = format!("{}: axis {axis} has the negative size {size}", label());
         return Err(Diagnostic::user(code::INPUT_EXTENT, message));
     }
-    let wide = |(axis, &size): (&super::Axis, &i64)| axis.kind == AxisKind::Broadcast && size != 1;
-    if declared.axes.iter().zip(&meta.sizes).any(wide) {
-        let message = format!("{}: a broadcast axis of sizes {:?} is not of size 1", label(), meta.sizes);
+    let wide = |(axis, size): (&super::Axis, i64)| axis.kind == AxisKind::Broadcast && size != 1;
+    if declared.axes.iter().zip(sizes()).any(wide) {
+        let message = format!("{}: a broadcast axis of sizes {:?} is not of size 1", label(), told());
         return Err(Diagnostic::bug(message));
     }
     // Counted with 0 as 1, so that strides and partial products do not overflow either.
-    let bytes = meta.sizes.iter().try_fold(declared.dtype.bytes() as i64, |n, &size| n.checked_mul(size.max(1)));
+    let bytes = sizes().try_fold(declared.dtype.bytes() as i64, |n, size| n.checked_mul(size.max(1)));
     if bytes.is_none() {
-        let message = format!("{}: the number of bytes of sizes {:?} overflows", label(), meta.sizes);
+        let message = format!("{}: the number of bytes of sizes {:?} overflows", label(), told());
         return Err(Diagnostic::user(code::SIZE_OVERFLOW, message).note("use smaller extents"));
     }
     Ok(())

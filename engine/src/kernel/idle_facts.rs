@@ -4,8 +4,14 @@
 //! power of two that divides it. In: a kernel that verifies. Out: the same with the
 //! weakest promises with which it still does. So kernels that differ in what is true of
 //! their arguments, but not in what they do, are one text.
+//!
+//! What a kernel's values rest on is not for `verify` to see: that a split is exact is a
+//! part of the choice that led to the kernel, and never was a promise. Random numbers are
+//! drawn as promises say (a vector whose numbers start a block needs no shift), so kernels
+//! that draw keep theirs.
 
-use super::{Kernel, ParamId, verify};
+use super::visit::for_each_stmt;
+use super::{Kernel, ParamId, StmtKind, verify};
 
 /// Promises that are tried one by one; beyond, a kernel is verified too often.
 const MOST_TRIED: usize = 32;
@@ -18,7 +24,7 @@ pub fn drop_idle_facts(kernel: &mut Kernel) {
     let state = |kernel: &mut Kernel, promises: &[(ParamId, i64)]| {
         promises.iter().for_each(|&(id, factor)| kernel.params[id].multiple_of = factor);
     };
-    if promises.is_empty() || verify(kernel).is_err() {
+    if promises.is_empty() || draws(kernel) || verify(kernel).is_err() {
         return;
     }
     // Most kernels need none.
@@ -36,6 +42,13 @@ pub fn drop_idle_facts(kernel: &mut Kernel) {
             }
         }
     }
+}
+
+/// Whether a kernel draws random numbers.
+fn draws(kernel: &Kernel) -> bool {
+    let mut found = false;
+    for_each_stmt(&kernel.body, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Random { .. }));
+    found
 }
 
 #[cfg(test)]

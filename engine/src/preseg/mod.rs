@@ -19,8 +19,8 @@
 //! * Values are the same bit for bit, as `refeval` has them: also signs of zeros, and which
 //!   elements are no numbers, though not the payloads of those. Random numbers are those of the definition, since seed and
 //!   offset are operands.
-//! * A rule may ask for sizes, and for scalars that follow from sizes; never for values of
-//!   scalar inputs, which are others in the next call.
+//! * A rule may ask for what is seen of sizes, and for scalars that follow from these; never
+//!   for values of scalar inputs, which are others in the next call.
 //! * A tensor that survives keeps its name, and the axes of what stands for it are of the same
 //!   kinds and sizes: operations behind it find what they found before.
 //! * What is returned, or written into an input, stays a result of an operation of its own.

@@ -91,7 +91,11 @@ impl<'a> Presegmented<'a> {
 
     /// Goes on with what a pass made.
     fn become_of(&mut self, pass: &Pass, made: Rewritten) -> Result<()> {
-        let bindings = fusion::bind(&made.fusion, self.args).map_err(|error| fault(pass, &self.fusion, &error))?;
+        let bindings = fusion::bind(&made.fusion, self.args).map_err(|error| match error.code {
+            // What a pass made may be wider than what it stands for.
+            code::SIZE_OVERFLOW => error,
+            _ => fault(pass, &self.fusion, &error),
+        })?;
         let results = |fusion: &Fusion, bindings: &Bindings| -> Vec<_> {
             let tensors = fusion.outputs.iter().chain(fusion.updates.iter().map(|update| &update.tensor));
             tensors.map(|tensor| (fusion.tensors[*tensor].dtype, bindings.sizes(fusion, *tensor))).collect()

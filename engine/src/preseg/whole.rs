@@ -117,11 +117,7 @@ impl<'a> Whole<'a> {
 
     /// The number that a scalar is, if it follows from sizes that are seen.
     pub(super) fn number(&self, scalar: ScalarId) -> Option<i64> {
-        let is_known = match self.is_exact {
-            true => self.fusion.depends_on_sizes_alone(scalar),
-            false => self.fusion.const_scalar(scalar).is_some(),
-        };
-        is_known.then(|| self.bindings.scalar(scalar).as_i64())
+        (self.is_exact && self.fusion.depends_on_sizes_alone(scalar)).then(|| self.bindings.scalar(scalar).as_i64())
     }
 
     /// The numbers that belong to a parameter of a call.

@@ -464,7 +464,9 @@ impl Session {
     /// What is known of a definition.
     pub(super) fn definition(&self, fusion: &Fusion, trace: &dyn Trace) -> Result<Definition> {
         let content = fusion::hash::content(fusion);
-        let derived = self.definitions.get_or_try(content, || Derived::new(&self.cx(trace), fusion))?;
+        let derived = self
+            .definitions
+            .get_or_try(content, || guard("reading back", fusion, || Derived::new(&self.cx(trace), fusion)))?;
         Ok(Definition { content, derived })
     }
 

@@ -376,9 +376,12 @@ impl<'a> SegmentCompiler<'a> {
                     errors.clear();
                     continue;
                 }
-                Ok(Err(refusal)) if groups.ops[position].len() == 1 => match self.view(&groups, position)? {
-                    Some(view) => view,
-                    None => (self.host(&groups, position, refusal)?, ALIGN),
+                Ok(Err(refusal)) if groups.ops[position].len() == 1 => match self.alone(&groups, position, refusal) {
+                    Ok(segment) => segment,
+                    Err(error) => {
+                        errors.push(error);
+                        break;
+                    }
                 },
                 Ok(Err(_)) => {
                     groups.halve(position);
@@ -398,6 +401,14 @@ impl<'a> SegmentCompiler<'a> {
         Diagnostic::together(errors).map_or(Ok(segments), Err)
     }
 
+    /// An operation that is no kernel, and how its result is aligned.
+    fn alone(&self, groups: &Groups<'_>, position: usize, refusal: Box<Diagnostic>) -> Result<(Segment, u32)> {
+        match self.view(groups, position)? {
+            Some(view) => Ok(view),
+            None => Ok((self.host(groups, position, refusal)?, ALIGN)),
+        }
+    }
+
     /// From now on, how tensors lie and are aligned is known.
     pub(super) fn know(&mut self, tensors: &[TensorId], metas: &[TensorMeta], align: u32) {
         for (tensor, meta) in tensors.iter().zip(metas) {
@@ -407,7 +418,7 @@ impl<'a> SegmentCompiler<'a> {
 
     pub(super) fn part(&self, groups: &Groups<'_>, position: usize) -> Result<Arc<KernelPart>> {
         let suffix = if groups.ops.len() == 1 { String::new() } else { format!("_{position}") };
-        self.whole.part(&groups.ops[position], &groups.results(position), &suffix)
+        self.whole.part(self.planner.cx, &groups.ops[position], &groups.results(position), &suffix)
     }
 
     /// Types, layouts and alignments of what a part reads.
@@ -466,12 +477,11 @@ impl<'a> SegmentCompiler<'a> {
 
     /// A group of one operation, computed by the host.
     fn host(&self, groups: &Groups<'_>, position: usize, why: Box<Diagnostic>) -> Result<Segment> {
-        let part = self.part(groups, position)?.part.clone();
+        let part = self.part(groups, position)?;
         // The reason by the names that the user gave.
-        let named = KernelPart::new(part.clone(), Fusion::clone(&part.fusion));
-        let why = Candidate::new(self, Arc::new(named))?.plan(&self.planner)?.err().unwrap_or(why);
-        let metas = self.host_metas(&part)?;
-        Ok(new_segment(&part, SegmentKind::Host(why), metas))
+        let why = Candidate::new(self, part.named())?.plan(&self.planner)?.err().unwrap_or(why);
+        let metas = self.host_metas(&part.part)?;
+        Ok(new_segment(&part.part, SegmentKind::Host(why), metas))
     }
 
     fn host_metas(&self, part: &Part) -> Result<Vec<TensorMeta>> {

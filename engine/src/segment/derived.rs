@@ -9,7 +9,7 @@
 //! * [`KernelPart`], some of its operations as a fusion, and of that the forms that kernels
 //!   are made of, by layouts of results.
 //!
-//! Sizes themselves are in none. Invariant: each stage is a function of its key alone, so it
+//! Sizes themselves are in none, but where passes calculate with them. Invariant: each stage is a function of its key alone, so it
 //! does not matter in which order calls of different sizes come.
 
 use super::facts::{OpFacts, has_kernel_form};
@@ -20,10 +20,11 @@ use crate::options::CompileCx;
 use crate::preseg::{self, SeenSizes};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::Memo;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// What passes and facts make of one definition: few differ.
-const MAX_KINDS: usize = 64;
+/// What passes and facts make of one definition, what is cut where, and forms of a part: few
+/// differ, but where passes calculate with sizes each call may.
+const MAX_KINDS: usize = 8;
 /// Parts of one fusion.
 const MAX_PARTS: usize = 4096;
 
@@ -70,6 +71,8 @@ pub(super) struct KernelPart {
     pub(super) plain: Fusion,
     /// Whether no axis of it is left to be decided by sizes.
     is_decided: bool,
+    /// The same with the names of the whole, to word a refusal.
+    named: OnceLock<Arc<KernelPart>>,
     forms: Memo<FormKey, Formed>,
 }
 
@@ -154,10 +157,19 @@ impl Whole {
     }
 
     /// Operations of it as a fusion that returns these results. `suffix` is of its name.
-    pub(super) fn part(&self, ops: &[OpId], outputs: &[TensorId], suffix: &str) -> Result<Arc<KernelPart>> {
+    pub(super) fn part(
+        &self,
+        cx: &CompileCx<'_>,
+        ops: &[OpId],
+        outputs: &[TensorId],
+        suffix: &str,
+    ) -> Result<Arc<KernelPart>> {
         self.parts.get_or_try(&(ops.to_vec(), outputs.to_vec(), suffix.to_string()), || {
             let part = fusion::part(&self.fusion, suffix, ops, outputs)?;
             let plain = fusion::plainly_named(&part.fusion);
+            if cx.options.self_check {
+                check_text(&plain)?;
+            }
             Ok(KernelPart::new(part, plain))
         })
     }
@@ -176,7 +188,13 @@ impl KernelPart {
     pub(super) fn new(part: Part, plain: Fusion) -> Self {
         let axes = plain.tensors.values().flat_map(|tensor| &tensor.axes);
         let is_decided = axes.into_iter().all(|axis| axis.kind != AxisKind::Symbolic);
-        Self { part, plain, is_decided, forms: Memo::new(MAX_KINDS) }
+        Self { part, plain, is_decided, named: OnceLock::new(), forms: Memo::new(MAX_KINDS) }
+    }
+
+    /// The same with the names of the whole.
+    pub(super) fn named(&self) -> Arc<Self> {
+        let named = || Arc::new(Self::new(self.part.clone(), Fusion::clone(&self.part.fusion)));
+        Arc::clone(self.named.get_or_init(named))
     }
 
     /// The form of it that a kernel is made of, for these sizes and results.

@@ -48,7 +48,8 @@ impl Structure {
         });
         let consumers = scheduled.all_consumers();
         let results = scheduled.tensors.ids().filter(|tv| consumers[*tv].is_empty()).collect();
-        let held = persistent.then(|| held_of_rows(scheduled, &reduced));
+        // Fusions with mixed reductions are refused before anybody asks.
+        let held = (persistent && mixed.is_none()).then(|| held_of_rows(scheduled, &reduced));
         let roots = roots_in_use(scheduled).into_iter().collect();
         Self { reduced, mixed, persistent, roots, results, held }
     }

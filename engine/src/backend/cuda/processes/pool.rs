@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Processes that may be started for each that is wanted: one that ends at once, without its
 /// library say, is not started for ever.
 const LIVES: usize = 4;
+/// The signal of `kill -9`.
+const SIGKILL: i32 = 9;
 /// Processes that a text is given to if they end over it.
 const ATTEMPTS: usize = 2;
 
@@ -67,11 +70,18 @@ impl Process {
     }
 }
 
+impl Process {
+    /// Ends it, if it has not ended; whether it was killed, which no text does.
+    fn end(&mut self) -> bool {
+        // One that is on its way out keeps the signal that it got first.
+        let _ = self.child.kill();
+        self.child.wait().is_ok_and(|status| status.signal() == Some(SIGKILL))
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }
 
@@ -96,7 +106,9 @@ impl CompilerProcesses {
             let Some(next) = self.take() else { break };
             match next.client().is_some_and(|client| client.has(nvrtc)) {
                 true => taken.push(next),
-                false => next.end("a compiler process is not ready, or has another build of NVRTC"),
+                false => {
+                    next.end("a compiler process is not ready, or has another build of NVRTC");
+                }
             }
         }
     }
@@ -165,19 +177,22 @@ impl CompilerProcesses {
                     if !client.is_gone() {
                         return Some(result);
                     }
-                    attempts += 1;
-                    taken.end("a compiler process ended over a text");
+                    // Who is killed is killed by somebody: by a person, or for want of memory.
+                    let killed = taken.end("a compiler process ended over a text");
+                    attempts += usize::from(!killed);
                 }
                 Some(_) => {
                     self.lock().lives = 0;
                     taken.end("compiler processes have another build of NVRTC");
                     return None;
                 }
-                None => taken.end("a compiler process did not say that it is ready"),
+                None => {
+                    taken.end("a compiler process did not say that it is ready");
+                }
             }
         }
         let message = format!("{ATTEMPTS} compiler processes ended over kernel {name}");
-        Some(Err(Diagnostic::bug_code(code::NVRTC, message).note("the compiler crashes, or somebody ended them")))
+        Some(Err(Diagnostic::bug_code(code::NVRTC, message).note("the compiler crashes over its text")))
     }
 }
 
@@ -192,10 +207,11 @@ impl Taken<'_> {
         self.process.as_ref().map(|process| &process.client)
     }
 
-    /// Ends the process instead of giving it back.
-    fn end(mut self, why: &str) {
-        drop(self.process.take());
+    /// Ends the process instead of giving it back; whether it was killed.
+    fn end(mut self, why: &str) -> bool {
+        let killed = self.process.take().is_some_and(|mut process| process.end());
         self.all.lock().problem = Some(why.into());
+        killed
     }
 }
 
