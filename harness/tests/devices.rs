@@ -106,11 +106,12 @@ fn a_driver_that_hangs_at_the_start_is_not_waited_for() {
 #[test]
 fn a_gpu_that_is_lost_has_its_cases_finished_by_the_others() {
     let events = "[[event]]\ngpu = 2\nafter_cases = 3\nxid = 79\nlost = true\n";
-    let place = played("lost", 40, &(gpus(4) + events));
-    let parts = ["gpu2: Xid 79, the GPU fell off the bus", "warning: gpu2: ", "40 passed, 0 failed, 0 skipped"];
+    // Enough that the others are not through before its worker is there.
+    let place = played("lost", 240, &(gpus(4) + events));
+    let parts = ["gpu2: Xid 79, the GPU fell off the bus", "warning: gpu2: ", "240 passed, 0 failed, 0 skipped"];
     check_run(&place, &["--gpus", "4"], 0, &parts);
     let records = place.records();
-    check_verdicts(&records, 40, "pass");
+    check_verdicts(&records, 240, "pass");
     let retired: Vec<&Value> = kind(&records, "slot").into_iter().filter(|r| r["event"] == "retired").collect();
     assert_eq!((retired.len(), &retired[0]["code"]), (1, &Value::from("infra.gpu_lost")));
     // Nothing ran there afterwards.

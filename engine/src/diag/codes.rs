@@ -360,7 +360,7 @@ codes! {
         why "Runs are known by their names in histories and reports. Where two are different, neither may replace the other.",
         words "`harness store merge DIR`, where DIR holds a run `nightly` and the store another one.";
     NOT_JOINED = "E0705", "the runs are not the shards of one run",
-        "name the runs that are meant: store join RUN...",
+        "name the runs that are meant, `store join` and then each",
         why "A joined run says of every case what one job found of it. So its shards must be of the same cases, dealt out in the \
              same way, of the same sources, seed and kind of device, and each shard must be there once.",
         words "`harness store join one two`, where `one` is shard 1/2 and `two` is shard 2/3.";
