@@ -6,10 +6,10 @@ use super::grid::strides;
 use crate::data::Draw;
 use engine::diag::{Diagnostic, Result};
 use engine::fusion::{AxisDecl, Fusion, FusionBuilder, bind};
-use engine::kernel::Kernel;
+use engine::kernel::{self, Kernel};
 use engine::lower;
 use engine::num::{DType, Value};
-use engine::options::Options;
+use engine::options::{DeviceDesc, Options};
 use engine::schedule::heuristic::Sizes;
 use engine::schedule::{ArgClass, AxisId, Extent, Memory, ParallelType, ScheduleBuilder, TvId, scheduled_fusion};
 use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
@@ -203,6 +203,8 @@ pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
     bind_leaves(&mut draw, &mut b, leaves)?;
     let scheduled = b.finish();
     let schedule = format!("{metas:?} order {order:?}\n{}", scheduled.schedule_text());
-    let kernel = lower::lower(&scheduled, &class, "drawn");
+    // As the compiler does: what a thread has no room for is refused before it is a mistake.
+    let fits = |kernel: Kernel| kernel::check_limits(&kernel, &DeviceDesc::h200()).map(|()| kernel);
+    let kernel = lower::lower(&scheduled, &class, "drawn").and_then(fits);
     Ok(ScheduledCase { fusion, args, kernel, schedule })
 }
