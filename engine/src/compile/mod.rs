@@ -6,9 +6,9 @@
 //! which spans, and what is passed on.
 //!
 //! * [`KernelForm`] is the fusion that a kernel is made of, for what sizes decide about it;
-//! * [`choose`] looks at sizes, strides and alignments, and says which kernel is wanted:
+//! * [`choose_kernel`] looks at sizes, strides and alignments, and says which kernel is wanted:
 //!   a [`KernelChoice`], after which nothing asks for sizes any more;
-//! * [`build`] schedules and lowers it, refuses what a device has no room for, and verifies;
+//! * [`build_kernel`] schedules and lowers it, refuses what a device has no room for, and verifies;
 //! * [`plan`] keeps the kernel with every stage's text;
 //! * [`bind_launch`] finds a kernel's numbers for one call.
 //!
@@ -22,6 +22,6 @@ mod plan;
 mod prepare;
 
 pub use launch::bind_launch;
-pub use pipeline::{BoundFusion, CompiledFusion, KernelChoice, build, choose, compile_fusion};
+pub use pipeline::{BoundFusion, CompiledFusion, KernelChoice, build_kernel, choose_kernel, compile_fusion};
 pub use plan::{FreshPlans, Plan, PlanSource, check_text, plan};
 pub use prepare::{FormKey, KernelForm, output_metas, result_metas};

@@ -44,7 +44,7 @@ pub struct KernelChoice {
 }
 
 /// Chooses the kernel of a fusion for its arguments; `unscheduled` is the fusion.
-pub fn choose(cx: &CompileCx<'_>, unscheduled: &Unscheduled, bound: &BoundFusion<'_>) -> Result<KernelChoice> {
+pub fn choose_kernel(cx: &CompileCx<'_>, unscheduled: &Unscheduled, bound: &BoundFusion<'_>) -> Result<KernelChoice> {
     let &BoundFusion { fusion, bindings, args, alignments } = bound;
     let sizes = Sizes::new(fusion, bindings);
     let class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
@@ -53,7 +53,7 @@ pub fn choose(cx: &CompileCx<'_>, unscheduled: &Unscheduled, bound: &BoundFusion
 }
 
 /// Schedules and lowers a fusion as was chosen.
-pub fn build(cx: &CompileCx<'_>, unscheduled: &Unscheduled, choice: &KernelChoice) -> Result<CompiledFusion> {
+pub fn build_kernel(cx: &CompileCx<'_>, unscheduled: &Unscheduled, choice: &KernelChoice) -> Result<CompiledFusion> {
     let planned = cx.span(Phase::Schedule, "apply", 0, || schedule(unscheduled, &choice.decision))?;
     let kernel = cx.span(Phase::Lower, planned.scheduler, 0, || lower_in_room(cx, &planned, &choice.class))?;
     kernel::check_limits(&kernel, cx.device)?;
@@ -92,5 +92,5 @@ pub fn compile_fusion(
     let bindings = fusion::bind(fusion, args)?;
     let unscheduled = Unscheduled::new(scheduled_fusion(fusion)?);
     let bound = BoundFusion { fusion, bindings: &bindings, args, alignments };
-    build(cx, &unscheduled, &choose(cx, &unscheduled, &bound)?)
+    build_kernel(cx, &unscheduled, &choose_kernel(cx, &unscheduled, &bound)?)
 }

@@ -1,6 +1,6 @@
 //! One kernel with everything that is told about it.
 
-use super::{KernelChoice, KernelForm, build};
+use super::{KernelChoice, KernelForm, build_kernel};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{self, Fusion};
 use crate::kernel::{self, Kernel};
@@ -80,7 +80,7 @@ impl PlanSource for FreshPlans<'_> {
 
 /// Compiles a kernel that was chosen, or says why that cannot be.
 pub fn plan(cx: &CompileCx<'_>, form: &KernelForm, choice: &KernelChoice) -> Result<Plan> {
-    let compiled = build(cx, &form.unscheduled, choice)?;
+    let compiled = build_kernel(cx, &form.unscheduled, choice)?;
     let kernel_text = kernel::print(&compiled.kernel);
     if cx.options.self_check {
         kernel::check_text(&compiled.kernel, &kernel_text)?;

@@ -35,12 +35,12 @@
 //! A kernel that passed [`verify`](crate::kernel::verify) never makes a back end fail or panic.
 
 mod approx;
+mod assumptions;
 mod bind;
 mod bounds;
 mod build;
 mod exprs;
 mod facts;
-mod idle_facts;
 mod ir;
 mod limits;
 mod parse;
@@ -51,12 +51,12 @@ mod visit;
 mod words;
 
 pub use approx::approximate;
+pub use assumptions::weaken_assumptions;
 pub use bind::{BoundLaunch, BoundParam, bind, eval_over, shared_layout};
 pub use bounds::{BoundsReport, check_bounds};
 pub use build::KernelBuilder;
 pub use exprs::{ExprArena, ExprNode};
 pub use facts::{Multiples, gcd};
-pub use idle_facts::drop_idle_facts;
 pub use ir::{
     Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, IndexOp, Kernel, Launch, Origin, Param,
     ParamId, ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, ValueKind, Var, VarId,

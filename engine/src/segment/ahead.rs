@@ -39,7 +39,7 @@ impl Candidate {
     /// The kernel, or what refuses it. Fails where there is more than a refusal.
     pub(super) fn plan(&self, planner: &KernelPlanner<'_>) -> Result<OrRefusal<Arc<Plan>>> {
         match &self.chosen {
-            Ok(Ok(chosen)) => planner.make(chosen, &self.args, &self.metas),
+            Ok(Ok(chosen)) => planner.make_kernel(chosen, &self.args, &self.metas),
             Ok(Err(refusal)) => Ok(Err(refusal.clone())),
             Err(error) => Err(error.clone()),
         }

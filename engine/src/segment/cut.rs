@@ -6,7 +6,7 @@ use super::facts::OpFacts;
 use super::search::{Groups, search};
 use crate::array::dense_like;
 use crate::compile::{
-    BoundFusion, KernelChoice, KernelForm, Plan, PlanSource, bind_launch, choose, output_metas, result_metas,
+    BoundFusion, KernelChoice, KernelForm, Plan, PlanSource, bind_launch, choose_kernel, output_metas, result_metas,
 };
 use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
 use crate::fusion::{self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds};
@@ -272,12 +272,12 @@ impl KernelPlanner<'_> {
         let own = if form.is_same { None } else { Some(bind_again(self.cx, form.fusion(), args)?) };
         let bindings = own.as_ref().unwrap_or(bindings);
         let bound = BoundFusion { fusion: form.fusion(), bindings, args, alignments };
-        let choice = choose(self.cx, &form.unscheduled, &bound);
+        let choice = choose_kernel(self.cx, &form.unscheduled, &bound);
         or_refusal(choice.map(|choice| ChosenKernel { choice, formed: Arc::clone(&formed) }))
     }
 
     /// That kernel, for these arguments and results.
-    pub(super) fn make(
+    pub(super) fn make_kernel(
         &self,
         chosen: &ChosenKernel,
         args: &[ArgMeta],
@@ -295,7 +295,7 @@ impl KernelPlanner<'_> {
 
     fn plan(&self, part: &KernelPart, bound: &BoundFusion<'_>, metas: &[TensorMeta]) -> Result<OrRefusal<Arc<Plan>>> {
         match self.choose(part, bound, metas)? {
-            Ok(chosen) => self.make(&chosen, bound.args, metas),
+            Ok(chosen) => self.make_kernel(&chosen, bound.args, metas),
             Err(refusal) => Ok(Err(refusal)),
         }
     }

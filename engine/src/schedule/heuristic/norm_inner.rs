@@ -12,7 +12,7 @@ use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::recompute::recompute;
 use super::residency::{ElementBytes, Holding, Loads, Model, Parameters, element_bytes, is_load};
-use super::row_choice::{Choice, MAX_PER_THREAD, RowShape, choose, tiles};
+use super::row_choice::{Choice, MAX_PER_THREAD, RowShape, choose_rows, tiles};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     BlockShape, Caching, RowLoop, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
@@ -157,7 +157,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormPara
     let summary = problem.summary;
     let Rows { order, kept, reduced, align, shape } = rows_of(problem, scheduled)?;
     let model = model(problem, &shape)?;
-    let choice = choose(problem.cx, &model, &shape)
+    let choice = choose_rows(problem.cx, &model, &shape)
         .ok_or_else(|| Diagnostic::bug("rows that a block can hold, and no way to hold them"))?;
     let Choice { threads, batch, row_loop, .. } = choice;
     let RowShape { row, rows, vector, vectors, .. } = shape;

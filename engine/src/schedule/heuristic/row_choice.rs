@@ -74,7 +74,7 @@ pub(super) struct Choice {
 /// The tile and the way to hold rows that together lose the least time. Where no
 /// way has the registers that it needs, the one that needs the fewest. A caller may
 /// ask for another place in the order of costs, to try what the model thinks worse.
-pub(super) fn choose(cx: &CompileCx<'_>, model: &Model<'_>, shape: &RowShape) -> Option<Choice> {
+pub(super) fn choose_rows(cx: &CompileCx<'_>, model: &Model<'_>, shape: &RowShape) -> Option<Choice> {
     let ways = tiles(cx, shape).into_iter().flat_map(|tile| Holding::all().map(move |holding| (tile, holding)));
     let weighed = ways.filter_map(|(tile, holding)| {
         let (cost, choice) = weigh(cx, model, shape, tile, holding)?;

@@ -1,39 +1,39 @@
-//! Promises of parameters that no proof needs.
+//! What kernels assume of parameters although no proof needs it.
 //!
 //! Lowering states what the class of the arguments says of every size and stride: a
 //! power of two that divides it. In: a kernel that verifies. Out: the same with the
-//! weakest promises with which it still does. So kernels that differ in what is true of
+//! weakest assumptions with which it still does. So kernels that differ in what is true of
 //! their arguments, but not in what they do, are one text.
 //!
 //! What a kernel's values rest on is not for `verify` to see: that a split is exact is a
-//! part of the choice that led to the kernel, and never was a promise. Random numbers are
-//! drawn as promises say (a vector whose numbers start a block needs no shift), so kernels
-//! that draw keep theirs.
+//! part of the choice that led to the kernel, and never was an assumption about a parameter.
+//! Random numbers are drawn as assumptions allow (a vector whose numbers start a block needs
+//! no shift), so kernels that draw keep theirs.
 
 use super::visit::for_each_stmt;
 use super::{Kernel, ParamId, StmtKind, verify};
 
-/// Promises that are tried one by one; beyond, a kernel is verified too often.
+/// Assumptions that are weakened one by one; beyond, a kernel is verified too often.
 const MOST_TRIED: usize = 32;
 
-/// Weakens promises as far as the kernel still verifies. One that does not verify as it is
+/// Weakens assumptions as far as the kernel still verifies. One that does not verify as it is
 /// stays as it is.
-pub fn drop_idle_facts(kernel: &mut Kernel) {
-    let promises: Vec<(ParamId, i64)> =
+pub fn weaken_assumptions(kernel: &mut Kernel) {
+    let assumed: Vec<(ParamId, i64)> =
         kernel.params.iter().map(|(id, param)| (id, param.multiple_of)).filter(|(_, factor)| *factor > 1).collect();
-    let state = |kernel: &mut Kernel, promises: &[(ParamId, i64)]| {
-        promises.iter().for_each(|&(id, factor)| kernel.params[id].multiple_of = factor);
+    let assume = |kernel: &mut Kernel, assumed: &[(ParamId, i64)]| {
+        assumed.iter().for_each(|&(id, factor)| kernel.params[id].multiple_of = factor);
     };
-    if promises.is_empty() || draws(kernel) || verify(kernel).is_err() {
+    if assumed.is_empty() || draws_random_numbers(kernel) || verify(kernel).is_err() {
         return;
     }
     // Most kernels need none.
-    state(kernel, &promises.iter().map(|(id, _)| (*id, 1)).collect::<Vec<_>>());
+    assume(kernel, &assumed.iter().map(|(id, _)| (*id, 1)).collect::<Vec<_>>());
     if verify(kernel).is_ok() {
         return;
     }
-    state(kernel, &promises);
-    for (id, factor) in promises.into_iter().take(MOST_TRIED) {
+    assume(kernel, &assumed);
+    for (id, factor) in assumed.into_iter().take(MOST_TRIED) {
         let weaker = (0..factor.trailing_zeros()).map(|power| 1 << power);
         for factor in weaker.chain([factor]) {
             kernel.params[id].multiple_of = factor;
@@ -45,7 +45,7 @@ pub fn drop_idle_facts(kernel: &mut Kernel) {
 }
 
 /// Whether a kernel draws random numbers.
-fn draws(kernel: &Kernel) -> bool {
+fn draws_random_numbers(kernel: &Kernel) -> bool {
     let mut found = false;
     for_each_stmt(&kernel.body, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Random { .. }));
     found
@@ -73,10 +73,10 @@ kernel rows index i64 {
 ";
 
     #[test]
-    fn promises_are_as_weak_as_proofs_allow() {
+    fn assumptions_are_as_weak_as_proofs_allow() {
         let mut kernel = parse(ROWS).unwrap();
         assert_eq!(print(&kernel), ROWS);
-        drop_idle_facts(&mut kernel);
+        weaken_assumptions(&mut kernel);
         let weak = ROWS.replace("size(0, 0) multiple of 8", "size(0, 0)").replace("multiple of 16", "multiple of 4");
         assert_eq!(print(&kernel), weak);
     }
