@@ -99,13 +99,19 @@ pub fn find_view(fusion: &Fusion, bindings: &Bindings, op: OpId, operand: &Tenso
 
 fn view_place(fusion: &Fusion, bindings: &Bindings, op: OpId, operand: &TensorMeta) -> Result<Option<ViewPlace>> {
     let op = &fusion.ops[op];
-    let OpKind::Call(call) = &op.kind else { return Ok(None) };
-    let (Some(rule), Some(Operand::Tensor(_))) = (call.movement().place, op.inputs.first()) else { return Ok(None) };
     let sizes = bindings.sizes(fusion, op.output());
     // What has no element lies nowhere.
     if sizes.contains(&0) || operand.dtype != fusion.tensors[op.output()].dtype {
         return Ok(None);
     }
+    let call = match &op.kind {
+        OpKind::Call(call) => call,
+        OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. } => {
+            return Ok(Some(ViewPlace { strides: moved(&op.kind, &operand.sizes, &operand.strides), offset: 0 }));
+        }
+        _ => return Ok(None),
+    };
+    let (Some(rule), Some(Operand::Tensor(_))) = (call.movement().place, op.inputs.first()) else { return Ok(None) };
     let laid = |own: &Operand| match *own {
         Operand::Tensor(_) => LayoutOperand::Tensor(operand.sizes.clone(), operand.strides.clone()),
         Operand::Scalar(scalar) => LayoutOperand::Scalar(bindings.scalar(scalar)),
