@@ -91,9 +91,15 @@ pub(super) fn run_steps(memory: &mut dyn CallMemory, call: Call<'_>) -> Result<E
     Ok(Executed { outputs, updates: updates.collect::<Result<_>>()?, reports })
 }
 
-/// A value as the caller gets it: an argument that was updated keeps its storage.
+/// A value as the caller gets it: an argument that was updated keeps its storage, and a view of
+/// one that was not may be of one that is not on the device.
 fn result(call: &Call<'_>, memory: &dyn CallMemory, value: ValueId) -> Result<HostTensor> {
-    let (data, own) = (memory.read(value)?, &call.program.values[value]);
+    let own = &call.program.values[value];
+    let (root, within) = call.program.root(value);
+    let data = match call.program.values[root].storage {
+        Storage::Input(position) if root != value => given(call, position, within, own.bytes())?,
+        _ => memory.read(value)?,
+    };
     let Storage::Input(position) = own.storage else {
         return Ok(HostTensor { meta: own.meta.clone(), data, offset: 0 });
     };

@@ -13,7 +13,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BoundParam, BufId, ParamId, ParamKind};
 use crate::num::{DType, Value};
 use crate::options::CompileCx;
-use crate::program::{HostCall, Launch, Program, Step, Storage, ValueId};
+use crate::program::{HostCall, Launch, Program, ResultMemory, Step, Storage, ValueId};
 use crate::tensor::{CopyRows, TensorMeta, copy_rows};
 use crate::util::SecondaryMap;
 use smallvec::SmallVec;
@@ -45,8 +45,9 @@ pub(super) struct Ready {
 pub(super) struct ReadyOutput {
     pub(super) meta: TensorMeta,
     pub(super) bytes: usize,
-    /// The argument that becomes it, and whose memory it is.
-    pub(super) argument: Option<u32>,
+    pub(super) memory: ResultMemory,
+    /// Whether other results lie in its memory.
+    pub(super) is_shared: bool,
 }
 
 #[derive(Debug)]
@@ -105,6 +106,15 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
+    /// Puts in where each output is, given where those are that have memory of their own.
+    pub(super) fn set_outputs(&mut self, outputs: &[ReadyOutput], own: impl Fn(usize) -> u64) {
+        self.outputs.clear();
+        self.outputs.extend(outputs.iter().enumerate().map(|(number, output)| match output.memory {
+            ResultMemory::Own => own(number),
+            ResultMemory::Argument { position, offset } => self.arguments[position as usize] + offset,
+            ResultMemory::Result { position, offset } => own(position as usize) + offset,
+        }));
+    }
     fn at(&self, place: Place) -> u64 {
         let start = match place.base {
             Base::Argument(position) => self.arguments[position as usize],
@@ -131,11 +141,12 @@ impl Ready {
                 Step::Copy(copy) => {
                     let meta = |value: ValueId| &program.values[value].meta;
                     let rows = copy_rows(meta(copy.from), meta(copy.to));
-                    building.copy(copy.from, program.place(copy.to), rows);
+                    let (from, to) = (program.place(copy.from), program.place(copy.to));
+                    building.steps.push(ReadyStep::Copy { from, to, rows });
                 }
             }
         }
-        let outputs = building.outputs()?;
+        let outputs = outputs(&program)?;
         let Building { own: own_bytes, zeroed: zeroed_bytes, steps, .. } = building;
         Ok(Self { device: Arc::clone(&gpu.device), steps, outputs, own_bytes, zeroed_bytes, program })
     }
@@ -289,30 +300,21 @@ impl Building<'_> {
         *end += bytes.next_multiple_of(WORKSPACE_ALIGN);
         Place { base, offset }
     }
+}
 
-    fn copy(&mut self, from: ValueId, to: Place, rows: Vec<CopyRows>) {
-        self.steps.push(ReadyStep::Copy { from: self.program.place(from), to, rows });
-    }
-
-    /// What the caller gets. A tensor that is returned twice, or is an argument as it was, is
-    /// copied: each result has memory of its own, but what an argument becomes.
-    fn outputs(&mut self) -> Result<Vec<ReadyOutput>> {
-        let program = self.program;
-        let mut outputs = Vec::with_capacity(program.outputs.len());
-        for (position, (&value, meta)) in program.outputs.iter().zip(&program.segments.outputs).enumerate() {
-            let place = program.place(value);
-            let own = Place { base: Base::Output(position as u32), offset: 0 };
-            let argument = match place.base {
-                Base::Argument(input) if program.updated().any(|(updated, _)| updated == input) => Some(input),
-                _ => None,
-            };
-            if argument.is_none() && place != own {
-                self.copy(value, own, copy_rows(&program.values[value].meta, meta));
-            }
-            outputs.push(ReadyOutput { meta: meta.clone(), bytes: meta.span_bytes()?, argument });
+/// What the caller gets.
+fn outputs(program: &Program) -> Result<Vec<ReadyOutput>> {
+    let memories: Vec<ResultMemory> = program.result_memories().collect();
+    let lies_in = |memory: &ResultMemory, own: usize| matches!(memory, ResultMemory::Result { position, .. } if *position as usize == own);
+    let output = |(own, meta): (usize, &TensorMeta)| {
+        let place = program.place(program.outputs[own]);
+        if memories[own] == ResultMemory::Own && place != (Place { base: Base::Output(own as u32), offset: 0 }) {
+            return Err(Diagnostic::bug(format!("result {own} of @{} does not lie in its memory", program.name())));
         }
-        Ok(outputs)
-    }
+        let is_shared = memories.iter().any(|memory| lies_in(memory, own));
+        Ok(ReadyOutput { meta: meta.clone(), bytes: meta.span_bytes()?, memory: memories[own], is_shared })
+    };
+    program.result_metas().enumerate().map(output).collect()
 }
 
 /// The scalar among the arguments of a call at a position.

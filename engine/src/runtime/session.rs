@@ -66,7 +66,8 @@ enum Backend {
 pub struct RunOutcome {
     /// The outputs of the fusion in order. What a kernel returns is laid out as the
     /// reference lays it out if that is dense, else row-major; what the host computes
-    /// is laid out as the reference lays it out; an output that an input becomes has
+    /// and a view of an argument or of another result ([`Program::result_memories`])
+    /// are laid out as the reference lays them out; an output that an input becomes has
     /// that input's storage.
     pub outputs: Vec<HostTensor>,
     /// The inputs that are updated, by position, as they are afterwards.

@@ -1,5 +1,6 @@
 //! What segmentation knows of each operation.
 
+use super::aliases::Aliases;
 use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::util::SecondaryMap;
 
@@ -12,8 +13,10 @@ pub(super) struct OpFacts<'a> {
     pub(super) bytes: SecondaryMap<TensorId, i64>,
     /// Reductions of rows that no block can hold.
     pub(super) long_rows: SecondaryMap<OpId, bool>,
-    /// Operations that no kernel computes.
+    /// Operations that no kernel computes, those included whose results are returned as views.
     pub(super) host: SecondaryMap<OpId, bool>,
+    /// Which of those that is.
+    pub(super) aliases: &'a Aliases,
     /// Operations before which the fusion is cut.
     pub(super) cuts: SecondaryMap<OpId, bool>,
     /// Operations that read each tensor, in order.
@@ -23,7 +26,14 @@ pub(super) struct OpFacts<'a> {
 }
 
 impl<'a> OpFacts<'a> {
-    pub(super) fn new(fusion: &'a Fusion, bindings: &'a Bindings, cut_results: &[TensorId], longest_row: i64) -> Self {
+    /// For a fusion that is cut before some tensors, and returns the results of operations as views.
+    pub(super) fn new(
+        fusion: &'a Fusion,
+        bindings: &'a Bindings,
+        cut_results: &[TensorId],
+        aliases: &'a Aliases,
+        longest_row: i64,
+    ) -> Self {
         let size = |tensor: TensorId, axis: usize| bindings.scalar(fusion.tensors[tensor].axes[axis].extent).as_i64();
         let mut bytes = SecondaryMap::new();
         for (id, tensor) in fusion.tensors.iter() {
@@ -40,7 +50,7 @@ impl<'a> OpFacts<'a> {
         let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
         let mut host = SecondaryMap::new();
         for (id, op) in fusion.ops.iter() {
-            host.set(id, !has_kernel_form(fusion, op));
+            host.set(id, aliases.ops[id] || !has_kernel_form(fusion, op));
             for tensor in fusion.tensor_inputs(id) {
                 if readers[tensor].last() != Some(&id) {
                     readers[tensor].push(id);
@@ -55,13 +65,14 @@ impl<'a> OpFacts<'a> {
         for tensor in fusion.outputs.iter().chain(fusion.updates.iter().map(|update| &update.tensor)) {
             returned.set(*tensor, true);
         }
-        Self { fusion, bindings, bytes, long_rows, host, cuts, readers, returned }
+        Self { fusion, bindings, bytes, long_rows, host, aliases, cuts, readers, returned }
     }
 
     /// All that groups of the fusion's operations follow from.
     pub(super) fn key(&self) -> Vec<i64> {
         let bytes = self.fusion.tensors.ids().map(|tensor| self.bytes[tensor]);
-        bytes.chain(self.fusion.ops.ids().map(|op| i64::from(self.long_rows[op]))).collect()
+        let flags = |op| i64::from(self.long_rows[op]) | i64::from(self.aliases.ops[op]) << 1;
+        bytes.chain(self.fusion.ops.ids().map(flags)).collect()
     }
 }
 

@@ -31,6 +31,13 @@ impl TensorMeta {
         Self { dtype, sizes: sizes.to_vec(), strides }
     }
 
+    /// Whether elements lie in the same places as those of a tensor of the same sizes: strides of
+    /// axes of size 1 say nothing, nor do any where there is no element.
+    pub fn has_places_of(&self, other: &Self) -> bool {
+        let strides = self.strides.iter().zip(&other.strides);
+        self.sizes.contains(&0) || self.sizes.iter().zip(strides).all(|(size, (a, b))| *size == 1 || a == b)
+    }
+
     /// The number of axes.
     pub fn rank(&self) -> usize {
         self.sizes.len()

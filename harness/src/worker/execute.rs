@@ -233,7 +233,7 @@ impl Judge<'_> {
                 let pair = (wanted, got);
                 complaints.extend(compare::compare(self.fusion, &bindings, *output, pair, &self.case.check, numerics));
             }
-            complaints.extend(compare::layouts(self.fusion, &bindings, self.args, &run.outputs));
+            complaints.extend(compare::layouts(self.fusion, &bindings, self.args, &run));
             complaints.extend(self.updates(&bindings, &run, numerics));
         });
         if !complaints.is_empty() && outcome.verdict == Verdict::Pass {
