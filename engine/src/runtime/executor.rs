@@ -4,7 +4,10 @@
 //! a program through its steps on either. Nothing here decides: which values are, where
 //! they lie and when they end stands in the program.
 
+use super::bench::BenchOptions;
+use super::profile::StepCost;
 use crate::backend::sim::SimReport;
+use crate::compile::Plan;
 use crate::diag::{Diagnostic, Result};
 use crate::options::{CompileCx, Phase, RunChecks, SimOptions};
 use crate::program::{Copy, HostCall, HostInput, Launch, Program, Step, Storage, ValueId};
@@ -42,6 +45,13 @@ pub(super) trait Executor: Send + Sync {
     fn run(&self, call: Call<'_>) -> Result<Executed> {
         run_steps(&mut *self.begin(call)?, call)
     }
+
+    /// Makes the device's code of a kernel anew, and keeps nothing: what that takes is seen by
+    /// the trace.
+    fn compile_anew(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<()>;
+
+    /// What each step of a program costs; of those that the host computes, nothing is said.
+    fn measure_steps(&self, call: Call<'_>, options: &BenchOptions) -> Result<Vec<StepCost>>;
 }
 
 /// The memory of a call. Values come about in the order of steps.

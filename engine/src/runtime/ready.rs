@@ -57,6 +57,8 @@ enum ReadyStep {
         from: Place,
         to: Place,
         rows: Vec<CopyRows>,
+        /// The number of the program's step.
+        step: usize,
     },
     /// The number of the program's step.
     Host(usize),
@@ -142,7 +144,7 @@ impl Ready {
                     let meta = |value: ValueId| &program.values[value].meta;
                     let rows = copy_rows(meta(copy.from), meta(copy.to));
                     let (from, to) = (program.place(copy.from), program.place(copy.to));
-                    building.steps.push(ReadyStep::Copy { from, to, rows });
+                    building.steps.push(ReadyStep::Copy { from, to, rows, step: number });
                 }
             }
         }
@@ -170,20 +172,51 @@ impl Ready {
         scalar: &dyn Fn(u32) -> Option<Value>,
         stream: Stream,
     ) -> Result<()> {
-        for step in &self.steps {
-            match step {
-                ReadyStep::Launch(launch) => launch.issue(&self.program, addresses, scalar, stream)?,
-                ReadyStep::Copy { from, to, rows } => {
-                    let (from, to) = (addresses.at(*from), addresses.at(*to));
-                    rows.iter().try_for_each(|row| self.device.copy_rows(to, from, row, stream))?;
-                }
-                ReadyStep::Host(number) => match &self.program.steps[*number] {
-                    Step::Host(call) => self.evaluate(cx, call, addresses, stream)?,
-                    _ => return Err(Diagnostic::bug(format!("step {number} is not the host's"))),
-                },
+        self.steps.iter().try_for_each(|step| self.issue_one(step, cx, addresses, scalar, stream))
+    }
+
+    /// Issues what there is of one of the program's steps.
+    pub(super) fn issue_step(
+        &self,
+        cx: &CompileCx<'_>,
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+        stream: Stream,
+        number: usize,
+    ) -> Result<()> {
+        let mut steps = self.steps.iter().filter(|step| step.number() == number);
+        steps.try_for_each(|step| self.issue_one(step, cx, addresses, scalar, stream))
+    }
+
+    /// Launches and copies of one of the program's steps.
+    pub(super) fn issues_of(&self, number: usize) -> usize {
+        let issues = |step: &ReadyStep| match step {
+            ReadyStep::Launch(_) => 1,
+            ReadyStep::Copy { rows, .. } => rows.len(),
+            ReadyStep::Host(_) => 0,
+        };
+        self.steps.iter().filter(|step| step.number() == number).map(issues).sum()
+    }
+
+    fn issue_one(
+        &self,
+        step: &ReadyStep,
+        cx: &CompileCx<'_>,
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+        stream: Stream,
+    ) -> Result<()> {
+        match step {
+            ReadyStep::Launch(launch) => launch.issue(&self.program, addresses, scalar, stream),
+            ReadyStep::Copy { from, to, rows, .. } => {
+                let (from, to) = (addresses.at(*from), addresses.at(*to));
+                rows.iter().try_for_each(|row| self.device.copy_rows(to, from, row, stream))
             }
+            ReadyStep::Host(number) => match &self.program.steps[*number] {
+                Step::Host(call) => self.evaluate(cx, call, addresses, stream),
+                _ => Err(Diagnostic::bug(format!("step {number} is not the host's"))),
+            },
         }
-        Ok(())
     }
 
     /// Brings what an operation reads down, and its results up.
@@ -197,6 +230,16 @@ impl Ready {
             self.device.upload_to(addresses.at(self.program.place(value)), &data, stream)
         };
         evaluate(cx, &self.program, call, &read, &mut write)
+    }
+}
+
+impl ReadyStep {
+    /// The number of the program's step.
+    fn number(&self) -> usize {
+        match self {
+            Self::Launch(launch) => launch.step,
+            Self::Copy { step, .. } | Self::Host(step) => *step,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cache;
 mod models;
+mod profile;
 
 use super::{PhaseTimes, Session};
 use crate::backend::cuda::print_cuda;

@@ -66,6 +66,12 @@ impl<'a> OnDevice<'a> {
         self.ready.issue(&call.cx, &self.addresses, &|position| self.scalar(position), stream)
     }
 
+    /// Issues one of the program's steps; of one that launches nothing, nothing.
+    pub(super) fn issue_step(&self, call: &Call<'_>, number: usize) -> Result<()> {
+        let stream = self.ready.device().stream();
+        self.ready.issue_step(&call.cx, &self.addresses, &|position| self.scalar(position), stream, number)
+    }
+
     /// An argument as it is on the device now.
     fn argument(&self, position: u32) -> Result<Option<HostTensor>> {
         let position = position as usize;
