@@ -8,6 +8,7 @@
 //! * `steps` is what a program is made of, `build` makes it;
 //! * `arena` places values that live between steps in one allocation, by when they
 //!   are alive;
+//! * `random` says which arguments the offsets of random numbers come from;
 //! * `results` says whose memory the caller's results are in;
 //! * `scalars` says whether another value of a scalar needs another program.
 //!
@@ -22,12 +23,14 @@
 
 mod arena;
 mod build;
+mod random;
 mod results;
 mod scalars;
 mod steps;
 #[cfg(test)]
 mod tests;
 
+pub use random::RngOffset;
 pub use results::ResultMemory;
 pub use scalars::ScalarUse;
 pub use steps::{Copy, HostCall, HostInput, Launch, Program, Step, Storage, Value, ValueId};

@@ -1,8 +1,9 @@
 //! Places of values, and the steps of whole programs.
 
 use super::arena::{GRANULE, Lifetime, bound, place};
-use super::{Program, ResultMemory, ScalarUse, Step, Storage};
+use super::{Program, ResultMemory, RngOffset, ScalarUse, Step, Storage};
 use crate::compile::{BoundFusion, FreshPlans};
+use crate::diag::code;
 use crate::fusion::bind;
 use crate::kernel::BoundParam;
 use crate::num::{DType, Value};
@@ -227,4 +228,54 @@ fn a_view_of_what_nobody_else_has_is_returned_without_a_copy() {
     assert_eq!(copies(&returning("%1")), 0);
     assert_eq!(copies(&returning("%1, %2")), 1);
     assert_eq!(copies(&returning("%0, %1")), 1);
+}
+
+/// The arguments that offsets come from, with how many there are; of a fusion with the tensor
+/// `%x` and the scalars `%seed`, `%offset` and `%other`.
+fn offsets(body: &str) -> crate::diag::Result<Vec<(u32, u64)>> {
+    let head = "fusion @f(%x: f32[?, ?], %seed: i64, %offset: i64, %other: i64)";
+    let scalar = |value| ArgMeta::Scalar(Value::Int(value));
+    let program = program_of(&format!("{head} {{\n{body}\n}}"), &[dense(&[6, 8]), scalar(7), scalar(40), scalar(3)]);
+    let found = program.rng_offsets()?;
+    for RngOffset { position, count } in &found {
+        // Offsets behind those that were used reach kernels as parameters, and nothing else does.
+        let drawn = |by: i64| {
+            let scalar = |at: u32| {
+                [None, Some(7), Some(40), Some(3)][at as usize].map(|own| own + if at == *position { by } else { 0 })
+            };
+            let values = |launch| {
+                let params = program.scalar_params(launch).into_iter();
+                params
+                    .map(|id| program.scalar_param(launch, id, &|at| scalar(at).map(Value::Int)).unwrap().as_i64())
+                    .collect()
+            };
+            program.launches().map(values).collect::<Vec<Vec<i64>>>()
+        };
+        assert_ne!(drawn(0), drawn(*count as i64), "{program}");
+    }
+    Ok(found.into_iter().map(|found| (found.position, found.count)).collect())
+}
+
+#[test]
+fn offsets_of_random_numbers_come_from_arguments() {
+    let drawing = |offsets: &[&str]| {
+        let mut body = String::from(
+            "  %s0 = add %offset, 1\n  %s1 = sub %s0, 5\n  %s2 = add %other, %offset\n  %s3 = mul %offset, 2\n",
+        );
+        let mut sum = "x".to_string();
+        for (i, offset) in offsets.iter().enumerate() {
+            body += &format!("  %r{i} = rand_like %x, %seed, %{offset}\n  %y{i} = add %{sum}, %r{i}\n");
+            sum = format!("y{i}");
+        }
+        body + &format!("  return %{sum}")
+    };
+    assert_eq!(offsets(&drawing(&["offset"])).unwrap(), [(2, 1)]);
+    assert_eq!(offsets(&drawing(&["offset", "s0"])).unwrap(), [(2, 2)]);
+    assert_eq!(offsets(&drawing(&["s1", "other", "s0"])).unwrap(), [(2, 6), (3, 1)]);
+    assert_eq!(offsets("  %r = rand_like %x, %seed, 4\n  return %r").unwrap(), []);
+    for other in ["s2", "s3"] {
+        assert_eq!(offsets(&drawing(&[other])).unwrap_err().code, code::RNG_OFFSET);
+    }
+    let decides = "  %r = rand_like %x, %seed, %offset\n  %y = full [%offset] 1.0 f32\n  return %r, %y";
+    assert_eq!(offsets(decides).unwrap_err().code, code::RNG_OFFSET);
 }

@@ -12,13 +12,14 @@
 use super::device_tensor::{DeviceArg, DeviceOutput, DeviceOutputs, DeviceTensor, OutputBuffer};
 use super::ready::{Addresses, Ready, scalar_of};
 use super::session::{Definition, Session, alignment_of};
-use crate::backend::cuda::{DeviceBuffer, Graph, Stream};
+use crate::backend::cuda::{DeviceBuffer, Graph, GraphNode, Stream};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::Fusion;
 use crate::num::Value;
 use crate::options::NoTrace;
-use crate::program::{ResultMemory, ScalarUse};
+use crate::program::{ResultMemory, RngOffset, ScalarUse};
 use crate::tensor::{ArgMeta, TensorMeta};
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -93,17 +94,27 @@ impl<S: Deref<Target = Session>> Callable<S> {
     }
 
     /// Records a call, to be issued at once as often as wanted: for these addresses and these
-    /// values of scalars. Refused where the host takes part.
+    /// values of scalars, but that each launch draws other random numbers ([`CallGraph::launch`]).
+    /// Refused where the host takes part.
     pub fn capture<'a>(&self, args: &[DeviceArg<'a>]) -> Result<CallGraph<'a>> {
         let known = self.known(args)?;
-        known.ready.program.check_on_device()?;
+        let ready = &known.ready;
+        ready.program.check_on_device()?;
+        let offsets = ready.program.rng_offsets()?;
         let stream = self.session.stream()?;
         let (mut addresses, outputs) = known.place_outputs(args, stream)?;
-        let own = own_memory(&known.ready, stream)?;
-        let graph = Graph::record(known.ready.device(), |stream| {
-            self.issue_in(&known.ready, own.as_ref(), &mut addresses, args, stream)
+        let own = own_memory(ready, stream)?;
+        addresses.set_own(ready, own.as_ref());
+        let mut nodes = Vec::new();
+        let graph = Graph::record(ready.device(), |stream| {
+            ready.device().fill_at(addresses.zeroed, ready.zeroed_bytes, 0, stream)?;
+            let scalar = |position| scalar_of(args, position);
+            nodes = ready.record(&self.session.cx(&NoTrace), &addresses, &scalar, stream)?;
+            Ok(())
         })?;
-        Ok(CallGraph { graph, outputs, _own: own, _ready: Arc::clone(&known.ready) })
+        let scalars = (0..args.len() as u32).map(|position| scalar_of(args, position)).collect();
+        let next = Mutex::new(NextScalars { scalars, are_set: true });
+        Ok(CallGraph { graph, outputs, offsets, nodes, addresses, next, _own: own, ready: Arc::clone(ready) })
     }
 
     /// Programs that are ready at present.
@@ -148,21 +159,10 @@ impl<S: Deref<Target = Session>> Callable<S> {
     }
 
     fn issue(&self, known: &Known, addresses: &mut Addresses, args: &[DeviceArg<'_>], stream: Stream) -> Result<()> {
+        let ready = &known.ready;
         // Given back when the work is issued: later work on the stream comes after it.
-        let own = own_memory(&known.ready, stream)?;
-        self.issue_in(&known.ready, own.as_ref(), addresses, args, stream)
-    }
-
-    fn issue_in(
-        &self,
-        ready: &Ready,
-        own: Option<&DeviceBuffer>,
-        addresses: &mut Addresses,
-        args: &[DeviceArg<'_>],
-        stream: Stream,
-    ) -> Result<()> {
-        addresses.own = own.map_or(0, DeviceBuffer::address);
-        addresses.zeroed = addresses.own + ready.own_bytes as u64;
+        let own = own_memory(ready, stream)?;
+        addresses.set_own(ready, own.as_ref());
         ready.device().fill_at(addresses.zeroed, ready.zeroed_bytes, 0, stream)?;
         ready.issue(&self.session.cx(&NoTrace), addresses, &|position| scalar_of(args, position), stream)
     }
@@ -350,22 +350,68 @@ fn address_alignment(arg: &DeviceArg<'_>) -> u32 {
 }
 
 /// A call that is recorded, with the memory that it uses.
+///
+/// The scalars that random operations take their offsets from are parameters of its kernels. They
+/// are replaced between launches, which the driver takes for later ones only, so kernels are
+/// those of any call, and no call reads an offset from the device.
 #[derive(Debug)]
 pub struct CallGraph<'a> {
     graph: Graph,
     outputs: DeviceOutputs<'a>,
+    offsets: Vec<RngOffset>,
+    /// The launches that hang on scalars.
+    nodes: Vec<(usize, GraphNode)>,
+    addresses: Addresses,
+    next: Mutex<NextScalars>,
     _own: Option<DeviceBuffer>,
-    _ready: Arc<Ready>,
+    ready: Arc<Ready>,
+}
+
+/// The scalars of a recorded call's next launch.
+#[derive(Debug)]
+struct NextScalars {
+    scalars: SmallVec<[Option<Value>; 8]>,
+    /// Whether the graph has them.
+    are_set: bool,
 }
 
 impl<'a> CallGraph<'a> {
     /// Issues the call on a stream: it reads the arguments where they were when it was
-    /// recorded, and writes the same results again.
+    /// recorded, and writes the same results again. Its random numbers are those of a call with
+    /// the scalars that it was recorded for; those of the next launch have the offsets behind them.
+    /// Offsets that are no arguments stay, and so do their numbers, as in calls.
     pub fn launch(&self, stream: Stream) -> Result<()> {
-        self.graph.launch(stream)
+        if self.offsets.is_empty() {
+            return self.graph.launch(stream);
+        }
+        // Nothing is half done where a launch fails: it is tried with the same scalars again.
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if !next.are_set {
+            let scalar = |position: u32| next.scalars.get(position as usize).copied().flatten();
+            self.ready.set_recorded(&self.graph, &self.nodes, &self.addresses, &scalar)?;
+            next.are_set = true;
+        }
+        self.graph.launch(stream)?;
+        next.advance(&self.offsets);
+        Ok(())
+    }
+    /// Whether all launches are the same call: no random numbers go on.
+    pub fn repeats(&self) -> bool {
+        self.offsets.is_empty()
     }
     /// The results, which each launch writes again.
     pub fn outputs(&self) -> &DeviceOutputs<'a> {
         &self.outputs
+    }
+}
+
+impl NextScalars {
+    fn advance(&mut self, offsets: &[RngOffset]) {
+        for RngOffset { position, count } in offsets {
+            if let Some(Some(Value::Int(offset))) = self.scalars.get_mut(*position as usize) {
+                *offset = offset.wrapping_add_unsigned(*count);
+            }
+        }
+        self.are_set = false;
     }
 }

@@ -8,7 +8,7 @@
 use super::device_tensor::DeviceArg;
 use super::executor::evaluate;
 use super::on_cuda::{CudaBackend, Loaded, workspace_bytes};
-use crate::backend::cuda::{Device, Stream, scalar_words};
+use crate::backend::cuda::{Device, DeviceBuffer, Graph, GraphNode, Stream, scalar_words};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BoundParam, BufId, ParamId, ParamKind};
 use crate::num::{DType, Value};
@@ -108,6 +108,11 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
+    /// Puts in where the program's own memory is.
+    pub(super) fn set_own(&mut self, ready: &Ready, own: Option<&DeviceBuffer>) {
+        self.own = own.map_or(0, DeviceBuffer::address);
+        self.zeroed = self.own + ready.own_bytes as u64;
+    }
     /// Puts in where each output is, given where those are that have memory of their own.
     pub(super) fn set_outputs(&mut self, outputs: &[ReadyOutput], own: impl Fn(usize) -> u64) {
         self.outputs.clear();
@@ -188,6 +193,42 @@ impl Ready {
         steps.try_for_each(|step| self.issue_one(step, cx, addresses, scalar, stream))
     }
 
+    /// Issues all steps on a stream that is being recorded. The launches that hang on scalars, by
+    /// their place among the steps.
+    pub(super) fn record(
+        &self,
+        cx: &CompileCx<'_>,
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+        stream: Stream,
+    ) -> Result<Vec<(usize, GraphNode)>> {
+        let mut nodes = Vec::new();
+        for (position, step) in self.steps.iter().enumerate() {
+            self.issue_one(step, cx, addresses, scalar, stream)?;
+            if matches!(step, ReadyStep::Launch(launch) if !launch.scalars.is_empty()) {
+                nodes.push((position, Graph::last_recorded(stream)?));
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// Gives recorded launches other scalars.
+    pub(super) fn set_recorded(
+        &self,
+        graph: &Graph,
+        nodes: &[(usize, GraphNode)],
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+    ) -> Result<()> {
+        for &(position, node) in nodes {
+            if let Some(ReadyStep::Launch(launch)) = self.steps.get(position) {
+                let slots = launch.slots(&self.program, addresses, scalar)?;
+                launch.loaded.kernel.set_recorded(graph, node, &slots, launch.barrier(addresses))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Launches and copies of one of the program's steps.
     pub(super) fn issues_of(&self, number: usize) -> usize {
         let issues = |step: &ReadyStep| match step {
@@ -251,7 +292,18 @@ impl ReadyLaunch {
         scalar: &dyn Fn(u32) -> Option<Value>,
         stream: Stream,
     ) -> Result<()> {
-        let mut slots: SmallVec<[u64; FEW_WORDS]> = SmallVec::from_slice(&self.slots);
+        let slots = self.slots(program, addresses, scalar)?;
+        self.loaded.kernel.launch_on(stream, self.grid, self.block, &slots, self.barrier(addresses))
+    }
+
+    /// Its parameters in words.
+    fn slots(
+        &self,
+        program: &Program,
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+    ) -> Result<SmallVec<[u64; FEW_WORDS]>> {
+        let mut slots = SmallVec::from_slice(&self.slots);
         for &(slot, place) in &self.addresses {
             slots[slot as usize] = addresses.at(place);
         }
@@ -261,8 +313,11 @@ impl ReadyLaunch {
                 slots.iter_mut().skip(slot as usize).zip(words).for_each(|(slot, word)| *slot = word);
             }
         }
-        let barrier = self.barrier.map_or(0, |place| addresses.at(place));
-        self.loaded.kernel.launch_on(stream, self.grid, self.block, &slots, barrier)
+        Ok(slots)
+    }
+
+    fn barrier(&self, addresses: &Addresses) -> u64 {
+        self.barrier.map_or(0, |place| addresses.at(place))
     }
 }
 

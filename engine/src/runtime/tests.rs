@@ -1,6 +1,7 @@
 //! Tests of sessions: plans, caches, determinism.
 
 mod cache;
+mod graphs;
 mod models;
 mod profile;
 

@@ -43,6 +43,7 @@ pub use compiler::{CompiledCubin, Compiler};
 pub use device::{Device, DeviceBuffer};
 pub use driver::{device_count, ready, version};
 pub use graph::Graph;
+pub(crate) use graph::GraphNode;
 pub use guard::{GuardedBuffer, check_zones};
 pub(crate) use launch::scalar_words;
 pub use launch::{LaunchArgs, LoadedKernel};
