@@ -26,6 +26,9 @@ pub struct Options {
     /// lies in that one's memory, with the strides of the view. Without this each result has memory
     /// of its own, but what an input becomes.
     pub alias_results: bool,
+    /// Leave products of matrices to a library of the device, where it has one; without this
+    /// the host computes them.
+    pub libraries: bool,
     /// Parameters of heuristics that the caller sets instead of the heuristic,
     /// for example `pointwise.unroll`; for tuning by measurement. Names and
     /// ranges are those of `schedule::heuristic::SETTINGS`, others are refused.
@@ -47,6 +50,7 @@ impl Default for Options {
             self_check: cfg!(debug_assertions),
             infer_contiguity: true,
             alias_results: true,
+            libraries: true,
             tuning: BTreeMap::new(),
             disabled_passes: BTreeSet::new(),
             compile_threads: 0,
@@ -106,6 +110,8 @@ pub struct DeviceDesc {
     pub l2_bytes: u64,
     /// Device memory bandwidth in bytes per second, by the datasheet.
     pub memory_bandwidth: u64,
+    /// Whether there is a library that multiplies matrices on it.
+    pub multiplies_matrices: bool,
 }
 
 impl DeviceDesc {
@@ -136,6 +142,7 @@ impl DeviceDesc {
             shared_per_sm: 228 << 10,
             l2_bytes: 60 << 20,
             memory_bandwidth: 4_800_000_000_000,
+            multiplies_matrices: true,
         }
     }
 }

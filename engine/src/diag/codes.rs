@@ -445,7 +445,11 @@ codes! {
         why "The reference computes with every data type. Kernels hold f64, f32, f16, bf16, i64, i32, i8, u8 and bool; an operation \
              with a tensor or scalar of another type runs on the host, which is slow.",
         fusion "fusion @f(%x: c64[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4]";
-    RNG_OFFSET = "U0110", "a graph cannot go on with other random numbers",
+    NO_ALGORITHM = "U0110", "the library has no algorithm for a product of matrices",
+        "switch libraries off (`Options::libraries`): the host computes it",
+        why "Products of matrices are left to cuBLASLt, which says for each what it can do.",
+        words "A product with more matrices in a stack than the library counts.";
+    RNG_OFFSET = "U0111", "a graph cannot go on with other random numbers",
         "pass the offset as a scalar of its own, and add numbers to it at most",
         why "A call that is recorded draws other numbers each time that it is issued: its offsets move on by as many as it uses. \
              That is known of an offset that is an argument, or an argument with a number added, and decides nothing else.",

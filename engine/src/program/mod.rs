@@ -33,4 +33,4 @@ mod tests;
 pub use random::RngOffset;
 pub use results::ResultMemory;
 pub use scalars::ScalarUse;
-pub use steps::{Copy, HostCall, HostInput, Launch, Program, Step, Storage, Value, ValueId};
+pub use steps::{Copy, HostCall, HostInput, Launch, LibraryCall, Program, Step, Storage, Value, ValueId};

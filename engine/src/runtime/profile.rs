@@ -151,6 +151,7 @@ fn described(program: &Program, step: &Step, compile: Vec<(Phase, Duration)>) ->
     let bytes = |values: &[_]| values.iter().map(|value| program.values[*value].meta.distinct_bytes()).sum();
     let (segment, made_by) = match step {
         Step::Launch(launch) => (Some(launch.segment), launch.plan.scheduler()),
+        Step::Library(library) => (Some(library.call.segment), "library"),
         Step::Host(call) => (Some(call.segment), "host"),
         Step::Copy(_) => (None, "copy"),
     };

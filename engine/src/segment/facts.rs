@@ -1,8 +1,15 @@
 //! What segmentation knows of each operation.
 
+use super::across::is_across;
 use super::aliases::Aliases;
+use super::summary::check;
 use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
+use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::SecondaryMap;
+
+/// From so many bytes on, rows that lie across memory are not held: below, one kernel costs less
+/// than it takes to launch several.
+const LARGE: i64 = 4 << 20;
 
 /// A fusion with decided axes, its sizes, and what follows for each operation.
 pub(super) struct OpFacts<'a> {
@@ -11,8 +18,10 @@ pub(super) struct OpFacts<'a> {
     /// Bytes of each tensor, were its sizes rounded up to powers of two: what is cut where
     /// holds for all sizes between these.
     pub(super) bytes: SecondaryMap<TensorId, i64>,
-    /// Reductions of rows that no block can hold.
+    /// Reductions of rows that no block can hold, or that lie across memory.
     pub(super) long_rows: SecondaryMap<OpId, bool>,
+    /// Whether there are such that lie across memory.
+    pub(super) has_rows_across: bool,
     /// Operations that no kernel computes, those included whose results are returned as views.
     pub(super) host: SecondaryMap<OpId, bool>,
     /// Which of those that is.
@@ -26,12 +35,14 @@ pub(super) struct OpFacts<'a> {
 }
 
 impl<'a> OpFacts<'a> {
-    /// For a fusion that is cut before some tensors, and returns the results of operations as views.
+    /// For arguments that lie like this, on a device whose blocks hold rows of so many elements; the
+    /// fusion is cut before some tensors, and returns the results of operations as views.
     pub(super) fn new(
         fusion: &'a Fusion,
         bindings: &'a Bindings,
         cut_results: &[TensorId],
         aliases: &'a Aliases,
+        args: &[ArgMeta],
         longest_row: i64,
     ) -> Self {
         let size = |tensor: TensorId, axis: usize| bindings.scalar(fusion.tensors[tensor].axes[axis].extent).as_i64();
@@ -40,11 +51,14 @@ impl<'a> OpFacts<'a> {
             let sizes = (0..tensor.axes.len()).map(|axis| magnitude(size(id, axis)));
             bytes.set(id, sizes.fold(tensor.dtype.bytes() as i64, i64::saturating_mul));
         }
-        let mut long_rows = SecondaryMap::new();
+        let lies = |tensor: TensorId| argument(fusion, args, tensor);
+        let (mut long_rows, mut has_rows_across) = (SecondaryMap::new(), false);
         for (id, op) in fusion.ops.iter() {
             if let (OpKind::Reduce { axes, .. }, Some(Operand::Tensor(input))) = (&op.kind, op.inputs.first()) {
                 let row = axes.iter().map(|axis| size(*input, *axis as usize)).fold(1i64, i64::saturating_mul);
-                long_rows.set(id, row > longest_row);
+                let across = bytes[*input] >= LARGE && is_across(fusion, bindings, &lies, id);
+                has_rows_across |= across;
+                long_rows.set(id, row > longest_row || across);
             }
         }
         let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
@@ -65,7 +79,13 @@ impl<'a> OpFacts<'a> {
         for tensor in fusion.outputs.iter().chain(fusion.updates.iter().map(|update| &update.tensor)) {
             returned.set(*tensor, true);
         }
-        Self { fusion, bindings, bytes, long_rows, host, aliases, cuts, readers, returned }
+        Self { fusion, bindings, bytes, long_rows, has_rows_across, host, aliases, cuts, readers, returned }
+    }
+
+    /// Whether all operations together can be one kernel.
+    pub(super) fn are_one_kernel(&self) -> bool {
+        let ops: Vec<OpId> = self.fusion.ops.ids().collect();
+        check(self, &ops).is_ok()
     }
 
     /// All that groups of the fusion's operations follow from.
@@ -73,6 +93,15 @@ impl<'a> OpFacts<'a> {
         let bytes = self.fusion.tensors.ids().map(|tensor| self.bytes[tensor]);
         let flags = |op| i64::from(self.long_rows[op]) | i64::from(self.aliases.ops[op]) << 1;
         bytes.chain(self.fusion.ops.ids().map(flags)).collect()
+    }
+}
+
+/// How a tensor lies that is an argument.
+fn argument<'a>(fusion: &Fusion, args: &'a [ArgMeta], tensor: TensorId) -> Option<&'a TensorMeta> {
+    let position = fusion.inputs.iter().position(|input| *input == Operand::Tensor(tensor))?;
+    match args.get(position) {
+        Some(ArgMeta::Tensor(meta)) => Some(meta),
+        _ => None,
     }
 }
 

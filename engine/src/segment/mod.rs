@@ -27,6 +27,7 @@
 //! segment; a scalar never depends on a tensor's elements, so all of them are known
 //! before the first segment runs ([`Segments::scalar`]).
 
+mod across;
 mod ahead;
 mod aliases;
 mod cut;
@@ -37,6 +38,6 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use cut::{Segment, SegmentKind, Segments};
+pub use cut::{LibraryPart, Segment, SegmentKind, Segments};
 pub(crate) use cut::{one_kernel, segment};
 pub(crate) use derived::Derived;

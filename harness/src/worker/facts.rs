@@ -20,6 +20,7 @@ pub(super) fn gather(program: &Program) -> BTreeMap<String, String> {
         ("views", views),
         ("aliases", program.aliases()),
         ("kernels", program.launches().count()),
+        ("library", program.library_calls().count()),
         ("host", program.on_host().count()),
     ];
     facts.extend(counts.map(|(name, count)| (name.to_string(), count.to_string())));
