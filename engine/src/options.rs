@@ -22,6 +22,10 @@ pub struct Options {
     /// taken to be dense and row-major, as results of kernels are: wrong for views, which
     /// is then found where steps are planned or run. For tests of that check.
     pub infer_contiguity: bool,
+    /// Return a result that moves no element of an argument, or of another result, as a view: it
+    /// lies in that one's memory, with the strides of the view. Without this each result has memory
+    /// of its own, but what an input becomes.
+    pub alias_results: bool,
     /// Leave products of matrices to a library of the device, where it has one; without this
     /// the host computes them.
     pub libraries: bool,
@@ -45,6 +49,7 @@ impl Default for Options {
             line_info: false,
             self_check: cfg!(debug_assertions),
             infer_contiguity: true,
+            alias_results: true,
             libraries: true,
             tuning: BTreeMap::new(),
             disabled_passes: BTreeSet::new(),

@@ -4,6 +4,7 @@
 //! They may share a process: none changes its environment or leaves anything in it
 //! but the ignored `fuzz_for_long`, which is run alone.
 
+mod aliases;
 mod blessed;
 mod catalog;
 mod compile_threads;

@@ -449,6 +449,11 @@ codes! {
         "switch libraries off (`Options::libraries`): the host computes it",
         why "Products of matrices are left to cuBLASLt, which says for each what it can do.",
         words "A product with more matrices in a stack than the library counts.";
+    RNG_OFFSET = "U0111", "a graph cannot go on with other random numbers",
+        "pass the offset as a scalar of its own, and add numbers to it at most",
+        why "A call that is recorded draws other numbers each time that it is issued: its offsets move on by as many as it uses. \
+             That is known of an offset that is an argument, or an argument with a number added, and decides nothing else.",
+        words "`Callable::capture` of a fusion with `%o = mul %offset, %offset` and `uniform [8] 0.0, 1.0, %seed, %o`.";
     NOT_EVALUATED = "U0201", "the reference does not evaluate this form of an operation",
         "use the form that the note names",
         why "The operation can be read, checked and printed, but with these arguments its values are not defined by its \

@@ -53,5 +53,5 @@ pub use placement::placements;
 pub(crate) use rewrite::Rewriter;
 pub use rewrite::{Rewritten, permute_outputs};
 pub(crate) use strides::moved as moved_strides;
-pub use strides::{FoundView, find_view, layouts};
+pub use strides::{FoundView, find_view, layouts, may_be_view};
 pub use user_ids::UserIds;

@@ -87,7 +87,19 @@ pub struct FoundView {
     pub copies: bool,
 }
 
-/// Where the result of an operation that no kernel computes lies in the memory of its
+/// Whether the result of an operation may lie in the memory of its only tensor operand: no
+/// element of it is another, whatever the sizes.
+pub fn may_be_view(fusion: &Fusion, op: &Op) -> bool {
+    let Some(&Operand::Tensor(operand)) = op.inputs.first() else { return false };
+    let keeps = match &op.kind {
+        OpKind::Set | OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. } => true,
+        OpKind::Call(call) => call.movement().place.is_some(),
+        _ => false,
+    };
+    keeps && fusion.tensors[operand].dtype == fusion.tensors[op.output()].dtype
+}
+
+/// Where the result of an operation that moves nothing lies in the memory of its
 /// only tensor operand, laid out like this, or of a copy; nothing if it is no view at all.
 pub fn find_view(fusion: &Fusion, bindings: &Bindings, op: OpId, operand: &TensorMeta) -> Result<Option<FoundView>> {
     if let Some(place) = view_place(fusion, bindings, op, operand)? {
@@ -101,17 +113,14 @@ fn view_place(fusion: &Fusion, bindings: &Bindings, op: OpId, operand: &TensorMe
     let op = &fusion.ops[op];
     let sizes = bindings.sizes(fusion, op.output());
     // What has no element lies nowhere.
-    if sizes.contains(&0) || operand.dtype != fusion.tensors[op.output()].dtype {
+    if sizes.contains(&0) || !may_be_view(fusion, op) {
         return Ok(None);
     }
-    let call = match &op.kind {
-        OpKind::Call(call) => call,
-        OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. } => {
-            return Ok(Some(ViewPlace { strides: moved(&op.kind, &operand.sizes, &operand.strides), offset: 0 }));
-        }
-        _ => return Ok(None),
+    let OpKind::Call(call) = &op.kind else {
+        let strides = moved(&op.kind, &operand.sizes, &operand.strides);
+        return Ok(Some(ViewPlace { strides, offset: 0 }));
     };
-    let (Some(rule), Some(Operand::Tensor(_))) = (call.movement().place, op.inputs.first()) else { return Ok(None) };
+    let Some(rule) = call.movement().place else { return Ok(None) };
     let laid = |own: &Operand| match *own {
         Operand::Tensor(_) => LayoutOperand::Tensor(operand.sizes.clone(), operand.strides.clone()),
         Operand::Scalar(scalar) => LayoutOperand::Scalar(bindings.scalar(scalar)),

@@ -85,7 +85,7 @@ impl<'a> Building<'a> {
         let mut copies = Vec::new();
         for (&tensor, meta) in segment.outputs.iter().zip(&segment.metas) {
             let storage = self.storage(tensor);
-            let placed = self.result_layout(storage).filter(|placed| !lies_alike(placed, meta));
+            let placed = self.result_layout(storage).filter(|placed| !placed.has_places_of(meta));
             let own = if placed.is_some() { Storage::Arena { offset: 0 } } else { storage };
             let from = self.add(tensor, meta.clone(), own);
             outputs.push(from);
@@ -118,8 +118,8 @@ impl<'a> Building<'a> {
         self.steps.push(Step::Copy(Copy::new(from, to)));
     }
 
-    /// A view is no step. One that is returned is copied: a caller's results lie in memory
-    /// of their own.
+    /// A view is no step. One that is returned is copied where it would share memory that it may
+    /// not.
     fn view(&mut self, segment: &Segment, inputs: &[HostInput]) -> Result<()> {
         let metas: Vec<ArgMeta> = inputs.iter().map(|input| self.meta(input)).collect();
         let read = inputs.iter().find_map(HostInput::value);
@@ -145,10 +145,34 @@ impl<'a> Building<'a> {
         let offset = start + place.offset.unsigned_abs() * meta.dtype.bytes() as u64;
         let view = self.add(tensor, meta.clone(), Storage::AliasOf { value: root, offset });
         let storage = self.storage(tensor);
-        if let Some(meta) = self.result_layout(storage) {
+        if let Some(meta) = self.result_layout(storage)
+            && !self.is_returned_in_place(root, view, storage, &meta)
+        {
             self.copy_out(view, Value { tensor, meta, storage });
         }
         Ok(())
+    }
+
+    /// Whether a view is returned as it lies in the memory of `root`. Memory of the program that it
+    /// covers becomes that of the result. Memory that the caller has otherwise is shared only
+    /// if results may, and if it keeps the value.
+    fn is_returned_in_place(&mut self, root: ValueId, view: ValueId, storage: Storage, meta: &TensorMeta) -> bool {
+        let own = &self.values[view];
+        let is_shared = self.segments.may_alias(own.tensor, &own.meta);
+        let covers = steps::root(&self.values, view).1 == 0 && own.bytes() == self.values[root].bytes();
+        match self.values[root].storage {
+            Storage::Input(position) => is_shared && !self.is_updated(position),
+            Storage::Output(_) => is_shared,
+            Storage::Arena { .. } if covers && (is_shared || own.meta.has_places_of(meta)) => {
+                self.values[root].storage = storage;
+                true
+            }
+            Storage::Arena { .. } | Storage::AliasOf { .. } => false,
+        }
+    }
+
+    fn is_updated(&self, position: u32) -> bool {
+        self.segments.fusion.updates.iter().any(|update| update.input == position)
     }
 
     /// A dense row-major copy of a value.
@@ -287,11 +311,4 @@ impl<'a> Building<'a> {
         }
         bytes
     }
-}
-
-/// Whether elements lie in the same places: strides of axes of size 1 say nothing, nor do any
-/// where there is no element.
-fn lies_alike(a: &TensorMeta, b: &TensorMeta) -> bool {
-    let strides = a.strides.iter().zip(&b.strides);
-    a.sizes.contains(&0) || a.sizes.iter().zip(strides).all(|(size, (a, b))| *size == 1 || a == b)
 }

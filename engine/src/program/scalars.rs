@@ -25,13 +25,18 @@ pub enum ScalarUse {
 impl Program {
     /// Where the values of scalar inputs go.
     pub fn scalar_use(&self) -> ScalarUse {
+        self.use_of(&|_| true)
+    }
+
+    /// Where the values of some scalar inputs go, which are meant by their positions.
+    pub(super) fn use_of(&self, is_meant: &dyn Fn(u32) -> bool) -> ScalarUse {
         let fusion = &self.segments.fusion;
-        let depends = on_inputs(fusion);
+        let depends = on_inputs(fusion, is_meant);
         let decides = |operand: &Operand| matches!(operand, Operand::Scalar(scalar) if depends[*scalar]);
         let sizes = fusion.tensors.values().flat_map(|tensor| &tensor.axes).any(|axis| depends[axis.extent]);
         let ops = fusion.ops.values().any(|op| !takes_data(op) && op.inputs.iter().any(decides));
         let steps = self.steps.iter().any(|step| match step {
-            Step::Launch(launch) => self.shape_hangs_on_scalars(launch),
+            Step::Launch(launch) => self.shape_hangs_on_scalars(launch, is_meant),
             Step::Host(call) => call.inputs.iter().any(|input| matches!(input, HostInput::Scalar(_))),
             // Operands of libraries are tensors.
             Step::Library(_) | Step::Copy(_) => false,
@@ -86,18 +91,18 @@ impl Program {
         }
     }
 
-    /// Whether grid, block or memory of a launch hang on scalar arguments, or there are
+    /// Whether grid, block or memory of a launch hang on scalar arguments that are meant, or there are
     /// scalars among its inputs that are computed from them.
-    fn shape_hangs_on_scalars(&self, launch: &Launch) -> bool {
+    fn shape_hangs_on_scalars(&self, launch: &Launch, is_meant: &dyn Fn(u32) -> bool) -> bool {
         let (kernel, fusion) = (launch.plan.kernel(), &self.segments.fusion);
-        let depends = on_inputs(fusion);
+        let depends = on_inputs(fusion, is_meant);
         let computed = self.segments.segments[launch.segment].inputs.iter().any(|operand| match operand {
             Operand::Scalar(scalar) => {
                 depends[*scalar] && !matches!(fusion.scalars[*scalar].def, ScalarDef::Input { .. })
             }
             Operand::Tensor(_) => false,
         });
-        let params = hanging_params(kernel, &|input| self.scalar_argument(launch, input).is_some());
+        let params = hanging_params(kernel, &|input| self.scalar_argument(launch, input).is_some_and(is_meant));
         let mut seen = SecondaryMap::new();
         let lengths = kernel.buffers.values().map(|buffer| buffer.len);
         let mut numbers = kernel.launch.grid.into_iter().chain(kernel.launch.block).chain(lengths);
@@ -105,12 +110,15 @@ impl Program {
     }
 }
 
-/// The scalars that hang on the values of scalar inputs.
-fn on_inputs(fusion: &Fusion) -> SecondaryMap<ScalarId, bool> {
+/// The scalars that hang on the values of scalar inputs that are meant.
+fn on_inputs(fusion: &Fusion, is_meant: &dyn Fn(u32) -> bool) -> SecondaryMap<ScalarId, bool> {
     let mut depends = SecondaryMap::new();
     // Operands come before their users.
     for (id, scalar) in fusion.scalars.iter() {
-        let own = matches!(scalar.def, ScalarDef::Input { .. }) || scalar.def.operands().any(|a| depends[a]);
+        let own = match scalar.def {
+            ScalarDef::Input { index, .. } => is_meant(index),
+            _ => scalar.def.operands().any(|a| depends[a]),
+        };
         depends.set(id, own);
     }
     depends

@@ -1,5 +1,6 @@
 //! What a program is made of.
 
+use super::results::ResultMemory;
 use crate::compile::Plan;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::TensorId;
@@ -339,7 +340,11 @@ impl std::fmt::Display for Program {
                 writeln!(f, "  frees {}", list(step.frees()))?;
             }
         }
-        writeln!(f, "returns {}", list(&self.outputs))
+        writeln!(f, "returns {}", list(&self.outputs))?;
+        for (position, memory) in self.result_memories().enumerate().filter(|(_, m)| *m != ResultMemory::Own) {
+            writeln!(f, "  result {position} is in {memory}")?;
+        }
+        Ok(())
     }
 }
 

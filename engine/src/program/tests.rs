@@ -1,8 +1,9 @@
 //! Places of values, and the steps of whole programs.
 
 use super::arena::{GRANULE, Lifetime, bound, place};
-use super::{Program, ScalarUse, Step, Storage};
+use super::{Program, ResultMemory, RngOffset, ScalarUse, Step, Storage};
 use crate::compile::{BoundFusion, FreshPlans};
+use crate::diag::code;
 use crate::fusion::bind;
 use crate::kernel::BoundParam;
 use crate::num::{DType, Value};
@@ -23,9 +24,13 @@ fn program(text: &str, sizes: &[&[i64]]) -> Program {
 }
 
 fn program_of(text: &str, args: &[ArgMeta]) -> Program {
+    program_with(text, args, &Options::default())
+}
+
+fn program_with(text: &str, args: &[ArgMeta], options: &Options) -> Program {
     let fusion = text::parse_one(text).unwrap();
-    let (device, options) = (DeviceDesc::h200(), Options::default());
-    let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+    let device = DeviceDesc::h200();
+    let cx = CompileCx { options, device: &device, trace: &NoTrace };
     let (bindings, alignments) = (bind(&fusion, args).unwrap(), vec![16; args.len()]);
     let bound = BoundFusion { fusion: &fusion, bindings: &bindings, args, alignments: &alignments };
     let segments = segment(&cx, &FreshPlans(cx), &Derived::new(&cx, &fusion).unwrap(), &bound).unwrap();
@@ -176,4 +181,101 @@ fn scalars_are_passed_on_or_decide() {
     check_scalar_use(&body("i64", "  %0 = add %s, 2\n  %y = slice %x starts(0, %s) ends(6, %0)\n"), ints, Decide);
     let host = "  %0 = cumsum %x dim(0)\n  %y = mul %0, %s\n";
     check_scalar_use(&body("f64", host), floats, Passed);
+}
+
+/// Whose memory results are in, where they may be views and where not.
+#[track_caller]
+fn check_results(body: &str, views: &[ResultMemory], own: &[ResultMemory]) {
+    let text = format!("fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {{\n{body}\n}}");
+    let args = [dense(&[4, 6]), dense(&[6, 4])];
+    for (alias_results, expected) in [(true, views), (false, own)] {
+        let program = program_with(&text, &args, &Options { alias_results, ..Options::default() });
+        assert_eq!(program.result_memories().collect::<Vec<_>>(), expected, "{program}");
+    }
+}
+
+#[test]
+fn results_lie_where_their_elements_are() {
+    use ResultMemory::{Argument, Own, Result};
+    let at = |position| Argument { position, offset: 0 };
+    check_results("  %0 = permute %x dims(1, 0)\n  return %0, %y", &[at(0), at(1)], &[Own, Own]);
+    let slice = "  %0 = slice %x starts(1, 2) ends(3, 5)\n  return %0";
+    check_results(slice, &[Argument { position: 0, offset: 32 }], &[Own]);
+    let views =
+        "  %0 = neg %x\n  %1 = slice %0 starts(1, 2) ends(3, 5)\n  %2 = permute %0 dims(1, 0)\n  return %1, %0, %2";
+    let in_second = |offset| Result { position: 1, offset };
+    check_results(views, &[in_second(32), Own, in_second(0)], &[Own, Own, Own]);
+    // A view of the old value of what is updated is a copy, whatever it is a view by.
+    for view in ["permute %x dims(1, 0)", "slice %x starts(0, 0) ends(2, 2)", "reshape [24] %x"] {
+        let body = format!("  %0 = {view}\n  %1 = add %x, 1\n  update %x = %1\n  return %0, %1");
+        check_results(&body, &[Own, at(0)], &[Own, at(0)]);
+    }
+    check_results("  %0 = permute %y dims(1, 0)\n  update %x = %0\n  return %y", &[at(1)], &[Own]);
+}
+
+#[test]
+fn a_view_of_what_nobody_else_has_is_returned_without_a_copy() {
+    let copies = |text: &str| {
+        let options = Options { alias_results: false, ..Options::default() };
+        let program = program_with(text, &[dense(&[4, 6])], &options);
+        program.steps.iter().filter(|step| matches!(step, Step::Copy(_))).count()
+    };
+    let returning = |results: &str| {
+        format!(
+            "fusion @f(%x: f32[?, ?]) {{\n  %0 = neg %x\n  %1 = reshape [24] %0\n  %2 = reshape [2, 12] %0\n  return {results}\n}}"
+        )
+    };
+    assert_eq!(copies(&returning("%1")), 0);
+    assert_eq!(copies(&returning("%1, %2")), 1);
+    assert_eq!(copies(&returning("%0, %1")), 1);
+}
+
+/// The arguments that offsets come from, with how many there are; of a fusion with the tensor
+/// `%x` and the scalars `%seed`, `%offset` and `%other`.
+fn offsets(body: &str) -> crate::diag::Result<Vec<(u32, u64)>> {
+    let head = "fusion @f(%x: f32[?, ?], %seed: i64, %offset: i64, %other: i64)";
+    let scalar = |value| ArgMeta::Scalar(Value::Int(value));
+    let program = program_of(&format!("{head} {{\n{body}\n}}"), &[dense(&[6, 8]), scalar(7), scalar(40), scalar(3)]);
+    let found = program.rng_offsets()?;
+    for RngOffset { position, count } in &found {
+        // Offsets behind those that were used reach kernels as parameters, and nothing else does.
+        let drawn = |by: i64| {
+            let scalar = |at: u32| {
+                [None, Some(7), Some(40), Some(3)][at as usize].map(|own| own + if at == *position { by } else { 0 })
+            };
+            let values = |launch| {
+                let params = program.scalar_params(launch).into_iter();
+                params
+                    .map(|id| program.scalar_param(launch, id, &|at| scalar(at).map(Value::Int)).unwrap().as_i64())
+                    .collect()
+            };
+            program.launches().map(values).collect::<Vec<Vec<i64>>>()
+        };
+        assert_ne!(drawn(0), drawn(*count as i64), "{program}");
+    }
+    Ok(found.into_iter().map(|found| (found.position, found.count)).collect())
+}
+
+#[test]
+fn offsets_of_random_numbers_come_from_arguments() {
+    let drawing = |offsets: &[&str]| {
+        let mut body = String::from(
+            "  %s0 = add %offset, 1\n  %s1 = sub %s0, 5\n  %s2 = add %other, %offset\n  %s3 = mul %offset, 2\n",
+        );
+        let mut sum = "x".to_string();
+        for (i, offset) in offsets.iter().enumerate() {
+            body += &format!("  %r{i} = rand_like %x, %seed, %{offset}\n  %y{i} = add %{sum}, %r{i}\n");
+            sum = format!("y{i}");
+        }
+        body + &format!("  return %{sum}")
+    };
+    assert_eq!(offsets(&drawing(&["offset"])).unwrap(), [(2, 1)]);
+    assert_eq!(offsets(&drawing(&["offset", "s0"])).unwrap(), [(2, 2)]);
+    assert_eq!(offsets(&drawing(&["s1", "other", "s0"])).unwrap(), [(2, 6), (3, 1)]);
+    assert_eq!(offsets("  %r = rand_like %x, %seed, 4\n  return %r").unwrap(), []);
+    for other in ["s2", "s3"] {
+        assert_eq!(offsets(&drawing(&[other])).unwrap_err().code, code::RNG_OFFSET);
+    }
+    let decides = "  %r = rand_like %x, %seed, %offset\n  %y = full [%offset] 1.0 f32\n  return %r, %y";
+    assert_eq!(offsets(decides).unwrap_err().code, code::RNG_OFFSET);
 }

@@ -9,16 +9,18 @@
 //! Nothing is checked here but what would make memory wrong: layouts of given results, and
 //! memory that is written and overlaps other memory of the call.
 
-use super::device_tensor::{DeviceArg, DeviceOutput, DeviceOutputs, DeviceTensor};
+use super::device_tensor::{DeviceArg, DeviceOutput, DeviceOutputs, DeviceTensor, OutputBuffer};
 use super::ready::{Addresses, Ready, scalar_of};
 use super::session::{Definition, Session, alignment_of};
-use crate::backend::cuda::{DeviceBuffer, Graph, Stream};
+use crate::backend::cuda::{DeviceBuffer, Graph, GraphNode, Stream};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::Fusion;
 use crate::num::Value;
 use crate::options::NoTrace;
-use crate::program::ScalarUse;
+use crate::program::{ResultMemory, RngOffset, ScalarUse};
 use crate::tensor::{ArgMeta, TensorMeta};
+use smallvec::SmallVec;
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -70,7 +72,7 @@ impl<S: Deref<Target = Session>> Callable<S> {
 
     /// Issues the fusion on a stream, with memory for its results; returns before it is done.
     /// The memory of arguments stays allocated, and as it is, until then.
-    pub fn call(&self, args: &[DeviceArg<'_>], stream: Stream) -> Result<DeviceOutputs> {
+    pub fn call<'a>(&self, args: &[DeviceArg<'a>], stream: Stream) -> Result<DeviceOutputs<'a>> {
         let known = self.known(args)?;
         let (mut addresses, outputs) = known.place_outputs(args, stream)?;
         self.issue(&known, &mut addresses, args, stream)?;
@@ -78,7 +80,8 @@ impl<S: Deref<Target = Session>> Callable<S> {
     }
 
     /// The same with results in memory that is given: one tensor for each output, dense as
-    /// [`Callable::results`] says; for one that an argument becomes, that argument.
+    /// [`Callable::results`] says; for one that an argument becomes, or that is a view
+    /// ([`DeviceOutput::memory`]), the place where it is.
     pub fn call_into(&self, args: &[DeviceArg<'_>], outputs: &[DeviceTensor<'_>], stream: Stream) -> Result<()> {
         let known = self.known(args)?;
         let mut addresses = known.given_outputs(args, outputs)?;
@@ -91,17 +94,27 @@ impl<S: Deref<Target = Session>> Callable<S> {
     }
 
     /// Records a call, to be issued at once as often as wanted: for these addresses and these
-    /// values of scalars. Refused where the host takes part.
-    pub fn capture(&self, args: &[DeviceArg<'_>]) -> Result<CallGraph> {
+    /// values of scalars, but that each launch draws other random numbers ([`CallGraph::launch`]).
+    /// Refused where the host takes part.
+    pub fn capture<'a>(&self, args: &[DeviceArg<'a>]) -> Result<CallGraph<'a>> {
         let known = self.known(args)?;
-        known.ready.program.check_on_device()?;
+        let ready = &known.ready;
+        ready.program.check_on_device()?;
+        let offsets = ready.program.rng_offsets()?;
         let stream = self.session.stream()?;
         let (mut addresses, outputs) = known.place_outputs(args, stream)?;
-        let own = own_memory(&known.ready, stream)?;
-        let graph = Graph::record(known.ready.device(), |stream| {
-            self.issue_in(&known.ready, own.as_ref(), &mut addresses, args, stream)
+        let own = own_memory(ready, stream)?;
+        addresses.set_own(ready, own.as_ref());
+        let mut nodes = Vec::new();
+        let graph = Graph::record(ready.device(), |stream| {
+            ready.device().fill_at(addresses.zeroed, ready.zeroed_bytes, 0, stream)?;
+            let scalar = |position| scalar_of(args, position);
+            nodes = ready.record(&self.session.cx(&NoTrace), &addresses, &scalar, stream)?;
+            Ok(())
         })?;
-        Ok(CallGraph { graph, outputs, _own: own, _ready: Arc::clone(&known.ready) })
+        let scalars = (0..args.len() as u32).map(|position| scalar_of(args, position)).collect();
+        let next = Mutex::new(NextScalars { scalars, are_set: true });
+        Ok(CallGraph { graph, outputs, offsets, nodes, addresses, next, _own: own, ready: Arc::clone(ready) })
     }
 
     /// Programs that are ready at present.
@@ -146,21 +159,10 @@ impl<S: Deref<Target = Session>> Callable<S> {
     }
 
     fn issue(&self, known: &Known, addresses: &mut Addresses, args: &[DeviceArg<'_>], stream: Stream) -> Result<()> {
+        let ready = &known.ready;
         // Given back when the work is issued: later work on the stream comes after it.
-        let own = own_memory(&known.ready, stream)?;
-        self.issue_in(&known.ready, own.as_ref(), addresses, args, stream)
-    }
-
-    fn issue_in(
-        &self,
-        ready: &Ready,
-        own: Option<&DeviceBuffer>,
-        addresses: &mut Addresses,
-        args: &[DeviceArg<'_>],
-        stream: Stream,
-    ) -> Result<()> {
-        addresses.own = own.map_or(0, DeviceBuffer::address);
-        addresses.zeroed = addresses.own + ready.own_bytes as u64;
+        let own = own_memory(ready, stream)?;
+        addresses.set_own(ready, own.as_ref());
         ready.device().fill_at(addresses.zeroed, ready.zeroed_bytes, 0, stream)?;
         ready.issue(&self.session.cx(&NoTrace), addresses, &|position| scalar_of(args, position), stream)
     }
@@ -197,22 +199,34 @@ impl Known {
     }
 
     /// Memory for results.
-    fn place_outputs(&self, args: &[DeviceArg<'_>], stream: Stream) -> Result<(Addresses, DeviceOutputs)> {
+    fn place_outputs<'a>(&self, args: &[DeviceArg<'a>], stream: Stream) -> Result<(Addresses, DeviceOutputs<'a>)> {
         self.check_updated(args)?;
         let mut addresses = self.arguments(args);
         self.check_overlaps(&addresses, 0)?;
+        let (ready, expected) = (&self.ready, &self.ready.outputs);
         let mut outputs = DeviceOutputs::new();
-        for (position, output) in self.ready.outputs.iter().enumerate() {
-            let buffer = match output.argument {
-                Some(_) => None,
-                None => Some(self.ready.device().alloc_on(output.bytes, stream)?),
+        for (position, own) in expected.iter().enumerate() {
+            let buffer = match own.memory {
+                ResultMemory::Own if own.is_shared => {
+                    OutputBuffer::Shared(Arc::new(ready.device().alloc_on(own.bytes, stream)?))
+                }
+                ResultMemory::Own => OutputBuffer::Own(ready.device().alloc_on(own.bytes, stream)?),
+                // Found below, of a result that may come later.
+                ResultMemory::Result { .. } | ResultMemory::Argument { .. } => OutputBuffer::Argument,
             };
-            let address = match (&buffer, output.argument) {
-                (Some(buffer), _) => buffer.address(),
-                (None, argument) => addresses.arguments[argument.unwrap_or_default() as usize],
-            };
-            addresses.outputs.push(address);
-            outputs.push(DeviceOutput { buffer, address, stream, ready: Arc::clone(&self.ready), position });
+            let read_only =
+                matches!(own.memory, ResultMemory::Argument { position, .. } if is_read_only(args, position));
+            let ready = Arc::clone(ready);
+            outputs.push(DeviceOutput { buffer, address: 0, stream, ready, position, read_only, args: PhantomData });
+        }
+        addresses.set_outputs(expected, |own| outputs[own].buffer.address());
+        for (position, own) in expected.iter().enumerate() {
+            outputs[position].address = addresses.outputs[position];
+            if let ResultMemory::Result { position: other, .. } = own.memory
+                && let OutputBuffer::Shared(buffer) = &outputs[other as usize].buffer
+            {
+                outputs[position].buffer = OutputBuffer::Shared(Arc::clone(buffer));
+            }
         }
         Ok((addresses, outputs))
     }
@@ -232,26 +246,25 @@ impl Known {
                 let message = format!("result {position} is {:?}, memory is given for {is:?}{writable}", own.meta);
                 return Err(Diagnostic::user(code::DEVICE_TENSOR, message).note("`results` says what is needed"));
             }
-            if !given.address.is_multiple_of(OUTPUT_ALIGN) {
+            if own.memory == ResultMemory::Own && !given.address.is_multiple_of(OUTPUT_ALIGN) {
                 let message = format!("memory for result {position} starts at {:#x}", given.address);
                 return Err(Diagnostic::user(code::DEVICE_TENSOR, message)
                     .note(format!("results start at multiples of {OUTPUT_ALIGN} bytes")));
             }
-            if let Some(argument) = own.argument
-                && addresses.arguments[argument as usize] != given.address
-            {
-                let message = format!("result {position} is argument {argument}, which the fusion updates");
-                return Err(Diagnostic::user(code::DEVICE_TENSOR, message).note("give that argument's memory"));
+        }
+        addresses.set_outputs(expected, |own| outputs[own].address);
+        for (position, (given, own)) in outputs.iter().zip(expected).enumerate() {
+            if given.address != addresses.outputs[position] {
+                let message = format!("result {position} lies in {}, memory is given elsewhere", own.memory);
+                return Err(Diagnostic::user(code::DEVICE_TENSOR, message).note("give the memory where it is"));
             }
-            addresses.outputs.push(given.address);
         }
         self.check_overlaps(&addresses, outputs.len())?;
         Ok(addresses)
     }
 
     fn check_updated(&self, args: &[DeviceArg<'_>]) -> Result<()> {
-        let read_only = |position: &&u32| matches!(args.get(**position as usize), Some(DeviceArg::Tensor(tensor)) if tensor.read_only);
-        match self.updated.iter().find(read_only) {
+        match self.updated.iter().find(|position| is_read_only(args, **position)) {
             Some(position) => {
                 let message = format!("argument {position} is read-only, and the fusion updates it");
                 Err(Diagnostic::user(code::DEVICE_TENSOR, message).note("pass a copy"))
@@ -268,8 +281,8 @@ impl Known {
             _ => (0, 0),
         };
         let output = |position: usize| match &self.ready.outputs[position] {
-            own if own.argument.is_none() => (addresses.outputs[position], own.bytes as u64),
-            // Looked at as the argument that it is.
+            own if own.memory == ResultMemory::Own => (addresses.outputs[position], own.bytes as u64),
+            // Looked at as the argument or result that it is in.
             _ => (0, 0),
         };
         for &updated in &self.updated {
@@ -290,6 +303,11 @@ impl Known {
         }
         Ok(())
     }
+}
+
+/// Whether an argument is a tensor that may not be updated.
+fn is_read_only(args: &[DeviceArg<'_>], position: u32) -> bool {
+    matches!(args.get(position as usize), Some(DeviceArg::Tensor(tensor)) if tensor.read_only)
 }
 
 /// Whether two runs of bytes have one in common.
@@ -332,22 +350,68 @@ fn address_alignment(arg: &DeviceArg<'_>) -> u32 {
 }
 
 /// A call that is recorded, with the memory that it uses.
+///
+/// The scalars that random operations take their offsets from are parameters of its kernels. They
+/// are replaced between launches, which the driver takes for later ones only, so kernels are
+/// those of any call, and no call reads an offset from the device.
 #[derive(Debug)]
-pub struct CallGraph {
+pub struct CallGraph<'a> {
     graph: Graph,
-    outputs: DeviceOutputs,
+    outputs: DeviceOutputs<'a>,
+    offsets: Vec<RngOffset>,
+    /// The launches that hang on scalars.
+    nodes: Vec<(usize, GraphNode)>,
+    addresses: Addresses,
+    next: Mutex<NextScalars>,
     _own: Option<DeviceBuffer>,
-    _ready: Arc<Ready>,
+    ready: Arc<Ready>,
 }
 
-impl CallGraph {
+/// The scalars of a recorded call's next launch.
+#[derive(Debug)]
+struct NextScalars {
+    scalars: SmallVec<[Option<Value>; 8]>,
+    /// Whether the graph has them.
+    are_set: bool,
+}
+
+impl<'a> CallGraph<'a> {
     /// Issues the call on a stream: it reads the arguments where they were when it was
-    /// recorded, and writes the same results again.
+    /// recorded, and writes the same results again. Its random numbers are those of a call with
+    /// the scalars that it was recorded for; those of the next launch have the offsets behind them.
+    /// Offsets that are no arguments stay, and so do their numbers, as in calls.
     pub fn launch(&self, stream: Stream) -> Result<()> {
-        self.graph.launch(stream)
+        if self.offsets.is_empty() {
+            return self.graph.launch(stream);
+        }
+        // Nothing is half done where a launch fails: it is tried with the same scalars again.
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if !next.are_set {
+            let scalar = |position: u32| next.scalars.get(position as usize).copied().flatten();
+            self.ready.set_recorded(&self.graph, &self.nodes, &self.addresses, &scalar)?;
+            next.are_set = true;
+        }
+        self.graph.launch(stream)?;
+        next.advance(&self.offsets);
+        Ok(())
+    }
+    /// Whether all launches are the same call: no random numbers go on.
+    pub fn repeats(&self) -> bool {
+        self.offsets.is_empty()
     }
     /// The results, which each launch writes again.
-    pub fn outputs(&self) -> &DeviceOutputs {
+    pub fn outputs(&self) -> &DeviceOutputs<'a> {
         &self.outputs
+    }
+}
+
+impl NextScalars {
+    fn advance(&mut self, offsets: &[RngOffset]) {
+        for RngOffset { position, count } in offsets {
+            if let Some(Some(Value::Int(offset))) = self.scalars.get_mut(*position as usize) {
+                *offset = offset.wrapping_add_unsigned(*count);
+            }
+        }
+        self.are_set = false;
     }
 }

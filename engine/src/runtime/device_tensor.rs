@@ -4,8 +4,10 @@ use super::ready::Ready;
 use crate::backend::cuda::{Device, DeviceBuffer, Stream};
 use crate::diag::Result;
 use crate::num::{DType, Value};
+use crate::program::ResultMemory;
 use crate::tensor::{HostTensor, TensorMeta};
 use smallvec::SmallVec;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// A tensor in the memory of a device, whoever allocated it.
@@ -24,7 +26,7 @@ impl<'a> DeviceTensor<'a> {
     /// # Safety
     ///
     /// Every element lies in memory of the device on which the tensor is used, and that
-    /// memory stays allocated until the work that was issued on it is done.
+    /// memory stays allocated for `'a`, and until the work that was issued on it is done.
     pub unsafe fn new(address: u64, dtype: DType, sizes: &'a [i64], strides: &'a [i64]) -> Self {
         Self { address, dtype, sizes, strides, read_only: false }
     }
@@ -91,22 +93,50 @@ pub enum DeviceArg<'a> {
 }
 
 /// The results of a call, in order.
-pub type DeviceOutputs = SmallVec<[DeviceOutput; 4]>;
+pub type DeviceOutputs<'a> = SmallVec<[DeviceOutput<'a>; 4]>;
 
 /// A result in memory of the device. The work that writes it may be under way: it is used on
 /// the stream of the call, or after waiting for that. Its memory goes back when it is
-/// dropped, to be handed out again to work that comes later on that stream.
+/// dropped, and every result that is a view of it, to be handed out again to work that comes
+/// later on that stream.
+///
+/// It may lie in memory of an argument ([`DeviceOutput::memory`]), so it does not outlive the
+/// tensors that the call was given; [`DeviceOutput::into_owned`] does, where it has memory of its own.
 #[derive(Debug)]
-pub struct DeviceOutput {
-    /// None of an argument that was updated.
-    pub(super) buffer: Option<DeviceBuffer>,
+pub struct DeviceOutput<'a> {
+    pub(super) buffer: OutputBuffer,
     pub(super) address: u64,
     pub(super) stream: Stream,
     pub(super) ready: Arc<Ready>,
     pub(super) position: usize,
+    /// Of a view of an argument that may not be updated.
+    pub(super) read_only: bool,
+    pub(super) args: PhantomData<&'a ()>,
 }
 
-impl DeviceOutput {
+/// What keeps the memory of a result.
+#[derive(Debug)]
+pub(super) enum OutputBuffer {
+    /// The caller: it is an argument's.
+    Argument,
+    /// This result alone.
+    Own(DeviceBuffer),
+    /// Several results.
+    Shared(Arc<DeviceBuffer>),
+}
+
+impl OutputBuffer {
+    /// Where it starts; nothing of an argument.
+    pub(super) fn address(&self) -> u64 {
+        match self {
+            Self::Argument => 0,
+            Self::Own(buffer) => buffer.address(),
+            Self::Shared(buffer) => buffer.address(),
+        }
+    }
+}
+
+impl DeviceOutput<'_> {
     /// Type and layout.
     pub fn meta(&self) -> &TensorMeta {
         &self.ready.outputs[self.position].meta
@@ -115,14 +145,14 @@ impl DeviceOutput {
     pub fn address(&self) -> u64 {
         self.address
     }
-    /// The argument that this is, if the fusion updates one to it.
-    pub fn argument(&self) -> Option<u32> {
-        self.ready.outputs[self.position].argument
+    /// Whose memory it is in.
+    pub fn memory(&self) -> ResultMemory {
+        self.ready.outputs[self.position].memory
     }
     /// The result as an argument of another call on the same stream.
     pub fn tensor(&self) -> DeviceTensor<'_> {
         let TensorMeta { dtype, sizes, strides } = self.meta();
-        DeviceTensor { address: self.address, dtype: *dtype, sizes, strides, read_only: false }
+        DeviceTensor { address: self.address, dtype: *dtype, sizes, strides, read_only: self.read_only }
     }
     /// Waits for the result and brings it to the host.
     pub fn download(&self) -> Result<HostTensor> {
@@ -130,10 +160,16 @@ impl DeviceOutput {
         self.ready.device().download_from(self.address, &mut data, self.stream)?;
         HostTensor::new(self.meta().clone(), data, 0)
     }
-    /// The result as a tensor that is nobody else's; none of an argument that was updated,
-    /// whose memory is the caller's.
+    /// The result as a tensor that is nobody else's; none where its memory is an argument's, or
+    /// another result has it too that was not dropped yet.
     pub fn into_owned(self) -> Option<OwnedTensor> {
         let meta = self.meta().clone();
-        self.buffer.map(|buffer| OwnedTensor { buffer, meta, offset: 0 })
+        let buffer = match self.buffer {
+            OutputBuffer::Argument => return None,
+            OutputBuffer::Own(buffer) => buffer,
+            OutputBuffer::Shared(buffer) => Arc::into_inner(buffer)?,
+        };
+        let offset = (self.address - buffer.address()) as usize / meta.dtype.bytes();
+        Some(OwnedTensor { buffer, meta, offset })
     }
 }

@@ -4,7 +4,10 @@
 //! a program through its steps on either. Nothing here decides: which values are, where
 //! they lie and when they end stands in the program.
 
+use super::bench::BenchOptions;
+use super::profile::StepCost;
 use crate::backend::sim::SimReport;
+use crate::compile::Plan;
 use crate::diag::{Diagnostic, Result};
 use crate::options::{CompileCx, Phase, RunChecks, SimOptions};
 use crate::program::{Copy, HostCall, HostInput, Launch, LibraryCall, Program, Step, Storage, ValueId};
@@ -42,6 +45,13 @@ pub(super) trait Executor: Send + Sync {
     fn run(&self, call: Call<'_>) -> Result<Executed> {
         run_steps(&mut *self.begin(call)?, call)
     }
+
+    /// Makes the device's code of a kernel anew, and keeps nothing: what that takes is seen by
+    /// the trace.
+    fn compile_anew(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<()>;
+
+    /// What each step of a program costs; of those that the host computes, nothing is said.
+    fn measure_steps(&self, call: Call<'_>, options: &BenchOptions) -> Result<Vec<StepCost>>;
 }
 
 /// The memory of a call. Values come about in the order of steps.
@@ -98,9 +108,15 @@ pub(super) fn run_steps(memory: &mut dyn CallMemory, call: Call<'_>) -> Result<E
     Ok(Executed { outputs, updates: updates.collect::<Result<_>>()?, reports })
 }
 
-/// A value as the caller gets it: an argument that was updated keeps its storage.
+/// A value as the caller gets it: an argument that was updated keeps its storage, and a view of
+/// one that was not may be of one that is not on the device.
 fn result(call: &Call<'_>, memory: &dyn CallMemory, value: ValueId) -> Result<HostTensor> {
-    let (data, own) = (memory.read(value)?, &call.program.values[value]);
+    let own = &call.program.values[value];
+    let (root, within) = call.program.root(value);
+    let data = match call.program.values[root].storage {
+        Storage::Input(position) if root != value => given(call, position, within, own.bytes())?,
+        _ => memory.read(value)?,
+    };
     let Storage::Input(position) = own.storage else {
         return Ok(HostTensor { meta: own.meta.clone(), data, offset: 0 });
     };

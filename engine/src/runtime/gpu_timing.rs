@@ -8,14 +8,16 @@ use super::callable::Callable;
 use super::device_tensor::{DeviceArg, OwnedTensor};
 use super::executor::Call;
 use super::on_cuda::CudaBackend;
+use super::profile::StepCost;
 use super::session::Session;
 use super::unchecked::OnDevice;
-use crate::backend::cuda::{Device, DeviceBuffer, Timer, TimingOptions};
+use crate::backend::cuda::{Device, DeviceBuffer, Samples, Timer, TimingOptions};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::Fusion;
 use crate::options::{CompileCx, Phase, RunChecks, SimOptions, Trace};
-use crate::program::Program;
-use crate::tensor::{Arg, HostTensor, TensorMeta};
+use crate::program::{Program, Step};
+use crate::tensor::Arg;
+use crate::util::quantile;
 use std::sync::{Arc, PoisonError};
 
 /// Zeroed workspaces made ahead for a measurement.
@@ -43,16 +45,48 @@ impl CudaBackend {
             copy_bytes: if options.copy_ceiling { bytes_read + bytes_written } else { 0 },
             issues: placed.ready.issues(),
         };
+        let samples = self.measure(&timing, || {
+            placed.addresses.zeroed = zeros.next()?;
+            placed.issue(&call)
+        })?;
+        Ok(BenchReport { kernel_ns: samples.launch_ns, copy_ns: samples.copy_ns, bytes_read, bytes_written })
+    }
+
+    fn measure(&self, timing: &TimingOptions, mut issue: impl FnMut() -> Result<()>) -> Result<Samples> {
         let mut timer = self.timer.lock().unwrap_or_else(PoisonError::into_inner);
         if timer.is_none() {
             *timer = Some(Timer::new(&self.device, self.nvrtc())?);
         }
         let Some(timer) = timer.as_mut() else { return Err(Diagnostic::bug("the timer was made above")) };
-        let samples = timer.measure(&timing, |_| {
-            placed.addresses.zeroed = zeros.next()?;
-            placed.issue(&call)
-        })?;
-        Ok(BenchReport { kernel_ns: samples.launch_ns, copy_ns: samples.copy_ns, bytes_read, bytes_written })
+        timer.measure(timing, |_| issue())
+    }
+
+    /// Measures each step of a program by itself, in order, so that each reads what the steps
+    /// before it left; operations on the host are done once.
+    pub(super) fn measure_each(&self, call: &Call<'_>, options: &BenchOptions) -> Result<Vec<StepCost>> {
+        let program = call.program;
+        let mut placed = OnDevice::new(self, call)?;
+        let mut zeros = ZeroRing::new(&self.device, placed.ready.zeroed_bytes)?;
+        let mut costs = Vec::with_capacity(program.steps.len());
+        for (number, step) in program.steps.iter().enumerate() {
+            let issues = placed.ready.issues_of(number);
+            if issues == 0 || matches!(step, Step::Host(_)) {
+                placed.issue_step(call, number)?;
+                costs.push(StepCost::Nothing);
+                continue;
+            }
+            let touched = step.reads().into_iter().chain(step.writes().iter().copied());
+            let bytes = touched.map(|value| program.values[value].meta.distinct_bytes()).sum();
+            let copy_bytes = if options.copy_ceiling { bytes } else { 0 };
+            let BenchOptions { warmup, samples, flush_l2, .. } = *options;
+            let samples = self.measure(&TimingOptions { warmup, samples, flush_l2, copy_bytes, issues }, || {
+                placed.addresses.zeroed = zeros.next()?;
+                placed.issue_step(call, number)
+            })?;
+            let ns = quantile(&samples.launch_ns, 0.5).unwrap_or_default();
+            costs.push(StepCost::Timed { ns, copy_ns: quantile(&samples.copy_ns, 0.5) });
+        }
+        Ok(costs)
     }
 }
 
@@ -109,10 +143,10 @@ impl ZeroRing {
     }
 }
 
-/// Bytes of the elements of an argument that differ in place: an expanded axis counts once.
+/// Bytes of the elements of an argument that differ in place.
 fn distinct_bytes(arg: &Arg) -> u64 {
-    let Arg::Tensor(HostTensor { meta: TensorMeta { dtype, sizes, strides }, .. }) = arg else { return 0 };
-    let moving = sizes.iter().zip(strides).filter(|(_, stride)| **stride != 0);
-    let elements = moving.fold(1u64, |product, (size, _)| product.saturating_mul(size.unsigned_abs()));
-    if sizes.contains(&0) { 0 } else { elements.saturating_mul(dtype.bytes() as u64) }
+    match arg {
+        Arg::Tensor(tensor) => tensor.meta.distinct_bytes(),
+        Arg::Scalar(_) => 0,
+    }
 }

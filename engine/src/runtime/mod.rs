@@ -21,6 +21,8 @@ mod gpu_timing;
 mod key;
 mod on_cuda;
 mod on_sim;
+mod profile;
+mod profile_table;
 #[cfg(test)]
 mod random_numbers_tests;
 mod ready;
@@ -38,5 +40,6 @@ pub use callable::{CallGraph, Callable};
 pub use device_tensor::{DeviceArg, DeviceOutput, DeviceOutputs, DeviceTensor, OwnedTensor};
 pub use dlpack::{DlDataType, DlDevice, DlManagedTensor, DlTensor, DlVersion, ImportedTensor};
 pub use on_cuda::CACHED;
+pub use profile::{Clock, ProgramProfile, StepCost, StepProfile};
 pub use session::{DeviceMemory, RunOutcome, Session};
 pub use times::PhaseTimes;

@@ -1,7 +1,9 @@
 //! Calls on a GPU: compile, load, place the arguments, launch, bring results back.
 
+use super::bench::BenchOptions;
 use super::cache::Cache;
 use super::executor::{Call, CallMemory, Executed, Executor, run_steps};
+use super::profile::StepCost;
 use super::session::guard;
 use super::unchecked;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
@@ -94,13 +96,15 @@ impl CudaBackend {
         plan: &Plan,
         other: Option<&dyn CompileText>,
     ) -> Result<Arc<Loaded>> {
-        self.loaded.get_or_try(plan.kernel_hash(), || {
-            let (id, name) = (plan.trace_id(), plan.kernel().name.as_str());
-            let (source, compiled) = self.compiler.compile_plan(cx, other, plan)?;
-            let CompiledCubin { cubin, found } = compiled;
-            let kernel = cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))?;
-            Ok(Loaded { kernel, found })
-        })
+        self.loaded.get_or_try(plan.kernel_hash(), || self.compile_and_load(cx, plan, other))
+    }
+
+    fn compile_and_load(&self, cx: &CompileCx<'_>, plan: &Plan, other: Option<&dyn CompileText>) -> Result<Loaded> {
+        let (id, name) = (plan.trace_id(), plan.kernel().name.as_str());
+        let (source, compiled) = self.compiler.compile_plan(cx, other, plan)?;
+        let CompiledCubin { cubin, found } = compiled;
+        let kernel = cx.span(Phase::Load, name, id, || LoadedKernel::load(&self.device, &cubin.bytes, &source))?;
+        Ok(Loaded { kernel, found })
     }
 
     /// Compiles and loads what is new of a program's kernels, several at once.
@@ -128,6 +132,14 @@ impl Executor for CudaBackend {
             RunChecks::NONE => unchecked::run(self, call),
             _ => run_steps(&mut *self.begin(call)?, call),
         }
+    }
+
+    fn compile_anew(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<()> {
+        self.compile_and_load(cx, plan, None).map(drop)
+    }
+
+    fn measure_steps(&self, call: Call<'_>, options: &BenchOptions) -> Result<Vec<StepCost>> {
+        self.measure_each(&call, options)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Calls on the simulator: kernels become bytecode; each launch has memory of its own,
 //! filled from that of the call, so that every access is looked at.
 
+use super::bench::BenchOptions;
 use super::cache::Cache;
 use super::executor::{Call, CallMemory, Executor};
+use super::profile::StepCost;
 use super::session::guard;
 use crate::backend::findings::{self, Elements};
 use crate::backend::sim::{self, Heap, HeapShare, SimMemory, SimProgram, SimReport};
@@ -10,7 +12,7 @@ use crate::compile::Plan;
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{self, BoundLaunch, BufId, Kernel, ParamKind};
 use crate::options::{CompileCx, DeviceDesc, Phase, SimOptions};
-use crate::program::{Copy, Launch, LibraryCall, Storage, ValueId};
+use crate::program::{Copy, Launch, LibraryCall, Step, Storage, ValueId};
 use crate::tensor::{Arg, ArgMeta, CopyRows};
 use crate::util::SecondaryMap;
 use std::collections::BTreeSet;
@@ -103,6 +105,22 @@ impl Executor for Simulator {
         let arena = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         let placed = call.program.device_inputs();
         Ok(Box::new(SimCall { device: self, call, placed, arena, results: SecondaryMap::new(), _share: share }))
+    }
+
+    fn compile_anew(&self, cx: &CompileCx<'_>, plan: &Plan) -> Result<()> {
+        cx.span(Phase::Codegen, "bytecode", plan.trace_id(), || sim::compile(plan.kernel())).map(drop)
+    }
+
+    fn measure_steps(&self, call: Call<'_>, _options: &BenchOptions) -> Result<Vec<StepCost>> {
+        let mut reports = self.run(call)?.reports.into_iter();
+        let cost = |step: &Step| match step {
+            Step::Launch(_) => match reports.next().flatten() {
+                Some(report) => StepCost::Counted(Box::new(report.counters)),
+                None => StepCost::Nothing,
+            },
+            Step::Library(_) | Step::Host(_) | Step::Copy(_) => StepCost::Nothing,
+        };
+        Ok(call.program.steps.iter().map(cost).collect())
     }
 }
 

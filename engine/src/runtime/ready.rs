@@ -8,12 +8,14 @@
 use super::device_tensor::DeviceArg;
 use super::executor::evaluate;
 use super::on_cuda::{CudaBackend, Loaded, workspace_bytes};
-use crate::backend::cuda::{Device, PlannedProduct, ProductAddresses, Stream, scalar_words};
+use crate::backend::cuda::{
+    Device, DeviceBuffer, Graph, GraphNode, PlannedProduct, ProductAddresses, Stream, scalar_words,
+};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BoundParam, BufId, ParamId, ParamKind};
 use crate::num::{DType, Value};
 use crate::options::CompileCx;
-use crate::program::{HostCall, Launch, LibraryCall, Program, Step, Storage, ValueId};
+use crate::program::{HostCall, Launch, LibraryCall, Program, ResultMemory, Step, Storage, ValueId};
 use crate::tensor::{CopyRows, TensorMeta, copy_rows};
 use crate::util::SecondaryMap;
 use smallvec::SmallVec;
@@ -45,8 +47,9 @@ pub(super) struct Ready {
 pub(super) struct ReadyOutput {
     pub(super) meta: TensorMeta,
     pub(super) bytes: usize,
-    /// The argument that becomes it, and whose memory it is.
-    pub(super) argument: Option<u32>,
+    pub(super) memory: ResultMemory,
+    /// Whether other results lie in its memory.
+    pub(super) is_shared: bool,
 }
 
 #[derive(Debug)]
@@ -56,6 +59,8 @@ enum ReadyStep {
         from: Place,
         to: Place,
         rows: Vec<CopyRows>,
+        /// The number of the program's step.
+        step: usize,
     },
     Multiply(Box<ReadyProduct>),
     /// The number of the program's step.
@@ -69,6 +74,8 @@ struct ReadyProduct {
     operands: SmallVec<[Place; 3]>,
     result: Place,
     workspace: Place,
+    /// The number of the program's step.
+    step: usize,
 }
 
 #[derive(Debug)]
@@ -115,6 +122,20 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
+    /// Puts in where the program's own memory is.
+    pub(super) fn set_own(&mut self, ready: &Ready, own: Option<&DeviceBuffer>) {
+        self.own = own.map_or(0, DeviceBuffer::address);
+        self.zeroed = self.own + ready.own_bytes as u64;
+    }
+    /// Puts in where each output is, given where those are that have memory of their own.
+    pub(super) fn set_outputs(&mut self, outputs: &[ReadyOutput], own: impl Fn(usize) -> u64) {
+        self.outputs.clear();
+        self.outputs.extend(outputs.iter().enumerate().map(|(number, output)| match output.memory {
+            ResultMemory::Own => own(number),
+            ResultMemory::Argument { position, offset } => self.arguments[position as usize] + offset,
+            ResultMemory::Result { position, offset } => own(position as usize) + offset,
+        }));
+    }
     fn at(&self, place: Place) -> u64 {
         let start = match place.base {
             Base::Argument(position) => self.arguments[position as usize],
@@ -137,16 +158,17 @@ impl Ready {
             match step {
                 Step::Launch(launch) if launch.launch.is_empty() => {}
                 Step::Launch(launch) => building.launch(number, launch, gpu.load(cx, &launch.plan)?)?,
-                Step::Library(library) => building.product(library, gpu.plan_product(library)?)?,
+                Step::Library(library) => building.product(number, library, gpu.plan_product(library)?)?,
                 Step::Host(_) => building.steps.push(ReadyStep::Host(number)),
                 Step::Copy(copy) => {
                     let meta = |value: ValueId| &program.values[value].meta;
                     let rows = copy_rows(meta(copy.from), meta(copy.to));
-                    building.copy(copy.from, program.place(copy.to), rows);
+                    let (from, to) = (program.place(copy.from), program.place(copy.to));
+                    building.steps.push(ReadyStep::Copy { from, to, rows, step: number });
                 }
             }
         }
-        let outputs = building.outputs()?;
+        let outputs = outputs(&program)?;
         let Building { own: own_bytes, zeroed: zeroed_bytes, steps, .. } = building;
         Ok(Self { device: Arc::clone(&gpu.device), steps, outputs, own_bytes, zeroed_bytes, program })
     }
@@ -172,21 +194,89 @@ impl Ready {
         scalar: &dyn Fn(u32) -> Option<Value>,
         stream: Stream,
     ) -> Result<()> {
-        for step in &self.steps {
-            match step {
-                ReadyStep::Launch(launch) => launch.issue(&self.program, addresses, scalar, stream)?,
-                ReadyStep::Copy { from, to, rows } => {
-                    let (from, to) = (addresses.at(*from), addresses.at(*to));
-                    rows.iter().try_for_each(|row| self.device.copy_rows(to, from, row, stream))?;
-                }
-                ReadyStep::Multiply(product) => product.issue(addresses, stream)?,
-                ReadyStep::Host(number) => match &self.program.steps[*number] {
-                    Step::Host(call) => self.evaluate(cx, call, addresses, stream)?,
-                    _ => return Err(Diagnostic::bug(format!("step {number} is not the host's"))),
-                },
+        self.steps.iter().try_for_each(|step| self.issue_one(step, cx, addresses, scalar, stream))
+    }
+
+    /// Issues what there is of one of the program's steps.
+    pub(super) fn issue_step(
+        &self,
+        cx: &CompileCx<'_>,
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+        stream: Stream,
+        number: usize,
+    ) -> Result<()> {
+        let mut steps = self.steps.iter().filter(|step| step.number() == number);
+        steps.try_for_each(|step| self.issue_one(step, cx, addresses, scalar, stream))
+    }
+
+    /// Issues all steps on a stream that is being recorded. The launches that hang on scalars, by
+    /// their place among the steps.
+    pub(super) fn record(
+        &self,
+        cx: &CompileCx<'_>,
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+        stream: Stream,
+    ) -> Result<Vec<(usize, GraphNode)>> {
+        let mut nodes = Vec::new();
+        for (position, step) in self.steps.iter().enumerate() {
+            self.issue_one(step, cx, addresses, scalar, stream)?;
+            if matches!(step, ReadyStep::Launch(launch) if !launch.scalars.is_empty()) {
+                nodes.push((position, Graph::last_recorded(stream)?));
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// Gives recorded launches other scalars.
+    pub(super) fn set_recorded(
+        &self,
+        graph: &Graph,
+        nodes: &[(usize, GraphNode)],
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+    ) -> Result<()> {
+        for &(position, node) in nodes {
+            if let Some(ReadyStep::Launch(launch)) = self.steps.get(position) {
+                let slots = launch.slots(&self.program, addresses, scalar)?;
+                launch.loaded.kernel.set_recorded(graph, node, &slots, launch.barrier(addresses))?;
             }
         }
         Ok(())
+    }
+
+    /// Launches and copies of one of the program's steps.
+    pub(super) fn issues_of(&self, number: usize) -> usize {
+        let issues = |step: &ReadyStep| match step {
+            ReadyStep::Launch(_) => 1,
+            ReadyStep::Multiply(product) => product.planned.calls(),
+            ReadyStep::Copy { rows, .. } => rows.len(),
+            ReadyStep::Host(_) => 0,
+        };
+        self.steps.iter().filter(|step| step.number() == number).map(issues).sum()
+    }
+
+    fn issue_one(
+        &self,
+        step: &ReadyStep,
+        cx: &CompileCx<'_>,
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+        stream: Stream,
+    ) -> Result<()> {
+        match step {
+            ReadyStep::Launch(launch) => launch.issue(&self.program, addresses, scalar, stream),
+            ReadyStep::Copy { from, to, rows, .. } => {
+                let (from, to) = (addresses.at(*from), addresses.at(*to));
+                rows.iter().try_for_each(|row| self.device.copy_rows(to, from, row, stream))
+            }
+            ReadyStep::Multiply(product) => product.issue(addresses, stream),
+            ReadyStep::Host(number) => match &self.program.steps[*number] {
+                Step::Host(call) => self.evaluate(cx, call, addresses, stream),
+                _ => Err(Diagnostic::bug(format!("step {number} is not the host's"))),
+            },
+        }
     }
 
     /// Brings what an operation reads down, and its results up.
@@ -203,6 +293,17 @@ impl Ready {
     }
 }
 
+impl ReadyStep {
+    /// The number of the program's step.
+    fn number(&self) -> usize {
+        match self {
+            Self::Launch(launch) => launch.step,
+            Self::Multiply(product) => product.step,
+            Self::Copy { step, .. } | Self::Host(step) => *step,
+        }
+    }
+}
+
 impl ReadyLaunch {
     fn issue(
         &self,
@@ -211,7 +312,18 @@ impl ReadyLaunch {
         scalar: &dyn Fn(u32) -> Option<Value>,
         stream: Stream,
     ) -> Result<()> {
-        let mut slots: SmallVec<[u64; FEW_WORDS]> = SmallVec::from_slice(&self.slots);
+        let slots = self.slots(program, addresses, scalar)?;
+        self.loaded.kernel.launch_on(stream, self.grid, self.block, &slots, self.barrier(addresses))
+    }
+
+    /// Its parameters in words.
+    fn slots(
+        &self,
+        program: &Program,
+        addresses: &Addresses,
+        scalar: &dyn Fn(u32) -> Option<Value>,
+    ) -> Result<SmallVec<[u64; FEW_WORDS]>> {
+        let mut slots = SmallVec::from_slice(&self.slots);
         for &(slot, place) in &self.addresses {
             slots[slot as usize] = addresses.at(place);
         }
@@ -221,8 +333,11 @@ impl ReadyLaunch {
                 slots.iter_mut().skip(slot as usize).zip(words).for_each(|(slot, word)| *slot = word);
             }
         }
-        let barrier = self.barrier.map_or(0, |place| addresses.at(place));
-        self.loaded.kernel.launch_on(stream, self.grid, self.block, &slots, barrier)
+        Ok(slots)
+    }
+
+    fn barrier(&self, addresses: &Addresses) -> u64 {
+        self.barrier.map_or(0, |place| addresses.at(place))
     }
 }
 
@@ -295,14 +410,14 @@ impl Building<'_> {
         Ok(())
     }
 
-    fn product(&mut self, library: &LibraryCall, planned: PlannedProduct) -> Result<()> {
+    fn product(&mut self, step: usize, library: &LibraryCall, planned: PlannedProduct) -> Result<()> {
         let Some(&result) = library.call.outputs.first() else {
             return Err(Diagnostic::bug("a product has no result"));
         };
         let operands = library.operands.iter().map(|value| self.program.place(*value)).collect();
         let workspace = self.own_place(planned.workspace_bytes(), false);
         let result = self.program.place(result);
-        self.steps.push(ReadyStep::Multiply(Box::new(ReadyProduct { planned, operands, result, workspace })));
+        self.steps.push(ReadyStep::Multiply(Box::new(ReadyProduct { planned, operands, result, workspace, step })));
         Ok(())
     }
 
@@ -323,30 +438,21 @@ impl Building<'_> {
         *end += bytes.next_multiple_of(WORKSPACE_ALIGN);
         Place { base, offset }
     }
+}
 
-    fn copy(&mut self, from: ValueId, to: Place, rows: Vec<CopyRows>) {
-        self.steps.push(ReadyStep::Copy { from: self.program.place(from), to, rows });
-    }
-
-    /// What the caller gets. A tensor that is returned twice, or is an argument as it was, is
-    /// copied: each result has memory of its own, but what an argument becomes.
-    fn outputs(&mut self) -> Result<Vec<ReadyOutput>> {
-        let program = self.program;
-        let mut outputs = Vec::with_capacity(program.outputs.len());
-        for (position, (&value, meta)) in program.outputs.iter().zip(&program.segments.outputs).enumerate() {
-            let place = program.place(value);
-            let own = Place { base: Base::Output(position as u32), offset: 0 };
-            let argument = match place.base {
-                Base::Argument(input) if program.updated().any(|(updated, _)| updated == input) => Some(input),
-                _ => None,
-            };
-            if argument.is_none() && place != own {
-                self.copy(value, own, copy_rows(&program.values[value].meta, meta));
-            }
-            outputs.push(ReadyOutput { meta: meta.clone(), bytes: meta.span_bytes()?, argument });
+/// What the caller gets.
+fn outputs(program: &Program) -> Result<Vec<ReadyOutput>> {
+    let memories: Vec<ResultMemory> = program.result_memories().collect();
+    let lies_in = |memory: &ResultMemory, own: usize| matches!(memory, ResultMemory::Result { position, .. } if *position as usize == own);
+    let output = |(own, meta): (usize, &TensorMeta)| {
+        let place = program.place(program.outputs[own]);
+        if memories[own] == ResultMemory::Own && place != (Place { base: Base::Output(own as u32), offset: 0 }) {
+            return Err(Diagnostic::bug(format!("result {own} of @{} does not lie in its memory", program.name())));
         }
-        Ok(outputs)
-    }
+        let is_shared = memories.iter().any(|memory| lies_in(memory, own));
+        Ok(ReadyOutput { meta: meta.clone(), bytes: meta.span_bytes()?, memory: memories[own], is_shared })
+    };
+    program.result_metas().enumerate().map(output).collect()
 }
 
 /// The scalar among the arguments of a call at a position.

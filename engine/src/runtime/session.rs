@@ -8,6 +8,7 @@ use super::gpu_timing;
 use super::key::{Keys, kernel_key, keys, session_key};
 use super::on_cuda::CudaBackend;
 use super::on_sim::Simulator;
+use super::profile::{self, Clock, ProgramProfile};
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
 use crate::backend::cuda::{CodeCounts, CodeStore, CompilerProcesses, Device, Stream};
 use crate::backend::sim::{Heap, SimReport};
@@ -66,7 +67,8 @@ enum Backend {
 pub struct RunOutcome {
     /// The outputs of the fusion in order. What a kernel returns is laid out as the
     /// reference lays it out if that is dense, else row-major; what the host computes
-    /// is laid out as the reference lays it out; an output that an input becomes has
+    /// and a view of an argument or of another result ([`Program::result_memories`])
+    /// are laid out as the reference lays them out; an output that an input becomes has
     /// that input's storage.
     pub outputs: Vec<HostTensor>,
     /// The inputs that are updated, by position, as they are afterwards.
@@ -286,11 +288,7 @@ impl Session {
 
     /// Compiles if needed and runs once.
     pub fn run(&self, fusion: &Fusion, args: &[Arg], trace: &dyn Trace) -> Result<RunOutcome> {
-        let sim = match &self.backend {
-            Backend::Simulator(simulator) => simulator.options,
-            Backend::Gpu(_) => SimOptions::default(),
-        };
-        self.execute(fusion, args, &sim, trace)
+        self.execute(fusion, args, &self.sim_options(), trace)
     }
 
     /// Runs under each of the given simulator options in turn: same program, other
@@ -325,6 +323,19 @@ impl Session {
             )
             .note("the counters of a run are exact and repeatable, and serve as its record")),
         }
+    }
+
+    /// Where the time of a fusion goes, step by step: compiling anew, and running. On a GPU each step
+    /// is measured as `options` say, beside a copy of the bytes that it moves; the simulator
+    /// counts. Several threads may ask at once; a GPU measures for one at a time.
+    pub fn profile(
+        &self,
+        fusion: &Fusion,
+        args: &[Arg],
+        options: &BenchOptions,
+        clock: Clock<'_>,
+    ) -> Result<ProgramProfile> {
+        profile::profile(self, fusion, args, options, clock)
     }
 
     /// Calls a fusion on a GPU again and again as a caller does whose tensors are
@@ -509,7 +520,15 @@ impl Session {
         guard("planning", bound.fusion, || Program::new(segments, bound.args))
     }
 
-    fn executor(&self) -> &dyn Executor {
+    /// How the simulator runs where nothing else is asked for; of no meaning on a GPU.
+    pub(super) fn sim_options(&self) -> SimOptions {
+        match &self.backend {
+            Backend::Simulator(simulator) => simulator.options,
+            Backend::Gpu(_) => SimOptions::default(),
+        }
+    }
+
+    pub(super) fn executor(&self) -> &dyn Executor {
         match &self.backend {
             Backend::Simulator(simulator) => &**simulator,
             Backend::Gpu(gpu) => &**gpu,
@@ -545,7 +564,7 @@ impl PlanSource for SessionPlans<'_> {
 
 /// The alignment of an argument's element 0 in bytes, at most [`MAX_ALIGN`].
 /// Storage itself starts aligned on every device.
-fn alignment(arg: &Arg) -> u32 {
+pub(super) fn alignment(arg: &Arg) -> u32 {
     match arg {
         Arg::Tensor(tensor) => 1 << tensor.first_byte().trailing_zeros().min(MAX_ALIGN.trailing_zeros()),
         Arg::Scalar(_) => MAX_ALIGN,

@@ -1,7 +1,9 @@
 //! Tests of sessions: plans, caches, determinism.
 
 mod cache;
+mod graphs;
 mod models;
+mod profile;
 
 use super::{PhaseTimes, Session};
 use crate::backend::cuda::print_cuda;

@@ -3,10 +3,11 @@
 
 use super::executor::{Call, Executed};
 use super::on_cuda::CudaBackend;
-use super::ready::{Addresses, Ready};
+use super::ready::{Addresses, Ready, ReadyOutput};
 use crate::backend::cuda::DeviceBuffer;
 use crate::diag::Result;
 use crate::num::Value;
+use crate::program::ResultMemory;
 use crate::tensor::{Arg, HostTensor};
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ pub(super) struct OnDevice<'a> {
     args: &'a [Arg],
     /// Storage of each argument as a whole, so that offsets and alignment are kept.
     arguments: Vec<Option<DeviceBuffer>>,
-    outputs: Vec<Option<DeviceBuffer>>,
+    /// Of results with memory of their own.
+    _outputs: Vec<Option<DeviceBuffer>>,
     own: DeviceBuffer,
     pub(super) addresses: Addresses,
 }
@@ -38,19 +40,16 @@ impl<'a> OnDevice<'a> {
             addresses.arguments.push(buffer.address() + tensor.first_byte() as u64);
             arguments.push(Some(buffer));
         }
-        let mut outputs = Vec::with_capacity(ready.outputs.len());
-        for output in &ready.outputs {
-            let buffer = if output.argument.is_some() { None } else { Some(device.alloc(output.bytes)?) };
-            let argument = output.argument.unwrap_or_default() as usize;
-            addresses
-                .outputs
-                .push(buffer.as_ref().map_or_else(|| addresses.arguments[argument], DeviceBuffer::address));
-            outputs.push(buffer);
-        }
+        let buffer = |output: &ReadyOutput| match output.memory {
+            ResultMemory::Own => device.alloc(output.bytes).map(Some),
+            ResultMemory::Argument { .. } | ResultMemory::Result { .. } => Ok(None),
+        };
+        let outputs: Vec<Option<DeviceBuffer>> = ready.outputs.iter().map(buffer).collect::<Result<_>>()?;
+        addresses.set_outputs(&ready.outputs, |own| outputs[own].as_ref().map_or(0, DeviceBuffer::address));
         let own = device.alloc(ready.own_bytes + ready.zeroed_bytes)?;
         addresses.own = own.address();
         addresses.zeroed = addresses.own + ready.own_bytes as u64;
-        Ok(Self { ready, args: call.args, arguments, outputs, own, addresses })
+        Ok(Self { ready, args: call.args, arguments, _outputs: outputs, own, addresses })
     }
 
     /// The scalar among the arguments at a position.
@@ -67,6 +66,12 @@ impl<'a> OnDevice<'a> {
         self.ready.issue(&call.cx, &self.addresses, &|position| self.scalar(position), stream)
     }
 
+    /// Issues one of the program's steps; of one that launches nothing, nothing.
+    pub(super) fn issue_step(&self, call: &Call<'_>, number: usize) -> Result<()> {
+        let stream = self.ready.device().stream();
+        self.ready.issue_step(&call.cx, &self.addresses, &|position| self.scalar(position), stream, number)
+    }
+
     /// An argument as it is on the device now.
     fn argument(&self, position: u32) -> Result<Option<HostTensor>> {
         let position = position as usize;
@@ -79,17 +84,18 @@ impl<'a> OnDevice<'a> {
         Ok(Some(tensor))
     }
 
+    /// A result. An argument that was updated keeps its storage.
     fn output(&self, position: usize) -> Result<HostTensor> {
         let output = &self.ready.outputs[position];
-        if let Some(argument) = output.argument
-            && let Some(tensor) = self.argument(argument)?
+        if let ResultMemory::Argument { position, .. } = output.memory
+            && self.ready.program.updated().any(|(updated, _)| updated == position)
+            && let Some(tensor) = self.argument(position)?
         {
             return Ok(tensor);
         }
         let mut data = vec![0; output.bytes];
-        if let Some(buffer) = &self.outputs[position] {
-            buffer.download(0, &mut data)?;
-        }
+        let device = self.ready.device();
+        device.download_from(self.addresses.outputs[position], &mut data, device.stream())?;
         Ok(HostTensor { meta: output.meta.clone(), data, offset: 0 })
     }
 }
@@ -100,7 +106,7 @@ pub(super) fn run(gpu: &CudaBackend, call: Call<'_>) -> Result<Executed> {
     memory.own.fill(memory.ready.own_bytes, memory.ready.zeroed_bytes, 0)?;
     memory.issue(&call)?;
     gpu.device.synchronize()?;
-    let outputs = (0..memory.outputs.len()).map(|position| memory.output(position)).collect::<Result<_>>()?;
+    let outputs = (0..memory.ready.outputs.len()).map(|position| memory.output(position)).collect::<Result<_>>()?;
     let mut updates = Vec::new();
     for (position, _) in call.program.updated() {
         updates.extend(memory.argument(position)?.map(|tensor| (position as usize, tensor)));

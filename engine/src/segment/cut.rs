@@ -1,6 +1,7 @@
 //! From groups of operations to segments that are known to compile.
 
 use super::ahead::{Ahead, Candidate};
+use super::aliases::Aliases;
 use super::derived::{Derived, Formed, KernelPart, Whole, bind_again};
 use super::facts::OpFacts;
 use super::search::{Groups, search};
@@ -33,8 +34,11 @@ pub struct Segments {
     pub ids: Arc<UserIds>,
     /// In an order in which they can run.
     pub segments: Vec<Segment>,
-    /// Type and layout that each output of the whole has, as the definition says it.
+    /// Type and layout that each output of the whole has, as the definition says it: where
+    /// it has memory of its own.
     pub outputs: Vec<TensorMeta>,
+    /// How results may lie in memory of arguments, or of other results; none if they may not.
+    aliases: Option<Aliases>,
     args: Vec<ArgMeta>,
     bindings: Bindings,
 }
@@ -98,6 +102,11 @@ impl Segments {
                 (None, _) => scalar.to_string(),
             },
         }
+    }
+
+    /// Whether a result may be returned as a view that lies so, of an argument or of another result.
+    pub(crate) fn may_alias(&self, result: TensorId, view: &TensorMeta) -> bool {
+        self.aliases.as_ref().is_some_and(|aliases| aliases.fits(result, view))
     }
 
     /// A segment in the words of errors: its number, and the operation that it ends with.
@@ -195,11 +204,14 @@ pub(crate) fn segment(
     let (whole, bindings) = derived.whole(cx, bound)?;
     let outputs = result_metas(bound)?;
     let planner = KernelPlanner { cx, plans };
-    let facts = || OpFacts::new(&whole.fusion, &bindings, &whole.cuts, bound.args, longest_row(cx.device));
+    let may_alias = cx.options.alias_results;
+    let aliases = if may_alias { Aliases::new(&whole.fusion, &bindings, bound, &outputs)? } else { Aliases::default() };
+    let longest = longest_row(cx.device);
+    let facts = || OpFacts::new(&whole.fusion, &bindings, &whole.cuts, &aliases, bound.args, longest);
     let reduces = whole.fusion.ops.values().any(|op| matches!(op.kind, OpKind::Reduce { .. }));
-    let known = (whole.can_be_one && reduces).then(facts);
-    let is_one =
-        whole.can_be_one && known.as_ref().is_none_or(|facts| !facts.has_rows_across || facts.are_one_kernel());
+    let can_be_one = whole.can_be_one && whole.fusion.ops.ids().all(|op| !aliases.ops[op]);
+    let known = (can_be_one && reduces).then(facts);
+    let is_one = can_be_one && known.as_ref().is_none_or(|facts| !facts.has_rows_across || facts.are_one_kernel());
     let alone = if is_one { planner.alone(&whole, &bindings, bound, &outputs)? } else { None };
     let mut segments = match alone {
         Some(segment) => vec![segment],
@@ -214,7 +226,8 @@ pub(crate) fn segment(
     };
     find_last_uses(&whole.fusion, &mut segments);
     let (fusion, ids, args) = (Arc::clone(&whole.fusion), Arc::clone(&whole.ids), bound.args.to_vec());
-    Ok(Segments { fusion, ids, segments, outputs, args, bindings })
+    let aliases = may_alias.then_some(aliases);
+    Ok(Segments { fusion, ids, segments, outputs, aliases, args, bindings })
 }
 
 /// A definition as one kernel, without any pass; refused where that cannot be.
@@ -393,6 +406,11 @@ impl<'a> SegmentCompiler<'a> {
         let mut errors: Vec<Box<Diagnostic>> = Vec::new();
         while segments.len() + errors.len() < groups.ops.len() {
             let position = segments.len() + errors.len();
+            if let Some((segment, align)) = self.alias(&groups, position)? {
+                self.know(&segment.outputs, &segment.metas, align);
+                segments.push(segment);
+                continue;
+            }
             let (candidate, planned) = match ahead.kernel(self, &groups, position) {
                 Ok(found) => found,
                 Err(error) => {
@@ -438,6 +456,19 @@ impl<'a> SegmentCompiler<'a> {
         match self.view(groups, position)? {
             Some(view) => Ok(view),
             None => Ok((self.without_kernel(groups, position, refusal)?, ALIGN)),
+        }
+    }
+
+    /// A group of an operation whose result is returned as a view of what it reads, if that lies
+    /// as it was expected to.
+    fn alias(&self, groups: &Groups<'_>, position: usize) -> Result<Option<(Segment, u32)>> {
+        let OpFacts { fusion, aliases, .. } = self.facts;
+        match groups.ops[position][..] {
+            [op] if aliases.ops[op] => {
+                let view = self.view(groups, position)?;
+                Ok(view.filter(|(view, _)| aliases.fits(fusion.ops[op].output(), &view.metas[0])))
+            }
+            _ => Ok(None),
         }
     }
 

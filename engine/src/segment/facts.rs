@@ -1,6 +1,7 @@
 //! What segmentation knows of each operation.
 
 use super::across::is_across;
+use super::aliases::Aliases;
 use super::summary::check;
 use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::tensor::{ArgMeta, TensorMeta};
@@ -21,8 +22,10 @@ pub(super) struct OpFacts<'a> {
     pub(super) long_rows: SecondaryMap<OpId, bool>,
     /// Whether there are such that lie across memory.
     pub(super) has_rows_across: bool,
-    /// Operations that no kernel computes.
+    /// Operations that no kernel computes, those included whose results are returned as views.
     pub(super) host: SecondaryMap<OpId, bool>,
+    /// Which of those that is.
+    pub(super) aliases: &'a Aliases,
     /// Operations before which the fusion is cut.
     pub(super) cuts: SecondaryMap<OpId, bool>,
     /// Operations that read each tensor, in order.
@@ -32,11 +35,13 @@ pub(super) struct OpFacts<'a> {
 }
 
 impl<'a> OpFacts<'a> {
-    /// For arguments that lie like this, on a device whose blocks hold rows of so many elements.
+    /// For arguments that lie like this, on a device whose blocks hold rows of so many elements; the
+    /// fusion is cut before some tensors, and returns the results of operations as views.
     pub(super) fn new(
         fusion: &'a Fusion,
         bindings: &'a Bindings,
         cut_results: &[TensorId],
+        aliases: &'a Aliases,
         args: &[ArgMeta],
         longest_row: i64,
     ) -> Self {
@@ -59,7 +64,7 @@ impl<'a> OpFacts<'a> {
         let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
         let mut host = SecondaryMap::new();
         for (id, op) in fusion.ops.iter() {
-            host.set(id, !has_kernel_form(fusion, op));
+            host.set(id, aliases.ops[id] || !has_kernel_form(fusion, op));
             for tensor in fusion.tensor_inputs(id) {
                 if readers[tensor].last() != Some(&id) {
                     readers[tensor].push(id);
@@ -74,7 +79,7 @@ impl<'a> OpFacts<'a> {
         for tensor in fusion.outputs.iter().chain(fusion.updates.iter().map(|update| &update.tensor)) {
             returned.set(*tensor, true);
         }
-        Self { fusion, bindings, bytes, long_rows, has_rows_across, host, cuts, readers, returned }
+        Self { fusion, bindings, bytes, long_rows, has_rows_across, host, aliases, cuts, readers, returned }
     }
 
     /// Whether all operations together can be one kernel.
@@ -86,7 +91,8 @@ impl<'a> OpFacts<'a> {
     /// All that groups of the fusion's operations follow from.
     pub(super) fn key(&self) -> Vec<i64> {
         let bytes = self.fusion.tensors.ids().map(|tensor| self.bytes[tensor]);
-        bytes.chain(self.fusion.ops.ids().map(|op| i64::from(self.long_rows[op]))).collect()
+        let flags = |op| i64::from(self.long_rows[op]) | i64::from(self.aliases.ops[op]) << 1;
+        bytes.chain(self.fusion.ops.ids().map(flags)).collect()
     }
 }
 

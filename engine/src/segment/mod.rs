@@ -11,6 +11,7 @@
 //!   operations can be one kernel, `search` finds the groups;
 //! * `cut` makes fusions of them and compiles each before it counts on it. A
 //!   group that is refused after all is cut in two;
+//! * `aliases` says which results are views of arguments or of other results, if these may;
 //! * `ahead` compiles the groups that are expected to be kernels on several threads before that.
 //!
 //! How values are known: [`UserIds`](crate::fusion::UserIds) numbers those of the definition, inputs first,
@@ -28,6 +29,7 @@
 
 mod across;
 mod ahead;
+mod aliases;
 mod cut;
 mod derived;
 mod facts;

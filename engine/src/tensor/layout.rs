@@ -31,6 +31,20 @@ impl TensorMeta {
         Self { dtype, sizes: sizes.to_vec(), strides }
     }
 
+    /// Whether elements lie in the same places as those of a tensor of the same sizes: strides of
+    /// axes of size 1 say nothing, nor do any where there is no element.
+    pub fn has_places_of(&self, other: &Self) -> bool {
+        let strides = self.strides.iter().zip(&other.strides);
+        self.sizes.contains(&0) || self.sizes.iter().zip(strides).all(|(size, (a, b))| *size == 1 || a == b)
+    }
+
+    /// Bytes of the elements that differ in place: what an axis of stride 0 repeats counts once.
+    pub fn distinct_bytes(&self) -> u64 {
+        let moving = self.sizes.iter().zip(&self.strides).filter(|(_, stride)| **stride != 0);
+        let elements = moving.fold(1u64, |product, (size, _)| product.saturating_mul(size.unsigned_abs()));
+        if self.sizes.contains(&0) { 0 } else { elements.saturating_mul(self.dtype.bytes() as u64) }
+    }
+
     /// The number of axes.
     pub fn rank(&self) -> usize {
         self.sizes.len()

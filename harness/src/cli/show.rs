@@ -1,6 +1,6 @@
 //! `show`: a stage of one case as text.
 
-use super::args::{Args, usage};
+use super::args::{Args, DeviceArg, DeviceOptions, usage};
 use super::session::{self, CaseOptions};
 use super::{Failure, devices};
 use crate::case::{Case, Target};
@@ -22,9 +22,8 @@ pub(super) fn show(args: &Args) -> Result<u8, Failure> {
         cases.extend(session::load_all(&options, other)?.cases.into_iter().filter(|case| !known.contains(&case.id)));
     }
     let case = find(&wanted, cases)?;
-    // Every text is the same for a simulated and a real H200.
-    let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
     let stages = if args.files.stages.is_empty() { &[Stage::Fusion] } else { args.files.stages.as_slice() };
+    let session = session(args, stages)?;
     for (i, stage) in stages.iter().enumerate() {
         if stages.len() > 1 {
             let gap = if i == 0 { "" } else { "\n" };
@@ -40,6 +39,18 @@ pub(super) fn show(args: &Args) -> Result<u8, Failure> {
         }
     }
     Ok(exit::OK)
+}
+
+/// What makes the stages. Every text is the same for a simulated and a real H200; only a profile is
+/// of the device, which is the first GPU where some are asked for.
+fn session(args: &Args, stages: &[Stage]) -> Result<Session, Failure> {
+    let options = Options::default();
+    match &args.devices {
+        DeviceOptions { device: DeviceArg::Gpus(_), nvml: None, .. } if stages.contains(&Stage::Profile) => {
+            Session::cuda(0, options).map_err(|error| Failure::diagnostic(exit::FAILED, &error))
+        }
+        _ => Ok(Session::simulator(DeviceDesc::h200(), SimOptions::default(), options)),
+    }
 }
 
 /// The case with this id, or the only one that a pattern matches.

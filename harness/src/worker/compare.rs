@@ -4,8 +4,10 @@
 use crate::case::{Check, Real};
 use crate::outcome::Numerics;
 use engine::compile::{BoundFusion, result_metas};
-use engine::fusion::{Bindings, Fusion, TensorId};
+use engine::fusion::{self, Bindings, Fusion, TensorId};
+use engine::program::ResultMemory;
 use engine::refeval::{self, Tolerance};
+use engine::runtime::RunOutcome;
 use engine::tensor::{Arg, ArgMeta, HostTensor};
 
 /// Compares one output and adds to the figures; the text says what is wrong.
@@ -32,19 +34,22 @@ pub(super) fn compare(
 }
 
 /// The outputs that do not lie as the definition says: as the reference lays them out where
-/// that is dense, else row-major; one that an input becomes as that input. Strides of axes
-/// of size 1 say nothing, nor do any where there is no element.
-pub(super) fn layouts(fusion: &Fusion, bindings: &Bindings, args: &[Arg], outputs: &[HostTensor]) -> Vec<String> {
+/// that is dense or the result is a view, else row-major; one that an input becomes as that input.
+/// Strides of axes of size 1 say nothing, nor do any where there is no element.
+pub(super) fn layouts(fusion: &Fusion, bindings: &Bindings, args: &[Arg], run: &RunOutcome) -> Vec<String> {
     let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
     let bound = BoundFusion { fusion, bindings, args: &metas, alignments: &[] };
-    let Ok(wanted) = result_metas(&bound) else { return Vec::new() };
+    let (Ok(own), Ok(views)) = (result_metas(&bound), fusion::layouts(fusion, bindings, &metas)) else {
+        return Vec::new();
+    };
     let mut complaints = Vec::new();
-    for ((output, wanted), got) in fusion.outputs.iter().zip(wanted).zip(outputs) {
-        let strides = &wanted.strides;
-        let says = |(size, (a, b)): (&i64, (&i64, &i64))| *size != 1 && a != b;
-        let mut axes = got.sizes().iter().zip(strides.iter().zip(got.strides()));
-        if !got.sizes().contains(&0) && axes.any(says) {
-            let name = &fusion.tensors[*output].name;
+    for (((output, own), memory), got) in
+        fusion.outputs.iter().zip(own).zip(run.program.result_memories()).zip(&run.outputs)
+    {
+        let is_update = fusion.updates.iter().any(|update| update.tensor == *output);
+        let wanted = if memory == ResultMemory::Own || is_update { &own } else { &views[*output] };
+        if !got.meta.has_places_of(wanted) {
+            let (name, strides) = (&fusion.tensors[*output].name, &wanted.strides);
             complaints.push(format!("output %{name} has strides {:?}, not {strides:?}", got.strides()));
         }
     }

@@ -14,7 +14,7 @@ use engine::fusion::{Bindings, Fusion};
 use engine::options::{NoTrace, Phase, SimOptions, SimSchedule, Trace};
 use engine::program::Program;
 use engine::refeval::Evaluation;
-use engine::runtime::{CACHED, PhaseTimes, RunOutcome, Session};
+use engine::runtime::{BenchOptions, CACHED, PhaseTimes, RunOutcome, Session};
 use engine::tensor::{Arg, HostTensor};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -237,7 +237,7 @@ impl Judge<'_> {
                 let pair = (wanted, got);
                 complaints.extend(compare::compare(self.fusion, &bindings, *output, pair, &self.case.check, numerics));
             }
-            complaints.extend(compare::layouts(self.fusion, &bindings, self.args, &run.outputs));
+            complaints.extend(compare::layouts(self.fusion, &bindings, self.args, &run));
             complaints.extend(self.updates(&bindings, &run, numerics));
         });
         if !complaints.is_empty() && outcome.verdict == Verdict::Pass {
@@ -400,11 +400,12 @@ pub(crate) enum Stage {
     Kernel,
     Cuda,
     Sim,
+    Profile,
     Ref,
 }
 
 impl Stage {
-    pub(crate) const ALL: [(&'static str, Stage); 11] = [
+    pub(crate) const ALL: [(&'static str, Stage); 12] = [
         ("fusion", Stage::Fusion),
         ("python", Stage::Python),
         ("preseg", Stage::Preseg),
@@ -415,6 +416,7 @@ impl Stage {
         ("kernel", Stage::Kernel),
         ("cuda", Stage::Cuda),
         ("sim", Stage::Sim),
+        ("profile", Stage::Profile),
         ("ref", Stage::Ref),
     ];
 
@@ -499,13 +501,18 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
         let made = steps.iter().map(|(pass, made)| format!("; after {pass}\n{}", pipeline::print(made)));
         return Ok(format!("{}{}", pipeline::print(&fusion), made.collect::<String>()));
     }
-    if !matches!(stage, Stage::Sim | Stage::Ref) {
+    if !matches!(stage, Stage::Sim | Stage::Profile | Stage::Ref) {
         return Ok(stage_text(&*program(case, session)?, stage.name()).unwrap_or_default());
     }
     let args = args::build(&fusion, case).map_err(one)?;
     if stage == Stage::Ref {
         let evaluation = pipeline::reference(&fusion, &args).map_err(one)?;
         return Ok(outputs_text(&fusion, &evaluation.outputs));
+    }
+    if stage == Stage::Profile {
+        let start = Instant::now();
+        let profile = session.profile(&fusion, &args, &BenchOptions::default(), &move || start.elapsed());
+        return profile.map(|profile| profile.to_string()).map_err(one);
     }
     let mut text = String::new();
     let list = schedules(&case.sim, case, seed, 0).map_err(one)?;

@@ -18,6 +18,7 @@ pub(super) fn gather(program: &Program) -> BTreeMap<String, String> {
     let counts = [
         ("segments", segments.len()),
         ("views", views),
+        ("aliases", program.aliases()),
         ("kernels", program.launches().count()),
         ("library", program.library_calls().count()),
         ("host", program.on_host().count()),

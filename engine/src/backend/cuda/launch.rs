@@ -5,6 +5,7 @@
 
 use super::device::Device;
 use super::driver::{check, check_launch};
+use super::graph::{Graph, GraphNode};
 use super::guard::GuardedBuffer;
 use super::print::CudaSource;
 use super::stream::Stream;
@@ -160,21 +161,13 @@ impl LoadedKernel {
         grid: [u32; 3],
         block: [u32; 3],
         slots: &[u64],
-        mut barrier: u64,
+        barrier: u64,
     ) -> Result<()> {
         if grid.contains(&0) {
             return Ok(());
         }
-        if slots.len() != self.params {
-            let (given, wanted) = (slots.len(), self.params);
-            return Err(Diagnostic::bug(format!("kernel {} has {wanted} parameters, {given} were given", self.name)));
-        }
+        let mut pointers = self.pointers(slots, &barrier)?;
         self.device.enter()?;
-        let mut pointers: SmallVec<[*mut c_void; 64]> =
-            slots.iter().map(|slot| std::ptr::from_ref(slot).cast_mut().cast()).collect();
-        if self.barrier.is_some() {
-            pointers.push(std::ptr::from_mut(&mut barrier).cast());
-        }
         let [gx, gy, gz] = grid;
         let [bx, by, bz] = block;
         let (function, shared, stream) = (self.function, self.dynamic_shared, stream.raw());
@@ -194,6 +187,24 @@ impl LoadedKernel {
             return Ok(());
         }
         check_launch(status, &format!("launch kernel {} with grid {grid:?} and block {block:?}", self.name))
+    }
+}
+
+impl LoadedKernel {
+    /// Replaces the parameters of a launch of this kernel that was recorded, for launches of the
+    /// graph from now on. They are as in [`LoadedKernel::launch_on`].
+    pub(crate) fn set_recorded(&self, graph: &Graph, node: GraphNode, slots: &[u64], barrier: u64) -> Result<()> {
+        graph.set_parameters(node, &mut self.pointers(slots, &barrier)?)
+    }
+
+    /// A pointer to each parameter's bytes.
+    fn pointers(&self, slots: &[u64], barrier: &u64) -> Result<SmallVec<[*mut c_void; 64]>> {
+        if slots.len() != self.params {
+            let (given, wanted) = (slots.len(), self.params);
+            return Err(Diagnostic::bug(format!("kernel {} has {wanted} parameters, {given} were given", self.name)));
+        }
+        let own = self.barrier.is_some().then_some(barrier);
+        Ok(slots.iter().chain(own).map(|slot| std::ptr::from_ref(slot).cast_mut().cast()).collect())
     }
 }
 

@@ -46,6 +46,7 @@ pub use cublaslt::{CublasLt, PlannedProduct, ProductAddresses};
 pub use device::{Device, DeviceBuffer};
 pub use driver::{device_count, ready, version};
 pub use graph::Graph;
+pub(crate) use graph::GraphNode;
 pub use guard::{GuardedBuffer, check_zones};
 pub(crate) use launch::scalar_words;
 pub use launch::{LaunchArgs, LoadedKernel};

@@ -144,6 +144,10 @@ impl PlannedProduct {
         })
     }
 
+    /// Calls of the library that it is.
+    pub fn calls(&self) -> usize {
+        self.starts.len()
+    }
     /// Bytes that it needs beside its operands.
     pub fn workspace_bytes(&self) -> usize {
         self.workspace_bytes
