@@ -14,8 +14,8 @@ use super::coverage;
 use super::norm_inner::prefetch_rows;
 use super::summary::GlobalTensor;
 use super::tile::{
-    BlockShape, Caching, RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, merge_all,
-    next_power_of_two, row_loop, tuned, vector_width,
+    BlockShape, Caching, IDLE_COST, RowLoop, WARP, bind_rows, block_sizes, cache_inputs, ceil_div, collapse, divides,
+    merge_all, next_power_of_two, oddity, row_loop, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::options::CompileCx;
@@ -144,15 +144,17 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         None
     };
     let kept_along = kept_along * row_loop.map_or(1, |row_loop| row_loop.blocks);
+    // One tile covers an empty row too, with every element masked.
+    let exact = (!inner || exact_vector) && work.slow > 0 && divides(per_block.unwrap_or(along * unroll), length);
     ReductionParams {
         one_tile,
         row_loop,
         inner,
         kept,
         slow,
-        // One tile covers an empty row too, with every element masked.
-        exact: (!inner || exact_vector) && work.slow > 0 && divides(per_block.unwrap_or(along * unroll), length),
-        exact_kept: (inner || exact_vector) && kept_length % kept_along == 0,
+        exact,
+        // Where elements of a row are tested anyway, another test of the row is no loss.
+        exact_kept: (inner || exact_vector) && kept_length % kept_along == 0 && (!inner || exact || kept_along == 1),
         exact_vector,
         fast,
         vector,
@@ -218,8 +220,8 @@ struct RowTile {
     unroll: i64,
 }
 
-/// Threads and loads in flight along a row. A row that fits one tile gets the
-/// shape that leaves the fewest threads idle; a longer one a full tile.
+/// Threads and loads in flight along a row: the shape that leaves the fewest threads idle,
+/// of those nearly as good the roundest.
 fn tile_row(cx: &CompileCx<'_>, work: &Work) -> RowTile {
     // One row for the whole device: few large blocks, so that few partial
     // results are left. (Measured on an H200, as the other defaults.)
@@ -235,15 +237,16 @@ fn tile_row(cx: &CompileCx<'_>, work: &Work) -> RowTile {
         None if !work.has_rows => vec![4],
         None => vec![2, 3, 4, 5, 6],
     };
-    let shapes = unrolls.into_iter().map(|unroll| {
-        let threads = ceil_div(ceil_div(work.vectors, unroll), WARP) * WARP;
-        RowTile { threads: threads.min(most), unroll }
+    let shapes = unrolls.into_iter().flat_map(|unroll| {
+        let threads = block_sizes(ceil_div(work.vectors, unroll));
+        threads.map(move |threads| RowTile { threads: threads.min(most), unroll })
     });
-    let idle = |shape: &RowTile| {
+    let cost = |shape: &RowTile| {
         let tile = shape.threads * shape.unroll;
-        ceil_div(work.vectors, tile) * tile - work.vectors
+        let idle = ceil_div(work.vectors, tile) * tile - work.vectors;
+        idle * IDLE_COST / work.vectors + oddity(shape.threads) + oddity(shape.unroll)
     };
-    shapes.min_by_key(idle).unwrap_or(RowTile { threads: most, unroll: 4 })
+    shapes.min_by_key(cost).unwrap_or(RowTile { threads: most, unroll: 4 })
 }
 
 fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
