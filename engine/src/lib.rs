@@ -17,6 +17,7 @@ pub mod lower;
 pub mod num;
 pub mod options;
 pub mod preseg;
+pub mod products;
 pub mod program;
 #[cfg(test)]
 #[path = "../tests/property/mod.rs"]

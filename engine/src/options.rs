@@ -22,6 +22,9 @@ pub struct Options {
     /// taken to be dense and row-major, as results of kernels are: wrong for views, which
     /// is then found where steps are planned or run. For tests of that check.
     pub infer_contiguity: bool,
+    /// Leave products of matrices to a library of the device, where it has one; without this
+    /// the host computes them.
+    pub libraries: bool,
     /// Parameters of heuristics that the caller sets instead of the heuristic,
     /// for example `pointwise.unroll`; for tuning by measurement. Names and
     /// ranges are those of `schedule::heuristic::SETTINGS`, others are refused.
@@ -42,6 +45,7 @@ impl Default for Options {
             line_info: false,
             self_check: cfg!(debug_assertions),
             infer_contiguity: true,
+            libraries: true,
             tuning: BTreeMap::new(),
             disabled_passes: BTreeSet::new(),
             compile_threads: 0,
@@ -101,6 +105,8 @@ pub struct DeviceDesc {
     pub l2_bytes: u64,
     /// Device memory bandwidth in bytes per second, by the datasheet.
     pub memory_bandwidth: u64,
+    /// Whether there is a library that multiplies matrices on it.
+    pub multiplies_matrices: bool,
 }
 
 impl DeviceDesc {
@@ -131,6 +137,7 @@ impl DeviceDesc {
             shared_per_sm: 228 << 10,
             l2_bytes: 60 << 20,
             memory_bandwidth: 4_800_000_000_000,
+            multiplies_matrices: true,
         }
     }
 }

@@ -445,6 +445,10 @@ codes! {
         why "The reference computes with every data type. Kernels hold f64, f32, f16, bf16, i64, i32, i8, u8 and bool; an operation \
              with a tensor or scalar of another type runs on the host, which is slow.",
         fusion "fusion @f(%x: c64[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4]";
+    NO_ALGORITHM = "U0110", "the library has no algorithm for a product of matrices",
+        "switch libraries off (`Options::libraries`): the host computes it",
+        why "Products of matrices are left to cuBLASLt, which says for each what it can do.",
+        words "A product with more matrices in a stack than the library counts.";
     NOT_EVALUATED = "U0201", "the reference does not evaluate this form of an operation",
         "use the form that the note names",
         why "The operation can be read, checked and printed, but with these arguments its values are not defined by its \

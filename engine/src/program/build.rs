@@ -1,13 +1,14 @@
 //! From segments to values and steps.
 
 use super::arena::{self, Lifetime};
-use super::steps::{self, Copy, HostCall, HostInput, Launch, Program, Step, Storage, Value, ValueId};
+use super::steps::{self, Copy, HostCall, HostInput, Launch, LibraryCall, Program, Step, Storage, Value, ValueId};
 use crate::compile::{Plan, bind_launch};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{self, Bindings, FoundView, Operand, TensorId};
-use crate::segment::{Segment, SegmentKind, Segments};
+use crate::segment::{LibraryPart, Segment, SegmentKind, Segments};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::{PrimaryMap, SecondaryMap};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Program {
@@ -93,6 +94,7 @@ impl<'a> Building<'a> {
         let step = match &segment.kind {
             SegmentKind::Kernel(plan) => Step::Launch(self.launch(position, segment, plan, &inputs, outputs)?),
             SegmentKind::View => return Err(Diagnostic::bug("a view has no step")),
+            SegmentKind::Library(part) => Step::Library(self.library(position, part, inputs, outputs)?),
             SegmentKind::Host(_) => Step::Host(HostCall { segment: position, inputs, outputs, frees: Vec::new() }),
         };
         self.steps.push(step);
@@ -186,6 +188,29 @@ impl<'a> Building<'a> {
         Ok(Launch { segment: position, plan: plan.clone(), launch, inputs, outputs, frees: Vec::new() })
     }
 
+    /// Operands that no library takes as they lie are copied.
+    fn library(
+        &mut self,
+        segment: usize,
+        part: &LibraryPart,
+        given: Vec<HostInput>,
+        outputs: Vec<ValueId>,
+    ) -> Result<LibraryCall> {
+        let (mut inputs, mut operands) = (given.clone(), SmallVec::new());
+        for (&input, &is_copied) in part.operands.iter().zip(&part.found.copied) {
+            let Some(HostInput::Value(mut value)) = given.get(input).copied() else {
+                return Err(Diagnostic::bug(format!("operand {input} of a library is no tensor")));
+            };
+            if is_copied {
+                value = self.copy_of(value);
+            }
+            inputs[input] = HostInput::Value(value);
+            operands.push(value);
+        }
+        let call = HostCall { segment, inputs, outputs, frees: Vec::new() };
+        Ok(LibraryCall { product: part.found.product.clone(), operands, call })
+    }
+
     /// Writes updates into their inputs, all after everything has been read: what one
     /// input becomes may be what another was.
     fn updates(&mut self) -> Result<()> {
@@ -233,6 +258,7 @@ impl<'a> Building<'a> {
             }
             match step {
                 Step::Launch(launch) => launch.frees = ended,
+                Step::Library(library) => library.call.frees = ended,
                 Step::Host(call) => call.frees = ended,
                 Step::Copy(copy) => copy.frees = ended,
             }

@@ -24,4 +24,4 @@ mod steps;
 mod tests;
 
 pub use scalars::ScalarUse;
-pub use steps::{Copy, HostCall, HostInput, Launch, Program, Step, Storage, Value, ValueId};
+pub use steps::{Copy, HostCall, HostInput, Launch, LibraryCall, Program, Step, Storage, Value, ValueId};

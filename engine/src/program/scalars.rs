@@ -33,7 +33,8 @@ impl Program {
         let steps = self.steps.iter().any(|step| match step {
             Step::Launch(launch) => self.shape_hangs_on_scalars(launch),
             Step::Host(call) => call.inputs.iter().any(|input| matches!(input, HostInput::Scalar(_))),
-            Step::Copy(_) => false,
+            // Operands of libraries are tensors.
+            Step::Library(_) | Step::Copy(_) => false,
         });
         let views = self.segments.segments.iter().filter(|segment| matches!(segment.kind, SegmentKind::View));
         let views = views.flat_map(|segment| &segment.inputs).any(decides);

@@ -5,9 +5,11 @@ use crate::diag::{Diagnostic, Result};
 use crate::fusion::TensorId;
 use crate::kernel::BoundLaunch;
 use crate::num::Value as Number;
+use crate::products::Product;
 use crate::segment::{SegmentKind, Segments};
 use crate::tensor::TensorMeta;
 use crate::util::{PrimaryMap, entity_id, run_jobs};
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -68,6 +70,8 @@ pub enum Storage {
 pub enum Step {
     /// A kernel.
     Launch(Launch),
+    /// An operation that a library computes.
+    Library(LibraryCall),
     /// An operation that the host evaluates: tensors go down, results up.
     Host(HostCall),
     /// A value is written into the places of another.
@@ -104,6 +108,17 @@ pub struct HostCall {
     pub frees: Vec<ValueId>,
 }
 
+/// An operation that a library computes.
+#[derive(Clone, Debug)]
+pub struct LibraryCall {
+    /// What it is asked for.
+    pub product: Product,
+    /// The values that its operands are.
+    pub operands: SmallVec<[ValueId; 3]>,
+    /// The same as an operation, for a device that has no such library: it reads these operands too.
+    pub call: HostCall,
+}
+
 /// What a host call is given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HostInput {
@@ -135,6 +150,7 @@ impl Step {
     pub fn reads(&self) -> Vec<ValueId> {
         match self {
             Self::Launch(launch) => launch.inputs.iter().copied().flatten().collect(),
+            Self::Library(library) => library.operands.to_vec(),
             Self::Host(call) => call.inputs.iter().filter_map(HostInput::value).collect(),
             Self::Copy(copy) => vec![copy.from],
         }
@@ -143,6 +159,7 @@ impl Step {
     pub fn writes(&self) -> &[ValueId] {
         match self {
             Self::Launch(launch) => &launch.outputs,
+            Self::Library(library) => &library.call.outputs,
             Self::Host(call) => &call.outputs,
             Self::Copy(copy) => std::slice::from_ref(&copy.to),
         }
@@ -151,6 +168,7 @@ impl Step {
     pub fn frees(&self) -> &[ValueId] {
         match self {
             Self::Launch(launch) => &launch.frees,
+            Self::Library(library) => &library.call.frees,
             Self::Host(call) => &call.frees,
             Self::Copy(copy) => &copy.frees,
         }
@@ -184,7 +202,7 @@ impl Program {
     pub fn launches(&self) -> impl DoubleEndedIterator<Item = &Launch> {
         self.steps.iter().filter_map(|step| match step {
             Step::Launch(launch) => Some(launch),
-            Step::Host(_) | Step::Copy(_) => None,
+            Step::Library(_) | Step::Host(_) | Step::Copy(_) => None,
         })
     }
     /// Does a job for each different kernel that is launched, on so many threads at most; what the
@@ -226,13 +244,27 @@ impl Program {
     pub fn on_host(&self) -> impl Iterator<Item = &Diagnostic> {
         self.segments.segments.iter().filter_map(|segment| match &segment.kind {
             SegmentKind::Host(why) => Some(&**why),
-            SegmentKind::Kernel(_) | SegmentKind::View => None,
+            SegmentKind::Kernel(_) | SegmentKind::View | SegmentKind::Library(_) => None,
+        })
+    }
+    /// The calls of libraries, in order.
+    pub fn library_calls(&self) -> impl Iterator<Item = &LibraryCall> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Library(library) => Some(library),
+            Step::Launch(_) | Step::Host(_) | Step::Copy(_) => None,
         })
     }
     /// Fails with the refusal of the first operation that the host computes.
     pub fn check_on_device(&self) -> Result<()> {
-        let Some(why) = self.on_host().next() else { return Ok(()) };
-        let more = match self.on_host().count() {
+        self.check_no(self.on_host().collect())
+    }
+    /// Fails with the refusal of the first operation that the host or a library computes.
+    pub fn check_kernels_only(&self) -> Result<()> {
+        self.check_no(self.segments.segments.iter().filter_map(|segment| segment.kind.refusal()).collect())
+    }
+    fn check_no(&self, refusals: Vec<&Diagnostic>) -> Result<()> {
+        let Some(&why) = refusals.first() else { return Ok(()) };
+        let more = match refusals.len() {
             1 => String::new(),
             count => format!(", the first of {count} operations without a kernel"),
         };
@@ -296,6 +328,7 @@ impl std::fmt::Display for Program {
                     let kernel = &plan.kernel().name;
                     format!("segment {segment}, launch {kernel} grid {x}x{y}x{z} threads {}", launch.threads())
                 }
+                Step::Library(library) => format!("segment {}, library, {}", library.call.segment, library.product),
                 Step::Host(call) => format!("segment {}, host", call.segment),
                 Step::Copy(_) => "copy".into(),
             };

@@ -7,7 +7,7 @@
 use crate::backend::sim::SimReport;
 use crate::diag::{Diagnostic, Result};
 use crate::options::{CompileCx, Phase, RunChecks, SimOptions};
-use crate::program::{Copy, HostCall, HostInput, Launch, Program, Step, Storage, ValueId};
+use crate::program::{Copy, HostCall, HostInput, Launch, LibraryCall, Program, Step, Storage, ValueId};
 use crate::refeval;
 use crate::tensor::{Arg, CopyRows, HostTensor, copy_rows};
 use std::sync::Arc;
@@ -48,6 +48,8 @@ pub(super) trait Executor: Send + Sync {
 pub(super) trait CallMemory {
     /// Runs a kernel, whose grid is not empty, and waits for it; what was counted.
     fn launch(&mut self, launch: &Launch) -> Result<Option<SimReport>>;
+    /// Has a library compute an operation; whether there is one on this device.
+    fn multiply(&mut self, library: &LibraryCall) -> Result<bool>;
     /// The bytes of a value from its first element to its last.
     fn read(&self, value: ValueId) -> Result<Vec<u8>>;
     /// Makes a value of such bytes.
@@ -77,6 +79,11 @@ pub(super) fn run_steps(memory: &mut dyn CallMemory, call: Call<'_>) -> Result<E
                 reports.push(None);
             }
             Step::Launch(launch) => reports.push(memory.launch(launch)?),
+            Step::Library(library) => {
+                if !memory.multiply(library)? {
+                    evaluate_on(&call, &library.call, memory)?;
+                }
+            }
             Step::Host(host) => evaluate_on(&call, host, memory)?,
             Step::Copy(copy) => {
                 let meta = |value: ValueId| &program.values[value].meta;

@@ -5,16 +5,20 @@ use super::executor::{Call, CallMemory, Executed, Executor, run_steps};
 use super::session::guard;
 use super::unchecked;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
-use crate::backend::cuda::{self, CompiledCubin, Compiler, Device, GuardedBuffer, LaunchArgs, LoadedKernel};
+use crate::backend::cuda::{
+    self, CompiledCubin, Compiler, CublasLt, Device, GuardedBuffer, Issued, LaunchArgs, LoadedKernel, PlannedProduct,
+    ProductAddresses,
+};
 use crate::backend::sim::SimReport;
 use crate::compile::Plan;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ParamKind};
-use crate::options::{CompileCx, Phase, RunChecks};
-use crate::program::{Copy, Launch, Program, Storage, ValueId};
+use crate::options::{CompileCx, DeviceDesc, Phase, RunChecks};
+use crate::program::{Copy, Launch, LibraryCall, Program, Storage, ValueId};
 use crate::tensor::CopyRows;
 use crate::util::SecondaryMap;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// Loaded kernels that are kept.
@@ -24,6 +28,8 @@ const MAX_KERNELS: usize = 1024;
 pub(super) struct CudaBackend {
     pub(super) device: Arc<Device>,
     pub(super) compiler: Compiler,
+    /// The library of matrix products, or where it was not found.
+    library: std::result::Result<Arc<CublasLt>, String>,
     loaded: Cache<Loaded>,
     pub(super) timer: Mutex<Option<cuda::Timer>>,
 }
@@ -44,7 +50,26 @@ impl CudaBackend {
     pub(super) fn open(ordinal: usize, search: &NvrtcSearch) -> Result<Self> {
         let device = Device::open(ordinal)?;
         let compiler = Compiler::new(Nvrtc::open(search)?);
-        Ok(Self { device, compiler, loaded: Cache::new(MAX_KERNELS), timer: Mutex::default() })
+        let beside = compiler.nvrtc().path().parent().map(Path::to_path_buf);
+        let folders: Vec<PathBuf> = search.folders.iter().cloned().chain(beside).collect();
+        let library = CublasLt::open(&folders).map(Arc::new);
+        Ok(Self { device, compiler, library, loaded: Cache::new(MAX_KERNELS), timer: Mutex::default() })
+    }
+
+    /// The device as data, with what libraries do on it.
+    pub(super) fn desc(&self) -> DeviceDesc {
+        DeviceDesc { multiplies_matrices: self.library.is_ok(), ..self.device.desc().clone() }
+    }
+
+    /// The library of matrix products, or where it was not found.
+    pub(super) fn cublaslt(&self) -> std::result::Result<&Arc<CublasLt>, &str> {
+        self.library.as_ref().map_err(String::as_str)
+    }
+
+    /// A product with the algorithm that the library chooses.
+    pub(super) fn plan_product(&self, call: &LibraryCall) -> Result<PlannedProduct> {
+        let missing = |_| Diagnostic::bug("a program counts on a library that was not found");
+        PlannedProduct::new(self.cublaslt().map_err(missing)?, &self.device, &call.product)
     }
 
     /// The library that compiles kernels, for reports.
@@ -118,6 +143,15 @@ struct GpuCall<'a> {
     known: BTreeMap<ValueId, Vec<u8>>,
 }
 
+/// What is issued in one step, and on what.
+struct Work<'a> {
+    issued: Issued<'a>,
+    /// The number of its spans.
+    id: u64,
+    reads: &'a [Option<ValueId>],
+    writes: &'a [ValueId],
+}
+
 impl GpuCall<'_> {
     /// Where element 0 of a value is.
     fn address(&self, value: ValueId) -> Result<u64> {
@@ -147,11 +181,7 @@ impl GpuCall<'_> {
     /// Workspaces and outputs of a launch, and the launch's arguments.
     fn prepare(&self, launch: &Launch, memory: &mut cuda::CallMemory) -> Result<LaunchArgs> {
         let kernel = launch.plan.kernel();
-        let mut written = Vec::new();
-        for &output in &launch.outputs {
-            let own = &self.call.program.values[output];
-            written.push(memory.output(own.bytes() as usize, own.meta.dtype.bytes())?);
-        }
+        let written = self.results(&launch.outputs, memory)?;
         let mut addresses: SecondaryMap<BufId, u64> = SecondaryMap::new();
         for param in kernel.params.values() {
             match param.kind {
@@ -176,11 +206,11 @@ impl GpuCall<'_> {
         Ok(LaunchArgs::new(&launch.launch, |buffer| addresses[buffer]))
     }
 
-    /// Fails if a kernel wrote beside its buffers, or into an argument that it reads.
-    fn check_memory(&self, launch: &Launch, kernel: &LoadedKernel, memory: &cuda::CallMemory) -> Result<()> {
+    /// Fails if what was issued wrote beside its buffers, or into what it reads.
+    fn check_memory(&self, work: &Work<'_>, memory: &cuda::CallMemory) -> Result<()> {
         let Call { program, checks, .. } = self.call;
         let mut read: Vec<(String, &GuardedBuffer)> = Vec::new();
-        for (number, value) in launch.inputs.iter().enumerate() {
+        for (number, value) in work.reads.iter().enumerate() {
             let Some(value) = value.map(|value| program.root(value).0) else { continue };
             let buffer = match program.values[value].storage {
                 Storage::Input(position) => self.inputs.get(&position),
@@ -189,10 +219,10 @@ impl GpuCall<'_> {
             read.push((format!("input {number}"), buffer.ok_or_else(|| self.missing(value))?));
         }
         if checks.red_zones {
-            memory.check_zones_and(kernel, &read)?;
+            memory.check_zones_and(work.issued, &read)?;
         }
         if checks.inputs {
-            for (number, value) in launch.inputs.iter().enumerate() {
+            for (number, value) in work.reads.iter().enumerate() {
                 let Some(root) = value.map(|value| program.root(value).0) else { continue };
                 let (buffer, expected) = match program.values[root].storage {
                     Storage::Input(position) => (self.inputs.get(&position), Some(&self.call.tensor(position)?.data)),
@@ -201,42 +231,49 @@ impl GpuCall<'_> {
                 if let (Some(buffer), Some(expected)) = (buffer, expected) {
                     buffer
                         .check_unchanged(&format!("input {number}"), expected)
-                        .map_err(|error| error.note(format!("by kernel {}", kernel.name())))?;
+                        .map_err(|error| error.note(format!("by kernel {}", work.issued.name)))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Launches on results and workspaces between red zones, waits, and looks at what
+    /// Issues work on results and workspaces between red zones, waits, and looks at what
     /// became of them.
-    fn checked(&mut self, launch: &Launch, kernel: &LoadedKernel) -> Result<()> {
+    fn checked(&mut self, work: &Work<'_>, mut memory: cuda::CallMemory, issue: &dyn Fn() -> Result<()>) -> Result<()> {
         let Call { cx, program, checks, .. } = self.call;
-        let id = launch.plan.trace_id();
-        let mut memory = cuda::CallMemory::new(&self.gpu.device);
-        let block = self.prepare(launch, &mut memory)?;
         let issue = || {
-            cx.span(Phase::Launch, kernel.name(), id, || {
-                kernel.launch(launch.launch.grid, launch.launch.block, &block)?;
+            cx.span(Phase::Launch, work.issued.name, work.id, || {
+                issue()?;
                 self.gpu.device.synchronize()
             })
         };
         issue()?;
-        let found = cx.span(Phase::Verify, "download", id, || {
-            self.check_memory(launch, kernel, &memory)?;
+        let found = cx.span(Phase::Verify, "download", work.id, || {
+            self.check_memory(work, &memory)?;
             if checks.unwritten { memory.outputs() } else { Ok(Vec::new()) }
         })?;
         if checks.unwritten {
-            let name = |output: usize| program.name_of(launch.outputs[output]).to_string();
+            let name = |output: usize| program.name_of(work.writes[output]).to_string();
             // After a second launch what is in memory is what that one left.
-            if !memory.check_written(kernel, &found, name, issue)? {
-                self.known.extend(launch.outputs.iter().copied().zip(found));
+            if !memory.check_written(work.issued, &found, name, issue)? {
+                self.known.extend(work.writes.iter().copied().zip(found));
             }
         }
-        for (output, buffer) in launch.outputs.iter().zip(memory.into_outputs()) {
+        for (output, buffer) in work.writes.iter().zip(memory.into_outputs()) {
             self.own.insert(*output, buffer);
         }
         Ok(())
+    }
+
+    /// Poisoned memory for each value that is written, and where each is.
+    fn results(&self, writes: &[ValueId], memory: &mut cuda::CallMemory) -> Result<Vec<u64>> {
+        let values = &self.call.program.values;
+        let place = |&output: &ValueId| {
+            let own = &values[output];
+            memory.output(own.bytes() as usize, own.meta.dtype.bytes())
+        };
+        writes.iter().map(place).collect()
     }
 
     /// The memory that a value lies in, and where in it, in bytes.
@@ -259,8 +296,27 @@ impl CallMemory for GpuCall<'_> {
         if loaded.found {
             cx.span(Phase::Codegen, CACHED, id, || ());
         }
-        self.checked(launch, kernel)?;
+        let mut memory = cuda::CallMemory::new(&self.gpu.device);
+        let block = self.prepare(launch, &mut memory)?;
+        let work = Work { issued: kernel.into(), id, reads: &launch.inputs, writes: &launch.outputs };
+        let issue = || kernel.launch(launch.launch.grid, launch.launch.block, &block);
+        self.checked(&work, memory, &issue)?;
         Ok(None)
+    }
+
+    fn multiply(&mut self, library: &LibraryCall) -> Result<bool> {
+        let planned = self.gpu.plan_product(library)?;
+        let mut memory = cuda::CallMemory::new(&self.gpu.device);
+        let operand = |number: usize| library.operands.get(number).map_or(Ok(0), |value| self.address(*value));
+        let d = self.results(&library.call.outputs, &mut memory)?.first().copied().unwrap_or_default();
+        let workspace = memory.workspace(planned.workspace_bytes(), false)?;
+        let at = ProductAddresses { a: operand(0)?, b: operand(1)?, bias: operand(2)?, d, workspace };
+        let reads: Vec<Option<ValueId>> = library.operands.iter().copied().map(Some).collect();
+        let (issued, id) = (Issued { name: "cublasLtMatmul", barrier: None }, library.call.segment as u64);
+        let work = Work { issued, id, reads: &reads, writes: &library.call.outputs };
+        let stream = self.gpu.device.stream();
+        self.checked(&work, memory, &|| planned.issue(&at, stream))?;
+        Ok(true)
     }
 
     fn read(&self, value: ValueId) -> Result<Vec<u8>> {

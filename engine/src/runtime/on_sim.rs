@@ -10,7 +10,7 @@ use crate::compile::Plan;
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{self, BoundLaunch, BufId, Kernel, ParamKind};
 use crate::options::{CompileCx, DeviceDesc, Phase, SimOptions};
-use crate::program::{Copy, Launch, Storage, ValueId};
+use crate::program::{Copy, Launch, LibraryCall, Storage, ValueId};
 use crate::tensor::{Arg, ArgMeta, CopyRows};
 use crate::util::SecondaryMap;
 use std::collections::BTreeSet;
@@ -177,6 +177,11 @@ impl CallMemory for SimCall<'_> {
             self.put(*output, memory.output(position as u32).unwrap_or_default())?;
         }
         Ok(Some(report))
+    }
+
+    /// The reference stands in for libraries.
+    fn multiply(&mut self, _: &LibraryCall) -> Result<bool> {
+        Ok(false)
     }
 
     fn read(&self, value: ValueId) -> Result<Vec<u8>> {

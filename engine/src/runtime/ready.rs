@@ -8,12 +8,12 @@
 use super::device_tensor::DeviceArg;
 use super::executor::evaluate;
 use super::on_cuda::{CudaBackend, Loaded, workspace_bytes};
-use crate::backend::cuda::{Device, Stream, scalar_words};
+use crate::backend::cuda::{Device, PlannedProduct, ProductAddresses, Stream, scalar_words};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BoundParam, BufId, ParamId, ParamKind};
 use crate::num::{DType, Value};
 use crate::options::CompileCx;
-use crate::program::{HostCall, Launch, Program, Step, Storage, ValueId};
+use crate::program::{HostCall, Launch, LibraryCall, Program, Step, Storage, ValueId};
 use crate::tensor::{CopyRows, TensorMeta, copy_rows};
 use crate::util::SecondaryMap;
 use smallvec::SmallVec;
@@ -57,8 +57,18 @@ enum ReadyStep {
         to: Place,
         rows: Vec<CopyRows>,
     },
+    Multiply(Box<ReadyProduct>),
     /// The number of the program's step.
     Host(usize),
+}
+
+#[derive(Debug)]
+struct ReadyProduct {
+    planned: PlannedProduct,
+    /// Both operands, then the bias if there is one.
+    operands: SmallVec<[Place; 3]>,
+    result: Place,
+    workspace: Place,
 }
 
 #[derive(Debug)]
@@ -127,6 +137,7 @@ impl Ready {
             match step {
                 Step::Launch(launch) if launch.launch.is_empty() => {}
                 Step::Launch(launch) => building.launch(number, launch, gpu.load(cx, &launch.plan)?)?,
+                Step::Library(library) => building.product(library, gpu.plan_product(library)?)?,
                 Step::Host(_) => building.steps.push(ReadyStep::Host(number)),
                 Step::Copy(copy) => {
                     let meta = |value: ValueId| &program.values[value].meta;
@@ -143,9 +154,11 @@ impl Ready {
     pub(super) fn device(&self) -> &Arc<Device> {
         &self.device
     }
-    /// Launches and copies of one call.
+    /// Launches and copies of one call, at least: a library may launch several kernels.
     pub(super) fn issues(&self) -> usize {
-        self.steps.len()
+        let issues =
+            |step: &ReadyStep| if let ReadyStep::Multiply(product) = step { product.planned.issues() } else { 1 };
+        self.steps.iter().map(issues).sum()
     }
     /// Issues all steps on a stream. `args` are the arguments, whose scalars are passed on;
     /// what is to be zero is zero.
@@ -166,6 +179,7 @@ impl Ready {
                     let (from, to) = (addresses.at(*from), addresses.at(*to));
                     rows.iter().try_for_each(|row| self.device.copy_rows(to, from, row, stream))?;
                 }
+                ReadyStep::Multiply(product) => product.issue(addresses, stream)?,
                 ReadyStep::Host(number) => match &self.program.steps[*number] {
                     Step::Host(call) => self.evaluate(cx, call, addresses, stream)?,
                     _ => return Err(Diagnostic::bug(format!("step {number} is not the host's"))),
@@ -209,6 +223,15 @@ impl ReadyLaunch {
         }
         let barrier = self.barrier.map_or(0, |place| addresses.at(place));
         self.loaded.kernel.launch_on(stream, self.grid, self.block, &slots, barrier)
+    }
+}
+
+impl ReadyProduct {
+    fn issue(&self, addresses: &Addresses, stream: Stream) -> Result<()> {
+        let operand = |number: usize| self.operands.get(number).map_or(0, |place| addresses.at(*place));
+        let (d, workspace) = (addresses.at(self.result), addresses.at(self.workspace));
+        let at = ProductAddresses { a: operand(0), b: operand(1), bias: operand(2), d, workspace };
+        self.planned.issue(&at, stream)
     }
 }
 
@@ -269,6 +292,17 @@ impl Building<'_> {
         let (grid, block) = (launch.launch.grid, launch.launch.block);
         let ready = ReadyLaunch { loaded, grid, block, slots, addresses, scalars, barrier, step };
         self.steps.push(ReadyStep::Launch(ready));
+        Ok(())
+    }
+
+    fn product(&mut self, library: &LibraryCall, planned: PlannedProduct) -> Result<()> {
+        let Some(&result) = library.call.outputs.first() else {
+            return Err(Diagnostic::bug("a product has no result"));
+        };
+        let operands = library.operands.iter().map(|value| self.program.place(*value)).collect();
+        let workspace = self.own_place(planned.workspace_bytes(), false);
+        let result = self.program.place(result);
+        self.steps.push(ReadyStep::Multiply(Box::new(ReadyProduct { planned, operands, result, workspace })));
         Ok(())
     }
 

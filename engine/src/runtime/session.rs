@@ -115,7 +115,7 @@ impl Session {
     /// The GPU with this ordinal, with NVRTC looked for where `search` says.
     pub fn cuda_with(ordinal: usize, options: Options, search: &NvrtcSearch) -> Result<Self> {
         let gpu = CudaBackend::open(ordinal, search)?;
-        Ok(Self::new(gpu.device.desc().clone(), options, Backend::Gpu(Box::new(gpu))))
+        Ok(Self::new(gpu.desc(), options, Backend::Gpu(Box::new(gpu))))
     }
 
     /// The first GPU, or where there is none the simulator.

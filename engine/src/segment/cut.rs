@@ -12,6 +12,7 @@ use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
 use crate::fusion::{self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds};
 use crate::num::Value;
 use crate::options::{CompileCx, Phase};
+use crate::products::{FoundProduct, find_product};
 use crate::schedule::heuristic::longest_row;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
@@ -63,8 +64,21 @@ pub enum SegmentKind {
     Kernel(Arc<Plan>),
     /// Nobody: its result lies in memory of the tensor that it reads.
     View,
+    /// A library of the device, one operation.
+    Library(Arc<LibraryPart>),
     /// The host, one operation: why no kernel does.
     Host(Box<Diagnostic>),
+}
+
+/// An operation that a library computes.
+#[derive(Clone, Debug)]
+pub struct LibraryPart {
+    /// What the library is asked for.
+    pub found: FoundProduct,
+    /// The input of the segment that each operand is.
+    pub operands: Vec<usize>,
+    /// Why no kernel computes it.
+    pub why: Box<Diagnostic>,
 }
 
 impl Segments {
@@ -121,14 +135,23 @@ impl SegmentKind {
     pub fn kernel(&self) -> Option<&Arc<Plan>> {
         match self {
             Self::Kernel(plan) => Some(plan),
-            Self::View | Self::Host(_) => None,
+            Self::View | Self::Library(_) | Self::Host(_) => None,
         }
     }
-    /// Who computes it, in a word: the heuristic of a kernel, `view` or `host`.
+    /// Why no kernel computes it, if the host or a library does.
+    pub fn refusal(&self) -> Option<&Diagnostic> {
+        match self {
+            Self::Host(why) => Some(why),
+            Self::Library(part) => Some(&part.why),
+            Self::Kernel(_) | Self::View => None,
+        }
+    }
+    /// Who computes it, in a word: the heuristic of a kernel, `view`, `library` or `host`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Kernel(plan) => plan.scheduler(),
             Self::View => "view",
+            Self::Library(_) => "library",
             Self::Host(_) => "host",
         }
     }
@@ -142,6 +165,10 @@ impl std::fmt::Display for Segments {
             match &segment.kind {
                 SegmentKind::Kernel(plan) => writeln!(f, "segment {position}: kernel {}", plan.scheduler())?,
                 SegmentKind::View => writeln!(f, "segment {position}: view")?,
+                SegmentKind::Library(part) => {
+                    let LibraryPart { found, why, .. } = &**part;
+                    writeln!(f, "segment {position}: library, {}; {}: {}", found.product, why.code.0, why.message)?;
+                }
                 SegmentKind::Host(why) => writeln!(f, "segment {position}: host, {}: {}", why.code.0, why.message)?,
             }
             writeln!(f, "  reads {}", list(&segment.inputs))?;
@@ -405,7 +432,7 @@ impl<'a> SegmentCompiler<'a> {
     fn alone(&self, groups: &Groups<'_>, position: usize, refusal: Box<Diagnostic>) -> Result<(Segment, u32)> {
         match self.view(groups, position)? {
             Some(view) => Ok(view),
-            None => Ok((self.host(groups, position, refusal)?, ALIGN)),
+            None => Ok((self.without_kernel(groups, position, refusal)?, ALIGN)),
         }
     }
 
@@ -475,13 +502,36 @@ impl<'a> SegmentCompiler<'a> {
         if self.planner.cx.options.infer_contiguity { meta } else { TensorMeta::contiguous(meta.dtype, &meta.sizes) }
     }
 
-    /// A group of one operation, computed by the host.
-    fn host(&self, groups: &Groups<'_>, position: usize, why: Box<Diagnostic>) -> Result<Segment> {
+    /// A group of one operation, computed by a library or by the host.
+    fn without_kernel(&self, groups: &Groups<'_>, position: usize, why: Box<Diagnostic>) -> Result<Segment> {
         let part = self.part(groups, position)?;
         // The reason by the names that the user gave.
         let why = Candidate::new(self, part.named())?.plan(&self.planner)?.err().unwrap_or(why);
         let metas = self.host_metas(&part.part)?;
-        Ok(new_segment(&part.part, SegmentKind::Host(why), metas))
+        let kind = match self.library(&part.part)? {
+            Some((found, operands)) => SegmentKind::Library(Arc::new(LibraryPart { found, operands, why })),
+            None => SegmentKind::Host(why),
+        };
+        Ok(new_segment(&part.part, kind, metas))
+    }
+
+    /// What a part of one operation asks of a library, and the input that each operand is.
+    fn library(&self, part: &Part) -> Result<Option<(FoundProduct, Vec<usize>)>> {
+        let CompileCx { device, options, .. } = self.planner.cx;
+        let Some(op) = part.fusion.ops.values().next() else { return Ok(None) };
+        if !(device.multiplies_matrices && options.libraries) {
+            return Ok(None);
+        }
+        let (args, alignments) = self.args(part)?;
+        let input = |operand: &Operand| part.fusion.inputs.iter().position(|input| input == operand);
+        let Some(operands) = op.inputs.iter().map(input).collect::<Option<Vec<usize>>>() else { return Ok(None) };
+        let metas = operands.iter().map(|&input| match &args[input] {
+            ArgMeta::Tensor(meta) => Some(meta.clone()),
+            ArgMeta::Scalar(_) => None,
+        });
+        let Some(metas) = metas.collect::<Option<Vec<TensorMeta>>>() else { return Ok(None) };
+        let aligns: Vec<u32> = operands.iter().map(|&input| alignments[input]).collect();
+        Ok(find_product(op, &metas, &aligns).map(|found| (found, operands)))
     }
 
     fn host_metas(&self, part: &Part) -> Result<Vec<TensorMeta>> {

@@ -35,6 +35,6 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use cut::{Segment, SegmentKind, Segments};
+pub use cut::{LibraryPart, Segment, SegmentKind, Segments};
 pub(crate) use cut::{one_kernel, segment};
 pub(crate) use derived::Derived;

@@ -2,7 +2,7 @@
 
 use crate::device_calls::check_calls;
 use crate::fusions::{Limits, arguments, generate};
-use crate::random::{Drawn, ScheduledCase, draw, draw_schedule};
+use crate::random::{Drawn, DrawnProduct, ScheduledCase, draw, draw_product, draw_schedule};
 use crate::reference::alignments;
 use crate::{Draw, Reference};
 use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
@@ -112,28 +112,45 @@ impl CheckTarget {
         };
         // Where a rounded type hangs on the last bit of a float, floats are not comparable.
         let reference = if wide { reference.without_floats() } else { reference };
+        self.checked(fusion, &args, &reference, seed)
+    }
+
+    /// Draws a product of matrices, and what is computed of it, and runs it.
+    pub fn product(&self, seed: u64) -> DrawOutcome {
+        let DrawnProduct { fusion, args } = draw_product(seed);
+        let Ok(reference) = Reference::of(&fusion, &args) else { return DrawOutcome::Skipped };
+        self.checked(&fusion, &args, &reference, seed)
+    }
+
+    /// Runs a fusion in every way that there is on the device.
+    fn checked(&self, fusion: &Fusion, args: &[Arg], reference: &Reference<'_>, seed: u64) -> DrawOutcome {
         let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
         let run = || -> Result<String> {
             let session = self.session_with(Options::default(), seed)?;
-            let segments = session.segment(fusion, &metas, &alignments(&args), &NoTrace)?;
+            let segments = session.segment(fusion, &metas, &alignments(args), &NoTrace)?;
             let told = |error: Box<Diagnostic>| error.note(segments.to_string());
-            let run = session.run(fusion, &args, &NoTrace).map_err(told)?;
+            let run = session.run(fusion, args, &NoTrace).map_err(told)?;
             reference.compare_all(&run.outputs).map_err(told)?;
             if !session.is_simulator() {
                 // Without checks values share an arena, which no run with checks does.
                 let session = session.with_checks(RunChecks::NONE);
-                let again = session.run(fusion, &args, &NoTrace).map_err(told)?;
+                let again = session.run(fusion, args, &NoTrace).map_err(told)?;
                 reference.compare_all(&again.outputs).map_err(|error| told(error).note("in an arena"))?;
-                check_calls(&session, fusion, &args, &reference).map_err(told)?;
+                check_calls(&session, fusion, args, reference).map_err(told)?;
             }
             let (kernels, host) = (run.program.launches().count(), run.program.on_host().count());
-            let views = run.program.segments.segments.len() - kernels - host;
+            let library = run.program.library_calls().count();
+            let views = run.program.segments.segments.len() - kernels - host - library;
             let some = |count: usize| if count > 9 { "10 or more".into() } else { count.to_string() };
-            Ok(format!("{} kernels, {} views, {} on the host", some(kernels), some(views), some(host)))
+            let by_library = if library == 0 { String::new() } else { format!(", {} by a library", some(library)) };
+            Ok(format!("{} kernels, {} views, {} on the host{by_library}", some(kernels), some(views), some(host)))
         };
         match run() {
             Ok(by) => DrawOutcome::Agrees(by),
-            Err(error) => DrawOutcome::Differs(format!("{error}\n{}", text::print(fusion))),
+            Err(error) => {
+                let layouts: Vec<String> = metas.iter().map(|meta| format!("{meta:?}")).collect();
+                DrawOutcome::Differs(format!("{error}\n{}{}", text::print(fusion), layouts.join("\n")))
+            }
         }
     }
 

@@ -26,6 +26,7 @@ pub const FACTS: &[(&str, &str)] = &[
     ("segments", "parts that run one after the other"),
     ("kernels", "kernels that are launched"),
     ("views", "parts that lie in memory of what they read"),
+    ("library", "operations that a library of the device computes, since no kernel does"),
     ("host", "operations that the host computes, since no kernel does"),
     ("scheduler", "name of the heuristic that took the fusion, if that is one kernel"),
     ("index", "bits of that kernel's index type"),

@@ -12,6 +12,7 @@ use crate::device::{
 use crate::exit;
 use crate::record::{Provenance, ResultsFolder};
 use crate::units::{counted, show_bytes};
+use engine::backend::cuda::CublasLt;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write;
@@ -49,6 +50,8 @@ struct Findings {
     /// Usable GPUs, then refused ones with the reason.
     gpus: Vec<GpuDecision>,
     usable: usize,
+    /// The library of matrix products with its version, or where it was not found.
+    cublaslt: Result<String, String>,
     nvrtc: Vec<PathBuf>,
     searched: Vec<String>,
     sanitizer: Option<PathBuf>,
@@ -83,12 +86,17 @@ fn look(played: Option<&Path>, cases: &Path, results: PathBuf) -> Result<Finding
     let gpus = nvidia.gpus.iter().map(choice).collect();
     let usable = nvidia.gpus.iter().filter(|gpu| refusal(gpu, &options).is_none()).count();
     let files = find_nvrtc();
+    let library = CublasLt::open(&files.folders()).map(|library| {
+        let (major, minor, patch) = library.version();
+        format!("{} ({major}.{minor}.{patch})", library.path().display())
+    });
     let (folder, results_state) = writable(&results);
     Ok(Findings {
         played: nvml.is_fake(),
         nvidia,
         gpus,
         usable,
+        cublaslt: library,
         nvrtc: files.found,
         searched: files.searched,
         sanitizer: find_sanitizer(),
@@ -232,6 +240,7 @@ fn document(found: &Findings, features: &[Feature]) -> serde_json::Value {
         "played": found.played,
         "problems": found.nvidia.problems,
         "gpus": found.gpus.iter().map(gpu).collect::<Vec<_>>(),
+        "cublaslt": found.cublaslt.as_ref().ok(),
         "nvrtc": found.nvrtc,
         "nvrtc_searched": found.searched,
         "compute_sanitizer": found.sanitizer,
@@ -323,6 +332,13 @@ fn libraries(found: &Findings, text: &mut String) {
     }
     for place in &found.searched {
         line(text, "", &format!("searched {place}"));
+    }
+    match &found.cublaslt {
+        Ok(library) => line(text, "cuBLASLt", library),
+        Err(_) => {
+            line(text, "cuBLASLt", "not found: the host multiplies matrices");
+            line(text, "", "pip install 'nvidia-cublas==13.*' brings it");
+        }
     }
     let sanitizer = found.sanitizer.as_ref().map_or("compute-sanitizer not found".into(), |p| p.display().to_string());
     line(text, "sanitizer", &sanitizer);

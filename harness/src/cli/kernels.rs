@@ -91,7 +91,7 @@ fn compiled(cases: &[Case]) -> Now {
     for (case, compiled) in cases.iter().zip(compile(cases, &session)) {
         let rows = compiled.entries.iter().filter_map(|entry| match entry {
             ListEntry::Kernel(row) => Some(row),
-            ListEntry::View | ListEntry::Host(_) | ListEntry::Refused(_) => None,
+            ListEntry::View | ListEntry::Library(_) | ListEntry::Host(_) | ListEntry::Refused(_) => None,
         });
         texts.0.extend(rows.map(|row| row.cuda.clone()).zip(compiled.cuda_texts()));
         if let Some(rewritten) = compiled.goldens(case) {
@@ -145,7 +145,7 @@ impl Committed {
     fn lost(&self) -> Vec<String> {
         let rows = self.list.0.iter().filter(|(_, entry)| match entry {
             ListEntry::Kernel(row) => !self.texts.0.contains_key(&row.cuda),
-            ListEntry::View | ListEntry::Host(_) | ListEntry::Refused(_) => false,
+            ListEntry::View | ListEntry::Library(_) | ListEntry::Host(_) | ListEntry::Refused(_) => false,
         });
         rows.map(|(id, _)| id.clone()).collect()
     }
@@ -157,7 +157,7 @@ impl Committed {
         self.texts.0.extend(after.0);
         let rows = self.list.0.values().filter_map(|entry| match entry {
             ListEntry::Kernel(row) => Some(row.cuda.as_str()),
-            ListEntry::View | ListEntry::Host(_) | ListEntry::Refused(_) => None,
+            ListEntry::View | ListEntry::Library(_) | ListEntry::Host(_) | ListEntry::Refused(_) => None,
         });
         let used: BTreeSet<&str> = rows.collect();
         self.texts.0.retain(|digest, _| used.contains(digest.as_str()));

@@ -58,6 +58,12 @@ pub enum PassedBy {
     Kernel,
     /// The same, but the host computed some operations that have no kernel.
     KernelsAndHost,
+    /// Kernels ran, and a library multiplied matrices; the host had no part.
+    KernelsAndLibrary,
+    /// A library computed all of it.
+    Library,
+    /// A library and the host computed it, and no kernel.
+    LibraryAndHost,
     /// The host computed all of it: no operation has a kernel.
     Host,
     /// Nothing was computed: results are copies of parts of what was given.
@@ -76,6 +82,9 @@ impl PassedBy {
         match self {
             PassedBy::Kernel => "kernel",
             PassedBy::KernelsAndHost => "kernels_and_host",
+            PassedBy::KernelsAndLibrary => "kernels_and_library",
+            PassedBy::Library => "library",
+            PassedBy::LibraryAndHost => "library_and_host",
             PassedBy::Host => "host",
             PassedBy::Copies => "copies",
             PassedBy::LaunchedNothing => "launched_nothing",

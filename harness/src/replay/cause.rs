@@ -25,6 +25,7 @@ fn kind(entry: &ListEntry) -> String {
     match entry {
         ListEntry::Kernel(row) => format!("{} kernel", row.scheduler),
         ListEntry::View => "view".into(),
+        ListEntry::Library(_) => "library".into(),
         ListEntry::Host(code) => format!("host {code}"),
         ListEntry::Refused(codes) => format!("refused {codes}"),
     }

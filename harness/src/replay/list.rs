@@ -11,6 +11,8 @@ pub(crate) enum ListEntry {
     Kernel(KernelRow),
     /// Nobody computes it: it lies in memory of what it reads.
     View,
+    /// A library computes it: what it is asked for.
+    Library(String),
     /// The host computes it: a kernel was refused with this code.
     Host(String),
     /// The whole case is refused, with these codes.
@@ -45,7 +47,7 @@ pub(crate) fn case_of(place: &str) -> &str {
     place.rsplit_once('#').map_or(place, |(id, _)| id)
 }
 
-/// A line. A refusal has its codes in the place of the parameters.
+/// A line. A refusal has its codes in the place of the parameters, a library what it is asked for.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListLine {
@@ -61,6 +63,8 @@ struct ListLine {
 const REFUSED: &str = "refused";
 /// Stands for the scheduler of a view.
 const VIEW: &str = "view";
+/// Stands for the scheduler of what a library computes.
+const LIBRARY: &str = "library";
 /// Stands for the scheduler of what the host computes.
 const HOST: &str = "host";
 
@@ -74,6 +78,7 @@ impl List {
             let entry = match scheduler.as_str() {
                 REFUSED => ListEntry::Refused(parameters),
                 VIEW => ListEntry::View,
+                LIBRARY => ListEntry::Library(parameters),
                 HOST => ListEntry::Host(parameters),
                 _ => ListEntry::Kernel(KernelRow { scheduler, parameters, launch, kernel, cuda }),
             };
@@ -97,6 +102,7 @@ impl List {
             let KernelRow { scheduler, parameters, launch, kernel, cuda } = match row {
                 ListEntry::Kernel(row) => row,
                 ListEntry::View => without(VIEW, String::new()),
+                ListEntry::Library(what) => without(LIBRARY, what),
                 ListEntry::Host(code) => without(HOST, code),
                 ListEntry::Refused(codes) => without(REFUSED, codes),
             };
@@ -125,6 +131,7 @@ mod tests {
             ("B.B/m=1,n=2".to_string(), ListEntry::Kernel(row)),
             ("A.A".to_string(), ListEntry::Refused("E0203 E0205".into())),
             (place("B.C/n=1", 1, 2), ListEntry::Host("U0105".into())),
+            (place("B.C/n=1", 0, 2), ListEntry::Library("2x3 by 3x4 of f32".into())),
         ]));
         let text = list.text().expect("writes");
         assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("A.A,refused,E0203 E0205,")), "{text}");

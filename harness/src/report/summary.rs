@@ -208,6 +208,9 @@ fn passed_words(by: &str) -> String {
     match by {
         "kernel" => "ran as kernels".into(),
         "kernels_and_host" => "as kernels and on the host".into(),
+        "kernels_and_library" => "as kernels and by a library".into(),
+        "library" => "by a library alone".into(),
+        "library_and_host" => "by a library and on the host".into(),
         "host" => "on the host alone".into(),
         "copies" => "by copies alone".into(),
         "reference" => "ran on the reference only".into(),

@@ -119,7 +119,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     if cx.kernels_only {
         let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
         let program = session.program(&fusion, &metas, &alignments, spans).map_err(one)?;
-        program.check_on_device().map_err(one)?;
+        program.check_kernels_only().map_err(one)?;
     }
     let judge = Judge { case, fusion: &fusion, args: &args, wanted: &wanted };
     let mut runs = Vec::new();
@@ -165,10 +165,14 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
 fn ran_as(program: &Program) -> PassedBy {
     let (host, kernels) = (program.on_host().count(), program.launches().count());
     let launched = program.launches().any(|launch| !launch.launch.is_empty());
+    let library = program.library_calls().next().is_some();
     match (kernels, host) {
+        (_, 0) if launched && library => PassedBy::KernelsAndLibrary,
+        (_, 0) if library => PassedBy::Library,
         (_, 0) if launched => PassedBy::Kernel,
         (0, 0) => PassedBy::Copies,
         (_, 0) => PassedBy::LaunchedNothing,
+        (0, _) if library => PassedBy::LibraryAndHost,
         (0, _) => PassedBy::Host,
         _ => PassedBy::KernelsAndHost,
     }
@@ -477,7 +481,7 @@ pub(crate) fn examine(case: &Case, session: &Session) -> Vec<Diagnostic> {
         pipeline::reference(&fusion, &args).map_err(one)
     });
     let compiled = evaluated.and_then(|_| program(case, session));
-    compiled.and_then(|program| program.check_on_device().map_err(one)).err().unwrap_or_default()
+    compiled.and_then(|program| program.check_kernels_only().map_err(one)).err().unwrap_or_default()
 }
 
 /// The text of a stage of a case, computed in this process.

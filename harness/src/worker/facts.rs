@@ -19,6 +19,7 @@ pub(super) fn gather(program: &Program) -> BTreeMap<String, String> {
         ("segments", segments.len()),
         ("views", views),
         ("kernels", program.launches().count()),
+        ("library", program.library_calls().count()),
         ("host", program.on_host().count()),
     ];
     facts.extend(counts.map(|(name, count)| (name.to_string(), count.to_string())));

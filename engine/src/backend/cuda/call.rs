@@ -39,6 +39,21 @@ struct Workspace {
     fill: u8,
 }
 
+/// What was issued on the memory of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Issued<'a> {
+    /// A kernel, or a function of a library.
+    pub name: &'a str,
+    /// What it keeps between calls.
+    pub barrier: Option<&'a GuardedBuffer>,
+}
+
+impl<'a> From<&'a LoadedKernel> for Issued<'a> {
+    fn from(kernel: &'a LoadedKernel) -> Self {
+        Self { name: kernel.name(), barrier: kernel.barrier() }
+    }
+}
+
 impl CallMemory {
     /// No memory yet.
     pub fn new(device: &Arc<Device>) -> Self {
@@ -93,32 +108,33 @@ impl CallMemory {
 
     /// Fails with `B0107` if a red zone was written: of any buffer of the call, or
     /// of what the kernel keeps between calls.
-    pub fn check_zones(&self, kernel: &LoadedKernel) -> Result<()> {
-        self.check_zones_and(kernel, &[])
+    pub fn check_zones<'a>(&self, issued: impl Into<Issued<'a>>) -> Result<()> {
+        self.check_zones_and(issued.into(), &[])
     }
 
     /// The same, of further buffers too that the kernel reads.
-    pub fn check_zones_and(&self, kernel: &LoadedKernel, others: &[(String, &GuardedBuffer)]) -> Result<()> {
+    pub fn check_zones_and(&self, issued: Issued<'_>, others: &[(String, &GuardedBuffer)]) -> Result<()> {
         let mut named = others.to_vec();
         let numbered = |what: &str, number: usize| format!("{what} {number}");
         named.extend(self.inputs.iter().enumerate().map(|(n, buffer)| (numbered("input", n), buffer)));
         named.extend(self.outputs.iter().enumerate().map(|(n, output)| (numbered("output", n), &output.buffer)));
         named.extend(self.workspaces.iter().enumerate().map(|(n, w)| (numbered("workspace", n), &w.buffer)));
-        named.extend(kernel.barrier().map(|buffer| ("grid barrier".to_string(), buffer)));
+        named.extend(issued.barrier.map(|buffer| ("grid barrier".to_string(), buffer)));
         let named: Vec<(&str, &GuardedBuffer)> = named.iter().map(|(name, buffer)| (name.as_str(), *buffer)).collect();
-        check_zones(&named).map_err(|error| error.note(format!("by kernel {}", kernel.name())))
+        check_zones(&named).map_err(|error| error.note(format!("by kernel {}", issued.name)))
     }
 
     /// Fails with `B0109` if an input does not hold what it was given.
     pub fn check_inputs<'a>(
         &self,
-        kernel: &LoadedKernel,
+        issued: impl Into<Issued<'a>>,
         given: impl IntoIterator<Item = (usize, &'a [u8])>,
     ) -> Result<()> {
+        let name = issued.into().name;
         for (buffer, (number, data)) in self.inputs.iter().zip(given) {
             buffer
                 .check_unchanged(&format!("input {number}"), data)
-                .map_err(|error| error.note(format!("by kernel {}", kernel.name())))?;
+                .map_err(|error| error.note(format!("by kernel {name}")))?;
         }
         Ok(())
     }
@@ -127,9 +143,9 @@ impl CallMemory {
     /// `found` are the outputs of the launch that was, `names` theirs; `launch`
     /// repeats it and waits. Most outputs hold no poison and need no second launch; says
     /// whether there was one, whose results then are in memory.
-    pub fn check_written(
+    pub fn check_written<'a>(
         &mut self,
-        kernel: &LoadedKernel,
+        issued: impl Into<Issued<'a>>,
         found: &[Vec<u8>],
         names: impl Fn(usize) -> String,
         launch: impl FnOnce() -> Result<()>,
@@ -145,11 +161,11 @@ impl CallMemory {
             output.buffer.fill(OTHER_POISON)?;
         }
         launch()?;
-        let again = self.outputs()?;
+        let (again, issued) = (self.outputs()?, issued.into());
         for (number, (output, (first, second))) in self.outputs.iter().zip(found.iter().zip(&again)).enumerate() {
             let elements = untouched(first, second, output.element);
             if elements.count > 0 {
-                return Err(findings::unwritten(kernel.name(), number, &names(number), &elements));
+                return Err(findings::unwritten(issued.name, number, &names(number), &elements));
             }
         }
         Ok(true)

@@ -440,6 +440,7 @@ fn describe(device: sys::CUdevice) -> Result<DeviceDesc> {
         shared_per_sm: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
         l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
         memory_bandwidth,
+        multiplies_matrices: false,
         name,
     })
 }

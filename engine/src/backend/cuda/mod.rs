@@ -13,6 +13,7 @@
 mod call;
 mod code_store;
 mod compiler;
+mod cublaslt;
 mod device;
 mod driver;
 mod expr;
@@ -20,6 +21,7 @@ mod graph;
 mod guard;
 mod launch;
 mod library;
+mod library_search;
 mod literal;
 mod machine_code;
 mod names;
@@ -37,9 +39,10 @@ mod timing;
 
 use crate::util::sync;
 
-pub use call::CallMemory;
+pub use call::{CallMemory, Issued};
 pub use code_store::{Claim, CodeCounts, CodeStore, Look};
 pub use compiler::{CompiledCubin, Compiler};
+pub use cublaslt::{CublasLt, PlannedProduct, ProductAddresses};
 pub use device::{Device, DeviceBuffer};
 pub use driver::{device_count, ready, version};
 pub use graph::Graph;

@@ -9,6 +9,7 @@
 //! which the loader finds only on its own path; hence the companion beside the
 //! library is loaded first.
 
+use super::library_search::{self, INSTALL_FOLDERS, LibraryNames};
 use super::machine_code::has_misread_predicate;
 use super::print::CudaSource;
 use crate::diag::{Diagnostic, Result, code};
@@ -19,19 +20,11 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Sonames, newest first.
-const NAMES: &[&str] = &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
-
-/// Where a Python environment keeps the library, below `site-packages`.
-const WHEEL_FOLDERS: &[&str] = &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"];
-
-/// Where installers put the toolkit's libraries.
-const INSTALL_FOLDERS: &[&str] = &[
-    "/usr/local/cuda/lib64",
-    "/usr/local/cuda/targets/x86_64-linux/lib",
-    "/opt/cuda/lib64",
-    "/usr/lib/x86_64-linux-gnu",
-];
+/// The library, and where a Python environment keeps it.
+const LIBRARY: LibraryNames = LibraryNames {
+    names: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+    wheel_folders: &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"],
+};
 
 /// The version from which `--minimal` is asked for: it leaves out declarations of
 /// textures and of the device runtime, which no kernel uses and which take a tenth
@@ -51,17 +44,11 @@ pub struct NvrtcSearch {
 impl NvrtcSearch {
     /// Every file that would be tried, in order; a bare name goes to the loader.
     pub fn candidates(&self) -> Vec<PathBuf> {
-        let in_folder = |folder: &Path| NAMES.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
-        if let Some(path) = &self.path {
-            return if path.is_dir() { in_folder(path) } else { vec![path.clone()] };
+        match &self.path {
+            Some(path) if path.is_dir() => LIBRARY.in_folder(path),
+            Some(path) => vec![path.clone()],
+            None => LIBRARY.candidates(&self.folders),
         }
-        let mut files: Vec<PathBuf> = NAMES.iter().map(PathBuf::from).collect();
-        files.extend(INSTALL_FOLDERS.iter().flat_map(|folder| in_folder(Path::new(folder))));
-        for folder in &self.folders {
-            files.extend(in_folder(folder));
-            files.extend(WHEEL_FOLDERS.iter().flat_map(|wheel| in_folder(&folder.join(wheel))));
-        }
-        files
     }
 }
 
@@ -195,19 +182,10 @@ impl std::fmt::Debug for Nvrtc {
 impl Nvrtc {
     /// Loads the first library found. Fails with `E0503` if there is none.
     pub fn open(search: &NvrtcSearch) -> Result<Self> {
-        let candidates = search.candidates();
-        let mut failures = Vec::new();
-        for file in &candidates {
-            let is_bare = file.components().count() == 1 && search.path.is_none();
-            if !is_bare && !file.exists() {
-                continue;
-            }
-            match Self::load(file) {
-                Ok(nvrtc) => return Ok(nvrtc),
-                Err(reason) if is_bare => drop(reason),
-                Err(reason) => failures.push(format!("{}: {reason}", file.display())),
-            }
-        }
+        let failures = match library_search::first(&search.candidates(), Self::load) {
+            Ok(nvrtc) => return Ok(nvrtc),
+            Err(failures) => failures,
+        };
         let places = match &search.path {
             Some(path) => path.display().to_string(),
             None => format!(
@@ -216,7 +194,7 @@ impl Nvrtc {
                 search.folders.len()
             ),
         };
-        let mut error = Diagnostic::user(code::NO_NVRTC, format!("no usable {} in {places}", NAMES[0]));
+        let mut error = Diagnostic::user(code::NO_NVRTC, format!("no usable {} in {places}", LIBRARY.names[0]));
         for failure in failures {
             error = error.note(failure);
         }

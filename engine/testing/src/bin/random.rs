@@ -1,7 +1,7 @@
-//! Random fusions, random schedules, and random fusions cut into segments on a
-//! device, against the reference.
+//! Random fusions, random schedules, random fusions cut into segments, and random products
+//! of matrices on a device, against the reference.
 //!
-//!     random [fusions|schedules|segments|all] [--device sim|cuda] [--seed S] [--count N]
+//!     random [fusions|schedules|segments|products|all] [--device sim|cuda] [--seed S] [--count N]
 //!            [--processes P] [--budget SECONDS] [--nvrtc PATH]
 //!
 //! `count` draws of each, from seed `S` on, are shared by `P` worker processes,
@@ -44,6 +44,7 @@ enum What {
     Fusions,
     Schedules,
     Segments,
+    Products,
 }
 
 impl What {
@@ -52,13 +53,14 @@ impl What {
             Self::Fusions => "fusions",
             Self::Schedules => "schedules",
             Self::Segments => "segments",
+            Self::Products => "products",
         }
     }
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
     let mut asked = Asked {
-        what: vec![What::Fusions, What::Schedules, What::Segments],
+        what: vec![What::Fusions, What::Schedules, What::Segments, What::Products],
         cuda: false,
         seed: 0,
         count: 1000,
@@ -74,6 +76,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
             "fusions" => asked.what = vec![What::Fusions],
             "schedules" => asked.what = vec![What::Schedules],
             "segments" => asked.what = vec![What::Segments],
+            "products" => asked.what = vec![What::Products],
             "all" => {}
             "--device" => {
                 asked.cuda = match value()?.as_str() {
@@ -145,6 +148,7 @@ fn work(asked: &Asked, share: u64, done: u64) -> ExitCode {
             What::Fusions => target.fusion(seed),
             What::Schedules => target.schedule(seed),
             What::Segments => target.segments(seed),
+            What::Products => target.product(seed),
         };
         let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<String>().cloned();

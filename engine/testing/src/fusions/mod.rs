@@ -135,6 +135,14 @@ impl Drawer<'_> {
         self.choose(&dtypes, DType::F32)
     }
 
+    /// A type that a tensor may be converted to: a float's last bit decides what integer it becomes.
+    fn conversion(&mut self, x: TensorId) -> DType {
+        let stays_float = self.limits.tame && self.builder.dtype(Operand::Tensor(x)).is_float();
+        let all = self.limits.dtypes.iter().copied();
+        let dtypes: Vec<DType> = all.filter(|dtype| !stays_float || dtype.is_float()).collect();
+        self.choose(&dtypes, DType::F32)
+    }
+
     /// Inputs take their axes from one list of sizes, so that many of them pair.
     fn inputs(&mut self) {
         let rank = self.pick(self.limits.rank + 1);
@@ -279,7 +287,8 @@ impl Drawer<'_> {
             3..7 => self.binary()?,
             7 => self.ternary()?,
             8 => {
-                let (x, to) = (self.tensor(), self.dtype());
+                let x = self.tensor();
+                let to = self.conversion(x);
                 self.builder.cast(x, to)?
             }
             9 => self.broadcast_or_squeeze()?,
@@ -311,7 +320,13 @@ impl Drawer<'_> {
         let b = if self.pairs(a, b) { b } else { a };
         let op = self.choose(TernaryOp::ALL, TernaryOp::Where);
         if op == TernaryOp::Where || self.limits.tame {
-            let condition = self.builder.binary(BinaryOp::Gt, x, 0)?;
+            // Sums that cancel are near 0, on either side of it.
+            let is_float = self.builder.dtype(Operand::Tensor(x)).is_float();
+            let condition = if self.limits.tame && is_float {
+                self.builder.binary(BinaryOp::Gt, x, 0.37)?
+            } else {
+                self.builder.binary(BinaryOp::Gt, x, 0)?
+            };
             return self.builder.where_(condition, a, b);
         }
         self.builder.ternary(op, x, a, b)
@@ -355,7 +370,7 @@ impl Drawer<'_> {
         if self.limits.tame && op == ReduceOp::Prod {
             op = ReduceOp::Sum;
         }
-        let dtype = if self.pick(4) == 3 { Some(self.dtype()) } else { None };
+        let dtype = if self.pick(4) == 3 { Some(self.conversion(x)) } else { None };
         self.builder.reduce(op, x, &axes, keepdim, dtype)
     }
 

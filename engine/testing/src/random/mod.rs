@@ -11,10 +11,12 @@ mod exact;
 mod general;
 mod grid;
 mod noise;
+mod products;
 mod scaled;
 mod schedule;
 
 pub use general::tuning;
+pub use products::{DrawnProduct, draw_product};
 pub use schedule::{ScheduledCase, draw_schedule, sums};
 
 use crate::data::Draw;

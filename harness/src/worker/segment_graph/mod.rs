@@ -75,6 +75,10 @@ fn about(program: &Program) -> String {
         0 => {}
         views => parts.push(counted(views, "view")),
     }
+    match of(|kind| matches!(kind, SegmentKind::Library(_))) {
+        0 => {}
+        calls => parts.push(format!("{calls} by a library")),
+    }
     match of(|kind| matches!(kind, SegmentKind::Host(_))) {
         0 => {}
         host => parts.push(format!("{host} on the host")),
@@ -116,6 +120,11 @@ impl Graph<'_> {
         let look = match &segment.kind {
             SegmentKind::Kernel(_) => Look::Work,
             SegmentKind::View => Look::Free,
+            SegmentKind::Library(part) => {
+                lines.push(part.found.product.to_string());
+                tip = format!("{}\n{tip}", part.why.message);
+                Look::Work
+            }
             SegmentKind::Host(why) => {
                 lines[0] = format!("{position}: host, {}", why.code.0);
                 tip = format!("{}\n{tip}", why.message);

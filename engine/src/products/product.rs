@@ -1,0 +1,256 @@
+//! From an operation and layouts to a product.
+
+use super::matrix::Matrix;
+use crate::fusion::ops::Form;
+use crate::fusion::{Op, OpKind};
+use crate::num::DType;
+use crate::tensor::TensorMeta;
+use smallvec::SmallVec;
+
+/// Alignment in bytes beyond which no library asks.
+const MOST_ALIGN: u32 = 16;
+/// Matrices in a stack of which libraries keep count.
+const MOST_STACKED: i64 = i32::MAX as i64;
+
+/// Stacks of matrices multiplied, and how all lie.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Product {
+    /// The type of operands and result.
+    pub dtype: DType,
+    /// Rows of `a` and of the result.
+    pub m: i64,
+    /// Columns of `b` and of the result.
+    pub n: i64,
+    /// Terms of each sum.
+    pub k: i64,
+    /// Matrices in a stack.
+    pub stack: i64,
+    /// The left operand.
+    pub a: Matrix,
+    /// The right operand.
+    pub b: Matrix,
+    /// The result, whose elements of a row lie side by side.
+    pub d: Matrix,
+    /// Whether a vector of `n` elements is added to each row.
+    pub has_bias: bool,
+    /// Axes of stacks of which no one step leads from each matrix to the next, outermost first.
+    pub outer: SmallVec<[StackAxis; 2]>,
+}
+
+/// An axis of stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StackAxis {
+    /// How many matrices there are along it.
+    pub size: i64,
+    /// From one to the next in `a`, `b` and the result, in elements.
+    pub steps: [i64; 3],
+}
+
+/// A product, once some operands are copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundProduct {
+    /// The product of the operands, or of row-major copies of them.
+    pub product: Product,
+    /// For each operand, whether it has to be copied: no stack of matrices lies as it does.
+    pub copied: SmallVec<[bool; 3]>,
+}
+
+/// The product that an operation is, of operands that lie like this, element 0 of each aligned so in
+/// bytes; its result is dense and row-major. None where it is another operation, or nothing that a
+/// library does.
+pub fn find_product(op: &Op, operands: &[TensorMeta], aligns: &[u32]) -> Option<FoundProduct> {
+    let OpKind::Call(call) = &op.kind else { return None };
+    let is_linear = match call.movement().form {
+        Some(Form::Matmul) => false,
+        Some(Form::Linear) => true,
+        _ => return None,
+    };
+    let (a, b, bias) = match operands {
+        [a, b] => (a, b, None),
+        [a, b, bias] if is_linear => (a, b, Some(bias)),
+        _ => return None,
+    };
+    if !is_multiplied(a.dtype) || operands.iter().any(|meta| meta.sizes.contains(&0)) {
+        return None;
+    }
+    let align = |operand: usize| aligns.get(operand).copied().unwrap_or(1).min(MOST_ALIGN);
+    let (a, a_copied) = Operand::placed(Operand::left, a, align(0))?;
+    let (b, b_copied) = Operand::placed(|meta| Operand::right(meta, is_linear), b, align(1))?;
+    let mut copied = SmallVec::from_slice(&[a_copied, b_copied]);
+    if let Some(bias) = bias {
+        // One number for all columns is no row, and longer types have no bias.
+        let (&[size], &[stride]) = (&bias.sizes[..], &bias.strides[..]) else { return None };
+        if size != b.columns || !matches!(operands[0].dtype, DType::F16 | DType::BF16 | DType::F32) {
+            return None;
+        }
+        copied.push(size > 1 && stride != 1);
+    }
+    let product = Product::new(operands[0].dtype, &a, &b, bias.is_some());
+    (product.stack <= MOST_STACKED).then_some(FoundProduct { product, copied })
+}
+
+/// Types of which libraries multiply matrices as the language means it.
+fn is_multiplied(dtype: DType) -> bool {
+    use DType::{BF16, C64, C128, F16, F32, F64};
+    matches!(dtype, F16 | BF16 | F32 | F64 | C64 | C128)
+}
+
+/// A stack of matrices: its axes, and what lies in the last two.
+struct Operand {
+    /// Size and stride of each axis before the matrix.
+    stack: Vec<(i64, i64)>,
+    rows: i64,
+    columns: i64,
+    matrix: Matrix,
+}
+
+/// Sizes and strides of a matrix, rows first, and the axes of the stack before it.
+type Split = ([i64; 2], [i64; 2], Vec<(i64, i64)>);
+
+impl Operand {
+    /// An operand as it lies, or as a row-major copy would; whether it is the copy.
+    fn placed(split: impl Fn(&TensorMeta) -> Option<Split>, meta: &TensorMeta, align: u32) -> Option<(Self, bool)> {
+        let made = |meta: &TensorMeta, align: u32| {
+            let ([rows, columns], strides, stack) = split(meta)?;
+            let matrix = Matrix::of([rows, columns], strides, align)?;
+            Some(Self { stack, rows, columns, matrix })
+        };
+        match made(meta, align) {
+            Some(operand) => Some((operand, false)),
+            None => Some((made(&TensorMeta::contiguous(meta.dtype, &meta.sizes), MOST_ALIGN)?, true)),
+        }
+    }
+
+    /// The left operand: a vector is a row.
+    fn left(meta: &TensorMeta) -> Option<Split> {
+        let mut axes: Vec<(i64, i64)> = meta.sizes.iter().copied().zip(meta.strides.iter().copied()).collect();
+        let columns = axes.pop()?;
+        let rows = axes.pop().unwrap_or((1, 0));
+        Some(([rows.0, columns.0], [rows.1, columns.1], axes))
+    }
+
+    /// The right operand: a vector is a column, and a weight has the axes of its matrix the other way round.
+    fn right(meta: &TensorMeta, is_weight: bool) -> Option<Split> {
+        let mut axes: Vec<(i64, i64)> = meta.sizes.iter().copied().zip(meta.strides.iter().copied()).collect();
+        let last = axes.pop()?;
+        let (rows, columns) = match axes.pop() {
+            None => (last, (1, 0)),
+            Some(other) if is_weight => (last, other),
+            Some(other) => (other, last),
+        };
+        Some(([rows.0, columns.0], [rows.1, columns.1], axes))
+    }
+
+    /// How far it is along axis `axis` of a stack of so many axes, aligned at the right.
+    fn step(&self, axis: usize, rank: usize) -> i64 {
+        let own = (axis + self.stack.len()).checked_sub(rank).map(|own| self.stack[own]);
+        own.map_or(0, |(size, stride)| if size == 1 { 0 } else { stride })
+    }
+    fn size(&self, axis: usize, rank: usize) -> i64 {
+        (axis + self.stack.len()).checked_sub(rank).map_or(1, |own| self.stack[own].0)
+    }
+}
+
+impl Product {
+    fn new(dtype: DType, a: &Operand, b: &Operand, has_bias: bool) -> Self {
+        let d = Matrix::of_rows(b.columns, MOST_ALIGN);
+        let (outer, stack) = (SmallVec::new(), 1);
+        let (m, n, k) = (a.rows, b.columns, a.columns);
+        let mut this = Self { dtype, m, n, k, stack, a: a.matrix, b: b.matrix, d, has_bias, outer };
+        let mut axes = stack_axes(a, b);
+        this.take_rows(&mut axes);
+        this.take_stack(merged(axes));
+        this
+    }
+
+    /// Takes axes of the stack for rows, where all matrices on the right are the same.
+    fn take_rows(&mut self, axes: &mut Vec<StackAxis>) {
+        while let Some(&StackAxis { size, steps: [left, 0, _] }) = axes.last() {
+            let is_next = if self.m == 1 { left >= self.k } else { left == self.m * self.a.pitch };
+            if !self.a.is_by_rows() || !is_next {
+                return;
+            }
+            if self.m == 1 {
+                self.a = Matrix { pitch: left, ..Matrix::of_rows(self.k, self.a.align) };
+            }
+            self.m *= size;
+            axes.pop();
+        }
+    }
+
+    /// Takes the longest axis for the stack of one call, and repeats the call along the others.
+    fn take_stack(&mut self, mut axes: SmallVec<[StackAxis; 2]>) {
+        let Some(longest) = (0..axes.len()).max_by_key(|&axis| axes[axis].size) else { return };
+        let StackAxis { size, steps: [a, b, d] } = axes.remove(longest);
+        (self.stack, self.a.step, self.b.step, self.d.step) = (size, a, b, d);
+        let bytes = self.dtype.bytes() as i64;
+        for StackAxis { steps, .. } in &axes {
+            for (matrix, step) in [&mut self.a, &mut self.b, &mut self.d].into_iter().zip(steps) {
+                matrix.align = matrix.align.min(alignment_of(step * bytes));
+            }
+        }
+        self.outer = axes;
+    }
+
+    /// Where each call starts in `a`, `b` and the result, in elements.
+    pub fn starts(&self) -> Vec<[i64; 3]> {
+        let mut starts = vec![[0; 3]];
+        for axis in &self.outer {
+            let along = |start: [i64; 3]| {
+                (0..axis.size).map(move |i| std::array::from_fn(|side| start[side] + i * axis.steps[side]))
+            };
+            starts = starts.into_iter().flat_map(along).collect();
+        }
+        starts
+    }
+}
+
+/// The largest power of two that divides a distance, up to the most that is asked for.
+fn alignment_of(bytes: i64) -> u32 {
+    1 << bytes.trailing_zeros().min(MOST_ALIGN.trailing_zeros())
+}
+
+/// The axes along which there is more than one matrix, outermost first. The result is dense.
+fn stack_axes(a: &Operand, b: &Operand) -> Vec<StackAxis> {
+    let rank = a.stack.len().max(b.stack.len());
+    let mut axes = Vec::with_capacity(rank);
+    let mut distance = a.rows * b.columns;
+    for axis in (0..rank).rev() {
+        let size = a.size(axis, rank).max(b.size(axis, rank));
+        if size > 1 {
+            axes.push(StackAxis { size, steps: [a.step(axis, rank), b.step(axis, rank), distance] });
+        }
+        distance *= size;
+    }
+    axes.reverse();
+    axes
+}
+
+/// Those that are one axis in both operands as one: the result is dense.
+fn merged(axes: Vec<StackAxis>) -> SmallVec<[StackAxis; 2]> {
+    let mut merged: SmallVec<[StackAxis; 2]> = SmallVec::new();
+    for axis in axes {
+        match merged.last_mut() {
+            Some(outer) if (0..3).all(|side| outer.steps[side] == axis.size * axis.steps[side]) => {
+                *outer = StackAxis { size: outer.size * axis.size, ..axis };
+            }
+            _ => merged.push(axis),
+        }
+    }
+    merged
+}
+
+impl std::fmt::Display for Product {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { dtype, m, n, k, stack, .. } = self;
+        write!(f, "{m}x{k} by {k}x{n} of {dtype}")?;
+        if *stack > 1 {
+            write!(f, ", {stack} of them")?;
+        }
+        let calls: i64 = self.outer.iter().map(|axis| axis.size).product();
+        if calls > 1 {
+            write!(f, ", {calls} times")?;
+        }
+        f.write_str(if self.has_bias { ", and a bias" } else { "" })
+    }
+}
