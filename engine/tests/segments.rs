@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use engine::diag::DiagnosticKind;
+use engine::diag::{DiagnosticKind, code};
 use engine::fusion::{Fusion, Operand};
 use engine::num::{DType, Value};
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
@@ -11,7 +11,7 @@ use engine::program::Program;
 use engine::refeval;
 use engine::runtime::Session;
 use engine::segment::{Segment, Segments};
-use engine::tensor::{Arg, ArgMeta, HostTensor};
+use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use engine::text;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -96,6 +96,18 @@ fn segments_run_as_kernels() {
         }
     }
     assert!(several > 100, "{several} of several kernels");
+}
+
+#[test]
+fn products_of_drawn_layouts_agree() {
+    let mut by_library = 0;
+    for seed in 0..1000 {
+        match CheckTarget::Simulator.product(seed) {
+            DrawOutcome::Agrees(by) => by_library += usize::from(by.ends_with("by a library")),
+            other => panic!("seed {seed}: {other:?}"),
+        }
+    }
+    assert!(by_library > 700, "{by_library} by the library");
 }
 
 /// `layers` blocks of a transformer without its attention: norms and products.
@@ -210,6 +222,54 @@ fn views_of_results_keep_them() {
     let run = session().run(&fusion, &args, &NoTrace).unwrap();
     Reference::of(&fusion, &args).unwrap().compare_all(&run.outputs).unwrap();
     assert_eq!(run.program.on_host().count(), 3, "{}", run.program);
+}
+
+/// Products are a library's, whose operands kernels make and whose results they take; without
+/// one they are the host's, and who wants kernels alone is told of both.
+#[test]
+fn products_are_left_to_a_library() {
+    let text = "fusion @f(%x: f32[?, ?], %w: f32[?, ?], %b: f32[?]) {
+  %0 = relu %x
+  %1 = linear %0, %w bias(%b)
+  %2 = gelu %1
+  %3 = matmul %2, %w
+  return %3
+}";
+    let fusion = text::parse_one(text).unwrap();
+    let args = dense(&[&[5, 8], &[6, 8], &[6]]);
+    for (libraries, expected) in [(true, (2, 0)), (false, (0, 2))] {
+        let options = Options { libraries, ..Options::default() };
+        let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), options);
+        let run = session.run(&fusion, &args, &NoTrace).unwrap();
+        Reference::of(&fusion, &args).unwrap().compare_all(&run.outputs).unwrap();
+        let program = &run.program;
+        assert_eq!((program.library_calls().count(), program.on_host().count()), expected, "{program}");
+        assert_eq!(program.launches().count(), 2, "{program}");
+        assert_eq!(program.check_on_device().is_ok(), libraries);
+        let refusal = program.check_kernels_only().unwrap_err();
+        assert!(refusal.code == code::OP_NOT_LOWERED && refusal.to_string().contains("linear"), "{refusal}");
+    }
+}
+
+/// How many kernels a softmax is for these sizes, strides and axis.
+fn softmax_kernels(sizes: [i64; 2], strides: [i64; 2], axis: usize) -> usize {
+    let text = format!("fusion @f(%x: f32[?, ?]) {{\n  %0 = softmax %x axis({axis})\n  return %0\n}}");
+    let meta = TensorMeta { dtype: DType::F32, sizes: sizes.to_vec(), strides: strides.to_vec() };
+    let fusion = text::parse_one(&text).unwrap();
+    session().program(&fusion, &[ArgMeta::Tensor(meta)], &[16], &NoTrace).unwrap().launches().count()
+}
+
+/// A row is held where its elements lie side by side, is short, or all is small; else it is read again.
+#[test]
+fn rows_across_memory_are_read_again() {
+    let (down, along) = ([1, 4096], [2048, 1]);
+    assert_eq!(softmax_kernels([4096, 2048], along, 1), 1);
+    assert_eq!(softmax_kernels([4096, 2048], along, 0), 3);
+    assert_eq!(softmax_kernels([4096, 2048], down, 1), 3);
+    assert_eq!(softmax_kernels([4096, 2048], down, 0), 1);
+    assert_eq!(softmax_kernels([16, 131_072], [131_072, 1], 0), 1, "short rows leave a block neighbours");
+    assert_eq!(softmax_kernels([1 << 20, 4], [4, 1], 0), 3, "no block holds these");
+    assert_eq!(softmax_kernels([64, 512], [512, 1], 0), 1, "all of it is in the cache");
 }
 
 /// What stands behind a slice is told the strides of the slice, which are those of its

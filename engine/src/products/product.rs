@@ -83,7 +83,8 @@ pub fn find_product(op: &Op, operands: &[TensorMeta], aligns: &[u32]) -> Option<
         if size != b.columns || !matches!(operands[0].dtype, DType::F16 | DType::BF16 | DType::F32) {
             return None;
         }
-        copied.push(size > 1 && stride != 1);
+        // Libraries want it aligned, whatever they are told.
+        copied.push((size > 1 && stride != 1) || align(2) < MOST_ALIGN);
     }
     let product = Product::new(operands[0].dtype, &a, &b, bias.is_some());
     (product.stack <= MOST_STACKED).then_some(FoundProduct { product, copied })

@@ -9,7 +9,7 @@ use crate::compile::{
     BoundFusion, KernelChoice, KernelForm, Plan, PlanSource, bind_launch, choose_kernel, output_metas, result_metas,
 };
 use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
-use crate::fusion::{self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds};
+use crate::fusion::{self, Bindings, FoundView, Fusion, OpKind, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds};
 use crate::num::Value;
 use crate::options::{CompileCx, Phase};
 use crate::products::{FoundProduct, find_product};
@@ -195,11 +195,16 @@ pub(crate) fn segment(
     let (whole, bindings) = derived.whole(cx, bound)?;
     let outputs = result_metas(bound)?;
     let planner = KernelPlanner { cx, plans };
-    let alone = if whole.can_be_one { planner.alone(&whole, &bindings, bound, &outputs)? } else { None };
+    let facts = || OpFacts::new(&whole.fusion, &bindings, &whole.cuts, bound.args, longest_row(cx.device));
+    let reduces = whole.fusion.ops.values().any(|op| matches!(op.kind, OpKind::Reduce { .. }));
+    let known = (whole.can_be_one && reduces).then(facts);
+    let is_one =
+        whole.can_be_one && known.as_ref().is_none_or(|facts| !facts.has_rows_across || facts.are_one_kernel());
+    let alone = if is_one { planner.alone(&whole, &bindings, bound, &outputs)? } else { None };
     let mut segments = match alone {
         Some(segment) => vec![segment],
         None => {
-            let facts = OpFacts::new(&whole.fusion, &bindings, &whole.cuts, longest_row(cx.device));
+            let facts = known.unwrap_or_else(facts);
             let groups = whole.groups(&facts, || cx.span(Phase::Schedule, "segment", 0, || search(&facts).ops))?;
             let groups = Groups::new(&facts, groups.to_vec());
             let mut compiler = SegmentCompiler::new(planner, &whole, &facts, bound);

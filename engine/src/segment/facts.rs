@@ -1,7 +1,14 @@
 //! What segmentation knows of each operation.
 
+use super::across::is_across;
+use super::summary::check;
 use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
+use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::SecondaryMap;
+
+/// From so many bytes on, rows that lie across memory are not held: below, one kernel costs less
+/// than it takes to launch several.
+const LARGE: i64 = 4 << 20;
 
 /// A fusion with decided axes, its sizes, and what follows for each operation.
 pub(super) struct OpFacts<'a> {
@@ -10,8 +17,10 @@ pub(super) struct OpFacts<'a> {
     /// Bytes of each tensor, were its sizes rounded up to powers of two: what is cut where
     /// holds for all sizes between these.
     pub(super) bytes: SecondaryMap<TensorId, i64>,
-    /// Reductions of rows that no block can hold.
+    /// Reductions of rows that no block can hold, or that lie across memory.
     pub(super) long_rows: SecondaryMap<OpId, bool>,
+    /// Whether there are such that lie across memory.
+    pub(super) has_rows_across: bool,
     /// Operations that no kernel computes.
     pub(super) host: SecondaryMap<OpId, bool>,
     /// Operations before which the fusion is cut.
@@ -23,18 +32,28 @@ pub(super) struct OpFacts<'a> {
 }
 
 impl<'a> OpFacts<'a> {
-    pub(super) fn new(fusion: &'a Fusion, bindings: &'a Bindings, cut_results: &[TensorId], longest_row: i64) -> Self {
+    /// For arguments that lie like this, on a device whose blocks hold rows of so many elements.
+    pub(super) fn new(
+        fusion: &'a Fusion,
+        bindings: &'a Bindings,
+        cut_results: &[TensorId],
+        args: &[ArgMeta],
+        longest_row: i64,
+    ) -> Self {
         let size = |tensor: TensorId, axis: usize| bindings.scalar(fusion.tensors[tensor].axes[axis].extent).as_i64();
         let mut bytes = SecondaryMap::new();
         for (id, tensor) in fusion.tensors.iter() {
             let sizes = (0..tensor.axes.len()).map(|axis| magnitude(size(id, axis)));
             bytes.set(id, sizes.fold(tensor.dtype.bytes() as i64, i64::saturating_mul));
         }
-        let mut long_rows = SecondaryMap::new();
+        let lies = |tensor: TensorId| argument(fusion, args, tensor);
+        let (mut long_rows, mut has_rows_across) = (SecondaryMap::new(), false);
         for (id, op) in fusion.ops.iter() {
             if let (OpKind::Reduce { axes, .. }, Some(Operand::Tensor(input))) = (&op.kind, op.inputs.first()) {
                 let row = axes.iter().map(|axis| size(*input, *axis as usize)).fold(1i64, i64::saturating_mul);
-                long_rows.set(id, row > longest_row);
+                let across = bytes[*input] >= LARGE && is_across(fusion, bindings, &lies, id);
+                has_rows_across |= across;
+                long_rows.set(id, row > longest_row || across);
             }
         }
         let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
@@ -55,13 +74,28 @@ impl<'a> OpFacts<'a> {
         for tensor in fusion.outputs.iter().chain(fusion.updates.iter().map(|update| &update.tensor)) {
             returned.set(*tensor, true);
         }
-        Self { fusion, bindings, bytes, long_rows, host, cuts, readers, returned }
+        Self { fusion, bindings, bytes, long_rows, has_rows_across, host, cuts, readers, returned }
+    }
+
+    /// Whether all operations together can be one kernel.
+    pub(super) fn are_one_kernel(&self) -> bool {
+        let ops: Vec<OpId> = self.fusion.ops.ids().collect();
+        check(self, &ops).is_ok()
     }
 
     /// All that groups of the fusion's operations follow from.
     pub(super) fn key(&self) -> Vec<i64> {
         let bytes = self.fusion.tensors.ids().map(|tensor| self.bytes[tensor]);
         bytes.chain(self.fusion.ops.ids().map(|op| i64::from(self.long_rows[op]))).collect()
+    }
+}
+
+/// How a tensor lies that is an argument.
+fn argument<'a>(fusion: &Fusion, args: &'a [ArgMeta], tensor: TensorId) -> Option<&'a TensorMeta> {
+    let position = fusion.inputs.iter().position(|input| *input == Operand::Tensor(tensor))?;
+    match args.get(position) {
+        Some(ArgMeta::Tensor(meta)) => Some(meta),
+        _ => None,
     }
 }
 

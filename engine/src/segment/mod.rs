@@ -26,6 +26,7 @@
 //! segment; a scalar never depends on a tensor's elements, so all of them are known
 //! before the first segment runs ([`Segments::scalar`]).
 
+mod across;
 mod ahead;
 mod cut;
 mod derived;

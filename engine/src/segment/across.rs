@@ -1,0 +1,103 @@
+//! Reductions whose rows lie across memory.
+//!
+//! A kernel that holds rows gives threads that are neighbours neighbouring elements of a row. Where
+//! these lie far apart, and what lies side by side belongs to other rows, each access brings elements
+//! that nobody asked for: up to 32 bytes for one. A large tensor then takes longer that way than in
+//! several passes that read it as it lies.
+//!
+//! In: how arguments lie. Out: for a reduction, whether the arguments behind its operand lie so. What
+//! no argument says, the order of axes does: kernels write dense rows.
+
+use crate::fusion::{AxisKind, Bindings, Fusion, OpId, OpKind, Operand, TensorId};
+use crate::idgraph::axis_pairs;
+use crate::tensor::TensorMeta;
+use std::collections::BTreeSet;
+
+/// Rows of so few elements leave a block enough neighbours.
+const SHORT_ROW: i64 = 16;
+/// Elements side by side from which on accesses are mostly waste.
+const MOST_SIDE_BY_SIDE: i64 = 8;
+/// Tensors that are seen at most for one reduction: what is farther says nothing new.
+const MOST_SEEN: usize = 64;
+
+/// How a tensor behind the operand lies to the reduced axes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lies {
+    Along,
+    Across,
+    /// It has not both: it is read once for each row, or is no row.
+    Neither,
+}
+
+/// Whether the rows of a reduction lie across memory. `lies` is the layout of an argument.
+pub(super) fn is_across<'a>(
+    fusion: &Fusion,
+    bindings: &Bindings,
+    lies: &dyn Fn(TensorId) -> Option<&'a TensorMeta>,
+    op: OpId,
+) -> bool {
+    let (OpKind::Reduce { axes, .. }, Some(&Operand::Tensor(operand))) =
+        (&fusion.ops[op].kind, fusion.ops[op].inputs.first())
+    else {
+        return false;
+    };
+    let reduced = |axis: usize| axes.contains(&(axis as u32));
+    let sizes = bindings.sizes(fusion, operand);
+    let row: i64 = (0..sizes.len()).filter(|axis| reduced(*axis)).map(|axis| sizes[axis]).product();
+    if row <= SHORT_ROW {
+        return false;
+    }
+    let (mut seen, mut across) = (BTreeSet::from([operand]), false);
+    // Each with the axis of the operand that each of its axes is.
+    let mut stack: Vec<(TensorId, Vec<Option<usize>>)> = vec![(operand, (0..sizes.len()).map(Some).collect())];
+    while let Some((tensor, axes)) = stack.pop() {
+        match seen_from(fusion, bindings, lies, tensor, &axes, &reduced) {
+            Some(Lies::Along) => return false,
+            Some(lies) => across |= lies == Lies::Across,
+            None => {}
+        }
+        let Some(made) = fusion.definition(tensor) else { continue };
+        let rank = fusion.tensors[tensor].axes.len();
+        for input in fusion.tensor_inputs(made) {
+            if seen.len() == MOST_SEEN || !seen.insert(input) {
+                continue;
+            }
+            let mut own = vec![None; fusion.tensors[input].axes.len()];
+            for (a, b) in axis_pairs(&fusion.ops[made].kind, own.len(), rank) {
+                own[a] = axes[b];
+            }
+            stack.push((input, own));
+        }
+    }
+    across
+}
+
+/// How a tensor lies, if it is in memory before the kernel.
+fn seen_from<'a>(
+    fusion: &Fusion,
+    bindings: &Bindings,
+    lies: &dyn Fn(TensorId) -> Option<&'a TensorMeta>,
+    tensor: TensorId,
+    axes: &[Option<usize>],
+    reduced: &dyn Fn(usize) -> bool,
+) -> Option<Lies> {
+    let made = fusion.definition(tensor).map(|op| &fusion.ops[op].kind);
+    let strides = match (lies(tensor), made) {
+        (Some(meta), _) => meta.strides.clone(),
+        (None, Some(OpKind::Call(_))) => {
+            TensorMeta::contiguous(fusion.tensors[tensor].dtype, &bindings.sizes(fusion, tensor)).strides
+        }
+        (None, _) => return None,
+    };
+    let (sizes, own) = (bindings.sizes(fusion, tensor), &fusion.tensors[tensor].axes);
+    let moving = |axis: &usize| sizes[*axis] > 1 && strides[*axis] != 0 && own[*axis].kind == AxisKind::Iteration;
+    let is_reduced = |axis: usize| axes[axis].is_some_and(reduced);
+    let nearest = (0..own.len()).filter(moving).min_by_key(|axis| strides[*axis])?;
+    let has_rows = (0..own.len()).filter(moving).any(is_reduced);
+    Some(match (has_rows, is_reduced(nearest)) {
+        (false, _) => Lies::Neither,
+        (true, true) => Lies::Along,
+        (true, false) if sizes[nearest] >= MOST_SIDE_BY_SIDE => Lies::Across,
+        (true, false) => Lies::Neither,
+    })
+}
