@@ -10,6 +10,7 @@ mod catalog;
 mod compile_threads;
 mod differential;
 mod exchange;
+mod few_kernels;
 mod fusion_hash;
 mod fuzz_lowering;
 mod heuristics;

@@ -1,5 +1,5 @@
 //! Calls of many sizes in one session: what is kept from one call to the next changes no
-//! program, whatever the order of calls, and few kernels serve many sizes.
+//! program, whatever the order of calls.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -8,7 +8,6 @@ use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
 use engine::runtime::Session;
 use engine::tensor::{Arg, ArgMeta, TensorMeta};
 use engine::text;
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use testing::Draw;
 use testing::fusions::{Limits, arguments, generate};
@@ -97,95 +96,4 @@ fn the_order_of_shapes_does_not_matter() {
     let calls: usize = (0..250).map(check_orders).sum();
     println!("{calls} calls");
     assert!(calls > 1600, "{calls}");
-}
-
-/// A family of fusions, by the numbers of rows and columns of its first operand.
-struct Family {
-    name: &'static str,
-    text: &'static str,
-    /// Axes of the operands: rows, or columns.
-    operands: &'static [&'static str],
-    /// Kernels that 200 shapes may need. (Wanted are 40; a choice is fitted to the shape by
-    /// measurement, so fewer are a matter of measuring, too.)
-    most: usize,
-}
-
-const FAMILIES: &[Family] = &[
-    Family {
-        name: "bias_gelu",
-        text: "fusion @f(%x: bf16[?, ?], %b: bf16[?]) {
-  %0 = broadcast %b flags(true, false)
-  %1 = add %x, %0
-  %2 = gelu %1
-  %3 = cast %2 bf16
-  return %3
-}",
-        operands: &["rc", "c"],
-        most: 20,
-    },
-    Family {
-        name: "column_sums",
-        text: "fusion @f(%x: bf16[?, ?]) {\n  %0 = sum %x axes(0)\n  %1 = cast %0 bf16\n  return %1\n}",
-        operands: &["rc"],
-        most: 42,
-    },
-    Family {
-        name: "row_sums",
-        text: "fusion @f(%x: f32[?, ?]) {\n  %0 = sum %x axes(1)\n  return %0\n}",
-        operands: &["rc"],
-        most: 58,
-    },
-    Family {
-        name: "softmax",
-        text: "fusion @f(%x: bf16[?, ?]) {\n  %0 = softmax %x axis(1)\n  %1 = cast %0 bf16\n  return %1\n}",
-        operands: &["rc"],
-        most: 75,
-    },
-    Family {
-        name: "layer_norm",
-        text: "fusion @f(%x: f32[?, ?], %w: f32[?], %b: f32[?]) {\n  %0 = layer_norm %x, %w, %b eps(1e-5)\n  return %0\n}",
-        operands: &["rc", "c", "c"],
-        most: 126,
-    },
-    Family {
-        name: "rms_norm",
-        text: "fusion @f(%x: bf16[?, ?], %w: bf16[?]) {
-  %0 = rms_norm %x, %w eps(1e-6)
-  %1 = cast %0 bf16
-  return %1
-}",
-        operands: &["rc", "c"],
-        most: 106,
-    },
-];
-
-/// Kernels of so many shapes, whose rows and columns are drawn evenly by their logarithms.
-fn kernels(session: &Session, family: &Family, draw: &mut Draw, count: usize) -> BTreeSet<String> {
-    let fusion = text::parse_one(family.text).unwrap();
-    let mut unit = || (draw.bits() >> 11) as f64 / (1_u64 << 53) as f64;
-    let mut size = |least: f64, most: f64| (least.ln() + (most / least).ln() * unit()).exp() as i64;
-    let mut found = BTreeSet::new();
-    for _ in 0..count {
-        let (rows, columns) = (size(64.0, 65_536.0), size(64.0, 16_384.0));
-        let extent = |axis: char| if axis == 'r' { rows } else { columns };
-        let dtype = |operand: usize| fusion.tensors[fusion.input_tensors().nth(operand).unwrap().1].dtype;
-        let meta = |(operand, axes): (usize, &&str)| {
-            ArgMeta::Tensor(TensorMeta::contiguous(dtype(operand), &axes.chars().map(extent).collect::<Vec<_>>()))
-        };
-        let args: Vec<ArgMeta> = family.operands.iter().enumerate().map(meta).collect();
-        let program = session.program(&fusion, &args, &vec![16; args.len()], &NoTrace).unwrap();
-        found.extend(program.launches().map(|launch| launch.plan.kernel_hash().to_string()));
-    }
-    found
-}
-
-#[test]
-fn few_kernels_serve_many_shapes() {
-    let session = session();
-    for family in FAMILIES {
-        let [first, second] = [1, 2].map(|seed| kernels(&session, family, &mut Draw::new(seed), 200));
-        let new = second.difference(&first).count();
-        println!("{:12} {:3} kernels of 200 shapes, {new:2} more of 200 others", family.name, first.len());
-        assert!(first.len() <= family.most && new <= family.most, "{}: {} and {new}", family.name, first.len());
-    }
 }

@@ -100,17 +100,14 @@ impl<'a> Lowering<'a> {
 
     /// The constant extent of a leaf that a local array runs over.
     pub(super) fn constant_extent(&self, leaf: AxisId) -> Result<i64> {
-        match self.scheduled.axes[leaf].extent {
-            crate::schedule::Extent::Const(extent) => Ok(extent),
-            _ => Err(Diagnostic::unsupported(
+        self.scheduled.constant_extent(leaf).ok_or_else(|| {
+            let name = &self.scheduled.axes[leaf].name;
+            Diagnostic::unsupported(
                 code::SCHEDULE_VERB,
-                format!(
-                    "axis {} has no constant extent, but a value is kept in registers along it",
-                    self.scheduled.axes[leaf].name
-                ),
+                format!("axis {name} has no constant extent, but a value is kept in registers along it"),
             )
-            .note("order the loops so that it is shared by all users of the value, or split it by a constant")),
-        }
+            .note("order the loops so that it is shared by all users of the value, or split it by a constant")
+        })
     }
 
     /// The local array of a tensor, declared on first use.

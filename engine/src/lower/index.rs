@@ -74,10 +74,10 @@ impl Lowering<'_> {
             return Ok(Resolved { index: self.leaf(axis)?, overflows });
         };
         match self.scheduled.xforms[consumer] {
-            Xform::Split { outer, inner, factor, exact, .. } => {
+            Xform::Split { outer, inner, exact, .. } => {
+                let factor = self.extent(inner)?;
                 let outer = self.resolve(outer, terms)?;
                 let inner = self.resolve(inner, terms)?;
-                let factor = self.b.int(factor);
                 if inner.overflows {
                     self.test_below(inner.index, factor, terms);
                 }
@@ -137,16 +137,21 @@ impl Lowering<'_> {
     /// A number that is congruent to an axis's index modulo `modulus`.
     fn index_modulo(&mut self, axis: AxisId, modulus: i64) -> Result<ExprId> {
         match self.scheduled.axes[axis].consumer.map(|x| self.scheduled.xforms[x]) {
-            Some(Xform::Split { inner, factor, .. }) if factor % modulus == 0 => self.index_modulo(inner, modulus),
-            Some(Xform::Split { outer, inner, factor, .. }) => {
+            Some(Xform::Split { inner, .. }) if self.is_multiple(inner, modulus) => self.index_modulo(inner, modulus),
+            Some(Xform::Split { outer, inner, .. }) => {
+                let factor = self.extent(inner)?;
                 let outer = self.index_modulo(outer, modulus)?;
                 let inner = self.index_of(inner)?;
-                let factor = self.b.int(factor);
                 let scaled = self.b.exprs().mul(outer, factor);
                 Ok(self.b.exprs().add(scaled, inner))
             }
             _ => self.index_of(axis),
         }
+    }
+
+    /// Whether the extent of an axis is a constant that a number divides.
+    fn is_multiple(&self, axis: AxisId, of: i64) -> bool {
+        self.scheduled.constant_extent(axis).is_some_and(|extent| extent % of == 0)
     }
 
     /// The address of a global tensor's element in the open loops, in elements.

@@ -3,9 +3,9 @@
 use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{ScalarDef, ScalarId};
-use crate::kernel::{BufId, Expr, ExprId, ValueKind};
+use crate::kernel::{BufId, Expr, ExprId, IndexOp, ValueKind};
 use crate::num::DType;
-use crate::schedule::{AxisId, Extent, Io, MemoryAxis, TensorLayout, TvId};
+use crate::schedule::{AxisId, Extent, Io, MemoryAxis, Parts, TensorLayout, TvId};
 
 impl Lowering<'_> {
     /// The extent of an axis: a constant or an expression over parameters.
@@ -49,9 +49,34 @@ impl Lowering<'_> {
                 let sum = self.b.exprs().add(of, more);
                 self.hoist("padded", sum)
             }
+            Extent::Share(of, parts) => self.share(of, parts)?,
+            Extent::Shares(of, share) => {
+                let (of, share) = (self.extent(of)?, self.extent(share)?);
+                let shares = self.b.exprs().ceil_div(of, share);
+                self.hoist("shares", shares)
+            }
         };
         self.extents.set(axis, Some(extent));
         Ok(extent)
+    }
+
+    /// The indices of a part of an axis: [`Parts::share`] over parameters.
+    fn share(&mut self, of: AxisId, parts: Parts) -> Result<ExprId> {
+        let extent = self.extent(of)?;
+        let (one, places) = (self.b.int(1), self.b.int(parts.places));
+        let places = match parts.beside {
+            None => places,
+            Some(beside) => {
+                let beside = self.extent(beside)?;
+                let beside = self.b.exprs().index(IndexOp::Max, beside, one);
+                self.b.exprs().div(places, beside)
+            }
+        };
+        let parts = self.b.exprs().index(IndexOp::Min, places, extent);
+        let parts = self.b.exprs().index(IndexOp::Max, parts, one);
+        let share = self.b.exprs().ceil_div(extent, parts);
+        let share = self.b.exprs().index(IndexOp::Max, share, one);
+        Ok(self.hoist("share", share))
     }
 
     /// Turns an expression over parameters into a parameter computed on the

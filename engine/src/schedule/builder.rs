@@ -3,8 +3,8 @@
 
 use super::inline::break_circles;
 use super::ir::{
-    AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduleAxis, ScheduledFusion, Step, Tv, TvId, TvOp, TvOperand,
-    Xform,
+    AxisId, Compute, Extent, Io, Memory, ParallelType, Parts, ScheduleAxis, ScheduledFusion, Step, Tv, TvId, TvOp,
+    TvOperand, Xform,
 };
 use super::stages::Stages;
 use crate::diag::{Diagnostic, Result, code};
@@ -73,18 +73,44 @@ impl ScheduleBuilder {
                 ));
             }
         }
-        let xform = self.scheduled.xforms.next_id();
         let outer_extent = count.map_or(Extent::CeilDiv(axis, factor), Extent::Const);
         let outer_extent = match (outer_extent, self.scheduled.axes[axis].extent) {
             (Extent::CeilDiv(..), Extent::Const(n)) => Extent::Const((n + factor - 1) / factor),
             (other, _) => other,
         };
-        let outer = self.new_axis(format!("{}.o", self.name(axis)), outer_extent, xform);
-        let inner = self.new_axis(format!("{}.i", self.name(axis)), Extent::Const(factor), xform);
         self.scheduled.steps.push(Step::Split { axis: self.name(axis), factor, count, exact });
-        self.scheduled.xforms.push(Xform::Split { input: axis, outer, inner, factor, count, exact });
+        Ok(self.split_into(axis, |_| outer_extent, Extent::Const(factor), exact))
+    }
+
+    /// Splits a leaf into parts of one size, as many as the launch has places for. `exact`
+    /// promises that the parts are equal.
+    pub fn split_parts(&mut self, axis: AxisId, parts: Parts, exact: bool) -> Result<(AxisId, AxisId)> {
+        self.need_leaf(axis, "split_parts")?;
+        if parts.places < 1 {
+            return Err(Diagnostic::user(code::ATTRIBUTE, format!("split of {} into no parts", self.name(axis))));
+        }
+        let exact = exact && !self.distrustful;
+        let beside = parts.beside.map(|beside| self.name(beside));
+        self.scheduled.steps.push(Step::SplitParts { axis: self.name(axis), places: parts.places, beside, exact });
+        Ok(self.split_into(axis, |inner| Extent::Shares(axis, inner), Extent::Share(axis, parts), exact))
+    }
+
+    /// The two leaves that a leaf becomes, whose extents were found right.
+    fn split_into(
+        &mut self,
+        axis: AxisId,
+        outer: impl FnOnce(AxisId) -> Extent,
+        inner: Extent,
+        exact: bool,
+    ) -> (AxisId, AxisId) {
+        let xform = self.scheduled.xforms.next_id();
+        let name = self.name(axis);
+        let outer_axis = self.new_axis(format!("{name}.o"), Extent::Const(1), xform);
+        let inner = self.new_axis(format!("{name}.i"), inner, xform);
+        self.scheduled.axes[outer_axis].extent = outer(inner);
+        self.scheduled.xforms.push(Xform::Split { input: axis, outer: outer_axis, inner, exact });
         self.scheduled.axes[axis].consumer = Some(xform);
-        Ok((outer, inner))
+        (outer_axis, inner)
     }
 
     /// Merges two leaves: `result = outer * extent(inner) + inner`.

@@ -66,6 +66,29 @@ pub enum Extent {
     Product(AxisId, AxisId),
     /// `extent + n`.
     Plus(AxisId, i64),
+    /// Indices of a part, where an axis is cut into [`Parts`]: `ceil(extent / parts)`.
+    Share(AxisId, Parts),
+    /// The parts that are not empty, of an axis and its share: `ceil(extent / share)`.
+    Shares(AxisId, AxisId),
+}
+
+/// Into how many parts an axis is cut: known when the kernel is launched, so one kernel
+/// serves whatever that makes of the sizes. They are as many as have a place when each
+/// index of `beside` has them; at most one for each index of the axis, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Parts {
+    /// Places for parts.
+    pub places: i64,
+    /// The axis whose indices share the places.
+    pub beside: Option<AxisId>,
+}
+
+impl Parts {
+    /// The share of a part, of an axis of so many indices, beside so many of the other.
+    pub fn share(self, extent: i64, beside: i64) -> i64 {
+        let parts = (self.places / beside.max(1)).min(extent).max(1);
+        (extent / parts + i64::from(extent % parts != 0)).max(1)
+    }
 }
 
 /// What runs over an axis.
@@ -123,10 +146,9 @@ impl ParallelType {
 /// A transform of axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Xform {
-    /// `input = outer * factor + inner`, `inner < factor`. `exact`: the factor
-    /// divides the extent, so no index overflows. With `count` the outer extent
-    /// is that constant and `count * factor` covers the input.
-    Split { input: AxisId, outer: AxisId, inner: AxisId, factor: i64, count: Option<i64>, exact: bool },
+    /// `input = outer * factor + inner`, where the factor is the extent of `inner`.
+    /// `exact`: the factor divides the extent, so no index overflows.
+    Split { input: AxisId, outer: AxisId, inner: AxisId, exact: bool },
     /// `output = outer * extent(inner) + inner`.
     Merge { outer: AxisId, inner: AxisId, output: AxisId },
     /// `input = output - shift`, where `shift` is the position of the row's
@@ -243,6 +265,7 @@ pub enum Compute {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Split { axis: String, factor: i64, count: Option<i64>, exact: bool },
+    SplitParts { axis: String, places: i64, beside: Option<String>, exact: bool },
     Merge { outer: String, inner: String },
     Align { axis: String, vector: i64, reference: String, rows: Option<String> },
     CircularBuffer { tensor: String, stages: u32 },
@@ -264,6 +287,14 @@ impl ScheduledFusion {
     /// Whether nothing consumes the axis.
     pub fn is_leaf(&self, axis: AxisId) -> bool {
         self.axes[axis].consumer.is_none()
+    }
+
+    /// The extent of an axis, where it is a constant of the schedule.
+    pub fn constant_extent(&self, axis: AxisId) -> Option<i64> {
+        match self.axes[axis].extent {
+            Extent::Const(extent) => Some(extent),
+            _ => None,
+        }
     }
 
     /// The leaves that an axis became, outer to inner.
@@ -311,9 +342,9 @@ impl ScheduledFusion {
         let (mut current, mut step) = (leaf, 1i64);
         while current != axis {
             match self.xforms[self.axes[current].def?] {
-                Xform::Split { input, outer, factor, .. } => {
+                Xform::Split { input, outer, inner, .. } => {
                     if current == outer {
-                        step = step.saturating_mul(factor);
+                        step = step.saturating_mul(self.constant_extent(inner)?);
                     }
                     current = input;
                 }
@@ -428,6 +459,18 @@ mod tests {
         assert_eq!(scheduled.topological(), sweeps(scheduled));
         let consumers = scheduled.all_consumers();
         assert!(scheduled.tensors.ids().all(|tv| consumers[tv] == scheduled.consumers(tv)));
+    }
+
+    #[test]
+    fn parts_have_their_places_and_are_not_empty() {
+        crate::property::property(|u| {
+            let parts = Parts { places: u.int_in_range(1..=600)?, beside: None };
+            let (extent, beside) = (u.int_in_range(0..=5000)?, u.int_in_range(0..=700)?);
+            let share = parts.share(extent, beside);
+            let count = extent / share + i64::from(extent % share != 0);
+            assert!(share >= 1 && (count == 1 || count * beside <= parts.places || extent == 0));
+            Ok(())
+        });
     }
 
     #[test]

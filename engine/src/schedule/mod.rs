@@ -32,8 +32,8 @@ mod support;
 pub use builder::ScheduleBuilder;
 pub use graph::scheduled_fusion;
 pub use ir::{
-    AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduleAxis, ScheduledFusion, SourceAxis, Step, Tv, TvId, TvOp,
-    TvOperand, Xform, XformId,
+    AxisId, Compute, Extent, Io, Memory, ParallelType, Parts, ScheduleAxis, ScheduledFusion, SourceAxis, Step, Tv,
+    TvId, TvOp, TvOperand, Xform, XformId,
 };
 pub use layout::{ArgClass, MemoryAxis, TensorLayout};
 pub use stages::Stages;

@@ -13,6 +13,13 @@ impl Display for Step {
                 }
                 if *exact { write!(f, " exact") } else { Ok(()) }
             }
+            Step::SplitParts { axis, places, beside, exact } => {
+                write!(f, "split {axis} into {places}")?;
+                if let Some(beside) = beside {
+                    write!(f, " per {beside}")?;
+                }
+                if *exact { write!(f, " exact") } else { Ok(()) }
+            }
             Step::Merge { outer, inner } => write!(f, "merge {outer}, {inner}"),
             Step::Align { axis, vector, reference, rows } => {
                 write!(f, "align {axis} to {vector} of %{reference}")?;

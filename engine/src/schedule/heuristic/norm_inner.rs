@@ -162,6 +162,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormPara
     let Choice { threads, batch, row_loop, .. } = choice;
     let RowShape { row, rows, vector, vectors, .. } = shape;
     let exact_vector = align.is_none() && divides(vector, row);
+    let exact = exact_vector && vectors == threads.x * batch;
     let exact_loop = row_loop.is_none_or(|row_loop| rows % (threads.y * row_loop.blocks) == 0);
     Ok(NormParams {
         dense_rows: collapse(summary, &order).len() <= 1 || dense_rows(summary, &kept, &order),
@@ -172,9 +173,10 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormPara
         align,
         exact_vector,
         batch,
-        exact: exact_vector && vectors == threads.x * batch,
+        exact,
         threads,
-        exact_rows: rows % threads.y == 0 && exact_loop,
+        // Where elements of a row are tested anyway, another test of the row is no loss.
+        exact_rows: rows % threads.y == 0 && exact_loop && (exact || threads.y == 1),
         holding: choice.holding,
         min_blocks: choice.min_blocks,
     })

@@ -14,12 +14,12 @@ use super::coverage;
 use super::norm_inner::prefetch_rows;
 use super::summary::GlobalTensor;
 use super::tile::{
-    BlockShape, Caching, RowLoop, WARP, bind_rows, cache_inputs, ceil_div, collapse, divides, merge_all,
-    next_power_of_two, row_loop, tuned, vector_width,
+    BlockShape, Caching, IDLE_COST, RowLoop, WARP, bind_rows, block_sizes, cache_inputs, ceil_div, collapse, divides,
+    merge_all, next_power_of_two, oddity, row_loop, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::options::CompileCx;
-use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+use crate::schedule::{AxisId, Compute, ParallelType, Parts, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Bytes of a register.
 const REGISTER_BYTES: i64 = 4;
@@ -65,11 +65,11 @@ pub(super) struct ReductionParams {
     unroll: i64,
     /// Whether blocks take rows in turn.
     row_loop: Option<RowLoop>,
-    /// Whether one tile covers the reduced axis, so that no loop is left.
+    /// Whether one tile covers the reduced axis, or a block's part of it, so that no loop is left.
     one_tile: bool,
-    /// Elements (outer) or vectors (inner) of the reduced axis for each block,
-    /// when several blocks share a result.
-    per_block: Option<i64>,
+    /// Blocks of the device, over which the tiles of each result are spread, where several
+    /// blocks share one.
+    spread: Option<i64>,
 }
 
 impl std::fmt::Display for ReductionParams {
@@ -82,8 +82,8 @@ impl std::fmt::Display for ReductionParams {
             self.threads,
             self.unroll
         )?;
-        if let Some(per_block) = self.per_block {
-            write!(f, " grid per_block {per_block}")?;
+        if let Some(blocks) = self.spread {
+            write!(f, " grid {blocks} blocks{}", if self.one_tile { " one_tile" } else { "" })?;
         }
         if let Some(rows) = self.row_loop {
             write!(f, " row_loop {} blocks {} per_sm", rows.blocks, rows.per_sm)?;
@@ -128,12 +128,14 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let padded = fast_extent + if align.is_some() { vector - 1 } else { 0 };
     let vectors = ceil_div(padded, vector).max(1);
     let work = Work { vectors, slow: product(&slow), kept: product(&kept), has_rows: !kept.is_empty() };
-    let Tile { threads, unroll, per_block } = if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work) };
+    let Tile { threads, unroll, spread } = if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work) };
     let (length, along) = if inner { (work.vectors, threads.x) } else { (work.slow, threads.y) };
     let (kept_length, kept_along) = if inner { (work.kept, threads.y) } else { (work.vectors, threads.x) };
     let exact_vector = align.is_none() && divides(vector, fast_extent);
+    // Elements (outer) or vectors (inner) of the reduced axis for each block.
+    let per_block = spread.map(|spread| spread.tiles * along * unroll);
     let one_tile = per_block.unwrap_or(length) <= along * unroll;
-    let row_loop = if inner && one_tile && per_block.is_none() && work.slow == 1 {
+    let row_loop = if inner && one_tile && spread.is_none() && work.slow == 1 {
         let wanted = tuned(cx.options, "reduction.threads_per_sm", 0);
         let per_sm = (wanted / threads.threads()).max(1);
         let looped = row_loop(cx, ceil_div(work.kept, threads.y), per_sm, align.map(|_| vector));
@@ -142,22 +144,24 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         None
     };
     let kept_along = kept_along * row_loop.map_or(1, |row_loop| row_loop.blocks);
+    // One tile covers an empty row too, with every element masked.
+    let exact = (!inner || exact_vector) && work.slow > 0 && divides(per_block.unwrap_or(along * unroll), length);
     ReductionParams {
         one_tile,
         row_loop,
         inner,
         kept,
         slow,
-        // One tile covers an empty row too, with every element masked.
-        exact: (!inner || exact_vector) && work.slow > 0 && divides(per_block.unwrap_or(along * unroll), length),
-        exact_kept: (inner || exact_vector) && kept_length % kept_along == 0,
+        exact,
+        // Where elements of a row are tested anyway, another test of the row is no loss.
+        exact_kept: (inner || exact_vector) && kept_length % kept_along == 0 && (!inner || exact || kept_along == 1),
         exact_vector,
         fast,
         vector,
         align,
         threads,
         unroll,
-        per_block,
+        spread: spread.map(|spread| spread.blocks),
     }
 }
 
@@ -187,8 +191,26 @@ struct Tile {
     threads: BlockShape,
     /// Loads in flight.
     unroll: i64,
+    spread: Option<Spread>,
+}
+
+/// The tiles of each result over several blocks.
+#[derive(Clone, Copy)]
+struct Spread {
     /// As in [`ReductionParams`].
-    per_block: Option<i64>,
+    blocks: i64,
+    /// Tiles of a block.
+    tiles: i64,
+}
+
+impl Spread {
+    /// For results that would take so many blocks, of so many tiles each; none where they keep
+    /// the device busy.
+    fn new(wanted: i64, blocks: i64, tiles: i64) -> Option<Self> {
+        let parts = (wanted / blocks.max(1)).min(tiles);
+        let share = Parts { places: wanted, beside: None }.share(tiles, blocks);
+        (parts >= 2 && blocks * 2 <= wanted).then_some(Self { blocks: wanted, tiles: share })
+    }
 }
 
 /// How a row is read.
@@ -198,8 +220,8 @@ struct RowTile {
     unroll: i64,
 }
 
-/// Threads and loads in flight along a row. A row that fits one tile gets the
-/// shape that leaves the fewest threads idle; a longer one a full tile.
+/// Threads and loads in flight along a row: the shape that leaves the fewest threads idle,
+/// of those nearly as good the roundest.
 fn tile_row(cx: &CompileCx<'_>, work: &Work) -> RowTile {
     // One row for the whole device: few large blocks, so that few partial
     // results are left. (Measured on an H200, as the other defaults.)
@@ -215,15 +237,16 @@ fn tile_row(cx: &CompileCx<'_>, work: &Work) -> RowTile {
         None if !work.has_rows => vec![4],
         None => vec![2, 3, 4, 5, 6],
     };
-    let shapes = unrolls.into_iter().map(|unroll| {
-        let threads = ceil_div(ceil_div(work.vectors, unroll), WARP) * WARP;
-        RowTile { threads: threads.min(most), unroll }
+    let shapes = unrolls.into_iter().flat_map(|unroll| {
+        let threads = block_sizes(ceil_div(work.vectors, unroll));
+        threads.map(move |threads| RowTile { threads: threads.min(most), unroll })
     });
-    let idle = |shape: &RowTile| {
+    let cost = |shape: &RowTile| {
         let tile = shape.threads * shape.unroll;
-        ceil_div(work.vectors, tile) * tile - work.vectors
+        let idle = ceil_div(work.vectors, tile) * tile - work.vectors;
+        idle * IDLE_COST / work.vectors + oddity(shape.threads) + oddity(shape.unroll)
     };
-    shapes.min_by_key(idle).unwrap_or(RowTile { threads: most, unroll: 4 })
+    shapes.min_by_key(cost).unwrap_or(RowTile { threads: most, unroll: 4 })
 }
 
 fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
@@ -234,11 +257,8 @@ fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
     let tile = threads_x * unroll;
     let blocks = ceil_div(work.kept, threads_y);
     let per_sm = tuned(cx.options, "reduction.blocks_per_sm", if work.has_rows { 8 } else { 2 });
-    let wanted = per_sm * i64::from(cx.device.sm_count);
-    let steps = ceil_div(work.vectors, tile);
-    let parts = (wanted / blocks.max(1)).min(steps);
-    let per_block = (parts >= 2 && blocks * 2 <= wanted).then(|| ceil_div(steps, parts) * tile);
-    Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, per_block }
+    let spread = Spread::new(per_sm * i64::from(cx.device.sm_count), blocks, ceil_div(work.vectors, tile));
+    Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, spread }
 }
 
 fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {
@@ -250,10 +270,8 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {
     let blocks = ceil_div(work.vectors, threads_x) * work.kept;
     let wanted = tuned(cx.options, "reduction.blocks_per_sm", 4) * i64::from(cx.device.sm_count);
     let tile = threads_y * unroll;
-    let steps = ceil_div(work.slow, tile);
-    let parts = (wanted / blocks.max(1)).min(steps);
-    let per_block = (parts >= 2 && blocks * 2 <= wanted).then(|| ceil_div(steps, parts) * tile);
-    Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, per_block }
+    let spread = Spread::new(wanted, blocks, ceil_div(work.slow, tile));
+    Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, spread }
 }
 
 /// Applies the choices.
@@ -301,26 +319,24 @@ fn split_inner(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Resul
     };
     let slow = merge_all(builder, &params.slow)?;
     let mut loops = Vec::new();
-    let mut turn = None;
+    let (mut turn, mut beside) = (None, None);
     if let Some(rows) = merge_all(builder, &params.kept)? {
         let bound = bind_rows(builder, rows, params.threads.y, params.row_loop, params.exact_kept)?;
         loops.extend(bound.order);
-        turn = bound.turn;
+        (turn, beside) = (bound.turn, Some(bound.order[0]));
     }
     let fast = match params.align {
         Some(reference) => builder.align(fast, params.vector, reference, None)?,
         None => fast,
     };
-    let (mut vectors, lane) = builder.split(fast, params.vector, params.exact_vector)?;
+    let (vectors, lane) = builder.split(fast, params.vector, params.exact_vector)?;
     builder.parallelize(lane, ParallelType::Vectorize)?;
-    if let Some(per_block) = params.per_block {
-        let (block, rest) = builder.split(vectors, per_block, params.exact)?;
+    let Tiles { block, steps, in_tile } =
+        split_tiles(builder, params, vectors, params.threads.x * params.unroll, beside)?;
+    if let Some(block) = block {
         builder.parallelize(block, if loops.is_empty() { ParallelType::Bidx } else { ParallelType::Bidy })?;
         loops.push(block);
-        vectors = rest;
     }
-    let tile = params.threads.x * params.unroll;
-    let (steps, in_tile) = split_steps(builder, params, vectors, tile)?;
     let (unrolled, thread) = builder.split(in_tile, params.threads.x, true)?;
     builder.parallelize(thread, ParallelType::Tidx)?;
     builder.parallelize(unrolled, ParallelType::Unroll)?;
@@ -334,7 +350,7 @@ fn split_inner(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Resul
 }
 
 fn split_outer(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Result<Order> {
-    let (Some(columns), Some(mut rows)) = (merge_all(builder, &params.fast)?, merge_all(builder, &params.slow)?) else {
+    let (Some(columns), Some(rows)) = (merge_all(builder, &params.fast)?, merge_all(builder, &params.slow)?) else {
         return Err(Diagnostic::bug("an outer reduction without columns or rows"));
     };
     let (vectors, lane) = builder.split(columns, params.vector, params.exact_vector)?;
@@ -346,14 +362,12 @@ fn split_outer(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Resul
     }
     builder.parallelize(block, ParallelType::Bidx)?;
     let mut loops = vec![block];
-    if let Some(per_block) = params.per_block {
-        let (part, rest) = builder.split(rows, per_block, params.exact)?;
+    let Tiles { block: part, steps, in_tile } =
+        split_tiles(builder, params, rows, params.threads.y * params.unroll, Some(block))?;
+    if let Some(part) = part {
         builder.parallelize(part, ParallelType::Bidy)?;
         loops.push(part);
-        rows = rest;
     }
-    let tile = params.threads.y * params.unroll;
-    let (steps, in_tile) = split_steps(builder, params, rows, tile)?;
     let (unrolled, thread_y) = builder.split(in_tile, params.threads.y, true)?;
     builder.parallelize(thread_y, ParallelType::Tidy)?;
     builder.parallelize(unrolled, ParallelType::Unroll)?;
@@ -361,14 +375,42 @@ fn split_outer(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Resul
     Ok(Order { loops, tile: vec![unrolled, lane], turn: None })
 }
 
-/// Cuts an axis into tiles; where one tile is enough, into exactly one.
-fn split_steps(
+/// A reduced axis in tiles.
+struct Tiles {
+    /// The blocks that share a result, if several do.
+    block: Option<AxisId>,
+    /// The tiles of a block.
+    steps: AxisId,
+    /// The elements or vectors of a tile.
+    in_tile: AxisId,
+}
+
+/// Cuts an axis into tiles, and gives them to blocks where several share a result beside
+/// those of another axis; where one tile is enough for a block, into exactly one.
+fn split_tiles(
     builder: &mut ScheduleBuilder,
     params: &ReductionParams,
     axis: AxisId,
     tile: i64,
-) -> Result<(AxisId, AxisId)> {
-    // A block's part is a whole number of tiles by construction.
-    let exact = params.exact || params.per_block.is_some();
-    if params.one_tile { builder.split_cover(axis, 1, tile, exact) } else { builder.split(axis, tile, exact) }
+    beside: Option<AxisId>,
+) -> Result<Tiles> {
+    match params.spread {
+        None => {
+            let (steps, in_tile) = match params.one_tile {
+                true => builder.split_cover(axis, 1, tile, params.exact)?,
+                false => builder.split(axis, tile, params.exact)?,
+            };
+            Ok(Tiles { block: None, steps, in_tile })
+        }
+        Some(_) if params.one_tile => {
+            let (block, part) = builder.split(axis, tile, params.exact)?;
+            let (steps, in_tile) = builder.split_cover(part, 1, tile, true)?;
+            Ok(Tiles { block: Some(block), steps, in_tile })
+        }
+        Some(places) => {
+            let (tiles, in_tile) = builder.split(axis, tile, params.exact)?;
+            let (block, steps) = builder.split_parts(tiles, Parts { places, beside }, params.exact)?;
+            Ok(Tiles { block: Some(block), steps, in_tile })
+        }
+    }
 }

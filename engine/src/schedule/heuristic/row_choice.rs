@@ -17,9 +17,13 @@
 //!   it are faster.
 //! * The assembler is told how many blocks should fit: left alone it takes registers
 //!   for the sake of the order of instructions, and blocks are fewer.
+//!
+//! One term was not fitted: what is lost by a kernel that few shapes share ([`oddity`]).
 
 use super::residency::{Holding, Loads, Model, Parameters};
-use super::tile::{BlockShape, RowLoop, WARP, ceil_div, next_power_of_two, row_loop, tuned};
+use super::tile::{
+    BlockShape, IDLE_COST, RowLoop, WARP, block_sizes, ceil_div, next_power_of_two, oddity, row_loop, tuned,
+};
 use crate::options::{CompileCx, Options};
 
 /// Elements of a row that one thread may hold.
@@ -107,7 +111,7 @@ pub(super) fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
     }
     let most = i64::from(cx.device.max_threads_per_block);
     (1..=(MAX_PER_THREAD / shape.vector).max(1))
-        .map(|batch| RowTile { threads: ceil_div(ceil_div(shape.vectors, batch), WARP) * WARP, batch })
+        .flat_map(|batch| block_sizes(ceil_div(shape.vectors, batch)).map(move |threads| RowTile { threads, batch }))
         .filter(|tile| tile.threads <= most)
         .collect()
 }
@@ -149,7 +153,7 @@ fn weigh(
     // would load early.
     let most = if model.parameters > 0 { 8 } else { 4 };
     let is_capped = row_loop.is_none() && holding.loads != Loads::Reload && blocks <= most;
-    let min_blocks = if is_capped { waiting } else { 1 };
+    let min_blocks = if is_capped { blocks } else { 1 };
     let cost = tile_cost(cx, model, shape, tile)
         + model.idle_memory(holding, waiting, y * shape.row)
         + few_threads_cost(model, holding, blocks * threads.threads())
@@ -191,17 +195,17 @@ fn few_threads_cost(model: &Model<'_>, holding: Holding, threads: i64) -> i64 {
 
 /// The cost of a tile whatever it holds: idle threads, more elements a thread than
 /// are loaded at a time, fewer than pay for what each thread does once a row, blocks so
-/// large that all of a multiprocessor waits for few of them, and rows of few threads,
-/// which reduce alone.
+/// large that all of a multiprocessor waits for few of them, rows of few threads, which
+/// reduce alone, and a kernel that few shapes share.
 fn tile_cost(cx: &CompileCx<'_>, model: &Model<'_>, shape: &RowShape, tile: RowTile) -> i64 {
     let wanted = tuned(cx.options, "norm.per_thread", 32);
     let elements = tile.batch * shape.vector;
-    let idle = (tile.threads * tile.batch - shape.vectors) * 120 / shape.vectors;
+    let idle = (tile.threads * tile.batch - shape.vectors) * IDLE_COST / shape.vectors;
     let more = (elements - wanted).max(0);
     let fewer = (wanted / 2 - elements).max(0) * (2 + model.tensors / 2);
     let wide = (tile.threads - 8 * WARP).max(0) / 16;
     let narrow = (4 * WARP - tile.threads).max(0) / 5;
-    idle + more + fewer + wide + narrow
+    idle + more + fewer + wide + narrow + oddity(tile.threads) + oddity(tile.batch)
 }
 
 /// The cost of a way to hold rows beside the loads in flight: for starting a next row

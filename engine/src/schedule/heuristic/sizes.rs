@@ -45,6 +45,14 @@ impl Sizes {
             Extent::CeilDiv(of, factor) => (self.extent(scheduled, of) + factor - 1) / factor,
             Extent::Product(a, b) => self.extent(scheduled, a).saturating_mul(self.extent(scheduled, b)),
             Extent::Plus(of, more) => self.extent(scheduled, of) + more,
+            Extent::Share(of, parts) => {
+                let beside = parts.beside.map_or(1, |beside| self.extent(scheduled, beside));
+                parts.share(self.extent(scheduled, of), beside)
+            }
+            Extent::Shares(of, share) => {
+                let (of, share) = (self.extent(scheduled, of), self.extent(scheduled, share));
+                of / share + i64::from(of % share != 0)
+            }
         }
     }
 }

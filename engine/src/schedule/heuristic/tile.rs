@@ -34,6 +34,30 @@ pub(super) const WARP: i64 = 32;
 /// Bytes of the widest access.
 pub(super) const ACCESS_BYTES: i64 = 16;
 
+/// Thousandths of the time that one more thread or element costs for each that has work:
+/// those without work still take instructions.
+pub(super) const IDLE_COST: i64 = 120;
+
+/// Thousandths of the time that a number of threads, or of vectors of a thread, must save over
+/// a rounder one: so shapes of about one size share kernels, at less than a measurement tells.
+pub(super) fn oddity(n: i64) -> i64 {
+    match n.max(1) >> n.max(1).trailing_zeros() {
+        1 => 0,
+        3 => 5,
+        5 | 7 => 20,
+        _ => 30,
+    }
+}
+
+/// The numbers of threads, in whole warps, that are tried for so many: the fewest, and a
+/// rounder one.
+pub(super) fn block_sizes(threads: i64) -> impl Iterator<Item = i64> {
+    let fewest = ceil_div(threads, WARP) * WARP;
+    let power = next_power_of_two(fewest);
+    let rounder = if power / 4 * 3 >= fewest { power / 4 * 3 } else { power };
+    [fewest].into_iter().chain((rounder > fewest).then_some(rounder))
+}
+
 /// `ceil(a / b)`.
 pub(super) fn ceil_div(a: i64, b: i64) -> i64 {
     a / b + i64::from(a % b != 0)

@@ -11,7 +11,9 @@ use engine::lower;
 use engine::num::{DType, Value};
 use engine::options::{DeviceDesc, Options};
 use engine::schedule::heuristic::Sizes;
-use engine::schedule::{ArgClass, AxisId, Extent, Memory, ParallelType, ScheduleBuilder, TvId, scheduled_fusion};
+use engine::schedule::{
+    ArgClass, AxisId, Extent, Memory, ParallelType, Parts, ScheduleBuilder, TvId, scheduled_fusion,
+};
 use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 
 /// A scheduled kernel with its arguments and what it should compute.
@@ -61,7 +63,7 @@ fn transform(draw: &mut Draw, b: &mut ScheduleBuilder, sizes: &Sizes) -> Vec<Axi
         let at = draw.below(leaves.len());
         let axis = leaves[at];
         let n = sizes.extent(b.state(), axis);
-        let made: Result<Vec<AxisId>> = match draw.below(6) {
+        let made: Result<Vec<AxisId>> = match draw.below(7) {
             0..=2 => {
                 let factor = 1 + draw.below(9) as i64;
                 b.split(axis, factor, n % factor == 0 && draw.once_in(2)).map(|(outer, inner)| vec![outer, inner])
@@ -73,6 +75,12 @@ fn transform(draw: &mut Draw, b: &mut ScheduleBuilder, sizes: &Sizes) -> Vec<Axi
                 b.split_cover(axis, count, factor.max(1), exact).map(|(outer, inner)| vec![outer, inner])
             }
             4 => {
+                let other = leaves[draw.below(leaves.len())];
+                let parts = Parts { places: 1 + draw.below(12) as i64, beside: (other != axis).then_some(other) };
+                let share = parts.share(n, parts.beside.map_or(1, |other| sizes.extent(b.state(), other)));
+                b.split_parts(axis, parts, n % share == 0 && draw.once_in(2)).map(|(outer, inner)| vec![outer, inner])
+            }
+            5 => {
                 let other = draw.below(leaves.len());
                 if other == at {
                     continue;
