@@ -446,9 +446,10 @@ codes! {
              with a tensor or scalar of another type runs on the host, which is slow.",
         fusion "fusion @f(%x: c64[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4]";
     NO_ALGORITHM = "U0110", "the library has no algorithm for a product of matrices",
-        "switch libraries off (`Options::libraries`): the host computes it",
-        why "Products of matrices are left to cuBLASLt, which says for each what it can do.",
-        words "A product with more matrices in a stack than the library counts.";
+        "call the fusion instead of recording it: the host computes the product",
+        why "Products of matrices are left to cuBLASLt, which says for each what it can do. What it cannot do the host does, which \
+             a recorded call has not.",
+        words "A recorded product of more matrices in a stack than cuBLASLt counts.";
     RNG_OFFSET = "U0111", "a graph cannot go on with other random numbers",
         "pass the offset as a scalar of its own, and add numbers to it at most",
         why "A call that is recorded draws other numbers each time that it is issued: its offsets move on by as many as it uses. \

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 /// Alignment in bytes beyond which no library asks.
 const MOST_ALIGN: u32 = 16;
-/// Matrices in a stack of which libraries keep count.
-const MOST_STACKED: i64 = i32::MAX as i64;
+/// Libraries count rows, columns and matrices of a stack up to here.
+const MOST: i64 = i32::MAX as i64;
 
 /// Stacks of matrices multiplied, and how all lie.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +87,8 @@ pub fn find_product(op: &Op, operands: &[TensorMeta], aligns: &[u32]) -> Option<
         copied.push((size > 1 && stride != 1) || align(2) < MOST_ALIGN);
     }
     let product = Product::new(operands[0].dtype, &a, &b, bias.is_some());
-    (product.stack <= MOST_STACKED).then_some(FoundProduct { product, copied })
+    let numbers = [product.m, product.n, product.k, product.stack, product.a.pitch, product.b.pitch];
+    numbers.iter().all(|number| *number <= MOST).then_some(FoundProduct { product, copied })
 }
 
 /// Types of which libraries multiply matrices as the language means it.
@@ -168,7 +169,7 @@ impl Product {
     fn take_rows(&mut self, axes: &mut Vec<StackAxis>) {
         while let Some(&StackAxis { size, steps: [left, 0, _] }) = axes.last() {
             let is_next = if self.m == 1 { left >= self.k } else { left == self.m * self.a.pitch };
-            if !self.a.is_by_rows() || !is_next {
+            if !self.a.is_by_rows() || !is_next || self.m.saturating_mul(size) > MOST {
                 return;
             }
             if self.m == 1 {
@@ -182,14 +183,15 @@ impl Product {
     /// Takes the longest axis for the stack of one call, and repeats the call along the others.
     fn take_stack(&mut self, mut axes: SmallVec<[StackAxis; 2]>) {
         let Some(longest) = (0..axes.len()).max_by_key(|&axis| axes[axis].size) else { return };
-        let StackAxis { size, steps: [a, b, d] } = axes.remove(longest);
-        (self.stack, self.a.step, self.b.step, self.d.step) = (size, a, b, d);
         let bytes = self.dtype.bytes() as i64;
+        // What is said of the first matrix holds for each.
         for StackAxis { steps, .. } in &axes {
             for (matrix, step) in [&mut self.a, &mut self.b, &mut self.d].into_iter().zip(steps) {
                 matrix.align = matrix.align.min(alignment_of(step * bytes));
             }
         }
+        let StackAxis { size, steps: [a, b, d] } = axes.remove(longest);
+        (self.stack, self.a.step, self.b.step, self.d.step) = (size, a, b, d);
         self.outer = axes;
     }
 
@@ -241,10 +243,20 @@ fn merged(axes: Vec<StackAxis>) -> SmallVec<[StackAxis; 2]> {
     merged
 }
 
+impl std::fmt::Display for FoundProduct {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.product)?;
+        for (name, _) in ["a", "b", "bias"].iter().zip(&self.copied).filter(|(_, copied)| **copied) {
+            write!(f, ", {name} copied")?;
+        }
+        Ok(())
+    }
+}
+
 impl std::fmt::Display for Product {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { dtype, m, n, k, stack, .. } = self;
-        write!(f, "{m}x{k} by {k}x{n} of {dtype}")?;
+        write!(f, "{m}x{k} by {} times {k}x{n} by {} of {dtype}", self.a.order, self.b.order)?;
         if *stack > 1 {
             write!(f, ", {stack} of them")?;
         }

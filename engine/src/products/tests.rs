@@ -149,6 +149,23 @@ fn stacks_become_rows_or_few_calls() {
     check_numbers("matmul %a, %b", &[heads, tensor(&[3, 5, 4], &[20, 4, 1])], [3, 4, 4, 5], 2);
 }
 
+/// What is promised of addresses holds for each matrix of a stack, and a bias that starts at an odd place is copied.
+#[test]
+fn alignments_hold_for_every_matrix() {
+    let found = |operation: &str, operands: &[HostTensor], aligns: &[u32]| {
+        let fusion = fusion(operation, operands);
+        let metas: Vec<TensorMeta> = operands.iter().map(|operand| operand.meta.clone()).collect();
+        find_product(fusion.ops.values().next().unwrap(), &metas, aligns).unwrap()
+    };
+    let (odd, even) = (tensor(&[2, 3, 3], &[9, 3, 1]), tensor(&[2, 4, 4], &[16, 4, 1]));
+    let aligns = |product: &super::Product| [product.a.align, product.b.align, product.d.align];
+    assert_eq!(aligns(&found("matmul %a, %b", &[odd.clone(), odd], &[16, 8]).product), [4, 4, 4]);
+    assert_eq!(aligns(&found("matmul %a, %b", &[even.clone(), even], &[16, 8]).product), [16, 8, 16]);
+    let layer = [tensor(&[2, 4], &[4, 1]), tensor(&[4, 4], &[4, 1]), tensor(&[4], &[1])];
+    assert_eq!(found("linear %a, %b bias(%c)", &layer, &[16, 16, 16]).copied[..], [false, false, false]);
+    assert_eq!(found("linear %a, %b bias(%c)", &layer, &[16, 16, 8]).copied[..], [false, false, true]);
+}
+
 #[test]
 fn what_no_library_does_is_told() {
     let none = |operation: &str, operands: &[HostTensor]| {

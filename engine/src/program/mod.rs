@@ -1,4 +1,4 @@
-//! What a call does: launches, host calls and copies over values in memory.
+//! What a call does: launches, calls of libraries and of the host, and copies over values in memory.
 //!
 //! In: [`Segments`](crate::segment::Segments) and the arguments' types and layouts.
 //! Out: [`Program`]: each tensor that crosses from one segment to another, or to the

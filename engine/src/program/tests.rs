@@ -104,10 +104,12 @@ fn steps_say_what_they_read_write_and_give_up() {
   return %c, %b
 }";
     let program = program(text, &[&[4, 8], &[8, 4], &[4, 4]]);
-    let [Step::Host(product), Step::Launch(sum), Step::Copy(update)] = &program.steps[..] else { panic!("{program}") };
+    let [Step::Library(product), Step::Launch(sum), Step::Copy(update)] = &program.steps[..] else {
+        panic!("{program}")
+    };
     let storage = |value| program.values[value].storage;
-    assert_eq!(storage(product.outputs[0]), Storage::Arena { offset: 0 });
-    assert_eq!(sum.frees, product.outputs, "{program}");
+    assert_eq!(storage(product.call.outputs[0]), Storage::Arena { offset: 0 });
+    assert_eq!(sum.frees, product.call.outputs, "{program}");
     assert!(sum.outputs.iter().any(|output| storage(*output) == Storage::Output(0)), "{program}");
     assert!(sum.outputs.contains(&update.from) && storage(update.to) == Storage::Input(2), "{program}");
     // What an input becomes is returned as that input.
@@ -116,7 +118,7 @@ fn steps_say_what_they_read_write_and_give_up() {
         [Storage::Output(0), Storage::Input(2)]
     );
     assert_eq!(program.updated().collect::<Vec<_>>(), [(2, update.to)]);
-    assert_eq!((program.on_host().count(), program.host_bytes()), (1, 4 * (32 + 32 + 16)));
+    assert_eq!((program.library_calls().count(), program.on_host().count(), program.host_bytes()), (1, 0, 0));
 }
 
 #[test]

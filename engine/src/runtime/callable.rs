@@ -99,7 +99,7 @@ impl<S: Deref<Target = Session>> Callable<S> {
     pub fn capture<'a>(&self, args: &[DeviceArg<'a>]) -> Result<CallGraph<'a>> {
         let known = self.known(args)?;
         let ready = &known.ready;
-        ready.program.check_on_device()?;
+        ready.check_on_device()?;
         let offsets = ready.program.rng_offsets()?;
         let stream = self.session.stream()?;
         let (mut addresses, outputs) = known.place_outputs(args, stream)?;

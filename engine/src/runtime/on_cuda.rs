@@ -68,8 +68,8 @@ impl CudaBackend {
         self.library.as_ref().map_err(String::as_str)
     }
 
-    /// A product with the algorithm that the library chooses.
-    pub(super) fn plan_product(&self, call: &LibraryCall) -> Result<PlannedProduct> {
+    /// A product with the algorithm that the library chooses; nothing where it has none, and the host stands in.
+    pub(super) fn plan_product(&self, call: &LibraryCall) -> Result<Option<PlannedProduct>> {
         let missing = |_| Diagnostic::bug("a program counts on a library that was not found");
         PlannedProduct::new(self.cublaslt().map_err(missing)?, &self.device, &call.product)
     }
@@ -317,10 +317,12 @@ impl CallMemory for GpuCall<'_> {
     }
 
     fn multiply(&mut self, library: &LibraryCall) -> Result<bool> {
-        let planned = self.gpu.plan_product(library)?;
+        let Some(planned) = self.gpu.plan_product(library)? else { return Ok(false) };
         let mut memory = cuda::CallMemory::new(&self.gpu.device);
         let operand = |number: usize| library.operands.get(number).map_or(Ok(0), |value| self.address(*value));
-        let d = self.results(&library.call.outputs, &mut memory)?.first().copied().unwrap_or_default();
+        let Some(&d) = self.results(&library.call.outputs, &mut memory)?.first() else {
+            return Err(Diagnostic::bug("a product has no result"));
+        };
         let workspace = memory.workspace(planned.workspace_bytes(), false)?;
         let at = ProductAddresses { a: operand(0)?, b: operand(1)?, bias: operand(2)?, d, workspace };
         let reads: Vec<Option<ValueId>> = library.operands.iter().copied().map(Some).collect();

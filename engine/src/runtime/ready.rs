@@ -11,7 +11,7 @@ use super::on_cuda::{CudaBackend, Loaded, workspace_bytes};
 use crate::backend::cuda::{
     Device, DeviceBuffer, Graph, GraphNode, PlannedProduct, ProductAddresses, Stream, scalar_words,
 };
-use crate::diag::{Diagnostic, Result};
+use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{BoundParam, BufId, ParamId, ParamKind};
 use crate::num::{DType, Value};
 use crate::options::CompileCx;
@@ -152,13 +152,21 @@ impl Ready {
     pub(super) fn new(gpu: &CudaBackend, cx: &CompileCx<'_>, program: Arc<Program>) -> Result<Self> {
         gpu.load_all(cx, &program)?;
         let arena = usize::try_from(program.arena_bytes).unwrap_or(usize::MAX);
+        let mut products =
+            program.library_calls().map(|call| gpu.plan_product(call)).collect::<Result<Vec<_>>>()?.into_iter();
         let mut building =
             Building { program: &program, own: arena.next_multiple_of(WORKSPACE_ALIGN), zeroed: 0, steps: Vec::new() };
+        // Steps of a call follow each other, so one workspace serves all products.
+        let most = products.as_slice().iter().flatten().map(PlannedProduct::workspace_bytes).max();
+        let workspace = building.own_place(most.unwrap_or_default(), false);
         for (number, step) in program.steps.iter().enumerate() {
             match step {
                 Step::Launch(launch) if launch.launch.is_empty() => {}
                 Step::Launch(launch) => building.launch(number, launch, gpu.load(cx, &launch.plan)?)?,
-                Step::Library(library) => building.product(number, library, gpu.plan_product(library)?)?,
+                Step::Library(library) => match products.next().flatten() {
+                    Some(planned) => building.product(number, library, planned, workspace)?,
+                    None => building.steps.push(ReadyStep::Host(number)),
+                },
                 Step::Host(_) => building.steps.push(ReadyStep::Host(number)),
                 Step::Copy(copy) => {
                     let meta = |value: ValueId| &program.values[value].meta;
@@ -246,6 +254,23 @@ impl Ready {
         Ok(())
     }
 
+    /// Fails where the host takes part: by the refusal of an operation of its own, or since the
+    /// library has no algorithm for a product.
+    pub(super) fn check_on_device(&self) -> Result<()> {
+        self.program.check_on_device()?;
+        let left = self.steps.iter().find_map(|step| match step {
+            ReadyStep::Host(number) => Some(&self.program.steps[*number]),
+            _ => None,
+        });
+        match left {
+            Some(Step::Library(library)) => {
+                let message = format!("cuBLASLt has no algorithm for {}", library.product);
+                Err(Diagnostic::unsupported(code::NO_ALGORITHM, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Launches and copies of one of the program's steps.
     pub(super) fn issues_of(&self, number: usize) -> usize {
         let issues = |step: &ReadyStep| match step {
@@ -274,6 +299,7 @@ impl Ready {
             ReadyStep::Multiply(product) => product.issue(addresses, stream),
             ReadyStep::Host(number) => match &self.program.steps[*number] {
                 Step::Host(call) => self.evaluate(cx, call, addresses, stream),
+                Step::Library(library) => self.evaluate(cx, &library.call, addresses, stream),
                 _ => Err(Diagnostic::bug(format!("step {number} is not the host's"))),
             },
         }
@@ -410,12 +436,11 @@ impl Building<'_> {
         Ok(())
     }
 
-    fn product(&mut self, step: usize, library: &LibraryCall, planned: PlannedProduct) -> Result<()> {
+    fn product(&mut self, step: usize, library: &LibraryCall, planned: PlannedProduct, workspace: Place) -> Result<()> {
         let Some(&result) = library.call.outputs.first() else {
             return Err(Diagnostic::bug("a product has no result"));
         };
         let operands = library.operands.iter().map(|value| self.program.place(*value)).collect();
-        let workspace = self.own_place(planned.workspace_bytes(), false);
         let result = self.program.place(result);
         self.steps.push(ReadyStep::Multiply(Box::new(ReadyProduct { planned, operands, result, workspace, step })));
         Ok(())

@@ -5,14 +5,17 @@
 //! that nobody asked for: up to 32 bytes for one. A large tensor then takes longer that way than in
 //! several passes that read it as it lies.
 //!
-//! In: how arguments lie. Out: for a reduction, whether the arguments behind its operand lie so. What
-//! no argument says, the order of axes does: kernels write dense rows.
+//! In: how arguments lie. Out: for a reduction, whether the large tensors in memory behind its operand
+//! lie so: arguments, and what no kernel computes, whose results are dense and row-major.
 
 use crate::fusion::{AxisKind, Bindings, Fusion, OpId, OpKind, Operand, TensorId};
 use crate::idgraph::axis_pairs;
 use crate::tensor::TensorMeta;
 use std::collections::BTreeSet;
 
+/// From so many bytes on, rows that lie across memory are not held: below, one kernel costs less
+/// than it takes to launch several. Smaller tensors are not asked how they lie.
+const LARGE: i64 = 4 << 20;
 /// Rows of so few elements leave a block enough neighbours.
 const SHORT_ROW: i64 = 16;
 /// Elements side by side from which on accesses are mostly waste.
@@ -43,7 +46,7 @@ pub(super) fn is_across<'a>(
     };
     let reduced = |axis: usize| axes.contains(&(axis as u32));
     let sizes = bindings.sizes(fusion, operand);
-    let row: i64 = (0..sizes.len()).filter(|axis| reduced(*axis)).map(|axis| sizes[axis]).product();
+    let row = (0..sizes.len()).filter(|axis| reduced(*axis)).map(|axis| sizes[axis]).fold(1i64, i64::saturating_mul);
     if row <= SHORT_ROW {
         return false;
     }
@@ -56,7 +59,8 @@ pub(super) fn is_across<'a>(
             Some(lies) => across |= lies == Lies::Across,
             None => {}
         }
-        let Some(made) = fusion.definition(tensor) else { continue };
+        // What is in memory is not looked behind.
+        let Some(made) = fusion.definition(tensor).filter(|op| !is_no_kernel(&fusion.ops[*op].kind)) else { continue };
         let rank = fusion.tensors[tensor].axes.len();
         for input in fusion.tensor_inputs(made) {
             if seen.len() == MOST_SEEN || !seen.insert(input) {
@@ -72,7 +76,12 @@ pub(super) fn is_across<'a>(
     across
 }
 
-/// How a tensor lies, if it is in memory before the kernel.
+/// Whether an operation is a call that kernels do not take: random numbers are made where they are needed.
+fn is_no_kernel(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Call(call) if call.row.random.is_none())
+}
+
+/// How a tensor lies, if it is large and in memory before the kernel.
 fn seen_from<'a>(
     fusion: &Fusion,
     bindings: &Bindings,
@@ -84,12 +93,16 @@ fn seen_from<'a>(
     let made = fusion.definition(tensor).map(|op| &fusion.ops[op].kind);
     let strides = match (lies(tensor), made) {
         (Some(meta), _) => meta.strides.clone(),
-        (None, Some(OpKind::Call(_))) => {
+        (None, Some(kind)) if is_no_kernel(kind) => {
             TensorMeta::contiguous(fusion.tensors[tensor].dtype, &bindings.sizes(fusion, tensor)).strides
         }
         (None, _) => return None,
     };
     let (sizes, own) = (bindings.sizes(fusion, tensor), &fusion.tensors[tensor].axes);
+    let bytes = sizes.iter().copied().fold(fusion.tensors[tensor].dtype.bytes() as i64, i64::saturating_mul);
+    if bytes < LARGE {
+        return None;
+    }
     let moving = |axis: &usize| sizes[*axis] > 1 && strides[*axis] != 0 && own[*axis].kind == AxisKind::Iteration;
     let is_reduced = |axis: usize| axes[axis].is_some_and(reduced);
     let nearest = (0..own.len()).filter(moving).min_by_key(|axis| strides[*axis])?;

@@ -176,7 +176,7 @@ impl std::fmt::Display for Segments {
                 SegmentKind::View => writeln!(f, "segment {position}: view")?,
                 SegmentKind::Library(part) => {
                     let LibraryPart { found, why, .. } = &**part;
-                    writeln!(f, "segment {position}: library, {}; {}: {}", found.product, why.code.0, why.message)?;
+                    writeln!(f, "segment {position}: library, {found}; {}: {}", why.code.0, why.message)?;
                 }
                 SegmentKind::Host(why) => writeln!(f, "segment {position}: host, {}: {}", why.code.0, why.message)?,
             }
@@ -211,7 +211,7 @@ pub(crate) fn segment(
     let reduces = whole.fusion.ops.values().any(|op| matches!(op.kind, OpKind::Reduce { .. }));
     let can_be_one = whole.can_be_one && whole.fusion.ops.ids().all(|op| !aliases.ops[op]);
     let known = (can_be_one && reduces).then(facts);
-    let is_one = can_be_one && known.as_ref().is_none_or(|facts| !facts.has_rows_across || facts.are_one_kernel());
+    let is_one = can_be_one && known.as_ref().is_none_or(|facts| !facts.holds_rows_across());
     let alone = if is_one { planner.alone(&whole, &bindings, bound, &outputs)? } else { None };
     let mut segments = match alone {
         Some(segment) => vec![segment],

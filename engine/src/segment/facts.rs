@@ -2,14 +2,10 @@
 
 use super::across::is_across;
 use super::aliases::Aliases;
-use super::summary::check;
+use super::summary::{Conflict, check};
 use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::SecondaryMap;
-
-/// From so many bytes on, rows that lie across memory are not held: below, one kernel costs less
-/// than it takes to launch several.
-const LARGE: i64 = 4 << 20;
 
 /// A fusion with decided axes, its sizes, and what follows for each operation.
 pub(super) struct OpFacts<'a> {
@@ -56,7 +52,7 @@ impl<'a> OpFacts<'a> {
         for (id, op) in fusion.ops.iter() {
             if let (OpKind::Reduce { axes, .. }, Some(Operand::Tensor(input))) = (&op.kind, op.inputs.first()) {
                 let row = axes.iter().map(|axis| size(*input, *axis as usize)).fold(1i64, i64::saturating_mul);
-                let across = bytes[*input] >= LARGE && is_across(fusion, bindings, &lies, id);
+                let across = is_across(fusion, bindings, &lies, id);
                 has_rows_across |= across;
                 long_rows.set(id, row > longest_row || across);
             }
@@ -82,10 +78,10 @@ impl<'a> OpFacts<'a> {
         Self { fusion, bindings, bytes, long_rows, has_rows_across, host, aliases, cuts, readers, returned }
     }
 
-    /// Whether all operations together can be one kernel.
-    pub(super) fn are_one_kernel(&self) -> bool {
+    /// Whether a kernel of all operations would hold rows that it should not.
+    pub(super) fn holds_rows_across(&self) -> bool {
         let ops: Vec<OpId> = self.fusion.ops.ids().collect();
-        check(self, &ops).is_ok()
+        self.has_rows_across && matches!(check(self, &ops), Err(Conflict::Row))
     }
 
     /// All that groups of the fusion's operations follow from.

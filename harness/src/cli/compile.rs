@@ -108,7 +108,8 @@ impl PlannedKernels {
         self.cases += 1;
         match program {
             Ok(program) => {
-                self.on_host += usize::from(program.launches().next().is_none());
+                self.on_host +=
+                    usize::from(program.launches().next().is_none() && program.library_calls().next().is_none());
                 for plan in program.launches().map(|launch| &launch.plan) {
                     let hash = plan.kernel_hash().0;
                     let kernel = self.kernels.entry(hash).or_insert_with(|| (Vec::new(), plan.clone()));

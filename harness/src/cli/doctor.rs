@@ -335,9 +335,9 @@ fn libraries(found: &Findings, text: &mut String) {
     }
     match &found.cublaslt {
         Ok(library) => line(text, "cuBLASLt", library),
-        Err(_) => {
-            line(text, "cuBLASLt", "not found: the host multiplies matrices");
-            line(text, "", "pip install 'nvidia-cublas==13.*' brings it");
+        Err(why) => {
+            line(text, "cuBLASLt", "none: the host multiplies matrices");
+            line(text, "", why);
         }
     }
     let sanitizer = found.sanitizer.as_ref().map_or("compute-sanitizer not found".into(), |p| p.display().to_string());

@@ -41,14 +41,16 @@ impl LibraryNames {
     }
 }
 
-/// The first of these files that loads, or what was wrong with those that are there.
+/// The first of these files that loads, or what was wrong with those that are there. `by_name` says
+/// whether bare names are the loader's to find; else they are files like others.
 pub(super) fn first<T, E: std::fmt::Display>(
     candidates: &[PathBuf],
+    by_name: bool,
     load: impl Fn(&Path) -> Result<T, E>,
 ) -> Result<T, Vec<String>> {
     let mut failures = Vec::new();
     for file in candidates {
-        let is_bare = file.components().count() == 1;
+        let is_bare = by_name && file.components().count() == 1;
         if !is_bare && !file.exists() {
             continue;
         }

@@ -182,7 +182,7 @@ impl std::fmt::Debug for Nvrtc {
 impl Nvrtc {
     /// Loads the first library found. Fails with `E0503` if there is none.
     pub fn open(search: &NvrtcSearch) -> Result<Self> {
-        let failures = match library_search::first(&search.candidates(), Self::load) {
+        let failures = match library_search::first(&search.candidates(), search.path.is_none(), Self::load) {
             Ok(nvrtc) => return Ok(nvrtc),
             Err(failures) => failures,
         };

@@ -20,24 +20,25 @@ const LIBRARY: LibraryNames = LibraryNames {
 };
 
 type Void = *mut c_void;
-type Set<Object, Attribute> = unsafe extern "C" fn(Object, Attribute, *const c_void, usize) -> cublasStatus_t;
+/// `cublasStatus_t`: a number, since another version may have more of them.
+pub(super) type Status = u32;
+type Set<Object, Attribute> = unsafe extern "C" fn(Object, Attribute, *const c_void, usize) -> Status;
 
 /// The functions that are used here.
 pub(super) struct Functions {
     version: unsafe extern "C" fn() -> usize,
-    create: unsafe extern "C" fn(*mut cublasLtHandle_t) -> cublasStatus_t,
-    destroy: unsafe extern "C" fn(cublasLtHandle_t) -> cublasStatus_t,
+    create: unsafe extern "C" fn(*mut cublasLtHandle_t) -> Status,
+    destroy: unsafe extern "C" fn(cublasLtHandle_t) -> Status,
     pub(super) desc_create:
-        unsafe extern "C" fn(*mut cublasLtMatmulDesc_t, cublasComputeType_t, cudaDataType) -> cublasStatus_t,
+        unsafe extern "C" fn(*mut cublasLtMatmulDesc_t, cublasComputeType_t, cudaDataType) -> Status,
     pub(super) desc_set: Set<cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t>,
-    pub(super) desc_destroy: unsafe extern "C" fn(cublasLtMatmulDesc_t) -> cublasStatus_t,
-    pub(super) layout_create:
-        unsafe extern "C" fn(*mut cublasLtMatrixLayout_t, cudaDataType, u64, u64, i64) -> cublasStatus_t,
+    pub(super) desc_destroy: unsafe extern "C" fn(cublasLtMatmulDesc_t) -> Status,
+    pub(super) layout_create: unsafe extern "C" fn(*mut cublasLtMatrixLayout_t, cudaDataType, u64, u64, i64) -> Status,
     pub(super) layout_set: Set<cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t>,
-    pub(super) layout_destroy: unsafe extern "C" fn(cublasLtMatrixLayout_t) -> cublasStatus_t,
-    pub(super) preference_create: unsafe extern "C" fn(*mut cublasLtMatmulPreference_t) -> cublasStatus_t,
+    pub(super) layout_destroy: unsafe extern "C" fn(cublasLtMatrixLayout_t) -> Status,
+    pub(super) preference_create: unsafe extern "C" fn(*mut cublasLtMatmulPreference_t) -> Status,
     pub(super) preference_set: Set<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t>,
-    pub(super) preference_destroy: unsafe extern "C" fn(cublasLtMatmulPreference_t) -> cublasStatus_t,
+    pub(super) preference_destroy: unsafe extern "C" fn(cublasLtMatmulPreference_t) -> Status,
     pub(super) choose: unsafe extern "C" fn(
         cublasLtHandle_t,
         cublasLtMatmulDesc_t,
@@ -49,14 +50,14 @@ pub(super) struct Functions {
         c_int,
         *mut cublasLtMatmulHeuristicResult_t,
         *mut c_int,
-    ) -> cublasStatus_t,
+    ) -> Status,
     pub(super) algorithm_get: unsafe extern "C" fn(
         *const cublasLtMatmulAlgo_t,
         sys::cublasLtMatmulAlgoConfigAttributes_t,
         Void,
         usize,
         *mut usize,
-    ) -> cublasStatus_t,
+    ) -> Status,
     #[allow(clippy::type_complexity, reason = "the library's own signature")]
     pub(super) multiply: unsafe extern "C" fn(
         cublasLtHandle_t,
@@ -75,7 +76,7 @@ pub(super) struct Functions {
         Void,
         usize,
         cudaStream_t,
-    ) -> cublasStatus_t,
+    ) -> Status,
 }
 
 /// The loaded library. May be used from any thread.
@@ -92,7 +93,7 @@ pub struct CublasLt {
 struct Handle {
     device: Arc<Device>,
     raw: cublasLtHandle_t,
-    destroy: unsafe extern "C" fn(cublasLtHandle_t) -> cublasStatus_t,
+    destroy: unsafe extern "C" fn(cublasLtHandle_t) -> Status,
 }
 
 // SAFETY: the library's documentation lets any thread use a handle of it, several at once.
@@ -120,7 +121,7 @@ impl CublasLt {
     /// these folders, which may be `site-packages` with a wheel of it. Says where it was not found.
     pub fn open(folders: &[PathBuf]) -> std::result::Result<Self, String> {
         let candidates = LIBRARY.candidates(folders);
-        first(&candidates, Self::load).map_err(|failures| {
+        first(&candidates, true, Self::load).map_err(|failures| {
             let name = LIBRARY.names[0];
             let found = if failures.is_empty() { "not found".into() } else { failures.join("; ") };
             format!("{name}: {found}; pip install 'nvidia-cublas==13.*' brings it")
@@ -167,22 +168,25 @@ impl CublasLt {
     /// The handle on a device, created when it is first asked for. One value serves one device.
     pub(super) fn handle(&self, device: &Arc<Device>) -> Result<cublasLtHandle_t> {
         if let Some(handle) = self.handles.get() {
+            if !Arc::ptr_eq(&handle.device, device) {
+                return Err(Diagnostic::bug("a library that was started on one device is asked for another"));
+            }
             return Ok(handle.raw);
         }
         device.enter()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is valid for a write, and the context is current.
         check(unsafe { (self.functions.create)(&mut raw) }, "start")?;
-        let destroy = self.functions.destroy;
-        // Of two threads that come first together, one throws its own away.
-        Ok(self.handles.get_or_init(|| Handle { device: Arc::clone(device), raw, destroy }).raw)
+        let made = Handle { device: Arc::clone(device), raw, destroy: self.functions.destroy };
+        // Of two threads that come first together, one drops its own.
+        Ok(self.handles.get_or_init(move || made).raw)
     }
 }
 
 /// Turns a status of the library into a result. `what` says what was tried.
-pub(super) fn check(status: cublasStatus_t, what: &str) -> Result<()> {
-    match status {
-        cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
-        status => Err(Diagnostic::user(code::CUDA, format!("cuBLASLt failed to {what}: {status:?}"))),
+pub(super) fn check(status: Status, what: &str) -> Result<()> {
+    if status == cublasStatus_t::CUBLAS_STATUS_SUCCESS as Status {
+        return Ok(());
     }
+    Err(Diagnostic::user(code::CUDA, format!("cuBLASLt failed to {what}: status {status}")))
 }

@@ -2,8 +2,8 @@
 
 use super::super::device::Device;
 use super::super::stream::Stream;
-use super::functions::{CublasLt, check};
-use crate::diag::{Diagnostic, Result, code};
+use super::functions::{CublasLt, Status, check};
+use crate::diag::{Diagnostic, Result};
 use crate::num::DType;
 use crate::products::{Matrix, Order, Product};
 use cudarc::cublaslt::sys::{
@@ -19,6 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 const AS_IT_LIES: i32 = 0;
 /// The same: transposed.
 const TRANSPOSED: i32 = 1;
+/// `CUBLASLT_NUMERICAL_IMPL_FLAGS_GAUSSIAN`: complex products by three real ones, whose parts have the
+/// error of the larger.
+const GAUSSIAN: u64 = 1 << 32;
 /// Bytes that an algorithm may ask for beside its operands; NVIDIA's advice for this generation.
 const MOST_WORKSPACE: usize = 32 << 20;
 
@@ -26,7 +29,9 @@ const MOST_WORKSPACE: usize = 32 << 20;
 pub struct PlannedProduct {
     library: Arc<CublasLt>,
     device: Arc<Device>,
-    desc: Mutex<Desc>,
+    desc: Desc,
+    /// Held while the description has the bias of a call.
+    bias: Mutex<()>,
     // In the library's order: its first operand is ours on the right.
     first: Layout,
     second: Layout,
@@ -87,8 +92,8 @@ fn one(dtype: DType) -> [u8; 16] {
 }
 
 impl PlannedProduct {
-    /// Asks the library for an algorithm. Refused with `U0122` where it has none.
-    pub fn new(library: &Arc<CublasLt>, device: &Arc<Device>, product: &Product) -> Result<Self> {
+    /// Asks the library for an algorithm; nothing where it has none.
+    pub fn new(library: &Arc<CublasLt>, device: &Arc<Device>, product: &Product) -> Result<Option<Self>> {
         let Some((data, scale, compute)) = types(product.dtype) else {
             return Err(Diagnostic::bug(format!("matrices of {} are not the library's", product.dtype)));
         };
@@ -119,20 +124,19 @@ impl PlannedProduct {
                 handle, desc.raw, first.raw, second.raw, result.raw, result.raw, wishes.raw, 1, &mut found, &mut count,
             )
         };
-        if status == cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED
-            || (count == 0 && status == cublasStatus_t::CUBLAS_STATUS_SUCCESS)
-        {
-            let message = format!("cuBLASLt has no algorithm for {product}");
-            return Err(Diagnostic::unsupported(code::NO_ALGORITHM, message));
+        let is_none = status == cublasStatus_t::CUBLAS_STATUS_SUCCESS as Status && count == 0;
+        if is_none || status == cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED as Status {
+            return Ok(None);
         }
         check(status, "choose an algorithm")?;
-        check(found.state, "choose an algorithm")?;
+        check(found.state as Status, "choose an algorithm")?;
         let bytes = product.dtype.bytes() as u64;
         let starts = product.starts().into_iter().map(|start| start.map(|elements| elements.unsigned_abs() * bytes));
-        Ok(Self {
+        Ok(Some(Self {
             library: Arc::clone(library),
             device: Arc::clone(device),
-            desc: Mutex::new(desc),
+            desc,
+            bias: Mutex::new(()),
             first,
             second,
             result,
@@ -141,7 +145,7 @@ impl PlannedProduct {
             has_bias: product.has_bias,
             one: one(product.dtype),
             starts: starts.collect(),
-        })
+        }))
     }
 
     /// Calls of the library that it is.
@@ -180,20 +184,21 @@ impl PlannedProduct {
         let handle = self.library.handle(&self.device)?;
         self.device.enter()?;
         // The bias is part of the description, so one call at a time has it.
-        let desc = self.desc.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = self.has_bias.then(|| self.bias.lock().unwrap_or_else(PoisonError::into_inner));
         if self.has_bias {
-            desc.set(DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at.bias)?;
+            self.desc.set(DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at.bias)?;
         }
         let (one, zero) = (self.one, [0u8; 16]);
         let pointer = |address: u64| address as *mut c_void;
         for [a, b, d] in &self.starts {
             let d = pointer(at.d + d);
             // SAFETY: all objects are the library's and alive; the scalars are of the type in which
-            // sums are scaled; the caller answers for the addresses. The result is read times 0.
+            // sums are scaled; the caller answers for the addresses. With a factor of 0 the result is
+            // not read.
             let status = unsafe {
                 (self.library.functions.multiply)(
                     handle,
-                    desc.raw,
+                    self.desc.raw,
                     one.as_ptr().cast(),
                     pointer(at.b + b),
                     self.first.raw,
@@ -224,6 +229,8 @@ struct Desc {
 
 // SAFETY: plain data on the heap, which no thread of the library's holds on to.
 unsafe impl Send for Desc {}
+// SAFETY: it is only read once it is made, but for the bias, for which there is a lock.
+unsafe impl Sync for Desc {}
 
 impl Desc {
     fn new(library: &Arc<CublasLt>, compute: cublasComputeType_t, scale: cudaDataType) -> Result<Self> {
@@ -317,6 +324,8 @@ impl Wishes {
         // SAFETY: `raw` is valid for a write.
         check(unsafe { (library.functions.preference_create)(&mut raw) }, "take preferences")?;
         let this = Self { library: Arc::clone(library), raw };
+        // Complex numbers are multiplied part by part.
+        this.set(Preference::CUBLASLT_MATMUL_PREF_IMPL_MASK, &!GAUSSIAN)?;
         // Parts of a sum are added by one kernel, in one order.
         let scheme = cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
         this.set(Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &(MOST_WORKSPACE as u64))?;
