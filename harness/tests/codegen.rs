@@ -12,9 +12,9 @@ const FUSIONS: usize = 80;
 /// Features that some text shows, by theme.
 const SHOWN: &[(&str, &[&str])] = &[
     ("heuristics", &["scheduler pointwise", "scheduler reduction", "scheduler inner_persistent"]),
-    ("parameters", &["1d", "2d", "inner", "outer", "aligned", "grid per_block", "row_loop"]),
+    ("parameters", &["1d", "2d", "inner", "outer", "aligned", "grid", "one_tile", "row_loop"]),
     ("rows that are held", &["ahead", "staged", "late", "reload"]),
-    ("axes", &["split", "split exact", "split count", "merge", "align", "align by rows", "propagate"]),
+    ("axes", &["split", "split exact", "split count", "split into", "merge", "align", "align by rows", "propagate"]),
     (
         "parallel axes",
         &[
@@ -89,9 +89,8 @@ fn of_step(number: usize, line: &str) -> Vec<String> {
             words.iter().map(|word| word.to_string()).chain(words.windows(2).map(pair)).collect()
         }
         (_, "split") => {
-            let words =
-                [("count", "split count"), ("exact", "split exact")].iter().filter(|(word, _)| words.contains(word));
-            let found: Vec<String> = words.map(|(_, name)| name.to_string()).collect();
+            let kinds = ["count", "exact", "into"].iter().filter(|kind| words.contains(kind));
+            let found: Vec<String> = kinds.map(|kind| format!("split {kind}")).collect();
             if last == "exact" { found } else { [found, vec!["split".into()]].concat() }
         }
         (_, "align") if words.contains(&"by") => vec!["align by rows".into()],
