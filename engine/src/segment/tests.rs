@@ -67,7 +67,7 @@ fn reductions_over_different_dimensions_are_two_kernels() {
 }
 
 #[test]
-fn what_no_kernel_computes_is_alone_on_the_host() {
+fn what_no_kernel_computes_is_alone() {
     check_cut(
         "fusion @f(%x: f32[?, ?], %w: f32[?, ?]) {
   %a = relu %x
@@ -77,7 +77,7 @@ fn what_no_kernel_computes_is_alone_on_the_host() {
   return %e
 }",
         &[&[4, 8], &[8, 6]],
-        &["pointwise: a", "host: c", "pointwise: e"],
+        &["pointwise: a", "library: c", "pointwise: e"],
     );
 }
 

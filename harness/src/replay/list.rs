@@ -137,7 +137,7 @@ mod tests {
         assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("A.A,refused,E0203 E0205,")), "{text}");
         assert_eq!(List::parse(&text), Ok(list));
         let twice = format!("{text}{}\n", text.lines().nth(1).unwrap_or_default());
-        assert!(List::parse(&twice).is_err_and(|why| why.contains("line 5") && why.contains("twice")));
+        assert!(List::parse(&twice).is_err_and(|why| why.contains("line 6") && why.contains("twice")));
         assert!(List::parse("case,scheduler\nA,b\n").is_err());
     }
 }

@@ -97,6 +97,11 @@ fn kernels(count: usize) -> Fusion {
     parsed(&format!("fusion @kernels{count}(%x: f32[?]) {{\n{body}  %r = neg %{last}\n  return %r\n}}\n"))
 }
 
+/// A product that a library computes.
+fn product() -> Fusion {
+    parsed("fusion @product(%x: f32[?], %y: f32[?]) {\n  %0 = matmul %x, %y\n  return %0\n}\n")
+}
+
 fn uploaded(session: &Session, inputs: usize, len: i64) -> Result<Vec<OwnedTensor>> {
     let tensor = || HostTensor::from_fn(DType::F32, &[len], |i| Value::Float((i[0] % 7) as f64 / 8.0));
     (0..inputs).map(|_| session.upload(&tensor()?)).collect()
@@ -185,7 +190,13 @@ fn measured() -> Result<bool> {
     let session = Session::cuda_with(0, Options::default(), &search)?;
     row("a bare launch", bare(&session)?);
     let mut clean = true;
-    for (name, fusion) in [("2 operations", chain(2)), ("50 operations", chain(50)), ("12 kernels", kernels(12))] {
+    let fusions = [
+        ("2 operations", chain(2)),
+        ("50 operations", chain(50)),
+        ("12 kernels", kernels(12)),
+        ("a library's product", product()),
+    ];
+    for (name, fusion) in fusions {
         clean &= fusion_rows(&session, name, &fusion)?;
     }
     clean &= scalars(&session)?;
