@@ -7,12 +7,14 @@
 //! magnitude around 1, with `e` the spacing of the computing type at 1 (`f32`
 //! for all but `f64`): a chain of functions is good to 16 `e` relative; where
 //! terms cancel, their rounding stays, 32 `e`; a sum of `n` terms adds
-//! `4 sqrt(n) e`. A rounding to `f16` or `bf16` on the way may fall to either
+//! `4 sqrt(n) e`, where a product of matrices, which a library sums one term after the
+//! other, adds `4 n e`. A rounding to `f16` or `bf16` on the way may fall to either
 //! side, which is one spacing of that type: 2 are allowed.
 
 use crate::array::parallel;
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{Bindings, Fusion, OpKind, TensorId};
+use crate::fusion::ops::Form;
+use crate::fusion::{Bindings, Fusion, OpId, OpKind, TensorId};
 use crate::num::{DType, Value, storage};
 use crate::tensor::HostTensor;
 use crate::util::EntityId;
@@ -63,10 +65,14 @@ impl Tolerance {
             return Self::EXACT;
         }
         let cone = Cone::of(fusion, bindings, output);
-        let mut tolerance = Self::default_for(dtype, cone.reduction);
+        let default = |dtype: DType| {
+            let Self { abs, rel } = Self::default_for(dtype, cone.reduction);
+            Self { abs: abs + spacing(dtype.compute()) * 4.0 * cone.product.max(0) as f64, rel }
+        };
+        let mut tolerance = default(dtype);
         // Computing in f32 for an f64 result is as good as f32.
         if let Some(coarse) = cone.coarsest.filter(|&coarse| spacing(coarse) > spacing(dtype)) {
-            let coarse_tolerance = Self::default_for(coarse, cone.reduction);
+            let coarse_tolerance = default(coarse);
             tolerance.abs = tolerance.abs.max(coarse_tolerance.abs);
             tolerance.rel = tolerance.rel.max(coarse_tolerance.rel);
         }
@@ -82,6 +88,8 @@ impl Tolerance {
 struct Cone {
     /// Most elements that one result of a reduction combines.
     reduction: i64,
+    /// Most terms of one element of a product of matrices.
+    product: i64,
     /// The coarsest floating-point type of an operation's result.
     coarsest: Option<DType>,
     /// The same, not counting the output itself.
@@ -92,7 +100,7 @@ impl Cone {
     fn of(fusion: &Fusion, bindings: &Bindings, output: TensorId) -> Self {
         let mut needed = vec![false; fusion.tensors.len()];
         needed[output.index()] = true;
-        let mut cone = Self { reduction: 1, coarsest: None, coarsest_inside: None };
+        let mut cone = Self { reduction: 1, product: 0, coarsest: None, coarsest_inside: None };
         let coarser = |known: Option<DType>, new: DType| match known {
             Some(known) if spacing(known) >= spacing(new) => Some(known),
             _ => Some(new),
@@ -102,9 +110,11 @@ impl Cone {
                 continue;
             }
             let dtype = fusion.tensors[op.output()].dtype;
+            let terms = terms_of_product(fusion, bindings, id);
+            cone.product = cone.product.max(terms.unwrap_or_default());
             // Moving elements does not round them.
             if (dtype.is_float() || dtype.is_complex())
-                && (op.kind.is_elementwise() || matches!(op.kind, OpKind::Reduce { .. }))
+                && (op.kind.is_elementwise() || matches!(op.kind, OpKind::Reduce { .. }) || terms.is_some())
             {
                 cone.coarsest = coarser(cone.coarsest, dtype);
                 if op.output() != output {
@@ -122,6 +132,14 @@ impl Cone {
         }
         cone
     }
+}
+
+/// How many terms an element of a product of matrices sums, if the operation is one.
+fn terms_of_product(fusion: &Fusion, bindings: &Bindings, op: OpId) -> Option<i64> {
+    let OpKind::Call(call) = &fusion.ops[op].kind else { return None };
+    let is_product = matches!(call.movement().form, Some(Form::Matmul | Form::Linear));
+    let left = fusion.tensor_inputs(op).next().filter(|_| is_product)?;
+    bindings.sizes(fusion, left).last().copied()
 }
 
 /// An element that does not match.

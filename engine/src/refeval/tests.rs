@@ -167,6 +167,34 @@ fn softmax_matches_its_formula_within_the_default_tolerance() {
     assert!(report.passed(), "{report}");
 }
 
+/// One term after the other in `f32`, as no pairwise sum would be, passes; a product of rounded operands does not.
+#[test]
+fn products_may_be_summed_term_by_term() {
+    let text = "fusion @f(%a: f32[?, ?], %b: f32[?, ?]) {\n  %0 = matmul %a, %b\n  return %0\n}";
+    let fusion = crate::text::parse_one(text).unwrap();
+    let (m, k) = (8, 4096);
+    let number = |i: &[i64], by: f64| Value::Float(((i[0] * 8191 + i[1] * 127) as f64 * by).sin() + 0.5);
+    let a = HostTensor::from_fn(DType::F32, &[m, k], |i| number(i, 0.37)).unwrap();
+    let b = HostTensor::from_fn(DType::F32, &[k, m], |i| number(i, 0.73)).unwrap();
+    let args = [Arg::Tensor(a.clone()), Arg::Tensor(b.clone())];
+    let expected = &evaluate(&fusion, &args).unwrap()[0];
+    let bindings = bind_args(&fusion, &args).unwrap();
+    let tolerance = Tolerance::for_output(&fusion, &bindings, fusion.outputs[0]);
+    let summed = |rounded: fn(f64) -> f32| {
+        let element = |i: &[i64]| {
+            let term = |l: i64| rounded(a.get(&[i[0], l]).as_f64()) * rounded(b.get(&[l, i[1]]).as_f64());
+            Value::Float((0..k).fold(0f32, |sum, l| sum + term(l)).into())
+        };
+        let found = HostTensor::from_fn(DType::F32, &[m, m], element).unwrap();
+        compare(&found, expected, tolerance).unwrap()
+    };
+    let exact = summed(|x| x as f32);
+    assert!(exact.passed(), "{exact}");
+    // Ten bits, as TF32 has them.
+    let coarse = summed(|x| f32::from_bits((x as f32).to_bits() & !0x1fff));
+    assert!(!coarse.passed(), "{coarse}");
+}
+
 #[test]
 fn results_do_not_depend_on_threads() {
     let fusion = softmax(DType::F32);
