@@ -33,7 +33,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("gelu_bias_backward", 12, 5),
     ("softmax", 50, 11),
     ("softmax_backward", 48, 10),
-    ("softmax_outer", 55, 21),
+    ("softmax_outer", 65, 22),
     ("layer_norm", 80, 34),
     ("layer_norm_backward", 95, 39),
     ("rms_norm", 76, 25),

@@ -76,6 +76,21 @@ pub(super) fn is_across<'a>(
     across
 }
 
+/// Whether a reduction reads enough for it to matter how its rows lie.
+pub(super) fn has_large_rows(fusion: &Fusion, bindings: &Bindings) -> bool {
+    fusion.ops.values().any(|op| match (&op.kind, op.inputs.first()) {
+        (OpKind::Reduce { .. }, Some(&Operand::Tensor(operand))) => bytes(fusion, bindings, operand) >= LARGE,
+        _ => false,
+    })
+}
+
+/// Bytes of the elements of a tensor.
+fn bytes(fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> i64 {
+    let own = &fusion.tensors[tensor];
+    let sizes = own.axes.iter().map(|axis| bindings.scalar(axis.extent).as_i64());
+    sizes.fold(own.dtype.bytes() as i64, i64::saturating_mul)
+}
+
 /// Whether an operation is a call that kernels do not take: random numbers are made where they are needed.
 fn is_no_kernel(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Call(call) if call.row.random.is_none())
@@ -99,8 +114,7 @@ fn seen_from<'a>(
         (None, _) => return None,
     };
     let (sizes, own) = (bindings.sizes(fusion, tensor), &fusion.tensors[tensor].axes);
-    let bytes = sizes.iter().copied().fold(fusion.tensors[tensor].dtype.bytes() as i64, i64::saturating_mul);
-    if bytes < LARGE {
+    if bytes(fusion, bindings, tensor) < LARGE {
         return None;
     }
     let moving = |axis: &usize| sizes[*axis] > 1 && strides[*axis] != 0 && own[*axis].kind == AxisKind::Iteration;

@@ -1,5 +1,6 @@
 //! From groups of operations to segments that are known to compile.
 
+use super::across::has_large_rows;
 use super::ahead::{Ahead, Candidate};
 use super::aliases::Aliases;
 use super::derived::{Derived, Formed, KernelPart, Whole, bind_again};
@@ -10,7 +11,9 @@ use crate::compile::{
     BoundFusion, KernelChoice, KernelForm, Plan, PlanSource, bind_launch, choose_kernel, output_metas, result_metas,
 };
 use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
-use crate::fusion::{self, Bindings, FoundView, Fusion, OpKind, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds};
+use crate::fusion::{
+    self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, may_be_view,
+};
 use crate::num::Value;
 use crate::options::{CompileCx, Phase};
 use crate::products::{FoundProduct, find_product};
@@ -19,6 +22,7 @@ use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
 use crate::util::SecondaryMap;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Alignment in bytes of what a segment hands on.
@@ -204,13 +208,12 @@ pub(crate) fn segment(
     let (whole, bindings) = derived.whole(cx, bound)?;
     let outputs = result_metas(bound)?;
     let planner = KernelPlanner { cx, plans };
-    let may_alias = cx.options.alias_results;
+    let may_alias = cx.options.alias_results && has_views(&whole.fusion);
     let aliases = if may_alias { Aliases::new(&whole.fusion, &bindings, bound, &outputs)? } else { Aliases::default() };
     let longest = longest_row(cx.device);
     let facts = || OpFacts::new(&whole.fusion, &bindings, &whole.cuts, &aliases, bound.args, longest);
-    let reduces = whole.fusion.ops.values().any(|op| matches!(op.kind, OpKind::Reduce { .. }));
     let can_be_one = whole.can_be_one && whole.fusion.ops.ids().all(|op| !aliases.ops[op]);
-    let known = (can_be_one && reduces).then(facts);
+    let known = (can_be_one && has_large_rows(&whole.fusion, &bindings)).then(facts);
     let is_one = can_be_one && known.as_ref().is_none_or(|facts| !facts.holds_rows_across());
     let alone = if is_one { planner.alone(&whole, &bindings, bound, &outputs)? } else { None };
     let mut segments = match alone {
@@ -228,6 +231,13 @@ pub(crate) fn segment(
     let (fusion, ids, args) = (Arc::clone(&whole.fusion), Arc::clone(&whole.ids), bound.args.to_vec());
     let aliases = may_alias.then_some(aliases);
     Ok(Segments { fusion, ids, segments, outputs, aliases, args, bindings })
+}
+
+/// Whether a result could be in memory of something else: only then it is asked how.
+fn has_views(fusion: &Fusion) -> bool {
+    let mut seen = BTreeSet::new();
+    let could = |output: TensorId| fusion.definition(output).is_none_or(|op| may_be_view(fusion, &fusion.ops[op]));
+    fusion.outputs.iter().any(|output| could(*output) || !seen.insert(*output))
 }
 
 /// A definition as one kernel, without any pass; refused where that cannot be.
