@@ -187,7 +187,7 @@ impl Ready {
     /// Launches and copies of one call, at least: a library may launch several kernels.
     pub(super) fn issues(&self) -> usize {
         let issues =
-            |step: &ReadyStep| if let ReadyStep::Multiply(product) = step { product.planned.issues() } else { 1 };
+            |step: &ReadyStep| if let ReadyStep::Multiply(product) = step { product.planned.calls() } else { 1 };
         self.steps.iter().map(issues).sum()
     }
     /// Issues all steps on a stream. `args` are the arguments, whose scalars are passed on;

@@ -8,6 +8,7 @@
 //! In: how arguments lie. Out: for a reduction, whether the large tensors in memory behind its operand
 //! lie so: arguments, and what no kernel computes, whose results are dense and row-major.
 
+use super::facts::kernels_take;
 use crate::fusion::{AxisKind, Bindings, Fusion, OpId, OpKind, Operand, TensorId};
 use crate::idgraph::axis_pairs;
 use crate::tensor::TensorMeta;
@@ -24,12 +25,9 @@ const MOST_SIDE_BY_SIDE: i64 = 8;
 const MOST_SEEN: usize = 64;
 
 /// How a tensor behind the operand lies to the reduced axes.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Lies {
     Along,
     Across,
-    /// It has not both: it is read once for each row, or is no row.
-    Neither,
 }
 
 /// Whether the rows of a reduction lie across memory. `lies` is the layout of an argument.
@@ -47,7 +45,7 @@ pub(super) fn is_across<'a>(
     let reduced = |axis: usize| axes.contains(&(axis as u32));
     let sizes = bindings.sizes(fusion, operand);
     let row = (0..sizes.len()).filter(|axis| reduced(*axis)).map(|axis| sizes[axis]).fold(1i64, i64::saturating_mul);
-    if row <= SHORT_ROW {
+    if row <= SHORT_ROW || bytes(fusion, bindings, operand) < LARGE {
         return false;
     }
     let (mut seen, mut across) = (BTreeSet::from([operand]), false);
@@ -56,11 +54,11 @@ pub(super) fn is_across<'a>(
     while let Some((tensor, axes)) = stack.pop() {
         match seen_from(fusion, bindings, lies, tensor, &axes, &reduced) {
             Some(Lies::Along) => return false,
-            Some(lies) => across |= lies == Lies::Across,
+            Some(Lies::Across) => across = true,
             None => {}
         }
         // What is in memory is not looked behind.
-        let Some(made) = fusion.definition(tensor).filter(|op| !is_no_kernel(&fusion.ops[*op].kind)) else { continue };
+        let Some(made) = fusion.definition(tensor).filter(|op| kernels_take(&fusion.ops[*op].kind)) else { continue };
         let rank = fusion.tensors[tensor].axes.len();
         for input in fusion.tensor_inputs(made) {
             if seen.len() == MOST_SEEN || !seen.insert(input) {
@@ -91,12 +89,8 @@ fn bytes(fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> i64 {
     sizes.fold(own.dtype.bytes() as i64, i64::saturating_mul)
 }
 
-/// Whether an operation is a call that kernels do not take: random numbers are made where they are needed.
-fn is_no_kernel(kind: &OpKind) -> bool {
-    matches!(kind, OpKind::Call(call) if call.row.random.is_none())
-}
-
-/// How a tensor lies, if it is large and in memory before the kernel.
+/// How a tensor lies, if it is large, in memory before the kernel, and holds rows: what is read once
+/// for each row has none.
 fn seen_from<'a>(
     fusion: &Fusion,
     bindings: &Bindings,
@@ -105,26 +99,25 @@ fn seen_from<'a>(
     axes: &[Option<usize>],
     reduced: &dyn Fn(usize) -> bool,
 ) -> Option<Lies> {
+    if bytes(fusion, bindings, tensor) < LARGE {
+        return None;
+    }
     let made = fusion.definition(tensor).map(|op| &fusion.ops[op].kind);
     let strides = match (lies(tensor), made) {
         (Some(meta), _) => meta.strides.clone(),
-        (None, Some(kind)) if is_no_kernel(kind) => {
+        (None, Some(kind)) if !kernels_take(kind) => {
             TensorMeta::contiguous(fusion.tensors[tensor].dtype, &bindings.sizes(fusion, tensor)).strides
         }
         (None, _) => return None,
     };
     let (sizes, own) = (bindings.sizes(fusion, tensor), &fusion.tensors[tensor].axes);
-    if bytes(fusion, bindings, tensor) < LARGE {
-        return None;
-    }
     let moving = |axis: &usize| sizes[*axis] > 1 && strides[*axis] != 0 && own[*axis].kind == AxisKind::Iteration;
     let is_reduced = |axis: usize| axes[axis].is_some_and(reduced);
     let nearest = (0..own.len()).filter(moving).min_by_key(|axis| strides[*axis])?;
     let has_rows = (0..own.len()).filter(moving).any(is_reduced);
-    Some(match (has_rows, is_reduced(nearest)) {
-        (false, _) => Lies::Neither,
-        (true, true) => Lies::Along,
-        (true, false) if sizes[nearest] >= MOST_SIDE_BY_SIDE => Lies::Across,
-        (true, false) => Lies::Neither,
-    })
+    match (has_rows, is_reduced(nearest)) {
+        (true, true) => Some(Lies::Along),
+        (true, false) if sizes[nearest] >= MOST_SIDE_BY_SIDE => Some(Lies::Across),
+        _ => None,
+    }
 }

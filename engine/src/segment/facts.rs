@@ -107,17 +107,21 @@ fn magnitude(size: i64) -> i64 {
     if size == 0 { 0 } else { i64::try_from(size.checked_next_power_of_two().unwrap_or(u64::MAX)).unwrap_or(i64::MAX) }
 }
 
-/// Whether schedules know an operation and the types of its values.
-pub(super) fn has_kernel_form(fusion: &Fusion, op: &Op) -> bool {
-    let known = match &op.kind {
+/// Whether kernels take an operation, on some types: of calls, those that make random numbers.
+pub(super) fn kernels_take(kind: &OpKind) -> bool {
+    match kind {
         OpKind::Call(call) => call.row.random.is_some(),
         _ => true,
-    };
+    }
+}
+
+/// Whether schedules know an operation and the types of its values.
+pub(super) fn has_kernel_form(fusion: &Fusion, op: &Op) -> bool {
     let dtype = |operand: &Operand| match *operand {
         Operand::Tensor(tensor) => fusion.tensors[tensor].dtype,
         Operand::Scalar(scalar) => fusion.scalars[scalar].dtype,
     };
-    known
+    kernels_take(&op.kind)
         && op.inputs.iter().all(|operand| dtype(operand).in_kernels())
         && op.outputs.iter().all(|output| fusion.tensors[*output].dtype.in_kernels())
 }

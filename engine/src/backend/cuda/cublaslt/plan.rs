@@ -148,17 +148,13 @@ impl PlannedProduct {
         }))
     }
 
-    /// Calls of the library that it is.
+    /// Calls of the library that it is: launches of one issue, at least.
     pub fn calls(&self) -> usize {
         self.starts.len()
     }
     /// Bytes that it needs beside its operands.
     pub fn workspace_bytes(&self) -> usize {
         self.workspace_bytes
-    }
-    /// Launches of one issue, at least.
-    pub fn issues(&self) -> usize {
-        self.starts.len()
     }
 
     /// The library's algorithm in words: its number, tile, stages, and in how many parts sums are split.
