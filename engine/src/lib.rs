@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod array;
+pub mod axes;
 pub mod backend;
 pub mod compile;
 pub mod diag;

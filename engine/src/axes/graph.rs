@@ -1,0 +1,286 @@
+//! The axes and the transforms between them.
+
+use crate::fusion::ScalarId;
+use crate::util::{PrimaryMap, SecondaryMap, entity_id};
+use smallvec::SmallVec;
+use std::ops::{Index, IndexMut};
+
+entity_id!(
+    /// An axis of the iteration space: a dimension, or derived from some by transforms.
+    pub struct AxisId, "i"
+);
+entity_id!(
+    /// A transform of axes.
+    pub struct XformId, "x"
+);
+entity_id!(
+    /// An amount by which rows are shifted; what it is, the owner of the graph says.
+    pub struct ShiftId, "s"
+);
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// A readable name: `d0`, `d0.o`, `d0.i`, ...
+    pub name: String,
+    /// Number of indices.
+    pub extent: Extent,
+    /// The transform that made it; none for a root.
+    pub def: Option<XformId>,
+    /// The transforms that take it: different tensors may divide it in different ways.
+    pub uses: SmallVec<[XformId; 2]>,
+}
+
+/// The extent of an axis, over the sizes of the fusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Extent {
+    /// A constant of the schedule.
+    Const(i64),
+    /// A scalar of the fusion.
+    Scalar(ScalarId),
+    /// `ceil(extent / factor)`.
+    CeilDiv(AxisId, i64),
+    /// The product of two extents.
+    Product(AxisId, AxisId),
+    /// `extent + n`.
+    Plus(AxisId, i64),
+    /// Indices of a part, where an axis is cut into [`Parts`]: `ceil(extent / parts)`.
+    Share(AxisId, Parts),
+    /// The parts that are not empty, of an axis and its share: `ceil(extent / share)`.
+    Shares(AxisId, AxisId),
+}
+
+/// Into how many parts an axis is cut: known when the kernel is launched, so one kernel
+/// serves whatever that makes of the sizes. They are as many as have a place when each
+/// index of `beside` has them; at most one for each index of the axis, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Parts {
+    /// Places for parts.
+    pub places: i64,
+    /// The axis whose indices share the places.
+    pub beside: Option<AxisId>,
+}
+
+impl Parts {
+    /// The share of a part, of an axis of so many indices, beside so many of the other.
+    pub fn share(self, extent: i64, beside: i64) -> i64 {
+        let parts = (self.places / beside.max(1)).min(extent).max(1);
+        (extent / parts + i64::from(extent % parts != 0)).max(1)
+    }
+}
+
+/// A transform of axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "fields of a variant are described by the variant")]
+pub enum Xform {
+    /// `input = outer * factor + inner`, where the factor is the extent of `inner`.
+    /// `exact`: the factor divides the extent, so no index overflows.
+    Split { input: AxisId, outer: AxisId, inner: AxisId, exact: bool },
+    /// `output = outer * extent(inner) + inner`.
+    Merge { outer: AxisId, inner: AxisId, output: AxisId },
+    /// `input = output - shift`, where `shift` is the position of the row's
+    /// first element within a vector: the linear offset of a tensor at
+    /// `input = 0`, modulo `vector`. Index 0 of the output is then aligned in
+    /// memory, whatever the row. The output's extent covers every shift.
+    Align { input: AxisId, output: AxisId, vector: i64, shift: ShiftId },
+}
+
+impl Xform {
+    /// What it takes, outer to inner.
+    pub fn inputs(&self) -> SmallVec<[AxisId; 2]> {
+        match *self {
+            Xform::Split { input, .. } | Xform::Align { input, .. } => SmallVec::from_slice(&[input]),
+            Xform::Merge { outer, inner, .. } => SmallVec::from_slice(&[outer, inner]),
+        }
+    }
+
+    /// What it makes, outer to inner.
+    pub fn outputs(&self) -> SmallVec<[AxisId; 2]> {
+        match *self {
+            Xform::Split { outer, inner, .. } => SmallVec::from_slice(&[outer, inner]),
+            Xform::Merge { output, .. } | Xform::Align { output, .. } => SmallVec::from_slice(&[output]),
+        }
+    }
+}
+
+/// Axes, and how they derive from each other.
+#[derive(Clone, Debug, Default)]
+pub struct AxisGraph {
+    axes: PrimaryMap<AxisId, Axis>,
+    xforms: PrimaryMap<XformId, Xform>,
+}
+
+impl Index<AxisId> for AxisGraph {
+    type Output = Axis;
+    fn index(&self, axis: AxisId) -> &Axis {
+        &self.axes[axis]
+    }
+}
+
+impl IndexMut<AxisId> for AxisGraph {
+    fn index_mut(&mut self, axis: AxisId) -> &mut Axis {
+        &mut self.axes[axis]
+    }
+}
+
+impl Index<XformId> for AxisGraph {
+    type Output = Xform;
+    fn index(&self, xform: XformId) -> &Xform {
+        &self.xforms[xform]
+    }
+}
+
+impl AxisGraph {
+    /// Number of axes.
+    pub fn len(&self) -> usize {
+        self.axes.len()
+    }
+
+    /// Whether there is no axis.
+    pub fn is_empty(&self) -> bool {
+        self.axes.is_empty()
+    }
+
+    /// All axes, in the order in which they were made.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = AxisId> + ExactSizeIterator + use<> {
+        self.axes.ids()
+    }
+
+    /// All axes with their data.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (AxisId, &Axis)> + ExactSizeIterator {
+        self.axes.iter()
+    }
+
+    /// Adds an axis that derives from no other.
+    pub fn root(&mut self, name: String, extent: Extent) -> AxisId {
+        self.axes.push(Axis { name, extent, def: None, uses: SmallVec::new() })
+    }
+
+    /// Divides an axis: `outer` says the extent of the outer part from the id of the inner one.
+    pub fn split(
+        &mut self,
+        input: AxisId,
+        outer: impl FnOnce(AxisId) -> Extent,
+        inner: Extent,
+        exact: bool,
+    ) -> (AxisId, AxisId) {
+        let name = self.axes[input].name.clone();
+        let outer_axis = self.root(format!("{name}.o"), Extent::Const(1));
+        let inner = self.root(format!("{name}.i"), inner);
+        self.axes[outer_axis].extent = outer(inner);
+        self.push(Xform::Split { input, outer: outer_axis, inner, exact });
+        (outer_axis, inner)
+    }
+
+    /// Joins two axes.
+    pub fn merge(&mut self, outer: AxisId, inner: AxisId) -> AxisId {
+        let extent = match (self.axes[outer].extent, self.axes[inner].extent) {
+            (Extent::Const(a), Extent::Const(b)) => Extent::Const(a.saturating_mul(b)),
+            _ => Extent::Product(outer, inner),
+        };
+        let output = self.root(format!("{}*{}", self.axes[outer].name, self.axes[inner].name), extent);
+        self.push(Xform::Merge { outer, inner, output });
+        output
+    }
+
+    /// Shifts an axis so that index 0 is a multiple of `vector` elements. See [`Xform::Align`].
+    pub fn align(&mut self, input: AxisId, vector: i64, shift: ShiftId) -> AxisId {
+        let extent = match self.axes[input].extent {
+            Extent::Const(n) => Extent::Const(n + vector - 1),
+            _ => Extent::Plus(input, vector - 1),
+        };
+        let output = self.root(format!("{}.a", self.axes[input].name), extent);
+        self.push(Xform::Align { input, output, vector, shift });
+        output
+    }
+
+    /// Adds a transform whose axes exist, and notes it at them.
+    fn push(&mut self, xform: Xform) {
+        let id = self.xforms.push(xform);
+        xform.inputs().into_iter().for_each(|input| self.axes[input].uses.push(id));
+        xform.outputs().into_iter().for_each(|output| self.axes[output].def = Some(id));
+    }
+
+    /// Whether nothing derives from the axis.
+    pub fn is_leaf(&self, axis: AxisId) -> bool {
+        self.axes[axis].uses.is_empty()
+    }
+
+    /// The transform that made an axis.
+    pub fn def(&self, axis: AxisId) -> Option<&Xform> {
+        self.axes[axis].def.map(|xform| &self.xforms[xform])
+    }
+
+    /// The transforms that take an axis.
+    pub fn uses(&self, axis: AxisId) -> impl Iterator<Item = &Xform> {
+        self.axes[axis].uses.iter().map(|xform| &self.xforms[*xform])
+    }
+
+    /// The extent of an axis, where it is a constant of the schedule.
+    pub fn constant_extent(&self, axis: AxisId) -> Option<i64> {
+        match self.axes[axis].extent {
+            Extent::Const(extent) => Some(extent),
+            _ => None,
+        }
+    }
+
+    /// The leaves that an axis became, outer to inner; where it was divided in
+    /// several ways, those of each, in turn.
+    pub fn leaves(&self, axis: AxisId) -> Vec<AxisId> {
+        let mut found = Vec::new();
+        let mut stack = vec![axis];
+        while let Some(axis) = stack.pop() {
+            if self.is_leaf(axis) {
+                found.push(axis);
+            }
+            for xform in self.uses(axis).collect::<Vec<_>>().into_iter().rev() {
+                stack.extend(xform.outputs().into_iter().rev());
+            }
+        }
+        found
+    }
+
+    /// The roots that an axis derives from, outer to inner.
+    pub fn roots_of(&self, axis: AxisId) -> Vec<AxisId> {
+        match self.def(axis) {
+            None => vec![axis],
+            Some(xform) => xform.inputs().into_iter().flat_map(|input| self.roots_of(input)).collect(),
+        }
+    }
+
+    /// Whether an axis is another one, or derives from it.
+    pub fn derives_from(&self, axis: AxisId, from: AxisId) -> bool {
+        axis == from
+            || self.def(axis).is_some_and(|def| def.inputs().iter().any(|input| self.derives_from(*input, from)))
+    }
+
+    /// Which way leads from each axis to the given ones.
+    pub fn route(&self, to: impl IntoIterator<Item = AxisId>) -> Route {
+        let mut route = Route { via: SecondaryMap::new() };
+        let mut stack: Vec<AxisId> = to.into_iter().collect();
+        while let Some(axis) = stack.pop() {
+            let Some(def) = self.axes[axis].def else { continue };
+            for input in self.xforms[def].inputs() {
+                if route.via[input].is_none() {
+                    route.via.set(input, Some(def));
+                    stack.push(input);
+                }
+            }
+        }
+        route
+    }
+}
+
+/// For each axis the transform that leads to given loops: of several uses the one that
+/// they derive from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    via: SecondaryMap<AxisId, Option<XformId>>,
+}
+
+impl Route {
+    /// The transform to follow from an axis; none from a loop itself, and from what leads to none.
+    pub fn via(&self, axis: AxisId) -> Option<XformId> {
+        self.via[axis]
+    }
+}
