@@ -1,7 +1,7 @@
 //! The axes and the transforms between them.
 
 use crate::fusion::ScalarId;
-use crate::util::{PrimaryMap, SecondaryMap, entity_id};
+use crate::util::{PrimaryMap, entity_id};
 use smallvec::SmallVec;
 use std::ops::{Index, IndexMut};
 
@@ -227,14 +227,27 @@ impl AxisGraph {
     /// The leaves that an axis became, outer to inner; where it was divided in
     /// several ways, those of each, in turn.
     pub fn leaves(&self, axis: AxisId) -> Vec<AxisId> {
+        self.descend(axis, |axis| self.is_leaf(axis))
+    }
+
+    /// Those of some loops that an axis became, outer to inner.
+    pub fn loops_of(&self, axis: AxisId, is_loop: impl Fn(AxisId) -> bool) -> Vec<AxisId> {
+        let mut found = self.descend(axis, |axis| is_loop(axis) || self.is_leaf(axis));
+        found.retain(|axis| is_loop(*axis));
+        found
+    }
+
+    /// What an axis became, down to where it ends.
+    fn descend(&self, axis: AxisId, ends: impl Fn(AxisId) -> bool) -> Vec<AxisId> {
         let mut found = Vec::new();
         let mut stack = vec![axis];
         while let Some(axis) = stack.pop() {
-            if self.is_leaf(axis) {
+            if ends(axis) {
                 found.push(axis);
+                continue;
             }
-            for xform in self.uses(axis).collect::<Vec<_>>().into_iter().rev() {
-                stack.extend(xform.outputs().into_iter().rev());
+            for xform in self[axis].uses.iter().rev() {
+                stack.extend(self[*xform].outputs().into_iter().rev());
             }
         }
         found
@@ -253,34 +266,21 @@ impl AxisGraph {
         axis == from
             || self.def(axis).is_some_and(|def| def.inputs().iter().any(|input| self.derives_from(*input, from)))
     }
-
-    /// Which way leads from each axis to the given ones.
-    pub fn route(&self, to: impl IntoIterator<Item = AxisId>) -> Route {
-        let mut route = Route { via: SecondaryMap::new() };
-        let mut stack: Vec<AxisId> = to.into_iter().collect();
-        while let Some(axis) = stack.pop() {
-            let Some(def) = self.axes[axis].def else { continue };
-            for input in self.xforms[def].inputs() {
-                if route.via[input].is_none() {
-                    route.via.set(input, Some(def));
-                    stack.push(input);
-                }
-            }
-        }
-        route
-    }
 }
 
-/// For each axis the transform that leads to given loops: of several uses the one that
-/// they derive from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Route {
-    via: SecondaryMap<AxisId, Option<XformId>>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Route {
-    /// The transform to follow from an axis; none from a loop itself, and from what leads to none.
-    pub fn via(&self, axis: AxisId) -> Option<XformId> {
-        self.via[axis]
+    #[test]
+    fn parts_have_their_places_and_are_not_empty() {
+        crate::property::property(|u| {
+            let parts = Parts { places: u.int_in_range(1..=600)?, beside: None };
+            let (extent, beside) = (u.int_in_range(0..=5000)?, u.int_in_range(0..=700)?);
+            let share = parts.share(extent, beside);
+            let count = extent / share + i64::from(extent % share != 0);
+            assert!(share >= 1 && (count == 1 || count * beside <= parts.places || extent == 0));
+            Ok(())
+        });
     }
 }

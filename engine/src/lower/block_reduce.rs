@@ -23,7 +23,7 @@ const WARP: i64 = 32;
 /// The thread and block axes that a reduction combines over.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CrossThread {
-    pub(super) threads: Vec<AxisId>,
+    pub(super) threads: Vec<ParallelType>,
     pub(super) block_axes: Vec<AxisId>,
     pub(super) blocks: bool,
 }
@@ -51,9 +51,9 @@ impl Lowering<'_> {
     pub(super) fn cross_thread(&self, tv: TvId) -> CrossThread {
         let mut found = CrossThread::default();
         for leaf in self.scheduled.reduced_leaves(tv) {
-            let parallel = self.parallel_type(leaf);
+            let Some(parallel) = self.scheduled.parallel_of(tv, leaf) else { continue };
             if parallel.is_thread() {
-                found.threads.push(leaf);
+                found.threads.push(parallel);
             } else if parallel.is_block() {
                 found.block_axes.push(leaf);
                 found.blocks = true;
@@ -82,8 +82,8 @@ impl Lowering<'_> {
         let name = identifier(&data.name);
         let dtype = data.dtype;
         let mut len = 1;
-        for leaf in &loops {
-            len *= self.constant_extent(*leaf)?;
+        for own in &loops {
+            len *= self.constant_extent(own.axis)?;
         }
         let array = self.local_array(tv)?;
         let combine = self.reduce_op(tv)?.combine();
@@ -115,8 +115,8 @@ impl Lowering<'_> {
     }
 
     /// Combines a batch over thread axes, in place.
-    pub(super) fn reduce_in_block(&mut self, batch: &Batch, threads: &[AxisId]) -> Result<()> {
-        let mut along: Vec<ParallelType> = threads.iter().map(|leaf| self.parallel_type(*leaf)).collect();
+    pub(super) fn reduce_in_block(&mut self, batch: &Batch, threads: &[ParallelType]) -> Result<()> {
+        let mut along = threads.to_vec();
         along.sort();
         match along.as_slice() {
             [] => Ok(()),
@@ -132,13 +132,7 @@ impl Lowering<'_> {
 
     /// The constant size of a thread axis; 1 where nothing is bound to it.
     pub(super) fn block_dim(&self, parallel: ParallelType) -> Result<i64> {
-        let bound = self
-            .scheduled
-            .axes
-            .iter()
-            .find(|(_, axis)| axis.consumer.is_none() && axis.parallel == parallel)
-            .map(|(leaf, _)| leaf);
-        bound.map_or(Ok(1), |leaf| self.constant_extent(leaf))
+        self.places.get(&parallel).map_or(Ok(1), |axis| self.constant_extent(*axis))
     }
 
     fn thread_index(&mut self, dim: Dim) -> ExprId {

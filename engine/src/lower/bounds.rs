@@ -32,7 +32,8 @@ impl Lowering<'_> {
             let [TvOperand::Tv(from)] = *inputs.as_slice() else { return false };
             // The stages of a reduction that was split stem from one tensor.
             if self.scheduled.tensors[from].source != self.scheduled.tensors[stage].source {
-                let roots: BTreeSet<AxisId> = over.iter().flat_map(|axis| self.roots_of(*axis)).collect();
+                let roots: BTreeSet<AxisId> =
+                    over.iter().flat_map(|axis| self.scheduled.axes.roots_of(*axis)).collect();
                 break (from, roots);
             }
             stage = from;

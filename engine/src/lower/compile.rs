@@ -5,7 +5,7 @@ use super::context::{Lowering, identifier};
 use super::exchange::Sharing;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{self, Kernel, Launch};
-use crate::schedule::{ArgClass, AxisId, Extent, ParallelType, ScheduledFusion, TvId};
+use crate::schedule::{ArgClass, ParallelType, ScheduledFusion, TvId};
 use crate::util::Hash128;
 
 /// Lowers a scheduled fusion. The kernel's name is `scheduler_fusion_hash`.
@@ -21,7 +21,7 @@ pub fn lower_sharing(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &
 
 fn lower_as(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str, sharing: Sharing) -> Result<Kernel> {
     let mut lowering = Lowering::new(scheduled, class, scheduler, sharing);
-    for leaf in scheduled.axes.ids().filter(|axis| scheduled.is_leaf(*axis)) {
+    for leaf in scheduled.axes.ids().filter(|axis| scheduled.axes.is_leaf(*axis)) {
         lowering.extent(leaf)?;
     }
     let computed: Vec<TvId> =
@@ -50,7 +50,7 @@ impl Lowering<'_> {
         use ParallelType::{Bidx, Bidy, Bidz, Tidx, Tidy, Tidz};
         let mut dims = [self.b.int(1); 6];
         for (dim, parallel) in dims.iter_mut().zip([Bidx, Bidy, Bidz, Tidx, Tidy, Tidz]) {
-            if let Some(leaf) = self.bound_leaf(parallel) {
+            if let Some(leaf) = self.places.get(&parallel).copied() {
                 *dim = self.extent(leaf)?;
             }
         }
@@ -69,13 +69,5 @@ impl Lowering<'_> {
     pub(super) fn block_threads(&self) -> Result<i64> {
         use ParallelType::{Tidx, Tidy, Tidz};
         Ok(self.block_dim(Tidx)? * self.block_dim(Tidy)? * self.block_dim(Tidz)?)
-    }
-
-    /// The leaf bound to a place in the launch; extents of threads are constant.
-    fn bound_leaf(&self, parallel: ParallelType) -> Option<AxisId> {
-        let (leaf, axis) =
-            self.scheduled.axes.iter().find(|(_, axis)| axis.consumer.is_none() && axis.parallel == parallel)?;
-        debug_assert!(!parallel.is_thread() || matches!(axis.extent, Extent::Const(_)));
-        Some(leaf)
     }
 }

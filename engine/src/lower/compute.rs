@@ -4,7 +4,7 @@ use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{ExprId, StmtKind};
 use crate::num::{ReduceOp, Value, eval};
-use crate::schedule::{AxisId, Compute, ParallelType, TvId, TvOp, TvOperand, Xform};
+use crate::schedule::{AxisId, Compute, Loop, ParallelType, TvId, TvOp, TvOperand, Xform};
 
 impl Lowering<'_> {
     /// Whether a tensor is a reduction within each thread.
@@ -51,12 +51,12 @@ impl Lowering<'_> {
     /// Loops over the given leaves, outer to inner.
     pub(super) fn emit_array_nest(
         &mut self,
-        loops: &[AxisId],
+        loops: &[Loop],
         body: &mut dyn FnMut(&mut Self) -> Result<()>,
     ) -> Result<()> {
         match loops.split_first() {
             None => body(self),
-            Some((leaf, rest)) => self.emit_loop(*leaf, |lowering| lowering.emit_array_nest(rest, body)),
+            Some((own, rest)) => self.emit_loop(*own, |lowering| lowering.emit_array_nest(rest, body)),
         }
     }
 
@@ -219,23 +219,23 @@ impl Lowering<'_> {
     /// A loop over the lanes of a vector, or any other. Where accumulations test
     /// each lane, the lanes of a vector that lies inside as a whole, which is
     /// most of them, are taken without tests.
-    pub(super) fn emit_lane_loop(&mut self, unit: &[TvId], leaf: AxisId, depth: usize) -> Result<()> {
-        let inside = if self.parallel_type(leaf) == ParallelType::Vectorize && !self.all_lanes_inside {
-            self.all_inside(unit, leaf)?
+    pub(super) fn emit_lane_loop(&mut self, unit: &[TvId], own: Loop, depth: usize) -> Result<()> {
+        let inside = if own.parallel == ParallelType::Vectorize && !self.all_lanes_inside {
+            self.all_inside(unit, own.axis)?
         } else {
             None
         };
         let Some(inside) = inside else {
-            return self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1));
+            return self.emit_loop(own, |lowering| lowering.emit_level(unit, depth + 1));
         };
         self.b.open();
         self.all_lanes_inside = true;
-        let result = self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1));
+        let result = self.emit_loop(own, |lowering| lowering.emit_level(unit, depth + 1));
         self.all_lanes_inside = false;
         let then = self.b.close();
         result?;
         self.b.open();
-        let result = self.emit_loop(leaf, |lowering| lowering.emit_level(unit, depth + 1));
+        let result = self.emit_loop(own, |lowering| lowering.emit_level(unit, depth + 1));
         let otherwise = self.b.close();
         result?;
         self.b.set_origin(None, "accumulate");
@@ -249,7 +249,7 @@ impl Lowering<'_> {
     fn all_inside(&mut self, unit: &[TvId], leaf: AxisId) -> Result<Option<ExprId>> {
         let last_lane = self.constant_extent(leaf)? - 1;
         let tested: Vec<TvId> = unit.iter().copied().filter(|tv| self.is_tested(*tv)).collect();
-        if tested.iter().any(|tv| self.scheduled.tensors[*tv].loops.last() != Some(&leaf)) {
+        if tested.iter().any(|tv| self.scheduled.tensors[*tv].loop_axes().next_back() != Some(leaf)) {
             return Ok(None); // Loops inside the lanes have tests of their own.
         }
         let operands: Vec<TvId> = tested.iter().flat_map(|tv| self.scheduled.producers(*tv)).collect();
@@ -305,11 +305,8 @@ impl Lowering<'_> {
     /// the first, at 0 of every axis that the tensor does not have.
     pub(super) fn store_terms(&mut self, tv: TvId) -> Result<Vec<ExprId>> {
         let mut terms = self.access_terms(tv)?;
-        let data = &self.scheduled.tensors[tv];
-        let mut leaves = data.loops.clone();
-        leaves.extend(self.parallel.iter().filter(|leaf| !data.loops.contains(leaf)));
         let mut firsts: Vec<AxisId> = Vec::new();
-        for leaf in leaves.into_iter().filter(|leaf| !self.last_block.contains(leaf)) {
+        for leaf in self.scheduled.tensors[tv].loop_axes().filter(|leaf| !self.last_block.contains(leaf)) {
             self.lacking_axes(tv, leaf, &mut firsts);
         }
         firsts.sort();
@@ -332,19 +329,13 @@ impl Lowering<'_> {
     /// has no part: where it is merged of some that the tensor has and others
     /// that it has not, those others.
     fn lacking_axes(&self, tv: TvId, axis: AxisId, found: &mut Vec<AxisId>) {
-        let has =
-            |root: &AxisId| self.scheduled.tensors[tv].axes.iter().any(|axis| axis.concrete && axis.root == *root);
-        let roots = self.roots_of(axis);
+        let has = |root: &AxisId| self.scheduled.tensors[tv].has_root(*root);
+        let roots = self.scheduled.axes.roots_of(axis);
         if !roots.iter().any(has) {
             found.push(axis);
         } else if !roots.iter().all(has) {
-            match self.scheduled.axes[axis].def.map(|xform| self.scheduled.xforms[xform]) {
-                Some(Xform::Merge { outer, inner, .. }) => {
-                    self.lacking_axes(tv, outer, found);
-                    self.lacking_axes(tv, inner, found);
-                }
-                Some(Xform::Split { input, .. } | Xform::Align { input, .. }) => self.lacking_axes(tv, input, found),
-                None => {}
+            for input in self.scheduled.axes.def(axis).map(Xform::inputs).unwrap_or_default() {
+                self.lacking_axes(tv, input, found);
             }
         }
     }

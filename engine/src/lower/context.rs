@@ -6,9 +6,9 @@ use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ScalarId;
 use crate::kernel::{BufId, ExprId, KernelBuilder};
 use crate::num::{DType, ReduceOp};
-use crate::schedule::{ArgClass, AxisId, Memory, ParallelType, ScheduledFusion, TvId};
+use crate::schedule::{ArgClass, AxisId, Loop, Memory, ParallelType, ScheduledFusion, TvId};
 use crate::util::SecondaryMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that the emitting parts share.
 pub(super) struct Lowering<'a> {
@@ -17,7 +17,7 @@ pub(super) struct Lowering<'a> {
     pub(super) consumers: SecondaryMap<TvId, Vec<TvId>>,
     pub(super) class: &'a ArgClass,
     pub(super) b: KernelBuilder,
-    /// The index of each leaf in the loops that are open now.
+    /// The index of each axis that an open loop runs over.
     pub(super) leaf_index: SecondaryMap<AxisId, Option<ExprId>>,
     /// Extents of axes, as parameters or constants.
     pub(super) extents: SecondaryMap<AxisId, Option<ExprId>>,
@@ -29,8 +29,8 @@ pub(super) struct Lowering<'a> {
     pub(super) values: SecondaryMap<TvId, Option<ExprId>>,
     /// Block axes over which only the last block goes on.
     pub(super) last_block: BTreeSet<AxisId>,
-    /// Leaves bound to threads or blocks, in order of binding.
-    pub(super) parallel: Vec<AxisId>,
+    /// The axis behind each place in the launch; of several that take turns there, one.
+    pub(super) places: BTreeMap<ParallelType, AxisId>,
     /// The reduction whose neutral element fills registers outside the tensor.
     pub(super) fill: Option<ReduceOp>,
     /// Accumulations that the fill makes harmless outside.
@@ -67,7 +67,7 @@ impl<'a> Lowering<'a> {
             buffers: SecondaryMap::new(),
             values: SecondaryMap::new(),
             last_block: BTreeSet::new(),
-            parallel: Vec::new(),
+            places: places(scheduled),
             fill: None,
             untested: BTreeSet::new(),
             to_fix: BTreeSet::new(),
@@ -81,26 +81,21 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The parallel type of a leaf.
-    pub(super) fn parallel_type(&self, leaf: AxisId) -> ParallelType {
-        self.scheduled.axes[leaf].parallel
-    }
-
     /// The loops of a local tensor's array, outer to inner: those inside its
     /// inline position that it does not reduce over.
-    pub(super) fn array_loops(&self, tv: TvId) -> Vec<AxisId> {
+    pub(super) fn array_loops(&self, tv: TvId) -> Vec<Loop> {
         let data = &self.scheduled.tensors[tv];
         let reduced = self.scheduled.reduced_leaves(tv);
         data.loops[data.inline_at..]
             .iter()
             .copied()
-            .filter(|leaf| self.parallel_type(*leaf).is_loop() && !reduced.contains(leaf))
+            .filter(|own| own.parallel.is_loop() && !reduced.contains(&own.axis))
             .collect()
     }
 
     /// The constant extent of a leaf that a local array runs over.
     pub(super) fn constant_extent(&self, leaf: AxisId) -> Result<i64> {
-        self.scheduled.constant_extent(leaf).ok_or_else(|| {
+        self.scheduled.axes.constant_extent(leaf).ok_or_else(|| {
             let name = &self.scheduled.axes[leaf].name;
             Diagnostic::unsupported(
                 code::SCHEDULE_VERB,
@@ -116,8 +111,8 @@ impl<'a> Lowering<'a> {
             return Ok(buffer);
         }
         let mut len = 1;
-        for leaf in self.array_loops(tv) {
-            len *= self.constant_extent(leaf)?;
+        for own in self.array_loops(tv) {
+            len *= self.constant_extent(own.axis)?;
         }
         let data = &self.scheduled.tensors[tv];
         let name = identifier(&data.name);
@@ -136,10 +131,10 @@ impl<'a> Lowering<'a> {
     /// over the threads of the block, so that neighbours do not meet in a bank.
     pub(super) fn array_index(&mut self, tv: TvId) -> Result<ExprId> {
         let mut index = self.b.int(0);
-        for leaf in self.array_loops(tv) {
-            let extent = self.constant_extent(leaf)?;
+        for own in self.array_loops(tv) {
+            let extent = self.constant_extent(own.axis)?;
             let extent = self.b.int(extent);
-            let position = self.leaf(leaf)?;
+            let position = self.leaf(own.axis)?;
             let scaled = self.b.exprs().mul(index, extent);
             index = self.b.exprs().add(scaled, position);
         }
@@ -171,6 +166,16 @@ impl<'a> Lowering<'a> {
     pub(super) fn origin(&mut self, tv: TvId, pass: &'static str) {
         self.b.set_origin(Some(self.scheduled.tensors[tv].source), pass);
     }
+}
+
+/// The axis behind each place in the launch.
+fn places(scheduled: &ScheduledFusion) -> BTreeMap<ParallelType, AxisId> {
+    let bound = scheduled.tensors.values().flat_map(|data| &data.loops).filter(|own| !own.parallel.is_loop());
+    let mut places = BTreeMap::new();
+    for own in bound {
+        places.entry(own.parallel).or_insert(own.axis);
+    }
+    places
 }
 
 /// A C identifier for a tensor's name: decimal names get a letter.

@@ -93,7 +93,7 @@ impl Lowering<'_> {
     fn reduced_roots(&self, tv: TvId) -> BTreeSet<AxisId> {
         match &self.scheduled.tensors[tv].op {
             Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => {
-                over.iter().flat_map(|axis| self.roots_of(*axis)).collect()
+                over.iter().flat_map(|axis| self.scheduled.axes.roots_of(*axis)).collect()
             }
             _ => BTreeSet::new(),
         }

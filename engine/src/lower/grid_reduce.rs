@@ -16,13 +16,13 @@ use super::context::Lowering;
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{AtomicOp, BufId, CacheHint, Dim, ExprId, Scope, Unroll};
 use crate::num::{BinaryOp, DType};
-use crate::schedule::{AxisId, ParallelType, TvId};
+use crate::schedule::{ParallelType, TvId};
 
 /// One reduction's scratch memory.
 struct Partial {
     tv: TvId,
     batch: Batch,
-    threads: Vec<AxisId>,
+    threads: Vec<ParallelType>,
     scratch: BufId,
 }
 
@@ -59,7 +59,7 @@ impl Lowering<'_> {
                 return Err(Diagnostic::bug("grid reductions of one kernel run over different axes"));
             }
         }
-        let place = self.place(&cross)?;
+        let place = self.place(tvs[0], &cross)?;
         let mut partials = Vec::new();
         for tv in tvs {
             let batch = self.batch_of(*tv)?;
@@ -82,7 +82,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn place(&mut self, cross: &CrossThread) -> Result<Place> {
+    fn place(&mut self, tv: TvId, cross: &CrossThread) -> Result<Place> {
         let [block_axis] = *cross.block_axes.as_slice() else {
             return Err(Diagnostic::unsupported(code::SCHEDULE_VERB, "reduction over two block axes at once")
                 .note("merge the axes before binding them to blocks"));
@@ -90,19 +90,18 @@ impl Lowering<'_> {
         let block = self.leaf(block_axis)?;
         let blocks = self.extent(block_axis)?;
         let (mut other, mut others) = (self.b.int(0), self.b.int(1));
-        let bound: Vec<AxisId> = self.parallel.clone();
-        for leaf in bound {
-            if leaf == block_axis || !self.parallel_type(leaf).is_block() {
+        for own in self.scheduled.tensors[tv].loops.clone() {
+            if own.axis == block_axis || !own.parallel.is_block() {
                 continue;
             }
-            let (index, extent) = (self.leaf(leaf)?, self.extent(leaf)?);
+            let (index, extent) = (self.leaf(own.axis)?, self.extent(own.axis)?);
             let scaled = self.b.exprs().mul(other, extent);
             other = self.b.exprs().add(scaled, index);
             others = self.b.exprs().mul(others, extent);
         }
         let reduced = match *cross.threads.as_slice() {
             [] => None,
-            [leaf] => Some(self.parallel_type(leaf)),
+            [along] => Some(along),
             _ => return Err(Diagnostic::bug("a grid reduction combines over at most one thread axis")),
         };
         let mut place = Place {

@@ -20,7 +20,7 @@ use super::context::Lowering;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::ExprId;
 use crate::num::BinaryOp;
-use crate::schedule::{AxisId, TensorLayout, TvId, Xform};
+use crate::schedule::{AxisId, RowShift, TensorLayout, TvId, Xform};
 
 /// An index, and whether it may reach the extent.
 #[derive(Clone, Copy)]
@@ -67,13 +67,33 @@ impl Lowering<'_> {
         }
     }
 
+    /// The transform that leads from an axis to the loops that are open now; none if one of
+    /// them runs over the axis itself, or if none does. Where tensors divide an axis in several
+    /// ways, only one of them leads to open loops.
+    fn way(&self, axis: AxisId) -> Option<Xform> {
+        if self.leaf_index[axis].is_some() {
+            return None;
+        }
+        let mut uses = self.scheduled.axes.uses(axis);
+        match self.scheduled.axes[axis].uses.len() {
+            0 | 1 => uses.next().copied(),
+            _ => uses.find(|xform| xform.outputs().iter().all(|part| self.is_open(*part))).copied(),
+        }
+    }
+
+    /// Whether open loops give an axis an index.
+    fn is_open(&self, axis: AxisId) -> bool {
+        let leads = |xform: &Xform| xform.outputs().iter().all(|part| self.is_open(*part));
+        self.leaf_index[axis].is_some() || self.scheduled.axes.uses(axis).any(leads)
+    }
+
     fn resolve(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<Resolved> {
-        let Some(consumer) = self.scheduled.axes[axis].consumer else {
+        let Some(xform) = self.way(axis) else {
             // A prefetch reads one iteration ahead, perhaps past the last.
             let overflows = self.ahead == Some(axis);
             return Ok(Resolved { index: self.leaf(axis)?, overflows });
         };
-        match self.scheduled.xforms[consumer] {
+        match xform {
             Xform::Split { outer, inner, exact, .. } => {
                 let factor = self.extent(inner)?;
                 let outer = self.resolve(outer, terms)?;
@@ -99,9 +119,9 @@ impl Lowering<'_> {
                 };
                 Ok(Resolved { index, overflows: false })
             }
-            Xform::Align { output, vector, reference, rows, .. } => {
+            Xform::Align { output, vector, shift, .. } => {
                 let padded = self.resolve(output, terms)?;
-                let shift = self.row_shift(reference, axis, rows, vector)?;
+                let shift = self.row_shift(self.scheduled.shifts[shift], axis, vector)?;
                 let index = self.b.exprs().sub(padded.index, shift);
                 let zero = self.b.int(0);
                 let term = self.b.exprs().binary(BinaryOp::Ge, index, zero);
@@ -121,9 +141,9 @@ impl Lowering<'_> {
     /// The position of a row's first element within a vector. Along `rows` only
     /// the index modulo the vector matters: what steps over whole vectors of
     /// rows is left out, so that the shift does not vary with it.
-    fn row_shift(&mut self, reference: TvId, root: AxisId, rows: Option<AxisId>, vector: i64) -> Result<ExprId> {
-        let row = match rows {
-            None => self.row_offset(reference, root)?,
+    fn row_shift(&mut self, shift: RowShift, root: AxisId, vector: i64) -> Result<ExprId> {
+        let row = match shift.rows {
+            None => self.row_offset(shift.reference, root)?,
             Some(rows) => {
                 let index = self.index_modulo(rows, vector)?;
                 let stride = self.extent(root)?;
@@ -136,7 +156,7 @@ impl Lowering<'_> {
 
     /// A number that is congruent to an axis's index modulo `modulus`.
     fn index_modulo(&mut self, axis: AxisId, modulus: i64) -> Result<ExprId> {
-        match self.scheduled.axes[axis].consumer.map(|x| self.scheduled.xforms[x]) {
+        match self.way(axis) {
             Some(Xform::Split { inner, .. }) if self.is_multiple(inner, modulus) => self.index_modulo(inner, modulus),
             Some(Xform::Split { outer, inner, .. }) => {
                 let factor = self.extent(inner)?;
@@ -151,7 +171,7 @@ impl Lowering<'_> {
 
     /// Whether the extent of an axis is a constant that a number divides.
     fn is_multiple(&self, axis: AxisId, of: i64) -> bool {
-        self.scheduled.constant_extent(axis).is_some_and(|extent| extent % of == 0)
+        self.scheduled.axes.constant_extent(axis).is_some_and(|extent| extent % of == 0)
     }
 
     /// The address of a global tensor's element in the open loops, in elements.
@@ -178,10 +198,10 @@ impl Lowering<'_> {
     fn aligned_axis(&mut self, tv: TvId, layout: &TensorLayout) -> Option<(AxisId, AxisId, i64)> {
         let innermost = layout.order.last().filter(|axis| axis.dense)?;
         let source = self.scheduled.tensors[tv].axes[innermost.axis];
-        let consumer = self.scheduled.axes[source.root].consumer.filter(|_| source.concrete)?;
-        let Xform::Align { output, vector, reference, .. } = self.scheduled.xforms[consumer] else { return None };
+        let way = self.way(source.root).filter(|_| source.concrete)?;
+        let Xform::Align { output, vector, shift, .. } = way else { return None };
         let own = self.row_offset(tv, source.root).ok()?;
-        let theirs = self.row_offset(reference, source.root).ok()?;
+        let theirs = self.row_offset(self.scheduled.shifts[shift].reference, source.root).ok()?;
         (own == theirs).then_some((source.root, output, vector))
     }
 
@@ -251,7 +271,7 @@ impl Lowering<'_> {
                 return;
             }
             let (Some(outer_axis), Some(inner_axis)) = (outer.axis, inner.axis) else { return };
-            let joined = match self.scheduled.axes[outer_axis].consumer.map(|x| self.scheduled.xforms[x]) {
+            let joined = match self.way(outer_axis) {
                 Some(Xform::Merge { outer, inner, output }) if outer == outer_axis && inner == inner_axis => output,
                 _ => return,
             };

@@ -11,7 +11,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::kernel::{Dim, Expr};
 use crate::kernel::{ExprId, Special, Unroll};
 use crate::num::DType;
-use crate::schedule::{AxisId, Extent, Memory, ParallelType, TvId};
+use crate::schedule::{AxisId, Extent, Loop, Memory, ParallelType, TvId};
 use crate::util::DisjointSets;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -71,8 +71,7 @@ impl Lowering<'_> {
     /// remaining loops (over the values of each thread) taken as one batch.
     fn is_batched_reduction(&self, tv: TvId, depth: usize) -> bool {
         let loops = &self.scheduled.tensors[tv].loops;
-        let values =
-            |leaf: &AxisId| matches!(self.parallel_type(*leaf), ParallelType::Unroll | ParallelType::Vectorize);
+        let values = |own: &Loop| matches!(own.parallel, ParallelType::Unroll | ParallelType::Vectorize);
         self.cross_thread(tv).any() && loops[depth..].iter().all(values)
     }
 
@@ -172,8 +171,9 @@ impl Lowering<'_> {
                 return self.emit_value(tv);
             }
         }
-        let leaf = loops_of(unit[0])[depth];
-        if let Some(stray) = unit.iter().find(|tv| loops_of(**tv).get(depth) != Some(&leaf)) {
+        let own = loops_of(unit[0])[depth];
+        let leaf = own.axis;
+        if let Some(stray) = unit.iter().find(|tv| loops_of(**tv).get(depth) != Some(&own)) {
             return Err(Diagnostic::bug(format!(
                 "{} and {} share a loop at depth {depth} but iterate over different axes",
                 self.scheduled.tensors[unit[0]].name, self.scheduled.tensors[*stray].name
@@ -184,7 +184,7 @@ impl Lowering<'_> {
                 self.emit_identity(*tv)?;
             }
         }
-        let parallel = self.parallel_type(leaf);
+        let parallel = own.parallel;
         if !parallel.is_loop() {
             let single = self.scheduled.axes[leaf].extent == Extent::Const(1);
             let index = if single { self.b.int(0) } else { self.launch_index(parallel)? };
@@ -192,12 +192,12 @@ impl Lowering<'_> {
             return self.finish_accumulators(unit, depth);
         }
         if let [tv] = *unit
-            && (self.try_emit_vector(tv, leaf, depth)? || self.try_emit_random(tv, leaf, depth)?)
+            && (self.try_emit_vector(tv, own, depth)? || self.try_emit_random(tv, own, depth)?)
         {
             return Ok(());
         }
-        if self.parallel_type(leaf) == ParallelType::Unroll && self.fills_shared(unit, leaf) {
-            self.emit_loop_as(leaf, Unroll::No, |lowering| lowering.emit_level(unit, depth + 1))?;
+        if parallel == ParallelType::Unroll && self.fills_shared(unit, own) {
+            self.emit_loop_as(own, Unroll::No, |lowering| lowering.emit_level(unit, depth + 1))?;
             return self.finish_accumulators(unit, depth);
         }
         let ahead: Vec<TvId> = unit
@@ -206,34 +206,35 @@ impl Lowering<'_> {
             .filter(|tv| self.scheduled.tensors[*tv].prefetch && self.scheduled.tensors[*tv].inline_at == depth + 1)
             .collect();
         if ahead.is_empty() {
-            self.emit_lane_loop(unit, leaf, depth)?;
+            self.emit_lane_loop(unit, own, depth)?;
         } else {
-            self.emit_prefetched_loop(unit, &ahead, leaf, depth)?;
+            self.emit_prefetched_loop(unit, &ahead, own, depth)?;
         }
         self.finish_accumulators(unit, depth)
     }
 
-    /// Whether a loop over `leaf` moves values of a unit to shared memory and no
+    /// Whether a loop moves values of a unit to shared memory and no
     /// register array runs over it. Unrolled, all its loads would be in registers
     /// at once, which is what shared memory is to avoid.
-    fn fills_shared(&self, unit: &[TvId], leaf: AxisId) -> bool {
+    fn fills_shared(&self, unit: &[TvId], own: Loop) -> bool {
         let tensors = &self.scheduled.tensors;
-        let in_registers = |tv: &TvId| tensors[*tv].memory == Memory::Local && self.array_loops(*tv).contains(&leaf);
+        let in_registers = |tv: &TvId| tensors[*tv].memory == Memory::Local && self.array_loops(*tv).contains(&own);
         let reads = |tv: &TvId| self.scheduled.producers(*tv).iter().any(in_registers);
         unit.iter().any(|tv| tensors[*tv].memory == Memory::Shared)
             && !unit.iter().any(|tv| in_registers(tv) || reads(tv) || self.accumulates(*tv))
     }
 
     /// Opens a loop over a leaf, unrolled where its place says so.
-    pub(super) fn emit_loop(&mut self, leaf: AxisId, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        let unroll = match self.parallel_type(leaf) {
+    pub(super) fn emit_loop(&mut self, own: Loop, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let unroll = match own.parallel {
             ParallelType::Unroll | ParallelType::Vectorize => Unroll::Full,
             _ => Unroll::No,
         };
-        self.emit_loop_as(leaf, unroll, body)
+        self.emit_loop_as(own, unroll, body)
     }
 
-    fn emit_loop_as(&mut self, leaf: AxisId, unroll: Unroll, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    fn emit_loop_as(&mut self, own: Loop, unroll: Unroll, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let leaf = own.axis;
         let extent = self.extent(leaf)?;
         let constant = self.b.exprs().as_int(extent);
         if constant == Some(1) {
@@ -241,7 +242,7 @@ impl Lowering<'_> {
             return self.with_leaf(leaf, zero, body);
         }
         let unroll = if constant.is_some() { unroll } else { Unroll::No };
-        let name = loop_name(self.parallel_type(leaf));
+        let name = loop_name(own.parallel);
         let dtype = self.b.index_type();
         let (var, counter) = self.b.counter(name, dtype);
         // The body borrows the whole lowering, so the block is built by hand.
@@ -270,10 +271,6 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let before = self.leaf_index[leaf];
         self.leaf_index.set(leaf, Some(index));
-        let new_parallel = !self.parallel_type(leaf).is_loop() && !self.parallel.contains(&leaf);
-        if new_parallel {
-            self.parallel.push(leaf);
-        }
         let result = body(self);
         self.leaf_index.set(leaf, before);
         result

@@ -9,7 +9,7 @@
 use super::context::{Lowering, identifier};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::BufId;
-use crate::schedule::{AxisId, TvId};
+use crate::schedule::{AxisId, Loop, TvId};
 
 impl Lowering<'_> {
     /// Emits a loop over `leaf` for a unit in which `ahead` are prefetched.
@@ -17,9 +17,10 @@ impl Lowering<'_> {
         &mut self,
         unit: &[TvId],
         ahead: &[TvId],
-        leaf: AxisId,
+        own: Loop,
         depth: usize,
     ) -> Result<()> {
+        let leaf = own.axis;
         let mut twins = Vec::with_capacity(ahead.len());
         for tv in ahead {
             let array = self.local_array(*tv)?;
@@ -35,7 +36,7 @@ impl Lowering<'_> {
             twins.iter().try_for_each(|(tv, _, twin, _)| lowering.load_ahead(*tv, *twin, leaf, depth))
         })?;
         let rest: Vec<TvId> = unit.iter().copied().filter(|tv| !ahead.contains(tv)).collect();
-        self.emit_loop(leaf, |lowering| {
+        self.emit_loop(own, |lowering| {
             for (tv, array, twin, len) in &twins {
                 lowering.origin(*tv, "prefetch");
                 lowering.copy_array(*array, *twin, *len);

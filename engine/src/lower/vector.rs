@@ -9,7 +9,7 @@ use super::context::Lowering;
 use crate::diag::Result;
 use crate::kernel::{Block, BufId, CacheHint, Expr, ExprId, IndexOp, Origin, Stmt, StmtKind};
 use crate::num::{BinaryOp, UnaryOp};
-use crate::schedule::{AxisId, Compute, Memory, ParallelType, TvId, TvOp, TvOperand, Xform};
+use crate::schedule::{AxisId, Compute, Loop, Memory, ParallelType, TvId, TvOp, TvOperand, Xform};
 
 /// The widest access of a thread.
 const MAX_ACCESS_BYTES: i64 = 16;
@@ -26,22 +26,28 @@ struct VectorCopy {
     hint: CacheHint,
 }
 
+/// The loop over the lanes of a vector.
+fn lanes_of(leaf: AxisId) -> Loop {
+    Loop { axis: leaf, parallel: ParallelType::Vectorize }
+}
+
 impl Lowering<'_> {
     /// Emits a copy as a wide access, if `leaf` is its vector axis and the
     /// access is provably aligned. Returns whether it did.
-    pub(super) fn try_emit_vector(&mut self, tv: TvId, leaf: AxisId, depth: usize) -> Result<bool> {
+    pub(super) fn try_emit_vector(&mut self, tv: TvId, own: Loop, depth: usize) -> Result<bool> {
+        let leaf = own.axis;
         let data = &self.scheduled.tensors[tv];
         let Some(TvOp { compute: Compute::Copy, inputs }) = &data.op else { return Ok(false) };
         let [TvOperand::Tv(from)] = *inputs.as_slice() else { return Ok(false) };
         let is_load = self.is_global(from);
         let (global, local) = if is_load { (from, tv) } else { (tv, from) };
-        let innermost = depth + 1 == data.loops.len() && self.parallel_type(leaf) == ParallelType::Vectorize;
+        let innermost = depth + 1 == data.loops.len() && own.parallel == ParallelType::Vectorize;
         if !innermost || !self.is_global(global) || self.is_global(local) || !self.runs_along(global, leaf)? {
             return Ok(false);
         }
         // The register side must be an array whose innermost loop is the vector.
         let shared = self.scheduled.tensors[local].memory == Memory::Shared;
-        if shared || self.array_loops(local).last() != Some(&leaf) || self.values[local].is_some() {
+        if shared || self.array_loops(local).last() != Some(&own) || self.values[local].is_some() {
             return Ok(false);
         }
         let lanes = self.constant_extent(leaf)?;
@@ -127,7 +133,7 @@ impl Lowering<'_> {
         let readable = self.b.exprs().and(any, within);
         let wide = self.accesses_block(copy);
         self.b.open();
-        let result = self.emit_loop(leaf, |lowering| lowering.emit_value(tv));
+        let result = self.emit_loop(lanes_of(leaf), |lowering| lowering.emit_value(tv));
         let single = self.b.close();
         result?;
         self.b.open();
@@ -148,7 +154,7 @@ impl Lowering<'_> {
         self.origin(tv, "fill");
         let fill = self.outside_value(tv);
         self.b.open();
-        let result = self.emit_loop(leaf, |lowering| {
+        let result = self.emit_loop(lanes_of(leaf), |lowering| {
             let terms = lowering.access_terms(tv)?;
             let inside = lowering.conjunction(&terms);
             let outside = lowering.b.exprs().unary(UnaryOp::LogicalNot, inside);
@@ -175,7 +181,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let wide = self.accesses_block(copy);
         self.b.open();
-        let result = if uniform { Ok(()) } else { self.emit_loop(leaf, |lowering| lowering.emit_value(tv)) };
+        let result = if uniform { Ok(()) } else { self.emit_loop(lanes_of(leaf), |lowering| lowering.emit_value(tv)) };
         let otherwise = self.b.close();
         result?;
         self.origin(tv, "store");
@@ -186,7 +192,7 @@ impl Lowering<'_> {
     /// Sets all lanes to the fill.
     fn emit_fill(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy) -> Result<()> {
         let fill = self.outside_value(tv);
-        self.emit_loop(leaf, |lowering| {
+        self.emit_loop(lanes_of(leaf), |lowering| {
             let index = lowering.array_index(tv)?;
             lowering.b.store(copy.array.0, index, fill);
             Ok(())
@@ -242,7 +248,7 @@ impl Lowering<'_> {
     /// memory run, whose stride is 1.
     pub(super) fn runs_along(&mut self, tv: TvId, leaf: AxisId) -> Result<bool> {
         let layout = self.layout(tv)?;
-        let Some((mut axis, stride)) = self.innermost_run(tv, &layout)? else { return Ok(false) };
+        let Some((axis, stride)) = self.innermost_run(tv, &layout)? else { return Ok(false) };
         if self.b.exprs().as_int(stride) != Some(1) {
             return Ok(false);
         }
@@ -251,28 +257,16 @@ impl Lowering<'_> {
         if data.axes.iter().any(|axis| axis.concrete && self.scheduled.shift_varies(axis.root, leaf)) {
             return Ok(false);
         }
-        while let Some(consumer) = self.scheduled.axes[axis].consumer {
-            axis = match self.scheduled.xforms[consumer] {
-                Xform::Split { inner, .. } => inner,
-                Xform::Align { output, .. } => output,
-                // The tensor walks less than the merged axis: its index is a remainder.
-                Xform::Merge { .. } => return Ok(false),
+        let mut part = leaf;
+        while part != axis {
+            part = match self.scheduled.axes.def(part) {
+                Some(Xform::Split { input, inner, .. }) if *inner == part => *input,
+                Some(Xform::Align { input, .. }) => *input,
+                // Of a merged axis the tensor walks less: its index is a remainder.
+                _ => return Ok(false),
             };
         }
-        Ok(axis == leaf)
-    }
-
-    /// The roots that an axis derives from.
-    pub(super) fn roots_of(&self, axis: AxisId) -> Vec<AxisId> {
-        match self.scheduled.axes[axis].def.map(|x| self.scheduled.xforms[x]) {
-            None => vec![axis],
-            Some(Xform::Split { input, .. } | Xform::Align { input, .. }) => self.roots_of(input),
-            Some(Xform::Merge { outer, inner, .. }) => {
-                let mut roots = self.roots_of(outer);
-                roots.extend(self.roots_of(inner));
-                roots
-            }
-        }
+        Ok(true)
     }
 
     /// A power of two (at most 16) that divides an index expression, from the

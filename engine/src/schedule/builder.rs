@@ -2,14 +2,13 @@
 //! working copy and records itself.
 
 use super::inline::break_circles;
-use super::ir::{
-    AxisId, Compute, Extent, Io, Memory, ParallelType, Parts, ScheduleAxis, ScheduledFusion, Step, Tv, TvId, TvOp,
-    TvOperand, Xform,
-};
+use super::ir::{Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, Step, Tv, TvId, TvOp, TvOperand};
 use super::stages::Stages;
+use crate::axes::{AxisId, Extent, Parts, Xform};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::CacheHint;
 use crate::util::{EntityId, SecondaryMap};
+use std::collections::BTreeSet;
 
 /// Applies and records scheduling primitives.
 #[derive(Clone, Debug)]
@@ -79,7 +78,7 @@ impl ScheduleBuilder {
             (other, _) => other,
         };
         self.scheduled.steps.push(Step::Split { axis: self.name(axis), factor, count, exact });
-        Ok(self.split_into(axis, |_| outer_extent, Extent::Const(factor), exact))
+        Ok(self.scheduled.axes.split(axis, |_| outer_extent, Extent::Const(factor), exact))
     }
 
     /// Splits a leaf into parts of one size, as many as the launch has places for. `exact`
@@ -92,25 +91,7 @@ impl ScheduleBuilder {
         let exact = exact && !self.distrustful;
         let beside = parts.beside.map(|beside| self.name(beside));
         self.scheduled.steps.push(Step::SplitParts { axis: self.name(axis), places: parts.places, beside, exact });
-        Ok(self.split_into(axis, |inner| Extent::Shares(axis, inner), Extent::Share(axis, parts), exact))
-    }
-
-    /// The two leaves that a leaf becomes, whose extents were found right.
-    fn split_into(
-        &mut self,
-        axis: AxisId,
-        outer: impl FnOnce(AxisId) -> Extent,
-        inner: Extent,
-        exact: bool,
-    ) -> (AxisId, AxisId) {
-        let xform = self.scheduled.xforms.next_id();
-        let name = self.name(axis);
-        let outer_axis = self.new_axis(format!("{name}.o"), Extent::Const(1), xform);
-        let inner = self.new_axis(format!("{name}.i"), inner, xform);
-        self.scheduled.axes[outer_axis].extent = outer(inner);
-        self.scheduled.xforms.push(Xform::Split { input: axis, outer: outer_axis, inner, exact });
-        self.scheduled.axes[axis].consumer = Some(xform);
-        (outer_axis, inner)
+        Ok(self.scheduled.axes.split(axis, |inner| Extent::Shares(axis, inner), Extent::Share(axis, parts), exact))
     }
 
     /// Merges two leaves: `result = outer * extent(inner) + inner`.
@@ -120,17 +101,8 @@ impl ScheduleBuilder {
         if outer == inner {
             return Err(Diagnostic::user(code::AXIS, format!("merge of {} with itself", self.name(outer))));
         }
-        let xform = self.scheduled.xforms.next_id();
-        let extent = match (self.scheduled.axes[outer].extent, self.scheduled.axes[inner].extent) {
-            (Extent::Const(a), Extent::Const(b)) => Extent::Const(a.saturating_mul(b)),
-            _ => Extent::Product(outer, inner),
-        };
-        let output = self.new_axis(format!("{}*{}", self.name(outer), self.name(inner)), extent, xform);
         self.scheduled.steps.push(Step::Merge { outer: self.name(outer), inner: self.name(inner) });
-        self.scheduled.xforms.push(Xform::Merge { outer, inner, output });
-        self.scheduled.axes[outer].consumer = Some(xform);
-        self.scheduled.axes[inner].consumer = Some(xform);
-        Ok(output)
+        Ok(self.scheduled.axes.merge(outer, inner))
     }
 
     /// Shifts a root so that index 0 is a multiple of `vector` elements in the
@@ -148,12 +120,6 @@ impl ScheduleBuilder {
             return Err(Diagnostic::user(code::ATTRIBUTE, format!("align to {name}, which is not in global memory")));
         }
         self.need_shiftable(axis, vector, reference)?;
-        let xform = self.scheduled.xforms.next_id();
-        let extent = match self.scheduled.axes[axis].extent {
-            Extent::Const(n) => Extent::Const(n + vector - 1),
-            _ => Extent::Plus(axis, vector - 1),
-        };
-        let output = self.new_axis(format!("{}.a", self.name(axis)), extent, xform);
         let reference_name = self.scheduled.tensors[reference].name.clone();
         self.scheduled.steps.push(Step::Align {
             axis: self.name(axis),
@@ -161,20 +127,21 @@ impl ScheduleBuilder {
             reference: reference_name,
             rows: rows.map(|rows| self.name(rows)),
         });
-        self.scheduled.xforms.push(Xform::Align { input: axis, output, vector, reference, rows });
-        self.scheduled.axes[axis].consumer = Some(xform);
-        Ok(output)
+        let shift = self.scheduled.shifts.push(RowShift { reference, rows });
+        Ok(self.scheduled.axes.align(axis, vector, shift))
     }
 
     /// A shift is the offset of a row of the reference, which must not depend
     /// on the shifted index, nor on another axis whose shift depends on it.
     fn need_shiftable(&self, axis: AxisId, vector: i64, reference: TvId) -> Result<()> {
         let state = &self.scheduled;
-        let shift = |root: AxisId| match state.axes[root].consumer.map(|xform| state.xforms[xform]) {
-            Some(Xform::Align { reference, .. }) => Some(reference),
-            _ => None,
+        let shift = |root: AxisId| {
+            state.axes.uses(root).find_map(|xform| match *xform {
+                Xform::Align { shift, .. } => Some(state.shifts[shift].reference),
+                _ => None,
+            })
         };
-        let has = |tv: TvId, root: AxisId| state.tensors[tv].axes.iter().any(|own| own.concrete && own.root == root);
+        let has = |tv: TvId, root: AxisId| state.tensors[tv].has_root(root);
         let reference_name = &state.tensors[reference].name;
         let refusal = if vector < 1 {
             format!("align of {} to {vector} elements", self.name(axis))
@@ -196,7 +163,7 @@ impl ScheduleBuilder {
     pub fn parallelize(&mut self, axis: AxisId, parallel: ParallelType) -> Result<()> {
         self.need_leaf(axis, "parallelize")?;
         let taken = self.scheduled.axes.iter().any(|(other, data)| {
-            other != axis && data.consumer.is_none() && !parallel.is_loop() && data.parallel == parallel
+            other != axis && data.uses.is_empty() && !parallel.is_loop() && self.scheduled.bindings[other] == parallel
         });
         if taken {
             return Err(Diagnostic::user(
@@ -212,19 +179,9 @@ impl ScheduleBuilder {
                 format!("{} of {}, whose extent is not constant", parallel.name(), self.name(axis)),
             ));
         }
-        self.scheduled.axes[axis].parallel = parallel;
+        self.scheduled.bindings.set(axis, parallel);
         self.scheduled.steps.push(Step::Parallelize { axis: self.name(axis), parallel });
         Ok(())
-    }
-
-    fn new_axis(&mut self, name: String, extent: Extent, def: super::ir::XformId) -> AxisId {
-        self.scheduled.axes.push(ScheduleAxis {
-            name,
-            extent,
-            parallel: ParallelType::Serial,
-            def: Some(def),
-            consumer: None,
-        })
     }
 
     fn name(&self, axis: AxisId) -> String {
@@ -232,7 +189,7 @@ impl ScheduleBuilder {
     }
 
     fn need_leaf(&self, axis: AxisId, verb: &str) -> Result<()> {
-        if self.scheduled.is_leaf(axis) {
+        if self.scheduled.axes.is_leaf(axis) {
             return Ok(());
         }
         Err(Diagnostic::user(code::AXIS, format!("{verb} of {}, which is already transformed", self.name(axis))))
@@ -364,19 +321,20 @@ impl ScheduleBuilder {
     /// iterates over, and all that are bound to threads or blocks.
     pub fn propagate(&mut self, order: &[AxisId]) -> Result<()> {
         for tv in self.scheduled.tensors.ids() {
+            self.scheduled.tensors[tv].loops.clear();
             let reduced = self.scheduled.reduced_leaves(tv);
             let mut loops = Vec::new();
             for leaf in order {
-                let parallel = !self.scheduled.axes[*leaf].parallel.is_loop();
-                if parallel || reduced.contains(leaf) || self.scheduled.depends(tv, *leaf) {
-                    loops.push(*leaf);
+                let parallel = self.scheduled.bindings[*leaf];
+                if !parallel.is_loop() || reduced.contains(leaf) || self.scheduled.depends(tv, *leaf) {
+                    loops.push(Loop { axis: *leaf, parallel });
                 }
             }
             let covered = self.scheduled.tensors[tv]
                 .axes
                 .iter()
                 .filter(|axis| axis.concrete)
-                .flat_map(|axis| self.scheduled.leaves(axis.root))
+                .flat_map(|axis| self.scheduled.axes.leaves(axis.root))
                 .chain(reduced)
                 .all(|leaf| order.contains(&leaf) || !self.scheduled.tensors[tv].partial.is_empty());
             if !covered {
@@ -399,7 +357,7 @@ impl ScheduleBuilder {
         let state = &self.scheduled;
         let data = &state.tensors[tv];
         let users = state.consumers(tv);
-        let place_in = |user: &TvId| state.tensors[*user].loops.iter().position(|axis| *axis == leaf);
+        let place_in = |user: &TvId| state.tensors[*user].loop_axes().position(|axis| axis == leaf);
         let place = users.first().and_then(place_in).unwrap_or(0);
         // Otherwise it could not be computed inside their loop.
         let elsewhere = |user: &TvId| {
@@ -411,13 +369,13 @@ impl ScheduleBuilder {
         let held = |own: &TvId| state.tensors[*own].inline_at > place;
         if data.op.is_none() || data.io.is_some() || users.is_empty() {
             refusal = Some("it is no value between inputs and outputs");
-        } else if !state.is_leaf(leaf) || !state.axes[leaf].parallel.is_loop() || data.loops.contains(&leaf) {
+        } else if !state.bindings[leaf].is_loop() || data.has_loop(leaf) {
             refusal = Some("that is no loop, or it has it");
         } else if users.iter().any(elsewhere) {
             refusal = Some("its users lack that loop, or have others around it");
-        } else if reduced.iter().any(|axis| state.axes[*axis].parallel.is_block()) {
+        } else if data.loops.iter().any(|own| own.parallel.is_block() && reduced.contains(&own.axis)) {
             refusal = Some("it is reduced over blocks, of which only the last has its value");
-        } else if data.loops[..place].iter().any(|axis| reduced.contains(axis)) {
+        } else if data.loops[..place].iter().any(|own| reduced.contains(&own.axis)) {
             refusal = Some("inside a loop that it reduces over, it would add each value many times");
         } else if data.inline_at > place || state.producers(tv).iter().any(held) {
             refusal = Some("it is inlined there already");
@@ -427,22 +385,24 @@ impl ScheduleBuilder {
             return Err(Diagnostic::user(code::AXIS, refused));
         }
         let tensor = data.name.clone();
-        self.scheduled.tensors[tv].loops.insert(place, leaf);
+        let parallel = self.scheduled.bindings[leaf];
+        self.scheduled.tensors[tv].loops.insert(place, Loop { axis: leaf, parallel });
         self.scheduled.steps.push(Step::RecomputeIn { tensor, axis: self.name(leaf) });
         Ok(())
     }
 
     /// Permutes the loop order of one tensor.
     pub fn reorder(&mut self, tv: TvId, loops: &[AxisId]) -> Result<()> {
-        let mut before = self.scheduled.tensors[tv].loops.clone();
-        let mut after = loops.to_vec();
-        before.sort();
-        after.sort();
-        if before != after {
-            let name = &self.scheduled.tensors[tv].name;
+        let data = &self.scheduled.tensors[tv];
+        let place = |axis: &AxisId| data.loops.iter().find(|own| own.axis == *axis).copied();
+        let ordered: Option<Vec<Loop>> = loops.iter().map(place).collect();
+        let distinct: BTreeSet<AxisId> = loops.iter().copied().collect();
+        let Some(ordered) = ordered.filter(|_| distinct.len() == data.loops.len() && loops.len() == data.loops.len())
+        else {
+            let name = &data.name;
             return Err(Diagnostic::user(code::AXIS, format!("reorder of {name} is not a permutation of its loops")));
-        }
-        self.scheduled.tensors[tv].loops = loops.to_vec();
+        };
+        self.scheduled.tensors[tv].loops = ordered;
         let tensor = self.scheduled.tensors[tv].name.clone();
         let axes = loops.iter().map(|leaf| self.name(*leaf)).collect();
         self.scheduled.steps.push(Step::Reorder { tensor, axes });
@@ -477,7 +437,7 @@ impl ScheduleBuilder {
         let data = &self.scheduled.tensors[tv];
         let is_load = self.scheduled.producers(tv).iter().all(|from| self.scheduled.tensors[*from].io.is_some());
         let loops = data.inline_at.checked_sub(1).map(|last| data.loops[last]);
-        let serial = loops.is_some_and(|leaf| self.scheduled.axes[leaf].parallel == ParallelType::Serial);
+        let serial = loops.is_some_and(|last| last.parallel == ParallelType::Serial);
         if stages != 2 || !is_load || data.op.is_none() || !serial {
             return Err(Diagnostic::unsupported(
                 code::SCHEDULE_VERB,
@@ -539,20 +499,20 @@ impl ScheduleBuilder {
     fn outside_vector(&self, tv: TvId) -> usize {
         let data = &self.scheduled.tensors[tv];
         let is_random = matches!(data.op, Some(TvOp { compute: Compute::Random(_), .. }));
-        let vector = |leaf: &&AxisId| self.scheduled.axes[**leaf].parallel == ParallelType::Vectorize;
-        data.loops.len() - usize::from(is_random && data.loops.last().is_some_and(|leaf| vector(&leaf)))
+        let vector = data.loops.last().is_some_and(|last| last.parallel == ParallelType::Vectorize);
+        data.loops.len() - usize::from(is_random && vector)
     }
 
     /// The number of leading loops that all stages of a computation share:
     /// threads, blocks, and serial loops over which the tensor does not reduce.
     pub fn outer_prefix(&self, tv: TvId) -> usize {
         let reduced = self.scheduled.reduced_leaves(tv);
-        let shared = |leaf: &AxisId| match self.scheduled.axes[*leaf].parallel {
-            ParallelType::Serial => !reduced.contains(leaf),
+        let shared = |own: &Loop| match own.parallel {
+            ParallelType::Serial => !reduced.contains(&own.axis),
             ParallelType::Unroll | ParallelType::Vectorize => false,
             _ => true,
         };
-        self.scheduled.tensors[tv].loops.iter().take_while(|leaf| shared(leaf)).count()
+        self.scheduled.tensors[tv].loops.iter().take_while(|own| shared(own)).count()
     }
 
     /// The number of outer loops that a tensor has in common with all its
@@ -560,12 +520,12 @@ impl ScheduleBuilder {
     fn max_inline(&self, tv: TvId, consumers: &[TvId]) -> usize {
         let reduced = self.scheduled.reduced_leaves(tv);
         let loops = &self.scheduled.tensors[tv].loops;
-        let across_threads = reduced.iter().any(|leaf| !self.scheduled.axes[*leaf].parallel.is_loop());
+        let across_threads = loops.iter().any(|own| !own.parallel.is_loop() && reduced.contains(&own.axis));
         // Threads exchange all their values of a reduction at once.
         let own = if across_threads {
             self.outer_prefix(tv)
         } else {
-            loops.iter().take_while(|leaf| !reduced.contains(leaf)).count()
+            loops.iter().take_while(|own| !reduced.contains(&own.axis)).count()
         };
         consumers.iter().fold(own, |most, consumer| {
             let theirs = &self.scheduled.tensors[*consumer].loops;

@@ -4,10 +4,8 @@
 //! a global tensor of its own, written by a copy, so that a value that is both
 //! read and returned is stored once and never read back.
 
-use super::ir::{
-    AxisId, Compute, Extent, Io, Memory, ParallelType, ScheduleAxis, ScheduledFusion, SourceAxis, Tv, TvId, TvOp,
-    TvOperand,
-};
+use super::ir::{Compute, Io, Memory, ScheduledFusion, SourceAxis, Tv, TvId, TvOp, TvOperand};
+use crate::axes::{AxisGraph, AxisId, Extent};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::Call;
 use crate::fusion::{Fusion, OpKind, Operand, TensorDef, TensorId};
@@ -24,8 +22,9 @@ pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
     let mut builder = GraphBuilder {
         scheduled: ScheduledFusion {
             fusion: fusion.clone(),
-            axes: PrimaryMap::new(),
-            xforms: PrimaryMap::new(),
+            axes: AxisGraph::default(),
+            shifts: PrimaryMap::new(),
+            bindings: SecondaryMap::new(),
             tensors: PrimaryMap::new(),
             min_blocks: 1,
             steps: Vec::new(),
@@ -90,13 +89,7 @@ impl GraphBuilder<'_> {
             _ => Extent::Scalar(extent),
         };
         let name = format!("d{}", self.scheduled.axes.len());
-        let axis = self.scheduled.axes.push(ScheduleAxis {
-            name,
-            extent,
-            parallel: ParallelType::Serial,
-            def: None,
-            consumer: None,
-        });
+        let axis = self.scheduled.axes.root(name, extent);
         self.roots.set(dim, Some(axis));
         axis
     }

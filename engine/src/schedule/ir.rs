@@ -2,20 +2,13 @@
 
 #![allow(missing_docs, reason = "fields of a variant are described by the variant")]
 
+use crate::axes::{AxisGraph, AxisId, ShiftId, Xform};
 use crate::fusion::{Fusion, ScalarId, TensorId};
 use crate::kernel::CacheHint;
 use crate::num::philox::Distribution;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 use crate::util::{PrimaryMap, SecondaryMap, entity_id};
 
-entity_id!(
-    /// An axis of the iteration space: a dimension, or derived from some by transforms.
-    pub struct AxisId, "i"
-);
-entity_id!(
-    /// A transform of axes.
-    pub struct XformId, "x"
-);
 entity_id!(
     /// A tensor of the scheduled fusion.
     pub struct TvId, "T"
@@ -26,10 +19,12 @@ entity_id!(
 pub struct ScheduledFusion {
     /// The program it computes; scalars and names refer to it.
     pub fusion: Fusion,
-    /// All axes.
-    pub axes: PrimaryMap<AxisId, ScheduleAxis>,
-    /// All transforms, in the order in which they were made.
-    pub xforms: PrimaryMap<XformId, Xform>,
+    /// All axes, and how they derive from each other.
+    pub axes: AxisGraph,
+    /// The shifts of aligned axes.
+    pub shifts: PrimaryMap<ShiftId, RowShift>,
+    /// What runs over an axis in the loops that tensors are given together.
+    pub bindings: SecondaryMap<AxisId, ParallelType>,
     /// All tensors: those of the fusion, caches and partial reductions.
     pub tensors: PrimaryMap<TvId, Tv>,
     /// Blocks that should fit a multiprocessor at once, for the register budget.
@@ -38,63 +33,11 @@ pub struct ScheduledFusion {
     pub steps: Vec<Step>,
 }
 
-/// An axis.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScheduleAxis {
-    /// A readable name: `d0`, `d0.o`, `d0.i`, ...
-    pub name: String,
-    /// Number of indices.
-    pub extent: Extent,
-    /// What runs over it.
-    pub parallel: ParallelType,
-    /// The transform that made it; none for a root.
-    pub def: Option<XformId>,
-    /// The transform that consumes it; none for a leaf.
-    pub consumer: Option<XformId>,
-}
-
-/// The extent of an axis, over the sizes of the fusion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Extent {
-    /// A constant of the schedule.
-    Const(i64),
-    /// A scalar of the fusion.
-    Scalar(ScalarId),
-    /// `ceil(extent / factor)`.
-    CeilDiv(AxisId, i64),
-    /// The product of two extents.
-    Product(AxisId, AxisId),
-    /// `extent + n`.
-    Plus(AxisId, i64),
-    /// Indices of a part, where an axis is cut into [`Parts`]: `ceil(extent / parts)`.
-    Share(AxisId, Parts),
-    /// The parts that are not empty, of an axis and its share: `ceil(extent / share)`.
-    Shares(AxisId, AxisId),
-}
-
-/// Into how many parts an axis is cut: known when the kernel is launched, so one kernel
-/// serves whatever that makes of the sizes. They are as many as have a place when each
-/// index of `beside` has them; at most one for each index of the axis, at least one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Parts {
-    /// Places for parts.
-    pub places: i64,
-    /// The axis whose indices share the places.
-    pub beside: Option<AxisId>,
-}
-
-impl Parts {
-    /// The share of a part, of an axis of so many indices, beside so many of the other.
-    pub fn share(self, extent: i64, beside: i64) -> i64 {
-        let parts = (self.places / beside.max(1)).min(extent).max(1);
-        (extent / parts + i64::from(extent % parts != 0)).max(1)
-    }
-}
-
 /// What runs over an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ParallelType {
     /// A loop.
+    #[default]
     Serial,
     /// A loop that is unrolled; the extent is constant.
     Unroll,
@@ -143,21 +86,25 @@ impl ParallelType {
     }
 }
 
-/// A transform of axes.
+/// By how much rows are shifted: the linear offset of `reference` at index 0 of the
+/// shifted axis, modulo the vector. With `rows`, the reference is one dense run over that
+/// axis outside the shifted one, so the shift depends on the row's index modulo the
+/// vector only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Xform {
-    /// `input = outer * factor + inner`, where the factor is the extent of `inner`.
-    /// `exact`: the factor divides the extent, so no index overflows.
-    Split { input: AxisId, outer: AxisId, inner: AxisId, exact: bool },
-    /// `output = outer * extent(inner) + inner`.
-    Merge { outer: AxisId, inner: AxisId, output: AxisId },
-    /// `input = output - shift`, where `shift` is the position of the row's
-    /// first element within a vector: the linear offset of `reference` at
-    /// `input = 0`, modulo `vector`. Index 0 of the output is then aligned in
-    /// memory, whatever the row. The output's extent covers every shift.
-    /// With `rows`, the reference is one dense run over that axis outside
-    /// `input`, so the shift depends on the row's index modulo `vector` only.
-    Align { input: AxisId, output: AxisId, vector: i64, reference: TvId, rows: Option<AxisId> },
+pub struct RowShift {
+    /// The tensor in global memory whose rows are aligned.
+    pub reference: TvId,
+    /// The axis of rows.
+    pub rows: Option<AxisId>,
+}
+
+/// A loop of a tensor: an axis, and what runs over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Loop {
+    /// The axis.
+    pub axis: AxisId,
+    /// What runs over it.
+    pub parallel: ParallelType,
 }
 
 /// Where a tensor lives.
@@ -208,8 +155,8 @@ pub struct Tv {
     pub memory: Memory,
     /// How it is computed; none for inputs.
     pub op: Option<TvOp>,
-    /// Loop order, outer to inner.
-    pub loops: Vec<AxisId>,
+    /// Loops, outer to inner.
+    pub loops: Vec<Loop>,
     /// Number of outer loops shared with the consumers.
     pub inline_at: usize,
     /// Whether the innermost shared loop loads the next iteration's elements
@@ -217,6 +164,23 @@ pub struct Tv {
     pub prefetch: bool,
     /// Which caches its accesses to global memory use.
     pub cache_hint: CacheHint,
+}
+
+impl Tv {
+    /// Whether an axis is one of the tensor's loops.
+    pub fn has_loop(&self, axis: AxisId) -> bool {
+        self.loops.iter().any(|own| own.axis == axis)
+    }
+
+    /// The axes of the tensor's loops.
+    pub fn loop_axes(&self) -> impl DoubleEndedIterator<Item = AxisId> + ExactSizeIterator {
+        self.loops.iter().map(|own| own.axis)
+    }
+
+    /// Whether the tensor has an element for each index of a root axis.
+    pub fn has_root(&self, root: AxisId) -> bool {
+        self.axes.iter().any(|axis| axis.concrete && axis.root == root)
+    }
 }
 
 /// How a tensor is computed.
@@ -284,33 +248,6 @@ pub enum Step {
 }
 
 impl ScheduledFusion {
-    /// Whether nothing consumes the axis.
-    pub fn is_leaf(&self, axis: AxisId) -> bool {
-        self.axes[axis].consumer.is_none()
-    }
-
-    /// The extent of an axis, where it is a constant of the schedule.
-    pub fn constant_extent(&self, axis: AxisId) -> Option<i64> {
-        match self.axes[axis].extent {
-            Extent::Const(extent) => Some(extent),
-            _ => None,
-        }
-    }
-
-    /// The leaves that an axis became, outer to inner.
-    pub fn leaves(&self, axis: AxisId) -> Vec<AxisId> {
-        let mut found = Vec::new();
-        let mut stack = vec![axis];
-        while let Some(axis) = stack.pop() {
-            match self.axes[axis].consumer.map(|x| self.xforms[x]) {
-                None => found.push(axis),
-                Some(Xform::Split { outer, inner, .. }) => stack.extend([inner, outer]),
-                Some(Xform::Merge { output, .. } | Xform::Align { output, .. }) => stack.push(output),
-            }
-        }
-        found
-    }
-
     /// Whether what a thread holds of a tensor varies along a leaf: the tensor
     /// has a dimension there, or one that is aligned by an amount that varies.
     pub fn depends(&self, tv: TvId, leaf: AxisId) -> bool {
@@ -320,20 +257,23 @@ impl ScheduledFusion {
                 .axes
                 .iter()
                 .filter(|axis| axis.concrete)
-                .any(|axis| self.leaves(axis.root).contains(&leaf) || self.shift_varies(axis.root, leaf))
+                .any(|axis| self.axes.derives_from(leaf, axis.root) || self.shift_varies(axis.root, leaf))
     }
 
     /// Whether the amount by which a root is aligned varies along a leaf.
     pub fn shift_varies(&self, root: AxisId, leaf: AxisId) -> bool {
-        let Some(Xform::Align { vector, reference, rows, .. }) = self.axes[root].consumer.map(|x| self.xforms[x])
-        else {
-            return false;
-        };
-        let in_rows = self.tensors[reference]
+        self.axes.uses(root).any(|xform| match *xform {
+            Xform::Align { vector, shift, .. } => self.shift_varies_by(root, leaf, vector, self.shifts[shift]),
+            _ => false,
+        })
+    }
+
+    fn shift_varies_by(&self, root: AxisId, leaf: AxisId, vector: i64, shift: RowShift) -> bool {
+        let in_rows = self.tensors[shift.reference]
             .axes
             .iter()
-            .any(|axis| axis.concrete && axis.root != root && self.leaves(axis.root).contains(&leaf));
-        in_rows && rows.is_none_or(|rows| self.step_of(leaf, rows).is_none_or(|step| step % vector != 0))
+            .any(|axis| axis.concrete && axis.root != root && self.axes.derives_from(leaf, axis.root));
+        in_rows && shift.rows.is_none_or(|rows| self.step_of(leaf, rows).is_none_or(|step| step % vector != 0))
     }
 
     /// How many indices of `axis` one index of a leaf steps over, if the leaf
@@ -341,10 +281,10 @@ impl ScheduledFusion {
     fn step_of(&self, leaf: AxisId, axis: AxisId) -> Option<i64> {
         let (mut current, mut step) = (leaf, 1i64);
         while current != axis {
-            match self.xforms[self.axes[current].def?] {
+            match *self.axes.def(current)? {
                 Xform::Split { input, outer, inner, .. } => {
                     if current == outer {
-                        step = step.saturating_mul(self.constant_extent(inner)?);
+                        step = step.saturating_mul(self.axes.constant_extent(inner)?);
                     }
                     current = input;
                 }
@@ -354,21 +294,28 @@ impl ScheduledFusion {
         Some(step)
     }
 
-    /// The leaves that a reduction combines over; empty for other tensors.
+    /// What a reduction combines over: those of its loops, or the leaves of its axes
+    /// before it has loops; empty for other tensors.
     pub fn reduced_leaves(&self, tv: TvId) -> Vec<AxisId> {
-        match &self.tensors[tv].op {
-            Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => {
-                // Roots that were merged share their leaves.
-                let mut leaves: Vec<AxisId> = Vec::new();
-                for leaf in over.iter().flat_map(|axis| self.leaves(*axis)) {
-                    if !leaves.contains(&leaf) {
-                        leaves.push(leaf);
-                    }
-                }
-                leaves
+        let data = &self.tensors[tv];
+        let Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) = &data.op else { return Vec::new() };
+        let parts = |axis: &AxisId| match data.loops.is_empty() {
+            true => self.axes.leaves(*axis),
+            false => self.axes.loops_of(*axis, |axis| data.has_loop(axis)),
+        };
+        // Roots that were merged share their leaves.
+        let mut leaves: Vec<AxisId> = Vec::new();
+        for leaf in over.iter().flat_map(parts) {
+            if !leaves.contains(&leaf) {
+                leaves.push(leaf);
             }
-            _ => Vec::new(),
         }
+        leaves
+    }
+
+    /// What runs over an axis in the loops of a tensor; none if it is no loop of the tensor.
+    pub fn parallel_of(&self, tv: TvId, axis: AxisId) -> Option<ParallelType> {
+        self.tensors[tv].loops.iter().find(|own| own.axis == axis).map(|own| own.parallel)
     }
 
     /// Whether a tensor is a reduction.
@@ -459,18 +406,6 @@ mod tests {
         assert_eq!(scheduled.topological(), sweeps(scheduled));
         let consumers = scheduled.all_consumers();
         assert!(scheduled.tensors.ids().all(|tv| consumers[tv] == scheduled.consumers(tv)));
-    }
-
-    #[test]
-    fn parts_have_their_places_and_are_not_empty() {
-        crate::property::property(|u| {
-            let parts = Parts { places: u.int_in_range(1..=600)?, beside: None };
-            let (extent, beside) = (u.int_in_range(0..=5000)?, u.int_in_range(0..=700)?);
-            let share = parts.share(extent, beside);
-            let count = extent / share + i64::from(extent % share != 0);
-            assert!(share >= 1 && (count == 1 || count * beside <= parts.places || extent == 0));
-            Ok(())
-        });
     }
 
     #[test]

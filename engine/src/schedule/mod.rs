@@ -2,11 +2,11 @@
 //!
 //! A [`ScheduledFusion`] is a working copy of a fusion in which every
 //! dimension ([`crate::idgraph`]) is a *root axis*. Primitives transform axes
-//! (`split`, `merge`, `align`); the axes that nothing consumes are *leaves*.
-//! Axes are shared by all tensors: a leaf is one loop (or one thread index) for
+//! (`split`, `merge`, `align`); the axes that nothing is made of are *leaves*.
+//! Axes are shared by all tensors ([`crate::axes`]): one loop over an axis serves
 //! everything that iterates over it. Each tensor has
 //!
-//! * a *loop order*: the leaves that its computation iterates over, outer to inner;
+//! * *loops*, outer to inner: axes, and what runs over each;
 //! * an *inline position*: the number of outer loops it shares with its consumers;
 //! * a *memory*: global (inputs and outputs), shared, or local.
 //!
@@ -14,9 +14,9 @@
 //! primitive and records it as a [`Step`], so a schedule is data that can be
 //! printed and compared.
 //!
-//! Invariants that the builder keeps and lowering relies on: an axis is
-//! consumed by at most one transform; a loop order has no axis twice; a tensor
-//! shares a loop only with consumers that have the same axis at that position;
+//! Invariants that the builder keeps and lowering relies on: the loops of a tensor
+//! have no axis twice; a tensor shares a loop only with consumers that have the same
+//! axis at that position, and the same running over it;
 //! a reduction is never inlined into the loops it reduces over.
 
 mod builder;
@@ -29,11 +29,11 @@ mod print;
 mod stages;
 mod support;
 
+pub use crate::axes::{AxisGraph, AxisId, Extent, Parts, ShiftId, Xform, XformId};
 pub use builder::ScheduleBuilder;
 pub use graph::scheduled_fusion;
 pub use ir::{
-    AxisId, Compute, Extent, Io, Memory, ParallelType, Parts, ScheduleAxis, ScheduledFusion, SourceAxis, Step, Tv,
-    TvId, TvOp, TvOperand, Xform, XformId,
+    Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, SourceAxis, Step, Tv, TvId, TvOp, TvOperand,
 };
 pub use layout::{ArgClass, MemoryAxis, TensorLayout};
 pub use stages::Stages;

@@ -284,7 +284,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &No
     let loads: Vec<TvId> = state.tensors.ids().filter(|tv| is_load(state, *tv)).collect();
     let limit = |tv: &TvId| {
         let start = builder.outer_prefix(*tv);
-        let lane = state.tensors[*tv].loops.iter().position(|leaf| *leaf == lane).unwrap_or(start);
+        let lane = state.tensors[*tv].loop_axes().position(|axis| axis == lane).unwrap_or(start);
         (*tv, if is_early(state, params, *tv) { start } else { lane.max(start) })
     };
     let mut keep: Vec<_> = loads.iter().map(limit).collect();
@@ -330,7 +330,7 @@ fn recompute_in_turn(builder: &mut ScheduleBuilder, turn: AxisId, params: &NormP
         let local = state.tensors[tv].memory == Memory::Local;
         let cheap = local && (is_cheap(state, tv, &params.reduced) || late);
         let users = state.consumers(tv);
-        let in_turn = |user: &TvId| state.tensors[*user].loops.contains(&turn);
+        let in_turn = |user: &TvId| state.tensors[*user].has_loop(turn);
         if cheap && !users.is_empty() && users.iter().all(in_turn) && !in_turn(&tv) {
             builder.recompute_in(tv, turn)?;
             if late {
@@ -347,7 +347,7 @@ pub(super) fn prefetch_rows(builder: &mut ScheduleBuilder, caches: &[TvId], turn
     for cache in caches {
         let data = &builder.state().tensors[*cache];
         let is_row = data.loops.len() > data.inline_at;
-        if is_row && data.inline_at.checked_sub(1).is_some_and(|last| data.loops[last] == turn) {
+        if is_row && data.inline_at.checked_sub(1).is_some_and(|last| data.loops[last].axis == turn) {
             builder.circular_buffer(*cache, 2)?;
         }
     }

@@ -283,7 +283,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Re
     for tv in reductions {
         let leaves = builder.state().reduced_leaves(tv);
         let of = |wanted: &dyn Fn(ParallelType) -> bool, builder: &ScheduleBuilder| -> Vec<AxisId> {
-            leaves.iter().copied().filter(|leaf| wanted(builder.state().axes[*leaf].parallel)).collect()
+            leaves.iter().copied().filter(|leaf| wanted(builder.state().bindings[*leaf])).collect()
         };
         let loops = of(&|p| p.is_loop() && p != ParallelType::Vectorize, builder);
         builder.rfactor(tv, &loops)?;
@@ -296,8 +296,8 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Re
     let keep: Vec<_> = caches
         .iter()
         .map(|cache| {
-            let loops = &builder.state().tensors[*cache].loops;
-            (*cache, loops.iter().position(|leaf| order.tile.contains(leaf)).unwrap_or(loops.len()))
+            let data = &builder.state().tensors[*cache];
+            (*cache, data.loop_axes().position(|axis| order.tile.contains(&axis)).unwrap_or(data.loops.len()))
         })
         .collect();
     builder.inline_most(&keep)?;

@@ -216,7 +216,7 @@ pub(super) fn keep_for_stores(builder: &ScheduleBuilder, vector: AxisId) -> Vec<
     builder
         .outputs()
         .into_iter()
-        .filter(|output| state.tensors[*output].loops.last() == Some(&vector))
+        .filter(|output| state.tensors[*output].loop_axes().next_back() == Some(vector))
         .flat_map(|output| {
             let limit = state.tensors[output].loops.len() - 1;
             state.producers(output).into_iter().map(move |value| (value, limit))

@@ -12,7 +12,7 @@ use engine::num::{DType, Value};
 use engine::options::{DeviceDesc, Options};
 use engine::schedule::heuristic::Sizes;
 use engine::schedule::{
-    ArgClass, AxisId, Extent, Memory, ParallelType, Parts, ScheduleBuilder, TvId, scheduled_fusion,
+    ArgClass, AxisId, Extent, Loop, Memory, ParallelType, Parts, ScheduleBuilder, TvId, scheduled_fusion,
 };
 use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 
@@ -133,7 +133,7 @@ fn bind_leaves(draw: &mut Draw, b: &mut ScheduleBuilder, mut leaves: Vec<AxisId>
     }
     // Mostly what is bound comes first and vectors last, as heuristics order it.
     if draw.below(4) > 0 {
-        leaves.sort_by_key(|leaf| match b.state().axes[*leaf].parallel {
+        leaves.sort_by_key(|leaf| match b.state().bindings[*leaf] {
             ParallelType::Serial => 1,
             ParallelType::Unroll => 2,
             ParallelType::Vectorize => 3,
@@ -146,9 +146,8 @@ fn bind_leaves(draw: &mut Draw, b: &mut ScheduleBuilder, mut leaves: Vec<AxisId>
     let mut keep = Vec::new();
     for tv in b.state().tensors.ids() {
         let data = &b.state().tensors[tv];
-        let constant = |leaf: &&AxisId| {
-            matches!(b.state().axes[**leaf].extent, Extent::Const(n) if n <= 16)
-                && b.state().axes[**leaf].parallel.is_loop()
+        let constant = |own: &&Loop| {
+            matches!(b.state().axes[own.axis].extent, Extent::Const(n) if n <= 16) && own.parallel.is_loop()
         };
         let kept = data.loops.iter().rev().take_while(constant).count();
         if data.io.is_none() && draw.once_in(2) {
@@ -167,8 +166,9 @@ fn recompute(draw: &mut Draw, b: &mut ScheduleBuilder, leaves: &[AxisId]) -> Res
             }
             let before = b.state().tensors[tv].loops.clone();
             let did = b.recompute_in(tv, *leaf).is_ok();
-            let after = &b.state().tensors[tv].loops;
-            let right = if did { after.contains(leaf) && !before.contains(leaf) } else { *after == before };
+            let after = &b.state().tensors[tv];
+            let had = before.iter().any(|own| own.axis == *leaf);
+            let right = if did { after.has_loop(*leaf) && !had } else { after.loops == before };
             if !right {
                 return Err(Diagnostic::bug("a refused recompute_in left a trace, or an accepted one none"));
             }
