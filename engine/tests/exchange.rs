@@ -1,6 +1,7 @@
 //! The shared memory through which threads exchange values, where reductions take
-//! turns with it: no run has a race, and without any of the barriers, or without
-//! the turns, the simulator reports one. It finds races by ordering, not by chance.
+//! turns with it, and through which tensors pass from one map of threads to another: no
+//! run has a race, and without any of the barriers, or without the turns, the simulator
+//! reports one. It finds races by ordering, not by chance.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -12,7 +13,7 @@ use engine::lower;
 use engine::num::{DType, Value};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions, SimSchedule};
 use engine::schedule::heuristic::Sizes;
-use engine::schedule::{ArgClass, AxisId, ParallelType, ScheduleBuilder, TvId, scheduled_fusion};
+use engine::schedule::{ArgClass, AxisId, Loop, Memory, ParallelType, ScheduleBuilder, Tile, TvId, scheduled_fusion};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
 use engine::text;
 use std::collections::BTreeMap;
@@ -299,4 +300,61 @@ fn turns_of_random_fusions() {
         shared += usize::from(kernel.buffers.values().any(|buffer| buffer.name.starts_with("exchange_")));
     }
     assert!(ran > 50 && shared > 20, "{shared} of {ran} kernels share memory");
+}
+
+/// Tensors that run along both dimensions, as a fusion over `x: f32[m, n]` and `y: f32[n, m]`.
+fn turned(lines: &[&str], results: &str) -> Fusion {
+    let lines: Vec<String> = lines.iter().enumerate().map(|(i, line)| format!("  %{i} = {line}\n")).collect();
+    text::parse_one(&format!("fusion @F(%x: f32[?, ?], %y: f32[?, ?]) {{\n{}  return {results}\n}}", lines.concat()))
+        .unwrap()
+}
+
+#[test]
+fn tiles_need_their_barriers() {
+    let one = turned(&["permute %x dims(1, 0)", "add %0, %y"], "%1");
+    let two = turned(&["permute %x dims(1, 0)", "add %0, %y", "permute %y dims(1, 0)", "mul %2, %x"], "%1, %3");
+    for (fusion, barriers) in [(&one, 1), (&two, 2)] {
+        for [m, n] in [[64, 96], [33, 70], [128, 9], [1, 40]] {
+            let args = [input(DType::F32, &[m, n]), input(DType::F32, &[n, m])];
+            let metas = args.each_ref().map(Arg::meta);
+            let tuning = [("transpose.least_bytes", 0), ("transpose.least_extent", 1), ("transpose.tile_bytes", 1024)];
+            let tuning = tuning.map(|(name, value)| (name.to_string(), value)).into_iter().collect();
+            let options = Options { tuning, ..Options::default() };
+            let cx = CompileCx { options: &options, device: &DeviceDesc::h200(), trace: &NoTrace };
+            let kernel = compile_fusion(&cx, fusion, &metas, &[16, 16]).unwrap().kernel;
+            assert!(kernel.name.starts_with("transpose"), "{}", kernel.name);
+            assert_eq!(check_barriers(fusion, &args, &kernel), barriers, "{}", kernel::print(&kernel));
+        }
+    }
+}
+
+#[test]
+fn loops_and_tiles_that_do_not_hold_a_tensor_are_refused() {
+    let fusion = turned(&["add %x, 1.0", "mul %0, 2.0"], "%1");
+    let mut b = ScheduleBuilder::new(scheduled_fusion(&fusion).unwrap());
+    let x = b.inputs()[0];
+    let value = b.state().consumers(x)[0];
+    let roots: Vec<AxisId> = b.state().tensors[x].axes.iter().map(|axis| axis.root).collect();
+    let (blocks, rows) = b.split(roots[0], 8, false).unwrap();
+    let of = |axis, parallel| Loop { axis, parallel };
+    let serial = ParallelType::Serial;
+    let check = |error: Result<()>, told: &str| {
+        let error = error.unwrap_err();
+        assert!(error.kind == DiagnosticKind::User && error.message.contains(told), "{error}\nwanted {told}");
+    };
+    let all = [of(blocks, ParallelType::Bidx), of(rows, ParallelType::Tidx), of(roots[1], serial)];
+    check(b.set_loops(value, &all[..2]), "leave out a part of");
+    check(b.set_loops(value, &[all[0], all[2]]), "leave out a part of");
+    check(b.set_loops(value, &[all[0], all[1], all[2], all[1]]), "have an axis twice");
+    check(b.set_loops(value, &[all[0], all[1], of(roots[1], ParallelType::Tidx)]), "two axes to one place");
+    check(b.set_loops(value, &[all[0], all[1], of(roots[1], ParallelType::Unroll)]), "whose extent is not constant");
+    b.set_loops(value, &all).unwrap();
+    let tile = |axes: &[AxisId], by, every| Tile { axes: axes.to_vec(), by, every };
+    check(b.alloc(value, tile(&[rows], 0, 1)), "not in shared memory");
+    b.set_memory(value, Memory::Shared).unwrap();
+    check(b.alloc(value, tile(&[rows, roots[1]], 0, 1)), "is not constant");
+    check(b.alloc(value, tile(&[], 0, 1)), "needs an axis");
+    check(b.alloc(value, tile(&[rows], -1, 1)), "not negative");
+    check(b.alloc(value, tile(&[rows], 1, 0)), "every one or more rows");
+    b.alloc(value, tile(&[rows], 1, 1)).unwrap();
 }

@@ -237,6 +237,13 @@ impl AxisGraph {
         found
     }
 
+    /// Whether some loops give an axis its index: they run over it, or over all that it became
+    /// in one of the ways in which it was divided.
+    pub fn covers(&self, axis: AxisId, is_loop: &impl Fn(AxisId) -> bool) -> bool {
+        let whole = |xform: &Xform| xform.outputs().iter().all(|part| self.covers(*part, is_loop));
+        is_loop(axis) || self.uses(axis).any(whole)
+    }
+
     /// What an axis became, down to where it ends.
     fn descend(&self, axis: AxisId, ends: impl Fn(AxisId) -> bool) -> Vec<AxisId> {
         let mut found = Vec::new();

@@ -105,7 +105,7 @@ impl Lowering<'_> {
 
     /// Names the result of a batch of one value.
     pub(super) fn publish(&mut self, tv: TvId, batch: &Batch) -> Result<()> {
-        if self.array_loops(tv).is_empty() {
+        if self.is_single(tv) {
             let zero = self.b.int(0);
             let value = self.b.load(batch.name.clone(), batch.array, zero);
             self.note_bounds(tv, value);

@@ -20,7 +20,7 @@ pub fn lower_sharing(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &
 }
 
 fn lower_as(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str, sharing: Sharing) -> Result<Kernel> {
-    let mut lowering = Lowering::new(scheduled, class, scheduler, sharing);
+    let mut lowering = Lowering::new(scheduled, class, scheduler, sharing)?;
     for leaf in scheduled.axes.ids().filter(|axis| scheduled.axes.is_leaf(*axis)) {
         lowering.extent(leaf)?;
     }

@@ -63,10 +63,7 @@ impl Lowering<'_> {
     /// After the loops of an accumulation closed, a single value gets a name.
     pub(super) fn finish_accumulators(&mut self, unit: &[TvId], depth: usize) -> Result<()> {
         for tv in unit {
-            if self.accumulates(*tv)
-                && self.scheduled.tensors[*tv].inline_at == depth
-                && self.array_loops(*tv).is_empty()
-            {
+            if self.accumulates(*tv) && self.scheduled.tensors[*tv].inline_at == depth && self.is_single(*tv) {
                 self.origin(*tv, "accumulate");
                 let array = self.local_array(*tv)?;
                 let zero = self.b.int(0);
@@ -103,7 +100,7 @@ impl Lowering<'_> {
 
     /// Records a local tensor's value: a named variable, or an array element.
     fn define(&mut self, tv: TvId, value: ExprId) -> Result<()> {
-        if self.array_loops(tv).is_empty() {
+        if self.is_single(tv) {
             let name = identifier(&self.scheduled.tensors[tv].name);
             let value = self.b.let_(name, value);
             self.values.set(tv, Some(value));
@@ -112,7 +109,7 @@ impl Lowering<'_> {
         let array = self.local_array(tv)?;
         let index = self.array_index(tv)?;
         self.b.store(array, index, value);
-        Ok(())
+        self.write_tile(tv)
     }
 
     /// The expression of an elementwise operation.
@@ -172,7 +169,7 @@ impl Lowering<'_> {
         let name = identifier(&self.scheduled.tensors[tv].name);
         let hint = self.scheduled.tensors[tv].cache_hint;
         let unguarded = self.b.exprs().as_bool(inside) == Some(true);
-        if unguarded && self.array_loops(tv).is_empty() {
+        if unguarded && self.is_single(tv) {
             let value = self.b.load_hinted(name, buffer, address, hint);
             self.values.set(tv, Some(value));
             return Ok(());
@@ -188,7 +185,7 @@ impl Lowering<'_> {
             },
             |b| b.store(array, index, zero),
         );
-        if self.array_loops(tv).is_empty() {
+        if self.is_single(tv) {
             let value = self.b.load(name, array, index);
             self.values.set(tv, Some(value));
         }

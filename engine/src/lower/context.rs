@@ -10,6 +10,9 @@ use crate::schedule::{ArgClass, AxisId, Loop, Memory, ParallelType, ScheduledFus
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Tiles are read and written by wide accesses.
+const TILE_ALIGN: u32 = 16;
+
 /// Everything that the emitting parts share.
 pub(super) struct Lowering<'a> {
     pub(super) scheduled: &'a ScheduledFusion,
@@ -49,14 +52,21 @@ pub(super) struct Lowering<'a> {
     pub(super) copied: SecondaryMap<TvId, Option<TvId>>,
     /// Number of loops open now that run more than once.
     pub(super) open_loops: u32,
+    /// Tiles that were written, and are not to be read before a barrier.
+    pub(super) unsettled_tiles: BTreeSet<TvId>,
     /// Shared memory through which threads exchange values.
     pub(super) exchange: Exchange,
 }
 
 impl<'a> Lowering<'a> {
-    pub(super) fn new(scheduled: &'a ScheduledFusion, class: &'a ArgClass, name: &str, sharing: Sharing) -> Self {
+    pub(super) fn new(
+        scheduled: &'a ScheduledFusion,
+        class: &'a ArgClass,
+        name: &str,
+        sharing: Sharing,
+    ) -> Result<Self> {
         let index_type = if class.index64 { DType::I64 } else { DType::I32 };
-        Self {
+        Ok(Self {
             scheduled,
             consumers: scheduled.all_consumers(),
             class,
@@ -67,7 +77,7 @@ impl<'a> Lowering<'a> {
             buffers: SecondaryMap::new(),
             values: SecondaryMap::new(),
             last_block: BTreeSet::new(),
-            places: places(scheduled),
+            places: places(scheduled)?,
             fill: None,
             untested: BTreeSet::new(),
             to_fix: BTreeSet::new(),
@@ -77,8 +87,9 @@ impl<'a> Lowering<'a> {
             all_lanes_inside: false,
             copied: copies(scheduled),
             open_loops: 0,
+            unsettled_tiles: BTreeSet::new(),
             exchange: Exchange::new(sharing),
-        }
+        })
     }
 
     /// The loops of a local tensor's array, outer to inner: those inside its
@@ -111,12 +122,20 @@ impl<'a> Lowering<'a> {
             return Ok(buffer);
         }
         let mut len = 1;
-        for own in self.array_loops(tv) {
-            len *= self.constant_extent(own.axis)?;
+        if self.scheduled.tensors[tv].tile.is_none() {
+            for own in self.array_loops(tv) {
+                len *= self.constant_extent(own.axis)?;
+            }
         }
         let data = &self.scheduled.tensors[tv];
         let name = identifier(&data.name);
-        let buffer = if data.memory == Memory::Shared {
+        let buffer = if let Some(tile) = &data.tile {
+            let mut len = 1;
+            for axis in &tile.axes {
+                len *= self.constant_extent(*axis)?;
+            }
+            self.b.shared(name, data.dtype, len, TILE_ALIGN)
+        } else if data.memory == Memory::Shared {
             let threads = self.block_threads()?;
             self.b.shared(name, data.dtype, len * threads, data.dtype.bytes() as u32)
         } else {
@@ -130,6 +149,9 @@ impl<'a> Lowering<'a> {
     /// `((i0 * n1 + i1) * n2 + i2) ...` over its array loops, and in shared memory
     /// over the threads of the block, so that neighbours do not meet in a bank.
     pub(super) fn array_index(&mut self, tv: TvId) -> Result<ExprId> {
+        if self.scheduled.tensors[tv].tile.is_some() {
+            return self.tile_index(tv);
+        }
         let mut index = self.b.int(0);
         for own in self.array_loops(tv) {
             let extent = self.constant_extent(own.axis)?;
@@ -151,6 +173,12 @@ impl<'a> Lowering<'a> {
         Ok(index)
     }
 
+    /// Whether a local tensor is one value in the loops that are open, and not an element of
+    /// an array or a tile.
+    pub(super) fn is_single(&self, tv: TvId) -> bool {
+        self.scheduled.tensors[tv].tile.is_none() && self.array_loops(tv).is_empty()
+    }
+
     /// The index of a leaf that an open loop binds.
     pub(super) fn leaf(&self, leaf: AxisId) -> Result<ExprId> {
         self.leaf_index[leaf]
@@ -168,14 +196,21 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// The axis behind each place in the launch.
-fn places(scheduled: &ScheduledFusion) -> BTreeMap<ParallelType, AxisId> {
-    let bound = scheduled.tensors.values().flat_map(|data| &data.loops).filter(|own| !own.parallel.is_loop());
+/// The axis behind each place in the launch. Tensors may bind different axes of one length to
+/// threads; blocks are those of one axis.
+fn places(scheduled: &ScheduledFusion) -> Result<BTreeMap<ParallelType, AxisId>> {
     let mut places = BTreeMap::new();
-    for own in bound {
-        places.entry(own.parallel).or_insert(own.axis);
+    for own in scheduled.tensors.values().flat_map(|data| &data.loops).filter(|own| !own.parallel.is_loop()) {
+        let first = *places.entry(own.parallel).or_insert(own.axis);
+        let threads = [first, own.axis].map(|axis| scheduled.axes.constant_extent(axis));
+        if first != own.axis && (own.parallel.is_block() || threads[0] != threads[1]) {
+            let [first, own_name] = [first, own.axis].map(|axis| &scheduled.axes[axis].name);
+            let message = format!("{} is bound to {first} and to {own_name}", own.parallel.name());
+            return Err(Diagnostic::unsupported(code::SCHEDULE_VERB, message)
+                .note("tensors may share threads along axes of one constant length, blocks along one axis"));
+        }
     }
-    places
+    Ok(places)
 }
 
 /// A C identifier for a tensor's name: decimal names get a letter.

@@ -11,6 +11,7 @@
 //! * `bounds` notes what is known of sums, for the choice of approximations;
 //! * `prefetch` emits loops that load one iteration ahead;
 //! * `vector` emits wide accesses with a checked tail;
+//! * `tile` places tensors that all threads of a block reach, with the barriers that needs;
 //! * `random` draws random numbers, a block of the generator at a time;
 //! * `block_reduce` and `grid_reduce` combine across threads and blocks, through
 //!   the shared memory that `exchange` hands out;
@@ -32,6 +33,7 @@ mod nest;
 mod params;
 mod prefetch;
 mod random;
+mod tile;
 mod vector;
 
 pub use compile::{lower, lower_sharing};

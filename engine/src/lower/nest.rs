@@ -142,6 +142,7 @@ impl Lowering<'_> {
     }
 
     fn emit_unit(&mut self, unit: &[TvId], depth: usize) -> Result<()> {
+        self.settle_tiles(unit)?;
         self.emit_unit_once(unit, depth)?;
         // After all accesses of a load were issued, what they read outside is replaced.
         match *unit {
@@ -192,7 +193,9 @@ impl Lowering<'_> {
             return self.finish_accumulators(unit, depth);
         }
         if let [tv] = *unit
-            && (self.try_emit_vector(tv, own, depth)? || self.try_emit_random(tv, own, depth)?)
+            && (self.try_emit_vector(tv, own, depth)?
+                || self.try_emit_tile_vector(tv, own, depth)?
+                || self.try_emit_random(tv, own, depth)?)
         {
             return Ok(());
         }

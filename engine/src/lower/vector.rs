@@ -282,7 +282,9 @@ impl Lowering<'_> {
                 if fact == 0 { MOST } else { 1 << fact.trailing_zeros().min(4) }
             }
             Expr::Index(IndexOp::Mul, a, b) => (self.multiple_of(a) * self.multiple_of(b)).min(MOST),
-            Expr::Index(IndexOp::Add | IndexOp::Sub, a, b) => self.multiple_of(a).min(self.multiple_of(b)),
+            Expr::Index(IndexOp::Add | IndexOp::Sub | IndexOp::Mod, a, b) => {
+                self.multiple_of(a).min(self.multiple_of(b))
+            }
             Expr::Cast(a) | Expr::AsIndex(a) => self.multiple_of(a),
             _ => 1,
         }

@@ -2,7 +2,9 @@
 //! working copy and records itself.
 
 use super::inline::break_circles;
-use super::ir::{Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, Step, Tv, TvId, TvOp, TvOperand};
+use super::ir::{
+    Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand,
+};
 use super::stages::Stages;
 use crate::axes::{AxisId, Extent, Parts, Xform};
 use crate::diag::{Diagnostic, Result, code};
@@ -42,20 +44,20 @@ impl ScheduleBuilder {
 
     // Axes.
 
-    /// Splits a leaf: `axis = outer * factor + inner`. `exact` promises that
+    /// Splits an axis: `axis = outer * factor + inner`. An axis may be split in several ways, for
+    /// tensors with different loops. `exact` promises that
     /// the factor divides the extent.
     pub fn split(&mut self, axis: AxisId, factor: i64, exact: bool) -> Result<(AxisId, AxisId)> {
         self.split_with(axis, factor, None, exact)
     }
 
-    /// Splits a leaf into a constant number of parts of a constant size, which
+    /// Splits an axis into a constant number of parts of a constant size, which
     /// together cover it.
     pub fn split_cover(&mut self, axis: AxisId, count: i64, factor: i64, exact: bool) -> Result<(AxisId, AxisId)> {
         self.split_with(axis, factor, Some(count), exact)
     }
 
     fn split_with(&mut self, axis: AxisId, factor: i64, count: Option<i64>, exact: bool) -> Result<(AxisId, AxisId)> {
-        self.need_leaf(axis, "split")?;
         let exact = exact && !self.distrustful;
         if factor < 1 || count.is_some_and(|count| count < 1) {
             return Err(Diagnostic::user(
@@ -81,10 +83,9 @@ impl ScheduleBuilder {
         Ok(self.scheduled.axes.split(axis, |_| outer_extent, Extent::Const(factor), exact))
     }
 
-    /// Splits a leaf into parts of one size, as many as the launch has places for. `exact`
+    /// Splits an axis into parts of one size, as many as the launch has places for. `exact`
     /// promises that the parts are equal.
     pub fn split_parts(&mut self, axis: AxisId, parts: Parts, exact: bool) -> Result<(AxisId, AxisId)> {
-        self.need_leaf(axis, "split_parts")?;
         if parts.places < 1 {
             return Err(Diagnostic::user(code::ATTRIBUTE, format!("split of {} into no parts", self.name(axis))));
         }
@@ -94,10 +95,8 @@ impl ScheduleBuilder {
         Ok(self.scheduled.axes.split(axis, |inner| Extent::Shares(axis, inner), Extent::Share(axis, parts), exact))
     }
 
-    /// Merges two leaves: `result = outer * extent(inner) + inner`.
+    /// Merges two axes: `result = outer * extent(inner) + inner`.
     pub fn merge(&mut self, outer: AxisId, inner: AxisId) -> Result<AxisId> {
-        self.need_leaf(outer, "merge")?;
-        self.need_leaf(inner, "merge")?;
         if outer == inner {
             return Err(Diagnostic::user(code::AXIS, format!("merge of {} with itself", self.name(outer))));
         }
@@ -294,13 +293,12 @@ impl ScheduleBuilder {
 
     /// Moves a tensor to a memory. Inputs and outputs stay global. In shared
     /// memory each thread has elements of its own, as in registers: it holds more,
-    /// and takes longer to read.
+    /// and takes longer to read. [`alloc`](Self::alloc) makes them a tile of the block.
     pub fn set_memory(&mut self, tv: TvId, memory: Memory) -> Result<()> {
         let is_value = self.scheduled.tensors[tv].op.is_some() && !self.scheduled.is_reduction(tv);
         let data = &mut self.scheduled.tensors[tv];
         match memory {
             Memory::Local if data.io.is_none() => data.memory = memory,
-            // Each thread has its own elements there: no other may need them.
             Memory::Shared if data.io.is_none() && is_value => data.memory = memory,
             _ => {
                 return Err(Diagnostic::unsupported(
@@ -330,13 +328,12 @@ impl ScheduleBuilder {
                     loops.push(Loop { axis: *leaf, parallel });
                 }
             }
-            let covered = self.scheduled.tensors[tv]
-                .axes
-                .iter()
-                .filter(|axis| axis.concrete)
-                .flat_map(|axis| self.scheduled.axes.leaves(axis.root))
-                .chain(reduced)
-                .all(|leaf| order.contains(&leaf) || !self.scheduled.tensors[tv].partial.is_empty());
+            let state = &self.scheduled;
+            let data = &state.tensors[tv];
+            let is_loop = |axis: AxisId| order.contains(&axis);
+            let covered = !data.partial.is_empty()
+                || data.axes.iter().filter(|axis| axis.concrete).all(|axis| state.axes.covers(axis.root, &is_loop))
+                    && reduced.iter().all(|leaf| order.contains(leaf));
             if !covered {
                 let name = &self.scheduled.tensors[tv].name;
                 return Err(Diagnostic::user(code::AXIS, format!("propagate leaves out an axis of {name}")));
@@ -406,6 +403,66 @@ impl ScheduleBuilder {
         let tensor = self.scheduled.tensors[tv].name.clone();
         let axes = loops.iter().map(|leaf| self.name(*leaf)).collect();
         self.scheduled.steps.push(Step::Reorder { tensor, axes });
+        Ok(())
+    }
+
+    /// Gives one tensor loops of its own, outer to inner: an order, a division of axes or places
+    /// in the launch that the others do not have. Together they cover each axis of the tensor once.
+    pub fn set_loops(&mut self, tv: TvId, loops: &[Loop]) -> Result<()> {
+        let state = &self.scheduled;
+        let data = &state.tensors[tv];
+        let is_loop = |axis: AxisId| loops.iter().any(|own| own.axis == axis);
+        let covers = |axis: AxisId| state.axes.covers(axis, &is_loop);
+        let distinct: BTreeSet<AxisId> = loops.iter().map(|own| own.axis).collect();
+        let places: Vec<ParallelType> =
+            loops.iter().map(|own| own.parallel).filter(|parallel| !parallel.is_loop()).collect();
+        let varies = |own: &&Loop| state.axes.constant_extent(own.axis).is_none();
+        let refusal = if let Some(axis) = data.axes.iter().find(|axis| axis.concrete && !covers(axis.root)) {
+            Some((code::AXIS, format!("leave out a part of {}", self.name(axis.root))))
+        } else if state.is_reduction(tv) {
+            Some((code::ATTRIBUTE, "of a reduction are those of its operand".to_string()))
+        } else if distinct.len() < loops.len() {
+            Some((code::AXIS, "have an axis twice".to_string()))
+        } else if places.iter().collect::<BTreeSet<_>>().len() < places.len() {
+            Some((code::ATTRIBUTE, "bind two axes to one place in the launch".to_string()))
+        } else {
+            let needs = |own: &&Loop| !matches!(own.parallel, ParallelType::Serial) && !own.parallel.is_block();
+            let stray = loops.iter().filter(needs).find(varies);
+            stray.map(|own| (code::EXTENT, format!("unroll {}, whose extent is not constant", self.name(own.axis))))
+        };
+        if let Some((code, what)) = refusal {
+            return Err(Diagnostic::user(code, format!("loops of {} {what}", data.name)));
+        }
+        let tensor = data.name.clone();
+        let named = loops.iter().map(|own| (self.name(own.axis), own.parallel)).collect();
+        let data = &mut self.scheduled.tensors[tv];
+        (data.loops, data.inline_at) = (loops.to_vec(), 0);
+        self.scheduled.steps.push(Step::Loops { tensor, loops: named });
+        Ok(())
+    }
+
+    /// Keeps a tensor in shared memory for all threads of a block, by axes of constant extent,
+    /// outer to inner. See [`Tile`].
+    pub fn alloc(&mut self, tv: TvId, tile: Tile) -> Result<()> {
+        let data = &self.scheduled.tensors[tv];
+        let constant = |axis: &AxisId| self.scheduled.axes.constant_extent(*axis).is_some();
+        let stray = tile.axes.iter().find(|axis| !constant(axis));
+        let refusal = if data.memory != Memory::Shared {
+            Some("it is not in shared memory".to_string())
+        } else if let Some(axis) = stray {
+            Some(format!("the extent of {} is not constant", self.name(*axis)))
+        } else if tile.axes.is_empty() || tile.by < 0 || tile.every < 1 {
+            Some("it needs an axis, and a rotation that is not negative every one or more rows".to_string())
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            return Err(Diagnostic::user(code::AXIS, format!("alloc of {}: {refusal}", data.name)));
+        }
+        let tensor = data.name.clone();
+        let axes = tile.axes.iter().map(|axis| self.name(*axis)).collect();
+        self.scheduled.steps.push(Step::Alloc { tensor, axes, by: tile.by, every: tile.every });
+        self.scheduled.tensors[tv].tile = Some(tile);
         Ok(())
     }
 

@@ -109,6 +109,7 @@ impl GraphBuilder<'_> {
             io,
             source,
             memory,
+            tile: None,
             op,
             loops: Vec::new(),
             inline_at: 0,

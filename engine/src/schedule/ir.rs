@@ -153,6 +153,9 @@ pub struct Tv {
     pub source: TensorId,
     /// Where it lives.
     pub memory: Memory,
+    /// Its elements in shared memory, where all threads of a block reach them; none where each
+    /// thread has elements of its own.
+    pub tile: Option<Tile>,
     /// How it is computed; none for inputs.
     pub op: Option<TvOp>,
     /// Loops, outer to inner.
@@ -181,6 +184,20 @@ impl Tv {
     pub fn has_root(&self, root: AxisId) -> bool {
         self.axes.iter().any(|axis| axis.concrete && axis.root == root)
     }
+}
+
+/// Elements of a tensor in shared memory, by axes of constant extent, outer to inner.
+///
+/// With a rotation, the innermost index of a row is moved on with the row, modulo its extent:
+/// so a column of rows lies in different banks. `offset = outer * n + (inner + by * (outer / every)) mod n`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// The axes.
+    pub axes: Vec<AxisId>,
+    /// Elements from one group of rows to the next; 0 for none.
+    pub by: i64,
+    /// Rows of a group, at least 1.
+    pub every: i64,
 }
 
 /// How a tensor is computed.
@@ -243,6 +260,8 @@ pub enum Step {
     SetMemory { tensor: String, memory: Memory },
     Reorder { tensor: String, axes: Vec<String> },
     InlineAt { tensor: String, position: usize },
+    Loops { tensor: String, loops: Vec<(String, ParallelType)> },
+    Alloc { tensor: String, axes: Vec<String>, by: i64, every: i64 },
     Propagate { order: Vec<String> },
     RecomputeIn { tensor: String, axis: String },
 }

@@ -33,7 +33,8 @@ pub use crate::axes::{AxisGraph, AxisId, Extent, Parts, ShiftId, Xform, XformId}
 pub use builder::ScheduleBuilder;
 pub use graph::scheduled_fusion;
 pub use ir::{
-    Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, SourceAxis, Step, Tv, TvId, TvOp, TvOperand,
+    Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, SourceAxis, Step, Tile, Tv, TvId, TvOp,
+    TvOperand,
 };
 pub use layout::{ArgClass, MemoryAxis, TensorLayout};
 pub use stages::Stages;

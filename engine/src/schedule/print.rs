@@ -1,6 +1,6 @@
 //! Schedules as text: one primitive a line.
 
-use super::ir::{ScheduledFusion, Step};
+use super::ir::{ParallelType, ScheduledFusion, Step};
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Step {
@@ -39,6 +39,21 @@ impl Display for Step {
                 write!(f, "set_memory %{tensor} {}", format!("{memory:?}").to_lowercase())
             }
             Step::Reorder { tensor, axes } => write!(f, "reorder %{tensor} {}", axes.join(", ")),
+            Step::Loops { tensor, loops } => {
+                write!(f, "loops %{tensor}")?;
+                loops.iter().enumerate().try_for_each(|(at, (axis, parallel))| {
+                    let comma = if at == 0 { "" } else { "," };
+                    write!(f, "{comma} {axis}")?;
+                    match parallel {
+                        ParallelType::Serial => Ok(()),
+                        _ => write!(f, " -> {}", parallel.name()),
+                    }
+                })
+            }
+            Step::Alloc { tensor, axes, by, every } => {
+                write!(f, "alloc %{tensor} {}", axes.join(", "))?;
+                if *by > 0 { write!(f, " rotate {by} every {every}") } else { Ok(()) }
+            }
             Step::InlineAt { tensor, position } => write!(f, "inline_at %{tensor} {position}"),
             Step::RecomputeIn { tensor, axis } => write!(f, "recompute_in %{tensor} {axis}"),
             Step::Propagate { order } => write!(f, "propagate {}", order.join(", ")),

@@ -7,7 +7,7 @@
 use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
-use super::{Sizes, norm_inner, pointwise, reduction, tuning};
+use super::{Sizes, norm_inner, pointwise, reduction, transpose, tuning};
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
 use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion};
@@ -57,6 +57,7 @@ pub(super) struct Heuristic {
 /// The parameters of a heuristic: plain data, of which a schedule is made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Params {
+    Transpose(transpose::TransposeParams),
     Pointwise(pointwise::PointwiseParams),
     Reduction(reduction::ReductionParams),
     InnerPersistent(norm_inner::NormParams),
@@ -74,7 +75,8 @@ pub struct Decision {
 }
 
 /// All heuristics. The first that accepts a fusion plans it.
-const HEURISTICS: &[Heuristic] = &[pointwise::HEURISTIC, reduction::HEURISTIC, norm_inner::HEURISTIC];
+const HEURISTICS: &[Heuristic] =
+    &[transpose::HEURISTIC, pointwise::HEURISTIC, reduction::HEURISTIC, norm_inner::HEURISTIC];
 
 /// Decides how to schedule a fusion for a device and sizes.
 pub fn decide(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, sizes: &Sizes) -> Result<Decision> {
@@ -100,6 +102,10 @@ pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planne
         builder.distrust_exact_splits();
     }
     let params_text = match params {
+        Params::Transpose(params) => {
+            transpose::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
         Params::Pointwise(params) => {
             pointwise::apply(&mut builder, *caching, params)?;
             params.to_string()
@@ -163,11 +169,11 @@ mod tests {
         schedule(&unscheduled, &decide(&cx, &unscheduled, &class, &sizes)?)
     }
 
-    fn check_refused(fusion: &str, sizes: &[&[i64]], refused: crate::diag::Code, reasons: [&str; 3]) {
+    fn check_refused(fusion: &str, sizes: &[&[i64]], refused: crate::diag::Code, reasons: [&str; HEURISTICS.len()]) {
         let error = planned(fusion, sizes).expect_err("it is refused");
         assert_eq!(error.code, refused, "{error}");
         let names = HEURISTICS.iter().map(|heuristic| heuristic.name);
-        let told: Vec<&str> = error.notes.iter().rev().take(3).rev().map(String::as_str).collect();
+        let told: Vec<&str> = error.notes.iter().rev().take(reasons.len()).rev().map(String::as_str).collect();
         for ((name, reason), told) in names.zip(reasons).zip(told) {
             assert!(told.starts_with(&format!("{name}: ")) && told.contains(reason), "{told}\nwanted {reason}");
         }
@@ -186,24 +192,44 @@ mod tests {
     }
 
     #[test]
+    fn large_tensors_along_two_dimensions_meet_in_tiles() {
+        let turned = "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {\n  %0 = permute %x dims(1, 0)\n  \
+            %1 = add %0, %y\n  return %1\n}";
+        let check = |[m, n]: [i64; 2], scheduler: &str| {
+            let planned = planned(turned, &[&[m, n], &[n, m]]).expect("it is scheduled");
+            assert_eq!(planned.scheduler, scheduler, "{m} x {n}");
+        };
+        check([512, 511], "transpose");
+        check([100_000, 8], "transpose");
+        // The second-level cache has what is small; a short dimension is read in vectors.
+        check([64, 64], "pointwise");
+        check([100_000, 7], "pointwise");
+    }
+
+    #[test]
     fn a_refusal_tells_the_reason_of_every_heuristic() {
         check_refused(
             "fusion @f(%x: f32[?, ?]) {\n  %0 = sum %x axes(0)\n  %1 = sum %x axes(1)\n  return %0, %1\n}",
             &[&[8, 32]],
             code::NEEDS_SEGMENTS,
-            ["has reductions", "%0 and %1 reduce over different", "%0 and %1 reduce over different"],
+            ["has reductions", "has reductions", "%0 and %1 reduce over different", "%0 and %1 reduce over different"],
         );
         check_refused(
             "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {\n  %0 = tanh %x\n  %1 = exp2 %y\n  return %0, %1\n}",
             &[&[4, 8], &[5, 7]],
             code::NEEDS_SEGMENTS,
-            ["has dimensions that no tensor shares", "no reduction", "no reduction"],
+            ["no large tensors run along two", "has dimensions that no tensor shares", "no reduction", "no reduction"],
         );
         check_refused(
             "fusion @f(%x: f32[?, ?]) {\n  %0 = sum %x axes(1) keepdim\n  %1 = div %x, %0\n  return %1\n}",
             &[&[2, 1_000_000]],
             code::TOO_LONG_ROW,
-            ["has reductions", "varies along the reduced dimensions after", "a row of 1000000 elements"],
+            [
+                "has reductions",
+                "has reductions",
+                "varies along the reduced dimensions after",
+                "a row of 1000000 elements",
+            ],
         );
     }
 }

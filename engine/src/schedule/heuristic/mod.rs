@@ -6,6 +6,7 @@
 //!
 //! | name | takes | shape of the kernel |
 //! |---|---|---|
+//! | `transpose` | no reduction, large tensors along two different dimensions | a tile a block, through shared memory |
 //! | `pointwise` | no reduction | 1-D, or 2-D around a break point where broadcasts change |
 //! | `reduction` | reductions over one set of dimensions, nothing after them varies along it | rows of threads (inner), columns (outer); one block or several a result |
 //! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
@@ -22,6 +23,7 @@ mod sizes;
 mod structure;
 mod summary;
 mod tile;
+mod transpose;
 mod tuning;
 
 pub use choose::{Decision, Planned, decide, schedule};

@@ -9,15 +9,19 @@
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
-use super::summary::Summary;
+use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
+    ACCESS_BYTES, Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two,
+    tuned, vector_width,
 };
 use crate::diag::Result;
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Grid dimensions y and z end here.
 const MAX_GRID_Y: i64 = 65_535;
+
+/// Bytes of a run that is worth keeping together.
+const LEAST_RUN: f64 = 64.0;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -166,8 +170,27 @@ fn break_point(summary: &Summary<'_>, groups: &[Vec<AxisId>], extent: &dyn Fn(Ax
             })
             .sum()
     };
-    // A cut whose inner side does not fill a few warps serves nobody.
+    // A cut whose inner side does not fill a few warps serves nobody, unless every wider one
+    // takes neighbours apart that whole tensors have in memory, and it is made of whole vectors.
     let wide = |split: usize| size(&groups[split..]) >= (4 * WARP) as f64;
+    let roots = groups.iter().flatten().count();
+    let whole = || summary.globals.iter().filter(|tensor| tensor.order.len() == roots);
+    let in_one_run = |split: usize| {
+        let inner: Vec<AxisId> = groups[split..].concat();
+        let run = |tensor: &GlobalTensor| {
+            tensor.order.ends_with(&inner) && tensor.dense[roots - inner.len()..].iter().all(|dense| *dense)
+        };
+        whole().all(run)
+    };
+    let narrow = groups.len() - 1;
+    let bytes = whole().map(|tensor| tensor.bytes).max().unwrap_or(1) as f64 * size(&groups[narrow..]);
+    if bytes >= LEAST_RUN
+        && bytes % ACCESS_BYTES as f64 == 0.0
+        && in_one_run(narrow)
+        && !(1..narrow).any(|split| wide(split) && in_one_run(split))
+    {
+        return narrow;
+    }
     (1..groups.len())
         .filter(|split| wide(*split))
         .min_by(|a, b| cost(*a).total_cmp(&cost(*b)))

@@ -43,6 +43,11 @@ pub const SETTINGS: &[Setting] = &[
     setting("reduction.unroll", 1, 16),
     // Bytes of a block, above which reductions take turns with them.
     setting("shared.room", 0, 1 << 20),
+    // Bytes along the second dimension, and indices of either, from which tiles are used.
+    setting("transpose.least_bytes", 0, 1 << 30),
+    setting("transpose.least_extent", 1, 1 << 30),
+    // Bytes of a tile of one tensor.
+    setting("transpose.tile_bytes", 64, 32 << 10),
 ];
 
 impl std::fmt::Display for Setting {

@@ -87,7 +87,7 @@ fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Option<HostTensor> {
 /// Parameters of heuristics, half of the time: what is right for one choice
 /// must be right for all.
 pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
-    const VALUES: [(&str, &[i64]); 13] = [
+    const VALUES: [(&str, &[i64]); 16] = [
         ("pointwise.threads", &[1, 3, 32, 64, 96, 256, 1000, 1024]),
         ("pointwise.unroll", &[1, 2, 3, 4, 16]),
         ("reduction.threads", &[32, 64, 128, 256, 512, 1024]),
@@ -101,6 +101,9 @@ pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
         ("cache.load", &[0, 1]),
         ("cache.store", &[0, 1]),
         ("shared.room", &[0]),
+        ("transpose.least_bytes", &[0]),
+        ("transpose.least_extent", &[1, 2]),
+        ("transpose.tile_bytes", &[64, 512, 4096, 32768]),
     ];
     let mut chosen = BTreeMap::new();
     if draw.once_in(2) {

@@ -1,0 +1,326 @@
+//! Elementwise fusions whose tensors run along two different dimensions.
+//!
+//! Whichever of the two threads run along, the tensors of the other side are read or written
+//! an element here, an element there. So both dimensions are cut into tiles, and a block takes
+//! one: tensors of the first side are accessed by threads along its dimension, those of the
+//! second side by threads along the other, and their values pass through a tile in shared
+//! memory between the two maps of threads. Everything is computed in the loops of the first
+//! side, which is the one with more tensors: each tensor of the second side takes shared memory.
+//!
+//! In shared memory the rows of a tile are rotated against each other, so that neither side
+//! meets itself in a bank: a thread of the first side reads a column.
+
+use super::choose::{Heuristic, Params, Problem, Refusal};
+use super::coverage;
+use super::summary::{GlobalTensor, Summary};
+use super::tile::{
+    ACCESS_BYTES, Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned,
+};
+use crate::diag::{Diagnostic, Result};
+use crate::schedule::{AxisId, Io, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId};
+
+/// Bytes of a tile of one tensor.
+const TILE_BYTES: i64 = 16 << 10;
+/// Bytes of all tiles of a block.
+const MAX_SHARED: i64 = 40 << 10;
+/// Threads of a block.
+const THREADS: i64 = 256;
+/// Bytes that a thread holds of all tensors together.
+const MAX_HELD: i64 = 192;
+/// Indices of a dimension below which threads along it are not worth a tile.
+const LEAST_EXTENT: i64 = 8;
+/// Bytes that memory moves at least.
+const SECTOR_BYTES: i64 = 32;
+/// Tiles along the first dimension with which the blocks that run at once are long and thin.
+const MANY_TILES: i64 = 128;
+/// Bytes of a tensor below which nothing is gained: the second-level cache has all of it.
+const LEAST_BYTES: i64 = 32 << 10;
+
+/// Its row of the table.
+pub(super) const HEURISTIC: Heuristic = Heuristic {
+    name: "transpose",
+    accepts: |problem, scheduled| {
+        if !problem.summary.structure.reduced.is_empty() {
+            return Err(Refusal::Pattern("the fusion has reductions".to_string()));
+        }
+        sides(problem, scheduled).map_err(Refusal::Pattern)?;
+        Ok(coverage::check(problem, scheduled)?)
+    },
+    choose: |problem, scheduled| Ok(Params::Transpose(params(problem, scheduled)?)),
+};
+
+/// One of the two dimensions, and what runs along it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Side {
+    /// The roots of the dimension, outer to inner.
+    roots: Vec<AxisId>,
+    /// Indices of the tile.
+    tile: i64,
+    /// Whether the tile divides the dimension.
+    exact: bool,
+    /// Elements of a vector.
+    vector: i64,
+}
+
+/// The choices.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct TransposeParams {
+    /// All other dimensions, slowest first.
+    others: Vec<AxisId>,
+    /// The dimension along which values are computed.
+    first: Side,
+    /// The dimension along which the tensors behind tiles run.
+    second: Side,
+    /// The tensors behind tiles.
+    staged: Vec<TvId>,
+    /// Threads of a block.
+    threads: i64,
+    /// Tiles along the second dimension that are taken before the next along the first.
+    neighbours: i64,
+}
+
+impl std::fmt::Display for TransposeParams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { first, second, staged, threads, neighbours, .. } = self;
+        write!(
+            f,
+            "tile {}x{} vectors {}x{} threads {threads} staged {} neighbours {neighbours}",
+            first.tile,
+            second.tile,
+            first.vector,
+            second.vector,
+            staged.len()
+        )
+    }
+}
+
+/// The dimensions of the two sides, and the tensors that run along each.
+struct Sides<'a> {
+    /// All dimensions, as groups of neighbours that every tensor walks as one run.
+    groups: Vec<Vec<AxisId>>,
+    /// The group of either side.
+    at: [usize; 2],
+    /// The tensors of either side.
+    tensors: [Vec<&'a GlobalTensor>; 2],
+}
+
+/// Finds two sides, or says why there are none.
+fn sides<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Sides<'a>, String> {
+    let (summary, options): (&'a Summary<'a>, _) = (problem.summary, problem.cx.options);
+    let reference = summary.largest(|_| true).ok_or("there is no tensor")?;
+    let groups = collapse(summary, &reference.order);
+    let group_of = |root: AxisId| groups.iter().position(|group| group.last() == Some(&root));
+    let side_of = |tensor: &GlobalTensor| {
+        tensor.order.last().filter(|root| tensor.is_innermost(**root)).and_then(|root| group_of(*root))
+    };
+    let bytes = |tensor: &GlobalTensor| tensor.elements.saturating_mul(tensor.bytes);
+    let along = |at: usize, other: usize| -> Vec<&'a GlobalTensor> {
+        let has = |tensor: &GlobalTensor| groups[other].iter().all(|root| tensor.order.contains(root));
+        summary.globals.iter().filter(|tensor| side_of(tensor) == Some(at) && has(tensor)).collect()
+    };
+    let own = side_of(reference).ok_or("the largest tensor has gaps along its innermost dimension")?;
+    let total = |tensors: &[&GlobalTensor]| tensors.iter().map(|tensor| bytes(tensor)).fold(0, i64::saturating_add);
+    let candidates = (0..groups.len()).filter(|at| *at != own).map(|at| (at, along(at, own)));
+    let (other, theirs) = candidates
+        .max_by_key(|(_, tensors)| total(tensors))
+        .filter(|(_, tensors)| {
+            !tensors.is_empty() && total(tensors) >= tuned(options, "transpose.least_bytes", LEAST_BYTES)
+        })
+        .ok_or("no large tensors run along two different dimensions")?;
+    let extent =
+        |at: usize| groups[at].iter().fold(1i64, |n, root| n.saturating_mul(problem.sizes.extent(scheduled, *root)));
+    if extent(own).min(extent(other)) < tuned(options, "transpose.least_extent", LEAST_EXTENT) {
+        return Err(format!("a dimension of {} is too short for tiles", extent(own).min(extent(other))));
+    }
+    let mine = along(own, other);
+    // The side with more tensors computes; of equals the one that writes.
+    let writes = |tensors: &[&GlobalTensor]| tensors.iter().filter(|tensor| tensor.is_output).count();
+    let first_is_own = (mine.len(), writes(&mine)) >= (theirs.len(), writes(&theirs));
+    let (at, tensors) = if first_is_own { ([own, other], [mine, theirs]) } else { ([other, own], [theirs, mine]) };
+    Ok(Sides { groups, at, tensors })
+}
+
+/// The widest vector at which the rows of all tensors of a side start, of their largest type.
+fn vector_of(tensors: &[&GlobalTensor], axes: usize, extent: i64) -> i64 {
+    let bytes = tensors.iter().map(|tensor| tensor.bytes).max().unwrap_or(1);
+    let mut vector = (ACCESS_BYTES / bytes).max(1);
+    while vector > 1 && (extent % vector != 0 || !tensors.iter().all(|tensor| tensor.rows_aligned(vector, axes))) {
+        vector /= 2;
+    }
+    vector
+}
+
+/// Chooses for the given sizes.
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<TransposeParams> {
+    let Sides { groups, at, tensors } = sides(problem, scheduled).map_err(Diagnostic::bug)?;
+    let extent =
+        |at: usize| groups[at].iter().fold(1i64, |n, root| n.saturating_mul(problem.sizes.extent(scheduled, *root)));
+    let extents = at.map(extent);
+    let vectors = [0, 1].map(|side| vector_of(&tensors[side], groups[at[side]].len(), extents[side]));
+    // Elements of a tile: of equal sides, as far as the dimensions reach.
+    let widest = tensors[1].iter().map(|tensor| tensor.bytes).max().unwrap_or(1);
+    let staged_bytes: i64 = tensors[1].iter().map(|tensor| tensor.bytes).sum();
+    let held: i64 = tensors.iter().flatten().map(|tensor| tensor.bytes).sum();
+    let room = (MAX_SHARED / staged_bytes).min(MAX_HELD * THREADS / held);
+    let wanted = tuned(problem.cx.options, "transpose.tile_bytes", TILE_BYTES) / widest;
+    let area = power_of_two_below(wanted.min(room)).max(WARP);
+    // Threads along a side take one vector each.
+    let most = [0, 1].map(|side| next_power_of_two(extents[side]).min(THREADS * vectors[side]));
+    let bytes = tensors.each_ref().map(|side| side.iter().map(|tensor| tensor.bytes).max().unwrap_or(1));
+    // Rows that start in the middle of a sector share it with the row before.
+    let shared = [0, 1].map(|side| extents[side] * bytes[side] % SECTOR_BYTES != 0);
+    let [first, second] = tile_sides(area, most, [0, 1].map(|side| (extents[side], bytes[side], shared[side])));
+    // A tile of few elements may be narrower than a vector.
+    let vectors = [vectors[0].min(first), vectors[1].min(second)];
+    let threads = THREADS.min(first * second / vectors[0].max(vectors[1]));
+    let side = |side: usize, tile: i64| Side {
+        roots: groups[at[side]].clone(),
+        tile,
+        exact: extents[side] % tile == 0,
+        vector: vectors[side],
+    };
+    let used: Vec<AxisId> = at.iter().flat_map(|at| groups[*at].iter().copied()).collect();
+    let mut others: Vec<AxisId> = groups.concat();
+    others
+        .extend(problem.summary.structure.roots.iter().filter(|root| !groups.iter().flatten().any(|own| own == *root)));
+    others.retain(|root| !used.contains(root));
+    Ok(TransposeParams {
+        others,
+        first: side(0, first),
+        second: side(1, second),
+        staged: tensors[1].iter().map(|tensor| tensor.tv).collect(),
+        threads,
+        // Blocks that share sectors of what is written shall be next to each other.
+        neighbours: if shared[0] { 1 } else { neighbours([ceil_div(extents[0], first), ceil_div(extents[1], second)]) },
+    })
+}
+
+/// The sides of a tile of so many elements, of dimensions with so many indices, bytes of an
+/// element and whether rows share sectors: powers of two, such that little of the tiles lies
+/// outside and the parts of rows are whole lines.
+fn tile_sides(area: i64, most: [i64; 2], dimensions: [(i64, i64, bool); 2]) -> [i64; 2] {
+    let covered = |(extent, ..): (i64, i64, bool), tile: i64| (ceil_div(extent, tile) * tile) as f64 / extent as f64;
+    let broken = |(extent, bytes, shared): (i64, i64, bool), tile: i64| {
+        let bytes = tile * bytes;
+        // Where a part of a row ends within a sector, two blocks touch it.
+        let ends = if shared && tile < extent { 1.0 + 64.0 / bytes as f64 } else { 1.0 };
+        ends * match bytes {
+            128.. => 1.0,
+            64.. => 1.3,
+            32.. => 2.0,
+            _ => 3.0,
+        }
+    };
+    let cost = |sides: [i64; 2]| {
+        let of = |side: usize| (covered(dimensions[side], sides[side]), broken(dimensions[side], sides[side]));
+        let ([(first_covered, first_broken), (second_covered, second_broken)], [first, second]) =
+            ([of(0), of(1)], sides.map(|side| side as f64));
+        // Threads outside take time, but no memory.
+        let outside = 0.7 + 0.3 * first_covered * second_covered;
+        // What the dimensions are too short for, nothing helps.
+        let full = (area as f64 / (first * second)).max(1.0);
+        outside * full * first_broken * second_broken * (1.0 + 0.01 * (first / second).log2().abs())
+    };
+    let sides = (0..=area.ilog2()).map(|log| [(1i64 << log).min(most[0]), (area >> log).min(most[1])]);
+    let best = sides.min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
+    best.unwrap_or(most)
+}
+
+/// How many tiles along the second dimension are taken before the next along the first one:
+/// blocks that run at once shall lie close together along both, so that what they touch of a
+/// row in memory is one run.
+fn neighbours(counts: [i64; 2]) -> i64 {
+    let few_idle = |group: &i64| 25 * ceil_div(counts[1], *group) * group <= 26 * counts[1];
+    let groups = [16, 8, 4].into_iter().filter(|group| counts[1] >= 2 * group);
+    if counts[0] < MANY_TILES { 1 } else { groups.into_iter().find(few_idle).unwrap_or(1) }
+}
+
+/// The greatest power of two that is not above a positive number.
+fn power_of_two_below(value: i64) -> i64 {
+    1 << value.max(1).ilog2()
+}
+
+/// The loops of one side within a tile: threads along its dimension and then along the other
+/// one, the other's steps, the vector.
+fn loops_along(
+    builder: &mut ScheduleBuilder,
+    (own, vector): (AxisId, i64),
+    other: AxisId,
+    threads: i64,
+) -> Result<[Loop; 3]> {
+    let (lanes, vector) = builder.split(own, vector, true)?;
+    let extent = |builder: &ScheduleBuilder, axis| builder.state().axes.constant_extent(axis).unwrap_or(1);
+    let across = (threads / extent(builder, lanes)).clamp(1, extent(builder, other));
+    let (steps, rows) = builder.split(other, across, true)?;
+    let thread = builder.merge(rows, lanes)?;
+    let place = |axis, parallel| Loop { axis, parallel };
+    Ok([place(thread, ParallelType::Tidx), place(steps, ParallelType::Unroll), place(vector, ParallelType::Vectorize)])
+}
+
+/// Applies the choices.
+pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &TransposeParams) -> Result<()> {
+    let TransposeParams { others, first, second, staged, threads, .. } = params;
+    let caches = cache_inputs(builder, caching);
+    let [first_axis, second_axis] = [first, second].map(|side| &side.roots);
+    let (Some(first_axis), Some(second_axis)) = (merge_all(builder, first_axis)?, merge_all(builder, second_axis)?)
+    else {
+        return Err(Diagnostic::bug("a side of a transposition has no dimension"));
+    };
+    let (first_block, first_tile) = builder.split(first_axis, first.tile, first.exact)?;
+    let (second_block, second_tile) = builder.split(second_axis, second.tile, second.exact)?;
+    let blocks = if params.neighbours > 1 {
+        let (far, near) = builder.split(second_block, params.neighbours, false)?;
+        vec![far, first_block, near]
+    } else {
+        vec![second_block, first_block]
+    };
+    let others = merge_all(builder, others)?;
+    let blocks: Vec<AxisId> = others.into_iter().chain(blocks).collect();
+    let Some(grid) = merge_all(builder, &blocks)? else {
+        return Err(Diagnostic::bug("a transposition has no blocks"));
+    };
+    let computing = loops_along(builder, (first_tile, first.vector), second_tile, *threads)?;
+    let staging = loops_along(builder, (second_tile, second.vector), first_tile, *threads)?;
+    builder.parallelize(grid, ParallelType::Bidx)?;
+    for own in computing {
+        builder.parallelize(own.axis, own.parallel)?;
+    }
+    let order: Vec<AxisId> = std::iter::once(grid).chain(computing.iter().map(|own| own.axis)).collect();
+    builder.propagate(&order)?;
+
+    let grid = Loop { axis: grid, parallel: ParallelType::Bidx };
+    let own_loops: Vec<Loop> = std::iter::once(grid).chain(staging).collect();
+    let mut keep: Vec<(TvId, usize)> = Vec::new();
+    for tensor in staged {
+        let is_output = matches!(builder.state().tensors[*tensor].io, Some(Io::Output(_)));
+        // In registers, in the loops of its side; between these and all others the tile.
+        let (tile, registers) = if is_output {
+            let tile = builder.cache_before(*tensor);
+            (tile, builder.cache_after(tile))
+        } else {
+            let registers = builder.state().consumers(*tensor)[0];
+            (builder.cache_after(registers), registers)
+        };
+        for tv in [registers, if is_output { *tensor } else { tile }] {
+            builder.set_loops(tv, &own_loops)?;
+        }
+        builder.set_memory(tile, Memory::Shared)?;
+        let bytes = builder.state().tensors[tile].dtype.bytes() as i64;
+        builder.alloc(tile, tile_of(first_tile, second_tile, params, bytes))?;
+        keep.push((registers, 2));
+    }
+    keep.extend(caches.into_iter().map(|cache| (cache, 2)));
+    keep.extend(keep_for_stores(builder, computing[2].axis));
+    keep.extend(keep_for_stores(builder, staging[2].axis));
+    builder.inline_most(&keep)
+}
+
+/// The tile of a tensor: a row for each index of the first side. Threads of the first side
+/// read `lanes` rows apart by its vector and `32 / lanes` neighbours in each; rotated by as many
+/// elements, at least a bank, they meet in none.
+fn tile_of(first: AxisId, second: AxisId, params: &TransposeParams, bytes: i64) -> Tile {
+    let lanes = (params.first.tile / params.first.vector).min(WARP);
+    let by = params.second.vector.max(4 / bytes.min(4)).max(WARP / lanes);
+    let by = if by < params.second.tile { by } else { 0 };
+    Tile { axes: vec![first, second], by, every: params.first.vector }
+}
