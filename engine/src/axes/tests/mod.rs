@@ -1,0 +1,8 @@
+//! The axis graph against what its transforms mean, point by point.
+
+mod brute;
+mod covers;
+mod draw;
+mod maps;
+mod numbers;
+mod terms;
