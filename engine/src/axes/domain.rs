@@ -8,7 +8,7 @@
 //! steps (of a merged loop the part that the tensor lacks). What foreign axes mean depends on
 //! where the tensor lies: registers are computed anew, memory is written at index 0 alone.
 
-use super::derive::{Derivation, Source};
+use super::derive::{Derivation, Source, Way};
 use super::graph::{AxisGraph, AxisId, Xform, XformId};
 use crate::diag::{Diagnostic, Result, code};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domain {
     /// Its axes, outer to inner.
-    pub logical: Vec<DomainAxis>,
+    pub logical: Vec<AxisRef>,
     /// The axes over which it combines elements. Those of a partial result are the whole axes,
     /// of which a part may be logical: the part that it keeps.
     pub reduced: Vec<AxisId>,
@@ -29,11 +29,21 @@ pub struct Domain {
 
 /// An axis of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DomainAxis {
+pub enum AxisRef {
     /// With an element for each index.
     Axis(AxisId),
     /// With one element for all indices.
     Broadcast(AxisId),
+}
+
+impl AxisRef {
+    /// The axis, if the tensor has an element for each of its indices.
+    pub fn indexed(self) -> Option<AxisId> {
+        match self {
+            AxisRef::Axis(axis) => Some(axis),
+            AxisRef::Broadcast(_) => None,
+        }
+    }
 }
 
 /// A loop of a tensor.
@@ -110,11 +120,7 @@ impl Domain {
 
     /// The axes along which it has elements.
     fn concrete(&self) -> Vec<AxisId> {
-        let concrete = |axis: &DomainAxis| match *axis {
-            DomainAxis::Axis(axis) => Some(axis),
-            DomainAxis::Broadcast(_) => None,
-        };
-        self.logical.iter().filter_map(concrete).collect()
+        self.logical.iter().filter_map(|axis| axis.indexed()).collect()
     }
 }
 
@@ -154,7 +160,7 @@ impl Check<'_> {
         for (position, axis) in self.domain.axes().enumerate() {
             let others = self.domain.axes().enumerate().filter(|(other, _)| *other != position);
             let others: Vec<AxisId> = others.map(|(_, axis)| axis).collect();
-            if Derivation::new(self.graph, others.iter().copied()).is_known(axis) {
+            if Derivation::of_loops_alone(self.graph, others.iter().copied()).is_known(axis) {
                 let (name, others) = (self.name(axis), self.names(others));
                 return Err(refused(format!("the loop over {name} follows from the others, over {others}")));
             }
@@ -174,7 +180,7 @@ impl Check<'_> {
             match self.derivation.source(*axis) {
                 Source::Loop => drop(loops.insert(*axis)),
                 source @ (Source::Backward(xform) | Source::Forward(xform)) => drop(taken.insert(xform, source)),
-                Source::Unknown => {}
+                Source::Picked | Source::Unknown => {}
             }
         }
         Ok(Steps { wanted: wanted.to_vec(), needed, loops, taken })
@@ -204,7 +210,7 @@ impl Check<'_> {
             let (from, to) = self.sides(*xform, *source);
             let partial = |axis: &AxisId| kept.wanted.contains(axis) && !kept.taken.contains_key(xform);
             from.iter().filter(|axis| !partial(axis)).for_each(|axis| add(*axis, Some(*xform)));
-            self.has_one_index(*xform, *source, &from, &to)?;
+            self.has_one_index(*xform, &from, &to)?;
         }
         match uses.into_iter().find(|(_, by)| by.len() > 1) {
             None => Ok(()),
@@ -216,22 +222,37 @@ impl Check<'_> {
     }
 
     /// What a transform gives an index has it from nowhere else.
-    fn has_one_index(&self, xform: XformId, source: Source, from: &[AxisId], to: &[AxisId]) -> Result<()> {
+    fn has_one_index(&self, xform: XformId, from: &[AxisId], to: &[AxisId]) -> Result<()> {
         let loops = |axes: &[AxisId]| -> BTreeSet<AxisId> {
             axes.iter().flat_map(|axis| self.derivation.loops_of(self.graph, *axis)).collect()
         };
-        let elsewhere = |axis: &&AxisId| match self.derivation.source(**axis) {
-            Source::Backward(other) | Source::Forward(other) if other == xform => false,
-            _ => loops(&[**axis]) != loops(from),
-        };
-        match to.iter().find(elsewhere) {
-            None => Ok(()),
-            Some(axis) => {
-                debug_assert!(source != Source::Unknown);
-                let (name, one, other) = (self.name(*axis), self.names(loops(from)), self.names(loops(&[*axis])));
+        let own = loops(from);
+        for axis in to {
+            let refused = |other: BTreeSet<AxisId>| {
+                let (name, one, other) = (self.name(*axis), self.names(own.iter().copied()), self.names(other));
                 Err(refused(format!("axis {name} has an index from loops over {one}, and another from {other}")))
+            };
+            if self.derivation.source(*axis) == Source::Loop && !own.contains(axis) {
+                return refused(BTreeSet::from([*axis]));
+            }
+            for way in self.other_ways(xform, *axis) {
+                let other = loops(&way.from);
+                let needed = self.derivation.needed(self.graph, way.from);
+                if !needed.contains(axis) && other != own {
+                    return refused(other);
+                }
             }
         }
+        Ok(())
+    }
+
+    /// The ways that lead to an axis from known ones, but by another transform than the given one.
+    fn other_ways(&self, xform: XformId, axis: AxisId) -> impl Iterator<Item = Way> {
+        let axis = &self.graph[axis];
+        let back = axis.uses.iter().filter(move |other| **other != xform).map(|other| self.graph[*other].backward());
+        let on = axis.defs.iter().filter(move |other| **other != xform);
+        let on = on.filter_map(|other| self.graph[*other].forward());
+        back.chain(on).filter(|way| way.from.iter().all(|axis| self.derivation.is_known(*axis)))
     }
 
     /// Whether the index of an axis takes all its values where the loops do.
@@ -240,7 +261,7 @@ impl Check<'_> {
             let (xform, backward) = match self.derivation.source(axis) {
                 Source::Backward(xform) => (xform, true),
                 Source::Forward(xform) => (xform, false),
-                Source::Loop | Source::Unknown => return true,
+                Source::Loop | Source::Picked | Source::Unknown => return true,
             };
             match self.graph[xform] {
                 Xform::Resize { left, right, .. } => {

@@ -266,6 +266,11 @@ impl AxisGraph {
         }
     }
 
+    /// Whether an axis is one element of another.
+    pub fn is_picked(&self, axis: AxisId) -> bool {
+        self.constant_extent(axis) == Some(1) && self.defs(axis).any(|xform| matches!(xform, Xform::Resize { .. }))
+    }
+
     /// The leaves that an axis became, outer to inner; where it was divided in
     /// several ways, those of each, in turn.
     pub fn leaves(&self, axis: AxisId) -> Vec<AxisId> {

@@ -139,6 +139,10 @@ impl<'a, E: Copy + Eq> IndexMap<'a, E> {
         while let Some(step) = open.pop() {
             match step {
                 Step::Enter(axis) if self.known.contains_key(&axis) => {}
+                Step::Enter(axis) if self.derivation.source(axis) == Source::Picked => {
+                    let value = Indexed::inside(b.int(0));
+                    self.known.insert(axis, Derived { value, terms: Vec::new() });
+                }
                 Step::Enter(axis) => {
                     let way = self.derivation.way(self.graph, axis).ok_or_else(|| self.unknown(axis))?;
                     // The factor of a split is named before what its parts need.
@@ -154,7 +158,7 @@ impl<'a, E: Copy + Eq> IndexMap<'a, E> {
                     let derived = match self.derivation.source(axis) {
                         Source::Backward(xform) => self.backward(b, xform, axis)?,
                         Source::Forward(xform) => self.forward(b, xform, axis)?,
-                        Source::Loop | Source::Unknown => return Err(self.unknown(axis)),
+                        Source::Loop | Source::Picked | Source::Unknown => return Err(self.unknown(axis)),
                     };
                     self.known.insert(axis, derived);
                 }

@@ -1,13 +1,13 @@
 //! Which loops compute a tensor, on graphs made by hand.
 
 use super::numbers::Numbers;
-use crate::axes::{AxisId, Domain, DomainAxis, DomainLoop, Extent, Foreign, Offset, Place, Sign, Storage};
+use crate::axes::{AxisId, AxisRef, Domain, DomainLoop, Extent, Foreign, Offset, Place, Sign, Storage};
 use crate::diag::Result;
 use Place::{Block, Serial, Thread};
 
 fn domain(logical: &[AxisId], reduced: &[AxisId], loops: &[(AxisId, Place)]) -> Domain {
     Domain {
-        logical: logical.iter().map(|axis| DomainAxis::Axis(*axis)).collect(),
+        logical: logical.iter().map(|axis| AxisRef::Axis(*axis)).collect(),
         reduced: reduced.to_vec(),
         loops: loops.iter().map(|(axis, place)| DomainLoop { axis: *axis, place: *place }).collect(),
         shared_loops: loops.len(),
@@ -77,7 +77,7 @@ fn loops_that_do_not_compute_a_tensor_are_refused() {
     refused(&n, &[a], &[a, i], "the loop over d0.i follows from the others, over d0");
     refused(&n, &[a], &[a, a], "the loop over d0 follows from the others, over d0");
     let (one, other) = (n.graph.merge(a, b), n.graph.merge(a, c));
-    refused(&n, &[b, c], &[one, other], "axis d0 has an index from loops over d0*d2, and another from d0*d1");
+    refused(&n, &[b, c], &[one, other], "axis d0 has an index from loops over d0*d1, and another from d0*d2");
     // Two views of one axis are not two axes.
     let (_, four) = n.graph.split(a, |_| Extent::CeilDiv(a, 4), Extent::Const(4), true);
     refused(&n, &[i, four], &[a], "axes d0.i, d0.i are not independent in these loops: d0 decides several");

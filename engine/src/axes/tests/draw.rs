@@ -115,14 +115,15 @@ fn resized(u: &mut Unstructured<'_>, numbers: &mut Numbers, axis: AxisId) -> Res
     let size = numbers.extent(axis);
     let left = u.int_in_range(-2..=2)?;
     let right = u.int_in_range(-2..=2)?;
-    let is_output = u.arbitrary()?;
+    // Slices of one element have an index of their own, which programs make sure is the only one.
+    let is_output = size != 1 && u.arbitrary()?;
     let other = if is_output { size - left - right } else { size + left + right };
     if other < 0 {
         return Ok(axis);
     }
     let (left, right) = (offset(u, numbers, left)?, offset(u, numbers, right)?);
     if !is_output {
-        let extent = extent(u, numbers, other)?;
+        let extent = if other == 1 { Extent::Scalar(numbers.scalars.push(1)) } else { extent(u, numbers, other)? };
         return Ok(numbers.graph.resize(axis, extent, left, right));
     }
     let input = named(u, numbers, other)?;

@@ -4,5 +4,7 @@ mod brute;
 mod covers;
 mod draw;
 mod maps;
+mod moved;
 mod numbers;
+mod programs;
 mod terms;
