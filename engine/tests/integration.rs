@@ -5,6 +5,7 @@
 //! but the ignored `fuzz_for_long`, which is run alone.
 
 mod aliases;
+mod axes;
 mod blessed;
 mod catalog;
 mod compile_threads;

@@ -1,8 +1,10 @@
 //! The axes and the transforms between them.
 
+use super::offset::{Offset, OffsetId};
 use crate::fusion::ScalarId;
 use crate::util::{PrimaryMap, entity_id};
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
 
 entity_id!(
@@ -25,8 +27,8 @@ pub struct Axis {
     pub name: String,
     /// Number of indices.
     pub extent: Extent,
-    /// The transform that made it; none for a root.
-    pub def: Option<XformId>,
+    /// The transforms that make it; none for a root. They agree in its index.
+    pub defs: SmallVec<[XformId; 1]>,
     /// The transforms that take it: different tensors may divide it in different ways.
     pub uses: SmallVec<[XformId; 2]>,
 }
@@ -83,13 +85,18 @@ pub enum Xform {
     /// `input = 0`, modulo `vector`. Index 0 of the output is then aligned in
     /// memory, whatever the row. The output's extent covers every shift.
     Align { input: AxisId, output: AxisId, vector: i64, shift: ShiftId },
+    /// `output = input + left`, and `extent(output) = left + extent(input) + right`:
+    /// a slice where they are negative, a padded axis or a part of a joined one where not.
+    Resize { input: AxisId, output: AxisId, left: OffsetId, right: OffsetId },
 }
 
 impl Xform {
     /// What it takes, outer to inner.
     pub fn inputs(&self) -> SmallVec<[AxisId; 2]> {
         match *self {
-            Xform::Split { input, .. } | Xform::Align { input, .. } => SmallVec::from_slice(&[input]),
+            Xform::Split { input, .. } | Xform::Align { input, .. } | Xform::Resize { input, .. } => {
+                SmallVec::from_slice(&[input])
+            }
             Xform::Merge { outer, inner, .. } => SmallVec::from_slice(&[outer, inner]),
         }
     }
@@ -98,7 +105,9 @@ impl Xform {
     pub fn outputs(&self) -> SmallVec<[AxisId; 2]> {
         match *self {
             Xform::Split { outer, inner, .. } => SmallVec::from_slice(&[outer, inner]),
-            Xform::Merge { output, .. } | Xform::Align { output, .. } => SmallVec::from_slice(&[output]),
+            Xform::Merge { output, .. } | Xform::Align { output, .. } | Xform::Resize { output, .. } => {
+                SmallVec::from_slice(&[output])
+            }
         }
     }
 }
@@ -108,6 +117,7 @@ impl Xform {
 pub struct AxisGraph {
     axes: PrimaryMap<AxisId, Axis>,
     xforms: PrimaryMap<XformId, Xform>,
+    offsets: PrimaryMap<OffsetId, Offset>,
 }
 
 impl Index<AxisId> for AxisGraph {
@@ -127,6 +137,13 @@ impl Index<XformId> for AxisGraph {
     type Output = Xform;
     fn index(&self, xform: XformId) -> &Xform {
         &self.xforms[xform]
+    }
+}
+
+impl Index<OffsetId> for AxisGraph {
+    type Output = Offset;
+    fn index(&self, offset: OffsetId) -> &Offset {
+        &self.offsets[offset]
     }
 }
 
@@ -153,7 +170,7 @@ impl AxisGraph {
 
     /// Adds an axis that derives from no other.
     pub fn root(&mut self, name: String, extent: Extent) -> AxisId {
-        self.axes.push(Axis { name, extent, def: None, uses: SmallVec::new() })
+        self.axes.push(Axis { name, extent, defs: SmallVec::new(), uses: SmallVec::new() })
     }
 
     /// Divides an axis: `outer` says the extent of the outer part from the id of the inner one.
@@ -194,11 +211,31 @@ impl AxisGraph {
         output
     }
 
+    /// Cuts an axis or adds to it, on both sides; `extent` is what that makes of it.
+    pub fn resize(&mut self, input: AxisId, extent: Extent, left: Offset, right: Offset) -> AxisId {
+        let output = self.root(format!("{}.r", self.axes[input].name), extent);
+        let (left, right) = (self.offset(left), self.offset(right));
+        self.push(Xform::Resize { input, output, left, right });
+        output
+    }
+
+    /// The id of an offset; equal ones have one.
+    pub fn offset(&mut self, offset: Offset) -> OffsetId {
+        let known = self.offsets.iter().find(|(_, known)| **known == offset).map(|(id, _)| id);
+        known.unwrap_or_else(|| self.offsets.push(offset))
+    }
+
+    /// All transforms, in the order in which they were made.
+    pub fn xforms(&self) -> impl DoubleEndedIterator<Item = (XformId, &Xform)> + ExactSizeIterator {
+        self.xforms.iter()
+    }
+
     /// Adds a transform whose axes exist, and notes it at them.
-    fn push(&mut self, xform: Xform) {
+    pub(super) fn push(&mut self, xform: Xform) -> XformId {
         let id = self.xforms.push(xform);
         xform.inputs().into_iter().for_each(|input| self.axes[input].uses.push(id));
-        xform.outputs().into_iter().for_each(|output| self.axes[output].def = Some(id));
+        xform.outputs().into_iter().for_each(|output| self.axes[output].defs.push(id));
+        id
     }
 
     /// Whether nothing derives from the axis.
@@ -206,9 +243,14 @@ impl AxisGraph {
         self.axes[axis].uses.is_empty()
     }
 
-    /// The transform that made an axis.
+    /// The first transform that makes an axis.
     pub fn def(&self, axis: AxisId) -> Option<&Xform> {
-        self.axes[axis].def.map(|xform| &self.xforms[xform])
+        self.defs(axis).next()
+    }
+
+    /// The transforms that make an axis.
+    pub fn defs(&self, axis: AxisId) -> impl Iterator<Item = &Xform> {
+        self.axes[axis].defs.iter().map(|xform| &self.xforms[*xform])
     }
 
     /// The transforms that take an axis.
@@ -222,6 +264,11 @@ impl AxisGraph {
             Extent::Const(extent) => Some(extent),
             _ => None,
         }
+    }
+
+    /// Whether an axis is one element of another.
+    pub fn is_picked(&self, axis: AxisId) -> bool {
+        self.constant_extent(axis) == Some(1) && self.defs(axis).any(|xform| matches!(xform, Xform::Resize { .. }))
     }
 
     /// The leaves that an axis became, outer to inner; where it was divided in
@@ -246,11 +293,15 @@ impl AxisGraph {
 
     /// What an axis became, down to where it ends.
     fn descend(&self, axis: AxisId, ends: impl Fn(AxisId) -> bool) -> Vec<AxisId> {
-        let mut found = Vec::new();
+        let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
         let mut stack = vec![axis];
         while let Some(axis) = stack.pop() {
             if ends(axis) {
                 found.push(axis);
+                continue;
+            }
+            // What was cut may be padded to the axis that it was cut from.
+            if !seen.insert(axis) {
                 continue;
             }
             for xform in self[axis].uses.iter().rev() {
@@ -262,16 +313,31 @@ impl AxisGraph {
 
     /// The roots that an axis derives from, outer to inner.
     pub fn roots_of(&self, axis: AxisId) -> Vec<AxisId> {
-        match self.def(axis) {
-            None => vec![axis],
-            Some(xform) => xform.inputs().into_iter().flat_map(|input| self.roots_of(input)).collect(),
+        let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+        let mut stack = vec![axis];
+        while let Some(axis) = stack.pop() {
+            match self.def(axis) {
+                None => found.push(axis),
+                Some(xform) if seen.insert(axis) => stack.extend(xform.inputs().into_iter().rev()),
+                Some(_) => {}
+            }
         }
+        found
     }
 
     /// Whether an axis is another one, or derives from it.
     pub fn derives_from(&self, axis: AxisId, from: AxisId) -> bool {
-        axis == from
-            || self.def(axis).is_some_and(|def| def.inputs().iter().any(|input| self.derives_from(*input, from)))
+        let mut seen = BTreeSet::new();
+        let mut stack = vec![axis];
+        while let Some(axis) = stack.pop() {
+            if axis == from {
+                return true;
+            }
+            if seen.insert(axis) {
+                stack.extend(self.defs(axis).flat_map(Xform::inputs));
+            }
+        }
+        false
     }
 }
 

@@ -1,7 +1,8 @@
 //! Builds the dimension graph.
 
+use crate::axes::axis_pairs;
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::{AxisKind, Fusion, OpId, OpKind, Operand, ScalarId, TensorId};
+use crate::fusion::{AxisKind, Fusion, OpId, Operand, ScalarId, TensorId};
 use crate::util::{DisjointSets, EntityId, PrimaryMap, SecondaryMap, entity_id};
 use std::collections::BTreeMap;
 
@@ -199,32 +200,4 @@ impl<'a> Builder<'a> {
         }
         Ok(DimGraph { dims, labels, use_labels })
     }
-}
-
-/// Which axes of an operand of `rank` axes are axes of the result: pairs of
-/// their positions.
-pub fn axis_pairs(kind: &OpKind, rank: usize, output_rank: usize) -> Vec<(usize, usize)> {
-    match kind {
-        OpKind::Broadcast { flags } => kept(flags).enumerate().collect(),
-        OpKind::Squeeze { flags } => kept(flags).enumerate().map(|(to, from)| (from, to)).collect(),
-        OpKind::Permute { perm } => perm.iter().enumerate().map(|(to, from)| (*from as usize, to)).collect(),
-        OpKind::Reduce { axes, .. } => {
-            let dropped: Vec<bool> = (0..rank).map(|axis| axes.contains(&(axis as u32))).collect();
-            kept(&dropped).enumerate().map(|(to, from)| (from, to)).collect()
-        }
-        OpKind::Unary(_)
-        | OpKind::Binary(_)
-        | OpKind::Ternary(_)
-        | OpKind::Cast(_)
-        | OpKind::Set
-        | OpKind::Full
-        | OpKind::Index { .. }
-        // Schedules refuse the other primitives.
-        | OpKind::Call(_) => (0..rank.min(output_rank)).map(|axis| (axis, axis)).collect(),
-    }
-}
-
-/// Positions whose flag is not set.
-fn kept(flags: &[bool]) -> impl Iterator<Item = usize> + '_ {
-    flags.iter().enumerate().filter(|(_, flag)| !**flag).map(|(axis, _)| axis)
 }

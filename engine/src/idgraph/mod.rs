@@ -17,4 +17,5 @@
 
 mod dims;
 
-pub use dims::{AxisLabel, DimGraph, DimId, Dimension, InputUse, analyze, axis_pairs};
+pub use crate::axes::axis_pairs;
+pub use dims::{AxisLabel, DimGraph, DimId, Dimension, InputUse, analyze};

@@ -128,6 +128,7 @@ impl Lowering<'_> {
                 self.add_term(term, terms);
                 Ok(Resolved { index, overflows: true })
             }
+            Xform::Resize { .. } => Err(Diagnostic::bug("no schedule resizes an axis")),
         }
     }
 

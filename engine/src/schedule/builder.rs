@@ -144,7 +144,7 @@ impl ScheduleBuilder {
         let reference_name = &state.tensors[reference].name;
         let refusal = if vector < 1 {
             format!("align of {} to {vector} elements", self.name(axis))
-        } else if state.axes[axis].def.is_some() || !has(reference, axis) {
+        } else if state.axes.def(axis).is_some() || !has(reference, axis) {
             format!("align of {}, which is not a dimension of {reference_name}", self.name(axis))
         } else if state
             .axes

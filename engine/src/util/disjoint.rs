@@ -13,6 +13,12 @@ impl DisjointSets {
         Self { parent: (0..count).collect() }
     }
 
+    /// Adds a member alone, and says which it is.
+    pub fn add(&mut self) -> usize {
+        self.parent.push(self.parent.len());
+        self.parent.len() - 1
+    }
+
     /// The least member of the set that a member is in; shortens the way to it.
     pub fn find(&mut self, mut member: usize) -> usize {
         while self.parent[member] != member {
@@ -49,5 +55,6 @@ mod tests {
         }
         assert_eq!((0..6).map(|member| sets.root(member)).collect::<Vec<_>>(), [0, 1, 2, 1, 2, 2]);
         assert_eq!((0..6).map(|member| sets.find(member)).collect::<Vec<_>>(), [0, 1, 2, 1, 2, 2]);
+        assert_eq!((sets.add(), sets.root(6)), (6, 6));
     }
 }
