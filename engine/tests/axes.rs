@@ -4,8 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use engine::axes::{self, AxisId, AxisRef, Extent, Forks, FusionAxes};
-use engine::fusion::ops::Form;
-use engine::fusion::{Fusion, OpKind, Operand, bind, concretize, decompose};
+use engine::fusion::{Fusion, OpKind, Operand, TensorId, bind, concretize, decompose};
 use engine::idgraph::{self, AxisLabel, DimGraph, DimId, InputUse};
 use engine::num::Value;
 use engine::tensor::{Arg, ArgMeta};
@@ -14,7 +13,7 @@ use std::collections::BTreeMap;
 use testing::Draw;
 use testing::fusions::{Limits, arguments, generate};
 
-const FUSIONS: u64 = 3_000;
+const FUSIONS: u64 = 30_000;
 
 /// Classes and dimensions, one to one.
 #[derive(Default)]
@@ -56,10 +55,17 @@ fn check_same(fusion: &Fusion, axes: &FusionAxes, dims: &DimGraph) {
             assert_eq!(operand.axes, source.axes);
         }
     }
-    // Each use of an input has a value of its own, or each input.
+    // Each use of an input has a value of its own, or each input that something reads.
     let inputs = axes.values.values().filter(|value| value.op.is_none()).count();
     match dims.use_labels.is_empty() {
-        true => assert_eq!(inputs, fusion.input_tensors().count(), "{}", text::print(fusion)),
+        true => {
+            let is_read = |tensor: TensorId| {
+                fusion.outputs.contains(&tensor)
+                    || fusion.ops.values().any(|op| op.inputs.contains(&Operand::Tensor(tensor)))
+            };
+            let read = fusion.input_tensors().filter(|(_, tensor)| is_read(*tensor)).count();
+            assert_eq!(inputs, read, "{}", text::print(fusion));
+        }
         false => assert_eq!((inputs, read), (dims.use_labels.len(), dims.use_labels.len()), "{}", text::print(fusion)),
     }
     for (dim, axis) in &pairs.axis_of {
@@ -73,12 +79,11 @@ fn check_same(fusion: &Fusion, axes: &FusionAxes, dims: &DimGraph) {
     assert_eq!(axes.graph.xforms().len(), 0);
 }
 
-/// Whether axes of an operation are those of its operands, or new.
+/// Whether dimensions are defined for an operation: those of others that schedules refuse
+/// (`topk`) take operands and results for one, of whatever sizes.
 fn is_plain(kind: &OpKind) -> bool {
     match kind {
-        OpKind::Call(call) => {
-            !matches!(call.movement().form, Some(Form::Slice | Form::Pad | Form::Cat | Form::Reshape))
-        }
+        OpKind::Call(call) => call.row.random.is_some(),
         _ => true,
     }
 }
@@ -89,14 +94,15 @@ fn classes_of_axes_are_dimensions() {
     let (mut same, mut by_use, mut refused, mut rescued) = (0, 0, 0, 0);
     for round in 0..FUSIONS {
         let limits =
-            Limits { sizes: vec![1, 2, 3, 3, 3], rank: 3, ops: 8, primitives: round % 2 == 1, ..Limits::default() };
+            Limits { sizes: vec![1, 3, 3, 3, 3], rank: 3, ops: 12, primitives: round % 2 == 1, ..Limits::default() };
         let length = draw.below(120);
         let generated = generate(&draw.bytes(length), &limits);
         let args = arguments(&generated, &mut draw);
         let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
-        let facts = concretize::facts(&generated.fusion, &bind(&generated.fusion, &metas).unwrap());
-        let concrete = concretize::concretize(&generated.fusion, &facts).unwrap().fusion;
-        let fusion = decompose(&concrete).unwrap().fusion;
+        // As sessions do it: decomposed, then decided.
+        let facts_of = |fusion: &Fusion| concretize::facts(fusion, &bind(fusion, &metas).unwrap());
+        let simple = decompose(&generated.fusion).unwrap().fusion;
+        let fusion = concretize::concretize(&simple, &facts_of(&simple)).unwrap().fusion;
         if !fusion.ops.values().all(|op| is_plain(&op.kind)) {
             // What is more than dimensions has no counterpart, but an answer.
             let _ = axes::analyze(&fusion, Forks::Uses);

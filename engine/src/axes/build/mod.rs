@@ -50,8 +50,8 @@ entity_id!(
 pub struct FusionAxes {
     /// The classes of axes, and the transforms of the program.
     pub graph: AxisGraph,
-    /// The values: inputs that are no copies in their order, then results in order of
-    /// operations, each behind the copies that it reads.
+    /// The values that results depend on: inputs that are no copies in their order, then results
+    /// in order of operations, each behind the copies that it reads.
     pub values: PrimaryMap<ValueId, FusionValue>,
     /// The outputs of the fusion.
     pub outputs: Vec<ValueId>,
