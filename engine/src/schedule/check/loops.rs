@@ -2,7 +2,7 @@
 
 use crate::axes::{AxisRef, Domain, DomainLoop, Foreign, Place, Storage};
 use crate::diag::{Diagnostic, Result, code};
-use crate::schedule::ir::{Compute, Memory, ParallelType, ScheduledFusion, Tv, TvId, TvOp};
+use crate::schedule::ir::{Compute, Loop, Memory, ScheduledFusion, Tv, TvId, TvOp};
 
 /// Elements of the longest array that a thread, or a block, has.
 const MAX_ELEMENTS: i64 = 1 << 24;
@@ -10,7 +10,7 @@ const MAX_ELEMENTS: i64 = 1 << 24;
 /// Every tensor that is computed has loops, which lead to each of its elements once.
 pub(super) fn check(scheduled: &ScheduledFusion) -> Result<()> {
     for (tv, data) in scheduled.tensors.iter().filter(|(_, data)| data.op.is_some()) {
-        let domain = domain(data);
+        let domain = domain(scheduled, tv);
         let needed = domain.logical.iter().any(|axis| axis.indexed().is_some()) || !domain.reduced.is_empty();
         if data.loops.is_empty() && needed {
             let message = format!("the schedule gives %{} no loops", data.name);
@@ -35,7 +35,7 @@ pub(super) fn foreign(scheduled: &ScheduledFusion, tv: TvId) -> Result<Foreign> 
         // Without a tile each thread has elements of its own, wherever they lie.
         Memory::Shared | Memory::Local => Storage::Registers,
     };
-    domain(data).covers(&scheduled.axes, storage).map_err(|mut error| {
+    domain(scheduled, tv).covers(&scheduled.axes, storage).map_err(|mut error| {
         error.code = code::SCHEDULE_LOOPS;
         error.message = format!("%{}: {}", data.name, error.message);
         error.note(scheduled.loops_text(tv))
@@ -43,17 +43,22 @@ pub(super) fn foreign(scheduled: &ScheduledFusion, tv: TvId) -> Result<Foreign> 
 }
 
 /// A tensor's axes and loops.
-fn domain(data: &Tv) -> Domain {
+fn domain(scheduled: &ScheduledFusion, tv: TvId) -> Domain {
+    let data = &scheduled.tensors[tv];
     let reduced = match &data.op {
         Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => over.clone(),
         _ => Vec::new(),
     };
-    let place = |parallel: ParallelType| match parallel {
-        parallel if parallel.is_block() => Place::Block,
-        parallel if parallel.is_thread() => Place::Thread,
-        _ => Place::Serial,
+    // Lowering counts the blocks over which it reduces for each index of the other ones, so each of
+    // these has a last block with the value: they are to it what threads are.
+    let adds = data.op.as_ref().is_some_and(|op| matches!(op.compute, Compute::Reduce { .. }));
+    let over = if adds { scheduled.reduced_leaves(tv) } else { Vec::new() };
+    let place = |own: &Loop| match own.parallel {
+        parallel if parallel.is_block() && (!adds || over.contains(&own.axis)) => Place::Block,
+        parallel if parallel.is_loop() => Place::Serial,
+        _ => Place::Thread,
     };
-    let loops = data.loops.iter().map(|own| DomainLoop { axis: own.axis, place: place(own.parallel) });
+    let loops = data.loops.iter().map(|own| DomainLoop { axis: own.axis, place: place(own) });
     Domain {
         logical: data.axes.iter().copied().chain(data.partial.iter().map(|axis| AxisRef::Axis(*axis))).collect(),
         reduced,
