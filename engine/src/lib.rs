@@ -12,7 +12,6 @@ pub mod backend;
 pub mod compile;
 pub mod diag;
 pub mod fusion;
-pub mod idgraph;
 pub mod kernel;
 pub mod lower;
 pub mod num;

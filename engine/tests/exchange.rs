@@ -214,7 +214,7 @@ fn separate_loops(loops: usize, sharing: bool) -> (Fusion, Vec<Arg>, Kernel) {
     for user in b.state().consumers(cache).into_iter().skip(1) {
         b.cache_fork(cache, user);
     }
-    let roots: Vec<AxisId> = b.state().tensors[x].axes.iter().map(|axis| axis.root).collect();
+    let roots: Vec<AxisId> = b.state().tensors[x].indexed().collect();
     let (mut rows, mut order) = (roots[0], Vec::new());
     for _ in 0..loops {
         let (outer, inner) = b.split(rows, 3, false).unwrap();
@@ -334,7 +334,7 @@ fn loops_and_tiles_that_do_not_hold_a_tensor_are_refused() {
     let mut b = ScheduleBuilder::new(scheduled_fusion(&fusion).unwrap());
     let x = b.inputs()[0];
     let value = b.state().consumers(x)[0];
-    let roots: Vec<AxisId> = b.state().tensors[x].axes.iter().map(|axis| axis.root).collect();
+    let roots: Vec<AxisId> = b.state().tensors[x].indexed().collect();
     let (blocks, rows) = b.split(roots[0], 8, false).unwrap();
     let of = |axis, parallel| Loop { axis, parallel };
     let serial = ParallelType::Serial;

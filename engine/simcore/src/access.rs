@@ -44,7 +44,7 @@ pub(crate) fn place(machine: &Machine, block: &BlockState, decl: &BufferDecl, bu
 }
 
 #[inline(always)]
-fn shadow<'a>(machine: &'a Machine, block: &'a BlockState, global: bool, buffer: u16) -> Option<&'a Shadow> {
+pub(crate) fn shadow<'a>(machine: &'a Machine, block: &'a BlockState, global: bool, buffer: u16) -> Option<&'a Shadow> {
     if global { machine.shadows[buffer as usize].as_ref() } else { block.shadows[buffer as usize].as_ref() }
 }
 
@@ -211,6 +211,23 @@ pub(crate) fn detect(
             Err(at(trap(block, warp, pc, lane as u32, kind), inst.b, index))
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+pub(crate) fn misaligned(
+    block: &BlockState,
+    warp: &Warp,
+    inst: Inst,
+    pc: u32,
+    place: &BufferView,
+    index: &Indices,
+    bytes: u64,
+) -> Box<Trap> {
+    let offset = |l: usize| (place.address + u64::from(index[l]) * place.elem.bytes() as u64) % bytes;
+    let lane = (0..LANES).find(|&l| warp.mask >> l & 1 == 1 && offset(l) != 0).unwrap_or(0);
+    let kind = TrapKind::Misaligned { bytes: bytes as u32, offset: offset(lane) as u32 };
+    at(trap(block, warp, pc, lane as u32, kind), inst.b, index[lane])
 }
 
 /// Counts sectors or wavefronts of an access.

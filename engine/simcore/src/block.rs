@@ -38,7 +38,10 @@ impl BlockSlot {
     pub(crate) fn new(program: &Program, launch: &LaunchConfig, detect: bool) -> Self {
         let threads = launch.threads();
         let shadow = |decl: &crate::BufferDecl| match decl.space {
-            SpaceKind::Shared { .. } if detect => Shadow::new(decl.len, decl.read, decl.written, decl.atomic, false),
+            SpaceKind::Shared { .. } if detect => {
+                let shadow = Shadow::new(decl.len, decl.read, decl.written, decl.atomic, false);
+                if decl.landed { shadow.map(|shadow| shadow.with_landings(decl.len)) } else { shadow }
+            }
             _ => None,
         };
         Self {

@@ -71,9 +71,10 @@ pub(crate) fn class(program: &Program, pc: usize) -> Class {
             SpaceKind::Global => Class::Global,
             SpaceKind::Shared { .. } => Class::Shared,
         },
+        Opcode::CopyAsync => Class::Global,
         Opcode::Atomic => Class::Atomic,
         Opcode::Shuffle => Class::Shuffle,
-        Opcode::Sync | Opcode::Fence => Class::Sync,
+        Opcode::Sync | Opcode::Fence | Opcode::CommitGroup | Opcode::WaitGroup => Class::Sync,
         Opcode::CallF32 | Opcode::CallF64 | Opcode::Host | Opcode::Random => Class::Special,
         Opcode::RsqrtF32
         | Opcode::SqrtF32
@@ -184,7 +185,11 @@ impl Segments {
             }
             for (pc, inst) in program.code.iter().enumerate().skip(start) {
                 let class = class(program, pc) as usize;
-                let width = if matches!(inst.op, Opcode::MoveIn | Opcode::MoveOut) { u64::from(inst.c) } else { 1 };
+                let width = match inst.op {
+                    Opcode::MoveIn | Opcode::MoveOut => u64::from(inst.c),
+                    Opcode::CopyAsync => u64::from(inst.imm),
+                    _ => 1,
+                };
                 counters.warp_instructions[class] += self.warps[start];
                 executed[pc] += self.warps[start];
                 counters.lane_operations[class] += self.lanes[start] * width;

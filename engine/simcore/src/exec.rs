@@ -1,6 +1,7 @@
 //! The interpreter: runs one warp until it yields, waits, ends or traps.
 
 use crate::LANES;
+use crate::async_copy;
 use crate::block::BlockState;
 use crate::clocks::Clocks;
 use crate::counters::{Counters, Segments};
@@ -79,6 +80,10 @@ impl Machine<'_> {
             Wrong::Race { cell, write: other_write, atomic: other_atomic } => {
                 TrapKind::Race { write, atomic, other: self.other(cell, other_write, other_atomic) }
             }
+            Wrong::Landing { cell } => {
+                let other = Other { landing: true, ..self.other(cell, true, false) };
+                TrapKind::Race { write, atomic, other }
+            }
         }
     }
 
@@ -90,6 +95,7 @@ impl Machine<'_> {
             write,
             atomic,
             many: cell.many() > 0,
+            landing: false,
         }
     }
 }
@@ -328,6 +334,17 @@ fn interpret<const CHECK: bool>(
                 }
                 Opcode::Random => random::numbers(files, inst),
                 Opcode::Host => host(program, files, inst, warp.mask),
+                Opcode::CopyAsync => {
+                    visible!();
+                    check!(async_copy::start::<CHECK>(machine, block, warp, files, inst, pc as u32));
+                }
+                Opcode::CommitGroup => warp.copies.commit(warp.mask),
+                Opcode::WaitGroup => {
+                    visible!();
+                    if !warp.copies.is_empty() {
+                        async_copy::wait::<CHECK>(machine, block, warp, inst, pc as u32);
+                    }
+                }
                 Opcode::Atomic => {
                     visible!();
                     check!(memops::atomic::<CHECK>(machine, block, warp, files, inst, pc as u32));

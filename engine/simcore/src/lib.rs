@@ -2,7 +2,7 @@
 //!
 //! Runs a [`Program`] over a grid of blocks of warps of 32 lanes, the way a GPU
 //! does: structured divergence with active masks, shared memory, barriers,
-//! shuffles, atomics. Input: a program, a [`LaunchConfig`], and [`GlobalMemory`] holding the
+//! shuffles, atomics, asynchronous copies. Input: a program, a [`LaunchConfig`], and [`GlobalMemory`] holding the
 //! global buffers. Output: [`Counters`], or the first [`Trap`].
 //!
 //! **Registers** are structures of arrays, one value for each lane, in a file of
@@ -24,6 +24,7 @@
 #![warn(missing_docs)]
 
 mod access;
+mod async_copy;
 mod block;
 mod clocks;
 pub mod convert;

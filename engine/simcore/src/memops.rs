@@ -1,13 +1,14 @@
 //! Instructions on global and shared memory: the data movement.
 
 use crate::LANES;
-use crate::access::{AccessKind, BufferView, Checked, Indices, Touch, at, count, dense, detect, indices, place};
+use crate::access::{
+    AccessKind, BufferView, Checked, Indices, Touch, count, dense, detect, indices, misaligned, place,
+};
 use crate::block::BlockState;
-use crate::exec::{Machine, each, trap};
+use crate::exec::{Machine, each};
 use crate::lanes::{Files, Lane};
 use crate::localops::unset;
 use crate::program::{AtomicKind, Elem, Flags, Inst};
-use crate::trap::{Trap, TrapKind};
 use crate::warp::Warp;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -298,23 +299,6 @@ unsafe fn take<T: Copy, D: Lane>(
         let out = &mut *D::lanes(files, d);
         each(mask, |l| out[l] = f(*base.add(index[l] as usize)));
     }
-}
-
-#[cold]
-#[inline(never)]
-fn misaligned(
-    block: &BlockState,
-    warp: &Warp,
-    inst: Inst,
-    pc: u32,
-    place: &BufferView,
-    index: &Indices,
-    bytes: u64,
-) -> Box<Trap> {
-    let offset = |l: usize| (place.address + u64::from(index[l]) * place.elem.bytes() as u64) % bytes;
-    let lane = (0..LANES).find(|&l| warp.mask >> l & 1 == 1 && offset(l) != 0).unwrap_or(0);
-    let kind = TrapKind::Misaligned { bytes: bytes as u32, offset: offset(lane) as u32 };
-    at(trap(block, warp, pc, lane as u32, kind), inst.b, index[lane])
 }
 
 /// Lanes update memory one after the other, ascending. Programs with atomics on

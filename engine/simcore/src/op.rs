@@ -234,6 +234,12 @@ operations! {
         MoveIn;
         /// `buffer b [a..]` = local registers `d..d+c` (slots from `imm`).
         MoveOut;
+        /// Starts to copy `imm` elements to `buffer d [c]` from `buffer b [a]`.
+        CopyAsync;
+        /// Closes the group of the copies that were started.
+        CommitGroup;
+        /// Waits until at most the latest `imm` groups are open.
+        WaitGroup;
         /// `d = atomic(buffer b [a], c)`, kind `imm`.
         Atomic;
         /// `d = local register a`, slot `imm`.

@@ -103,6 +103,8 @@ pub struct BufferDecl {
     pub written: bool,
     /// Whether some instruction updates it atomically.
     pub atomic: bool,
+    /// Whether asynchronous copies write it, among others.
+    pub landed: bool,
     /// Byte pattern of unwritten memory (shared buffers).
     pub poison: u8,
 }

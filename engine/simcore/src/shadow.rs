@@ -126,6 +126,10 @@ impl WarpOrder<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
     Uninitialised,
+    /// Meets an asynchronous copy that its thread has not waited for.
+    Landing {
+        cell: Cell,
+    },
     /// Races with the access of the cell: a write, an atomic or a read.
     Race {
         cell: Cell,
@@ -195,6 +199,8 @@ pub(crate) struct Shadow {
     writes: Option<Cells>,
     reads: Option<Cells>,
     atomics: Option<Cells>,
+    /// Asynchronous copies that were started and not waited for.
+    landings: Option<Cells>,
     filled: bool,
 }
 
@@ -208,13 +214,41 @@ impl Shadow {
             writes: written.then(|| Cells::new(len)),
             reads: (read && (written || atomic)).then(|| Cells::new(len)),
             atomics: atomic.then(|| Cells::new(len)),
+            landings: None,
             filled,
         })
     }
 
+    /// The same of a buffer that asynchronous copies write.
+    pub(crate) fn with_landings(self, len: u64) -> Self {
+        Self { landings: Some(Cells::new(len)), ..self }
+    }
+
+    /// A copy to element `i` was started.
+    pub(crate) fn set_landing(&self, i: u32, cell: Cell) {
+        if let Some(landings) = &self.landings {
+            landings.set(i as usize, cell);
+        }
+    }
+
+    /// A copy to element `i` was waited for: now it is a write of its thread.
+    pub(crate) fn land(&self, i: u32, cell: Cell) {
+        self.set_landing(i, Cell(0));
+        if let Some(writes) = &self.writes {
+            writes.set(i as usize, cell);
+        }
+    }
+
+    /// Whether a copy is on its way to element `i`.
+    #[inline(always)]
+    fn landing(&self, i: usize) -> Option<Wrong> {
+        let cell = self.landings.as_ref()?.get(i);
+        (cell.0 != 0).then_some(Wrong::Landing { cell })
+    }
+
     /// Forgets all accesses.
     pub(crate) fn clear(&mut self) {
-        for cells in [&mut self.writes, &mut self.reads, &mut self.atomics].into_iter().flatten() {
+        for cells in [&mut self.writes, &mut self.reads, &mut self.atomics, &mut self.landings].into_iter().flatten() {
             cells.clear();
         }
     }
@@ -274,6 +308,9 @@ impl Shadow {
         // SAFETY: by the caller; there is a cell for each element.
         unsafe {
             for k in 0..width {
+                if self.landings.as_ref().is_some_and(|cells| cells.greatest(index, k) > 0) {
+                    return false;
+                }
                 let others = if write { &self.reads } else { &None };
                 for cells in [&self.writes, &self.atomics, others].into_iter().flatten() {
                     if cells.greatest(index, k) >= limit.0 {
@@ -309,6 +346,9 @@ impl Shadow {
     /// Thread `thread` reads element `i`.
     #[inline(always)]
     pub(crate) fn read(&self, i: usize, view: &WarpOrder, new: Cell, thread: u32) -> Option<Wrong> {
+        if let Some(landing) = self.landing(i) {
+            return Some(landing);
+        }
         if !self.filled {
             let get = |cells: &Option<Cells>| cells.as_ref().map_or(0, |cells| cells.get(i).0);
             if get(&self.writes) == 0 && get(&self.atomics) == 0 {
@@ -330,6 +370,9 @@ impl Shadow {
     /// Thread `thread` writes element `i`.
     #[inline(always)]
     pub(crate) fn write(&self, i: usize, view: &WarpOrder, new: Cell, thread: u32) -> Option<Wrong> {
+        if let Some(landing) = self.landing(i) {
+            return Some(landing);
+        }
         let writes = self.writes.as_ref()?;
         let old = writes.get(i);
         writes.set(i, new);
@@ -352,6 +395,9 @@ impl Shadow {
 
     /// Thread `thread` updates element `i` atomically.
     pub(crate) fn atomic(&self, i: usize, view: &WarpOrder, new: Cell, thread: u32) -> Option<Wrong> {
+        if let Some(landing) = self.landing(i) {
+            return Some(landing);
+        }
         let atomics = self.atomics.as_ref()?;
         let old = atomics.get(i);
         if !self.filled && old.0 == 0 && self.writes.as_ref().is_none_or(|w| w.get(i).0 == 0) {

@@ -71,6 +71,8 @@ pub struct Other {
     pub atomic: bool,
     /// Whether several threads did it.
     pub many: bool,
+    /// Whether it is an asynchronous copy that its thread has not waited for.
+    pub landing: bool,
 }
 
 /// A warp that waits at a barrier.

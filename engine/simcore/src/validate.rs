@@ -106,6 +106,19 @@ impl Program {
                 ensure(inst.c.is_power_of_two() && bytes <= 16, "a move has a bad size")?;
                 self.slots(inst.imm, inst.c.into())
             }
+            Opcode::CopyAsync => {
+                let target = self.buffers.get(inst.d as usize).ok_or("a buffer is missing")?;
+                let source = buffer()?;
+                let (shared, global) = (target.space != SpaceKind::Global, source.space == SpaceKind::Global);
+                ensure(shared && global, "an asynchronous copy is from global to shared memory")?;
+                ensure(!source.written && !source.atomic, "an asynchronous copy is from memory that is written")?;
+                ensure(target.landed && target.written, "an asynchronous copy is to memory that has none")?;
+                ensure(source.elem == target.elem, "an asynchronous copy changes the element type")?;
+                let bytes = u64::from(inst.imm) * source.elem.bytes() as u64;
+                ensure(matches!(bytes, 4 | 8 | 16), "an asynchronous copy has a bad size")?;
+                self.register(inst.a, index)?;
+                self.register(inst.c, inst.flags.has(Flags::WIDE_C))
+            }
             Opcode::Atomic => {
                 let elem = buffer()?.elem;
                 let kind = AtomicKind::ALL.get(inst.imm as usize).ok_or("an atomic is unknown")?;

@@ -1,6 +1,7 @@
 //! The state of a warp.
 
 use crate::LANES;
+use crate::async_copy::AsyncCopies;
 use crate::lanes::{Files, V32, V64};
 use crate::program::{LaunchConfig, PreloadSource, Program};
 
@@ -36,6 +37,7 @@ pub(crate) struct Warp {
     pub(crate) steps: u64,
     pub(crate) stack: Vec<Frame>,
     pub(crate) state: WarpState,
+    pub(crate) copies: AsyncCopies,
     /// Accesses of this warp before this event are ordered among its lanes.
     pub(crate) ordered_before: u64,
     pub(crate) index: u32,
@@ -54,6 +56,7 @@ impl Warp {
             steps: 0,
             stack: Vec::new(),
             state: WarpState::Done,
+            copies: AsyncCopies::default(),
             ordered_before: 0,
             index,
         };
@@ -113,6 +116,7 @@ impl Warp {
             self.init.fill(0);
         }
         self.stack.clear();
+        self.copies.clear();
         self.mask = self.live;
         self.pc = 0;
         self.steps = 0;

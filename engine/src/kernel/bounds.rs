@@ -50,7 +50,7 @@ impl Checker<'_> {
             }
             StmtKind::Load { from, .. } => self.access(stmt, from, 1),
             StmtKind::Store { to, .. } | StmtKind::Atomic { to, .. } => self.access(stmt, to, 1),
-            StmtKind::Move { to, from, lanes, .. } => {
+            StmtKind::Move { to, from, lanes, .. } | StmtKind::CopyAsync { to, from, lanes, .. } => {
                 self.access(stmt, to, lanes);
                 self.access(stmt, from, lanes);
             }
@@ -75,6 +75,7 @@ impl Checker<'_> {
                 }
             }
             StmtKind::Shuffle { .. } | StmtKind::Random { .. } | StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+            StmtKind::CommitGroup | StmtKind::WaitGroup { .. } => {}
         }
     }
 

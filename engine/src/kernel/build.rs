@@ -233,6 +233,19 @@ impl KernelBuilder {
         let access = |(buffer, index)| Access { buffer, index };
         self.emit(StmtKind::Move { to: access(to), from: access(from), lanes, hint });
     }
+    /// Starts to copy `lanes` consecutive elements from an input to shared memory.
+    pub fn copy_async(&mut self, to: (BufId, ExprId), from: (BufId, ExprId), lanes: u32, hint: CacheHint) {
+        let access = |(buffer, index)| Access { buffer, index };
+        self.emit(StmtKind::CopyAsync { to: access(to), from: access(from), lanes, hint });
+    }
+    /// Ends a group of asynchronous copies.
+    pub fn commit_group(&mut self) {
+        self.emit(StmtKind::CommitGroup);
+    }
+    /// Waits for all groups of asynchronous copies but the latest `open`.
+    pub fn wait_group(&mut self, open: u32) {
+        self.emit(StmtKind::WaitGroup { open });
+    }
     /// A loop; `body` gets the counter. The counter has the type of the bounds.
     pub fn for_<T>(
         &mut self,

@@ -324,6 +324,14 @@ pub enum StmtKind {
     /// local, both have one type. The other side is aligned to the whole size,
     /// which is a power of two of at most 16 bytes.
     Move { to: Access, from: Access, lanes: u32, hint: CacheHint },
+    /// Starts to copy `lanes` consecutive elements from an input to shared memory, 4, 8 or 16
+    /// bytes to which both sides are aligned. They lie there once the thread has waited for
+    /// the copy's group, and nobody touches them before.
+    CopyAsync { to: Access, from: Access, lanes: u32, hint: CacheHint },
+    /// Ends the thread's group of copies that it started since the last one.
+    CommitGroup,
+    /// Waits until at most the thread's latest `open` groups have not landed.
+    WaitGroup { open: u32 },
     /// `for (var = start; var < end; var += step)`, `step` a positive constant.
     For { var: VarId, start: ExprId, end: ExprId, step: i64, unroll: Unroll, body: Block },
     /// Two-way branch.

@@ -31,7 +31,7 @@ pub(crate) fn statement_exprs(kind: &StmtKind, f: &mut impl FnMut(ExprId)) {
             f(to.index);
             f(*value);
         }
-        StmtKind::Move { to, from, .. } => {
+        StmtKind::Move { to, from, .. } | StmtKind::CopyAsync { to, from, .. } => {
             f(to.index);
             f(from.index);
         }
@@ -49,7 +49,7 @@ pub(crate) fn statement_exprs(kind: &StmtKind, f: &mut impl FnMut(ExprId)) {
             f(*offset);
             f(*subsequence);
         }
-        StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+        StmtKind::Sync(_) | StmtKind::Fence(_) | StmtKind::CommitGroup | StmtKind::WaitGroup { .. } => {}
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn map_exprs(block: &mut Block, f: &impl Fn(ExprId) -> ExprId) {
                 to.index = f(to.index);
                 *value = f(*value);
             }
-            StmtKind::Move { to, from, .. } => {
+            StmtKind::Move { to, from, .. } | StmtKind::CopyAsync { to, from, .. } => {
                 to.index = f(to.index);
                 from.index = f(from.index);
             }
@@ -86,7 +86,7 @@ pub(super) fn map_exprs(block: &mut Block, f: &impl Fn(ExprId) -> ExprId) {
                 *offset = f(*offset);
                 *subsequence = f(*subsequence);
             }
-            StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+            StmtKind::Sync(_) | StmtKind::Fence(_) | StmtKind::CommitGroup | StmtKind::WaitGroup { .. } => {}
         }
     }
 }

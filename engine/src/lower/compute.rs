@@ -292,8 +292,7 @@ impl Lowering<'_> {
 
     /// The terms under which a tensor's own indices are valid.
     pub(super) fn access_terms(&mut self, tv: TvId) -> Result<Vec<ExprId>> {
-        let roots: Vec<AxisId> =
-            self.scheduled.tensors[tv].axes.iter().filter(|axis| axis.concrete).map(|axis| axis.root).collect();
+        let roots: Vec<AxisId> = self.scheduled.tensors[tv].indexed().collect();
         self.predicate_terms(&roots)
     }
 

@@ -134,7 +134,7 @@ impl Lowering<'_> {
         };
         match (&op.compute, op.inputs.as_slice()) {
             (Compute::Copy, [TvOperand::Tv(from)]) if self.is_global(*from) => {
-                let covers = roots.iter().all(|root| data.axes.iter().any(|axis| axis.concrete && axis.root == *root));
+                let covers = roots.iter().all(|root| data.has_root(*root));
                 covers.then(|| Outside::certain(self.fill_value(data.dtype, fill)))
             }
             (Compute::Copy, [a]) => operand(a),

@@ -198,12 +198,12 @@ impl Lowering<'_> {
     /// reference with the same row offset: root, aligned axis, vector.
     fn aligned_axis(&mut self, tv: TvId, layout: &TensorLayout) -> Option<(AxisId, AxisId, i64)> {
         let innermost = layout.order.last().filter(|axis| axis.dense)?;
-        let source = self.scheduled.tensors[tv].axes[innermost.axis];
-        let way = self.way(source.root).filter(|_| source.concrete)?;
+        let axis = self.scheduled.tensors[tv].axes[innermost.axis].indexed()?;
+        let way = self.way(axis)?;
         let Xform::Align { output, vector, shift, .. } = way else { return None };
-        let own = self.row_offset(tv, source.root).ok()?;
-        let theirs = self.row_offset(self.scheduled.shifts[shift].reference, source.root).ok()?;
-        (own == theirs).then_some((source.root, output, vector))
+        let own = self.row_offset(tv, axis).ok()?;
+        let theirs = self.row_offset(self.scheduled.shifts[shift].reference, axis).ok()?;
+        (own == theirs).then_some((axis, output, vector))
     }
 
     /// The address as a sum of two parts: the terms of all memory runs but the
@@ -241,7 +241,6 @@ impl Lowering<'_> {
         let mut stride = self.b.int(1);
         let mut inner_extent = self.b.int(1);
         for memory_axis in layout.order.iter().rev() {
-            let source = axes[memory_axis.axis];
             stride = if memory_axis.dense {
                 self.b.exprs().mul(stride, inner_extent)
             } else {
@@ -250,15 +249,16 @@ impl Lowering<'_> {
                 };
                 self.stride(input, *memory_axis)
             };
-            inner_extent = if source.concrete { self.extent(source.root)? } else { self.b.int(1) };
-            if !source.concrete {
+            let Some(axis) = axes[memory_axis.axis].indexed() else {
+                inner_extent = self.b.int(1);
                 continue;
-            }
-            if without == Some(source.root) {
+            };
+            inner_extent = self.extent(axis)?;
+            if without == Some(axis) {
                 runs.push(Run { axis: None, dense: memory_axis.dense, stride });
                 continue;
             }
-            runs.push(Run { axis: Some(source.root), dense: memory_axis.dense, stride });
+            runs.push(Run { axis: Some(axis), dense: memory_axis.dense, stride });
             self.join_runs(&mut runs);
         }
         runs.reverse();

@@ -1,6 +1,7 @@
 //! Parameters: sizes, strides, scalars and pointers, each declared on first use.
 
 use super::context::{Lowering, identifier};
+use crate::axes::AxisRef;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{ScalarDef, ScalarId};
 use crate::kernel::{BufId, Expr, ExprId, IndexOp, ValueKind};
@@ -194,7 +195,7 @@ impl Lowering<'_> {
             None if !self.is_random(tv) => Err(Diagnostic::bug(format!("{} is not in global memory", data.name))),
             Some(Io::Output(_)) | None => {
                 let order = (0..data.axes.len())
-                    .filter(|axis| data.axes[*axis].concrete)
+                    .filter(|axis| data.axes[*axis].indexed().is_some())
                     .map(|axis| MemoryAxis { axis, dense: true, stride_fact: 1 })
                     .collect();
                 Ok(TensorLayout { align: 16, order, size_facts: vec![1; data.axes.len()] })
@@ -269,9 +270,11 @@ impl Lowering<'_> {
     }
 
     /// The extent of a memory axis: of its root where it is concrete, else 1.
-    fn memory_extent(&mut self, axes: &[crate::schedule::SourceAxis], axis: &MemoryAxis) -> Result<ExprId> {
-        let source = axes[axis.axis];
-        if source.concrete { self.extent(source.root) } else { Ok(self.b.int(1)) }
+    fn memory_extent(&mut self, axes: &[AxisRef], axis: &MemoryAxis) -> Result<ExprId> {
+        match axes[axis.axis].indexed() {
+            Some(axis) => self.extent(axis),
+            None => Ok(self.b.int(1)),
+        }
     }
 
     /// Converts a place in the launch to the index type.

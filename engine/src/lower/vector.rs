@@ -254,7 +254,7 @@ impl Lowering<'_> {
         }
         // A shift that varies from lane to lane moves each to a place of its own.
         let data = &self.scheduled.tensors[tv];
-        if data.axes.iter().any(|axis| axis.concrete && self.scheduled.shift_varies(axis.root, leaf)) {
+        if data.indexed().any(|axis| self.scheduled.shift_varies(axis, leaf)) {
             return Ok(false);
         }
         let mut part = leaf;

@@ -332,7 +332,7 @@ impl ScheduleBuilder {
             let data = &state.tensors[tv];
             let is_loop = |axis: AxisId| order.contains(&axis);
             let covered = !data.partial.is_empty()
-                || data.axes.iter().filter(|axis| axis.concrete).all(|axis| state.axes.covers(axis.root, &is_loop))
+                || data.indexed().all(|axis| state.axes.covers(axis, &is_loop))
                     && reduced.iter().all(|leaf| order.contains(leaf));
             if !covered {
                 let name = &self.scheduled.tensors[tv].name;
@@ -417,8 +417,8 @@ impl ScheduleBuilder {
         let places: Vec<ParallelType> =
             loops.iter().map(|own| own.parallel).filter(|parallel| !parallel.is_loop()).collect();
         let varies = |own: &&Loop| state.axes.constant_extent(own.axis).is_none();
-        let refusal = if let Some(axis) = data.axes.iter().find(|axis| axis.concrete && !covers(axis.root)) {
-            Some((code::AXIS, format!("leave out a part of {}", self.name(axis.root))))
+        let refusal = if let Some(axis) = data.indexed().find(|axis| !covers(*axis)) {
+            Some((code::AXIS, format!("leave out a part of {}", self.name(axis))))
         } else if state.is_reduction(tv) {
             Some((code::ATTRIBUTE, "of a reduction are those of its operand".to_string()))
         } else if distinct.len() < loops.len() {

@@ -2,7 +2,7 @@
 
 #![allow(missing_docs, reason = "fields of a variant are described by the variant")]
 
-use crate::axes::{AxisGraph, AxisId, ShiftId, Xform};
+use crate::axes::{AxisGraph, AxisId, AxisRef, ShiftId, Xform};
 use crate::fusion::{Fusion, ScalarId, TensorId};
 use crate::kernel::CacheHint;
 use crate::num::philox::Distribution;
@@ -127,15 +127,6 @@ pub enum Io {
     Output(u32),
 }
 
-/// A logical axis of a tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SourceAxis {
-    /// The root axis.
-    pub root: AxisId,
-    /// Whether the tensor has an element per index; otherwise it is broadcast.
-    pub concrete: bool,
-}
-
 /// A tensor of the scheduled fusion and the operation that defines it.
 #[derive(Clone, Debug)]
 pub struct Tv {
@@ -144,7 +135,7 @@ pub struct Tv {
     /// Element type.
     pub dtype: DType,
     /// Logical axes, outer to inner.
-    pub axes: Vec<SourceAxis>,
+    pub axes: Vec<AxisRef>,
     /// Leaves over which a partial reduction still has an element each.
     pub partial: Vec<AxisId>,
     /// Its place among the arguments.
@@ -182,7 +173,12 @@ impl Tv {
 
     /// Whether the tensor has an element for each index of a root axis.
     pub fn has_root(&self, root: AxisId) -> bool {
-        self.axes.iter().any(|axis| axis.concrete && axis.root == root)
+        self.indexed().any(|axis| axis == root)
+    }
+
+    /// The axes along which the tensor has an element for each index, outer to inner.
+    pub fn indexed(&self) -> impl Iterator<Item = AxisId> {
+        self.axes.iter().filter_map(|axis| axis.indexed())
     }
 }
 
@@ -272,11 +268,7 @@ impl ScheduledFusion {
     pub fn depends(&self, tv: TvId, leaf: AxisId) -> bool {
         let data = &self.tensors[tv];
         data.partial.contains(&leaf)
-            || data
-                .axes
-                .iter()
-                .filter(|axis| axis.concrete)
-                .any(|axis| self.axes.derives_from(leaf, axis.root) || self.shift_varies(axis.root, leaf))
+            || data.indexed().any(|axis| self.axes.derives_from(leaf, axis) || self.shift_varies(axis, leaf))
     }
 
     /// Whether the amount by which a root is aligned varies along a leaf.
@@ -288,10 +280,8 @@ impl ScheduledFusion {
     }
 
     fn shift_varies_by(&self, root: AxisId, leaf: AxisId, vector: i64, shift: RowShift) -> bool {
-        let in_rows = self.tensors[shift.reference]
-            .axes
-            .iter()
-            .any(|axis| axis.concrete && axis.root != root && self.axes.derives_from(leaf, axis.root));
+        let in_rows =
+            self.tensors[shift.reference].indexed().any(|axis| axis != root && self.axes.derives_from(leaf, axis));
         in_rows && shift.rows.is_none_or(|rows| self.step_of(leaf, rows).is_none_or(|step| step % vector != 0))
     }
 

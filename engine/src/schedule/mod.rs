@@ -1,7 +1,7 @@
 //! How a fusion is computed: which loops, on which threads, in which memory.
 //!
 //! A [`ScheduledFusion`] is a working copy of a fusion in which every
-//! dimension ([`crate::idgraph`]) is a *root axis*. Primitives transform axes
+//! class of axes ([`crate::axes`]) is a *root axis*. Primitives transform axes
 //! (`split`, `merge`, `align`); the axes that nothing is made of are *leaves*.
 //! Axes are shared by all tensors ([`crate::axes`]): one loop over an axis serves
 //! everything that iterates over it. Each tensor has
@@ -33,8 +33,7 @@ pub use crate::axes::{AxisGraph, AxisId, Extent, Parts, ShiftId, Xform, XformId}
 pub use builder::ScheduleBuilder;
 pub use graph::scheduled_fusion;
 pub use ir::{
-    Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, SourceAxis, Step, Tile, Tv, TvId, TvOp,
-    TvOperand,
+    Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand,
 };
 pub use layout::{ArgClass, MemoryAxis, TensorLayout};
 pub use stages::Stages;

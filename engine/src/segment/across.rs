@@ -9,8 +9,8 @@
 //! lie so: arguments, and what no kernel computes, whose results are dense and row-major.
 
 use super::facts::kernels_take;
+use crate::axes::axis_pairs;
 use crate::fusion::{AxisKind, Bindings, Fusion, OpId, OpKind, Operand, TensorId};
-use crate::idgraph::axis_pairs;
 use crate::tensor::TensorMeta;
 use std::collections::BTreeSet;
 

@@ -16,8 +16,8 @@
 //! parameters): whoever cuts a fusion compiles each segment before it counts on it.
 
 use super::facts::OpFacts;
+use crate::axes::axis_pairs;
 use crate::fusion::{AxisKind, OpId, OpKind, Operand, TensorId};
-use crate::idgraph::axis_pairs;
 use crate::util::DisjointSets;
 use std::collections::{BTreeMap, BTreeSet};
 

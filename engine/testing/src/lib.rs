@@ -8,6 +8,7 @@ mod data;
 pub mod device_calls;
 pub mod fusions;
 pub mod host;
+pub mod litmus;
 pub mod random;
 pub mod reference;
 pub mod threads;

@@ -124,7 +124,7 @@ fn judge(mutant: &Mutant, runs: &[(Case, Vec<Run>)]) -> Verdict {
 fn fits(change: Change, verdict: Verdict) -> bool {
     let codes: &[Code] = match change {
         // Without the barrier the reader races with the writer, or comes before it.
-        Change::Barrier | Change::Fence => &[code::RACE, code::UNINITIALISED],
+        Change::Barrier | Change::Fence | Change::Group => &[code::RACE, code::UNINITIALISED],
         Change::Predicate => &[code::UNINITIALISED, code::RACE, code::DIVERGENCE, code::DEADLOCK],
         Change::Index => &[code::OUT_OF_BOUNDS, code::UNINITIALISED, code::RACE, code::MISALIGNED],
     };

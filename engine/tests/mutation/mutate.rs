@@ -1,6 +1,6 @@
 //! Mutants of a kernel: one change each.
 //!
-//! Barriers and fences are removed one by one; each comparison that guards a
+//! Barriers, fences, ends of groups and waits are removed one by one; each comparison that guards a
 //! statement is made to hold for one value less; each index is moved to the
 //! next element (of a vector move: also to the next vector).
 
@@ -15,6 +15,8 @@ pub(crate) enum Change {
     Barrier,
     /// A fence was removed.
     Fence,
+    /// The end of a group of asynchronous copies, or the wait for groups, was removed.
+    Group,
     /// A predicate holds for fewer values.
     Predicate,
     /// An index points to the next element.
@@ -79,6 +81,7 @@ impl Editor<'_> {
             let change = match &block[position].kind {
                 StmtKind::Sync(_) => Some(Change::Barrier),
                 StmtKind::Fence(_) => Some(Change::Fence),
+                StmtKind::CommitGroup | StmtKind::WaitGroup { .. } => Some(Change::Group),
                 _ => None,
             };
             if change.is_some_and(|change| self.hit(change, &place)) {
@@ -101,7 +104,7 @@ impl Editor<'_> {
                 self.index(to, 1, place);
                 self.selects(value, place);
             }
-            StmtKind::Move { to, from, lanes, .. } => {
+            StmtKind::Move { to, from, lanes, .. } | StmtKind::CopyAsync { to, from, lanes, .. } => {
                 for distance in [1, i64::from(*lanes)] {
                     self.index(to, distance, place);
                     self.index(from, distance, place);
@@ -114,7 +117,7 @@ impl Editor<'_> {
                 self.block(otherwise);
             }
             StmtKind::Random { subsequence, .. } => self.selects(subsequence, place),
-            StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+            StmtKind::Sync(_) | StmtKind::Fence(_) | StmtKind::CommitGroup | StmtKind::WaitGroup { .. } => {}
         }
     }
 

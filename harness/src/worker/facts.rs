@@ -54,7 +54,9 @@ impl Counts {
     fn walk(&mut self, block: &[Stmt]) {
         for stmt in block {
             match &stmt.kind {
-                StmtKind::Move { lanes, .. } => self.vector = self.vector.max(*lanes),
+                StmtKind::Move { lanes, .. } | StmtKind::CopyAsync { lanes, .. } => {
+                    self.vector = self.vector.max(*lanes)
+                }
                 StmtKind::Sync(Scope::Block) => self.barriers += 1,
                 StmtKind::For { body, .. } => self.walk(body),
                 StmtKind::If { then, otherwise, .. } => {

@@ -87,7 +87,8 @@ impl Freezer<'_> {
         let data = &self.relations.values.all[id];
         let operands = (0..data.operands.len()).map(|position| self.operand((id, position))).collect();
         let axes = self.relations.axes(id).map(|node| self.axis_ref(node)).collect();
-        let value = FusionValue { tensor: data.tensor, op: data.op, operands, axes };
+        let is_fork = id != Values::of(data.tensor);
+        let value = FusionValue { tensor: data.tensor, is_fork, op: data.op, operands, axes };
         let frozen = self.frozen.values.push(value);
         self.ids.set(id, Some(frozen));
     }

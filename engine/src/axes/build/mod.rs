@@ -62,6 +62,8 @@ pub struct FusionAxes {
 pub struct FusionValue {
     /// The tensor that it is; several values may be one.
     pub tensor: TensorId,
+    /// Whether it is the copy of its tensor that one use has for itself.
+    pub is_fork: bool,
     /// The operation; none for inputs.
     pub op: Option<OpId>,
     /// What stands in place of each operand; none for scalars.

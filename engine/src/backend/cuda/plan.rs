@@ -325,7 +325,7 @@ impl PlanWalk<'_> {
                 vars.iter().for_each(|var| self.vars.set(*var, (site.0, false)));
             }
             StmtKind::Store { to, .. } => self.write(to.buffer, site),
-            StmtKind::Move { to, from, .. } => {
+            StmtKind::Move { to, from, .. } | StmtKind::CopyAsync { to, from, .. } => {
                 self.write(to.buffer, site);
                 self.vector.extend([to.buffer, from.buffer]);
             }
@@ -346,7 +346,7 @@ impl PlanWalk<'_> {
                     self.block(branch, number);
                 }
             }
-            StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+            StmtKind::Sync(_) | StmtKind::Fence(_) | StmtKind::CommitGroup | StmtKind::WaitGroup { .. } => {}
         }
     }
 

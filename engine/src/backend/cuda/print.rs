@@ -325,6 +325,15 @@ impl<'a> CudaPrinter<'a> {
                 }
             }
             StmtKind::Move { to, from, lanes, hint } => self.vector_move(*to, *from, *lanes, *hint),
+            StmtKind::CopyAsync { to, from, lanes, hint } => self.copy_async(*to, *from, *lanes, *hint),
+            StmtKind::CommitGroup => {
+                let function = self.exprs.lib("commit_group");
+                self.line(&format!("{function}();"));
+            }
+            StmtKind::WaitGroup { open } => {
+                let function = self.exprs.lib("wait_group");
+                self.line(&format!("{function}<{open}>();"));
+            }
             StmtKind::For { var, start, end, step, unroll, body } => {
                 self.for_loop(*var, (*start, *end, *step), *unroll, body);
             }
@@ -403,6 +412,21 @@ impl<'a> CudaPrinter<'a> {
             self.line(&format!("{function}({target}, {value});"));
         } else {
             self.line(&format!("*{target} = {value};"));
+        }
+    }
+
+    fn copy_async(&mut self, to: Access, from: Access, lanes: u32, hint: CacheHint) {
+        let bytes = lanes as usize * self.kernel.buffers[to.buffer].dtype.bytes();
+        let (target, source) = (self.element(to), self.element(from));
+        match hint {
+            CacheHint::Global => {
+                let function = self.exprs.lib("copy_async_global");
+                self.line(&format!("{function}(&{target}, &{source});"));
+            }
+            _ => {
+                let function = self.exprs.lib("copy_async");
+                self.line(&format!("{function}<{bytes}>(&{target}, &{source});"));
+            }
         }
     }
 
@@ -526,7 +550,7 @@ fn tensor_names(kernel: &Kernel) -> BTreeMap<TensorId, String> {
             (StmtKind::Let { var, .. }, Some(tensor)) => {
                 values.entry(tensor).or_insert_with(|| kernel.vars[*var].name.clone());
             }
-            (StmtKind::Store { to, .. } | StmtKind::Move { to, .. }, Some(tensor)) => {
+            (StmtKind::Store { to, .. } | StmtKind::Move { to, .. } | StmtKind::CopyAsync { to, .. }, Some(tensor)) => {
                 buffers.entry(tensor).or_insert_with(|| kernel.buffers[to.buffer].name.clone());
             }
             _ => {}

@@ -152,6 +152,7 @@ impl Compiler<'_> {
                     read: false,
                     written: false,
                     atomic: false,
+                    landed: false,
                     poison: poison(buffer.dtype),
                 });
             }
@@ -219,6 +220,16 @@ impl Compiler<'_> {
             StmtKind::Load { var, from, .. } => self.load(*var, from)?,
             StmtKind::Store { to, value, .. } => self.store(to, *value)?,
             StmtKind::Move { to, from, lanes, .. } => self.vector_move(to, from, *lanes)?,
+            StmtKind::CopyAsync { to, from, lanes, .. } => self.copy_async(to, from, *lanes),
+            StmtKind::CommitGroup => {
+                let draft = self.draft(Opcode::CommitGroup);
+                self.push(draft);
+            }
+            StmtKind::WaitGroup { open } => {
+                let mut draft = self.draft(Opcode::WaitGroup);
+                draft.imm = *open;
+                self.push(draft);
+            }
             StmtKind::For { var, start, end, step, unroll, body } => {
                 self.for_loop(*var, (*start, *end, *step), *unroll, body, number + 1)?;
             }
@@ -349,6 +360,20 @@ impl Compiler<'_> {
             self.stage(local, staging, near.index, lanes, true)?;
         }
         Ok(())
+    }
+
+    fn copy_async(&mut self, to: &Access, from: &Access, lanes: u32) {
+        let [source, target] = [from, to].map(|access| self.numbers[access.buffer]);
+        self.decls[source as usize].read = true;
+        let decl = &mut self.decls[target as usize];
+        (decl.written, decl.landed) = (true, true);
+        let (a, from_flags) = self.index(from.index);
+        let (c, to_flags) = self.index(to.index);
+        let to_flags = if to_flags == 0 { 0 } else { Flags::WIDE_C };
+        let mut draft = self.draft(Opcode::CopyAsync);
+        (draft.a, draft.b, draft.c, draft.d) = (a, Field::Raw(source), c, Field::Raw(target));
+        (draft.flags, draft.imm) = (from_flags | to_flags, lanes);
+        self.push(draft);
     }
 
     /// Copies between a dynamic place in a local buffer and staging registers.

@@ -130,7 +130,7 @@ fn widest_move(kernel: &Kernel, block: &Block, buffer: BufId) -> u32 {
         if touches { lanes * kernel.buffers[buffer].dtype.bytes() as u32 } else { 0 }
     };
     let widest = |stmt: &crate::kernel::Stmt| match &stmt.kind {
-        StmtKind::Move { to, from, lanes, .. } => width(to, from, *lanes),
+        StmtKind::Move { to, from, lanes, .. } | StmtKind::CopyAsync { to, from, lanes, .. } => width(to, from, *lanes),
         StmtKind::For { body, .. } => widest_move(kernel, body, buffer),
         StmtKind::If { then, otherwise, .. } => {
             widest_move(kernel, then, buffer).max(widest_move(kernel, otherwise, buffer))

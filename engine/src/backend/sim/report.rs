@@ -196,6 +196,9 @@ impl Naming<'_> {
     }
 
     fn other(&self, other: &Other) -> String {
+        if other.landing {
+            return "an asynchronous copy that its thread has not waited for".into();
+        }
         let verb = match (other.write, other.atomic) {
             (_, true) => "an atomic update",
             (true, false) => "a write",

@@ -156,7 +156,7 @@ impl<'a> ErrorWalk<'a> {
                 let fact = self.expr(*value);
                 self.write(to.buffer, fact);
             }
-            StmtKind::Move { to, from, .. } => {
+            StmtKind::Move { to, from, .. } | StmtKind::CopyAsync { to, from, .. } => {
                 self.decides(to.index);
                 self.decides(from.index);
                 let fact = self.read(from.buffer);
@@ -183,7 +183,7 @@ impl<'a> ErrorWalk<'a> {
                 [*seed, *offset, *subsequence].into_iter().for_each(|operand| self.decides(operand));
                 vars.iter().for_each(|var| self.vars.set(*var, Some(Fact::between(0.0, 1.0))));
             }
-            StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+            StmtKind::Sync(_) | StmtKind::Fence(_) | StmtKind::CommitGroup | StmtKind::WaitGroup { .. } => {}
             StmtKind::Atomic { var, to, value, .. } => {
                 self.decides(to.index);
                 // In any order and number.

@@ -242,22 +242,34 @@ impl<'a> KernelParser<'a> {
             return Ok(StmtKind::Store { to, value: self.expr(cursor)?, hint });
         }
         if let Some(hint) = hint("move") {
-            // `bf16x8`
-            let lanes = cursor.name()?.rsplit_once('x').and_then(|(_, lanes)| lanes.parse().ok());
-            let lanes = lanes.ok_or_else(|| before.error("expected a vector type such as `f32x4`"))?;
-            let to = self.access(cursor)?;
-            cursor.expect("=")?;
-            return Ok(StmtKind::Move { to, from: self.access(cursor)?, lanes, hint });
+            let (lanes, to, from) = self.wide(cursor)?;
+            return Ok(StmtKind::Move { to, from, lanes, hint });
+        }
+        if let Some(hint) = hint("copy_async") {
+            let (lanes, to, from) = self.wide(cursor)?;
+            return Ok(StmtKind::CopyAsync { to, from, lanes, hint });
         }
         match word {
             "sync" | "fence" => {
                 let scope = value(SCOPES, cursor.name()?).ok_or_else(|| before.error("expected a scope"))?;
                 Ok(if word == "sync" { StmtKind::Sync(scope) } else { StmtKind::Fence(scope) })
             }
+            "commit_group" => Ok(StmtKind::CommitGroup),
+            "wait_group" => Ok(StmtKind::WaitGroup { open: cursor.number()? }),
             "atomic" => self.atomic(cursor, None),
             "random" => self.random(cursor),
             _ => Err(before.error(format!("`{word}` begins no statement"))),
         }
+    }
+
+    /// `bf16x8 to[i] = from[j]`: lanes, and both sides.
+    fn wide(&mut self, cursor: &mut LineCursor<'a>) -> Result<(u32, Access, Access)> {
+        let before = *cursor;
+        let lanes = cursor.name()?.rsplit_once('x').and_then(|(_, lanes)| lanes.parse().ok());
+        let lanes = lanes.ok_or_else(|| before.error("expected a vector type such as `f32x4`"))?;
+        let to = self.access(cursor)?;
+        cursor.expect("=")?;
+        Ok((lanes, to, self.access(cursor)?))
     }
 
     /// `let v: f32 = ` a load, a shuffle, an atomic or an expression. A variable

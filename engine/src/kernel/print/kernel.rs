@@ -172,6 +172,12 @@ impl KernelPrinter<'_> {
                 let dtype = self.buffer_type(to.buffer);
                 format!("move{} {dtype}x{lanes} {} = {}", word(HINTS, hint), self.access(to), self.access(from))
             }
+            StmtKind::CopyAsync { to, from, lanes, hint } => {
+                let dtype = self.buffer_type(to.buffer);
+                format!("copy_async{} {dtype}x{lanes} {} = {}", word(HINTS, hint), self.access(to), self.access(from))
+            }
+            StmtKind::CommitGroup => "commit_group".into(),
+            StmtKind::WaitGroup { open } => format!("wait_group {open}"),
             StmtKind::For { var, start, end, step, unroll, .. } => {
                 let range = format!("{}..{}", self.exprs.root(start), self.exprs.root(end));
                 let step = if step == 1 { String::new() } else { format!(" step {step}") };

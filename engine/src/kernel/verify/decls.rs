@@ -68,7 +68,7 @@ impl Checker<'_> {
                     exprs.extend([to.index, *value]);
                     buffers.push(to.buffer);
                 }
-                StmtKind::Move { to, from, .. } => {
+                StmtKind::Move { to, from, .. } | StmtKind::CopyAsync { to, from, .. } => {
                     exprs.extend([to.index, from.index]);
                     buffers.extend([to.buffer, from.buffer]);
                 }
@@ -90,7 +90,7 @@ impl Checker<'_> {
                     vars.extend(v);
                     exprs.extend([*seed, *offset, *subsequence]);
                 }
-                StmtKind::Sync(_) | StmtKind::Fence(_) => {}
+                StmtKind::Sync(_) | StmtKind::Fence(_) | StmtKind::CommitGroup | StmtKind::WaitGroup { .. } => {}
                 StmtKind::Atomic { var: v, to, value, .. } => {
                     vars.extend(*v);
                     exprs.extend([to.index, *value]);

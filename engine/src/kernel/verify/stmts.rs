@@ -11,6 +11,8 @@ use crate::num::{DType, Value, philox};
 
 /// The widest access.
 const MAX_MOVE_BYTES: usize = 16;
+/// The most groups of asynchronous copies that a wait leaves open.
+const MAX_OPEN_GROUPS: u32 = 64;
 /// The longest loop that may be unrolled completely.
 const MAX_FULL_UNROLL: i64 = 4096;
 
@@ -70,6 +72,13 @@ impl Checker<'_> {
                 }
             }
             StmtKind::Move { to, from, lanes, hint } => self.vector_move(stmt, to, from, lanes, hint),
+            StmtKind::CopyAsync { to, from, lanes, hint } => self.copy_async(stmt, to, from, lanes, hint),
+            StmtKind::CommitGroup => {}
+            StmtKind::WaitGroup { open } => {
+                if open > MAX_OPEN_GROUPS {
+                    self.report_at(stmt, || format!("leaves {open} groups open, at most {MAX_OPEN_GROUPS}"));
+                }
+            }
             StmtKind::For { var, start, end, step, unroll, ref body } => {
                 self.for_loop(stmt, var, [start, end], step, unroll, body);
             }
@@ -190,8 +199,32 @@ impl Checker<'_> {
         }
         // The hint is for the side that is not local.
         let hint_of = |access| if space(access) == Space::Local { CacheHint::Default } else { hint };
-        let (to_hint, from_hint) = (hint_of(to), hint_of(from));
-        let sound = [self.access(stmt, to, to_hint), self.access(stmt, from, from_hint)];
+        let hints = [hint_of(to), hint_of(from)];
+        self.wide(stmt, [to, from], hints, lanes);
+    }
+
+    /// From an input to shared memory, 4, 8 or 16 bytes.
+    fn copy_async(&mut self, stmt: &Stmt, to: Access, from: Access, lanes: u32, hint: CacheHint) {
+        let space = self.kernel.buffers[to.buffer].space;
+        if space != Space::Shared || !self.is_input(from) {
+            self.report_at(stmt, || "an asynchronous copy is from an input to shared memory".to_owned());
+        }
+        let bytes = self.wide(stmt, [to, from], [CacheHint::Default, hint], lanes);
+        let fits = match hint {
+            CacheHint::Default => matches!(bytes, 4 | 8 | 16),
+            // Past the first-level cache go whole words of 16 bytes only.
+            CacheHint::Global => bytes == 16,
+            CacheHint::Streaming | CacheHint::Again => false,
+        };
+        if !fits {
+            self.report_at(stmt, || format!("no asynchronous copy of {bytes} bytes with cache hint {hint:?}"));
+        }
+    }
+
+    /// Rules of two accesses to `lanes` consecutive elements, of which the first is written;
+    /// returns their bytes.
+    fn wide(&mut self, stmt: &Stmt, [to, from]: [Access; 2], hints: [CacheHint; 2], lanes: u32) -> usize {
+        let sound = [self.access(stmt, to, hints[0]), self.access(stmt, from, hints[1])];
         self.written(stmt, to);
         let dtypes = [to, from].map(|access| self.kernel.buffers[access.buffer].dtype);
         if dtypes[0] != dtypes[1] {
@@ -205,7 +238,7 @@ impl Checker<'_> {
                     dtypes[0].bytes()
                 )
             });
-            return;
+            return bytes;
         }
         for (access, sound) in [to, from].into_iter().zip(sound) {
             let buffer = &self.kernel.buffers[access.buffer];
@@ -220,6 +253,7 @@ impl Checker<'_> {
                 });
             }
         }
+        bytes
     }
 
     fn for_loop(&mut self, stmt: &Stmt, var: VarId, bounds: [ExprId; 2], step: i64, unroll: Unroll, body: &Block) {

@@ -613,7 +613,7 @@ fn broken_kernels_are_refused_without_panicking() {
             let from = Access { buffer: *u.choose(&buffers)?, index: b };
             let hint = CacheHint::Default;
             let inner = std::mem::take(&mut body);
-            let kind = match u.int_in_range(0..=9)? {
+            let kind = match u.int_in_range(0..=11)? {
                 0 => StmtKind::Let { var, value: a },
                 1 => StmtKind::Load { var, from, hint },
                 2 => StmtKind::Store { to, value: b, hint },
@@ -630,6 +630,9 @@ fn broken_kernels_are_refused_without_panicking() {
                 6 => StmtKind::Shuffle { var, value: a, mode: ShuffleMode::Index, lane: b },
                 7 if u.arbitrary()? => StmtKind::Sync(Scope::Grid),
                 7 => StmtKind::Random { vars: vec![var, *u.choose(&vars)?], seed: a, offset: b, subsequence: a },
+                9 => StmtKind::CopyAsync { to, from, lanes: u.int_in_range(0..=40)?, hint },
+                10 if u.arbitrary()? => StmtKind::CommitGroup,
+                10 => StmtKind::WaitGroup { open: u.arbitrary()? },
                 8 => StmtKind::Atomic { var: Some(var), op: AtomicOp::Inc, to, value: b },
                 _ => StmtKind::Sync(Scope::Warp),
             };

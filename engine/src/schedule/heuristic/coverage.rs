@@ -5,7 +5,7 @@ use super::Sizes;
 use super::choose::Problem;
 use super::summary::Summary;
 use crate::diag::{Diagnostic, Result, code};
-use crate::schedule::{AxisId, ScheduledFusion, Tv};
+use crate::schedule::{AxisId, ScheduledFusion};
 
 /// Whether all reductions of a fusion, if it has any, reduce over one set of
 /// dimensions, and one loop nest serves all its results.
@@ -29,8 +29,8 @@ const MAX_REPEATED: i64 = 1 << 20;
 /// a reduction that would be repeated for each index of another dimension), and
 /// where what a result lacks is empty, so that there is no first index.
 fn check_space(scheduled: &ScheduledFusion, summary: &Summary<'_>, sizes: &Sizes) -> Result<()> {
-    let has = |data: &Tv, root: AxisId| data.axes.iter().any(|axis| axis.concrete && axis.root == root);
-    let covered = scheduled.tensors.values().any(|data| summary.structure.roots.iter().all(|root| has(data, *root)));
+    let covered =
+        scheduled.tensors.values().any(|data| summary.structure.roots.iter().all(|root| data.has_root(*root)));
     let space =
         summary.structure.roots.iter().fold(1i64, |space, root| space.saturating_mul(sizes.extent(scheduled, *root)));
     if !covered && space > sizes.elements().1.max(MAX_REPEATED) {
@@ -42,10 +42,10 @@ fn check_space(scheduled: &ScheduledFusion, summary: &Summary<'_>, sizes: &Sizes
     }
     for data in summary.structure.results.iter().map(|tv| &scheduled.tensors[*tv]) {
         // A finished reduction stands outside the loops over reduced dimensions.
-        let inside = summary.structure.reduced.iter().any(|root| has(data, *root));
+        let inside = summary.structure.reduced.iter().any(|root| data.has_root(*root));
         let iterated =
             summary.structure.roots.iter().filter(|root| inside || !summary.structure.reduced.contains(root));
-        let lacking: Vec<AxisId> = iterated.copied().filter(|root| !has(data, *root)).collect();
+        let lacking: Vec<AxisId> = iterated.copied().filter(|root| !data.has_root(*root)).collect();
         let name = &scheduled.fusion.tensors[data.source].name;
         if !covered && lacking.iter().any(|root| !summary.structure.reduced.contains(root)) {
             return Err(Diagnostic::unsupported(
@@ -55,7 +55,7 @@ fn check_space(scheduled: &ScheduledFusion, summary: &Summary<'_>, sizes: &Sizes
             .note("one kernel iterates over one space; split the fusion"));
         }
         let is_empty = |root: AxisId| sizes.extent(scheduled, root) == 0;
-        let own_elements = data.axes.iter().all(|axis| !axis.concrete || !is_empty(axis.root));
+        let own_elements = !data.indexed().any(is_empty);
         if own_elements && lacking.iter().any(|root| is_empty(*root)) {
             return Err(Diagnostic::unsupported(
                 code::NEEDS_SEGMENTS,

@@ -295,8 +295,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &No
 
 /// Whether all of an input's elements are loaded before any is used.
 fn is_early(state: &ScheduledFusion, params: &NormParams, load: TvId) -> bool {
-    let along =
-        |axes: &[AxisId]| state.tensors[load].axes.iter().any(|axis| axis.concrete && axes.contains(&axis.root));
+    let along = |axes: &[AxisId]| state.tensors[load].indexed().any(|axis| axes.contains(&axis));
     match params.holding.loads {
         _ if !along(&params.reduced) => true,
         Loads::Reload => false,
@@ -361,7 +360,7 @@ fn recompute_cheap(builder: &mut ScheduleBuilder, reduced: &[AxisId]) {
 
 /// Whether a tensor varies along the row.
 fn along_row(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
-    state.tensors[tv].axes.iter().any(|axis| axis.concrete && reduced.contains(&axis.root))
+    state.tensors[tv].indexed().any(|axis| reduced.contains(&axis))
 }
 
 /// Whether a value of the row can be computed again by a later stage.

@@ -223,10 +223,7 @@ impl Model<'_> {
 /// memory, which is where whole vectors are loaded.
 pub(super) fn element_bytes(scheduled: &ScheduledFusion, reduced: &BTreeSet<AxisId>, packed: bool) -> ElementBytes {
     let stages = Stages::new(scheduled);
-    let along = |tv: TvId, wanted: bool| {
-        let axes = scheduled.tensors[tv].axes.iter();
-        axes.filter(|axis| axis.concrete).any(|axis| reduced.contains(&axis.root) == wanted)
-    };
+    let along = |tv: TvId, wanted: bool| scheduled.tensors[tv].indexed().any(|axis| reduced.contains(&axis) == wanted);
     let size = |tv: TvId| scheduled.tensors[tv].dtype.bytes() as i64;
     let register = |tv: TvId| size(tv).max(REGISTER_BYTES);
     // Loaded as whole vectors, elements lie in registers as in memory until they

@@ -43,9 +43,10 @@ impl Structure {
     fn new(scheduled: &ScheduledFusion) -> Self {
         let (reduced, mixed) = reduced_roots(scheduled);
         let stages = Stages::new(scheduled);
-        let persistent = scheduled.tensors.iter().any(|(tv, data)| {
-            stages.earliest(tv) > 0 && data.axes.iter().any(|axis| axis.concrete && reduced.contains(&axis.root))
-        });
+        let persistent = scheduled
+            .tensors
+            .iter()
+            .any(|(tv, data)| stages.earliest(tv) > 0 && data.indexed().any(|axis| reduced.contains(&axis)));
         let consumers = scheduled.all_consumers();
         let results = scheduled.tensors.ids().filter(|tv| consumers[*tv].is_empty()).collect();
         // Fusions with mixed reductions are refused before anybody asks.
@@ -58,7 +59,7 @@ impl Structure {
 /// The root axes along which some tensor has elements.
 pub(super) fn roots_in_use(scheduled: &ScheduledFusion) -> BTreeSet<AxisId> {
     let axes = scheduled.tensors.values().flat_map(|tv| &tv.axes);
-    axes.filter(|axis| axis.concrete).map(|axis| axis.root).collect()
+    axes.filter_map(|axis| axis.indexed()).collect()
 }
 
 /// The roots over which reductions reduce, and two reductions that do not agree.

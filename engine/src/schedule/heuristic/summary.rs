@@ -2,7 +2,8 @@
 
 use super::Sizes;
 use super::structure::{Structure, Unscheduled};
-use crate::schedule::{ArgClass, AxisId, Io, ScheduledFusion, SourceAxis, TensorLayout, TvId};
+use crate::axes::AxisRef;
+use crate::schedule::{ArgClass, AxisId, Io, MemoryAxis, ScheduledFusion, TensorLayout, TvId};
 
 /// A tensor in global memory.
 #[derive(Clone, Debug)]
@@ -41,7 +42,7 @@ impl<'a> Summary<'a> {
             match data.io {
                 Some(Io::Input(input)) => globals.extend(class.layouts[input as usize].as_ref().map(global)),
                 Some(Io::Output(_)) => {
-                    let extent = |axis: &SourceAxis| if axis.concrete { sizes.extent(scheduled, axis.root) } else { 1 };
+                    let extent = |axis: &AxisRef| axis.indexed().map_or(1, |axis| sizes.extent(scheduled, axis));
                     let sizes: Vec<i64> = data.axes.iter().map(extent).collect();
                     globals.push(global(&TensorLayout::row_major(&sizes)));
                 }
@@ -99,18 +100,17 @@ impl GlobalTensor {
 
 fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &TensorLayout) -> GlobalTensor {
     let data = &scheduled.tensors[tv];
-    let moving: Vec<_> = layout.order.iter().filter(|axis| data.axes[axis.axis].concrete).collect();
+    let indexed = |memory: &MemoryAxis| data.axes[memory.axis].indexed();
+    let moving: Vec<(AxisId, &MemoryAxis)> =
+        layout.order.iter().filter_map(|memory| Some((indexed(memory)?, memory))).collect();
     GlobalTensor {
         tv,
-        order: moving.iter().map(|axis| data.axes[axis.axis].root).collect(),
-        dense: moving.iter().map(|axis| axis.dense).collect(),
-        stride_facts: moving.iter().map(|axis| axis.stride_fact).collect(),
+        order: moving.iter().map(|(axis, _)| *axis).collect(),
+        dense: moving.iter().map(|(_, memory)| memory.dense).collect(),
+        stride_facts: moving.iter().map(|(_, memory)| memory.stride_fact).collect(),
         align: i64::from(layout.align) / data.dtype.bytes() as i64,
         bytes: data.dtype.bytes() as i64,
-        elements: moving
-            .iter()
-            .map(|axis| sizes.extent(scheduled, data.axes[axis.axis].root))
-            .fold(1i64, i64::saturating_mul),
+        elements: moving.iter().map(|(axis, _)| sizes.extent(scheduled, *axis)).fold(1i64, i64::saturating_mul),
         is_output: matches!(data.io, Some(Io::Output(_))),
     }
 }

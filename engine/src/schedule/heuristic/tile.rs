@@ -145,8 +145,8 @@ pub(super) fn cache_inputs(builder: &mut ScheduleBuilder, caching: Caching) -> V
     let mut caches = Vec::new();
     for input in builder.inputs() {
         let cache = builder.cache_after(input);
-        let axes = &builder.state().tensors[input].axes;
-        let once = roots.iter().all(|root| axes.iter().any(|axis| axis.concrete && axis.root == *root));
+        let data = &builder.state().tensors[input];
+        let once = roots.iter().all(|root| data.has_root(*root));
         if once && caching.load != CacheHint::Default {
             builder.set_cache_hint(cache, caching.load);
         }

@@ -38,7 +38,7 @@ impl Needs {
         for stmt in block {
             match &stmt.kind {
                 StmtKind::Shuffle { .. } | StmtKind::Sync(Scope::Warp) => self.shuffle = true,
-                StmtKind::Sync(Scope::Block) => self.shared = true,
+                StmtKind::Sync(Scope::Block) | StmtKind::WaitGroup { .. } => self.shared = true,
                 StmtKind::Sync(Scope::Grid) => self.barrier = true,
                 StmtKind::Atomic { .. } | StmtKind::Fence(_) => self.grid = true,
                 StmtKind::For { body, .. } => self.walk(body),

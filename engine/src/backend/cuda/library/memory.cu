@@ -86,6 +86,28 @@ template <class T> __device__ inline T load_global(const T* p) {
   load_words(reinterpret_cast<word*>(&r), reinterpret_cast<const word*>(p));
   return r;
 }
+//@ copy_async :
+// Starts a copy of 4, 8 or 16 bytes from global to shared memory, both aligned to as many.
+template <int bytes> __device__ inline void copy_async(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+               :
+               : "l"(__cvta_generic_to_shared(to)), "l"(from), "n"(bytes)
+               : "memory");
+}
+//@ copy_async_global :
+// As copy_async, of 16 bytes and past the first-level cache.
+__device__ inline void copy_async_global(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               :
+               : "l"(__cvta_generic_to_shared(to)), "l"(from)
+               : "memory");
+}
+//@ commit_group :
+// Ends this thread's group of copies.
+__device__ inline void commit_group() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+//@ wait_group :
+// Waits for this thread's groups of copies but the latest few.
+template <int open> __device__ inline void wait_group() { asm volatile("cp.async.wait_group %0;" : : "n"(open) : "memory"); }
 //@ shuffle :
 // Lane exchange of a whole warp for any type of at most 8 bytes.
 enum shuffle_mode { shuffle_xor, shuffle_up, shuffle_down, shuffle_index };

@@ -1,56 +1,58 @@
-//! Builds the dimension graph.
+//! The dimensions of a fusion, found by another way than [`engine::axes`] finds classes, which they
+//! are held against. Two relations are computed by union-find over all axes: *exact*, iteration
+//! axes that an operation pairs, and *permissive*, also a broadcast with the axis that it meets.
+//! A dimension is a permissive class, well formed where its iteration axes form one exact class
+//! and no tensor has two axes in it. If one is not, each use of an input is labelled by itself.
 
-use crate::axes::axis_pairs;
-use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::{AxisKind, Fusion, OpId, Operand, ScalarId, TensorId};
-use crate::util::{DisjointSets, EntityId, PrimaryMap, SecondaryMap, entity_id};
+use engine::axes::axis_pairs;
+use engine::diag::{Diagnostic, Result, code};
+use engine::fusion::{AxisKind, Fusion, OpId, Operand, ScalarId, TensorId};
+use engine::util::{DisjointSets, SecondaryMap};
 use std::collections::BTreeMap;
 
-entity_id!(
-    /// A dimension: a class of axes that one loop can serve.
-    pub struct DimId, "d"
-);
+/// A dimension: a class of axes that one loop can serve.
+pub(super) type DimId = usize;
 
 /// A dimension of the fusion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dimension {
+pub(super) struct Dimension {
     /// Number of elements: the extent of one of its iteration axes.
-    pub extent: ScalarId,
+    pub(super) extent: ScalarId,
 }
 
 /// The label of one axis of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AxisLabel {
+pub(super) struct AxisLabel {
     /// The dimension.
-    pub dim: DimId,
+    pub(super) dim: DimId,
     /// Whether the tensor has an element per index (an iteration axis) or one
     /// for all (a broadcast axis).
-    pub concrete: bool,
+    pub(super) concrete: bool,
 }
 
 /// One reading of an input by an op, when inputs are split by use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct InputUse {
+pub(super) struct InputUse {
     /// The reading op.
-    pub op: OpId,
+    pub(super) op: OpId,
     /// The operand's position.
-    pub operand: usize,
+    pub(super) operand: usize,
 }
 
 /// The labels of all axes.
 #[derive(Clone, Debug)]
-pub struct DimGraph {
+pub(super) struct DimGraph {
     /// All dimensions that some tensor iterates over.
-    pub dims: PrimaryMap<DimId, Dimension>,
+    pub(super) dims: Vec<Dimension>,
     /// Labels of each tensor's axes. Of an input that is split by use, the
     /// labels of its first use.
-    pub labels: SecondaryMap<TensorId, Vec<AxisLabel>>,
+    pub(super) labels: SecondaryMap<TensorId, Vec<AxisLabel>>,
     /// Labels by use, for inputs that are split by use.
-    pub use_labels: BTreeMap<InputUse, Vec<AxisLabel>>,
+    pub(super) use_labels: BTreeMap<InputUse, Vec<AxisLabel>>,
 }
 
 /// Labels every axis, splitting inputs by use if that is needed.
-pub fn analyze(fusion: &Fusion) -> Result<DimGraph> {
+pub(super) fn analyze(fusion: &Fusion) -> Result<DimGraph> {
     match Builder::new(fusion, false).build() {
         Ok(graph) => Ok(graph),
         // If that does not help, the first reason is the one that the user can act on.
@@ -133,7 +135,7 @@ impl<'a> Builder<'a> {
     /// Checks well-formedness and numbers the classes.
     fn number(mut self) -> Result<DimGraph> {
         let fusion = self.fusion;
-        let mut dims = PrimaryMap::new();
+        let mut dims: Vec<Dimension> = Vec::new();
         let mut dim_of_class: BTreeMap<usize, DimId> = BTreeMap::new();
         let mut exact_of_dim: Vec<Option<usize>> = Vec::new();
         for node in 0..self.owner.len() {
@@ -142,15 +144,16 @@ impl<'a> Builder<'a> {
             let class = self.permissive.find(node);
             let dim = *dim_of_class.entry(class).or_insert_with(|| {
                 exact_of_dim.push(None);
-                dims.push(Dimension { extent: data.extent })
+                dims.push(Dimension { extent: data.extent });
+                dims.len() - 1
             });
             if data.kind == AxisKind::Broadcast {
                 continue;
             }
             let exact = self.exact.find(node);
-            match exact_of_dim[dim.index()] {
+            match exact_of_dim[dim] {
                 None => {
-                    exact_of_dim[dim.index()] = Some(exact);
+                    exact_of_dim[dim] = Some(exact);
                     dims[dim].extent = data.extent;
                 }
                 Some(known) if known == exact => {

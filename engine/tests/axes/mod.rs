@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod dimensions;
+
+use dimensions::{AxisLabel, DimGraph, DimId, InputUse};
 use engine::axes::{self, AxisId, AxisRef, Extent, Forks, FusionAxes};
 use engine::fusion::{Fusion, OpKind, Operand, TensorId, bind, concretize, decompose};
-use engine::idgraph::{self, AxisLabel, DimGraph, DimId, InputUse};
 use engine::num::Value;
 use engine::tensor::{Arg, ArgMeta};
 use engine::text;
@@ -108,7 +110,7 @@ fn classes_of_axes_are_dimensions() {
             let _ = axes::analyze(&fusion, Forks::Uses);
             continue;
         }
-        match (axes::analyze(&fusion, Forks::Inputs), idgraph::analyze(&fusion)) {
+        match (axes::analyze(&fusion, Forks::Inputs), dimensions::analyze(&fusion)) {
             (Ok(axes), Ok(dims)) => {
                 check_same(&fusion, &axes, &dims);
                 same += 1;
