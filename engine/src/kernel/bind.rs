@@ -12,6 +12,7 @@
 //! A grid with a zero is legal and means that nothing is launched.
 
 use super::ir::{BufId, Expr, ExprId, IndexOp, Kernel, ParamId, ParamKind, Space, ValueKind};
+use super::reciprocals::reciprocal;
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{DType, TernaryOp, Value, eval};
 use crate::tensor::{ArgMeta, TensorMeta};
@@ -96,6 +97,7 @@ pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
             ParamKind::Stride { input, axis } => Value::Int(axis_of(&tensor_arg(args, input)?.strides, input, axis)?),
             ParamKind::Scalar { input } => scalar_arg(args, input)?,
             ParamKind::Derived(expr) => host.eval(expr)?,
+            ParamKind::Reciprocal(divisor) => Value::Int(reciprocal(host.eval(divisor)?.as_i64())),
         };
         let dtype = param.dtype.ok_or_else(|| Diagnostic::bug(format!("scalar parameter {id} has no type")))?;
         let value = fit(value, dtype, || format!("parameter {id} ({})", param.name))?;

@@ -79,6 +79,9 @@ pub enum ParamKind {
     Scalar { input: u32 },
     /// An expression over earlier parameters, evaluated once on the host.
     Derived(ExprId),
+    /// The [`reciprocal`](crate::kernel::reciprocal) of an expression over earlier parameters, an `i64`:
+    /// by it a back end may divide indices by that expression.
+    Reciprocal(ExprId),
 }
 
 /// A memory object.

@@ -29,6 +29,10 @@
 //! [`Expr::Approx`] says how else it is computed; [`approximate`] is the pass that
 //! decides it.
 //!
+//! **Divisions.** Index arithmetic divides by what sizes decide as often as not. A parameter may hold
+//! what replaces such a division by a multiplication ([`ParamKind::Reciprocal`]); [`add_reciprocals`] is
+//! the pass that adds them.
+//!
 //! **Launch.** Grid, block and parameters derived from sizes are expressions
 //! over parameters, evaluated on the host by [`bind`](crate::kernel::bind) once for each set of shapes.
 //!
@@ -46,6 +50,7 @@ mod limits;
 mod parse;
 mod print;
 mod ranges;
+mod reciprocals;
 mod verify;
 mod visit;
 mod words;
@@ -64,5 +69,6 @@ pub use ir::{
 pub use limits::{MAX_PARAM_BYTES, check_limits, shared_bytes};
 pub use parse::{check_text, parse};
 pub use print::{print, print_stmt};
+pub use reciprocals::{add_reciprocals, reciprocal};
 pub use verify::{MAX_EXPR_DEPTH, MAX_EXPR_NODES, verify};
 pub(crate) use visit::statement_exprs;

@@ -36,6 +36,7 @@ fn lower_as(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str, shar
     kernel.body = cleanup(kernel.body, &kernel.exprs);
     kernel::approximate(&mut kernel);
     kernel::weaken_assumptions(&mut kernel);
+    kernel::add_reciprocals(&mut kernel);
     let hash = Hash128::of(kernel::print(&kernel).as_bytes());
     kernel.name = format!("{scheduler}_{}_{}", identifier(&scheduled.fusion.name), hash.short());
     Ok(kernel)

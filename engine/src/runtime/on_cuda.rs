@@ -212,7 +212,8 @@ impl GpuCall<'_> {
                 ParamKind::Size { .. }
                 | ParamKind::Stride { .. }
                 | ParamKind::Scalar { .. }
-                | ParamKind::Derived(_) => {}
+                | ParamKind::Derived(_)
+                | ParamKind::Reciprocal(_) => {}
             }
         }
         Ok(LaunchArgs::new(&launch.launch, |buffer| addresses[buffer]))

@@ -57,6 +57,8 @@ impl PrintedExpr {
 pub(super) struct Exprs<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) params: SecondaryMap<ParamId, String>,
+    /// The parameter that is the reciprocal of a divisor.
+    pub(super) reciprocals: BTreeMap<ExprId, String>,
     pub(super) vars: SecondaryMap<VarId, String>,
     /// Names of the expressions that have a local in force.
     pub(super) locals: SecondaryMap<ExprId, Option<String>>,
@@ -373,9 +375,17 @@ impl Exprs<'_> {
         }
     }
 
-    /// Index arithmetic: plain, since it has no case that C++ leaves undefined.
+    /// Index arithmetic: plain, since it has no case that C++ leaves undefined, or by a reciprocal.
     fn index(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> PrintedExpr {
+        let reciprocal = self.reciprocals.get(&self.kernel.exprs.plain(b)).cloned().map(PrintedExpr::primary);
         let (a, b) = (self.text(a), self.text(b));
+        match (op, &reciprocal) {
+            (IndexOp::Div, Some(reciprocal)) => return PrintedExpr::call(self.lib("quotient"), &[&a, reciprocal]),
+            (IndexOp::Mod, Some(reciprocal)) => {
+                return PrintedExpr::call(self.lib("remainder_of"), &[&a, &b, reciprocal]);
+            }
+            _ => {}
+        }
         match op {
             IndexOp::Add => add(&a, &b),
             IndexOp::Sub => infix("-", Prec::Sum, &a, &b),

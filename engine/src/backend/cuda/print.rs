@@ -106,6 +106,7 @@ impl<'a> CudaPrinter<'a> {
         let exprs = Exprs {
             kernel,
             params: SecondaryMap::new(),
+            reciprocals: BTreeMap::new(),
             vars: SecondaryMap::new(),
             locals: SecondaryMap::new(),
             specials: BTreeMap::new(),
@@ -177,6 +178,9 @@ impl<'a> CudaPrinter<'a> {
                     format!("const {dtype} {name}")
                 }
             });
+            if let ParamKind::Reciprocal(divisor) = param.kind {
+                self.exprs.reciprocals.insert(self.kernel.exprs.plain(divisor), name.clone());
+            }
             self.exprs.params.set(id, name);
         }
         if uses_grid_sync(&self.kernel.body) {

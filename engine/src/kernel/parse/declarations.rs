@@ -49,6 +49,13 @@ impl<'a> KernelParser<'a> {
                 let [input, axis] = pair(cursor)?;
                 (ParamKind::Stride { input, axis }, ValueKind::Index)
             }
+            "reciprocal" => {
+                cursor.name()?;
+                cursor.expect("(")?;
+                let divisor = self.expr(cursor)?;
+                cursor.expect(")")?;
+                (ParamKind::Reciprocal(divisor), ValueKind::Data)
+            }
             "scalar" => (ParamKind::Scalar { input: one(cursor)? }, ValueKind::Data),
             _ => {
                 let value = self.expr(cursor)?;

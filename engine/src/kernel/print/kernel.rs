@@ -60,6 +60,7 @@ impl KernelPrinter<'_> {
                 ParamKind::Stride { input, axis } => format!("stride({input}, {axis})"),
                 ParamKind::Scalar { input } => format!("scalar({input})"),
                 ParamKind::Derived(expr) => self.exprs.root(expr),
+                ParamKind::Reciprocal(divisor) => format!("reciprocal({})", self.exprs.root(divisor)),
             };
             let text = match param.dtype {
                 Some(dtype) => {

@@ -29,7 +29,7 @@ impl Checker<'_> {
                 | ParamKind::Workspace { buffer } => {
                     buffers.push(buffer);
                 }
-                ParamKind::Derived(expr) => exprs.push(expr),
+                ParamKind::Derived(expr) | ParamKind::Reciprocal(expr) => exprs.push(expr),
                 ParamKind::Size { .. } | ParamKind::Stride { .. } | ParamKind::Scalar { .. } => {}
             }
         }
@@ -167,6 +167,12 @@ impl Checker<'_> {
                 ParamKind::Derived(expr) => {
                     if self.check_host(expr, id, &name) && param.dtype != Some(kernel.exprs.dtype(expr)) {
                         self.report(|| format!("{name} is derived from an expression of another type"));
+                    }
+                }
+                ParamKind::Reciprocal(divisor) => {
+                    let is_index = kernel.exprs.dtype(divisor) == DType::I32;
+                    if self.check_host(divisor, id, &name) && (!is_index || param.dtype != Some(DType::I64)) {
+                        self.report(|| format!("{name} is no reciprocal of 64 bits of an index of 32"));
                     }
                 }
             }

@@ -20,6 +20,9 @@ use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, Tv
 /// Grid dimensions y and z end here.
 const MAX_GRID_Y: i64 = 65_535;
 
+/// How many narrow vectors take the place of a wide one in a thread, at most.
+const MOST_NARROW_STEPS: i64 = 2;
+
 /// Bytes of a run that is worth keeping together.
 const LEAST_RUN: f64 = 64.0;
 
@@ -63,6 +66,9 @@ pub(super) struct PointwiseParams {
     rows: Cut,
     /// Whether the vector divides the inner axis.
     exact_vector: bool,
+    /// Whether vectors are cut from the last of the inner dimensions, which they divide, and not
+    /// from all of them merged: then no tensor's run in memory ends within a vector.
+    last_alone: bool,
     /// Whether the blocks along the inner axis exceed a grid's y dimension and
     /// share x with the rows.
     one_grid_axis: bool,
@@ -100,12 +106,16 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
 
     let last = inner.last().copied();
     let runs = |tensor: &super::summary::GlobalTensor| last.is_some_and(|last| tensor.is_innermost(last));
-    let mut vector = vector_width(summary, runs);
-    while vector > 1 && inner_extent < vector {
-        vector /= 2;
+    let mut widest = vector_width(summary, runs);
+    while widest > 1 && inner_extent < widest {
+        widest /= 2;
     }
-    // Rows of the largest tensors that start anywhere are shifted into place.
     let full = summary.globals.iter().filter(|tensor| runs(tensor) && tensor.order.len() == order.len());
+    let vector = fewest_accesses(full.clone(), &inner, widest, &extent);
+    let last_alone = vector > 1
+        && last.is_some_and(|last| extent(last) % vector == 0)
+        && full.clone().any(|tensor| run_within(tensor, &inner) < inner.len());
+    // Rows of the largest tensors that start anywhere are shifted into place.
     let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
     let align = match full.clone().next() {
         Some(first) if !aligned && vector > 1 && inner.len() == 1 && !outer.is_empty() => {
@@ -127,13 +137,15 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     // Enough loads in flight for each thread; fewer if the device would idle.
     let total_threads = vectors.saturating_mul(rows);
     let fill = i64::from(cx.device.sm_count) * i64::from(cx.device.max_threads_per_sm);
-    let mut unroll = (4 / inputs).clamp(1, 4);
+    let narrower = (widest / vector).min(MOST_NARROW_STEPS);
+    let mut unroll = (4 / inputs).clamp(1, 4) * narrower;
     while unroll > 1 && total_threads / unroll < 4 * fill {
         unroll /= 2;
     }
     let unroll = tuned(cx.options, "pointwise.unroll", unroll);
-    // Along rows, a broadcast row is reused; else along the inner axis.
-    let (unroll_x, unroll_y) = if outer.is_empty() { (unroll, 1) } else { (1, unroll) };
+    // Along rows, a broadcast row is reused; else along the inner axis, and where vectors are narrow
+    // since nothing fits a wider one.
+    let (unroll_x, unroll_y) = if outer.is_empty() || narrower > 1 { (unroll, 1) } else { (1, unroll) };
     let exact_vector = align.is_none() && inner_extent % vector == 0;
     let tile_x = threads_x * unroll_x;
     let exact_x = exact_vector && vectors % tile_x == 0;
@@ -145,8 +157,40 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         vector,
         align,
         exact_vector,
+        last_alone,
         one_grid_axis: ceil_div(vectors, tile_x) > MAX_GRID_Y,
     }
+}
+
+/// The width of vectors up to the widest with which whole tensors take the fewest accesses; of
+/// equals the wider one. Where the inner axes are several that a tensor does not have as one run
+/// in memory, a vector is one access only within its run, and an access for each element elsewhere.
+fn fewest_accesses<'a>(
+    full: impl Iterator<Item = &'a GlobalTensor> + Clone,
+    inner: &[AxisId],
+    widest: i64,
+    extent: &dyn Fn(AxisId) -> i64,
+) -> i64 {
+    // Of one axis, rows that start anywhere are shifted into place.
+    if inner.len() < 2 {
+        return widest;
+    }
+    let fits = |tensor: &GlobalTensor, vector: i64| {
+        let run = run_within(tensor, inner);
+        let elements = inner[inner.len() - run..].iter().fold(1i64, |n, root| n.saturating_mul(extent(*root)));
+        tensor.rows_aligned(vector, run) && (run == inner.len() || elements % vector == 0)
+    };
+    let accesses = |vector: i64| -> f64 {
+        full.clone().map(|tensor| if fits(tensor, vector) { 1.0 / vector as f64 } else { 1.0 }).sum()
+    };
+    let widths = (0..=widest.ilog2()).rev().map(|log| 1i64 << log);
+    widths.min_by(|a, b| accesses(*a).total_cmp(&accesses(*b))).unwrap_or(widest)
+}
+
+/// How many of the inner axes, from the last one outwards, a tensor has as one run in memory.
+fn run_within(tensor: &GlobalTensor, inner: &[AxisId]) -> usize {
+    let ends = tensor.order.iter().rev().zip(inner.iter().rev()).zip(tensor.dense.iter().rev());
+    ends.take_while(|((own, wanted), dense)| own == wanted && **dense).count()
 }
 
 /// The number of collapsed groups that form the outer axis: the cut that moves
@@ -197,19 +241,28 @@ fn break_point(summary: &Summary<'_>, groups: &[Vec<AxisId>], extent: &dyn Fn(Ax
         .unwrap_or(groups.len() - 1)
 }
 
-/// Applies the choices.
-pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &PointwiseParams) -> Result<()> {
-    let caches = cache_inputs(builder, caching);
-    let inner = match merge_all(builder, &params.inner)? {
-        Some(inner) => inner,
-        // Scalars: a fusion without axes runs in one thread.
-        None => return builder.propagate(&[]),
-    };
+/// Cuts the inner axis into vectors: their axis, and the one within a vector.
+fn vectors(builder: &mut ScheduleBuilder, params: &PointwiseParams) -> Result<Option<(AxisId, AxisId)>> {
+    if let (true, Some((last, before))) = (params.last_alone, params.inner.split_last()) {
+        let (parts, lane) = builder.split(*last, params.vector, true)?;
+        let merged = merge_all(builder, &[before, &[parts]].concat())?;
+        return Ok(merged.map(|merged| (merged, lane)));
+    }
+    let Some(inner) = merge_all(builder, &params.inner)? else { return Ok(None) };
     let inner = match params.align {
         Some(reference) => builder.align(inner, params.vector, reference, None)?,
         None => inner,
     };
-    let (vectors, lane) = builder.split(inner, params.vector, params.exact_vector)?;
+    builder.split(inner, params.vector, params.exact_vector).map(Some)
+}
+
+/// Applies the choices.
+pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &PointwiseParams) -> Result<()> {
+    let caches = cache_inputs(builder, caching);
+    let Some((vectors, lane)) = vectors(builder, params)? else {
+        // Scalars: a fusion without axes runs in one thread.
+        return builder.propagate(&[]);
+    };
     let (steps, thread) = builder.split(vectors, params.columns.threads, params.columns.exact)?;
     let (block, step) = builder.split(steps, params.columns.unroll, params.columns.exact)?;
     builder.parallelize(thread, ParallelType::Tidx)?;

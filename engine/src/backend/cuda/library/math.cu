@@ -176,6 +176,13 @@ template <class T> __device__ inline T int_mod(T a, T b) {
   const T r = int_rem(a, b);
   return r != T(0) && (r < T(0)) != (b < T(0)) ? (T)(r + b) : r;
 }
+//@ quotient :
+// n / d for n of 0..2^31, by the reciprocal of d: a multiplier in the low word, a shift in the high one.
+__device__ inline int quotient(int n, long long reciprocal) {
+  return (int)(__umulhi((unsigned)n << 1, (unsigned)reciprocal) >> (unsigned)(reciprocal >> 32));
+}
+//@ remainder_of : quotient
+__device__ inline int remainder_of(int n, int d, long long reciprocal) { return n - quotient(n, reciprocal) * d; }
 //@ ceil_div :
 template <class T> __device__ inline T ceil_div(T a, T b) { return b == T(0) ? T(0) : (T)(a / b + (a % b != T(0))); }
 //@ int_pow : wrap_mul
