@@ -33,6 +33,9 @@ pub struct Options {
     /// for example `pointwise.unroll`; for tuning by measurement. Names and
     /// ranges are those of `schedule::heuristic::SETTINGS`, others are refused.
     pub tuning: BTreeMap<String, i64>,
+    /// A schedule as text that takes the place of the heuristic. The whole fusion is then one
+    /// kernel, or refused: with what is wrong with the schedule, at its place in this text.
+    pub schedule: Option<String>,
     /// Passes over whole fusions that are left out. Names are those of `preseg::PASSES`, others
     /// are refused.
     pub disabled_passes: BTreeSet<String>,
@@ -52,6 +55,7 @@ impl Default for Options {
             alias_results: true,
             libraries: true,
             tuning: BTreeMap::new(),
+            schedule: None,
             disabled_passes: BTreeSet::new(),
             compile_threads: 0,
         }

@@ -27,6 +27,7 @@ mod random_schedules;
 mod rewrites;
 mod rows;
 mod scaling;
+mod schedule_steps;
 mod segments;
 mod shapes;
 mod source;

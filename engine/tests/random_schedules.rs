@@ -121,7 +121,7 @@ fn scheduled_case(
     let mut b = ScheduleBuilder::new(scheduled_fusion(&fusion).unwrap());
     let roots: Vec<AxisId> = b.state().axes.ids().collect();
     for input in b.inputs() {
-        b.cache_after(input);
+        b.cache_after(input).unwrap();
     }
     let order = schedule(&mut b, &roots).unwrap();
     b.propagate(&order).unwrap();

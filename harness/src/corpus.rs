@@ -8,7 +8,7 @@ use engine::diag::render;
 use engine::kernel::BoundLaunch;
 use engine::options::{DeviceDesc, Options, SimOptions};
 use engine::runtime::Session;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -77,6 +77,44 @@ pub fn kernels(cases: &[Case]) -> Vec<CaseKernel> {
     let mut found: Vec<_> = found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect();
     found.sort_by_key(|(i, _)| *i);
     found.into_iter().map(|(_, kernel)| kernel).collect()
+}
+
+/// What became of kernels that were made again by the text of their schedules.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    /// Kernels that are the same.
+    pub same: usize,
+    /// Those that are others, or refused, in words.
+    pub other: Vec<String>,
+}
+
+/// Makes each kernel of the cases again by the text of its schedule. Left out are those that
+/// read what another segment of their case computes.
+pub fn replayed(cases: &[Case]) -> Replayed {
+    let next = AtomicUsize::new(0);
+    let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
+    let (seen, found) = (Mutex::new(BTreeSet::new()), Mutex::new(Replayed::default()));
+    let work = || {
+        loop {
+            let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+            let Ok(program) = worker::program(case, &session) else { continue };
+            for launch in program.launches() {
+                if !seen.lock().unwrap_or_else(PoisonError::into_inner).insert(launch.plan.kernel_hash().0) {
+                    continue;
+                }
+                let made = worker::is_made_again(case, &session, &program, launch);
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                match made {
+                    None => {}
+                    Some(Ok(true)) => found.same += 1,
+                    Some(Ok(false)) => found.other.push(format!("{}: another kernel", case.id)),
+                    Some(Err(error)) => found.other.push(format!("{}: {error}", case.id)),
+                }
+            }
+        }
+    };
+    on_all_threads(work);
+    found.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn on_all_threads(work: impl Fn() + Sync) {

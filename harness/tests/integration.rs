@@ -30,6 +30,7 @@ mod manual;
 mod nightly;
 mod place;
 mod results;
+mod schedules;
 mod select;
 mod shards;
 mod stores;

@@ -113,7 +113,7 @@ impl Xform {
 }
 
 /// Axes, and how they derive from each other.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AxisGraph {
     axes: PrimaryMap<AxisId, Axis>,
     xforms: PrimaryMap<XformId, Xform>,
@@ -173,6 +173,18 @@ impl AxisGraph {
         self.axes.push(Axis { name, extent, defs: SmallVec::new(), uses: SmallVec::new() })
     }
 
+    /// Adds an axis that is made of others. Where an axis of the name exists, as when one is divided
+    /// in two ways, the new one has a number behind it, so that a name stands for one axis.
+    fn derived(&mut self, name: String, extent: Extent) -> AxisId {
+        let is_taken = |name: &str| self.axes.values().any(|axis| axis.name == name);
+        let mut numbered = (2u32..).map(|number| format!("{name}#{number}"));
+        let name = match is_taken(&name) {
+            true => numbered.find(|name| !is_taken(name)).unwrap_or_default(),
+            false => name,
+        };
+        self.root(name, extent)
+    }
+
     /// Divides an axis: `outer` says the extent of the outer part from the id of the inner one.
     pub fn split(
         &mut self,
@@ -182,8 +194,8 @@ impl AxisGraph {
         exact: bool,
     ) -> (AxisId, AxisId) {
         let name = self.axes[input].name.clone();
-        let outer_axis = self.root(format!("{name}.o"), Extent::Const(1));
-        let inner = self.root(format!("{name}.i"), inner);
+        let outer_axis = self.derived(format!("{name}.o"), Extent::Const(1));
+        let inner = self.derived(format!("{name}.i"), inner);
         self.axes[outer_axis].extent = outer(inner);
         self.push(Xform::Split { input, outer: outer_axis, inner, exact });
         (outer_axis, inner)
@@ -195,7 +207,7 @@ impl AxisGraph {
             (Extent::Const(a), Extent::Const(b)) => Extent::Const(a.saturating_mul(b)),
             _ => Extent::Product(outer, inner),
         };
-        let output = self.root(format!("{}*{}", self.axes[outer].name, self.axes[inner].name), extent);
+        let output = self.derived(format!("{}*{}", self.axes[outer].name, self.axes[inner].name), extent);
         self.push(Xform::Merge { outer, inner, output });
         output
     }
@@ -206,14 +218,14 @@ impl AxisGraph {
             Extent::Const(n) => Extent::Const(n + vector - 1),
             _ => Extent::Plus(input, vector - 1),
         };
-        let output = self.root(format!("{}.a", self.axes[input].name), extent);
+        let output = self.derived(format!("{}.a", self.axes[input].name), extent);
         self.push(Xform::Align { input, output, vector, shift });
         output
     }
 
     /// Cuts an axis or adds to it, on both sides; `extent` is what that makes of it.
     pub fn resize(&mut self, input: AxisId, extent: Extent, left: Offset, right: Offset) -> AxisId {
-        let output = self.root(format!("{}.r", self.axes[input].name), extent);
+        let output = self.derived(format!("{}.r", self.axes[input].name), extent);
         let (left, right) = (self.offset(left), self.offset(right));
         self.push(Xform::Resize { input, output, left, right });
         output

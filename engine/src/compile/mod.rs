@@ -7,7 +7,8 @@
 //!
 //! * [`KernelForm`] is the fusion that a kernel is made of, for what sizes decide about it;
 //! * [`choose_kernel`] looks at sizes, strides and alignments, and says which kernel is wanted:
-//!   a [`KernelChoice`], after which nothing asks for sizes any more;
+//!   a [`KernelChoice`], after which nothing asks for sizes any more; a schedule that the caller
+//!   wrote takes the heuristic's place there;
 //! * [`build_kernel`] schedules and lowers it, refuses what a device has no room for, and verifies;
 //! * [`plan`] keeps the kernel with every stage's text;
 //! * [`bind_launch`] finds a kernel's numbers for one call.
@@ -17,6 +18,7 @@
 //! Invariant: nothing is bound twice. Stages get the sizes that the caller found.
 
 mod launch;
+mod manual;
 mod pipeline;
 mod plan;
 mod prepare;

@@ -1,12 +1,13 @@
 //! Schedule, lower, verify.
 
+use super::manual;
 use crate::diag::Result;
 use crate::fusion::{self, Bindings, Fusion};
 use crate::kernel::{self, Kernel};
 use crate::lower::{lower, lower_sharing};
 use crate::options::{CompileCx, Phase};
 use crate::schedule::heuristic::{Decision, Planned, Sizes, Unscheduled, decide, schedule};
-use crate::schedule::{ArgClass, scheduled_fusion};
+use crate::schedule::{ArgClass, check_schedule, check_text, scheduled_fusion};
 use crate::tensor::ArgMeta;
 
 /// A fusion, and the arguments for which a kernel is wanted.
@@ -40,21 +41,47 @@ pub struct CompiledFusion {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelChoice {
     class: ArgClass,
-    decision: Decision,
+    scheduled_by: ScheduledBy,
+}
+
+/// Who schedules a fusion.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum ScheduledBy {
+    /// A heuristic, as it decided.
+    Heuristic(Decision),
+    /// The caller, in words.
+    Text(String),
 }
 
 /// Chooses the kernel of a fusion for its arguments; `unscheduled` is the fusion.
 pub fn choose_kernel(cx: &CompileCx<'_>, unscheduled: &Unscheduled, bound: &BoundFusion<'_>) -> Result<KernelChoice> {
     let &BoundFusion { fusion, bindings, args, alignments } = bound;
     let sizes = Sizes::new(fusion, bindings);
-    let class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
-    let decision = cx.span(Phase::Schedule, "heuristic", 0, || decide(cx, unscheduled, &class, &sizes))?;
-    Ok(KernelChoice { class, decision })
+    let mut class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
+    let scheduled_by = match &cx.options.schedule {
+        Some(text) => {
+            let fits = || manual::check(unscheduled, text, args, &sizes);
+            class.index64 |= cx.span(Phase::Schedule, manual::NAME, 0, fits)?;
+            ScheduledBy::Text(text.clone())
+        }
+        None => {
+            let decided = || decide(cx, unscheduled, &class, &sizes);
+            ScheduledBy::Heuristic(cx.span(Phase::Schedule, "heuristic", 0, decided)?)
+        }
+    };
+    Ok(KernelChoice { class, scheduled_by })
 }
 
 /// Schedules and lowers a fusion as was chosen.
 pub fn build_kernel(cx: &CompileCx<'_>, unscheduled: &Unscheduled, choice: &KernelChoice) -> Result<CompiledFusion> {
-    let planned = cx.span(Phase::Schedule, "apply", 0, || schedule(unscheduled, &choice.decision))?;
+    let planned = cx.span(Phase::Schedule, "apply", 0, || match &choice.scheduled_by {
+        ScheduledBy::Heuristic(decision) => schedule(unscheduled, decision),
+        ScheduledBy::Text(text) => manual::schedule(unscheduled, text),
+    })?;
+    if cx.options.self_check {
+        check_text(&unscheduled.scheduled, &planned.scheduled)?;
+        check_schedule(&planned.scheduled)?;
+    }
     let kernel = cx.span(Phase::Lower, planned.scheduler, 0, || lower_in_room(cx, &planned, &choice.class))?;
     kernel::check_limits(&kernel, cx.device)?;
     cx.span(Phase::Lower, "verify", 0, || kernel::verify(&kernel))?;
@@ -90,7 +117,7 @@ pub fn compile_fusion(
     alignments: &[u32],
 ) -> Result<CompiledFusion> {
     let bindings = fusion::bind(fusion, args)?;
-    let unscheduled = Unscheduled::new(scheduled_fusion(fusion)?);
+    let unscheduled = Unscheduled::new(scheduled_fusion(fusion)?)?;
     let bound = BoundFusion { fusion, bindings: &bindings, args, alignments };
     build_kernel(cx, &unscheduled, &choose_kernel(cx, &unscheduled, &bound)?)
 }

@@ -58,7 +58,7 @@ impl KernelForm {
         }
         let form = made.as_ref().unwrap_or(fusion);
         let content = fusion::hash::content(form);
-        let unscheduled = Unscheduled::new(scheduled_fusion(form)?);
+        let unscheduled = Unscheduled::new(scheduled_fusion(form)?)?;
         Ok(Self { unscheduled, content, is_same: made.is_none() })
     }
 

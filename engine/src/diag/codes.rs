@@ -364,6 +364,60 @@ codes! {
         why "A joined run says of every case what one job found of it. So its shards must be of the same cases, dealt out in the \
              same way, of the same sources, seed and kind of device, and each shard must be there once.",
         words "`harness store join one two`, where `one` is shard 1/2 and `two` is shard 2/3.";
+    // Schedules.
+    SCHEDULE_SYNTAX = "E0801", "a line of a schedule cannot be read",
+        "compare the line with the table of verbs in cases/README.md",
+        why "A schedule is one verb a line, with the names of axes and tensors that it is about. A word that no verb has, or one \
+             where another is expected, is refused with its place.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[8]\n; schedule {\n;   split d0 4\n; }";
+    SCHEDULE_NAME = "E0802", "a schedule names an axis or a tensor that there is not",
+        "use one of the names in the note; `harness show CASE --stage schedule` prints a schedule with all of its names",
+        why "Axes of a fusion are d0, d1 and so on, in the order in which its tensors meet them; what verbs make of them has names \
+             of its own: `d0.o` and `d0.i` of a split, `d0*d1` of a merge. Tensors have the fusion's names, copies `_r` behind \
+             them, outputs `_out` and their number.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[8]\n; schedule {\n;   split d7 by 4\n; }";
+    SCHEDULE_AXES = "E0803", "axes cannot be transformed in this way",
+        "split by a positive number, merge two different axes, align an axis of the fusion once",
+        why "The parts of a split have at least one index each and cover the axis, as `exact` and `count` promise. An axis is not \
+             merged with itself, and what is shifted is a dimension of the tensor whose rows decide the shift.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[8]\n; schedule {\n;   split d0 by 0\n; }";
+    SCHEDULE_LOOPS = "E0804", "the loops do not compute the tensor",
+        "give the tensor loops that lead to each of its axes once; the note has those that it has",
+        why "From the loops of a tensor the index of each of its axes must follow, each from one of them alone, and a reduction \
+             adds each value once. Otherwise elements are left out, or written or added more than once.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[8]\n; schedule {\n;   split d0 by 4\n;   propagate d0.o\n; }";
+    SCHEDULE_PLACE = "E0805", "that cannot run over the axis",
+        "bind one axis to each place in the launch, of constant extent where it is threads, unrolled or a vector",
+        why "Threads of a block, unrolled loops and vectors are part of the kernel's text, so their number is a constant of the \
+             schedule: of a split, or of an axis whose size is declared. A place has one axis in the loops of a tensor.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[8]\n; schedule {\n;   parallelize d0 block_x\n; }";
+    SCHEDULE_TENSOR = "E0806", "the verb is not for this tensor",
+        "see the table of verbs in cases/README.md",
+        why "Each verb is for some tensors: a copy for one that is read, rfactor for a reduction and axes that it reduces over, \
+             alloc for one in shared memory.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[8]\n; schedule {\n;   rfactor %0 over d0\n; }";
+    SCHEDULE_INLINE = "E0807", "a value cannot be computed in those loops",
+        "inline it into fewer loops; the note has the loops of the value and of those who read it",
+        why "A value shares loops with those who read it as far as they are the same from the outermost one on, and a reduction \
+             no loop that it reduces over: its value is known behind that. Loops of a value and of others must not need each \
+             other in a circle.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[8]\n; schedule {\n;   cache_after %x\n;   propagate d0\n;   inline_at %x_r 2\n; }";
+    SCHEDULE_VALUE = "E0808", "a value is not there where it is read",
+        "give the reader the same threads and the loops that the value is held along, or put it into shared memory with `alloc`",
+        why "What lies in registers is its thread's, so who reads it has the same axis in the same place in the launch, and a loop \
+             over each axis along which it is held. Inputs are read by copies in registers, which `cache_after` makes. The value of \
+             a reduction over blocks is the last one's alone.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[8]\n; schedule {\n;   propagate d0\n; }";
+    SCHEDULE_INCOMPLETE = "E0809", "the schedule leaves something out",
+        "give loops to every tensor that is computed, with `propagate` or `loops`; outputs have all that runs in the launch",
+        why "A schedule says of each tensor how it is computed. One without loops has no place in the kernel, and an output whose \
+             loops lack threads or blocks that others use would be written by all of them at once.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[8]\n; schedule {\n;   cache_after %x\n;   loops %0_out0 d0\n; }";
+    SCHEDULE_SIZES = "E0810", "the schedule does not fit these sizes",
+        "leave `exact` out, or choose sizes that the numbers of the schedule divide; bind no axis without indices to blocks",
+        why "A schedule may promise what only sizes can tell: that a factor divides an axis, or that there is a first index. The \
+             kernel has no test for what is promised, so a call whose sizes break the promise is refused.",
+        fusion "fusion @f(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[8]\n; schedule {\n;   cache_after %x\n;   split d0 by 3 exact\n;   propagate d0.o, d0.i\n;   inline_most\n; }";
     // Execution.
     NVRTC = "E0601", "NVRTC rejected the kernel",
         "report the case: this is a defect of the code generator",

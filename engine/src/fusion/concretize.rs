@@ -41,6 +41,18 @@ pub fn facts(fusion: &Fusion, bindings: &Bindings) -> Facts {
     facts
 }
 
+/// The same where results without elements are computed like all others.
+pub fn facts_of_all(fusion: &Fusion, bindings: &Bindings) -> Facts {
+    let mut facts = Facts::default();
+    let needed = needed(fusion, |_| false);
+    for (id, tensor) in fusion.tensors.iter().filter(|(id, _)| needed[*id]) {
+        let is_one = |axis: &Axis| axis.kind == AxisKind::Symbolic && bindings.scalar(axis.extent).as_i64() == 1;
+        let ones = tensor.axes.iter().enumerate().filter(|(_, axis)| is_one(axis));
+        facts.broadcasts.extend(ones.map(|(position, _)| (id, position as u32)));
+    }
+    facts
+}
+
 /// The tensors that outputs need, where operations without elements need none.
 fn needed(fusion: &Fusion, empty: impl Fn(&Op) -> bool) -> SecondaryMap<TensorId, bool> {
     let mut needed: SecondaryMap<TensorId, bool> = SecondaryMap::new();

@@ -56,10 +56,11 @@ pub(super) struct Definition {
     derived: Arc<Derived>,
 }
 
-/// What executes kernels.
+/// What executes kernels; sessions that differ in their schedules share it.
+#[derive(Clone)]
 enum Backend {
-    Simulator(Box<Simulator>),
-    Gpu(Box<CudaBackend>),
+    Simulator(Arc<Simulator>),
+    Gpu(Arc<CudaBackend>),
 }
 
 /// What a run gave.
@@ -105,7 +106,7 @@ pub struct DeviceMemory {
 impl Session {
     /// A simulated device.
     pub fn simulator(device: DeviceDesc, sim: SimOptions, options: Options) -> Self {
-        Self::new(device, options, Backend::Simulator(Box::new(Simulator::new(sim))))
+        Self::new(device, options, Backend::Simulator(Arc::new(Simulator::new(sim))))
     }
 
     /// The GPU with this ordinal among those that the process sees. NVRTC is
@@ -117,7 +118,7 @@ impl Session {
     /// The GPU with this ordinal, with NVRTC looked for where `search` says.
     pub fn cuda_with(ordinal: usize, options: Options, search: &NvrtcSearch) -> Result<Self> {
         let gpu = CudaBackend::open(ordinal, search)?;
-        Ok(Self::new(gpu.desc(), options, Backend::Gpu(Box::new(gpu))))
+        Ok(Self::new(gpu.desc(), options, Backend::Gpu(Arc::new(gpu))))
     }
 
     /// The first GPU, or where there is none the simulator.
@@ -144,11 +145,27 @@ impl Session {
         self.checks
     }
 
+    /// A session of the same device that computes what it is asked for by this schedule instead of
+    /// a heuristic's: see [`Options::schedule`]. They share loaded kernels and memory.
+    #[must_use]
+    pub fn scheduled(&self, schedule: impl Into<String>) -> Self {
+        let options = Options { schedule: Some(schedule.into()), ..self.options.clone() };
+        Self::new(self.device.clone(), options, self.backend.clone()).with_checks(self.checks)
+    }
+
+    /// The GPU, while no other session shares it.
+    fn own_gpu(&mut self) -> Option<&mut CudaBackend> {
+        match &mut self.backend {
+            Backend::Gpu(gpu) => Arc::get_mut(gpu),
+            Backend::Simulator(_) => None,
+        }
+    }
+
     /// The same session with a folder of compiled kernels that it shares with other
     /// processes, on a GPU; the simulator has no use for it. Results are the same.
     #[must_use]
     pub fn with_code_store(mut self, store: CodeStore) -> Self {
-        if let Backend::Gpu(gpu) = &mut self.backend {
+        if let Some(gpu) = self.own_gpu() {
             gpu.compiler.share(store);
         }
         self
@@ -158,7 +175,7 @@ impl Session {
     /// NVRTC takes one text at a time in each. Sessions may share them. Results are the same.
     #[must_use]
     pub fn with_compilers(mut self, processes: Arc<CompilerProcesses>) -> Self {
-        if let Backend::Gpu(gpu) = &mut self.backend {
+        if let Some(gpu) = self.own_gpu() {
             gpu.compiler.leave_to(processes);
         }
         self

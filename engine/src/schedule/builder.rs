@@ -1,29 +1,38 @@
 //! The scheduling primitives. Each checks its preconditions, transforms the
 //! working copy and records itself.
 
-use super::inline::break_circles;
 use super::ir::{
     Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand,
 };
-use super::stages::Stages;
-use crate::axes::{AxisId, Extent, Parts, Xform};
+use super::names::Names;
+use crate::axes::{AxisId, Derivation, Extent, Parts, Source, Xform};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::CacheHint;
-use crate::util::{EntityId, SecondaryMap};
+use crate::util::EntityId;
 use std::collections::BTreeSet;
 
 /// Applies and records scheduling primitives.
 #[derive(Clone, Debug)]
 pub struct ScheduleBuilder {
-    scheduled: ScheduledFusion,
+    pub(super) scheduled: ScheduledFusion,
     // Whether promises of exactness are ignored.
     distrustful: bool,
+    // Names of all tensors: each stands for one.
+    names: Names,
 }
+
+/// Characters of the longest name of an axis: merges of merges double them.
+const MAX_NAME: usize = 1024;
+/// Threads along a dimension of a block, and indices of a loop that is unrolled, at most.
+const MAX_CONSTANT: i64 = 1024;
+/// Most blocks that a multiprocessor holds.
+const MAX_BLOCKS: u32 = 32;
 
 impl ScheduleBuilder {
     /// Starts from an unscheduled working copy.
     pub fn new(scheduled: ScheduledFusion) -> Self {
-        Self { scheduled, distrustful: false }
+        let names = Names::new(scheduled.tensors.values().map(|data| data.name.clone()));
+        Self { scheduled, distrustful: false, names }
     }
 
     /// The state so far.
@@ -59,9 +68,10 @@ impl ScheduleBuilder {
 
     fn split_with(&mut self, axis: AxisId, factor: i64, count: Option<i64>, exact: bool) -> Result<(AxisId, AxisId)> {
         let exact = exact && !self.distrustful;
+        self.need_short_name(axis)?;
         if factor < 1 || count.is_some_and(|count| count < 1) {
             return Err(Diagnostic::user(
-                code::ATTRIBUTE,
+                code::SCHEDULE_AXES,
                 format!("split of {} by {factor}: parts are positive", self.name(axis)),
             ));
         }
@@ -69,14 +79,14 @@ impl ScheduleBuilder {
             let covered = count.map_or(i64::MAX, |count| count.saturating_mul(factor));
             if (exact && extent % factor != 0) || covered < extent {
                 return Err(Diagnostic::user(
-                    code::EXTENT,
+                    code::SCHEDULE_AXES,
                     format!("split of {} by {factor}: the extent {extent} is not covered as promised", self.name(axis)),
                 ));
             }
         }
         let outer_extent = count.map_or(Extent::CeilDiv(axis, factor), Extent::Const);
         let outer_extent = match (outer_extent, self.scheduled.axes[axis].extent) {
-            (Extent::CeilDiv(..), Extent::Const(n)) => Extent::Const((n + factor - 1) / factor),
+            (Extent::CeilDiv(..), Extent::Const(n)) => Extent::Const(n / factor + i64::from(n % factor != 0)),
             (other, _) => other,
         };
         self.scheduled.steps.push(Step::Split { axis: self.name(axis), factor, count, exact });
@@ -87,8 +97,9 @@ impl ScheduleBuilder {
     /// promises that the parts are equal.
     pub fn split_parts(&mut self, axis: AxisId, parts: Parts, exact: bool) -> Result<(AxisId, AxisId)> {
         if parts.places < 1 {
-            return Err(Diagnostic::user(code::ATTRIBUTE, format!("split of {} into no parts", self.name(axis))));
+            return Err(Diagnostic::user(code::SCHEDULE_AXES, format!("split of {} into no parts", self.name(axis))));
         }
+        self.need_short_name(axis)?;
         let exact = exact && !self.distrustful;
         let beside = parts.beside.map(|beside| self.name(beside));
         self.scheduled.steps.push(Step::SplitParts { axis: self.name(axis), places: parts.places, beside, exact });
@@ -98,8 +109,11 @@ impl ScheduleBuilder {
     /// Merges two axes: `result = outer * extent(inner) + inner`.
     pub fn merge(&mut self, outer: AxisId, inner: AxisId) -> Result<AxisId> {
         if outer == inner {
-            return Err(Diagnostic::user(code::AXIS, format!("merge of {} with itself", self.name(outer))));
+            return Err(Diagnostic::user(code::SCHEDULE_AXES, format!("merge of {} with itself", self.name(outer))));
         }
+        self.need_short_name(outer)?;
+        self.need_short_name(inner)?;
+        self.need_apart(outer, inner)?;
         self.scheduled.steps.push(Step::Merge { outer: self.name(outer), inner: self.name(inner) });
         Ok(self.scheduled.axes.merge(outer, inner))
     }
@@ -108,15 +122,12 @@ impl ScheduleBuilder {
     /// memory of `reference`, for every row. See [`Xform::Align`].
     pub fn align(&mut self, axis: AxisId, vector: i64, reference: TvId, rows: Option<AxisId>) -> Result<AxisId> {
         self.need_leaf(axis, "align")?;
-        if vector < 1 {
-            return Err(Diagnostic::user(
-                code::ATTRIBUTE,
-                format!("align of {} to {vector} elements", self.name(axis)),
-            ));
-        }
         if self.scheduled.tensors[reference].memory != Memory::Global {
             let name = &self.scheduled.tensors[reference].name;
-            return Err(Diagnostic::user(code::ATTRIBUTE, format!("align to {name}, which is not in global memory")));
+            return Err(Diagnostic::user(
+                code::SCHEDULE_AXES,
+                format!("align to {name}, which is not in global memory"),
+            ));
         }
         self.need_shiftable(axis, vector, reference)?;
         let reference_name = self.scheduled.tensors[reference].name.clone();
@@ -155,7 +166,7 @@ impl ScheduleBuilder {
         } else {
             return Ok(());
         };
-        Err(Diagnostic::user(code::AXIS, refusal))
+        Err(Diagnostic::user(code::SCHEDULE_AXES, refusal))
     }
 
     /// Binds a leaf to threads, blocks, or a kind of loop.
@@ -165,79 +176,119 @@ impl ScheduleBuilder {
             other != axis && data.uses.is_empty() && !parallel.is_loop() && self.scheduled.bindings[other] == parallel
         });
         if taken {
-            return Err(Diagnostic::user(
-                code::ATTRIBUTE,
-                format!("{} is already taken by another axis", parallel.name()),
-            ));
+            let message = format!("{} is already taken by another axis", parallel.name());
+            return Err(Diagnostic::user(code::SCHEDULE_PLACE, message));
         }
         let constant = matches!(self.scheduled.axes[axis].extent, Extent::Const(_));
         let needs_constant = parallel.is_thread() || matches!(parallel, ParallelType::Unroll | ParallelType::Vectorize);
+        if needs_constant {
+            self.need_few(axis, parallel)?;
+        }
         if needs_constant && !constant {
-            return Err(Diagnostic::user(
-                code::EXTENT,
-                format!("{} of {}, whose extent is not constant", parallel.name(), self.name(axis)),
-            ));
+            let message = format!("{} of {}, whose extent is not constant", parallel.name(), self.name(axis));
+            return Err(Diagnostic::user(code::SCHEDULE_PLACE, message).note("split it by a constant"));
         }
         self.scheduled.bindings.set(axis, parallel);
         self.scheduled.steps.push(Step::Parallelize { axis: self.name(axis), parallel });
         Ok(())
     }
 
-    fn name(&self, axis: AxisId) -> String {
+    pub(super) fn name(&self, axis: AxisId) -> String {
         self.scheduled.axes[axis].name.clone()
+    }
+
+    /// Threads have at least one index, and what is repeated in a kernel's text not too many.
+    fn need_few(&self, axis: AxisId, parallel: ParallelType) -> Result<()> {
+        match self.scheduled.axes.constant_extent(axis) {
+            Some(extent) if !(1..=MAX_CONSTANT).contains(&extent) => {
+                let message = format!("{} of {}, which has {extent} indices", parallel.name(), self.name(axis));
+                Err(Diagnostic::user(code::SCHEDULE_PLACE, message).note(format!("there are 1 to {MAX_CONSTANT}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn need_leaf(&self, axis: AxisId, verb: &str) -> Result<()> {
         if self.scheduled.axes.is_leaf(axis) {
             return Ok(());
         }
-        Err(Diagnostic::user(code::AXIS, format!("{verb} of {}, which is already transformed", self.name(axis))))
+        let message = format!("{verb} of {}, which is already transformed", self.name(axis));
+        Err(Diagnostic::user(code::SCHEDULE_AXES, message))
+    }
+
+    /// Of two axes none decides the other, nor do both decide a third.
+    fn need_apart(&self, outer: AxisId, inner: AxisId) -> Result<()> {
+        let axes = &self.scheduled.axes;
+        let [first, second] = [outer, inner].map(|axis| Derivation::new(axes, [axis]));
+        let is_decided = |derivation: &Derivation, axis: AxisId| {
+            !matches!(derivation.source(axis), Source::Picked | Source::Unknown)
+        };
+        let both = axes.ids().find(|axis| is_decided(&first, *axis) && is_decided(&second, *axis));
+        let Some(both) = both else { return Ok(()) };
+        let [outer, inner, both] = [outer, inner, both].map(|axis| self.name(axis));
+        let message = format!("merge of {outer} and {inner}, which both decide the index of {both}");
+        Err(Diagnostic::user(code::SCHEDULE_AXES, message))
+    }
+
+    fn need_short_name(&self, axis: AxisId) -> Result<()> {
+        if self.scheduled.axes[axis].name.len() <= MAX_NAME / 2 {
+            return Ok(());
+        }
+        let shown: String = self.scheduled.axes[axis].name.chars().take(40).collect();
+        let message = format!("{shown}... is made of too many axes");
+        Err(Diagnostic::user(code::SCHEDULE_AXES, message))
     }
 
     // Tensors.
 
     /// Reads a tensor once into registers: all its users read the copy.
-    pub fn cache_after(&mut self, tv: TvId) -> TvId {
-        let data = self.scheduled.tensors[tv].clone();
-        self.scheduled.steps.push(Step::CacheAfter { tensor: data.name.clone() });
+    pub fn cache_after(&mut self, tv: TvId) -> Result<TvId> {
         let consumers = self.scheduled.consumers(tv);
-        let cache = self.scheduled.tensors.push(Tv {
-            name: format!("{}_r", data.name),
-            memory: Memory::Local,
-            io: None,
-            op: Some(TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(tv)] }),
-            ..data
-        });
+        let data = self.scheduled.tensors[tv].clone();
+        if consumers.is_empty() {
+            let message = format!("cache_after of {}, which nothing reads", data.name);
+            return Err(Diagnostic::user(code::SCHEDULE_TENSOR, message).note("cache_before is for outputs"));
+        }
+        self.scheduled.steps.push(Step::CacheAfter { tensor: data.name.clone() });
+        let name = self.names.fresh(format!("{}_r", data.name));
+        let op = Some(TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(tv)] });
+        let cache = self.scheduled.tensors.push(Tv { name, op, ..data }.in_registers());
         for consumer in consumers {
             self.replace_operand(consumer, tv, cache);
         }
-        cache
+        Ok(cache)
     }
 
-    /// Computes a global output into registers first, and copies it out.
-    pub fn cache_before(&mut self, tv: TvId) -> TvId {
+    /// Computes a tensor into registers first, and copies it from there.
+    pub fn cache_before(&mut self, tv: TvId) -> Result<TvId> {
         let data = self.scheduled.tensors[tv].clone();
+        if data.op.is_none() {
+            let message = format!("cache_before of {}, which is an input", data.name);
+            return Err(Diagnostic::user(code::SCHEDULE_TENSOR, message).note("cache_after is for inputs"));
+        }
         self.scheduled.steps.push(Step::CacheBefore { tensor: data.name.clone() });
-        let cache = self.scheduled.tensors.push(Tv {
-            name: format!("{}_r", data.name),
-            memory: Memory::Local,
-            io: None,
-            ..data
-        });
-        self.scheduled.tensors[tv].op = Some(TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(cache)] });
-        cache
+        let name = self.names.fresh(format!("{}_r", data.name));
+        let cache = self.scheduled.tensors.push(Tv { name, ..data }.in_registers());
+        let data = &mut self.scheduled.tensors[tv];
+        data.op = Some(TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(cache)] });
+        data.prefetch = false;
+        Ok(cache)
     }
 
     /// Gives one consumer its own computation of a tensor, so that the value
     /// need not be kept for it.
-    pub fn cache_fork(&mut self, tv: TvId, consumer: TvId) -> TvId {
+    pub fn cache_fork(&mut self, tv: TvId, consumer: TvId) -> Result<TvId> {
         let data = self.scheduled.tensors[tv].clone();
         let consumer_name = self.scheduled.tensors[consumer].name.clone();
+        if !self.scheduled.producers(consumer).contains(&tv) {
+            let message = format!("cache_fork of {} for {consumer_name}, which does not read it", data.name);
+            return Err(Diagnostic::user(code::SCHEDULE_TENSOR, message));
+        }
         self.scheduled.steps.push(Step::CacheFork { tensor: data.name.clone(), consumer: consumer_name });
-        let name = format!("{}_f{}", data.name, self.scheduled.tensors.len());
+        let name = self.names.fresh(format!("{}_f{}", data.name, self.scheduled.tensors.len()));
         let fork = self.scheduled.tensors.push(Tv { name, ..data });
         self.replace_operand(consumer, tv, fork);
-        fork
+        Ok(fork)
     }
 
     fn replace_operand(&mut self, consumer: TvId, from: TvId, to: TvId) {
@@ -256,32 +307,36 @@ impl ScheduleBuilder {
     pub fn rfactor(&mut self, tv: TvId, leaves: &[AxisId]) -> Result<TvId> {
         let data = self.scheduled.tensors[tv].clone();
         let Some(TvOp { compute: Compute::Reduce { op, .. }, inputs }) = data.op.clone() else {
-            return Err(Diagnostic::user(
-                code::ATTRIBUTE,
-                format!("rfactor of {}, which is not a reduction", data.name),
-            ));
+            let message = format!("rfactor of {}, which is not a reduction", data.name);
+            return Err(Diagnostic::user(code::SCHEDULE_TENSOR, message));
         };
         let all = self.scheduled.reduced_leaves(tv);
+        let refused = |what: String| {
+            let names: Vec<String> = all.iter().map(|leaf| self.name(*leaf)).collect();
+            Err(Diagnostic::user(code::SCHEDULE_TENSOR, format!("rfactor of {} {what}", data.name))
+                .note(format!("it reduces over {}", names.join(", "))))
+        };
         if let Some(stray) = leaves.iter().find(|leaf| !all.contains(leaf)) {
-            return Err(Diagnostic::user(
-                code::AXIS,
-                format!("rfactor of {} over {}, over which it does not reduce", data.name, self.name(*stray)),
-            ));
+            return refused(format!("over {}, over which it does not reduce", self.name(*stray)));
+        }
+        if leaves.iter().collect::<BTreeSet<_>>().len() < leaves.len() {
+            return refused("over an axis twice".into());
+        }
+        if !data.loops.is_empty() {
+            return refused("that has loops already".into());
         }
         let rest: Vec<AxisId> = all.iter().copied().filter(|leaf| !leaves.contains(leaf)).collect();
         if rest.is_empty() || leaves.is_empty() {
-            return Err(Diagnostic::user(
-                code::AXIS,
-                format!("rfactor of {} leaves one side without an axis", data.name),
-            ));
+            return refused("leaves one side without an axis".into());
         }
         let names = leaves.iter().map(|leaf| self.name(*leaf)).collect();
         self.scheduled.steps.push(Step::Rfactor { tensor: data.name.clone(), axes: names });
         let partials = self.scheduled.tensors.values().filter(|other| other.source == data.source).count();
         let mut partial = data.partial.clone();
         partial.extend(&rest);
+        let name = self.names.fresh(format!("{}_p{partials}", data.name));
         let factored = self.scheduled.tensors.push(Tv {
-            name: format!("{}_p{partials}", data.name),
+            name,
             partial,
             op: Some(TvOp { compute: Compute::Reduce { op, over: leaves.to_vec() }, inputs }),
             ..data
@@ -298,7 +353,7 @@ impl ScheduleBuilder {
         let is_value = self.scheduled.tensors[tv].op.is_some() && !self.scheduled.is_reduction(tv);
         let data = &mut self.scheduled.tensors[tv];
         match memory {
-            Memory::Local if data.io.is_none() => data.memory = memory,
+            Memory::Local if data.io.is_none() => (data.memory, data.tile) = (memory, None),
             Memory::Shared if data.io.is_none() && is_value => data.memory = memory,
             _ => {
                 return Err(Diagnostic::unsupported(
@@ -314,6 +369,11 @@ impl ScheduleBuilder {
     }
 
     // Loops.
+
+    /// Adds to a refusal what the loops of some tensors are.
+    pub(super) fn with_loops(&self, error: Box<Diagnostic>, tvs: &[TvId]) -> Box<Diagnostic> {
+        tvs.iter().fold(error, |error, tv| error.note(self.scheduled.loops_text(*tv)))
+    }
 
     /// Sets the loop order of every tensor: the leaves of `order` that it
     /// iterates over, and all that are bound to threads or blocks.
@@ -336,7 +396,7 @@ impl ScheduleBuilder {
                     && reduced.iter().all(|leaf| order.contains(leaf));
             if !covered {
                 let name = &self.scheduled.tensors[tv].name;
-                return Err(Diagnostic::user(code::AXIS, format!("propagate leaves out an axis of {name}")));
+                return Err(Diagnostic::user(code::SCHEDULE_LOOPS, format!("propagate leaves out an axis of {name}")));
             }
             self.scheduled.tensors[tv].loops = loops;
             self.scheduled.tensors[tv].inline_at = 0;
@@ -379,7 +439,7 @@ impl ScheduleBuilder {
         }
         if let Some(refusal) = refusal {
             let refused = format!("recompute of {} in {}: {refusal}", data.name, self.name(leaf));
-            return Err(Diagnostic::user(code::AXIS, refused));
+            return Err(Diagnostic::user(code::SCHEDULE_LOOPS, refused));
         }
         let tensor = data.name.clone();
         let parallel = self.scheduled.bindings[leaf];
@@ -388,21 +448,44 @@ impl ScheduleBuilder {
         Ok(())
     }
 
-    /// Permutes the loop order of one tensor.
-    pub fn reorder(&mut self, tv: TvId, loops: &[AxisId]) -> Result<()> {
+    /// Puts some of a tensor's loops in another order, in the places that they take among all.
+    pub fn reorder(&mut self, tv: TvId, axes: &[AxisId]) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
-        let place = |axis: &AxisId| data.loops.iter().find(|own| own.axis == *axis).copied();
-        let ordered: Option<Vec<Loop>> = loops.iter().map(place).collect();
-        let distinct: BTreeSet<AxisId> = loops.iter().copied().collect();
-        let Some(ordered) = ordered.filter(|_| distinct.len() == data.loops.len() && loops.len() == data.loops.len())
-        else {
-            let name = &data.name;
-            return Err(Diagnostic::user(code::AXIS, format!("reorder of {name} is not a permutation of its loops")));
+        let stray = axes.iter().find(|axis| !data.has_loop(**axis));
+        let refusal = match stray {
+            Some(axis) => Some(format!("it has no loop over {}", self.name(*axis))),
+            None => has_twice(axes).map(|axis| format!("{} stands there twice", self.name(axis))),
         };
-        self.scheduled.tensors[tv].loops = ordered;
-        let tensor = self.scheduled.tensors[tv].name.clone();
-        let axes = loops.iter().map(|leaf| self.name(*leaf)).collect();
+        if let Some(refusal) = refusal {
+            let message = format!("reorder of {}: {refusal}", data.name);
+            return Err(self.with_loops(Diagnostic::user(code::SCHEDULE_LOOPS, message), &[tv]));
+        }
+        let tensor = Some(data.name.clone());
+        let loops = in_order(&data.loops, axes);
+        self.take_loops(tv, loops, self.scheduled.tensors[tv].inline_at)?;
+        let axes = axes.iter().map(|leaf| self.name(*leaf)).collect();
         self.scheduled.steps.push(Step::Reorder { tensor, axes });
+        Ok(())
+    }
+
+    /// The same for all tensors, of the loops that each has.
+    pub fn reorder_all(&mut self, axes: &[AxisId]) -> Result<()> {
+        if let Some(axis) = has_twice(axes) {
+            let message = format!("reorder: {} stands there twice", self.name(axis));
+            return Err(Diagnostic::user(code::SCHEDULE_LOOPS, message));
+        }
+        let reordered: Vec<Vec<Loop>> =
+            self.scheduled.tensors.values().map(|data| in_order(&data.loops, axes)).collect();
+        let before = self.scheduled.clone();
+        for (data, loops) in self.scheduled.tensors.values_mut().zip(reordered) {
+            data.loops = loops;
+        }
+        if let Some(error) = self.broken_inlining() {
+            self.scheduled = before;
+            return Err(error);
+        }
+        let axes = axes.iter().map(|leaf| self.name(*leaf)).collect();
+        self.scheduled.steps.push(Step::Reorder { tensor: None, axes });
         Ok(())
     }
 
@@ -418,32 +501,36 @@ impl ScheduleBuilder {
             loops.iter().map(|own| own.parallel).filter(|parallel| !parallel.is_loop()).collect();
         let varies = |own: &&Loop| state.axes.constant_extent(own.axis).is_none();
         let refusal = if let Some(axis) = data.indexed().find(|axis| !covers(*axis)) {
-            Some((code::AXIS, format!("leave out a part of {}", self.name(axis))))
+            Some((code::SCHEDULE_LOOPS, format!("leave out a part of {}", self.name(axis))))
         } else if state.is_reduction(tv) {
-            Some((code::ATTRIBUTE, "of a reduction are those of its operand".to_string()))
+            Some((code::SCHEDULE_LOOPS, "of a reduction are those of its operand".to_string()))
         } else if distinct.len() < loops.len() {
-            Some((code::AXIS, "have an axis twice".to_string()))
+            Some((code::SCHEDULE_LOOPS, "have an axis twice".to_string()))
         } else if places.iter().collect::<BTreeSet<_>>().len() < places.len() {
-            Some((code::ATTRIBUTE, "bind two axes to one place in the launch".to_string()))
+            Some((code::SCHEDULE_PLACE, "bind two axes to one place in the launch".to_string()))
         } else {
             let needs = |own: &&Loop| !matches!(own.parallel, ParallelType::Serial) && !own.parallel.is_block();
             let stray = loops.iter().filter(needs).find(varies);
-            stray.map(|own| (code::EXTENT, format!("unroll {}, whose extent is not constant", self.name(own.axis))))
+            stray.map(|own| {
+                (code::SCHEDULE_PLACE, format!("unroll {}, whose extent is not constant", self.name(own.axis)))
+            })
         };
         if let Some((code, what)) = refusal {
             return Err(Diagnostic::user(code, format!("loops of {} {what}", data.name)));
         }
+        for own in loops.iter().filter(|own| own.parallel != ParallelType::Serial && !own.parallel.is_block()) {
+            self.need_few(own.axis, own.parallel)?;
+        }
         let tensor = data.name.clone();
         let named = loops.iter().map(|own| (self.name(own.axis), own.parallel)).collect();
-        let data = &mut self.scheduled.tensors[tv];
-        (data.loops, data.inline_at) = (loops.to_vec(), 0);
+        self.take_loops(tv, loops.to_vec(), 0)?;
         self.scheduled.steps.push(Step::Loops { tensor, loops: named });
         Ok(())
     }
 
     /// Keeps a tensor in shared memory for all threads of a block, by axes of constant extent,
     /// outer to inner. See [`Tile`].
-    pub fn alloc(&mut self, tv: TvId, tile: Tile) -> Result<()> {
+    pub fn alloc(&mut self, tv: TvId, mut tile: Tile) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
         let constant = |axis: &AxisId| self.scheduled.axes.constant_extent(*axis).is_some();
         let stray = tile.axes.iter().find(|axis| !constant(axis));
@@ -457,50 +544,37 @@ impl ScheduleBuilder {
             None
         };
         if let Some(refusal) = refusal {
-            return Err(Diagnostic::user(code::AXIS, format!("alloc of {}: {refusal}", data.name)));
+            return Err(Diagnostic::user(code::SCHEDULE_TENSOR, format!("alloc of {}: {refusal}", data.name)));
         }
         let tensor = data.name.clone();
         let axes = tile.axes.iter().map(|axis| self.name(*axis)).collect();
+        if tile.by == 0 {
+            // Nothing is moved on, whatever the rows.
+            tile.every = 1;
+        }
         self.scheduled.steps.push(Step::Alloc { tensor, axes, by: tile.by, every: tile.every });
         self.scheduled.tensors[tv].tile = Some(tile);
         Ok(())
-    }
-
-    /// Computes a tensor inside the first `position` loops of its consumers.
-    pub fn inline_at(&mut self, tv: TvId, position: usize) -> Result<()> {
-        let most = self.max_inline(tv, &self.scheduled.consumers(tv));
-        if position > most {
-            return Err(Diagnostic::user(
-                code::AXIS,
-                format!(
-                    "{} can share {most} loops with its consumers, not {position}",
-                    self.scheduled.tensors[tv].name
-                ),
-            ));
-        }
-        self.set_inline(tv, position);
-        Ok(())
-    }
-
-    fn set_inline(&mut self, tv: TvId, position: usize) {
-        self.scheduled.tensors[tv].inline_at = position;
-        let tensor = self.scheduled.tensors[tv].name.clone();
-        self.scheduled.steps.push(Step::InlineAt { tensor, position });
     }
 
     /// Loads a tensor's elements for the next iteration of the innermost loop
     /// that it shares with its consumers while this iteration's are in use.
     pub fn circular_buffer(&mut self, tv: TvId, stages: u32) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
-        let is_load = self.scheduled.producers(tv).iter().all(|from| self.scheduled.tensors[*from].io.is_some());
+        let copies = matches!(&data.op, Some(TvOp { compute: Compute::Copy, .. })) && data.memory == Memory::Local;
+        let is_input = |from: &TvId| self.scheduled.tensors[*from].io.is_some();
+        let is_load = copies && self.scheduled.producers(tv).first().is_some_and(is_input);
         let loops = data.inline_at.checked_sub(1).map(|last| data.loops[last]);
         let serial = loops.is_some_and(|last| last.parallel == ParallelType::Serial);
-        if stages != 2 || !is_load || data.op.is_none() || !serial {
+        // A single value is a variable, which has no second place.
+        let several = data.loops[data.inline_at..].iter().any(|own| own.parallel.is_loop());
+        if stages != 2 || !is_load || !serial || !several {
             return Err(Diagnostic::unsupported(
                 code::SCHEDULE_VERB,
                 format!("circular_buffer of {} with {stages} stages", data.name),
             )
-            .note("two stages of a register copy of an input, in a serial loop, are available"));
+            .note("two stages of a register copy of an input are available, of several elements in a serial loop")
+            .note(self.scheduled.loops_text(tv)));
         }
         let tensor = data.name.clone();
         self.scheduled.tensors[tv].prefetch = true;
@@ -508,86 +582,33 @@ impl ScheduleBuilder {
         Ok(())
     }
 
-    /// Says which caches a register copy's accesses to global memory use.
-    pub fn set_cache_hint(&mut self, tv: TvId, hint: CacheHint) {
+    /// Says which caches the accesses to global memory of a tensor's computation use.
+    pub fn set_cache_hint(&mut self, tv: TvId, hint: CacheHint) -> Result<()> {
+        let loads = self.scheduled.producers(tv).iter().any(|from| self.scheduled.tensors[*from].io.is_some());
+        let copies = |op: &TvOp| op.compute == Compute::Copy;
+        let loads = loads && self.scheduled.tensors[tv].op.as_ref().is_some_and(copies);
         let data = &mut self.scheduled.tensors[tv];
+        let stores = matches!(data.io, Some(Io::Output(_)));
+        if data.op.is_none() || !loads && (!stores || hint == CacheHint::Again) {
+            let message = format!("set_cache_hint of {}, which reads no input", data.name);
+            return Err(Diagnostic::user(code::SCHEDULE_TENSOR, message)
+                .note("hints are for register copies of inputs, and for outputs, which are not read again"));
+        }
         data.cache_hint = hint;
         let tensor = data.name.clone();
         self.scheduled.steps.push(Step::SetCacheHint { tensor, hint });
-    }
-
-    /// Sets how many blocks should fit a multiprocessor at once.
-    pub fn min_blocks(&mut self, blocks: u32) {
-        self.scheduled.min_blocks = blocks.max(1);
-        self.scheduled.steps.push(Step::MinBlocks(blocks.max(1)));
-    }
-
-    /// Inlines every tensor as deeply as the stages of the computation allow,
-    /// but those of `keep` only to the given position, and random numbers only to
-    /// the vector that a block of the generator serves. A tensor that is used in
-    /// two stages is kept in registers between them.
-    pub fn inline_most(&mut self, keep: &[(TvId, usize)]) -> Result<()> {
-        let stages = Stages::new(&self.scheduled);
-        let consumers = self.scheduled.all_consumers();
-        let mut positions = SecondaryMap::new();
-        for tv in self.scheduled.tensors.ids().filter(|tv| self.scheduled.tensors[*tv].io.is_none()) {
-            let mut position = self.max_inline(tv, &consumers[tv]);
-            if stages.crosses(tv) {
-                position = position.min(self.outer_prefix(tv));
-            }
-            if let Some((_, limit)) = keep.iter().find(|(kept, _)| *kept == tv) {
-                position = position.min(*limit);
-            }
-            position = position.min(self.outside_vector(tv));
-            positions.set(tv, position);
-        }
-        break_circles(&self.scheduled, &mut positions);
-        for tv in self.scheduled.tensors.ids() {
-            if self.scheduled.tensors[tv].io.is_none() {
-                // Not above what was possible: circles are broken by lower positions.
-                self.set_inline(tv, positions[tv]);
-            }
-        }
         Ok(())
     }
 
-    /// The loops in which random numbers may be computed: not in the one over a
-    /// vector, since one block of the generator serves several of its elements.
-    fn outside_vector(&self, tv: TvId) -> usize {
-        let data = &self.scheduled.tensors[tv];
-        let is_random = matches!(data.op, Some(TvOp { compute: Compute::Random(_), .. }));
-        let vector = data.loops.last().is_some_and(|last| last.parallel == ParallelType::Vectorize);
-        data.loops.len() - usize::from(is_random && vector)
-    }
-
-    /// The number of leading loops that all stages of a computation share:
-    /// threads, blocks, and serial loops over which the tensor does not reduce.
-    pub fn outer_prefix(&self, tv: TvId) -> usize {
-        let reduced = self.scheduled.reduced_leaves(tv);
-        let shared = |own: &Loop| match own.parallel {
-            ParallelType::Serial => !reduced.contains(&own.axis),
-            ParallelType::Unroll | ParallelType::Vectorize => false,
-            _ => true,
-        };
-        self.scheduled.tensors[tv].loops.iter().take_while(|own| shared(own)).count()
-    }
-
-    /// The number of outer loops that a tensor has in common with all its
-    /// consumers, and does not reduce over within a thread.
-    fn max_inline(&self, tv: TvId, consumers: &[TvId]) -> usize {
-        let reduced = self.scheduled.reduced_leaves(tv);
-        let loops = &self.scheduled.tensors[tv].loops;
-        let across_threads = loops.iter().any(|own| !own.parallel.is_loop() && reduced.contains(&own.axis));
-        // Threads exchange all their values of a reduction at once.
-        let own = if across_threads {
-            self.outer_prefix(tv)
-        } else {
-            loops.iter().take_while(|own| !reduced.contains(&own.axis)).count()
-        };
-        consumers.iter().fold(own, |most, consumer| {
-            let theirs = &self.scheduled.tensors[*consumer].loops;
-            most.min(loops.iter().zip(theirs).take_while(|(a, b)| a == b).count())
-        })
+    /// Sets how many blocks should fit a multiprocessor at once.
+    pub fn min_blocks(&mut self, blocks: u32) -> Result<()> {
+        if !(1..=MAX_BLOCKS).contains(&blocks) {
+            let message = format!("min_blocks {blocks}: a multiprocessor holds 1 to {MAX_BLOCKS} blocks");
+            return Err(Diagnostic::user(code::SCHEDULE_PLACE, message));
+        }
+        self.scheduled.min_blocks = blocks;
+        self.scheduled.steps.push(Step::MinBlocks(blocks));
+        Ok(())
     }
 
     /// The outputs of the fusion, in order.
@@ -614,4 +635,16 @@ impl ScheduleBuilder {
             .map(|(tv, _)| tv)
             .collect()
     }
+}
+
+/// An axis that stands in a list more than once.
+fn has_twice(axes: &[AxisId]) -> Option<AxisId> {
+    axes.iter().enumerate().find(|(at, axis)| axes[..*at].contains(axis)).map(|(_, axis)| *axis)
+}
+
+/// Loops of which those over some axes are in the order of these, in the places that they took.
+fn in_order(loops: &[Loop], axes: &[AxisId]) -> Vec<Loop> {
+    let mut own = axes.iter().filter_map(|axis| loops.iter().find(|own| own.axis == *axis));
+    let place = |was: &Loop| if axes.contains(&was.axis) { own.next().copied().unwrap_or(*was) } else { *was };
+    loops.iter().map(place).collect()
 }

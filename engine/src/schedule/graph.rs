@@ -5,6 +5,7 @@
 //! read and returned is stored once and never read back.
 
 use super::ir::{Compute, Io, Memory, ScheduledFusion, Tv, TvId, TvOp, TvOperand};
+use super::names::Names;
 use crate::axes::{Forks, FusionAxes, FusionValue, ValueId, analyze};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::Call;
@@ -27,6 +28,7 @@ pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
             steps: Vec::new(),
         },
         tv_of: SecondaryMap::new(),
+        names: Names::new(fusion.tensors.values().map(|data| data.name.clone())),
     };
     for (id, value) in values.iter() {
         let tv = match value.op {
@@ -50,6 +52,8 @@ fn random_operands(call: &Call, inputs: &[TvOperand]) -> Vec<TvOperand> {
 struct GraphBuilder {
     scheduled: ScheduledFusion,
     tv_of: SecondaryMap<ValueId, Option<TvId>>,
+    /// Names of the fusion's tensors, and of those that were made beside them.
+    names: Names,
 }
 
 impl GraphBuilder {
@@ -79,7 +83,7 @@ impl GraphBuilder {
             return Err(Diagnostic::bug(format!("%{} is no input, and nothing computes it", data.name)));
         };
         let name = match value.is_fork {
-            true => format!("{}_{}", data.name, self.scheduled.tensors.len()),
+            true => self.names.fresh(format!("{}_{}", data.name, self.scheduled.tensors.len())),
             false => data.name.clone(),
         };
         Ok(self.push(name, value, Some(Io::Input(position)), None))
@@ -101,7 +105,10 @@ impl GraphBuilder {
                 (Operand::Tensor(_), None) => return Err(Diagnostic::bug("an operand has no value")),
             });
         }
-        let name = self.scheduled.fusion.tensors[value.tensor].name.clone();
+        let mut name = self.scheduled.fusion.tensors[value.tensor].name.clone();
+        if value.is_fork {
+            name = self.names.fresh(name);
+        }
         let compute = match &data.kind {
             OpKind::Unary(op) => Compute::Unary(*op),
             OpKind::Binary(op) => Compute::Binary(*op),
@@ -134,6 +141,7 @@ impl GraphBuilder {
     fn output(&mut self, position: usize, value: ValueId, data: &FusionValue) -> Result<()> {
         let from = self.defined(value)?;
         let name = format!("{}_out{}", self.scheduled.fusion.tensors[data.tensor].name, position);
+        let name = self.names.fresh(name);
         let op = TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(from)] };
         self.push(name, data, Some(Io::Output(position as u32)), Some(op));
         Ok(())

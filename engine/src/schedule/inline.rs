@@ -1,4 +1,6 @@
-//! Keeps the loops of a computation free of circles.
+//! Where values are computed: inside of how many loops of those who read them.
+//!
+//! The verbs that say so, and what keeps the loops of a computation free of circles.
 //!
 //! A tensor that is computed inside the first `n` loops of its users puts all
 //! of them into one loop nest down to depth `n`. If one user needs another
@@ -11,8 +13,140 @@
 //! without such tensors a group is a tree towards one value, and a circle of
 //! groups would be a circle of values.
 
-use super::ir::{ScheduledFusion, TvId};
+use super::builder::ScheduleBuilder;
+use super::ir::{Compute, Loop, ParallelType, ScheduledFusion, Step, TvId, TvOp};
+use super::stages::Stages;
+use crate::diag::{Diagnostic, Result, code};
 use crate::util::{DisjointSets, SecondaryMap};
+
+impl ScheduleBuilder {
+    /// Computes a tensor inside the first `position` loops of its consumers.
+    pub fn inline_at(&mut self, tv: TvId, position: usize) -> Result<()> {
+        let data = &self.scheduled.tensors[tv];
+        if data.io.is_some() && position > 0 {
+            let message = format!("{} is an input or an output, which nothing is computed around", data.name);
+            return Err(Diagnostic::user(code::SCHEDULE_INLINE, message));
+        }
+        self.check_inline(tv, position)?;
+        self.set_inline(tv, position);
+        Ok(())
+    }
+
+    /// Gives a tensor loops and an inline position, unless those who are computed inside of them,
+    /// or around whom it is computed, have others there.
+    pub(super) fn take_loops(&mut self, tv: TvId, loops: Vec<Loop>, position: usize) -> Result<()> {
+        let data = &mut self.scheduled.tensors[tv];
+        let before = (std::mem::replace(&mut data.loops, loops), std::mem::replace(&mut data.inline_at, position));
+        let placed = self.check_placed(tv);
+        if placed.is_err() {
+            let data = &mut self.scheduled.tensors[tv];
+            (data.loops, data.inline_at) = before;
+        }
+        placed
+    }
+
+    /// Whether a tensor and what it reads can be where they are inlined.
+    fn check_placed(&self, tv: TvId) -> Result<()> {
+        let inside = std::iter::once(tv).chain(self.scheduled.producers(tv));
+        inside.into_iter().try_for_each(|tv| self.check_inline(tv, self.scheduled.tensors[tv].inline_at))
+    }
+
+    /// What is wrong with where tensors are inlined.
+    pub(super) fn broken_inlining(&self) -> Option<Box<Diagnostic>> {
+        let wrong = |tv: TvId| self.check_inline(tv, self.scheduled.tensors[tv].inline_at).err();
+        self.scheduled.tensors.ids().find_map(wrong)
+    }
+
+    /// Whether a tensor can be computed inside of so many loops of its consumers.
+    fn check_inline(&self, tv: TvId, position: usize) -> Result<()> {
+        if position == 0 {
+            return Ok(());
+        }
+        let consumers = self.scheduled.consumers(tv);
+        let most = self.max_inline(tv, &consumers);
+        if position <= most {
+            return Ok(());
+        }
+        let name = &self.scheduled.tensors[tv].name;
+        let message = format!("{name} can share {most} loops with its consumers, not {position}");
+        let error = self.with_loops(Diagnostic::user(code::SCHEDULE_INLINE, message), &[tv]);
+        Err(self.with_loops(error, &consumers))
+    }
+
+    fn set_inline(&mut self, tv: TvId, position: usize) {
+        self.scheduled.tensors[tv].inline_at = position;
+        let tensor = self.scheduled.tensors[tv].name.clone();
+        self.scheduled.steps.push(Step::InlineAt { tensor, position });
+    }
+
+    /// Inlines every tensor as deeply as the stages of the computation allow,
+    /// but those of `keep` only to the given position, and random numbers only to
+    /// the vector that a block of the generator serves. A tensor that is used in
+    /// two stages is kept in registers between them.
+    pub fn inline_most(&mut self, keep: &[(TvId, usize)]) -> Result<()> {
+        let stages = Stages::new(&self.scheduled);
+        let consumers = self.scheduled.all_consumers();
+        let mut positions = SecondaryMap::new();
+        for tv in self.scheduled.tensors.ids().filter(|tv| self.scheduled.tensors[*tv].io.is_none()) {
+            let mut position = self.max_inline(tv, &consumers[tv]);
+            if stages.crosses(tv) {
+                position = position.min(self.outer_prefix(tv));
+            }
+            if let Some((_, limit)) = keep.iter().find(|(kept, _)| *kept == tv) {
+                position = position.min(*limit);
+            }
+            position = position.min(self.outside_vector(tv));
+            positions.set(tv, position);
+        }
+        break_circles(&self.scheduled, &mut positions);
+        for tv in self.scheduled.tensors.ids() {
+            if self.scheduled.tensors[tv].io.is_none() {
+                // Not above what was possible: circles are broken by lower positions.
+                self.set_inline(tv, positions[tv]);
+            }
+        }
+        Ok(())
+    }
+
+    /// The loops in which random numbers may be computed: not in the one over a
+    /// vector, since one block of the generator serves several of its elements.
+    fn outside_vector(&self, tv: TvId) -> usize {
+        let data = &self.scheduled.tensors[tv];
+        let is_random = matches!(data.op, Some(TvOp { compute: Compute::Random(_), .. }));
+        let vector = data.loops.last().is_some_and(|last| last.parallel == ParallelType::Vectorize);
+        data.loops.len() - usize::from(is_random && vector)
+    }
+
+    /// The number of leading loops that all stages of a computation share:
+    /// threads, blocks, and serial loops over which the tensor does not reduce.
+    pub fn outer_prefix(&self, tv: TvId) -> usize {
+        let reduced = self.scheduled.reduced_leaves(tv);
+        let shared = |own: &Loop| match own.parallel {
+            ParallelType::Serial => !reduced.contains(&own.axis),
+            ParallelType::Unroll | ParallelType::Vectorize => false,
+            _ => true,
+        };
+        self.scheduled.tensors[tv].loops.iter().take_while(|own| shared(own)).count()
+    }
+
+    /// The number of outer loops that a tensor has in common with all its
+    /// consumers, and does not reduce over within a thread.
+    fn max_inline(&self, tv: TvId, consumers: &[TvId]) -> usize {
+        let reduced = self.scheduled.reduced_leaves(tv);
+        let loops = &self.scheduled.tensors[tv].loops;
+        let across_threads = loops.iter().any(|own| !own.parallel.is_loop() && reduced.contains(&own.axis));
+        // Threads exchange all their values of a reduction at once.
+        let own = if across_threads {
+            self.outer_prefix(tv)
+        } else {
+            loops.iter().take_while(|own| !reduced.contains(&own.axis)).count()
+        };
+        consumers.iter().fold(own, |most, consumer| {
+            let theirs = &self.scheduled.tensors[*consumer].loops;
+            most.min(loops.iter().zip(theirs).take_while(|(a, b)| a == b).count())
+        })
+    }
+}
 
 /// Lowers inline positions until no loop nests depend on each other in a circle.
 pub(super) fn break_circles(scheduled: &ScheduledFusion, positions: &mut SecondaryMap<TvId, usize>) {

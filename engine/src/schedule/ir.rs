@@ -15,7 +15,7 @@ entity_id!(
 );
 
 /// A fusion with a schedule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduledFusion {
     /// The program it computes; scalars and names refer to it.
     pub fusion: Fusion,
@@ -58,6 +58,18 @@ pub enum ParallelType {
 }
 
 impl ParallelType {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Serial,
+        Self::Unroll,
+        Self::Vectorize,
+        Self::Tidx,
+        Self::Tidy,
+        Self::Tidz,
+        Self::Bidx,
+        Self::Bidy,
+        Self::Bidz,
+    ];
     /// The name in printed schedules.
     pub const fn name(self) -> &'static str {
         match self {
@@ -118,6 +130,19 @@ pub enum Memory {
     Local,
 }
 
+impl Memory {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Global, Self::Shared, Self::Local];
+    /// The name in printed schedules.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Shared => "shared",
+            Self::Local => "local",
+        }
+    }
+}
+
 /// A tensor's place among the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Io {
@@ -128,7 +153,7 @@ pub enum Io {
 }
 
 /// A tensor of the scheduled fusion and the operation that defines it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tv {
     /// Unique name: the fusion's, with a suffix for caches and partial results.
     pub name: String,
@@ -161,6 +186,11 @@ pub struct Tv {
 }
 
 impl Tv {
+    /// The same as a value in registers that is placed nowhere yet.
+    pub(super) fn in_registers(self) -> Self {
+        Self { memory: Memory::Local, io: None, tile: None, inline_at: 0, prefetch: false, ..self }
+    }
+
     /// Whether an axis is one of the tensor's loops.
     pub fn has_loop(&self, axis: AxisId) -> bool {
         self.loops.iter().any(|own| own.axis == axis)
@@ -241,25 +271,89 @@ pub enum Compute {
 /// and compares as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    Split { axis: String, factor: i64, count: Option<i64>, exact: bool },
-    SplitParts { axis: String, places: i64, beside: Option<String>, exact: bool },
-    Merge { outer: String, inner: String },
-    Align { axis: String, vector: i64, reference: String, rows: Option<String> },
-    CircularBuffer { tensor: String, stages: u32 },
+    Split {
+        axis: String,
+        factor: i64,
+        count: Option<i64>,
+        exact: bool,
+    },
+    SplitParts {
+        axis: String,
+        places: i64,
+        beside: Option<String>,
+        exact: bool,
+    },
+    Merge {
+        outer: String,
+        inner: String,
+    },
+    Align {
+        axis: String,
+        vector: i64,
+        reference: String,
+        rows: Option<String>,
+    },
+    CircularBuffer {
+        tensor: String,
+        stages: u32,
+    },
     MinBlocks(u32),
-    SetCacheHint { tensor: String, hint: CacheHint },
-    Parallelize { axis: String, parallel: ParallelType },
-    CacheAfter { tensor: String },
-    CacheBefore { tensor: String },
-    CacheFork { tensor: String, consumer: String },
-    Rfactor { tensor: String, axes: Vec<String> },
-    SetMemory { tensor: String, memory: Memory },
-    Reorder { tensor: String, axes: Vec<String> },
-    InlineAt { tensor: String, position: usize },
-    Loops { tensor: String, loops: Vec<(String, ParallelType)> },
-    Alloc { tensor: String, axes: Vec<String>, by: i64, every: i64 },
-    Propagate { order: Vec<String> },
-    RecomputeIn { tensor: String, axis: String },
+    SetCacheHint {
+        tensor: String,
+        hint: CacheHint,
+    },
+    Parallelize {
+        axis: String,
+        parallel: ParallelType,
+    },
+    CacheAfter {
+        tensor: String,
+    },
+    CacheBefore {
+        tensor: String,
+    },
+    CacheFork {
+        tensor: String,
+        consumer: String,
+    },
+    Rfactor {
+        tensor: String,
+        axes: Vec<String>,
+    },
+    SetMemory {
+        tensor: String,
+        memory: Memory,
+    },
+    /// Of one tensor, or of every one.
+    Reorder {
+        tensor: Option<String>,
+        axes: Vec<String>,
+    },
+    InlineAt {
+        tensor: String,
+        position: usize,
+    },
+    /// Recorded as what it stands for: an `InlineAt` of each tensor.
+    InlineMost {
+        keep: Vec<(String, usize)>,
+    },
+    Loops {
+        tensor: String,
+        loops: Vec<(String, ParallelType)>,
+    },
+    Alloc {
+        tensor: String,
+        axes: Vec<String>,
+        by: i64,
+        every: i64,
+    },
+    Propagate {
+        order: Vec<String>,
+    },
+    RecomputeIn {
+        tensor: String,
+        axis: String,
+    },
 }
 
 impl ScheduledFusion {
@@ -433,7 +527,8 @@ mod tests {
                     true => continue,
                     false if u.arbitrary()? => builder.cache_after(tv),
                     false => builder.cache_fork(tv, *u.choose(&users)?),
-                };
+                }
+                .expect("something reads it");
                 check(builder.state());
             }
             check(builder.state());

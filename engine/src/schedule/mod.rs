@@ -11,8 +11,10 @@
 //! * a *memory*: global (inputs and outputs), shared, or local.
 //!
 //! Heuristics and users drive the same [`ScheduleBuilder`]: it applies each
-//! primitive and records it as a [`Step`], so a schedule is data that can be
-//! printed and compared.
+//! primitive and records it as a [`Step`], so a schedule is data: printed, read back
+//! ([`parse_schedule`]) and applied again ([`replay`]). Names of axes and tensors are unique, so
+//! that they mean the same then. Each verb refuses what is wrong by itself, [`check_schedule`] what
+//! only all of them together tell.
 //!
 //! Invariants that the builder keeps and lowering relies on: the loops of a tensor
 //! have no axis twice; a tensor shares a loop only with consumers that have the same
@@ -20,20 +22,30 @@
 //! a reduction is never inlined into the loops it reduces over.
 
 mod builder;
+mod check;
 mod graph;
 pub mod heuristic;
 mod inline;
 mod ir;
 mod layout;
+mod names;
+mod parse;
 mod print;
+mod replay;
 mod stages;
 mod support;
+mod verbs;
 
 pub use crate::axes::{AxisGraph, AxisId, Extent, Parts, ShiftId, Xform, XformId};
 pub use builder::ScheduleBuilder;
+pub use check::check as check_schedule;
+pub(crate) use check::{check_sizes, greatest_index};
 pub use graph::scheduled_fusion;
 pub use ir::{
     Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand,
 };
 pub use layout::{ArgClass, MemoryAxis, TensorLayout};
+pub use parse::{PlacedStep, parse_schedule};
+pub use replay::{check_text, replay, schedule_by_text};
 pub use stages::Stages;
+pub use verbs::{VERBS, Verb};

@@ -1,7 +1,32 @@
 //! Schedules as text: one primitive a line.
 
-use super::ir::{ParallelType, ScheduledFusion, Step};
+use super::ir::{Loop, ParallelType, ScheduledFusion, Step, TvId};
+use crate::kernel::CacheHint;
 use std::fmt::{self, Display, Formatter};
+
+/// Cache hints by name.
+pub(super) const HINTS: [(&str, CacheHint); 4] = [
+    ("default", CacheHint::Default),
+    ("streaming", CacheHint::Streaming),
+    ("global", CacheHint::Global),
+    ("again", CacheHint::Again),
+];
+
+fn hint_name(hint: CacheHint) -> &'static str {
+    HINTS.iter().find(|(_, known)| *known == hint).map_or("", |(name, _)| name)
+}
+
+/// Writes items with a separator between them.
+fn listed<T>(
+    f: &mut Formatter<'_>,
+    items: &[T],
+    mut item: impl FnMut(&mut Formatter<'_>, &T) -> fmt::Result,
+) -> fmt::Result {
+    items.iter().enumerate().try_for_each(|(at, one)| {
+        f.write_str(if at == 0 { " " } else { ", " })?;
+        item(f, one)
+    })
+}
 
 impl Display for Step {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -27,7 +52,7 @@ impl Display for Step {
             }
             Step::CircularBuffer { tensor, stages } => write!(f, "circular_buffer %{tensor} {stages}"),
             Step::SetCacheHint { tensor, hint } => {
-                write!(f, "set_cache_hint %{tensor} {}", format!("{hint:?}").to_lowercase())
+                write!(f, "set_cache_hint %{tensor} {}", hint_name(*hint))
             }
             Step::MinBlocks(blocks) => write!(f, "min_blocks {blocks}"),
             Step::Parallelize { axis, parallel } => write!(f, "parallelize {axis} {}", parallel.name()),
@@ -36,18 +61,18 @@ impl Display for Step {
             Step::CacheFork { tensor, consumer } => write!(f, "cache_fork %{tensor} for %{consumer}"),
             Step::Rfactor { tensor, axes } => write!(f, "rfactor %{tensor} over {}", axes.join(", ")),
             Step::SetMemory { tensor, memory } => {
-                write!(f, "set_memory %{tensor} {}", format!("{memory:?}").to_lowercase())
+                write!(f, "set_memory %{tensor} {}", memory.name())
             }
-            Step::Reorder { tensor, axes } => write!(f, "reorder %{tensor} {}", axes.join(", ")),
+            Step::Reorder { tensor, axes } => {
+                f.write_str("reorder")?;
+                tensor.as_ref().map_or(Ok(()), |tensor| write!(f, " %{tensor}"))?;
+                write!(f, " {}", axes.join(", "))
+            }
             Step::Loops { tensor, loops } => {
                 write!(f, "loops %{tensor}")?;
-                loops.iter().enumerate().try_for_each(|(at, (axis, parallel))| {
-                    let comma = if at == 0 { "" } else { "," };
-                    write!(f, "{comma} {axis}")?;
-                    match parallel {
-                        ParallelType::Serial => Ok(()),
-                        _ => write!(f, " -> {}", parallel.name()),
-                    }
+                listed(f, loops, |f, (axis, parallel)| match parallel {
+                    ParallelType::Serial => f.write_str(axis),
+                    _ => write!(f, "{axis} -> {}", parallel.name()),
                 })
             }
             Step::Alloc { tensor, axes, by, every } => {
@@ -56,12 +81,33 @@ impl Display for Step {
             }
             Step::InlineAt { tensor, position } => write!(f, "inline_at %{tensor} {position}"),
             Step::RecomputeIn { tensor, axis } => write!(f, "recompute_in %{tensor} {axis}"),
-            Step::Propagate { order } => write!(f, "propagate {}", order.join(", ")),
+            Step::InlineMost { keep } => {
+                f.write_str(if keep.is_empty() { "inline_most" } else { "inline_most keep" })?;
+                listed(f, keep, |f, (tensor, position)| write!(f, "%{tensor} {position}"))
+            }
+            Step::Propagate { order } => {
+                f.write_str("propagate")?;
+                listed(f, order, |f, axis| f.write_str(axis))
+            }
         }
     }
 }
 
 impl ScheduledFusion {
+    /// The loops of a tensor in words.
+    pub(super) fn loops_text(&self, tv: TvId) -> String {
+        let data = &self.tensors[tv];
+        if data.loops.is_empty() {
+            return format!("%{} has no loops", data.name);
+        }
+        let one = |own: &Loop| match own.parallel {
+            ParallelType::Serial => self.axes[own.axis].name.clone(),
+            parallel => format!("{} -> {}", self.axes[own.axis].name, parallel.name()),
+        };
+        let loops: Vec<String> = data.loops.iter().map(one).collect();
+        format!("%{} has loops over {}", data.name, loops.join(", "))
+    }
+
     /// The schedule as text.
     pub fn schedule_text(&self) -> String {
         let mut text = String::new();

@@ -205,9 +205,12 @@ pub(crate) fn segment(
     derived: &Derived,
     bound: &BoundFusion<'_>,
 ) -> Result<Segments> {
+    let planner = KernelPlanner { cx, plans };
+    if cx.options.schedule.is_some() {
+        return planner.as_scheduled(bound);
+    }
     let (whole, bindings) = derived.whole(cx, bound)?;
     let outputs = result_metas(bound)?;
-    let planner = KernelPlanner { cx, plans };
     let may_alias = cx.options.alias_results && has_views(&whole.fusion);
     let aliases = if may_alias { Aliases::new(&whole.fusion, &bindings, bound, &outputs)? } else { Aliases::default() };
     let longest = longest_row(cx.device);
@@ -353,6 +356,20 @@ impl KernelPlanner<'_> {
             Ok(chosen) => self.make_kernel(&chosen, bound.args, metas),
             Err(refusal) => Ok(Err(refusal)),
         }
+    }
+
+    /// A definition as the one kernel that the caller scheduled, or why it is none. No pass changes
+    /// it, so that its tensors have the names that the schedule knows.
+    fn as_scheduled(&self, bound: &BoundFusion<'_>) -> Result<Segments> {
+        let (whole, bindings) = Derived::as_written(self.cx, bound)?;
+        let outputs = result_metas(bound)?;
+        let part = whole.as_part()?;
+        let kernel = BoundFusion { fusion: &part.plain, bindings: &bindings, ..*bound };
+        let plan = self.plan(&part, &kernel, &outputs)??;
+        let mut segments = vec![new_segment(&part.part, SegmentKind::Kernel(plan), outputs.clone())];
+        find_last_uses(&whole.fusion, &mut segments);
+        let (fusion, ids, args) = (Arc::clone(&whole.fusion), Arc::clone(&whole.ids), bound.args.to_vec());
+        Ok(Segments { fusion, ids, segments, outputs, aliases: None, args, bindings })
     }
 
     /// The whole as one kernel, if it can be one.

@@ -126,7 +126,12 @@ impl Passed {
 
     fn whole(&self, cx: &CompileCx<'_>, args: &[ArgMeta]) -> Result<(Arc<Whole>, Bindings)> {
         let simple = &self.simple.fusion;
-        let facts = concretize::facts(simple, &bind_again(cx, simple, args)?);
+        let bindings = bind_again(cx, simple, args)?;
+        let facts = match cx.options.schedule {
+            // A schedule names tensors, whatever their sizes.
+            Some(_) => concretize::facts_of_all(simple, &bindings),
+            None => concretize::facts(simple, &bindings),
+        };
         let whole = self.whole.get_or_try(&facts, || {
             let concrete = concretize::concretize(simple, &facts)?;
             let cuts: Vec<_> = self.cuts.iter().filter_map(|tensor| concrete.tensors[*tensor]).collect();

@@ -10,6 +10,7 @@
 //! | `outputs:` `values:` `same-as:` | what it computes, see `results` |
 //! | `error:`  | `E0203 "part of the message"`; behind a line of the fusion it must point at that line |
 //! | `text:`   | `cuda has "..."`, `kernel lacks "..."`, `schedule has "..."` |
+//! | `schedule {` | the schedule of its kernel in the lines that follow, see `schedule` |
 //! | `schedule:` `kernel:` | the whole text of that stage in the lines that follow, see `golden` |
 //! | `sim:`    | `schedules (lockstep, random), seeds 4` |
 //! | `perf:`   | `bytes x + y + 2, goal dram 0.9` |

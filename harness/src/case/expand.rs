@@ -3,6 +3,7 @@
 use super::directive::{self, Raw};
 use super::header::{self, CaseAxis, Header};
 use super::model::Case;
+use super::schedule;
 use super::source::{Bindings, CaseError, ExpandedText, Fault, Source, variable};
 use engine::diag::code::CASE_LIMIT;
 use std::collections::BTreeSet;
@@ -155,8 +156,10 @@ pub(super) fn split(source: &Source, faults: &mut Vec<Fault>) -> Option<(Range<u
 fn blocks(source: &Source, body: Range<usize>, faults: &mut Vec<Fault>) -> Vec<FusionSource> {
     let mut blocks: Vec<FusionSource> = Vec::new();
     let mut names = BTreeSet::new();
+    let mut schedule = schedule::Block::default();
     for (at, line) in source.lines(body.clone()) {
         if let Some(name) = fusion_name(line) {
+            faults.extend(std::mem::take(&mut schedule).end());
             if !names.insert(name.to_string()) {
                 faults.push(Fault::header(at, format!("the file has two fusions named `@{name}`")));
             }
@@ -170,7 +173,14 @@ fn blocks(source: &Source, body: Range<usize>, faults: &mut Vec<Fault>) -> Vec<F
             }
             blocks.push(FusionSource { name: name.to_string(), range: at..body.end, directives: Vec::new() });
         }
-        match (directive::find(at, line), blocks.last_mut()) {
+        let behind = match schedule.take(at, line) {
+            Ok(Some(behind)) if !behind.is_empty() => directive::find(behind.start, &source.text[behind])
+                .map(|raw| raw.map(|raw| Raw { alone: false, ..raw })),
+            Ok(Some(_)) => None,
+            Ok(None) => directive::find(at, line),
+            Err(fault) => Some(Err(fault)),
+        };
+        match (behind, blocks.last_mut()) {
             (None, _) => {}
             (Some(Err(fault)), _) => faults.push(fault),
             (Some(Ok(raw)), Some(block)) => block.directives.push(raw),
@@ -180,6 +190,7 @@ fn blocks(source: &Source, body: Range<usize>, faults: &mut Vec<Fault>) -> Vec<F
             ),
         }
     }
+    faults.extend(schedule.end());
     blocks
 }
 
@@ -278,7 +289,13 @@ fn points_bytes(axes: &[&CaseAxis]) -> usize {
 /// Bytes of the texts that each case has for itself.
 pub(super) fn bytes_of(case: &Case) -> usize {
     let twin = case.same_as.as_ref().map_or(0, |same| same.text.len());
-    case.id.len() + case.text.len() + twin + case.about.len() + case.tags.iter().map(String::len).sum::<usize>()
+    let schedule = case.schedule.as_ref().map_or(0, String::len);
+    case.id.len()
+        + case.text.len()
+        + schedule
+        + twin
+        + case.about.len()
+        + case.tags.iter().map(String::len).sum::<usize>()
 }
 
 fn build(
@@ -303,6 +320,7 @@ fn build(
         about: header.about.clone(),
         file: source.display.clone(),
         line: source.line(block.range.start),
+        schedule: schedule::of_text(&text),
         text,
         timeout_ms: header.timeout_ms,
         require: header.require.clone(),

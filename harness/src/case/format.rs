@@ -7,6 +7,7 @@ use super::directive;
 use super::expand::{Target, expand, split};
 use super::front;
 use super::model::{Case, CaseEnd, SameAs};
+use super::schedule;
 use super::source::{CaseError, Source};
 use engine::diag::{Diagnostic, code};
 use std::collections::BTreeSet;
@@ -32,7 +33,7 @@ pub(crate) fn format(source: &Source) -> Result<String, Vec<CaseError>> {
         return Err(errors);
     };
     let front = front::format(&text[front]);
-    let body = engine::text::format(&text[body], &comment);
+    let body = engine::text::format(&schedule::format(&text[body], comment), &comment);
     let formatted = format!("---\n{front}---\n{body}");
     if formatted == *text {
         return Ok(formatted);
@@ -109,6 +110,7 @@ fn bare(case: &Case) -> Case {
         CaseEnd::Runs => {}
         CaseEnd::Refused(all) => all.iter_mut().for_each(|spec| (spec.line, spec.at) = (spec.line.map(|_| 0), 0)),
     }
+    case.schedule = case.schedule.as_deref().map(schedule::bare);
     case.expects.iter_mut().for_each(|spec| spec.line = 0);
     case.texts.iter_mut().for_each(|spec| spec.line = 0);
     case.goldens.iter_mut().for_each(|golden| golden.line = 0);

@@ -18,6 +18,7 @@ mod inputs;
 mod model;
 mod python;
 mod results;
+mod schedule;
 mod source;
 #[cfg(test)]
 mod tests;

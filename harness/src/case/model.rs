@@ -40,6 +40,8 @@ pub struct Case {
     pub texts: Vec<TextSpec>,
     /// The whole texts of stages, as they must be.
     pub goldens: Vec<Golden>,
+    /// The schedule of its kernel, in place of a heuristic's. Places in it are places in `text`.
+    pub schedule: Option<String>,
     /// How the simulator schedules the case.
     pub sim: SimSpec,
     /// Traffic and goal for benchmarks.

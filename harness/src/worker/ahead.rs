@@ -153,7 +153,8 @@ fn compile(case: &Case, device: &Device, client: Option<&CompilerClient>, lane: 
     let lane = super::planted::Reader::new(case, lane);
     let spans = Disturbed { spans: lane, jitter: Jitter::ahead(jitter, &case.id) };
     let compiler = client.map(|client| client as &dyn CompileText);
-    let _ = session.preload(&fusion, &metas, &alignments, compiler, &spans);
+    let own = pipeline::scheduled(case, session);
+    let _ = own.as_ref().unwrap_or(session).preload(&fusion, &metas, &alignments, compiler, &spans);
 }
 
 #[cfg(test)]

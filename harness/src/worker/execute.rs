@@ -85,7 +85,8 @@ fn run_watched(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
         (Ok(_), false) => {
             let wanted: Vec<&str> = case.refusals().iter().map(|spec| spec.code.as_str()).collect();
             let compiled = matches!(cx.device, Device::Session { .. });
-            match compiled || wanted.iter().any(|code| code.starts_with('E')) {
+            let early = |code: &&str| code.starts_with('E') && !refusal::is_of_schedules(code);
+            match compiled || wanted.iter().any(early) {
                 true => Outcome::fail("fail.refusal", format!("expected {}, but the case ran", wanted.join(", "))),
                 false => Outcome::of(Verdict::Skip, "skip.requires.device", "is refused only when it is compiled"),
             }
@@ -116,6 +117,8 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
         // Nothing ran beside the reference, so there are no figures.
         return Ok(Outcome::pass_by(PassedBy::Reference));
     };
+    let own = pipeline::scheduled(case, session);
+    let session = own.as_ref().unwrap_or(session);
     if cx.kernels_only {
         let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
         let program = session.program(&fusion, &metas, &alignments, spans).map_err(one)?;
@@ -429,7 +432,8 @@ impl Stage {
 pub(crate) fn program(case: &Case, session: &Session) -> Result<Arc<Program>, Vec<Diagnostic>> {
     let fusion = pipeline::parse(case)?;
     let (metas, alignments) = args::metas(&fusion, case).map_err(one)?;
-    session.program(&fusion, &metas, &alignments, &NoTrace).map_err(one)
+    let own = pipeline::scheduled(case, session);
+    own.as_ref().unwrap_or(session).program(&fusion, &metas, &alignments, &NoTrace).map_err(one)
 }
 
 /// The CRC of the kernels that a case runs, as records have it; nothing where it
@@ -468,7 +472,8 @@ fn code_part(text: &str) -> &str {
 /// Whether the refusals of [`read`] are those that a case asks for. Codes of
 /// what only evaluation, scheduling or launching can tell are left to a run.
 pub(crate) fn reads_as_it_says(case: &Case, refused: &[Diagnostic]) -> bool {
-    let later = |code: &str| code.starts_with(['U', 'B']) || code == code::TENSOR_TOO_LARGE.0;
+    let later =
+        |code: &str| code.starts_with(['U', 'B']) || code == code::TENSOR_TOO_LARGE.0 || refusal::is_of_schedules(code);
     if refused.is_empty() {
         return case.refusals().iter().all(|spec| later(&spec.code));
     }
@@ -501,6 +506,9 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
         let made = steps.iter().map(|(pass, made)| format!("; after {pass}\n{}", pipeline::print(made)));
         return Ok(format!("{}{}", pipeline::print(&fusion), made.collect::<String>()));
     }
+    if stage == Stage::Schedule {
+        return Ok(golden::of_kernels(&*program(case, session)?, golden::schedule_block));
+    }
     if !matches!(stage, Stage::Sim | Stage::Profile | Stage::Ref) {
         return Ok(stage_text(&*program(case, session)?, stage.name()).unwrap_or_default());
     }
@@ -509,6 +517,8 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
         let evaluation = pipeline::reference(&fusion, &args).map_err(one)?;
         return Ok(outputs_text(&fusion, &evaluation.outputs));
     }
+    let own = pipeline::scheduled(case, session);
+    let session = own.as_ref().unwrap_or(session);
     if stage == Stage::Profile {
         let start = Instant::now();
         let profile = session.profile(&fusion, &args, &BenchOptions::default(), &move || start.elapsed());

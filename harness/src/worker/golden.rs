@@ -4,6 +4,7 @@
 use crate::case::{Case, Golden};
 use crate::outcome::Bless;
 use engine::compile::Plan;
+use engine::kernel::{self, Kernel};
 use engine::program::Program;
 
 /// The texts that are others, in words, and their rewritten form.
@@ -45,11 +46,25 @@ pub(super) fn schedule_text(plan: &Plan) -> String {
     format!("scheduler {}\n{}\n{}", plan.scheduler(), plan.params_text(), plan.schedule_text())
 }
 
+/// The schedule as a block that a case may have, below who made it and his parameters.
+pub(super) fn schedule_block(plan: &Plan) -> String {
+    let head = [format!("scheduler {}", plan.scheduler()), plan.params_text().to_string()];
+    let head = head.iter().filter(|line| !line.is_empty()).map(|line| format!(";; {line}\n"));
+    let steps = plan.schedule_text().lines().map(|step| format!(";   {step}\n"));
+    format!("{}; schedule {{\n{}; }}\n", head.collect::<String>(), steps.collect::<String>())
+}
+
 /// A text of a plan's kernel. Its name ends with a hash of all the rest, so that
 /// whatever changes would change every line that names it too: it is left out.
 pub(crate) fn nameless(plan: &Plan, text: &str) -> String {
     let name = &plan.kernel().name;
     text.replace(name.as_str(), name.rsplit_once('_').map_or(name, |(head, _)| head))
+}
+
+/// Whether a kernel is that of a plan, but for its name.
+pub(super) fn is_same_kernel(plan: &Plan, other: &Kernel) -> bool {
+    let bare = |text: &str, kernel: &Kernel| text.replace(kernel.name.as_str(), "");
+    bare(plan.kernel_text(), plan.kernel()) == bare(&kernel::print(other), other)
 }
 
 /// The first lines that are not the same; `harness kernels` shows all.

@@ -1,6 +1,7 @@
 //! The worker process: runs cases one after the other on one device, and says
 //! so. It keeps its device open between cases and reads no files.
 
+mod again;
 mod ahead;
 mod args;
 mod bench;
@@ -25,6 +26,7 @@ mod serve;
 mod variation;
 mod watch;
 
+pub(crate) use again::is_made_again;
 pub(crate) use args::mix;
 pub(crate) use execute::{LastRead, Stage, examine, kernel_crc, program, read, reads_as_it_says, show};
 pub(crate) use golden::{check as check_goldens, nameless};

@@ -5,11 +5,17 @@ use engine::compile::Plan;
 use engine::diag::{Diagnostic, Result};
 use engine::fusion::Fusion;
 use engine::refeval::Evaluation;
+use engine::runtime::Session;
 use engine::tensor::Arg;
 
 /// Parses the one fusion of a case. All errors come at once.
 pub(crate) fn parse(case: &Case) -> Result<Fusion, Vec<Diagnostic>> {
     engine::text::parse_one(&case.text)
+}
+
+/// A session that computes by the schedule of a case, if it has one.
+pub(super) fn scheduled(case: &Case, session: &Session) -> Option<Session> {
+    case.schedule.as_ref().map(|schedule| session.scheduled(schedule.as_str()))
 }
 
 /// The meaning of a fusion on these arguments: its outputs, and the inputs that it updates.

@@ -56,6 +56,11 @@ fn failure_of(diagnostic: &Diagnostic) -> &'static str {
     })
 }
 
+/// Whether a code is about schedules, which only who compiles reads.
+pub(super) fn is_of_schedules(code: &str) -> bool {
+    code.starts_with("E08")
+}
+
 /// Whether the worker is not to be trusted any more: a CUDA call failed, whose
 /// error may be sticky, expected or not; or a kernel wrote where it should not.
 pub(super) fn taints(diagnostics: &[Diagnostic]) -> bool {

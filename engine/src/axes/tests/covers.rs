@@ -80,7 +80,7 @@ fn loops_that_do_not_compute_a_tensor_are_refused() {
     refused(&n, &[b, c], &[one, other], "axis d0 has an index from loops over d0*d1, and another from d0*d2");
     // Two views of one axis are not two axes.
     let (_, four) = n.graph.split(a, |_| Extent::CeilDiv(a, 4), Extent::Const(4), true);
-    refused(&n, &[i, four], &[a], "axes d0.i, d0.i are not independent in these loops: d0 decides several");
+    refused(&n, &[i, four], &[a], "axes d0.i, d0.i#2 are not independent in these loops: d0 decides several");
 }
 
 #[test]
@@ -145,6 +145,6 @@ fn a_slice_reaches_a_part() {
     let scalar = n.scalars.push(1);
     let either = Offset::sum(0, [(1, scalar)], Sign::Unknown);
     let moved = n.graph.resize(x, Extent::Const(9), either, Offset::constant(0));
-    check(&n, &domain(&[moved], &[], &[(x, Serial)]), Storage::Registers, "part of d0.r");
+    check(&n, &domain(&[moved], &[], &[(x, Serial)]), Storage::Registers, "part of d0.r#2");
     check(&n, &domain(&[x], &[], &[(moved, Serial)]), Storage::Registers, "part of d0");
 }

@@ -165,7 +165,7 @@ mod tests {
         let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
         let sizes = Sizes::new(&fusion, &bindings);
         let class = ArgClass::new(&fusion, &args, &vec![16; args.len()], sizes.elements(), &options);
-        let unscheduled = Unscheduled::new(scheduled_fusion(&fusion)?);
+        let unscheduled = Unscheduled::new(scheduled_fusion(&fusion)?)?;
         schedule(&unscheduled, &decide(&cx, &unscheduled, &class, &sizes)?)
     }
 

@@ -218,11 +218,11 @@ fn model<'a>(problem: &Problem<'a>, shape: &RowShape) -> Result<Model<'a>> {
 
 /// What a thread holds of a row of a fusion as it will be computed: elements apart, and
 /// packed.
-pub(super) fn held_of_rows(scheduled: &ScheduledFusion, reduced: &BTreeSet<AxisId>) -> [ElementBytes; 2] {
+pub(super) fn held_of_rows(scheduled: &ScheduledFusion, reduced: &BTreeSet<AxisId>) -> Result<[ElementBytes; 2]> {
     let mut builder = ScheduleBuilder::new(scheduled.clone());
-    cache_inputs(&mut builder, Caching::NONE);
-    recompute_cheap(&mut builder, &reduced.iter().copied().collect::<Vec<_>>());
-    [false, true].map(|packed| element_bytes(builder.state(), reduced, packed))
+    cache_inputs(&mut builder, Caching::NONE)?;
+    recompute_cheap(&mut builder, &reduced.iter().copied().collect::<Vec<_>>())?;
+    Ok([false, true].map(|packed| element_bytes(builder.state(), reduced, packed)))
 }
 
 /// Inputs along the row that are the same for all rows.
@@ -233,15 +233,15 @@ fn count_parameters(summary: &Summary<'_>) -> i64 {
 
 /// Applies the choices.
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &NormParams) -> Result<()> {
-    cache_inputs(builder, caching);
+    cache_inputs(builder, caching)?;
     let reload = params.holding.loads == Loads::Reload;
     recompute(builder, |state, tv| {
         is_cheap(state, tv, &params.reduced) || reload && is_repeatable(state, tv, &params.reduced)
-    });
+    })?;
     if reload {
         for load in builder.state().tensors.ids().collect::<Vec<_>>() {
             if is_load(builder.state(), load) && along_row(builder.state(), load, &params.reduced) {
-                builder.set_cache_hint(load, CacheHint::Again);
+                builder.set_cache_hint(load, CacheHint::Again)?;
             }
         }
     }
@@ -278,7 +278,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &No
         stage_parameters(builder, turn, params)?;
         recompute_in_turn(builder, turn, params)?;
     } else if params.min_blocks > 1 {
-        builder.min_blocks(params.min_blocks as u32);
+        builder.min_blocks(params.min_blocks as u32)?;
     }
     let state = builder.state();
     let loads: Vec<TvId> = state.tensors.ids().filter(|tv| is_load(state, *tv)).collect();
@@ -314,7 +314,7 @@ fn stage_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &NormPa
     let state = builder.state();
     let stays = |tv: &TvId| is_load(state, *tv) && along_row(state, *tv, &params.reduced) && !state.depends(*tv, turn);
     for load in state.tensors.ids().filter(stays).collect::<Vec<_>>() {
-        let staged = builder.cache_after(load);
+        let staged = builder.cache_after(load)?;
         builder.set_memory(staged, Memory::Shared)?;
     }
     Ok(())
@@ -333,7 +333,7 @@ fn recompute_in_turn(builder: &mut ScheduleBuilder, turn: AxisId, params: &NormP
         if cheap && !users.is_empty() && users.iter().all(in_turn) && !in_turn(&tv) {
             builder.recompute_in(tv, turn)?;
             if late {
-                builder.set_cache_hint(tv, CacheHint::Again);
+                builder.set_cache_hint(tv, CacheHint::Again)?;
             }
         }
     }
@@ -354,8 +354,8 @@ pub(super) fn prefetch_rows(builder: &mut ScheduleBuilder, caches: &[TvId], turn
 }
 
 /// Gives every later stage its own copy of values that are cheap to recompute.
-fn recompute_cheap(builder: &mut ScheduleBuilder, reduced: &[AxisId]) {
-    recompute(builder, |state, tv| is_cheap(state, tv, reduced));
+fn recompute_cheap(builder: &mut ScheduleBuilder, reduced: &[AxisId]) -> Result<()> {
+    recompute(builder, |state, tv| is_cheap(state, tv, reduced))
 }
 
 /// Whether a tensor varies along the row.

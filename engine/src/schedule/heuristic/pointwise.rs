@@ -258,7 +258,7 @@ fn vectors(builder: &mut ScheduleBuilder, params: &PointwiseParams) -> Result<Op
 
 /// Applies the choices.
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &PointwiseParams) -> Result<()> {
-    let caches = cache_inputs(builder, caching);
+    let caches = cache_inputs(builder, caching)?;
     let Some((vectors, lane)) = vectors(builder, params)? else {
         // Scalars: a fusion without axes runs in one thread.
         return builder.propagate(&[]);

@@ -1,6 +1,7 @@
 //! Values that are computed again by every stage that uses them, so that they
 //! need not be kept from one loop nest to another.
 
+use crate::diag::Result;
 use crate::schedule::{ScheduleBuilder, ScheduledFusion, Stages, TvId};
 use crate::util::SecondaryMap;
 
@@ -10,7 +11,10 @@ use crate::util::SecondaryMap;
 /// One pass, users first: forking a value may make its operands cross, which come
 /// later, and a fork, which has one user, crosses nothing. So no value is looked at
 /// twice, and stages are not derived anew after each fork.
-pub(super) fn recompute(builder: &mut ScheduleBuilder, is_worth: impl Fn(&ScheduledFusion, TvId) -> bool) {
+pub(super) fn recompute(
+    builder: &mut ScheduleBuilder,
+    is_worth: impl Fn(&ScheduledFusion, TvId) -> bool,
+) -> Result<()> {
     let stages = Stages::new(builder.state());
     let order = builder.state().topological();
     let mut consumers = builder.state().all_consumers();
@@ -35,11 +39,12 @@ pub(super) fn recompute(builder: &mut ScheduleBuilder, is_worth: impl Fn(&Schedu
         operands.sort_unstable();
         operands.dedup();
         for user in users.into_iter().filter(|user| placed[*user] > first).collect::<Vec<_>>() {
-            let fork = builder.cache_fork(tv, user);
+            let fork = builder.cache_fork(tv, user)?;
             placed.set(fork, placed[user]);
             operands.iter().for_each(|operand| consumers[*operand].push(fork));
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -60,7 +65,7 @@ mod tests {
             users.sort_by_key(|user| (stages.placed(*user), *user));
             let first = stages.placed(users[0]);
             for user in users.into_iter().filter(|user| stages.placed(*user) > first) {
-                builder.cache_fork(tv, user);
+                builder.cache_fork(tv, user).expect("it reads it");
             }
         }
     }
@@ -74,7 +79,7 @@ mod tests {
             op.is_some_and(|op| matches!(op.compute, Compute::Binary(_) | Compute::Unary(_)))
         };
         let (mut found, mut expected) = (ScheduleBuilder::new(start.clone()), ScheduleBuilder::new(start.clone()));
-        recompute(&mut found, is_worth);
+        recompute(&mut found, is_worth).expect("users read what they use");
         one_by_one(&mut expected, is_worth);
         assert_eq!(found.state().schedule_text(), expected.state().schedule_text(), "{text}");
         assert_eq!(found.state().tensors.len(), start.tensors.len() + forks, "{text}");

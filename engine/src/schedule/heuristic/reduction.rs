@@ -276,7 +276,7 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {
 
 /// Applies the choices.
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &ReductionParams) -> Result<()> {
-    let caches = cache_inputs(builder, caching);
+    let caches = cache_inputs(builder, caching)?;
     let order = if params.inner { split_inner(builder, params)? } else { split_outer(builder, params)? };
     // Stages: within a thread, over the lanes of the vector, over threads and blocks.
     let reductions: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();

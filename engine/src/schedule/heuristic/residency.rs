@@ -292,7 +292,7 @@ mod tests {
         let fusion = crate::text::parse_one(&text).expect("the text is right");
         let mut builder = ScheduleBuilder::new(scheduled_fusion(&fusion).expect("it has kernels"));
         for input in builder.inputs() {
-            builder.cache_after(input);
+            builder.cache_after(input).expect("it is read");
         }
         let over = |tv| builder.state().reduced_leaves(tv);
         let reduced = builder.state().tensors.ids().flat_map(over).collect();

@@ -3,6 +3,7 @@
 
 use super::norm_inner::held_of_rows;
 use super::residency::ElementBytes;
+use crate::diag::Result;
 use crate::schedule::{AxisId, Compute, ScheduledFusion, Stages, TvId, TvOp};
 use std::collections::BTreeSet;
 
@@ -33,14 +34,14 @@ pub(super) struct Structure {
 
 impl Unscheduled {
     /// An unscheduled fusion with its facts.
-    pub fn new(scheduled: ScheduledFusion) -> Self {
-        let structure = Structure::new(&scheduled);
-        Self { scheduled, structure }
+    pub fn new(scheduled: ScheduledFusion) -> Result<Self> {
+        let structure = Structure::new(&scheduled)?;
+        Ok(Self { scheduled, structure })
     }
 }
 
 impl Structure {
-    fn new(scheduled: &ScheduledFusion) -> Self {
+    fn new(scheduled: &ScheduledFusion) -> Result<Self> {
         let (reduced, mixed) = reduced_roots(scheduled);
         let stages = Stages::new(scheduled);
         let persistent = scheduled
@@ -50,9 +51,9 @@ impl Structure {
         let consumers = scheduled.all_consumers();
         let results = scheduled.tensors.ids().filter(|tv| consumers[*tv].is_empty()).collect();
         // Fusions with mixed reductions are refused before anybody asks.
-        let held = (persistent && mixed.is_none()).then(|| held_of_rows(scheduled, &reduced));
+        let held = (persistent && mixed.is_none()).then(|| held_of_rows(scheduled, &reduced)).transpose()?;
         let roots = roots_in_use(scheduled).into_iter().collect();
-        Self { reduced, mixed, persistent, roots, results, held }
+        Ok(Self { reduced, mixed, persistent, roots, results, held })
     }
 }
 

@@ -140,24 +140,24 @@ impl Caching {
 }
 
 /// Reads every input into registers; returns the copies.
-pub(super) fn cache_inputs(builder: &mut ScheduleBuilder, caching: Caching) -> Vec<TvId> {
+pub(super) fn cache_inputs(builder: &mut ScheduleBuilder, caching: Caching) -> Result<Vec<TvId>> {
     let roots = roots_in_use(builder.state());
     let mut caches = Vec::new();
     for input in builder.inputs() {
-        let cache = builder.cache_after(input);
+        let cache = builder.cache_after(input)?;
         let data = &builder.state().tensors[input];
         let once = roots.iter().all(|root| data.has_root(*root));
         if once && caching.load != CacheHint::Default {
-            builder.set_cache_hint(cache, caching.load);
+            builder.set_cache_hint(cache, caching.load)?;
         }
         caches.push(cache);
     }
     if caching.store != CacheHint::Default {
         for output in builder.outputs() {
-            builder.set_cache_hint(output, caching.store);
+            builder.set_cache_hint(output, caching.store)?;
         }
     }
-    caches
+    Ok(caches)
 }
 
 /// Rows given to a fixed number of blocks, which take them in turn.
@@ -202,7 +202,7 @@ pub(super) fn bind_rows(
     if let Some(row_loop) = row_loop {
         let (outer, inner) = builder.split(block, row_loop.blocks, exact)?;
         (turn, block) = (Some(outer), inner);
-        builder.min_blocks(row_loop.per_sm as u32);
+        builder.min_blocks(row_loop.per_sm as u32)?;
     }
     builder.parallelize(block, ParallelType::Bidx)?;
     builder.parallelize(thread, ParallelType::Tidy)?;

@@ -260,7 +260,7 @@ fn loops_along(
 /// Applies the choices.
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &TransposeParams) -> Result<()> {
     let TransposeParams { others, first, second, staged, threads, .. } = params;
-    let caches = cache_inputs(builder, caching);
+    let caches = cache_inputs(builder, caching)?;
     let [first_axis, second_axis] = [first, second].map(|side| &side.roots);
     let (Some(first_axis), Some(second_axis)) = (merge_all(builder, first_axis)?, merge_all(builder, second_axis)?)
     else {
@@ -295,11 +295,11 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Tr
         let is_output = matches!(builder.state().tensors[*tensor].io, Some(Io::Output(_)));
         // In registers, in the loops of its side; between these and all others the tile.
         let (tile, registers) = if is_output {
-            let tile = builder.cache_before(*tensor);
-            (tile, builder.cache_after(tile))
+            let tile = builder.cache_before(*tensor)?;
+            (tile, builder.cache_after(tile)?)
         } else {
             let registers = builder.state().consumers(*tensor)[0];
-            (builder.cache_after(registers), registers)
+            (builder.cache_after(registers)?, registers)
         };
         for tv in [registers, if is_output { *tensor } else { tile }] {
             builder.set_loops(tv, &own_loops)?;

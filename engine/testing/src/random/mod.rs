@@ -14,10 +14,12 @@ mod noise;
 mod products;
 mod scaled;
 mod schedule;
+mod steps;
 
 pub use general::tuning;
 pub use products::{DrawnProduct, draw_product};
 pub use schedule::{ScheduledCase, draw_schedule, sums};
+pub use steps::{WrittenCase, draw_steps};
 
 use crate::data::Draw;
 use engine::fusion::{Fusion, Operand, ScalarDef};

@@ -12,7 +12,8 @@ use engine::num::{DType, Value};
 use engine::options::{DeviceDesc, Options};
 use engine::schedule::heuristic::Sizes;
 use engine::schedule::{
-    ArgClass, AxisId, Extent, Loop, Memory, ParallelType, Parts, ScheduleBuilder, TvId, scheduled_fusion,
+    ArgClass, AxisId, Extent, Loop, Memory, ParallelType, Parts, ScheduleBuilder, TvId, check_schedule, check_text,
+    scheduled_fusion,
 };
 use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 
@@ -200,19 +201,21 @@ pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
     let mut b = ScheduleBuilder::new(scheduled_fusion(&fusion)?);
     let leaves = transform(&mut draw, &mut b, &sizes);
     for input in b.inputs() {
-        let cache = b.cache_after(input);
+        let cache = b.cache_after(input)?;
         // With users of its own, a copy can go into loops that the others lack.
         for user in b.state().consumers(cache).into_iter().skip(1) {
             if draw.once_in(2) {
-                b.cache_fork(cache, user);
+                b.cache_fork(cache, user)?;
             }
         }
     }
     bind_leaves(&mut draw, &mut b, leaves)?;
     let scheduled = b.finish();
+    check_text(&scheduled_fusion(&fusion)?, &scheduled)?;
     let schedule = format!("{metas:?} order {order:?}\n{}", scheduled.schedule_text());
     // As the compiler does: what a thread has no room for is refused before it is a mistake.
     let fits = |kernel: Kernel| kernel::check_limits(&kernel, &DeviceDesc::h200()).map(|()| kernel);
-    let kernel = lower::lower(&scheduled, &class, "drawn").and_then(fits);
+    let lowered = check_schedule(&scheduled).and_then(|()| lower::lower(&scheduled, &class, "drawn"));
+    let kernel = lowered.and_then(fits);
     Ok(ScheduledCase { fusion, args, kernel, schedule })
 }

@@ -1,0 +1,89 @@
+//! Blocks and threads: one launch for all tensors.
+
+use super::Check;
+use crate::axes::AxisId;
+use crate::diag::{Diagnostic, Result, code};
+use crate::schedule::ir::{Io, ParallelType, ScheduledFusion};
+use std::collections::BTreeMap;
+
+/// Threads of a block, on every device.
+const MAX_THREADS: i64 = 1024;
+/// Threads of a block along z.
+const MAX_THREADS_Z: i64 = 64;
+
+/// The axis behind each place in the launch; of several that take turns there, one.
+pub(super) struct Places {
+    axes: BTreeMap<ParallelType, AxisId>,
+}
+
+impl Places {
+    /// Of the loops of all tensors. Those of threads have one constant length, those of blocks
+    /// are one axis.
+    pub(super) fn new(scheduled: &ScheduledFusion) -> Result<Self> {
+        let mut axes: BTreeMap<ParallelType, AxisId> = BTreeMap::new();
+        // Inputs have loops as well, though nothing computes them.
+        let loops = scheduled.tensors.values().flat_map(|data| &data.loops);
+        for own in loops.filter(|own| !own.parallel.is_loop()) {
+            let first = *axes.entry(own.parallel).or_insert(own.axis);
+            let extents = [first, own.axis].map(|axis| scheduled.axes.constant_extent(axis));
+            let name = own.parallel.name();
+            if first != own.axis && (own.parallel.is_block() || extents[0] != extents[1]) {
+                let [first, other] = [first, own.axis].map(|axis| &scheduled.axes[axis].name);
+                return Err(Diagnostic::unsupported(
+                    code::SCHEDULE_VERB,
+                    format!("{name} is bound to {first} and to {other}"),
+                )
+                .note("tensors may share threads along axes of one constant length, blocks along one axis"));
+            }
+        }
+        let threads = axes.iter().filter(|(place, _)| place.is_thread());
+        let threads = threads.filter_map(|(_, axis)| scheduled.axes.constant_extent(*axis));
+        let threads = threads.fold(1, i64::saturating_mul);
+        if threads > MAX_THREADS {
+            let message = format!("the schedule gives a block {threads} threads, more than {MAX_THREADS}");
+            return Err(Diagnostic::unsupported(code::LAUNCH_LIMIT, message));
+        }
+        let deep = axes.get(&ParallelType::Tidz).and_then(|axis| scheduled.axes.constant_extent(*axis));
+        if let Some(threads) = deep.filter(|threads| *threads > MAX_THREADS_Z) {
+            let message = format!("block_z has {threads} threads, more than {MAX_THREADS_Z}");
+            return Err(Diagnostic::unsupported(code::LAUNCH_LIMIT, message));
+        }
+        Ok(Self { axes })
+    }
+
+    /// Threads along a place; 1 where nothing is bound to it.
+    pub(super) fn threads(&self, scheduled: &ScheduledFusion, place: ParallelType) -> i64 {
+        self.axes.get(&place).and_then(|axis| scheduled.axes.constant_extent(*axis)).unwrap_or(1)
+    }
+}
+
+impl Check<'_> {
+    /// The first place in the launch of more than one index, among some, that loops do not bind.
+    pub(super) fn missing_place(
+        &self,
+        loops: &[super::Loop],
+        among: impl Fn(ParallelType) -> bool,
+    ) -> Option<ParallelType> {
+        let several =
+            self.places.axes.iter().filter(|(_, axis)| self.scheduled.axes.constant_extent(**axis) != Some(1));
+        let mut wanted = several.map(|(place, _)| *place).filter(|place| among(*place));
+        wanted.find(|place| !loops.iter().any(|own| own.parallel == *place))
+    }
+
+    /// What is written is written by one thread of one block.
+    pub(super) fn outputs_have_places(&self) -> Result<()> {
+        let is_output = |io: Option<Io>| matches!(io, Some(Io::Output(_)));
+        for (tv, data) in self.scheduled.tensors.iter().filter(|(_, data)| is_output(data.io)) {
+            if let Some(place) = self.missing_place(&data.loops, |_| true) {
+                let axis = self.places.axes.get(&place).map_or("", |axis| self.axis(*axis));
+                let message = format!(
+                    "the loops of %{} leave out {}, which {axis} runs over: all of it would write the same",
+                    data.name,
+                    place.name()
+                );
+                return Err(self.wrong(code::SCHEDULE_INCOMPLETE, message, &[tv]));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! The loops of each tensor compute it.
+
+use crate::axes::{AxisRef, Domain, DomainLoop, Foreign, Place, Storage};
+use crate::diag::{Diagnostic, Result, code};
+use crate::schedule::ir::{Compute, Memory, ParallelType, ScheduledFusion, Tv, TvId, TvOp};
+
+/// Elements of the longest array that a thread, or a block, has.
+const MAX_ELEMENTS: i64 = 1 << 24;
+
+/// Every tensor that is computed has loops, which lead to each of its elements once.
+pub(super) fn check(scheduled: &ScheduledFusion) -> Result<()> {
+    for (tv, data) in scheduled.tensors.iter().filter(|(_, data)| data.op.is_some()) {
+        let domain = domain(data);
+        let needed = domain.logical.iter().any(|axis| axis.indexed().is_some()) || !domain.reduced.is_empty();
+        if data.loops.is_empty() && needed {
+            let message = format!("the schedule gives %{} no loops", data.name);
+            return Err(Diagnostic::user(code::SCHEDULE_INCOMPLETE, message)
+                .note("`propagate` gives loops to all tensors, `loops` to one"));
+        }
+        foreign(scheduled, tv)?;
+        if elements(scheduled, data) > MAX_ELEMENTS {
+            let message = format!("%{} would have more than {MAX_ELEMENTS} elements in an array", data.name);
+            return Err(Diagnostic::unsupported(code::LAUNCH_LIMIT, message).note(scheduled.loops_text(tv)));
+        }
+    }
+    Ok(())
+}
+
+/// What the loops of a tensor run over beside its axes; refused where they do not compute it.
+pub(super) fn foreign(scheduled: &ScheduledFusion, tv: TvId) -> Result<Foreign> {
+    let data = &scheduled.tensors[tv];
+    let storage = match data.memory {
+        Memory::Global => Storage::Global,
+        Memory::Shared if data.tile.is_some() => Storage::Shared,
+        // Without a tile each thread has elements of its own, wherever they lie.
+        Memory::Shared | Memory::Local => Storage::Registers,
+    };
+    domain(data).covers(&scheduled.axes, storage).map_err(|mut error| {
+        error.code = code::SCHEDULE_LOOPS;
+        error.message = format!("%{}: {}", data.name, error.message);
+        error.note(scheduled.loops_text(tv))
+    })
+}
+
+/// A tensor's axes and loops.
+fn domain(data: &Tv) -> Domain {
+    let reduced = match &data.op {
+        Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => over.clone(),
+        _ => Vec::new(),
+    };
+    let place = |parallel: ParallelType| match parallel {
+        parallel if parallel.is_block() => Place::Block,
+        parallel if parallel.is_thread() => Place::Thread,
+        _ => Place::Serial,
+    };
+    let loops = data.loops.iter().map(|own| DomainLoop { axis: own.axis, place: place(own.parallel) });
+    Domain {
+        logical: data.axes.iter().copied().chain(data.partial.iter().map(|axis| AxisRef::Axis(*axis))).collect(),
+        reduced,
+        loops: loops.collect(),
+        shared_loops: data.inline_at,
+    }
+}
+
+/// Elements along the loops of a tensor that one thread runs over and that are constant, or of
+/// its tile.
+fn elements(scheduled: &ScheduledFusion, data: &Tv) -> i64 {
+    let held = data.loops[data.inline_at.min(data.loops.len())..].iter();
+    let held = held.filter(|own| own.parallel.is_loop()).map(|own| own.axis);
+    let axes: Vec<_> = data.tile.as_ref().map_or_else(|| held.collect(), |tile| tile.axes.clone());
+    let extents = axes.into_iter().filter_map(|axis| scheduled.axes.constant_extent(axis));
+    extents.fold(1, |n: i64, extent| n.saturating_mul(extent.max(1)))
+}

@@ -1,0 +1,50 @@
+//! What a schedule that somebody wrote asks of sizes.
+
+use crate::axes::Xform;
+use crate::diag::{Diagnostic, Result, code};
+use crate::schedule::heuristic::Sizes;
+use crate::schedule::ir::{Io, ScheduledFusion};
+
+/// Whether sizes keep what the schedule promises of them, and every element has a place in the loops.
+pub(crate) fn check_sizes(scheduled: &ScheduledFusion, sizes: &Sizes) -> Result<()> {
+    let extent = |axis| sizes.extent(scheduled, axis);
+    for (_, xform) in scheduled.axes.xforms() {
+        let Xform::Split { input, outer, inner, exact } = *xform else { continue };
+        let covered = extent(outer).saturating_mul(extent(inner));
+        if covered < extent(input) || exact && covered > extent(input) {
+            let [axis, parts, of] = [input, outer, inner].map(extent);
+            let name = &scheduled.axes[input].name;
+            let message =
+                format!("{name} has {axis} indices, which are not the {parts} parts of {of} that are promised");
+            return Err(Diagnostic::user(code::SCHEDULE_SIZES, message).note(
+                "without `exact` indices are tested, and without `count` there are as many parts as cover the axis",
+            ));
+        }
+    }
+    for (tv, data) in scheduled.tensors.iter().filter(|(_, data)| matches!(data.io, Some(Io::Output(_)))) {
+        let has_elements = data.indexed().all(|axis| extent(axis) > 0);
+        let empty = data.loop_axes().find(|axis| extent(*axis) == 0);
+        if let (true, Some(axis)) = (has_elements, empty) {
+            let message =
+                format!("%{} has elements, but its loop over {} no index", data.name, scheduled.axes[axis].name);
+            return Err(Diagnostic::user(code::SCHEDULE_SIZES, message).note(scheduled.loops_text(tv)));
+        }
+    }
+    Ok(())
+}
+
+/// The greatest number that an index, or a product of extents, may reach, where the tensors at
+/// hand reach over so many elements: splits that do not divide an axis run over more than it has.
+pub(crate) fn greatest_index(scheduled: &ScheduledFusion, sizes: &Sizes, reach: i64) -> i64 {
+    let extent = |axis| sizes.extent(scheduled, axis).max(1);
+    let padded = |reach: i64, xform: &Xform| match *xform {
+        Xform::Split { input, outer, inner, exact: false } => {
+            let (of, parts) = (extent(input), extent(outer).saturating_mul(extent(inner)));
+            reach.saturating_mul(parts / of + i64::from(parts % of != 0))
+        }
+        Xform::Align { input, output, .. } => reach.saturating_mul(1 + (extent(output) - 1) / extent(input)),
+        _ => reach,
+    };
+    let reach = scheduled.axes.xforms().map(|(_, xform)| xform).fold(reach.max(1), padded);
+    scheduled.axes.ids().map(extent).fold(reach, i64::max)
+}

@@ -1,0 +1,98 @@
+//! The verbs of schedules as they are written: one table, of which the parser takes its words
+//! and the documentation its list.
+
+/// A verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verb {
+    /// The first word of its lines.
+    pub name: &'static str,
+    /// How it is written; what may be left out stands in brackets.
+    pub form: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+const fn verb(name: &'static str, form: &'static str, meaning: &'static str) -> Verb {
+    Verb { name, form, meaning }
+}
+
+/// All verbs, in the order in which schedules mostly use them.
+pub const VERBS: &[Verb] = &[
+    verb("cache_after", "cache_after %t", "All who read `%t` read a copy in registers instead: `%t_r`."),
+    verb("cache_before", "cache_before %t", "`%t` is computed in registers first, as `%t_r`, and copied."),
+    verb(
+        "cache_fork",
+        "cache_fork %t for %u",
+        "`%u` reads a computation of `%t` of its own: `%t_fN`, N the number of tensors before.",
+    ),
+    verb(
+        "split",
+        "split A by N [count N] [exact]",
+        "`A = A.o * N + A.i`. The parts are as many as cover `A`, or so many; `exact`: no index is outside.",
+    ),
+    verb(
+        "split",
+        "split A into N [per B] [exact]",
+        "As many equal parts as N places hold, for each index of `B` if given: decided at the launch.",
+    ),
+    verb("merge", "merge A, B", "`A*B`, the second one fastest."),
+    verb(
+        "align",
+        "align A to N of %t [by B]",
+        "`A.a`: rows of `%t` along `A` are moved on to multiples of N elements; `B` counts the rows of a dense tensor.",
+    ),
+    verb("parallelize", "parallelize A PLACE", "What runs over `A` where `propagate` puts it among loops."),
+    verb(
+        "rfactor",
+        "rfactor %t over A, ...",
+        "Two steps of a reduction: `%t_pN` reduces over these, N from 1 on, and `%t` over the rest.",
+    ),
+    verb(
+        "propagate",
+        "propagate [A, ...]",
+        "Loops of every tensor, outer to inner: of these the axes that it has, and all that run over threads or blocks.",
+    ),
+    verb(
+        "loops",
+        "loops %t [A [-> PLACE], ...]",
+        "Loops of one tensor, outer to inner; serial ones where nothing is said.",
+    ),
+    verb(
+        "reorder",
+        "reorder [%t] A, ...",
+        "Puts these loops of a tensor, or of every one, in this order, in the places that they take among its loops.",
+    ),
+    verb(
+        "recompute_in",
+        "recompute_in %t A",
+        "`%t` is computed anew in each iteration over `A`, which it does not depend on, where its users have that loop.",
+    ),
+    verb("set_memory", "set_memory %t MEMORY", "Holds the value in `local` or `shared` memory."),
+    verb(
+        "alloc",
+        "alloc %t A, ... [rotate N every N]",
+        "Elements in shared memory that all threads of a block reach, by these axes; the innermost rotated by N every N rows.",
+    ),
+    verb("inline_at", "inline_at %t N", "Computes `%t` inside of the first N loops of those who read it."),
+    verb(
+        "inline_most",
+        "inline_most [keep %t N, ...]",
+        "Inlines every value as deeply as can be, these to N loops at most; recorded as an `inline_at` of each.",
+    ),
+    verb("circular_buffer", "circular_buffer %t N", "Loads `%t` N - 1 iterations ahead of its use; N is 2."),
+    verb(
+        "set_cache_hint",
+        "set_cache_hint %t HINT",
+        "How accesses to global memory use caches: `default`, `streaming`, `global`, `again`.",
+    ),
+    verb("min_blocks", "min_blocks N", "Blocks that should fit a multiprocessor at once, which bounds registers."),
+];
+
+/// Verbs that are not there yet, and what each needs.
+pub(super) const MISSING: &[(&str, &str)] = &[
+    ("compute_with", "values that are computed in loops of one reader and held in loops around them for others"),
+    ("unswitch", "a branch around a loop for all indices that are inside"),
+    ("phase_after", "a grid barrier, or a launch, between two parts of a kernel"),
+    ("resize", "loops over a part of an axis"),
+    ("swizzle", "a transform that mixes the indices of two axes; `alloc` has rotations"),
+];

@@ -1,0 +1,322 @@
+//! Random schedules as a person might write them, wrong ones among them: each step is drawn
+//! as text over the names that there are, and what is refused is left out. What is left is refused as a
+//! whole, or computes the fusion.
+
+use crate::data::Draw;
+use engine::diag::{Diagnostic, Result};
+use engine::fusion::Fusion;
+use engine::num::{DType, Value};
+use engine::schedule::{AxisId, ParallelType, ScheduledFusion, TvId, VERBS, schedule_by_text, scheduled_fusion};
+use engine::tensor::{Arg, HostTensor};
+use engine::text;
+
+/// A fusion with a schedule of random steps.
+pub struct WrittenCase {
+    /// What it computes.
+    pub fusion: Fusion,
+    /// The arguments.
+    pub args: Vec<Arg>,
+    /// The schedule.
+    pub schedule: String,
+    /// Why steps were refused.
+    pub refusals: Vec<Diagnostic>,
+}
+
+/// Fusions over integers, so that results are exact: the number of axes of each input, and the body.
+const FUSIONS: &[(&[usize], &str)] = &[
+    (&[1], "%0 = neg %a\n%1 = abs %0\nreturn %1"),
+    (&[2, 2], "%0 = add %a, %b\n%1 = mul %0, %a\nreturn %1, %0"),
+    (&[2, 1], "%w = broadcast %b flags(true, false)\n%0 = mul %a, %w\n%1 = sub %0, %w\nreturn %1"),
+    (&[2, 1], "%w = broadcast %b flags(false, true)\n%n = neg %b\n%0 = add %a, %w\nreturn %0, %n"),
+    (&[2], "%0 = permute %a dims(1, 0)\n%1 = neg %0\nreturn %1"),
+    (&[2, 2], "%0 = permute %a dims(1, 0)\n%1 = add %0, %b\nreturn %1"),
+    (&[2], "%0 = sum %a axes(1)\nreturn %0"),
+    (&[2], "%0 = sum %a axes(0)\nreturn %0"),
+    (&[2], "%0 = sum %a axes(0, 1)\nreturn %0"),
+    (&[3], "%0 = sum %a axes(0, 2)\n%1 = neg %0\nreturn %1"),
+    (&[1], "%0 = max %a axes(0)\n%1 = neg %0\nreturn %1"),
+    (&[2], "%m = max %a axes(1) keepdim\n%0 = sub %a, %m\n%s = sum %0 axes(1)\nreturn %s, %0"),
+    (
+        &[2, 1],
+        "%s = sum %a axes(1) keepdim\n%w = broadcast %b flags(true, false)\n%0 = mul %a, %w\n%1 = add %0, %s\nreturn %1",
+    ),
+];
+
+/// Draws a fusion, sizes and steps. An error is a defect.
+pub fn draw_steps(seed: u64) -> Result<WrittenCase> {
+    let mut draw = Draw::new(seed);
+    let (ranks, body) = draw.choose(FUSIONS);
+    let dtype = draw.choose(&[DType::I32, DType::I32, DType::I64, DType::F32]);
+    let fusion = fusion(ranks, body, dtype)?;
+    let most = ranks.iter().copied().max().unwrap_or(1);
+    let sizes: Vec<i64> =
+        (0..most).map(|_| draw.choose(&[0, 1, 2, 3, 4, 7, 8, 12, 16, 17, 32, 33, 40, 61, 64])).collect();
+    let mut args = Vec::new();
+    for rank in ranks {
+        // A vector has the axis along which its broadcast leaves it.
+        let mut own = match (rank, most) {
+            (1, 2) if body.contains("flags(true, false)") => vec![sizes[1]],
+            _ => sizes[..*rank].to_vec(),
+        };
+        if body.contains("add %0, %b") && !args.is_empty() {
+            own.reverse();
+        }
+        let mut count = 0;
+        let tensor = HostTensor::from_fn(dtype, &own, |_| {
+            count += 1;
+            let value = count * 7 % 101 - 50;
+            if dtype.is_float() { Value::Float(value as f64) } else { Value::Int(value) }
+        })?;
+        args.push(Arg::Tensor(tensor));
+    }
+    let unscheduled = scheduled_fusion(&fusion)?;
+    let state = unscheduled.clone();
+    let mut steps = Steps { draw, unscheduled, state, schedule: String::new(), refusals: Vec::new() };
+    if steps.draw.once_in(2) {
+        steps.tame()
+    } else {
+        steps.all()
+    }
+    let Steps { schedule, refusals, .. } = steps;
+    Ok(WrittenCase { fusion, args, schedule, refusals })
+}
+
+fn fusion(ranks: &[usize], body: &str, dtype: DType) -> Result<Fusion> {
+    let tensor = |(name, rank): (&str, &usize)| format!("%{name}: {dtype}[{}]", vec!["?"; *rank].join(", "));
+    let inputs: Vec<String> = ["a", "b"].into_iter().zip(ranks).map(tensor).collect();
+    let text = format!("fusion @f({}) {{\n{body}\n}}", inputs.join(", "));
+    text::parse_one(&text).map_err(|errors| Diagnostic::bug(format!("{errors:?}\n{text}")))
+}
+
+struct Steps {
+    draw: Draw,
+    unscheduled: ScheduledFusion,
+    state: ScheduledFusion,
+    schedule: String,
+    refusals: Vec<Diagnostic>,
+}
+
+impl Steps {
+    /// Takes a step if it is not refused.
+    fn step(&mut self, line: &str) -> bool {
+        let text = format!("{}{line}\n", self.schedule);
+        match schedule_by_text(&self.unscheduled, &text) {
+            Ok(state) => (self.state, self.schedule) = (state, text),
+            Err(error) => {
+                self.refusals.push(*error);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Half of all schedules have the usual order, and nothing strange in it.
+    fn tame(&mut self) {
+        for input in self.tensors(|state, tv| state.tensors[tv].op.is_none()) {
+            self.step(&format!("cache_after %{input}"));
+        }
+        for _ in 0..self.draw.below(5) {
+            self.transform();
+        }
+        self.factors();
+        self.places();
+        let order = self.order(true);
+        self.step(&format!("propagate {}", order.join(", ")));
+        let (tensor, at) = (self.tensor(), self.draw.below(5));
+        self.step(&format!("inline_most keep %{tensor} {at}"));
+    }
+
+    fn all(&mut self) {
+        for input in self.tensors(|state, tv| state.tensors[tv].op.is_none()) {
+            if !self.draw.once_in(12) {
+                self.step(&format!("cache_after %{input}"));
+            }
+        }
+        for _ in 0..self.draw.below(3) {
+            self.anything();
+        }
+        for _ in 0..self.draw.below(7) {
+            self.transform();
+        }
+        self.factors();
+        self.places();
+        let wanted = self.draw.below(8);
+        let order = self.order(wanted > 0);
+        self.step(&format!("propagate {}", order.join(", ")));
+        for _ in 0..self.draw.below(5) {
+            self.anything();
+        }
+        match self.draw.below(4) {
+            0 => (0..self.draw.below(6)).for_each(|_| self.inline()),
+            1 => drop(self.step("inline_most")),
+            _ => {
+                let (tensor, at) = (self.tensor(), self.draw.below(5));
+                self.step(&format!("inline_most keep %{tensor} {at}"));
+            }
+        }
+        for _ in 0..self.draw.below(3) {
+            self.anything();
+        }
+    }
+
+    fn tensors(&self, wanted: impl Fn(&ScheduledFusion, TvId) -> bool) -> Vec<String> {
+        let ids = self.state.tensors.ids().filter(|tv| wanted(&self.state, *tv));
+        ids.map(|tv| self.state.tensors[tv].name.clone()).collect()
+    }
+
+    fn tensor(&mut self) -> String {
+        let at = self.draw.below(self.state.tensors.len());
+        self.tensors(|_, _| true).swap_remove(at)
+    }
+
+    fn name(&self, axis: AxisId) -> String {
+        self.state.axes[axis].name.clone()
+    }
+
+    fn leaves(&self) -> Vec<AxisId> {
+        self.state.axes.ids().filter(|axis| self.state.axes.is_leaf(*axis)).collect()
+    }
+
+    /// Mostly an axis that nothing was made of.
+    fn axis(&mut self) -> String {
+        let axes = match self.draw.once_in(6) {
+            true => self.state.axes.ids().collect(),
+            false => self.leaves(),
+        };
+        let axis = axes[self.draw.below(axes.len())];
+        self.name(axis)
+    }
+
+    fn transform(&mut self) {
+        let (axis, other) = (self.axis(), self.axis());
+        let (n, exact) =
+            (self.draw.choose(&[0, 1, 2, 3, 4, 5, 8, 16, 32, 64]), self.draw.choose(&["", "", "", " exact"]));
+        let line = match self.draw.below(12) {
+            0..=5 => format!("split {axis} by {n}{exact}"),
+            6 => format!("split {axis} by {n} count {}", self.draw.below(20)),
+            7 => format!("split {axis} into {n} per {other}"),
+            8..=10 => format!("merge {axis}, {other}"),
+            _ => format!("align {axis} to 4 of %{}", self.tensor()),
+        };
+        self.step(&line);
+    }
+
+    /// Reductions in steps.
+    fn factors(&mut self) {
+        for _ in 0..3 {
+            let reductions: Vec<TvId> = self.state.tensors.ids().filter(|tv| self.state.is_reduction(*tv)).collect();
+            if reductions.is_empty() || self.draw.once_in(3) {
+                return;
+            }
+            let tv = self.draw.choose(&reductions);
+            let leaves = self.state.reduced_leaves(tv);
+            let some: Vec<String> = leaves
+                .iter()
+                .filter(|_| self.draw.once_in(2))
+                .map(|leaf| self.state.axes[*leaf].name.clone())
+                .collect();
+            if !some.is_empty() {
+                let line = format!("rfactor %{} over {}", self.state.tensors[tv].name, some.join(", "));
+                self.step(&line);
+            }
+        }
+    }
+
+    fn place(&mut self) -> &'static str {
+        self.draw.choose(&ParallelType::ALL).name()
+    }
+
+    fn places(&mut self) {
+        for axis in self.leaves() {
+            if self.draw.once_in(2) {
+                let line = format!("parallelize {} {}", self.name(axis), self.place());
+                self.step(&line);
+            }
+        }
+    }
+
+    /// All leaves; mostly what is bound first, and vectors last.
+    fn order(&mut self, mostly: bool) -> Vec<String> {
+        let mut leaves = self.leaves();
+        for last in (1..leaves.len()).rev() {
+            leaves.swap(last, self.draw.below(last + 1));
+        }
+        if mostly {
+            leaves.sort_by_key(|leaf| match self.state.bindings[*leaf] {
+                ParallelType::Serial => 1,
+                ParallelType::Unroll => 2,
+                ParallelType::Vectorize => 3,
+                _ => 0,
+            });
+        }
+        leaves.into_iter().map(|leaf| self.name(leaf)).collect()
+    }
+
+    fn inline(&mut self) {
+        let (tensor, at) = (self.tensor(), self.draw.below(6));
+        self.step(&format!("inline_at %{tensor} {at}"));
+    }
+
+    /// The loops of a tensor with some places and orders changed.
+    fn loops(&mut self) -> String {
+        let tvs: Vec<TvId> = self.state.tensors.ids().collect();
+        let tv = self.draw.choose(&tvs);
+        let mut loops = self.state.tensors[tv].loops.clone();
+        for _ in 0..self.draw.below(3) {
+            let n = loops.len();
+            if n > 0 {
+                match self.draw.below(3) {
+                    0 => loops.swap(self.draw.below(n), self.draw.below(n)),
+                    1 => loops[self.draw.below(n)].parallel = self.draw.choose(&ParallelType::ALL),
+                    _ => drop(loops.remove(self.draw.below(n))),
+                }
+            }
+        }
+        let one = |own: &engine::schedule::Loop| format!("{} -> {}", self.name(own.axis), own.parallel.name());
+        let loops: Vec<String> = loops.iter().map(one).collect();
+        format!("loops %{} {}", self.state.tensors[tv].name, loops.join(", "))
+    }
+
+    /// A step of any kind.
+    fn anything(&mut self) {
+        let (tensor, axis, other) = (self.tensor(), self.axis(), self.axis());
+        let n = self.draw.below(5);
+        let line = match self.draw.below(18) {
+            0 | 1 => self.loops(),
+            2 => format!("set_memory %{tensor} {}", self.draw.choose(&["shared", "shared", "local", "global"])),
+            3 => format!("alloc %{tensor} {axis}, {other}"),
+            4 => format!("alloc %{tensor} {axis} rotate {n} every {}", self.draw.below(3)),
+            5 => format!("recompute_in %{tensor} {axis}"),
+            6 => format!("reorder %{tensor} {axis}, {other}"),
+            7 => format!("reorder {axis}, {other}"),
+            8 => format!("circular_buffer %{tensor} 2"),
+            9 => format!("set_cache_hint %{tensor} {}", self.draw.choose(&["streaming", "global", "again"])),
+            10 => format!("min_blocks {n}"),
+            11 => format!("cache_fork %{tensor} for %{}", self.tensor()),
+            12 => format!("cache_before %{tensor}"),
+            13 => format!("cache_after %{tensor}"),
+            14 => format!("rfactor %{tensor} over {axis}"),
+            15 => return self.tile(),
+            16 => return self.transform(),
+            _ => {
+                let words = [self.draw.choose(VERBS).name, &axis, "by", "4", ",", "%a", "->", "block_x"];
+                (0..n + 1).map(|_| self.draw.choose(&words)).collect::<Vec<_>>().join(" ")
+            }
+        };
+        self.step(&line);
+    }
+
+    /// A copy of a value in shared memory, in all its axes of constant extent.
+    fn tile(&mut self) {
+        let tensor = self.tensor();
+        if !self.step(&format!("cache_after %{tensor}")) {
+            return;
+        }
+        let tile = self.tensors(|_, _| true).pop().unwrap_or_default();
+        let Some((_, data)) = self.state.tensors.iter().last() else { return };
+        let constant = |own: &&engine::schedule::Loop| !own.parallel.is_block();
+        let axes: Vec<String> = data.loops.iter().filter(constant).map(|own| self.name(own.axis)).collect();
+        self.step(&format!("set_memory %{tile} shared"));
+        self.step(&format!("alloc %{tile} {}", axes.join(", ")));
+    }
+}
