@@ -88,8 +88,15 @@ pub(super) fn alloc(facts: &Facts<'_>, tree: &mut LoopTree, sharing: Sharing) ->
         let array = array_of(facts, tv, &mut storage.shared)?;
         storage.arrays.set(tv, Some(array));
     }
-    let mut exchanges =
-        Exchanges { facts, sharing, shared: &mut storage.shared, buffers: BTreeMap::new(), turn: false, loops: Vec::new(), first_taken: false };
+    let mut exchanges = Exchanges {
+        facts,
+        sharing,
+        shared: &mut storage.shared,
+        buffers: BTreeMap::new(),
+        turn: false,
+        loops: Vec::new(),
+        first_taken: false,
+    };
     let body = std::mem::take(&mut tree.body);
     exchanges.body(tree, &body);
     tree.body = body;

@@ -1,8 +1,8 @@
 //! Element operations: values, accumulation, scalar accesses.
 
 use super::context::{Lowering, identifier};
-use crate::diag::{Diagnostic, Result};
 use super::tree::Load;
+use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ExprId};
 use crate::num::{Value, eval};
 use crate::schedule::{AxisId, Compute, Loop, TvId, TvOp, TvOperand};

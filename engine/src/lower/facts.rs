@@ -198,8 +198,11 @@ impl<'a> Facts<'a> {
         };
         let mut along = along.to_vec();
         along.sort();
-        let [x, y, z] =
-            [self.block_dim(ParallelType::Tidx)?, self.block_dim(ParallelType::Tidy)?, self.block_dim(ParallelType::Tidz)?];
+        let [x, y, z] = [
+            self.block_dim(ParallelType::Tidx)?,
+            self.block_dim(ParallelType::Tidy)?,
+            self.block_dim(ParallelType::Tidz)?,
+        ];
         match along.as_slice() {
             [] => Ok(Vec::new()),
             [ParallelType::Tidx] if x < WARP => {

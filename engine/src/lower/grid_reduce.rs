@@ -180,7 +180,8 @@ impl Lowering<'_> {
     /// before they combine among themselves.
     pub(super) fn combine_blocks(&mut self, tv: TvId, batch: &Batch) -> Result<()> {
         let place = &self.placed()?;
-        let scratch = self.scratch[tv].ok_or_else(|| Diagnostic::bug(format!("{} has no scratch memory", batch.name)))?;
+        let scratch =
+            self.scratch[tv].ok_or_else(|| Diagnostic::bug(format!("{} has no scratch memory", batch.name)))?;
         let identity = self.identity(tv)?;
         for k in 0..batch.len {
             let k = self.b.int(k);

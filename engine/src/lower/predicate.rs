@@ -61,7 +61,8 @@ impl Predicate<'_> {
             }
             Node::Grid { tvs, .. } => {
                 let axes = self.facts.cross_thread(tvs[0]).block_axes;
-                let (added, known): (Vec<_>, Vec<_>) = axes.into_iter().partition(|axis| !self.last_block.contains(axis));
+                let (added, known): (Vec<_>, Vec<_>) =
+                    axes.into_iter().partition(|axis| !self.last_block.contains(axis));
                 debug_assert!(known.is_empty(), "grid reductions are not nested");
                 self.grid(node, &added);
                 return node;

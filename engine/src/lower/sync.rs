@@ -240,7 +240,8 @@ impl Sync<'_> {
 
 /// The tensor and pass of the first hazard between two lists: those of who writes.
 fn hazard(before: &[Access], after: &[Access]) -> Option<(TvId, &'static str)> {
-    let found = |second: &Access| before.iter().find(|first| first.is_hazard_with(second)).map(|first| (*first, *second));
+    let found =
+        |second: &Access| before.iter().find(|first| first.is_hazard_with(second)).map(|first| (*first, *second));
     after.iter().find_map(found).map(|(first, second)| {
         let writer = if second.writes { second } else { first };
         (writer.tv, writer.pass)

@@ -96,8 +96,8 @@ impl Lowering<'_> {
         self.with_leaf(own.axis, zero, |lowering| {
             let address = lowering.address(global)?;
             let buffer = lowering.global(global)?;
-            let aligned = lowering.multiple_of(address) % chunk == 0
-                && i64::from(lowering.b.buffer(buffer).align) % bytes == 0;
+            let aligned =
+                lowering.multiple_of(address) % chunk == 0 && i64::from(lowering.b.buffer(buffer).align) % bytes == 0;
             if !aligned || chunk < 2 || lanes % chunk != 0 {
                 return Ok(());
             }
