@@ -23,7 +23,6 @@
 //! * `params` declares parameters, `bounds` notes what is known of sums, for the choice of approximations.
 //!
 //! At last `cleanup` joins equal predicates. Nothing here knows which heuristic made the schedule.
-//! [`check_order`](crate::kernel::check_order) shows that barriers and memory are right, without these passes.
 
 mod alloc;
 mod block_reduce;
